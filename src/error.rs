@@ -1,0 +1,320 @@
+//! Errors: the loader's fault, or ours.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::key::Key;
+
+/// Why a request was not answered: the loader's fault or ours.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error<E> {
+    /// The loader failed. Everybody who waited for that load is given the same error.
+    Load(Arc<E>),
+    /// The cache could not answer, and its policy does not let it go around itself.
+    Cache(CacheError),
+}
+
+impl<E> Error<E> {
+    /// The loader's own error, if it is its fault.
+    pub fn load(&self) -> Option<&E> {
+        match self {
+            Self::Load(error) => Some(error),
+            Self::Cache(_) => None,
+        }
+    }
+
+    /// Our error, if it is ours.
+    pub fn cache(&self) -> Option<&CacheError> {
+        match self {
+            Self::Load(_) => None,
+            Self::Cache(error) => Some(error),
+        }
+    }
+}
+
+impl<E> Clone for Error<E> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Load(error) => Self::Load(Arc::clone(error)),
+            Self::Cache(error) => Self::Cache(error.clone()),
+        }
+    }
+}
+
+impl<E> From<CacheError> for Error<E> {
+    fn from(error: CacheError) -> Self {
+        Self::Cache(error)
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for Error<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Load(error) => write!(f, "loader failed: {error}"),
+            Self::Cache(error) => error.fmt(f),
+        }
+    }
+}
+
+/// The loader's error is in the message, not behind [`source`](StdError::source): that would ask
+/// for `E: std::error::Error`, which tower's own `BoxError` is not. [`Error::load`] gives it whole.
+impl<E: fmt::Debug + fmt::Display> StdError for Error<E> {}
+
+/// Why the cache could not answer.
+///
+/// Opaque, so that what it carries can grow; a program asks [`kind`](CacheError::kind). Messages
+/// name the key by its kind and digest and never hold a value or a secret.
+#[derive(Clone, Debug)]
+pub struct CacheError {
+    kind: CacheErrorKind,
+    message: Arc<str>,
+}
+
+impl CacheError {
+    /// What went wrong.
+    pub fn kind(&self) -> CacheErrorKind {
+        self.kind
+    }
+
+    pub(crate) fn wait_timed_out(key: &Key, waited: Duration) -> Self {
+        Self::new(
+            CacheErrorKind::WaitTimedOut,
+            format!("nobody had loaded `{key}` within {waited:?}"),
+        )
+    }
+
+    pub(crate) fn contended(key: &Key) -> Self {
+        Self::new(
+            CacheErrorKind::Contended,
+            format!("`{key}` is being loaded by somebody else"),
+        )
+    }
+
+    pub(crate) fn load_timed_out(key: &Key, limit: Duration) -> Self {
+        Self::new(
+            CacheErrorKind::LoadTimedOut,
+            format!("the load of `{key}` took longer than {limit:?}"),
+        )
+    }
+
+    pub(crate) fn loader_panicked(key: &Key) -> Self {
+        Self::new(
+            CacheErrorKind::LoaderPanicked,
+            format!("the loader panicked on `{key}`"),
+        )
+    }
+
+    pub(crate) fn load_lost(key: &Key) -> Self {
+        Self::new(
+            CacheErrorKind::LoadLost,
+            format!("the load of `{key}` was dropped before it ended (is the runtime going down?)"),
+        )
+    }
+
+    pub(crate) fn other_type(key: &Key) -> Self {
+        Self::new(
+            CacheErrorKind::OtherType,
+            format!("`{key}` was loaded as another type: two kinds of answer share one key"),
+        )
+    }
+
+    pub(crate) fn key_too_long(key: &Key) -> Self {
+        let (length, most) = (key.byte_len(), Key::MAX_BYTES);
+        Self::new(
+            CacheErrorKind::KeyTooLong,
+            format!("key `{key}` has {length} bytes, more than {most}"),
+        )
+    }
+
+    pub(crate) fn no_runtime(key: &Key) -> Self {
+        Self::new(
+            CacheErrorKind::NoRuntime,
+            format!("`{key}` cannot be loaded outside of a tokio runtime"),
+        )
+    }
+
+    pub(crate) fn store(key: &Key, error: &StoreError) -> Self {
+        Self::new(
+            CacheErrorKind::Store(error.kind()),
+            format!("`{key}`: {error}"),
+        )
+    }
+
+    fn new(kind: CacheErrorKind, message: String) -> Self {
+        Self {
+            kind,
+            message: message.into(),
+        }
+    }
+}
+
+impl fmt::Display for CacheError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl StdError for CacheError {}
+
+/// What kind of [`CacheError`] it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CacheErrorKind {
+    /// Somebody else is loading the key, and the policy is to fail fast.
+    Contended,
+    /// The key is longer than [`Key::MAX_BYTES`].
+    KeyTooLong,
+    /// The loader panicked. The panic itself has been reported by the panic hook.
+    LoaderPanicked,
+    /// The task that ran the load was dropped, as when its runtime shuts down.
+    LoadLost,
+    /// The load was ended because it reached the hard limit on one load.
+    LoadTimedOut,
+    /// A miss was met outside of a tokio runtime.
+    NoRuntime,
+    /// Two kinds of answer share one key in one layer.
+    OtherType,
+    /// The store failed.
+    Store(StoreErrorKind),
+    /// The caller's wait for somebody else's load ran out.
+    WaitTimedOut,
+}
+
+/// Why a store did not do what it was asked to.
+#[derive(Clone, Debug)]
+pub struct StoreError {
+    kind: StoreErrorKind,
+    message: Arc<str>,
+}
+
+impl StoreError {
+    /// An error of a store. The message says what was being done and what came of it, and must
+    /// hold no value and no secret.
+    pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            message: message.into().into(),
+        }
+    }
+
+    /// What went wrong.
+    pub fn kind(&self) -> StoreErrorKind {
+        self.kind
+    }
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl StdError for StoreError {}
+
+/// What kind of [`StoreError`] it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StoreErrorKind {
+    /// The answer was not one that the operation can have.
+    Malformed,
+    /// Its settings make no sense.
+    Misconfigured,
+    /// The store answered that it will not do it.
+    Refused,
+    /// The store did not answer within its time. Whether it did it is unknown.
+    TimedOut,
+    /// The store could not be reached, or the connection broke. Whether it did it is unknown.
+    Unreachable,
+}
+
+/// A setting that makes no sense, found where it was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// A duration is out of its range.
+    Duration {
+        /// The setting.
+        setting: &'static str,
+        /// What was given.
+        given: Duration,
+        /// The shortest that is accepted.
+        least: Duration,
+        /// The longest that is accepted.
+        most: Duration,
+    },
+    /// A number is out of its range.
+    Number {
+        /// The setting.
+        setting: &'static str,
+        /// What was given.
+        given: usize,
+        /// The smallest that is accepted.
+        least: usize,
+        /// The largest that is accepted.
+        most: usize,
+    },
+    /// A namespace has other characters than `A-Z a-z 0-9 _ . -`, or not 1 to 64 of them.
+    Namespace {
+        /// What was given.
+        given: String,
+    },
+    /// An address of a store cannot be read. It is not repeated here, as it may hold a password.
+    Url {
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Duration {
+                setting,
+                given,
+                least,
+                most,
+            } => {
+                write!(
+                    f,
+                    "{setting} must be from {least:?} to {most:?}, not {given:?}"
+                )
+            }
+            Self::Number {
+                setting,
+                given,
+                least,
+                most,
+            } => {
+                write!(f, "{setting} must be from {least} to {most}, not {given}")
+            }
+            Self::Namespace { given } => write!(
+                f,
+                "namespace must be 1 to 64 of `A-Z a-z 0-9 _ . -`, not {given:?}"
+            ),
+            Self::Url { reason } => write!(f, "store url: {reason}"),
+        }
+    }
+}
+
+impl StdError for ConfigError {}
+
+/// Checks a duration that was given for a setting.
+pub(crate) fn duration_within(
+    setting: &'static str,
+    given: Duration,
+    least: Duration,
+    most: Duration,
+) -> Result<Duration, ConfigError> {
+    if given < least || given > most {
+        return Err(ConfigError::Duration {
+            setting,
+            given,
+            least,
+            most,
+        });
+    }
+    Ok(given)
+}

@@ -1,0 +1,273 @@
+//! Keys: what an answer is kept under.
+
+use std::fmt;
+
+use uuid::Uuid;
+
+/// What an answer is kept under: the kind of thing, and the typed parts that tell one from another.
+///
+/// Each part is written with its type and its length, so two keys are equal only if they were
+/// built from equal parts in the same order. Nothing is joined, so nothing can be confused:
+///
+/// ```
+/// use bellwether::Key;
+///
+/// let key = Key::of("price").with("a").with("b:c");
+/// assert_ne!(key, Key::of("price").with("a:b").with("c"));
+/// assert_ne!(key, Key::of("price").with("a").with("b").with("c"));
+/// assert_ne!(Key::of("item").with(1), Key::of("item").with("1"));
+/// assert_eq!(Key::of("item").with(1_u8), Key::of("item").with(1_i64));
+/// ```
+///
+/// A key may hold personal data, so `Debug` and every message show its kind and the start of its
+/// [`Digest`] only.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// The parts, one after the other: the kind, then what [`with`](Key::with) added.
+    parts: Vec<u8>,
+}
+
+impl Key {
+    /// The longest key that is accepted, in bytes of all its parts together with their frames
+    /// (5 bytes for text, 1 for a number). Longer ones are answered with an error: a key is a
+    /// name, and a request body that slipped into it would be kept in every table that has it.
+    pub const MAX_BYTES: usize = 1024;
+
+    /// A key for one kind of thing, such as `"product"`.
+    ///
+    /// Keys of different kinds never collide, whatever their parts.
+    pub fn of(kind: &str) -> Self {
+        let mut parts = Vec::with_capacity(64);
+        write_framed(&mut parts, TEXT, kind.as_bytes());
+        Self { parts }
+    }
+
+    /// Adds a part.
+    #[must_use]
+    pub fn with(mut self, part: impl KeyPart) -> Self {
+        Part::write(&part, &mut self.parts);
+        self
+    }
+
+    /// The kind given to [`Key::of`].
+    pub fn kind(&self) -> &str {
+        let length = self.parts[1..FRAME]
+            .iter()
+            .fold(0, |length, byte| length << 8 | usize::from(*byte));
+        std::str::from_utf8(&self.parts[FRAME..FRAME + length]).unwrap_or_default()
+    }
+
+    /// The name of this key wherever its text must not go.
+    pub fn digest(&self) -> Digest {
+        let hash = blake3::hash(&self.parts);
+        let mut digest = [0; Digest::BYTES];
+        digest.copy_from_slice(&hash.as_bytes()[..Digest::BYTES]);
+        Digest(digest)
+    }
+
+    /// How long this key is, as [`Key::MAX_BYTES`] counts.
+    pub fn byte_len(&self) -> usize {
+        self.parts.len()
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({self})")
+    }
+}
+
+/// Shows the kind and the first 8 hex digits of the digest, as in `product#0f3a99c1`.
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}#{:.8}", self.kind(), self.digest().to_string())
+    }
+}
+
+/// A fixed-length name of a key: the first 160 bits of the BLAKE3 hash of its parts.
+///
+/// It is what a shared store uses for its own names, and what an entry carries to show that it
+/// belongs to its key. Finding two keys with one digest takes about 2^80 tries.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Digest(pub(crate) [u8; Self::BYTES]);
+
+impl Digest {
+    /// The length of a digest in bytes.
+    pub const BYTES: usize = 20;
+
+    /// The bytes of the digest.
+    pub fn as_bytes(&self) -> &[u8; Self::BYTES] {
+        &self.0
+    }
+
+    /// Reads what `Display` wrote.
+    pub(crate) fn from_hex(hex: &[u8]) -> Option<Self> {
+        let (pairs, rest) = hex.as_chunks::<2>();
+        if pairs.len() != Self::BYTES || !rest.is_empty() {
+            return None;
+        }
+        let mut digest = [0; Self::BYTES];
+        for (byte, [high, low]) in digest.iter_mut().zip(pairs) {
+            *byte = hex_digit(*high)? << 4 | hex_digit(*low)?;
+        }
+        Some(Self(digest))
+    }
+}
+
+impl fmt::Debug for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Digest({self})")
+    }
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut hex = [0; Self::BYTES * 2];
+        for (pair, byte) in hex.chunks_exact_mut(2).zip(self.0) {
+            pair[0] = HEX[usize::from(byte >> 4)];
+            pair[1] = HEX[usize::from(byte & 15)];
+        }
+        f.pad(std::str::from_utf8(&hex).unwrap_or_default())
+    }
+}
+
+/// What can be a part of a [`Key`].
+///
+/// Whole numbers of any width are equal if their values are; text and bytes are different parts
+/// even if their bytes are equal. Build the key of your own type from its fields, one `with` each.
+pub trait KeyPart: Part {}
+
+impl<T: Part> KeyPart for T {}
+
+mod sealed {
+    #[allow(
+        unnameable_types,
+        reason = "it is sealed: what can be a part is fixed with the format"
+    )]
+    pub trait Part {
+        fn write(&self, parts: &mut Vec<u8>);
+    }
+}
+
+use sealed::Part;
+
+macro_rules! whole_number_parts {
+    ($($number:ty),*) => {$(
+        impl Part for $number {
+            fn write(&self, parts: &mut Vec<u8>) {
+                parts.push(NUMBER);
+                parts.extend_from_slice(&i128::from(*self).to_be_bytes());
+            }
+        }
+    )*};
+}
+
+whole_number_parts!(i8, i16, i32, i64, i128, u8, u16, u32, u64);
+
+impl Part for usize {
+    fn write(&self, parts: &mut Vec<u8>) {
+        (*self as u64).write(parts);
+    }
+}
+
+impl Part for isize {
+    fn write(&self, parts: &mut Vec<u8>) {
+        (*self as i64).write(parts);
+    }
+}
+
+impl Part for bool {
+    fn write(&self, parts: &mut Vec<u8>) {
+        parts.extend_from_slice(&[TRUTH, u8::from(*self)]);
+    }
+}
+
+impl Part for str {
+    fn write(&self, parts: &mut Vec<u8>) {
+        write_framed(parts, TEXT, self.as_bytes());
+    }
+}
+
+impl Part for String {
+    fn write(&self, parts: &mut Vec<u8>) {
+        self.as_str().write(parts);
+    }
+}
+
+impl Part for char {
+    fn write(&self, parts: &mut Vec<u8>) {
+        self.encode_utf8(&mut [0; 4]).write(parts);
+    }
+}
+
+impl Part for [u8] {
+    fn write(&self, parts: &mut Vec<u8>) {
+        write_framed(parts, BYTES, self);
+    }
+}
+
+impl<const N: usize> Part for [u8; N] {
+    fn write(&self, parts: &mut Vec<u8>) {
+        self.as_slice().write(parts);
+    }
+}
+
+impl Part for Vec<u8> {
+    fn write(&self, parts: &mut Vec<u8>) {
+        self.as_slice().write(parts);
+    }
+}
+
+impl Part for Uuid {
+    fn write(&self, parts: &mut Vec<u8>) {
+        parts.push(UUID);
+        parts.extend_from_slice(self.as_bytes());
+    }
+}
+
+impl<T: Part> Part for Option<T> {
+    fn write(&self, parts: &mut Vec<u8>) {
+        match self {
+            Some(part) => {
+                parts.push(SOME);
+                part.write(parts);
+            }
+            None => parts.push(NONE),
+        }
+    }
+}
+
+impl<T: Part + ?Sized> Part for &T {
+    fn write(&self, parts: &mut Vec<u8>) {
+        (**self).write(parts);
+    }
+}
+
+/// Tag, length in 4 bytes, bytes.
+fn write_framed(parts: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
+    // Longer than 4 GiB is far over `MAX_BYTES` in any case, so the key is refused before its
+    // length matters.
+    let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+    parts.push(tag);
+    parts.extend_from_slice(&length.to_be_bytes());
+    parts.extend_from_slice(bytes);
+}
+
+fn hex_digit(digit: u8) -> Option<u8> {
+    HEX.iter()
+        .position(|hex| *hex == digit)
+        .map(|value| value as u8)
+}
+
+const TEXT: u8 = b's';
+const BYTES: u8 = b'b';
+const NUMBER: u8 = b'i';
+const TRUTH: u8 = b't';
+const UUID: u8 = b'u';
+const SOME: u8 = b'+';
+const NONE: u8 = b'-';
+
+/// A tag and a length.
+const FRAME: usize = 5;
+
+const HEX: &[u8; 16] = b"0123456789abcdef";
