@@ -1,0 +1,100 @@
+//! Pauses: how long a loser sleeps before it looks again if nobody tells it.
+
+use std::time::Duration;
+
+/// The pauses of one wait.
+///
+/// Where the store tells of changes, a pause only insures against a lost message, and every look
+/// before its end is a wasted command: they are all nearly as long as the promise allows. Where it
+/// does not, they double from short to long with full jitter (Brooker, "Exponential Backoff And
+/// Jitter", AWS Architecture Blog, 2015).
+#[derive(Clone, Debug)]
+pub(crate) struct Pauses {
+    kind: Kind,
+    taken: u32,
+}
+
+#[derive(Clone, Debug)]
+enum Kind {
+    Fixed(Duration),
+    Insurance,
+    BackOff,
+}
+
+impl Pauses {
+    pub(crate) fn fixed(interval: Duration) -> Self {
+        Self {
+            kind: Kind::Fixed(interval),
+            taken: 0,
+        }
+    }
+
+    pub(crate) fn backing_off(told: bool) -> Self {
+        let kind = if told { Kind::Insurance } else { Kind::BackOff };
+        Self { kind, taken: 0 }
+    }
+
+    /// The next pause, by a draw from 0 to 1, and never past the end of a lease that has
+    /// `lease_left`: then the key is free for whoever asks first.
+    pub(crate) fn next(&mut self, draw: f64, lease_left: Duration) -> Duration {
+        let pause = match self.kind {
+            Kind::Fixed(interval) => interval,
+            Kind::Insurance => LONGEST.mul_f64(0.8 + 0.2 * draw),
+            Kind::BackOff => self.cap().mul_f64(draw).max(SHORTEST / 5),
+        };
+        self.taken = self.taken.saturating_add(1);
+        pause.min(lease_left.max(JUST_AFTER))
+    }
+
+    fn cap(&self) -> Duration {
+        SHORTEST
+            .saturating_mul(2_u32.saturating_pow(self.taken))
+            .min(LONGEST)
+    }
+}
+
+const SHORTEST: Duration = Duration::from_millis(25);
+
+/// A lost message costs no more than this.
+const LONGEST: Duration = Duration::from_millis(250);
+
+/// How long after a lease's end it is worth asking, when that is now: stores count in
+/// milliseconds, and a loser that asks in the very last one only asks twice.
+const JUST_AFTER: Duration = Duration::from_millis(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn pauses_double_up_to_the_longest_where_nobody_tells() {
+        let mut pauses = Pauses::backing_off(false);
+        let taken: Vec<_> = (0..6).map(|_| pauses.next(1.0, HOUR).as_millis()).collect();
+        assert_eq!(taken, [25, 50, 100, 200, 250, 250]);
+    }
+
+    #[test]
+    fn a_pause_is_never_zero_however_the_draw_falls() {
+        let mut pauses = Pauses::backing_off(false);
+        assert!((0..100).all(|_| pauses.next(0.0, HOUR) >= Duration::from_millis(5)));
+    }
+
+    #[test]
+    fn insurance_stays_within_the_promise_for_a_lost_message() {
+        let mut pauses = Pauses::backing_off(true);
+        for draw in [0.0, 0.5, 1.0] {
+            let pause = pauses.next(draw, HOUR).as_millis();
+            assert!((200..=250).contains(&pause), "{pause} ms");
+        }
+    }
+
+    #[test]
+    fn no_pause_goes_past_the_lease() {
+        let left = Duration::from_millis(7);
+        for mut pauses in [Pauses::fixed(HOUR), Pauses::backing_off(true)] {
+            assert_eq!(pauses.next(1.0, left), left);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! What a loser does: how long it waits for somebody else's load, and what then.
+
+use std::time::Duration;
+
+/// How long a caller waits for somebody else's load, and what it does when that is over.
+///
+/// It is for losers only. The caller whose own load runs waits for it, up to the hard limit on one
+/// load; and nobody waits when the value is there.
+///
+/// ```
+/// use std::time::Duration;
+/// use bellwether::Wait;
+///
+/// let patient = Wait::at_most(Duration::from_secs(5));
+/// let brisk = Wait::tries(3, Duration::from_millis(50)).then_load();
+/// let hasty = Wait::fail_fast();
+/// # let _ = (patient, brisk, hasty);
+/// ```
+///
+/// The default is [`Wait::at_most`] 5 s, then an error: longer than most loads take, and shorter
+/// than most clients wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Wait {
+    patience: Duration,
+    interval: Option<Duration>,
+    then: Then,
+}
+
+impl Wait {
+    /// Never waits for a load: as soon as it is known that somebody else runs one, gives up.
+    pub fn fail_fast() -> Self {
+        Self::at_most(Duration::ZERO)
+    }
+
+    /// Looks `tries` times, `interval` apart, and gives up then; it is answered in between when
+    /// the store tells that the value is there. An interval below 1 ms counts as 1 ms.
+    pub fn tries(tries: u32, interval: Duration) -> Self {
+        let interval = interval.max(Duration::from_millis(1));
+        Self {
+            interval: Some(interval),
+            ..Self::at_most(interval.saturating_mul(tries))
+        }
+    }
+
+    /// Waits this long at most, however often that means to look.
+    pub fn at_most(patience: Duration) -> Self {
+        Self {
+            patience,
+            interval: None,
+            then: Then::Fail,
+        }
+    }
+
+    /// After giving up, calls the loader itself, without a lease and without keeping the answer.
+    ///
+    /// Callers of one process that give up on a key share such a load, so there is at most one at
+    /// a time per process and key.
+    #[must_use]
+    pub fn then_load(self) -> Self {
+        Self {
+            then: Then::Load,
+            ..self
+        }
+    }
+
+    /// After giving up, ends with an error. The default.
+    #[must_use]
+    pub fn then_fail(self) -> Self {
+        Self {
+            then: Then::Fail,
+            ..self
+        }
+    }
+
+    pub(crate) fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    pub(crate) fn is_fail_fast(&self) -> bool {
+        self.patience.is_zero()
+    }
+
+    pub(crate) fn interval(&self) -> Option<Duration> {
+        self.interval
+    }
+
+    pub(crate) fn then(&self) -> Then {
+        self.then
+    }
+}
+
+impl Default for Wait {
+    fn default() -> Self {
+        Self::at_most(Duration::from_secs(5))
+    }
+}
+
+/// What comes after a wait that was in vain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Then {
+    Fail,
+    Load,
+}
