@@ -1,0 +1,102 @@
+//! The follower: a seat in a flight, and the wait for a landing.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use super::{Chair, Flight, Phase, lock};
+
+/// A seat in a flight. Dropping it frees the seat.
+pub(crate) struct Follower<L> {
+    flight: Arc<Flight<L>>,
+    chair: usize,
+    /// Whether it opened the flight, so that the load is its own.
+    opener: bool,
+}
+
+/// What a wait came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Landed<L> {
+    /// The answer of a question that was asked after this follower joined.
+    Answer(L),
+    /// The leader has gone and left no answer: look again.
+    Again,
+}
+
+impl<L> Follower<L> {
+    /// Takes a seat. To be called under the lock of the flight's shard.
+    pub(super) fn sit(flight: &Arc<Flight<L>>, impatient: bool, opener: bool) -> Self {
+        let mut state = lock(&flight.state);
+        let joined = state.lines;
+        let chair = state.chairs.insert(Chair {
+            joined,
+            impatient,
+            answer: None,
+            waker: None,
+        });
+        drop(state);
+        Self {
+            flight: Arc::clone(flight),
+            chair,
+            opener,
+        }
+    }
+
+    /// Waits for a landing.
+    pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Landed<L>> {
+        let mut state = lock(&self.flight.state);
+        let closed = state.closed;
+        let chair = &mut state.chairs[self.chair];
+        if let Some(answer) = chair.answer.take() {
+            return Poll::Ready(Landed::Answer(answer));
+        }
+        if closed {
+            return Poll::Ready(Landed::Again);
+        }
+        match &mut chair.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            None => chair.waker = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    /// Whether it waits for somebody else's load, here or in another process.
+    pub(crate) fn waits_for_a_load_of_others(&self) -> bool {
+        match lock(&self.flight.state).phase {
+            Phase::Asking => false,
+            Phase::Waiting => true,
+            Phase::Loading => !self.opener,
+        }
+    }
+
+    /// Whether the load that runs is its own.
+    pub(crate) fn runs_its_own_load(&self) -> bool {
+        self.opener && lock(&self.flight.state).phase == Phase::Loading
+    }
+
+    pub(crate) fn is_opener(&self) -> bool {
+        self.opener
+    }
+}
+
+impl<L> Drop for Follower<L> {
+    fn drop(&mut self) {
+        let mut state = lock(&self.flight.state);
+        let left = state.chairs.remove(self.chair);
+        let deserted = state.chairs.is_empty();
+        drop(state);
+        // What had landed for it is dropped here, after the lock: it may be anybody's type.
+        drop(left);
+        if deserted {
+            self.flight.deserted.notify_waiters();
+        }
+    }
+}
+
+impl<L> fmt::Debug for Follower<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Follower")
+            .field("opener", &self.opener)
+            .finish_non_exhaustive()
+    }
+}

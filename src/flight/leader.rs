@@ -1,0 +1,119 @@
+//! The leader: draws lines, lands answers, and takes its flight down when it goes.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::Waker;
+
+use super::{Flight, Flights, Phase, Slot, lock};
+use crate::key::Key;
+
+/// The one that works for a flight. Dropping it tells whoever still waits to look again.
+pub(crate) struct Leader<L> {
+    flights: Arc<Flights<L>>,
+    key: Key,
+    flight: Arc<Flight<L>>,
+}
+
+/// Separates those who had joined when a question was asked from those who came later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Line(pub(super) u64);
+
+impl<L> Leader<L> {
+    pub(super) fn new(flights: Arc<Flights<L>>, key: Key, flight: Arc<Flight<L>>) -> Self {
+        Self {
+            flights,
+            key,
+            flight,
+        }
+    }
+
+    pub(crate) fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// Draws a line. To be drawn right before a question is asked.
+    pub(crate) fn line(&self) -> Line {
+        let mut state = lock(&self.flight.state);
+        state.lines += 1;
+        Line(state.lines)
+    }
+
+    /// Says what the flight waits for, to those who will not wait for everything.
+    pub(crate) fn enter(&self, phase: Phase) {
+        let mut state = lock(&self.flight.state);
+        state.phase = phase;
+        let wakers = state.take_wakers(|chair| chair.impatient);
+        drop(state);
+        wake(wakers);
+    }
+
+    /// Lands an answer on those who joined before the line. Says whether others remain.
+    pub(crate) fn land(&self, line: Line, answer: &L) -> bool
+    where
+        L: Clone,
+    {
+        let mut state = lock(&self.flight.state);
+        let mut wakers = Vec::new();
+        let mut others_remain = false;
+        for (_, chair) in &mut state.chairs {
+            if chair.joined < line.0 {
+                chair.answer.get_or_insert_with(|| answer.clone());
+                wakers.extend(chair.waker.take());
+            } else {
+                others_remain = true;
+            }
+        }
+        drop(state);
+        wake(wakers);
+        others_remain
+    }
+
+    /// Lands an answer on everybody who is there.
+    pub(crate) fn land_on_all(&self, answer: &L)
+    where
+        L: Clone,
+    {
+        self.land(self.line(), answer);
+    }
+
+    /// Waits until nobody waits any more.
+    ///
+    /// # Cancel safety
+    /// Dropping it loses nothing; whether anybody waits is looked at anew each time.
+    pub(crate) async fn deserted(&self) {
+        loop {
+            let rung = self.flight.deserted.notified();
+            if lock(&self.flight.state).chairs.is_empty() {
+                return;
+            }
+            rung.await;
+        }
+    }
+}
+
+impl<L> Drop for Leader<L> {
+    fn drop(&mut self) {
+        // Out of the table first: from then on nobody can sit down here, and everybody who has is
+        // told below.
+        self.flights.remove(
+            &self.key,
+            |slot| matches!(slot, Slot::Flight(flight) if Arc::ptr_eq(flight, &self.flight)),
+        );
+        let mut state = lock(&self.flight.state);
+        state.closed = true;
+        let wakers = state.take_wakers(|_| true);
+        drop(state);
+        wake(wakers);
+    }
+}
+
+impl<L> fmt::Debug for Leader<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Leader").field(&self.key).finish()
+    }
+}
+
+/// To be called when no lock is held: a woken task may run at once, on this very thread.
+fn wake(wakers: Vec<Waker>) {
+    wakers.into_iter().for_each(Waker::wake);
+}

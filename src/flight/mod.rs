@@ -1,0 +1,228 @@
+//! Flights: one load per key per process.
+//!
+//! A flight is what the callers of one process that want one key have in common. Whoever opens it
+//! is given the [`Leader`], which goes to the task that asks the store and loads; everybody, the
+//! opener too, holds a [`Follower`] and waits for a landing.
+//!
+//! # Lines
+//! Whoever leads draws a [line](Leader::line) just before it asks a question, and lands the answer
+//! on those who had joined before that line. Who came later waits for the answer of a later
+//! question: an answer may be older than they are.
+//!
+//! # Invariants
+//! 1. A flight that is in the table has a leader. A leader that is dropped takes its flight out.
+//! 2. A seat is taken under the table's lock, so no seat is taken in a flight that has left it.
+//! 3. A follower that is waiting is either woken by a landing or told [`Again`](Landed::Again)
+//!    when the leader goes. Nobody waits for ever.
+//! 4. Dropping a follower frees its seat and nothing else.
+//!
+//! # Locks
+//! A shard of the table is locked before a flight in it, never after. Both are held for a few map
+//! operations, never across an `.await`, and nobody is woken while one is held.
+
+mod follower;
+mod leader;
+
+use std::collections::HashMap;
+use std::collections::hash_map::{Entry, RandomState};
+use std::fmt;
+use std::hash::BuildHasher;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+
+use slab::Slab;
+use tokio::sync::Notify;
+
+pub(crate) use follower::{Follower, Landed};
+pub(crate) use leader::{Leader, Line};
+
+use crate::key::Key;
+
+/// The open flights of one layer in this process. `L` is what lands.
+pub(crate) struct Flights<L> {
+    shards: Box<[Mutex<Shard<L>>]>,
+    hasher: RandomState,
+}
+
+/// Guards the table only: held for a map operation, never across an `.await`, and taken before a
+/// flight's own lock.
+type Shard<L> = HashMap<Key, Slot<L>>;
+
+enum Slot<L> {
+    /// One caller looks for itself. It holds up nobody: the next to come opens a flight here.
+    Glance(Arc<()>),
+    Flight(Arc<Flight<L>>),
+}
+
+/// What a caller has in a flight.
+#[derive(Debug)]
+pub(crate) enum Seat<L> {
+    /// It opened the flight: the leader is to be put to work, the follower to be waited on.
+    Opened(Leader<L>, Follower<L>),
+    /// Somebody else leads.
+    Joined(Follower<L>),
+}
+
+impl<L> Flights<L> {
+    pub(crate) fn new() -> Arc<Self> {
+        let shards = (0..SHARDS).map(|_| Mutex::new(HashMap::new())).collect();
+        Arc::new(Self {
+            shards,
+            hasher: RandomState::new(),
+        })
+    }
+
+    /// Leave to look for oneself, if nobody else is about this key: a single reader needs no task.
+    /// Where somebody is, the answer is none, and joining them keeps the questions few.
+    pub(crate) fn glance(self: &Arc<Self>, key: &Key) -> Option<Glance<L>> {
+        match self.shard(key).entry(key.clone()) {
+            Entry::Occupied(_) => None,
+            Entry::Vacant(place) => {
+                let mark = Arc::new(());
+                place.insert(Slot::Glance(Arc::clone(&mark)));
+                Some(Glance {
+                    flights: Arc::clone(self),
+                    key: key.clone(),
+                    mark,
+                })
+            }
+        }
+    }
+
+    /// Joins the flight of this key, or opens one. An `impatient` follower is also woken when it
+    /// becomes known that somebody else loads.
+    pub(crate) fn join(self: &Arc<Self>, key: &Key, impatient: bool) -> Seat<L> {
+        let mut shard = self.shard(key);
+        if let Some(Slot::Flight(flight)) = shard.get(key) {
+            return Seat::Joined(Follower::sit(flight, impatient, false));
+        }
+        let flight = Arc::new(Flight::new());
+        let follower = Follower::sit(&flight, impatient, true);
+        shard.insert(key.clone(), Slot::Flight(Arc::clone(&flight)));
+        drop(shard);
+        Seat::Opened(Leader::new(Arc::clone(self), key.clone(), flight), follower)
+    }
+
+    /// How many keys have a flight or a glance.
+    pub(crate) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| lock(shard).len()).sum()
+    }
+
+    /// Takes a slot out if it still is the one that `is_ours` knows: a later one may already have
+    /// its place.
+    fn remove(&self, key: &Key, is_ours: impl Fn(&Slot<L>) -> bool) {
+        let mut shard = self.shard(key);
+        if shard.get(key).is_some_and(is_ours) {
+            shard.remove(key);
+        }
+    }
+
+    fn shard(&self, key: &Key) -> MutexGuard<'_, Shard<L>> {
+        let shard = self.hasher.hash_one(key) as usize % SHARDS;
+        lock(&self.shards[shard])
+    }
+}
+
+impl<L> fmt::Debug for Flights<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Flights")
+            .field("open", &self.len())
+            .finish()
+    }
+}
+
+/// The mark of a caller that looks for itself, gone when it is dropped.
+pub(crate) struct Glance<L> {
+    flights: Arc<Flights<L>>,
+    key: Key,
+    mark: Arc<()>,
+}
+
+impl<L> Drop for Glance<L> {
+    fn drop(&mut self) {
+        self.flights.remove(
+            &self.key,
+            |slot| matches!(slot, Slot::Glance(mark) if Arc::ptr_eq(mark, &self.mark)),
+        );
+    }
+}
+
+impl<L> fmt::Debug for Glance<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Glance").field(&self.key).finish()
+    }
+}
+
+/// One flight: its seats, and what has landed.
+struct Flight<L> {
+    /// Guards the seats and what has landed: held for a few operations on them, never across an
+    /// `.await`. Taken after the table's lock, never before it.
+    state: Mutex<State<L>>,
+    /// Rung when the last seat is freed.
+    deserted: Notify,
+}
+
+struct State<L> {
+    /// How many lines have been drawn.
+    lines: u64,
+    /// What the leader is doing, as far as it matters to a follower that will not wait for it.
+    phase: Phase,
+    /// The leader has gone: nobody will land anything here any more.
+    closed: bool,
+    chairs: Slab<Chair<L>>,
+}
+
+/// Where one follower sits.
+struct Chair<L> {
+    /// How many lines had been drawn when it was taken.
+    joined: u64,
+    impatient: bool,
+    /// What landed for it. An answer stays here until it is fetched, whatever lands later.
+    answer: Option<L>,
+    waker: Option<Waker>,
+}
+
+/// What a flight waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// An answer of the store.
+    Asking,
+    /// Another process, which has the lease.
+    Waiting,
+    /// The loader.
+    Loading,
+}
+
+impl<L> Flight<L> {
+    fn new() -> Self {
+        let state = State {
+            lines: 0,
+            phase: Phase::Asking,
+            closed: false,
+            chairs: Slab::new(),
+        };
+        Self {
+            state: Mutex::new(state),
+            deserted: Notify::new(),
+        }
+    }
+}
+
+impl<L> State<L> {
+    /// The wakers of those chairs that `of` picks.
+    fn take_wakers(&mut self, of: impl Fn(&Chair<L>) -> bool) -> Vec<Waker> {
+        let chairs = self.chairs.iter_mut().map(|(_, chair)| chair);
+        chairs
+            .filter(|chair| of(chair))
+            .filter_map(|chair| chair.waker.take())
+            .collect()
+    }
+}
+
+/// A table or a flight whose holder panicked is still whole: no user code runs under the locks.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Enough that callers of different keys seldom meet, few enough to be looked over at once.
+const SHARDS: usize = 16;
