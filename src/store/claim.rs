@@ -1,0 +1,126 @@
+//! Claims and leases: the right to load a key for a while, and how it is proved.
+
+use std::fmt;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use crate::key::Key;
+
+/// Who asks to load a key: the key, and a token nobody else has.
+///
+/// Made before the store is asked, so that what was granted to it can be abandoned even if the
+/// grant was never heard of.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    key: Key,
+    token: Token,
+}
+
+impl Claim {
+    /// A new claim on a key.
+    pub fn new(key: Key) -> Self {
+        Self {
+            key,
+            token: Token(Uuid::new_v4()),
+        }
+    }
+
+    /// The key it is on.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// What proves that a lease was granted to this claim.
+    pub fn token(&self) -> Token {
+        self.token
+    }
+}
+
+/// What proves a lease: 122 random bits, new for every claim.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Token(Uuid);
+
+impl Token {
+    /// The bytes of the token.
+    pub fn as_bytes(&self) -> &[u8; 16] {
+        self.0.as_bytes()
+    }
+}
+
+/// Shows the start only: who knows a token could end its lease.
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.0.simple().to_string();
+        write!(f, "Token({}..)", &text[..8])
+    }
+}
+
+/// The right to load a key for a while.
+///
+/// It is spent by [`commit`](super::Store::commit) or, after [`into_claim`](Lease::into_claim), by
+/// [`abandon`](super::Store::abandon), and cannot be spent twice:
+///
+/// ```compile_fail,E0382
+/// # fn twice(store: &dyn bellwether::store::Store, lease: bellwether::store::Lease,
+/// #     one: bellwether::store::Draft, two: bellwether::store::Draft) {
+/// let first = store.commit(lease, one);
+/// let second = store.commit(lease, two);
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use = "a lease that is dropped blocks its key until it lapses"]
+pub struct Lease {
+    claim: Claim,
+    term: Duration,
+    fence: u64,
+    granted_at: u64,
+}
+
+impl Lease {
+    /// A lease as a store grants it: for how long, by which fence, and when by the store's clock,
+    /// in microseconds since the Unix epoch.
+    pub fn granted(claim: Claim, term: Duration, fence: u64, granted_at: u64) -> Self {
+        Self {
+            claim,
+            term,
+            fence,
+            granted_at,
+        }
+    }
+
+    /// The claim it was granted to.
+    pub fn claim(&self) -> &Claim {
+        &self.claim
+    }
+
+    /// The key it is for.
+    pub fn key(&self) -> &Key {
+        self.claim.key()
+    }
+
+    /// What proves it.
+    pub fn token(&self) -> Token {
+        self.claim.token()
+    }
+
+    /// How long it holds without being renewed.
+    pub fn term(&self) -> Duration {
+        self.term
+    }
+
+    /// The number by which later leases of this key are known to be later.
+    pub fn fence(&self) -> u64 {
+        self.fence
+    }
+
+    /// When it was granted, by the store's clock, in microseconds since the Unix epoch.
+    pub fn granted_at(&self) -> u64 {
+        self.granted_at
+    }
+
+    /// Back to the claim, to abandon it.
+    pub fn into_claim(self) -> Claim {
+        self.claim
+    }
+}

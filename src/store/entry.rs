@@ -1,0 +1,264 @@
+//! Entries: what is kept for a key.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+
+/// A value as it is kept: its bytes, and beside them, once somebody has read them, what they mean.
+///
+/// Clones share both, so a store within the process gives out a value that is decoded once.
+#[derive(Clone)]
+pub struct Value(Arc<Inner>);
+
+struct Inner {
+    encoded: Bytes,
+    decoded: OnceLock<Arc<dyn Any + Send + Sync>>,
+}
+
+impl Value {
+    /// A value of which only the bytes are known.
+    pub fn new(encoded: Bytes) -> Self {
+        Self(Arc::new(Inner {
+            encoded,
+            decoded: OnceLock::new(),
+        }))
+    }
+
+    /// A value whose meaning is known already.
+    pub(crate) fn of(encoded: Bytes, decoded: Arc<dyn Any + Send + Sync>) -> Self {
+        Self(Arc::new(Inner {
+            encoded,
+            decoded: OnceLock::from(decoded),
+        }))
+    }
+
+    /// The bytes.
+    pub fn encoded(&self) -> &Bytes {
+        &self.0.encoded
+    }
+
+    /// What the bytes mean, as a `T`, by `decode` if nobody has read them as a `T` yet.
+    pub(crate) fn decoded<T, E>(
+        &self,
+        decode: impl FnOnce(&[u8]) -> Result<T, E>,
+    ) -> Result<Arc<T>, E>
+    where
+        T: Any + Send + Sync,
+    {
+        if let Some(known) = self.0.decoded.get()
+            && let Ok(known) = Arc::clone(known).downcast::<T>()
+        {
+            return Ok(known);
+        }
+        let decoded = Arc::new(decode(&self.0.encoded)?);
+        // Somebody may have been quicker, or have read it as another type; ours is as good.
+        let _ = self
+            .0
+            .decoded
+            .set(Arc::clone(&decoded) as Arc<dyn Any + Send + Sync>);
+        Ok(decoded)
+    }
+}
+
+/// Shows the length only.
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Value({} bytes)", self.0.encoded.len())
+    }
+}
+
+/// For how long an entry is fresh, and for how long stale after that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Windows {
+    ttl: Duration,
+    stale: Duration,
+}
+
+impl Windows {
+    /// Fresh for `ttl`, then gone. Counted in whole milliseconds, rounded up.
+    pub fn fresh_for(ttl: Duration) -> Self {
+        Self {
+            ttl: whole_millis(ttl),
+            stale: Duration::ZERO,
+        }
+    }
+
+    /// After being fresh, stale for this long, then gone.
+    #[must_use]
+    pub fn then_stale_for(self, stale: Duration) -> Self {
+        Self {
+            stale: whole_millis(stale),
+            ..self
+        }
+    }
+
+    /// How long it is fresh.
+    pub fn ttl(&self) -> Duration {
+        self.ttl
+    }
+
+    /// How long it is stale after that.
+    pub fn stale(&self) -> Duration {
+        self.stale
+    }
+
+    /// How long it is kept.
+    pub fn life(&self) -> Duration {
+        self.ttl.saturating_add(self.stale)
+    }
+}
+
+/// What is to be kept, before a store has it.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    /// What was loaded.
+    pub(crate) value: Value,
+    /// How `value` is encoded.
+    pub(crate) codec: u8,
+    /// For how long it is to be kept.
+    pub(crate) windows: Windows,
+    /// How long the load took.
+    pub(crate) load_time: Duration,
+    /// How long ago the lease was granted.
+    pub(crate) lease_age: Duration,
+}
+
+impl Draft {
+    /// Bytes in an encoding, to be kept for a while.
+    pub fn new(value: Value, codec: u8, windows: Windows) -> Self {
+        Self {
+            value,
+            codec,
+            windows,
+            load_time: Duration::ZERO,
+            lease_age: Duration::ZERO,
+        }
+    }
+
+    /// What was loaded.
+    pub fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// How it is encoded: see [`Capture::codec`](crate::Capture::codec).
+    pub fn codec(&self) -> u8 {
+        self.codec
+    }
+
+    /// For how long it is to be kept.
+    pub fn windows(&self) -> Windows {
+        self.windows
+    }
+
+    /// How long the load took.
+    pub fn load_time(&self) -> Duration {
+        self.load_time
+    }
+
+    /// How long ago, by the holder's monotonic clock, the lease was granted.
+    pub fn lease_age(&self) -> Duration {
+        self.lease_age
+    }
+
+    pub(crate) fn timed(self, load_time: Duration, lease_age: Duration) -> Self {
+        Self {
+            load_time,
+            lease_age,
+            ..self
+        }
+    }
+
+    /// The entry this becomes in a store: by which fence, stored when by the store's clock (in
+    /// microseconds since the Unix epoch), and with how much of its life left.
+    pub fn into_entry(self, fence: u64, stored_at: u64, remaining: Remaining) -> Entry {
+        Entry {
+            draft: self,
+            fence,
+            stored_at,
+            remaining,
+        }
+    }
+}
+
+/// What is kept for a key, as it was found.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    draft: Draft,
+    fence: u64,
+    stored_at: u64,
+    remaining: Remaining,
+}
+
+/// How much of an entry's life is left, in the store's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(
+    clippy::exhaustive_enums,
+    reason = "stores make it, and there is no third way to know"
+)]
+pub enum Remaining {
+    /// It is fresh; for how much longer was not asked, to spare a command.
+    Fresh,
+    /// This much, its stale window included.
+    Known(Duration),
+}
+
+impl Entry {
+    /// What was loaded.
+    pub fn value(&self) -> &Value {
+        &self.draft.value
+    }
+
+    /// How it is encoded: see [`Capture::codec`](crate::Capture::codec).
+    pub fn codec(&self) -> u8 {
+        self.draft.codec
+    }
+
+    /// For how long it was to be kept.
+    pub fn windows(&self) -> Windows {
+        self.draft.windows
+    }
+
+    /// How long the load took.
+    pub fn load_time(&self) -> Duration {
+        self.draft.load_time
+    }
+
+    /// The fence of the lease by which it was stored.
+    pub fn fence(&self) -> u64 {
+        self.fence
+    }
+
+    /// When it was stored, by the store's clock, in microseconds since the Unix epoch.
+    pub fn stored_at(&self) -> u64 {
+        self.stored_at
+    }
+
+    /// How much of its life is left.
+    pub fn remaining(&self) -> Remaining {
+        self.remaining
+    }
+
+    /// Whether it is fresh: whether more of its life is left than its stale window.
+    pub fn is_fresh(&self) -> bool {
+        match self.remaining {
+            Remaining::Fresh => true,
+            Remaining::Known(remaining) => remaining > self.draft.windows.stale,
+        }
+    }
+
+    /// How much longer it is fresh, if that is known.
+    pub fn fresh_for(&self) -> Option<Duration> {
+        match self.remaining {
+            Remaining::Fresh => None,
+            Remaining::Known(remaining) => Some(remaining.saturating_sub(self.draft.windows.stale)),
+        }
+    }
+}
+
+fn whole_millis(duration: Duration) -> Duration {
+    let millis = duration.as_nanos().div_ceil(1_000_000);
+    Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
+}

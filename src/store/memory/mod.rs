@@ -1,0 +1,234 @@
+//! `MemoryStore`: the reference implementation of the contract, and the embedded default.
+
+mod shard;
+
+use std::fmt;
+use std::future;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+
+use self::shard::{Limits, Shard};
+use super::{Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Lease, Peek, Renew, Store};
+use super::{Watch, Watchers};
+use crate::key::Key;
+
+/// Entries and leases in the memory of this process, bounded by count and by bytes.
+///
+/// A handle: clones share one store. Layers over one `MemoryStore` are to each other what
+/// processes over one Redis are.
+///
+/// When it is full, what has not been read for longest goes first, by the second-chance clock
+/// (F. J. Corbató, "A Paging Experiment with the Multics System", 1968): a read marks its entry and
+/// moves nothing. Leases and floors are never evicted; they end by themselves.
+///
+/// Every operation costs one lock of one of up to 16 shards, whatever the number of keys.
+///
+/// ```
+/// use bellwether::MemoryStore;
+///
+/// let store = MemoryStore::new(10_000).max_bytes(16 * 1024 * 1024);
+/// assert!(store.is_empty());
+/// ```
+#[derive(Clone)]
+pub struct MemoryStore(Arc<Inner>);
+
+struct Inner {
+    max_entries: usize,
+    max_bytes: usize,
+    /// Guards the entries and leases of some keys: held for a few operations on them, never across
+    /// an `.await`; no two are held at once.
+    shards: Box<[Mutex<Shard>]>,
+    hasher: RandomState,
+    watchers: Watchers,
+    clock: Clock,
+}
+
+impl MemoryStore {
+    /// How many bytes are kept unless [`max_bytes`](Self::max_bytes) says otherwise: 64 MiB.
+    pub const DEFAULT_MAX_BYTES: usize = 64 * 1024 * 1024;
+
+    /// A store of at most this many entries, and 64 MiB.
+    pub fn new(max_entries: usize) -> Self {
+        Self::bounded(max_entries, Self::DEFAULT_MAX_BYTES)
+    }
+
+    /// Sets how many bytes are kept. To be called before the store is in use: it starts empty.
+    ///
+    /// An entry counts its key and its encoded value twice, the second time for the decoded copy
+    /// that is kept beside it so that a hit decodes nothing, and 256 bytes for the tables.
+    ///
+    /// Default: 64 MiB, what a small service can spare.
+    #[must_use]
+    pub fn max_bytes(self, max_bytes: usize) -> Self {
+        Self::bounded(self.0.max_entries, max_bytes)
+    }
+
+    /// How many entries are kept, those that have run out but were not yet removed among them.
+    pub fn len(&self) -> usize {
+        self.shards().map(|shard| shard.len()).sum()
+    }
+
+    /// Whether nothing is kept.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many bytes are kept, counted as [`max_bytes`](Self::max_bytes) says.
+    pub fn bytes(&self) -> usize {
+        self.shards().map(|shard| shard.bytes()).sum()
+    }
+
+    fn bounded(max_entries: usize, max_bytes: usize) -> Self {
+        // A shard needs room for its share to be fair to its keys, so small stores have one.
+        let count = (max_entries / 256).clamp(1, 16);
+        let share = |whole: usize, of: usize| whole / count + usize::from(of < whole % count);
+        let shards = (0..count)
+            .map(|of| Limits {
+                entries: share(max_entries, of),
+                bytes: share(max_bytes, of),
+            })
+            .map(|limits| Mutex::new(Shard::new(limits)))
+            .collect();
+        Self(Arc::new(Inner {
+            max_entries,
+            max_bytes,
+            shards,
+            hasher: RandomState::new(),
+            watchers: Watchers::default(),
+            clock: Clock::start(),
+        }))
+    }
+
+    fn shards(&self) -> impl Iterator<Item = MutexGuard<'_, Shard>> {
+        self.0
+            .shards
+            .iter()
+            .map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
+        let shards = &self.0.shards;
+        let shard = match shards.len() {
+            1 => 0,
+            count => self.0.hasher.hash_one(key) as usize % count,
+        };
+        // A shard whose holder panicked is still whole: no user code runs under the lock.
+        shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, key: &Key) {
+        if !self.0.watchers.is_empty() {
+            self.0.watchers.tell(&key.digest());
+        }
+    }
+}
+
+impl Store for MemoryStore {
+    fn peek(&self, key: &Key) -> Peek {
+        let now = self.0.clock.now();
+        self.shard(key)
+            .find(key, now)
+            .map_or(Peek::Gone, Peek::Found)
+    }
+
+    fn watch(&self, key: &Key) -> Watch {
+        self.0.watchers.watch(key.digest())
+    }
+
+    fn look(&self, key: Key) -> Answer<Option<Entry>> {
+        let now = self.0.clock.now();
+        answer(self.shard(&key).find(&key, now))
+    }
+
+    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> Answer<Acquire> {
+        let now = self.0.clock.now();
+        let mut shard = self.shard(claim.key());
+        answer(shard.acquire(claim, term, accept, now))
+    }
+
+    fn renew(&self, lease: &Lease) -> Answer<Renew> {
+        let now = self.0.clock.now();
+        answer(self.shard(lease.key()).renew(lease, now))
+    }
+
+    fn commit(&self, lease: Lease, draft: Draft) -> Answer<Commit> {
+        let now = self.0.clock.now();
+        let committed = self.shard(lease.key()).commit(&lease, draft, now);
+        self.tell(lease.key());
+        answer(committed)
+    }
+
+    fn abandon(&self, claim: Claim) -> Answer<()> {
+        if self.shard(claim.key()).abandon(&claim) {
+            self.tell(claim.key());
+        }
+        answer(())
+    }
+
+    fn invalidate(&self, key: Key) -> Answer<()> {
+        let now = self.0.clock.now();
+        self.shard(&key).invalidate(&key, now);
+        self.tell(&key);
+        answer(())
+    }
+
+    fn expire(&self, key: Key) -> Answer<()> {
+        let now = self.0.clock.now();
+        self.shard(&key).expire(&key, now);
+        self.tell(&key);
+        answer(())
+    }
+}
+
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore")
+            .field("entries", &self.len())
+            .field("max_entries", &self.0.max_entries)
+            .field("max_bytes", &self.0.max_bytes)
+            .finish()
+    }
+}
+
+fn answer<T: Send + 'static>(value: T) -> Answer<T> {
+    Box::pin(future::ready(Ok(value)))
+}
+
+/// The store's time: monotonic, and counted from the Unix epoch so that fences grow over restarts.
+struct Clock {
+    started: Instant,
+    started_micros: u64,
+}
+
+/// A moment in the store's time.
+#[derive(Clone, Copy, Debug)]
+struct Now {
+    instant: Instant,
+    micros: u64,
+}
+
+impl Clock {
+    fn start() -> Self {
+        let since_epoch = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        Self {
+            started: Instant::now(),
+            started_micros: micros(since_epoch),
+        }
+    }
+
+    fn now(&self) -> Now {
+        let instant = Instant::now();
+        let since = micros(instant.saturating_duration_since(self.started));
+        Now {
+            instant,
+            micros: self.started_micros.saturating_add(since),
+        }
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

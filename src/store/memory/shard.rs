@@ -1,0 +1,332 @@
+//! Some of the keys of a `MemoryStore`: their entries, their leases and their floors.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use slab::Slab;
+use tokio::time::Instant;
+
+use super::{Now, micros};
+use crate::key::Key;
+use crate::store::{
+    Accept, Acquire, Claim, Commit, Draft, Entry, FLOOR_LIFE, Lease, Remaining, Renew, Token,
+};
+
+pub(super) struct Shard {
+    limits: Limits,
+    bytes: usize,
+    places: HashMap<Key, usize>,
+    kept: Slab<Kept>,
+    /// Where the clock's hand stands: the next place to be considered for eviction.
+    hand: usize,
+    guards: HashMap<Key, Guard>,
+    /// When `guards` has grown to this, those that have ended are removed: as many as were added
+    /// since the last time, so it costs each of them a constant share.
+    sweep_at: usize,
+    /// The highest fence given, so that two leases of one microsecond have two.
+    last_fence: u64,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) entries: usize,
+    pub(super) bytes: usize,
+}
+
+struct Kept {
+    key: Key,
+    draft: Draft,
+    fence: u64,
+    stored_at: u64,
+    gone_at: Instant,
+    /// Read since the hand last passed.
+    read: bool,
+}
+
+/// What keeps others from loading or storing.
+#[derive(Default)]
+struct Guard {
+    lease: Option<Granted>,
+    floor: Option<Floor>,
+}
+
+struct Granted {
+    token: Token,
+    until: Instant,
+}
+
+#[derive(Clone, Copy)]
+struct Floor {
+    fence: u64,
+    until: Instant,
+}
+
+impl Shard {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            bytes: 0,
+            places: HashMap::new(),
+            kept: Slab::new(),
+            hand: 0,
+            guards: HashMap::new(),
+            sweep_at: FIRST_SWEEP,
+            last_fence: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn find(&mut self, key: &Key, now: Now) -> Option<Entry> {
+        let place = *self.places.get(key)?;
+        let kept = &mut self.kept[place];
+        let remaining = kept.gone_at.saturating_duration_since(now.instant);
+        if remaining.is_zero() {
+            self.remove(place);
+            return None;
+        }
+        kept.read = true;
+        Some(
+            kept.draft
+                .clone()
+                .into_entry(kept.fence, kept.stored_at, Remaining::Known(remaining)),
+        )
+    }
+
+    pub(super) fn acquire(
+        &mut self,
+        claim: Claim,
+        term: Duration,
+        accept: Accept,
+        now: Now,
+    ) -> Acquire {
+        let entry = self.find(claim.key(), now);
+        let stale = match entry {
+            Some(entry) if entry.is_fresh() && accept == Accept::Fresh => {
+                return Acquire::Found(entry);
+            }
+            entry => entry,
+        };
+        if let Some(granted) = self.granted(claim.key(), now)
+            && granted.token != claim.token()
+        {
+            let remaining = granted.until.saturating_duration_since(now.instant);
+            return Acquire::Busy { remaining, stale };
+        }
+        let fence = self.next_fence(claim.key(), stale.as_ref(), now);
+        let until = later(now.instant, term);
+        self.guard(claim.key(), now).lease = Some(Granted {
+            token: claim.token(),
+            until,
+        });
+        Acquire::Lead {
+            lease: Lease::granted(claim, term, fence, now.micros),
+            stale,
+        }
+    }
+
+    pub(super) fn renew(&mut self, lease: &Lease, now: Now) -> Renew {
+        match self.granted_mut(lease.key(), now) {
+            Some(granted) if granted.token == lease.token() => {
+                granted.until = later(now.instant, lease.term());
+                Renew::Held
+            }
+            _ => Renew::Lost,
+        }
+    }
+
+    pub(super) fn commit(&mut self, lease: &Lease, draft: Draft, now: Now) -> Commit {
+        let key = lease.key();
+        let holds = self
+            .granted(key, now)
+            .is_some_and(|granted| granted.token == lease.token());
+        if holds {
+            self.end_lease(key);
+        } else if !self.may_still_store(lease, now) {
+            return Commit::Superseded;
+        }
+        if !draft.windows().life().is_zero() {
+            self.insert(lease, draft, now);
+        }
+        Commit::Stored
+    }
+
+    /// Ends the lease that was granted to a claim. Says whether there was one.
+    pub(super) fn abandon(&mut self, claim: &Claim) -> bool {
+        let lease = self
+            .guards
+            .get(claim.key())
+            .and_then(|guard| guard.lease.as_ref());
+        let ours = lease.is_some_and(|granted| granted.token == claim.token());
+        if ours {
+            self.end_lease(claim.key());
+        }
+        ours
+    }
+
+    pub(super) fn invalidate(&mut self, key: &Key, now: Now) {
+        self.raise_floor(key, now);
+        if let Some(place) = self.places.get(key).copied() {
+            self.remove(place);
+        }
+    }
+
+    pub(super) fn expire(&mut self, key: &Key, now: Now) {
+        self.raise_floor(key, now);
+        if let Some(place) = self.places.get(key).copied() {
+            let kept = &mut self.kept[place];
+            kept.gone_at = kept
+                .gone_at
+                .min(later(now.instant, kept.draft.windows().stale()));
+        }
+    }
+
+    /// Whether a lease that no longer holds may store all the same: see point 2 of the contract.
+    fn may_still_store(&mut self, lease: &Lease, now: Now) -> bool {
+        let age = now.micros.saturating_sub(lease.granted_at());
+        let floor = self.floor(lease.key(), now);
+        let stored = self.find(lease.key(), now).map_or(0, |entry| entry.fence());
+        age < micros(FLOOR_LIFE) && lease.fence() > floor && lease.fence() > stored
+    }
+
+    fn next_fence(&mut self, key: &Key, entry: Option<&Entry>, now: Now) -> u64 {
+        let floor = self.floor(key, now);
+        let stored = entry.map_or(0, Entry::fence);
+        let above = floor.max(stored).max(self.last_fence) + 1;
+        self.last_fence = above.max(now.micros);
+        self.last_fence
+    }
+
+    fn raise_floor(&mut self, key: &Key, now: Now) {
+        // Every fence given so far is at most the last one; the next one is above the floor.
+        let fence = self.last_fence.max(now.micros);
+        self.last_fence = fence;
+        let floor = Floor {
+            fence,
+            until: later(now.instant, FLOOR_LIFE),
+        };
+        *self.guard(key, now) = Guard {
+            lease: None,
+            floor: Some(floor),
+        };
+    }
+
+    fn floor(&self, key: &Key, now: Now) -> u64 {
+        let floor = self.guards.get(key).and_then(|guard| guard.floor);
+        floor
+            .filter(|floor| floor.until > now.instant)
+            .map_or(0, |floor| floor.fence)
+    }
+
+    fn granted(&self, key: &Key, now: Now) -> Option<&Granted> {
+        let lease = self.guards.get(key)?.lease.as_ref();
+        lease.filter(|granted| granted.until > now.instant)
+    }
+
+    fn granted_mut(&mut self, key: &Key, now: Now) -> Option<&mut Granted> {
+        let lease = self.guards.get_mut(key)?.lease.as_mut();
+        lease.filter(|granted| granted.until > now.instant)
+    }
+
+    fn end_lease(&mut self, key: &Key) {
+        if let Some(guard) = self.guards.get_mut(key) {
+            guard.lease = None;
+            if guard.floor.is_none() {
+                self.guards.remove(key);
+            }
+        }
+    }
+
+    fn guard(&mut self, key: &Key, now: Now) -> &mut Guard {
+        if self.guards.len() >= self.sweep_at {
+            self.guards.retain(|_, guard| guard.is_live(now));
+            self.sweep_at = (self.guards.len() * 2).max(FIRST_SWEEP);
+        }
+        self.guards.entry(key.clone()).or_default()
+    }
+
+    fn insert(&mut self, lease: &Lease, draft: Draft, now: Now) {
+        let key = lease.key().clone();
+        if let Some(place) = self.places.get(&key).copied() {
+            self.remove(place);
+        }
+        let gone_at = later(now.instant, draft.windows().life());
+        let (fence, stored_at) = (lease.fence(), now.micros);
+        let kept = Kept {
+            key: key.clone(),
+            draft,
+            fence,
+            stored_at,
+            gone_at,
+            read: false,
+        };
+        self.bytes += kept.weight();
+        let place = self.kept.insert(kept);
+        self.places.insert(key, place);
+        while self.kept.len() > self.limits.entries || self.bytes > self.limits.bytes {
+            self.evict(place, now);
+        }
+    }
+
+    /// Removes what has run out or was not read since the hand passed; the newest only if it is
+    /// the last one left.
+    fn evict(&mut self, newest: usize, now: Now) {
+        loop {
+            self.hand = if self.hand < self.kept.capacity() {
+                self.hand
+            } else {
+                0
+            };
+            let place = self.hand;
+            self.hand += 1;
+            let alone = self.kept.len() == 1;
+            let Some(kept) = self.kept.get_mut(place) else {
+                continue;
+            };
+            let is_live = kept.gone_at > now.instant;
+            if is_live && !alone && (place == newest || std::mem::take(&mut kept.read)) {
+                continue;
+            }
+            self.remove(place);
+            return;
+        }
+    }
+
+    fn remove(&mut self, place: usize) {
+        let kept = self.kept.remove(place);
+        self.bytes -= kept.weight();
+        self.places.remove(&kept.key);
+    }
+}
+
+impl Kept {
+    fn weight(&self) -> usize {
+        (self.draft.value().encoded().len() + self.key.byte_len()) * 2 + TABLES
+    }
+}
+
+impl Guard {
+    fn is_live(&self, now: Now) -> bool {
+        self.lease
+            .as_ref()
+            .is_some_and(|granted| granted.until > now.instant)
+            || self.floor.is_some_and(|floor| floor.until > now.instant)
+    }
+}
+
+/// Durations are bounded by the policy, but a store takes what it is given.
+fn later(now: Instant, after: Duration) -> Instant {
+    now.checked_add(after)
+        .unwrap_or_else(|| now + crate::policy::Policy::MAX_TTL)
+}
+
+/// What an entry costs beside its key and value.
+const TABLES: usize = 256;
+
+const FIRST_SWEEP: usize = 64;

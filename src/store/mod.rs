@@ -1,0 +1,168 @@
+//! Stores: where entries and leases live.
+//!
+//! # The contract
+//! 1. At most one unexpired lease per key. Only its token can renew it, commit by it or abandon it.
+//! 2. [`invalidate`](Store::invalidate) ends the lease, so a commit whose token still holds it may
+//!    store. A lease that has lapsed or was taken over stores too (a load slower than its lease
+//!    would never be stored otherwise), if its fence is above the floor and above the stored
+//!    entry's fence, and if it is younger than [`FLOOR_LIFE`]; it never ends somebody else's lease.
+//!    Everything else is [`Superseded`](Commit::Superseded).
+//! 3. Fences grow per key, over expiry and restarts too: a new one is the largest of the floor + 1,
+//!    the stored entry's fence + 1, and the store's clock in microseconds.
+//! 4. Time is the store's. No client's clock takes part in a decision about a lease, and whether an
+//!    entry is fresh is judged by what is left of its life in the store.
+//! 5. Nothing that a store writes lives for ever.
+//! 6. Every operation is one atomic step. It may be dropped at any await, or be answered after the
+//!    caller has gone; the token is chosen before the question is sent, so that a lease whose grant
+//!    was never heard of can still be abandoned.
+//!
+//! The module [`conformance`] (feature `test-util`) has this as checks, for stores of your own.
+
+mod claim;
+mod entry;
+mod memory;
+mod watch;
+
+#[cfg(feature = "redis")]
+mod redis;
+
+use std::fmt;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+pub use claim::{Claim, Lease, Token};
+pub use entry::{Draft, Entry, Remaining, Value, Windows};
+pub use memory::MemoryStore;
+#[cfg(feature = "redis")]
+pub use redis::{RedisOptions, RedisStats, RedisStore};
+pub use watch::{Watch, Watchers};
+
+use crate::error::StoreError;
+use crate::key::Key;
+
+/// Where entries and leases live. See the [contract](self) for what implementors promise.
+///
+/// Operations take what they need by value and answer with a future that borrows nothing, so that
+/// a caller can keep it beside the store. A store is a cheap handle: clones share one state.
+pub trait Store: fmt::Debug + Send + Sync + 'static {
+    /// What this process knows of a key without asking anybody.
+    ///
+    /// A store within the process answers here, and a hit on it costs no future, no task and no
+    /// round trip.
+    fn peek(&self, _: &Key) -> Peek {
+        Peek::Unknown
+    }
+
+    /// Hints that a key has changed.
+    ///
+    /// A watch tells of every change of the key after its creation that this process hears of. It
+    /// may miss any; nothing depends on it but speed.
+    fn watch(&self, _: &Key) -> Watch {
+        Watch::silent()
+    }
+
+    /// What is kept for a key. Takes no lease.
+    fn look(&self, key: Key) -> Answer<Option<Entry>>;
+
+    /// Looks, and takes the lease if nothing acceptable is there and nobody has it. From then on
+    /// changes of the key are told to its [`watch`](Store::watch).
+    ///
+    /// Asking again by the same claim renews what it was granted, so a grant whose answer was lost
+    /// is not in the way of who it was for.
+    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> Answer<Acquire>;
+
+    /// Starts the lease's term anew, if it still holds.
+    fn renew(&self, lease: &Lease) -> Answer<Renew>;
+
+    /// Stores an entry, gives up the lease and tells the watchers.
+    ///
+    /// An entry without a life is not kept, but the answer still says whether it could have been:
+    /// whether nothing newer and no invalidation came between.
+    fn commit(&self, lease: Lease, draft: Draft) -> Answer<Commit>;
+
+    /// Gives up a lease, if it was granted and still holds, and tells the watchers.
+    fn abandon(&self, claim: Claim) -> Answer<()>;
+
+    /// Removes the entry, ends the lease, raises the floor above every fence given so far, and
+    /// tells the watchers.
+    fn invalidate(&self, key: Key) -> Answer<()>;
+
+    /// As [`invalidate`](Store::invalidate), but an entry with a stale window stays, as stale.
+    fn expire(&self, key: Key) -> Answer<()>;
+}
+
+/// The answer of a store, to be awaited.
+pub type Answer<T> = BoxFuture<'static, Result<T, StoreError>>;
+
+/// What a process knows of a key by itself.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Peek {
+    /// There is this entry.
+    Found(Entry),
+    /// There is none, and asking would not find one.
+    Gone,
+    /// Only asking can tell.
+    Unknown,
+}
+
+/// Which entry makes a lease needless.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Accept {
+    /// A fresh one.
+    Fresh,
+    /// None: what is there could not be read, or is to be replaced.
+    Nothing,
+}
+
+/// What came of asking to load a key.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Acquire {
+    /// Somebody else is loading it.
+    Busy {
+        /// What is left of their lease if they do not renew it.
+        remaining: Duration,
+        /// An entry past its freshness.
+        stale: Option<Entry>,
+    },
+    /// It was loaded between our miss and this question.
+    Found(Entry),
+    /// It is ours to load.
+    Lead {
+        /// The right to do so.
+        lease: Lease,
+        /// An entry past its freshness.
+        stale: Option<Entry>,
+    },
+}
+
+/// What came of renewing a lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Renew {
+    /// It holds for its whole term again.
+    Held,
+    /// It had lapsed, was taken over, or was ended by an invalidation.
+    Lost,
+}
+
+/// What came of a commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Commit {
+    /// The entry is there, and who waits for it has been told.
+    Stored,
+    /// Something newer or an invalidation came between, and nothing was stored.
+    Superseded,
+}
+
+/// How long a floor is kept after an invalidation: 10 minutes. A lapsed lease older than that
+/// stores nothing, since what was invalidated in its time is no longer known.
+pub const FLOOR_LIFE: Duration = Duration::from_secs(600);
+
+/// A store is used as `dyn Store`.
+#[allow(dead_code, reason = "compiling it is the check")]
+fn is_object_safe(_: &dyn Store) {}

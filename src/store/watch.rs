@@ -1,0 +1,131 @@
+//! Watches: hints that a key has changed.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt;
+use std::future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+use crate::key::Digest;
+
+/// Tells of changes of one key, as far as this process hears of them.
+#[derive(Debug)]
+pub struct Watch(Option<Heard>);
+
+#[derive(Debug)]
+struct Heard {
+    changes: watch::Receiver<()>,
+    watchers: Arc<Registry>,
+    digest: Digest,
+}
+
+impl Watch {
+    /// A watch that never tells anything, for stores that hear of nothing.
+    pub fn silent() -> Self {
+        Self(None)
+    }
+
+    /// Whether it can tell anything.
+    pub fn is_silent(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// Waits for a change after this watch was made, or after this last returned.
+    ///
+    /// # Cancel safety
+    /// A change that comes after it was dropped is told the next time.
+    pub async fn changed(&mut self) {
+        let Some(heard) = &mut self.0 else {
+            return future::pending().await;
+        };
+        if heard.changes.changed().await.is_err() {
+            future::pending().await
+        }
+    }
+}
+
+impl Drop for Heard {
+    fn drop(&mut self) {
+        let mut keys = self.watchers.keys();
+        if let Entry::Occupied(mut watched) = keys.entry(self.digest) {
+            watched.get_mut().watches -= 1;
+            if watched.get().watches == 0 {
+                watched.remove();
+            }
+        }
+    }
+}
+
+/// Everybody in this process who watches a key of one store. For those who implement a store.
+#[derive(Clone, Debug, Default)]
+pub struct Watchers(Arc<Registry>);
+
+#[derive(Default)]
+struct Registry {
+    /// Guards the keys only: held for a map operation, never across an `.await`.
+    keys: Mutex<HashMap<Digest, Watched>>,
+}
+
+#[derive(Default)]
+struct Watched {
+    changes: watch::Sender<()>,
+    /// How many watches there are: the last one to go takes the key with it. (The channel's own
+    /// count lags behind, as a receiver is dropped after the lock is.)
+    watches: usize,
+}
+
+impl Watchers {
+    /// A watch of one key.
+    pub fn watch(&self, digest: Digest) -> Watch {
+        let mut keys = self.0.keys();
+        let watched = keys.entry(digest).or_default();
+        watched.watches += 1;
+        let changes = watched.changes.subscribe();
+        drop(keys);
+        Watch(Some(Heard {
+            changes,
+            watchers: Arc::clone(&self.0),
+            digest,
+        }))
+    }
+
+    /// Tells those who watch a key that it has changed.
+    pub fn tell(&self, digest: &Digest) {
+        if let Some(watched) = self.0.keys().get(digest) {
+            watched.changes.send_replace(());
+        }
+    }
+
+    /// Tells everybody: what has changed is not known, or messages may have been lost.
+    pub fn tell_all(&self) {
+        for watched in self.0.keys().values() {
+            watched.changes.send_replace(());
+        }
+    }
+
+    /// How many keys are watched.
+    pub fn len(&self) -> usize {
+        self.0.keys().len()
+    }
+
+    /// Whether nothing is watched.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Registry {
+    fn keys(&self) -> MutexGuard<'_, HashMap<Digest, Watched>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry")
+            .field("watched", &self.keys().len())
+            .finish()
+    }
+}
