@@ -1,0 +1,35 @@
+-- acquire: look, and take the lease if nothing acceptable is there and nobody has it.
+--
+-- KEYS   1 entry   2 lease   3 floor
+-- ARGV   1 token, 16 bytes   2 term in ms   3 '1' if a fresh entry is acceptable
+-- gives  {1, entry, its remaining life in ms}                           found
+--        {2, what is left of the lease in ms, stale entry or false,
+--            its remaining life}                                        busy
+--        {3, fence, the server's time in us, stale entry or false,
+--            its remaining life}                                        lead
+--
+-- One script, because between a look and a lease another process can load and leave, and the key
+-- would be loaded twice. As it reads all its keys, a connection that tracks is told of the next
+-- change of any: to be answered "busy" is to have subscribed.
+local held = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
+local entry, lease, floor = held[1], held[2], tonumber(held[3] or '') or 0
+local remaining, stored = 0, 0
+if entry and #entry >= 72 and string.sub(entry, 1, 4) == 'BWE\1' then
+  remaining = redis.call('PTTL', KEYS[1])
+  if ARGV[3] == '1' and remaining > struct.unpack('>I8', entry, 53) then
+    return {1, entry, remaining}
+  end
+  stored = struct.unpack('>I8', entry, 29)
+else
+  entry = false
+end
+if lease and #lease == 24 and string.sub(lease, 1, 16) ~= ARGV[1] then
+  local left = redis.call('PTTL', KEYS[2])
+  -- Without a life of its own it is none of our leases.
+  if left >= 0 then return {2, left, entry, remaining} end
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local fence = math.max(floor + 1, stored + 1, now)
+redis.call('SET', KEYS[2], ARGV[1] .. struct.pack('>I8', fence), 'PX', ARGV[2])
+return {3, fence, now, entry, remaining}

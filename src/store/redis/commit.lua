@@ -1,0 +1,32 @@
+-- commit: store the entry and give up the lease.
+--
+-- KEYS   1 entry   2 lease   3 floor
+-- ARGV   1 token, 16 bytes   2 envelope   3 life in ms, 0 to keep nothing
+--        4 fence   5 when the lease was granted, in us   6 how long floors live, in us
+-- gives  1 stored, 0 superseded, or the error of a server that refuses the write
+--
+-- One script, because a reader between the two writes would find neither an entry nor a lease and
+-- lead a second load; and because an invalidation between the check and the write would be undone.
+local held = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
+local entry, lease, floor = held[1], held[2], tonumber(held[3] or '') or 0
+local holds = lease and string.sub(lease, 1, 16) == ARGV[1]
+local stored, newer = 0, false
+if entry and #entry >= 4 and string.sub(entry, 1, 3) == 'BWE' then
+  newer = string.byte(entry, 4) > 1
+  if not newer and #entry >= 72 then stored = struct.unpack('>I8', entry, 29) end
+end
+local superseded = newer
+if not holds then
+  local time = redis.call('TIME')
+  local age = time[1] * 1000000 + time[2] - ARGV[5]
+  local fence = tonumber(ARGV[4])
+  superseded = newer or age >= tonumber(ARGV[6]) or fence <= floor or fence <= stored
+end
+local set = {}
+-- Protected, so that the lease ends even if the server is out of memory.
+if not superseded and ARGV[3] ~= '0' then
+  set = redis.pcall('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+end
+if holds then redis.call('DEL', KEYS[2]) end
+if set.err then return set end
+return superseded and 0 or 1

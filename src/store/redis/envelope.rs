@@ -1,0 +1,250 @@
+//! The envelope: the bytes at rest.
+//!
+//! Version 1, numbers big-endian:
+//!
+//! | offset | length | field |
+//! |---|---|---|
+//! | 0 | 3 | magic, `BWE` |
+//! | 3 | 1 | version, 1 |
+//! | 4 | 1 | codec of the value |
+//! | 5 | 3 | reserved, zero |
+//! | 8 | 20 | digest of the key |
+//! | 28 | 8 | fence |
+//! | 36 | 8 | stored at, in us of the store's clock |
+//! | 44 | 8 | ttl, in ms |
+//! | 52 | 8 | stale window, in ms |
+//! | 60 | 4 | load time, in ms |
+//! | 64 | 4 | length of the value |
+//! | 68 | 4 | CRC-32 (IEEE 802.3) of bytes 0 to 67 and the value |
+//! | 72 | | value |
+//!
+//! The scripts read version, fence and stale window at these offsets. Whatever does not fit is
+//! [`Unreadable`], which a store answers like nothing at all; a newer version is also left alone.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use crate::key::Digest;
+use crate::store::{Draft, Value, Windows};
+
+/// What an envelope holds beside the draft.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    pub(super) fence: u64,
+    pub(super) stored_at: u64,
+}
+
+/// Why bytes are not an envelope of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unreadable {
+    /// Not an envelope, or cut short, or changed.
+    Damaged,
+    /// Written by a later version of this crate.
+    Newer,
+    /// Of another key.
+    OtherKey,
+}
+
+/// Writes a draft down.
+pub(super) fn seal(draft: &Draft, key: &Digest, stamp: Stamp) -> Vec<u8> {
+    let value = draft.value().encoded();
+    // A value is far below 4 GiB: `max_entry_bytes` sees to it.
+    let length = u32::try_from(value.len()).unwrap_or(u32::MAX);
+    let mut sealed = Vec::with_capacity(HEADER + value.len());
+    sealed.extend_from_slice(MAGIC);
+    sealed.extend_from_slice(&[VERSION, draft.codec(), 0, 0, 0]);
+    sealed.extend_from_slice(key.as_bytes());
+    sealed.extend_from_slice(&stamp.fence.to_be_bytes());
+    sealed.extend_from_slice(&stamp.stored_at.to_be_bytes());
+    sealed.extend_from_slice(&millis(draft.windows().ttl()).to_be_bytes());
+    sealed.extend_from_slice(&millis(draft.windows().stale()).to_be_bytes());
+    let load_time = u32::try_from(draft.load_time().as_millis()).unwrap_or(u32::MAX);
+    sealed.extend_from_slice(&load_time.to_be_bytes());
+    sealed.extend_from_slice(&length.to_be_bytes());
+    let sum = checksum(&sealed, value);
+    sealed.extend_from_slice(&sum.to_be_bytes());
+    sealed.extend_from_slice(value);
+    sealed
+}
+
+/// Reads what [`seal`] wrote for this key. The value shares the memory of `sealed`.
+pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<(Draft, Stamp), Unreadable> {
+    let header: &[u8; HEADER] = sealed.first_chunk().ok_or(Unreadable::Damaged)?;
+    let mut fields = Fields(header);
+    if fields.take::<3>() != *MAGIC {
+        return Err(Unreadable::Damaged);
+    }
+    let [version, codec] = fields.take();
+    if version != VERSION {
+        return Err(if version > VERSION {
+            Unreadable::Newer
+        } else {
+            Unreadable::Damaged
+        });
+    }
+    let reserved: [u8; 3] = fields.take();
+    let digest = Digest(fields.take());
+    let fence = u64::from_be_bytes(fields.take());
+    let stored_at = u64::from_be_bytes(fields.take());
+    let ttl = Duration::from_millis(u64::from_be_bytes(fields.take()));
+    let stale = Duration::from_millis(u64::from_be_bytes(fields.take()));
+    let load_time = Duration::from_millis(u32::from_be_bytes(fields.take()).into());
+    let length = u32::from_be_bytes(fields.take()) as usize;
+    let sum = u32::from_be_bytes(fields.take());
+    let (summed, value) = (&header[..SUMMED], &sealed[HEADER..]);
+    if reserved != [0; 3] || value.len() != length || checksum(summed, value) != sum {
+        return Err(Unreadable::Damaged);
+    }
+    if digest != *key {
+        return Err(Unreadable::OtherKey);
+    }
+    let windows = Windows::fresh_for(ttl).then_stale_for(stale);
+    let value = Value::new(sealed.slice(HEADER..));
+    let draft = Draft::new(value, codec, windows).timed(load_time, Duration::ZERO);
+    Ok((draft, Stamp { fence, stored_at }))
+}
+
+impl fmt::Display for Unreadable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Damaged => "not an envelope, or a damaged one",
+            Self::Newer => "an envelope of a newer version",
+            Self::OtherKey => "the envelope of another key",
+        })
+    }
+}
+
+/// The header, field by field.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    /// The next field. All of them together are the header, so there always is one.
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        let Some((field, rest)) = self.0.split_first_chunk() else {
+            return [0; N];
+        };
+        self.0 = rest;
+        *field
+    }
+}
+
+fn checksum(header: &[u8], value: &[u8]) -> u32 {
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(header);
+    sum.update(value);
+    sum.finalize()
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+const MAGIC: &[u8; 3] = b"BWE";
+const VERSION: u8 = 1;
+const HEADER: usize = 72;
+
+/// The checksum is over everything but itself.
+const SUMMED: usize = 68;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::Key;
+    use crate::store::Windows;
+
+    fn sealed(value: &'static [u8]) -> (Vec<u8>, Digest) {
+        let windows =
+            Windows::fresh_for(Duration::from_secs(60)).then_stale_for(Duration::from_millis(1500));
+        let draft = Draft::new(Value::new(Bytes::from_static(value)), 1, windows)
+            .timed(Duration::from_millis(52), Duration::ZERO);
+        let digest = Digest(std::array::from_fn(|place| place as u8));
+        let stamp = Stamp {
+            fence: 0x0102_0304_0506_0708,
+            stored_at: 0x1112_1314_1516_1718,
+        };
+        (seal(&draft, &digest, stamp), digest)
+    }
+
+    /// Bytes at rest outlive a deployment: if this fails, the version has to change.
+    #[test]
+    fn version_1_is_written_as_these_very_bytes() {
+        let (sealed, _) = sealed(b"{\"a\":1}");
+        let expected: &[u8] = b"BWE\x01\x01\0\0\0\
+            \x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10\x11\x12\x13\
+            \x01\x02\x03\x04\x05\x06\x07\x08\x11\x12\x13\x14\x15\x16\x17\x18\
+            \0\0\0\0\0\0\xea\x60\0\0\0\0\0\0\x05\xdc\0\0\0\x34\0\0\0\x07";
+        assert_eq!(&sealed[..68], expected);
+        assert_eq!(&sealed[68..72], b"\x0c\xc8\xd2\x1c");
+        assert_eq!(&sealed[72..], b"{\"a\":1}");
+    }
+
+    #[test]
+    fn what_was_sealed_is_what_is_opened() {
+        let (sealed, digest) = sealed(b"value");
+        let (draft, stamp) = open(sealed.into(), &digest).unwrap();
+        assert_eq!(draft.value().encoded(), &b"value"[..]);
+        assert_eq!(draft.codec(), 1);
+        assert_eq!(draft.windows().ttl(), Duration::from_secs(60));
+        assert_eq!(draft.windows().stale(), Duration::from_millis(1500));
+        assert_eq!(draft.load_time(), Duration::from_millis(52));
+        assert_eq!(stamp.fence, 0x0102_0304_0506_0708);
+        assert_eq!(stamp.stored_at, 0x1112_1314_1516_1718);
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        let (sealed, digest) = sealed(&[0x5a; 512]);
+        for bit in 0..sealed.len() * 8 {
+            let mut flipped = sealed.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(open(flipped.into(), &digest).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn every_truncation_and_every_addition_is_noticed() {
+        let (mut sealed, digest) = sealed(&[0x5a; 512]);
+        for length in 0..sealed.len() {
+            let cut = Bytes::copy_from_slice(&sealed[..length]);
+            assert_eq!(
+                open(cut, &digest).unwrap_err(),
+                Unreadable::Damaged,
+                "{length} bytes"
+            );
+        }
+        sealed.push(0);
+        assert_eq!(
+            open(sealed.into(), &digest).unwrap_err(),
+            Unreadable::Damaged
+        );
+    }
+
+    #[test]
+    fn the_envelope_of_another_key_is_not_opened() {
+        let (sealed, _) = sealed(b"value");
+        let other = Key::of("other").digest();
+        assert_eq!(
+            open(sealed.into(), &other).unwrap_err(),
+            Unreadable::OtherKey
+        );
+    }
+
+    #[test]
+    fn a_newer_version_is_told_from_damage() {
+        let (mut sealed, digest) = sealed(b"value");
+        sealed[3] = 2;
+        assert_eq!(open(sealed.into(), &digest).unwrap_err(), Unreadable::Newer);
+    }
+
+    #[test]
+    fn a_length_that_promises_more_than_there_is_allocates_nothing() {
+        let (mut sealed, digest) = sealed(b"value");
+        sealed[64..68].copy_from_slice(&u32::MAX.to_be_bytes());
+        assert_eq!(
+            open(sealed.into(), &digest).unwrap_err(),
+            Unreadable::Damaged
+        );
+    }
+}

@@ -1,0 +1,143 @@
+//! Lanes: pooled links, asked within a time.
+
+use std::fmt;
+use std::time::Duration;
+
+use bb8_redis::bb8::{self, Pool, RunError};
+use redis::{Cmd, ErrorKind, RedisError, Value};
+use tokio::time::timeout;
+
+use super::link::{Link, Links};
+use super::script::Source;
+use crate::error::{StoreError, StoreErrorKind};
+use crate::key::Key;
+
+/// Some links to one server. A question holds none of them for itself: it is sent over a clone.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pool: Pool<Links>,
+    timeout: Duration,
+}
+
+/// What a server is asked.
+#[derive(Debug)]
+pub(super) enum Question<'a> {
+    Command(Cmd),
+    Script {
+        source: &'a Source,
+        keys: Vec<String>,
+        args: Vec<Vec<u8>>,
+    },
+}
+
+/// What can come of a question instead of a reply.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// The reply is not one that the question can have.
+    Malformed,
+    /// There was none in time.
+    TimedOut(Duration),
+    /// The client or the server reports it.
+    Reported(RedisError),
+}
+
+impl Lane {
+    pub(super) fn new(links: Links, size: u32) -> Self {
+        let timeout = links.timeout;
+        // Checking out costs no command: a link knows itself whether it is broken.
+        let pool = Pool::builder()
+            .max_size(size)
+            .test_on_check_out(true)
+            .connection_timeout(timeout)
+            .max_lifetime(None)
+            .idle_timeout(None)
+            .error_sink(Box::new(Log))
+            .build_unchecked(links);
+        Self { pool, timeout }
+    }
+
+    /// Asks, connecting first if need be, all within the timeout.
+    ///
+    /// # Cancel safety
+    /// Dropping it loses the reply; the question may have been sent.
+    pub(super) async fn ask(&self, question: &Question<'_>) -> Result<Value, Trouble> {
+        let mut link = match self.pool.get().await {
+            // The guard goes back at once, so that others send over the same socket meanwhile.
+            Ok(guard) => Link::clone(&guard),
+            Err(RunError::TimedOut) => return Err(Trouble::TimedOut(self.timeout)),
+            Err(RunError::User(error)) => return Err(Trouble::Reported(error)),
+        };
+        match timeout(self.timeout, question.put(&mut link)).await {
+            Ok(Ok(reply)) => Ok(reply),
+            Ok(Err(error)) => {
+                link.judge(&error);
+                Err(Trouble::Reported(error))
+            }
+            Err(_) => {
+                // A reply that stopped half way would hold up everybody who asks over this link.
+                link.give_up();
+                Err(Trouble::TimedOut(self.timeout))
+            }
+        }
+    }
+}
+
+impl Question<'_> {
+    async fn put(&self, link: &mut Link) -> Result<Value, RedisError> {
+        match self {
+            Self::Command(command) => command.query_async(&mut link.connection).await,
+            Self::Script { source, keys, args } => source.run(link, keys, args).await,
+        }
+    }
+}
+
+impl Trouble {
+    pub(super) fn is_wrong_type(&self) -> bool {
+        matches!(self, Self::Reported(error) if error.code() == Some("WRONGTYPE"))
+    }
+
+    /// The error to be shown, with what was being done to which key.
+    pub(super) fn during(&self, what: &str, key: Option<&Key>) -> StoreError {
+        let of = key.map(|key| format!(" of `{key}`")).unwrap_or_default();
+        StoreError::new(self.kind(), format!("redis, {what}{of}: {self}"))
+    }
+
+    fn kind(&self) -> StoreErrorKind {
+        match self {
+            Self::Malformed => StoreErrorKind::Malformed,
+            Self::TimedOut(_) => StoreErrorKind::TimedOut,
+            Self::Reported(error) => match error.kind() {
+                ErrorKind::Server(_) | ErrorKind::Extension => StoreErrorKind::Refused,
+                ErrorKind::AuthenticationFailed => StoreErrorKind::Refused,
+                ErrorKind::Parse | ErrorKind::UnexpectedReturnType => StoreErrorKind::Malformed,
+                ErrorKind::InvalidClientConfig => StoreErrorKind::Misconfigured,
+                _ if error.is_timeout() => StoreErrorKind::TimedOut,
+                _ => StoreErrorKind::Unreachable,
+            },
+        }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed => f.write_str("the reply makes no sense"),
+            Self::TimedOut(timeout) => write!(f, "no answer within {timeout:?}"),
+            Self::Reported(error) => error.fmt(f),
+        }
+    }
+}
+
+/// Where the pool's own trouble goes: why it cannot connect, above all.
+#[derive(Clone, Copy, Debug)]
+struct Log;
+
+impl bb8::ErrorSink<RedisError> for Log {
+    fn sink(&self, error: RedisError) {
+        tracing::debug!(%error, "a connection to redis could not be made or has broken");
+    }
+
+    fn boxed_clone(&self) -> Box<dyn bb8::ErrorSink<RedisError>> {
+        Box::new(*self)
+    }
+}

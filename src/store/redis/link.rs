@@ -1,0 +1,197 @@
+//! Links: connections that know whether they are broken, and hear of changes.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use bb8_redis::bb8;
+use redis::aio::MultiplexedConnection;
+use redis::{
+    AsyncConnectionConfig, Client, ProtocolVersion, PushInfo, PushKind, RedisError, Value,
+};
+
+use super::names::Names;
+use super::script::Scripts;
+use crate::store::Watchers;
+
+/// A connection that everybody shares: clones send over one socket.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    pub(super) connection: MultiplexedConnection,
+    broken: Arc<AtomicBool>,
+}
+
+impl Link {
+    /// Takes it out of use: the pool makes another one for the next caller. What is under way on
+    /// it still ends as it will.
+    pub(super) fn give_up(&self) {
+        self.broken.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes it out of use if an error says that nothing more can come of it.
+    pub(super) fn judge(&self, error: &RedisError) {
+        if error.is_unrecoverable_error() || error.is_io_error() || error.is_connection_dropped() {
+            self.give_up();
+        }
+    }
+
+    fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed)
+    }
+}
+
+/// Makes the links of a pool.
+pub(super) struct Links {
+    pub(super) client: Client,
+    pub(super) protocol: ProtocolVersion,
+    pub(super) timeout: Duration,
+    pub(super) scripts: Arc<Scripts>,
+    pub(super) made: Arc<AtomicU64>,
+    /// Set for links that hear of changes.
+    pub(super) ears: Option<Ears>,
+}
+
+/// Where what a link hears goes.
+#[derive(Clone, Debug)]
+pub(super) struct Ears {
+    pub(super) names: Names,
+    pub(super) watchers: Watchers,
+    /// Whether the server tells us anything.
+    pub(super) open: Arc<AtomicBool>,
+    /// How many messages came.
+    pub(super) heard: Arc<AtomicU64>,
+}
+
+impl Ears {
+    fn hear(&self, push: &PushInfo) {
+        self.heard.fetch_add(1, Ordering::Relaxed);
+        match (&push.kind, push.data.as_slice()) {
+            (PushKind::Invalidate, [Value::Array(names)]) => {
+                names.iter().for_each(|name| self.hear_name(name));
+            }
+            // Without names: the server dropped everything it had, or what it tracked.
+            (PushKind::Invalidate, _) => self.watchers.tell_all(),
+            // Messages may have been lost, and none will come any more.
+            (PushKind::Disconnection, _) => self.watchers.tell_all(),
+            _ => {}
+        }
+    }
+
+    fn hear_name(&self, name: &Value) {
+        if let Value::BulkString(name) = name
+            && let Some(digest) = self.names.digest_of(name)
+        {
+            self.watchers.tell(&digest);
+        }
+    }
+}
+
+impl Links {
+    /// A link by RESP3, or by RESP2 if the server answers anything but yes: if it is not the
+    /// protocol it minds, it says so again.
+    async fn open(&self) -> Result<Link, RedisError> {
+        match self.open_by(self.protocol).await {
+            Err(error) if self.protocol == ProtocolVersion::RESP3 && !error.is_io_error() => {
+                self.open_by(ProtocolVersion::RESP2).await
+            }
+            opened => opened,
+        }
+    }
+
+    async fn open_by(&self, protocol: ProtocolVersion) -> Result<Link, RedisError> {
+        let broken = Arc::new(AtomicBool::new(false));
+        // Our own budget is around every operation; a second one here would only cost a timer.
+        let mut config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.timeout))
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(QUEUE);
+        if protocol == ProtocolVersion::RESP3 {
+            config = config.set_push_sender(self.listener(Arc::clone(&broken)));
+        }
+        let info = self.client.get_connection_info().clone();
+        let settings = info.redis_settings().clone().set_protocol(protocol);
+        let client = Client::open(info.set_redis_settings(settings))?;
+        let connection = client
+            .get_multiplexed_async_connection_with_config(&config)
+            .await?;
+        Ok(Link { connection, broken })
+    }
+
+    fn listener(
+        &self,
+        broken: Arc<AtomicBool>,
+    ) -> impl Fn(PushInfo) -> Result<(), redis::aio::SendError> + Send + Sync + 'static {
+        let ears = self.ears.clone();
+        move |push| {
+            if push.kind == PushKind::Disconnection {
+                broken.store(true, Ordering::Relaxed);
+            }
+            if let Some(ears) = &ears {
+                ears.hear(&push);
+            }
+            Ok(())
+        }
+    }
+
+    /// Asks to be told of changes. A server that refuses is a server of which nothing is heard.
+    async fn listen(&self, link: &mut Link, ears: &Ears) -> Result<(), RedisError> {
+        let mut track = redis::cmd("CLIENT");
+        track.arg("TRACKING").arg("ON");
+        let refused = match track.query_async::<Value>(&mut link.connection).await {
+            Err(error) if error.is_io_error() => return Err(error),
+            Err(error) => Some(error),
+            Ok(_) => None,
+        };
+        ears.open.store(refused.is_none(), Ordering::Relaxed);
+        if let Some(error) = refused {
+            tracing::warn!(%error, "the server tells nothing of changes: losers will poll");
+        }
+        Ok(())
+    }
+}
+
+impl bb8::ManageConnection for Links {
+    type Connection = Link;
+    type Error = RedisError;
+
+    async fn connect(&self) -> Result<Link, RedisError> {
+        self.made.fetch_add(1, Ordering::Relaxed);
+        let mut link = self.open().await?;
+        let Some(ears) = &self.ears else {
+            return Ok(link);
+        };
+        if self.protocol == ProtocolVersion::RESP3 {
+            self.listen(&mut link, ears).await?;
+        }
+        // A user without the right to load them still runs them by their text.
+        if let Err(error) = self.scripts.load(&mut link).await {
+            link.judge(&error);
+            tracing::debug!(%error, "the server does not take the scripts beforehand");
+        }
+        Ok(link)
+    }
+
+    /// Costs nothing, so that it can be asked at every checkout.
+    async fn is_valid(&self, link: &mut Link) -> Result<(), RedisError> {
+        if link.is_broken() {
+            return Err((redis::ErrorKind::Io, "the connection has broken").into());
+        }
+        Ok(())
+    }
+
+    fn has_broken(&self, link: &mut Link) -> bool {
+        link.is_broken()
+    }
+}
+
+impl fmt::Debug for Links {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Links")
+            .field("hears", &self.ears.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// How many commands may wait for the socket before their callers do.
+const QUEUE: usize = 1024;

@@ -1,0 +1,92 @@
+//! Names: what the keys of a `RedisStore` are called in Redis.
+
+use crate::key::Digest;
+
+/// `bw:<namespace>:{<digest>}` for the entry, and the same with `:lease` and `:floor`.
+///
+/// The digest alone is in the braces, so that all names of a key fall into one slot of a cluster,
+/// whatever text the key holds.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    prefix: String,
+}
+
+impl Names {
+    pub(super) fn new(namespace: &str) -> Self {
+        Self {
+            prefix: format!("bw:{namespace}:{{"),
+        }
+    }
+
+    pub(super) fn entry(&self, digest: &Digest) -> String {
+        format!("{}{digest}}}", self.prefix)
+    }
+
+    pub(super) fn lease(&self, digest: &Digest) -> String {
+        format!("{}{digest}}}:lease", self.prefix)
+    }
+
+    pub(super) fn floor(&self, digest: &Digest) -> String {
+        format!("{}{digest}}}:floor", self.prefix)
+    }
+
+    /// Whose name this is, if it is one of ours.
+    pub(super) fn digest_of(&self, name: &[u8]) -> Option<Digest> {
+        let hex = name
+            .strip_prefix(self.prefix.as_bytes())?
+            .get(..Digest::BYTES * 2)?;
+        Digest::from_hex(hex)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::Key;
+
+    #[test]
+    fn every_name_of_a_key_leads_back_to_it() {
+        let names = Names::new("shop");
+        let digest = Key::of("item").with("}").with("{x}").digest();
+        for name in [
+            names.entry(&digest),
+            names.lease(&digest),
+            names.floor(&digest),
+        ] {
+            assert_eq!(names.digest_of(name.as_bytes()), Some(digest), "{name}");
+        }
+    }
+
+    #[test]
+    fn names_of_others_lead_nowhere() {
+        let names = Names::new("shop");
+        let foreign = Names::new("shop2").entry(&Key::of("item").digest());
+        for name in [
+            foreign.as_bytes(),
+            b"bw:shop:{",
+            b"bw:shop:{zz",
+            b"",
+            b"\xff\xfe",
+        ] {
+            assert_eq!(names.digest_of(name), None);
+        }
+    }
+
+    #[test]
+    fn the_hash_tag_is_the_digest_whatever_the_key_holds() {
+        let names = Names::new("shop");
+        for text in ["", "}", "{x}", "\0\r\n", "a}b{c"] {
+            let digest = Key::of(text).with(text).digest();
+            for name in [
+                names.entry(&digest),
+                names.lease(&digest),
+                names.floor(&digest),
+            ] {
+                let tag = name
+                    .split_once('{')
+                    .and_then(|(_, rest)| rest.split_once('}'));
+                assert_eq!(tag.map(|(tag, _)| tag), Some(digest.to_string().as_str()));
+            }
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! What a `RedisStore` is made from.
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::{Client, IntoConnectionInfo, ProtocolVersion};
+
+use super::RedisStore;
+use crate::error::{ConfigError, StoreError, duration_within};
+
+/// Where a Redis is, and how it is talked to.
+///
+/// ```no_run
+/// # async fn options() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use bellwether::RedisOptions;
+///
+/// let store = RedisOptions::new("redis://127.0.0.1:6379")?
+///     .namespace("shop")?
+///     .timeout(Duration::from_millis(100))?
+///     .connect()
+///     .await?;
+/// # let _ = store;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct RedisOptions {
+    pub(super) client: Client,
+    pub(super) namespace: String,
+    pub(super) timeout: Duration,
+    pub(super) connections: u32,
+    pub(super) tracking: bool,
+}
+
+impl RedisOptions {
+    /// Options for a `redis://` or `unix://` address.
+    ///
+    /// # Errors
+    /// If it is none. The message does not repeat it, as it may hold a password.
+    pub fn new(url: &str) -> Result<Self, ConfigError> {
+        let unreadable = |error: redis::RedisError| ConfigError::Url {
+            reason: error.to_string(),
+        };
+        let info = url.into_connection_info().map_err(unreadable)?;
+        let settings = info
+            .redis_settings()
+            .clone()
+            .set_protocol(ProtocolVersion::RESP3);
+        let client = Client::open(info.set_redis_settings(settings)).map_err(unreadable)?;
+        Ok(Self {
+            client,
+            namespace: "default".to_owned(),
+            timeout: Duration::from_millis(250),
+            connections: 2,
+            tracking: true,
+        })
+    }
+
+    /// Sets which keys of the server are ours: all of them begin with `bw:<namespace>:`. Services
+    /// that share entries share a namespace.
+    ///
+    /// Default: `default`, so that one service needs no name.
+    ///
+    /// # Errors
+    /// If it is not 1 to 64 of `A-Z a-z 0-9 _ . -`.
+    pub fn namespace(self, namespace: &str) -> Result<Self, ConfigError> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+        if !(1..=64).contains(&namespace.len()) || !namespace.bytes().all(allowed) {
+            return Err(ConfigError::Namespace {
+                given: namespace.chars().take(80).collect(),
+            });
+        }
+        Ok(Self {
+            namespace: namespace.to_owned(),
+            ..self
+        })
+    }
+
+    /// Sets how long one operation may take, connecting included.
+    ///
+    /// Default: 250 ms. A healthy Redis answers within one; a caller can bear a quarter of a
+    /// second, once.
+    ///
+    /// # Errors
+    /// If it is not from 1 ms to 60 s.
+    pub fn timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
+        let [least, most] = [Duration::from_millis(1), Duration::from_secs(60)];
+        let timeout = duration_within("timeout of the store", timeout, least, most)?;
+        Ok(Self { timeout, ..self })
+    }
+
+    /// Sets how many connections are kept. One of them is for leases and hears of changes; plain
+    /// hits share the others. No request keeps one to itself.
+    ///
+    /// Default: 2. One connection carries hundreds of thousands of commands a second.
+    ///
+    /// # Errors
+    /// If it is not from 2 to 64.
+    pub fn connections(self, connections: u32) -> Result<Self, ConfigError> {
+        if !(2..=64).contains(&connections) {
+            let (setting, given) = ("connections of the store", connections as usize);
+            return Err(ConfigError::Number {
+                setting,
+                given,
+                least: 2,
+                most: 64,
+            });
+        }
+        Ok(Self {
+            connections,
+            ..self
+        })
+    }
+
+    /// Talks RESP2, for servers and proxies that refuse more. Nothing is heard of changes then,
+    /// and losers find the value by their pauses alone.
+    ///
+    /// A server that refuses RESP3 or `CLIENT TRACKING` is noticed without this; it saves the
+    /// refused command on every connect.
+    #[must_use]
+    pub fn resp2(self) -> Self {
+        Self {
+            tracking: false,
+            ..self
+        }
+    }
+
+    /// Connects, and makes sure that the server answers and knows the scripts.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or refuses.
+    pub async fn connect(self) -> Result<RedisStore, StoreError> {
+        let store = self.connect_lazily();
+        store.prepare().await?;
+        Ok(store)
+    }
+
+    /// A store that connects when it is first used, for services that start before their Redis.
+    pub fn connect_lazily(self) -> RedisStore {
+        RedisStore::new(self)
+    }
+}
+
+/// Shows where the server is, and neither user nor password.
+impl fmt::Debug for RedisOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisOptions")
+            .field(
+                "address",
+                &self.client.get_connection_info().addr().to_string(),
+            )
+            .field("namespace", &self.namespace)
+            .field("timeout", &self.timeout)
+            .field("connections", &self.connections)
+            .field("tracking", &self.tracking)
+            .finish()
+    }
+}

@@ -1,0 +1,11 @@
+-- renew: start the term of a lease anew.
+--
+-- KEYS   1 lease
+-- ARGV   1 token, 16 bytes   2 term in ms
+-- gives  1 held, 0 lost: it has lapsed or passed on
+--
+-- One script, because a lease that passes on between the two steps would have somebody else's
+-- prolonged.
+local lease = redis.call('MGET', KEYS[1])[1]
+if not lease or string.sub(lease, 1, 16) ~= ARGV[1] then return 0 end
+return redis.call('PEXPIRE', KEYS[1], ARGV[2])

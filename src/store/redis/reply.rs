@@ -1,0 +1,110 @@
+//! Replies of the scripts, read.
+
+use std::time::Duration;
+
+use redis::Value;
+
+/// An entry as a script gives it.
+#[derive(Debug, PartialEq)]
+pub(super) struct Found {
+    pub(super) sealed: Vec<u8>,
+    pub(super) remaining: Duration,
+}
+
+/// What `acquire.lua` gives.
+#[derive(Debug, PartialEq)]
+pub(super) enum Acquired {
+    Found(Found),
+    Busy {
+        remaining: Duration,
+        stale: Option<Found>,
+    },
+    Lead {
+        fence: u64,
+        now: u64,
+        stale: Option<Found>,
+    },
+}
+
+impl Found {
+    pub(super) fn read(reply: Value) -> Option<Self> {
+        let Value::Array(reply) = reply else {
+            return None;
+        };
+        let [sealed, remaining] = <[Value; 2]>::try_from(reply).ok()?;
+        Self::of(sealed, &remaining)
+    }
+
+    fn of(sealed: Value, remaining: &Value) -> Option<Self> {
+        let Value::BulkString(sealed) = sealed else {
+            return None;
+        };
+        Some(Self {
+            sealed,
+            remaining: millis(remaining)?,
+        })
+    }
+}
+
+impl Acquired {
+    pub(super) fn read(reply: Value) -> Option<Self> {
+        let Value::Array(reply) = reply else {
+            return None;
+        };
+        let mut fields = reply.into_iter();
+        let mut next = || fields.next();
+        match next()? {
+            Value::Int(1) => Found::of(next()?, &next()?).map(Self::Found),
+            Value::Int(2) => Some(Self::Busy {
+                remaining: millis(&next()?)?,
+                stale: Found::of(next()?, &next()?),
+            }),
+            Value::Int(3) => Some(Self::Lead {
+                fence: whole(&next()?)?,
+                now: whole(&next()?)?,
+                stale: Found::of(next()?, &next()?),
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// A life in milliseconds. Redis gives -1 for one without end, which none of ours has, and -2 for
+/// none: both are over.
+fn millis(value: &Value) -> Option<Duration> {
+    let Value::Int(millis) = value else {
+        return None;
+    };
+    Some(Duration::from_millis(u64::try_from(*millis).unwrap_or(0)))
+}
+
+fn whole(value: &Value) -> Option<u64> {
+    let Value::Int(whole) = value else {
+        return None;
+    };
+    u64::try_from(*whole).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_that_make_no_sense_are_refused() {
+        let int = Value::Int;
+        let nonsense = [
+            Value::Nil,
+            Value::Okay,
+            int(1),
+            Value::Array(vec![]),
+            Value::Array(vec![int(4)]),
+            Value::Array(vec![int(1), Value::Nil, int(5)]),
+            Value::Array(vec![int(2)]),
+            Value::Array(vec![int(3), int(-7), int(1), Value::Nil, int(0)]),
+            Value::Array(vec![int(3), Value::Nil, int(1)]),
+        ];
+        for reply in nonsense {
+            assert_eq!(Acquired::read(reply.clone()), None, "{reply:?}");
+        }
+    }
+}

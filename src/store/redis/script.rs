@@ -1,0 +1,85 @@
+//! The scripts: constant text, called by their hash.
+
+use redis::{Cmd, ErrorKind, RedisError, Script, ServerErrorKind, Value};
+
+use super::link::Link;
+
+/// The scripts of a `RedisStore`, one per operation.
+#[derive(Debug)]
+pub(super) struct Scripts {
+    pub(super) abandon: Source,
+    pub(super) acquire: Source,
+    pub(super) commit: Source,
+    pub(super) invalidate: Source,
+    pub(super) look: Source,
+    pub(super) renew: Source,
+}
+
+/// A script's text and its hash.
+#[derive(Debug)]
+pub(super) struct Source {
+    text: &'static str,
+    hash: String,
+}
+
+impl Scripts {
+    pub(super) fn new() -> Self {
+        Self {
+            abandon: Source::new(include_str!("abandon.lua")),
+            acquire: Source::new(include_str!("acquire.lua")),
+            commit: Source::new(include_str!("commit.lua")),
+            invalidate: Source::new(include_str!("invalidate.lua")),
+            look: Source::new(include_str!("look.lua")),
+            renew: Source::new(include_str!("renew.lua")),
+        }
+    }
+
+    /// Tells the server all of them, so that no burst begins with an unknown hash.
+    pub(super) async fn load(&self, link: &mut Link) -> Result<(), RedisError> {
+        let Self {
+            abandon,
+            acquire,
+            commit,
+            invalidate,
+            look,
+            renew,
+        } = self;
+        let mut load = redis::pipe();
+        for source in [abandon, acquire, commit, invalidate, look, renew] {
+            load.cmd("SCRIPT").arg("LOAD").arg(source.text).ignore();
+        }
+        load.query_async(&mut link.connection).await
+    }
+}
+
+impl Source {
+    fn new(text: &'static str) -> Self {
+        Self {
+            text,
+            hash: Script::new(text).get_hash().to_owned(),
+        }
+    }
+
+    /// Runs it. A server that has forgotten it (restart, `SCRIPT FLUSH`) is told the text again.
+    pub(super) async fn run(
+        &self,
+        link: &mut Link,
+        keys: &[String],
+        args: &[Vec<u8>],
+    ) -> Result<Value, RedisError> {
+        let by_hash = call("EVALSHA", &self.hash, keys, args);
+        match by_hash.query_async(&mut link.connection).await {
+            Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
+                let by_text = call("EVAL", self.text, keys, args);
+                by_text.query_async(&mut link.connection).await
+            }
+            answer => answer,
+        }
+    }
+}
+
+fn call(command: &str, script: &str, keys: &[String], args: &[Vec<u8>]) -> Cmd {
+    let mut call = redis::cmd(command);
+    call.arg(script).arg(keys.len()).arg(keys).arg(args);
+    call
+}
