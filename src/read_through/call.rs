@@ -1,0 +1,271 @@
+//! One request: where it stands, and what it does next.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use pin_project::pin_project;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+use tower::Service;
+use tower::util::Oneshot;
+
+use super::core::{self, Core, Landing, Origin, Peeked};
+use super::flight_task::FlightTask;
+use super::load::{Job, Lent};
+use super::relief_task::relieve;
+use super::step::Event;
+use super::waiting::Waiting;
+use crate::capture::Capture;
+use crate::error::{CacheError, Error, StoreError};
+use crate::flight::{Glance, Landed, Leader, Seat};
+use crate::key::Key;
+use crate::policy::Then;
+use crate::status::{CacheStatus, Place};
+use crate::store::{Answer, Entry};
+
+/// Where a request stands.
+#[pin_project(project = StateProjection)]
+pub(super) enum State<S, Req>
+where
+    S: Service<Req>,
+{
+    /// Nothing is under way. Goes to `Looking` or `Waiting`.
+    Fresh { ask: bool },
+    /// Polling the store's answer, alone with this key. Goes to `Settled` or `Waiting`.
+    Looking(Answer<Option<Entry>>, Glance<Landing>),
+    /// Polling a seat in a flight. Goes to `Settled`, or to `Waiting` in another flight.
+    Waiting(#[pin] Waiting),
+    /// Polling the loader itself, for a request without a key.
+    Passing(#[pin] Oneshot<S, Req>),
+    /// Answered: to be given out at the next poll.
+    Settled(Option<Settled<S::Response, S::Error>>),
+}
+
+/// An answer, and how it came about.
+pub(super) type Settled<R, E> = (Result<R, Error<E>>, CacheStatus);
+
+/// What a request needs until it is answered.
+pub(super) struct Call<S, Req, C> {
+    core: Arc<Core<C>>,
+    key: Key,
+    held: Held<S, Req>,
+    /// When it began to wait.
+    since: Option<Instant>,
+    /// It has waited in vain for somebody else's load.
+    relieved: bool,
+}
+
+/// The job of a request.
+enum Held<S, Req> {
+    Mine(Job<S, Req>),
+    Lent(Lent<S, Req>),
+    /// Only while it changes hands.
+    Nothing,
+}
+
+impl<S, Req, C> Call<S, Req, C>
+where
+    S: Service<Req> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Send + Sync + 'static,
+    Req: Send + 'static,
+    C: Capture<S::Response>,
+{
+    pub(super) fn new(core: Arc<Core<C>>, key: Key, service: S, request: Req) -> Self {
+        let held = Held::Mine(Job { service, request });
+        Self {
+            core,
+            key,
+            held,
+            since: None,
+            relieved: false,
+        }
+    }
+
+    /// The first thing to do: look alone if nobody else is about this key, else join them.
+    pub(super) fn start(&mut self, ask: bool) -> State<S, Req> {
+        let glance = if ask {
+            self.core.flights.glance(&self.key)
+        } else {
+            None
+        };
+        match glance {
+            Some(glance) => State::Looking(self.core.store.look(self.key.clone()), glance),
+            None => self.join(false),
+        }
+    }
+
+    /// After the look.
+    pub(super) fn looked(&mut self, answer: Result<Option<Entry>, StoreError>) -> State<S, Req> {
+        let store_failed = answer.is_err();
+        let entry = answer.unwrap_or_else(|error| {
+            tracing::warn!(%error, "taken for a miss");
+            None
+        });
+        let fresh = entry.filter(Entry::is_fresh);
+        match fresh.and_then(|entry| Some((self.core.read::<S::Response>(&entry)?, entry))) {
+            Some((kept, entry)) => self.settle(&kept, core::hit(&entry)),
+            None => self.join(store_failed),
+        }
+    }
+
+    /// After a landing.
+    pub(super) fn landed(&mut self, landed: Landed<Landing>, opener: bool) -> State<S, Req> {
+        match landed {
+            Landed::Answer(Landing::Value(kept, origin)) => self.given(kept, origin, opener),
+            Landed::Answer(Landing::LoadFailed(error)) => match error.downcast() {
+                Ok(error) => self.fail(Error::Load(error)),
+                Err(_) => self.fail(CacheError::other_type(&self.key).into()),
+            },
+            Landed::Answer(Landing::Failed(error)) => self.fail(error.into()),
+            Landed::Again => self.again(),
+        }
+    }
+
+    /// After its patience is over. Nothing, if by now its own load runs.
+    pub(super) fn give_up(&mut self) -> Option<State<S, Req>> {
+        let wait = self.core.policy.wait;
+        match wait.then() {
+            Then::Fail if wait.is_fail_fast() => {
+                Some(self.fail(CacheError::contended(&self.key).into()))
+            }
+            Then::Fail => {
+                let waited = self.since.map(|since| since.elapsed()).unwrap_or_default();
+                Some(self.fail(CacheError::wait_timed_out(&self.key, waited).into()))
+            }
+            Then::Load => {
+                self.held = Held::Mine(self.held.take()?);
+                Some(self.join_relief())
+            }
+        }
+    }
+
+    /// Looks again, since whoever worked for its flight has gone.
+    fn again(&mut self) -> State<S, Req> {
+        if !self.held.is_there() {
+            return self.fail(CacheError::load_lost(&self.key).into());
+        }
+        if self.relieved {
+            return self.join_relief();
+        }
+        match self.core.peek::<S::Response>(&self.key) {
+            Peeked::Hit(kept, status) => self.settle(&kept, status),
+            Peeked::Miss | Peeked::Unknown => self.join(false),
+        }
+    }
+
+    fn join(&mut self, store_failed: bool) -> State<S, Req> {
+        let wait = self.core.policy.wait;
+        let since = *self.since.get_or_insert_with(Instant::now);
+        let follower = match self.core.flights.join(&self.key, wait.is_fail_fast()) {
+            Seat::Joined(follower) => follower,
+            Seat::Opened(leader, follower) => {
+                let Ok(runtime) = Handle::try_current() else {
+                    return self.fail(CacheError::no_runtime(&self.key).into());
+                };
+                let task = FlightTask::new(Arc::clone(&self.core), leader, self.held.lend());
+                runtime.spawn(task.run(Event::Opened { store_failed }));
+                follower
+            }
+        };
+        State::Waiting(match wait.is_fail_fast() {
+            true => Waiting::failing_fast(follower),
+            false => Waiting::new(follower, since.checked_add(wait.patience())),
+        })
+    }
+
+    fn join_relief(&mut self) -> State<S, Req> {
+        self.relieved = true;
+        let follower = match self.core.reliefs.join(&self.key, false) {
+            Seat::Joined(follower) => follower,
+            Seat::Opened(leader, follower) => {
+                self.relieve(leader);
+                follower
+            }
+        };
+        State::Waiting(Waiting::new(follower, None))
+    }
+
+    /// It has been polled by a runtime before, or it would not have waited.
+    fn relieve(&mut self, leader: Leader<Landing>) {
+        tokio::spawn(relieve(Arc::clone(&self.core), leader, self.held.lend()));
+    }
+
+    fn given(
+        &self,
+        kept: Arc<dyn Any + Send + Sync>,
+        origin: Origin,
+        opener: bool,
+    ) -> State<S, Req> {
+        match kept.downcast::<C::Kept>() {
+            Ok(kept) => self.settle(&kept, self.status(origin, opener)),
+            Err(_) => self.fail(CacheError::other_type(&self.key).into()),
+        }
+    }
+
+    fn status(&self, origin: Origin, opener: bool) -> CacheStatus {
+        let waited = self.since.map(|since| since.elapsed()).unwrap_or_default();
+        match origin {
+            Origin::Kept(status) => status,
+            Origin::Elsewhere => CacheStatus::Collapsed {
+                place: Place::Elsewhere,
+                waited,
+            },
+            Origin::Loaded { stored } if opener => CacheStatus::Led { stored },
+            Origin::Around(why) if opener => CacheStatus::Bypass(why),
+            Origin::Loaded { .. } | Origin::Around(_) => CacheStatus::Collapsed {
+                place: Place::Here,
+                waited,
+            },
+        }
+    }
+
+    fn settle(&self, kept: &C::Kept, status: CacheStatus) -> State<S, Req> {
+        State::Settled(Some((Ok(self.core.capture.restore(kept, &status)), status)))
+    }
+
+    fn fail(&self, error: Error<S::Error>) -> State<S, Req> {
+        State::Settled(Some((Err(error), CacheStatus::Failed)))
+    }
+}
+
+impl<S, Req> Held<S, Req> {
+    /// Puts the job where a task can take it, and where it can be taken back.
+    fn lend(&mut self) -> Lent<S, Req> {
+        let lent = match std::mem::replace(self, Self::Nothing) {
+            Self::Mine(job) => Lent::new(job),
+            Self::Lent(lent) => lent,
+            Self::Nothing => Lent::gone(),
+        };
+        *self = Self::Lent(lent.clone());
+        lent
+    }
+
+    fn take(&mut self) -> Option<Job<S, Req>> {
+        match self {
+            Self::Lent(lent) => lent.take(),
+            Self::Nothing => None,
+            Self::Mine(_) => match std::mem::replace(self, Self::Nothing) {
+                Self::Mine(job) => Some(job),
+                _ => None,
+            },
+        }
+    }
+
+    fn is_there(&self) -> bool {
+        match self {
+            Self::Mine(_) => true,
+            Self::Lent(lent) => lent.is_there(),
+            Self::Nothing => false,
+        }
+    }
+}
+
+impl<S, Req, C> fmt::Debug for Call<S, Req, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call")
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
+}

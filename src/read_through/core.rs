@@ -1,0 +1,99 @@
+//! What all clones of a service share.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use crate::error::CacheError;
+use crate::flight::Flights;
+use crate::key::Key;
+use crate::policy::Policy;
+use crate::status::{Bypass, CacheStatus};
+use crate::store::{Entry, Peek, Store, Value};
+
+/// What all clones of a layer's services share.
+#[derive(Debug)]
+pub(crate) struct Core<C> {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) policy: Policy,
+    pub(crate) capture: C,
+    /// The loads of this process, one per key.
+    pub(crate) flights: Arc<Flights<Landing>>,
+    /// The loads of those who have waited in vain for somebody else's, one per key.
+    pub(crate) reliefs: Arc<Flights<Landing>>,
+}
+
+/// What lands on those who wait. Types are erased, since one layer can wrap many services.
+#[derive(Clone, Debug)]
+pub(crate) enum Landing {
+    /// A `C::Kept`, and where it is from.
+    Value(Arc<dyn Any + Send + Sync>, Origin),
+    /// The loader's error.
+    LoadFailed(Arc<dyn Any + Send + Sync>),
+    /// Our error.
+    Failed(CacheError),
+}
+
+/// Where a value is from.
+#[derive(Clone, Debug)]
+pub(crate) enum Origin {
+    /// It was kept when it was first asked for.
+    Kept(CacheStatus),
+    /// Somebody else loaded it while we waited.
+    Elsewhere,
+    /// The load of who opened the flight.
+    Loaded { stored: bool },
+    /// A load around the cache.
+    Around(Bypass),
+}
+
+impl<C> Core<C> {
+    /// What this process knows of a key without asking: a fresh entry that can be read, or whether
+    /// it is worth to ask.
+    pub(crate) fn peek<R>(&self, key: &Key) -> Peeked<C::Kept>
+    where
+        C: crate::Capture<R>,
+    {
+        match self.store.peek(key) {
+            Peek::Found(entry) => match self.read(&entry) {
+                Some(kept) if entry.is_fresh() => Peeked::Hit(kept, hit(&entry)),
+                _ => Peeked::Miss,
+            },
+            Peek::Gone => Peeked::Miss,
+            Peek::Unknown => Peeked::Unknown,
+        }
+    }
+
+    /// What an entry holds, if it is of our encoding and can be decoded.
+    pub(crate) fn read<R>(&self, entry: &Entry) -> Option<Arc<C::Kept>>
+    where
+        C: crate::Capture<R>,
+    {
+        if entry.codec() != self.capture.codec() {
+            return None;
+        }
+        let decoded = entry.value().decoded(|bytes| self.capture.decode(bytes));
+        decoded
+            .inspect_err(|error| tracing::debug!(%error, "an entry that cannot be decoded"))
+            .ok()
+    }
+}
+
+/// What a process knows of a key by itself.
+#[derive(Debug)]
+pub(crate) enum Peeked<K> {
+    Hit(Arc<K>, CacheStatus),
+    Miss,
+    Unknown,
+}
+
+/// The status of an answer that was kept.
+pub(crate) fn hit(entry: &Entry) -> CacheStatus {
+    CacheStatus::Hit {
+        fresh_for: entry.fresh_for(),
+    }
+}
+
+/// A value that nobody keeps.
+pub(crate) fn nothing() -> Value {
+    Value::new(bytes::Bytes::new())
+}

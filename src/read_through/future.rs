@@ -1,0 +1,169 @@
+//! `ResponseFuture`: polls one request on its way. What it does next is decided in `call`.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures_util::FutureExt;
+use pin_project::pin_project;
+use tower::{Service, ServiceExt};
+
+use super::call::{Call, Settled, State, StateProjection};
+use super::core::{Core, Peeked};
+use super::waiting::Waited;
+use crate::capture::Capture;
+use crate::error::{CacheError, Error};
+use crate::key::Key;
+use crate::status::{Bypass, CacheStatus};
+
+/// One request on its way. Made by [`ReadThrough`](super::ReadThrough).
+///
+/// # Cancel safety
+/// Dropping it takes nothing from others. A load that it has started goes on for those who wait
+/// for it; when it was the last, the policy says what becomes of it.
+#[pin_project]
+#[must_use = "futures do nothing unless polled"]
+pub struct ResponseFuture<S, Req, C>
+where
+    S: Service<Req>,
+{
+    call: Option<Call<S, Req, C>>,
+    #[pin]
+    state: State<S, Req>,
+}
+
+impl<S, Req, C> ResponseFuture<S, Req, C>
+where
+    S: Service<Req> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Send + Sync + 'static,
+    Req: Send + 'static,
+    C: Capture<S::Response>,
+{
+    /// Waits for the answer together with how it came about.
+    pub fn with_status(self) -> WithStatus<S, Req, C> {
+        WithStatus(self)
+    }
+
+    pub(super) fn pass(service: S, request: Req) -> Self {
+        Self {
+            call: None,
+            state: State::Passing(service.oneshot(request)),
+        }
+    }
+
+    /// Looks at what this process knows by itself, and prepares to ask if that does not do.
+    pub(super) fn begin(core: &Arc<Core<C>>, key: Key, service: &S, request: Req) -> Self {
+        if key.byte_len() > Key::MAX_BYTES {
+            let error = CacheError::key_too_long(&key);
+            return Self::settled((Err(error.into()), CacheStatus::Failed));
+        }
+        let ask = match core.peek::<S::Response>(&key) {
+            Peeked::Hit(kept, status) => {
+                return Self::settled((Ok(core.capture.restore(&kept, &status)), status));
+            }
+            Peeked::Miss => false,
+            Peeked::Unknown => true,
+        };
+        let call = Call::new(Arc::clone(core), key, service.clone(), request);
+        Self {
+            call: Some(call),
+            state: State::Fresh { ask },
+        }
+    }
+
+    fn settled(answer: Settled<S::Response, S::Error>) -> Self {
+        Self {
+            call: None,
+            state: State::Settled(Some(answer)),
+        }
+    }
+
+    fn poll_settled(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Settled<S::Response, S::Error>> {
+        let mut this = self.project();
+        loop {
+            let call = this.call.as_mut();
+            let next = match (this.state.as_mut().project(), call) {
+                (StateProjection::Settled(answer), _) => match answer.take() {
+                    Some(answer) => return Poll::Ready(answer),
+                    None => panic!("polled after it was ready"),
+                },
+                (StateProjection::Passing(response), _) => {
+                    let answer = ready!(response.poll(cx));
+                    let answer = answer.map_err(|error| Error::Load(Arc::new(error)));
+                    return Poll::Ready((answer, CacheStatus::Bypass(Bypass::NoKey)));
+                }
+                (StateProjection::Fresh { ask }, Some(call)) => call.start(*ask),
+                (StateProjection::Looking(answer, _), Some(call)) => {
+                    call.looked(ready!(answer.poll_unpin(cx)))
+                }
+                (StateProjection::Waiting(mut waiting), Some(call)) => {
+                    match ready!(waiting.as_mut().poll(cx)) {
+                        Waited::Landed(landed) => call.landed(landed, waiting.is_opener()),
+                        Waited::RanOut => match call.give_up() {
+                            Some(next) => next,
+                            None => {
+                                waiting.be_patient();
+                                continue;
+                            }
+                        },
+                    }
+                }
+                (_, None) => unreachable!("only what is settled or passed on has no call"),
+            };
+            this.state.set(next);
+        }
+    }
+}
+
+impl<S, Req, C> Future for ResponseFuture<S, Req, C>
+where
+    S: Service<Req> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Send + Sync + 'static,
+    Req: Send + 'static,
+    C: Capture<S::Response>,
+{
+    type Output = Result<S::Response, Error<S::Error>>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.poll_settled(cx).map(|(answer, _)| answer)
+    }
+}
+
+impl<S: Service<Req>, Req, C> fmt::Debug for ResponseFuture<S, Req, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ResponseFuture")
+            .field("call", &self.call)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One request on its way, to be answered together with its [`CacheStatus`]. Made by
+/// [`ResponseFuture::with_status`], with the same cancel safety.
+#[pin_project]
+#[must_use = "futures do nothing unless polled"]
+#[derive(Debug)]
+pub struct WithStatus<S, Req, C>(#[pin] ResponseFuture<S, Req, C>)
+where
+    S: Service<Req>;
+
+impl<S, Req, C> Future for WithStatus<S, Req, C>
+where
+    S: Service<Req> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Send + Sync + 'static,
+    Req: Send + 'static,
+    C: Capture<S::Response>,
+{
+    type Output = (Result<S::Response, Error<S::Error>>, CacheStatus);
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.project().0.poll_settled(cx)
+    }
+}

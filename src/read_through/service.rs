@@ -1,0 +1,100 @@
+//! `ReadThrough`: the service.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use tower::Service;
+
+use super::core::Core;
+use super::future::ResponseFuture;
+use super::handle::Handle;
+use crate::capture::{Capture, Json};
+use crate::error::Error;
+use crate::key::Key;
+
+/// A loader behind a cache. See the [module page](super) for examples.
+///
+/// It is always ready: what is kept and what somebody else loads takes no capacity of the loader.
+/// A load drives a clone of the loader to readiness before it is called, so limits, buffers and
+/// timeouts below this keep working; what they refuse is an error of the loader.
+#[derive(Clone)]
+pub struct ReadThrough<S, K, C = Json> {
+    inner: S,
+    key_of: K,
+    core: Arc<Core<C>>,
+}
+
+impl<S, K, C> ReadThrough<S, K, C> {
+    pub(super) fn new(inner: S, key_of: K, core: Arc<Core<C>>) -> Self {
+        Self {
+            inner,
+            key_of,
+            core,
+        }
+    }
+
+    /// The loader.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// The loader.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// The loader.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+
+    /// A handle to what is kept: to invalidate, expire and prefetch it.
+    pub fn handle(&self) -> Handle<Self>
+    where
+        Self: Clone,
+    {
+        Handle::new(Arc::clone(&self.core.store)).over(self.clone())
+    }
+
+    /// For how many keys this process is loading, or asking, right now. It is zero when nothing is
+    /// under way, however many keys there were.
+    pub fn in_flight(&self) -> usize {
+        self.core.flights.len() + self.core.reliefs.len()
+    }
+}
+
+impl<S, Req, K, R, C> Service<Req> for ReadThrough<S, K, C>
+where
+    S: Service<Req> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Send + Sync + 'static,
+    Req: Send + 'static,
+    K: Fn(&Req) -> R,
+    R: Into<Option<Key>>,
+    C: Capture<S::Response>,
+{
+    type Response = S::Response;
+    type Error = Error<S::Error>;
+    type Future = ResponseFuture<S, Req, C>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Req) -> Self::Future {
+        match (self.key_of)(&request).into() {
+            Some(key) => ResponseFuture::begin(&self.core, key, &self.inner, request),
+            None => ResponseFuture::pass(self.inner.clone(), request),
+        }
+    }
+}
+
+impl<S: fmt::Debug, K, C: fmt::Debug> fmt::Debug for ReadThrough<S, K, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReadThrough")
+            .field("inner", &self.inner)
+            .field("core", &self.core)
+            .finish_non_exhaustive()
+    }
+}
