@@ -1,0 +1,247 @@
+//! The servers and the network that the other tests stand on.
+
+mod support;
+
+use std::collections::HashSet;
+use std::io::{self, BufRead, BufReader, ErrorKind, Read};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use support::fault_proxy::FaultProxy;
+use support::redis_server::{RedisServer, Reply};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// How long nothing must happen before we call it silence.
+const SILENCE: Duration = Duration::from_millis(100);
+
+#[test]
+fn servers_started_at_once_each_answer_on_their_own_port() {
+    let starting: Vec<_> = (0..6).map(|_| thread::spawn(RedisServer::start)).collect();
+    let servers: Vec<_> = starting.into_iter().map(|s| s.join().unwrap()).collect();
+    for server in &servers {
+        let pid = server.info("server", "process_id");
+        assert_eq!(pid, Some(server.pid().to_string()));
+    }
+    let ports: HashSet<_> = servers.iter().map(RedisServer::port).collect();
+    assert_eq!(ports.len(), servers.len());
+}
+
+#[test]
+fn a_reply_is_read_whatever_its_kind() {
+    let server = RedisServer::start();
+    assert_eq!(server.command(&["INCR", "n"]), Reply::Integer(1));
+    assert_eq!(server.command(&["GET", "n"]), Reply::Text("1".into()));
+    assert_eq!(server.command(&["GET", "none"]), Reply::Nil);
+    let pair = Reply::Array(vec![Reply::Text("1".into()), Reply::Nil]);
+    assert_eq!(server.command(&["MGET", "n", "none"]), pair);
+    let refused = server.try_command(&["LPUSH", "n", "1"]).unwrap_err();
+    assert!(refused.starts_with("WRONGTYPE"), "{refused}");
+}
+
+#[test]
+fn a_restart_keeps_the_port_and_what_was_appended_to_the_log() {
+    let mut server = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    server.command(&["SET", "kept", "yes"]);
+    let (port, pid) = (server.port(), server.pid());
+    server.restart();
+    assert_eq!(server.port(), port);
+    assert_ne!(server.pid(), pid);
+    assert_eq!(server.command(&["GET", "kept"]), Reply::Text("yes".into()));
+}
+
+#[test]
+fn a_server_that_keeps_nothing_is_empty_after_a_restart() {
+    let mut server = RedisServer::start();
+    server.command(&["SET", "lost", "yes"]);
+    server.restart();
+    assert_eq!(server.command(&["GET", "lost"]), Reply::Nil);
+}
+
+#[tokio::test]
+async fn a_stopped_server_is_silent_until_it_resumes() {
+    let server = RedisServer::start();
+    server.stop();
+    let mut client = connect(local(server.port())).await.unwrap();
+    client.write_all(b"PING\r\n").await.unwrap();
+    assert!(is_silent(&client).await);
+    server.resume();
+    assert_eq!(pong(&mut client).await.unwrap(), *b"+PONG\r\n");
+}
+
+#[tokio::test]
+async fn a_killed_server_refuses_connections() {
+    let mut server = RedisServer::start();
+    server.kill();
+    let refused = connect(local(server.port())).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+}
+
+#[test]
+fn nothing_is_left_of_a_dropped_server_even_if_it_was_stopped() {
+    let server = RedisServer::start();
+    let (dir, pid) = (server.dir().to_owned(), server.pid());
+    assert!(dir.exists() && is_alive(pid));
+    server.stop();
+    drop(server);
+    assert!(!dir.exists() && !is_alive(pid));
+}
+
+/// Holds a server until its input ends, for [`a_server_dies_with_its_test_process`] to kill.
+#[test]
+#[ignore = "only of use to another test, which runs it in a process of its own"]
+fn holds_a_server() {
+    let server = RedisServer::start();
+    println!("\nport {}", server.port());
+    io::stdin().read_to_end(&mut Vec::new()).unwrap();
+}
+
+#[test]
+fn a_server_dies_with_its_test_process() {
+    let mut holder = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "holds_a_server", "--ignored", "--nocapture"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(holder.stdout.take().unwrap()).lines();
+    let mut ports = lines.filter_map(|line| line.unwrap().strip_prefix("port ")?.parse().ok());
+    let mut client = std::net::TcpStream::connect(local(ports.next().unwrap())).unwrap();
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    // The end of the connection is the end of the server.
+    client
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .unwrap();
+    let end = client.read(&mut [0]);
+    assert!(is_closed(&end), "{end:?}");
+}
+
+#[tokio::test]
+async fn a_proxy_passes_both_ways() {
+    let (_server, proxy) = proxied().await;
+    let mut client = connect(proxy.address()).await.unwrap();
+    assert_eq!(ping(&mut client).await.unwrap(), *b"+PONG\r\n");
+}
+
+#[tokio::test]
+async fn a_cut_resets_the_connections_that_exist_and_spares_new_ones() {
+    let (_server, proxy) = proxied().await;
+    let mut before = connect(proxy.address()).await.unwrap();
+    ping(&mut before).await.unwrap();
+    proxy.cut();
+    let reset = before.read(&mut [0]).await.unwrap_err();
+    assert_eq!(reset.kind(), ErrorKind::ConnectionReset);
+    let mut after = connect(proxy.address()).await.unwrap();
+    assert_eq!(ping(&mut after).await.unwrap(), *b"+PONG\r\n");
+}
+
+#[tokio::test]
+async fn a_blackhole_takes_everything_and_delivers_it_once_it_passes() {
+    let (_server, proxy) = proxied().await;
+    let mut old = connect(proxy.address()).await.unwrap();
+    ping(&mut old).await.unwrap();
+    proxy.blackhole();
+    let mut new = connect(proxy.address()).await.unwrap();
+    for client in [&mut old, &mut new] {
+        client.write_all(b"PING\r\n").await.unwrap();
+        assert!(is_silent(client).await);
+    }
+    proxy.pass();
+    assert_eq!(pong(&mut old).await.unwrap(), *b"+PONG\r\n");
+    assert_eq!(pong(&mut new).await.unwrap(), *b"+PONG\r\n");
+}
+
+#[tokio::test]
+async fn a_blackhole_hides_the_death_of_the_server() {
+    let (mut server, proxy) = proxied().await;
+    let mut client = connect(proxy.address()).await.unwrap();
+    ping(&mut client).await.unwrap();
+    proxy.blackhole();
+    server.kill();
+    assert!(is_silent(&client).await);
+    proxy.pass();
+    assert!(is_closed(&client.read(&mut [0]).await));
+}
+
+#[tokio::test]
+async fn a_refusing_proxy_spares_the_connections_that_exist() {
+    let (_server, proxy) = proxied().await;
+    let mut before = connect(proxy.address()).await.unwrap();
+    ping(&mut before).await.unwrap();
+    proxy.refuse();
+    let refused = connect(proxy.address()).await.unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    assert_eq!(ping(&mut before).await.unwrap(), *b"+PONG\r\n");
+    proxy.pass();
+    let mut after = connect(proxy.address()).await.unwrap();
+    assert_eq!(ping(&mut after).await.unwrap(), *b"+PONG\r\n");
+}
+
+#[tokio::test]
+async fn a_round_trip_takes_the_delays_of_both_directions() {
+    let (_server, proxy) = proxied().await;
+    let mut client = connect(proxy.address()).await.unwrap();
+    proxy.delay(Duration::from_millis(20), Duration::from_millis(30));
+    let asked = Instant::now();
+    ping(&mut client).await.unwrap();
+    assert!(asked.elapsed() >= Duration::from_millis(50));
+}
+
+#[tokio::test]
+async fn a_dropped_proxy_ends_its_connections_even_in_silence() {
+    let (_server, proxy) = proxied().await;
+    let mut client = connect(proxy.address()).await.unwrap();
+    ping(&mut client).await.unwrap();
+    proxy.blackhole();
+    drop(proxy);
+    assert!(is_closed(&client.read(&mut [0]).await));
+}
+
+async fn proxied() -> (RedisServer, FaultProxy) {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::start(local(server.port())).await;
+    (server, proxy)
+}
+
+fn local(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}
+
+async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    TcpStream::connect(address).await
+}
+
+async fn ping(client: &mut TcpStream) -> io::Result<[u8; 7]> {
+    client.write_all(b"PING\r\n").await?;
+    pong(client).await
+}
+
+async fn pong(client: &mut TcpStream) -> io::Result<[u8; 7]> {
+    let mut answer = [0; 7];
+    client.read_exact(&mut answer).await?;
+    Ok(answer)
+}
+
+async fn is_silent(client: &TcpStream) -> bool {
+    timeout(SILENCE, client.peek(&mut [0])).await.is_err()
+}
+
+fn is_closed(read: &io::Result<usize>) -> bool {
+    match read {
+        Ok(length) => *length == 0,
+        Err(error) => error.kind() == ErrorKind::ConnectionReset,
+    }
+}
+
+fn is_alive(pid: u32) -> bool {
+    let probe = format!("kill -0 {pid} 2>&-");
+    Command::new("sh")
+        .args(["-c", &probe])
+        .status()
+        .unwrap()
+        .success()
+}
