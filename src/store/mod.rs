@@ -19,6 +19,8 @@
 //! The module [`conformance`] (feature `test-util`) has this as checks, for stores of your own.
 
 mod claim;
+#[cfg(feature = "test-util")]
+pub mod conformance;
 mod entry;
 mod memory;
 mod watch;

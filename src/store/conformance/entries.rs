@@ -1,0 +1,185 @@
+//! What is found of what was stored.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::sleep;
+
+use super::{CODEC, Checked, Instead, LONG, MEDIUM, SHORT, Subject, ensure};
+use crate::store::{Accept, Acquire, Claim, Commit, Draft, Value, Windows};
+
+pub(super) async fn nothing_is_found_where_nothing_was_stored(on: Subject) -> Checked {
+    on.ensure_text(None).await
+}
+
+pub(super) async fn what_was_committed_is_found(on: Subject) -> Checked {
+    let lease = on.lead(LONG).await?;
+    let fence = lease.fence();
+    let windows = Windows::fresh_for(LONG).then_stale_for(SHORT);
+    let value = Value::new(Bytes::from_static(b"\0value\xff"));
+    let draft = Draft::new(value, CODEC, windows).timed(SHORT, Duration::ZERO);
+    ensure!(
+        on.store.commit(lease, draft).await? == Commit::Stored,
+        "it was not stored"
+    );
+    let Some(entry) = on.look().await? else {
+        return Err(Instead("it was not found".into()));
+    };
+    ensure!(
+        entry.value().encoded() == &b"\0value\xff"[..],
+        "its bytes have changed"
+    );
+    ensure!(entry.codec() == CODEC, "its codec is {}", entry.codec());
+    ensure!(
+        entry.fence() == fence,
+        "its fence is {}, not {fence}",
+        entry.fence()
+    );
+    ensure!(
+        entry.windows() == windows,
+        "its windows are {:?}",
+        entry.windows()
+    );
+    ensure!(
+        entry.load_time() == SHORT,
+        "its load time is {:?}",
+        entry.load_time()
+    );
+    ensure!(entry.is_fresh(), "it is not fresh");
+    Ok(())
+}
+
+pub(super) async fn hostile_keys_are_kept_apart(on: Subject) -> Checked {
+    let texts = [
+        "",
+        "}",
+        "{x}",
+        "{",
+        "a:lease",
+        "\0",
+        "\r\n*1\r\n",
+        "a",
+        "a:",
+        "ä",
+    ];
+    for (position, text) in texts.iter().enumerate() {
+        let claim = Claim::new(on.key().with(*text));
+        let acquired = on.store.acquire(claim, LONG, Accept::Fresh).await?;
+        let Acquire::Lead { lease, .. } = acquired else {
+            return Err(Instead(format!("{text:?} is taken for another key")));
+        };
+        let value = Value::new(Bytes::copy_from_slice(&[position as u8]));
+        on.store
+            .commit(lease, Draft::new(value, CODEC, Windows::fresh_for(LONG)))
+            .await?;
+    }
+    for (position, text) in texts.iter().enumerate() {
+        let entry = on.store.look(on.key().with(*text)).await?;
+        let is_its_own = entry.is_some_and(|at| at.value().encoded()[..] == [position as u8]);
+        ensure!(is_its_own, "{text:?} does not have its own value");
+    }
+    Ok(())
+}
+
+pub(super) async fn who_asks_for_the_lease_finds_what_was_stored(on: Subject) -> Checked {
+    let fence = on.store_one("value", Windows::fresh_for(LONG)).await?;
+    match on.acquire(&on.claim(), LONG).await? {
+        Acquire::Found(entry) if entry.fence() == fence && entry.is_fresh() => Ok(()),
+        other => Err(Instead(format!("gave {other:?} instead of the entry"))),
+    }
+}
+
+pub(super) async fn a_fresh_entry_can_be_declined(on: Subject) -> Checked {
+    let first = on.store_one("first", Windows::fresh_for(LONG)).await?;
+    let lease = on.lead_unless(LONG, Accept::Nothing).await?;
+    ensure!(
+        lease.fence() > first,
+        "the next fence is not above the entry's"
+    );
+    on.ensure_text(Some("first")).await?;
+    ensure!(
+        on.commit(lease, "second").await? == Commit::Stored,
+        "it was not replaced"
+    );
+    on.ensure_text(Some("second")).await
+}
+
+pub(super) async fn an_entry_without_a_life_is_not_kept(on: Subject) -> Checked {
+    let lifeless = Windows::fresh_for(Duration::ZERO);
+    on.store_one("value", lifeless).await?;
+    on.ensure_text(None).await?;
+    let lease = on.lead(LONG).await?;
+    on.store.invalidate(on.key()).await?;
+    let commit = on.commit_for(lease, "value", lifeless).await?;
+    ensure!(
+        commit == Commit::Superseded,
+        "after an invalidation it was {commit:?}"
+    );
+    Ok(())
+}
+
+pub(super) async fn an_entry_runs_out(on: Subject) -> Checked {
+    on.store_one("value", Windows::fresh_for(MEDIUM)).await?;
+    on.ensure_text(Some("value")).await?;
+    sleep(MEDIUM * 3 / 2).await;
+    on.ensure_text(None).await
+}
+
+pub(super) async fn an_entry_becomes_stale_and_then_runs_out(on: Subject) -> Checked {
+    on.store_one(
+        "value",
+        Windows::fresh_for(SHORT).then_stale_for(MEDIUM * 2),
+    )
+    .await?;
+    sleep(SHORT * 3 / 2).await;
+    let found = on.look().await?;
+    ensure!(
+        found.is_some_and(|entry| !entry.is_fresh()),
+        "it is not there as stale"
+    );
+    let Acquire::Lead {
+        lease,
+        stale: Some(_),
+    } = on.acquire(&on.claim(), LONG).await?
+    else {
+        return Err(Instead("who leads is not given the stale entry".into()));
+    };
+    let Acquire::Busy { stale: Some(_), .. } = on.acquire(&on.claim(), LONG).await? else {
+        return Err(Instead("who waits is not given the stale entry".into()));
+    };
+    on.store.abandon(lease.into_claim()).await?;
+    sleep(MEDIUM * 2).await;
+    on.ensure_text(None).await
+}
+
+pub(super) async fn a_lapsed_lease_stores_if_nothing_newer_came(on: Subject) -> Checked {
+    let lapsed = on.lapsed().await?;
+    let commit = on.commit(lapsed, "late").await?;
+    ensure!(commit == Commit::Stored, "it was {commit:?}");
+    on.ensure_text(Some("late")).await
+}
+
+pub(super) async fn a_late_commit_does_not_end_the_lease_of_others(on: Subject) -> Checked {
+    let lapsed = on.lapsed().await?;
+    let theirs = on.lead(LONG).await?;
+    let commit = on.commit(lapsed, "late").await?;
+    ensure!(
+        commit == Commit::Stored,
+        "the late commit was {commit:?}, though nothing is newer"
+    );
+    ensure!(on.is_busy().await?, "it ended the lease of others");
+    let commit = on.commit(theirs, "newer").await?;
+    ensure!(
+        commit == Commit::Stored,
+        "the commit of the holder was {commit:?}"
+    );
+    on.ensure_text(Some("newer")).await
+}
+
+pub(super) async fn a_late_commit_does_not_replace_a_newer_entry(on: Subject) -> Checked {
+    let lapsed = on.lapsed().await?;
+    on.store_one("newer", Windows::fresh_for(LONG)).await?;
+    let commit = on.commit(lapsed, "late").await?;
+    ensure!(commit == Commit::Superseded, "it was {commit:?}");
+    on.ensure_text(Some("newer")).await
+}

@@ -1,0 +1,83 @@
+//! What an invalidation and an expiry leave.
+
+use super::{Checked, Instead, LONG, Subject, ensure};
+use crate::store::{Commit, Renew, Windows};
+
+pub(super) async fn an_invalidation_removes_the_entry(on: Subject) -> Checked {
+    on.store_one("value", Windows::fresh_for(LONG).then_stale_for(LONG))
+        .await?;
+    on.store.invalidate(on.key()).await?;
+    on.ensure_text(None).await
+}
+
+pub(super) async fn an_invalidation_ends_the_lease(on: Subject) -> Checked {
+    let lease = on.lead(LONG).await?;
+    on.store.invalidate(on.key()).await?;
+    let renewed = on.store.renew(&lease).await?;
+    ensure!(renewed == Renew::Lost, "it could still be renewed");
+    on.lead(LONG).await.map(drop)
+}
+
+pub(super) async fn an_invalidation_refuses_loads_that_began_before_it(on: Subject) -> Checked {
+    let lease = on.lead(LONG).await?;
+    on.store.invalidate(on.key()).await?;
+    let commit = on.commit(lease, "old").await?;
+    ensure!(commit == Commit::Superseded, "it was {commit:?}");
+    on.ensure_text(None).await
+}
+
+pub(super) async fn an_invalidation_refuses_lapsed_loads_too(on: Subject) -> Checked {
+    let lapsed = on.lapsed().await?;
+    on.store.invalidate(on.key()).await?;
+    let theirs = on.lead(LONG).await?;
+    let commit = on.commit(lapsed, "old").await?;
+    ensure!(commit == Commit::Superseded, "it was {commit:?}");
+    on.ensure_text(None).await?;
+    ensure!(
+        on.commit(theirs, "new").await? == Commit::Stored,
+        "the next one was not stored"
+    );
+    Ok(())
+}
+
+pub(super) async fn a_load_after_an_invalidation_is_stored(on: Subject) -> Checked {
+    on.store.invalidate(on.key()).await?;
+    on.store_one("value", Windows::fresh_for(LONG)).await?;
+    on.ensure_text(Some("value")).await
+}
+
+pub(super) async fn expiring_keeps_the_entry_as_stale(on: Subject) -> Checked {
+    let first = on
+        .store_one("value", Windows::fresh_for(LONG).then_stale_for(LONG))
+        .await?;
+    on.store.expire(on.key()).await?;
+    let found = on.look().await?;
+    ensure!(
+        found.is_some_and(|entry| !entry.is_fresh()),
+        "it is not there as stale"
+    );
+    let lease = on.lead(LONG).await?;
+    ensure!(
+        lease.fence() > first,
+        "the next fence is not above the entry's"
+    );
+    ensure!(
+        on.commit(lease, "next").await? == Commit::Stored,
+        "it could not be replaced"
+    );
+    on.ensure_text(Some("next")).await
+}
+
+pub(super) async fn expiring_removes_what_has_no_stale_window(on: Subject) -> Checked {
+    on.store_one("value", Windows::fresh_for(LONG)).await?;
+    on.store.expire(on.key()).await?;
+    on.ensure_text(None).await
+}
+
+pub(super) async fn expiring_refuses_loads_that_began_before_it(on: Subject) -> Checked {
+    let lease = on.lead(LONG).await?;
+    on.store.expire(on.key()).await?;
+    let commit = on.commit(lease, "old").await?;
+    ensure!(commit == Commit::Superseded, "it was {commit:?}");
+    on.ensure_text(None).await
+}

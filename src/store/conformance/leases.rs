@@ -1,0 +1,172 @@
+//! Who has the lease, and who is told.
+
+use std::future::Future;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use tokio::time::{sleep, timeout};
+
+use super::{Checked, Instead, LONG, MEDIUM, SHORT, Subject, ensure};
+use crate::store::{Accept, Acquire, Commit, Renew, Windows};
+
+pub(super) async fn a_lease_is_given_to_one_at_a_time(on: Subject) -> Checked {
+    let _lease = on.lead(LONG).await?;
+    match on.acquire(&on.claim(), LONG).await? {
+        Acquire::Busy {
+            remaining,
+            stale: None,
+        } if remaining <= LONG => Ok(()),
+        other => Err(Instead(format!(
+            "gave {other:?} while somebody had the lease"
+        ))),
+    }
+}
+
+pub(super) async fn of_many_who_ask_at_once_one_leads(on: Subject) -> Checked {
+    let asked = join_all((0..64).map(|_| on.store.acquire(on.claim(), LONG, Accept::Fresh))).await;
+    let mut leads = 0;
+    for acquired in asked {
+        leads += usize::from(matches!(acquired?, Acquire::Lead { .. }));
+    }
+    ensure!(leads == 1, "{leads} of 64 were given the lease");
+    Ok(())
+}
+
+pub(super) async fn the_same_claim_is_granted_again(on: Subject) -> Checked {
+    let claim = on.claim();
+    let first = on.acquire(&claim, LONG).await?;
+    let second = on.acquire(&claim, LONG).await?;
+    let (Acquire::Lead { .. }, Acquire::Lead { lease, .. }) = (first, second) else {
+        return Err(Instead("a claim was in its own way".into()));
+    };
+    ensure!(
+        on.commit(lease, "value").await? == Commit::Stored,
+        "it could not be used"
+    );
+    Ok(())
+}
+
+pub(super) async fn a_dropped_question_can_be_abandoned(on: Subject) -> Checked {
+    let claim = on.claim();
+    {
+        let mut question = pin!(on.store.acquire(claim.clone(), LONG, Accept::Fresh));
+        // Polled once: sent perhaps, and dropped without having heard the answer.
+        let _ = question.as_mut().now_or_never();
+    }
+    on.store.abandon(claim).await?;
+    on.lead(LONG).await.map(drop)
+}
+
+pub(super) async fn an_abandoned_lease_is_free(on: Subject) -> Checked {
+    let lease = on.lead(LONG).await?;
+    on.store.abandon(lease.into_claim()).await?;
+    on.lead(LONG).await.map(drop)
+}
+
+pub(super) async fn only_its_own_claim_abandons_a_lease(on: Subject) -> Checked {
+    let _lease = on.lead(LONG).await?;
+    on.store.abandon(on.claim()).await?;
+    ensure!(on.is_busy().await?, "a stranger gave it up");
+    Ok(())
+}
+
+pub(super) async fn a_lease_lapses(on: Subject) -> Checked {
+    let lapsed = on.lapsed().await?;
+    let next = on.lead(LONG).await?;
+    ensure!(
+        next.fence() > lapsed.fence(),
+        "the next fence is not above that of the lapsed lease"
+    );
+    Ok(())
+}
+
+pub(super) async fn a_renewed_lease_does_not_lapse(on: Subject) -> Checked {
+    let lease = on.lead(MEDIUM).await?;
+    for _ in 0..4 {
+        sleep(MEDIUM / 3).await;
+        let renewed = on.store.renew(&lease).await?;
+        ensure!(renewed == Renew::Held, "it could not be renewed");
+    }
+    ensure!(on.is_busy().await?, "it lapsed all the same");
+    Ok(())
+}
+
+pub(super) async fn a_lapsed_lease_is_not_renewed(on: Subject) -> Checked {
+    let lapsed = on.lapsed().await?;
+    let renewed = on.store.renew(&lapsed).await?;
+    ensure!(renewed == Renew::Lost, "it was");
+    on.lead(LONG).await.map(drop)
+}
+
+pub(super) async fn renewing_does_not_prolong_the_lease_of_others(on: Subject) -> Checked {
+    // By a term so long that, if it took the lease of others for its own, it would show.
+    let lease = on.lead(LONG).await?;
+    on.store.invalidate(on.key()).await?;
+    let _theirs = on.lead(SHORT).await?;
+    let renewed = on.store.renew(&lease).await?;
+    ensure!(
+        renewed == Renew::Lost,
+        "a lease that has passed on was renewed"
+    );
+    sleep(SHORT * 2).await;
+    ensure!(!on.is_busy().await?, "the lease of others was prolonged");
+    Ok(())
+}
+
+pub(super) async fn a_commit_ends_its_lease(on: Subject) -> Checked {
+    on.store_one("value", Windows::fresh_for(LONG)).await?;
+    ensure!(!on.is_busy().await?, "the key is still leased");
+    Ok(())
+}
+
+pub(super) async fn fences_grow(on: Subject) -> Checked {
+    let mut last = 0;
+    for round in 0..20 {
+        let lease = on.lead_unless(LONG, Accept::Nothing).await?;
+        ensure!(lease.fence() > last, "{} came after {last}", lease.fence());
+        last = lease.fence();
+        match round % 3 {
+            0 => on.store.abandon(lease.into_claim()).await?,
+            1 => drop(on.commit(lease, "value").await?),
+            _ => on.store.invalidate(on.key()).await?,
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn watchers_are_told(on: Subject) -> Checked {
+    let lease = on.lead(LONG).await?;
+    told(
+        &on,
+        on.store.abandon(lease.into_claim()).map(drop),
+        "an abandoned lease",
+    )
+    .await?;
+    let lease = on.lead(LONG).await?;
+    told(&on, on.commit(lease, "value").map(drop), "a commit").await?;
+    let _lease = on.lead_unless(LONG, Accept::Nothing).await?;
+    told(
+        &on,
+        on.store.invalidate(on.key()).map(drop),
+        "an invalidation",
+    )
+    .await?;
+    let _lease = on.lead(LONG).await?;
+    told(&on, on.store.expire(on.key()).map(drop), "an expiry").await
+}
+
+/// Whether who was told that the key is busy hears of an event. A store that hears of nothing says
+/// so by a silent watch.
+async fn told(on: &Subject, event: impl Future<Output = ()>, what: &str) -> Checked {
+    let mut watch = on.store.watch(&on.key());
+    ensure!(on.is_busy().await?, "the lease does not hold");
+    event.await;
+    if watch.is_silent() {
+        return Ok(());
+    }
+    let heard = timeout(Duration::from_secs(5), watch.changed()).await;
+    ensure!(heard.is_ok(), "nothing was heard of {what} within 5 s");
+    Ok(())
+}

@@ -1,0 +1,243 @@
+//! The [contract](super) as checks that any store can be put to.
+//!
+//! ```
+//! # #[tokio::main(flavor = "current_thread", start_paused = true)]
+//! # async fn main() {
+//! use bellwether::MemoryStore;
+//! use bellwether::store::conformance;
+//!
+//! let violations = conformance::run(MemoryStore::new(10_000)).await;
+//! assert!(violations.is_empty(), "{violations:#?}");
+//! # }
+//! ```
+//!
+//! The checks use keys of their own, so they can run on a store that is in use, and all run at
+//! once. They take about a second of the store's time, since some things have to run out.
+
+mod entries;
+mod invalidations;
+mod leases;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, join_all};
+use tokio::time::sleep;
+use uuid::Uuid;
+
+use super::{Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Store, Value, Windows};
+use crate::error::StoreError;
+use crate::key::Key;
+
+/// A check that a store did not pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Violation {
+    /// The check: what the contract promises.
+    pub check: &'static str,
+    /// What the store did instead.
+    pub instead: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.check, self.instead)
+    }
+}
+
+/// Puts a store to all checks, and says which it did not pass.
+pub async fn run(store: impl Store) -> Vec<Violation> {
+    let store: Arc<dyn Store> = Arc::new(store);
+    let checks = CHECKS.iter().map(|(check, run)| {
+        let subject = Subject {
+            store: Arc::clone(&store),
+            run: Uuid::new_v4(),
+            check,
+        };
+        async move {
+            let Instead(instead) = run(subject).await.err()?;
+            Some(Violation { check, instead })
+        }
+    });
+    join_all(checks).await.into_iter().flatten().collect()
+}
+
+/// The names of all checks.
+pub fn checks() -> impl Iterator<Item = &'static str> {
+    CHECKS.iter().map(|(check, _)| *check)
+}
+
+macro_rules! checks {
+    ($($topic:ident::$check:ident),* $(,)?) => {
+        const CHECKS: &[(&str, Check)] =
+            &[$((stringify!($check), |subject| $topic::$check(subject).boxed())),*];
+    };
+}
+
+type Check = fn(Subject) -> BoxFuture<'static, Checked>;
+
+checks![
+    entries::nothing_is_found_where_nothing_was_stored,
+    entries::what_was_committed_is_found,
+    entries::hostile_keys_are_kept_apart,
+    entries::who_asks_for_the_lease_finds_what_was_stored,
+    entries::a_fresh_entry_can_be_declined,
+    entries::an_entry_without_a_life_is_not_kept,
+    entries::an_entry_runs_out,
+    entries::an_entry_becomes_stale_and_then_runs_out,
+    entries::a_lapsed_lease_stores_if_nothing_newer_came,
+    entries::a_late_commit_does_not_end_the_lease_of_others,
+    entries::a_late_commit_does_not_replace_a_newer_entry,
+    leases::a_lease_is_given_to_one_at_a_time,
+    leases::of_many_who_ask_at_once_one_leads,
+    leases::the_same_claim_is_granted_again,
+    leases::a_dropped_question_can_be_abandoned,
+    leases::an_abandoned_lease_is_free,
+    leases::only_its_own_claim_abandons_a_lease,
+    leases::a_lease_lapses,
+    leases::a_renewed_lease_does_not_lapse,
+    leases::a_lapsed_lease_is_not_renewed,
+    leases::renewing_does_not_prolong_the_lease_of_others,
+    leases::a_commit_ends_its_lease,
+    leases::fences_grow,
+    leases::watchers_are_told,
+    invalidations::an_invalidation_removes_the_entry,
+    invalidations::an_invalidation_ends_the_lease,
+    invalidations::an_invalidation_refuses_loads_that_began_before_it,
+    invalidations::an_invalidation_refuses_lapsed_loads_too,
+    invalidations::a_load_after_an_invalidation_is_stored,
+    invalidations::expiring_keeps_the_entry_as_stale,
+    invalidations::expiring_removes_what_has_no_stale_window,
+    invalidations::expiring_refuses_loads_that_began_before_it,
+];
+
+type Checked = Result<(), Instead>;
+
+/// What a store did instead.
+#[derive(Debug)]
+struct Instead(String);
+
+impl From<StoreError> for Instead {
+    fn from(error: StoreError) -> Self {
+        Self(format!("failed: {error}"))
+    }
+}
+
+macro_rules! ensure {
+    ($condition:expr, $($instead:tt)+) => {
+        if !$condition {
+            return Err(Instead(format!($($instead)+)));
+        }
+    };
+}
+
+use ensure;
+
+/// A store, and a key that nobody else uses.
+struct Subject {
+    store: Arc<dyn Store>,
+    run: Uuid,
+    check: &'static str,
+}
+
+impl Subject {
+    fn key(&self) -> Key {
+        Key::of("conformance").with(self.check).with(self.run)
+    }
+
+    fn claim(&self) -> Claim {
+        Claim::new(self.key())
+    }
+
+    async fn acquire(&self, claim: &Claim, term: Duration) -> Result<Acquire, Instead> {
+        Ok(self
+            .store
+            .acquire(claim.clone(), term, Accept::Fresh)
+            .await?)
+    }
+
+    /// A lease, where there has to be one.
+    async fn lead(&self, term: Duration) -> Result<Lease, Instead> {
+        self.lead_unless(term, Accept::Fresh).await
+    }
+
+    async fn lead_unless(&self, term: Duration, accept: Accept) -> Result<Lease, Instead> {
+        match self.store.acquire(self.claim(), term, accept).await? {
+            Acquire::Lead { lease, .. } => Ok(lease),
+            other => Err(Instead(format!(
+                "gave no lease of a free key, but {other:?}"
+            ))),
+        }
+    }
+
+    /// A lease that has lapsed.
+    async fn lapsed(&self) -> Result<Lease, Instead> {
+        let lease = self.lead(SHORT).await?;
+        sleep(SHORT * 2).await;
+        Ok(lease)
+    }
+
+    async fn is_busy(&self) -> Result<bool, Instead> {
+        let acquired = self
+            .store
+            .acquire(self.claim(), LONG, Accept::Nothing)
+            .await?;
+        Ok(matches!(acquired, Acquire::Busy { .. }))
+    }
+
+    async fn commit(&self, lease: Lease, value: &'static str) -> Result<Commit, Instead> {
+        self.commit_for(lease, value, Windows::fresh_for(LONG))
+            .await
+    }
+
+    async fn commit_for(
+        &self,
+        lease: Lease,
+        value: &'static str,
+        windows: Windows,
+    ) -> Result<Commit, Instead> {
+        let value = Value::new(Bytes::from_static(value.as_bytes()));
+        Ok(self
+            .store
+            .commit(lease, Draft::new(value, CODEC, windows))
+            .await?)
+    }
+
+    /// Loads the key once, and gives the fence by which it was stored.
+    async fn store_one(&self, value: &'static str, windows: Windows) -> Result<u64, Instead> {
+        let lease = self.lead(LONG).await?;
+        let fence = lease.fence();
+        let commit = self.commit_for(lease, value, windows).await?;
+        ensure!(
+            commit == Commit::Stored,
+            "a commit under its own lease was {commit:?}"
+        );
+        Ok(fence)
+    }
+
+    async fn look(&self) -> Result<Option<Entry>, Instead> {
+        Ok(self.store.look(self.key()).await?)
+    }
+
+    async fn ensure_text(&self, expected: Option<&str>) -> Checked {
+        let entry = self.look().await?;
+        let found = entry.map(|entry| entry.value().encoded().clone());
+        let is_as_expected = found.as_deref() == expected.map(str::as_bytes);
+        ensure!(is_as_expected, "found {found:?} instead of {expected:?}");
+        Ok(())
+    }
+}
+
+/// Short enough to wait for its end, long enough to do something before.
+const SHORT: Duration = Duration::from_millis(150);
+
+const MEDIUM: Duration = Duration::from_millis(300);
+
+/// Longer than any check.
+const LONG: Duration = Duration::from_secs(60);
+
+/// Of nobody's encoding.
+const CODEC: u8 = 99;
