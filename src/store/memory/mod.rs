@@ -3,7 +3,6 @@
 mod shard;
 
 use std::fmt;
-use std::future;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -119,6 +118,15 @@ impl MemoryStore {
         shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Does an operation when its future is polled, at that moment.
+    fn answer<T: Send + 'static>(
+        &self,
+        operation: impl FnOnce(&Self, Now) -> T + Send + 'static,
+    ) -> Answer<T> {
+        let store = self.clone();
+        Box::pin(async move { Ok(operation(&store, store.0.clock.now())) })
+    }
+
     fn tell(&self, key: &Key) {
         if !self.0.watchers.is_empty() {
             self.0.watchers.tell(&key.digest());
@@ -139,47 +147,49 @@ impl Store for MemoryStore {
     }
 
     fn look(&self, key: Key) -> Answer<Option<Entry>> {
-        let now = self.0.clock.now();
-        answer(self.shard(&key).find(&key, now))
+        self.answer(move |store, now| store.shard(&key).find(&key, now))
     }
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> Answer<Acquire> {
-        let now = self.0.clock.now();
-        let mut shard = self.shard(claim.key());
-        answer(shard.acquire(claim, term, accept, now))
+        self.answer(move |store, now| {
+            let mut shard = store.shard(claim.key());
+            shard.acquire(claim, term, accept, now)
+        })
     }
 
     fn renew(&self, lease: &Lease) -> Answer<Renew> {
-        let now = self.0.clock.now();
-        answer(self.shard(lease.key()).renew(lease, now))
+        let (claim, term) = (lease.claim().clone(), lease.term());
+        self.answer(move |store, now| store.shard(claim.key()).renew(&claim, term, now))
     }
 
     fn commit(&self, lease: Lease, draft: Draft) -> Answer<Commit> {
-        let now = self.0.clock.now();
-        let committed = self.shard(lease.key()).commit(&lease, draft, now);
-        self.tell(lease.key());
-        answer(committed)
+        self.answer(move |store, now| {
+            let committed = store.shard(lease.key()).commit(&lease, draft, now);
+            store.tell(lease.key());
+            committed
+        })
     }
 
     fn abandon(&self, claim: Claim) -> Answer<()> {
-        if self.shard(claim.key()).abandon(&claim) {
-            self.tell(claim.key());
-        }
-        answer(())
+        self.answer(move |store, _| {
+            if store.shard(claim.key()).abandon(&claim) {
+                store.tell(claim.key());
+            }
+        })
     }
 
     fn invalidate(&self, key: Key) -> Answer<()> {
-        let now = self.0.clock.now();
-        self.shard(&key).invalidate(&key, now);
-        self.tell(&key);
-        answer(())
+        self.answer(move |store, now| {
+            store.shard(&key).invalidate(&key, now);
+            store.tell(&key);
+        })
     }
 
     fn expire(&self, key: Key) -> Answer<()> {
-        let now = self.0.clock.now();
-        self.shard(&key).expire(&key, now);
-        self.tell(&key);
-        answer(())
+        self.answer(move |store, now| {
+            store.shard(&key).expire(&key, now);
+            store.tell(&key);
+        })
     }
 }
 
@@ -191,10 +201,6 @@ impl fmt::Debug for MemoryStore {
             .field("max_bytes", &self.0.max_bytes)
             .finish()
     }
-}
-
-fn answer<T: Send + 'static>(value: T) -> Answer<T> {
-    Box::pin(future::ready(Ok(value)))
 }
 
 /// The store's time: monotonic, and counted from the Unix epoch so that fences grow over restarts.

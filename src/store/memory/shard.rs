@@ -131,10 +131,10 @@ impl Shard {
         }
     }
 
-    pub(super) fn renew(&mut self, lease: &Lease, now: Now) -> Renew {
-        match self.granted_mut(lease.key(), now) {
-            Some(granted) if granted.token == lease.token() => {
-                granted.until = later(now.instant, lease.term());
+    pub(super) fn renew(&mut self, claim: &Claim, term: Duration, now: Now) -> Renew {
+        match self.granted_mut(claim.key(), now) {
+            Some(granted) if granted.token == claim.token() => {
+                granted.until = later(now.instant, term);
                 Renew::Held
             }
             _ => Renew::Lost,

@@ -12,7 +12,8 @@
 -- would be loaded twice. As it reads all its keys, a connection that tracks is told of the next
 -- change of any: to be answered "busy" is to have subscribed.
 local held = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
-local entry, lease, floor = held[1], held[2], tonumber(held[3] or '') or 0
+local entry, lease, floor = held[1], held[2], 0
+if held[3] and #held[3] == 8 then floor = struct.unpack('>I8', held[3]) end
 local remaining, stored = 0, 0
 if entry and #entry >= 72 and string.sub(entry, 1, 4) == 'BWE\1' then
   remaining = redis.call('PTTL', KEYS[1])

@@ -8,7 +8,8 @@
 -- One script, because a reader between the two writes would find neither an entry nor a lease and
 -- lead a second load; and because an invalidation between the check and the write would be undone.
 local held = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
-local entry, lease, floor = held[1], held[2], tonumber(held[3] or '') or 0
+local entry, lease, floor = held[1], held[2], 0
+if held[3] and #held[3] == 8 then floor = struct.unpack('>I8', held[3]) end
 local holds = lease and string.sub(lease, 1, 16) == ARGV[1]
 local stored, newer = 0, false
 if entry and #entry >= 4 and string.sub(entry, 1, 3) == 'BWE' then

@@ -6,7 +6,8 @@
 --
 -- One script, because a commit between any two of its steps would survive it.
 local held = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
-local entry, lease, floor = held[1], held[2], tonumber(held[3] or '') or 0
+local entry, lease, floor = held[1], held[2], 0
+if held[3] and #held[3] == 8 then floor = struct.unpack('>I8', held[3]) end
 local time = redis.call('TIME')
 floor = math.max(floor, time[1] * 1000000 + time[2])
 if lease and #lease == 24 then floor = math.max(floor, struct.unpack('>I8', lease, 17)) end
@@ -15,7 +16,7 @@ if entry and #entry >= 72 and string.sub(entry, 1, 4) == 'BWE\1' then
   floor = math.max(floor, struct.unpack('>I8', entry, 29))
   stale = struct.unpack('>I8', entry, 53)
 end
-redis.call('SET', KEYS[3], string.format('%.0f', floor), 'PX', ARGV[1])
+redis.call('SET', KEYS[3], struct.pack('>I8', floor), 'PX', ARGV[1])
 redis.call('DEL', KEYS[2])
 if ARGV[2] == '1' and stale > 0 then
   redis.call('PEXPIRE', KEYS[1], math.min(stale, redis.call('PTTL', KEYS[1])))

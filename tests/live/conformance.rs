@@ -1,0 +1,176 @@
+//! Every store keeps the contract, and the suite notices one that does not.
+
+use std::time::Duration;
+
+use bellwether::store::{
+    Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Lease, Renew, Store, Watch, conformance,
+};
+use bellwether::{Key, MemoryStore};
+
+use crate::catalog::options;
+use crate::support::redis_server::{RedisServer, Reply};
+
+#[tokio::test(start_paused = true)]
+async fn memory_store_keeps_the_contract() {
+    assert_eq!(conformance::run(MemoryStore::new(10_000)).await, []);
+}
+
+#[tokio::test]
+async fn redis_store_keeps_the_contract() {
+    let server = RedisServer::start();
+    let store = options(&server).connect().await.expect("a store");
+    assert!(store.hears());
+    assert_eq!(conformance::run(store).await, []);
+}
+
+#[tokio::test]
+async fn redis_store_keeps_the_contract_over_resp2() {
+    let server = RedisServer::start();
+    let store = options(&server).resp2().connect().await.expect("a store");
+    assert!(!store.hears());
+    assert_eq!(conformance::run(store).await, []);
+}
+
+#[tokio::test]
+async fn nothing_in_redis_lives_for_ever() {
+    let server = RedisServer::start();
+    let store = options(&server).connect().await.expect("a store");
+    assert_eq!(conformance::run(store).await, []);
+    let Reply::Array(names) = server.command(&["KEYS", "*"]) else {
+        panic!("no list of names")
+    };
+    assert!(names.len() > 20, "the suite left only {names:?}");
+    for name in names.into_iter().map(Reply::text) {
+        let left = server.command(&["PTTL", &name]);
+        assert_ne!(left, Reply::Integer(-1), "{name} lives for ever");
+    }
+}
+
+/// A `MemoryStore` that breaks one promise.
+#[derive(Clone, Debug)]
+struct Broken {
+    store: MemoryStore,
+    promise: Promise,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Promise {
+    AbandonFrees,
+    CommitTellsSuperseded,
+    CommitStores,
+    ExpireKeepsStale,
+    GrantsOnce,
+    InvalidateRemoves,
+    LookFinds,
+    RenewProlongs,
+    RenewTellsLost,
+    WatchesItsKey,
+}
+
+impl Broken {
+    fn breaks(&self, promise: Promise) -> bool {
+        self.promise == promise
+    }
+}
+
+impl Store for Broken {
+    fn watch(&self, key: &Key) -> Watch {
+        let other = Key::of("other");
+        self.store.watch(if self.breaks(Promise::WatchesItsKey) {
+            &other
+        } else {
+            key
+        })
+    }
+
+    fn look(&self, key: Key) -> Answer<Option<Entry>> {
+        if self.breaks(Promise::LookFinds) {
+            return Box::pin(async { Ok(None) });
+        }
+        self.store.look(key)
+    }
+
+    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> Answer<Acquire> {
+        if self.breaks(Promise::GrantsOnce) {
+            let lease = Lease::granted(claim, term, 1, 1);
+            return Box::pin(async { Ok(Acquire::Lead { lease, stale: None }) });
+        }
+        self.store.acquire(claim, term, accept)
+    }
+
+    fn renew(&self, lease: &Lease) -> Answer<Renew> {
+        if self.breaks(Promise::RenewProlongs) {
+            return Box::pin(async { Ok(Renew::Held) });
+        }
+        let renewed = self.store.renew(lease);
+        let lies = self.breaks(Promise::RenewTellsLost);
+        Box::pin(async move { Ok(if lies { Renew::Held } else { renewed.await? }) })
+    }
+
+    fn commit(&self, lease: Lease, draft: Draft) -> Answer<Commit> {
+        if self.breaks(Promise::CommitStores) {
+            let abandoned = self.store.abandon(lease.into_claim());
+            return Box::pin(async { abandoned.await.map(|()| Commit::Stored) });
+        }
+        let committed = self.store.commit(lease, draft);
+        let lies = self.breaks(Promise::CommitTellsSuperseded);
+        Box::pin(async move {
+            let committed = committed.await?;
+            Ok(if lies { Commit::Stored } else { committed })
+        })
+    }
+
+    fn abandon(&self, claim: Claim) -> Answer<()> {
+        if self.breaks(Promise::AbandonFrees) {
+            return Box::pin(async { Ok(()) });
+        }
+        self.store.abandon(claim)
+    }
+
+    fn invalidate(&self, key: Key) -> Answer<()> {
+        if self.breaks(Promise::InvalidateRemoves) {
+            return Box::pin(async { Ok(()) });
+        }
+        self.store.invalidate(key)
+    }
+
+    fn expire(&self, key: Key) -> Answer<()> {
+        if self.breaks(Promise::ExpireKeepsStale) {
+            return self.store.invalidate(key);
+        }
+        self.store.expire(key)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_breaks_a_promise_is_found_out() {
+    let table = [
+        (Promise::AbandonFrees, "an_abandoned_lease_is_free"),
+        (
+            Promise::CommitTellsSuperseded,
+            "a_late_commit_does_not_replace_a_newer_entry",
+        ),
+        (Promise::CommitStores, "what_was_committed_is_found"),
+        (
+            Promise::ExpireKeepsStale,
+            "expiring_keeps_the_entry_as_stale",
+        ),
+        (Promise::GrantsOnce, "of_many_who_ask_at_once_one_leads"),
+        (
+            Promise::InvalidateRemoves,
+            "an_invalidation_removes_the_entry",
+        ),
+        (Promise::LookFinds, "an_entry_runs_out"),
+        (Promise::RenewProlongs, "a_renewed_lease_does_not_lapse"),
+        (Promise::RenewTellsLost, "a_lapsed_lease_is_not_renewed"),
+        (Promise::WatchesItsKey, "watchers_are_told"),
+    ];
+    for (promise, check) in table {
+        let store = MemoryStore::new(10_000);
+        let violations = conformance::run(Broken { store, promise }).await;
+        assert!(
+            violations.iter().any(|found| found.check == check),
+            "{promise:?}: {violations:?}"
+        );
+    }
+}

@@ -1,0 +1,9 @@
+//! The stores on real servers: the same contract, and what only a real server can do.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod catalog;
+mod conformance;
+mod damage;
+mod server;
