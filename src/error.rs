@@ -87,10 +87,7 @@ impl CacheError {
     }
 
     pub(crate) fn contended(key: &Key) -> Self {
-        Self::new(
-            CacheErrorKind::Contended,
-            format!("`{key}` is being loaded by somebody else"),
-        )
+        Self::new(CacheErrorKind::Contended, format!("`{key}` is being loaded by somebody else"))
     }
 
     pub(crate) fn load_timed_out(key: &Key, limit: Duration) -> Self {
@@ -101,10 +98,7 @@ impl CacheError {
     }
 
     pub(crate) fn loader_panicked(key: &Key) -> Self {
-        Self::new(
-            CacheErrorKind::LoaderPanicked,
-            format!("the loader panicked on `{key}`"),
-        )
+        Self::new(CacheErrorKind::LoaderPanicked, format!("the loader panicked on `{key}`"))
     }
 
     pub(crate) fn load_lost(key: &Key) -> Self {
@@ -137,17 +131,11 @@ impl CacheError {
     }
 
     pub(crate) fn store(key: &Key, error: &StoreError) -> Self {
-        Self::new(
-            CacheErrorKind::Store(error.kind()),
-            format!("`{key}`: {error}"),
-        )
+        Self::new(CacheErrorKind::Store(error.kind()), format!("`{key}`: {error}"))
     }
 
     fn new(kind: CacheErrorKind, message: String) -> Self {
-        Self {
-            kind,
-            message: message.into(),
-        }
+        Self { kind, message: message.into() }
     }
 }
 
@@ -194,10 +182,7 @@ impl StoreError {
     /// An error of a store. The message says what was being done and what came of it, and must
     /// hold no value and no secret.
     pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
-        Self {
-            kind,
-            message: message.into().into(),
-        }
+        Self { kind, message: message.into().into() }
     }
 
     /// What went wrong.
@@ -271,29 +256,15 @@ pub enum ConfigError {
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Duration {
-                setting,
-                given,
-                least,
-                most,
-            } => {
-                write!(
-                    f,
-                    "{setting} must be from {least:?} to {most:?}, not {given:?}"
-                )
+            Self::Duration { setting, given, least, most } => {
+                write!(f, "{setting} must be from {least:?} to {most:?}, not {given:?}")
             }
-            Self::Number {
-                setting,
-                given,
-                least,
-                most,
-            } => {
+            Self::Number { setting, given, least, most } => {
                 write!(f, "{setting} must be from {least} to {most}, not {given}")
             }
-            Self::Namespace { given } => write!(
-                f,
-                "namespace must be 1 to 64 of `A-Z a-z 0-9 _ . -`, not {given:?}"
-            ),
+            Self::Namespace { given } => {
+                write!(f, "namespace must be 1 to 64 of `A-Z a-z 0-9 _ . -`, not {given:?}")
+            }
             Self::Url { reason } => write!(f, "store url: {reason}"),
         }
     }
@@ -309,12 +280,7 @@ pub(crate) fn duration_within(
     most: Duration,
 ) -> Result<Duration, ConfigError> {
     if given < least || given > most {
-        return Err(ConfigError::Duration {
-            setting,
-            given,
-            least,
-            most,
-        });
+        return Err(ConfigError::Duration { setting, given, least, most });
     }
     Ok(given)
 }

@@ -51,9 +51,8 @@ impl Key {
 
     /// The kind given to [`Key::of`].
     pub fn kind(&self) -> &str {
-        let length = self.parts[1..FRAME]
-            .iter()
-            .fold(0, |length, byte| length << 8 | usize::from(*byte));
+        let length =
+            self.parts[1..FRAME].iter().fold(0, |length, byte| length << 8 | usize::from(*byte));
         std::str::from_utf8(&self.parts[FRAME..FRAME + length]).unwrap_or_default()
     }
 
@@ -140,10 +139,7 @@ pub trait KeyPart: Part {}
 impl<T: Part> KeyPart for T {}
 
 mod sealed {
-    #[allow(
-        unnameable_types,
-        reason = "it is sealed: what can be a part is fixed with the format"
-    )]
+    #[allow(unnameable_types, reason = "it is sealed: what can be a part is fixed with the format")]
     pub trait Part {
         fn write(&self, parts: &mut Vec<u8>);
     }
@@ -254,9 +250,7 @@ fn write_framed(parts: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
 }
 
 fn hex_digit(digit: u8) -> Option<u8> {
-    HEX.iter()
-        .position(|hex| *hex == digit)
-        .map(|value| value as u8)
+    HEX.iter().position(|hex| *hex == digit).map(|value| value as u8)
 }
 
 const TEXT: u8 = b's';

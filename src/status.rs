@@ -60,9 +60,7 @@ impl fmt::Display for CacheStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("bellwether")?;
         match self {
-            Self::Hit {
-                fresh_for: Some(left),
-            } => write!(f, "; hit; ttl={}", left.as_secs()),
+            Self::Hit { fresh_for: Some(left) } => write!(f, "; hit; ttl={}", left.as_secs()),
             Self::Hit { fresh_for: None } => f.write_str("; hit"),
             Self::Led { stored: true } => f.write_str("; fwd=miss; stored"),
             Self::Led { stored: false } => f.write_str("; fwd=miss"),

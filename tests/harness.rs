@@ -113,9 +113,7 @@ fn a_server_dies_with_its_test_process() {
     holder.kill().unwrap();
     holder.wait().unwrap();
     // The end of the connection is the end of the server.
-    client
-        .set_read_timeout(Some(Duration::from_secs(10)))
-        .unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let end = client.read(&mut [0]);
     assert!(is_closed(&end), "{end:?}");
 }
@@ -239,9 +237,5 @@ fn is_closed(read: &io::Result<usize>) -> bool {
 
 fn is_alive(pid: u32) -> bool {
     let probe = format!("kill -0 {pid} 2>&-");
-    Command::new("sh")
-        .args(["-c", &probe])
-        .status()
-        .unwrap()
-        .success()
+    Command::new("sh").args(["-c", &probe]).status().unwrap().success()
 }

@@ -28,18 +28,9 @@ impl<L> Follower<L> {
     pub(super) fn sit(flight: &Arc<Flight<L>>, impatient: bool, opener: bool) -> Self {
         let mut state = lock(&flight.state);
         let joined = state.lines;
-        let chair = state.chairs.insert(Chair {
-            joined,
-            impatient,
-            answer: None,
-            waker: None,
-        });
+        let chair = state.chairs.insert(Chair { joined, impatient, answer: None, waker: None });
         drop(state);
-        Self {
-            flight: Arc::clone(flight),
-            chair,
-            opener,
-        }
+        Self { flight: Arc::clone(flight), chair, opener }
     }
 
     /// Waits for a landing.
@@ -95,8 +86,6 @@ impl<L> Drop for Follower<L> {
 
 impl<L> fmt::Debug for Follower<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Follower")
-            .field("opener", &self.opener)
-            .finish_non_exhaustive()
+        f.debug_struct("Follower").field("opener", &self.opener).finish_non_exhaustive()
     }
 }

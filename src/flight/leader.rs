@@ -20,11 +20,7 @@ pub(crate) struct Line(pub(super) u64);
 
 impl<L> Leader<L> {
     pub(super) fn new(flights: Arc<Flights<L>>, key: Key, flight: Arc<Flight<L>>) -> Self {
-        Self {
-            flights,
-            key,
-            flight,
-        }
+        Self { flights, key, flight }
     }
 
     pub(crate) fn key(&self) -> &Key {

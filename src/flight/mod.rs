@@ -66,10 +66,7 @@ pub(crate) enum Seat<L> {
 impl<L> Flights<L> {
     pub(crate) fn new() -> Arc<Self> {
         let shards = (0..SHARDS).map(|_| Mutex::new(HashMap::new())).collect();
-        Arc::new(Self {
-            shards,
-            hasher: RandomState::new(),
-        })
+        Arc::new(Self { shards, hasher: RandomState::new() })
     }
 
     /// Leave to look for oneself, if nobody else is about this key: a single reader needs no task.
@@ -80,11 +77,7 @@ impl<L> Flights<L> {
             Entry::Vacant(place) => {
                 let mark = Arc::new(());
                 place.insert(Slot::Glance(Arc::clone(&mark)));
-                Some(Glance {
-                    flights: Arc::clone(self),
-                    key: key.clone(),
-                    mark,
-                })
+                Some(Glance { flights: Arc::clone(self), key: key.clone(), mark })
             }
         }
     }
@@ -125,9 +118,7 @@ impl<L> Flights<L> {
 
 impl<L> fmt::Debug for Flights<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Flights")
-            .field("open", &self.len())
-            .finish()
+        f.debug_struct("Flights").field("open", &self.len()).finish()
     }
 }
 
@@ -195,16 +186,8 @@ pub(crate) enum Phase {
 
 impl<L> Flight<L> {
     fn new() -> Self {
-        let state = State {
-            lines: 0,
-            phase: Phase::Asking,
-            closed: false,
-            chairs: Slab::new(),
-        };
-        Self {
-            state: Mutex::new(state),
-            deserted: Notify::new(),
-        }
+        let state = State { lines: 0, phase: Phase::Asking, closed: false, chairs: Slab::new() };
+        Self { state: Mutex::new(state), deserted: Notify::new() }
     }
 }
 
@@ -212,10 +195,7 @@ impl<L> State<L> {
     /// The wakers of those chairs that `of` picks.
     fn take_wakers(&mut self, of: impl Fn(&Chair<L>) -> bool) -> Vec<Waker> {
         let chairs = self.chairs.iter_mut().map(|(_, chair)| chair);
-        chairs
-            .filter(|chair| of(chair))
-            .filter_map(|chair| chair.waker.take())
-            .collect()
+        chairs.filter(|chair| of(chair)).filter_map(|chair| chair.waker.take()).collect()
     }
 }
 

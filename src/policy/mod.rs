@@ -45,9 +45,7 @@ impl Policy {
 
     /// How the losers of this policy pause, given whether the store tells them of changes.
     pub(crate) fn pauses(&self, told: bool) -> Pauses {
-        self.wait
-            .interval()
-            .map_or_else(|| Pauses::backing_off(told), Pauses::fixed)
+        self.wait.interval().map_or_else(|| Pauses::backing_off(told), Pauses::fixed)
     }
 }
 

@@ -23,10 +23,7 @@ enum Kind {
 
 impl Pauses {
     pub(crate) fn fixed(interval: Duration) -> Self {
-        Self {
-            kind: Kind::Fixed(interval),
-            taken: 0,
-        }
+        Self { kind: Kind::Fixed(interval), taken: 0 }
     }
 
     pub(crate) fn backing_off(told: bool) -> Self {
@@ -39,7 +36,7 @@ impl Pauses {
     pub(crate) fn next(&mut self, draw: f64, lease_left: Duration) -> Duration {
         let pause = match self.kind {
             Kind::Fixed(interval) => interval,
-            Kind::Insurance => LONGEST.mul_f64(0.8 + 0.2 * draw),
+            Kind::Insurance => LONGEST.mul_f64(0.7 + 0.2 * draw),
             Kind::BackOff => self.cap().mul_f64(draw).max(SHORTEST / 5),
         };
         self.taken = self.taken.saturating_add(1);
@@ -47,15 +44,13 @@ impl Pauses {
     }
 
     fn cap(&self) -> Duration {
-        SHORTEST
-            .saturating_mul(2_u32.saturating_pow(self.taken))
-            .min(LONGEST)
+        SHORTEST.saturating_mul(2_u32.saturating_pow(self.taken)).min(LONGEST)
     }
 }
 
 const SHORTEST: Duration = Duration::from_millis(25);
 
-/// A lost message costs no more than this.
+/// A lost message costs no more than this, the question that follows the pause included.
 const LONGEST: Duration = Duration::from_millis(250);
 
 /// How long after a lease's end it is worth asking, when that is now: stores count in
@@ -86,7 +81,7 @@ mod tests {
         let mut pauses = Pauses::backing_off(true);
         for draw in [0.0, 0.5, 1.0] {
             let pause = pauses.next(draw, HOUR).as_millis();
-            assert!((200..=250).contains(&pause), "{pause} ms");
+            assert!((175..=225).contains(&pause), "{pause} ms");
         }
     }
 

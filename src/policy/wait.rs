@@ -36,19 +36,12 @@ impl Wait {
     /// the store tells that the value is there. An interval below 1 ms counts as 1 ms.
     pub fn tries(tries: u32, interval: Duration) -> Self {
         let interval = interval.max(Duration::from_millis(1));
-        Self {
-            interval: Some(interval),
-            ..Self::at_most(interval.saturating_mul(tries))
-        }
+        Self { interval: Some(interval), ..Self::at_most(interval.saturating_mul(tries)) }
     }
 
     /// Waits this long at most, however often that means to look.
     pub fn at_most(patience: Duration) -> Self {
-        Self {
-            patience,
-            interval: None,
-            then: Then::Fail,
-        }
+        Self { patience, interval: None, then: Then::Fail }
     }
 
     /// After giving up, calls the loader itself, without a lease and without keeping the answer.
@@ -57,19 +50,13 @@ impl Wait {
     /// a time per process and key.
     #[must_use]
     pub fn then_load(self) -> Self {
-        Self {
-            then: Then::Load,
-            ..self
-        }
+        Self { then: Then::Load, ..self }
     }
 
     /// After giving up, ends with an error. The default.
     #[must_use]
     pub fn then_fail(self) -> Self {
-        Self {
-            then: Then::Fail,
-            ..self
-        }
+        Self { then: Then::Fail, ..self }
     }
 
     pub(crate) fn patience(&self) -> Duration {

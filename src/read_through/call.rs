@@ -74,22 +74,12 @@ where
 {
     pub(super) fn new(core: Arc<Core<C>>, key: Key, service: S, request: Req) -> Self {
         let held = Held::Mine(Job { service, request });
-        Self {
-            core,
-            key,
-            held,
-            since: None,
-            relieved: false,
-        }
+        Self { core, key, held, since: None, relieved: false }
     }
 
     /// The first thing to do: look alone if nobody else is about this key, else join them.
     pub(super) fn start(&mut self, ask: bool) -> State<S, Req> {
-        let glance = if ask {
-            self.core.flights.glance(&self.key)
-        } else {
-            None
-        };
+        let glance = if ask { self.core.loads.flights.glance(&self.key) } else { None };
         match glance {
             Some(glance) => State::Looking(self.core.store.look(self.key.clone()), glance),
             None => self.join(false),
@@ -158,7 +148,7 @@ where
     fn join(&mut self, store_failed: bool) -> State<S, Req> {
         let wait = self.core.policy.wait;
         let since = *self.since.get_or_insert_with(Instant::now);
-        let follower = match self.core.flights.join(&self.key, wait.is_fail_fast()) {
+        let follower = match self.core.loads.flights.join(&self.key, wait.is_fail_fast()) {
             Seat::Joined(follower) => follower,
             Seat::Opened(leader, follower) => {
                 let Ok(runtime) = Handle::try_current() else {
@@ -177,7 +167,7 @@ where
 
     fn join_relief(&mut self) -> State<S, Req> {
         self.relieved = true;
-        let follower = match self.core.reliefs.join(&self.key, false) {
+        let follower = match self.core.loads.reliefs.join(&self.key, false) {
             Seat::Joined(follower) => follower,
             Seat::Opened(leader, follower) => {
                 self.relieve(leader);
@@ -208,16 +198,12 @@ where
         let waited = self.since.map(|since| since.elapsed()).unwrap_or_default();
         match origin {
             Origin::Kept(status) => status,
-            Origin::Elsewhere => CacheStatus::Collapsed {
-                place: Place::Elsewhere,
-                waited,
-            },
+            Origin::Elsewhere => CacheStatus::Collapsed { place: Place::Elsewhere, waited },
             Origin::Loaded { stored } if opener => CacheStatus::Led { stored },
             Origin::Around(why) if opener => CacheStatus::Bypass(why),
-            Origin::Loaded { .. } | Origin::Around(_) => CacheStatus::Collapsed {
-                place: Place::Here,
-                waited,
-            },
+            Origin::Loaded { .. } | Origin::Around(_) => {
+                CacheStatus::Collapsed { place: Place::Here, waited }
+            }
         }
     }
 
@@ -264,8 +250,6 @@ impl<S, Req> Held<S, Req> {
 
 impl<S, Req, C> fmt::Debug for Call<S, Req, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call")
-            .field("key", &self.key)
-            .finish_non_exhaustive()
+        f.debug_struct("Call").field("key", &self.key).finish_non_exhaustive()
     }
 }

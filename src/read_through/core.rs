@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::sync::Arc;
 
+use crate::capture::Capture;
 use crate::error::CacheError;
 use crate::flight::Flights;
 use crate::key::Key;
@@ -10,16 +11,32 @@ use crate::policy::Policy;
 use crate::status::{Bypass, CacheStatus};
 use crate::store::{Entry, Peek, Store, Value};
 
-/// What all clones of a layer's services share.
+/// What all clones of a service share.
 #[derive(Debug)]
 pub(crate) struct Core<C> {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) policy: Policy,
-    pub(crate) capture: C,
-    /// The loads of this process, one per key.
+    pub(crate) capture: Arc<C>,
+    pub(crate) loads: Loads,
+}
+
+/// What is under way in this process, for all services of a layer.
+#[derive(Clone, Debug)]
+pub(crate) struct Loads {
+    /// One per key.
     pub(crate) flights: Arc<Flights<Landing>>,
-    /// The loads of those who have waited in vain for somebody else's, one per key.
+    /// Of those who have waited in vain for somebody else's, one per key.
     pub(crate) reliefs: Arc<Flights<Landing>>,
+}
+
+impl Loads {
+    pub(crate) fn none() -> Self {
+        Self { flights: Flights::new(), reliefs: Flights::new() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.flights.len() + self.reliefs.len()
+    }
 }
 
 /// What lands on those who wait. Types are erased, since one layer can wrap many services.
@@ -51,7 +68,7 @@ impl<C> Core<C> {
     /// it is worth to ask.
     pub(crate) fn peek<R>(&self, key: &Key) -> Peeked<C::Kept>
     where
-        C: crate::Capture<R>,
+        C: Capture<R>,
     {
         match self.store.peek(key) {
             Peek::Found(entry) => match self.read(&entry) {
@@ -66,15 +83,13 @@ impl<C> Core<C> {
     /// What an entry holds, if it is of our encoding and can be decoded.
     pub(crate) fn read<R>(&self, entry: &Entry) -> Option<Arc<C::Kept>>
     where
-        C: crate::Capture<R>,
+        C: Capture<R>,
     {
         if entry.codec() != self.capture.codec() {
             return None;
         }
         let decoded = entry.value().decoded(|bytes| self.capture.decode(bytes));
-        decoded
-            .inspect_err(|error| tracing::debug!(%error, "an entry that cannot be decoded"))
-            .ok()
+        decoded.inspect_err(|error| tracing::debug!(%error, "an entry that cannot be decoded")).ok()
     }
 }
 
@@ -88,9 +103,7 @@ pub(crate) enum Peeked<K> {
 
 /// The status of an answer that was kept.
 pub(crate) fn hit(entry: &Entry) -> CacheStatus {
-    CacheStatus::Hit {
-        fresh_for: entry.fresh_for(),
-    }
+    CacheStatus::Hit { fresh_for: entry.fresh_for() }
 }
 
 /// A value that nobody keeps.

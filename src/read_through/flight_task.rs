@@ -229,11 +229,8 @@ where
         // under way, does not know of.
         self.asked = self.leader.line();
         let stored = self.bytes.is_some();
-        let windows = Windows::fresh_for(if stored {
-            self.core.policy.ttl
-        } else {
-            Duration::ZERO
-        });
+        let windows =
+            Windows::fresh_for(if stored { self.core.policy.ttl } else { Duration::ZERO });
         let value = self.bytes.take().unwrap_or_else(core::nothing);
         let draft = Draft::new(value, self.core.capture.codec(), windows)
             .timed(self.load_time, self.leased_at.elapsed());
@@ -259,10 +256,7 @@ where
 
     async fn release(&mut self) -> Event {
         self.unheard = false;
-        let claim = self
-            .lease
-            .take()
-            .map_or_else(|| self.claim.clone(), Lease::into_claim);
+        let claim = self.lease.take().map_or_else(|| self.claim.clone(), Lease::into_claim);
         if let Err(error) = self.core.store.abandon(claim).await {
             tracing::debug!(%error, "the lease lapses by itself");
         }
@@ -278,9 +272,7 @@ where
             On::BeforeLoad => self.loading,
             On::All => self.leader.line(),
         };
-        Event::Landed {
-            others: self.leader.land(line, &answer),
-        }
+        Event::Landed { others: self.leader.land(line, &answer) }
     }
 }
 

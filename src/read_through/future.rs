@@ -48,10 +48,7 @@ where
     }
 
     pub(super) fn pass(service: S, request: Req) -> Self {
-        Self {
-            call: None,
-            state: State::Passing(service.oneshot(request)),
-        }
+        Self { call: None, state: State::Passing(service.oneshot(request)) }
     }
 
     /// Looks at what this process knows by itself, and prepares to ask if that does not do.
@@ -68,17 +65,11 @@ where
             Peeked::Unknown => true,
         };
         let call = Call::new(Arc::clone(core), key, service.clone(), request);
-        Self {
-            call: Some(call),
-            state: State::Fresh { ask },
-        }
+        Self { call: Some(call), state: State::Fresh { ask } }
     }
 
     fn settled(answer: Settled<S::Response, S::Error>) -> Self {
-        Self {
-            call: None,
-            state: State::Settled(Some(answer)),
-        }
+        Self { call: None, state: State::Settled(Some(answer)) }
     }
 
     fn poll_settled(
@@ -138,9 +129,7 @@ where
 
 impl<S: Service<Req>, Req, C> fmt::Debug for ResponseFuture<S, Req, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture")
-            .field("call", &self.call)
-            .finish_non_exhaustive()
+        f.debug_struct("ResponseFuture").field("call", &self.call).finish_non_exhaustive()
     }
 }
 

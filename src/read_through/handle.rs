@@ -29,10 +29,7 @@ impl Handle {
     /// The same, able to prefetch through a service: the one this handle's layer made, or any that
     /// was stacked on it.
     pub fn over<S>(self, service: S) -> Handle<S> {
-        Handle {
-            store: self.store,
-            service,
-        }
+        Handle { store: self.store, service }
     }
 }
 

@@ -6,24 +6,26 @@ use std::time::Duration;
 
 use tower::Layer;
 
-use super::core::Core;
+use super::core::{Core, Loads};
 use super::handle::Handle;
 use super::service::ReadThrough;
 use crate::capture::Json;
 use crate::error::{ConfigError, duration_within};
-use crate::flight::Flights;
 use crate::key::Key;
 use crate::policy::{Policy, Wait, WhenAbandoned};
 use crate::store::Store;
 
 /// Puts a cache in front of a loader. See the [module page](super) for examples.
 ///
-/// A layer is a plain value until it is applied. Services made by one layer, and their clones,
-/// share its loads: one per key in this process.
+/// A plain value: a knob changes this one, not the services that were made of it. Services made by
+/// one layer, and their clones, share its loads: one per key in this process.
 #[derive(Clone)]
 pub struct ReadThroughLayer<K, C = Json> {
     key_of: K,
-    core: Arc<Core<C>>,
+    store: Arc<dyn Store>,
+    policy: Policy,
+    capture: Arc<C>,
+    loads: Loads,
 }
 
 impl<K> ReadThroughLayer<K> {
@@ -40,16 +42,12 @@ impl<K> ReadThroughLayer<K> {
         K: Fn(&Req) -> R,
         R: Into<Option<Key>>,
     {
-        let core = Core {
-            store: Arc::new(store),
-            policy: Policy::default(),
-            capture: Json,
-            flights: Flights::new(),
-            reliefs: Flights::new(),
-        };
         Self {
             key_of,
-            core: Arc::new(core),
+            store: Arc::new(store),
+            policy: Policy::default(),
+            capture: Arc::new(Json),
+            loads: Loads::none(),
         }
     }
 }
@@ -61,22 +59,18 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// Default: zero, which keeps nothing. How old an answer may be is a question about your data,
     /// so there is no number that could be right.
     #[must_use]
-    pub fn ttl(self, ttl: Duration) -> Self
-    where
-        C: Clone,
-    {
-        self.set(|policy| policy.ttl = ttl.min(Policy::MAX_TTL))
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.policy.ttl = ttl.min(Policy::MAX_TTL);
+        self
     }
 
     /// Sets what a request does while somebody else loads its key.
     ///
     /// Default: [`Wait::at_most`] 5 s, then an error.
     #[must_use]
-    pub fn wait(self, wait: Wait) -> Self
-    where
-        C: Clone,
-    {
-        self.set(|policy| policy.wait = wait)
+    pub fn wait(mut self, wait: Wait) -> Self {
+        self.policy.wait = wait;
+        self
     }
 
     /// Sets how long the lease on a key holds without being renewed. It is renewed every third of
@@ -87,13 +81,10 @@ impl<K, C> ReadThroughLayer<K, C> {
     ///
     /// # Errors
     /// If it is not from 100 ms to 1 h.
-    pub fn lease(self, lease: Duration) -> Result<Self, ConfigError>
-    where
-        C: Clone,
-    {
+    pub fn lease(mut self, lease: Duration) -> Result<Self, ConfigError> {
         let [least, most] = Policy::LEASES;
-        let lease = duration_within("lease", lease, least, most)?;
-        Ok(self.set(|policy| policy.lease = lease))
+        self.policy.lease = duration_within("lease", lease, least, most)?;
+        Ok(self)
     }
 
     /// Sets the hard limit on one load. A loader that takes longer is dropped, its lease is given
@@ -103,24 +94,19 @@ impl<K, C> ReadThroughLayer<K, C> {
     ///
     /// # Errors
     /// If it is not from 1 ms to 24 h.
-    pub fn load_timeout(self, limit: Duration) -> Result<Self, ConfigError>
-    where
-        C: Clone,
-    {
+    pub fn load_timeout(mut self, limit: Duration) -> Result<Self, ConfigError> {
         let [least, most] = Policy::LOAD_TIMEOUTS;
-        let limit = duration_within("load timeout", limit, least, most)?;
-        Ok(self.set(|policy| policy.load_timeout = limit))
+        self.policy.load_timeout = duration_within("load timeout", limit, least, most)?;
+        Ok(self)
     }
 
     /// Sets what becomes of a load that nobody waits for any more.
     ///
     /// Default: [`WhenAbandoned::Finish`], since who asks once mostly asks again.
     #[must_use]
-    pub fn when_abandoned(self, when_abandoned: WhenAbandoned) -> Self
-    where
-        C: Clone,
-    {
-        self.set(|policy| policy.when_abandoned = when_abandoned)
+    pub fn when_abandoned(mut self, when_abandoned: WhenAbandoned) -> Self {
+        self.policy.when_abandoned = when_abandoned;
+        self
     }
 
     /// Sets the largest answer that is kept, encoded, in bytes. A larger one is given to everybody
@@ -130,20 +116,13 @@ impl<K, C> ReadThroughLayer<K, C> {
     ///
     /// # Errors
     /// If it is not from 1 to 512 MiB, the most that Redis can hold in one value.
-    pub fn max_entry_bytes(self, most: usize) -> Result<Self, ConfigError>
-    where
-        C: Clone,
-    {
+    pub fn max_entry_bytes(mut self, most: usize) -> Result<Self, ConfigError> {
         if !(1..=LARGEST).contains(&most) {
             let setting = "max entry bytes";
-            return Err(ConfigError::Number {
-                setting,
-                given: most,
-                least: 1,
-                most: LARGEST,
-            });
+            return Err(ConfigError::Number { setting, given: most, least: 1, most: LARGEST });
         }
-        Ok(self.set(|policy| policy.max_entry_bytes = most))
+        self.policy.max_entry_bytes = most;
+        Ok(self)
     }
 
     /// Sets how answers are kept.
@@ -151,46 +130,15 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// Default: [`Json`], which keeps whatever can be cloned and serialised.
     #[must_use]
     pub fn capture<D>(self, capture: D) -> ReadThroughLayer<K, D> {
-        let core = Core {
-            store: Arc::clone(&self.core.store),
-            policy: self.core.policy.clone(),
-            capture,
-            flights: Flights::new(),
-            reliefs: Flights::new(),
-        };
-        ReadThroughLayer {
-            key_of: self.key_of,
-            core: Arc::new(core),
-        }
+        let Self { key_of, store, policy, .. } = self;
+        // Loads of its own: what lands in those of another capture is of another type.
+        let (capture, loads) = (Arc::new(capture), Loads::none());
+        ReadThroughLayer { key_of, store, policy, capture, loads }
     }
 
     /// A handle to what is kept: to invalidate and expire it, also from elsewhere in the program.
     pub fn handle(&self) -> Handle {
-        Handle::new(Arc::clone(&self.core.store))
-    }
-
-    /// Changes the policy. A layer from which services were made already is left as it is: what is
-    /// returned is another one, with loads of its own.
-    fn set(self, change: impl FnOnce(&mut Policy)) -> Self
-    where
-        C: Clone,
-    {
-        let capture = self.core.capture.clone();
-        let mut policy = self.core.policy.clone();
-        change(&mut policy);
-        let store = Arc::clone(&self.core.store);
-        let (flights, reliefs) = (Flights::new(), Flights::new());
-        let core = Core {
-            store,
-            policy,
-            capture,
-            flights,
-            reliefs,
-        };
-        Self {
-            key_of: self.key_of,
-            core: Arc::new(core),
-        }
+        Handle::new(Arc::clone(&self.store))
     }
 }
 
@@ -198,14 +146,22 @@ impl<S, K: Clone, C> Layer<S> for ReadThroughLayer<K, C> {
     type Service = ReadThrough<S, K, C>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        ReadThrough::new(inner, self.key_of.clone(), Arc::clone(&self.core))
+        let core = Core {
+            store: Arc::clone(&self.store),
+            policy: self.policy.clone(),
+            capture: Arc::clone(&self.capture),
+            loads: self.loads.clone(),
+        };
+        ReadThrough::new(inner, self.key_of.clone(), Arc::new(core))
     }
 }
 
 impl<K, C: fmt::Debug> fmt::Debug for ReadThroughLayer<K, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReadThroughLayer")
-            .field("core", &self.core)
+            .field("store", &self.store)
+            .field("policy", &self.policy)
+            .field("capture", &self.capture)
             .finish_non_exhaustive()
     }
 }

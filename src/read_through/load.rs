@@ -58,9 +58,7 @@ impl<S, Req> Clone for Lent<S, Req> {
 
 impl<S, Req> fmt::Debug for Lent<S, Req> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lent")
-            .field("is_there", &self.is_there())
-            .finish()
+        f.debug_struct("Lent").field("is_there", &self.is_there()).finish()
     }
 }
 
@@ -102,11 +100,7 @@ where
 }
 
 fn captured<R, C: Capture<R>>(kept: C::Kept, core: &Core<C>, key: &Key) -> Outcome {
-    let bytes = if core.policy.ttl > Duration::ZERO {
-        encoded(&kept, core, key)
-    } else {
-        None
-    };
+    let bytes = if core.policy.ttl > Duration::ZERO { encoded(&kept, core, key) } else { None };
     Outcome::Loaded(Arc::new(kept), bytes)
 }
 

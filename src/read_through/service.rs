@@ -27,11 +27,7 @@ pub struct ReadThrough<S, K, C = Json> {
 
 impl<S, K, C> ReadThrough<S, K, C> {
     pub(super) fn new(inner: S, key_of: K, core: Arc<Core<C>>) -> Self {
-        Self {
-            inner,
-            key_of,
-            core,
-        }
+        Self { inner, key_of, core }
     }
 
     /// The loader.
@@ -60,7 +56,7 @@ impl<S, K, C> ReadThrough<S, K, C> {
     /// For how many keys this process is loading, or asking, right now. It is zero when nothing is
     /// under way, however many keys there were.
     pub fn in_flight(&self) -> usize {
-        self.core.flights.len() + self.core.reliefs.len()
+        self.core.loads.len()
     }
 }
 

@@ -113,17 +113,9 @@ pub(crate) enum On {
 
 /// What to do next.
 pub(crate) fn next(event: Event, standing: Standing) -> Step {
-    let Standing {
-        leased,
-        can_load,
-        store_failed,
-    } = standing;
+    let Standing { leased, can_load, store_failed } = standing;
     match event {
-        Event::Opened {
-            store_failed: false,
-        }
-        | Event::Waited
-        | Event::Unreadable => Step::Acquire,
+        Event::Opened { store_failed: false } | Event::Waited | Event::Unreadable => Step::Acquire,
         Event::Opened { store_failed: true } => Step::Load,
         Event::Found => Step::Land(On::Asked),
         Event::Gone if can_load => Step::Acquire,
@@ -157,9 +149,7 @@ mod tests {
     use super::*;
 
     const EVENTS: [Event; 18] = [
-        Event::Opened {
-            store_failed: false,
-        },
+        Event::Opened { store_failed: false },
         Event::Opened { store_failed: true },
         Event::Found,
         Event::Unreadable,
@@ -182,17 +172,10 @@ mod tests {
     /// All standings, in the order of the columns of the table below.
     fn standings() -> impl Iterator<Item = Standing> {
         let of = |leased| {
-            [(false, false), (false, true), (true, false), (true, true)].map(
-                move |(can_load, store_failed)| Standing {
-                    leased,
-                    can_load,
-                    store_failed,
-                },
-            )
+            [(false, false), (false, true), (true, false), (true, true)]
+                .map(move |(can_load, store_failed)| Standing { leased, can_load, store_failed })
         };
-        [Leased::No, Leased::Yes, Leased::Perhaps]
-            .into_iter()
-            .flat_map(of)
+        [Leased::No, Leased::Yes, Leased::Perhaps].into_iter().flat_map(of)
     }
 
     /// A letter for each step, so that the whole table fits on a page.
@@ -217,12 +200,7 @@ mod tests {
         // can load:        nnyy nnyy nnyy
         // store failed:    nyny nyny nyny
         let table = [
-            (
-                Event::Opened {
-                    store_failed: false,
-                },
-                "AAAA AAAA AAAA",
-            ),
+            (Event::Opened { store_failed: false }, "AAAA AAAA AAAA"),
             (Event::Opened { store_failed: true }, "FFFF FFFF FFFF"),
             (Event::Found, "aaaa aaaa aaaa"),
             (Event::Unreadable, "AAAA AAAA AAAA"),
@@ -241,11 +219,7 @@ mod tests {
             (Event::Landed { others: true }, "L.L. RRRR RRRR"),
             (Event::Landed { others: false }, ".... RRRR RRRR"),
         ];
-        assert_eq!(
-            table.map(|(event, _)| event),
-            EVENTS,
-            "the table leaves no event out"
-        );
+        assert_eq!(table.map(|(event, _)| event), EVENTS, "the table leaves no event out");
         for (event, row) in table {
             let steps: String = standings().map(|at| letter(next(event, at))).collect();
             assert_eq!(steps, row.replace(' ', ""), "after {event:?}");
@@ -257,11 +231,7 @@ mod tests {
     fn nothing_is_closed_while_a_lease_may_be_ours() {
         for standing in standings().filter(|standing| standing.leased != Leased::No) {
             for event in EVENTS {
-                assert_ne!(
-                    next(event, standing),
-                    Step::Close,
-                    "{event:?}, {standing:?}"
-                );
+                assert_ne!(next(event, standing), Step::Close, "{event:?}, {standing:?}");
             }
         }
     }
@@ -279,10 +249,8 @@ mod tests {
 
     #[test]
     fn a_value_of_which_it_is_unknown_whether_it_is_current_lands_on_nobody_who_came_later() {
-        for event in [
-            Event::Committed(Committed::Superseded),
-            Event::Committed(Committed::Failed),
-        ] {
+        for event in [Event::Committed(Committed::Superseded), Event::Committed(Committed::Failed)]
+        {
             assert!(standings().all(|at| next(event, at) == Step::Land(On::BeforeLoad)));
         }
         let mut unleased = standings().filter(|at| at.leased != Leased::Yes);

@@ -30,19 +30,11 @@ pub(super) enum Waited {
 
 impl Waiting {
     pub(super) fn new(follower: Follower<Landing>, until: Option<Instant>) -> Self {
-        Self {
-            follower,
-            patience: until.map(sleep_until),
-            fail_fast: false,
-        }
+        Self { follower, patience: until.map(sleep_until), fail_fast: false }
     }
 
     pub(super) fn failing_fast(follower: Follower<Landing>) -> Self {
-        Self {
-            follower,
-            patience: None,
-            fail_fast: true,
-        }
+        Self { follower, patience: None, fail_fast: true }
     }
 
     pub(super) fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Waited> {

@@ -20,10 +20,7 @@ pub struct Claim {
 impl Claim {
     /// A new claim on a key.
     pub fn new(key: Key) -> Self {
-        Self {
-            key,
-            token: Token(Uuid::new_v4()),
-        }
+        Self { key, token: Token(Uuid::new_v4()) }
     }
 
     /// The key it is on.
@@ -81,12 +78,7 @@ impl Lease {
     /// A lease as a store grants it: for how long, by which fence, and when by the store's clock,
     /// in microseconds since the Unix epoch.
     pub fn granted(claim: Claim, term: Duration, fence: u64, granted_at: u64) -> Self {
-        Self {
-            claim,
-            term,
-            fence,
-            granted_at,
-        }
+        Self { claim, term, fence, granted_at }
     }
 
     /// The claim it was granted to.

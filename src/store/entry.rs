@@ -21,18 +21,12 @@ struct Inner {
 impl Value {
     /// A value of which only the bytes are known.
     pub fn new(encoded: Bytes) -> Self {
-        Self(Arc::new(Inner {
-            encoded,
-            decoded: OnceLock::new(),
-        }))
+        Self(Arc::new(Inner { encoded, decoded: OnceLock::new() }))
     }
 
     /// A value whose meaning is known already.
     pub(crate) fn of(encoded: Bytes, decoded: Arc<dyn Any + Send + Sync>) -> Self {
-        Self(Arc::new(Inner {
-            encoded,
-            decoded: OnceLock::from(decoded),
-        }))
+        Self(Arc::new(Inner { encoded, decoded: OnceLock::from(decoded) }))
     }
 
     /// The bytes.
@@ -55,10 +49,7 @@ impl Value {
         }
         let decoded = Arc::new(decode(&self.0.encoded)?);
         // Somebody may have been quicker, or have read it as another type; ours is as good.
-        let _ = self
-            .0
-            .decoded
-            .set(Arc::clone(&decoded) as Arc<dyn Any + Send + Sync>);
+        let _ = self.0.decoded.set(Arc::clone(&decoded) as Arc<dyn Any + Send + Sync>);
         Ok(decoded)
     }
 }
@@ -80,19 +71,13 @@ pub struct Windows {
 impl Windows {
     /// Fresh for `ttl`, then gone. Counted in whole milliseconds, rounded up.
     pub fn fresh_for(ttl: Duration) -> Self {
-        Self {
-            ttl: whole_millis(ttl),
-            stale: Duration::ZERO,
-        }
+        Self { ttl: whole_millis(ttl), stale: Duration::ZERO }
     }
 
     /// After being fresh, stale for this long, then gone.
     #[must_use]
     pub fn then_stale_for(self, stale: Duration) -> Self {
-        Self {
-            stale: whole_millis(stale),
-            ..self
-        }
+        Self { stale: whole_millis(stale), ..self }
     }
 
     /// How long it is fresh.
@@ -129,13 +114,7 @@ pub struct Draft {
 impl Draft {
     /// Bytes in an encoding, to be kept for a while.
     pub fn new(value: Value, codec: u8, windows: Windows) -> Self {
-        Self {
-            value,
-            codec,
-            windows,
-            load_time: Duration::ZERO,
-            lease_age: Duration::ZERO,
-        }
+        Self { value, codec, windows, load_time: Duration::ZERO, lease_age: Duration::ZERO }
     }
 
     /// What was loaded.
@@ -164,22 +143,13 @@ impl Draft {
     }
 
     pub(crate) fn timed(self, load_time: Duration, lease_age: Duration) -> Self {
-        Self {
-            load_time,
-            lease_age,
-            ..self
-        }
+        Self { load_time, lease_age, ..self }
     }
 
     /// The entry this becomes in a store: by which fence, stored when by the store's clock (in
     /// microseconds since the Unix epoch), and with how much of its life left.
     pub fn into_entry(self, fence: u64, stored_at: u64, remaining: Remaining) -> Entry {
-        Entry {
-            draft: self,
-            fence,
-            stored_at,
-            remaining,
-        }
+        Entry { draft: self, fence, stored_at, remaining }
     }
 }
 
@@ -194,10 +164,7 @@ pub struct Entry {
 
 /// How much of an entry's life is left, in the store's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(
-    clippy::exhaustive_enums,
-    reason = "stores make it, and there is no third way to know"
-)]
+#[allow(clippy::exhaustive_enums, reason = "stores make it, and there is no third way to know")]
 pub enum Remaining {
     /// It is fresh; for how much longer was not asked, to spare a command.
     Fresh,

@@ -84,11 +84,7 @@ impl Watchers {
         watched.watches += 1;
         let changes = watched.changes.subscribe();
         drop(keys);
-        Watch(Some(Heard {
-            changes,
-            watchers: Arc::clone(&self.0),
-            digest,
-        }))
+        Watch(Some(Heard { changes, watchers: Arc::clone(&self.0), digest }))
     }
 
     /// Tells those who watch a key that it has changed.
@@ -124,8 +120,6 @@ impl Registry {
 
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Registry")
-            .field("watched", &self.keys().len())
-            .finish()
+        f.debug_struct("Registry").field("watched", &self.keys().len()).finish()
     }
 }

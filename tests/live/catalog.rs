@@ -40,11 +40,7 @@ impl Catalog {
             let answer = layer.clone().call(sku).with_status();
             async move { Ok(answer.await) }
         }));
-        Self {
-            store,
-            loads,
-            service,
-        }
+        Self { store, loads, service }
     }
 
     pub(crate) async fn ask(&self, sku: u64) -> String {

@@ -36,9 +36,7 @@ async fn nothing_in_redis_lives_for_ever() {
     let server = RedisServer::start();
     let store = options(&server).connect().await.expect("a store");
     assert_eq!(conformance::run(store).await, []);
-    let Reply::Array(names) = server.command(&["KEYS", "*"]) else {
-        panic!("no list of names")
-    };
+    let Reply::Array(names) = server.command(&["KEYS", "*"]) else { panic!("no list of names") };
     assert!(names.len() > 20, "the suite left only {names:?}");
     for name in names.into_iter().map(Reply::text) {
         let left = server.command(&["PTTL", &name]);
@@ -76,11 +74,7 @@ impl Broken {
 impl Store for Broken {
     fn watch(&self, key: &Key) -> Watch {
         let other = Key::of("other");
-        self.store.watch(if self.breaks(Promise::WatchesItsKey) {
-            &other
-        } else {
-            key
-        })
+        self.store.watch(if self.breaks(Promise::WatchesItsKey) { &other } else { key })
     }
 
     fn look(&self, key: Key) -> Answer<Option<Entry>> {
@@ -146,20 +140,11 @@ impl Store for Broken {
 async fn a_store_that_breaks_a_promise_is_found_out() {
     let table = [
         (Promise::AbandonFrees, "an_abandoned_lease_is_free"),
-        (
-            Promise::CommitTellsSuperseded,
-            "a_late_commit_does_not_replace_a_newer_entry",
-        ),
+        (Promise::CommitTellsSuperseded, "a_late_commit_does_not_replace_a_newer_entry"),
         (Promise::CommitStores, "what_was_committed_is_found"),
-        (
-            Promise::ExpireKeepsStale,
-            "expiring_keeps_the_entry_as_stale",
-        ),
+        (Promise::ExpireKeepsStale, "expiring_keeps_the_entry_as_stale"),
         (Promise::GrantsOnce, "of_many_who_ask_at_once_one_leads"),
-        (
-            Promise::InvalidateRemoves,
-            "an_invalidation_removes_the_entry",
-        ),
+        (Promise::InvalidateRemoves, "an_invalidation_removes_the_entry"),
         (Promise::LookFinds, "an_entry_runs_out"),
         (Promise::RenewProlongs, "a_renewed_lease_does_not_lapse"),
         (Promise::RenewTellsLost, "a_lapsed_lease_is_not_renewed"),
@@ -168,9 +153,6 @@ async fn a_store_that_breaks_a_promise_is_found_out() {
     for (promise, check) in table {
         let store = MemoryStore::new(10_000);
         let violations = conformance::run(Broken { store, promise }).await;
-        assert!(
-            violations.iter().any(|found| found.check == check),
-            "{promise:?}: {violations:?}"
-        );
+        assert!(violations.iter().any(|found| found.check == check), "{promise:?}: {violations:?}");
     }
 }

@@ -99,12 +99,8 @@ async fn a_foreign_value_in_place_of_a_lease_blocks_nobody() {
     let (_server, catalog, mut plain, _) = with_entry().await;
     let lease = |sku| format!("{}:lease", name(sku));
     let _: () = plain.lpush(lease(2), "not ours").expect("planted");
-    let _: () = plain
-        .set(lease(3), "x".repeat(24))
-        .expect("planted, without an end");
-    let _: () = plain
-        .set_ex(lease(4), "not as long as ours", 600)
-        .expect("planted");
+    let _: () = plain.set(lease(3), "x".repeat(24)).expect("planted, without an end");
+    let _: () = plain.set_ex(lease(4), "not as long as ours", 600).expect("planted");
     for sku in 2..=4 {
         let (_, status) = catalog.ask_with_status(sku).await;
         assert_eq!(status, CacheStatus::Led { stored: true }, "item {sku}");
@@ -116,15 +112,9 @@ async fn a_foreign_floor_is_no_floor() {
     let (_server, catalog, mut plain, _) = with_entry().await;
     for (sku, floor) in [(2, "not a floor"), (3, "-1"), (4, "nan"), (5, "")] {
         plant(&mut plain, sku, b"");
-        let _: () = plain
-            .set_ex(format!("{}:floor", name(sku)), floor, 60)
-            .expect("planted");
+        let _: () = plain.set_ex(format!("{}:floor", name(sku)), floor, 60).expect("planted");
         let (_, status) = catalog.ask_with_status(sku).await;
         assert_eq!(status, CacheStatus::Led { stored: true }, "{floor:?}");
-        catalog
-            .store
-            .invalidate(key(sku))
-            .await
-            .expect("invalidated");
+        catalog.store.invalidate(key(sku)).await.expect("invalidated");
     }
 }

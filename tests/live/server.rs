@@ -32,10 +32,7 @@ fn user(server: &RedisServer, rights: &[&str]) -> RedisOptions {
     command.extend(rights);
     server.command(&command);
     let url = format!("redis://bw:secret@127.0.0.1:{}", server.port());
-    RedisOptions::new(&url)
-        .expect("options")
-        .timeout(Duration::from_secs(5))
-        .expect("a timeout")
+    RedisOptions::new(&url).expect("options").timeout(Duration::from_secs(5)).expect("a timeout")
 }
 
 #[tokio::test]
@@ -49,15 +46,9 @@ async fn a_user_with_the_documented_rights_can_do_everything() {
 #[tokio::test]
 async fn every_documented_right_is_needed() {
     let server = RedisServer::start();
-    let needed = [
-        "~bw:*", "+get", "+mget", "+set", "+del", "+pttl", "+pexpire", "+time",
-    ];
+    let needed = ["~bw:*", "+get", "+mget", "+set", "+del", "+pttl", "+pexpire", "+time"];
     for missing in needed.into_iter().chain(["+evalsha", "+client|tracking"]) {
-        let rights: Vec<_> = RIGHTS
-            .iter()
-            .copied()
-            .filter(|right| *right != missing)
-            .collect();
+        let rights: Vec<_> = RIGHTS.iter().copied().filter(|right| *right != missing).collect();
         let store = user(&server, &rights).connect().await.expect("a store");
         let works = conformance::run(store.clone()).await.is_empty() && store.hears();
         assert!(!works, "{missing} was not missed");
@@ -67,11 +58,7 @@ async fn every_documented_right_is_needed() {
 #[tokio::test]
 async fn a_server_that_refuses_tracking_is_worked_with_by_pauses() {
     let server = RedisServer::start();
-    let rights: Vec<_> = RIGHTS
-        .iter()
-        .copied()
-        .filter(|right| !right.contains("track"))
-        .collect();
+    let rights: Vec<_> = RIGHTS.iter().copied().filter(|right| !right.contains("track")).collect();
     let store = user(&server, &rights).connect().await.expect("a store");
     assert!(!store.hears());
     assert_eq!(conformance::run(store).await, []);
@@ -95,30 +82,18 @@ async fn a_server_that_is_not_there_is_an_error_within_the_timeout() {
     let url = format!("redis://127.0.0.1:{}", free_port());
     let error = RedisStore::connect(&url).await.expect_err("nobody listens");
     assert!(
-        matches!(
-            error.kind(),
-            StoreErrorKind::Unreachable | StoreErrorKind::TimedOut
-        ),
+        matches!(error.kind(), StoreErrorKind::Unreachable | StoreErrorKind::TimedOut),
         "{error:?}"
     );
 }
 
 #[tokio::test]
 async fn a_malformed_address_is_a_misconfiguration() {
-    for url in [
-        "",
-        "localhost",
-        "http://localhost",
-        "redis://",
-        "redis://:pw@:99999/",
-        "redis://h/x",
-    ] {
+    for url in
+        ["", "localhost", "http://localhost", "redis://", "redis://:pw@:99999/", "redis://h/x"]
+    {
         let error = RedisStore::connect(url).await.expect_err("no address");
-        assert_eq!(
-            error.kind(),
-            StoreErrorKind::Misconfigured,
-            "{url:?}: {error}"
-        );
+        assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{url:?}: {error}");
     }
 }
 
@@ -126,19 +101,12 @@ async fn a_malformed_address_is_a_misconfiguration() {
 async fn a_store_made_before_its_server_works_once_it_is_there() {
     let mut server = RedisServer::start();
     server.kill();
-    let catalog = Catalog::over(
-        options(&server)
-            .timeout(TIGHT)
-            .expect("a timeout")
-            .connect_lazily(),
-    );
+    let catalog =
+        Catalog::over(options(&server).timeout(TIGHT).expect("a timeout").connect_lazily());
     let (_, status) = catalog.ask_with_status(1).await;
     assert_eq!(status, CacheStatus::Bypass(Bypass::StoreFailed));
     server.restart();
-    assert_eq!(
-        stored_again(&catalog).await,
-        CacheStatus::Led { stored: true }
-    );
+    assert_eq!(stored_again(&catalog).await, CacheStatus::Led { stored: true });
 }
 
 #[tokio::test]
@@ -148,10 +116,7 @@ async fn a_restarted_server_is_found_again() {
     catalog.ask(1).await;
     server.kill();
     server.restart();
-    assert_eq!(
-        stored_again(&catalog).await,
-        CacheStatus::Led { stored: true }
-    );
+    assert_eq!(stored_again(&catalog).await, CacheStatus::Led { stored: true });
     assert!(catalog.store.hears());
 }
 
@@ -186,16 +151,10 @@ async fn a_full_server_keeps_nothing_and_no_lease() {
     let catalog = Catalog::on(&server).await;
     let claim = Claim::new(key(1));
     let acquired = catalog.store.acquire(claim, MINUTE, Accept::Fresh).await;
-    let Ok(Acquire::Lead { lease, .. }) = acquired else {
-        panic!("the key was free")
-    };
+    let Ok(Acquire::Lead { lease, .. }) = acquired else { panic!("the key was free") };
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
     let draft = Draft::new(Value::new("value".into()), 1, Windows::fresh_for(MINUTE));
-    let error = catalog
-        .store
-        .commit(lease, draft)
-        .await
-        .expect_err("it is full");
+    let error = catalog.store.commit(lease, draft).await.expect_err("it is full");
     assert_eq!(error.kind(), StoreErrorKind::Refused, "{error}");
     assert!(error.to_string().contains("OOM"), "{error}");
     let lease = format!("{}:lease", name(1));

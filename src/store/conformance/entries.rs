@@ -18,50 +18,21 @@ pub(super) async fn what_was_committed_is_found(on: Subject) -> Checked {
     let windows = Windows::fresh_for(LONG).then_stale_for(SHORT);
     let value = Value::new(Bytes::from_static(b"\0value\xff"));
     let draft = Draft::new(value, CODEC, windows).timed(SHORT, Duration::ZERO);
-    ensure!(
-        on.store.commit(lease, draft).await? == Commit::Stored,
-        "it was not stored"
-    );
+    ensure!(on.store.commit(lease, draft).await? == Commit::Stored, "it was not stored");
     let Some(entry) = on.look().await? else {
         return Err(Instead("it was not found".into()));
     };
-    ensure!(
-        entry.value().encoded() == &b"\0value\xff"[..],
-        "its bytes have changed"
-    );
+    ensure!(entry.value().encoded() == &b"\0value\xff"[..], "its bytes have changed");
     ensure!(entry.codec() == CODEC, "its codec is {}", entry.codec());
-    ensure!(
-        entry.fence() == fence,
-        "its fence is {}, not {fence}",
-        entry.fence()
-    );
-    ensure!(
-        entry.windows() == windows,
-        "its windows are {:?}",
-        entry.windows()
-    );
-    ensure!(
-        entry.load_time() == SHORT,
-        "its load time is {:?}",
-        entry.load_time()
-    );
+    ensure!(entry.fence() == fence, "its fence is {}, not {fence}", entry.fence());
+    ensure!(entry.windows() == windows, "its windows are {:?}", entry.windows());
+    ensure!(entry.load_time() == SHORT, "its load time is {:?}", entry.load_time());
     ensure!(entry.is_fresh(), "it is not fresh");
     Ok(())
 }
 
 pub(super) async fn hostile_keys_are_kept_apart(on: Subject) -> Checked {
-    let texts = [
-        "",
-        "}",
-        "{x}",
-        "{",
-        "a:lease",
-        "\0",
-        "\r\n*1\r\n",
-        "a",
-        "a:",
-        "ä",
-    ];
+    let texts = ["", "}", "{x}", "{", "a:lease", "\0", "\r\n*1\r\n", "a", "a:", "ä"];
     for (position, text) in texts.iter().enumerate() {
         let claim = Claim::new(on.key().with(*text));
         let acquired = on.store.acquire(claim, LONG, Accept::Fresh).await?;
@@ -69,9 +40,7 @@ pub(super) async fn hostile_keys_are_kept_apart(on: Subject) -> Checked {
             return Err(Instead(format!("{text:?} is taken for another key")));
         };
         let value = Value::new(Bytes::copy_from_slice(&[position as u8]));
-        on.store
-            .commit(lease, Draft::new(value, CODEC, Windows::fresh_for(LONG)))
-            .await?;
+        on.store.commit(lease, Draft::new(value, CODEC, Windows::fresh_for(LONG))).await?;
     }
     for (position, text) in texts.iter().enumerate() {
         let entry = on.store.look(on.key().with(*text)).await?;
@@ -92,15 +61,9 @@ pub(super) async fn who_asks_for_the_lease_finds_what_was_stored(on: Subject) ->
 pub(super) async fn a_fresh_entry_can_be_declined(on: Subject) -> Checked {
     let first = on.store_one("first", Windows::fresh_for(LONG)).await?;
     let lease = on.lead_unless(LONG, Accept::Nothing).await?;
-    ensure!(
-        lease.fence() > first,
-        "the next fence is not above the entry's"
-    );
+    ensure!(lease.fence() > first, "the next fence is not above the entry's");
     on.ensure_text(Some("first")).await?;
-    ensure!(
-        on.commit(lease, "second").await? == Commit::Stored,
-        "it was not replaced"
-    );
+    ensure!(on.commit(lease, "second").await? == Commit::Stored, "it was not replaced");
     on.ensure_text(Some("second")).await
 }
 
@@ -111,10 +74,7 @@ pub(super) async fn an_entry_without_a_life_is_not_kept(on: Subject) -> Checked 
     let lease = on.lead(LONG).await?;
     on.store.invalidate(on.key()).await?;
     let commit = on.commit_for(lease, "value", lifeless).await?;
-    ensure!(
-        commit == Commit::Superseded,
-        "after an invalidation it was {commit:?}"
-    );
+    ensure!(commit == Commit::Superseded, "after an invalidation it was {commit:?}");
     Ok(())
 }
 
@@ -126,22 +86,11 @@ pub(super) async fn an_entry_runs_out(on: Subject) -> Checked {
 }
 
 pub(super) async fn an_entry_becomes_stale_and_then_runs_out(on: Subject) -> Checked {
-    on.store_one(
-        "value",
-        Windows::fresh_for(SHORT).then_stale_for(MEDIUM * 2),
-    )
-    .await?;
+    on.store_one("value", Windows::fresh_for(SHORT).then_stale_for(MEDIUM * 2)).await?;
     sleep(SHORT * 3 / 2).await;
     let found = on.look().await?;
-    ensure!(
-        found.is_some_and(|entry| !entry.is_fresh()),
-        "it is not there as stale"
-    );
-    let Acquire::Lead {
-        lease,
-        stale: Some(_),
-    } = on.acquire(&on.claim(), LONG).await?
-    else {
+    ensure!(found.is_some_and(|entry| !entry.is_fresh()), "it is not there as stale");
+    let Acquire::Lead { lease, stale: Some(_) } = on.acquire(&on.claim(), LONG).await? else {
         return Err(Instead("who leads is not given the stale entry".into()));
     };
     let Acquire::Busy { stale: Some(_), .. } = on.acquire(&on.claim(), LONG).await? else {
@@ -163,16 +112,10 @@ pub(super) async fn a_late_commit_does_not_end_the_lease_of_others(on: Subject) 
     let lapsed = on.lapsed().await?;
     let theirs = on.lead(LONG).await?;
     let commit = on.commit(lapsed, "late").await?;
-    ensure!(
-        commit == Commit::Stored,
-        "the late commit was {commit:?}, though nothing is newer"
-    );
+    ensure!(commit == Commit::Stored, "the late commit was {commit:?}, though nothing is newer");
     ensure!(on.is_busy().await?, "it ended the lease of others");
     let commit = on.commit(theirs, "newer").await?;
-    ensure!(
-        commit == Commit::Stored,
-        "the commit of the holder was {commit:?}"
-    );
+    ensure!(commit == Commit::Stored, "the commit of the holder was {commit:?}");
     on.ensure_text(Some("newer")).await
 }
 

@@ -4,8 +4,7 @@ use super::{Checked, Instead, LONG, Subject, ensure};
 use crate::store::{Commit, Renew, Windows};
 
 pub(super) async fn an_invalidation_removes_the_entry(on: Subject) -> Checked {
-    on.store_one("value", Windows::fresh_for(LONG).then_stale_for(LONG))
-        .await?;
+    on.store_one("value", Windows::fresh_for(LONG).then_stale_for(LONG)).await?;
     on.store.invalidate(on.key()).await?;
     on.ensure_text(None).await
 }
@@ -33,10 +32,7 @@ pub(super) async fn an_invalidation_refuses_lapsed_loads_too(on: Subject) -> Che
     let commit = on.commit(lapsed, "old").await?;
     ensure!(commit == Commit::Superseded, "it was {commit:?}");
     on.ensure_text(None).await?;
-    ensure!(
-        on.commit(theirs, "new").await? == Commit::Stored,
-        "the next one was not stored"
-    );
+    ensure!(on.commit(theirs, "new").await? == Commit::Stored, "the next one was not stored");
     Ok(())
 }
 
@@ -47,24 +43,13 @@ pub(super) async fn a_load_after_an_invalidation_is_stored(on: Subject) -> Check
 }
 
 pub(super) async fn expiring_keeps_the_entry_as_stale(on: Subject) -> Checked {
-    let first = on
-        .store_one("value", Windows::fresh_for(LONG).then_stale_for(LONG))
-        .await?;
+    let first = on.store_one("value", Windows::fresh_for(LONG).then_stale_for(LONG)).await?;
     on.store.expire(on.key()).await?;
     let found = on.look().await?;
-    ensure!(
-        found.is_some_and(|entry| !entry.is_fresh()),
-        "it is not there as stale"
-    );
+    ensure!(found.is_some_and(|entry| !entry.is_fresh()), "it is not there as stale");
     let lease = on.lead(LONG).await?;
-    ensure!(
-        lease.fence() > first,
-        "the next fence is not above the entry's"
-    );
-    ensure!(
-        on.commit(lease, "next").await? == Commit::Stored,
-        "it could not be replaced"
-    );
+    ensure!(lease.fence() > first, "the next fence is not above the entry's");
+    ensure!(on.commit(lease, "next").await? == Commit::Stored, "it could not be replaced");
     on.ensure_text(Some("next")).await
 }
 

@@ -14,13 +14,8 @@ use crate::store::{Accept, Acquire, Commit, Renew, Windows};
 pub(super) async fn a_lease_is_given_to_one_at_a_time(on: Subject) -> Checked {
     let _lease = on.lead(LONG).await?;
     match on.acquire(&on.claim(), LONG).await? {
-        Acquire::Busy {
-            remaining,
-            stale: None,
-        } if remaining <= LONG => Ok(()),
-        other => Err(Instead(format!(
-            "gave {other:?} while somebody had the lease"
-        ))),
+        Acquire::Busy { remaining, stale: None } if remaining <= LONG => Ok(()),
+        other => Err(Instead(format!("gave {other:?} while somebody had the lease"))),
     }
 }
 
@@ -41,10 +36,7 @@ pub(super) async fn the_same_claim_is_granted_again(on: Subject) -> Checked {
     let (Acquire::Lead { .. }, Acquire::Lead { lease, .. }) = (first, second) else {
         return Err(Instead("a claim was in its own way".into()));
     };
-    ensure!(
-        on.commit(lease, "value").await? == Commit::Stored,
-        "it could not be used"
-    );
+    ensure!(on.commit(lease, "value").await? == Commit::Stored, "it could not be used");
     Ok(())
 }
 
@@ -75,10 +67,7 @@ pub(super) async fn only_its_own_claim_abandons_a_lease(on: Subject) -> Checked 
 pub(super) async fn a_lease_lapses(on: Subject) -> Checked {
     let lapsed = on.lapsed().await?;
     let next = on.lead(LONG).await?;
-    ensure!(
-        next.fence() > lapsed.fence(),
-        "the next fence is not above that of the lapsed lease"
-    );
+    ensure!(next.fence() > lapsed.fence(), "the next fence is not above that of the lapsed lease");
     Ok(())
 }
 
@@ -106,10 +95,7 @@ pub(super) async fn renewing_does_not_prolong_the_lease_of_others(on: Subject) -
     on.store.invalidate(on.key()).await?;
     let _theirs = on.lead(SHORT).await?;
     let renewed = on.store.renew(&lease).await?;
-    ensure!(
-        renewed == Renew::Lost,
-        "a lease that has passed on was renewed"
-    );
+    ensure!(renewed == Renew::Lost, "a lease that has passed on was renewed");
     sleep(SHORT * 2).await;
     ensure!(!on.is_busy().await?, "the lease of others was prolonged");
     Ok(())
@@ -138,21 +124,11 @@ pub(super) async fn fences_grow(on: Subject) -> Checked {
 
 pub(super) async fn watchers_are_told(on: Subject) -> Checked {
     let lease = on.lead(LONG).await?;
-    told(
-        &on,
-        on.store.abandon(lease.into_claim()).map(drop),
-        "an abandoned lease",
-    )
-    .await?;
+    told(&on, on.store.abandon(lease.into_claim()).map(drop), "an abandoned lease").await?;
     let lease = on.lead(LONG).await?;
     told(&on, on.commit(lease, "value").map(drop), "a commit").await?;
     let _lease = on.lead_unless(LONG, Accept::Nothing).await?;
-    told(
-        &on,
-        on.store.invalidate(on.key()).map(drop),
-        "an invalidation",
-    )
-    .await?;
+    told(&on, on.store.invalidate(on.key()).map(drop), "an invalidation").await?;
     let _lease = on.lead(LONG).await?;
     told(&on, on.store.expire(on.key()).map(drop), "an expiry").await
 }

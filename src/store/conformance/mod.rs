@@ -52,11 +52,7 @@ impl fmt::Display for Violation {
 pub async fn run(store: impl Store) -> Vec<Violation> {
     let store: Arc<dyn Store> = Arc::new(store);
     let checks = CHECKS.iter().map(|(check, run)| {
-        let subject = Subject {
-            store: Arc::clone(&store),
-            run: Uuid::new_v4(),
-            check,
-        };
+        let subject = Subject { store: Arc::clone(&store), run: Uuid::new_v4(), check };
         async move {
             let Instead(instead) = run(subject).await.err()?;
             Some(Violation { check, instead })
@@ -153,10 +149,7 @@ impl Subject {
     }
 
     async fn acquire(&self, claim: &Claim, term: Duration) -> Result<Acquire, Instead> {
-        Ok(self
-            .store
-            .acquire(claim.clone(), term, Accept::Fresh)
-            .await?)
+        Ok(self.store.acquire(claim.clone(), term, Accept::Fresh).await?)
     }
 
     /// A lease, where there has to be one.
@@ -167,9 +160,7 @@ impl Subject {
     async fn lead_unless(&self, term: Duration, accept: Accept) -> Result<Lease, Instead> {
         match self.store.acquire(self.claim(), term, accept).await? {
             Acquire::Lead { lease, .. } => Ok(lease),
-            other => Err(Instead(format!(
-                "gave no lease of a free key, but {other:?}"
-            ))),
+            other => Err(Instead(format!("gave no lease of a free key, but {other:?}"))),
         }
     }
 
@@ -181,16 +172,12 @@ impl Subject {
     }
 
     async fn is_busy(&self) -> Result<bool, Instead> {
-        let acquired = self
-            .store
-            .acquire(self.claim(), LONG, Accept::Nothing)
-            .await?;
+        let acquired = self.store.acquire(self.claim(), LONG, Accept::Nothing).await?;
         Ok(matches!(acquired, Acquire::Busy { .. }))
     }
 
     async fn commit(&self, lease: Lease, value: &'static str) -> Result<Commit, Instead> {
-        self.commit_for(lease, value, Windows::fresh_for(LONG))
-            .await
+        self.commit_for(lease, value, Windows::fresh_for(LONG)).await
     }
 
     async fn commit_for(
@@ -200,10 +187,7 @@ impl Subject {
         windows: Windows,
     ) -> Result<Commit, Instead> {
         let value = Value::new(Bytes::from_static(value.as_bytes()));
-        Ok(self
-            .store
-            .commit(lease, Draft::new(value, CODEC, windows))
-            .await?)
+        Ok(self.store.commit(lease, Draft::new(value, CODEC, windows)).await?)
     }
 
     /// Loads the key once, and gives the fence by which it was stored.
@@ -211,10 +195,7 @@ impl Subject {
         let lease = self.lead(LONG).await?;
         let fence = lease.fence();
         let commit = self.commit_for(lease, value, windows).await?;
-        ensure!(
-            commit == Commit::Stored,
-            "a commit under its own lease was {commit:?}"
-        );
+        ensure!(commit == Commit::Stored, "a commit under its own lease was {commit:?}");
         Ok(fence)
     }
 

@@ -85,10 +85,7 @@ impl MemoryStore {
         let count = (max_entries / 256).clamp(1, 16);
         let share = |whole: usize, of: usize| whole / count + usize::from(of < whole % count);
         let shards = (0..count)
-            .map(|of| Limits {
-                entries: share(max_entries, of),
-                bytes: share(max_bytes, of),
-            })
+            .map(|of| Limits { entries: share(max_entries, of), bytes: share(max_bytes, of) })
             .map(|limits| Mutex::new(Shard::new(limits)))
             .collect();
         Self(Arc::new(Inner {
@@ -102,10 +99,7 @@ impl MemoryStore {
     }
 
     fn shards(&self) -> impl Iterator<Item = MutexGuard<'_, Shard>> {
-        self.0
-            .shards
-            .iter()
-            .map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner))
+        self.0.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
@@ -137,9 +131,7 @@ impl MemoryStore {
 impl Store for MemoryStore {
     fn peek(&self, key: &Key) -> Peek {
         let now = self.0.clock.now();
-        self.shard(key)
-            .find(key, now)
-            .map_or(Peek::Gone, Peek::Found)
+        self.shard(key).find(key, now).map_or(Peek::Gone, Peek::Found)
     }
 
     fn watch(&self, key: &Key) -> Watch {
@@ -219,19 +211,13 @@ struct Now {
 impl Clock {
     fn start() -> Self {
         let since_epoch = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-        Self {
-            started: Instant::now(),
-            started_micros: micros(since_epoch),
-        }
+        Self { started: Instant::now(), started_micros: micros(since_epoch) }
     }
 
     fn now(&self) -> Now {
         let instant = Instant::now();
         let since = micros(instant.saturating_duration_since(self.started));
-        Now {
-            instant,
-            micros: self.started_micros.saturating_add(since),
-        }
+        Now { instant, micros: self.started_micros.saturating_add(since) }
     }
 }
 

@@ -92,11 +92,7 @@ impl Shard {
             return None;
         }
         kept.read = true;
-        Some(
-            kept.draft
-                .clone()
-                .into_entry(kept.fence, kept.stored_at, Remaining::Known(remaining)),
-        )
+        Some(kept.draft.clone().into_entry(kept.fence, kept.stored_at, Remaining::Known(remaining)))
     }
 
     pub(super) fn acquire(
@@ -121,14 +117,8 @@ impl Shard {
         }
         let fence = self.next_fence(claim.key(), stale.as_ref(), now);
         let until = later(now.instant, term);
-        self.guard(claim.key(), now).lease = Some(Granted {
-            token: claim.token(),
-            until,
-        });
-        Acquire::Lead {
-            lease: Lease::granted(claim, term, fence, now.micros),
-            stale,
-        }
+        self.guard(claim.key(), now).lease = Some(Granted { token: claim.token(), until });
+        Acquire::Lead { lease: Lease::granted(claim, term, fence, now.micros), stale }
     }
 
     pub(super) fn renew(&mut self, claim: &Claim, term: Duration, now: Now) -> Renew {
@@ -143,9 +133,7 @@ impl Shard {
 
     pub(super) fn commit(&mut self, lease: &Lease, draft: Draft, now: Now) -> Commit {
         let key = lease.key();
-        let holds = self
-            .granted(key, now)
-            .is_some_and(|granted| granted.token == lease.token());
+        let holds = self.granted(key, now).is_some_and(|granted| granted.token == lease.token());
         if holds {
             self.end_lease(key);
         } else if !self.may_still_store(lease, now) {
@@ -159,10 +147,7 @@ impl Shard {
 
     /// Ends the lease that was granted to a claim. Says whether there was one.
     pub(super) fn abandon(&mut self, claim: &Claim) -> bool {
-        let lease = self
-            .guards
-            .get(claim.key())
-            .and_then(|guard| guard.lease.as_ref());
+        let lease = self.guards.get(claim.key()).and_then(|guard| guard.lease.as_ref());
         let ours = lease.is_some_and(|granted| granted.token == claim.token());
         if ours {
             self.end_lease(claim.key());
@@ -181,9 +166,7 @@ impl Shard {
         self.raise_floor(key, now);
         if let Some(place) = self.places.get(key).copied() {
             let kept = &mut self.kept[place];
-            kept.gone_at = kept
-                .gone_at
-                .min(later(now.instant, kept.draft.windows().stale()));
+            kept.gone_at = kept.gone_at.min(later(now.instant, kept.draft.windows().stale()));
         }
     }
 
@@ -207,21 +190,13 @@ impl Shard {
         // Every fence given so far is at most the last one; the next one is above the floor.
         let fence = self.last_fence.max(now.micros);
         self.last_fence = fence;
-        let floor = Floor {
-            fence,
-            until: later(now.instant, FLOOR_LIFE),
-        };
-        *self.guard(key, now) = Guard {
-            lease: None,
-            floor: Some(floor),
-        };
+        let floor = Floor { fence, until: later(now.instant, FLOOR_LIFE) };
+        *self.guard(key, now) = Guard { lease: None, floor: Some(floor) };
     }
 
     fn floor(&self, key: &Key, now: Now) -> u64 {
         let floor = self.guards.get(key).and_then(|guard| guard.floor);
-        floor
-            .filter(|floor| floor.until > now.instant)
-            .map_or(0, |floor| floor.fence)
+        floor.filter(|floor| floor.until > now.instant).map_or(0, |floor| floor.fence)
     }
 
     fn granted(&self, key: &Key, now: Now) -> Option<&Granted> {
@@ -258,14 +233,7 @@ impl Shard {
         }
         let gone_at = later(now.instant, draft.windows().life());
         let (fence, stored_at) = (lease.fence(), now.micros);
-        let kept = Kept {
-            key: key.clone(),
-            draft,
-            fence,
-            stored_at,
-            gone_at,
-            read: false,
-        };
+        let kept = Kept { key: key.clone(), draft, fence, stored_at, gone_at, read: false };
         self.bytes += kept.weight();
         let place = self.kept.insert(kept);
         self.places.insert(key, place);
@@ -278,11 +246,7 @@ impl Shard {
     /// the last one left.
     fn evict(&mut self, newest: usize, now: Now) {
         loop {
-            self.hand = if self.hand < self.kept.capacity() {
-                self.hand
-            } else {
-                0
-            };
+            self.hand = if self.hand < self.kept.capacity() { self.hand } else { 0 };
             let place = self.hand;
             self.hand += 1;
             let alone = self.kept.len() == 1;
@@ -313,17 +277,14 @@ impl Kept {
 
 impl Guard {
     fn is_live(&self, now: Now) -> bool {
-        self.lease
-            .as_ref()
-            .is_some_and(|granted| granted.until > now.instant)
+        self.lease.as_ref().is_some_and(|granted| granted.until > now.instant)
             || self.floor.is_some_and(|floor| floor.until > now.instant)
     }
 }
 
 /// Durations are bounded by the policy, but a store takes what it is given.
 fn later(now: Instant, after: Duration) -> Instant {
-    now.checked_add(after)
-        .unwrap_or_else(|| now + crate::policy::Policy::MAX_TTL)
+    now.checked_add(after).unwrap_or_else(|| now + crate::policy::Policy::MAX_TTL)
 }
 
 /// What an entry costs beside its key and value.

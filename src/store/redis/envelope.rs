@@ -78,11 +78,7 @@ pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<(Draft, Stamp), Unread
     }
     let [version, codec] = fields.take();
     if version != VERSION {
-        return Err(if version > VERSION {
-            Unreadable::Newer
-        } else {
-            Unreadable::Damaged
-        });
+        return Err(if version > VERSION { Unreadable::Newer } else { Unreadable::Damaged });
     }
     let reserved: [u8; 3] = fields.take();
     let digest = Digest(fields.take());
@@ -160,10 +156,7 @@ mod tests {
         let draft = Draft::new(Value::new(Bytes::from_static(value)), 1, windows)
             .timed(Duration::from_millis(52), Duration::ZERO);
         let digest = Digest(std::array::from_fn(|place| place as u8));
-        let stamp = Stamp {
-            fence: 0x0102_0304_0506_0708,
-            stored_at: 0x1112_1314_1516_1718,
-        };
+        let stamp = Stamp { fence: 0x0102_0304_0506_0708, stored_at: 0x1112_1314_1516_1718 };
         (seal(&draft, &digest, stamp), digest)
     }
 
@@ -208,27 +201,17 @@ mod tests {
         let (mut sealed, digest) = sealed(&[0x5a; 512]);
         for length in 0..sealed.len() {
             let cut = Bytes::copy_from_slice(&sealed[..length]);
-            assert_eq!(
-                open(cut, &digest).unwrap_err(),
-                Unreadable::Damaged,
-                "{length} bytes"
-            );
+            assert_eq!(open(cut, &digest).unwrap_err(), Unreadable::Damaged, "{length} bytes");
         }
         sealed.push(0);
-        assert_eq!(
-            open(sealed.into(), &digest).unwrap_err(),
-            Unreadable::Damaged
-        );
+        assert_eq!(open(sealed.into(), &digest).unwrap_err(), Unreadable::Damaged);
     }
 
     #[test]
     fn the_envelope_of_another_key_is_not_opened() {
         let (sealed, _) = sealed(b"value");
         let other = Key::of("other").digest();
-        assert_eq!(
-            open(sealed.into(), &other).unwrap_err(),
-            Unreadable::OtherKey
-        );
+        assert_eq!(open(sealed.into(), &other).unwrap_err(), Unreadable::OtherKey);
     }
 
     #[test]
@@ -242,9 +225,6 @@ mod tests {
     fn a_length_that_promises_more_than_there_is_allocates_nothing() {
         let (mut sealed, digest) = sealed(b"value");
         sealed[64..68].copy_from_slice(&u32::MAX.to_be_bytes());
-        assert_eq!(
-            open(sealed.into(), &digest).unwrap_err(),
-            Unreadable::Damaged
-        );
+        assert_eq!(open(sealed.into(), &digest).unwrap_err(), Unreadable::Damaged);
     }
 }

@@ -23,11 +23,7 @@ pub(super) struct Lane {
 #[derive(Debug)]
 pub(super) enum Question<'a> {
     Command(Cmd),
-    Script {
-        source: &'a Source,
-        keys: Vec<String>,
-        args: Vec<Vec<u8>>,
-    },
+    Script { source: &'a Source, keys: Vec<String>, args: Vec<Vec<u8>> },
 }
 
 /// What can come of a question instead of a reply.

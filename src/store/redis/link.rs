@@ -112,9 +112,7 @@ impl Links {
         let info = self.client.get_connection_info().clone();
         let settings = info.redis_settings().clone().set_protocol(protocol);
         let client = Client::open(info.set_redis_settings(settings))?;
-        let connection = client
-            .get_multiplexed_async_connection_with_config(&config)
-            .await?;
+        let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
         Ok(Link { connection, broken })
     }
 
@@ -187,9 +185,7 @@ impl bb8::ManageConnection for Links {
 
 impl fmt::Debug for Links {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Links")
-            .field("hears", &self.ears.is_some())
-            .finish_non_exhaustive()
+        f.debug_struct("Links").field("hears", &self.ears.is_some()).finish_non_exhaustive()
     }
 }
 

@@ -144,9 +144,7 @@ impl RedisStore {
     async fn prepare(&self) -> Result<(), StoreError> {
         for lane in [&self.0.plain, &self.0.hearing] {
             let ping = Question::Command(redis::cmd("PING"));
-            lane.ask(&ping)
-                .await
-                .map_err(|trouble| trouble.during("connecting", None))?;
+            lane.ask(&ping).await.map_err(|trouble| trouble.during("connecting", None))?;
         }
         Ok(())
     }
@@ -168,9 +166,9 @@ impl Inner {
             return Ok(None);
         };
         match self.open(sealed, key, &digest) {
-            Some((draft, stamp)) if draft.windows().stale().is_zero() => Ok(Some(
-                draft.into_entry(stamp.fence, stamp.stored_at, Remaining::Fresh),
-            )),
+            Some((draft, stamp)) if draft.windows().stale().is_zero() => {
+                Ok(Some(draft.into_entry(stamp.fence, stamp.stored_at, Remaining::Fresh)))
+            }
             Some(_) => self.look_closely(key, &digest).await,
             None => Ok(None),
         }
@@ -180,11 +178,7 @@ impl Inner {
     /// is in that.
     async fn look_closely(&self, key: &Key, digest: &Digest) -> Result<Option<Entry>, StoreError> {
         let keys = vec![self.names.entry(digest)];
-        let look = Question::Script {
-            source: &self.scripts.look,
-            keys,
-            args: Vec::new(),
-        };
+        let look = Question::Script { source: &self.scripts.look, keys, args: Vec::new() };
         let reply = self.plain.ask(&look).await;
         let reply = reply.map_err(|trouble| trouble.during("looking", Some(key)))?;
         Ok(Found::read(reply).and_then(|found| self.entry(found, key, digest)))
@@ -216,47 +210,27 @@ impl Inner {
         let (key, digest) = (claim.key(), claim.key().digest());
         let during = |trouble: Trouble| trouble.during("taking the lease", Some(key));
         let acceptable: &[u8] = if accept == Accept::Fresh { b"1" } else { b"0" };
-        let args = vec![
-            token(claim.token()),
-            number(millis(term)),
-            acceptable.to_vec(),
-        ];
-        let reply = self
-            .run(&self.scripts.acquire, &digest, args)
-            .await
-            .map_err(during)?;
+        let args = vec![token(claim.token()), number(millis(term)), acceptable.to_vec()];
+        let reply = self.run(&self.scripts.acquire, &digest, args).await.map_err(during)?;
         let readable =
             |found: Option<Found>| found.and_then(|found| self.entry(found, key, &digest));
-        Ok(
-            match Acquired::read(reply)
-                .ok_or(Trouble::Malformed)
-                .map_err(during)?
-            {
-                Acquired::Found(found) => readable(Some(found)).map(Acquire::Found),
-                Acquired::Busy { remaining, stale } => Some(Acquire::Busy {
-                    remaining,
-                    stale: readable(stale),
-                }),
-                Acquired::Lead { fence, now, stale } => {
-                    let lease = Lease::granted(claim.clone(), term, fence, now);
-                    Some(Acquire::Lead {
-                        lease,
-                        stale: readable(stale),
-                    })
-                }
-            },
-        )
+        Ok(match Acquired::read(reply).ok_or(Trouble::Malformed).map_err(during)? {
+            Acquired::Found(found) => readable(Some(found)).map(Acquire::Found),
+            Acquired::Busy { remaining, stale } => {
+                Some(Acquire::Busy { remaining, stale: readable(stale) })
+            }
+            Acquired::Lead { fence, now, stale } => {
+                let lease = Lease::granted(claim.clone(), term, fence, now);
+                Some(Acquire::Lead { lease, stale: readable(stale) })
+            }
+        })
     }
 
     async fn renew(&self, claim: &Claim, term: Duration) -> Result<Renew, StoreError> {
         let key = claim.key();
         let keys = vec![self.names.lease(&key.digest())];
         let args = vec![token(claim.token()), number(millis(term))];
-        let renew = Question::Script {
-            source: &self.scripts.renew,
-            keys,
-            args,
-        };
+        let renew = Question::Script { source: &self.scripts.renew, keys, args };
         let reply = self.hearing.ask(&renew).await;
         match reply.map_err(|trouble| trouble.during("renewing the lease", Some(key)))? {
             Value::Int(1) => Ok(Renew::Held),
@@ -268,10 +242,7 @@ impl Inner {
     async fn commit(&self, lease: Lease, draft: Draft) -> Result<Commit, StoreError> {
         let (key, digest) = (lease.key(), lease.key().digest());
         let stored_at = lease.granted_at().saturating_add(micros(draft.lease_age()));
-        let stamp = Stamp {
-            fence: lease.fence(),
-            stored_at,
-        };
+        let stamp = Stamp { fence: lease.fence(), stored_at };
         let args = vec![
             token(lease.token()),
             envelope::seal(&draft, &digest, stamp),
@@ -292,11 +263,7 @@ impl Inner {
         let key = claim.key();
         let keys = vec![self.names.lease(&key.digest())];
         let args = vec![token(claim.token())];
-        let abandon = Question::Script {
-            source: &self.scripts.abandon,
-            keys,
-            args,
-        };
+        let abandon = Question::Script { source: &self.scripts.abandon, keys, args };
         let reply = self.hearing.ask(&abandon).await;
         reply.map_err(|trouble| trouble.during("giving the lease up", Some(key)))?;
         Ok(())
@@ -305,9 +272,7 @@ impl Inner {
     async fn invalidate(&self, key: Key, keep_stale: bool) -> Result<(), StoreError> {
         let keep: &[u8] = if keep_stale { b"1" } else { b"0" };
         let args = vec![number(millis(FLOOR_LIFE)), keep.to_vec()];
-        let reply = self
-            .run(&self.scripts.invalidate, &key.digest(), args)
-            .await;
+        let reply = self.run(&self.scripts.invalidate, &key.digest(), args).await;
         reply.map_err(|trouble| trouble.during("invalidating", Some(&key)))?;
         Ok(())
     }
@@ -320,14 +285,8 @@ impl Inner {
         args: Vec<Vec<u8>>,
     ) -> Result<Value, Trouble> {
         let names = &self.names;
-        let keys = vec![
-            names.entry(digest),
-            names.lease(digest),
-            names.floor(digest),
-        ];
-        self.hearing
-            .ask(&Question::Script { source, keys, args })
-            .await
+        let keys = vec![names.entry(digest), names.lease(digest), names.floor(digest)];
+        self.hearing.ask(&Question::Script { source, keys, args }).await
     }
 
     fn entry(&self, found: Found, key: &Key, digest: &Digest) -> Option<Entry> {
@@ -350,11 +309,7 @@ impl Inner {
 
 impl Store for RedisStore {
     fn watch(&self, key: &Key) -> Watch {
-        if self.hears() {
-            self.0.watchers.watch(key.digest())
-        } else {
-            Watch::silent()
-        }
+        if self.hears() { self.0.watchers.watch(key.digest()) } else { Watch::silent() }
     }
 
     fn look(&self, key: Key) -> Answer<Option<Entry>> {

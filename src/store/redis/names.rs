@@ -13,9 +13,7 @@ pub(super) struct Names {
 
 impl Names {
     pub(super) fn new(namespace: &str) -> Self {
-        Self {
-            prefix: format!("bw:{namespace}:{{"),
-        }
+        Self { prefix: format!("bw:{namespace}:{{") }
     }
 
     pub(super) fn entry(&self, digest: &Digest) -> String {
@@ -32,9 +30,7 @@ impl Names {
 
     /// Whose name this is, if it is one of ours.
     pub(super) fn digest_of(&self, name: &[u8]) -> Option<Digest> {
-        let hex = name
-            .strip_prefix(self.prefix.as_bytes())?
-            .get(..Digest::BYTES * 2)?;
+        let hex = name.strip_prefix(self.prefix.as_bytes())?.get(..Digest::BYTES * 2)?;
         Digest::from_hex(hex)
     }
 }
@@ -48,11 +44,7 @@ mod tests {
     fn every_name_of_a_key_leads_back_to_it() {
         let names = Names::new("shop");
         let digest = Key::of("item").with("}").with("{x}").digest();
-        for name in [
-            names.entry(&digest),
-            names.lease(&digest),
-            names.floor(&digest),
-        ] {
+        for name in [names.entry(&digest), names.lease(&digest), names.floor(&digest)] {
             assert_eq!(names.digest_of(name.as_bytes()), Some(digest), "{name}");
         }
     }
@@ -61,13 +53,7 @@ mod tests {
     fn names_of_others_lead_nowhere() {
         let names = Names::new("shop");
         let foreign = Names::new("shop2").entry(&Key::of("item").digest());
-        for name in [
-            foreign.as_bytes(),
-            b"bw:shop:{",
-            b"bw:shop:{zz",
-            b"",
-            b"\xff\xfe",
-        ] {
+        for name in [foreign.as_bytes(), b"bw:shop:{", b"bw:shop:{zz", b"", b"\xff\xfe"] {
             assert_eq!(names.digest_of(name), None);
         }
     }
@@ -77,14 +63,8 @@ mod tests {
         let names = Names::new("shop");
         for text in ["", "}", "{x}", "\0\r\n", "a}b{c"] {
             let digest = Key::of(text).with(text).digest();
-            for name in [
-                names.entry(&digest),
-                names.lease(&digest),
-                names.floor(&digest),
-            ] {
-                let tag = name
-                    .split_once('{')
-                    .and_then(|(_, rest)| rest.split_once('}'));
+            for name in [names.entry(&digest), names.lease(&digest), names.floor(&digest)] {
+                let tag = name.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
                 assert_eq!(tag.map(|(tag, _)| tag), Some(digest.to_string().as_str()));
             }
         }

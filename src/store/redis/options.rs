@@ -39,14 +39,9 @@ impl RedisOptions {
     /// # Errors
     /// If it is none. The message does not repeat it, as it may hold a password.
     pub fn new(url: &str) -> Result<Self, ConfigError> {
-        let unreadable = |error: redis::RedisError| ConfigError::Url {
-            reason: error.to_string(),
-        };
+        let unreadable = |error: redis::RedisError| ConfigError::Url { reason: error.to_string() };
         let info = url.into_connection_info().map_err(unreadable)?;
-        let settings = info
-            .redis_settings()
-            .clone()
-            .set_protocol(ProtocolVersion::RESP3);
+        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         let client = Client::open(info.set_redis_settings(settings)).map_err(unreadable)?;
         Ok(Self {
             client,
@@ -67,14 +62,9 @@ impl RedisOptions {
     pub fn namespace(self, namespace: &str) -> Result<Self, ConfigError> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
         if !(1..=64).contains(&namespace.len()) || !namespace.bytes().all(allowed) {
-            return Err(ConfigError::Namespace {
-                given: namespace.chars().take(80).collect(),
-            });
+            return Err(ConfigError::Namespace { given: namespace.chars().take(80).collect() });
         }
-        Ok(Self {
-            namespace: namespace.to_owned(),
-            ..self
-        })
+        Ok(Self { namespace: namespace.to_owned(), ..self })
     }
 
     /// Sets how long one operation may take, connecting included.
@@ -100,17 +90,9 @@ impl RedisOptions {
     pub fn connections(self, connections: u32) -> Result<Self, ConfigError> {
         if !(2..=64).contains(&connections) {
             let (setting, given) = ("connections of the store", connections as usize);
-            return Err(ConfigError::Number {
-                setting,
-                given,
-                least: 2,
-                most: 64,
-            });
+            return Err(ConfigError::Number { setting, given, least: 2, most: 64 });
         }
-        Ok(Self {
-            connections,
-            ..self
-        })
+        Ok(Self { connections, ..self })
     }
 
     /// Talks RESP2, for servers and proxies that refuse more. Nothing is heard of changes then,
@@ -120,10 +102,7 @@ impl RedisOptions {
     /// refused command on every connect.
     #[must_use]
     pub fn resp2(self) -> Self {
-        Self {
-            tracking: false,
-            ..self
-        }
+        Self { tracking: false, ..self }
     }
 
     /// Connects, and makes sure that the server answers and knows the scripts.
@@ -146,10 +125,7 @@ impl RedisOptions {
 impl fmt::Debug for RedisOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisOptions")
-            .field(
-                "address",
-                &self.client.get_connection_info().addr().to_string(),
-            )
+            .field("address", &self.client.get_connection_info().addr().to_string())
             .field("namespace", &self.namespace)
             .field("timeout", &self.timeout)
             .field("connections", &self.connections)

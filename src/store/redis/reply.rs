@@ -15,15 +15,8 @@ pub(super) struct Found {
 #[derive(Debug, PartialEq)]
 pub(super) enum Acquired {
     Found(Found),
-    Busy {
-        remaining: Duration,
-        stale: Option<Found>,
-    },
-    Lead {
-        fence: u64,
-        now: u64,
-        stale: Option<Found>,
-    },
+    Busy { remaining: Duration, stale: Option<Found> },
+    Lead { fence: u64, now: u64, stale: Option<Found> },
 }
 
 impl Found {
@@ -39,10 +32,7 @@ impl Found {
         let Value::BulkString(sealed) = sealed else {
             return None;
         };
-        Some(Self {
-            sealed,
-            remaining: millis(remaining)?,
-        })
+        Some(Self { sealed, remaining: millis(remaining)? })
     }
 }
 

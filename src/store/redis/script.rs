@@ -36,14 +36,7 @@ impl Scripts {
 
     /// Tells the server all of them, so that no burst begins with an unknown hash.
     pub(super) async fn load(&self, link: &mut Link) -> Result<(), RedisError> {
-        let Self {
-            abandon,
-            acquire,
-            commit,
-            invalidate,
-            look,
-            renew,
-        } = self;
+        let Self { abandon, acquire, commit, invalidate, look, renew } = self;
         let mut load = redis::pipe();
         for source in [abandon, acquire, commit, invalidate, look, renew] {
             load.cmd("SCRIPT").arg("LOAD").arg(source.text).ignore();
@@ -54,10 +47,7 @@ impl Scripts {
 
 impl Source {
     fn new(text: &'static str) -> Self {
-        Self {
-            text,
-            hash: Script::new(text).get_hash().to_owned(),
-        }
+        Self { text, hash: Script::new(text).get_hash().to_owned() }
     }
 
     /// Runs it. A server that has forgotten it (restart, `SCRIPT FLUSH`) is told the text again.
