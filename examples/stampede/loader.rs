@@ -1,0 +1,68 @@
+//! The loader, the same one for all ways: some latency, then the query.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::catalog::Product;
+use crate::clock;
+use crate::database::Database;
+use crate::messages::{Ask, Load};
+use crate::ways::Way;
+
+/// Loads products on behalf of one way, and notes when.
+#[derive(Clone)]
+pub(crate) struct Loader {
+    way: Way,
+    database: Database,
+    latency: Duration,
+    log: LoadLog,
+}
+
+/// The loads of this process since it was last emptied.
+#[derive(Clone, Default)]
+pub(crate) struct LoadLog(Arc<Mutex<Vec<Load>>>);
+
+/// The database did not answer.
+#[derive(Clone, Debug)]
+pub(crate) struct LoadError(Arc<sqlx::Error>);
+
+impl Loader {
+    pub(crate) fn new(way: Way, database: Database, latency: Duration, log: LoadLog) -> Self {
+        Self { way, database, latency, log }
+    }
+
+    pub(crate) fn latency(&self) -> Duration {
+        self.latency
+    }
+
+    pub(crate) async fn load(&self, ask: Ask) -> Result<Product, LoadError> {
+        let started = clock::now();
+        // No connection is held meanwhile. That is kind to the unprotected way, which needs them
+        // all.
+        sleep(self.latency).await;
+        let product = self.database.find(self.way, &ask).await;
+        self.log.push(Load { ask, started, ended: clock::now() });
+        product.map_err(|fault| LoadError(Arc::new(fault)))
+    }
+}
+
+impl LoadLog {
+    fn push(&self, load: Load) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(load);
+    }
+
+    pub(crate) fn take(&self) -> Vec<Load> {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "the query failed: {}", self.0)
+    }
+}
+
+impl std::error::Error for LoadError {}

@@ -1,0 +1,60 @@
+//! Who asks for what: the SKUs of a round, drawn by a Zipf law from a fixed seed.
+
+use rand::SeedableRng;
+use rand::distr::Distribution;
+use rand::rngs::StdRng;
+use rand_distr::Zipf;
+
+use crate::Fault;
+use crate::catalog::PRODUCTS;
+
+/// Steps from one cold key to the next. Coprime to the number of products, so that it meets each of
+/// them once.
+const STRIDE: u64 = 7_919;
+
+/// Draws the same keys for every way, and others in every round.
+pub(crate) struct Popularity {
+    keys: u32,
+    law: Zipf<f64>,
+}
+
+impl Popularity {
+    pub(crate) fn new(keys: u32, exponent: f64) -> Result<Self, Fault> {
+        Ok(Self { keys, law: Zipf::new(f64::from(keys), exponent)? })
+    }
+
+    /// One SKU for each caller of the round.
+    pub(crate) fn draw(&self, round: u32, callers: usize) -> Vec<u32> {
+        let mut random = StdRng::seed_from_u64(u64::from(round));
+        (0..callers).map(|_| self.sku(round, self.law.sample(&mut random) as u32)).collect()
+    }
+
+    /// The SKU of a rank, which counts from 1.
+    fn sku(&self, round: u32, rank: u32) -> u32 {
+        let place = u64::from(round) * u64::from(self.keys) + u64::from(rank);
+        (place * STRIDE % u64::from(PRODUCTS)) as u32 + 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_two_rounds_share_a_key() {
+        let popularity = Popularity::new(1_000, 1.0).unwrap();
+        let ranks = (0..100_000).map(|rank| (rank / 1_000, rank % 1_000 + 1));
+        let skus: HashSet<u32> = ranks.map(|(round, rank)| popularity.sku(round, rank)).collect();
+        assert_eq!(skus.len(), PRODUCTS as usize);
+    }
+
+    #[test]
+    fn the_first_key_is_asked_for_most() {
+        let popularity = Popularity::new(100, 1.0).unwrap();
+        let drawn = popularity.draw(3, 10_000);
+        let times = |rank| drawn.iter().filter(|sku| **sku == popularity.sku(3, rank)).count();
+        assert!(times(1) > times(2) && times(2) > times(10));
+    }
+}

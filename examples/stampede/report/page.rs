@@ -1,0 +1,136 @@
+//! The page: one file that needs no other.
+
+use super::{Summaries, plots, table};
+use crate::args::{Settings, Store};
+use crate::coordinator::Outcome;
+use crate::database;
+use crate::ways::Way;
+
+const PAGE: &str = include_str!("page.html");
+const STYLE: &str = include_str!("style.css");
+const NO_REDIS: &str =
+    "<p>There is no Redis in this run: entries are kept in the memory of each process.</p>";
+
+pub(super) fn html(settings: &Settings, outcome: &Outcome, summaries: &Summaries) -> String {
+    // The first rounds still warm things up.
+    let round = settings.rounds / 2;
+    let slots = [
+        ("style", STYLE.to_owned()),
+        ("headline", escaped(&table::headline(settings))),
+        ("lead", lead(settings, summaries)),
+        ("table", table::html(summaries)),
+        ("notes", list(table::notes(settings))),
+        ("errors", errors(summaries)),
+        (
+            "queries",
+            plots::bars("queries per key", summaries, |figures| Some(figures.queries_per_key_mean)),
+        ),
+        ("commands", commands(summaries)),
+        ("legend", legend(summaries)),
+        ("behind", behind(settings, outcome, summaries)),
+        ("round", (round + 1).to_string()),
+        ("timeline", plots::timeline(&outcome.bursts, round)),
+        ("facts", facts(settings, outcome)),
+        ("command", escaped(&command(settings))),
+    ];
+    slots.into_iter().fold(PAGE.to_owned(), |page, (slot, content)| {
+        page.replace(&format!("{{{{{slot}}}}}"), &content)
+    })
+}
+
+/// The outcome in a sentence or two.
+fn lead(settings: &Settings, summaries: &Summaries) -> String {
+    let figures = |way| summaries.iter().find(|(of, _)| *of == way).map(|(_, figures)| figures);
+    let queries = |way| {
+        figures(way).map_or_else(String::new, |figures| table::short(figures.queries_per_key_mean))
+    };
+    let asked = format!(
+        "{} ask for {} at once, and nothing is cached. Unprotected, that is {} queries a key; \
+         with bellwether it is {}",
+        table::plural(settings.processes * settings.callers, "caller", "callers"),
+        table::plural(settings.keys, "product", "products"),
+        queries(Way::Unprotected),
+        queries(Way::Bellwether),
+    );
+    match figures(Way::Bellwether).and_then(|figures| figures.behind_load_ms) {
+        Some(behind) => format!(
+            "{asked}, and half of those who waited had their answer within {:.1} ms of the load.",
+            behind.p50
+        ),
+        None => format!("{asked}."),
+    }
+}
+
+fn errors(summaries: &Summaries) -> String {
+    list(table::first_errors(summaries).map(|error| escaped(&error)))
+}
+
+fn behind(settings: &Settings, outcome: &Outcome, summaries: &Summaries) -> String {
+    if summaries.iter().all(|(_, figures)| figures.behind_load_ms.is_none()) {
+        return "<p>Nobody waited for somebody else's load.</p>".to_owned();
+    }
+    plots::behind(&outcome.bursts, settings.ways())
+}
+
+fn commands(summaries: &Summaries) -> String {
+    if summaries.iter().all(|(_, figures)| figures.redis_commands_per_burst.is_none()) {
+        return NO_REDIS.to_owned();
+    }
+    plots::bars("Redis commands per burst", summaries, |figures| figures.redis_commands_per_burst)
+}
+
+/// For the ways that have losers.
+fn legend(summaries: &Summaries) -> String {
+    let ways = summaries.iter().filter(|(_, figures)| figures.behind_load_ms.is_some());
+    ways.map(|(way, _)| format!("<span class=\"{0}\"><i></i>{0}</span>", way.name())).collect()
+}
+
+fn facts(settings: &Settings, outcome: &Outcome) -> String {
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let store = match (&settings.store, &outcome.redis_version) {
+        (Store::Redis { shown, .. }, Some(version)) => format!("Redis {version} at {shown}"),
+        _ => settings.store.shown().to_owned(),
+    };
+    let facts = [
+        ("processes", settings.processes.to_string()),
+        ("callers in each", settings.callers.to_string()),
+        ("rounds", settings.rounds.to_string()),
+        ("keys a round", format!("{}, Zipf exponent {}", settings.keys, settings.zipf)),
+        ("added latency of a query", format!("{} ms", settings.load_ms)),
+        ("store", store),
+        ("database", database::shown(settings.database_url.as_deref()).to_owned()),
+        (
+            "machine",
+            format!("{cores} cores, {} on {}", std::env::consts::OS, std::env::consts::ARCH),
+        ),
+        ("bellwether", env!("CARGO_PKG_VERSION").to_owned()),
+    ];
+    facts
+        .iter()
+        .map(|(name, value)| format!("<dt>{name}</dt><dd>{}</dd>", escaped(value)))
+        .collect()
+}
+
+/// What to type to do it again. Who has a password knows where to put it.
+fn command(settings: &Settings) -> String {
+    let Settings { processes, callers, load_ms, rounds, keys, zipf, .. } = settings;
+    let database = settings
+        .database_url
+        .as_deref()
+        .map(|url| format!(" --database-url {}:...", database::shown(Some(url))));
+    format!(
+        "cargo run --release --example stampede -- --store {} --processes {processes} \
+         --callers {callers} --load-ms {load_ms} --rounds {rounds} --keys {keys} --zipf {zipf}{} \
+         --html report.html",
+        settings.store.shown(),
+        database.unwrap_or_default(),
+    )
+}
+
+fn list(items: impl IntoIterator<Item = String>) -> String {
+    items.into_iter().map(|item| format!("<li>{item}</li>")).collect()
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

@@ -1,0 +1,165 @@
+//! Just enough SVG: scales, axes and marks on a canvas of fixed width.
+
+use std::fmt::{Display, Write};
+
+pub(super) const WIDTH: f64 = 720.0;
+
+/// Maps values to places on the canvas.
+#[derive(Clone, Copy)]
+pub(super) struct Scale {
+    kind: Kind,
+    values: (f64, f64),
+    places: (f64, f64),
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Linear,
+    Log,
+}
+
+impl Scale {
+    pub(super) fn linear(values: (f64, f64), places: (f64, f64)) -> Self {
+        Self { kind: Kind::Linear, values, places }
+    }
+
+    /// The values must be positive. The upper end is rounded up.
+    pub(super) fn log((from, to): (f64, f64), places: (f64, f64)) -> Self {
+        Self { kind: Kind::Log, values: (from, nice(to.max(10.0 * from))), places }
+    }
+
+    /// Values outside are put on the edge.
+    pub(super) fn at(&self, value: f64) -> f64 {
+        let (from, to) = self.values;
+        let value = value.clamp(from, to);
+        let share = match self.kind {
+            Kind::Linear => (value - from) / (to - from),
+            Kind::Log => (value / from).log10() / (to / from).log10(),
+        };
+        self.places.0 + share * (self.places.1 - self.places.0)
+    }
+
+    pub(super) fn ticks(&self) -> Vec<f64> {
+        match self.kind {
+            Kind::Linear => multiples(nice((self.values.1 - self.values.0) / 6.0), self.values),
+            Kind::Log => decades(self.values),
+        }
+    }
+}
+
+fn multiples(step: f64, (from, to): (f64, f64)) -> Vec<f64> {
+    let first = (from / step).ceil() as i64;
+    let last = (to / step).floor() as i64;
+    (first..=last).map(|tick| tick as f64 * step).collect()
+}
+
+fn decades((from, to): (f64, f64)) -> Vec<f64> {
+    let exponents = from.log10().ceil() as i32..=to.log10().floor() as i32;
+    exponents.map(|exponent| 10f64.powi(exponent)).collect()
+}
+
+/// The next 1, 2 or 5 times a power of ten.
+fn nice(at_least: f64) -> f64 {
+    let power = 10f64.powf(at_least.log10().floor());
+    [1.0, 2.0, 5.0, 10.0]
+        .into_iter()
+        .map(|factor| factor * power)
+        .find(|step| *step >= at_least)
+        .unwrap_or(power)
+}
+
+/// A picture under way.
+pub(super) struct Canvas {
+    height: f64,
+    title: &'static str,
+    body: String,
+}
+
+impl Canvas {
+    /// The title is for those who cannot see the picture.
+    pub(super) fn new(height: f64, title: &'static str) -> Self {
+        Self { height, title, body: String::new() }
+    }
+
+    pub(super) fn text(&mut self, class: &str, (x, y): (f64, f64), text: impl Display) {
+        self.push(format_args!("<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\">{text}</text>"));
+    }
+
+    pub(super) fn line(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
+        let (x1, y1, x2, y2) = (from.0, from.1, to.0, to.1);
+        self.push(format_args!(
+            "<line class=\"{class}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>"
+        ));
+    }
+
+    pub(super) fn bar(&mut self, class: &str, (x, y): (f64, f64), (width, height): (f64, f64)) {
+        self.push(format_args!(
+            "<rect class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" \
+             height=\"{height:.1}\" rx=\"3\"/>"
+        ));
+    }
+
+    /// A line through all points.
+    pub(super) fn curve(&mut self, class: &str, points: impl Iterator<Item = (f64, f64)>) {
+        let path: String = points.map(|(x, y)| format!(" {x:.1} {y:.1}")).collect();
+        self.push(format_args!("<path class=\"{class}\" d=\"M{path}\"/>"));
+    }
+
+    /// A dot at each point: strokes of no length, whose round caps are the dots.
+    pub(super) fn dots(&mut self, class: &str, points: impl Iterator<Item = (f64, f64)>) {
+        let path: String = points.map(|(x, y)| format!("M{x:.1} {y:.1}h0")).collect();
+        self.push(format_args!("<path class=\"{class}\" d=\"{path}\"/>"));
+    }
+
+    /// Grid lines and labels for a horizontal scale, from one height to another.
+    pub(super) fn x_axis(&mut self, scale: &Scale, (top, bottom): (f64, f64)) {
+        for tick in scale.ticks() {
+            let x = scale.at(tick);
+            self.line("grid", (x, top), (x, bottom));
+            self.text("tick middle", (x, bottom + 16.0), label(tick));
+        }
+    }
+
+    pub(super) fn y_axis(&mut self, scale: &Scale, unit: &str, (left, right): (f64, f64)) {
+        for tick in scale.ticks() {
+            let y = scale.at(tick);
+            self.line("grid", (left, y), (right, y));
+            self.text("tick end", (left - 8.0, y + 4.0), format_args!("{}{unit}", label(tick)));
+        }
+    }
+
+    pub(super) fn finish(self) -> String {
+        let Self { height, title, body } = self;
+        format!(
+            "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{title}\">{body}</svg>"
+        )
+    }
+
+    fn push(&mut self, mark: std::fmt::Arguments<'_>) {
+        // A String takes whatever it is given.
+        let _ = self.body.write_fmt(mark);
+    }
+}
+
+/// Ticks are multiples of 1, 2 or 5: more than three places would be rounding errors.
+fn label(tick: f64) -> f64 {
+    (tick * 1_000.0).round() / 1_000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scale_puts_its_ends_on_its_edges() {
+        let scale = Scale::log((0.1, 800.0), (100.0, 500.0));
+        assert_eq!(scale.ticks(), [0.1, 1.0, 10.0, 100.0, 1000.0]);
+        assert_eq!((scale.at(0.1), scale.at(10.0), scale.at(5_000.0)), (100.0, 300.0, 500.0));
+    }
+
+    #[test]
+    fn ticks_are_round() {
+        let scale = Scale::linear((0.0, 283.0), (0.0, 1.0));
+        assert_eq!(scale.ticks(), [0.0, 50.0, 100.0, 150.0, 200.0, 250.0]);
+    }
+}

@@ -1,0 +1,115 @@
+//! How many commands the clients send to Redis, by the server's own account.
+//!
+//! The account is `INFO commandstats`, taken before and after a burst. Unlike MONITOR it costs the
+//! server nothing while the burst goes on. It has two peculiarities:
+//!
+//! - It counts the commands that scripts run inside the server, too, as does
+//!   `total_commands_processed`. They never cross the wire and are subtracted here: see [`sent`].
+//! - It counts everybody's commands. A Redis which others use at the same time makes the figure too
+//!   high.
+
+use std::collections::BTreeMap;
+
+use redis::aio::MultiplexedConnection;
+use redis::{Client, IntoConnectionInfo};
+
+use crate::Fault;
+use crate::ways::Way;
+
+/// Calls by command, since the server was started.
+pub(crate) type Calls = BTreeMap<String, u64>;
+
+/// A connection for statistics only.
+pub(crate) struct Meter {
+    connection: MultiplexedConnection,
+}
+
+impl Meter {
+    pub(crate) async fn open(url: &str) -> Result<Self, Fault> {
+        let connection = Client::open(url)?.get_multiplexed_async_connection().await;
+        Ok(Self {
+            connection: connection
+                .map_err(|fault| format!("cannot connect to the store: {fault}"))?,
+        })
+    }
+
+    pub(crate) async fn calls(&mut self) -> Result<Calls, Fault> {
+        Ok(parse(&self.info("commandstats").await?))
+    }
+
+    pub(crate) async fn version(&mut self) -> Result<String, Fault> {
+        let info = self.info("server").await?;
+        let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
+        Ok(version.unwrap_or("of unknown version").to_owned())
+    }
+
+    async fn info(&mut self, section: &str) -> Result<String, Fault> {
+        let info = redis::cmd("INFO").arg(section).query_async(&mut self.connection).await;
+        info.map_err(|fault| format!("the store gives no statistics: {fault}").into())
+    }
+}
+
+/// Host and port of a Redis URL, and nothing else of it.
+pub(crate) fn address(url: &str) -> Result<String, String> {
+    let info = url.into_connection_info().map_err(|fault| fault.to_string())?;
+    Ok(info.addr().to_string())
+}
+
+/// Commands that clients sent between two accounts.
+///
+/// That is every call but our own INFO, and but those that the way's scripts make inside the
+/// server:
+///
+/// - polling: its one script runs a GET, and a DEL if the lock is still its own. The clients send
+///   GETs, too, but no DEL.
+/// - bellwether: its scripts run only commands that its clients never send.
+pub(crate) fn sent(way: Way, before: &Calls, after: &Calls) -> u64 {
+    let calls = |command: &str| {
+        let count = |calls: &Calls| calls.get(command).copied().unwrap_or(0);
+        count(after).saturating_sub(count(before))
+    };
+    let inside = match way {
+        Way::Unprotected => 0,
+        Way::Polling => calls("evalsha") + calls("eval") + calls("del"),
+        Way::Bellwether => SCRIPTED.iter().map(|command| calls(command)).sum(),
+    };
+    let all: u64 = after.keys().map(|command| calls(command)).sum();
+    all.saturating_sub(calls("info")).saturating_sub(inside)
+}
+
+/// What bellwether's scripts run inside the server, and its clients never send.
+const SCRIPTED: [&str; 6] = ["del", "mget", "pexpire", "pttl", "set", "time"];
+
+/// Lines like `cmdstat_get:calls=3,usec=9,...`.
+fn parse(info: &str) -> Calls {
+    let line = |line: &str| {
+        let (command, figures) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        let calls = figures.split(',').next()?.parse().ok()?;
+        Some((command.to_owned(), calls))
+    };
+    info.lines().filter_map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn calls(of: &[(&str, u64)]) -> Calls {
+        of.iter().map(|(command, calls)| ((*command).to_owned(), *calls)).collect()
+    }
+
+    #[test]
+    fn what_a_script_runs_is_not_sent_by_a_client() {
+        let before = calls(&[("get", 10), ("info", 1)]);
+        let after = calls(&[("get", 15), ("set", 3), ("evalsha", 1), ("del", 1), ("info", 2)]);
+        assert_eq!(sent(Way::Polling, &before, &after), 4 + 3 + 1);
+        assert_eq!(sent(Way::Bellwether, &before, &after), 5 + 1);
+    }
+
+    #[test]
+    fn the_account_of_the_server_is_read() {
+        let info =
+            "# Commandstats\r\ncmdstat_get:calls=3,usec=9\r\ncmdstat_client|id:calls=1,usec=1\r\n";
+        assert_eq!(parse(info), calls(&[("get", 3), ("client|id", 1)]));
+    }
+}

@@ -1,0 +1,39 @@
+//! bellwether: the same loader behind a [`ReadThroughLayer`], and that is all.
+
+use std::time::Duration;
+
+use bellwether::{ConfigError, Key, MemoryStore, ReadThroughLayer, RedisOptions, Store, Wait};
+use tower::{ServiceBuilder, service_fn};
+
+use super::Catalog;
+use crate::Fault;
+use crate::loader::Loader;
+use crate::messages::Ask;
+
+const ENTRIES: usize = 100_000;
+const TTL: Duration = Duration::from_secs(60);
+/// The library's own limits, to which `--load-ms` is added: it may ask for more than they allow.
+const WAIT: Duration = Duration::from_secs(5);
+const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
+
+pub(super) fn in_memory(loader: Loader) -> Result<Catalog, Fault> {
+    Ok(protect(MemoryStore::new(ENTRIES), loader)?)
+}
+
+pub(super) async fn in_redis(url: &str, namespace: &str, loader: Loader) -> Result<Catalog, Fault> {
+    let store = RedisOptions::new(url)?.namespace(namespace)?.connect().await?;
+    Ok(protect(store, loader)?)
+}
+
+fn protect(store: impl Store, loader: Loader) -> Result<Catalog, ConfigError> {
+    let layer = ReadThroughLayer::new(store, |ask: &Ask| Key::of("product").with(ask.sku))
+        .ttl(TTL)
+        .wait(Wait::at_most(WAIT + loader.latency()))
+        .load_timeout(LOAD_TIMEOUT + loader.latency())?;
+    let load = service_fn(move |ask| {
+        let loader = loader.clone();
+        async move { loader.load(ask).await }
+    });
+    let service = ServiceBuilder::new().map_err(Fault::from).layer(layer).service(load);
+    Ok(Catalog::new(service))
+}
