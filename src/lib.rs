@@ -1,7 +1,46 @@
 //! Cache-stampede protection for [Tower](tower) services.
 //!
 //! When a thousand callers in fifty processes miss the same key at the same moment, **one** of them
-//! loads it and all of them get the answer, as soon as it is there.
+//! loads it and all of them get the answer, as soon as it is there. A [`ReadThroughLayer`] in front
+//! of any loader does that:
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use bellwether::{Key, MemoryStore, ReadThroughLayer};
+//! use tower::{Layer, Service, ServiceExt, service_fn};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let store = MemoryStore::new(10_000); // or RedisStore::connect("redis://127.0.0.1:6379").await?
+//! let layer = ReadThroughLayer::new(store, |sku: &u64| Key::of("item").with(*sku))
+//!     .ttl(Duration::from_secs(60));
+//!
+//! let mut catalog = layer.layer(service_fn(async |sku: u64| {
+//!     Ok::<_, std::io::Error>(format!("item {sku}")) // or a query
+//! }));
+//! assert_eq!(catalog.ready().await?.call(42).await?, "item 42");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Where to look
+//! - [`read_through`]: the layer, its service and their future; how a request goes.
+//! - [`Key`]: what an answer is kept under. [`Capture`]: how an answer is kept.
+//! - [`Wait`]: what a caller does while somebody else loads. [`CacheStatus`]: how an answer came
+//!   about. [`Error`]: the loader's fault, or ours.
+//! - [`store`]: the contract of a store, [`MemoryStore`] and `RedisStore`.
+//!
+//! # What is not promised
+//! Leases here are for efficiency, not for correctness: in a fault (a lease that lapses under a
+//! stopped process, a Redis that lost its memory) a key may be loaded twice. What protects the data
+//! is that stale writes are refused.
+//!
+//! # Features
+//! | feature | default | what it adds |
+//! |---|---|---|
+//! | `redis` | yes | `RedisStore`: entries and leases shared by a fleet |
+//! | `test-util` | no | `store::conformance`: the contract as checks, for stores of your own |
 
 mod capture;
 mod error;
@@ -21,3 +60,8 @@ pub use status::{Bypass, CacheStatus, Place};
 pub use store::{MemoryStore, Store};
 #[cfg(feature = "redis")]
 pub use store::{RedisOptions, RedisStats, RedisStore};
+
+/// The examples of the README are compiled and run with those of the docs.
+#[cfg(all(doctest, feature = "redis"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
