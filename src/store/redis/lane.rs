@@ -82,7 +82,9 @@ impl Question<'_> {
     async fn put(&self, link: &mut Link) -> Result<Value, RedisError> {
         match self {
             Self::Command(command) => command.query_async(&mut link.connection).await,
-            Self::Script { source, keys, args } => source.run(link, keys, args).await,
+            Self::Script { source, keys, args } => {
+                source.run(&mut link.connection, keys, args).await
+            }
         }
     }
 }

@@ -163,7 +163,7 @@ impl bb8::ManageConnection for Links {
             self.listen(&mut link, ears).await?;
         }
         // A user without the right to load them still runs them by their text.
-        if let Err(error) = self.scripts.load(&mut link).await {
+        if let Err(error) = self.scripts.load(&mut link.connection).await {
             link.judge(&error);
             tracing::debug!(%error, "the server does not take the scripts beforehand");
         }

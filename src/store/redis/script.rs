@@ -1,8 +1,7 @@
 //! The scripts: constant text, called by their hash.
 
+use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, RedisError, Script, ServerErrorKind, Value};
-
-use super::link::Link;
 
 /// The scripts of a `RedisStore`, one per operation.
 #[derive(Debug)]
@@ -35,13 +34,16 @@ impl Scripts {
     }
 
     /// Tells the server all of them, so that no burst begins with an unknown hash.
-    pub(super) async fn load(&self, link: &mut Link) -> Result<(), RedisError> {
+    pub(super) async fn load(
+        &self,
+        connection: &mut MultiplexedConnection,
+    ) -> Result<(), RedisError> {
         let Self { abandon, acquire, commit, invalidate, look, renew } = self;
         let mut load = redis::pipe();
         for source in [abandon, acquire, commit, invalidate, look, renew] {
             load.cmd("SCRIPT").arg("LOAD").arg(source.text).ignore();
         }
-        load.query_async(&mut link.connection).await
+        load.query_async(connection).await
     }
 }
 
@@ -53,15 +55,15 @@ impl Source {
     /// Runs it. A server that has forgotten it (restart, `SCRIPT FLUSH`) is told the text again.
     pub(super) async fn run(
         &self,
-        link: &mut Link,
+        connection: &mut MultiplexedConnection,
         keys: &[String],
         args: &[Vec<u8>],
     ) -> Result<Value, RedisError> {
         let by_hash = call("EVALSHA", &self.hash, keys, args);
-        match by_hash.query_async(&mut link.connection).await {
+        match by_hash.query_async(connection).await {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
                 let by_text = call("EVAL", self.text, keys, args);
-                by_text.query_async(&mut link.connection).await
+                by_text.query_async(connection).await
             }
             answer => answer,
         }
