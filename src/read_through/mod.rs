@@ -81,6 +81,8 @@ mod future;
 mod handle;
 mod layer;
 mod load;
+#[cfg(test)]
+mod model;
 mod relief_task;
 mod service;
 mod step;

@@ -15,7 +15,7 @@
 //! ```
 
 /// What has happened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Event {
     /// The flight was opened, by a caller whose look failed or not.
     Opened { store_failed: bool },
@@ -50,7 +50,7 @@ pub(crate) enum Event {
 }
 
 /// What came of a commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Committed {
     Stored,
     Superseded,
@@ -58,7 +58,7 @@ pub(crate) enum Committed {
 }
 
 /// What matters of all that happened before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Standing {
     /// Whether there is a lease of ours in the store.
     pub(crate) leased: Leased,
@@ -69,7 +69,7 @@ pub(crate) struct Standing {
 }
 
 /// Whether there is a lease of ours in the store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Leased {
     No,
     /// It was granted and not given up.
@@ -79,7 +79,7 @@ pub(crate) enum Leased {
 }
 
 /// What to do next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Step {
     /// Ask the store for the entry or the lease.
     Acquire,
@@ -100,7 +100,7 @@ pub(crate) enum Step {
 }
 
 /// On whom an answer lands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum On {
     /// Who had joined before the store was asked last.
     Asked,
