@@ -49,19 +49,13 @@ pub(super) type Settled<R, E> = (Result<R, Error<E>>, CacheStatus);
 pub(super) struct Call<S, Req, C> {
     core: Arc<Core<C>>,
     key: Key,
-    held: Held<S, Req>,
+    /// What to load with, until it is lent to the task of a flight.
+    job: Option<Job<S, Req>>,
+    lent: Option<Lent<S, Req>>,
     /// When it began to wait.
     since: Option<Instant>,
     /// It has waited in vain for somebody else's load.
     relieved: bool,
-}
-
-/// The job of a request.
-enum Held<S, Req> {
-    Mine(Job<S, Req>),
-    Lent(Lent<S, Req>),
-    /// Only while it changes hands.
-    Nothing,
 }
 
 impl<S, Req, C> Call<S, Req, C>
@@ -73,8 +67,8 @@ where
     C: Capture<S::Response>,
 {
     pub(super) fn new(core: Arc<Core<C>>, key: Key, service: S, request: Req) -> Self {
-        let held = Held::Mine(Job { service, request });
-        Self { core, key, held, since: None, relieved: false }
+        let job = Some(Job { service, request });
+        Self { core, key, job, lent: None, since: None, relieved: false }
     }
 
     /// The first thing to do: look alone if nobody else is about this key, else join them.
@@ -109,6 +103,9 @@ where
                 Err(_) => self.fail(CacheError::other_type(&self.key).into()),
             },
             Landed::Answer(Landing::Failed(error)) => self.fail(error.into()),
+            // Whoever opens a flight is always answered by it, unless its task was dropped. One
+            // that is dropped as soon as it is spawned would be opened again for ever.
+            Landed::Again if opener => self.fail(CacheError::load_lost(&self.key).into()),
             Landed::Again => self.again(),
         }
     }
@@ -125,7 +122,8 @@ where
                 Some(self.fail(CacheError::wait_timed_out(&self.key, waited).into()))
             }
             Then::Load => {
-                self.held = Held::Mine(self.held.take()?);
+                let job = self.job.take().or_else(|| self.lent.as_ref()?.take())?;
+                self.job = Some(job);
                 Some(self.join_relief())
             }
         }
@@ -133,9 +131,6 @@ where
 
     /// Looks again, since whoever worked for its flight has gone.
     fn again(&mut self) -> State<S, Req> {
-        if !self.held.is_there() {
-            return self.fail(CacheError::load_lost(&self.key).into());
-        }
         if self.relieved {
             return self.join_relief();
         }
@@ -154,7 +149,7 @@ where
                 let Ok(runtime) = Handle::try_current() else {
                     return self.fail(CacheError::no_runtime(&self.key).into());
                 };
-                let task = FlightTask::new(Arc::clone(&self.core), leader, self.held.lend());
+                let task = FlightTask::new(Arc::clone(&self.core), leader, self.lend());
                 runtime.spawn(task.run(Event::Opened { store_failed }));
                 follower
             }
@@ -179,7 +174,14 @@ where
 
     /// It has been polled by a runtime before, or it would not have waited.
     fn relieve(&mut self, leader: Leader<Landing>) {
-        tokio::spawn(relieve(Arc::clone(&self.core), leader, self.held.lend()));
+        tokio::spawn(relieve(Arc::clone(&self.core), leader, self.lend()));
+    }
+
+    /// Puts the job where a task can take it, and where it can be taken back.
+    fn lend(&mut self) -> Lent<S, Req> {
+        let lent = Lent::new(self.job.take());
+        self.lent = Some(lent.clone());
+        lent
     }
 
     fn given(
@@ -213,38 +215,6 @@ where
 
     fn fail(&self, error: Error<S::Error>) -> State<S, Req> {
         State::Settled(Some((Err(error), CacheStatus::Failed)))
-    }
-}
-
-impl<S, Req> Held<S, Req> {
-    /// Puts the job where a task can take it, and where it can be taken back.
-    fn lend(&mut self) -> Lent<S, Req> {
-        let lent = match std::mem::replace(self, Self::Nothing) {
-            Self::Mine(job) => Lent::new(job),
-            Self::Lent(lent) => lent,
-            Self::Nothing => Lent::gone(),
-        };
-        *self = Self::Lent(lent.clone());
-        lent
-    }
-
-    fn take(&mut self) -> Option<Job<S, Req>> {
-        match self {
-            Self::Lent(lent) => lent.take(),
-            Self::Nothing => None,
-            Self::Mine(_) => match std::mem::replace(self, Self::Nothing) {
-                Self::Mine(job) => Some(job),
-                _ => None,
-            },
-        }
-    }
-
-    fn is_there(&self) -> bool {
-        match self {
-            Self::Mine(_) => true,
-            Self::Lent(lent) => lent.is_there(),
-            Self::Nothing => false,
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What all clones of a service share.
 
 use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::capture::Capture;
@@ -88,7 +89,9 @@ impl<C> Core<C> {
         if entry.codec() != self.capture.codec() {
             return None;
         }
-        let decoded = entry.value().decoded(|bytes| self.capture.decode(bytes));
+        let decode = || entry.value().decoded(|bytes| self.capture.decode(bytes));
+        // A decoder that panics on what it was given has not decoded it, and that is all.
+        let decoded = catch_unwind(AssertUnwindSafe(decode)).ok()?;
         decoded.inspect_err(|error| tracing::debug!(%error, "an entry that cannot be decoded")).ok()
     }
 }

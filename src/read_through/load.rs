@@ -27,13 +27,8 @@ pub(crate) struct Job<S, Req> {
 pub(crate) struct Lent<S, Req>(Arc<Mutex<Option<Job<S, Req>>>>);
 
 impl<S, Req> Lent<S, Req> {
-    pub(crate) fn new(job: Job<S, Req>) -> Self {
-        Self(Arc::new(Mutex::new(Some(job))))
-    }
-
-    /// Nothing was lent.
-    pub(crate) fn gone() -> Self {
-        Self(Arc::new(Mutex::new(None)))
+    pub(crate) fn new(job: Option<Job<S, Req>>) -> Self {
+        Self(Arc::new(Mutex::new(job)))
     }
 
     pub(crate) fn take(&self) -> Option<Job<S, Req>> {
