@@ -37,8 +37,8 @@ use crate::key::{Digest, Key};
 /// that, losers find the value by their pauses alone.
 ///
 /// # What a user of the server must be allowed to do
-/// `~bw:* +get +mget +set +del +pttl +pexpire +time +evalsha +eval +hello +client|tracking`; with
-/// `+script|load` the scripts are known before they are first needed.
+/// `~bw:* +get +mget +set +del +pttl +pexpire +time +evalsha +eval +hello +ping +client|tracking`.
+/// With `+script|load` as well, the scripts are known before they are first needed.
 ///
 /// # Errors
 /// Nothing here waits longer than [`RedisOptions::timeout`]. A command that timed out may have been
