@@ -98,19 +98,6 @@ impl Digest {
     pub fn as_bytes(&self) -> &[u8; Self::BYTES] {
         &self.0
     }
-
-    /// Reads what `Display` wrote.
-    pub(crate) fn from_hex(hex: &[u8]) -> Option<Self> {
-        let (pairs, rest) = hex.as_chunks::<2>();
-        if pairs.len() != Self::BYTES || !rest.is_empty() {
-            return None;
-        }
-        let mut digest = [0; Self::BYTES];
-        for (byte, [high, low]) in digest.iter_mut().zip(pairs) {
-            *byte = hex_digit(*high)? << 4 | hex_digit(*low)?;
-        }
-        Some(Self(digest))
-    }
 }
 
 impl fmt::Debug for Digest {
@@ -247,10 +234,6 @@ fn write_framed(parts: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
     parts.push(tag);
     parts.extend_from_slice(&length.to_be_bytes());
     parts.extend_from_slice(bytes);
-}
-
-fn hex_digit(digit: u8) -> Option<u8> {
-    HEX.iter().position(|hex| *hex == digit).map(|value| value as u8)
 }
 
 const TEXT: u8 = b's';

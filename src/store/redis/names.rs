@@ -30,8 +30,21 @@ impl Names {
 
     /// Whose name this is, if it is one of ours.
     pub(super) fn digest_of(&self, name: &[u8]) -> Option<Digest> {
-        let hex = name.strip_prefix(self.prefix.as_bytes())?.get(..Digest::BYTES * 2)?;
-        Digest::from_hex(hex)
+        let hex =
+            name.strip_prefix(self.prefix.as_bytes())?.first_chunk::<{ Digest::BYTES * 2 }>()?;
+        let mut digest = [0; Digest::BYTES];
+        for (byte, [high, low]) in digest.iter_mut().zip(hex.as_chunks().0) {
+            *byte = hex_digit(*high)? << 4 | hex_digit(*low)?;
+        }
+        Some(Digest(digest))
+    }
+}
+
+fn hex_digit(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        _ => None,
     }
 }
 
