@@ -249,7 +249,7 @@ pub enum ConfigError {
     /// An address of a store cannot be read. It is not repeated here, as it may hold a password.
     Url {
         /// What is wrong with it.
-        reason: String,
+        reason: &'static str,
     },
 }
 

@@ -52,8 +52,8 @@ pub(super) struct Call<S, Req, C> {
     /// What to load with, until it is lent to the task of a flight.
     job: Option<Job<S, Req>>,
     lent: Option<Lent<S, Req>>,
-    /// When it began to wait.
-    since: Option<Instant>,
+    /// When it was first polled: what it waits is counted from then.
+    begun: Instant,
     /// It has waited in vain for somebody else's load.
     relieved: bool,
 }
@@ -68,11 +68,12 @@ where
 {
     pub(super) fn new(core: Arc<Core<C>>, key: Key, service: S, request: Req) -> Self {
         let job = Some(Job { service, request });
-        Self { core, key, job, lent: None, since: None, relieved: false }
+        Self { core, key, job, lent: None, begun: Instant::now(), relieved: false }
     }
 
     /// The first thing to do: look alone if nobody else is about this key, else join them.
     pub(super) fn start(&mut self, ask: bool) -> State<S, Req> {
+        self.begun = Instant::now();
         let glance = if ask { self.core.loads.flights.glance(&self.key) } else { None };
         match glance {
             Some(glance) => State::Looking(self.core.store.look(self.key.clone()), glance),
@@ -118,8 +119,7 @@ where
                 Some(self.fail(CacheError::contended(&self.key).into()))
             }
             Then::Fail => {
-                let waited = self.since.map(|since| since.elapsed()).unwrap_or_default();
-                Some(self.fail(CacheError::wait_timed_out(&self.key, waited).into()))
+                Some(self.fail(CacheError::wait_timed_out(&self.key, self.begun.elapsed()).into()))
             }
             Then::Load => {
                 let job = self.job.take().or_else(|| self.lent.as_ref()?.take())?;
@@ -141,14 +141,13 @@ where
     }
 
     fn join(&mut self, store_failed: bool) -> State<S, Req> {
+        let Ok(runtime) = Handle::try_current() else {
+            return self.fail(CacheError::no_runtime(&self.key).into());
+        };
         let wait = self.core.policy.wait;
-        let since = *self.since.get_or_insert_with(Instant::now);
         let follower = match self.core.loads.flights.join(&self.key, wait.is_fail_fast()) {
             Seat::Joined(follower) => follower,
             Seat::Opened(leader, follower) => {
-                let Ok(runtime) = Handle::try_current() else {
-                    return self.fail(CacheError::no_runtime(&self.key).into());
-                };
                 let task = FlightTask::new(Arc::clone(&self.core), leader, self.lend());
                 runtime.spawn(task.run(Event::Opened { store_failed }));
                 follower
@@ -156,7 +155,7 @@ where
         };
         State::Waiting(match wait.is_fail_fast() {
             true => Waiting::failing_fast(follower),
-            false => Waiting::new(follower, since.checked_add(wait.patience())),
+            false => Waiting::new(follower, self.begun.checked_add(wait.patience())),
         })
     }
 
@@ -197,7 +196,7 @@ where
     }
 
     fn status(&self, origin: Origin, opener: bool) -> CacheStatus {
-        let waited = self.since.map(|since| since.elapsed()).unwrap_or_default();
+        let waited = self.begun.elapsed();
         match origin {
             Origin::Kept(status) => status,
             Origin::Elsewhere => CacheStatus::Collapsed { place: Place::Elsewhere, waited },

@@ -13,7 +13,7 @@ use super::load::{Lent, Outcome, load};
 use super::step::{self, Committed, Event, Leased, On, Standing, Step};
 use crate::capture::Capture;
 use crate::flight::{Leader, Line, Phase};
-use crate::policy::{Pauses, WhenAbandoned};
+use crate::policy::Pauses;
 use crate::status::Bypass;
 use crate::store::Windows;
 use crate::store::{
@@ -191,12 +191,9 @@ where
         let began = Instant::now();
         let outcome = tokio::select! {
             biased;
-            outcome = load(job, &self.core, self.leader.key()) => outcome,
+            outcome = load(job, &self.core, &self.leader) => outcome,
             never = renewing(&*self.core.store, self.lease.as_ref(), self.core.policy.renewal()) => {
                 match never {}
-            }
-            () = abandoned(&self.leader, self.core.policy.when_abandoned) => {
-                return Event::Deserted;
             }
         };
         self.load_time = began.elapsed();
@@ -210,6 +207,7 @@ where
                 self.answer = Some(answer);
                 Event::LoadFailed
             }
+            Outcome::Deserted => Event::Deserted,
         }
     }
 
@@ -289,14 +287,6 @@ async fn renewing(store: &dyn Store, lease: Option<&Lease>, every: Duration) -> 
             Ok(Renew::Lost) => return pending().await,
             Err(error) => tracing::warn!(%error, "a lease could not be renewed"),
         }
-    }
-}
-
-/// Returns when nobody waits any more and the policy is not to go on then.
-async fn abandoned(leader: &Leader<Landing>, policy: WhenAbandoned) {
-    match policy {
-        WhenAbandoned::Cancel => leader.deserted().await,
-        WhenAbandoned::Finish => pending().await,
     }
 }
 

@@ -19,7 +19,6 @@ use crate::store::Store;
 ///
 /// A plain value: a knob changes this one, not the services that were made of it. Services made by
 /// one layer, and their clones, share its loads: one per key in this process.
-#[derive(Clone)]
 pub struct ReadThroughLayer<K, C = Json> {
     key_of: K,
     store: Arc<dyn Store>,
@@ -153,6 +152,18 @@ impl<S, K: Clone, C> Layer<S> for ReadThroughLayer<K, C> {
             loads: self.loads.clone(),
         };
         ReadThrough::new(inner, self.key_of.clone(), Arc::new(core))
+    }
+}
+
+impl<K: Clone, C> Clone for ReadThroughLayer<K, C> {
+    fn clone(&self) -> Self {
+        Self {
+            key_of: self.key_of.clone(),
+            store: Arc::clone(&self.store),
+            policy: self.policy.clone(),
+            capture: Arc::clone(&self.capture),
+            loads: self.loads.clone(),
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::future::pending;
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -14,7 +15,9 @@ use tower::{Service, ServiceExt};
 use super::core::{Core, Landing};
 use crate::capture::Capture;
 use crate::error::CacheError;
+use crate::flight::Leader;
 use crate::key::Key;
+use crate::policy::WhenAbandoned;
 
 /// What is needed to load: a clone of the loader, and the request.
 pub(crate) struct Job<S, Req> {
@@ -64,14 +67,43 @@ pub(crate) enum Outcome {
     Loaded(Arc<dyn Any + Send + Sync>, Option<Bytes>),
     /// No value; this is to be landed instead.
     Failed(Landing),
+    /// Nobody waits for it any more, and the policy is not to go on then.
+    Deserted,
+}
+
+/// Loads for a flight, for as long as the policy is to go on.
+///
+/// # Cancel safety
+/// Dropping it drops the loader's future.
+pub(crate) async fn load<S, Req, C>(
+    job: Job<S, Req>,
+    core: &Core<C>,
+    leader: &Leader<Landing>,
+) -> Outcome
+where
+    S: Service<Req>,
+    S::Error: Send + Sync + 'static,
+    C: Capture<S::Response>,
+{
+    tokio::select! {
+        // In this order: no load is begun for those who have left already.
+        biased;
+        () = abandoned(leader, core.policy.when_abandoned) => Outcome::Deserted,
+        outcome = call(job, core, leader.key()) => outcome,
+    }
+}
+
+/// Returns when nobody waits any more and the policy is not to go on then.
+async fn abandoned(leader: &Leader<Landing>, policy: WhenAbandoned) {
+    match policy {
+        WhenAbandoned::Cancel => leader.deserted().await,
+        WhenAbandoned::Finish => pending().await,
+    }
 }
 
 /// Drives the loader to readiness, calls it, and captures what it answers: within the limit, and
 /// without letting a panic out.
-///
-/// # Cancel safety
-/// Dropping it drops the loader's future.
-pub(crate) async fn load<S, Req, C>(job: Job<S, Req>, core: &Core<C>, key: &Key) -> Outcome
+async fn call<S, Req, C>(job: Job<S, Req>, core: &Core<C>, key: &Key) -> Outcome
 where
     S: Service<Req>,
     S::Error: Send + Sync + 'static,

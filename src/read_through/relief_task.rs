@@ -26,11 +26,12 @@ pub(crate) async fn relieve<S, Req, C>(
 {
     let Some(job) = job.take() else { return };
     let begun = leader.line();
-    match load(job, &core, leader.key()).await {
+    match load(job, &core, &leader).await {
         Outcome::Loaded(kept, _) => {
             let origin = Origin::Around(Bypass::WaitRanOut);
             leader.land(begun, &Landing::Value(kept, origin));
         }
         Outcome::Failed(answer) => leader.land_on_all(&answer),
+        Outcome::Deserted => {}
     }
 }

@@ -18,7 +18,6 @@ use crate::key::Key;
 /// It is always ready: what is kept and what somebody else loads takes no capacity of the loader.
 /// A load drives a clone of the loader to readiness before it is called, so limits, buffers and
 /// timeouts below this keep working; what they refuse is an error of the loader.
-#[derive(Clone)]
 pub struct ReadThrough<S, K, C = Json> {
     inner: S,
     key_of: K,
@@ -83,6 +82,13 @@ where
             Some(key) => ResponseFuture::begin(&self.core, key, &self.inner, request),
             None => ResponseFuture::pass(self.inner.clone(), request),
         }
+    }
+}
+
+impl<S: Clone, K: Clone, C> Clone for ReadThrough<S, K, C> {
+    fn clone(&self) -> Self {
+        let core = Arc::clone(&self.core);
+        Self { inner: self.inner.clone(), key_of: self.key_of.clone(), core }
     }
 }
 

@@ -64,7 +64,8 @@ pub struct Watchers(Arc<Registry>);
 
 #[derive(Default)]
 struct Registry {
-    /// Guards the keys only: held for a map operation, never across an `.await`.
+    /// Guards the keys only: held for a map operation, never across an `.await`, and nobody is told
+    /// anything while it is.
     keys: Mutex<HashMap<Digest, Watched>>,
 }
 
@@ -89,15 +90,17 @@ impl Watchers {
 
     /// Tells those who watch a key that it has changed.
     pub fn tell(&self, digest: &Digest) {
-        if let Some(watched) = self.0.keys().get(digest) {
-            watched.changes.send_replace(());
+        let changes = self.0.keys().get(digest).map(|watched| watched.changes.clone());
+        if let Some(changes) = changes {
+            changes.send_replace(());
         }
     }
 
     /// Tells everybody: what has changed is not known, or messages may have been lost.
     pub fn tell_all(&self) {
-        for watched in self.0.keys().values() {
-            watched.changes.send_replace(());
+        let all: Vec<_> = self.0.keys().values().map(|watched| watched.changes.clone()).collect();
+        for changes in all {
+            changes.send_replace(());
         }
     }
 

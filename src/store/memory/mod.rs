@@ -102,14 +102,20 @@ impl MemoryStore {
         self.0.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn shard(&self, key: &Key) -> MutexGuard<'_, Shard> {
+    /// Does something to the shard of a key.
+    fn shard<T>(&self, key: &Key, deed: impl FnOnce(&mut Shard) -> T) -> T {
         let shards = &self.0.shards;
         let shard = match shards.len() {
             1 => 0,
             count => self.0.hasher.hash_one(key) as usize % count,
         };
         // A shard whose holder panicked is still whole: no user code runs under the lock.
-        shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
+        let mut shard = shards[shard].lock().unwrap_or_else(PoisonError::into_inner);
+        let done = deed(&mut shard);
+        let removed = std::mem::take(&mut shard.removed);
+        drop(shard);
+        drop(removed);
+        done
     }
 
     /// Does an operation when its future is polled, at that moment.
@@ -131,7 +137,7 @@ impl MemoryStore {
 impl Store for MemoryStore {
     fn peek(&self, key: &Key) -> Peek {
         let now = self.0.clock.now();
-        self.shard(key).find(key, now).map_or(Peek::Gone, Peek::Found)
+        self.shard(key, |shard| shard.find(key, now)).map_or(Peek::Gone, Peek::Found)
     }
 
     fn watch(&self, key: &Key) -> Watch {
@@ -139,24 +145,26 @@ impl Store for MemoryStore {
     }
 
     fn look(&self, key: Key) -> Answer<Option<Entry>> {
-        self.answer(move |store, now| store.shard(&key).find(&key, now))
+        self.answer(move |store, now| store.shard(&key, |shard| shard.find(&key, now)))
     }
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> Answer<Acquire> {
+        let key = claim.key().clone();
         self.answer(move |store, now| {
-            let mut shard = store.shard(claim.key());
-            shard.acquire(claim, term, accept, now)
+            store.shard(&key, |shard| shard.acquire(claim, term, accept, now))
         })
     }
 
     fn renew(&self, lease: &Lease) -> Answer<Renew> {
         let (claim, term) = (lease.claim().clone(), lease.term());
-        self.answer(move |store, now| store.shard(claim.key()).renew(&claim, term, now))
+        self.answer(move |store, now| {
+            store.shard(claim.key(), |shard| shard.renew(&claim, term, now))
+        })
     }
 
     fn commit(&self, lease: Lease, draft: Draft) -> Answer<Commit> {
         self.answer(move |store, now| {
-            let committed = store.shard(lease.key()).commit(&lease, draft, now);
+            let committed = store.shard(lease.key(), |shard| shard.commit(&lease, draft, now));
             store.tell(lease.key());
             committed
         })
@@ -164,7 +172,7 @@ impl Store for MemoryStore {
 
     fn abandon(&self, claim: Claim) -> Answer<()> {
         self.answer(move |store, _| {
-            if store.shard(claim.key()).abandon(&claim) {
+            if store.shard(claim.key(), |shard| shard.abandon(&claim)) {
                 store.tell(claim.key());
             }
         })
@@ -172,14 +180,14 @@ impl Store for MemoryStore {
 
     fn invalidate(&self, key: Key) -> Answer<()> {
         self.answer(move |store, now| {
-            store.shard(&key).invalidate(&key, now);
+            store.shard(&key, |shard| shard.invalidate(&key, now));
             store.tell(&key);
         })
     }
 
     fn expire(&self, key: Key) -> Answer<()> {
         self.answer(move |store, now| {
-            store.shard(&key).expire(&key, now);
+            store.shard(&key, |shard| shard.expire(&key, now));
             store.tell(&key);
         })
     }

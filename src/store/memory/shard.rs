@@ -23,6 +23,9 @@ pub(super) struct Shard {
     /// When `guards` has grown to this, those that have ended are removed: as many as were added
     /// since the last time, so it costs each of them a constant share.
     sweep_at: usize,
+    /// What was removed, to be dropped by whoever holds the lock, after it: a value is of anybody's
+    /// type, and may do anything when it is dropped.
+    pub(super) removed: Vec<Kept>,
     /// The highest fence given, so that two leases of one microsecond have two.
     last_fence: u64,
 }
@@ -33,7 +36,7 @@ pub(super) struct Limits {
     pub(super) bytes: usize,
 }
 
-struct Kept {
+pub(super) struct Kept {
     key: Key,
     draft: Draft,
     fence: u64,
@@ -71,6 +74,7 @@ impl Shard {
             hand: 0,
             guards: HashMap::new(),
             sweep_at: FIRST_SWEEP,
+            removed: Vec::new(),
             last_fence: 0,
         }
     }
@@ -234,6 +238,10 @@ impl Shard {
         let gone_at = later(now.instant, draft.windows().life());
         let (fence, stored_at) = (lease.fence(), now.micros);
         let kept = Kept { key: key.clone(), draft, fence, stored_at, gone_at, read: false };
+        if kept.weight() > self.limits.bytes || self.limits.entries == 0 {
+            // There is no room for it, whoever goes. So nobody has to.
+            return self.removed.push(kept);
+        }
         self.bytes += kept.weight();
         let place = self.kept.insert(kept);
         self.places.insert(key, place);
@@ -242,23 +250,18 @@ impl Shard {
         }
     }
 
-    /// Removes what has run out or was not read since the hand passed; the newest only if it is
-    /// the last one left.
+    /// Removes what has run out or was not read since the hand passed, and not the newest.
     fn evict(&mut self, newest: usize, now: Now) {
         loop {
             self.hand = if self.hand < self.kept.capacity() { self.hand } else { 0 };
             let place = self.hand;
             self.hand += 1;
-            let alone = self.kept.len() == 1;
-            let Some(kept) = self.kept.get_mut(place) else {
-                continue;
-            };
+            let Some(kept) = self.kept.get_mut(place) else { continue };
             let is_live = kept.gone_at > now.instant;
-            if is_live && !alone && (place == newest || std::mem::take(&mut kept.read)) {
+            if place == newest || (is_live && std::mem::take(&mut kept.read)) {
                 continue;
             }
-            self.remove(place);
-            return;
+            return self.remove(place);
         }
     }
 
@@ -266,6 +269,7 @@ impl Shard {
         let kept = self.kept.remove(place);
         self.bytes -= kept.weight();
         self.places.remove(&kept.key);
+        self.removed.push(kept);
     }
 }
 

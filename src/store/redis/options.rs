@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use redis::{Client, IntoConnectionInfo, ProtocolVersion};
+use redis::Client;
 
 use super::RedisStore;
 use crate::error::{ConfigError, StoreError, duration_within};
@@ -37,12 +37,10 @@ impl RedisOptions {
     /// Options for a `redis://` or `unix://` address.
     ///
     /// # Errors
-    /// If it is none. The message does not repeat it, as it may hold a password.
+    /// If it is none. The message repeats no part of it, as any may hold a password.
     pub fn new(url: &str) -> Result<Self, ConfigError> {
-        let unreadable = |error: redis::RedisError| ConfigError::Url { reason: error.to_string() };
-        let info = url.into_connection_info().map_err(unreadable)?;
-        let settings = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        let client = Client::open(info.set_redis_settings(settings)).map_err(unreadable)?;
+        // The client's own words may repeat a part of the address.
+        let client = Client::open(url).map_err(|_| ConfigError::Url { reason: ADDRESS })?;
         Ok(Self {
             client,
             namespace: "default".to_owned(),
@@ -133,3 +131,6 @@ impl fmt::Debug for RedisOptions {
             .finish()
     }
 }
+
+const ADDRESS: &str =
+    "it must be redis://[user:password@]host[:port][/database] or unix:///path[?db=database]";
