@@ -1,0 +1,195 @@
+//! What becomes of a load when those who wait for it go, or do not come back for it.
+
+use std::task::Poll;
+
+use bellwether::{CacheStatus, MemoryStore, Wait, WhenAbandoned};
+use tokio::time::Instant;
+use tokio_test::task::spawn;
+use tower::{Layer, Service};
+
+use crate::support::loader::Loader;
+use crate::support::store::{Moment, Op, Scripted};
+use crate::support::{
+    Cached, MINUTE, NO_TIME, SECOND, answers, ask, burst, cached, idle, is_leased, layer, lease,
+    tasks,
+};
+
+fn cancelling(store: impl bellwether::Store, loader: &Loader) -> Cached {
+    layer(store).when_abandoned(WhenAbandoned::Cancel).layer(loader.clone())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_goes_on_when_the_caller_that_began_it_goes() {
+    let loader = Loader::gated();
+    let cached = cached(MemoryStore::new(10), &loader);
+    let began = ask(&cached, 1);
+    let others = burst(&cached, 1, 99);
+    loader.has_begun(1).await;
+    began.abort();
+    idle().await;
+    loader.let_go(1);
+    assert_eq!(answers(others).await, [1; 99]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_is_not_cancelled_while_somebody_waits_for_it() {
+    let loader = Loader::gated();
+    let cached = cancelling(MemoryStore::new(10), &loader);
+    let mut asked = burst(&cached, 1, 100);
+    loader.has_begun(1).await;
+    let last = asked.pop().expect("there are a hundred");
+    asked.iter().for_each(|asked| asked.abort());
+    idle().await;
+    loader.let_go(1);
+    assert_eq!(answers(vec![last]).await, [1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_that_nobody_waits_for_any_more_is_finished_and_kept() {
+    let (loader, store) = (Loader::gated(), MemoryStore::new(10));
+    let cached = cached(store.clone(), &loader);
+    let asked = ask(&cached, 1);
+    loader.has_begun(1).await;
+    asked.abort();
+    idle().await;
+    loader.let_go(1);
+    idle().await;
+    let (_, status) = ask(&cached, 1).await.unwrap();
+    assert!(matches!(status, CacheStatus::Hit { .. }), "{status:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_that_nobody_waits_for_any_more_is_dropped_if_the_policy_says_so() {
+    let loader = Loader::gated();
+    let asked = burst(&cancelling(MemoryStore::new(10), &loader), 1, 10);
+    loader.has_begun(1).await;
+    asked.iter().for_each(|asked| asked.abort());
+    idle().await;
+    assert_eq!(loader.dropped(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_that_was_dropped_leaves_its_key_free_at_once() {
+    let (loader, store) = (Loader::gated(), MemoryStore::new(10));
+    let asked = ask(&cancelling(store.clone(), &loader), 1);
+    loader.has_begun(1).await;
+    let left = Instant::now();
+    let elsewhere = ask(&cached(store, &Loader::new()), 1);
+    asked.abort();
+    assert_eq!(answers(vec![elsewhere]).await, [1]);
+    assert_eq!(left.elapsed(), NO_TIME);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_comes_back_to_a_load_that_was_dropped_begins_another() {
+    let loader = Loader::gated();
+    let cached = cancelling(MemoryStore::new(10), &loader);
+    let asked = ask(&cached, 1);
+    loader.has_begun(1).await;
+    asked.abort();
+    idle().await;
+    loader.let_go(1);
+    assert_eq!(answers(vec![ask(&cached, 1)]).await, [2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_load_begins_for_those_who_left_before_there_was_a_lease() {
+    let (loader, store) = (Loader::new(), Scripted::over(&MemoryStore::new(10)));
+    let acquiring = store.holds(Op::Acquire, Moment::After);
+    let asked = ask(&cancelling(store, &loader), 1);
+    acquiring.reached().await;
+    asked.abort();
+    idle().await;
+    acquiring.open();
+    idle().await;
+    assert_eq!(loader.loads(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_around_the_cache_is_dropped_too_if_the_policy_says_so() {
+    let (loader, store) = (Loader::gated(), MemoryStore::new(10));
+    let _held = lease(&store, 1, MINUTE).await;
+    let layer = layer(store).when_abandoned(WhenAbandoned::Cancel);
+    let asked = ask(&layer.wait(Wait::fail_fast().then_load()).layer(loader.clone()), 1);
+    loader.has_begun(1).await;
+    asked.abort();
+    idle().await;
+    assert_eq!(loader.dropped(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flight_that_waits_for_elsewhere_ends_with_its_last_caller() {
+    let store = MemoryStore::new(10);
+    let _held = lease(&store, 1, MINUTE).await;
+    let cached = cached(store, &Loader::new());
+    let asked = burst(&cached, 1, 10);
+    idle().await;
+    asked.iter().for_each(|asked| asked.abort());
+    idle().await;
+    assert_eq!((cached.in_flight(), tasks()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_never_polled_begins_nothing() {
+    let store = Scripted::away(&MemoryStore::new(10));
+    let mut cached = cached(store.clone(), &Loader::new());
+    let request = cached.call(1);
+    idle().await;
+    assert_eq!((cached.in_flight(), tasks(), store.questions()), (0, 0, 0));
+    drop(request);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_looks_and_is_not_polled_holds_up_nobody() {
+    let store = Scripted::away(&MemoryStore::new(10));
+    let cached = cached(store.clone(), &Loader::new());
+    let mut idler = spawn(cached.clone().call(1));
+    assert!(idler.poll().is_pending());
+    assert_eq!(store.asked(Op::Look), 1);
+    assert_eq!(answers(burst(&cached, 1, 10)).await, [1; 10]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_looked_and_comes_back_late_is_given_what_others_loaded() {
+    let cached = cached(Scripted::away(&MemoryStore::new(10)), &Loader::new());
+    let mut idler = spawn(cached.clone().call(1));
+    assert!(idler.poll().is_pending());
+    answers(burst(&cached, 1, 10)).await;
+    assert_eq!(idler.await.unwrap(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_opened_the_flight_and_is_not_polled_holds_up_nobody() {
+    let (loader, store) = (Loader::new(), MemoryStore::new(10));
+    let cached = cached(store.clone(), &loader);
+    let mut idler = spawn(cached.clone().call(1));
+    assert!(idler.poll().is_pending());
+    assert_eq!(answers(burst(&cached, 1, 10)).await, [1; 10]);
+    assert!(!is_leased(&store, 1).await);
+    assert_eq!(idler.poll().map(|answer| answer.unwrap()), Poll::Ready(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_opened_a_load_around_the_cache_and_is_not_polled_holds_up_nobody() {
+    let store = MemoryStore::new(10);
+    let _held = lease(&store, 1, MINUTE).await;
+    let wait = Wait::at_most(SECOND).then_load();
+    let cached = layer(store).wait(wait).layer(Loader::taking(SECOND));
+    let mut idler = spawn(cached.clone().call(1));
+    assert!(idler.poll().is_pending());
+    tokio::time::sleep(SECOND).await;
+    assert!(idler.poll().is_pending());
+    assert_eq!(answers(burst(&cached, 1, 10)).await.len(), 10);
+}
+
+/// It was woken for an answer and dropped before it fetched it.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_not_fetched_is_dropped_with_its_caller() {
+    let cached = cached(MemoryStore::new(10), &Loader::new());
+    let mut request = spawn(cached.clone().call(1));
+    assert!(request.poll().is_pending());
+    idle().await;
+    assert!(request.is_woken());
+    drop(request);
+    assert_eq!((cached.in_flight(), tasks()), (0, 0));
+}

@@ -1,0 +1,119 @@
+//! What becomes of requests without a runtime, and of those whose runtime goes down.
+
+use std::time::Duration;
+
+use bellwether::{CacheErrorKind, MemoryStore};
+use futures_util::FutureExt;
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::Instant;
+use tokio_test::task::spawn;
+use tower::{Layer, Service};
+
+use crate::support::loader::Loader;
+use crate::support::store::Scripted;
+use crate::support::{SECOND, answer, ask, cached, kind_of, layer};
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime")
+}
+
+#[test]
+fn a_miss_outside_of_a_runtime_is_an_error() {
+    let answer = cached(MemoryStore::new(10), &Loader::new()).call(1).now_or_never();
+    assert_eq!(kind_of(&answer.expect("an answer at once")), CacheErrorKind::NoRuntime);
+}
+
+#[test]
+fn a_miss_outside_of_a_runtime_leaves_nothing() {
+    let mut cached = cached(MemoryStore::new(10), &Loader::new());
+    drop(cached.call(1).now_or_never());
+    assert_eq!(cached.in_flight(), 0);
+    assert_eq!(runtime().block_on(answer(&cached, 1)), 1);
+}
+
+/// A thread of its own asks for what a runtime is loading. It cannot open a flight, and it cannot
+/// wait in that of others either: its patience would need a timer.
+#[tokio::test]
+async fn to_join_a_load_from_outside_of_a_runtime_is_an_error() {
+    let loader = Loader::gated();
+    let mut cached = cached(MemoryStore::new(10), &loader);
+    let _leads = ask(&cached, 1);
+    loader.has_begun(1).await;
+    let outside = std::thread::spawn(move || cached.call(1).now_or_never());
+    let answer = outside.join().expect("no panic").expect("an answer at once");
+    assert_eq!(kind_of(&answer), CacheErrorKind::NoRuntime);
+}
+
+/// The task of its flight was dropped before it had begun. The caller was told to look again, still
+/// had its request, and opened another flight: within one poll, and without end.
+#[test]
+fn a_miss_in_a_runtime_that_has_gone_down_is_an_error() {
+    let gone = runtime();
+    let handle = gone.handle().clone();
+    drop(gone);
+    let _inside = handle.enter();
+    let store = Scripted::over(&MemoryStore::new(10));
+    let answer = cached(store, &Loader::new()).call(1).now_or_never();
+    assert_eq!(kind_of(&answer.expect("an answer at once")), CacheErrorKind::LoadLost);
+}
+
+#[test]
+fn a_caller_that_outlives_the_runtime_of_its_load_has_an_error() {
+    let (loader, gone) = (Loader::gated(), runtime());
+    let mut request = spawn(cached(MemoryStore::new(10), &loader).call(1));
+    gone.block_on(async {
+        assert!(request.poll().is_pending());
+        loader.has_begun(1).await;
+    });
+    drop(gone);
+    assert!(request.is_woken());
+    let answer = request.now_or_never().expect("an answer at once");
+    assert_eq!(kind_of(&answer), CacheErrorKind::LoadLost);
+}
+
+#[test]
+fn who_waited_for_a_load_whose_runtime_went_down_loads_in_its_own() {
+    let (loader, gone, alive) = (Loader::gated(), runtime(), runtime());
+    let store = MemoryStore::new(10);
+    let cached = layer(store).lease(SECOND).expect("it makes sense").layer(loader.clone());
+    gone.block_on(async {
+        let _leads = ask(&cached, 1);
+        loader.has_begun(1).await;
+    });
+    let mut waits = spawn(cached.clone().call(1));
+    let inside = alive.enter();
+    assert!(waits.poll().is_pending());
+    drop(inside);
+    drop(gone);
+    loader.let_go(1);
+    assert_eq!(alive.block_on(waits).unwrap(), 2);
+}
+
+#[test]
+fn a_runtime_that_goes_down_leaves_the_key_free_after_its_lease() {
+    let (store, loader, gone) = (MemoryStore::new(10), Loader::gated(), runtime());
+    let cached = layer(store).lease(SECOND * 2).expect("it makes sense").layer(loader.clone());
+    gone.block_on(async {
+        let _leads = ask(&cached, 1);
+        loader.has_begun(1).await;
+    });
+    drop(gone);
+    loader.let_go(1);
+    runtime().block_on(async {
+        let began = Instant::now();
+        assert_eq!(answer(&cached, 1).await, 2);
+        assert!(began.elapsed() <= SECOND * 2 + Duration::from_millis(5), "{:?}", began.elapsed());
+    });
+}
+
+#[test]
+fn a_runtime_that_goes_down_drops_its_loads() {
+    let (loader, gone) = (Loader::gated(), runtime());
+    let cached = cached(MemoryStore::new(10), &loader);
+    gone.block_on(async {
+        let _leads = ask(&cached, 1);
+        loader.has_begun(1).await;
+    });
+    drop(gone);
+    assert_eq!((loader.dropped(), cached.in_flight()), (1, 0));
+}

@@ -1,0 +1,184 @@
+//! A load that fails fails once, for those who waited for it.
+
+use std::sync::Arc;
+
+use bellwether::{CacheErrorKind, Capture, Error, MemoryStore};
+use tokio::time::Instant;
+use tower::{Layer, Service};
+
+use crate::support::capture::{Faults, Text};
+use crate::support::loader::{End, Loader, Refusal};
+use crate::support::store::Scripted;
+use crate::support::{
+    Cached, SECOND, Settled, answer, answers, ask, burst, cached, idle, is_leased, kind_of, layer,
+    put, settled,
+};
+
+fn failing(end: End) -> Loader {
+    let loader = Loader::taking(SECOND);
+    loader.ends_by(end);
+    loader
+}
+
+fn refusal((answer, _): &Settled) -> &Arc<Refusal> {
+    match answer {
+        Err(Error::Load(error)) => error,
+        other => panic!("{other:?} is no error of the loader"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_shared_by_all_who_wait() {
+    let ended = settled(burst(&cached(MemoryStore::new(10), &failing(End::Fail)), 1, 100)).await;
+    let first = refusal(&ended[0]);
+    assert_eq!(**first, Refusal(1));
+    assert!(ended.iter().all(|other| Arc::ptr_eq(refusal(other), first)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_given_to_all_at_once() {
+    let began = Instant::now();
+    let loader = failing(End::Fail);
+    settled(burst(&cached(MemoryStore::new(10), &loader), 1, 100)).await;
+    assert_eq!((began.elapsed(), loader.loads()), (SECOND, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_is_not_kept() {
+    let (loader, store) = (failing(End::Fail), MemoryStore::new(10));
+    let cached = cached(store.clone(), &loader);
+    settled(burst(&cached, 1, 100)).await;
+    assert!(store.is_empty());
+    loader.ends_by(End::Answer);
+    assert_eq!(answer(&cached, 1).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_leaves_the_key_free_at_once() {
+    let store = MemoryStore::new(10);
+    settled(vec![ask(&cached(store.clone(), &failing(End::Fail)), 1)]).await;
+    idle().await;
+    assert!(!is_leased(&store, 1).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_without_a_key_is_an_error_of_the_loader() {
+    let layer = bellwether::ReadThroughLayer::new(MemoryStore::new(10), |_: &u64| None);
+    let loader = failing(End::Fail);
+    let ended = layer.layer(loader).call(1).await;
+    assert_eq!(ended.unwrap_err().load(), Some(&Refusal(1)));
+}
+
+/// Everybody who waits is told, the key is free, and the next request is served.
+async fn is_survived<C: Capture<usize> + Clone>(
+    cached: &Cached<C>,
+    store: &MemoryStore,
+    kind: CacheErrorKind,
+) {
+    let ended = settled(burst(cached, 1, 10)).await;
+    let kinds: Vec<_> = ended.iter().map(|(answer, _)| kind_of(answer)).collect();
+    assert_eq!(kinds, [kind; 10]);
+    idle().await;
+    assert!(!is_leased(store, 1).await);
+    assert_eq!(cached.in_flight(), 0);
+}
+
+async fn a_panicking_loader_is_survived(end: End) {
+    let (loader, store) = (failing(end), MemoryStore::new(10));
+    let cached = cached(store.clone(), &loader);
+    is_survived(&cached, &store, CacheErrorKind::LoaderPanicked).await;
+    loader.ends_by(End::Answer);
+    answer(&cached, 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_of_the_loaders_future_is_survived() {
+    a_panicking_loader_is_survived(End::Panic).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_the_call_of_the_loader_is_survived() {
+    a_panicking_loader_is_survived(End::PanicInCall).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_the_readiness_of_the_loader_is_survived() {
+    a_panicking_loader_is_survived(End::PanicInPollReady).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_of_the_loader_is_one_load() {
+    let loader = failing(End::Panic);
+    settled(burst(&cached(MemoryStore::new(10), &loader), 1, 10)).await;
+    assert_eq!(loader.loads(), 1);
+}
+
+async fn a_panicking_capture_is_survived(faults: Faults) {
+    let (loader, store) = (Loader::taking(SECOND), MemoryStore::new(10));
+    let broken = layer(store.clone()).capture(Text::new(faults)).layer(loader.clone());
+    is_survived(&broken, &store, CacheErrorKind::LoaderPanicked).await;
+    answer(&layer(store).capture(Text::new(Faults::None)).layer(loader), 1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_the_encoding_of_an_answer_is_survived() {
+    a_panicking_capture_is_survived(Faults::PanicsInEncode).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_the_keeping_of_an_answer_is_survived() {
+    a_panicking_capture_is_survived(Faults::PanicsInKeep).await;
+}
+
+/// A panic in the decoding of what somebody else stored takes the task of the flight with it. Its
+/// callers are told to look again; they must not do so again and again, panic after panic.
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_the_decoding_of_an_entry_ends_soon() {
+    let memory = MemoryStore::new(10);
+    put(&memory, 1, "42", Text::CODEC).await;
+    let text = Text::new(Faults::PanicsInDecode);
+    let cached = layer(Scripted::away(&memory)).capture(text.clone()).layer(Loader::new());
+    futures_util::future::join_all(burst(&cached, 1, 10)).await;
+    idle().await;
+    assert!(text.decoded() <= 11, "{} times for 10 callers", text.decoded());
+    assert_eq!(cached.in_flight(), 0);
+}
+
+fn hurried(store: &MemoryStore, loader: &Loader) -> Cached {
+    let layer = layer(store.clone()).load_timeout(SECOND * 2).expect("it makes sense");
+    layer.layer(loader.clone())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_past_its_limit_is_an_error_for_all_who_wait() {
+    let store = MemoryStore::new(10);
+    let began = Instant::now();
+    let cached = hurried(&store, &Loader::taking(SECOND * 3));
+    let ended = settled(burst(&cached, 1, 10)).await;
+    assert!(ended.iter().all(|(answer, _)| kind_of(answer) == CacheErrorKind::LoadTimedOut));
+    assert_eq!(began.elapsed(), SECOND * 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_past_its_limit_is_dropped() {
+    let loader = Loader::gated();
+    settled(vec![ask(&hurried(&MemoryStore::new(10), &loader), 1)]).await;
+    assert_eq!((loader.dropped(), loader.running()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_past_its_limit_leaves_the_key_free_at_once() {
+    let (loader, store) = (Loader::gated(), MemoryStore::new(10));
+    let cached = hurried(&store, &loader);
+    is_survived(&cached, &store, CacheErrorKind::LoadTimedOut).await;
+    loader.let_go(1);
+    assert_eq!(answers(vec![ask(&cached, 1)]).await, [2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_that_ends_at_its_limit_counts_as_in_time_or_not_but_ends() {
+    let store = MemoryStore::new(10);
+    let ended = settled(burst(&hurried(&store, &Loader::taking(SECOND * 2)), 1, 10)).await;
+    let answered = ended.iter().filter(|(answer, _)| answer.is_ok()).count();
+    assert!(answered == 0 || answered == 10, "{answered} of 10");
+}

@@ -1,0 +1,4 @@
+//! A fault stays as small as it can: of the loader, of a capture, of the store.
+
+mod loads;
+mod stores;

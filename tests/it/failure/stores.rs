@@ -1,0 +1,199 @@
+//! A store that fails costs coalescing across processes, and nothing else.
+
+use std::time::Duration;
+
+use bellwether::{Bypass, CacheErrorKind, CacheStatus, MemoryStore, StoreErrorKind};
+use tokio::time::{advance, sleep};
+use tower::Layer;
+
+use crate::support::loader::{End, Loader};
+use crate::support::store::{Moment, Op, Scripted};
+use crate::support::{
+    SECOND, answers, ask, burst, cached, idle, is_leased, key, kind_of, layer, lease, settled,
+};
+
+const MOMENTS: [Moment; 2] = [Moment::Before, Moment::After];
+
+/// What a burst of ten on a cold key comes to when the store stumbles like this.
+async fn burst_on(stumbling: &Scripted, memory: &MemoryStore, context: &str) {
+    let loader = Loader::taking(SECOND);
+    let cached = cached(stumbling.clone(), &loader);
+    let ended = settled(burst(&cached, 1, 10)).await;
+    assert!(ended.iter().all(|(answer, _)| answer.is_ok()), "{context}: {ended:?}");
+    assert_eq!(loader.most_at_once(), 1, "{context}");
+    idle().await;
+    assert_eq!(cached.in_flight(), 0, "{context}");
+    assert!(!is_leased(memory, 1).await, "{context}: its lease is left");
+}
+
+/// The store fails at its first question, at its second, until it is asked no more: each time
+/// before it has done what it was asked, and after.
+#[tokio::test(start_paused = true)]
+async fn a_question_that_fails_is_survived_wherever_it_stands() {
+    for place in [Scripted::over, Scripted::away] {
+        for (moment, question) in MOMENTS.into_iter().flat_map(|at| (0..8).map(move |n| (at, n))) {
+            let memory = MemoryStore::new(10);
+            let store = place(&memory);
+            store.fails_at(question, moment);
+            burst_on(&store, &memory, &format!("question {question} fails {moment:?}")).await;
+            assert!(store.questions() < 8, "not all of them were tried");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_operation_that_always_fails_is_survived() {
+    for (op, moment) in [Op::Look, Op::Commit, Op::Renew]
+        .into_iter()
+        .flat_map(|op| MOMENTS.map(|moment| (op, moment)))
+    {
+        let memory = MemoryStore::new(10);
+        let store = Scripted::away(&memory);
+        store.fails(op, moment);
+        burst_on(&store, &memory, &format!("{op:?} fails {moment:?}")).await;
+    }
+}
+
+/// The grant is given and never heard of.
+#[tokio::test(start_paused = true)]
+async fn a_lease_whose_grant_was_not_heard_of_is_given_up_after_the_load() {
+    let memory = MemoryStore::new(10);
+    let store = Scripted::over(&memory);
+    store.fails(Op::Acquire, Moment::After);
+    let cached = cached(store.clone(), &Loader::taking(SECOND));
+    answers(vec![ask(&cached, 1)]).await;
+    idle().await;
+    assert_eq!(store.asked(Op::Abandon), 1);
+    assert!(!is_leased(&memory, 1).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_is_down_costs_no_answer() {
+    let store = Scripted::away(&MemoryStore::new(10));
+    store.breaks();
+    let loader = Loader::taking(SECOND);
+    let ended = settled(burst(&cached(store, &loader), 1, 100)).await;
+    assert!(ended.iter().all(|(answer, _)| answer.is_ok()));
+    assert_eq!(loader.most_at_once(), 1);
+}
+
+/// The first looks alone and is told that the store failed; the others have met in a flight by
+/// then. It may come too late for their load, so there can be a second, but no more.
+#[tokio::test(start_paused = true)]
+async fn a_burst_on_a_store_that_is_down_is_two_loads_at_most() {
+    let store = Scripted::away(&MemoryStore::new(10));
+    store.breaks();
+    let loader = Loader::taking(SECOND);
+    settled(burst(&cached(store, &loader), 1, 100)).await;
+    assert!(loader.loads() <= 2, "{} loads", loader.loads());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_loads_without_the_store_is_told_so() {
+    let store = Scripted::over(&MemoryStore::new(10));
+    store.breaks();
+    let (_, status) = ask(&cached(store, &Loader::new()), 1).await.unwrap();
+    assert_eq!(status, CacheStatus::Bypass(Bypass::StoreFailed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_that_could_not_be_stored_is_not_said_to_be() {
+    let store = Scripted::over(&MemoryStore::new(10));
+    store.fails(Op::Commit, Moment::Before);
+    let (_, status) = ask(&cached(store, &Loader::new()), 1).await.unwrap();
+    assert_eq!(status, CacheStatus::Led { stored: false });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_recovers_is_used_again() {
+    let store = Scripted::away(&MemoryStore::new(10));
+    let cached = cached(store.clone(), &Loader::new());
+    store.breaks();
+    answers(vec![ask(&cached, 1)]).await;
+    store.heals();
+    assert_eq!(answers(vec![ask(&cached, 1), ask(&cached, 1)]).await, [2, 2]);
+    assert_eq!(answers(vec![ask(&cached, 1)]).await, [2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_that_fails_on_a_store_that_is_down_is_shared() {
+    let store = Scripted::over(&MemoryStore::new(10));
+    store.breaks();
+    let loader = Loader::taking(SECOND);
+    loader.ends_by(End::Fail);
+    let ended = settled(burst(&cached(store, &loader), 1, 100)).await;
+    assert!(ended.iter().all(|(answer, _)| answer.as_ref().is_err_and(|e| e.load().is_some())));
+    assert_eq!(loader.loads(), 1);
+}
+
+/// The lease of a failed load could not be given up: it is left to lapse.
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_could_not_be_given_up_lapses() {
+    let memory = MemoryStore::new(10);
+    let store = Scripted::over(&memory);
+    store.fails(Op::Abandon, Moment::Before);
+    let loader = Loader::new();
+    loader.ends_by(End::Fail);
+    let failing = layer(store).lease(SECOND).expect("it makes sense").layer(loader);
+    settled(vec![ask(&failing, 1)]).await;
+    idle().await;
+    assert!(is_leased(&memory, 1).await, "or there is nothing to see here");
+    advance(SECOND).await;
+    assert!(!is_leased(&memory, 1).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_fails_once_is_made_up_for() {
+    let memory = MemoryStore::new(10);
+    let store = Scripted::over(&memory);
+    // The first question is for the lease, the second renews it.
+    store.fails_at(1, Moment::Before);
+    let layer = layer(store.clone()).lease(SECOND).expect("it makes sense");
+    let _leads = ask(&layer.layer(Loader::taking(SECOND * 10)), 1);
+    sleep(SECOND * 5).await;
+    assert!(store.asked(Op::Renew) > 2);
+    assert!(is_leased(&memory, 1).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loser_whose_question_fails_loads_without_a_lease() {
+    let memory = MemoryStore::new(10);
+    let _held = lease(&memory, 1, SECOND * 60).await;
+    let store = Scripted::over(&memory).deaf();
+    // The first question is answered: busy.
+    store.fails_at(1, Moment::Before);
+    let (answer, status) = ask(&cached(store, &Loader::new()), 1).await.unwrap();
+    assert_eq!(answer.unwrap(), 1);
+    assert_eq!(status, CacheStatus::Bypass(Bypass::StoreFailed));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_invalidation_that_failed_is_an_error_that_names_the_key_and_not_its_text() {
+    let store = Scripted::over(&MemoryStore::new(10));
+    store.breaks();
+    let handle = layer(store).handle();
+    for ended in [handle.invalidate(&key(4711)).await, handle.expire(&key(4711)).await] {
+        let error = ended.unwrap_err();
+        assert_eq!(error.kind(), CacheErrorKind::Store(StoreErrorKind::Unreachable));
+        let message = error.to_string();
+        assert!(message.contains("item#") && !message.contains("4711"), "{message}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_hangs_does_not_hang_those_who_have_no_patience() {
+    let store = Scripted::over(&MemoryStore::new(10));
+    let _never_opened = store.holds(Op::Acquire, Moment::Before);
+    let asked = ask(&cached(store, &Loader::new()), 1);
+    let (answer, _) = asked.await.unwrap();
+    assert_eq!(kind_of(&answer), CacheErrorKind::WaitTimedOut);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_hangs_does_not_hang_the_load() {
+    let store = Scripted::over(&MemoryStore::new(10));
+    let _never_opened = store.holds(Op::Renew, Moment::Before);
+    let layer = layer(store).lease(Duration::from_millis(300)).expect("it makes sense");
+    let cached = layer.layer(Loader::taking(SECOND * 4));
+    assert_eq!(answers(vec![ask(&cached, 1)]).await, [1]);
+}

@@ -1,0 +1,318 @@
+//! Whatever callers do, in whatever order: three processes, one key, and a history that is checked.
+//!
+//! The runtime has one thread and a paused clock, so that a history is replayed by its moves.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::task::Poll;
+use std::time::Duration;
+
+use bellwether::{Error, Key, MemoryStore, ReadThrough, ReadThroughLayer, Wait, WhenAbandoned};
+use futures_util::future::{BoxFuture, join_all};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use tokio::runtime::Builder;
+use tokio::sync::Semaphore;
+use tokio::task::yield_now;
+use tokio::time::{Instant, timeout};
+use tokio_test::task::{Spawn, spawn};
+use tower::{Layer, Service};
+
+use crate::support::store::{Moment, Scripted};
+use crate::support::{MINUTE, SECOND, idle, is_leased, key, tasks};
+
+/// One move of the game.
+#[derive(Clone, Copy, Debug)]
+enum Move {
+    /// A request begins, in one of the processes.
+    Call {
+        process: usize,
+    },
+    /// One of the open requests is polled.
+    Poll {
+        request: usize,
+    },
+    /// One of the open requests is dropped.
+    Drop {
+        request: usize,
+    },
+    /// Everything else runs a little.
+    Run {
+        rounds: usize,
+    },
+    /// A load may end, well or badly.
+    LetGo {
+        well: bool,
+    },
+    Invalidate {
+        process: usize,
+    },
+    /// A question that one of the processes will ask soon fails.
+    Stumble {
+        process: usize,
+        question: usize,
+        moment: Moment,
+    },
+}
+
+fn moves(stumbling: bool) -> impl Strategy<Value = Vec<Move>> {
+    let process = 0..PROCESSES;
+    let stumble =
+        (process.clone(), 0..4_usize, prop_oneof![Just(Moment::Before), Just(Moment::After)]);
+    let one = prop_oneof![
+        4 => process.clone().prop_map(|process| Move::Call { process }),
+        8 => any::<usize>().prop_map(|request| Move::Poll { request }),
+        2 => any::<usize>().prop_map(|request| Move::Drop { request }),
+        8 => (1..4_usize).prop_map(|rounds| Move::Run { rounds }),
+        2 => prop::bool::weighted(0.8).prop_map(|well| Move::LetGo { well }),
+        1 => process.prop_map(|process| Move::Invalidate { process }),
+        if stumbling { 1 } else { 0 } => stumble
+            .prop_map(|(process, question, moment)| Move::Stumble { process, question, moment }),
+    ];
+    vec(one, 1..80)
+}
+
+/// What has happened, by a clock that counts events.
+#[derive(Debug, Default)]
+struct History {
+    clock: AtomicU64,
+    /// When each load began.
+    loads: Mutex<Vec<u64>>,
+    /// When each invalidation was asked for, and when it had returned.
+    invalidations: Mutex<Vec<(u64, u64)>>,
+    /// How many loads ended badly or were dropped.
+    wasted: AtomicUsize,
+}
+
+impl History {
+    fn now(&self) -> u64 {
+        self.clock.fetch_add(1, SeqCst)
+    }
+
+    /// Whether a value may be given to who had asked then: it must not be of a load that had begun
+    /// when an invalidation was asked for which had returned before.
+    fn allows(&self, value: usize, asked: u64) -> bool {
+        let began = self.loads.lock().unwrap()[value];
+        let invalidations = self.invalidations.lock().unwrap();
+        invalidations.iter().all(|(called, returned)| *returned >= asked || began >= *called)
+    }
+}
+
+/// Answers with the number of the load, from 0.
+#[derive(Clone, Debug)]
+struct Loader {
+    history: Arc<History>,
+    gate: Arc<Gate>,
+    /// How many run in this process.
+    running: Arc<AtomicUsize>,
+}
+
+#[derive(Debug)]
+struct Gate {
+    well: Semaphore,
+    badly: Semaphore,
+}
+
+#[derive(Debug, PartialEq)]
+struct Refused;
+
+struct Running {
+    loader: Loader,
+    well: bool,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.loader.running.fetch_sub(1, SeqCst);
+        self.loader.history.wasted.fetch_add(usize::from(!self.well), SeqCst);
+    }
+}
+
+impl Service<()> for Loader {
+    type Response = usize;
+    type Error = Refused;
+    type Future = BoxFuture<'static, Result<usize, Refused>>;
+
+    fn poll_ready(&mut self, _: &mut std::task::Context<'_>) -> Poll<Result<(), Refused>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, (): ()) -> Self::Future {
+        assert_eq!(self.running.fetch_add(1, SeqCst), 0, "two loads at once in one process");
+        let running = Running { loader: self.clone(), well: false };
+        let now = self.history.now();
+        let mut loads = self.history.loads.lock().unwrap();
+        loads.push(now);
+        let number = loads.len() - 1;
+        drop(loads);
+        Box::pin(async move {
+            let mut running = running;
+            let gate = Arc::clone(&running.loader.gate);
+            tokio::select! {
+                biased;
+                passed = gate.well.acquire() => passed.unwrap().forget(),
+                passed = gate.badly.acquire() => {
+                    passed.unwrap().forget();
+                    return Err(Refused);
+                }
+            }
+            running.well = true;
+            Ok(number)
+        })
+    }
+}
+
+type KeyOf = fn(&()) -> Key;
+type Answer = Result<usize, Error<Refused>>;
+
+struct Process {
+    store: Scripted,
+    cached: ReadThrough<Loader, KeyOf>,
+}
+
+struct Request {
+    asked: u64,
+    answer: Spawn<Pin<Box<dyn Future<Output = Answer> + Send>>>,
+}
+
+struct World {
+    history: Arc<History>,
+    gate: Arc<Gate>,
+    memory: MemoryStore,
+    processes: Vec<Process>,
+    requests: Vec<Request>,
+}
+
+impl World {
+    fn new(policy: WhenAbandoned) -> Self {
+        let (history, memory) = (Arc::new(History::default()), MemoryStore::new(10));
+        let gate = Arc::new(Gate { well: Semaphore::new(0), badly: Semaphore::new(0) });
+        let processes = (0..PROCESSES).map(|_| {
+            let store = Scripted::away(&memory);
+            let running = Arc::default();
+            let loader = Loader { history: Arc::clone(&history), gate: Arc::clone(&gate), running };
+            let layer = ReadThroughLayer::new(store.clone(), (|()| key(1)) as KeyOf)
+                .ttl(MINUTE * 60)
+                .wait(Wait::at_most(Duration::MAX))
+                .when_abandoned(policy);
+            Process { store, cached: layer.layer(loader) }
+        });
+        let processes = processes.collect();
+        Self { history, gate, memory, processes, requests: Vec::new() }
+    }
+
+    async fn make(&mut self, next: Move) {
+        match next {
+            Move::Call { process } => {
+                let asked = self.history.now();
+                let call = self.processes[process].cached.call(());
+                self.requests.push(Request { asked, answer: spawn(Box::pin(call)) });
+            }
+            Move::Poll { request } => self.poll(request),
+            Move::Drop { request } => {
+                if let Some(at) = request.checked_rem(self.requests.len()) {
+                    self.requests.swap_remove(at);
+                }
+            }
+            Move::Run { rounds } => {
+                for _ in 0..rounds {
+                    yield_now().await;
+                }
+            }
+            Move::LetGo { well: true } => self.gate.well.add_permits(1),
+            Move::LetGo { well: false } => self.gate.badly.add_permits(1),
+            Move::Invalidate { process } => self.invalidate(process).await,
+            Move::Stumble { process, question, moment } => {
+                let store = &self.processes[process].store;
+                store.fails_at(store.questions() + question, moment);
+            }
+        }
+    }
+
+    fn poll(&mut self, request: usize) {
+        let Some(at) = request.checked_rem(self.requests.len()) else { return };
+        if let Poll::Ready(answer) = self.requests[at].answer.poll() {
+            let asked = self.requests.swap_remove(at).asked;
+            check(&self.history, asked, &answer);
+        }
+    }
+
+    async fn invalidate(&self, process: usize) {
+        let called = self.history.now();
+        let handle = self.processes[process].cached.handle();
+        // One that fails promises nothing.
+        if handle.invalidate(&key(1)).await.is_ok() {
+            let returned = self.history.now();
+            self.history.invalidations.lock().unwrap().push((called, returned));
+        }
+    }
+
+    /// Everybody who is still there is answered, and nothing is left.
+    async fn end(mut self, patience: Duration) {
+        self.gate.well.add_permits(1_000);
+        let began = Instant::now();
+        let requests = std::mem::take(&mut self.requests);
+        let waiting = requests.into_iter().map(async |mut request| {
+            let answer = timeout(MINUTE * 10, &mut request.answer).await;
+            check(&self.history, request.asked, &answer.expect("nobody is stuck"));
+        });
+        join_all(waiting).await;
+        assert!(began.elapsed() <= patience, "somebody waited for {:?}", began.elapsed());
+        idle().await;
+        assert!(self.processes.iter().all(|process| process.cached.in_flight() == 0));
+        assert_eq!(tasks(), 0);
+    }
+}
+
+fn check(history: &History, asked: u64, answer: &Answer) {
+    match answer {
+        Ok(value) => assert!(history.allows(*value, asked), "{value} is too old: {history:#?}"),
+        Err(Error::Load(error)) => assert_eq!(**error, Refused),
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+fn play(moves: Vec<Move>, policy: WhenAbandoned, end: impl AsyncFnOnce(World)) {
+    let runtime = Builder::new_current_thread().enable_all().start_paused(true).build();
+    runtime.expect("a runtime").block_on(async {
+        let mut world = World::new(policy);
+        for next in moves {
+            world.make(next).await;
+        }
+        end(world).await;
+    });
+}
+
+fn policies() -> impl Strategy<Value = WhenAbandoned> {
+    prop_oneof![Just(WhenAbandoned::Finish), Just(WhenAbandoned::Cancel)]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
+
+    /// Beside what every history is checked for: nobody waits longer than for a message, no lease
+    /// is left, and each load but the first is there for a reason.
+    #[test]
+    fn every_history_on_a_store_that_works_is_right(moves in moves(false), policy in policies()) {
+        play(moves, policy, async |world| {
+            let (history, memory) = (Arc::clone(&world.history), world.memory.clone());
+            world.end(Duration::ZERO).await;
+            assert!(!is_leased(&memory, 1).await);
+            let loads = history.loads.lock().unwrap().len();
+            let invalidations = history.invalidations.lock().unwrap().len();
+            assert!(loads <= 1 + invalidations + history.wasted.load(SeqCst), "{history:#?}");
+        });
+    }
+
+    /// A lease whose end could not be told of may have to lapse, so somebody may wait for that.
+    #[test]
+    fn every_history_on_a_store_that_stumbles_is_right(moves in moves(true), policy in policies()) {
+        play(moves, policy, async |world| {
+            let stumbles = world.processes.iter().map(|process| process.store.questions()).sum::<usize>();
+            world.end(SECOND * 11 * (stumbles as u32 + 1)).await;
+        });
+    }
+}
+
+const PROCESSES: usize = 3;

@@ -1,0 +1,182 @@
+//! A hit costs next to nothing, and lasts as long as it was told to.
+
+use std::time::Duration;
+
+use bellwether::store::Windows;
+use bellwether::{CacheStatus, Json, MemoryStore, ReadThrough};
+use futures_util::FutureExt;
+use tokio::time::advance;
+use tower::{Layer, Service};
+
+use crate::support::capture::{Faults, Text};
+use crate::support::loader::{Loader, Untouchable};
+use crate::support::store::{Op, Scripted};
+use crate::support::{
+    JSON, KeyOf, MINUTE, SECOND, answer, answers, ask, burst, cached, layer, lease, put, put_for,
+    tasks,
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_hit_asks_nothing_of_the_loader_not_even_whether_it_is_ready() {
+    let store = MemoryStore::new(10);
+    put(&store, 1, "42", JSON).await;
+    let mut untouchable: ReadThrough<Untouchable, KeyOf, Json> = layer(store).layer(Untouchable);
+    assert_eq!(untouchable.call(1).await.unwrap(), 42);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hit_is_answered_at_its_first_poll() {
+    let store = MemoryStore::new(10);
+    put(&store, 1, "42", JSON).await;
+    let hit = cached(store, &Loader::new()).call(1).now_or_never();
+    assert_eq!(hit.expect("an answer at once").unwrap(), 42);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hit_starts_no_task() {
+    let store = MemoryStore::new(10);
+    put(&store, 1, "42", JSON).await;
+    let mut cached = cached(store, &Loader::new());
+    let before = tasks();
+    let hit = cached.call(1);
+    assert_eq!(tasks(), before);
+    hit.now_or_never().expect("an answer at once").unwrap();
+    assert_eq!(tasks(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hit_within_the_process_asks_the_store_nothing() {
+    let store = Scripted::over(&MemoryStore::new(10));
+    put(&store, 1, "42", JSON).await;
+    let before = store.questions();
+    assert_eq!(answer(&cached(store.clone(), &Loader::new()), 1).await, 42);
+    assert_eq!(store.questions(), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hit_across_a_wire_is_one_look_and_no_lease() {
+    let memory = MemoryStore::new(10);
+    put(&memory, 1, "42", JSON).await;
+    let store = Scripted::away(&memory);
+    assert_eq!(answer(&cached(store.clone(), &Loader::new()), 1).await, 42);
+    assert_eq!((store.asked(Op::Look), store.questions()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lone_hit_across_a_wire_starts_no_task() {
+    let memory = MemoryStore::new(10);
+    put(&memory, 1, "42", JSON).await;
+    let mut cached = cached(Scripted::away(&memory), &Loader::new());
+    let before = tasks();
+    let mut hit = tokio_test::task::spawn(cached.call(1));
+    while hit.poll().is_pending() {
+        assert_eq!(tasks(), before);
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_hit_needs_no_runtime() {
+    let store = MemoryStore::new(10);
+    put(&store, 1, "42", JSON).await;
+    let outside = std::thread::spawn(move || {
+        let hit = cached(store, &Loader::new()).call(1);
+        hit.now_or_never().expect("an answer at once").unwrap()
+    });
+    assert_eq!(outside.join().expect("no panic"), 42);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hit_does_not_mind_that_somebody_has_the_lease() {
+    let store = MemoryStore::new(10);
+    put(&store, 1, "42", JSON).await;
+    let _held = lease(&store, 1, MINUTE).await;
+    let hit = cached(store, &Loader::new()).call(1).now_or_never();
+    assert_eq!(hit.expect("an answer at once").unwrap(), 42);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hit_tells_how_much_longer_it_is_fresh() {
+    let store = MemoryStore::new(10);
+    let windows = Windows::fresh_for(MINUTE).then_stale_for(MINUTE);
+    put_for(&store, 1, "42", JSON, windows).await;
+    advance(SECOND * 20).await;
+    let (_, status) = cached(store, &Loader::new()).call(1).with_status().await;
+    assert_eq!(status, CacheStatus::Hit { fresh_for: Some(SECOND * 40) });
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_kept_until_its_time_is_over() {
+    let cached = cached(MemoryStore::new(10), &Loader::new());
+    answer(&cached, 1).await;
+    advance(MINUTE - Duration::from_millis(1)).await;
+    assert_eq!(answer(&cached, 1).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_is_loaded_anew_when_its_time_is_over() {
+    let cached = cached(MemoryStore::new(10), &Loader::new());
+    answer(&cached, 1).await;
+    advance(MINUTE).await;
+    assert_eq!(answer(&cached, 1).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn reading_an_answer_does_not_prolong_its_time() {
+    let cached = cached(MemoryStore::new(10), &Loader::new());
+    for _ in 0..4 {
+        assert_eq!(answer(&cached, 1).await, 1);
+        advance(SECOND * 15).await;
+    }
+    assert_eq!(answer(&cached, 1).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_this_process_loaded_is_never_decoded() {
+    let store = MemoryStore::new(10);
+    let text = Text::new(Faults::None);
+    let [one, other] = [(); 2].map(|()| layer(store.clone()).capture(text.clone()));
+    answer(&one.layer(Loader::new()), 1).await;
+    answer(&other.layer(Loader::new()), 1).await;
+    assert_eq!(text.decoded(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_stored_is_decoded_once() {
+    let store = MemoryStore::new(10);
+    put(&store, 1, "42", Text::CODEC).await;
+    let text = Text::new(Faults::None);
+    let cached = layer(store).capture(text.clone()).layer(Loader::new());
+    assert_eq!(answers(burst(&cached, 1, 100)).await, [42; 100]);
+    assert_eq!(text.decoded(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_entry_of_another_codec_is_replaced_by_one_load() {
+    let store = MemoryStore::new(10);
+    put(&store, 1, "42", 99).await;
+    let cached = cached(store, &Loader::new());
+    assert_eq!(answers(burst(&cached, 1, 10)).await, [1; 10]);
+    let (_, status) = ask(&cached, 1).await.unwrap();
+    assert_eq!(status, CacheStatus::Hit { fresh_for: Some(MINUTE) });
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_entry_that_cannot_be_decoded_is_replaced_by_one_load() {
+    let store = MemoryStore::new(10);
+    put(&store, 1, "no number", JSON).await;
+    let cached = cached(store, &Loader::new());
+    assert_eq!(answers(burst(&cached, 1, 10)).await, [1; 10]);
+    let (_, status) = ask(&cached, 1).await.unwrap();
+    assert_eq!(status, CacheStatus::Hit { fresh_for: Some(MINUTE) });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fleet_replaces_an_entry_that_cannot_be_decoded_by_one_load() {
+    let store = MemoryStore::new(10);
+    put(&store, 1, "no number", JSON).await;
+    let loader = Loader::taking(SECOND);
+    let fleet = [(); 4].map(|()| cached(Scripted::away(&store), &loader));
+    let asked = fleet.iter().flat_map(|process| burst(process, 1, 10)).collect();
+    assert_eq!(answers(asked).await, [1; 40]);
+}

@@ -1,0 +1,299 @@
+//! After an invalidation has returned, no request that starts later is given what was before it.
+//!
+//! The loader answers with the number of the load, so a value tells when its load began: 1 began
+//! before the invalidation, 2 after it.
+
+use bellwether::store::{Commit, Store, Windows};
+use bellwether::{CacheStatus, MemoryStore};
+use tokio::time::{Instant, sleep};
+use tower::Layer;
+
+use crate::support::loader::Loader;
+use crate::support::store::{Moment, Op, Scripted};
+use crate::support::{
+    Cached, JSON, MINUTE, NO_TIME, SECOND, answer, answers, ask, burst, cached, commit, idle,
+    is_leased, key, layer, lease, put, put_for,
+};
+
+async fn invalidate(cached: &Cached) {
+    cached.handle().invalidate(&key(1)).await.expect("it works");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_kept_is_not_given_any_more() {
+    let cached = cached(MemoryStore::new(10), &Loader::new());
+    answer(&cached, 1).await;
+    invalidate(&cached).await;
+    assert_eq!(answer(&cached, 1).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_kept_of_other_keys_stays() {
+    let cached = cached(MemoryStore::new(10), &Loader::new());
+    answer(&cached, 7).await;
+    invalidate(&cached).await;
+    assert_eq!(answer(&cached, 7).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_another_process_kept_is_not_given_any_more() {
+    let (loader, store) = (Loader::new(), MemoryStore::new(10));
+    let [one, other] = [(); 2].map(|()| cached(Scripted::away(&store), &loader));
+    answer(&one, 1).await;
+    invalidate(&other).await;
+    assert_eq!(answer(&one, 1).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_that_began_before_it_is_not_kept() {
+    let (loader, store) = (Loader::gated(), MemoryStore::new(10));
+    let cached = cached(store.clone(), &loader);
+    let asked = ask(&cached, 1);
+    loader.has_begun(1).await;
+    invalidate(&cached).await;
+    loader.let_go(1);
+    let (_, status) = asked.await.unwrap();
+    assert_eq!(status, CacheStatus::Led { stored: false });
+    assert!(store.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_had_asked_before_a_load_began_is_given_it_all_the_same() {
+    let (loader, store) = (Loader::gated(), Scripted::over(&MemoryStore::new(10)));
+    let acquiring = store.holds(Op::Acquire, Moment::Before);
+    let cached = cached(store, &loader);
+    let asked = burst(&cached, 1, 10);
+    acquiring.reached().await;
+    idle().await;
+    acquiring.open();
+    loader.has_begun(1).await;
+    invalidate(&cached).await;
+    loader.let_go(1);
+    assert_eq!(answers(asked).await, [1; 10]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_during_a_load_from_before_it_is_given_a_later_one() {
+    let loader = Loader::gated();
+    let cached = cached(MemoryStore::new(10), &loader);
+    let before = ask(&cached, 1);
+    loader.has_begun(1).await;
+    invalidate(&cached).await;
+    let after = burst(&cached, 1, 10);
+    idle().await;
+    loader.let_go(2);
+    assert_eq!(answers(vec![before]).await, [1]);
+    assert_eq!(answers(after).await, [2; 10]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_load_elsewhere_from_before_it_is_given_a_later_one() {
+    let (loader, store) = (Loader::gated(), MemoryStore::new(10));
+    let elsewhere = lease(&store, 1, MINUTE).await;
+    let cached = cached(Scripted::away(&store), &loader);
+    let mut asked = burst(&cached, 1, 10);
+    idle().await;
+    invalidate(&cached).await;
+    asked.extend(burst(&cached, 1, 10));
+    assert_eq!(commit(&store, elsewhere, "1000").await, Commit::Superseded);
+    loader.let_go(2);
+    assert!(answers(asked).await.iter().all(|answer| *answer < 1000));
+}
+
+/// The load has ended; its commit is on the way to the store, and is overtaken.
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_it_overtakes_stores_nothing() {
+    let (memory, loader) = (MemoryStore::new(10), Loader::new());
+    let store = Scripted::over(&memory);
+    let committing = store.holds(Op::Commit, Moment::Before);
+    let cached = cached(store, &loader);
+    let before = ask(&cached, 1);
+    committing.reached().await;
+    invalidate(&cached).await;
+    let after = ask(&cached, 1);
+    idle().await;
+    committing.open();
+    assert_eq!(answers(vec![before, after]).await, [1, 2]);
+    assert_eq!(answer(&cached, 1).await, 2);
+}
+
+/// The commit was done, then the invalidation; but the answer "stored" comes last of all, when
+/// somebody who asked after the invalidation has joined that very flight.
+#[tokio::test(start_paused = true)]
+async fn the_late_answer_of_a_commit_is_not_for_who_asked_after_it() {
+    let (memory, loader) = (MemoryStore::new(10), Loader::new());
+    let store = Scripted::over(&memory);
+    let committing = store.holds(Op::Commit, Moment::After);
+    let cached = cached(store, &loader);
+    let before = ask(&cached, 1);
+    committing.reached().await;
+    invalidate(&cached).await;
+    let after = burst(&cached, 1, 10);
+    idle().await;
+    committing.open();
+    assert_eq!(answers(vec![before]).await, [1]);
+    assert_eq!(answers(after).await, [2; 10]);
+}
+
+/// The same for the answer "found": it left the store before the invalidation, and arrives when
+/// somebody who asked after it has joined the flight that had asked.
+#[tokio::test(start_paused = true)]
+async fn the_late_answer_of_an_acquire_is_not_for_who_asked_after_it() {
+    let memory = MemoryStore::new(10);
+    put(&memory, 1, "1000", JSON).await;
+    let store = Scripted::away(&memory);
+    let acquiring = store.holds(Op::Acquire, Moment::After);
+    let cached = cached(store, &Loader::new());
+    let before = burst(&cached, 1, 2);
+    acquiring.reached().await;
+    invalidate(&cached).await;
+    let after = burst(&cached, 1, 10);
+    idle().await;
+    acquiring.open();
+    assert!(answers(after).await.iter().all(|answer| *answer < 1000));
+    answers(before).await;
+}
+
+/// The same for the answer of a look, which one caller makes for itself.
+#[tokio::test(start_paused = true)]
+async fn the_late_answer_of_a_look_is_not_for_who_asked_after_it() {
+    let memory = MemoryStore::new(10);
+    put(&memory, 1, "1000", JSON).await;
+    let store = Scripted::away(&memory);
+    let looking = store.holds(Op::Look, Moment::After);
+    let cached = cached(store, &Loader::new());
+    let before = ask(&cached, 1);
+    looking.reached().await;
+    invalidate(&cached).await;
+    let after = burst(&cached, 1, 10);
+    idle().await;
+    looking.open();
+    assert_eq!(answers(after).await, [1; 10]);
+    answers(vec![before]).await;
+}
+
+/// The same for a look that a flight makes for those who had come too late for its commit.
+#[tokio::test(start_paused = true)]
+async fn the_late_answer_of_a_look_for_others_is_not_for_who_asked_after_it() {
+    let (memory, loader) = (MemoryStore::new(10), Loader::new());
+    let store = Scripted::over(&memory);
+    let committing = store.holds(Op::Commit, Moment::After);
+    let looking = store.holds(Op::Look, Moment::After);
+    let cached = cached(store.clone(), &loader);
+    let first = ask(&cached, 1);
+    committing.reached().await;
+    memory.invalidate(key(1)).await.unwrap();
+    let second = ask(&cached, 1);
+    idle().await;
+    put(&memory, 1, "1000", JSON).await;
+    committing.open();
+    looking.reached().await;
+    memory.invalidate(key(1)).await.unwrap();
+    let third = burst(&cached, 1, 10);
+    idle().await;
+    looking.open();
+    assert_eq!(answers(vec![first, second]).await, [1, 1000]);
+    assert_eq!(answers(third).await, [2; 10]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_elsewhere_is_told_of_it_at_once() {
+    let store = MemoryStore::new(10);
+    let (slow, quick) = (cached(store.clone(), &Loader::gated()), cached(store, &Loader::new()));
+    let _before = ask(&slow, 1);
+    idle().await;
+    let waits = ask(&quick, 1);
+    sleep(SECOND).await;
+    let began = Instant::now();
+    invalidate(&slow).await;
+    answers(vec![waits]).await;
+    assert_eq!(began.elapsed(), NO_TIME);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_leaves_the_key_free() {
+    let (loader, store) = (Loader::gated(), MemoryStore::new(10));
+    let cached = cached(store.clone(), &loader);
+    let _before = ask(&cached, 1);
+    loader.has_begun(1).await;
+    invalidate(&cached).await;
+    assert!(!is_leased(&store, 1).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_holds_when_it_was_asked_for_before_anything_was_loaded() {
+    let cached = cached(MemoryStore::new(10), &Loader::new());
+    invalidate(&cached).await;
+    let (_, status) = ask(&cached, 1).await.unwrap();
+    assert_eq!(status, CacheStatus::Led { stored: true });
+}
+
+#[tokio::test(start_paused = true)]
+async fn expiring_removes_what_has_no_stale_window() {
+    let (loader, store) = (Loader::new(), MemoryStore::new(10));
+    let cached = cached(store.clone(), &loader);
+    answer(&cached, 1).await;
+    cached.handle().expire(&key(1)).await.unwrap();
+    assert!(store.look(key(1)).await.unwrap().is_none());
+    assert_eq!(answer(&cached, 1).await, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn expiring_keeps_what_has_a_stale_window_as_stale() {
+    let store = MemoryStore::new(10);
+    put_for(&store, 1, "42", JSON, Windows::fresh_for(MINUTE).then_stale_for(MINUTE)).await;
+    layer(store.clone()).handle().expire(&key(1)).await.unwrap();
+    let entry = store.look(key(1)).await.unwrap().expect("it is there");
+    assert!(!entry.is_fresh());
+}
+
+#[tokio::test(start_paused = true)]
+async fn expiring_refuses_a_load_that_began_before_it() {
+    let (loader, store) = (Loader::gated(), MemoryStore::new(10));
+    let cached = cached(store.clone(), &loader);
+    let asked = ask(&cached, 1);
+    loader.has_begun(1).await;
+    cached.handle().expire(&key(1)).await.unwrap();
+    loader.let_go(1);
+    answers(vec![asked]).await;
+    assert!(store.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_expired_is_loaded_anew() {
+    let store = MemoryStore::new(10);
+    put_for(&store, 1, "42", JSON, Windows::fresh_for(MINUTE).then_stale_for(MINUTE)).await;
+    let cached = cached(store, &Loader::new());
+    cached.handle().expire(&key(1)).await.unwrap();
+    assert_eq!(answer(&cached, 1).await, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prefetch_loads_for_all_who_ask_meanwhile() {
+    let cached = cached(MemoryStore::new(10), &Loader::taking(SECOND));
+    let prefetch = tokio::spawn(cached.handle().prefetch(1));
+    idle().await;
+    assert_eq!(answers(burst(&cached, 1, 10)).await, [1; 10]);
+    prefetch.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_prefetch_of_what_is_kept_loads_nothing() {
+    let loader = Loader::new();
+    let cached = cached(MemoryStore::new(10), &loader);
+    answer(&cached, 1).await;
+    cached.handle().prefetch(1).await.unwrap();
+    assert_eq!(loader.loads(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handle_made_before_the_service_prefetches_through_what_is_stacked_on_it() {
+    let layer = layer(MemoryStore::new(10));
+    let handle = layer.handle();
+    let loader = Loader::new();
+    let service =
+        tower::ServiceBuilder::new().concurrency_limit(1).service(layer.layer(loader.clone()));
+    handle.over(service.clone()).prefetch(1).await.unwrap();
+    assert_eq!(answer(service.get_ref(), 1).await, 1);
+    assert_eq!(loader.loads(), 1);
+}

@@ -1,0 +1,15 @@
+//! What bellwether promises, without a server.
+
+mod bad_input;
+mod cancel;
+mod failure;
+mod flights_properties;
+mod hit;
+mod invalidate;
+mod memory_store;
+mod miss;
+mod reentry;
+mod support;
+mod tidy;
+mod tower_contract;
+mod wait;

@@ -1,0 +1,112 @@
+//! Code of others may run when the crate drops or wakes something. It may ask the store then.
+
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
+
+use bellwether::store::Watchers;
+use bellwether::{CacheStatus, Capture, MemoryStore, ReadThroughLayer};
+use bytes::Bytes;
+use futures_util::FutureExt;
+use tower::{BoxError, Layer, ServiceExt, service_fn};
+
+use crate::support::{KeyOf, MINUTE, key};
+
+/// Runs a deed on a thread of its own, since that may hang for ever.
+fn ends(deed: impl FnOnce() + Send + 'static) -> bool {
+    let (sender, receiver) = sync_channel(1);
+    std::thread::spawn(move || {
+        deed();
+        sender.send(())
+    });
+    receiver.recv_timeout(Duration::from_secs(5)).is_ok()
+}
+
+/// Keeps something that asks the store when it is dropped.
+#[derive(Clone, Debug)]
+struct Asking(MemoryStore);
+
+#[derive(Debug)]
+struct Asker(MemoryStore);
+
+impl Drop for Asker {
+    fn drop(&mut self) {
+        self.0.len();
+    }
+}
+
+impl Capture<usize> for Asking {
+    type Kept = Asker;
+
+    fn codec(&self) -> u8 {
+        77
+    }
+
+    fn keep(&self, _: usize) -> Asker {
+        Asker(self.0.clone())
+    }
+
+    fn restore(&self, _: &Asker, _: &CacheStatus) -> usize {
+        0
+    }
+
+    fn encode(&self, _: &Asker) -> Result<Bytes, BoxError> {
+        Ok(Bytes::from_static(b"0"))
+    }
+
+    fn decode(&self, _: &[u8]) -> Result<Asker, BoxError> {
+        Ok(self.keep(0))
+    }
+}
+
+/// The store gives its decoded copy up under its lock, and that copy is of anybody's type.
+#[test]
+fn what_the_store_evicts_may_ask_the_store() {
+    assert!(ends(|| {
+        let store = MemoryStore::new(1);
+        let layer = ReadThroughLayer::new(store.clone(), (|item| key(*item)) as KeyOf);
+        let capture = Asking(store);
+        let loader = service_fn(async |_: u64| Ok::<_, std::io::Error>(0));
+        let cached = layer.ttl(MINUTE).capture(capture).layer(loader);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.unwrap().block_on(async {
+            for item in 0..3 {
+                cached.clone().oneshot(item).await.unwrap();
+            }
+        });
+    }));
+}
+
+/// Asks as soon as it is woken, on the thread that wakes.
+struct Eager(Watchers);
+
+impl Wake for Eager {
+    fn wake(self: Arc<Self>) {
+        self.0.len();
+    }
+}
+
+#[test]
+fn who_is_told_of_a_change_may_ask_at_once() {
+    assert!(ends(|| {
+        let watchers = Watchers::default();
+        let mut watch = watchers.watch(key(1).digest());
+        let waker = Waker::from(Arc::new(Eager(watchers.clone())));
+        let mut changed = Box::pin(watch.changed());
+        assert!(changed.poll_unpin(&mut Context::from_waker(&waker)).is_pending());
+        watchers.tell(&key(1).digest());
+    }));
+}
+
+#[test]
+fn who_is_told_that_anything_may_have_changed_may_ask_at_once() {
+    assert!(ends(|| {
+        let watchers = Watchers::default();
+        let mut watch = watchers.watch(key(1).digest());
+        let waker = Waker::from(Arc::new(Eager(watchers.clone())));
+        let mut changed = Box::pin(watch.changed());
+        assert!(changed.poll_unpin(&mut Context::from_waker(&waker)).is_pending());
+        watchers.tell_all();
+    }));
+}

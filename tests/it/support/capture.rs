@@ -1,0 +1,76 @@
+//! A capture that counts, and stumbles where the test says.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+use bellwether::{CacheStatus, Capture};
+use bytes::Bytes;
+use tower::BoxError;
+
+/// Keeps numbers as text.
+#[derive(Clone, Debug)]
+pub(crate) struct Text {
+    faults: Faults,
+    decoded: Arc<AtomicUsize>,
+}
+
+/// What a capture cannot do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Faults {
+    None,
+    /// What it writes is a KiB long.
+    Long,
+    FailsToEncode,
+    PanicsInDecode,
+    PanicsInEncode,
+    PanicsInKeep,
+}
+
+impl Text {
+    pub(crate) const CODEC: u8 = 77;
+
+    pub(crate) fn new(faults: Faults) -> Self {
+        Self { faults, decoded: Arc::default() }
+    }
+
+    /// How often something was decoded.
+    pub(crate) fn decoded(&self) -> usize {
+        self.decoded.load(SeqCst)
+    }
+
+    fn panics_in(&self, fault: Faults) {
+        assert_ne!(self.faults, fault, "scripted");
+    }
+}
+
+impl Capture<usize> for Text {
+    type Kept = usize;
+
+    fn codec(&self) -> u8 {
+        Self::CODEC
+    }
+
+    fn keep(&self, response: usize) -> usize {
+        self.panics_in(Faults::PanicsInKeep);
+        response
+    }
+
+    fn restore(&self, kept: &usize, _: &CacheStatus) -> usize {
+        *kept
+    }
+
+    fn encode(&self, kept: &usize) -> Result<Bytes, BoxError> {
+        self.panics_in(Faults::PanicsInEncode);
+        match self.faults {
+            Faults::FailsToEncode => Err("scripted".into()),
+            Faults::Long => Ok(format!("{kept:1024}").into()),
+            _ => Ok(kept.to_string().into()),
+        }
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<usize, BoxError> {
+        self.decoded.fetch_add(1, SeqCst);
+        self.panics_in(Faults::PanicsInDecode);
+        Ok(std::str::from_utf8(bytes)?.trim().parse()?)
+    }
+}

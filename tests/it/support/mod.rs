@@ -1,0 +1,150 @@
+//! Loaders, stores and captures that do what a test says, and layers that join them.
+
+pub(crate) mod capture;
+pub(crate) mod loader;
+pub(crate) mod store;
+
+use std::fmt;
+use std::time::Duration;
+
+use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Lease, Store, Value, Windows};
+use bellwether::{
+    CacheErrorKind, CacheStatus, Capture, Error, Json, Key, ReadThrough, ReadThroughLayer,
+};
+use futures_util::future::join_all;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tower::{Layer, Service};
+
+use self::loader::{Loader, Refusal};
+
+pub(crate) const MINUTE: Duration = Duration::from_secs(60);
+pub(crate) const NO_TIME: Duration = Duration::ZERO;
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+
+pub(crate) type KeyOf = fn(&u64) -> Key;
+
+/// A scripted loader behind a layer.
+pub(crate) type Cached<C = Json> = ReadThrough<Loader, KeyOf, C>;
+
+/// An answer, and how it came about.
+pub(crate) type Settled = (Result<usize, Error<Refusal>>, CacheStatus);
+
+pub(crate) fn key(item: u64) -> Key {
+    Key::of("item").with(item)
+}
+
+/// A layer that keeps answers for a minute.
+pub(crate) fn layer(store: impl Store) -> ReadThroughLayer<KeyOf> {
+    let key_of: KeyOf = |item| key(*item);
+    ReadThroughLayer::new(store, key_of).ttl(MINUTE)
+}
+
+/// What a process of the fleet has: a layer of its own, over the store that all share.
+pub(crate) fn cached(store: impl Store, loader: &Loader) -> Cached {
+    layer(store).layer(loader.clone())
+}
+
+/// A request that is under way from now on.
+pub(crate) fn ask<C>(cached: &Cached<C>, item: u64) -> JoinHandle<Settled>
+where
+    C: Capture<usize> + Clone,
+{
+    tokio::spawn(cached.clone().call(item).with_status())
+}
+
+/// As many requests at once.
+pub(crate) fn burst<C>(cached: &Cached<C>, item: u64, callers: usize) -> Vec<JoinHandle<Settled>>
+where
+    C: Capture<usize> + Clone,
+{
+    (0..callers).map(|_| ask(cached, item)).collect()
+}
+
+/// What the requests came to.
+pub(crate) async fn settled(asked: Vec<JoinHandle<Settled>>) -> Vec<Settled> {
+    join_all(asked).await.into_iter().map(|ended| ended.expect("no panic")).collect()
+}
+
+/// The answers to requests of which none may fail.
+pub(crate) async fn answers(asked: Vec<JoinHandle<Settled>>) -> Vec<usize> {
+    settled(asked).await.into_iter().map(|(answer, _)| answer.expect("an answer")).collect()
+}
+
+/// The answer to one request, which may not fail.
+pub(crate) async fn answer<C>(cached: &Cached<C>, item: u64) -> usize
+where
+    C: Capture<usize> + Clone,
+{
+    cached.clone().call(item).await.expect("an answer")
+}
+
+/// What kind of error of ours it is.
+pub(crate) fn kind_of<R: fmt::Debug, E: fmt::Debug>(
+    answer: &Result<R, Error<E>>,
+) -> CacheErrorKind {
+    match answer {
+        Err(Error::Cache(error)) => error.kind(),
+        other => panic!("{other:?} is no error of ours"),
+    }
+}
+
+/// Lets everything run that can run. Time is paused: it is moved on by a millisecond, which
+/// happens only when nobody has anything to do any more.
+pub(crate) async fn idle() {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+}
+
+/// How many tasks there are in this runtime.
+pub(crate) fn tasks() -> usize {
+    Handle::current().metrics().num_alive_tasks()
+}
+
+/// Takes the lease of a key that is free, as another process would.
+pub(crate) async fn lease(store: &impl Store, item: u64, term: Duration) -> Lease {
+    match store.acquire(Claim::new(key(item)), term, Accept::Nothing).await {
+        Ok(Acquire::Lead { lease, .. }) => lease,
+        other => panic!("{other:?} instead of a lease"),
+    }
+}
+
+/// Whether somebody has the lease of a key.
+pub(crate) async fn is_leased(store: &impl Store, item: u64) -> bool {
+    let claim = Claim::new(key(item));
+    match store.acquire(claim.clone(), SECOND, Accept::Nothing).await.expect("an answer") {
+        Acquire::Busy { .. } => true,
+        Acquire::Lead { .. } => {
+            store.abandon(claim).await.expect("an answer");
+            false
+        }
+        other => panic!("{other:?}, though nothing is acceptable"),
+    }
+}
+
+/// Stores a number by a lease, as another process would.
+pub(crate) async fn commit(store: &impl Store, lease: Lease, number: &str) -> Commit {
+    let value = Value::new(number.as_bytes().to_vec().into());
+    let draft = Draft::new(value, JSON, Windows::fresh_for(MINUTE));
+    store.commit(lease, draft).await.expect("an answer")
+}
+
+/// Stores bytes, as another process would.
+pub(crate) async fn put(store: &impl Store, item: u64, text: &str, codec: u8) {
+    put_for(store, item, text, codec, Windows::fresh_for(MINUTE)).await;
+}
+
+pub(crate) async fn put_for(
+    store: &impl Store,
+    item: u64,
+    text: &str,
+    codec: u8,
+    windows: Windows,
+) {
+    let lease = lease(store, item, MINUTE).await;
+    let value = Value::new(text.as_bytes().to_vec().into());
+    let commit = store.commit(lease, Draft::new(value, codec, windows)).await;
+    assert_eq!(commit.expect("an answer"), Commit::Stored);
+}
+
+/// The codec of `Json`.
+pub(crate) const JSON: u8 = 1;

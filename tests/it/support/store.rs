@@ -1,0 +1,297 @@
+//! A store that counts what it is asked, and stumbles where the test says.
+
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bellwether::store::{
+    Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Lease, Peek, Renew, Store, Watch,
+};
+use bellwether::{Key, MemoryStore, StoreError, StoreErrorKind};
+use tokio::sync::watch;
+use tokio::task::yield_now;
+
+/// A handle to a `MemoryStore`, as one process of a fleet has it. Clones share what was scripted;
+/// another `Scripted` over the same store is another process.
+#[derive(Clone, Debug)]
+pub(crate) struct Scripted {
+    store: MemoryStore,
+    place: Place,
+    ears: Ears,
+    script: Arc<Script>,
+}
+
+/// Where the store seems to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// In this process.
+    Here,
+    /// Across a wire: it has to be asked, and no answer is there at once.
+    Away,
+}
+
+/// What is heard of changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ears {
+    Open,
+    /// It says that it hears nothing.
+    Deaf,
+    /// It thinks that it hears, but every message is lost.
+    Lost,
+}
+
+#[derive(Debug, Default)]
+struct Script {
+    asked: Mutex<Vec<Op>>,
+    watches: AtomicUsize,
+    rules: Mutex<Vec<Rule>>,
+}
+
+/// An operation of a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Op {
+    Abandon,
+    Acquire,
+    Commit,
+    Expire,
+    Invalidate,
+    Look,
+    Renew,
+}
+
+/// When something happens to an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// Before it is done: the question is on its way.
+    Before,
+    /// After it is done: the answer is on its way.
+    After,
+}
+
+#[derive(Clone, Debug)]
+struct Rule {
+    hits: Hits,
+    moment: Moment,
+    what: What,
+}
+
+/// What a rule is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hits {
+    All,
+    Every(Op),
+    /// The next one.
+    Next(Op),
+    /// The n-th question from the first on, counted from 0.
+    Nth(usize),
+}
+
+#[derive(Clone, Debug)]
+enum What {
+    Fail,
+    Hold(Gate),
+}
+
+/// Where one question waits until it is let go.
+#[derive(Clone, Debug)]
+pub(crate) struct Gate(watch::Sender<Passage>);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Passage {
+    Awaited,
+    Reached,
+    Open,
+}
+
+impl Scripted {
+    /// A store in this process.
+    pub(crate) fn over(store: &MemoryStore) -> Self {
+        let script = Arc::default();
+        Self { store: store.clone(), place: Place::Here, ears: Ears::Open, script }
+    }
+
+    /// A store across a wire.
+    pub(crate) fn away(store: &MemoryStore) -> Self {
+        Self { place: Place::Away, ..Self::over(store) }
+    }
+
+    /// The same, hearing of no changes and saying so.
+    pub(crate) fn deaf(self) -> Self {
+        Self { ears: Ears::Deaf, ..self }
+    }
+
+    /// The same, not hearing what it should.
+    pub(crate) fn losing_messages(self) -> Self {
+        Self { ears: Ears::Lost, ..self }
+    }
+
+    /// How often an operation was asked for.
+    pub(crate) fn asked(&self, op: Op) -> usize {
+        self.script.asked.lock().unwrap().iter().filter(|asked| **asked == op).count()
+    }
+
+    /// How many questions there were.
+    pub(crate) fn questions(&self) -> usize {
+        self.script.asked.lock().unwrap().len()
+    }
+
+    /// From now on every question fails.
+    pub(crate) fn breaks(&self) {
+        self.rule(Hits::All, Moment::Before, What::Fail);
+    }
+
+    /// From now on an operation fails.
+    pub(crate) fn fails(&self, op: Op, moment: Moment) {
+        self.rule(Hits::Every(op), moment, What::Fail);
+    }
+
+    /// The n-th question fails, counted from 0.
+    pub(crate) fn fails_at(&self, question: usize, moment: Moment) {
+        self.rule(Hits::Nth(question), moment, What::Fail);
+    }
+
+    /// The next question for an operation waits at a gate.
+    pub(crate) fn holds(&self, op: Op, moment: Moment) -> Gate {
+        let gate = Gate(watch::Sender::new(Passage::Awaited));
+        self.rule(Hits::Next(op), moment, What::Hold(gate.clone()));
+        gate
+    }
+
+    /// Nothing stumbles any more.
+    pub(crate) fn heals(&self) {
+        self.script.rules.lock().unwrap().clear();
+    }
+
+    fn rule(&self, hits: Hits, moment: Moment, what: What) {
+        self.script.rules.lock().unwrap().push(Rule { hits, moment, what });
+    }
+
+    fn ask<T: Send + 'static>(&self, op: Op, answer: Answer<T>) -> Answer<T> {
+        let rules = self.script.note(op);
+        let is_away = self.place == Place::Away;
+        Box::pin(async move {
+            meet(&rules, op, Moment::Before).await?;
+            if is_away {
+                yield_now().await;
+            }
+            let answer = answer.await?;
+            if is_away {
+                yield_now().await;
+            }
+            meet(&rules, op, Moment::After).await?;
+            Ok(answer)
+        })
+    }
+}
+
+impl Script {
+    /// Counts a question, and says which rules are for it.
+    fn note(&self, op: Op) -> Vec<Rule> {
+        let mut asked = self.asked.lock().unwrap();
+        let number = asked.len();
+        asked.push(op);
+        let mut rules = self.rules.lock().unwrap();
+        let (ours, others) = rules.drain(..).partition(|rule| rule.is_for(op, number));
+        *rules = others;
+        let lasting = |rule: &&Rule| matches!(rule.hits, Hits::All | Hits::Every(_));
+        rules.extend(ours.iter().filter(lasting).cloned());
+        ours
+    }
+}
+
+impl Rule {
+    fn is_for(&self, op: Op, number: usize) -> bool {
+        match self.hits {
+            Hits::All => true,
+            Hits::Every(of) | Hits::Next(of) => of == op,
+            Hits::Nth(nth) => nth == number,
+        }
+    }
+}
+
+async fn meet(rules: &[Rule], op: Op, moment: Moment) -> Result<(), StoreError> {
+    for rule in rules.iter().filter(|rule| rule.moment == moment) {
+        match &rule.what {
+            What::Fail => {
+                let message = format!("{op:?} fails, as scripted");
+                return Err(StoreError::new(StoreErrorKind::Unreachable, message));
+            }
+            What::Hold(gate) => gate.pass().await,
+        }
+    }
+    Ok(())
+}
+
+impl Gate {
+    /// Waits until the question has come.
+    pub(crate) async fn reached(&self) {
+        self.until(|passage| passage != Passage::Awaited).await;
+    }
+
+    /// Lets the question go.
+    pub(crate) fn open(&self) {
+        self.0.send_replace(Passage::Open);
+    }
+
+    async fn pass(&self) {
+        self.0.send_if_modified(|passage| {
+            let first = *passage == Passage::Awaited;
+            *passage = if first { Passage::Reached } else { *passage };
+            first
+        });
+        self.until(|passage| passage == Passage::Open).await;
+    }
+
+    async fn until(&self, is_so: impl Fn(Passage) -> bool) {
+        let mut passage = self.0.subscribe();
+        passage.wait_for(|passage| is_so(*passage)).await.expect("the gate is there");
+    }
+}
+
+impl Store for Scripted {
+    fn peek(&self, key: &Key) -> Peek {
+        match self.place {
+            Place::Here => self.store.peek(key),
+            Place::Away => Peek::Unknown,
+        }
+    }
+
+    fn watch(&self, key: &Key) -> Watch {
+        // Each flight makes one, so a caller that goes round in circles ends here.
+        let watches = self.script.watches.fetch_add(1, SeqCst);
+        assert!(watches < 2_000, "somebody asks the same over and over");
+        match self.ears {
+            Ears::Open => self.store.watch(key),
+            Ears::Deaf => Watch::silent(),
+            Ears::Lost => self.store.watch(&Key::of("never changed")),
+        }
+    }
+
+    fn look(&self, key: Key) -> Answer<Option<Entry>> {
+        self.ask(Op::Look, self.store.look(key))
+    }
+
+    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> Answer<Acquire> {
+        self.ask(Op::Acquire, self.store.acquire(claim, term, accept))
+    }
+
+    fn renew(&self, lease: &Lease) -> Answer<Renew> {
+        self.ask(Op::Renew, self.store.renew(lease))
+    }
+
+    fn commit(&self, lease: Lease, draft: Draft) -> Answer<Commit> {
+        self.ask(Op::Commit, self.store.commit(lease, draft))
+    }
+
+    fn abandon(&self, claim: Claim) -> Answer<()> {
+        self.ask(Op::Abandon, self.store.abandon(claim))
+    }
+
+    fn invalidate(&self, key: Key) -> Answer<()> {
+        self.ask(Op::Invalidate, self.store.invalidate(key))
+    }
+
+    fn expire(&self, key: Key) -> Answer<()> {
+        self.ask(Op::Expire, self.store.expire(key))
+    }
+}

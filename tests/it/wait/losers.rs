@@ -1,0 +1,222 @@
+//! How long a loser waits, and how soon it is told.
+
+use std::time::Duration;
+
+use bellwether::{CacheErrorKind, MemoryStore, Wait};
+use tokio::time::{Instant, advance, sleep};
+use tower::Service;
+
+use super::{error_after, waiting};
+use crate::support::loader::{End, Loader};
+use crate::support::store::{Moment, Op, Scripted};
+use crate::support::{
+    MINUTE, NO_TIME, SECOND, answers, ask, burst, cached, idle, key, kind_of, lease, settled,
+};
+
+#[tokio::test(start_paused = true)]
+async fn who_fails_fast_does_not_wait_for_a_load_here() {
+    let loader = Loader::gated();
+    let hasty = waiting(MemoryStore::new(10), Wait::fail_fast(), &loader);
+    let _leads = ask(&hasty, 1);
+    loader.has_begun(1).await;
+    let ended = error_after(ask(&hasty, 1), Instant::now()).await;
+    assert_eq!(ended, (CacheErrorKind::Contended, NO_TIME));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_fails_fast_does_not_wait_for_a_load_elsewhere() {
+    let store = MemoryStore::new(10);
+    let _held = lease(&store, 1, MINUTE).await;
+    let hasty = waiting(store, Wait::fail_fast(), &Loader::new());
+    let ended = error_after(ask(&hasty, 1), Instant::now()).await;
+    assert_eq!(ended, (CacheErrorKind::Contended, NO_TIME));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_fails_fast_waits_for_its_own_load() {
+    let loader = Loader::taking(SECOND * 20);
+    let hasty = waiting(MemoryStore::new(10), Wait::fail_fast(), &loader);
+    assert_eq!(answers(vec![ask(&hasty, 1)]).await, [1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_who_fail_fast_together_one_is_answered() {
+    let memory = MemoryStore::new(10);
+    for (item, store) in [Scripted::over(&memory), Scripted::away(&memory)].into_iter().enumerate()
+    {
+        let hasty = waiting(store, Wait::fail_fast(), &Loader::taking(SECOND));
+        let mut ended = settled(burst(&hasty, item as u64, 100)).await;
+        ended.retain(|(answer, _)| answer.is_err());
+        assert_eq!(ended.len(), 99);
+        assert!(ended.iter().all(|(answer, _)| kind_of(answer) == CacheErrorKind::Contended));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_fails_fast_leaves_the_load_to_those_who_wait() {
+    let (loader, store) = (Loader::taking(SECOND), MemoryStore::new(10));
+    let patient = ask(&cached(store.clone(), &loader), 1);
+    idle().await;
+    settled(burst(&waiting(store, Wait::fail_fast(), &loader), 1, 10)).await;
+    assert_eq!(answers(vec![patient]).await, [1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_of_tries_lasts_as_many_intervals() {
+    let store = MemoryStore::new(10);
+    let _held = lease(&store, 1, MINUTE).await;
+    let brisk = waiting(store, Wait::tries(3, Duration::from_millis(50)), &Loader::new());
+    let ended = error_after(ask(&brisk, 1), Instant::now()).await;
+    assert_eq!(ended, (CacheErrorKind::WaitTimedOut, Duration::from_millis(150)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_of_tries_looks_as_often_even_if_it_hears_nothing() {
+    let store = MemoryStore::new(10);
+    let _held = lease(&store, 1, MINUTE).await;
+    let store = Scripted::away(&store).deaf();
+    let brisk = waiting(store.clone(), Wait::tries(3, Duration::from_millis(50)), &Loader::new());
+    settled(vec![ask(&brisk, 1)]).await;
+    // The miss that it began with, and two or three more: the last falls together with the end.
+    assert!((3..=4).contains(&store.asked(Op::Acquire)), "{}", store.asked(Op::Acquire));
+}
+
+#[tokio::test(start_paused = true)]
+async fn by_default_a_wait_ends_after_five_seconds_with_an_error() {
+    let loader = Loader::gated();
+    let cached = cached(MemoryStore::new(10), &loader);
+    let _leads = ask(&cached, 1);
+    loader.has_begun(1).await;
+    let ended = error_after(ask(&cached, 1), Instant::now()).await;
+    assert_eq!(ended, (CacheErrorKind::WaitTimedOut, SECOND * 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_runs_its_own_load_waits_for_it_past_its_patience() {
+    for wait in [Wait::at_most(SECOND), Wait::at_most(SECOND).then_load()] {
+        let loader = Loader::taking(SECOND * 20);
+        let cached = waiting(MemoryStore::new(10), wait, &loader);
+        assert_eq!(answers(vec![ask(&cached, 1)]).await, [1]);
+        assert_eq!(loader.loads(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_begins_at_the_first_poll() {
+    let store = MemoryStore::new(10);
+    let _held = lease(&store, 1, MINUTE).await;
+    let called = cached(store, &Loader::new()).call(1);
+    advance(SECOND * 30).await;
+    let began = Instant::now();
+    assert_eq!(kind_of(&called.await), CacheErrorKind::WaitTimedOut);
+    assert_eq!(began.elapsed(), SECOND * 5);
+}
+
+/// The look is the first that a request waits for, and its deadline is a deadline.
+#[tokio::test(start_paused = true)]
+async fn a_slow_look_is_part_of_the_wait() {
+    let memory = MemoryStore::new(10);
+    let _held = lease(&memory, 1, MINUTE).await;
+    let store = Scripted::away(&memory);
+    let looking = store.holds(Op::Look, Moment::After);
+    let (asked, began) = (ask(&cached(store, &Loader::new()), 1), Instant::now());
+    sleep(SECOND * 3).await;
+    looking.open();
+    assert_eq!(error_after(asked, began).await, (CacheErrorKind::WaitTimedOut, SECOND * 5));
+}
+
+/// It joins a load here after that has begun; that load is superseded, so it looks again, and finds
+/// that now somebody elsewhere loads.
+#[tokio::test(start_paused = true)]
+async fn a_wait_is_not_begun_anew_by_another_flight() {
+    let (loader, store) = (Loader::gated(), MemoryStore::new(10));
+    let cached = cached(store.clone(), &loader);
+    let _leads = ask(&cached, 1);
+    loader.has_begun(1).await;
+    let (loser, began) = (ask(&cached, 1), Instant::now());
+    sleep(SECOND * 3).await;
+    layer_handle_invalidates(&store).await;
+    let _held = lease(&store, 1, MINUTE).await;
+    loader.let_go(1);
+    assert_eq!(error_after(loser, began).await, (CacheErrorKind::WaitTimedOut, SECOND * 5));
+}
+
+async fn layer_handle_invalidates(store: &MemoryStore) {
+    crate::support::layer(store.clone()).handle().invalidate(&key(1)).await.expect("it works");
+}
+
+#[tokio::test(start_paused = true)]
+async fn losers_elsewhere_are_answered_at_the_moment_the_load_ends() {
+    let (loader, store) = (Loader::taking(SECOND), MemoryStore::new(10));
+    let began = Instant::now();
+    let fleet = [(); 4].map(|()| cached(store.clone(), &loader));
+    let asked = fleet.iter().flat_map(|process| burst(process, 1, 10)).collect();
+    answers(asked).await;
+    assert_eq!(began.elapsed(), SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn losers_are_told_at_once_of_a_load_that_failed_elsewhere() {
+    let store = MemoryStore::new(10);
+    let failing = Loader::taking(SECOND);
+    failing.ends_by(End::Fail);
+    let began = Instant::now();
+    let _fails = ask(&cached(store.clone(), &failing), 1);
+    idle().await;
+    assert_eq!(answers(vec![ask(&cached(store, &Loader::new()), 1)]).await, [1]);
+    assert_eq!(began.elapsed(), SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loser_that_hears_nothing_is_at_most_a_quarter_of_a_second_late() {
+    for round in 0..50 {
+        let late = lateness(Scripted::deaf, round).await;
+        assert!(late <= Duration::from_millis(250), "{late:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loser_whose_message_is_lost_is_at_most_a_quarter_of_a_second_late() {
+    for round in 0..50 {
+        let late = lateness(Scripted::losing_messages, round).await;
+        assert!(late <= Duration::from_millis(250), "{late:?}");
+    }
+}
+
+/// How long after a load elsewhere a loser has the answer.
+async fn lateness(ears: fn(Scripted) -> Scripted, round: u32) -> Duration {
+    let store = MemoryStore::new(10);
+    // Ends that fall differently into the pauses.
+    let takes = SECOND + Duration::from_millis(7) * round;
+    let leads = ask(&cached(store.clone(), &Loader::taking(takes)), 1);
+    let loser = ask(&cached(ears(Scripted::away(&store)), &Loader::new()), 1);
+    answers(vec![leads]).await;
+    let ended = Instant::now();
+    answers(vec![loser]).await;
+    ended.elapsed()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_died_costs_no_more_than_its_lease() {
+    let store = MemoryStore::new(10);
+    let began = Instant::now();
+    drop(lease(&store, 1, SECOND * 2).await);
+    assert_eq!(answers(vec![ask(&cached(store, &Loader::new()), 1)]).await, [1]);
+    assert!(began.elapsed() <= SECOND * 2 + Duration::from_millis(5), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hundred_losers_ask_the_store_no_more_than_one() {
+    let store = MemoryStore::new(10);
+    let _held = lease(&store, 1, MINUTE).await;
+    let questions = [1, 100].map(|losers| (losers, Scripted::away(&store)));
+    let mut asked = Vec::new();
+    for (losers, store) in questions {
+        // Fixed pauses, so that both ask at the same moments.
+        let brisk = waiting(store.clone(), Wait::tries(20, SECOND), &Loader::new());
+        settled(burst(&brisk, 1, losers)).await;
+        asked.push(store.questions());
+    }
+    // One more at most: the last pause ends together with the wait.
+    assert!(asked[1] <= asked[0] + 1, "{asked:?}");
+}
