@@ -1,0 +1,91 @@
+//! Promises 1 and 3: one load per key per fleet, and Redis work that grows with processes.
+
+use crate::clock;
+use crate::fleet::{Calls, Fleet, all_have, begin, count, end, gather};
+use crate::messages::{Answer, How};
+use crate::process::Worker;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_load_per_key_per_fleet_of_one_process() {
+    one_load_per_key(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_load_per_key_per_fleet_of_four_processes() {
+    one_load_per_key(4).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_load_per_key_per_fleet_of_eight_processes() {
+    one_load_per_key(8).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redis_work_grows_with_processes_and_not_with_callers() {
+    let fleet = Fleet::start().await;
+    let mut workers = Vec::new();
+    for (round, processes) in [1, 2, 4].into_iter().enumerate() {
+        let more = processes - workers.len();
+        workers.extend(fleet.workers(more, &fleet.setup_without_pauses()).await);
+        for callers in [1, 10, 250] {
+            let key = 1_000 * round as u64 + callers as u64;
+            let before = fleet.calls();
+            let mut loads = fleet.database.hold(key);
+            gather(&fleet, &workers, key, callers).await;
+            loads.next().await.answer();
+            all_have(&end(&workers, key).await, 1);
+            let calls = fleet.calls().since(&before);
+            println!("{processes} processes of {callers} callers: {calls:?}");
+            calls.are_those_of_a_burst();
+            // Each looks, and asks for the lease; then one stores, and each other one asks again.
+            assert_eq!(calls.of("get"), processes as u64, "{calls:?}");
+            assert_eq!(calls.of("evalsha"), 2 * processes as u64, "{calls:?}");
+        }
+    }
+}
+
+/// A thousand callers in all, who miss together, again and again.
+async fn one_load_per_key(processes: usize) {
+    let fleet = Fleet::start().await;
+    let setup = fleet.setup_without_pauses();
+    let workers = fleet.workers(processes, &setup).await;
+    for key in 0..ROUNDS {
+        let (answers, calls) = burst(&fleet, &workers, key).await;
+        assert_eq!(fleet.database.loads(key), 1);
+        all_have(&answers, 1);
+        assert_eq!(answers.len(), CALLERS);
+        assert_eq!(count(&answers, How::Led { stored: true }), 1);
+        // Of callers that come together, the first of each process looks for itself. Should it hear
+        // of its miss when everything is over, it asks once more.
+        assert!(count(&answers, How::Hit) <= processes, "{answers:?}");
+        calls.are_those_of_a_burst();
+        assert!(calls.of_clients() <= 4 * processes as u64, "{calls:?}");
+    }
+    fleet.nothing_is_left_behind();
+}
+
+/// Callers in every process miss a key together; its load ends when every process waits for it.
+async fn burst(fleet: &Fleet, workers: &[Worker], key: u64) -> (Vec<Answer>, Calls) {
+    let mut loads = fleet.database.hold(key);
+    let (before, processes) = (fleet.calls(), workers.len());
+    begin(workers, key, key, CALLERS / processes).await;
+    let load = loads.next().await;
+    fleet.has_called(&before, "get", processes as u64).await;
+    fleet.has_called(&before, "evalsha", processes as u64).await;
+    let released = clock::now();
+    load.answer();
+    let answers = end(workers, key).await;
+    println!("{processes} processes: {}", behind(&answers, released));
+    (answers, fleet.calls().since(&before))
+}
+
+/// How far behind the load its callers were answered.
+fn behind(answers: &[Answer], released: u64) -> String {
+    let mut behind: Vec<_> = answers.iter().map(|answer| answer.at - released).collect();
+    behind.sort_unstable();
+    let [half, most] = [behind.len() / 2, behind.len() * 99 / 100].map(|at| behind[at]);
+    format!("{half} us (p50), {most} us (p99) behind the load")
+}
+
+const ROUNDS: u64 = 5;
+const CALLERS: usize = 1_000;

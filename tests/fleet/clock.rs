@@ -1,0 +1,52 @@
+//! The clock by which processes of one machine tell what was before what.
+//!
+//! It is the system's clock of the day: all processes of a machine read one and the same, to the
+//! microsecond. It can be set, so a test that depends on it holds a [`Steady`] beside it.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Microseconds since the Unix epoch.
+pub(crate) fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.expect("a time after 1970").as_micros() as u64
+}
+
+/// Watches that nobody sets the clock.
+pub(crate) struct Steady {
+    since: Instant,
+    /// What the clock showed at `since`, in us.
+    offset: u64,
+}
+
+impl Steady {
+    pub(crate) fn begin() -> Self {
+        let since = Instant::now();
+        let offset = now();
+        let mut steady = Self { since, offset };
+        steady.offset = steady.measure();
+        steady
+    }
+
+    /// Panics if the clock was set since this was last asked. A clock that is only slowed or
+    /// hurried, by 500 us a second at most, still shows what was before what.
+    pub(crate) fn check(&mut self) {
+        let offset = self.measure();
+        let moved = Duration::from_micros(offset.abs_diff(self.offset));
+        assert!(moved < A_STEP, "the clock was set by {moved:?} meanwhile");
+        self.offset = offset;
+    }
+
+    /// The clock's time at `since`, by the try that was disturbed least.
+    fn measure(&self) -> u64 {
+        let tries = (0..20).map(|_| {
+            let before = self.since.elapsed();
+            let shown = now();
+            let after = self.since.elapsed();
+            (after - before, shown - before.as_micros() as u64)
+        });
+        tries.min().expect("some tries").1
+    }
+}
+
+/// More than a clock is slewed by in the seconds between two checks.
+const A_STEP: Duration = Duration::from_millis(5);

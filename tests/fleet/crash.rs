@@ -1,0 +1,234 @@
+//! Promises 5 and 6: a dead leader costs at most its lease, and a late one does no harm.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use crate::clock;
+use crate::database::{Load, Loads};
+use crate::fleet::{Fleet, SLACK, all_have, begin, count, end, last_after, until};
+use crate::messages::{How, Setup};
+use crate::process::Worker;
+use crate::support::fault_proxy::FaultProxy;
+
+const KEY: u64 = 3;
+const CALLERS: usize = 20;
+
+/// The longest pause of a loser.
+const PAUSE: Duration = Duration::from_millis(250);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_killed_leader_costs_at_most_its_lease() {
+    let lease = Duration::from_secs(2);
+    let fleet = Fleet::start().await;
+    let setup = with_lease(&fleet, lease);
+    let mut loads = fleet.database.hold(KEY);
+    let mut leader = fleet.workers(1, &setup).await.remove(0);
+    leader.begin(KEY, KEY, CALLERS).await;
+    let _load = loads.next().await;
+    let others = fleet.workers(3, &setup).await;
+    begin(&others, KEY, KEY, CALLERS).await;
+    // The second load is not held.
+    drop(loads);
+    leader.kill();
+    let killed = clock::now();
+    let rest = fleet.lease(KEY).life().expect("leases end");
+    assert!(Duration::ZERO < rest && rest <= lease, "{rest:?}");
+    let answers = end(&others, KEY).await;
+    all_have(&answers, 1);
+    assert_eq!(answers.len(), 3 * CALLERS);
+    assert_eq!(fleet.database.loads(KEY), 2);
+    let last = last_after(&answers, killed);
+    println!("killed: the last answer came {last:?} later; {rest:?} were left of the lease");
+    assert!(last >= rest.saturating_sub(SLACK), "not before it: {last:?}");
+    assert!(last < rest + PAUSE + SLACK, "{last:?}, {rest:?}");
+    fleet.nothing_is_left_behind();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_leader_does_no_harm_to_what_was_stored_meanwhile() {
+    let stage = Stage::set().await;
+    stage.source_changes_and_is_invalidated().await;
+    drop(stage.loads);
+    all_have(&[stage.others[0].read(KEY).await], 2);
+    let stored = stage.fleet.entry(KEY).mark();
+    stage.load.answer();
+    stage.leader.resume();
+    the_opener_alone_has_the_old(&stage.leader).await;
+    all_have(&stage.leader.end(KEY).await, 2);
+    assert_eq!(stage.fleet.entry(KEY).mark(), stored, "refused");
+    everybody_reads_the_new(&stage.fleet, &stage.leader, &stage.others).await;
+    assert_eq!(stage.fleet.database.loads(KEY), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_leader_does_no_harm_to_who_loads_meanwhile() {
+    let mut stage = Stage::set().await;
+    stage.source_changes_and_is_invalidated().await;
+    begin(&stage.others, KEY, KEY, CALLERS).await;
+    let second = stage.loads.next().await;
+    assert_eq!(second.version, 2);
+    let held = stage.fleet.lease(KEY).mark();
+    assert!(held.is_some());
+    stage.load.answer();
+    stage.leader.resume();
+    the_opener_alone_has_the_old(&stage.leader).await;
+    assert_eq!(stage.fleet.lease(KEY).mark(), held, "not its own any more");
+    assert_eq!(stage.fleet.entry(KEY).mark(), None, "refused");
+    second.answer();
+    all_have(&end(&stage.others, KEY).await, 2);
+    all_have(&stage.leader.end(KEY).await, 2);
+    everybody_reads_the_new(&stage.fleet, &stage.leader, &stage.others).await;
+    assert_eq!(stage.fleet.database.loads(KEY), 2);
+    stage.fleet.nothing_is_left_behind();
+}
+
+/// Nobody has invalidated anything: that somebody later was quicker is enough.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_leader_does_no_harm_to_who_took_its_lease_over() {
+    let mut stage = Stage::set().await;
+    stage.fleet.database.write(KEY);
+    begin(&stage.others, KEY, KEY, CALLERS).await;
+    stage.loads.next().await.answer();
+    all_have(&end(&stage.others, KEY).await, 2);
+    let stored = stage.fleet.entry(KEY).mark();
+    stage.load.answer();
+    stage.leader.resume();
+    the_opener_alone_has_the_old(&stage.leader).await;
+    all_have(&stage.leader.end(KEY).await, 2);
+    assert_eq!(stage.fleet.entry(KEY).mark(), stored, "refused");
+    everybody_reads_the_new(&stage.fleet, &stage.leader, &stage.others).await;
+    assert_eq!(stage.fleet.database.loads(KEY), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_load_that_fails_late_ends_nobody_elses_lease() {
+    let mut stage = Stage::set().await;
+    begin(&stage.others, KEY, KEY, CALLERS).await;
+    let second = stage.loads.next().await;
+    let held = stage.fleet.lease(KEY).mark();
+    assert!(held.is_some());
+    // The first load fails, and the leader gives up a lease that is not its own any more.
+    drop(stage.load);
+    stage.leader.resume();
+    let late = stage.leader.end(OPENER).await;
+    assert!(late[0].version.is_err(), "{late:?}");
+    stage.leader.rests().await;
+    assert_eq!(stage.fleet.lease(KEY).mark(), held, "not its own any more");
+    second.answer();
+    all_have(&end(&stage.others, KEY).await, 1);
+    assert_eq!(stage.fleet.database.loads(KEY), 2);
+    stage.fleet.nothing_is_left_behind();
+}
+
+/// A load slower than its lease would never be stored otherwise.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_leader_stores_what_nobody_has_loaded_or_changed_meanwhile() {
+    let stage = Stage::set().await;
+    stage.lease_lapses().await;
+    stage.load.answer();
+    stage.leader.resume();
+    let late = stage.leader.end(OPENER).await;
+    all_have(&late, 1);
+    assert_eq!(late[0].how, How::Led { stored: true });
+    all_have(&stage.leader.end(KEY).await, 1);
+    assert_eq!(stage.others[0].read(KEY).await.how, How::Hit);
+    assert_eq!(stage.fleet.database.loads(KEY), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_never_goes_on_costs_at_most_its_lease() {
+    let mut stage = Stage::set().await;
+    let stopped = clock::now();
+    let rest = stage.fleet.lease(KEY).life().expect("leases end");
+    begin(&stage.others, KEY, KEY, CALLERS).await;
+    stage.loads.next().await.answer();
+    let answers = end(&stage.others, KEY).await;
+    all_have(&answers, 1);
+    let last = last_after(&answers, stopped);
+    println!("stopped: the last answer came {last:?} later; {rest:?} were left of the lease");
+    assert!(last < rest + PAUSE + SLACK, "{last:?}, {rest:?}");
+}
+
+/// The server grants a lease to a question of which nobody awaits the answer any more, and the lease
+/// cannot be given up, as the network fails.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_that_nobody_heard_of_costs_at_most_its_lease() {
+    let fleet = Fleet::start().await;
+    let proxy = FaultProxy::start(([127, 0, 0, 1], fleet.redis.port()).into()).await;
+    let cut_off = Setup { url: proxy.url(), timeout_ms: 100, ..with_lease(&fleet, LEASE) };
+    let cut_off = Worker::start(cut_off).await;
+    let other = Worker::start(with_lease(&fleet, LEASE)).await;
+    proxy.blackhole();
+    cut_off.begin(KEY, KEY, CALLERS).await;
+    all_have(&cut_off.end(KEY).await, 1);
+    cut_off.rests().await;
+    proxy.pass();
+    until("the lease is granted", || fleet.lease(KEY).mark().is_some()).await;
+    let (granted, rest) = (clock::now(), fleet.lease(KEY).life().expect("leases end"));
+    let answer = other.read(KEY).await;
+    let last = last_after(&[answer], granted);
+    println!("unheard: the answer came {last:?} later; {rest:?} were left of the lease");
+    assert!(last < rest + PAUSE + SLACK, "{last:?}, {rest:?}");
+}
+
+/// A leader that is stopped in the middle of its load, and two other processes.
+struct Stage {
+    fleet: Fleet,
+    leader: Worker,
+    others: Vec<Worker>,
+    loads: Loads,
+    /// The leader's, which has read version 1.
+    load: Load,
+}
+
+impl Stage {
+    async fn set() -> Self {
+        let fleet = Fleet::start().await;
+        let mut workers = fleet.workers(3, &with_lease(&fleet, LEASE)).await;
+        let (leader, others) = (workers.remove(0), workers);
+        let mut loads = fleet.database.hold(KEY);
+        leader.begin(OPENER, KEY, 1).await;
+        let load = loads.next().await;
+        leader.begin(KEY, KEY, CALLERS).await;
+        leader.stop();
+        Self { fleet, leader, others, loads, load }
+    }
+
+    async fn lease_lapses(&self) {
+        let lapsed = || self.fleet.lease(KEY).life() == Some(Duration::ZERO);
+        until("the lease lapses", lapsed).await;
+    }
+
+    async fn source_changes_and_is_invalidated(&self) {
+        self.lease_lapses().await;
+        assert_eq!(self.fleet.database.write(KEY), 2);
+        self.others[0].invalidate(KEY).await;
+    }
+}
+
+fn with_lease(fleet: &Fleet, lease: Duration) -> Setup {
+    Setup { lease_ms: lease.as_millis() as u64, ..fleet.setup() }
+}
+
+/// Its caller had asked before anything changed, so the old version is an answer to that; to those
+/// who joined it while it loaded, it is none.
+async fn the_opener_alone_has_the_old(leader: &Worker) {
+    let late = leader.end(OPENER).await;
+    all_have(&late, 1);
+    assert_eq!(late[0].how, How::Led { stored: false });
+}
+
+/// In the process that was late, in the others, and in one that knows only the store.
+async fn everybody_reads_the_new(fleet: &Fleet, leader: &Worker, others: &[Worker]) {
+    let new = fleet.workers(1, &with_lease(fleet, LEASE)).await;
+    let readers = others.iter().chain(&new).chain([leader]);
+    let answers = join_all(readers.map(|worker| worker.read(KEY))).await;
+    all_have(&answers, 2);
+    assert_eq!(count(&answers, How::Hit), answers.len());
+}
+
+const LEASE: Duration = Duration::from_millis(700);
+
+/// The burst of the caller that the leader loads for; the burst `KEY` joins it.
+const OPENER: u64 = 0;

@@ -1,0 +1,256 @@
+//! A fleet: a Redis, a database, and the processes that share them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+
+use crate::database::Database;
+use crate::messages::{Answer, How, Setup};
+use crate::process::Worker;
+use crate::support::redis_server::{RedisServer, Reply};
+use crate::worker::key_of;
+
+/// The namespace of all fleets; each has a server of its own.
+pub(crate) const NAMESPACE: &str = "fleet";
+
+/// What a busy machine of two cores may take to give a few processes their turns. A bound with
+/// this added is far from what it tells apart: a lost wake-up would cost a lease, or a pause that
+/// was made long on purpose.
+pub(crate) const SLACK: Duration = Duration::from_millis(250);
+
+/// What is shared by the workers of a test.
+pub(crate) struct Fleet {
+    pub(crate) redis: RedisServer,
+    pub(crate) database: Database,
+}
+
+impl Fleet {
+    pub(crate) async fn start() -> Self {
+        Self { redis: RedisServer::start(), database: Database::start().await }
+    }
+
+    /// A setup with the defaults of the crate, but for what would make a test depend on the speed
+    /// of the machine: the budget of the store is large, and entries live for long.
+    pub(crate) fn setup(&self) -> Setup {
+        Setup {
+            url: self.redis.url(),
+            database: self.database.address(),
+            resp2: false,
+            timeout_ms: 10_000,
+            ttl_ms: 600_000,
+            lease_ms: 10_000,
+            pause_ms: None,
+            cancels: false,
+        }
+    }
+
+    /// A setup in which losers find the value because they are told, or not at all.
+    pub(crate) fn setup_without_pauses(&self) -> Setup {
+        Setup { lease_ms: 60_000, pause_ms: Some(60_000), ..self.setup() }
+    }
+
+    pub(crate) async fn workers(&self, count: usize, setup: &Setup) -> Vec<Worker> {
+        join_all((0..count).map(|_| Worker::start(setup.clone()))).await
+    }
+
+    /// How often the server has executed which command.
+    pub(crate) fn calls(&self) -> Calls {
+        let info = self.redis.command(&["INFO", "commandstats"]).text();
+        let lines = info.lines().filter_map(|line| {
+            let (command, stats) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+            let calls = stats.split(',').next()?.parse().ok()?;
+            Some((command.to_owned(), calls))
+        });
+        Calls(lines.collect())
+    }
+
+    /// Waits until the server has executed so many commands since then.
+    pub(crate) async fn has_called(&self, since: &Calls, command: &str, times: u64) {
+        let what = format!("{times} times {command}");
+        until(&what, || self.calls().since(since).of(command) >= times).await;
+    }
+
+    /// The connections over which the last thing asked was a script, by their numbers.
+    pub(crate) fn asking_clients(&self) -> Vec<String> {
+        let clients = self.redis.command(&["CLIENT", "LIST"]).text();
+        let asking = clients.lines().filter(|client| client.contains(" cmd=evalsha "));
+        let ids = asking.filter_map(|client| client.strip_prefix("id=")?.split_once(' '));
+        ids.map(|(id, _)| id.to_owned()).collect()
+    }
+
+    /// Waits until so many connections beside the known ones have asked, and says which.
+    pub(crate) async fn asks_anew(&self, known: &[String], count: usize) -> Vec<String> {
+        let anew = || {
+            let mut asking = self.asking_clients();
+            asking.retain(|id| !known.contains(id));
+            asking
+        };
+        until(&format!("{count} ask"), || anew().len() >= count).await;
+        anew()
+    }
+
+    pub(crate) fn kill_clients(&self, ids: &[String]) {
+        for id in ids {
+            self.redis.command(&["CLIENT", "KILL", "ID", id]);
+        }
+    }
+
+    pub(crate) fn entry(&self, key: u64) -> Kept<'_> {
+        self.kept(format!("bw:{NAMESPACE}:{{{}}}", key_of(key).digest()))
+    }
+
+    pub(crate) fn lease(&self, key: u64) -> Kept<'_> {
+        self.kept(format!("bw:{NAMESPACE}:{{{}}}:lease", key_of(key).digest()))
+    }
+
+    /// Asserts that no lease is left, and that nothing of ours lives for ever.
+    pub(crate) fn nothing_is_left_behind(&self) {
+        let Reply::Array(names) = self.redis.command(&["KEYS", "*"]) else {
+            panic!("no names");
+        };
+        for name in names.into_iter().map(Reply::text) {
+            assert!(name.starts_with("bw:"), "{name} is none of ours");
+            assert!(!name.ends_with(":lease"), "{name} is left behind");
+            let life = self.kept(name.clone()).life();
+            assert!(life.is_some(), "{name} lives for ever");
+        }
+    }
+
+    fn kept(&self, name: String) -> Kept<'_> {
+        Kept { redis: &self.redis, name }
+    }
+}
+
+/// One name in Redis.
+pub(crate) struct Kept<'a> {
+    redis: &'a RedisServer,
+    name: String,
+}
+
+impl Kept<'_> {
+    /// What is left of its life: none if it lives for ever, zero if it is not there.
+    pub(crate) fn life(&self) -> Option<Duration> {
+        let Reply::Integer(millis) = self.redis.command(&["PTTL", &self.name]) else {
+            panic!("no life");
+        };
+        (millis != -1).then(|| Duration::from_millis(u64::try_from(millis).unwrap_or(0)))
+    }
+
+    /// What tells its value from any other, as values are no text.
+    pub(crate) fn mark(&self) -> Option<String> {
+        let hash = "local kept = redis.call('GET', KEYS[1]) return kept and redis.sha1hex(kept)";
+        match self.redis.command(&["EVAL", hash, "1", &self.name]) {
+            Reply::Text(mark) => Some(mark),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn delete(&self) {
+        self.redis.command(&["DEL", &self.name]);
+    }
+}
+
+/// How often a server executed which command.
+#[derive(Clone, PartialEq)]
+pub(crate) struct Calls(BTreeMap<String, u64>);
+
+impl Calls {
+    /// The calls since then, but for those by which a test looks on.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        let more = self.0.iter().map(|(name, calls)| {
+            let before = earlier.of(name);
+            (name.clone(), calls - before)
+        });
+        let more = more.filter(|(name, calls)| *calls > 0 && !is_of_the_test(name));
+        Self(more.collect())
+    }
+
+    pub(crate) fn of(&self, command: &str) -> u64 {
+        self.0.get(command).copied().unwrap_or(0)
+    }
+
+    /// What clients sent, as far as it is not what scripts use inside.
+    pub(crate) fn of_clients(&self) -> u64 {
+        let sent = self.0.iter().filter(|(name, _)| !is_used_by_scripts(name));
+        sent.map(|(_, calls)| calls).sum()
+    }
+
+    /// Asserts that clients have sent plain hits and scripts only, and that the scripts have used
+    /// nothing else than what the documented permissions allow.
+    pub(crate) fn are_those_of_a_burst(&self) {
+        let expected = |name: &str| ["get", "evalsha"].contains(&name) || is_used_by_scripts(name);
+        let others: Vec<_> = self.0.keys().filter(|name| !expected(name)).collect();
+        assert!(others.is_empty(), "{others:?} in {self:?}");
+    }
+}
+
+fn is_of_the_test(command: &str) -> bool {
+    // Before Redis 7, subcommands were not counted apart.
+    ["client", "client|kill", "client|list", "info"].contains(&command)
+}
+
+fn is_used_by_scripts(command: &str) -> bool {
+    ["mget", "set", "del", "pttl", "pexpire", "time"].contains(&command)
+}
+
+impl fmt::Debug for Calls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(&self.0).finish()
+    }
+}
+
+/// Waits for something that does not tell.
+pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        tokio::time::sleep(GLANCE).await;
+    }
+}
+
+/// Lets callers in each of some workers miss a key, one first, and the others when it has asked for
+/// the lease. So all of them wait when this returns, whatever turns they were given: of callers that
+/// come together, one looks for itself, and may hear of its miss when everything is over.
+pub(crate) async fn gather(fleet: &Fleet, workers: &[Worker], key: u64, callers: usize) {
+    let before = fleet.calls();
+    begin(workers, key, key, 1).await;
+    fleet.has_called(&before, "evalsha", workers.len() as u64).await;
+    begin(workers, key, key, callers - 1).await;
+}
+
+/// Begins a burst of callers in each of some workers.
+pub(crate) async fn begin(workers: &[Worker], burst: u64, key: u64, callers: usize) {
+    join_all(workers.iter().map(|worker| worker.begin(burst, key, callers))).await;
+}
+
+/// The answers of a burst.
+pub(crate) async fn end(workers: &[Worker], burst: u64) -> Vec<Answer> {
+    let answers = join_all(workers.iter().map(|worker| worker.end(burst))).await;
+    answers.into_iter().flatten().collect()
+}
+
+/// Asserts that everybody was answered by this version.
+pub(crate) fn all_have(answers: &[Answer], version: u64) {
+    for answer in answers {
+        assert_eq!(answer.version, Ok(version), "{answer:?}");
+    }
+}
+
+/// How many were answered in this way.
+pub(crate) fn count(answers: &[Answer], how: How) -> usize {
+    answers.iter().filter(|answer| answer.how == how).count()
+}
+
+/// How long after a moment of the [clock](crate::clock) the last answer came.
+pub(crate) fn last_after(answers: &[Answer], moment: u64) -> Duration {
+    let last = answers.iter().map(|answer| answer.at).max();
+    Duration::from_micros(last.expect("somebody asked").saturating_sub(moment))
+}
+
+/// How long anything may take that a test waits for. Nothing that works comes near it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Between two looks at something that cannot be awaited.
+const GLANCE: Duration = Duration::from_millis(2);

@@ -1,0 +1,136 @@
+//! A worker that plays by chance: readers and writers in any order, as the seed will have it.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tokio::time::sleep;
+use tower::Service;
+
+use crate::clock;
+use crate::messages::{Answer, Event, Game, What};
+use crate::worker::{Ask, Member, Rows, key_of};
+
+/// One operation of a round, with everything that is left to chance.
+#[derive(Debug)]
+struct Operation {
+    key: u64,
+    /// How long after the round began, in us.
+    delay: u64,
+    kind: Kind,
+    ask: Ask,
+    /// Which of the services is read by.
+    service: usize,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Expire,
+    Invalidate,
+    Read,
+}
+
+impl Member {
+    /// Plays some rounds, and tells what has happened.
+    pub(crate) async fn play(&self, game: Game) -> Vec<Event> {
+        // Lives and leases so short that both run out now and then.
+        let services = [self.another(8, 100), self.another(400, 150)];
+        let lanes = (0..game.lanes).map(|lane| {
+            let chance = StdRng::seed_from_u64(game.seed.wrapping_mul(LANES) + lane);
+            let rounds = game.rounds / game.lanes + u64::from(lane < game.rounds % game.lanes);
+            self.lane(&services, chance, rounds, game.keys)
+        });
+        join_all(lanes).await.concat()
+    }
+
+    async fn lane(
+        &self,
+        services: &[Rows],
+        mut chance: StdRng,
+        rounds: u64,
+        keys: u64,
+    ) -> Vec<Event> {
+        let mut history = Vec::new();
+        for _ in 0..rounds {
+            let operations: Vec<_> = (0..chance.random_range(3..=6))
+                .map(|_| Operation::draw(&mut chance, keys))
+                .collect();
+            let round = operations.iter().map(|operation| self.perform(operation, services));
+            history.extend(join_all(round).await.into_iter().flatten());
+        }
+        history
+    }
+
+    async fn perform(&self, operation: &Operation, services: &[Rows]) -> Vec<Event> {
+        sleep(Duration::from_micros(operation.delay)).await;
+        match operation.kind {
+            Kind::Read => vec![self.read(operation, services).await],
+            // Who has changed something looks at it next.
+            Kind::Expire | Kind::Invalidate => {
+                vec![self.change(operation).await, self.read(operation, services).await]
+            }
+        }
+    }
+
+    async fn change(&self, operation: &Operation) -> Event {
+        let Operation { key, kind, .. } = operation;
+        let version = self.write(*key).await;
+        let handle = self.handle();
+        let began = clock::now();
+        let done = match kind {
+            Kind::Expire => handle.expire(&key_of(*key)).await,
+            _ => handle.invalidate(&key_of(*key)).await,
+        };
+        let ended = clock::now();
+        let what = match done {
+            Ok(()) => What::Invalidated { version },
+            Err(_) => What::InvalidationFailed,
+        };
+        Event { key: *key, began, ended, what }
+    }
+
+    async fn read(&self, operation: &Operation, services: &[Rows]) -> Event {
+        let mut service = services[operation.service].clone();
+        let began = clock::now();
+        let answer = service.call(operation.ask).with_status().await;
+        let Answer { version, how, at: ended } = Answer::of(answer);
+        let what = match version {
+            Ok(version) => What::Read { version, how },
+            Err(error) => What::ReadFailed(error),
+        };
+        Event { key: operation.key, began, ended, what }
+    }
+}
+
+impl Operation {
+    fn draw(chance: &mut StdRng, keys: u64) -> Self {
+        let key = chance.random_range(0..keys);
+        let kind = match chance.random_range(0..100) {
+            0..15 => Kind::Invalidate,
+            15..20 => Kind::Expire,
+            _ => Kind::Read,
+        };
+        let [before, after] = [load_time(chance), load_time(chance)];
+        Self {
+            key,
+            delay: chance.random_range(0..3_000),
+            kind,
+            ask: Ask { key, before, after },
+            service: chance.random_range(0..2),
+        }
+    }
+}
+
+/// Mostly none; sometimes some; now and then longer than a lease.
+fn load_time(chance: &mut StdRng) -> u64 {
+    match chance.random_range(0..1_000) {
+        0..600 => 0,
+        600..960 => chance.random_range(0..4_000),
+        960..995 => chance.random_range(5_000..20_000),
+        _ => chance.random_range(120_000..250_000),
+    }
+}
+
+/// More than a player has lanes, so that no two seeds share one.
+const LANES: u64 = 1_000;

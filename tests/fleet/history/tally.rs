@@ -1,0 +1,52 @@
+//! What happened, counted: a history in which nothing happened proves nothing.
+
+use std::collections::HashMap;
+
+use super::checker::Checked;
+use crate::messages::{Event, How, What};
+
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) rounds: u64,
+    bound: u64,
+    bound_just_then: u64,
+    invalidations: u64,
+    reads: HashMap<How, u64>,
+    /// Invalidations of which it is not known whether they were done.
+    failed_invalidations: u64,
+    failed_reads: Vec<String>,
+}
+
+impl Tally {
+    pub(crate) fn count(&mut self, rounds: u64, history: &[Event], checked: &Checked) {
+        self.rounds += rounds;
+        self.bound += checked.bound;
+        self.bound_just_then += checked.bound_just_then;
+        for Event { what, .. } in history {
+            match what {
+                What::Invalidated { .. } => self.invalidations += 1,
+                What::InvalidationFailed => self.failed_invalidations += 1,
+                What::Read { how, .. } => *self.reads.entry(*how).or_default() += 1,
+                What::ReadFailed(why) => self.failed_reads.push(why.clone()),
+            }
+        }
+    }
+
+    /// Asserts that every way to be answered was gone, and that nobody was not.
+    pub(crate) fn is_rich(&self) {
+        let ways = [
+            How::Bypassed,
+            How::CollapsedElsewhere,
+            How::CollapsedHere,
+            How::Hit,
+            How::Led { stored: false },
+            How::Led { stored: true },
+        ];
+        for how in ways {
+            assert!(self.reads.contains_key(&how), "nobody was answered by {how:?}");
+        }
+        assert!(self.bound_just_then > self.rounds / 10);
+        assert!(self.failed_invalidations < self.invalidations / 10);
+        assert!(self.failed_reads.is_empty(), "{:?}", self.failed_reads);
+    }
+}

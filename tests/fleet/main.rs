@@ -1,0 +1,34 @@
+//! Promises of a fleet: real processes on a real Redis.
+//!
+//! A [`Fleet`](fleet::Fleet) is a server and a [`Database`](database::Database); its
+//! [`Worker`](process::Worker)s are copies of this binary, commanded over their standard input. The
+//! database lives in the test, so that the test itself lets loads go, one by one, and counts them.
+//!
+//! | module | promise |
+//! |---|---|
+//! | `burst` | one load per key per fleet; Redis work grows with processes |
+//! | `wake_up` | losers are told; a lost message costs a pause |
+//! | `crash` | a dead leader costs its lease; a late leader does no harm |
+//! | `leaving` | callers go, others stay, nothing is left behind |
+//! | `flush` | a server that forgets everything fails nobody |
+//! | `history` | nothing outlives its invalidation |
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod messages;
+
+mod chance;
+mod clock;
+mod database;
+mod fleet;
+mod game;
+mod process;
+mod worker;
+
+mod burst;
+mod crash;
+mod flush;
+mod history;
+mod leaving;
+mod wake_up;

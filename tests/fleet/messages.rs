@@ -1,0 +1,148 @@
+//! What a test and its workers tell each other, a line of JSON each.
+
+use std::net::SocketAddr;
+
+use bellwether::{CacheStatus, Place};
+use serde::{Deserialize, Serialize};
+
+/// A command, and the number by which it is answered.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Request {
+    pub(crate) id: u64,
+    pub(crate) command: Command,
+}
+
+/// What a worker is to do.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) enum Command {
+    /// Connect. The first command, and no other.
+    Open(Setup),
+    /// Let so many more callers ask for a key; done when each has been polled once.
+    Begin { burst: u64, key: u64, callers: usize },
+    /// Drop these callers of a burst, answered or not.
+    Leave { burst: u64, callers: Vec<usize> },
+    /// Await the callers of a burst that are still there.
+    End { burst: u64 },
+    /// Let callers come and go: each is dropped after so many microseconds, or answered before.
+    Waver { key: u64, stays: Vec<u64> },
+    /// Invalidate a key.
+    Invalidate { key: u64 },
+    /// Play by chance.
+    Play(Game),
+    /// Tell how it stands.
+    Report,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct Response {
+    pub(crate) id: u64,
+    pub(crate) reply: Reply,
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) enum Reply {
+    Answers(Vec<Answer>),
+    Done,
+    /// What could not be done, and why.
+    Failed(String),
+    History(Vec<Event>),
+    Report(Report),
+}
+
+/// How a worker is set up.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Setup {
+    /// The Redis.
+    pub(crate) url: String,
+    pub(crate) database: SocketAddr,
+    pub(crate) resp2: bool,
+    /// How long one operation of the store may take.
+    pub(crate) timeout_ms: u64,
+    pub(crate) ttl_ms: u64,
+    pub(crate) lease_ms: u64,
+    /// A fixed pause of losers, instead of the default.
+    pub(crate) pause_ms: Option<u64>,
+    /// A load that nobody waits for is cancelled.
+    pub(crate) cancels: bool,
+}
+
+/// What became of one caller.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Answer {
+    /// The version of the row, or the error.
+    pub(crate) version: Result<u64, String>,
+    pub(crate) how: How,
+    /// When, by the [clock](crate::clock).
+    pub(crate) at: u64,
+}
+
+/// How an answer came about.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+pub(crate) enum How {
+    Bypassed,
+    CollapsedElsewhere,
+    CollapsedHere,
+    Failed,
+    Hit,
+    Led { stored: bool },
+}
+
+impl From<&CacheStatus> for How {
+    fn from(status: &CacheStatus) -> Self {
+        match status {
+            CacheStatus::Hit { .. } => Self::Hit,
+            CacheStatus::Led { stored } => Self::Led { stored: *stored },
+            CacheStatus::Collapsed { place, .. } => match place {
+                Place::Elsewhere => Self::CollapsedElsewhere,
+                _ => Self::CollapsedHere,
+            },
+            CacheStatus::Bypass(_) => Self::Bypassed,
+            _ => Self::Failed,
+        }
+    }
+}
+
+/// How a worker stands.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(crate) struct Report {
+    pub(crate) pushes: u64,
+    pub(crate) connects: u64,
+    pub(crate) hears: bool,
+    /// For how many keys it is loading or asking.
+    pub(crate) in_flight: usize,
+}
+
+/// How a worker plays: see [`game`](crate::game).
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(crate) struct Game {
+    pub(crate) seed: u64,
+    pub(crate) rounds: u64,
+    pub(crate) lanes: u64,
+    pub(crate) keys: u64,
+}
+
+/// One operation, as who did it saw it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Event {
+    pub(crate) key: u64,
+    /// Taken before the call, by the [clock](crate::clock).
+    pub(crate) began: u64,
+    /// Taken after its return.
+    pub(crate) ended: u64,
+    pub(crate) what: What,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) enum What {
+    /// The source had this version, or a later one, when the invalidation began.
+    Invalidated {
+        version: u64,
+    },
+    /// It may have been done, or may yet be done: it promises nothing.
+    InvalidationFailed,
+    Read {
+        version: u64,
+        how: How,
+    },
+    ReadFailed(String),
+}

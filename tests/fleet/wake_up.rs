@@ -1,0 +1,306 @@
+//! Promise 2: losers are told, not left to poll; and what is lost costs a pause.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::sleep;
+
+use crate::clock;
+use crate::database::{Load, Loads};
+use crate::fleet::{Calls, Fleet, SLACK, all_have, begin, count, end, gather, last_after};
+use crate::messages::{How, Report, Setup};
+use crate::process::Worker;
+use crate::support::fault_proxy::FaultProxy;
+
+const KEY: u64 = 7;
+
+/// The longest pause of a loser: what a lost message costs, as promised.
+const PAUSE: Duration = Duration::from_millis(250);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn losers_are_told() {
+    let mut stage = Stage::set(|fleet| fleet.setup_without_pauses()).await;
+    let before = reports(&stage.losers).await;
+    let released = stage.release();
+    let answers = end(&stage.losers, KEY).await;
+    all_have(&answers, 1);
+    assert_eq!(count(&answers, How::CollapsedElsewhere), answers.len());
+    let last = last_after(&answers, released);
+    println!("told: the last loser was answered {last:?} behind the load");
+    assert!(last < SLACK, "{last:?}");
+    for (before, after) in before.iter().zip(reports(&stage.losers).await) {
+        assert!(after.pushes > before.pushes, "{before:?} {after:?}");
+        assert_eq!(after.connects, before.connects);
+    }
+    let calls = stage.fleet.calls().since(&stage.begun);
+    calls.are_those_of_a_burst();
+    assert_eq!(calls.of_clients(), 3 * (LOSERS as u64 + 1), "{calls:?}");
+    assert_eq!(stage.fleet.database.loads(KEY), 1);
+}
+
+/// Once what was heard is lost with the connection, nobody else will tell: losing it has to wake.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loser_whose_connection_is_killed_is_told_over_the_next_one() {
+    let mut stage = Stage::set(|fleet| fleet.setup_without_pauses()).await;
+    let killed = stage.kill_connections_of_losers();
+    stage.losers_ask_anew(&killed).await;
+    stage.everybody_is_answered_within(SLACK).await;
+    assert_eq!(stage.fleet.database.loads(KEY), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_are_killed_as_the_value_is_stored_cost_at_most_a_pause() {
+    for _ in 0..10 {
+        let mut stage = Stage::set(Fleet::setup).await;
+        stage.kill_connections_of_losers();
+        stage.everybody_is_answered_within(PAUSE + SLACK).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_whose_connection_is_killed_stores_over_the_next_one() {
+    let mut stage = Stage::set(|fleet| fleet.setup_without_pauses()).await;
+    let killed = stage.fleet.asking_clients();
+    stage.fleet.kill_clients(&killed);
+    stage.losers_ask_anew(&killed).await;
+    stage.everybody_is_answered_within(SLACK).await;
+    assert_eq!(stage.fleet.database.loads(KEY), 1);
+    assert!(stage.fleet.entry(KEY).mark().is_some());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loser_whose_connections_are_reset_is_told_over_the_next_ones() {
+    let (mut stage, proxy) = Stage::proxied(|fleet| fleet.setup_without_pauses()).await;
+    let former = stage.fleet.asking_clients();
+    proxy.cut();
+    stage.losers_ask_anew(&former).await;
+    stage.everybody_is_answered_within(SLACK).await;
+    assert_eq!(stage.fleet.database.loads(KEY), 1);
+}
+
+/// The store is not down because a connection is: to load for oneself would be one load for each
+/// process that had asked just then, and none of them stored.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_that_is_lost_with_its_connection_is_asked_again() {
+    let fleet = Fleet::start().await;
+    let proxy = FaultProxy::start(([127, 0, 0, 1], fleet.redis.port()).into()).await;
+    let setup = fleet.setup_without_pauses();
+    let of_losers = Setup { url: proxy.url(), ..setup.clone() };
+    let leader = fleet.workers(1, &setup).await;
+    let losers = fleet.workers(LOSERS, &of_losers).await;
+    let mut loads = fleet.database.hold(KEY);
+    gather(&fleet, &leader, KEY, CALLERS).await;
+    let load = loads.next().await;
+    drop(loads);
+    let begun = fleet.calls();
+    // The server is asked, and its answers do not come through.
+    proxy.delay(Duration::ZERO, Duration::from_secs(60));
+    begin(&losers, KEY, KEY, CALLERS).await;
+    fleet.has_called(&begun, "evalsha", LOSERS as u64).await;
+    proxy.cut();
+    proxy.delay(Duration::ZERO, Duration::ZERO);
+    load.answer();
+    all_have(&end(&losers, KEY).await, 1);
+    assert_eq!(fleet.database.loads(KEY), 1);
+}
+
+/// Redis tells nobody of `SWAPDB`. So the entry, prepared in another database, appears without a
+/// word, as if the message had been lost on a connection that is well.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_message_costs_at_most_a_pause() {
+    let fleet = Fleet::start().await;
+    let setup = fleet.setup();
+    let elsewhere = Setup { url: format!("{}/1", setup.url), ..setup.clone() };
+    let other = Worker::start(elsewhere).await;
+    assert_eq!(other.read(KEY).await.how, How::Led { stored: true });
+    let stage = Stage::with(fleet, &setup, &setup).await;
+    let before = reports(&stage.losers).await;
+    let swapped = clock::now();
+    stage.fleet.redis.command(&["SWAPDB", "0", "1"]);
+    let answers = end(&stage.losers, KEY).await;
+    all_have(&answers, 1);
+    for (before, after) in before.iter().zip(reports(&stage.losers).await) {
+        assert_eq!(after.pushes, before.pushes, "nobody was told");
+    }
+    let last = last_after(&answers, swapped);
+    println!("lost message: the last loser was answered {last:?} after the value was there");
+    assert!(last < PAUSE + SLACK, "{last:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loser_in_a_blackhole_is_answered_when_it_ends() {
+    let (mut stage, proxy) = Stage::proxied(|fleet| fleet.setup_without_pauses()).await;
+    proxy.blackhole();
+    stage.release();
+    all_have(&stage.leader[0].end(KEY).await, 1);
+    let passed = clock::now();
+    proxy.pass();
+    let answers = end(&stage.losers, KEY).await;
+    all_have(&answers, 1);
+    let last = last_after(&answers, passed);
+    println!("blackhole: the last loser was answered {last:?} after its end");
+    assert!(last < SLACK, "{last:?}");
+    assert_eq!(stage.fleet.database.loads(KEY), 1);
+}
+
+/// It pauses, asks in vain for as long as the store is given, and loads for itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_loser_in_a_blackhole_without_end_loads_for_itself() {
+    let budget = Duration::from_millis(250);
+    let (stage, proxy) =
+        Stage::proxied(|fleet| Setup { timeout_ms: budget.as_millis() as u64, ..fleet.setup() })
+            .await;
+    let cut_off = clock::now();
+    proxy.blackhole();
+    drop(stage.loads);
+    let answers = end(&stage.losers, KEY).await;
+    all_have(&answers, 1);
+    assert_eq!(stage.fleet.database.loads(KEY), 1 + LOSERS as u64);
+    let last = last_after(&answers, cut_off);
+    println!("blackhole without end: the last loser was answered after {last:?}");
+    assert!(last < PAUSE + budget + SLACK, "{last:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn losers_that_are_told_nothing_find_the_value_by_their_pauses() {
+    let mut stage = Stage::set(|fleet| Setup { resp2: true, ..fleet.setup() }).await;
+    stage.everybody_is_answered_within(PAUSE + SLACK).await;
+    assert_eq!(stage.fleet.database.loads(KEY), 1);
+    for loser in reports(&stage.losers).await {
+        assert!(!loser.hears && loser.pushes == 0, "{loser:?}");
+    }
+}
+
+/// Over and over, whatever is under way: who has a question on its way does without an answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_are_killed_at_any_time_fail_nobody() {
+    let fleet = Fleet::start().await;
+    let workers = fleet.workers(1 + LOSERS, &fleet.setup()).await;
+    let over = AtomicBool::new(false);
+    let bursts = async {
+        for key in 0..BURSTS {
+            begin(&workers, key, key, CALLERS).await;
+            all_have(&end(&workers, key).await, 1);
+        }
+        over.store(true, Ordering::Relaxed);
+    };
+    let killing = async {
+        while !over.load(Ordering::Relaxed) {
+            fleet.kill_clients(&fleet.asking_clients());
+            sleep(Duration::from_millis(3)).await;
+        }
+    };
+    tokio::join!(bursts, killing);
+    let loads = fleet.database.all_loads();
+    println!("{BURSTS} bursts, connections always killed: {loads} loads");
+    join_all(workers.iter().map(Worker::rests)).await;
+}
+
+/// The server's table holds what somebody waits for, and not what everybody reads.
+#[tokio::test(flavor = "multi_thread")]
+async fn plain_hits_are_not_tracked() {
+    let fleet = Fleet::start().await;
+    let workers = fleet.workers(2, &fleet.setup()).await;
+    let tracked = || fleet.redis.info("stats", "tracking_total_keys").unwrap();
+    for key in 0..20 {
+        workers[0].read(key).await;
+    }
+    let before = tracked();
+    for key in 0..20 {
+        assert_eq!(workers[1].read(key).await.how, How::Hit);
+    }
+    assert_eq!(tracked(), before);
+    assert_eq!(fleet.redis.info("clients", "tracking_clients").unwrap(), "2");
+}
+
+const BURSTS: u64 = 100;
+const LOSERS: usize = 3;
+const CALLERS: usize = 20;
+
+/// A load that is held, its leader, and losers in other processes that wait for it.
+struct Stage {
+    fleet: Fleet,
+    /// One process, in a list as the losers are.
+    leader: Vec<Worker>,
+    losers: Vec<Worker>,
+    loads: Loads,
+    /// `None` once it was released.
+    load: Option<Load>,
+    /// The connection of the leader, by its number in Redis.
+    leading: Vec<String>,
+    /// What the server had executed before anybody asked.
+    begun: Calls,
+}
+
+impl Stage {
+    async fn set(setup: impl Fn(&Fleet) -> Setup) -> Self {
+        let fleet = Fleet::start().await;
+        let setup = setup(&fleet);
+        Self::with(fleet, &setup, &setup).await
+    }
+
+    /// The losers come by a proxy.
+    async fn proxied(setup: impl Fn(&Fleet) -> Setup) -> (Self, FaultProxy) {
+        let fleet = Fleet::start().await;
+        let setup = setup(&fleet);
+        let proxy = FaultProxy::start(([127, 0, 0, 1], fleet.redis.port()).into()).await;
+        let of_losers = Setup { url: proxy.url(), ..setup.clone() };
+        let stage = Self::with(fleet, &setup, &of_losers).await;
+        // What the server has answered may still be in the proxy. Answers come in order, so those
+        // to later questions show that it is not.
+        let others = stage.losers.iter().zip(KEY + 1..);
+        join_all(others.map(|(loser, other)| loser.read(other))).await;
+        (stage, proxy)
+    }
+
+    async fn with(fleet: Fleet, of_leader: &Setup, of_losers: &Setup) -> Self {
+        let leader = fleet.workers(1, of_leader).await;
+        let losers = fleet.workers(LOSERS, of_losers).await;
+        let (earlier, begun) = (fleet.asking_clients(), fleet.calls());
+        let mut loads = fleet.database.hold(KEY);
+        gather(&fleet, &leader, KEY, CALLERS).await;
+        let load = Some(loads.next().await);
+        let leading = fleet.asks_anew(&earlier, 1).await;
+        gather(&fleet, &losers, KEY, CALLERS).await;
+        fleet.asks_anew(&earlier, 1 + LOSERS).await;
+        Self { fleet, leader, losers, loads, load, leading, begun }
+    }
+
+    /// Kills the connections over which losers have asked, and says which those were.
+    fn kill_connections_of_losers(&self) -> Vec<String> {
+        let mut losing = self.fleet.asking_clients();
+        losing.retain(|id| !self.leading.contains(id));
+        self.fleet.kill_clients(&losing);
+        losing
+    }
+
+    /// Waits until each loser has been told that the key is busy over another connection.
+    async fn losers_ask_anew(&self, former: &[String]) {
+        let known = [former, &self.leading].concat();
+        self.fleet.asks_anew(&known, LOSERS).await;
+    }
+
+    /// Lets the load go, and says when that was.
+    fn release(&mut self) -> u64 {
+        let released = clock::now();
+        self.load.take().expect("it is held").answer();
+        released
+    }
+
+    /// Lets the load go, and measures how long the losers take.
+    async fn everybody_is_answered_within(&mut self, bound: Duration) {
+        let released = self.release();
+        all_have(&self.leader[0].end(KEY).await, 1);
+        let answers = end(&self.losers, KEY).await;
+        assert_eq!(answers.len(), LOSERS * CALLERS);
+        all_have(&answers, 1);
+        let last = last_after(&answers, released);
+        println!("the last loser was answered {last:?} behind the load");
+        assert!(last < bound, "{last:?}");
+    }
+}
+
+async fn reports(workers: &[Worker]) -> Vec<Report> {
+    join_all(workers.iter().map(Worker::report)).await
+}

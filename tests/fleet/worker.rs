@@ -1,0 +1,283 @@
+//! A worker: one process of the fleet, which does what it is told.
+
+use std::collections::HashMap;
+use std::io::{self, BufRead, Write};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bellwether::{
+    CacheStatus, Error, Handle, Key, ReadThrough, ReadThroughLayer, RedisOptions, RedisStore, Wait,
+    WhenAbandoned,
+};
+use futures_util::future::{BoxFuture, join_all};
+use futures_util::poll;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tower::{Layer, Service};
+
+use crate::clock;
+use crate::database::{Client, Query};
+use crate::fleet::NAMESPACE;
+use crate::messages::{Answer, Command, How, Reply, Report, Request, Response, Setup};
+use crate::process::{MARK, WORKER};
+
+/// Works until its standard input ends, which it does when the test dies, however it dies.
+#[test]
+#[ignore = "only of use to the other tests, which run it in processes of its own"]
+fn works() {
+    // Run by hand, there is nobody who commands.
+    if std::env::var_os(WORKER).is_none() {
+        return;
+    }
+    die_of_any_panic();
+    let (commands, commanded) = mpsc::unbounded_channel();
+    std::thread::spawn(move || listen(&commands));
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.expect("a runtime").block_on(serve(commanded));
+}
+
+/// Whoever waits for this worker is to know at once.
+fn die_of_any_panic() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        std::process::exit(101);
+    }));
+}
+
+/// A thread of its own, so that nothing a worker is busy with keeps it from dying.
+fn listen(commands: &mpsc::UnboundedSender<Request>) {
+    for line in io::stdin().lock().lines() {
+        let Ok(line) = line else { break };
+        let request = serde_json::from_str(&line).expect("a request");
+        let _ = commands.send(request);
+    }
+    std::process::exit(0);
+}
+
+async fn serve(mut commanded: mpsc::UnboundedReceiver<Request>) {
+    let mut member: Option<Arc<Member>> = None;
+    while let Some(Request { id, command }) = commanded.recv().await {
+        if let Command::Open(setup) = command {
+            let opened = Member::open(&setup).await;
+            respond(id, opened.as_ref().map_or_else(failed, |_| Reply::Done));
+            member = opened.ok().map(Arc::new);
+            continue;
+        }
+        let member = Arc::clone(member.as_ref().expect("it was opened"));
+        tokio::spawn(async move { respond(id, member.obey(command).await) });
+    }
+}
+
+fn respond(id: u64, reply: Reply) {
+    let response = serde_json::to_string(&Response { id, reply }).expect("it is JSON");
+    // The test harness writes there as well, and not always to the end of a line.
+    let line = format!("\n{MARK}{response}\n");
+    // If nobody reads any more, the end of our input is near.
+    let _ = io::stdout().lock().write_all(line.as_bytes());
+}
+
+fn failed(error: &impl ToString) -> Reply {
+    Reply::Failed(error.to_string())
+}
+
+/// A process of the fleet, connected.
+pub(crate) struct Member {
+    setup: Setup,
+    store: RedisStore,
+    database: Arc<Client>,
+    service: Rows,
+    /// Held for a map operation, never across an `.await`.
+    bursts: Mutex<HashMap<u64, Vec<Option<Caller>>>>,
+}
+
+type Caller = JoinHandle<Answer>;
+
+/// The service that is called: rows by way of the cache.
+pub(crate) type Rows = ReadThrough<Loader, fn(&Ask) -> Key>;
+
+impl Member {
+    async fn open(setup: &Setup) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+        let mut options = RedisOptions::new(&setup.url)?
+            .namespace(NAMESPACE)?
+            .timeout(Duration::from_millis(setup.timeout_ms))?;
+        if setup.resp2 {
+            options = options.resp2();
+        }
+        let store = options.connect().await?;
+        let database = Arc::new(Client::new(setup.database));
+        let service = rows(&store, &database, setup);
+        Ok(Self { setup: setup.clone(), store, database, service, bursts: Mutex::default() })
+    }
+
+    /// A service of another layer over the same store, with its own times.
+    pub(crate) fn another(&self, ttl_ms: u64, lease_ms: u64) -> Rows {
+        let setup = Setup { ttl_ms, lease_ms, ..self.setup.clone() };
+        rows(&self.store, &self.database, &setup)
+    }
+
+    pub(crate) fn handle(&self) -> Handle<Rows> {
+        self.service.handle()
+    }
+
+    /// Changes the source, and says what version it has now.
+    pub(crate) async fn write(&self, key: u64) -> u64 {
+        let version = self.database.ask(Query::Write { key }).await;
+        version.expect("the database runs")
+    }
+
+    async fn obey(self: Arc<Self>, command: Command) -> Reply {
+        match command {
+            Command::Open(_) => Reply::Failed("it is open".to_owned()),
+            Command::Begin { burst, key, callers } => self.begin(burst, key, callers).await,
+            Command::Leave { burst, callers } => self.leave(burst, &callers).await,
+            Command::End { burst } => Reply::Answers(self.end(burst).await),
+            Command::Waver { key, stays } => Reply::Answers(self.waver(key, stays).await),
+            Command::Invalidate { key } => match self.handle().invalidate(&key_of(key)).await {
+                Ok(()) => Reply::Done,
+                Err(error) => failed(&error),
+            },
+            Command::Play(game) => Reply::History(self.play(game).await),
+            Command::Report => Reply::Report(self.report()),
+        }
+    }
+
+    async fn begin(&self, burst: u64, key: u64, callers: usize) -> Reply {
+        let (begun, mut all_begun) = mpsc::channel(1);
+        let callers = (0..callers).map(|_| Some(self.call(key, begun.clone())));
+        self.bursts().entry(burst).or_default().extend(callers);
+        drop(begun);
+        // The channel ends when every caller has dropped its end of it.
+        while all_begun.recv().await.is_some() {}
+        Reply::Done
+    }
+
+    /// A caller of its own task. It drops `begun` when it has been polled.
+    fn call(&self, key: u64, begun: mpsc::Sender<()>) -> Caller {
+        let mut service = self.service.clone();
+        tokio::spawn(async move {
+            let mut call = pin!(service.call(Ask::of(key)).with_status());
+            let polled = poll!(call.as_mut());
+            drop(begun);
+            Answer::of(match polled {
+                Poll::Ready(answer) => answer,
+                Poll::Pending => call.await,
+            })
+        })
+    }
+
+    async fn leave(&self, burst: u64, leaving: &[usize]) -> Reply {
+        let callers: Vec<Caller> = match self.bursts().get_mut(&burst) {
+            Some(callers) => leaving.iter().filter_map(|at| callers[*at].take()).collect(),
+            None => return Reply::Failed(format!("no burst {burst}")),
+        };
+        callers.iter().for_each(JoinHandle::abort);
+        // Each ends as cancelled, or with the answer it had just been given.
+        join_all(callers).await;
+        Reply::Done
+    }
+
+    async fn end(&self, burst: u64) -> Vec<Answer> {
+        let callers = self.bursts().remove(&burst).unwrap_or_default();
+        let answers = join_all(callers.into_iter().flatten()).await;
+        let answers = answers.into_iter().map(|answer| answer.expect("no panic"));
+        answers.collect()
+    }
+
+    async fn waver(&self, key: u64, stays: Vec<u64>) -> Vec<Answer> {
+        let callers = stays.into_iter().map(|stay| {
+            let mut service = self.service.clone();
+            tokio::spawn(timeout(Duration::from_micros(stay), async move {
+                Answer::of(service.call(Ask::of(key)).with_status().await)
+            }))
+        });
+        let answers = join_all(callers.collect::<Vec<_>>()).await;
+        let answers = answers.into_iter().map(|answer| answer.expect("no panic"));
+        answers.filter_map(Result::ok).collect()
+    }
+
+    fn report(&self) -> Report {
+        let stats = self.store.stats();
+        Report {
+            pushes: stats.pushes,
+            connects: stats.connects,
+            hears: self.store.hears(),
+            in_flight: self.service.in_flight(),
+        }
+    }
+
+    fn bursts(&self) -> MutexGuard<'_, HashMap<u64, Vec<Option<Caller>>>> {
+        self.bursts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn rows(store: &RedisStore, database: &Arc<Client>, setup: &Setup) -> Rows {
+    let key_of: fn(&Ask) -> Key = |ask| key_of(ask.key);
+    let wait = match setup.pause_ms {
+        Some(pause) => Wait::tries(1, Duration::from_millis(pause)),
+        None => Wait::at_most(LONG),
+    };
+    ReadThroughLayer::new(store.clone(), key_of)
+        .ttl(Duration::from_millis(setup.ttl_ms))
+        .lease(Duration::from_millis(setup.lease_ms))
+        .and_then(|layer| layer.load_timeout(LONG))
+        .expect("times within their ranges")
+        .wait(wait)
+        .when_abandoned(match setup.cancels {
+            true => WhenAbandoned::Cancel,
+            false => WhenAbandoned::Finish,
+        })
+        .layer(Loader(Arc::clone(database)))
+}
+
+pub(crate) fn key_of(key: u64) -> Key {
+    Key::of("row").with(key)
+}
+
+/// A request, and how long its load is to take should it come to one.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask {
+    pub(crate) key: u64,
+    pub(crate) before: u64,
+    pub(crate) after: u64,
+}
+
+impl Ask {
+    pub(crate) fn of(key: u64) -> Self {
+        let (before, after) = (0, 0);
+        Self { key, before, after }
+    }
+}
+
+/// Asks the database.
+#[derive(Clone, Debug)]
+pub(crate) struct Loader(Arc<Client>);
+
+impl Service<Ask> for Loader {
+    type Response = u64;
+    type Error = io::Error;
+    type Future = BoxFuture<'static, io::Result<u64>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, Ask { key, before, after }: Ask) -> Self::Future {
+        let client = Arc::clone(&self.0);
+        Box::pin(async move { client.ask(Query::Load { key, before, after }).await })
+    }
+}
+
+impl Answer {
+    pub(crate) fn of(answer: (Result<u64, Error<io::Error>>, CacheStatus)) -> Self {
+        let at = clock::now();
+        Self { version: answer.0.map_err(|error| error.to_string()), how: How::from(&answer.1), at }
+    }
+}
+
+/// Longer than any test lasts.
+const LONG: Duration = Duration::from_secs(300);
