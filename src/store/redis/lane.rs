@@ -54,28 +54,64 @@ impl Lane {
 
     /// Asks, connecting first if need be, all within the timeout.
     ///
+    /// A question that is lost with its connection is asked once more over another one. It may have
+    /// been executed then, and every operation bears that: what is granted again is granted to the
+    /// same claim, and a commit that is refused for its own entry is looked for and found.
+    ///
     /// # Cancel safety
     /// Dropping it loses the reply; the question may have been sent.
     pub(super) async fn ask(&self, question: &Question<'_>) -> Result<Value, Trouble> {
-        let mut link = match self.pool.get().await {
-            // The guard goes back at once, so that others send over the same socket meanwhile.
-            Ok(guard) => Link::clone(&guard),
-            Err(RunError::TimedOut) => return Err(Trouble::TimedOut(self.timeout)),
-            Err(RunError::User(error)) => return Err(Trouble::Reported(error)),
-        };
-        match timeout(self.timeout, question.put(&mut link)).await {
-            Ok(Ok(reply)) => Ok(reply),
-            Ok(Err(error)) => {
-                link.judge(&error);
-                Err(Trouble::Reported(error))
-            }
+        let mut used = None;
+        match timeout(self.timeout, self.reply(question, &mut used)).await {
+            Ok(reply) => reply,
             Err(_) => {
                 // A reply that stopped half way would hold up everybody who asks over this link.
-                link.give_up();
+                used.inspect(Link::give_up);
                 Err(Trouble::TimedOut(self.timeout))
             }
         }
     }
+
+    async fn reply(
+        &self,
+        question: &Question<'_>,
+        used: &mut Option<Link>,
+    ) -> Result<Value, Trouble> {
+        match self.once(question, used).await {
+            Err(Trouble::Reported(error)) if is_lost(&error) => {
+                tracing::debug!(%error, "asking again over another connection");
+                self.once(question, used).await
+            }
+            reply => reply,
+        }
+    }
+
+    async fn once(
+        &self,
+        question: &Question<'_>,
+        used: &mut Option<Link>,
+    ) -> Result<Value, Trouble> {
+        let link = used.insert(self.link().await?);
+        let reply = question.put(link).await;
+        if reply.as_ref().is_err_and(is_lost) {
+            link.give_up();
+        }
+        reply.map_err(Trouble::Reported)
+    }
+
+    /// A link to send over. The pool has it back at once, so that others send over it meanwhile.
+    async fn link(&self) -> Result<Link, Trouble> {
+        match self.pool.get().await {
+            Ok(guard) => Ok(Link::clone(&guard)),
+            Err(RunError::TimedOut) => Err(Trouble::TimedOut(self.timeout)),
+            Err(RunError::User(error)) => Err(Trouble::Reported(error)),
+        }
+    }
+}
+
+/// Whether nothing more can come over the connection that an error is from.
+fn is_lost(error: &RedisError) -> bool {
+    error.is_unrecoverable_error() || error.is_io_error() || error.is_connection_dropped()
 }
 
 impl Question<'_> {

@@ -29,13 +29,6 @@ impl Link {
         self.broken.store(true, Ordering::Relaxed);
     }
 
-    /// Takes it out of use if an error says that nothing more can come of it.
-    pub(super) fn judge(&self, error: &RedisError) {
-        if error.is_unrecoverable_error() || error.is_io_error() || error.is_connection_dropped() {
-            self.give_up();
-        }
-    }
-
     fn is_broken(&self) -> bool {
         self.broken.load(Ordering::Relaxed)
     }
@@ -164,7 +157,6 @@ impl bb8::ManageConnection for Links {
         }
         // A user without the right to load them still runs them by their text.
         if let Err(error) = self.scripts.load(&mut link.connection).await {
-            link.judge(&error);
             tracing::debug!(%error, "the server does not take the scripts beforehand");
         }
         Ok(link)
