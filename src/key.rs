@@ -1,6 +1,7 @@
 //! Keys: what an answer is kept under.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 
 use uuid::Uuid;
 
@@ -21,10 +22,12 @@ use uuid::Uuid;
 ///
 /// A key may hold personal data, so `Debug` and every message show its kind and the start of its
 /// [`Digest`] only.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone)]
 pub struct Key {
     /// The parts, one after the other: the kind, then what [`with`](Key::with) added.
     parts: Vec<u8>,
+    /// Known once a request needs it: a hit within the process never does.
+    digest: Option<Digest>,
 }
 
 impl Key {
@@ -39,13 +42,14 @@ impl Key {
     pub fn of(kind: &str) -> Self {
         let mut parts = Vec::with_capacity(64);
         write_framed(&mut parts, TEXT, kind.as_bytes());
-        Self { parts }
+        Self { parts, digest: None }
     }
 
     /// Adds a part.
     #[must_use]
     pub fn with(mut self, part: impl KeyPart) -> Self {
         Part::write(&part, &mut self.parts);
+        self.digest = None;
         self
     }
 
@@ -58,15 +62,37 @@ impl Key {
 
     /// The name of this key wherever its text must not go.
     pub fn digest(&self) -> Digest {
-        let hash = blake3::hash(&self.parts);
-        let mut digest = [0; Digest::BYTES];
-        digest.copy_from_slice(&hash.as_bytes()[..Digest::BYTES]);
-        Digest(digest)
+        self.digest.unwrap_or_else(|| {
+            let hash = blake3::hash(&self.parts);
+            let mut digest = [0; Digest::BYTES];
+            digest.copy_from_slice(&hash.as_bytes()[..Digest::BYTES]);
+            Digest(digest)
+        })
+    }
+
+    /// The same key, with its digest at hand.
+    pub(crate) fn digested(mut self) -> Self {
+        self.digest = Some(self.digest());
+        self
     }
 
     /// How long this key is, as [`Key::MAX_BYTES`] counts.
     pub fn byte_len(&self) -> usize {
         self.parts.len()
+    }
+}
+
+impl PartialEq for Key {
+    fn eq(&self, other: &Self) -> bool {
+        self.parts == other.parts
+    }
+}
+
+impl Eq for Key {}
+
+impl Hash for Key {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.parts.hash(state);
     }
 }
 
@@ -98,6 +124,15 @@ impl Digest {
     pub fn as_bytes(&self) -> &[u8; Self::BYTES] {
         &self.0
     }
+
+    /// The digest in hexadecimal digits, as `Display` shows it.
+    pub(crate) fn hex(&self) -> [u8; Self::BYTES * 2] {
+        let mut hex = [0; Self::BYTES * 2];
+        for (pair, byte) in hex.as_chunks_mut().0.iter_mut().zip(self.0) {
+            *pair = [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]];
+        }
+        hex
+    }
 }
 
 impl fmt::Debug for Digest {
@@ -108,12 +143,7 @@ impl fmt::Debug for Digest {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut hex = [0; Self::BYTES * 2];
-        for (pair, byte) in hex.chunks_exact_mut(2).zip(self.0) {
-            pair[0] = HEX[usize::from(byte >> 4)];
-            pair[1] = HEX[usize::from(byte & 15)];
-        }
-        f.pad(std::str::from_utf8(&hex).unwrap_or_default())
+        f.pad(std::str::from_utf8(&self.hex()).unwrap_or_default())
     }
 }
 

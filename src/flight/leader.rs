@@ -92,7 +92,7 @@ impl<L> Drop for Leader<L> {
         // Out of the table first: from then on nobody can sit down here, and everybody who has is
         // told below.
         self.flights.remove(
-            &self.key,
+            &self.key.digest(),
             |slot| matches!(slot, Slot::Flight(flight) if Arc::ptr_eq(flight, &self.flight)),
         );
         let mut state = lock(&self.flight.state);

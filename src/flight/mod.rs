@@ -24,9 +24,9 @@ mod follower;
 mod leader;
 
 use std::collections::HashMap;
-use std::collections::hash_map::{Entry, RandomState};
+use std::collections::hash_map::Entry;
 use std::fmt;
-use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
@@ -36,21 +36,21 @@ use tokio::sync::Notify;
 pub(crate) use follower::{Follower, Landed};
 pub(crate) use leader::{Leader, Line};
 
-use crate::key::Key;
+use crate::key::{Digest, Key};
 
 /// The open flights of one layer in this process. `L` is what lands.
 pub(crate) struct Flights<L> {
     shards: Box<[Mutex<Shard<L>>]>,
-    hasher: RandomState,
+    glances: AtomicU64,
 }
 
 /// Guards the table only: held for a map operation, never across an `.await`, and taken before a
 /// flight's own lock.
-type Shard<L> = HashMap<Key, Slot<L>>;
+type Shard<L> = HashMap<Digest, Slot<L>>;
 
 enum Slot<L> {
     /// One caller looks for itself. It holds up nobody: the next to come opens a flight here.
-    Glance(Arc<()>),
+    Glance(u64),
     Flight(Arc<Flight<L>>),
 }
 
@@ -66,18 +66,19 @@ pub(crate) enum Seat<L> {
 impl<L> Flights<L> {
     pub(crate) fn new() -> Arc<Self> {
         let shards = (0..SHARDS).map(|_| Mutex::new(HashMap::new())).collect();
-        Arc::new(Self { shards, hasher: RandomState::new() })
+        Arc::new(Self { shards, glances: AtomicU64::new(0) })
     }
 
     /// Leave to look for oneself, if nobody else is about this key: a single reader needs no task.
     /// Where somebody is, the answer is none, and joining them keeps the questions few.
     pub(crate) fn glance(self: &Arc<Self>, key: &Key) -> Option<Glance<L>> {
-        match self.shard(key).entry(key.clone()) {
+        let digest = key.digest();
+        match self.shard(&digest).entry(digest) {
             Entry::Occupied(_) => None,
             Entry::Vacant(place) => {
-                let mark = Arc::new(());
-                place.insert(Slot::Glance(Arc::clone(&mark)));
-                Some(Glance { flights: Arc::clone(self), key: key.clone(), mark })
+                let mark = self.glances.fetch_add(1, Ordering::Relaxed);
+                place.insert(Slot::Glance(mark));
+                Some(Glance { flights: Arc::clone(self), digest, mark })
             }
         }
     }
@@ -85,13 +86,14 @@ impl<L> Flights<L> {
     /// Joins the flight of this key, or opens one. An `impatient` follower is also woken when it
     /// becomes known that somebody else loads.
     pub(crate) fn join(self: &Arc<Self>, key: &Key, impatient: bool) -> Seat<L> {
-        let mut shard = self.shard(key);
-        if let Some(Slot::Flight(flight)) = shard.get(key) {
+        let digest = key.digest();
+        let mut shard = self.shard(&digest);
+        if let Some(Slot::Flight(flight)) = shard.get(&digest) {
             return Seat::Joined(Follower::sit(flight, impatient, false));
         }
         let flight = Arc::new(Flight::new());
         let follower = Follower::sit(&flight, impatient, true);
-        shard.insert(key.clone(), Slot::Flight(Arc::clone(&flight)));
+        shard.insert(digest, Slot::Flight(Arc::clone(&flight)));
         drop(shard);
         Seat::Opened(Leader::new(Arc::clone(self), key.clone(), flight), follower)
     }
@@ -103,16 +105,17 @@ impl<L> Flights<L> {
 
     /// Takes a slot out if it still is the one that `is_ours` knows: a later one may already have
     /// its place.
-    fn remove(&self, key: &Key, is_ours: impl Fn(&Slot<L>) -> bool) {
-        let mut shard = self.shard(key);
-        if shard.get(key).is_some_and(is_ours) {
-            shard.remove(key);
+    fn remove(&self, digest: &Digest, is_ours: impl Fn(&Slot<L>) -> bool) {
+        let mut shard = self.shard(digest);
+        if let Entry::Occupied(place) = shard.entry(*digest)
+            && is_ours(place.get())
+        {
+            place.remove();
         }
     }
 
-    fn shard(&self, key: &Key) -> MutexGuard<'_, Shard<L>> {
-        let shard = self.hasher.hash_one(key) as usize % SHARDS;
-        lock(&self.shards[shard])
+    fn shard(&self, digest: &Digest) -> MutexGuard<'_, Shard<L>> {
+        lock(&self.shards[usize::from(digest.as_bytes()[0]) % SHARDS])
     }
 }
 
@@ -125,22 +128,20 @@ impl<L> fmt::Debug for Flights<L> {
 /// The mark of a caller that looks for itself, gone when it is dropped.
 pub(crate) struct Glance<L> {
     flights: Arc<Flights<L>>,
-    key: Key,
-    mark: Arc<()>,
+    digest: Digest,
+    mark: u64,
 }
 
 impl<L> Drop for Glance<L> {
     fn drop(&mut self) {
-        self.flights.remove(
-            &self.key,
-            |slot| matches!(slot, Slot::Glance(mark) if Arc::ptr_eq(mark, &self.mark)),
-        );
+        self.flights
+            .remove(&self.digest, |slot| matches!(slot, Slot::Glance(mark) if *mark == self.mark));
     }
 }
 
 impl<L> fmt::Debug for Glance<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Glance").field(&self.key).finish()
+        f.debug_tuple("Glance").field(&self.digest).finish()
     }
 }
 

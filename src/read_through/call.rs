@@ -18,7 +18,7 @@ use super::step::Event;
 use super::waiting::Waiting;
 use crate::capture::Capture;
 use crate::error::{CacheError, Error, StoreError};
-use crate::flight::{Glance, Landed, Leader, Seat};
+use crate::flight::{Glance, Landed, Seat};
 use crate::key::Key;
 use crate::policy::Then;
 use crate::status::{CacheStatus, Place};
@@ -68,6 +68,7 @@ where
 {
     pub(super) fn new(core: Arc<Core<C>>, key: Key, service: S, request: Req) -> Self {
         let job = Some(Job { service, request });
+        let key = key.digested();
         Self { core, key, job, lent: None, begun: Instant::now(), relieved: false }
     }
 
@@ -160,20 +161,18 @@ where
     }
 
     fn join_relief(&mut self) -> State<S, Req> {
+        let Ok(runtime) = Handle::try_current() else {
+            return self.fail(CacheError::no_runtime(&self.key).into());
+        };
         self.relieved = true;
         let follower = match self.core.loads.reliefs.join(&self.key, false) {
             Seat::Joined(follower) => follower,
             Seat::Opened(leader, follower) => {
-                self.relieve(leader);
+                runtime.spawn(relieve(Arc::clone(&self.core), leader, self.lend()));
                 follower
             }
         };
         State::Waiting(Waiting::new(follower, None))
-    }
-
-    /// It has been polled by a runtime before, or it would not have waited.
-    fn relieve(&mut self, leader: Leader<Landing>) {
-        tokio::spawn(relieve(Arc::clone(&self.core), leader, self.lend()));
     }
 
     /// Puts the job where a task can take it, and where it can be taken back.

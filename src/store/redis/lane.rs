@@ -1,6 +1,7 @@
 //! Lanes: pooled links, asked within a time.
 
 use std::fmt;
+use std::sync::{PoisonError, RwLock};
 use std::time::Duration;
 
 use bb8_redis::bb8::{self, Pool, RunError};
@@ -12,10 +13,15 @@ use super::script::Source;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Key;
 
-/// Some links to one server. A question holds none of them for itself: it is sent over a clone.
+/// A link to a server, replaced when it breaks. No question has it for itself: each is sent over a
+/// clone.
 #[derive(Debug)]
 pub(super) struct Lane {
+    /// Makes the link, one at a time however many ask for it.
     pool: Pool<Links>,
+    /// A clone of the pool's link, since a checkout costs more than all else that a question does
+    /// here. Held to clone it, never across an `.await`.
+    link: RwLock<Option<Link>>,
     timeout: Duration,
 }
 
@@ -23,7 +29,7 @@ pub(super) struct Lane {
 #[derive(Debug)]
 pub(super) enum Question<'a> {
     Command(Cmd),
-    Script { source: &'a Source, keys: Vec<String>, args: Vec<Vec<u8>> },
+    Script { source: &'a Source, keys: Vec<Vec<u8>>, args: Vec<Vec<u8>> },
 }
 
 /// What can come of a question instead of a reply.
@@ -38,18 +44,18 @@ pub(super) enum Trouble {
 }
 
 impl Lane {
-    pub(super) fn new(links: Links, size: u32) -> Self {
+    pub(super) fn new(links: Links) -> Self {
         let timeout = links.timeout;
         // Checking out costs no command: a link knows itself whether it is broken.
         let pool = Pool::builder()
-            .max_size(size)
+            .max_size(1)
             .test_on_check_out(true)
             .connection_timeout(timeout)
             .max_lifetime(None)
             .idle_timeout(None)
             .error_sink(Box::new(Log))
             .build_unchecked(links);
-        Self { pool, timeout }
+        Self { pool, link: RwLock::new(None), timeout }
     }
 
     /// Asks, connecting first if need be, all within the timeout.
@@ -99,13 +105,25 @@ impl Lane {
         reply.map_err(Trouble::Reported)
     }
 
-    /// A link to send over. The pool has it back at once, so that others send over it meanwhile.
+    /// The link, or another one if that has broken.
     async fn link(&self) -> Result<Link, Trouble> {
-        match self.pool.get().await {
-            Ok(guard) => Ok(Link::clone(&guard)),
-            Err(RunError::TimedOut) => Err(Trouble::TimedOut(self.timeout)),
-            Err(RunError::User(error)) => Err(Trouble::Reported(error)),
+        let link = self.link.read().unwrap_or_else(PoisonError::into_inner).clone();
+        match link.filter(|link| !link.is_broken()) {
+            Some(link) => Ok(link),
+            None => self.connect().await,
         }
+    }
+
+    async fn connect(&self) -> Result<Link, Trouble> {
+        // The guard goes back at once: others send over the same link meanwhile.
+        let link = match self.pool.get().await {
+            Ok(guard) => Link::clone(&guard),
+            Err(RunError::TimedOut) => return Err(Trouble::TimedOut(self.timeout)),
+            Err(RunError::User(error)) => return Err(Trouble::Reported(error)),
+        };
+        let clone = Some(link.clone());
+        *self.link.write().unwrap_or_else(PoisonError::into_inner) = clone;
+        Ok(link)
     }
 }
 

@@ -29,7 +29,7 @@ impl Link {
         self.broken.store(true, Ordering::Relaxed);
     }
 
-    fn is_broken(&self) -> bool {
+    pub(super) fn is_broken(&self) -> bool {
         self.broken.load(Ordering::Relaxed)
     }
 }

@@ -54,7 +54,7 @@ struct Inner {
     /// Whether the server tells of changes.
     told: Arc<AtomicBool>,
     /// Plain hits go here, so that the server tracks only what somebody waits for.
-    plain: Lane,
+    plain: Box<[Lane]>,
     /// Leases go here, and changes come from here.
     hearing: Lane,
     connects: Arc<AtomicU64>,
@@ -123,8 +123,8 @@ impl RedisStore {
             made: Arc::clone(&connects),
             ears,
         };
-        let plain = Lane::new(links(None), options.connections - 1);
-        let hearing = Lane::new(links(Some(ears)), 1);
+        let plain = (1..options.connections).map(|_| Lane::new(links(None))).collect();
+        let hearing = Lane::new(links(Some(ears)));
         let unreadable = AtomicU64::new(0);
         Self(Arc::new(Inner {
             options,
@@ -142,7 +142,7 @@ impl RedisStore {
 
     /// Connects now instead of at the first use.
     async fn prepare(&self) -> Result<(), StoreError> {
-        for lane in [&self.0.plain, &self.0.hearing] {
+        for lane in self.0.plain.iter().chain([&self.0.hearing]) {
             let ping = Question::Command(redis::cmd("PING"));
             lane.ask(&ping).await.map_err(|trouble| trouble.during("connecting", None))?;
         }
@@ -155,7 +155,7 @@ impl Inner {
         let digest = key.digest();
         let mut get = redis::cmd("GET");
         get.arg(self.names.entry(&digest));
-        let reply = match self.plain.ask(&Question::Command(get)).await {
+        let reply = match self.plain(&digest).ask(&Question::Command(get)).await {
             Err(trouble) if trouble.is_wrong_type() => {
                 self.note_unreadable(key, &"a value of a foreign type");
                 return Ok(None);
@@ -179,7 +179,7 @@ impl Inner {
     async fn look_closely(&self, key: &Key, digest: &Digest) -> Result<Option<Entry>, StoreError> {
         let keys = vec![self.names.entry(digest)];
         let look = Question::Script { source: &self.scripts.look, keys, args: Vec::new() };
-        let reply = self.plain.ask(&look).await;
+        let reply = self.plain(digest).ask(&look).await;
         let reply = reply.map_err(|trouble| trouble.during("looking", Some(key)))?;
         Ok(Found::read(reply).and_then(|found| self.entry(found, key, digest)))
     }
@@ -287,6 +287,11 @@ impl Inner {
         let names = &self.names;
         let keys = vec![names.entry(digest), names.lease(digest), names.floor(digest)];
         self.hearing.ask(&Question::Script { source, keys, args }).await
+    }
+
+    /// Where plain hits of a key go.
+    fn plain(&self, digest: &Digest) -> &Lane {
+        &self.plain[usize::from(digest.as_bytes()[0]) % self.plain.len()]
     }
 
     fn entry(&self, found: Found, key: &Key, digest: &Digest) -> Option<Entry> {

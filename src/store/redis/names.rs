@@ -16,16 +16,20 @@ impl Names {
         Self { prefix: format!("bw:{namespace}:{{") }
     }
 
-    pub(super) fn entry(&self, digest: &Digest) -> String {
-        format!("{}{digest}}}", self.prefix)
+    pub(super) fn entry(&self, digest: &Digest) -> Vec<u8> {
+        self.name(digest, b"")
     }
 
-    pub(super) fn lease(&self, digest: &Digest) -> String {
-        format!("{}{digest}}}:lease", self.prefix)
+    pub(super) fn lease(&self, digest: &Digest) -> Vec<u8> {
+        self.name(digest, b":lease")
     }
 
-    pub(super) fn floor(&self, digest: &Digest) -> String {
-        format!("{}{digest}}}:floor", self.prefix)
+    pub(super) fn floor(&self, digest: &Digest) -> Vec<u8> {
+        self.name(digest, b":floor")
+    }
+
+    fn name(&self, digest: &Digest, suffix: &[u8]) -> Vec<u8> {
+        [self.prefix.as_bytes(), &digest.hex(), b"}", suffix].concat()
     }
 
     /// Whose name this is, if it is one of ours.
@@ -58,7 +62,7 @@ mod tests {
         let names = Names::new("shop");
         let digest = Key::of("item").with("}").with("{x}").digest();
         for name in [names.entry(&digest), names.lease(&digest), names.floor(&digest)] {
-            assert_eq!(names.digest_of(name.as_bytes()), Some(digest), "{name}");
+            assert_eq!(names.digest_of(&name), Some(digest));
         }
     }
 
@@ -66,7 +70,7 @@ mod tests {
     fn names_of_others_lead_nowhere() {
         let names = Names::new("shop");
         let foreign = Names::new("shop2").entry(&Key::of("item").digest());
-        for name in [foreign.as_bytes(), b"bw:shop:{", b"bw:shop:{zz", b"", b"\xff\xfe"] {
+        for name in [&foreign[..], b"bw:shop:{", b"bw:shop:{zz", b"", b"\xff\xfe"] {
             assert_eq!(names.digest_of(name), None);
         }
     }
@@ -77,6 +81,7 @@ mod tests {
         for text in ["", "}", "{x}", "\0\r\n", "a}b{c"] {
             let digest = Key::of(text).with(text).digest();
             for name in [names.entry(&digest), names.lease(&digest), names.floor(&digest)] {
+                let name = String::from_utf8(name).unwrap();
                 let tag = name.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
                 assert_eq!(tag.map(|(tag, _)| tag), Some(digest.to_string().as_str()));
             }

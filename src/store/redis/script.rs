@@ -56,7 +56,7 @@ impl Source {
     pub(super) async fn run(
         &self,
         connection: &mut MultiplexedConnection,
-        keys: &[String],
+        keys: &[Vec<u8>],
         args: &[Vec<u8>],
     ) -> Result<Value, RedisError> {
         let by_hash = call("EVALSHA", &self.hash, keys, args);
@@ -70,7 +70,7 @@ impl Source {
     }
 }
 
-fn call(command: &str, script: &str, keys: &[String], args: &[Vec<u8>]) -> Cmd {
+fn call(command: &str, script: &str, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Cmd {
     let mut call = redis::cmd(command);
     call.arg(script).arg(keys.len()).arg(keys).arg(args);
     call

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::{CacheErrorKind, MemoryStore};
+use bellwether::{CacheErrorKind, MemoryStore, Wait};
 use futures_util::FutureExt;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
@@ -11,7 +11,7 @@ use tower::{Layer, Service};
 
 use crate::support::loader::Loader;
 use crate::support::store::Scripted;
-use crate::support::{SECOND, answer, ask, cached, kind_of, layer};
+use crate::support::{MINUTE, SECOND, answer, ask, cached, kind_of, layer, lease};
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime")
@@ -41,6 +41,24 @@ async fn to_join_a_load_from_outside_of_a_runtime_is_an_error() {
     loader.has_begun(1).await;
     let outside = std::thread::spawn(move || cached.call(1).now_or_never());
     let answer = outside.join().expect("no panic").expect("an answer at once");
+    assert_eq!(kind_of(&answer), CacheErrorKind::NoRuntime);
+}
+
+/// It began to wait in a runtime, and is polled without one when its wait has run out: what it
+/// would load by needs a task.
+#[test]
+fn to_give_up_outside_of_a_runtime_is_an_error() {
+    let (store, runtime) = (MemoryStore::new(10), runtime());
+    let wait = Wait::at_most(SECOND).then_load();
+    let mut cached = layer(store.clone()).wait(wait).layer(Loader::new());
+    let mut request = spawn(cached.call(1));
+    let _held = runtime.block_on(async {
+        let held = lease(&store, 1, MINUTE).await;
+        assert!(request.poll().is_pending());
+        tokio::time::sleep(SECOND * 2).await;
+        held
+    });
+    let answer = request.now_or_never().expect("an answer at once");
     assert_eq!(kind_of(&answer), CacheErrorKind::NoRuntime);
 }
 

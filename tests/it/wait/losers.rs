@@ -206,6 +206,22 @@ async fn a_leader_that_died_costs_no_more_than_its_lease() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn losers_who_come_one_after_the_other_are_answered_by_one_question() {
+    let (loader, memory) = (Loader::taking(SECOND), MemoryStore::new(10));
+    let _leads = ask(&cached(memory.clone(), &loader), 1);
+    let store = Scripted::over(&memory);
+    let process = cached(store.clone(), &loader);
+    let mut losers = Vec::new();
+    for _ in 0..20 {
+        losers.push(ask(&process, 1));
+        idle().await;
+    }
+    answers(losers).await;
+    // All were questions for the lease, and the last of them found the answer for everybody.
+    assert_eq!(store.questions(), store.asked(Op::Acquire));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hundred_losers_ask_the_store_no_more_than_one() {
     let store = MemoryStore::new(10);
     let _held = lease(&store, 1, MINUTE).await;
