@@ -141,6 +141,7 @@ async fn a_leader_that_never_goes_on_costs_at_most_its_lease() {
     let mut stage = Stage::set().await;
     let stopped = clock::now();
     let rest = stage.fleet.lease(KEY).life().expect("leases end");
+    assert!(rest <= LEASE, "{rest:?}");
     begin(&stage.others, KEY, KEY, CALLERS).await;
     stage.loads.next().await.answer();
     let answers = end(&stage.others, KEY).await;
@@ -148,6 +149,22 @@ async fn a_leader_that_never_goes_on_costs_at_most_its_lease() {
     let last = last_after(&answers, stopped);
     println!("stopped: the last answer came {last:?} later; {rest:?} were left of the lease");
     assert!(last < rest + PAUSE + SLACK, "{last:?}, {rest:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_load_slower_than_its_lease_keeps_it() {
+    let fleet = Fleet::start().await;
+    let workers = fleet.workers(3, &with_lease(&fleet, Duration::from_millis(1500))).await;
+    let (mut loads, before) = (fleet.database.hold(KEY), fleet.calls());
+    begin(&workers, KEY, KEY, CALLERS).await;
+    let load = loads.next().await;
+    let held = fleet.lease(KEY).mark();
+    // Renewed every third of it, the fourth time is after its end.
+    fleet.has_called(&before, "pexpire", 4).await;
+    assert_eq!(fleet.lease(KEY).mark(), held);
+    load.answer();
+    all_have(&end(&workers, KEY).await, 1);
+    assert_eq!(fleet.database.loads(KEY), 1);
 }
 
 /// The server grants a lease to a question of which nobody awaits the answer any more, and the lease

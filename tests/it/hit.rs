@@ -155,7 +155,7 @@ async fn what_others_stored_is_decoded_once() {
 async fn an_entry_of_another_codec_is_replaced_by_one_load() {
     let store = MemoryStore::new(10);
     put(&store, 1, "42", 99).await;
-    let cached = cached(store, &Loader::new());
+    let cached = cached(Scripted::over(&store), &Loader::new());
     assert_eq!(answers(burst(&cached, 1, 10)).await, [1; 10]);
     let (_, status) = ask(&cached, 1).await.unwrap();
     assert_eq!(status, CacheStatus::Hit { fresh_for: Some(MINUTE) });
@@ -165,7 +165,7 @@ async fn an_entry_of_another_codec_is_replaced_by_one_load() {
 async fn an_entry_that_cannot_be_decoded_is_replaced_by_one_load() {
     let store = MemoryStore::new(10);
     put(&store, 1, "no number", JSON).await;
-    let cached = cached(store, &Loader::new());
+    let cached = cached(Scripted::over(&store), &Loader::new());
     assert_eq!(answers(burst(&cached, 1, 10)).await, [1; 10]);
     let (_, status) = ask(&cached, 1).await.unwrap();
     assert_eq!(status, CacheStatus::Hit { fresh_for: Some(MINUTE) });

@@ -261,11 +261,31 @@ async fn expiring_refuses_a_load_that_began_before_it() {
 
 #[tokio::test(start_paused = true)]
 async fn what_was_expired_is_loaded_anew() {
-    let store = MemoryStore::new(10);
-    put_for(&store, 1, "42", JSON, Windows::fresh_for(MINUTE).then_stale_for(MINUTE)).await;
+    for place in [Scripted::over, Scripted::away] {
+        let store = MemoryStore::new(10);
+        put_for(&store, 1, "42", JSON, Windows::fresh_for(MINUTE).then_stale_for(MINUTE)).await;
+        let cached = cached(place(&store), &Loader::new());
+        cached.handle().expire(&key(1)).await.unwrap();
+        assert_eq!(answer(&cached, 1).await, 1);
+    }
+}
+
+/// Its flight looks for it, and finds what somebody else stored and what then was expired.
+#[tokio::test(start_paused = true)]
+async fn what_was_expired_is_not_for_who_came_too_late_for_a_commit() {
+    let memory = MemoryStore::new(10);
+    let store = Scripted::over(&memory);
+    let committing = store.holds(Op::Commit, Moment::After);
     let cached = cached(store, &Loader::new());
-    cached.handle().expire(&key(1)).await.unwrap();
-    assert_eq!(answer(&cached, 1).await, 1);
+    let first = ask(&cached, 1);
+    committing.reached().await;
+    memory.invalidate(key(1)).await.unwrap();
+    let second = ask(&cached, 1);
+    idle().await;
+    put_for(&memory, 1, "42", JSON, Windows::fresh_for(MINUTE).then_stale_for(MINUTE)).await;
+    memory.expire(key(1)).await.unwrap();
+    committing.open();
+    assert_eq!(answers(vec![first, second]).await, [1, 2]);
 }
 
 #[tokio::test(start_paused = true)]

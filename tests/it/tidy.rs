@@ -282,3 +282,20 @@ fn no_script_runs_a_command_that_clients_send() {
 fn unsafe_code_is_forbidden() {
     assert!(manifest().contains("\nunsafe_code = \"forbid\"\n"));
 }
+
+/// What the README promises, it promises by the name of a test.
+#[test]
+fn every_test_that_the_readme_names_exists() {
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let (_, promises) = readme.split_once("## What is promised").unwrap();
+    let (promises, _) = promises.split_once("\n## ").unwrap();
+    let rows = promises.lines().filter_map(|line| line.rsplit(" | ").next());
+    let names: Vec<_> =
+        rows.flat_map(|row| row.split('`')).filter(|name| name.contains('_')).collect();
+    assert!(names.len() >= 12, "{names:?}");
+    let tests = sources_below("tests", "rs");
+    for name in names {
+        let begin = format!("fn {name}()");
+        assert!(tests.iter().any(|test| test.text.contains(&begin)), "there is no test {name}");
+    }
+}
