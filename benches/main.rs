@@ -1,0 +1,66 @@
+//! What this crate costs, as ratios.
+//!
+//! ```text
+//! cargo bench                            everything, in about two minutes
+//! cargo bench --bench main -- redis      the sections with that word in their name
+//! ```
+//!
+//! Machines differ and are shared, so no figure here is to be compared with one of another run.
+//! Every contender meets its baseline in the same minute, in many short rounds and by turns, and
+//! what is judged is the median of the rounds' own ratios ([`paired`]). Where a figure has a limit
+//! to keep, its line says so, and whether it was kept.
+//!
+//! Without `--bench`, as `cargo test --benches` calls it, everything is done once and nothing is
+//! measured.
+
+mod bursts;
+mod cpu;
+mod crowd;
+mod envelope;
+mod figures;
+mod hits_in_memory;
+mod hits_in_redis;
+mod paired;
+mod parked;
+mod parts_of_a_hit;
+mod product;
+#[path = "../tests/support/redis_server.rs"]
+#[allow(dead_code, reason = "tests use the rest of it")]
+mod redis_server;
+
+use std::env;
+
+use paired::Effort;
+
+type Section = fn(Effort);
+
+const SECTIONS: [(&str, Section); 6] = [
+    ("memory", hits_in_memory::run),
+    ("redis", hits_in_redis::run),
+    ("parts", parts_of_a_hit::run),
+    ("bursts", bursts::run),
+    ("envelope", envelope::run),
+    ("parked", parked::run),
+];
+
+fn main() {
+    let args: Vec<String> = env::args().skip(1).collect();
+    if let [flag, way, callers] = args.as_slice()
+        && flag == parked::FLAG
+    {
+        return parked::measure(way, callers);
+    }
+    // A test runner asks for the names of tests: there are none.
+    if args.iter().any(|arg| arg == "--list") {
+        return;
+    }
+    let is_bench =
+        args.iter().any(|arg| arg == "--bench") && !args.iter().any(|arg| arg == "--test");
+    let effort = if is_bench { Effort::FULL } else { Effort::SMOKE };
+    let words: Vec<&String> = args.iter().filter(|arg| !arg.starts_with('-')).collect();
+    for (name, run) in SECTIONS {
+        if words.is_empty() || words.iter().any(|word| name.contains(word.as_str())) {
+            run(effort);
+        }
+    }
+}
