@@ -25,6 +25,12 @@ pub trait Capture<Response>: Send + Sync + 'static {
     /// Makes an answer of what was kept.
     fn restore(&self, kept: &Self::Kept, status: &CacheStatus) -> Response;
 
+    /// Makes an answer of what nobody else has, as [`restore`](Capture::restore) would. Provided by
+    /// that; worth writing where it saves a copy.
+    fn give_out(&self, kept: Self::Kept, status: &CacheStatus) -> Response {
+        self.restore(&kept, status)
+    }
+
     /// Writes what is kept, for a store outside of the process.
     ///
     /// # Errors
@@ -59,6 +65,10 @@ where
 
     fn restore(&self, kept: &Response, _: &CacheStatus) -> Response {
         kept.clone()
+    }
+
+    fn give_out(&self, kept: Response, _: &CacheStatus) -> Response {
+        kept
     }
 
     fn encode(&self, kept: &Response) -> Result<Bytes, BoxError> {

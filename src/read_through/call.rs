@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use pin_project::pin_project;
@@ -10,7 +11,7 @@ use tokio::time::Instant;
 use tower::Service;
 use tower::util::Oneshot;
 
-use super::core::{self, Core, Landing, Origin, Peeked};
+use super::core::{Core, Landing, Origin, Peeked};
 use super::flight_task::FlightTask;
 use super::load::{Job, Lent};
 use super::relief_task::relieve;
@@ -37,7 +38,8 @@ where
     /// Polling a seat in a flight. Goes to `Settled`, or to `Waiting` in another flight.
     Waiting(#[pin] Waiting),
     /// Polling the loader itself, for a request without a key.
-    Passing(#[pin] Oneshot<S, Req>),
+    /// In a box, so that those who wait need no room for a loader's future.
+    Passing(Pin<Box<Oneshot<S, Req>>>),
     /// Answered: to be given out at the next poll.
     Settled(Option<Settled<S::Response, S::Error>>),
 }
@@ -90,8 +92,8 @@ where
             None
         });
         let fresh = entry.filter(Entry::is_fresh);
-        match fresh.and_then(|entry| Some((self.core.read::<S::Response>(&entry)?, entry))) {
-            Some((kept, entry)) => self.settle(&kept, core::hit(&entry)),
+        match fresh.and_then(|entry| self.core.answer::<S::Response>(entry)) {
+            Some((answer, status)) => State::Settled(Some((Ok(answer), status))),
             None => self.join(store_failed),
         }
     }

@@ -81,6 +81,21 @@ impl<C> Core<C> {
         }
     }
 
+    /// The answer of an entry that was looked up, if it can be read.
+    pub(crate) fn answer<R>(&self, entry: Entry) -> Option<(R, CacheStatus)>
+    where
+        C: Capture<R>,
+    {
+        let status = hit(&entry);
+        let kept = self.read(&entry)?;
+        drop(entry);
+        let answer = match Arc::try_unwrap(kept) {
+            Ok(kept) => self.capture.give_out(kept, &status),
+            Err(kept) => self.capture.restore(&kept, &status),
+        };
+        Some((answer, status))
+    }
+
     /// What an entry holds, if it is of our encoding and can be decoded.
     pub(crate) fn read<R>(&self, entry: &Entry) -> Option<Arc<C::Kept>>
     where

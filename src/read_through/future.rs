@@ -48,7 +48,7 @@ where
     }
 
     pub(super) fn pass(service: S, request: Req) -> Self {
-        Self { call: None, state: State::Passing(service.oneshot(request)) }
+        Self { call: None, state: State::Passing(Box::pin(service.oneshot(request))) }
     }
 
     /// Looks at what this process knows by itself, and prepares to ask if that does not do.
@@ -85,7 +85,7 @@ where
                     None => panic!("polled after it was ready"),
                 },
                 (StateProjection::Passing(response), _) => {
-                    let answer = ready!(response.poll(cx));
+                    let answer = ready!(response.as_mut().poll(cx));
                     let answer = answer.map_err(|error| Error::Load(Arc::new(error)));
                     return Poll::Ready((answer, CacheStatus::Bypass(Bypass::NoKey)));
                 }

@@ -169,7 +169,7 @@ impl Inner {
             Some((draft, stamp)) if draft.windows().stale().is_zero() => {
                 Ok(Some(draft.into_entry(stamp.fence, stamp.stored_at, Remaining::Fresh)))
             }
-            Some(_) => self.look_closely(key, &digest).await,
+            Some(_) => Box::pin(self.look_closely(key, &digest)).await,
             None => Ok(None),
         }
     }
