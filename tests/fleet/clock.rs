@@ -1,7 +1,9 @@
 //! The clock by which processes of one machine tell what was before what.
 //!
 //! It is the system's clock of the day: all processes of a machine read one and the same, to the
-//! microsecond. It can be set, so a test that depends on it holds a [`Steady`] beside it.
+//! microsecond. The beginning of a call is recorded before it and its end after it, so a call that
+//! by its records began after the end of another one did so. It can be set, so a test that depends
+//! on it holds a [`Steady`] beside it.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

@@ -6,10 +6,9 @@ use futures_util::future::join_all;
 
 use crate::clock;
 use crate::database::{Load, Loads};
-use crate::fleet::{Fleet, SLACK, all_have, begin, count, end, last_after, until};
+use crate::fleet::{Fleet, SLACK, all_have, begin, count, end, gather, last_after, until};
 use crate::messages::{How, Setup};
 use crate::process::Worker;
-use crate::support::fault_proxy::FaultProxy;
 
 const KEY: u64 = 3;
 const CALLERS: usize = 20;
@@ -171,8 +170,7 @@ async fn a_load_slower_than_its_lease_keeps_it() {
 /// cannot be given up, as the network fails.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_that_nobody_heard_of_costs_at_most_its_lease() {
-    let fleet = Fleet::start().await;
-    let proxy = FaultProxy::start(([127, 0, 0, 1], fleet.redis.port()).into()).await;
+    let (fleet, proxy) = Fleet::proxied().await;
     let cut_off = Setup { url: proxy.url(), timeout_ms: 100, ..with_lease(&fleet, LEASE) };
     let cut_off = Worker::start(cut_off).await;
     let other = Worker::start(with_lease(&fleet, LEASE)).await;
@@ -187,6 +185,43 @@ async fn a_grant_that_nobody_heard_of_costs_at_most_its_lease() {
     let last = last_after(&[answer], granted);
     println!("unheard: the answer came {last:?} later; {rest:?} were left of the lease");
     assert!(last < rest + PAUSE + SLACK, "{last:?}, {rest:?}");
+}
+
+/// It has been executed, and is asked for again over the next connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_whose_answer_is_lost_costs_no_second_load() {
+    let (fleet, proxy) = Fleet::proxied().await;
+    let far = Setup { url: proxy.url(), ..fleet.setup_without_pauses() };
+    let far = fleet.workers(1, &far).await;
+    let near = fleet.workers(1, &fleet.setup_without_pauses()).await;
+    let mut loads = fleet.database.hold(KEY);
+    gather(&fleet, &far, KEY, CALLERS).await;
+    let load = loads.next().await;
+    gather(&fleet, &near, KEY, CALLERS).await;
+    proxy.delay(Duration::ZERO, FOR_EVER);
+    load.answer();
+    all_have(&end(&near, KEY).await, 1);
+    proxy.cut();
+    proxy.delay(Duration::ZERO, Duration::ZERO);
+    all_have(&end(&far, KEY).await, 1);
+    assert_eq!(fleet.database.loads(KEY), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_invalidation_whose_answer_is_lost_is_done_again() {
+    let (fleet, proxy) = Fleet::proxied().await;
+    let far = Setup { url: proxy.url(), ..fleet.setup() };
+    let far = Worker::start(far).await;
+    let before = fleet.calls();
+    proxy.delay(Duration::ZERO, FOR_EVER);
+    let losing = async {
+        fleet.has_called(&before, "evalsha", 1).await;
+        proxy.cut();
+        proxy.delay(Duration::ZERO, Duration::ZERO);
+    };
+    // It panics on an error.
+    tokio::join!(far.invalidate(KEY), losing);
+    assert!(fleet.calls().since(&before).of("evalsha") >= 2);
 }
 
 /// A leader that is stopped in the middle of its load, and two other processes.
@@ -246,6 +281,9 @@ async fn everybody_reads_the_new(fleet: &Fleet, leader: &Worker, others: &[Worke
 }
 
 const LEASE: Duration = Duration::from_millis(700);
+
+/// Longer than any test lasts.
+const FOR_EVER: Duration = Duration::from_secs(600);
 
 /// The burst of the caller that the leader loads for; the burst `KEY` joins it.
 const OPENER: u64 = 0;

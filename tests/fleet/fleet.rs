@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
@@ -9,6 +10,7 @@ use futures_util::future::join_all;
 use crate::database::Database;
 use crate::messages::{Answer, How, Setup};
 use crate::process::Worker;
+use crate::support::fault_proxy::FaultProxy;
 use crate::support::redis_server::{RedisServer, Reply};
 use crate::worker::key_of;
 
@@ -29,6 +31,14 @@ pub(crate) struct Fleet {
 impl Fleet {
     pub(crate) async fn start() -> Self {
         Self { redis: RedisServer::start(), database: Database::start().await }
+    }
+
+    /// A fleet, and a proxy before its server for those who shall have a bad network.
+    pub(crate) async fn proxied() -> (Self, FaultProxy) {
+        let fleet = Self::start().await;
+        let server = SocketAddr::from((Ipv4Addr::LOCALHOST, fleet.redis.port()));
+        let proxy = FaultProxy::start(server).await;
+        (fleet, proxy)
     }
 
     /// A setup with the defaults of the crate, but for what would make a test depend on the speed

@@ -5,7 +5,7 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use rand::seq::index::sample;
 
-use crate::fleet::{Fleet, SLACK, all_have, begin, count, end, last_after};
+use crate::fleet::{Fleet, SLACK, all_have, begin, count, end, gather, last_after};
 use crate::messages::{Answer, How, Setup};
 use crate::process::Worker;
 use crate::{chance, clock};
@@ -57,7 +57,7 @@ async fn a_load_goes_on_for_other_processes_when_its_own_callers_have_left() {
     let mut loads = fleet.database.hold(1);
     begin(&workers[..1], 1, 1, CALLERS).await;
     let load = loads.next().await;
-    begin(&workers[1..], 1, 1, CALLERS).await;
+    gather(&fleet, &workers[1..], 1, CALLERS).await;
     workers[0].leave(1, (0..CALLERS).collect()).await;
     load.answer();
     let answers = end(&workers[1..], 1).await;

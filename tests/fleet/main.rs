@@ -12,6 +12,9 @@
 //! | `leaving` | callers go, others stay, nothing is left behind |
 //! | `flush` | a server that forgets everything fails nobody |
 //! | `history` | nothing outlives its invalidation |
+//!
+//! `BELLWETHER_FLEET_ROUNDS` sets how many rounds of history are played (10,000; a million take an
+//! hour), `BELLWETHER_FLEET_SEED` with what chance begins.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -83,8 +83,7 @@ async fn a_loser_whose_connections_are_reset_is_told_over_the_next_ones() {
 /// process that had asked just then, and none of them stored.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_that_is_lost_with_its_connection_is_asked_again() {
-    let fleet = Fleet::start().await;
-    let proxy = FaultProxy::start(([127, 0, 0, 1], fleet.redis.port()).into()).await;
+    let (fleet, proxy) = Fleet::proxied().await;
     let setup = fleet.setup_without_pauses();
     let of_losers = Setup { url: proxy.url(), ..setup.clone() };
     let leader = fleet.workers(1, &setup).await;
@@ -242,9 +241,8 @@ impl Stage {
 
     /// The losers come by a proxy.
     async fn proxied(setup: impl Fn(&Fleet) -> Setup) -> (Self, FaultProxy) {
-        let fleet = Fleet::start().await;
+        let (fleet, proxy) = Fleet::proxied().await;
         let setup = setup(&fleet);
-        let proxy = FaultProxy::start(([127, 0, 0, 1], fleet.redis.port()).into()).await;
         let of_losers = Setup { url: proxy.url(), ..setup.clone() };
         let stage = Self::with(fleet, &setup, &of_losers).await;
         // What the server has answered may still be in the proxy. Answers come in order, so those

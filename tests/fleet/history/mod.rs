@@ -51,8 +51,7 @@ struct Stage {
 
 impl Stage {
     async fn set() -> Self {
-        let fleet = Fleet::start().await;
-        let proxy = FaultProxy::start(([127, 0, 0, 1], fleet.redis.port()).into()).await;
+        let (fleet, proxy) = Fleet::proxied().await;
         let setup = Setup { timeout_ms: 250, ..fleet.setup() };
         let far = Setup { url: proxy.url(), ..setup.clone() };
         let mut workers = fleet.workers(PROCESSES as usize - 1, &setup).await;
