@@ -154,6 +154,9 @@ async fn carry(
 ) -> io::Result<()> {
     passing(&mut faults).await;
     let mut server = TcpStream::connect(upstream).await?;
+    // What it delays, it delays by what it was told to, and by nothing else.
+    server.set_nodelay(true)?;
+    client.set_nodelay(true)?;
     let (from_client, to_client) = client.split();
     let (from_server, to_server) = server.split();
     tokio::join!(

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use redis::Client;
+use redis::io::tcp::TcpSettings;
+use redis::{Client, IntoConnectionInfo};
 
 use super::RedisStore;
 use crate::error::{ConfigError, StoreError, duration_within};
@@ -40,7 +41,11 @@ impl RedisOptions {
     /// If it is none. The message repeats no part of it, as any may hold a password.
     pub fn new(url: &str) -> Result<Self, ConfigError> {
         // The client's own words may repeat a part of the address.
-        let client = Client::open(url).map_err(|_| ConfigError::Url { reason: ADDRESS })?;
+        let refused = |_| ConfigError::Url { reason: ADDRESS };
+        let info = url.into_connection_info().map_err(refused)?;
+        // Commands that share a connection would otherwise wait for each other's acknowledgement.
+        let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
+        let client = Client::open(info).map_err(refused)?;
         Ok(Self {
             client,
             namespace: "default".to_owned(),
