@@ -157,7 +157,7 @@ where
     fn found(&mut self, entry: &Entry) -> Event {
         let Some(kept) = self.core.read::<S::Response>(entry) else {
             // Somebody has to replace it. Whoever does so meanwhile is good enough.
-            self.accept = Accept::Nothing;
+            self.accept = Accept::Other { than: entry.fence() };
             return Event::Unreadable;
         };
         let origin = match self.waited {

@@ -115,8 +115,13 @@ pub enum Peek {
 pub enum Accept {
     /// A fresh one.
     Fresh,
-    /// None: what is there could not be read, or is to be replaced.
+    /// None: what is there is to be replaced.
     Nothing,
+    /// A fresh one, but not that of this fence, which could not be read.
+    Other {
+        /// The fence of the entry that will not do.
+        than: u64,
+    },
 }
 
 /// What came of asking to load a key.

@@ -67,6 +67,16 @@ pub(super) async fn a_fresh_entry_can_be_declined(on: Subject) -> Checked {
     on.ensure_text(Some("second")).await
 }
 
+pub(super) async fn an_entry_can_be_declined_by_its_fence(on: Subject) -> Checked {
+    let than = on.store_one("first", Windows::fresh_for(LONG)).await?;
+    let lease = on.lead_unless(LONG, Accept::Other { than }).await?;
+    ensure!(on.commit(lease, "second").await? == Commit::Stored, "it was not replaced");
+    match on.store.acquire(on.claim(), LONG, Accept::Other { than }).await? {
+        Acquire::Found(entry) if entry.fence() != than => Ok(()),
+        other => Err(Instead(format!("gave {other:?} instead of the other entry"))),
+    }
+}
+
 pub(super) async fn an_entry_without_a_life_is_not_kept(on: Subject) -> Checked {
     let lifeless = Windows::fresh_for(Duration::ZERO);
     on.store_one("value", lifeless).await?;

@@ -81,6 +81,7 @@ checks![
     entries::hostile_keys_are_kept_apart,
     entries::who_asks_for_the_lease_finds_what_was_stored,
     entries::a_fresh_entry_can_be_declined,
+    entries::an_entry_can_be_declined_by_its_fence,
     entries::an_entry_without_a_life_is_not_kept,
     entries::an_entry_runs_out,
     entries::an_entry_becomes_stale_and_then_runs_out,

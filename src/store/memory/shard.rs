@@ -108,9 +108,7 @@ impl Shard {
     ) -> Acquire {
         let entry = self.find(claim.key(), now);
         let stale = match entry {
-            Some(entry) if entry.is_fresh() && accept == Accept::Fresh => {
-                return Acquire::Found(entry);
-            }
+            Some(entry) if will_do(&entry, accept) => return Acquire::Found(entry),
             entry => entry,
         };
         if let Some(granted) = self.granted(claim.key(), now)
@@ -284,6 +282,15 @@ impl Guard {
         self.lease.as_ref().is_some_and(|granted| granted.until > now.instant)
             || self.floor.is_some_and(|floor| floor.until > now.instant)
     }
+}
+
+fn will_do(entry: &Entry, accept: Accept) -> bool {
+    entry.is_fresh()
+        && match accept {
+            Accept::Fresh => true,
+            Accept::Nothing => false,
+            Accept::Other { than } => entry.fence() != than,
+        }
 }
 
 /// Durations are bounded by the policy, but a store takes what it is given.

@@ -1,7 +1,9 @@
 -- acquire: look, and take the lease if nothing acceptable is there and nobody has it.
 --
 -- KEYS   1 entry   2 lease   3 floor
--- ARGV   1 token, 16 bytes   2 term in ms   3 '1' if a fresh entry is acceptable
+-- ARGV   1 token, 16 bytes   2 term in ms
+--        3 '1' if a fresh entry is acceptable, '0' if none is, or the fence of the one that is
+--            not, as bytes
 -- gives  {1, entry, its remaining life in ms}                           found
 --        {2, what is left of the lease in ms, stale entry or false,
 --            its remaining life}                                        busy
@@ -17,7 +19,8 @@ if held[3] and #held[3] == 8 then floor = struct.unpack('>I8', held[3]) end
 local remaining, stored = 0, 0
 if entry and #entry >= 72 and string.sub(entry, 1, 4) == 'BWE\1' then
   remaining = redis.call('PTTL', KEYS[1])
-  if ARGV[3] == '1' and remaining > struct.unpack('>I8', entry, 53) then
+  local acceptable = ARGV[3] == '1' or #ARGV[3] == 8 and ARGV[3] ~= string.sub(entry, 29, 36)
+  if acceptable and remaining > struct.unpack('>I8', entry, 53) then
     return {1, entry, remaining}
   end
   stored = struct.unpack('>I8', entry, 29)

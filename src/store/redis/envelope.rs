@@ -102,6 +102,12 @@ pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<(Draft, Stamp), Unread
     Ok((draft, Stamp { fence, stored_at }))
 }
 
+/// The fence that the scripts see, whatever else is wrong.
+pub(super) fn fence(sealed: &[u8]) -> u64 {
+    let fence = sealed.get(FENCE..).and_then(<[u8]>::first_chunk);
+    fence.map_or(0, |fence| u64::from_be_bytes(*fence))
+}
+
 impl fmt::Display for Unreadable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -141,6 +147,9 @@ const MAGIC: &[u8; 3] = b"BWE";
 const VERSION: u8 = 1;
 const HEADER: usize = 72;
 
+/// Where the fence stands.
+const FENCE: usize = 28;
+
 /// The checksum is over everything but itself.
 const SUMMED: usize = 68;
 
@@ -176,6 +185,7 @@ mod tests {
     #[test]
     fn what_was_sealed_is_what_is_opened() {
         let (sealed, digest) = sealed(b"value");
+        let seal_again = sealed.clone();
         let (draft, stamp) = open(sealed.into(), &digest).unwrap();
         assert_eq!(draft.value().encoded(), &b"value"[..]);
         assert_eq!(draft.codec(), 1);
@@ -183,6 +193,7 @@ mod tests {
         assert_eq!(draft.windows().stale(), Duration::from_millis(1500));
         assert_eq!(draft.load_time(), Duration::from_millis(52));
         assert_eq!(stamp.fence, 0x0102_0304_0506_0708);
+        assert_eq!(fence(&seal_again), stamp.fence);
         assert_eq!(stamp.stored_at, 0x1112_1314_1516_1718);
     }
 

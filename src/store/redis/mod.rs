@@ -190,38 +190,47 @@ impl Inner {
         term: Duration,
         accept: Accept,
     ) -> Result<Acquire, StoreError> {
-        // What cannot be read is as good as nothing, and must not keep its key from ever being
-        // loaded: who meets it asks for the lease all the same.
-        for accept in [accept, Accept::Nothing] {
-            if let Some(acquired) = self.acquire_unless(&claim, term, accept).await? {
-                return Ok(acquired);
+        match self.acquire_readable(&claim, term, accept).await? {
+            Ok(acquired) => Ok(acquired),
+            // What cannot be read is as good as nothing, and must not keep its key from ever being
+            // loaded: who meets it asks for the lease all the same.
+            Err(than) => {
+                let again = self.acquire_readable(&claim, term, Accept::Other { than }).await?;
+                let during = |_| Trouble::Malformed.during(ACQUIRING, Some(claim.key()));
+                again.map_err(during)
             }
         }
-        Err(Trouble::Malformed.during("taking the lease", Some(claim.key())))
     }
 
-    /// Acquires; or nothing, if there is something acceptable that cannot be read.
-    async fn acquire_unless(
+    /// Acquires; or gives the fence of the entry that is in the way and cannot be read.
+    async fn acquire_readable(
         &self,
         claim: &Claim,
         term: Duration,
         accept: Accept,
-    ) -> Result<Option<Acquire>, StoreError> {
+    ) -> Result<Result<Acquire, u64>, StoreError> {
         let (key, digest) = (claim.key(), claim.key().digest());
-        let during = |trouble: Trouble| trouble.during("taking the lease", Some(key));
-        let acceptable: &[u8] = if accept == Accept::Fresh { b"1" } else { b"0" };
-        let args = vec![token(claim.token()), number(millis(term)), acceptable.to_vec()];
+        let during = |trouble: Trouble| trouble.during(ACQUIRING, Some(key));
+        let acceptable = match accept {
+            Accept::Fresh => b"1".to_vec(),
+            Accept::Nothing => b"0".to_vec(),
+            Accept::Other { than } => than.to_be_bytes().to_vec(),
+        };
+        let args = vec![token(claim.token()), number(millis(term)), acceptable];
         let reply = self.run(&self.scripts.acquire, &digest, args).await.map_err(during)?;
         let readable =
             |found: Option<Found>| found.and_then(|found| self.entry(found, key, &digest));
         Ok(match Acquired::read(reply).ok_or(Trouble::Malformed).map_err(during)? {
-            Acquired::Found(found) => readable(Some(found)).map(Acquire::Found),
+            Acquired::Found(found) => {
+                let fence = envelope::fence(&found.sealed);
+                readable(Some(found)).map(Acquire::Found).ok_or(fence)
+            }
             Acquired::Busy { remaining, stale } => {
-                Some(Acquire::Busy { remaining, stale: readable(stale) })
+                Ok(Acquire::Busy { remaining, stale: readable(stale) })
             }
             Acquired::Lead { fence, now, stale } => {
                 let lease = Lease::granted(claim.clone(), term, fence, now);
-                Some(Acquire::Lead { lease, stale: readable(stale) })
+                Ok(Acquire::Lead { lease, stale: readable(stale) })
             }
         })
     }
@@ -363,6 +372,8 @@ impl fmt::Debug for RedisStore {
             .finish()
     }
 }
+
+const ACQUIRING: &str = "taking the lease";
 
 fn token(token: Token) -> Vec<u8> {
     token.as_bytes().to_vec()
