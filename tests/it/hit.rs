@@ -10,10 +10,10 @@ use tower::{Layer, Service};
 
 use crate::support::capture::{Faults, Text};
 use crate::support::loader::{Loader, Untouchable};
-use crate::support::store::{Op, Scripted};
+use crate::support::store::{Moment, Op, Scripted};
 use crate::support::{
-    JSON, KeyOf, MINUTE, SECOND, answer, answers, ask, burst, cached, layer, lease, put, put_for,
-    tasks,
+    JSON, KeyOf, MINUTE, SECOND, answer, answers, ask, burst, cached, is_leased, layer, lease, put,
+    put_for, settled, tasks,
 };
 
 #[tokio::test(start_paused = true)]
@@ -60,6 +60,18 @@ async fn a_hit_across_a_wire_is_one_look_and_no_lease() {
     let store = Scripted::away(&memory);
     assert_eq!(answer(&cached(store.clone(), &Loader::new()), 1).await, 42);
     assert_eq!((store.asked(Op::Look), store.questions()), (1, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn hits_that_meet_across_a_wire_are_hits_and_take_no_lease() {
+    let memory = MemoryStore::new(10);
+    put(&memory, 1, "42", JSON).await;
+    let cached = cached(Scripted::away(&memory), &Loader::new());
+    for (answer, status) in settled(burst(&cached, 1, 10)).await {
+        let expected = CacheStatus::Hit { fresh_for: Some(MINUTE) };
+        assert_eq!((answer.unwrap(), status), (42, expected));
+    }
+    assert!(!is_leased(&memory, 1).await);
 }
 
 #[tokio::test(start_paused = true)]
@@ -169,6 +181,21 @@ async fn an_entry_that_cannot_be_decoded_is_replaced_by_one_load() {
     assert_eq!(answers(burst(&cached, 1, 10)).await, [1; 10]);
     let (_, status) = ask(&cached, 1).await.unwrap();
     assert_eq!(status, CacheStatus::Hit { fresh_for: Some(MINUTE) });
+}
+
+/// It was told of the entry that it cannot read before another process replaced that, and asks for
+/// the lease after. What it declines is that one entry, and not its successor.
+#[tokio::test(start_paused = true)]
+async fn who_met_an_entry_that_cannot_be_decoded_is_content_with_what_replaced_it() {
+    let (memory, loader) = (MemoryStore::new(10), Loader::new());
+    put(&memory, 1, "no number", JSON).await;
+    let store = Scripted::over(&memory);
+    let acquiring = store.holds(Op::Acquire, Moment::After);
+    let late = ask(&cached(store, &loader), 1);
+    acquiring.reached().await;
+    answer(&cached(memory, &loader), 1).await;
+    acquiring.open();
+    assert_eq!(answers(vec![late]).await, [1]);
 }
 
 #[tokio::test(start_paused = true)]

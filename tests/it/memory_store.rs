@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::store::{Commit, FLOOR_LIFE, Store, Windows, conformance};
+use bellwether::store::{Commit, FLOOR_LIFE, Renew, Store, Windows, conformance};
 use bellwether::{Key, MemoryStore};
 use tokio::time::advance;
 
@@ -187,15 +187,28 @@ async fn a_lease_stays_whatever_else_has_to_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_invalidation_is_remembered_whatever_else_has_to_go() {
+async fn ten_thousand_leases_hold_at_once() {
     let store = MemoryStore::new(100);
-    let old = lease(&store, MANY, MINUTE).await;
-    store.invalidate(key(MANY)).await.unwrap();
-    for item in 0..MANY {
-        let other = lease(&store, item, SECOND).await;
-        store.abandon(other.into_claim()).await.unwrap();
+    let mut leases = Vec::new();
+    for item in 0..10_000 {
+        leases.push(lease(&store, item, MINUTE).await);
     }
-    assert_eq!(commit(&store, old, "1").await, Commit::Superseded);
+    for lease in &leases {
+        assert_eq!(store.renew(lease).await.unwrap(), Renew::Held);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_invalidations_are_remembered_at_once() {
+    let store = MemoryStore::new(100);
+    let mut overtaken = Vec::new();
+    for item in 0..10_000 {
+        overtaken.push(lease(&store, item, MINUTE).await);
+        store.invalidate(key(item)).await.unwrap();
+    }
+    for lease in overtaken {
+        assert_eq!(commit(&store, lease, "1").await, Commit::Superseded);
+    }
 }
 
 /// Floors end after a while. Who began before that might not meet the floor of an invalidation in

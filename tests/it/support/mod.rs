@@ -14,6 +14,7 @@ use bellwether::{
 use futures_util::future::join_all;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tower::{Layer, Service};
 
 use self::loader::{Loader, Refusal};
@@ -21,6 +22,10 @@ use self::loader::{Loader, Refusal};
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 pub(crate) const NO_TIME: Duration = Duration::ZERO;
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
+
+/// So long that whoever waits for it waits for ever: leases lapse, loads time out, and a paused
+/// clock moves on to it when nothing else can happen any more.
+pub(crate) const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(crate) type KeyOf = fn(&u64) -> Key;
 
@@ -63,7 +68,8 @@ where
 
 /// What the requests came to.
 pub(crate) async fn settled(asked: Vec<JoinHandle<Settled>>) -> Vec<Settled> {
-    join_all(asked).await.into_iter().map(|ended| ended.expect("no panic")).collect()
+    let ended = timeout(NEVER, join_all(asked)).await.expect("nobody is stuck");
+    ended.into_iter().map(|ended| ended.expect("no panic")).collect()
 }
 
 /// The answers to requests of which none may fail.

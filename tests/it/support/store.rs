@@ -10,6 +10,9 @@ use bellwether::store::{
 use bellwether::{Key, MemoryStore, StoreError, StoreErrorKind};
 use tokio::sync::watch;
 use tokio::task::yield_now;
+use tokio::time::timeout;
+
+use super::NEVER;
 
 /// A handle to a `MemoryStore`, as one process of a fleet has it. Clones share what was scripted;
 /// another `Scripted` over the same store is another process.
@@ -227,7 +230,8 @@ async fn meet(rules: &[Rule], op: Op, moment: Moment) -> Result<(), StoreError> 
 impl Gate {
     /// Waits until the question has come.
     pub(crate) async fn reached(&self) {
-        self.until(|passage| passage != Passage::Awaited).await;
+        let reached = timeout(NEVER, self.until(|passage| passage != Passage::Awaited)).await;
+        reached.expect("the question comes");
     }
 
     /// Lets the question go.
