@@ -90,8 +90,10 @@ async fn a_foreign_type_under_the_key_is_a_miss_and_replaced() {
     let (_server, catalog, mut plain, _) = with_entry().await;
     let _: () = plain.del(name(1)).expect("deleted");
     let _: () = plain.lpush(name(1), "not ours").expect("planted");
+    let before = catalog.store.stats().unreadable;
     assert_eq!(catalog.ask(1).await, "item 1, load 1");
     assert_eq!(catalog.ask(1).await, "item 1, load 1");
+    assert_eq!(catalog.store.stats().unreadable, before + 1, "it is said once");
 }
 
 #[tokio::test]

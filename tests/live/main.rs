@@ -6,4 +6,5 @@ mod support;
 mod catalog;
 mod conformance;
 mod damage;
+mod looks;
 mod server;

@@ -13,7 +13,6 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// The rights that the documentation of `RedisStore` asks for.
 const RIGHTS: &[&str] = &[
     "~bw:*",
-    "+get",
     "+mget",
     "+set",
     "+del",
@@ -46,7 +45,7 @@ async fn a_user_with_the_documented_rights_can_do_everything() {
 #[tokio::test]
 async fn every_documented_right_is_needed() {
     let server = RedisServer::start();
-    let needed = ["~bw:*", "+get", "+mget", "+set", "+del", "+pttl", "+pexpire", "+time"];
+    let needed = ["~bw:*", "+mget", "+set", "+del", "+pttl", "+pexpire", "+time"];
     for missing in needed.into_iter().chain(["+evalsha", "+client|tracking"]) {
         let rights: Vec<_> = RIGHTS.iter().copied().filter(|right| *right != missing).collect();
         let store = user(&server, &rights).connect().await.expect("a store");

@@ -9,6 +9,7 @@
 --            its remaining life}                                        busy
 --        {3, fence, the server's time in us, stale entry or false,
 --            its remaining life}                                        lead
+--         where '' stands for an entry that is no string
 --
 -- One script, because between a look and a lease another process can load and leave, and the key
 -- would be loaded twice. As it reads all its keys, a connection that tracks is told of the next
@@ -32,6 +33,8 @@ if lease and #lease == 24 and string.sub(lease, 1, 16) ~= ARGV[1] then
   -- Without a life of its own it is none of our leases.
   if left >= 0 then return {2, left, entry, remaining} end
 end
+-- What is there and is no string was read as nothing: an empty one says so.
+if not held[1] and redis.call('PTTL', KEYS[1]) ~= -2 then entry = '' end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local fence = math.max(floor + 1, stored + 1, now)

@@ -33,7 +33,7 @@ pub(super) enum Question<'a> {
 }
 
 /// What can come of a question instead of a reply.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Trouble {
     /// The reply is not one that the question can have.
     Malformed,
@@ -144,10 +144,6 @@ impl Question<'_> {
 }
 
 impl Trouble {
-    pub(super) fn is_wrong_type(&self) -> bool {
-        matches!(self, Self::Reported(error) if error.code() == Some("WRONGTYPE"))
-    }
-
     /// The error to be shown, with what was being done to which key.
     pub(super) fn during(&self, what: &str, key: Option<&Key>) -> StoreError {
         let of = key.map(|key| format!(" of `{key}`")).unwrap_or_default();

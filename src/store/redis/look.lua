@@ -1,10 +1,13 @@
--- look: the entry and what is left of its life.
+-- look: entries, and what is left of their lives.
 --
--- KEYS   1 entry
--- gives  {entry, its remaining life in ms}, or false if there is none
+-- KEYS   1 entry, and any number more
+-- gives  for each, the entry or false, and its remaining life in ms
 --
 -- One script, because an entry that is replaced between two commands would be judged by the life
 -- of its successor.
-local entry = redis.call('MGET', KEYS[1])[1]
-if not entry then return false end
-return {entry, redis.call('PTTL', KEYS[1])}
+local gives = {}
+for number, entry in ipairs(redis.call('MGET', unpack(KEYS))) do
+  gives[2 * number - 1] = entry
+  gives[2 * number] = redis.call('PTTL', KEYS[number])
+end
+return gives

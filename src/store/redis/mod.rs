@@ -3,6 +3,7 @@
 mod envelope;
 mod lane;
 mod link;
+mod looks;
 mod names;
 mod options;
 mod reply;
@@ -21,8 +22,9 @@ pub use self::options::RedisOptions;
 use self::envelope::Stamp;
 use self::lane::{Lane, Question, Trouble};
 use self::link::{Ears, Links};
+use self::looks::Looks;
 use self::names::Names;
-use self::reply::{Acquired, Found};
+use self::reply::{Acquired, Found, Seen};
 use self::script::{Scripts, Source};
 use super::{Accept, Acquire, Answer, Claim, Commit, Draft, Entry, FLOOR_LIFE, Lease, Remaining};
 use super::{Renew, Store, Token, Watch, Watchers};
@@ -32,12 +34,13 @@ use crate::key::{Digest, Key};
 /// Entries and leases in a Redis (6.2 or later) or Valkey server, shared by a fleet.
 ///
 /// A handle: clones share one set of connections. Every operation is one command and one round
-/// trip: a `GET` on the hit path, a script for everything else. Whoever is told that a key is busy
-/// has, by that answer, subscribed to its changes (RESP3 client tracking); where the server refuses
-/// that, losers find the value by their pauses alone.
+/// trip: an `MGET` for looks, which callers who look at the same time share, and a script for
+/// everything else. Whoever is told that a key is busy has, by that answer, subscribed to its
+/// changes (RESP3 client tracking); where the server refuses that, losers find the value by their
+/// pauses alone.
 ///
 /// # What a user of the server must be allowed to do
-/// `~bw:* +get +mget +set +del +pttl +pexpire +time +evalsha +eval +hello +ping +client|tracking`.
+/// `~bw:* +mget +set +del +pttl +pexpire +time +evalsha +eval +hello +ping +client|tracking`.
 /// With `+script|load` as well, the scripts are known before they are first needed.
 ///
 /// # Errors
@@ -54,7 +57,7 @@ struct Inner {
     /// Whether the server tells of changes.
     told: Arc<AtomicBool>,
     /// Plain hits go here, so that the server tracks only what somebody waits for.
-    plain: Box<[Lane]>,
+    plain: Box<[Looks]>,
     /// Leases go here, and changes come from here.
     hearing: Lane,
     connects: Arc<AtomicU64>,
@@ -123,7 +126,9 @@ impl RedisStore {
             made: Arc::clone(&connects),
             ears,
         };
-        let plain = (1..options.connections).map(|_| Lane::new(links(None))).collect();
+        let plain = (1..options.connections)
+            .map(|_| Looks::over(Lane::new(links(None)), Arc::clone(&scripts)))
+            .collect();
         let hearing = Lane::new(links(Some(ears)));
         let unreadable = AtomicU64::new(0);
         Self(Arc::new(Inner {
@@ -142,7 +147,7 @@ impl RedisStore {
 
     /// Connects now instead of at the first use.
     async fn prepare(&self) -> Result<(), StoreError> {
-        for lane in self.0.plain.iter().chain([&self.0.hearing]) {
+        for lane in self.0.plain.iter().map(Looks::lane).chain([&self.0.hearing]) {
             let ping = Question::Command(redis::cmd("PING"));
             lane.ask(&ping).await.map_err(|trouble| trouble.during("connecting", None))?;
         }
@@ -153,35 +158,27 @@ impl RedisStore {
 impl Inner {
     async fn look(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
         let digest = key.digest();
-        let mut get = redis::cmd("GET");
-        get.arg(self.names.entry(&digest));
-        let reply = match self.plain(&digest).ask(&Question::Command(get)).await {
-            Err(trouble) if trouble.is_wrong_type() => {
-                self.note_unreadable(key, &"a value of a foreign type");
+        let looks = self.looks(&digest);
+        loop {
+            let seen = looks.look(self.names.entry(&digest)).await;
+            let seen = seen.map_err(|trouble| trouble.during("looking", Some(key)))?;
+            let Some(Seen { sealed, remaining }) = seen else {
                 return Ok(None);
-            }
-            reply => reply.map_err(|trouble| trouble.during("looking", Some(key)))?,
-        };
-        let Value::BulkString(sealed) = reply else {
-            return Ok(None);
-        };
-        match self.open(sealed, key, &digest) {
-            Some((draft, stamp)) if draft.windows().stale().is_zero() => {
-                Ok(Some(draft.into_entry(stamp.fence, stamp.stored_at, Remaining::Fresh)))
-            }
-            Some(_) => Box::pin(self.look_closely(key, &digest)).await,
-            None => Ok(None),
+            };
+            let Some((draft, stamp)) = self.open(sealed, key, &digest) else {
+                return Ok(None);
+            };
+            let remaining = match remaining {
+                Some(remaining) => Remaining::Known(remaining),
+                None if draft.windows().stale().is_zero() => Remaining::Fresh,
+                // Only what is left of its life tells whether it is stale.
+                None => {
+                    looks.ask_for_lives();
+                    continue;
+                }
+            };
+            return Ok(Some(draft.into_entry(stamp.fence, stamp.stored_at, remaining)));
         }
-    }
-
-    /// A look at an entry that has a stale window: only what is left of its life tells whether it
-    /// is in that.
-    async fn look_closely(&self, key: &Key, digest: &Digest) -> Result<Option<Entry>, StoreError> {
-        let keys = vec![self.names.entry(digest)];
-        let look = Question::Script { source: &self.scripts.look, keys, args: Vec::new() };
-        let reply = self.plain(digest).ask(&look).await;
-        let reply = reply.map_err(|trouble| trouble.during("looking", Some(key)))?;
-        Ok(Found::read(reply).and_then(|found| self.entry(found, key, digest)))
     }
 
     async fn acquire(
@@ -298,8 +295,7 @@ impl Inner {
         self.hearing.ask(&Question::Script { source, keys, args }).await
     }
 
-    /// Where plain hits of a key go.
-    fn plain(&self, digest: &Digest) -> &Lane {
+    fn looks(&self, digest: &Digest) -> &Looks {
         &self.plain[usize::from(digest.as_bytes()[0]) % self.plain.len()]
     }
 

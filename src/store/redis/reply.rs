@@ -11,6 +11,14 @@ pub(super) struct Found {
     pub(super) remaining: Duration,
 }
 
+/// An entry as a look gives it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Seen {
+    pub(super) sealed: Vec<u8>,
+    /// What is left of its life, if that was asked for.
+    pub(super) remaining: Option<Duration>,
+}
+
 /// What `acquire.lua` gives.
 #[derive(Debug, PartialEq)]
 pub(super) enum Acquired {
@@ -19,15 +27,36 @@ pub(super) enum Acquired {
     Lead { fence: u64, now: u64, stale: Option<Found> },
 }
 
-impl Found {
-    pub(super) fn read(reply: Value) -> Option<Self> {
-        let Value::Array(reply) = reply else {
-            return None;
-        };
-        let [sealed, remaining] = <[Value; 2]>::try_from(reply).ok()?;
-        Self::of(sealed, &remaining)
-    }
+/// What an `MGET` gives: what is no string counts as nothing.
+pub(super) fn seen(reply: Value) -> Option<Vec<Option<Seen>>> {
+    let Value::Array(reply) = reply else {
+        return None;
+    };
+    reply.into_iter().map(|sealed| see(sealed, None)).collect()
+}
 
+/// What `look.lua` gives.
+pub(super) fn seen_with_lives(reply: Value) -> Option<Vec<Option<Seen>>> {
+    let Value::Array(reply) = reply else {
+        return None;
+    };
+    let mut fields = reply.into_iter();
+    let mut seen = Vec::with_capacity(fields.len() / 2);
+    while let Some(sealed) = fields.next() {
+        seen.push(see(sealed, Some(millis(&fields.next()?)?))?);
+    }
+    Some(seen)
+}
+
+fn see(sealed: Value, remaining: Option<Duration>) -> Option<Option<Seen>> {
+    match sealed {
+        Value::BulkString(sealed) => Some(Some(Seen { sealed, remaining })),
+        Value::Nil => Some(None),
+        _ => None,
+    }
+}
+
+impl Found {
     fn of(sealed: Value, remaining: &Value) -> Option<Self> {
         let Value::BulkString(sealed) = sealed else {
             return None;

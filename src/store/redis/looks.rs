@@ -1,0 +1,182 @@
+//! Looks of many callers at once, asked together.
+
+use std::mem;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::future::join_all;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::task::yield_now;
+
+use super::lane::{Lane, Question, Trouble};
+use super::reply::{self, Seen};
+use super::script::Scripts;
+
+/// A lane whose looks go together.
+///
+/// Who looks while nobody else does asks at once. Who looks while others do goes with whoever is
+/// about to look as well: a task lets the scheduler pass once, and then asks for all of them by one
+/// command. A caller waits for no round trip of others, and the connection has one message to
+/// handle where it had one per caller.
+#[derive(Clone, Debug)]
+pub(super) struct Looks(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    lane: Lane,
+    scripts: Arc<Scripts>,
+    /// Whether it asks for lives, too. They cost the server more, so it does not until it has met an
+    /// entry that cannot be judged without.
+    asks_for_lives: AtomicBool,
+    /// How many callers look.
+    looking: AtomicUsize,
+    /// Who goes next. While anybody is here, a task is about to take them all. Never held across an
+    /// `.await`.
+    next: Mutex<Vec<Look>>,
+}
+
+/// A look for which a task asks.
+#[derive(Debug)]
+struct Look {
+    name: Vec<u8>,
+    answer: oneshot::Sender<Looked>,
+}
+
+/// What is seen, if anything is there.
+type Looked = Result<Option<Seen>, Trouble>;
+
+impl Looks {
+    pub(super) fn over(lane: Lane, scripts: Arc<Scripts>) -> Self {
+        let asks_for_lives = AtomicBool::new(false);
+        let (looking, next) = (AtomicUsize::new(0), Mutex::default());
+        Self(Arc::new(Shared { lane, scripts, asks_for_lives, looking, next }))
+    }
+
+    /// For all that is no look.
+    pub(super) fn lane(&self) -> &Lane {
+        &self.0.lane
+    }
+
+    /// From now on, looks tell what is left of a life.
+    pub(super) fn ask_for_lives(&self) {
+        self.0.asks_for_lives.store(true, Ordering::Relaxed);
+    }
+
+    /// What is stored under a name. What is no string counts as nothing.
+    ///
+    /// # Cancel safety
+    /// Dropping it loses the answer.
+    pub(super) async fn look(&self, name: Vec<u8>) -> Looked {
+        let looking = Looking::begin(&self.0);
+        let joined = if looking.is_alone { None } else { self.join(&name) };
+        if let Some(answer) = joined
+            && let Ok(looked) = answer.await
+        {
+            return looked;
+        }
+        // Nobody to go with, or the task was dropped with its runtime.
+        let seen = self.ask(vec![name]).await?;
+        seen.into_iter().next().ok_or(Trouble::Malformed)
+    }
+
+    /// Goes with the next ones, if there is a runtime for their task.
+    fn join(&self, name: &[u8]) -> Option<oneshot::Receiver<Looked>> {
+        let runtime = Handle::try_current().ok()?;
+        let (answer, answered) = oneshot::channel();
+        let is_first = {
+            let mut next = self.0.next();
+            next.push(Look { name: name.to_vec(), answer });
+            next.len() == 1
+        };
+        if is_first {
+            runtime.spawn(Departure { looks: self.clone(), has_left: false }.run());
+        }
+        Some(answered)
+    }
+
+    async fn ask_for(&self, together: Vec<Look>) {
+        let (names, callers): (Vec<_>, Vec<_>) =
+            together.into_iter().map(|look| (look.name, look.answer)).unzip();
+        let answers = match self.ask(names).await {
+            Ok(seen) => seen.into_iter().map(Ok).collect(),
+            Err(trouble) => vec![Err(trouble); callers.len()],
+        };
+        for (caller, answer) in callers.into_iter().zip(answers) {
+            // It may have gone.
+            _ = caller.send(answer);
+        }
+    }
+
+    async fn ask(&self, names: Vec<Vec<u8>>) -> Result<Vec<Option<Seen>>, Trouble> {
+        let count = names.len();
+        let seen = if self.0.asks_for_lives.load(Ordering::Relaxed) {
+            let source = &self.0.scripts.look;
+            let look = Question::Script { source, keys: names, args: Vec::new() };
+            reply::seen_with_lives(self.0.lane.ask(&look).await?)
+        } else {
+            let mut mget = redis::cmd("MGET");
+            mget.arg(names);
+            reply::seen(self.0.lane.ask(&Question::Command(mget)).await?)
+        };
+        seen.filter(|seen| seen.len() == count).ok_or(Trouble::Malformed)
+    }
+}
+
+impl Shared {
+    fn next(&self) -> MutexGuard<'_, Vec<Look>> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A caller that looks.
+struct Looking<'a> {
+    shared: &'a Shared,
+    is_alone: bool,
+}
+
+impl<'a> Looking<'a> {
+    fn begin(shared: &'a Shared) -> Self {
+        Self { shared, is_alone: shared.looking.fetch_add(1, Ordering::Relaxed) == 0 }
+    }
+}
+
+impl Drop for Looking<'_> {
+    fn drop(&mut self) {
+        self.shared.looking.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The task that asks for those who go next. If it is dropped before, they ask for themselves.
+struct Departure {
+    looks: Looks,
+    has_left: bool,
+}
+
+impl Departure {
+    async fn run(mut self) {
+        yield_now().await;
+        self.has_left = true;
+        let mut next = mem::take(&mut *self.looks.0.next());
+        if next.len() <= AT_ONCE {
+            return self.looks.ask_for(next).await;
+        }
+        let mut asked = Vec::with_capacity(next.len().div_ceil(AT_ONCE));
+        while !next.is_empty() {
+            let together = next.drain(..next.len().min(AT_ONCE)).collect();
+            asked.push(self.looks.ask_for(together));
+        }
+        join_all(asked).await;
+    }
+}
+
+impl Drop for Departure {
+    fn drop(&mut self) {
+        if !self.has_left {
+            self.looks.0.next().clear();
+        }
+    }
+}
+
+/// How many looks one command asks for: a reply should not be so long that others wait for it.
+const AT_ONCE: usize = 64;

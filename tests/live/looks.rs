@@ -1,0 +1,96 @@
+//! Looks of many callers at once go together.
+
+use std::time::Duration;
+
+use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Value, Windows};
+use bellwether::{RedisStore, Store};
+use futures_util::future::join_all;
+use futures_util::poll;
+use tokio::runtime::Builder;
+
+use crate::catalog::{key, name, options};
+use crate::support::redis_server::RedisServer;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+async fn store(store: &RedisStore, sku: u64, windows: Windows) {
+    let claim = Claim::new(key(sku));
+    let Ok(Acquire::Lead { lease, .. }) = store.acquire(claim, MINUTE, Accept::Fresh).await else {
+        panic!("no lease of {sku}");
+    };
+    let draft = Draft::new(Value::new(sku.to_string().into()), 1, windows);
+    assert_eq!(store.commit(lease, draft).await.expect("an answer"), Commit::Stored);
+}
+
+async fn looked(store: &RedisStore, sku: u64) -> Option<String> {
+    let entry = store.look(key(sku)).await.expect("an answer")?;
+    let value = entry.value().encoded().to_vec();
+    Some(String::from_utf8(value).expect("a number"))
+}
+
+fn calls(server: &RedisServer, command: &str) -> u64 {
+    let calls = server.info("commandstats", &format!("cmdstat_{command}"));
+    let calls = calls.as_deref().and_then(|calls| calls.strip_prefix("calls=")?.split(',').next());
+    calls.map_or(0, |calls| calls.parse().expect("a number"))
+}
+
+#[tokio::test]
+async fn callers_who_look_for_different_keys_at_once_share_commands() {
+    let server = RedisServer::start();
+    let shared = options(&server).connect().await.expect("a store");
+    join_all((0..129).map(|sku| store(&shared, sku, Windows::fresh_for(MINUTE)))).await;
+    let before = calls(&server, "mget");
+    let seen = join_all((0..129).map(|sku| looked(&shared, sku))).await;
+    let expected: Vec<_> = (0..129).map(|sku: u64| Some(sku.to_string())).collect();
+    assert_eq!(seen, expected);
+    assert_eq!(calls(&server, "mget") - before, 3, "one alone, and two times 64");
+}
+
+#[tokio::test]
+async fn those_who_look_together_get_each_their_own() {
+    let server = RedisServer::start();
+    let shared = options(&server).connect().await.expect("a store");
+    join_all([0, 2, 5].map(|sku| store(&shared, sku, Windows::fresh_for(MINUTE)))).await;
+    server.command(&["SET", &name(3), "not ours"]);
+    server.command(&["LPUSH", &name(4), "nor this"]);
+    let seen = join_all([0, 1, 2, 3, 4, 5, 5].map(|sku| looked(&shared, sku))).await;
+    let seen: Vec<_> = seen.iter().map(Option::as_deref).collect();
+    assert_eq!(seen, [Some("0"), None, Some("2"), None, None, Some("5"), Some("5")]);
+    assert_eq!(shared.stats().unreadable, 1);
+}
+
+#[tokio::test]
+async fn entries_with_a_stale_window_cost_one_command_as_well() {
+    let server = RedisServer::start();
+    let shared = options(&server).connect().await.expect("a store");
+    let windows = Windows::fresh_for(MINUTE).then_stale_for(MINUTE);
+    join_all((0..10).map(|sku| store(&shared, sku, windows))).await;
+    assert_eq!(looked(&shared, 0).await.as_deref(), Some("0"));
+    let before = (calls(&server, "mget"), calls(&server, "evalsha"));
+    for sku in 0..10 {
+        let entry = shared.look(key(sku)).await.expect("an answer").expect("an entry");
+        assert!(entry.is_fresh());
+    }
+    let after = (calls(&server, "mget"), calls(&server, "evalsha"));
+    assert_eq!((after.0 - before.0, after.1 - before.1), (10, 10), "each by one script");
+    shared.expire(key(7)).await.expect("expired");
+    let entry = shared.look(key(7)).await.expect("an answer").expect("an entry");
+    assert!(!entry.is_fresh());
+}
+
+#[test]
+fn who_was_to_go_with_a_runtime_that_ended_looks_alone() {
+    let server = RedisServer::start();
+    let lasting = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let passing = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let shared = lasting.block_on(options(&server).connect()).expect("a store");
+    lasting.block_on(store(&shared, 1, Windows::fresh_for(MINUTE)));
+    let [mut alone, mut first, mut second] = [(); 3].map(|()| Box::pin(looked(&shared, 1)));
+    assert!(lasting.block_on(async { poll!(&mut alone) }).is_pending());
+    assert!(passing.block_on(async { poll!(&mut first) }).is_pending());
+    assert!(lasting.block_on(async { poll!(&mut second) }).is_pending());
+    drop(passing);
+    assert_eq!(lasting.block_on(second).as_deref(), Some("1"));
+    assert_eq!(lasting.block_on(first).as_deref(), Some("1"));
+    assert_eq!(lasting.block_on(alone).as_deref(), Some("1"));
+}
