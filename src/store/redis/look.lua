@@ -1,13 +1,14 @@
 -- look: entries, and what is left of their lives.
 --
--- KEYS   1 entry, and any number more
+-- KEYS   1 entry, and any number of others
 -- gives  for each, the entry or false, and its remaining life in ms
 --
 -- One script, because an entry that is replaced between two commands would be judged by the life
 -- of its successor.
+local entries = redis.call('MGET', KEYS[1], unpack(KEYS, 2))
 local gives = {}
-for number, entry in ipairs(redis.call('MGET', unpack(KEYS))) do
-  gives[2 * number - 1] = entry
-  gives[2 * number] = redis.call('PTTL', KEYS[number])
+for number, name in ipairs(KEYS) do
+  gives[2 * number - 1] = entries[number]
+  gives[2 * number] = redis.call('PTTL', name)
 end
 return gives
