@@ -6,7 +6,7 @@
 
 use std::hint::black_box;
 
-use bellwether::{Capture, Json};
+use bellwether::{Capture, Json, Room};
 
 use crate::figures::Wanted;
 use crate::paired::{Effort, Race};
@@ -20,7 +20,9 @@ pub(crate) fn run(effort: Effort) {
         let copy = race.enter_plain("a copy", || black_box(&bytes).clone());
         let parts = [
             race.enter_plain("encoding", || {
-                capture.encode(black_box(&product)).expect("it can be written")
+                let mut room = Room::new(usize::MAX);
+                capture.encode(black_box(&product), &mut room).expect("it can be written");
+                room.into_bytes()
             }),
             race.enter_plain("decoding", || {
                 let decoded: Result<Product, _> = capture.decode(black_box(&bytes));

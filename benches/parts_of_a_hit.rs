@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use bb8_redis::bb8::{ManageConnection, Pool};
 use bellwether::store::{
-    Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Lease, Remaining, Renew, Value, Windows,
+    Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Failure, Lease, Remaining, Renew, Value,
+    Windows,
 };
 use bellwether::{Key, ReadThroughLayer, Store};
 use bytes::Bytes;
@@ -121,6 +122,10 @@ impl Store for AtOnce {
     }
 
     fn commit(&self, _: Lease, _: Draft) -> Answer<Commit> {
+        unreachable!("a hit takes no lease")
+    }
+
+    fn fail(&self, _: Lease, _: Failure) -> Answer<()> {
         unreachable!("a hit takes no lease")
     }
 

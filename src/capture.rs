@@ -1,10 +1,14 @@
 //! Captures: turning an answer into something that can be kept and given out many times.
 
+use std::fmt;
+use std::io;
+
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 use tower::BoxError;
 
 use crate::status::CacheStatus;
+use crate::windows::Windows;
 
 /// Turns an answer of the loader into something that can be kept and given out many times.
 ///
@@ -31,17 +35,148 @@ pub trait Capture<Response>: Send + Sync + 'static {
         self.restore(&kept, status)
     }
 
-    /// Writes what is kept, for a store outside of the process.
+    /// What is to become of an answer. Provided: it is kept, for as long as the layer says.
+    fn verdict(&self, _: &Self::Kept) -> Verdict {
+        Verdict::Keep
+    }
+
+    /// Writes what is kept, for a store outside of the process, into as much room as there is.
     ///
     /// # Errors
-    /// If this value cannot be written; it is then given to who waits for it, but not stored.
-    fn encode(&self, kept: &Self::Kept) -> Result<Bytes, BoxError>;
+    /// If this value cannot be written, or there is not the room; it is then given to who waits for
+    /// it, but not stored.
+    fn encode(&self, kept: &Self::Kept, room: &mut Room) -> Result<(), BoxError>;
 
     /// Reads what `encode` wrote.
     ///
     /// # Errors
     /// If the bytes are not what it wrote: that entry counts as a miss.
     fn decode(&self, bytes: &[u8]) -> Result<Self::Kept, BoxError>;
+}
+
+/// What is to become of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verdict {
+    /// It is kept, for as long as the layer says.
+    Keep,
+    /// It is kept for as long as it says itself. Its time to be fresh is shortened by the layer's
+    /// jitter.
+    KeepFor(Windows),
+    /// It says that there is no such thing. It is kept for as long as the layer says for that; by
+    /// default it is shared with those who wait for it, and not kept.
+    NotFound,
+    /// It is for the caller whose load it was, and nobody else. Those who wait for it load for
+    /// themselves, all at once; for a short while nobody waits for an answer for this key at all.
+    Private,
+    /// It counts as a failure: it is given to those who wait for it unless there is a stale answer
+    /// to be given instead, and for a while nobody tries again.
+    Failure,
+}
+
+/// Room for an encoded answer, bounded, so that one that is too large is found out while it is
+/// written and not afterwards.
+pub struct Room {
+    bytes: Vec<u8>,
+    most: usize,
+    is_over: bool,
+}
+
+impl Room {
+    /// Room for this many bytes.
+    pub fn new(most: usize) -> Self {
+        Self { bytes: Vec::new(), most, is_over: false }
+    }
+
+    /// Whether more was to be written than there is room for.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// What was written.
+    pub fn into_bytes(self) -> Bytes {
+        self.bytes.into()
+    }
+}
+
+/// Fails when there is no room left.
+impl io::Write for Room {
+    fn write(&mut self, more: &[u8]) -> io::Result<usize> {
+        if more.len() > self.most - self.bytes.len() {
+            self.is_over = true;
+            return Err(io::Error::new(io::ErrorKind::StorageFull, "the answer is too large"));
+        }
+        self.bytes.extend_from_slice(more);
+        Ok(more.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Shows lengths only.
+impl fmt::Debug for Room {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Room").field("used", &self.bytes.len()).field("most", &self.most).finish()
+    }
+}
+
+/// A capture whose verdict is given by a function. Made by
+/// [`ReadThroughLayer::judge`](crate::ReadThroughLayer::judge).
+#[derive(Clone, Copy)]
+pub struct Judged<C, F> {
+    capture: C,
+    judge: F,
+}
+
+impl<C, F> Judged<C, F> {
+    /// Captures as `capture` does, and judges by a function of what is kept.
+    pub fn new(capture: C, judge: F) -> Self {
+        Self { capture, judge }
+    }
+}
+
+impl<Response, C, F> Capture<Response> for Judged<C, F>
+where
+    C: Capture<Response>,
+    F: Fn(&C::Kept) -> Verdict + Send + Sync + 'static,
+{
+    type Kept = C::Kept;
+
+    fn codec(&self) -> u8 {
+        self.capture.codec()
+    }
+
+    fn keep(&self, response: Response) -> C::Kept {
+        self.capture.keep(response)
+    }
+
+    fn restore(&self, kept: &C::Kept, status: &CacheStatus) -> Response {
+        self.capture.restore(kept, status)
+    }
+
+    fn give_out(&self, kept: C::Kept, status: &CacheStatus) -> Response {
+        self.capture.give_out(kept, status)
+    }
+
+    fn verdict(&self, kept: &C::Kept) -> Verdict {
+        (self.judge)(kept)
+    }
+
+    fn encode(&self, kept: &C::Kept, room: &mut Room) -> Result<(), BoxError> {
+        self.capture.encode(kept, room)
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<C::Kept, BoxError> {
+        self.capture.decode(bytes)
+    }
+}
+
+impl<C: fmt::Debug, F> fmt::Debug for Judged<C, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Judged").field("capture", &self.capture).finish_non_exhaustive()
+    }
 }
 
 /// Keeps any `Clone + Serialize + DeserializeOwned` answer, as JSON. The default.
@@ -71,8 +206,8 @@ where
         kept
     }
 
-    fn encode(&self, kept: &Response) -> Result<Bytes, BoxError> {
-        Ok(serde_json::to_vec(kept)?.into())
+    fn encode(&self, kept: &Response, room: &mut Room) -> Result<(), BoxError> {
+        Ok(serde_json::to_writer(room, kept)?)
     }
 
     fn decode(&self, bytes: &[u8]) -> Result<Response, BoxError> {

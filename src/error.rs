@@ -97,6 +97,34 @@ impl CacheError {
         )
     }
 
+    /// A load that failed a moment ago, in another process perhaps.
+    pub(crate) fn load_failed(key: &Key, cause: Cause, message: &str, left: Duration) -> Self {
+        let said = if message.is_empty() { String::new() } else { format!(" ({message})") };
+        Self::new(
+            CacheErrorKind::LoadFailed(cause),
+            format!("a load of `{key}` {cause}{said}, and is not tried again for {left:?}"),
+        )
+    }
+
+    pub(crate) fn too_many_loads(key: &Key, most: usize) -> Self {
+        Self::full(key, format_args!("{most} loads without a lease are running"))
+    }
+
+    pub(crate) fn too_many_waiters(key: &Key, most: usize) -> Self {
+        Self::full(key, format_args!("{most} callers wait for it"))
+    }
+
+    pub(crate) fn too_many_flights(key: &Key, most: usize) -> Self {
+        Self::full(key, format_args!("{most} keys are being loaded"))
+    }
+
+    fn full(key: &Key, already: fmt::Arguments<'_>) -> Self {
+        Self::new(
+            CacheErrorKind::Full,
+            format!("no room for `{key}`: {already} already, as many as there may be"),
+        )
+    }
+
     pub(crate) fn loader_panicked(key: &Key) -> Self {
         Self::new(CacheErrorKind::LoaderPanicked, format!("the loader panicked on `{key}`"))
     }
@@ -155,6 +183,10 @@ pub enum CacheErrorKind {
     Contended,
     /// The key is longer than [`Key::MAX_BYTES`].
     KeyTooLong,
+    /// A bound on what may be under way in this process is reached, and this request is more.
+    Full,
+    /// A load failed a moment ago, in another process perhaps, and is not tried again yet.
+    LoadFailed(Cause),
     /// The loader panicked. The panic itself has been reported by the panic hook.
     LoaderPanicked,
     /// The task that ran the load was dropped, as when its runtime shuts down.
@@ -169,6 +201,29 @@ pub enum CacheErrorKind {
     Store(StoreErrorKind),
     /// The caller's wait for somebody else's load ran out.
     WaitTimedOut,
+}
+
+/// Why a load failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Cause {
+    /// The loader gave an error, or an answer that counts as one.
+    Error,
+    /// It took too long.
+    TimedOut,
+    /// It panicked.
+    Panicked,
+}
+
+/// As in: the load gave an error.
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Error => "gave an error",
+            Self::TimedOut => "took too long",
+            Self::Panicked => "panicked",
+        })
+    }
 }
 
 /// Why a store did not do what it was asked to.
@@ -216,9 +271,20 @@ pub enum StoreErrorKind {
 }
 
 /// A setting that makes no sense, found where it was given.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ConfigError {
+    /// A share is out of its range.
+    Share {
+        /// The setting.
+        setting: &'static str,
+        /// What was given.
+        given: f64,
+        /// The smallest that is accepted.
+        least: f64,
+        /// The largest that is accepted.
+        most: f64,
+    },
     /// A duration is out of its range.
     Duration {
         /// The setting.
@@ -259,6 +325,9 @@ impl fmt::Display for ConfigError {
             Self::Duration { setting, given, least, most } => {
                 write!(f, "{setting} must be from {least:?} to {most:?}, not {given:?}")
             }
+            Self::Share { setting, given, least, most } => {
+                write!(f, "{setting} must be from {least} to {most}, not {given}")
+            }
             Self::Number { setting, given, least, most } => {
                 write!(f, "{setting} must be from {least} to {most}, not {given}")
             }
@@ -281,6 +350,32 @@ pub(crate) fn duration_within(
 ) -> Result<Duration, ConfigError> {
     if given < least || given > most {
         return Err(ConfigError::Duration { setting, given, least, most });
+    }
+    Ok(given)
+}
+
+/// Checks a number that was given for a setting.
+pub(crate) fn number_within(
+    setting: &'static str,
+    given: usize,
+    least: usize,
+    most: usize,
+) -> Result<usize, ConfigError> {
+    if given < least || given > most {
+        return Err(ConfigError::Number { setting, given, least, most });
+    }
+    Ok(given)
+}
+
+/// Checks a share or a factor that was given for a setting. What is no number is in no range.
+pub(crate) fn share_within(
+    setting: &'static str,
+    given: f64,
+    least: f64,
+    most: f64,
+) -> Result<f64, ConfigError> {
+    if !(least..=most).contains(&given) {
+        return Err(ConfigError::Share { setting, given, least, most });
     }
     Ok(given)
 }

@@ -50,16 +50,20 @@ mod policy;
 pub mod read_through;
 mod status;
 pub mod store;
+mod windows;
 
-pub use capture::{Capture, Json};
-pub use error::{CacheError, CacheErrorKind, ConfigError, Error, StoreError, StoreErrorKind};
+pub use capture::{Capture, Json, Judged, Room, Verdict};
+pub use error::{
+    CacheError, CacheErrorKind, Cause, ConfigError, Error, StoreError, StoreErrorKind,
+};
 pub use key::{Digest, Key, KeyPart};
-pub use policy::{Wait, WhenAbandoned};
-pub use read_through::{Handle, ReadThrough, ReadThroughLayer, ResponseFuture, WithStatus};
-pub use status::{Bypass, CacheStatus, Place};
+pub use policy::{Wait, WhenAbandoned, WhenStoreFails};
+pub use read_through::{Ask, Handle, ReadThrough, ReadThroughLayer, ResponseFuture, WithStatus};
+pub use status::{Bypass, CacheStatus, Place, Stale};
 pub use store::{MemoryStore, Store};
 #[cfg(feature = "redis")]
 pub use store::{RedisOptions, RedisStats, RedisStore};
+pub use windows::Windows;
 
 /// The examples of the README are compiled and run with those of the docs.
 #[cfg(all(doctest, feature = "redis"))]

@@ -15,6 +15,13 @@ pub enum CacheStatus {
         /// ask, to spare a command.
         fresh_for: Option<Duration>,
     },
+    /// Kept and stale, and given out all the same.
+    Stale {
+        /// Why that was good enough.
+        why: Stale,
+        /// How long it has not been fresh any more.
+        stale_for: Duration,
+    },
     /// This request's own load.
     Led {
         /// Whether the answer has been kept. It is not if something newer or an invalidation came
@@ -34,6 +41,20 @@ pub enum CacheStatus {
     Failed,
 }
 
+/// Why a stale answer was given out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Stale {
+    /// It is loaded anew meanwhile (RFC 5861, section 3).
+    Revalidating,
+    /// It could not be loaded anew (RFC 5861, section 4), a moment ago or just now.
+    LoadFailed,
+    /// Loading it anew takes long.
+    LoadSlow,
+    /// The wait for somebody else's load ran out, or there was no time for it.
+    WaitRanOut,
+}
+
 /// Where the load ran that others were answered by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -50,6 +71,8 @@ pub enum Place {
 pub enum Bypass {
     /// The key function gave no key.
     NoKey,
+    /// Answers for this key are not kept.
+    NotKept,
     /// The store failed.
     StoreFailed,
     /// The wait for somebody else's load ran out, and the policy is to load then.
@@ -62,12 +85,27 @@ impl fmt::Display for CacheStatus {
         match self {
             Self::Hit { fresh_for: Some(left) } => write!(f, "; hit; ttl={}", left.as_secs()),
             Self::Hit { fresh_for: None } => f.write_str("; hit"),
+            Self::Stale { why, stale_for } => {
+                let how = if *why == Stale::Revalidating { "hit" } else { "fwd=stale" };
+                write!(f, "; {how}; ttl=-{}; detail={why}", stale_for.as_secs())
+            }
             Self::Led { stored: true } => f.write_str("; fwd=miss; stored"),
             Self::Led { stored: false } => f.write_str("; fwd=miss"),
             Self::Collapsed { place, .. } => write!(f, "; fwd=miss; collapsed; detail={place}"),
             Self::Bypass(why) => write!(f, "; fwd=bypass; detail={why}"),
             Self::Failed => f.write_str("; fwd=miss; detail=failed"),
         }
+    }
+}
+
+impl fmt::Display for Stale {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Revalidating => "revalidating",
+            Self::LoadFailed => "load-failed",
+            Self::LoadSlow => "load-slow",
+            Self::WaitRanOut => "wait-ran-out",
+        })
     }
 }
 
@@ -84,6 +122,7 @@ impl fmt::Display for Bypass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoKey => "no-key",
+            Self::NotKept => "not-kept",
             Self::StoreFailed => "store-failed",
             Self::WaitRanOut => "wait-ran-out",
         })

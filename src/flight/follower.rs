@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use super::{Chair, Flight, Phase, lock};
 
@@ -25,12 +26,24 @@ pub(crate) enum Landed<L> {
 
 impl<L> Follower<L> {
     /// Takes a seat. To be called under the lock of the flight's shard.
-    pub(super) fn sit(flight: &Arc<Flight<L>>, impatient: bool, opener: bool) -> Self {
+    pub(super) fn sit(
+        flight: &Arc<Flight<L>>,
+        impatient: bool,
+        opener: bool,
+        most: usize,
+    ) -> Option<Self> {
         let mut state = lock(&flight.state);
-        let joined = state.lines;
-        let chair = state.chairs.insert(Chair { joined, impatient, answer: None, waker: None });
+        if state.chairs.len() >= most {
+            return None;
+        }
+        let chair = Chair { joined: state.lines, impatient, opener, answer: None, waker: None };
+        let chair = state.chairs.insert(chair);
+        let rests = state.phase == Phase::Resting;
         drop(state);
-        Self { flight: Arc::clone(flight), chair, opener }
+        if rests {
+            flight.joined.notify_one();
+        }
+        Some(Self { flight: Arc::clone(flight), chair, opener })
     }
 
     /// Waits for a landing.
@@ -51,12 +64,33 @@ impl<L> Follower<L> {
         Poll::Pending
     }
 
+    /// What it may have if it will not wait for better.
+    pub(crate) fn offered(&self) -> Option<L>
+    where
+        L: Clone,
+    {
+        let state = lock(&self.flight.state);
+        let joined = state.chairs[self.chair].joined;
+        let (_, answer) = state.offer.as_ref().filter(|(line, _)| joined < *line)?;
+        Some(answer.clone())
+    }
+
+    /// How much longer what it waits for is expected to take, if it takes so long in all.
+    pub(crate) fn expects(&self, in_all: Duration) -> Duration {
+        in_all.saturating_sub(lock(&self.flight.state).since.elapsed())
+    }
+
+    /// Whether it waits for a load to be allowed.
+    pub(crate) fn waits_for_leave_to_load(&self) -> bool {
+        lock(&self.flight.state).phase == Phase::Queueing
+    }
+
     /// Whether it waits for somebody else's load, here or in another process.
     pub(crate) fn waits_for_a_load_of_others(&self) -> bool {
         match lock(&self.flight.state).phase {
-            Phase::Asking => false,
+            Phase::Asking | Phase::Resting => false,
             Phase::Waiting => true,
-            Phase::Loading => !self.opener,
+            Phase::Loading | Phase::Queueing => !self.opener,
         }
     }
 

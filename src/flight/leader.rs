@@ -2,7 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Waker;
+
+use tokio::time::Instant;
 
 use super::{Flight, Flights, Phase, Slot, lock};
 use crate::key::Key;
@@ -37,7 +40,10 @@ impl<L> Leader<L> {
     /// Says what the flight waits for, to those who will not wait for everything.
     pub(crate) fn enter(&self, phase: Phase) {
         let mut state = lock(&self.flight.state);
-        state.phase = phase;
+        if state.phase != phase {
+            state.phase = phase;
+            state.since = Instant::now();
+        }
         let wakers = state.take_wakers(|chair| chair.impatient);
         drop(state);
         wake(wakers);
@@ -72,6 +78,41 @@ impl<L> Leader<L> {
         self.land(self.line(), answer);
     }
 
+    /// From now on callers look for themselves, and join only if they find nothing that will do.
+    pub(crate) fn run_in_the_background(&self) {
+        lock(&self.flight.state).in_background = true;
+    }
+
+    /// Lands an answer on whoever opened the flight, if that is still there.
+    pub(crate) fn land_on_opener(&self, answer: L) {
+        let mut state = lock(&self.flight.state);
+        let opener = state.chairs.iter_mut().map(|(_, chair)| chair).find(|chair| chair.opener);
+        let waker = opener.and_then(|chair| {
+            chair.answer.get_or_insert(answer);
+            chair.waker.take()
+        });
+        drop(state);
+        waker.into_iter().for_each(Waker::wake);
+    }
+
+    /// Offers an answer to those who joined before a line: not as good as what they wait for, but
+    /// better than nothing.
+    pub(crate) fn offer(&self, line: Line, answer: L) {
+        let earlier = lock(&self.flight.state).offer.replace((line.0, answer));
+        // After the lock: it may be anybody's type.
+        drop(earlier);
+    }
+
+    /// Waits until somebody is there for whom nothing has landed. To be called while it rests.
+    ///
+    /// # Cancel safety
+    /// Dropping it loses nothing.
+    pub(crate) async fn joined(&self) {
+        while lock(&self.flight.state).chairs.iter().all(|(_, chair)| chair.answer.is_some()) {
+            self.flight.joined.notified().await;
+        }
+    }
+
     /// Waits until nobody waits any more.
     ///
     /// # Cancel safety
@@ -95,10 +136,13 @@ impl<L> Drop for Leader<L> {
             &self.key.digest(),
             |slot| matches!(slot, Slot::Flight(flight) if Arc::ptr_eq(flight, &self.flight)),
         );
+        self.flights.open.fetch_sub(1, Ordering::Relaxed);
         let mut state = lock(&self.flight.state);
         state.closed = true;
+        let offer = state.offer.take();
         let wakers = state.take_wakers(|_| true);
         drop(state);
+        drop(offer);
         wake(wakers);
     }
 }

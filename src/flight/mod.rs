@@ -26,12 +26,13 @@ mod leader;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
 use slab::Slab;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 pub(crate) use follower::{Follower, Landed};
 pub(crate) use leader::{Leader, Line};
@@ -42,6 +43,24 @@ use crate::key::{Digest, Key};
 pub(crate) struct Flights<L> {
     shards: Box<[Mutex<Shard<L>>]>,
     glances: AtomicU64,
+    /// How many flights there are.
+    open: AtomicUsize,
+    bounds: Bounds,
+}
+
+/// How many there may be at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    pub(crate) flights: usize,
+    /// Followers in one flight.
+    pub(crate) followers: usize,
+}
+
+/// Which bound is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    Flights,
+    Followers,
 }
 
 /// Guards the table only: held for a map operation, never across an `.await`, and taken before a
@@ -61,12 +80,15 @@ pub(crate) enum Seat<L> {
     Opened(Leader<L>, Follower<L>),
     /// Somebody else leads.
     Joined(Follower<L>),
+    /// There is none.
+    Refused(Full),
 }
 
 impl<L> Flights<L> {
-    pub(crate) fn new() -> Arc<Self> {
+    pub(crate) fn new(bounds: Bounds) -> Arc<Self> {
         let shards = (0..SHARDS).map(|_| Mutex::new(HashMap::new())).collect();
-        Arc::new(Self { shards, glances: AtomicU64::new(0) })
+        let (glances, open) = (AtomicU64::new(0), AtomicUsize::new(0));
+        Arc::new(Self { shards, glances, open, bounds })
     }
 
     /// Leave to look for oneself, if nobody else is about this key: a single reader needs no task.
@@ -74,11 +96,17 @@ impl<L> Flights<L> {
     pub(crate) fn glance(self: &Arc<Self>, key: &Key) -> Option<Glance<L>> {
         let digest = key.digest();
         match self.shard(&digest).entry(digest) {
-            Entry::Occupied(_) => None,
+            Entry::Occupied(place) => match place.get() {
+                // Nobody has to wait for it.
+                Slot::Flight(flight) if lock(&flight.state).in_background => {
+                    Some(Glance { flights: Arc::clone(self), digest, mark: None })
+                }
+                _ => None,
+            },
             Entry::Vacant(place) => {
                 let mark = self.glances.fetch_add(1, Ordering::Relaxed);
                 place.insert(Slot::Glance(mark));
-                Some(Glance { flights: Arc::clone(self), digest, mark })
+                Some(Glance { flights: Arc::clone(self), digest, mark: Some(mark) })
             }
         }
     }
@@ -89,13 +117,47 @@ impl<L> Flights<L> {
         let digest = key.digest();
         let mut shard = self.shard(&digest);
         if let Some(Slot::Flight(flight)) = shard.get(&digest) {
-            return Seat::Joined(Follower::sit(flight, impatient, false));
+            return match Follower::sit(flight, impatient, false, self.bounds.followers) {
+                Some(follower) => Seat::Joined(follower),
+                None => Seat::Refused(Full::Followers),
+            };
+        }
+        let Some(flight) = self.open(&mut shard, digest) else {
+            return Seat::Refused(Full::Flights);
+        };
+        let follower = Follower::sit(&flight, impatient, true, self.bounds.followers);
+        drop(shard);
+        let leader = Leader::new(Arc::clone(self), key.clone(), flight);
+        match follower {
+            Some(follower) => Seat::Opened(leader, follower),
+            None => Seat::Refused(Full::Followers),
+        }
+    }
+
+    /// Opens a flight in the background: nobody sits in it yet. Nothing if there is one, or no room
+    /// for it.
+    pub(crate) fn open_for_nobody(self: &Arc<Self>, key: &Key) -> Option<Leader<L>> {
+        let digest = key.digest();
+        let mut shard = self.shard(&digest);
+        if matches!(shard.get(&digest), Some(Slot::Flight(_))) {
+            return None;
+        }
+        let flight = self.open(&mut shard, digest)?;
+        drop(shard);
+        let leader = Leader::new(Arc::clone(self), key.clone(), flight);
+        leader.run_in_the_background();
+        Some(leader)
+    }
+
+    /// Puts a new flight into its shard, if there is room for it.
+    fn open(&self, shard: &mut Shard<L>, digest: Digest) -> Option<Arc<Flight<L>>> {
+        if self.open.fetch_add(1, Ordering::Relaxed) >= self.bounds.flights {
+            self.open.fetch_sub(1, Ordering::Relaxed);
+            return None;
         }
         let flight = Arc::new(Flight::new());
-        let follower = Follower::sit(&flight, impatient, true);
         shard.insert(digest, Slot::Flight(Arc::clone(&flight)));
-        drop(shard);
-        Seat::Opened(Leader::new(Arc::clone(self), key.clone(), flight), follower)
+        Some(flight)
     }
 
     /// How many keys have a flight or a glance.
@@ -129,13 +191,16 @@ impl<L> fmt::Debug for Flights<L> {
 pub(crate) struct Glance<L> {
     flights: Arc<Flights<L>>,
     digest: Digest,
-    mark: u64,
+    /// None: a flight has its place.
+    mark: Option<u64>,
 }
 
 impl<L> Drop for Glance<L> {
     fn drop(&mut self) {
-        self.flights
-            .remove(&self.digest, |slot| matches!(slot, Slot::Glance(mark) if *mark == self.mark));
+        if let Some(ours) = self.mark {
+            self.flights
+                .remove(&self.digest, |slot| matches!(slot, Slot::Glance(mark) if *mark == ours));
+        }
     }
 }
 
@@ -152,6 +217,8 @@ struct Flight<L> {
     state: Mutex<State<L>>,
     /// Rung when the last seat is freed.
     deserted: Notify,
+    /// Rung when a seat is taken while the flight rests.
+    joined: Notify,
 }
 
 struct State<L> {
@@ -161,6 +228,12 @@ struct State<L> {
     phase: Phase,
     /// The leader has gone: nobody will land anything here any more.
     closed: bool,
+    /// Callers look for themselves though it is there.
+    in_background: bool,
+    /// What those who joined before a line may have if they will not wait for better.
+    offer: Option<(u64, L)>,
+    /// When what it waits for began.
+    since: Instant,
     chairs: Slab<Chair<L>>,
 }
 
@@ -169,6 +242,7 @@ struct Chair<L> {
     /// How many lines had been drawn when it was taken.
     joined: u64,
     impatient: bool,
+    opener: bool,
     /// What landed for it. An answer stays here until it is fetched, whatever lands later.
     answer: Option<L>,
     waker: Option<Waker>,
@@ -183,12 +257,24 @@ pub(crate) enum Phase {
     Waiting,
     /// The loader.
     Loading,
+    /// Leave to call the loader, as too many loads are running.
+    Queueing,
+    /// Nothing: it has an answer for whoever comes.
+    Resting,
 }
 
 impl<L> Flight<L> {
     fn new() -> Self {
-        let state = State { lines: 0, phase: Phase::Asking, closed: false, chairs: Slab::new() };
-        Self { state: Mutex::new(state), deserted: Notify::new() }
+        let state = State {
+            lines: 0,
+            phase: Phase::Asking,
+            closed: false,
+            in_background: false,
+            offer: None,
+            since: Instant::now(),
+            chairs: Slab::new(),
+        };
+        Self { state: Mutex::new(state), deserted: Notify::new(), joined: Notify::new() }
     }
 }
 

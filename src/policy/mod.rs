@@ -2,11 +2,16 @@
 //!
 //! This module reads no clock and draws no numbers: ages and draws are arguments.
 
+mod failing;
+mod freshness;
 mod pause;
 mod wait;
 
 use std::time::Duration;
 
+pub(crate) use failing::FailureWindows;
+pub use failing::WhenStoreFails;
+pub(crate) use freshness::Freshness;
 pub(crate) use pause::Pauses;
 pub(crate) use wait::Then;
 pub use wait::Wait;
@@ -15,18 +20,35 @@ pub use wait::Wait;
 /// [`ReadThroughLayer`](crate::ReadThroughLayer), where each is explained.
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
-    /// How long an answer is fresh. Zero: it is shared among those who wait, and not kept.
-    pub(crate) ttl: Duration,
+    /// How long answers are good for, and when they are loaded anew.
+    pub(crate) freshness: Freshness,
+    /// For how long nobody tries again after a load has failed.
+    pub(crate) failures: FailureWindows,
+    pub(crate) when_store_fails: WhenStoreFails,
     /// How long a lease holds without being renewed.
     pub(crate) lease: Duration,
     /// The hard limit on one load.
     pub(crate) load_timeout: Duration,
+    /// After how long a load is slow enough that a stale answer is given out instead.
+    pub(crate) slow_load: Option<Duration>,
     /// What a loser does.
     pub(crate) wait: Wait,
     /// Whether a load nobody waits for any more is ended.
     pub(crate) when_abandoned: WhenAbandoned,
     /// The largest encoded answer that is kept, in bytes.
     pub(crate) max_entry_bytes: usize,
+    pub(crate) bounds: Bounds,
+}
+
+/// How much may be under way at once, in one process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    /// Callers that wait for one key.
+    pub(crate) waiters: usize,
+    /// Keys that are being asked for or loaded.
+    pub(crate) flights: usize,
+    /// Loads without a lease: while the store fails, or after a wait in vain.
+    pub(crate) loads_around: usize,
 }
 
 impl Policy {
@@ -52,12 +74,16 @@ impl Policy {
 impl Default for Policy {
     fn default() -> Self {
         Self {
-            ttl: Duration::ZERO,
+            freshness: Freshness::default(),
+            failures: FailureWindows::default(),
+            when_store_fails: WhenStoreFails::default(),
             lease: Duration::from_secs(10),
             load_timeout: Duration::from_secs(30),
+            slow_load: None,
             wait: Wait::default(),
             when_abandoned: WhenAbandoned::default(),
             max_entry_bytes: 1024 * 1024,
+            bounds: Bounds { waiters: 10_000, flights: 10_000, loads_around: 64 },
         }
     }
 }

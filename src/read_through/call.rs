@@ -4,26 +4,28 @@ use std::any::Any;
 use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use pin_project::pin_project;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
-use tower::Service;
 use tower::util::Oneshot;
+use tower::{Service, ServiceExt};
 
-use super::core::{Core, Landing, Origin, Peeked};
-use super::flight_task::FlightTask;
+use super::ask::Ask;
+use super::chance::draw;
+use super::core::{self, Core, Landing, Origin, Peeked};
+use super::flight_task::{FlightTask, Purpose};
 use super::load::{Job, Lent};
 use super::relief_task::relieve;
-use super::step::Event;
 use super::waiting::Waiting;
 use crate::capture::Capture;
 use crate::error::{CacheError, Error, StoreError};
-use crate::flight::{Glance, Landed, Seat};
+use crate::flight::{Follower, Full, Glance, Landed, Seat};
 use crate::key::Key;
 use crate::policy::Then;
-use crate::status::{CacheStatus, Place};
-use crate::store::{Answer, Entry};
+use crate::status::{Bypass, CacheStatus, Place, Stale};
+use crate::store::{Accept, Answer, Entry, Marker};
 
 /// Where a request stands.
 #[pin_project(project = StateProjection)]
@@ -31,17 +33,28 @@ pub(super) enum State<S, Req>
 where
     S: Service<Req>,
 {
-    /// Nothing is under way. Goes to `Looking` or `Waiting`.
-    Fresh { ask: bool },
-    /// Polling the store's answer, alone with this key. Goes to `Settled` or `Waiting`.
+    /// Nothing is under way. Goes anywhere.
+    Fresh(Start),
+    /// Polling the store's answer, alone with this key. Goes anywhere.
     Looking(Answer<Option<Entry>>, Glance<Landing>),
-    /// Polling a seat in a flight. Goes to `Settled`, or to `Waiting` in another flight.
+    /// Polling a seat in a flight. Goes anywhere, or to `Waiting` in another flight.
     Waiting(#[pin] Waiting),
-    /// Polling the loader itself, for a request without a key.
+    /// Polling the loader itself, for a request that goes around the cache, and why it does.
     /// In a box, so that those who wait need no room for a loader's future.
-    Passing(Pin<Box<Oneshot<S, Req>>>),
+    Passing(Pin<Box<Oneshot<S, Req>>>, Bypass),
     /// Answered: to be given out at the next poll.
     Settled(Option<Settled<S::Response, S::Error>>),
+}
+
+/// What a request begins with.
+#[derive(Debug)]
+pub(super) enum Start {
+    /// This process knows the entry.
+    With(Entry),
+    /// The store is to be asked.
+    Look,
+    /// There is nothing.
+    Join,
 }
 
 /// An answer, and how it came about.
@@ -56,8 +69,13 @@ pub(super) struct Call<S, Req, C> {
     lent: Option<Lent<S, Req>>,
     /// When it was first polled: what it waits is counted from then.
     begun: Instant,
+    deadline: Option<Instant>,
+    /// It will not have what is kept.
+    is_forced: bool,
     /// It has waited in vain for somebody else's load.
     relieved: bool,
+    /// What its look found, to be given out instead of an error.
+    fallback: Option<Entry>,
 }
 
 impl<S, Req, C> Call<S, Req, C>
@@ -68,33 +86,90 @@ where
     Req: Send + 'static,
     C: Capture<S::Response>,
 {
-    pub(super) fn new(core: Arc<Core<C>>, key: Key, service: S, request: Req) -> Self {
-        let job = Some(Job { service, request });
-        let key = key.digested();
-        Self { core, key, job, lent: None, begun: Instant::now(), relieved: false }
+    pub(super) fn new(core: Arc<Core<C>>, key: Key, service: S, request: Req, ask: &Ask) -> Self {
+        Self {
+            core,
+            key: key.digested(),
+            job: Some(Job { service, request }),
+            lent: None,
+            begun: Instant::now(),
+            deadline: ask.deadline,
+            is_forced: ask.is_forced,
+            relieved: false,
+            fallback: None,
+        }
     }
 
     /// The first thing to do: look alone if nobody else is about this key, else join them.
-    pub(super) fn start(&mut self, ask: bool) -> State<S, Req> {
+    pub(super) fn start(&mut self, start: &mut Start) -> State<S, Req> {
         self.begun = Instant::now();
-        let glance = if ask { self.core.loads.flights.glance(&self.key) } else { None };
-        match glance {
+        match std::mem::replace(start, Start::Join) {
+            Start::With(entry) => self.consider(entry),
+            Start::Look if !self.is_forced => self.look(),
+            Start::Look | Start::Join => self.join(None),
+        }
+    }
+
+    fn look(&mut self) -> State<S, Req> {
+        match self.core.loads.flights.glance(&self.key) {
             Some(glance) => State::Looking(self.core.store.look(self.key.clone()), glance),
-            None => self.join(false),
+            None => self.join(None),
         }
     }
 
     /// After the look.
     pub(super) fn looked(&mut self, answer: Result<Option<Entry>, StoreError>) -> State<S, Req> {
-        let store_failed = answer.is_err();
-        let entry = answer.unwrap_or_else(|error| {
-            tracing::warn!(%error, "taken for a miss");
-            None
-        });
-        let fresh = entry.filter(Entry::is_fresh);
-        match fresh.and_then(|entry| self.core.answer::<S::Response>(entry)) {
-            Some((answer, status)) => State::Settled(Some((Ok(answer), status))),
-            None => self.join(store_failed),
+        match answer {
+            Ok(Some(entry)) => self.consider(entry),
+            Ok(None) => self.join(None),
+            Err(error) => {
+                tracing::warn!(%error, "taken for a miss");
+                self.join(Some(error))
+            }
+        }
+    }
+
+    /// An entry was found: gives it out if it will do, and sees to it that it is loaded anew if it
+    /// is time for that.
+    fn consider(&mut self, entry: Entry) -> State<S, Req> {
+        if entry.as_marker() == Some(Marker::Private) {
+            return self.pass(Bypass::NotKept);
+        }
+        let (status, refresh) = match entry.fresh_for() {
+            _ if entry.serves_while_revalidating() => {
+                (core::stale(&entry, Stale::Revalidating), Some(Accept::Fresh))
+            }
+            _ if !entry.is_fresh() => {
+                self.fallback = entry.serves_if_error().then_some(entry);
+                return self.join(None);
+            }
+            Some(left) if self.is_due_early(&entry, left) => {
+                (core::hit(&entry), Some(Accept::Other { than: entry.fence() }))
+            }
+            _ => (core::hit(&entry), None),
+        };
+        let Some(answer) = self.core.answer::<S::Response>(entry, status) else {
+            return self.join(None);
+        };
+        if let Some(accept) = refresh {
+            self.refresh(accept);
+        }
+        State::Settled(Some((Ok(answer.0), answer.1)))
+    }
+
+    fn is_due_early(&self, entry: &Entry, left: Duration) -> bool {
+        let freshness = &self.core.policy.freshness;
+        freshness.early.is_some() && freshness.is_due_early(entry.load_time(), left, draw())
+    }
+
+    /// Loads anew in the background what this request was answered with, unless somebody in this
+    /// process does already.
+    fn refresh(&mut self, accept: Accept) {
+        let Ok(runtime) = Handle::try_current() else { return };
+        if let Some(leader) = self.core.loads.flights.open_for_nobody(&self.key) {
+            let (core, job) = (Arc::clone(&self.core), Lent::new(self.job.take()));
+            let task = FlightTask::new(core, leader, job, Purpose::Refresh(accept));
+            runtime.spawn(task.run());
         }
     }
 
@@ -106,6 +181,10 @@ where
                 Ok(error) => self.fail(Error::Load(error)),
                 Err(_) => self.fail(CacheError::other_type(&self.key).into()),
             },
+            Landed::Answer(Landing::FailedValue(kept)) => self
+                .instead(Stale::LoadFailed)
+                .unwrap_or_else(|| self.given(kept, Origin::Loaded { stored: false }, opener)),
+            Landed::Answer(Landing::Private) => self.pass(Bypass::NotKept),
             Landed::Answer(Landing::Failed(error)) => self.fail(error.into()),
             // Whoever opens a flight is always answered by it, unless its task was dropped. One
             // that is dropped as soon as it is spawned would be opened again for ever.
@@ -115,18 +194,25 @@ where
     }
 
     /// After its patience is over. Nothing, if by now its own load runs.
-    pub(super) fn give_up(&mut self) -> Option<State<S, Req>> {
-        let wait = self.core.policy.wait;
+    pub(super) fn give_up(&mut self, follower: &Follower<Landing>) -> Option<State<S, Req>> {
+        if let Some(Landing::Value(kept, origin)) = follower.offered() {
+            return Some(self.given(kept, origin, false));
+        }
+        if let Some(stale) = self.instead(Stale::WaitRanOut) {
+            return Some(stale);
+        }
+        let (key, wait) = (&self.key, self.core.policy.wait);
+        if follower.waits_for_leave_to_load() {
+            let most = self.core.policy.bounds.loads_around;
+            return Some(self.fail(CacheError::too_many_loads(key, most).into()));
+        }
         match wait.then() {
-            Then::Fail if wait.is_fail_fast() => {
-                Some(self.fail(CacheError::contended(&self.key).into()))
-            }
+            Then::Fail if wait.is_fail_fast() => Some(self.fail(CacheError::contended(key).into())),
             Then::Fail => {
-                Some(self.fail(CacheError::wait_timed_out(&self.key, self.begun.elapsed()).into()))
+                Some(self.fail(CacheError::wait_timed_out(key, self.begun.elapsed()).into()))
             }
             Then::Load => {
-                let job = self.job.take().or_else(|| self.lent.as_ref()?.take())?;
-                self.job = Some(job);
+                self.job = Some(self.take_job()?);
                 Some(self.join_relief())
             }
         }
@@ -139,27 +225,75 @@ where
         }
         match self.core.peek::<S::Response>(&self.key) {
             Peeked::Hit(kept, status) => self.settle(&kept, status),
-            Peeked::Miss | Peeked::Unknown => self.join(false),
+            Peeked::Entry(entry) => self.consider(entry),
+            Peeked::Miss | Peeked::Unknown => self.join(None),
         }
     }
 
-    fn join(&mut self, store_failed: bool) -> State<S, Req> {
+    fn join(&mut self, store_failed: Option<StoreError>) -> State<S, Req> {
         let Ok(runtime) = Handle::try_current() else {
             return self.fail(CacheError::no_runtime(&self.key).into());
         };
         let wait = self.core.policy.wait;
-        let follower = match self.core.loads.flights.join(&self.key, wait.is_fail_fast()) {
+        let (flights, purpose) = match self.is_forced {
+            true => (&self.core.loads.forced, Purpose::AnswerAnew),
+            false => (&self.core.loads.flights, Purpose::Answer),
+        };
+        let follower = match flights.join(&self.key, wait.is_fail_fast()) {
             Seat::Joined(follower) => follower,
             Seat::Opened(leader, follower) => {
-                let task = FlightTask::new(Arc::clone(&self.core), leader, self.lend());
-                runtime.spawn(task.run(Event::Opened { store_failed }));
+                let task = FlightTask::new(Arc::clone(&self.core), leader, self.lend(), purpose);
+                match store_failed {
+                    Some(error) => runtime.spawn(task.run_after(error)),
+                    None => runtime.spawn(task.run()),
+                };
                 follower
             }
+            Seat::Refused(full) => return self.refuse(full),
         };
-        State::Waiting(match wait.is_fail_fast() {
-            true => Waiting::failing_fast(follower),
-            false => Waiting::new(follower, self.begun.checked_add(wait.patience())),
-        })
+        if wait.is_fail_fast() {
+            return State::Waiting(Waiting::failing_fast(follower));
+        }
+        let patience = self.begun.checked_add(wait.patience());
+        let by = self.deadline.map(|deadline| self.before(deadline, &follower));
+        let until = [patience, by].into_iter().flatten().min();
+        State::Waiting(Waiting::new(follower, until))
+    }
+
+    /// When a wait has to end so that the answer comes by the deadline: at once, if the load that
+    /// it would wait for cannot be expected to.
+    fn before(&self, deadline: Instant, follower: &Follower<Landing>) -> Instant {
+        let now = Instant::now();
+        let left = deadline.saturating_duration_since(now);
+        if follower.waits_for_a_load_of_others()
+            && follower.expects(self.core.loads.typical()) > left
+        {
+            return now;
+        }
+        deadline - (left / 10).min(MARGIN)
+    }
+
+    fn refuse(&mut self, full: Full) -> State<S, Req> {
+        let (key, bounds) = (&self.key, self.core.policy.bounds);
+        let error = match full {
+            Full::Flights => CacheError::too_many_flights(key, bounds.flights),
+            Full::Followers => CacheError::too_many_waiters(key, bounds.waiters),
+        };
+        self.fail(error.into())
+    }
+
+    /// Goes around the cache.
+    fn pass(&mut self, why: Bypass) -> State<S, Req> {
+        match self.take_job() {
+            Some(Job { service, request }) => {
+                State::Passing(Box::pin(service.oneshot(request)), why)
+            }
+            None => self.fail(CacheError::load_lost(&self.key).into()),
+        }
+    }
+
+    fn take_job(&mut self) -> Option<Job<S, Req>> {
+        self.job.take().or_else(|| self.lent.as_ref()?.take())
     }
 
     fn join_relief(&mut self) -> State<S, Req> {
@@ -173,6 +307,7 @@ where
                 runtime.spawn(relieve(Arc::clone(&self.core), leader, self.lend()));
                 follower
             }
+            Seat::Refused(full) => return self.refuse(full),
         };
         State::Waiting(Waiting::new(follower, None))
     }
@@ -185,7 +320,7 @@ where
     }
 
     fn given(
-        &self,
+        &mut self,
         kept: Arc<dyn Any + Send + Sync>,
         origin: Origin,
         opener: bool,
@@ -213,10 +348,23 @@ where
         State::Settled(Some((Ok(self.core.capture.restore(kept, &status)), status)))
     }
 
-    fn fail(&self, error: Error<S::Error>) -> State<S, Req> {
-        State::Settled(Some((Err(error), CacheStatus::Failed)))
+    /// Ends with an error, unless a stale answer will do.
+    fn fail(&mut self, error: Error<S::Error>) -> State<S, Req> {
+        self.instead(Stale::LoadFailed)
+            .unwrap_or_else(|| State::Settled(Some((Err(error), CacheStatus::Failed))))
+    }
+
+    /// The stale answer that its look found, if that may be given out instead of an error.
+    fn instead(&mut self, why: Stale) -> Option<State<S, Req>> {
+        let entry = self.fallback.take()?;
+        let status = core::stale(&entry, why);
+        let (answer, status) = self.core.answer::<S::Response>(entry, status)?;
+        Some(State::Settled(Some((Ok(answer), status))))
     }
 }
+
+/// How much earlier than a deadline a wait ends, at most: about what it takes to answer.
+const MARGIN: Duration = Duration::from_millis(10);
 
 impl<S, Req, C> fmt::Debug for Call<S, Req, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,25 +1,45 @@
 //! What all clones of a service share.
 
 use std::any::Any;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
+use tokio::sync::Semaphore;
+
+use super::recall::Recall;
 use crate::capture::Capture;
 use crate::error::CacheError;
-use crate::flight::Flights;
+use crate::flight::{self, Flights};
 use crate::key::Key;
-use crate::policy::Policy;
-use crate::status::{Bypass, CacheStatus};
+use crate::policy::{Bounds, Policy};
+use crate::status::{Bypass, CacheStatus, Stale};
 use crate::store::{Entry, Peek, Store, Value};
 
 /// What all clones of a service share.
-#[derive(Debug)]
 pub(crate) struct Core<C> {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) policy: Policy,
     pub(crate) capture: Arc<C>,
+    pub(crate) describe: Option<Describe>,
     pub(crate) loads: Loads,
 }
+
+impl<C: fmt::Debug> fmt::Debug for Core<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core")
+            .field("store", &self.store)
+            .field("policy", &self.policy)
+            .field("capture", &self.capture)
+            .field("loads", &self.loads)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Puts a loader's error into words, if it is of the type that it knows.
+pub(crate) type Describe = Arc<dyn Fn(&(dyn Any + Send + Sync)) -> Option<String> + Send + Sync>;
 
 /// What is under way in this process, for all services of a layer.
 #[derive(Clone, Debug)]
@@ -28,15 +48,45 @@ pub(crate) struct Loads {
     pub(crate) flights: Arc<Flights<Landing>>,
     /// Of those who have waited in vain for somebody else's, one per key.
     pub(crate) reliefs: Arc<Flights<Landing>>,
+    /// Of those who will not have what is kept, one per key.
+    pub(crate) forced: Arc<Flights<Landing>>,
+    /// Leave to load without a lease.
+    pub(crate) around: Arc<Semaphore>,
+    /// What failed here a moment ago.
+    pub(crate) recall: Arc<Recall>,
+    /// How long loads take, in microseconds: a moving average. Zero: none has ended yet.
+    typical: Arc<AtomicU64>,
 }
 
 impl Loads {
-    pub(crate) fn none() -> Self {
-        Self { flights: Flights::new(), reliefs: Flights::new() }
+    pub(crate) fn none(bounds: Bounds) -> Self {
+        let Bounds { waiters: followers, flights, loads_around } = bounds;
+        let flights = || Flights::new(flight::Bounds { flights, followers });
+        Self {
+            flights: flights(),
+            reliefs: flights(),
+            forced: flights(),
+            around: Arc::new(Semaphore::new(loads_around)),
+            recall: Arc::default(),
+            typical: Arc::default(),
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.flights.len() + self.reliefs.len()
+        self.flights.len() + self.reliefs.len() + self.forced.len()
+    }
+
+    /// How long a load takes, by those that have ended.
+    pub(crate) fn typical(&self) -> Duration {
+        Duration::from_micros(self.typical.load(Ordering::Relaxed))
+    }
+
+    /// A load has ended. Each new one weighs an eighth; one that is lost to a race does not matter.
+    pub(crate) fn note(&self, load_time: Duration) {
+        let new = u64::try_from(load_time.as_micros()).unwrap_or(u64::MAX);
+        let old = self.typical.load(Ordering::Relaxed);
+        let average = if old == 0 { new } else { old - old / 8 + new / 8 };
+        self.typical.store(average, Ordering::Relaxed);
     }
 }
 
@@ -47,6 +97,10 @@ pub(crate) enum Landing {
     Value(Arc<dyn Any + Send + Sync>, Origin),
     /// The loader's error.
     LoadFailed(Arc<dyn Any + Send + Sync>),
+    /// A `C::Kept` that counts as a failure.
+    FailedValue(Arc<dyn Any + Send + Sync>),
+    /// What was loaded is for somebody else: to load for oneself.
+    Private,
     /// Our error.
     Failed(CacheError),
 }
@@ -73,8 +127,10 @@ impl<C> Core<C> {
     {
         match self.store.peek(key) {
             Peek::Found(entry) => match self.read(&entry) {
-                Some(kept) if entry.is_fresh() => Peeked::Hit(kept, hit(&entry)),
-                _ => Peeked::Miss,
+                Some(kept) if entry.is_fresh() && self.policy.freshness.early.is_none() => {
+                    Peeked::Hit(kept, hit(&entry))
+                }
+                _ => Peeked::Entry(entry),
             },
             Peek::Gone => Peeked::Miss,
             Peek::Unknown => Peeked::Unknown,
@@ -82,11 +138,10 @@ impl<C> Core<C> {
     }
 
     /// The answer of an entry that was looked up, if it can be read.
-    pub(crate) fn answer<R>(&self, entry: Entry) -> Option<(R, CacheStatus)>
+    pub(crate) fn answer<R>(&self, entry: Entry, status: CacheStatus) -> Option<(R, CacheStatus)>
     where
         C: Capture<R>,
     {
-        let status = hit(&entry);
         let kept = self.read(&entry)?;
         drop(entry);
         let answer = match Arc::try_unwrap(kept) {
@@ -114,7 +169,10 @@ impl<C> Core<C> {
 /// What a process knows of a key by itself.
 #[derive(Debug)]
 pub(crate) enum Peeked<K> {
+    /// To be given out as it is.
     Hit(Arc<K>, CacheStatus),
+    /// To be looked at more closely.
+    Entry(Entry),
     Miss,
     Unknown,
 }
@@ -122,6 +180,11 @@ pub(crate) enum Peeked<K> {
 /// The status of an answer that was kept.
 pub(crate) fn hit(entry: &Entry) -> CacheStatus {
     CacheStatus::Hit { fresh_for: entry.fresh_for() }
+}
+
+/// The status of a stale answer.
+pub(crate) fn stale(entry: &Entry, why: Stale) -> CacheStatus {
+    CacheStatus::Stale { why, stale_for: entry.stale_for().unwrap_or_default() }
 }
 
 /// A value that nobody keeps.

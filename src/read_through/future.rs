@@ -10,7 +10,8 @@ use futures_util::FutureExt;
 use pin_project::pin_project;
 use tower::{Service, ServiceExt};
 
-use super::call::{Call, Settled, State, StateProjection};
+use super::ask::Ask;
+use super::call::{Call, Settled, Start, State, StateProjection};
 use super::core::{Core, Peeked};
 use super::waiting::Waited;
 use crate::capture::Capture;
@@ -48,24 +49,33 @@ where
     }
 
     pub(super) fn pass(service: S, request: Req) -> Self {
-        Self { call: None, state: State::Passing(Box::pin(service.oneshot(request))) }
+        let passing = State::Passing(Box::pin(service.oneshot(request)), Bypass::NoKey);
+        Self { call: None, state: passing }
     }
 
     /// Looks at what this process knows by itself, and prepares to ask if that does not do.
-    pub(super) fn begin(core: &Arc<Core<C>>, key: Key, service: &S, request: Req) -> Self {
+    pub(super) fn begin(
+        core: &Arc<Core<C>>,
+        key: Key,
+        service: &S,
+        request: Req,
+        ask: &Ask,
+    ) -> Self {
         if key.byte_len() > Key::MAX_BYTES {
             let error = CacheError::key_too_long(&key);
             return Self::settled((Err(error.into()), CacheStatus::Failed));
         }
-        let ask = match core.peek::<S::Response>(&key) {
+        let peeked = if ask.is_forced { Peeked::Miss } else { core.peek::<S::Response>(&key) };
+        let start = match peeked {
             Peeked::Hit(kept, status) => {
                 return Self::settled((Ok(core.capture.restore(&kept, &status)), status));
             }
-            Peeked::Miss => false,
-            Peeked::Unknown => true,
+            Peeked::Entry(entry) => Start::With(entry),
+            Peeked::Miss => Start::Join,
+            Peeked::Unknown => Start::Look,
         };
-        let call = Call::new(Arc::clone(core), key, service.clone(), request);
-        Self { call: Some(call), state: State::Fresh { ask } }
+        let call = Call::new(Arc::clone(core), key, service.clone(), request, ask);
+        Self { call: Some(call), state: State::Fresh(start) }
     }
 
     fn settled(answer: Settled<S::Response, S::Error>) -> Self {
@@ -84,19 +94,19 @@ where
                     Some(answer) => return Poll::Ready(answer),
                     None => panic!("polled after it was ready"),
                 },
-                (StateProjection::Passing(response), _) => {
+                (StateProjection::Passing(response, why), _) => {
                     let answer = ready!(response.as_mut().poll(cx));
                     let answer = answer.map_err(|error| Error::Load(Arc::new(error)));
-                    return Poll::Ready((answer, CacheStatus::Bypass(Bypass::NoKey)));
+                    return Poll::Ready((answer, CacheStatus::Bypass(*why)));
                 }
-                (StateProjection::Fresh { ask }, Some(call)) => call.start(*ask),
+                (StateProjection::Fresh(start), Some(call)) => call.start(start),
                 (StateProjection::Looking(answer, _), Some(call)) => {
                     call.looked(ready!(answer.poll_unpin(cx)))
                 }
                 (StateProjection::Waiting(mut waiting), Some(call)) => {
                     match ready!(waiting.as_mut().poll(cx)) {
                         Waited::Landed(landed) => call.landed(landed, waiting.is_opener()),
-                        Waited::RanOut => match call.give_up() {
+                        Waited::RanOut => match call.give_up(waiting.follower()) {
                             Some(next) => next,
                             None => {
                                 waiting.be_patient();

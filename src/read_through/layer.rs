@@ -1,18 +1,19 @@
 //! `ReadThroughLayer`: what a layer is told, and the services it makes.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tower::Layer;
 
-use super::core::{Core, Loads};
+use super::ask::Ask;
+use super::core::{Core, Describe, Loads};
 use super::handle::Handle;
 use super::service::ReadThrough;
-use crate::capture::Json;
-use crate::error::{ConfigError, duration_within};
-use crate::key::Key;
-use crate::policy::{Policy, Wait, WhenAbandoned};
+use crate::capture::{Json, Judged, Verdict};
+use crate::error::{ConfigError, duration_within, number_within, share_within};
+use crate::policy::{FailureWindows, Policy, Wait, WhenAbandoned, WhenStoreFails};
 use crate::store::Store;
 
 /// Puts a cache in front of a loader. See the [module page](super) for examples.
@@ -24,14 +25,16 @@ pub struct ReadThroughLayer<K, C = Json> {
     store: Arc<dyn Store>,
     policy: Policy,
     capture: Arc<C>,
+    describe: Option<Describe>,
     loads: Loads,
 }
 
 impl<K> ReadThroughLayer<K> {
     /// A layer over a store, by a function that makes a key of a request.
     ///
-    /// The function returns a [`Key`], or an `Option<Key>`: without a key, a request goes straight
-    /// to the loader. Everything on which the answer depends belongs into the key.
+    /// The function returns a [`Key`](crate::Key), an `Option<Key>` (without a key, a request goes straight to
+    /// the loader), or an [`Ask`] if there is more to say. Everything on which the answer depends
+    /// belongs into the key.
     ///
     /// Until [`ttl`](Self::ttl) is set nothing is kept: those who ask at the same time share a
     /// load, and that is all.
@@ -39,14 +42,15 @@ impl<K> ReadThroughLayer<K> {
     where
         S: Store,
         K: Fn(&Req) -> R,
-        R: Into<Option<Key>>,
+        R: Into<Ask>,
     {
         Self {
             key_of,
             store: Arc::new(store),
             policy: Policy::default(),
             capture: Arc::new(Json),
-            loads: Loads::none(),
+            describe: None,
+            loads: Loads::none(Policy::default().bounds),
         }
     }
 }
@@ -59,8 +63,172 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// so there is no number that could be right.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.policy.ttl = ttl.min(Policy::MAX_TTL);
+        self.policy.freshness.ttl = ttl.min(Policy::MAX_TTL);
         self
+    }
+
+    /// Sets how long an answer that says "there is none" is kept: see [`Verdict::NotFound`]. Longer
+    /// than 366 days counts as that.
+    ///
+    /// Default: zero, which keeps none. What is asked for before it exists is wanted soon after.
+    #[must_use]
+    pub fn not_found_ttl(mut self, ttl: Duration) -> Self {
+        self.policy.freshness.not_found_ttl = ttl.min(Policy::MAX_TTL);
+        self
+    }
+
+    /// Sets how long after its `ttl` an answer is given out all the same, while one load in the
+    /// whole fleet replaces it in the background (RFC 5861, section 3). Longer than 366 days counts
+    /// as that.
+    ///
+    /// Default: zero. It hides the time that loads take from those who ask often enough; who asks
+    /// seldom is given an older answer for it.
+    #[must_use]
+    pub fn stale_while_revalidate(mut self, window: Duration) -> Self {
+        self.policy.freshness.stale_while_revalidate = window.min(Policy::MAX_TTL);
+        self
+    }
+
+    /// Sets how long after its `ttl` an answer is given out if it cannot be loaded anew: if the load
+    /// fails or has failed a moment ago, if the wait for somebody else's runs out, or if there is no
+    /// room or no time for one (RFC 5861, section 4). Longer than 366 days counts as that.
+    ///
+    /// Default: zero, which gives out errors.
+    #[must_use]
+    pub fn stale_if_error(mut self, window: Duration) -> Self {
+        self.policy.freshness.stale_if_error = window.min(Policy::MAX_TTL);
+        self
+    }
+
+    /// Sets after how long a load is so slow that who waits for it is given a stale answer instead,
+    /// if there is one in either stale window. The load goes on.
+    ///
+    /// Default: never.
+    #[must_use]
+    pub fn slow_load(mut self, after: Duration) -> Self {
+        self.policy.slow_load = Some(after);
+        self
+    }
+
+    /// Loads an answer anew while it is still fresh, the likelier the nearer its end is and the
+    /// longer it took to load, so that a key that is asked for often never runs out. Only who is
+    /// given the lease does it. `beta` above 1 is earlier, below 1 later (XFetch: Vattani et al.,
+    /// PVLDB 8, 2015).
+    ///
+    /// Default: off. 1.0 is the value that the paper proves optimal.
+    ///
+    /// # Errors
+    /// If `beta` is not from 0.01 to 100.
+    pub fn refresh_early(mut self, beta: f64) -> Result<Self, ConfigError> {
+        self.policy.freshness.early = Some(share_within("beta", beta, 0.01, 100.0)?);
+        Ok(self)
+    }
+
+    /// Sets by which share of it a `ttl` is shortened at most, by chance, so that what was loaded
+    /// at one time does not run out at one time.
+    ///
+    /// Default: 0.1, which spreads a minute over six seconds.
+    ///
+    /// # Errors
+    /// If it is not from 0 to 1.
+    pub fn jitter(mut self, share: f64) -> Result<Self, ConfigError> {
+        self.policy.freshness.jitter = share_within("jitter", share, 0.0, 1.0)?;
+        Ok(self)
+    }
+
+    /// Sets for how long it is known of a key that its answers are not kept
+    /// ([`Verdict::Private`], too large, or not to be written down): nobody waits for anybody
+    /// else's load meanwhile. Longer than 366 days counts as that.
+    ///
+    /// Default: 10 s. Once in a while it is worth to see whether that has changed.
+    #[must_use]
+    pub fn not_kept_for(mut self, window: Duration) -> Self {
+        self.policy.freshness.marker_ttl = window.min(Policy::MAX_TTL);
+        self
+    }
+
+    /// Sets for how long nobody in the whole fleet tries again after a load has failed: `first`
+    /// after the first failure, twice as long after each further one in a row, and never longer than
+    /// `longest`. Who asks meanwhile has the failure, or a stale answer. A `first` of zero: anybody
+    /// may try again at once.
+    ///
+    /// Default: 1 s up to 30 s. What fails is mostly overloaded.
+    ///
+    /// # Errors
+    /// If `longest` is shorter than `first`, or longer than an hour.
+    pub fn failure_windows(
+        mut self,
+        first: Duration,
+        longest: Duration,
+    ) -> Result<Self, ConfigError> {
+        let longest = duration_within("longest failure window", longest, first, AN_HOUR)?;
+        self.policy.failures = FailureWindows { first, longest };
+        Ok(self)
+    }
+
+    /// Sets what other processes are told of a loader's error: up to 256 bytes of text that whoever
+    /// can read the store can read. In this process those who share a failure have the error itself.
+    ///
+    /// Default: nothing but that there was one, since a message may hold anything.
+    #[must_use]
+    pub fn describe_failures<E, F>(mut self, describe: F) -> Self
+    where
+        E: 'static,
+        F: Fn(&E) -> String + Send + Sync + 'static,
+    {
+        let describe = move |error: &(dyn Any + Send + Sync)| error.downcast_ref().map(&describe);
+        self.describe = Some(Arc::new(describe));
+        self
+    }
+
+    /// Sets what a request does when the store fails.
+    ///
+    /// Default: [`WhenStoreFails::Load`].
+    #[must_use]
+    pub fn when_store_fails(mut self, when_store_fails: WhenStoreFails) -> Self {
+        self.policy.when_store_fails = when_store_fails;
+        self
+    }
+
+    /// Sets how many callers may wait for one key in this process. One more has an error, or a
+    /// stale answer.
+    ///
+    /// Default: 10,000, some 8 MB of callers.
+    ///
+    /// # Errors
+    /// If it is zero.
+    pub fn max_waiters(mut self, most: usize) -> Result<Self, ConfigError> {
+        self.policy.bounds.waiters = number_within("max waiters", most, 1, usize::MAX)?;
+        self.loads = Loads::none(self.policy.bounds);
+        Ok(self)
+    }
+
+    /// Sets for how many keys this process may ask the store and load at once. A miss of one more
+    /// has an error, or a stale answer.
+    ///
+    /// Default: 10,000. Put a concurrency limit below the layer for how many may load.
+    ///
+    /// # Errors
+    /// If it is zero.
+    pub fn max_flights(mut self, most: usize) -> Result<Self, ConfigError> {
+        self.policy.bounds.flights = number_within("max flights", most, 1, usize::MAX)?;
+        self.loads = Loads::none(self.policy.bounds);
+        Ok(self)
+    }
+
+    /// Sets how many loads may run at once in this process without a lease: while the store fails,
+    /// and after waits in vain. Further ones wait for their turn, their callers no longer than for
+    /// a load of somebody else's.
+    ///
+    /// Default: 64. With the store down, this is what stands between a fleet and its database.
+    ///
+    /// # Errors
+    /// If it is zero, or more than 1,000,000.
+    pub fn max_loads_around(mut self, most: usize) -> Result<Self, ConfigError> {
+        let most = number_within("max loads around the store", most, 1, 1_000_000)?;
+        self.policy.bounds.loads_around = most;
+        self.loads = Loads::none(self.policy.bounds);
+        Ok(self)
     }
 
     /// Sets what a request does while somebody else loads its key.
@@ -116,10 +284,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// # Errors
     /// If it is not from 1 to 512 MiB, the most that Redis can hold in one value.
     pub fn max_entry_bytes(mut self, most: usize) -> Result<Self, ConfigError> {
-        if !(1..=LARGEST).contains(&most) {
-            let setting = "max entry bytes";
-            return Err(ConfigError::Number { setting, given: most, least: 1, most: LARGEST });
-        }
+        let most = number_within("max entry bytes", most, 1, LARGEST)?;
         self.policy.max_entry_bytes = most;
         Ok(self)
     }
@@ -129,10 +294,41 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// Default: [`Json`], which keeps whatever can be cloned and serialised.
     #[must_use]
     pub fn capture<D>(self, capture: D) -> ReadThroughLayer<K, D> {
-        let Self { key_of, store, policy, .. } = self;
+        self.captured_by(Arc::new(capture))
+    }
+
+    /// Sets what becomes of an answer, by a function of what is kept of it: whether it is kept and
+    /// for how long, whether it says "there is none", is for one caller only, or is a failure.
+    ///
+    /// Default: every answer is kept.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use bellwether::{Key, MemoryStore, ReadThroughLayer, Verdict};
+    /// let layer = ReadThroughLayer::new(MemoryStore::new(1_000), |sku: &u64| Key::of("item").with(*sku))
+    ///     .ttl(Duration::from_secs(60))
+    ///     .not_found_ttl(Duration::from_secs(5))
+    ///     .judge(|item: &Option<String>| match item {
+    ///         Some(_) => Verdict::Keep,
+    ///         None => Verdict::NotFound,
+    ///     });
+    /// # let _ = layer;
+    /// ```
+    #[must_use]
+    pub fn judge<T, F>(self, judge: F) -> ReadThroughLayer<K, Judged<C, F>>
+    where
+        C: Clone,
+        F: Fn(&T) -> Verdict + Send + Sync + 'static,
+    {
+        let capture = C::clone(&self.capture);
+        self.captured_by(Arc::new(Judged::new(capture, judge)))
+    }
+
+    fn captured_by<D>(self, capture: Arc<D>) -> ReadThroughLayer<K, D> {
+        let Self { key_of, store, policy, describe, .. } = self;
         // Loads of its own: what lands in those of another capture is of another type.
-        let (capture, loads) = (Arc::new(capture), Loads::none());
-        ReadThroughLayer { key_of, store, policy, capture, loads }
+        let loads = Loads::none(policy.bounds);
+        ReadThroughLayer { key_of, store, policy, capture, describe, loads }
     }
 
     /// A handle to what is kept: to invalidate and expire it, also from elsewhere in the program.
@@ -149,6 +345,7 @@ impl<S, K: Clone, C> Layer<S> for ReadThroughLayer<K, C> {
             store: Arc::clone(&self.store),
             policy: self.policy.clone(),
             capture: Arc::clone(&self.capture),
+            describe: self.describe.clone(),
             loads: self.loads.clone(),
         };
         ReadThrough::new(inner, self.key_of.clone(), Arc::new(core))
@@ -162,6 +359,7 @@ impl<K: Clone, C> Clone for ReadThroughLayer<K, C> {
             store: Arc::clone(&self.store),
             policy: self.policy.clone(),
             capture: Arc::clone(&self.capture),
+            describe: self.describe.clone(),
             loads: self.loads.clone(),
         }
     }
@@ -177,4 +375,7 @@ impl<K, C: fmt::Debug> fmt::Debug for ReadThroughLayer<K, C> {
     }
 }
 
+/// What Redis can hold in one value.
 const LARGEST: usize = 512 * 1024 * 1024;
+
+const AN_HOUR: Duration = Duration::from_secs(60 * 60);

@@ -3,21 +3,22 @@
 use std::any::Any;
 use std::fmt;
 use std::future::pending;
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tower::{Service, ServiceExt};
 
+use super::chance::draw;
 use super::core::{Core, Landing};
-use crate::capture::Capture;
-use crate::error::CacheError;
+use crate::capture::{Capture, Room, Verdict};
+use crate::error::{CacheError, Cause};
 use crate::flight::Leader;
 use crate::key::Key;
 use crate::policy::WhenAbandoned;
+use crate::store::Windows;
 
 /// What is needed to load: a clone of the loader, and the request.
 pub(crate) struct Job<S, Req> {
@@ -63,12 +64,34 @@ impl<S, Req> fmt::Debug for Lent<S, Req> {
 /// What came of a load.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// A value, and its bytes unless it is not to be kept.
-    Loaded(Arc<dyn Any + Send + Sync>, Option<Bytes>),
+    /// A value, and what is to become of it.
+    Loaded(Arc<dyn Any + Send + Sync>, Keeping),
     /// No value; this is to be landed instead.
-    Failed(Landing),
+    Failed(Failed),
     /// Nobody waits for it any more, and the policy is not to go on then.
     Deserted,
+}
+
+/// What is to become of a value.
+#[derive(Clone, Debug)]
+pub(crate) enum Keeping {
+    /// It is kept.
+    Keep(Bytes, Windows),
+    /// It is shared with those who wait for it, and not kept.
+    Share,
+    /// The same, and it is better that nobody waits for the next one.
+    Unkept,
+    /// It is for the caller whose load it was.
+    Private,
+}
+
+/// How a load failed.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) landing: Landing,
+    pub(crate) cause: Cause,
+    /// Words for people, if the layer has them.
+    pub(crate) message: String,
 }
 
 /// Loads for a flight, for as long as the policy is to go on.
@@ -79,18 +102,22 @@ pub(crate) async fn load<S, Req, C>(
     job: Job<S, Req>,
     core: &Core<C>,
     leader: &Leader<Landing>,
+    when_abandoned: WhenAbandoned,
 ) -> Outcome
 where
     S: Service<Req>,
     S::Error: Send + Sync + 'static,
     C: Capture<S::Response>,
 {
-    tokio::select! {
+    let began = Instant::now();
+    let outcome = tokio::select! {
         // In this order: no load is begun for those who have left already.
         biased;
-        () = abandoned(leader, core.policy.when_abandoned) => Outcome::Deserted,
+        () = abandoned(leader, when_abandoned) => return Outcome::Deserted,
         outcome = call(job, core, leader.key()) => outcome,
-    }
+    };
+    core.loads.note(began.elapsed());
+    outcome
 }
 
 /// Returns when nobody waits any more and the policy is not to go on then.
@@ -114,34 +141,58 @@ where
         let response = job.service.oneshot(job.request).await?;
         Ok(captured(core.capture.keep(response), core, key))
     });
+    let failed = |error, cause| {
+        let message = String::new();
+        Outcome::Failed(Failed { landing: Landing::Failed(error), cause, message })
+    };
     // The loader is dropped with the panic; nothing of it is looked at again.
     match AssertUnwindSafe(called).catch_unwind().await {
         Ok(Ok(Ok(outcome))) => outcome,
         Ok(Ok(Err(error))) => {
             let error: S::Error = error;
-            Outcome::Failed(Landing::LoadFailed(Arc::new(error)))
+            refused(Arc::new(error), core)
         }
-        Ok(Err(_)) => Outcome::Failed(Landing::Failed(CacheError::load_timed_out(key, limit))),
-        Err(_) => Outcome::Failed(Landing::Failed(CacheError::loader_panicked(key))),
+        Ok(Err(_)) => failed(CacheError::load_timed_out(key, limit), Cause::TimedOut),
+        Err(_) => failed(CacheError::loader_panicked(key), Cause::Panicked),
     }
 }
 
+fn refused<C>(error: Arc<dyn Any + Send + Sync>, core: &Core<C>) -> Outcome {
+    let describe = || core.describe.as_ref()?(&*error);
+    // The words are the program's own, and so is a panic over them.
+    let message = catch_unwind(AssertUnwindSafe(describe)).ok().flatten().unwrap_or_default();
+    let landing = Landing::LoadFailed(error);
+    Outcome::Failed(Failed { landing, cause: Cause::Error, message })
+}
+
 fn captured<R, C: Capture<R>>(kept: C::Kept, core: &Core<C>, key: &Key) -> Outcome {
-    let bytes = if core.policy.ttl > Duration::ZERO { encoded(&kept, core, key) } else { None };
-    Outcome::Loaded(Arc::new(kept), bytes)
+    let freshness = &core.policy.freshness;
+    let windows = match core.capture.verdict(&kept) {
+        Verdict::Keep => freshness.windows(draw()),
+        Verdict::KeepFor(windows) => freshness.jittered(windows, draw()),
+        Verdict::NotFound => freshness.windows_of_not_found(draw()),
+        Verdict::Private => return Outcome::Loaded(Arc::new(kept), Keeping::Private),
+        Verdict::Failure => {
+            let (landing, message) = (Landing::FailedValue(Arc::new(kept)), String::new());
+            return Outcome::Failed(Failed { landing, cause: Cause::Error, message });
+        }
+    };
+    let keeping = match windows.ttl().is_zero() {
+        true => Keeping::Share,
+        false => {
+            encoded(&kept, core, key).map_or(Keeping::Unkept, |bytes| Keeping::Keep(bytes, windows))
+        }
+    };
+    Outcome::Loaded(Arc::new(kept), keeping)
 }
 
 fn encoded<R, C: Capture<R>>(kept: &C::Kept, core: &Core<C>, key: &Key) -> Option<Bytes> {
     let most = core.policy.max_entry_bytes;
-    match core.capture.encode(kept) {
-        Ok(bytes) if bytes.len() <= most => Some(bytes),
-        Ok(bytes) => {
-            tracing::warn!(%key, length = bytes.len(), most, "too large to be kept");
-            None
-        }
-        Err(error) => {
-            tracing::warn!(%key, %error, "cannot be encoded, and is not kept");
-            None
-        }
+    let mut room = Room::new(most);
+    match core.capture.encode(kept, &mut room) {
+        Ok(()) => return Some(room.into_bytes()),
+        Err(_) if room.is_over() => tracing::warn!(%key, most, "too large to be kept"),
+        Err(error) => tracing::warn!(%key, %error, "cannot be encoded, and is not kept"),
     }
+    None
 }

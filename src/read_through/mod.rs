@@ -74,7 +74,9 @@
 //! flight, and each question that it asks is for all who had joined by then, so the work that a
 //! burst makes for the store grows with processes and not with callers.
 
+mod ask;
 mod call;
+mod chance;
 mod core;
 mod flight_task;
 mod future;
@@ -83,11 +85,13 @@ mod layer;
 mod load;
 #[cfg(test)]
 mod model;
+mod recall;
 mod relief_task;
 mod service;
 mod step;
 mod waiting;
 
+pub use ask::Ask;
 pub use future::{ResponseFuture, WithStatus};
 pub use handle::Handle;
 pub use layer::ReadThroughLayer;

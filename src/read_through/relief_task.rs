@@ -2,11 +2,13 @@
 
 use std::sync::Arc;
 
+use tokio::time::timeout;
 use tower::Service;
 
 use super::core::{Core, Landing, Origin};
-use super::load::{Lent, Outcome, load};
+use super::load::{Keeping, Lent, Outcome, load};
 use crate::capture::Capture;
+use crate::error::CacheError;
 use crate::flight::Leader;
 use crate::status::Bypass;
 
@@ -24,14 +26,25 @@ pub(crate) async fn relieve<S, Req, C>(
     S::Error: Send + Sync + 'static,
     C: Capture<S::Response>,
 {
+    let patience = core.policy.wait.patience();
+    let Ok(Ok(_leave)) = timeout(patience, core.loads.around.acquire()).await else {
+        let error = CacheError::too_many_loads(leader.key(), core.policy.bounds.loads_around);
+        return leader.land_on_all(&Landing::Failed(error));
+    };
     let Some(job) = job.take() else { return };
     let begun = leader.line();
-    match load(job, &core, &leader).await {
-        Outcome::Loaded(kept, _) => {
-            let origin = Origin::Around(Bypass::WaitRanOut);
-            leader.land(begun, &Landing::Value(kept, origin));
+    match load(job, &core, &leader, core.policy.when_abandoned).await {
+        Outcome::Loaded(kept, keeping) => {
+            let landing = Landing::Value(kept, Origin::Around(Bypass::WaitRanOut));
+            match keeping {
+                Keeping::Private => {
+                    leader.land_on_opener(landing);
+                    leader.land_on_all(&Landing::Private);
+                }
+                _ => drop(leader.land(begun, &landing)),
+            }
         }
-        Outcome::Failed(answer) => leader.land_on_all(&answer),
+        Outcome::Failed(failed) => leader.land_on_all(&failed.landing),
         Outcome::Deserted => {}
     }
 }

@@ -6,12 +6,12 @@ use std::task::{Context, Poll};
 
 use tower::Service;
 
+use super::ask::Ask;
 use super::core::Core;
 use super::future::ResponseFuture;
 use super::handle::Handle;
 use crate::capture::{Capture, Json};
 use crate::error::Error;
-use crate::key::Key;
 
 /// A loader behind a cache. See the [module page](super) for examples.
 ///
@@ -66,7 +66,7 @@ where
     S::Error: Send + Sync + 'static,
     Req: Send + 'static,
     K: Fn(&Req) -> R,
-    R: Into<Option<Key>>,
+    R: Into<Ask>,
     C: Capture<S::Response>,
 {
     type Response = S::Response;
@@ -78,8 +78,9 @@ where
     }
 
     fn call(&mut self, request: Req) -> Self::Future {
-        match (self.key_of)(&request).into() {
-            Some(key) => ResponseFuture::begin(&self.core, key, &self.inner, request),
+        let mut ask = (self.key_of)(&request).into();
+        match ask.key.take() {
+            Some(key) => ResponseFuture::begin(&self.core, key, &self.inner, request, &ask),
             None => ResponseFuture::pass(self.inner.clone(), request),
         }
     }

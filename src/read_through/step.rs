@@ -7,9 +7,13 @@
 //!     ├─busy──► Wait ──told, or paused──► Acquire                 (a flat loop)
 //!     ├─lead──► Load ──value──► Commit ──stored────────► Land on those who joined before it
 //!     │           │               └─superseded──────────► Land on those who joined before the load
-//!     │           ├─error──► Land on all ──► Release
+//!     │           ├─not to be shared──► Disperse ──► Commit (a marker) ──► Disperse
+//!     │           ├─error──► Land on all ──► Fail
 //!     │           └─nobody waits any more──► Release
-//!     └─failed─► Load without a lease ──► Land on those who joined before the load
+//!     ├─a load failed a moment ago──► Rest: land the failure on all, until its window is over
+//!     ├─marked: not to be shared──► Disperse
+//!     ├─marked: not kept──► Load without a lease
+//!     └─store failed──► Load without a lease ──► Land on those who joined before the load
 //!
 //!  Close: whoever is still there looks again.
 //! ```
@@ -23,6 +27,14 @@ pub(crate) enum Event {
     Found,
     /// The store answered that there is an entry, but it is not one that we can read.
     Unreadable,
+    /// The store answered that the answers for this key are each for one caller only.
+    Private,
+    /// The store answered that the answers for this key are not kept.
+    Unkept,
+    /// The store answered that a load failed a moment ago, and there is nothing to give instead.
+    Failing,
+    /// The same, but those whom the answer was for were given a stale value. Others may have come.
+    Spared { others: bool },
     /// A look for those who remain found nothing to give them.
     Gone,
     /// Somebody else has the lease.
@@ -37,8 +49,13 @@ pub(crate) enum Event {
     Deserted,
     /// The loader gave a value.
     Loaded,
-    /// The loader failed, panicked or took too long.
-    LoadFailed,
+    /// The loader gave an answer that is for the caller who opened the flight, and nobody else.
+    LoadedPrivate,
+    /// Those for whom it was not were told to load for themselves.
+    Dispersed,
+    /// The loader failed, panicked or took too long. Whoever may have a stale value instead was
+    /// given it, or there is none.
+    LoadFailed { spared: bool },
     /// There is nothing left to load with: the caller who opened the flight took its request back.
     NoJob,
     /// Whether the value is kept.
@@ -47,6 +64,10 @@ pub(crate) enum Event {
     Landed { others: bool },
     /// The lease was given up.
     Released,
+    /// Somebody has joined who may be given more than the failure.
+    Joined,
+    /// The window of a failure is over, or something has changed.
+    Rested,
 }
 
 /// What came of a commit.
@@ -66,6 +87,12 @@ pub(crate) struct Standing {
     pub(crate) can_load: bool,
     /// The store has failed us in this flight.
     pub(crate) store_failed: bool,
+    /// It may be loaded without a lease then.
+    pub(crate) may_go_around: bool,
+    /// The load has failed in this flight.
+    pub(crate) load_failed: bool,
+    /// What was loaded is for nobody else.
+    pub(crate) is_private: bool,
 }
 
 /// Whether there is a lease of ours in the store.
@@ -93,6 +120,12 @@ pub(crate) enum Step {
     Commit,
     /// Give up the lease.
     Release,
+    /// Give up the lease, and leave word that the load has failed.
+    Fail,
+    /// Tell those who wait to load for themselves.
+    Disperse,
+    /// Give the failure to whoever comes, until its window is over.
+    Rest,
     /// Give the answer to some.
     Land(On),
     /// End the flight.
@@ -113,33 +146,53 @@ pub(crate) enum On {
 
 /// What to do next.
 pub(crate) fn next(event: Event, standing: Standing) -> Step {
-    let Standing { leased, can_load, store_failed } = standing;
+    let Standing { leased, can_load, store_failed, may_go_around, .. } = standing;
     match event {
-        Event::Opened { store_failed: false } | Event::Waited | Event::Unreadable => Step::Acquire,
+        Event::Opened { store_failed: false }
+        | Event::Waited
+        | Event::Unreadable
+        | Event::Joined
+        | Event::Spared { others: true } => Step::Acquire,
+        Event::Opened { store_failed: true } | Event::AskFailed if !may_go_around => {
+            Step::Land(On::All)
+        }
         Event::Opened { store_failed: true } => Step::Load,
         Event::Found => Step::Land(On::Asked),
+        Event::Private | Event::LoadedPrivate => Step::Disperse,
+        Event::Failing | Event::Spared { others: false } => Step::Rest,
         Event::Gone if can_load => Step::Acquire,
         Event::Busy => Step::Wait,
-        Event::Led | Event::AskFailed if can_load => Step::Load,
-        Event::Loaded if leased == Leased::Yes => Step::Commit,
+        Event::Led | Event::AskFailed | Event::Unkept if can_load => Step::Load,
+        Event::Loaded | Event::Dispersed if leased == Leased::Yes => Step::Commit,
         Event::Loaded => Step::Land(On::BeforeLoad),
-        Event::LoadFailed => Step::Land(On::All),
+        Event::LoadFailed { spared: false } => Step::Land(On::All),
+        Event::Committed(_) if standing.is_private => Step::Disperse,
         Event::Committed(Committed::Stored) => Step::Land(On::Asked),
         Event::Committed(Committed::Superseded | Committed::Failed) => Step::Land(On::BeforeLoad),
-        Event::Landed { others: true } if leased == Leased::No && !store_failed => Step::Look,
+        Event::Landed { others: true } if is_clear(standing) && !store_failed => Step::Look,
         Event::Gone
         | Event::Led
         | Event::AskFailed
+        | Event::Unkept
         | Event::Deserted
         | Event::NoJob
-        | Event::Landed { .. } => end(leased),
+        | Event::Dispersed
+        | Event::LoadFailed { spared: true }
+        | Event::Rested
+        | Event::Landed { .. } => end(standing),
         Event::Released => Step::Close,
     }
 }
 
-fn end(leased: Leased) -> Step {
-    match leased {
+/// Whether nothing is left to be given up.
+fn is_clear(standing: Standing) -> bool {
+    standing.leased == Leased::No && !standing.load_failed
+}
+
+fn end(standing: Standing) -> Step {
+    match standing.leased {
         Leased::No => Step::Close,
+        Leased::Yes if standing.load_failed => Step::Fail,
         Leased::Perhaps | Leased::Yes => Step::Release,
     }
 }
@@ -148,11 +201,16 @@ fn end(leased: Leased) -> Step {
 mod tests {
     use super::*;
 
-    const EVENTS: [Event; 18] = [
+    const EVENTS: [Event; 28] = [
         Event::Opened { store_failed: false },
         Event::Opened { store_failed: true },
         Event::Found,
         Event::Unreadable,
+        Event::Private,
+        Event::Unkept,
+        Event::Failing,
+        Event::Spared { others: true },
+        Event::Spared { others: false },
         Event::Gone,
         Event::Busy,
         Event::Led,
@@ -160,22 +218,46 @@ mod tests {
         Event::Waited,
         Event::Deserted,
         Event::Loaded,
-        Event::LoadFailed,
+        Event::LoadedPrivate,
+        Event::Dispersed,
+        Event::LoadFailed { spared: false },
+        Event::LoadFailed { spared: true },
         Event::NoJob,
         Event::Committed(Committed::Stored),
         Event::Committed(Committed::Superseded),
         Event::Committed(Committed::Failed),
         Event::Landed { others: true },
         Event::Landed { others: false },
+        Event::Joined,
+        Event::Rested,
     ];
 
-    /// All standings, in the order of the columns of the table below.
-    fn standings() -> impl Iterator<Item = Standing> {
+    /// The plain standings, in the order of the columns of the table below.
+    fn plain() -> impl Iterator<Item = Standing> {
         let of = |leased| {
-            [(false, false), (false, true), (true, false), (true, true)]
-                .map(move |(can_load, store_failed)| Standing { leased, can_load, store_failed })
+            let all = [(false, false), (false, true), (true, false), (true, true)];
+            all.map(move |(can_load, store_failed)| Standing {
+                leased,
+                can_load,
+                store_failed,
+                may_go_around: true,
+                load_failed: false,
+                is_private: false,
+            })
         };
         [Leased::No, Leased::Yes, Leased::Perhaps].into_iter().flat_map(of)
+    }
+
+    fn standings() -> impl Iterator<Item = Standing> {
+        let flags = (0..8).map(|bits| [1, 2, 4].map(|bit| bits & bit != 0));
+        flags.flat_map(|[may_go_around, load_failed, is_private]| {
+            plain().map(move |at| Standing { may_go_around, load_failed, is_private, ..at })
+        })
+    }
+
+    fn row(event: Event, change: impl Fn(Standing) -> Standing) -> String {
+        let steps: String = plain().map(|at| letter(next(event, change(at)))).collect();
+        [&steps[..4], &steps[4..8], &steps[8..]].join(" ")
     }
 
     /// A letter for each step, so that the whole table fits on a page.
@@ -187,6 +269,9 @@ mod tests {
             Step::Load => 'F',
             Step::Commit => 'C',
             Step::Release => 'R',
+            Step::Fail => 'X',
+            Step::Disperse => 'D',
+            Step::Rest => 'Z',
             Step::Land(On::Asked) => 'a',
             Step::Land(On::BeforeLoad) => 'b',
             Step::Land(On::All) => 'e',
@@ -204,6 +289,11 @@ mod tests {
             (Event::Opened { store_failed: true }, "FFFF FFFF FFFF"),
             (Event::Found, "aaaa aaaa aaaa"),
             (Event::Unreadable, "AAAA AAAA AAAA"),
+            (Event::Private, "DDDD DDDD DDDD"),
+            (Event::Unkept, "..FF RRFF RRFF"),
+            (Event::Failing, "ZZZZ ZZZZ ZZZZ"),
+            (Event::Spared { others: true }, "AAAA AAAA AAAA"),
+            (Event::Spared { others: false }, "ZZZZ ZZZZ ZZZZ"),
             (Event::Gone, "..AA RRAA RRAA"),
             (Event::Busy, "WWWW WWWW WWWW"),
             (Event::Led, "..FF RRFF RRFF"),
@@ -211,20 +301,49 @@ mod tests {
             (Event::Waited, "AAAA AAAA AAAA"),
             (Event::Deserted, ".... RRRR RRRR"),
             (Event::Loaded, "bbbb CCCC bbbb"),
-            (Event::LoadFailed, "eeee eeee eeee"),
+            (Event::LoadedPrivate, "DDDD DDDD DDDD"),
+            (Event::Dispersed, ".... CCCC RRRR"),
+            (Event::LoadFailed { spared: false }, "eeee eeee eeee"),
+            (Event::LoadFailed { spared: true }, ".... RRRR RRRR"),
             (Event::NoJob, ".... RRRR RRRR"),
             (Event::Committed(Committed::Stored), "aaaa aaaa aaaa"),
             (Event::Committed(Committed::Superseded), "bbbb bbbb bbbb"),
             (Event::Committed(Committed::Failed), "bbbb bbbb bbbb"),
             (Event::Landed { others: true }, "L.L. RRRR RRRR"),
             (Event::Landed { others: false }, ".... RRRR RRRR"),
+            (Event::Joined, "AAAA AAAA AAAA"),
+            (Event::Rested, ".... RRRR RRRR"),
         ];
         assert_eq!(table.map(|(event, _)| event), EVENTS, "the table leaves no event out");
-        for (event, row) in table {
-            let steps: String = standings().map(|at| letter(next(event, at))).collect();
-            assert_eq!(steps, row.replace(' ', ""), "after {event:?}");
+        for (event, expected) in table {
+            assert_eq!(row(event, |at| at), expected, "after {event:?}");
         }
         assert!(standings().all(|at| next(Event::Released, at) == Step::Close));
+    }
+
+    #[test]
+    fn where_the_store_must_not_fail_its_failure_is_everybodys_answer() {
+        for event in [Event::Opened { store_failed: true }, Event::AskFailed] {
+            let row = row(event, |at| Standing { may_go_around: false, ..at });
+            assert_eq!(row, "eeee eeee eeee", "after {event:?}");
+        }
+    }
+
+    #[test]
+    fn a_lease_under_which_a_load_failed_is_given_up_with_word_of_that() {
+        let failed = |at| Standing { load_failed: true, ..at };
+        for others in [false, true] {
+            assert_eq!(row(Event::Landed { others }, failed), ".... XXXX RRRR");
+        }
+        assert_eq!(row(Event::LoadFailed { spared: true }, failed), ".... XXXX RRRR");
+    }
+
+    #[test]
+    fn whatever_becomes_of_a_marker_those_who_came_meanwhile_load_for_themselves() {
+        let private = |at| Standing { is_private: true, ..at };
+        for committed in [Committed::Stored, Committed::Superseded, Committed::Failed] {
+            assert_eq!(row(Event::Committed(committed), private), "DDDD DDDD DDDD");
+        }
     }
 
     #[test]
@@ -251,7 +370,8 @@ mod tests {
     fn a_value_of_which_it_is_unknown_whether_it_is_current_lands_on_nobody_who_came_later() {
         for event in [Event::Committed(Committed::Superseded), Event::Committed(Committed::Failed)]
         {
-            assert!(standings().all(|at| next(event, at) == Step::Land(On::BeforeLoad)));
+            let mut shared = standings().filter(|at| !at.is_private);
+            assert!(shared.all(|at| next(event, at) == Step::Land(On::BeforeLoad)));
         }
         let mut unleased = standings().filter(|at| at.leased != Leased::Yes);
         assert!(unleased.all(|at| next(Event::Loaded, at) == Step::Land(On::BeforeLoad)));

@@ -65,6 +65,10 @@ impl Waiting {
         *this.fail_fast = false;
     }
 
+    pub(super) fn follower(&self) -> &Follower<Landing> {
+        &self.follower
+    }
+
     pub(super) fn is_opener(&self) -> bool {
         self.follower.is_opener()
     }

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::windows::Windows;
+
 /// A value as it is kept: its bytes, and beside them, once somebody has read them, what they mean.
 ///
 /// Clones share both, so a store within the process gives out a value that is decoded once.
@@ -61,41 +63,6 @@ impl fmt::Debug for Value {
     }
 }
 
-/// For how long an entry is fresh, and for how long stale after that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Windows {
-    ttl: Duration,
-    stale: Duration,
-}
-
-impl Windows {
-    /// Fresh for `ttl`, then gone. Counted in whole milliseconds, rounded up.
-    pub fn fresh_for(ttl: Duration) -> Self {
-        Self { ttl: whole_millis(ttl), stale: Duration::ZERO }
-    }
-
-    /// After being fresh, stale for this long, then gone.
-    #[must_use]
-    pub fn then_stale_for(self, stale: Duration) -> Self {
-        Self { stale: whole_millis(stale), ..self }
-    }
-
-    /// How long it is fresh.
-    pub fn ttl(&self) -> Duration {
-        self.ttl
-    }
-
-    /// How long it is stale after that.
-    pub fn stale(&self) -> Duration {
-        self.stale
-    }
-
-    /// How long it is kept.
-    pub fn life(&self) -> Duration {
-        self.ttl.saturating_add(self.stale)
-    }
-}
-
 /// What is to be kept, before a store has it.
 #[derive(Clone, Debug)]
 pub struct Draft {
@@ -115,6 +82,16 @@ impl Draft {
     /// Bytes in an encoding, to be kept for a while.
     pub fn new(value: Value, codec: u8, windows: Windows) -> Self {
         Self { value, codec, windows, load_time: Duration::ZERO, lease_age: Duration::ZERO }
+    }
+
+    /// No value, but the mark that the answers for this key are not to be kept: for so long, nobody
+    /// has to wait for anybody else's.
+    pub fn marker(life: Duration, how: Marker) -> Self {
+        let bytes = match how {
+            Marker::Private => PRIVATE,
+            Marker::Unkept => UNKEPT,
+        };
+        Self::new(Value::new(Bytes::from_static(bytes)), MARKER, Windows::fresh_for(life))
     }
 
     /// What was loaded.
@@ -160,6 +137,16 @@ pub struct Entry {
     fence: u64,
     stored_at: u64,
     remaining: Remaining,
+}
+
+/// Why the answers for a key are not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Marker {
+    /// Each is for who asked for it, and for nobody else.
+    Private,
+    /// They could be shared, but are too large to be kept, or cannot be written down.
+    Unkept,
 }
 
 /// How much of an entry's life is left, in the store's time.
@@ -212,7 +199,7 @@ impl Entry {
     pub fn is_fresh(&self) -> bool {
         match self.remaining {
             Remaining::Fresh => true,
-            Remaining::Known(remaining) => remaining > self.draft.windows.stale,
+            Remaining::Known(remaining) => remaining > self.draft.windows.stale(),
         }
     }
 
@@ -220,12 +207,45 @@ impl Entry {
     pub fn fresh_for(&self) -> Option<Duration> {
         match self.remaining {
             Remaining::Fresh => None,
-            Remaining::Known(remaining) => Some(remaining.saturating_sub(self.draft.windows.stale)),
+            Remaining::Known(remaining) => {
+                Some(remaining.saturating_sub(self.draft.windows.stale()))
+            }
+        }
+    }
+
+    /// How long it has been stale: none while it is fresh.
+    pub fn stale_for(&self) -> Option<Duration> {
+        match self.remaining {
+            Remaining::Known(remaining) if !self.is_fresh() => {
+                Some(self.draft.windows.stale().saturating_sub(remaining))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether it is stale, and may be given out while it is loaded anew.
+    pub fn serves_while_revalidating(&self) -> bool {
+        self.stale_for().is_some_and(|stale| stale < self.draft.windows.while_revalidate())
+    }
+
+    /// Whether it is stale, and may be given out if it cannot be loaded anew.
+    pub fn serves_if_error(&self) -> bool {
+        self.stale_for().is_some_and(|stale| stale < self.draft.windows.if_error())
+    }
+
+    /// Why there is no value here, if it is a mark that there is none to be kept.
+    pub fn as_marker(&self) -> Option<Marker> {
+        match &self.draft.value.encoded()[..] {
+            _ if self.draft.codec != MARKER => None,
+            PRIVATE => Some(Marker::Private),
+            _ => Some(Marker::Unkept),
         }
     }
 }
 
-fn whole_millis(duration: Duration) -> Duration {
-    let millis = duration.as_nanos().div_ceil(1_000_000);
-    Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
-}
+/// The encoding of a marker.
+const MARKER: u8 = 0;
+
+const PRIVATE: &[u8] = b"private";
+
+const UNKEPT: &[u8] = b"unkept";

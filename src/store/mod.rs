@@ -22,6 +22,7 @@ mod claim;
 #[cfg(feature = "test-util")]
 pub mod conformance;
 mod entry;
+mod failure;
 mod memory;
 mod watch;
 
@@ -34,14 +35,17 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 pub use claim::{Claim, Lease, Token};
-pub use entry::{Draft, Entry, Remaining, Value, Windows};
+pub use entry::{Draft, Entry, Marker, Remaining, Value};
+pub use failure::Failure;
 pub use memory::MemoryStore;
 #[cfg(feature = "redis")]
 pub use redis::{RedisOptions, RedisStats, RedisStore};
 pub use watch::{Watch, Watchers};
 
+pub use crate::error::Cause;
 use crate::error::StoreError;
 use crate::key::Key;
+pub use crate::windows::Windows;
 
 /// Where entries and leases live. See the [contract](self) for what implementors promise.
 ///
@@ -83,6 +87,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// whether nothing newer and no invalidation came between.
     fn commit(&self, lease: Lease, draft: Draft) -> Answer<Commit>;
 
+    /// Gives up a lease, if it still holds, remembers why its load failed, and tells the watchers.
+    ///
+    /// Until its window is over, [`acquire`](Store::acquire) answers
+    /// [`Failed`](Acquire::Failed) where it would have granted a lease. It is forgotten with the
+    /// next commit, and with an invalidation.
+    fn fail(&self, lease: Lease, failure: Failure) -> Answer<()>;
+
     /// Gives up a lease, if it was granted and still holds, and tells the watchers.
     fn abandon(&self, claim: Claim) -> Answer<()>;
 
@@ -115,7 +126,7 @@ pub enum Peek {
 pub enum Accept {
     /// A fresh one.
     Fresh,
-    /// None: what is there is to be replaced.
+    /// None: what is there is to be replaced, and whether the last load failed does not matter.
     Nothing,
     /// A fresh one, but not that of this fence, which could not be read.
     Other {
@@ -135,6 +146,15 @@ pub enum Acquire {
         /// An entry past its freshness.
         stale: Option<Entry>,
     },
+    /// A load failed a moment ago, and is not to be tried again yet.
+    Failed {
+        /// What is remembered of it.
+        failure: Failure,
+        /// What is left of its window.
+        remaining: Duration,
+        /// An entry past its freshness.
+        stale: Option<Entry>,
+    },
     /// It was loaded between our miss and this question.
     Found(Entry),
     /// It is ours to load.
@@ -143,6 +163,8 @@ pub enum Acquire {
         lease: Lease,
         /// An entry past its freshness.
         stale: Option<Entry>,
+        /// How many times in a row its load has failed, as far as that is remembered.
+        failures: u32,
     },
 }
 

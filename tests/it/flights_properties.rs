@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use bellwether::{Error, Key, MemoryStore, ReadThrough, ReadThroughLayer, Wait, WhenAbandoned};
+use bellwether::{CacheErrorKind, Cause, Error, Key, MemoryStore, ReadThrough, ReadThroughLayer};
+use bellwether::{Wait, WhenAbandoned};
 use futures_util::future::{BoxFuture, join_all};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -20,7 +21,7 @@ use tokio_test::task::{Spawn, spawn};
 use tower::{Layer, Service};
 
 use crate::support::store::{Moment, Scripted};
-use crate::support::{MINUTE, SECOND, idle, is_leased, key, tasks};
+use crate::support::{MINUTE, SECOND, is_leased, key, tasks};
 
 /// One move of the game.
 #[derive(Clone, Copy, Debug)]
@@ -259,7 +260,8 @@ impl World {
         });
         join_all(waiting).await;
         assert!(began.elapsed() <= patience, "somebody waited for {:?}", began.elapsed());
-        idle().await;
+        // So long a flight may give a failure to whoever comes.
+        tokio::time::sleep(SECOND * 2).await;
         assert!(self.processes.iter().all(|process| process.cached.in_flight() == 0));
         assert_eq!(tasks(), 0);
     }
@@ -269,6 +271,7 @@ fn check(history: &History, asked: u64, answer: &Answer) {
     match answer {
         Ok(value) => assert!(history.allows(*value, asked), "{value} is too old: {history:#?}"),
         Err(Error::Load(error)) => assert_eq!(**error, Refused),
+        Err(Error::Cache(error)) if error.kind() == CacheErrorKind::LoadFailed(Cause::Error) => {}
         Err(other) => panic!("{other:?}"),
     }
 }

@@ -110,7 +110,7 @@ async fn a_hit_does_not_mind_that_somebody_has_the_lease() {
 #[tokio::test(start_paused = true)]
 async fn a_hit_tells_how_much_longer_it_is_fresh() {
     let store = MemoryStore::new(10);
-    let windows = Windows::fresh_for(MINUTE).then_stale_for(MINUTE);
+    let windows = Windows::fresh_for(MINUTE).stale_while_revalidate(MINUTE);
     put_for(&store, 1, "42", JSON, windows).await;
     advance(SECOND * 20).await;
     let (_, status) = cached(store, &Loader::new()).call(1).with_status().await;

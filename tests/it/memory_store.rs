@@ -235,7 +235,7 @@ async fn a_lease_that_still_holds_stores_however_old_it_is() {
 #[tokio::test(start_paused = true)]
 async fn absurd_durations_are_long_and_nothing_else() {
     let store = MemoryStore::new(100);
-    let windows = Windows::fresh_for(Duration::MAX).then_stale_for(Duration::MAX);
+    let windows = Windows::fresh_for(Duration::MAX).stale_while_revalidate(Duration::MAX);
     put_for(&store, 1, "1", JSON, windows).await;
     let _held = lease(&store, 2, Duration::MAX).await;
     advance(MINUTE * 60 * 24).await;

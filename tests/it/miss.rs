@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use bellwether::{Bypass, CacheStatus, Key, MemoryStore, Place, ReadThroughLayer};
+use bellwether::store::Marker;
+use bellwether::{Bypass, CacheStatus, Key, MemoryStore, Place, ReadThroughLayer, Store};
 use tokio::sync::Barrier;
 use tokio::time::{Instant, sleep};
 use tower::{Layer, Service};
@@ -189,7 +190,8 @@ async fn loads_again_what_it_does_not_keep(faults: Faults) {
     let cached = not_keeping(faults, &store, &Loader::taking(SECOND));
     let (_, status) = ask(&cached, 1).await.unwrap();
     assert_eq!(status, CacheStatus::Led { stored: false });
-    assert!(store.is_empty());
+    let entry = store.look(crate::support::key(1)).await.expect("an answer").expect("a marker");
+    assert_eq!(entry.as_marker(), Some(Marker::Unkept));
     assert_eq!(answers(burst(&cached, 1, 100)).await, [2; 100]);
 }
 

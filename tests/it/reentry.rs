@@ -1,13 +1,13 @@
 //! Code of others may run when the crate drops or wakes something. It may ask the store then.
 
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use bellwether::store::Watchers;
-use bellwether::{CacheStatus, Capture, MemoryStore, ReadThroughLayer};
-use bytes::Bytes;
+use bellwether::{CacheStatus, Capture, MemoryStore, ReadThroughLayer, Room};
 use futures_util::FutureExt;
 use tower::{BoxError, Layer, ServiceExt, service_fn};
 
@@ -51,8 +51,8 @@ impl Capture<usize> for Asking {
         0
     }
 
-    fn encode(&self, _: &Asker) -> Result<Bytes, BoxError> {
-        Ok(Bytes::from_static(b"0"))
+    fn encode(&self, _: &Asker, room: &mut Room) -> Result<(), BoxError> {
+        Ok(room.write_all(b"0")?)
     }
 
     fn decode(&self, _: &[u8]) -> Result<Asker, BoxError> {

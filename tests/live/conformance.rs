@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Lease, Renew, Store, Watch, conformance,
+    Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Failure, Lease, Renew, Store, Watch,
+    conformance,
 };
 use bellwether::{Key, MemoryStore};
 
@@ -57,6 +58,7 @@ enum Promise {
     CommitTellsSuperseded,
     CommitStores,
     ExpireKeepsStale,
+    FailRemembers,
     GrantsOnce,
     InvalidateRemoves,
     LookFinds,
@@ -87,7 +89,7 @@ impl Store for Broken {
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> Answer<Acquire> {
         if self.breaks(Promise::GrantsOnce) {
             let lease = Lease::granted(claim, term, 1, 1);
-            return Box::pin(async { Ok(Acquire::Lead { lease, stale: None }) });
+            return Box::pin(async { Ok(Acquire::Lead { lease, stale: None, failures: 0 }) });
         }
         self.store.acquire(claim, term, accept)
     }
@@ -112,6 +114,13 @@ impl Store for Broken {
             let committed = committed.await?;
             Ok(if lies { Commit::Stored } else { committed })
         })
+    }
+
+    fn fail(&self, lease: Lease, failure: Failure) -> Answer<()> {
+        if self.breaks(Promise::FailRemembers) {
+            return self.store.abandon(lease.into_claim());
+        }
+        self.store.fail(lease, failure)
     }
 
     fn abandon(&self, claim: Claim) -> Answer<()> {
@@ -143,6 +152,7 @@ async fn a_store_that_breaks_a_promise_is_found_out() {
         (Promise::CommitTellsSuperseded, "a_late_commit_does_not_replace_a_newer_entry"),
         (Promise::CommitStores, "what_was_committed_is_found"),
         (Promise::ExpireKeepsStale, "expiring_keeps_the_entry_as_stale"),
+        (Promise::FailRemembers, "a_failure_is_told_to_whoever_asks"),
         (Promise::GrantsOnce, "of_many_who_ask_at_once_one_leads"),
         (Promise::InvalidateRemoves, "an_invalidation_removes_the_entry"),
         (Promise::LookFinds, "an_entry_runs_out"),

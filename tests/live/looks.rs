@@ -63,7 +63,7 @@ async fn those_who_look_together_get_each_their_own() {
 async fn entries_with_a_stale_window_cost_one_command_as_well() {
     let server = RedisServer::start();
     let shared = options(&server).connect().await.expect("a store");
-    let windows = Windows::fresh_for(MINUTE).then_stale_for(MINUTE);
+    let windows = Windows::fresh_for(MINUTE).stale_while_revalidate(MINUTE);
     join_all((0..10).map(|sku| store(&shared, sku, windows))).await;
     assert_eq!(looked(&shared, 0).await.as_deref(), Some("0"));
     let before = (calls(&server, "mget"), calls(&server, "evalsha"));

@@ -50,6 +50,7 @@ impl Model {
         let mut next = vec![];
         world.write(&mut next);
         world.lapse(&mut next);
+        world.forget_failure(&mut next);
         for reader in 0..READERS {
             world.read(reader, &mut next)?;
         }
@@ -64,6 +65,7 @@ impl Model {
                     next.push(woken);
                 }
                 Now::Loading => world.load(flight, &mut next),
+                Now::Resting => world.rest(flight, &mut next)?,
             }
         }
         Ok(next)
@@ -77,18 +79,23 @@ impl Model {
             leased: flight.leased,
             can_load: flight.job,
             store_failed: flight.store_failed,
+            may_go_around: true,
+            load_failed: flight.load_failed,
+            is_private: false,
         };
         match step::next(event, standing) {
             Step::Land(on) => return self.land(world, at, on),
             Step::Close => world.close(at),
             Step::Wait => flight.now = Now::Waiting,
+            Step::Rest => flight.now = Now::Resting,
             Step::Load => {
                 flight.job = false;
                 flight.lines += 1;
                 flight.loading = flight.lines;
                 flight.now = Now::Loading;
             }
-            step @ Step::Release => flight.now = Now::Asking(step),
+            step @ (Step::Release | Step::Fail) => flight.now = Now::Asking(step),
+            Step::Disperse => unreachable!("no answer is for one caller only"),
             step @ (Step::Acquire | Step::Look | Step::Commit) => {
                 flight.lines += 1;
                 flight.asked = flight.lines;
@@ -120,7 +127,7 @@ impl Model {
     fn execute(&self, world: &World, at: usize, step: Step, next: &mut Vec<World>) {
         let mut done = world.clone();
         done.flights[at].now = Now::After(self.ask(&mut done, at, step));
-        if world.left.failures > 0 && step != Step::Release {
+        if world.left.failures > 0 && !matches!(step, Step::Release | Step::Fail) {
             for mut failed in [world.clone(), done.clone()] {
                 failed.left.failures -= 1;
                 failed.flights[at].fail(step);
@@ -142,6 +149,10 @@ impl Model {
                 Event::Found
             }
             Step::Acquire if store.lease.is_some_and(|holder| holder != flight.id) => Event::Busy,
+            Step::Acquire if store.load_failed => {
+                flight.value = None;
+                Event::Failing
+            }
             Step::Acquire => {
                 store.fence += 1;
                 store.lease = Some(flight.id);
@@ -153,6 +164,7 @@ impl Model {
                 Event::Committed(self.commit(store, flight))
             }
             _ => {
+                store.load_failed |= step == Step::Fail && store.lease == Some(flight.id);
                 store.lease = store.lease.filter(|holder| *holder != flight.id);
                 flight.leased = Leased::No;
                 Event::Released
@@ -169,6 +181,7 @@ impl Model {
         } else if !(above_floor && above_entry) {
             return Committed::Superseded;
         }
+        store.load_failed = false;
         store.entry = flight.value.map(|value| (value, flight.fence));
         Committed::Stored
     }
@@ -181,8 +194,12 @@ fn fingerprint(world: &World) -> u64 {
     hasher.finish()
 }
 
+/// With a store that fails once, and with a loader that does.
 fn check(without: Without) -> Result<usize, Violated> {
-    Model { without }.check(Left { writes: 1, lapses: 1, failures: 1 })
+    let model = Model { without };
+    let store_fails = Left { writes: 1, lapses: 1, failures: 1, failed_loads: 0 };
+    let loader_fails = Left { writes: 1, lapses: 1, failures: 0, failed_loads: 1 };
+    Ok(model.check(store_fails)? + model.check(loader_fails)?)
 }
 
 #[test]

@@ -29,6 +29,7 @@ pub(super) struct Left {
     pub(super) writes: u8,
     pub(super) lapses: u8,
     pub(super) failures: u8,
+    pub(super) failed_loads: u8,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,6 +46,8 @@ pub(super) struct Store {
     pub(super) lease: Option<u8>,
     pub(super) floor: u8,
     pub(super) fence: u8,
+    /// A load failed a moment ago.
+    pub(super) load_failed: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -67,6 +70,7 @@ pub(super) struct Flight {
     pub(super) leased: Leased,
     pub(super) fence: u8,
     pub(super) store_failed: bool,
+    pub(super) load_failed: bool,
     pub(super) value: Option<Version>,
     pub(super) now: Now,
 }
@@ -81,6 +85,8 @@ pub(super) enum Now {
     Waiting,
     /// The loader runs, and has read the source or not yet.
     Loading,
+    /// It gives a failure to whoever comes.
+    Resting,
 }
 
 impl World {
@@ -89,7 +95,7 @@ impl World {
             source: 0,
             required: 0,
             writer: Writer::Idle,
-            store: Store { entry: None, lease: None, floor: 0, fence: 0 },
+            store: Store { entry: None, lease: None, floor: 0, fence: 0, load_failed: false },
             readers: [Reader::Idle; READERS],
             flights: vec![],
             opened: 0,
@@ -112,8 +118,8 @@ impl World {
                 world.writer = Writer::Written;
             }
             Writer::Written => {
-                let Store { entry, lease, floor, fence } = &mut world.store;
-                (*entry, *lease, *floor) = (None, None, *fence);
+                let Store { entry, lease, floor, fence, load_failed } = &mut world.store;
+                (*entry, *lease, *floor, *load_failed) = (None, None, *fence, false);
                 world.writer = Writer::Invalidated;
             }
             Writer::Invalidated => {
@@ -179,6 +185,33 @@ impl World {
             flight.now = Now::After(Event::Loaded);
         }
         next.push(loaded);
+        if self.left.failed_loads > 0 {
+            let mut failed = self.clone();
+            failed.left.failed_loads -= 1;
+            let flight = &mut failed.flights[at];
+            (flight.value, flight.load_failed) = (None, true);
+            flight.now = Now::After(Event::LoadFailed { spared: false });
+            next.push(failed);
+        }
+    }
+
+    /// Whoever is there is given the failure; and at any time the rest is over.
+    pub(super) fn rest(&self, at: usize, next: &mut Vec<Self>) -> Result<(), Violated> {
+        let mut rested = self.clone();
+        rested.give(self.flights[at].id, u8::MAX, None)?;
+        next.push(rested.clone());
+        rested.flights[at].now = Now::After(Event::Rested);
+        next.push(rested);
+        Ok(())
+    }
+
+    /// The window of a failure is over.
+    pub(super) fn forget_failure(&self, next: &mut Vec<Self>) {
+        if self.store.load_failed {
+            let mut world = self.clone();
+            world.store.load_failed = false;
+            next.push(world);
+        }
     }
 
     /// Answers those who had joined a flight before a line. Says whether others remain.
@@ -230,6 +263,7 @@ impl Flight {
             leased: Leased::No,
             fence: 0,
             store_failed: false,
+            load_failed: false,
             value: None,
             now: Now::After(Event::Opened { store_failed: false }),
         }

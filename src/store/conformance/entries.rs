@@ -15,7 +15,7 @@ pub(super) async fn nothing_is_found_where_nothing_was_stored(on: Subject) -> Ch
 pub(super) async fn what_was_committed_is_found(on: Subject) -> Checked {
     let lease = on.lead(LONG).await?;
     let fence = lease.fence();
-    let windows = Windows::fresh_for(LONG).then_stale_for(SHORT);
+    let windows = Windows::fresh_for(LONG).stale_while_revalidate(SHORT);
     let value = Value::new(Bytes::from_static(b"\0value\xff"));
     let draft = Draft::new(value, CODEC, windows).timed(SHORT, Duration::ZERO);
     ensure!(on.store.commit(lease, draft).await? == Commit::Stored, "it was not stored");
@@ -96,11 +96,11 @@ pub(super) async fn an_entry_runs_out(on: Subject) -> Checked {
 }
 
 pub(super) async fn an_entry_becomes_stale_and_then_runs_out(on: Subject) -> Checked {
-    on.store_one("value", Windows::fresh_for(SHORT).then_stale_for(MEDIUM * 2)).await?;
+    on.store_one("value", Windows::fresh_for(SHORT).stale_while_revalidate(MEDIUM * 2)).await?;
     sleep(SHORT * 3 / 2).await;
     let found = on.look().await?;
     ensure!(found.is_some_and(|entry| !entry.is_fresh()), "it is not there as stale");
-    let Acquire::Lead { lease, stale: Some(_) } = on.acquire(&on.claim(), LONG).await? else {
+    let Acquire::Lead { lease, stale: Some(_), .. } = on.acquire(&on.claim(), LONG).await? else {
         return Err(Instead("who leads is not given the stale entry".into()));
     };
     let Acquire::Busy { stale: Some(_), .. } = on.acquire(&on.claim(), LONG).await? else {

@@ -4,7 +4,7 @@ use super::{Checked, Instead, LONG, Subject, ensure};
 use crate::store::{Commit, Renew, Windows};
 
 pub(super) async fn an_invalidation_removes_the_entry(on: Subject) -> Checked {
-    on.store_one("value", Windows::fresh_for(LONG).then_stale_for(LONG)).await?;
+    on.store_one("value", Windows::fresh_for(LONG).stale_while_revalidate(LONG)).await?;
     on.store.invalidate(on.key()).await?;
     on.ensure_text(None).await
 }
@@ -43,7 +43,8 @@ pub(super) async fn a_load_after_an_invalidation_is_stored(on: Subject) -> Check
 }
 
 pub(super) async fn expiring_keeps_the_entry_as_stale(on: Subject) -> Checked {
-    let first = on.store_one("value", Windows::fresh_for(LONG).then_stale_for(LONG)).await?;
+    let first =
+        on.store_one("value", Windows::fresh_for(LONG).stale_while_revalidate(LONG)).await?;
     on.store.expire(on.key()).await?;
     let found = on.look().await?;
     ensure!(found.is_some_and(|entry| !entry.is_fresh()), "it is not there as stale");

@@ -9,7 +9,8 @@ use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
 
 use super::{Checked, Instead, LONG, MEDIUM, SHORT, Subject, ensure};
-use crate::store::{Accept, Acquire, Commit, Renew, Windows};
+use crate::error::Cause;
+use crate::store::{Accept, Acquire, Commit, Failure, Renew, Windows};
 
 pub(super) async fn a_lease_is_given_to_one_at_a_time(on: Subject) -> Checked {
     let _lease = on.lead(LONG).await?;
@@ -126,6 +127,9 @@ pub(super) async fn watchers_are_told(on: Subject) -> Checked {
     let lease = on.lead(LONG).await?;
     told(&on, on.store.abandon(lease.into_claim()).map(drop), "an abandoned lease").await?;
     let lease = on.lead(LONG).await?;
+    let failure = Failure::new(Cause::Error, 1, Duration::from_millis(1));
+    told(&on, on.store.fail(lease, failure).map(drop), "a failure").await?;
+    let lease = on.lead_unless(LONG, Accept::Nothing).await?;
     told(&on, on.commit(lease, "value").map(drop), "a commit").await?;
     let _lease = on.lead_unless(LONG, Accept::Nothing).await?;
     told(&on, on.store.invalidate(on.key()).map(drop), "an invalidation").await?;

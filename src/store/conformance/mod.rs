@@ -15,6 +15,7 @@
 //! once. They take about a second of the store's time, since some things have to run out.
 
 mod entries;
+mod failures;
 mod invalidations;
 mod leases;
 
@@ -88,6 +89,15 @@ checks![
     entries::a_lapsed_lease_stores_if_nothing_newer_came,
     entries::a_late_commit_does_not_end_the_lease_of_others,
     entries::a_late_commit_does_not_replace_a_newer_entry,
+    failures::a_failure_is_told_to_whoever_asks,
+    failures::after_its_window_a_failure_counts_for_the_next,
+    failures::a_failure_is_forgotten_after_twice_its_window,
+    failures::only_who_has_the_lease_can_fail,
+    failures::a_failure_does_not_matter_to_who_declines_everything,
+    failures::a_failure_leaves_what_is_stale,
+    failures::what_is_fresh_is_found_whatever_failed,
+    failures::a_commit_forgets_failures,
+    failures::an_invalidation_forgets_failures,
     leases::a_lease_is_given_to_one_at_a_time,
     leases::of_many_who_ask_at_once_one_leads,
     leases::the_same_claim_is_granted_again,

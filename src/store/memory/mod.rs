@@ -10,8 +10,8 @@ use std::time::{Duration, SystemTime};
 use tokio::time::Instant;
 
 use self::shard::{Limits, Shard};
-use super::{Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Lease, Peek, Renew, Store};
-use super::{Watch, Watchers};
+use super::{Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew};
+use super::{Store, Watch, Watchers};
 use crate::key::Key;
 
 /// Entries and leases in the memory of this process, bounded by count and by bytes.
@@ -167,6 +167,15 @@ impl Store for MemoryStore {
             let committed = store.shard(lease.key(), |shard| shard.commit(&lease, draft, now));
             store.tell(lease.key());
             committed
+        })
+    }
+
+    fn fail(&self, lease: Lease, failure: Failure) -> Answer<()> {
+        self.answer(move |store, now| {
+            let claim = lease.into_claim();
+            if store.shard(claim.key(), |shard| shard.fail(&claim, failure, now)) {
+                store.tell(claim.key());
+            }
         })
     }
 

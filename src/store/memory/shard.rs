@@ -9,7 +9,8 @@ use tokio::time::Instant;
 use super::{Now, micros};
 use crate::key::Key;
 use crate::store::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, FLOOR_LIFE, Lease, Remaining, Renew, Token,
+    Accept, Acquire, Claim, Commit, Draft, Entry, FLOOR_LIFE, Failure, Lease, Remaining, Renew,
+    Token,
 };
 
 pub(super) struct Shard {
@@ -51,6 +52,12 @@ pub(super) struct Kept {
 struct Guard {
     lease: Option<Granted>,
     floor: Option<Floor>,
+    failed: Option<Failed>,
+}
+
+struct Failed {
+    failure: Failure,
+    at: Instant,
 }
 
 struct Granted {
@@ -90,7 +97,7 @@ impl Shard {
     pub(super) fn find(&mut self, key: &Key, now: Now) -> Option<Entry> {
         let place = *self.places.get(key)?;
         let kept = &mut self.kept[place];
-        let remaining = kept.gone_at.saturating_duration_since(now.instant);
+        let remaining = left(kept.gone_at, now);
         if remaining.is_zero() {
             self.remove(place);
             return None;
@@ -114,13 +121,21 @@ impl Shard {
         if let Some(granted) = self.granted(claim.key(), now)
             && granted.token != claim.token()
         {
-            let remaining = granted.until.saturating_duration_since(now.instant);
+            let remaining = left(granted.until, now);
             return Acquire::Busy { remaining, stale };
+        }
+        let failed = self.failed(claim.key(), now);
+        let failures = failed.map_or(0, |failed| failed.failure.times());
+        if let Some(Failed { failure, at }) = failed.filter(|_| accept != Accept::Nothing)
+            && let remaining = left(later(*at, failure.window()), now)
+            && !remaining.is_zero()
+        {
+            return Acquire::Failed { failure: failure.clone(), remaining, stale };
         }
         let fence = self.next_fence(claim.key(), stale.as_ref(), now);
         let until = later(now.instant, term);
         self.guard(claim.key(), now).lease = Some(Granted { token: claim.token(), until });
-        Acquire::Lead { lease: Lease::granted(claim, term, fence, now.micros), stale }
+        Acquire::Lead { lease: Lease::granted(claim, term, fence, now.micros), stale, failures }
     }
 
     pub(super) fn renew(&mut self, claim: &Claim, term: Duration, now: Now) -> Renew {
@@ -136,15 +151,30 @@ impl Shard {
     pub(super) fn commit(&mut self, lease: &Lease, draft: Draft, now: Now) -> Commit {
         let key = lease.key();
         let holds = self.granted(key, now).is_some_and(|granted| granted.token == lease.token());
+        if !holds && !self.may_still_store(lease, now) {
+            return Commit::Superseded;
+        }
+        if let Some(guard) = self.guards.get_mut(key) {
+            guard.failed = None;
+        }
         if holds {
             self.end_lease(key);
-        } else if !self.may_still_store(lease, now) {
-            return Commit::Superseded;
         }
         if !draft.windows().life().is_zero() {
             self.insert(lease, draft, now);
         }
         Commit::Stored
+    }
+
+    /// As [`abandon`](Self::abandon), remembering why.
+    pub(super) fn fail(&mut self, claim: &Claim, failure: Failure, now: Now) -> bool {
+        let ours = self.granted(claim.key(), now).is_some_and(|lease| lease.token == claim.token());
+        if ours {
+            let failed = Failed { failure, at: now.instant };
+            self.guard(claim.key(), now).failed = Some(failed);
+            self.end_lease(claim.key());
+        }
+        ours
     }
 
     /// Ends the lease that was granted to a claim. Says whether there was one.
@@ -193,12 +223,17 @@ impl Shard {
         let fence = self.last_fence.max(now.micros);
         self.last_fence = fence;
         let floor = Floor { fence, until: later(now.instant, FLOOR_LIFE) };
-        *self.guard(key, now) = Guard { lease: None, floor: Some(floor) };
+        *self.guard(key, now) = Guard { floor: Some(floor), ..Guard::default() };
     }
 
     fn floor(&self, key: &Key, now: Now) -> u64 {
         let floor = self.guards.get(key).and_then(|guard| guard.floor);
         floor.filter(|floor| floor.until > now.instant).map_or(0, |floor| floor.fence)
+    }
+
+    fn failed(&self, key: &Key, now: Now) -> Option<&Failed> {
+        let failed = self.guards.get(key)?.failed.as_ref();
+        failed.filter(|failed| failed.until() > now.instant)
     }
 
     fn granted(&self, key: &Key, now: Now) -> Option<&Granted> {
@@ -214,7 +249,7 @@ impl Shard {
     fn end_lease(&mut self, key: &Key) {
         if let Some(guard) = self.guards.get_mut(key) {
             guard.lease = None;
-            if guard.floor.is_none() {
+            if guard.floor.is_none() && guard.failed.is_none() {
                 self.guards.remove(key);
             }
         }
@@ -281,6 +316,13 @@ impl Guard {
     fn is_live(&self, now: Now) -> bool {
         self.lease.as_ref().is_some_and(|granted| granted.until > now.instant)
             || self.floor.is_some_and(|floor| floor.until > now.instant)
+            || self.failed.as_ref().is_some_and(|failed| failed.until() > now.instant)
+    }
+}
+
+impl Failed {
+    fn until(&self) -> Instant {
+        later(self.at, self.failure.life())
     }
 }
 
@@ -291,6 +333,10 @@ fn will_do(entry: &Entry, accept: Accept) -> bool {
             Accept::Nothing => false,
             Accept::Other { than } => entry.fence() != than,
         }
+}
+
+fn left(until: Instant, now: Now) -> Duration {
+    until.saturating_duration_since(now.instant)
 }
 
 /// Durations are bounded by the policy, but a store takes what it is given.

@@ -1,29 +1,30 @@
 -- acquire: look, and take the lease if nothing acceptable is there and nobody has it.
 --
--- KEYS   1 entry   2 lease   3 floor
+-- KEYS   1 entry   2 lease   3 floor   4 failed
 -- ARGV   1 token, 16 bytes   2 term in ms
---        3 '1' if a fresh entry is acceptable, '0' if none is, or the fence of the one that is
---            not, as bytes
+--        3 '1' if a fresh entry is acceptable, '0' if none is and past failures do not matter, or
+--            the fence of the one that is not, as bytes
 -- gives  {1, entry, its remaining life in ms}                           found
 --        {2, what is left of the lease in ms, stale entry or false,
 --            its remaining life}                                        busy
 --        {3, fence, the server's time in us, stale entry or false,
---            its remaining life}                                        lead
---         where '' stands for an entry that is no string
+--            its remaining life, failures in a row}                     lead
+--            where '' stands for an entry that is no string
+--        {4, failure, what is left of its window in ms,
+--            stale entry or false, its remaining life}                  failed
 --
 -- One script, because between a look and a lease another process can load and leave, and the key
 -- would be loaded twice. As it reads all its keys, a connection that tracks is told of the next
 -- change of any: to be answered "busy" is to have subscribed.
-local held = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
-local entry, lease, floor = held[1], held[2], 0
+local held = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
+local entry, lease, floor, failed = held[1], held[2], 0, held[4]
 if held[3] and #held[3] == 8 then floor = struct.unpack('>I8', held[3]) end
 local remaining, stored = 0, 0
-if entry and #entry >= 72 and string.sub(entry, 1, 4) == 'BWE\1' then
+if entry and #entry >= 80 and string.sub(entry, 1, 4) == 'BWE\1' then
   remaining = redis.call('PTTL', KEYS[1])
   local acceptable = ARGV[3] == '1' or #ARGV[3] == 8 and ARGV[3] ~= string.sub(entry, 29, 36)
-  if acceptable and remaining > struct.unpack('>I8', entry, 53) then
-    return {1, entry, remaining}
-  end
+  local stale = math.max((struct.unpack('>I8', entry, 53)), (struct.unpack('>I8', entry, 61)))
+  if acceptable and remaining > stale then return {1, entry, remaining} end
   stored = struct.unpack('>I8', entry, 29)
 else
   entry = false
@@ -33,10 +34,16 @@ if lease and #lease == 24 and string.sub(lease, 1, 16) ~= ARGV[1] then
   -- Without a life of its own it is none of our leases.
   if left >= 0 then return {2, left, entry, remaining} end
 end
+local failures = 0
+if failed and #failed >= 17 and string.sub(failed, 1, 4) == 'BWF\1' then
+  failures = struct.unpack('>I4', failed, 6)
+  local left = redis.call('PTTL', KEYS[4]) - struct.unpack('>I8', failed, 10)
+  if left > 0 and ARGV[3] ~= '0' then return {4, failed, left, entry, remaining} end
+end
 -- What is there and is no string was read as nothing: an empty one says so.
 if not held[1] and redis.call('PTTL', KEYS[1]) ~= -2 then entry = '' end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local fence = math.max(floor + 1, stored + 1, now)
 redis.call('SET', KEYS[2], ARGV[1] .. struct.pack('>I8', fence), 'PX', ARGV[2])
-return {3, fence, now, entry, remaining}
+return {3, fence, now, entry, remaining, failures}

@@ -1,6 +1,6 @@
 -- commit: store the entry and give up the lease.
 --
--- KEYS   1 entry   2 lease   3 floor
+-- KEYS   1 entry   2 lease   3 floor   4 failed
 -- ARGV   1 token, 16 bytes   2 envelope   3 life in ms, 0 to keep nothing
 --        4 fence   5 when the lease was granted, in us   6 how long floors live, in us
 -- gives  1 stored, 0 superseded, or the error of a server that refuses the write
@@ -14,7 +14,7 @@ local holds = lease and string.sub(lease, 1, 16) == ARGV[1]
 local stored, newer = 0, false
 if entry and #entry >= 4 and string.sub(entry, 1, 3) == 'BWE' then
   newer = string.byte(entry, 4) > 1
-  if not newer and #entry >= 72 then stored = struct.unpack('>I8', entry, 29) end
+  if not newer and #entry >= 80 then stored = struct.unpack('>I8', entry, 29) end
 end
 local superseded = newer
 if not holds then
@@ -29,5 +29,6 @@ if not superseded and ARGV[3] ~= '0' then
   set = redis.pcall('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 end
 if holds then redis.call('DEL', KEYS[2]) end
+if not superseded then redis.call('DEL', KEYS[4]) end
 if set.err then return set end
 return superseded and 0 or 1

@@ -7,18 +7,20 @@
 //! | 0 | 3 | magic, `BWE` |
 //! | 3 | 1 | version, 1 |
 //! | 4 | 1 | codec of the value |
-//! | 5 | 3 | reserved, zero |
+//! | 5 | 1 | 1 if it is refreshed early, else 0 |
+//! | 6 | 2 | reserved, zero |
 //! | 8 | 20 | digest of the key |
 //! | 28 | 8 | fence |
 //! | 36 | 8 | stored at, in us of the store's clock |
 //! | 44 | 8 | ttl, in ms |
-//! | 52 | 8 | stale window, in ms |
-//! | 60 | 4 | load time, in ms |
-//! | 64 | 4 | length of the value |
-//! | 68 | 4 | CRC-32 (IEEE 802.3) of bytes 0 to 67 and the value |
-//! | 72 | | value |
+//! | 52 | 8 | stale while it is revalidated, in ms |
+//! | 60 | 8 | stale if there is an error, in ms |
+//! | 68 | 4 | load time, in us |
+//! | 72 | 4 | length of the value |
+//! | 76 | 4 | CRC-32 (IEEE 802.3) of bytes 0 to 75 and the value |
+//! | 80 | | value |
 //!
-//! The scripts read version, fence and stale window at these offsets. Whatever does not fit is
+//! The scripts read version, fence and stale windows at these offsets. Whatever does not fit is
 //! [`Unreadable`], which a store answers like nothing at all; a newer version is also left alone.
 
 use std::fmt;
@@ -54,13 +56,16 @@ pub(super) fn seal(draft: &Draft, key: &Digest, stamp: Stamp) -> Vec<u8> {
     let length = u32::try_from(value.len()).unwrap_or(u32::MAX);
     let mut sealed = Vec::with_capacity(HEADER + value.len());
     sealed.extend_from_slice(MAGIC);
-    sealed.extend_from_slice(&[VERSION, draft.codec(), 0, 0, 0]);
+    let windows = draft.windows();
+    let early = u8::from(windows.is_refreshed_early());
+    sealed.extend_from_slice(&[VERSION, draft.codec(), early, 0, 0]);
     sealed.extend_from_slice(key.as_bytes());
     sealed.extend_from_slice(&stamp.fence.to_be_bytes());
     sealed.extend_from_slice(&stamp.stored_at.to_be_bytes());
-    sealed.extend_from_slice(&millis(draft.windows().ttl()).to_be_bytes());
-    sealed.extend_from_slice(&millis(draft.windows().stale()).to_be_bytes());
-    let load_time = u32::try_from(draft.load_time().as_millis()).unwrap_or(u32::MAX);
+    for window in [windows.ttl(), windows.while_revalidate(), windows.if_error()] {
+        sealed.extend_from_slice(&millis(window).to_be_bytes());
+    }
+    let load_time = u32::try_from(draft.load_time().as_micros()).unwrap_or(u32::MAX);
     sealed.extend_from_slice(&load_time.to_be_bytes());
     sealed.extend_from_slice(&length.to_be_bytes());
     let sum = checksum(&sealed, value);
@@ -80,23 +85,26 @@ pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<(Draft, Stamp), Unread
     if version != VERSION {
         return Err(if version > VERSION { Unreadable::Newer } else { Unreadable::Damaged });
     }
-    let reserved: [u8; 3] = fields.take();
+    let [early] = fields.take();
+    let reserved: [u8; 2] = fields.take();
     let digest = Digest(fields.take());
     let fence = u64::from_be_bytes(fields.take());
     let stored_at = u64::from_be_bytes(fields.take());
-    let ttl = Duration::from_millis(u64::from_be_bytes(fields.take()));
-    let stale = Duration::from_millis(u64::from_be_bytes(fields.take()));
-    let load_time = Duration::from_millis(u32::from_be_bytes(fields.take()).into());
+    let [ttl, while_revalidate, if_error] =
+        [(); 3].map(|()| Duration::from_millis(u64::from_be_bytes(fields.take())));
+    let load_time = Duration::from_micros(u32::from_be_bytes(fields.take()).into());
     let length = u32::from_be_bytes(fields.take()) as usize;
     let sum = u32::from_be_bytes(fields.take());
     let (summed, value) = (&header[..SUMMED], &sealed[HEADER..]);
-    if reserved != [0; 3] || value.len() != length || checksum(summed, value) != sum {
+    if early > 1 || reserved != [0; 2] || value.len() != length || checksum(summed, value) != sum {
         return Err(Unreadable::Damaged);
     }
     if digest != *key {
         return Err(Unreadable::OtherKey);
     }
-    let windows = Windows::fresh_for(ttl).then_stale_for(stale);
+    let windows =
+        Windows::fresh_for(ttl).stale_while_revalidate(while_revalidate).stale_if_error(if_error);
+    let windows = if early == 1 { windows.refreshed_early() } else { windows };
     let value = Value::new(sealed.slice(HEADER..));
     let draft = Draft::new(value, codec, windows).timed(load_time, Duration::ZERO);
     Ok((draft, Stamp { fence, stored_at }))
@@ -145,13 +153,13 @@ fn millis(duration: Duration) -> u64 {
 
 const MAGIC: &[u8; 3] = b"BWE";
 const VERSION: u8 = 1;
-const HEADER: usize = 72;
+const HEADER: usize = 80;
 
 /// Where the fence stands.
 const FENCE: usize = 28;
 
 /// The checksum is over everything but itself.
-const SUMMED: usize = 68;
+const SUMMED: usize = 76;
 
 #[cfg(test)]
 mod tests {
@@ -160,8 +168,10 @@ mod tests {
     use crate::store::Windows;
 
     fn sealed(value: &'static [u8]) -> (Vec<u8>, Digest) {
-        let windows =
-            Windows::fresh_for(Duration::from_secs(60)).then_stale_for(Duration::from_millis(1500));
+        let windows = Windows::fresh_for(Duration::from_secs(60))
+            .stale_while_revalidate(Duration::from_millis(1500))
+            .stale_if_error(Duration::from_secs(4))
+            .refreshed_early();
         let draft = Draft::new(Value::new(Bytes::from_static(value)), 1, windows)
             .timed(Duration::from_millis(52), Duration::ZERO);
         let digest = Digest(std::array::from_fn(|place| place as u8));
@@ -173,13 +183,14 @@ mod tests {
     #[test]
     fn version_1_is_written_as_these_very_bytes() {
         let (sealed, _) = sealed(b"{\"a\":1}");
-        let expected: &[u8] = b"BWE\x01\x01\0\0\0\
+        let expected: &[u8] = b"BWE\x01\x01\x01\0\0\
             \x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10\x11\x12\x13\
             \x01\x02\x03\x04\x05\x06\x07\x08\x11\x12\x13\x14\x15\x16\x17\x18\
-            \0\0\0\0\0\0\xea\x60\0\0\0\0\0\0\x05\xdc\0\0\0\x34\0\0\0\x07";
-        assert_eq!(&sealed[..68], expected);
-        assert_eq!(&sealed[68..72], b"\x0c\xc8\xd2\x1c");
-        assert_eq!(&sealed[72..], b"{\"a\":1}");
+            \0\0\0\0\0\0\xea\x60\0\0\0\0\0\0\x05\xdc\0\0\0\0\0\0\x0f\xa0\
+            \0\0\xcb\x20\0\0\0\x07";
+        assert_eq!(&sealed[..76], expected);
+        assert_eq!(&sealed[76..80], b"\xcf\x94\x31\x6a");
+        assert_eq!(&sealed[80..], b"{\"a\":1}");
     }
 
     #[test]
@@ -190,7 +201,9 @@ mod tests {
         assert_eq!(draft.value().encoded(), &b"value"[..]);
         assert_eq!(draft.codec(), 1);
         assert_eq!(draft.windows().ttl(), Duration::from_secs(60));
-        assert_eq!(draft.windows().stale(), Duration::from_millis(1500));
+        assert_eq!(draft.windows().while_revalidate(), Duration::from_millis(1500));
+        assert_eq!(draft.windows().if_error(), Duration::from_secs(4));
+        assert!(draft.windows().is_refreshed_early());
         assert_eq!(draft.load_time(), Duration::from_millis(52));
         assert_eq!(stamp.fence, 0x0102_0304_0506_0708);
         assert_eq!(fence(&seal_again), stamp.fence);
@@ -235,7 +248,7 @@ mod tests {
     #[test]
     fn a_length_that_promises_more_than_there_is_allocates_nothing() {
         let (mut sealed, digest) = sealed(b"value");
-        sealed[64..68].copy_from_slice(&u32::MAX.to_be_bytes());
+        sealed[72..76].copy_from_slice(&u32::MAX.to_be_bytes());
         assert_eq!(open(sealed.into(), &digest).unwrap_err(), Unreadable::Damaged);
     }
 }

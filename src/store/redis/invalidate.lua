@@ -1,6 +1,6 @@
 -- invalidate: remove the entry or make it stale, end the lease, raise the floor.
 --
--- KEYS   1 entry   2 lease   3 floor
+-- KEYS   1 entry   2 lease   3 floor   4 failed
 -- ARGV   1 how long floors live, in ms   2 '1' if an entry with a stale window stays, as stale
 -- gives  1
 --
@@ -12,12 +12,12 @@ local time = redis.call('TIME')
 floor = math.max(floor, time[1] * 1000000 + time[2])
 if lease and #lease == 24 then floor = math.max(floor, struct.unpack('>I8', lease, 17)) end
 local stale = 0
-if entry and #entry >= 72 and string.sub(entry, 1, 4) == 'BWE\1' then
+if entry and #entry >= 80 and string.sub(entry, 1, 4) == 'BWE\1' then
   floor = math.max(floor, struct.unpack('>I8', entry, 29))
-  stale = struct.unpack('>I8', entry, 53)
+  stale = math.max((struct.unpack('>I8', entry, 53)), (struct.unpack('>I8', entry, 61)))
 end
 redis.call('SET', KEYS[3], struct.pack('>I8', floor), 'PX', ARGV[1])
-redis.call('DEL', KEYS[2])
+redis.call('DEL', KEYS[2], KEYS[4])
 if ARGV[2] == '1' and stale > 0 then
   redis.call('PEXPIRE', KEYS[1], math.min(stale, redis.call('PTTL', KEYS[1])))
 else

@@ -6,6 +6,7 @@ mod link;
 mod looks;
 mod names;
 mod options;
+mod record;
 mod reply;
 mod script;
 
@@ -26,8 +27,8 @@ use self::looks::Looks;
 use self::names::Names;
 use self::reply::{Acquired, Found, Seen};
 use self::script::{Scripts, Source};
-use super::{Accept, Acquire, Answer, Claim, Commit, Draft, Entry, FLOOR_LIFE, Lease, Remaining};
-use super::{Renew, Store, Token, Watch, Watchers};
+use super::{Accept, Acquire, Answer, Claim, Commit, Draft, Entry, FLOOR_LIFE, Failure, Lease};
+use super::{Remaining, Renew, Store, Token, Watch, Watchers};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::{Digest, Key};
 
@@ -170,8 +171,7 @@ impl Inner {
             };
             let remaining = match remaining {
                 Some(remaining) => Remaining::Known(remaining),
-                None if draft.windows().stale().is_zero() => Remaining::Fresh,
-                // Only what is left of its life tells whether it is stale.
+                None if !draft.windows().need_the_remaining_life() => Remaining::Fresh,
                 None => {
                     looks.ask_for_lives();
                     continue;
@@ -225,9 +225,13 @@ impl Inner {
             Acquired::Busy { remaining, stale } => {
                 Ok(Acquire::Busy { remaining, stale: readable(stale) })
             }
-            Acquired::Lead { fence, now, stale } => {
+            Acquired::Failed { record, remaining, stale } => {
+                let failure = record::read(&record).ok_or(Trouble::Malformed).map_err(during)?;
+                Ok(Acquire::Failed { failure, remaining, stale: readable(stale) })
+            }
+            Acquired::Lead { fence, now, stale, failures } => {
                 let lease = Lease::granted(claim.clone(), term, fence, now);
-                Ok(Acquire::Lead { lease, stale: readable(stale) })
+                Ok(Acquire::Lead { lease, stale: readable(stale), failures })
             }
         })
     }
@@ -265,6 +269,17 @@ impl Inner {
         }
     }
 
+    async fn fail(&self, claim: Claim, failure: Failure) -> Result<(), StoreError> {
+        let (key, digest) = (claim.key(), claim.key().digest());
+        let keys = vec![self.names.lease(&digest), self.names.failed(&digest)];
+        let life = number(millis(failure.life()));
+        let args = vec![token(claim.token()), record::write(&failure), life];
+        let fail = Question::Script { source: &self.scripts.fail, keys, args };
+        let reply = self.hearing.ask(&fail).await;
+        reply.map_err(|trouble| trouble.during("remembering a failure", Some(key)))?;
+        Ok(())
+    }
+
     async fn abandon(&self, claim: Claim) -> Result<(), StoreError> {
         let key = claim.key();
         let keys = vec![self.names.lease(&key.digest())];
@@ -291,7 +306,9 @@ impl Inner {
         args: Vec<Vec<u8>>,
     ) -> Result<Value, Trouble> {
         let names = &self.names;
-        let keys = vec![names.entry(digest), names.lease(digest), names.floor(digest)];
+        let keys =
+            [names.entry(digest), names.lease(digest), names.floor(digest), names.failed(digest)];
+        let keys = keys.into();
         self.hearing.ask(&Question::Script { source, keys, args }).await
     }
 
@@ -340,6 +357,11 @@ impl Store for RedisStore {
     fn commit(&self, lease: Lease, draft: Draft) -> Answer<Commit> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.commit(lease, draft).await })
+    }
+
+    fn fail(&self, lease: Lease, failure: Failure) -> Answer<()> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move { inner.fail(lease.into_claim(), failure).await })
     }
 
     fn abandon(&self, claim: Claim) -> Answer<()> {

@@ -24,7 +24,8 @@ pub(super) struct Seen {
 pub(super) enum Acquired {
     Found(Found),
     Busy { remaining: Duration, stale: Option<Found> },
-    Lead { fence: u64, now: u64, stale: Option<Found> },
+    Failed { record: Vec<u8>, remaining: Duration, stale: Option<Found> },
+    Lead { fence: u64, now: u64, stale: Option<Found>, failures: u32 },
 }
 
 /// What an `MGET` gives: what is no string counts as nothing.
@@ -82,7 +83,13 @@ impl Acquired {
                 fence: whole(&next()?)?,
                 now: whole(&next()?)?,
                 stale: Found::of(next()?, &next()?),
+                failures: u32::try_from(whole(&next()?)?).ok()?,
             }),
+            Value::Int(4) => {
+                let Value::BulkString(record) = next()? else { return None };
+                let remaining = millis(&next()?)?;
+                Some(Self::Failed { record, remaining, stale: Found::of(next()?, &next()?) })
+            }
             _ => None,
         }
     }
@@ -116,7 +123,9 @@ mod tests {
             Value::Okay,
             int(1),
             Value::Array(vec![]),
-            Value::Array(vec![int(4)]),
+            Value::Array(vec![int(5)]),
+            Value::Array(vec![int(4), int(1)]),
+            Value::Array(vec![int(3), int(1), int(1), Value::Nil, int(0), int(-1)]),
             Value::Array(vec![int(1), Value::Nil, int(5)]),
             Value::Array(vec![int(2)]),
             Value::Array(vec![int(3), int(-7), int(1), Value::Nil, int(0)]),

@@ -9,6 +9,7 @@ pub(super) struct Scripts {
     pub(super) abandon: Source,
     pub(super) acquire: Source,
     pub(super) commit: Source,
+    pub(super) fail: Source,
     pub(super) invalidate: Source,
     pub(super) look: Source,
     pub(super) renew: Source,
@@ -27,6 +28,7 @@ impl Scripts {
             abandon: Source::new(include_str!("abandon.lua")),
             acquire: Source::new(include_str!("acquire.lua")),
             commit: Source::new(include_str!("commit.lua")),
+            fail: Source::new(include_str!("fail.lua")),
             invalidate: Source::new(include_str!("invalidate.lua")),
             look: Source::new(include_str!("look.lua")),
             renew: Source::new(include_str!("renew.lua")),
@@ -38,9 +40,9 @@ impl Scripts {
         &self,
         connection: &mut MultiplexedConnection,
     ) -> Result<(), RedisError> {
-        let Self { abandon, acquire, commit, invalidate, look, renew } = self;
+        let Self { abandon, acquire, commit, fail, invalidate, look, renew } = self;
         let mut load = redis::pipe();
-        for source in [abandon, acquire, commit, invalidate, look, renew] {
+        for source in [abandon, acquire, commit, fail, invalidate, look, renew] {
             load.cmd("SCRIPT").arg("LOAD").arg(source.text).ignore();
         }
         load.query_async(connection).await

@@ -1,10 +1,10 @@
 //! A capture that counts, and stumbles where the test says.
 
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use bellwether::{CacheStatus, Capture};
-use bytes::Bytes;
+use bellwether::{CacheStatus, Capture, Room};
 use tower::BoxError;
 
 /// Keeps numbers as text.
@@ -59,12 +59,12 @@ impl Capture<usize> for Text {
         *kept
     }
 
-    fn encode(&self, kept: &usize) -> Result<Bytes, BoxError> {
+    fn encode(&self, kept: &usize, room: &mut Room) -> Result<(), BoxError> {
         self.panics_in(Faults::PanicsInEncode);
         match self.faults {
             Faults::FailsToEncode => Err("scripted".into()),
-            Faults::Long => Ok(format!("{kept:1024}").into()),
-            _ => Ok(kept.to_string().into()),
+            Faults::Long => Ok(write!(room, "{kept:1024}")?),
+            _ => Ok(write!(room, "{kept}")?),
         }
     }
 

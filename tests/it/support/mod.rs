@@ -39,10 +39,15 @@ pub(crate) fn key(item: u64) -> Key {
     Key::of("item").with(item)
 }
 
-/// A layer that keeps answers for a minute.
+/// A layer that keeps answers for a minute, to the millisecond, and remembers no failures.
 pub(crate) fn layer(store: impl Store) -> ReadThroughLayer<KeyOf> {
+    remembering_layer(store).failure_windows(NO_TIME, NO_TIME).expect("windows")
+}
+
+/// The same, remembering failures as layers do unless they are told otherwise.
+pub(crate) fn remembering_layer(store: impl Store) -> ReadThroughLayer<KeyOf> {
     let key_of: KeyOf = |item| key(*item);
-    ReadThroughLayer::new(store, key_of).ttl(MINUTE)
+    ReadThroughLayer::new(store, key_of).ttl(MINUTE).jitter(0.0).expect("no jitter")
 }
 
 /// What a process of the fleet has: a layer of its own, over the store that all share.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Lease, Peek, Renew, Store, Watch,
+    Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew, Store, Watch,
 };
 use bellwether::{Key, MemoryStore, StoreError, StoreErrorKind};
 use tokio::sync::watch;
@@ -57,6 +57,7 @@ pub(crate) enum Op {
     Acquire,
     Commit,
     Expire,
+    Fail,
     Invalidate,
     Look,
     Renew,
@@ -287,6 +288,10 @@ impl Store for Scripted {
 
     fn commit(&self, lease: Lease, draft: Draft) -> Answer<Commit> {
         self.ask(Op::Commit, self.store.commit(lease, draft))
+    }
+
+    fn fail(&self, lease: Lease, failure: Failure) -> Answer<()> {
+        self.ask(Op::Fail, self.store.fail(lease, failure))
     }
 
     fn abandon(&self, claim: Claim) -> Answer<()> {

@@ -1,0 +1,129 @@
+//! How long answers are good for, and when they are loaded anew.
+
+use std::time::Duration;
+
+use super::Policy;
+use crate::windows::Windows;
+
+/// For how long answers are kept, and given out.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Freshness {
+    /// How long an answer is fresh. Zero: it is shared among those who wait, and not kept.
+    pub(crate) ttl: Duration,
+    /// How long "there is none" is fresh. Zero: it is not kept.
+    pub(crate) not_found_ttl: Duration,
+    /// How long after that an answer is given out while it is loaded anew.
+    pub(crate) stale_while_revalidate: Duration,
+    /// How long after that an answer is given out if it cannot be loaded anew.
+    pub(crate) stale_if_error: Duration,
+    /// By which share a ttl is shortened at most.
+    pub(crate) jitter: f64,
+    /// How early an answer is loaded anew, as the beta of XFetch.
+    pub(crate) early: Option<f64>,
+    /// How long it is known that the answers for a key are not to be kept.
+    pub(crate) marker_ttl: Duration,
+}
+
+impl Freshness {
+    /// The windows of an answer, given a number from 0 to 1.
+    pub(crate) fn windows(&self, draw: f64) -> Windows {
+        self.jittered(
+            Windows::fresh_for(self.ttl)
+                .stale_while_revalidate(self.stale_while_revalidate)
+                .stale_if_error(self.stale_if_error),
+            draw,
+        )
+    }
+
+    /// The windows of "there is none", given a number from 0 to 1.
+    pub(crate) fn windows_of_not_found(&self, draw: f64) -> Windows {
+        self.jittered(Windows::fresh_for(self.not_found_ttl), draw)
+    }
+
+    /// Windows that an answer asks for, with their ttl shortened by chance, so that what was stored
+    /// at the same time does not run out at the same time.
+    pub(crate) fn jittered(&self, windows: Windows, draw: f64) -> Windows {
+        let share = 1.0 - self.jitter * draw.clamp(0.0, 1.0);
+        let ttl = windows.ttl().min(Policy::MAX_TTL).mul_f64(share);
+        let windows = Windows::fresh_for(ttl)
+            .stale_while_revalidate(windows.while_revalidate().min(Policy::MAX_TTL))
+            .stale_if_error(windows.if_error().min(Policy::MAX_TTL));
+        if self.early.is_some() { windows.refreshed_early() } else { windows }
+    }
+
+    /// Whether to load anew what is still fresh for a while, given a number from 0 to 1.
+    ///
+    /// XFetch: A. Vattani, F. Chierichetti, K. Lowenstein, "Optimal Probabilistic Cache Stampede
+    /// Prevention", PVLDB 8 (2015): the longer the load and the nearer the end, the likelier.
+    pub(crate) fn is_due_early(&self, load_time: Duration, fresh_for: Duration, draw: f64) -> bool {
+        let Some(beta) = self.early else { return false };
+        let ahead = load_time.as_secs_f64() * beta * -draw.max(f64::MIN_POSITIVE).ln();
+        ahead >= fresh_for.as_secs_f64()
+    }
+}
+
+impl Default for Freshness {
+    fn default() -> Self {
+        Self {
+            ttl: Duration::ZERO,
+            not_found_ttl: Duration::ZERO,
+            stale_while_revalidate: Duration::ZERO,
+            stale_if_error: Duration::ZERO,
+            jitter: 0.1,
+            early: None,
+            marker_ttl: Duration::from_secs(10),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn of(ttl: Duration) -> Freshness {
+        Freshness { ttl, ..Freshness::default() }
+    }
+
+    #[test]
+    fn jitter_shortens_and_never_prolongs() {
+        for draw in [0.0, 0.3, 1.0, -1.0, 2.0] {
+            let ttl = of(MINUTE).windows(draw).ttl();
+            assert!(ttl <= MINUTE && ttl >= MINUTE.mul_f64(0.9), "{ttl:?}");
+        }
+        assert_eq!(of(MINUTE).windows(0.0).ttl(), MINUTE);
+        assert_eq!(of(MINUTE).windows(1.0).ttl(), MINUTE.mul_f64(0.9));
+    }
+
+    #[test]
+    fn stale_windows_are_not_shortened_and_do_not_prolong_the_fresh_one() {
+        let freshness = Freshness { stale_while_revalidate: MINUTE * 5, ..of(MINUTE) };
+        let windows = freshness.windows(1.0);
+        assert_eq!(windows.while_revalidate(), MINUTE * 5);
+        assert!(windows.ttl() <= MINUTE);
+    }
+
+    #[test]
+    fn nothing_is_kept_for_longer_than_the_longest_ttl() {
+        let windows = Windows::fresh_for(Duration::MAX).stale_if_error(Duration::MAX);
+        let windows = of(MINUTE).jittered(windows, 0.0);
+        assert_eq!((windows.ttl(), windows.if_error()), (Policy::MAX_TTL, Policy::MAX_TTL));
+    }
+
+    #[test]
+    fn nothing_is_loaded_early_unless_asked_for() {
+        assert!(!of(MINUTE).is_due_early(MINUTE, Duration::ZERO, 1e-9));
+    }
+
+    #[test]
+    fn a_load_is_early_in_proportion_to_its_cost() {
+        let freshness = Freshness { early: Some(1.0), ..of(MINUTE) };
+        let second = Duration::from_secs(1);
+        let draw = (-1.0_f64).exp();
+        assert!(freshness.is_due_early(second, second.mul_f64(0.99), draw));
+        assert!(!freshness.is_due_early(second, second.mul_f64(1.01), draw));
+        assert!(!freshness.is_due_early(second, second, 1.0), "the draw that is never early");
+        assert!(freshness.is_due_early(second, second * 700, 0.0), "the draw that always is");
+    }
+}

@@ -1,0 +1,71 @@
+//! `Ask`: what a request asks of the cache.
+
+use tokio::time::Instant;
+
+use crate::key::Key;
+
+/// What a request asks of the cache: which key, and how.
+///
+/// What the function of a layer makes of a request. A [`Key`] is one that asks for nothing special,
+/// and `None` instead of a key is one that goes straight to the loader.
+///
+/// ```
+/// use bellwether::{Ask, Key};
+/// use tokio::time::{Duration, Instant};
+///
+/// struct Page { path: String, received: Instant, reload: bool }
+///
+/// let ask = |page: &Page| {
+///     let ask = Ask::of(Key::of("page").with(&page.path))
+///         .by(page.received + Duration::from_secs(2));
+///     if page.reload { ask.anew() } else { ask }
+/// };
+/// # let _ = ask;
+/// ```
+#[derive(Clone, Debug)]
+pub struct Ask {
+    pub(crate) key: Option<Key>,
+    pub(crate) deadline: Option<Instant>,
+    pub(crate) is_forced: bool,
+}
+
+impl Ask {
+    /// Asks for a key.
+    pub fn of(key: Key) -> Self {
+        Self { key: Some(key), deadline: None, is_forced: false }
+    }
+
+    /// Asks for nothing: the request goes straight to the loader.
+    pub fn nothing() -> Self {
+        Self { key: None, deadline: None, is_forced: false }
+    }
+
+    /// By when the answer is needed. A wait for somebody else's load ends before that, and is not
+    /// begun if, going by how long loads take here, it cannot succeed: a stale answer is given
+    /// instead if there is one that may be, or else an error. A load of its own is not cut short,
+    /// as its answer is kept for others.
+    #[must_use]
+    pub fn by(self, deadline: Instant) -> Self {
+        Self { deadline: Some(deadline), ..self }
+    }
+
+    /// Will not have what is kept, nor word of an earlier failure: it is loaded anew, under the
+    /// lease like any other load. A load that is under way already is waited for instead; to be
+    /// sure of something newer, [`invalidate`](crate::Handle::invalidate) first.
+    #[must_use]
+    pub fn anew(self) -> Self {
+        Self { is_forced: true, ..self }
+    }
+}
+
+impl From<Key> for Ask {
+    fn from(key: Key) -> Self {
+        Self::of(key)
+    }
+}
+
+impl From<Option<Key>> for Ask {
+    fn from(key: Option<Key>) -> Self {
+        key.map_or_else(Self::nothing, Self::of)
+    }
+}

@@ -1,0 +1,119 @@
+//! What is remembered of loads that failed.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::{Checked, Instead, LONG, SHORT, Subject, ensure};
+use crate::error::Cause;
+use crate::store::{Accept, Acquire, Commit, Entry, Failure, Lease, Windows};
+
+impl Subject {
+    async fn fail(&self, lease: Lease, window: Duration) -> Checked {
+        let failure = Failure::new(Cause::TimedOut, 3, window).saying("no answer: ü");
+        Ok(self.store.fail(lease, failure).await?)
+    }
+
+    /// What is remembered, and the entry beside it.
+    async fn failed(&self) -> Result<(Failure, Duration, Option<Entry>), Instead> {
+        match self.acquire(&self.claim(), LONG).await? {
+            Acquire::Failed { failure, remaining, stale } => Ok((failure, remaining, stale)),
+            other => Err(Instead(format!("after a failure, gave {other:?}"))),
+        }
+    }
+}
+
+pub(super) async fn a_failure_is_told_to_whoever_asks(on: Subject) -> Checked {
+    let lease = on.lead(LONG).await?;
+    on.fail(lease, LONG).await?;
+    let (failure, remaining, stale) = on.failed().await?;
+    let expected = Failure::new(Cause::TimedOut, 3, LONG).saying("no answer: ü");
+    ensure!(failure == expected, "remembered {failure:?}");
+    ensure!(remaining <= LONG && remaining > LONG / 2, "its window is {remaining:?} long");
+    ensure!(stale.is_none(), "found {stale:?} where nothing was stored");
+    Ok(())
+}
+
+pub(super) async fn after_its_window_a_failure_counts_for_the_next(on: Subject) -> Checked {
+    let lease = on.lead(LONG).await?;
+    on.fail(lease, SHORT).await?;
+    on.failed().await?;
+    sleep(SHORT + SHORT / 2).await;
+    let Acquire::Lead { failures, .. } = on.acquire(&on.claim(), LONG).await? else {
+        return Err(Instead("nobody may try again after the window".into()));
+    };
+    ensure!(failures == 3, "the number of failures in a row is {failures}, not 3");
+    Ok(())
+}
+
+pub(super) async fn a_failure_is_forgotten_after_twice_its_window(on: Subject) -> Checked {
+    let lease = on.lead(LONG).await?;
+    on.fail(lease, SHORT).await?;
+    sleep(SHORT * 3).await;
+    let Acquire::Lead { failures, .. } = on.acquire(&on.claim(), LONG).await? else {
+        return Err(Instead("nobody may try again long after the window".into()));
+    };
+    ensure!(failures == 0, "{failures} failures are remembered");
+    Ok(())
+}
+
+pub(super) async fn only_who_has_the_lease_can_fail(on: Subject) -> Checked {
+    let lapsed = on.lapsed().await?;
+    on.fail(lapsed, LONG).await?;
+    let lease = on.lead(LONG).await?;
+    on.store.invalidate(on.key()).await?;
+    let _theirs = on.lead(LONG).await?;
+    on.fail(lease, LONG).await?;
+    ensure!(on.is_busy().await?, "the lease of others was ended");
+    Ok(())
+}
+
+pub(super) async fn a_failure_does_not_matter_to_who_declines_everything(on: Subject) -> Checked {
+    let lease = on.lead(LONG).await?;
+    on.fail(lease, LONG).await?;
+    on.lead_unless(LONG, Accept::Nothing).await.map(drop)
+}
+
+pub(super) async fn a_failure_leaves_what_is_stale(on: Subject) -> Checked {
+    let windows = Windows::fresh_for(SHORT).stale_if_error(LONG);
+    on.store_one("value", windows).await?;
+    sleep(SHORT * 2).await;
+    let lease = on.lead(LONG).await?;
+    on.fail(lease, LONG).await?;
+    let (_, _, stale) = on.failed().await?;
+    ensure!(stale.is_some_and(|entry| entry.serves_if_error()), "the stale entry is gone");
+    on.ensure_text(Some("value")).await
+}
+
+pub(super) async fn what_is_fresh_is_found_whatever_failed(on: Subject) -> Checked {
+    on.store_one("value", Windows::fresh_for(LONG)).await?;
+    let lease = on.lead_unless(LONG, Accept::Nothing).await?;
+    on.fail(lease, LONG).await?;
+    match on.acquire(&on.claim(), LONG).await? {
+        Acquire::Found(_) => Ok(()),
+        other => Err(Instead(format!("gave {other:?} instead of the fresh entry"))),
+    }
+}
+
+pub(super) async fn a_commit_forgets_failures(on: Subject) -> Checked {
+    let lease = on.lead(LONG).await?;
+    on.fail(lease, LONG).await?;
+    let lease = on.lead_unless(LONG, Accept::Nothing).await?;
+    let commit = on.commit_for(lease, "value", Windows::fresh_for(Duration::ZERO)).await?;
+    ensure!(commit == Commit::Stored, "it was {commit:?}");
+    on.lead(LONG).await.map(drop)
+}
+
+pub(super) async fn an_invalidation_forgets_failures(on: Subject) -> Checked {
+    for keeps_stale in [false, true] {
+        let lease = on.lead(LONG).await?;
+        on.fail(lease, LONG).await?;
+        match keeps_stale {
+            true => on.store.expire(on.key()).await?,
+            false => on.store.invalidate(on.key()).await?,
+        }
+        let lease = on.lead(LONG).await?;
+        on.store.abandon(lease.into_claim()).await?;
+    }
+    Ok(())
+}
