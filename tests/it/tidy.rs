@@ -208,8 +208,9 @@ fn no_function_is_over_50_lines() {
     }
 }
 
-/// What stands before the name of a function, if it is one.
+/// What stands before the name of a function, if it is one. A comment is none, nor is its example.
 fn first_words(line: &str) -> Vec<&str> {
+    let line = if line.trim_start().starts_with("//") { "" } else { line };
     line.split_whitespace().take_while(|word| !word.contains('(')).take(4).collect()
 }
 
