@@ -40,7 +40,7 @@
 //! | feature | default | what it adds |
 //! |---|---|---|
 //! | `redis` | yes | `RedisStore`: entries and leases shared by a fleet |
-//! | `test-util` | no | `store::conformance`: the contract as checks, for stores of your own |
+//! | `test-util` | no | `store::conformance`: the contract as checks, for stores of your own; `store::faulty`: a store that fails as told |
 
 mod capture;
 mod error;

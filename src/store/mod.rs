@@ -16,13 +16,16 @@
 //!    caller has gone; the token is chosen before the question is sent, so that a lease whose grant
 //!    was never heard of can still be abandoned.
 //!
-//! The module [`conformance`] (feature `test-util`) has this as checks, for stores of your own.
+//! The module [`conformance`] (feature `test-util`) has this as checks, for stores of your own, and
+//! [`faulty`] a store that fails as told, for services of your own.
 
 mod claim;
 #[cfg(feature = "test-util")]
 pub mod conformance;
 mod entry;
 mod failure;
+#[cfg(feature = "test-util")]
+pub mod faulty;
 mod memory;
 mod watch;
 
@@ -37,6 +40,8 @@ use futures_util::future::BoxFuture;
 pub use claim::{Claim, Lease, Token};
 pub use entry::{Draft, Entry, Marker, Remaining, Value};
 pub use failure::Failure;
+#[cfg(feature = "test-util")]
+pub use faulty::{FaultyStore, Operation};
 pub use memory::MemoryStore;
 #[cfg(feature = "redis")]
 pub use redis::{RedisOptions, RedisStats, RedisStore};

@@ -3,6 +3,7 @@
 mod bad_input;
 mod cancel;
 mod failure;
+mod faulty_store;
 mod flights_properties;
 mod hit;
 mod invalidate;

@@ -1,0 +1,151 @@
+//! What was said beforehand, and what has come so far.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+use super::Operation;
+use super::fault::{Met, Part};
+
+/// Shared by all handles of one store.
+#[derive(Default)]
+pub(super) struct Script {
+    /// Held to count a call and to choose its faults, never across an `.await`.
+    state: Mutex<State>,
+    /// How often it was healed: tells the calls that are held up.
+    healings: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    calls: [usize; Operation::ALL.len()],
+    struck: usize,
+    rules: Vec<Rule>,
+    loses_changes: bool,
+}
+
+/// What happens to which calls.
+#[derive(Debug)]
+pub(super) struct Rule {
+    /// Any, if it is for none in particular.
+    pub(super) operation: Option<Operation>,
+    pub(super) choice: Choice,
+    /// How many calls of it came since it was said.
+    pub(super) seen: u64,
+    pub(super) parts: Vec<Part>,
+}
+
+/// Which calls, counted from 1.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Choice {
+    All,
+    Nth(u64),
+    First(u64),
+    Every(u64),
+    OneIn { count: u64, seed: u64 },
+}
+
+impl Script {
+    pub(super) fn say(&self, rule: Rule) {
+        self.state().rules.push(rule);
+    }
+
+    pub(super) fn lose_changes(&self) {
+        self.state().loses_changes = true;
+    }
+
+    pub(super) fn loses_changes(&self) -> bool {
+        self.state().loses_changes
+    }
+
+    pub(super) fn heal(&self) {
+        let mut state = self.state();
+        state.rules.clear();
+        state.loses_changes = false;
+        drop(state);
+        self.healings.send_modify(|healings| *healings += 1);
+    }
+
+    pub(super) fn calls(&self, operation: Operation) -> usize {
+        self.state().calls[operation as usize]
+    }
+
+    pub(super) fn struck(&self) -> usize {
+        self.state().struck
+    }
+
+    /// Counts a call, and says what happens to it, if anything does.
+    pub(super) fn note(&self, operation: Operation) -> Option<Met> {
+        let mut state = self.state();
+        state.calls[operation as usize] += 1;
+        let parts: Vec<_> =
+            state.rules.iter_mut().filter_map(|rule| rule.strike(operation)).flatten().collect();
+        if parts.is_empty() {
+            return None;
+        }
+        state.struck += 1;
+        let (healings, before) = (self.healings.clone(), *self.healings.borrow());
+        Some(Met { parts, healed: Healed { healings, before } })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.state().fmt(f)
+    }
+}
+
+impl Rule {
+    /// Counts a call, if it is of this operation, and says what happens to it.
+    fn strike(&mut self, operation: Operation) -> Option<Vec<Part>> {
+        if self.operation.is_some_and(|of| of != operation) {
+            return None;
+        }
+        self.seen += 1;
+        self.choice.is_for(self.seen).then(|| self.parts.clone())
+    }
+}
+
+impl Choice {
+    fn is_for(self, call: u64) -> bool {
+        match self {
+            Self::All => true,
+            Self::Nth(nth) => call == nth,
+            Self::First(count) => call <= count,
+            Self::Every(nth) => nth > 0 && call.is_multiple_of(nth),
+            Self::OneIn { count, seed } => count > 0 && mixed(seed, call).is_multiple_of(count),
+        }
+    }
+}
+
+/// A number that looks random and is the same for the same call: the output function of SplitMix64
+/// (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
+fn mixed(seed: u64, call: u64) -> u64 {
+    let mut mixed = seed.wrapping_add(call.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+/// Whether the store was healed since a call began.
+#[derive(Debug)]
+pub(super) struct Healed {
+    healings: watch::Sender<u64>,
+    before: u64,
+}
+
+impl Healed {
+    pub(super) fn is_so(&self) -> bool {
+        *self.healings.borrow() != self.before
+    }
+
+    pub(super) async fn wait(&self) {
+        // It cannot fail: we hold a sender.
+        _ = self.healings.subscribe().wait_for(|healings| *healings != self.before).await;
+    }
+}

@@ -1,0 +1,325 @@
+//! `FaultyStore` does what it was told to, to the calls it was told of, and nothing else.
+
+use std::time::Duration;
+
+use bellwether::store::faulty::Fault;
+use bellwether::store::{
+    Accept, Answer, Commit, Draft, FaultyStore, Operation, Peek, Renew, Value, Windows, conformance,
+};
+use bellwether::{CacheStatus, MemoryStore, Store, StoreErrorKind};
+use futures_util::poll;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::support::loader::Loader;
+use crate::support::{
+    JSON, MINUTE, NEVER, SECOND, answer, ask, burst, cached, commit, is_leased, key, lease, put,
+    settled,
+};
+
+const KIND: StoreErrorKind = StoreErrorKind::TimedOut;
+
+fn faulty() -> FaultyStore<MemoryStore> {
+    FaultyStore::around(MemoryStore::new(100))
+}
+
+async fn has(store: &impl Store, item: u64) -> bool {
+    store.look(key(item)).await.expect("an answer").is_some()
+}
+
+/// Which of the next so many looks fail, counted from 1.
+async fn failing(store: &impl Store, looks: usize) -> Vec<usize> {
+    let mut failing = Vec::new();
+    for look in 1..=looks {
+        if store.look(key(1)).await.is_err() {
+            failing.push(look);
+        }
+    }
+    failing
+}
+
+/// Asks for an operation, and says whether that failed, and how.
+async fn failure(store: &FaultyStore<MemoryStore>, operation: Operation) -> Option<StoreErrorKind> {
+    async fn kind<T>(answer: Answer<T>) -> Option<StoreErrorKind> {
+        answer.await.err().map(|error| error.kind())
+    }
+    let lease = lease(store.inner(), 1, MINUTE).await;
+    let draft = Draft::new(Value::new("1".into()), JSON, Windows::fresh_for(MINUTE));
+    match operation {
+        Operation::Look => kind(store.look(key(1))).await,
+        Operation::Acquire => kind(store.acquire(lease.into_claim(), MINUTE, Accept::Fresh)).await,
+        Operation::Renew => kind(store.renew(&lease)).await,
+        Operation::Commit => kind(store.commit(lease, draft)).await,
+        Operation::Abandon => kind(store.abandon(lease.into_claim())).await,
+        Operation::Invalidate => kind(store.invalidate(key(1))).await,
+        Operation::Expire => kind(store.expire(key(1))).await,
+        other => panic!("{other:?} is not known here"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_faults_it_keeps_the_contract() {
+    assert_eq!(conformance::run(faulty()).await, []);
+    assert_eq!(conformance::run(faulty().remote()).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_operation_fails_when_it_was_named_and_then_only() {
+    for (named, asked) in
+        Operation::ALL.iter().flat_map(|named| Operation::ALL.iter().map(move |it| (named, it)))
+    {
+        let store = faulty();
+        store.on(*named).fail(KIND);
+        let expected = (named == asked).then_some(KIND);
+        assert_eq!(failure(&store, *asked).await, expected, "{named:?} fails, {asked:?} is asked");
+        for operation in Operation::ALL {
+            let calls = usize::from(operation == asked);
+            assert_eq!(store.calls(*operation), calls, "{operation:?} of {asked:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_are_chosen_by_their_number_from_the_moment_a_fault_is_said() {
+    let store = faulty();
+    has(&store, 1).await;
+    store.on(Operation::Look).nth(2).fail(KIND);
+    assert_eq!(failing(&store, 6).await, [2]);
+    store.heal();
+    store.on(Operation::Look).first(2).fail(KIND);
+    assert_eq!(failing(&store, 6).await, [1, 2]);
+    store.heal();
+    store.on(Operation::Look).every(2).fail(KIND);
+    assert_eq!(failing(&store, 6).await, [2, 4, 6]);
+    store.heal();
+    store.on(Operation::Look).from_now_on().fail(KIND);
+    assert_eq!(failing(&store, 3).await, [1, 2, 3]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_number_that_chooses_nothing_chooses_nothing() {
+    let store = faulty();
+    store.on(Operation::Look).nth(0).fail(KIND);
+    store.on(Operation::Look).first(0).fail(KIND);
+    store.on(Operation::Look).every(0).fail(KIND);
+    store.on(Operation::Look).one_in(0, 7).fail(KIND);
+    assert_eq!(failing(&store, 100).await, [0; 0]);
+    assert_eq!(store.struck(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_seed_chooses_the_same_calls_and_another_one_others() {
+    let mut chosen = Vec::new();
+    for seed in [1, 1, 2] {
+        let store = faulty();
+        store.on(Operation::Look).one_in(10, seed).fail(KIND);
+        chosen.push(failing(&store, 1000).await);
+    }
+    assert_eq!(chosen[0], chosen[1]);
+    assert_ne!(chosen[0], chosen[2]);
+    assert!((60..140).contains(&chosen[0].len()), "{} of 1000", chosen[0].len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_operations_are_counted_together_for_a_fault_on_any() {
+    let store = faulty();
+    store.on_any().nth(3).fail(KIND);
+    assert_eq!(failing(&store, 2).await, [0; 0]);
+    assert_eq!(store.invalidate(key(1)).await.unwrap_err().kind(), KIND);
+    assert_eq!(store.calls(Operation::Look), 2);
+    assert_eq!(store.calls(Operation::Invalidate), 1);
+    assert_eq!(store.struck(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_is_not_done() {
+    let store = faulty();
+    put(&store, 1, "1", JSON).await;
+    store.on(Operation::Invalidate).fail(KIND);
+    assert_eq!(store.invalidate(key(1)).await.unwrap_err().kind(), KIND);
+    assert!(has(&store, 1).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_done_but_fails_is_done() {
+    let store = faulty();
+    put(&store, 1, "1", JSON).await;
+    store.on(Operation::Invalidate).do_it_but_fail(KIND);
+    assert_eq!(store.invalidate(key(1)).await.unwrap_err().kind(), KIND);
+    assert!(!has(&store, 1).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delay_takes_as_long_as_was_said() {
+    let store = faulty();
+    store.on(Operation::Look).delay(MINUTE);
+    let asked = Instant::now();
+    has(&store, 1).await;
+    assert_eq!(asked.elapsed(), MINUTE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_hangs_goes_on_when_the_store_is_healed() {
+    let store = faulty();
+    put(&store, 1, "1", JSON).await;
+    store.on(Operation::Look).hang();
+    let mut look = store.look(key(1));
+    assert!(timeout(SECOND, &mut look).await.is_err());
+    store.heal();
+    assert!(look.await.expect("an answer").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_hangs_does_so_even_after_the_last_handle() {
+    let store = faulty();
+    store.on(Operation::Look).hang();
+    let look = store.look(key(1));
+    drop(store);
+    assert!(timeout(NEVER, look).await.is_err());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_healed_store_has_no_faults_not_even_for_calls_under_way() {
+    let store = faulty();
+    store.on(Operation::Look).meet(Fault::delay(MINUTE).then(Fault::fail(KIND)));
+    let (mut look, asked) = (store.look(key(1)), Instant::now());
+    assert!(poll!(&mut look).is_pending());
+    store.heal();
+    assert!(look.await.is_ok());
+    assert_eq!(failing(&store, 3).await, [0; 0]);
+    assert_eq!(asked.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_look_can_miss_what_is_there_and_find_what_is_not() {
+    let store = faulty();
+    put(&store, 1, "1", JSON).await;
+    let entry = store.look(key(1)).await.expect("an answer");
+    store.on_look().nth(1).miss();
+    assert!(!has(&store, 1).await && has(&store, 1).await);
+    store.on_look().found(entry);
+    assert!(has(&store, 2).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_acquire_can_say_that_somebody_else_loads() {
+    let store = faulty();
+    store.on_acquire().nth(1).busy(SECOND);
+    assert!(is_leased(&store, 1).await);
+    assert!(!is_leased(&store, 1).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renew_can_say_that_a_lease_was_lost() {
+    let store = faulty();
+    let lease = lease(&store, 1, MINUTE).await;
+    store.on_renew().nth(1).renewed(Renew::Lost);
+    assert_eq!(store.renew(&lease).await.expect("an answer"), Renew::Lost);
+    assert_eq!(store.renew(&lease).await.expect("an answer"), Renew::Held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_commit_can_say_what_did_not_happen() {
+    for said in [Commit::Stored, Commit::Superseded] {
+        let store = faulty();
+        store.on_commit().committed(said);
+        let lease = lease(&store, 1, MINUTE).await;
+        assert_eq!(commit(&store, lease, "1").await, said);
+        assert!(!has(&store, 1).await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_parts_of_a_fault_come_one_after_the_other() {
+    let store = faulty();
+    let late = Fault::do_it().then(Fault::delay(SECOND));
+    store.on_commit().meet(late.then(Fault::committed(Commit::Superseded)));
+    let lease = lease(&store, 1, MINUTE).await;
+    let asked = Instant::now();
+    let draft = Draft::new(Value::new("1".into()), JSON, Windows::fresh_for(MINUTE));
+    let mut answer = store.commit(lease, draft);
+    assert!(poll!(&mut answer).is_pending());
+    assert!(has(&store, 1).await, "it is done before the delay");
+    assert_eq!(answer.await.expect("an answer"), Commit::Superseded);
+    assert_eq!(asked.elapsed(), SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_meets_all_its_faults_in_the_order_they_were_said() {
+    let store = faulty();
+    store.on(Operation::Look).delay(SECOND);
+    store.on_any().delay(SECOND);
+    store.on(Operation::Look).fail(KIND);
+    store.on_look().miss();
+    let asked = Instant::now();
+    assert_eq!(store.look(key(1)).await.unwrap_err().kind(), KIND);
+    assert_eq!(asked.elapsed(), 2 * SECOND);
+    assert_eq!(store.struck(), 1, "it is one call");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_remote_store_knows_of_nothing_without_being_asked() {
+    let store = faulty();
+    put(&store, 1, "1", JSON).await;
+    assert!(matches!(store.peek(&key(1)), Peek::Found(_)));
+    let remote = store.remote();
+    assert!(matches!(remote.peek(&key(1)), Peek::Unknown));
+    assert!(has(&remote, 1).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn changes_are_heard_lost_or_said_not_to_be_heard() {
+    let store = faulty();
+    let mut hearing = store.watch(&key(1));
+    store.lose_changes();
+    let mut losing = store.watch(&key(1));
+    put(&store, 1, "1", JSON).await;
+    assert!(timeout(NEVER, hearing.changed()).await.is_ok());
+    assert!(!losing.is_silent() && timeout(NEVER, losing.changed()).await.is_err());
+    store.heal();
+    assert!(store.deaf().watch(&key(1)).is_silent());
+}
+
+#[tokio::test(start_paused = true)]
+async fn clones_share_faults_and_counts() {
+    let store = faulty();
+    let clone = store.clone();
+    clone.on(Operation::Look).nth(2).fail(KIND);
+    assert_eq!((failing(&store, 1).await.len(), failing(&clone, 1).await.len()), (0, 1));
+    assert_eq!(store.calls(Operation::Look), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_shows_what_it_was_told() {
+    let store = faulty();
+    store.on(Operation::Acquire).nth(3).fail(KIND);
+    let shown = format!("{store:?}");
+    assert!(shown.contains("Acquire") && shown.contains("Nth(3)"), "{shown}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_answers_whatever_one_operation_comes_to() {
+    let faults = [Fault::fail(KIND), Fault::do_it().then(Fault::fail(KIND)), Fault::delay(SECOND)];
+    for (operation, fault) in
+        Operation::ALL.iter().flat_map(|operation| faults.iter().map(move |it| (operation, it)))
+    {
+        let store = faulty().remote();
+        store.on(*operation).meet(fault.clone());
+        let loader = Loader::taking(SECOND);
+        let ended = settled(burst(&cached(store.clone(), &loader), 1, 10)).await;
+        assert!(ended.iter().all(|(answer, _)| answer.is_ok()), "{operation:?}, {fault:?}");
+        assert_eq!(loader.most_at_once(), 1, "{operation:?}, {fault:?}");
+    }
+}
+
+/// The lie costs a load, no answer.
+#[tokio::test(start_paused = true)]
+async fn a_commit_that_only_says_it_stored_is_loaded_again() {
+    let store = faulty();
+    store.on_commit().nth(1).committed(Commit::Stored);
+    let cached = cached(store.clone(), &Loader::new());
+    let (first, status) = ask(&cached, 1).await.expect("no panic");
+    assert_eq!((first.expect("an answer"), status), (1, CacheStatus::Led { stored: true }));
+    assert!(is_leased(store.inner(), 1).await, "the lease that it says is spent");
+    sleep(MINUTE).await;
+    assert_eq!(answer(&cached, 1).await, 2);
+}
