@@ -1,5 +1,7 @@
 //! The servers and the network that the other tests stand on.
 
+#[path = "harness/faults.rs"]
+mod faults;
 mod support;
 
 use std::collections::HashSet;

@@ -1,22 +1,28 @@
-//! A proxy that does to a connection what a bad network does.
+//! A proxy that does to a connection what bad networks and bad servers do.
+
+mod connection;
+mod damage;
+mod replies;
+mod resp;
 
 use std::future::poll_fn;
 use std::io;
 use std::net::{Ipv4Addr, Shutdown, SocketAddr};
+use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::watch;
 
+pub(crate) use self::replies::{Replaced, Replacement};
+
+use self::connection::Upstream;
+use self::damage::Damage;
+use self::replies::Replacements;
 use super::redis_server::free_port;
-
-/// How many reads one direction may hold while they are delayed.
-const HELD: usize = 1024;
 
 /// Stands between clients and a server; drops every connection when it is dropped.
 pub(crate) struct FaultProxy {
@@ -24,6 +30,8 @@ pub(crate) struct FaultProxy {
     listener: Arc<Listener>,
     /// Every task ends when this sender is dropped.
     faults: watch::Sender<Faults>,
+    damage: Damage,
+    replacements: Replacements,
 }
 
 /// `None` while connections are refused. Held for a call of the system, never across an `.await`.
@@ -31,11 +39,19 @@ type Listener = Mutex<Option<TcpListener>>;
 
 #[derive(Clone, Debug, Default)]
 struct Faults {
-    silent: bool,
     /// How often all connections were cut; those that began before the last cut must end.
     cuts: u64,
-    to_server: Duration,
-    to_client: Duration,
+    to_server: Way,
+    to_client: Way,
+}
+
+/// How one direction is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Way {
+    silent: bool,
+    delay: Duration,
+    /// Bytes per second; as many as there are if it is not said.
+    rate: Option<NonZeroU32>,
 }
 
 impl FaultProxy {
@@ -48,8 +64,15 @@ impl FaultProxy {
             }
         };
         let (faults, watched) = watch::channel(Faults::default());
-        tokio::spawn(serve(Arc::clone(&listener), upstream, watched));
-        Self { address, listener, faults }
+        let (damage, replacements) = (Damage::default(), Replacements::default());
+        let upstream = Upstream {
+            address: upstream,
+            faults: watched,
+            damage: damage.clone(),
+            replacements: replacements.clone(),
+        };
+        tokio::spawn(serve(Arc::clone(&listener), upstream));
+        Self { address, listener, faults, damage, replacements }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -68,12 +91,33 @@ impl FaultProxy {
             *listener = Some(listen(self.address).expect("nobody else takes our port"));
         }
         drop(listener);
-        self.faults.send_modify(|faults| faults.silent = false);
+        self.faults.send_modify(|faults| {
+            faults.to_server.silent = false;
+            faults.to_client.silent = false;
+        });
+    }
+
+    /// Ends all faults; what is delayed already stays so.
+    pub(crate) fn heal(&self) {
+        self.damage.clear();
+        self.replacements.clear();
+        self.faults.send_modify(|faults| {
+            *faults = Faults { cuts: faults.cuts, ..Faults::default() };
+        });
+        self.pass();
     }
 
     /// Takes connections and bytes, and delivers nothing, either way and not even an end.
     pub(crate) fn blackhole(&self) {
-        self.faults.send_modify(|faults| faults.silent = true);
+        self.faults.send_modify(|faults| {
+            faults.to_server.silent = true;
+            faults.to_client.silent = true;
+        });
+    }
+
+    /// Takes connections and bytes and delivers them, but nothing comes back, not even an end.
+    pub(crate) fn silence(&self) {
+        self.faults.send_modify(|faults| faults.to_client.silent = true);
     }
 
     /// Resets all connections that have carried anything; new ones are not affected.
@@ -91,9 +135,32 @@ impl FaultProxy {
     /// Holds back what is delivered from now on, each way by its own duration.
     pub(crate) fn delay(&self, to_server: Duration, to_client: Duration) {
         self.faults.send_modify(|faults| {
-            faults.to_server = to_server;
-            faults.to_client = to_client;
+            faults.to_server.delay = to_server;
+            faults.to_client.delay = to_client;
         });
+    }
+
+    /// Delivers what the server sends from now on at so many bytes per second.
+    pub(crate) fn trickle(&self, bytes_per_second: u32) {
+        let rate = NonZeroU32::new(bytes_per_second);
+        self.faults.send_modify(|faults| faults.to_client.rate = rate);
+    }
+
+    /// Delivers so many more bytes of what the server sends, over whichever connection they come,
+    /// and resets the one that has had the last of them. It happens once.
+    pub(crate) fn cut_after(&self, bytes: u64) {
+        self.damage.cut_after(bytes);
+    }
+
+    /// Changes bits of the n-th byte of what the server sends from now on, counted from 0, over
+    /// whichever connection it comes.
+    pub(crate) fn flip(&self, nth: u64, bits: u8) {
+        self.damage.flip(nth, bits);
+    }
+
+    /// Replaces the replies to some commands that come from now on.
+    pub(crate) fn replace(&self, replacement: Replacement) -> Replaced {
+        self.replacements.add(replacement)
     }
 }
 
@@ -115,11 +182,12 @@ fn close(listener: TcpListener) {
     let _ = std::net::TcpStream::from(OwnedFd::from(listener)).shutdown(Shutdown::Both);
 }
 
-async fn serve(listener: Arc<Listener>, upstream: SocketAddr, mut faults: watch::Receiver<Faults>) {
+async fn serve(listener: Arc<Listener>, upstream: Upstream) {
+    let mut faults = upstream.faults.clone();
     loop {
         tokio::select! {
             accepted = accept(&listener) => if let Ok((client, _)) = accepted {
-                tokio::spawn(connection(client, upstream, faults.clone()));
+                tokio::spawn(upstream.clone().connection(client));
             },
             // A change may have brought a listener, which `accept` does not notice by itself.
             changed = faults.changed() => if changed.is_err() { return },
@@ -133,82 +201,4 @@ async fn accept(listener: &Listener) -> io::Result<(TcpStream, SocketAddr)> {
         None => Poll::Pending,
     })
     .await
-}
-
-async fn connection(mut client: TcpStream, upstream: SocketAddr, faults: watch::Receiver<Faults>) {
-    let begun = faults.borrow().cuts;
-    let mut watched = faults.clone();
-    tokio::select! {
-        _ = carry(&mut client, upstream, faults) => {}
-        cut = watched.wait_for(|faults| faults.cuts > begun) => if cut.is_ok() {
-            // Closed without lingering, a connection is reset instead of ended.
-            let _ = client.set_zero_linger();
-        }
-    }
-}
-
-async fn carry(
-    client: &mut TcpStream,
-    upstream: SocketAddr,
-    mut faults: watch::Receiver<Faults>,
-) -> io::Result<()> {
-    passing(&mut faults).await;
-    let mut server = TcpStream::connect(upstream).await?;
-    // What it delays, it delays by what it was told to, and by nothing else.
-    server.set_nodelay(true)?;
-    client.set_nodelay(true)?;
-    let (from_client, to_client) = client.split();
-    let (from_server, to_server) = server.split();
-    tokio::join!(
-        pump(from_client, to_server, faults.clone(), |faults| faults.to_server),
-        pump(from_server, to_client, faults.clone(), |faults| faults.to_client),
-    );
-    Ok(())
-}
-
-/// Carries one direction until its end, which is delivered like everything before it.
-async fn pump(
-    from: impl AsyncRead + Unpin,
-    to: impl AsyncWrite + Unpin,
-    faults: watch::Receiver<Faults>,
-    delay: fn(&Faults) -> Duration,
-) {
-    let (held, release) = mpsc::channel(HELD);
-    tokio::join!(take(from, held), deliver(release, to, faults, delay));
-}
-
-async fn take(mut from: impl AsyncRead + Unpin, held: mpsc::Sender<(Instant, Vec<u8>)>) {
-    loop {
-        let mut bytes = vec![0; 16 * 1024];
-        // A reset is delivered as an end: it must not overtake what is held.
-        let length = from.read(&mut bytes).await.unwrap_or(0);
-        bytes.truncate(length);
-        if length == 0 || held.send((Instant::now(), bytes)).await.is_err() {
-            return;
-        }
-    }
-}
-
-async fn deliver(
-    mut release: mpsc::Receiver<(Instant, Vec<u8>)>,
-    mut to: impl AsyncWrite + Unpin,
-    mut faults: watch::Receiver<Faults>,
-    delay: fn(&Faults) -> Duration,
-) {
-    while let Some((taken, bytes)) = release.recv().await {
-        let wait = delay(&faults.borrow());
-        sleep_until(taken + wait).await;
-        passing(&mut faults).await;
-        if to.write_all(&bytes).await.is_err() {
-            return;
-        }
-    }
-    passing(&mut faults).await;
-    let _ = to.shutdown().await;
-}
-
-/// Waits for the end of a silence.
-async fn passing(faults: &mut watch::Receiver<Faults>) {
-    // An error means that the proxy was dropped, which ends the connection as a whole.
-    let _ = faults.wait_for(|faults| !faults.silent).await;
 }

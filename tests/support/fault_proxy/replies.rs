@@ -1,0 +1,199 @@
+//! Which reply is for which command, and those that are replaced.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::resp::{self, Length};
+
+/// Has a reply of ours in the place of the server's.
+#[derive(Clone, Debug)]
+pub(crate) struct Replacement {
+    needle: Vec<u8>,
+    reply: Vec<u8>,
+    is_done: bool,
+    left: usize,
+    count: Arc<AtomicUsize>,
+}
+
+/// Tells how often a reply was replaced.
+#[derive(Clone, Debug)]
+pub(crate) struct Replaced(Arc<AtomicUsize>);
+
+impl Replacement {
+    /// Every command whose words, with a space between any two, hold `needle` is done by the
+    /// server, and answered by `reply`: bytes as they go over the wire.
+    pub(crate) fn of(needle: impl AsRef<[u8]>, reply: impl AsRef<[u8]>) -> Self {
+        let (needle, reply) = (needle.as_ref().to_vec(), reply.as_ref().to_vec());
+        Self { needle, reply, is_done: true, left: usize::MAX, count: Arc::default() }
+    }
+
+    /// The same, but they are not done, as by a server that refuses.
+    pub(crate) fn refusal(needle: impl AsRef<[u8]>, reply: impl AsRef<[u8]>) -> Self {
+        Self { is_done: false, ..Self::of(needle, reply) }
+    }
+
+    /// So many commands, and no later one.
+    pub(crate) fn times(self, times: usize) -> Self {
+        Self { left: times, ..self }
+    }
+}
+
+impl Replaced {
+    pub(crate) fn count(&self) -> usize {
+        self.0.load(SeqCst)
+    }
+}
+
+/// The replacements of a proxy, in the order in which they were said.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Replacements(Arc<Mutex<Vec<Replacement>>>);
+
+impl Replacements {
+    pub(super) fn add(&self, replacement: Replacement) -> Replaced {
+        let replaced = Replaced(Arc::clone(&replacement.count));
+        self.all().push(replacement);
+        replaced
+    }
+
+    pub(super) fn clear(&self) {
+        self.all().clear();
+    }
+
+    /// The first one for a command, which has been used once more then.
+    fn choose(&self, command: &[u8]) -> Option<Replacement> {
+        let mut all = self.all();
+        let words = if all.is_empty() { return None } else { resp::words(command) };
+        let chosen = all.iter_mut().find(|it| it.left > 0 && holds(&words, &it.needle))?;
+        chosen.left -= 1;
+        Some(chosen.clone())
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<Replacement>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn holds(words: &[u8], needle: &[u8]) -> bool {
+    needle.is_empty() || words.windows(needle.len()).any(|window| window == needle)
+}
+
+/// Sees what goes in one direction.
+pub(super) trait Inspect {
+    /// What goes on, of what has come.
+    fn inspect(&mut self, bytes: &[u8]) -> Vec<u8>;
+
+    /// What was kept because it was not whole: nothing more comes.
+    fn rest(&mut self) -> Vec<u8>;
+}
+
+/// Both directions of one connection.
+pub(super) fn inspectors(replacements: Replacements) -> (Commands, Replies) {
+    let expected = Expected::default();
+    let commands = Commands {
+        frames: Frames::of(resp::command),
+        replacements,
+        expected: Arc::clone(&expected),
+    };
+    (commands, Replies { frames: Frames::of(resp::value), expected })
+}
+
+/// What is to become of the replies that are still to come.
+type Expected = Arc<Mutex<VecDeque<Option<Replacement>>>>;
+
+pub(super) struct Commands {
+    frames: Frames,
+    replacements: Replacements,
+    expected: Expected,
+}
+
+pub(super) struct Replies {
+    frames: Frames,
+    expected: Expected,
+}
+
+/// Stands in for a command that is not to be done: it is answered, too.
+const HARMLESS: &[u8] = b"*1\r\n$4\r\nPING\r\n";
+
+impl Inspect for Commands {
+    fn inspect(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut passing = Vec::with_capacity(bytes.len());
+        self.frames.push(bytes, |command| {
+            // An empty line is no command.
+            if !command.trim_ascii().is_empty() {
+                let replacement = self.replacements.choose(command);
+                let is_done = replacement.as_ref().is_none_or(|it| it.is_done);
+                lock(&self.expected).push_back(replacement);
+                passing.extend_from_slice(if is_done { command } else { HARMLESS });
+            }
+        });
+        passing.append(&mut self.frames.unreadable());
+        passing
+    }
+
+    fn rest(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.frames.held)
+    }
+}
+
+impl Inspect for Replies {
+    fn inspect(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut passing = Vec::with_capacity(bytes.len());
+        self.frames.push(bytes, |reply| {
+            let expected =
+                if resp::is_push(reply) { None } else { lock(&self.expected).pop_front() };
+            match expected.flatten() {
+                Some(replacement) => {
+                    passing.extend_from_slice(&replacement.reply);
+                    replacement.count.fetch_add(1, SeqCst);
+                }
+                None => passing.extend_from_slice(reply),
+            }
+        });
+        passing.append(&mut self.frames.unreadable());
+        passing
+    }
+
+    fn rest(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.frames.held)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A stream, taken apart.
+struct Frames {
+    length: fn(&[u8]) -> Length,
+    held: Vec<u8>,
+    is_readable: bool,
+}
+
+impl Frames {
+    fn of(length: fn(&[u8]) -> Length) -> Self {
+        Self { length, held: Vec::new(), is_readable: true }
+    }
+
+    /// Takes bytes in, and gives what is whole.
+    fn push(&mut self, bytes: &[u8], mut whole: impl FnMut(&[u8])) {
+        self.held.extend_from_slice(bytes);
+        let mut at = 0;
+        while self.is_readable && at < self.held.len() {
+            match (self.length)(&self.held[at..]) {
+                Ok(Some(length)) => {
+                    whole(&self.held[at..at + length]);
+                    at += length;
+                }
+                Ok(None) => break,
+                Err(_) => self.is_readable = false,
+            }
+        }
+        self.held.drain(..at);
+    }
+
+    /// What is no RESP passes as it is, and so does everything after it.
+    fn unreadable(&mut self) -> Vec<u8> {
+        if self.is_readable { Vec::new() } else { std::mem::take(&mut self.held) }
+    }
+}
