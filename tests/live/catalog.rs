@@ -28,10 +28,16 @@ impl Catalog {
     }
 
     pub(crate) fn over(store: RedisStore) -> Self {
+        Self::leasing(store, Duration::from_secs(10))
+    }
+
+    pub(crate) fn leasing(store: RedisStore, lease: Duration) -> Self {
         let loads = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&loads);
         let layer = ReadThroughLayer::new(store.clone(), |sku: &u64| key(*sku))
             .ttl(Duration::from_secs(60))
+            .lease(lease)
+            .expect("a lease")
             .layer(service_fn(move |sku: u64| {
                 let load = counter.fetch_add(1, Ordering::SeqCst);
                 async move { Ok::<_, Infallible>(format!("item {sku}, load {load}")) }
@@ -67,8 +73,12 @@ pub(crate) fn name(sku: u64) -> String {
 }
 
 pub(crate) fn options(server: &RedisServer) -> RedisOptions {
+    options_at(&server.url())
+}
+
+pub(crate) fn options_at(url: &str) -> RedisOptions {
     // Wide, so that a busy machine does not decide what a test shows.
-    RedisOptions::new(&server.url())
+    RedisOptions::new(url)
         .and_then(|options| options.namespace("live"))
         .and_then(|options| options.timeout(Duration::from_secs(5)))
         .expect("options that make sense")

@@ -7,4 +7,5 @@ mod catalog;
 mod conformance;
 mod damage;
 mod looks;
+mod refusals;
 mod server;

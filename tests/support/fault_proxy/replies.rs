@@ -51,9 +51,10 @@ pub(super) struct Replacements(Arc<Mutex<Vec<Replacement>>>);
 
 impl Replacements {
     pub(super) fn add(&self, replacement: Replacement) -> Replaced {
-        let replaced = Replaced(Arc::clone(&replacement.count));
-        self.all().push(replacement);
-        replaced
+        // Of its own, so that one replacement can be said several times.
+        let count = Arc::default();
+        self.all().push(Replacement { count: Arc::clone(&count), ..replacement });
+        Replaced(count)
     }
 
     pub(super) fn clear(&self) {
