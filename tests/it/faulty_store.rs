@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use bellwether::store::faulty::Fault;
 use bellwether::store::{
-    Accept, Answer, Commit, Draft, FaultyStore, Operation, Peek, Renew, Value, Windows, conformance,
+    Accept, Answer, Cause, Commit, Draft, Failure, FaultyStore, Operation, Peek, Renew, Value,
+    Windows, conformance,
 };
 use bellwether::{CacheStatus, MemoryStore, Store, StoreErrorKind};
 use futures_util::poll;
@@ -49,6 +50,10 @@ async fn failure(store: &FaultyStore<MemoryStore>, operation: Operation) -> Opti
         Operation::Acquire => kind(store.acquire(lease.into_claim(), MINUTE, Accept::Fresh)).await,
         Operation::Renew => kind(store.renew(&lease)).await,
         Operation::Commit => kind(store.commit(lease, draft)).await,
+        Operation::Fail => {
+            let failure = Failure::new(Cause::Error, 1, MINUTE);
+            kind(store.fail(lease, failure)).await
+        }
         Operation::Abandon => kind(store.abandon(lease.into_claim())).await,
         Operation::Invalidate => kind(store.invalidate(key(1))).await,
         Operation::Expire => kind(store.expire(key(1))).await,
