@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// Rows of versions, served to the workers over TCP.
 #[derive(Debug)]
@@ -22,14 +22,20 @@ pub(crate) struct Database {
     rows: Arc<Rows>,
 }
 
-/// Held for a map operation, never across an `.await`.
 #[derive(Debug, Default)]
-struct Rows(Mutex<HashMap<u64, Row>>);
+struct Rows {
+    /// Held for a map operation, never across an `.await`.
+    rows: Mutex<HashMap<u64, Row>>,
+    /// After how long loads fail, if they do.
+    fails: Mutex<Option<Duration>>,
+}
 
 #[derive(Debug)]
 struct Row {
     version: u64,
     loads: u64,
+    /// When they began.
+    times: Vec<Instant>,
     /// Where loads go that are to be held.
     held: Option<mpsc::UnboundedSender<Load>>,
 }
@@ -74,6 +80,16 @@ impl Database {
         self.rows.row(key, |row| row.loads)
     }
 
+    /// When the loads of a key have begun, since the first.
+    pub(crate) fn times(&self, key: u64) -> Vec<Duration> {
+        self.rows.row(key, |row| row.times.iter().map(|at| *at - row.times[0]).collect())
+    }
+
+    /// From now on every load fails after a while.
+    pub(crate) fn fails_after(&self, after: Duration) {
+        *self.rows.fails.lock().unwrap_or_else(PoisonError::into_inner) = Some(after);
+    }
+
     /// How many loads have begun in all.
     pub(crate) fn all_loads(&self) -> u64 {
         self.rows.lock().values().map(|row| row.loads).sum()
@@ -113,7 +129,12 @@ impl Load {
 
 impl Rows {
     fn row<T>(&self, key: u64, act: impl FnOnce(&mut Row) -> T) -> T {
-        act(self.lock().entry(key).or_insert_with(|| Row { version: 1, loads: 0, held: None }))
+        act(self.lock().entry(key).or_insert_with(|| Row {
+            version: 1,
+            loads: 0,
+            times: vec![],
+            held: None,
+        }))
     }
 
     fn write(&self, key: u64) -> u64 {
@@ -127,6 +148,7 @@ impl Rows {
     fn load(&self, key: u64) -> (u64, Option<oneshot::Receiver<()>>) {
         self.row(key, |row| {
             row.loads += 1;
+            row.times.push(Instant::now());
             let (answer, gate) = oneshot::channel();
             let version = row.version;
             let held = row.held.as_ref();
@@ -136,7 +158,7 @@ impl Rows {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u64, Row>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -165,6 +187,11 @@ async fn answer(query: Query, rows: &Rows) -> Option<u64> {
         Query::Load { key, before, after } => {
             pass(before).await;
             let (version, gate) = rows.load(key);
+            let fails = *rows.fails.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(fails) = fails {
+                sleep(fails).await;
+                return None;
+            }
             if let Some(gate) = gate {
                 gate.await.ok()?;
             }

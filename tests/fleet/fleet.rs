@@ -50,6 +50,7 @@ impl Fleet {
             resp2: false,
             timeout_ms: 10_000,
             ttl_ms: 600_000,
+            stale_if_error_ms: 0,
             lease_ms: 10_000,
             pause_ms: None,
             cancels: false,

@@ -11,6 +11,7 @@
 //! | `crash` | a dead leader costs its lease; a late leader does no harm |
 //! | `leaving` | callers go, others stay, nothing is left behind |
 //! | `flush` | a server that forgets everything fails nobody |
+//! | `loader_down` | a failing loader is asked once per window |
 //! | `history` | nothing outlives its invalidation |
 //!
 //! `BELLWETHER_FLEET_ROUNDS` sets how many rounds of history are played (10,000; a million take an
@@ -27,6 +28,7 @@ mod database;
 mod fleet;
 mod game;
 mod process;
+mod storm;
 mod worker;
 
 mod burst;
@@ -34,4 +36,5 @@ mod crash;
 mod flush;
 mod history;
 mod leaving;
+mod loader_down;
 mod wake_up;

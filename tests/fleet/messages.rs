@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use bellwether::{CacheStatus, Place};
 use serde::{Deserialize, Serialize};
 
+use crate::storm::{Fared, Storm};
+
 /// A command, and the number by which it is answered.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Request {
@@ -27,6 +29,8 @@ pub(crate) enum Command {
     Waver { key: u64, stays: Vec<u64> },
     /// Invalidate a key.
     Invalidate { key: u64 },
+    /// Let callers ask again and again.
+    Storm(Storm),
     /// Play by chance.
     Play(Game),
     /// Tell how it stands.
@@ -42,6 +46,7 @@ pub(crate) struct Response {
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) enum Reply {
     Answers(Vec<Answer>),
+    Fared(Fared),
     Done,
     /// What could not be done, and why.
     Failed(String),
@@ -59,6 +64,7 @@ pub(crate) struct Setup {
     /// How long one operation of the store may take.
     pub(crate) timeout_ms: u64,
     pub(crate) ttl_ms: u64,
+    pub(crate) stale_if_error_ms: u64,
     pub(crate) lease_ms: u64,
     /// A fixed pause of losers, instead of the default.
     pub(crate) pause_ms: Option<u64>,
@@ -85,12 +91,14 @@ pub(crate) enum How {
     Failed,
     Hit,
     Led { stored: bool },
+    Stale,
 }
 
 impl From<&CacheStatus> for How {
     fn from(status: &CacheStatus) -> Self {
         match status {
             CacheStatus::Hit { .. } => Self::Hit,
+            CacheStatus::Stale { .. } => Self::Stale,
             CacheStatus::Led { stored } => Self::Led { stored: *stored },
             CacheStatus::Collapsed { place, .. } => match place {
                 Place::Elsewhere => Self::CollapsedElsewhere,

@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use crate::fleet::Fleet;
 use crate::messages::{Answer, Command, Event, Game, Reply, Report, Request, Response, Setup};
+use crate::storm::{Fared, Storm};
 
 /// Set for a process that is to be a worker.
 pub(crate) const WORKER: &str = "BELLWETHER_FLEET_WORKER";
@@ -94,6 +95,13 @@ impl Worker {
         match self.ask(Command::Play(game)).await {
             Reply::History(events) => events,
             other => panic!("no history: {other:?}"),
+        }
+    }
+
+    pub(crate) async fn storm(&self, storm: Storm) -> Fared {
+        match self.ask(Command::Storm(storm)).await {
+            Reply::Fared(fared) => fared,
+            other => panic!("no storm: {other:?}"),
         }
     }
 

@@ -120,6 +120,10 @@ impl Member {
         rows(&self.store, &self.database, &setup)
     }
 
+    pub(crate) fn clone_service(&self) -> Rows {
+        self.service.clone()
+    }
+
     pub(crate) fn handle(&self) -> Handle<Rows> {
         self.service.handle()
     }
@@ -141,6 +145,7 @@ impl Member {
                 Ok(()) => Reply::Done,
                 Err(error) => failed(&error),
             },
+            Command::Storm(storm) => Reply::Fared(self.storm(storm).await),
             Command::Play(game) => Reply::History(self.play(game).await),
             Command::Report => Reply::Report(self.report()),
         }
@@ -223,6 +228,7 @@ fn rows(store: &RedisStore, database: &Arc<Client>, setup: &Setup) -> Rows {
     };
     ReadThroughLayer::new(store.clone(), key_of)
         .ttl(Duration::from_millis(setup.ttl_ms))
+        .stale_if_error(Duration::from_millis(setup.stale_if_error_ms))
         .lease(Duration::from_millis(setup.lease_ms))
         .and_then(|layer| layer.load_timeout(LONG))
         .expect("times within their ranges")

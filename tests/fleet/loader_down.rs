@@ -1,0 +1,62 @@
+//! A loader that fails is not stampeded either.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+
+use crate::fleet::{Fleet, SLACK};
+use crate::messages::Setup;
+use crate::process::Worker;
+use crate::storm::{Fared, Storm};
+
+const PROCESSES: usize = 4;
+const KEY: u64 = 7;
+const STORM: Storm = Storm { key: KEY, callers: 250, millis: 10_000, rest_millis: 250 };
+
+/// How long the failing query takes.
+const QUERY: Duration = Duration::from_millis(20);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failing_loader_is_asked_once_per_window_and_everybody_hears_of_it_at_once() {
+    let fleet = Fleet::start().await;
+    let workers = fleet.workers(PROCESSES, &fleet.setup()).await;
+    fleet.database.fails_after(QUERY);
+    let fared = storm(&workers).await;
+    println!("{}; loads {:?}", fared.told(), fleet.database.times(KEY));
+    assert_eq!(fared.failed as usize, fared.calls());
+    each_load_waits_for_its_window(&fleet.database.times(KEY));
+    let soon = QUERY + Duration::from_millis(50) + SLACK;
+    assert!(fared.slower_than(990) < soon, "there is a convoy");
+    fleet.nothing_is_left_behind();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_a_stale_answer_at_hand_a_failing_loader_fails_nobody() {
+    let fleet = Fleet::start().await;
+    let setup = Setup { ttl_ms: 200, stale_if_error_ms: 600_000, ..fleet.setup() };
+    let workers = fleet.workers(PROCESSES, &setup).await;
+    workers[0].read(KEY).await;
+    fleet.database.fails_after(QUERY);
+    let before = fleet.database.times(KEY).len();
+    let fared = storm(&workers).await;
+    println!("{}; loads {:?}", fared.told(), fleet.database.times(KEY));
+    assert_eq!(fared.failed, 0, "{:?}", fared.error);
+    assert!(fared.stale > 1_000, "only {} stale answers", fared.stale);
+    each_load_waits_for_its_window(&fleet.database.times(KEY)[before..]);
+    let soon = QUERY + Duration::from_millis(50) + SLACK;
+    assert!(fared.slower_than(990) < soon, "there is a convoy");
+}
+
+async fn storm(workers: &[Worker]) -> Fared {
+    Fared::all(join_all(workers.iter().map(|worker| worker.storm(STORM))).await)
+}
+
+/// The windows are 1, 2, 4 and 8 seconds, and the storm lasts 10: by the clock of the server, which
+/// may tick a little otherwise than ours.
+fn each_load_waits_for_its_window(loads: &[Duration]) {
+    assert!((3..=5).contains(&loads.len()), "loads at {loads:?}");
+    for (number, pair) in loads.windows(2).enumerate() {
+        let window = Duration::from_secs(1 << number);
+        assert!(pair[1] - pair[0] > window.mul_f64(0.95), "loads at {loads:?}");
+    }
+}
