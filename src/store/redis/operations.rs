@@ -1,0 +1,216 @@
+//! The operations of a `RedisStore`: what is asked, and what is made of the answers.
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use redis::Value;
+
+use super::Inner;
+use super::envelope::{self, Stamp};
+use super::lane::{Question, Trouble};
+use super::looks::Looks;
+use super::record;
+use super::reply::{Acquired, Found, Seen};
+use super::script::Source;
+use crate::error::StoreError;
+use crate::key::{Digest, Key};
+use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, FLOOR_LIFE, Failure, Lease};
+use crate::store::{Remaining, Renew, Token};
+
+impl Inner {
+    pub(super) async fn look(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
+        let digest = key.digest();
+        let looks = self.looks(&digest);
+        loop {
+            let seen = looks.look(self.names.entry(&digest)).await;
+            let seen = seen.map_err(|trouble| trouble.during("looking", Some(key)))?;
+            let Some(Seen { sealed, remaining }) = seen else {
+                return Ok(None);
+            };
+            let Some((draft, stamp)) = self.open(sealed, key, &digest) else {
+                return Ok(None);
+            };
+            let remaining = match remaining {
+                Some(remaining) => Remaining::Known(remaining),
+                None if !draft.windows().need_the_remaining_life() => Remaining::Fresh,
+                None => {
+                    looks.ask_for_lives();
+                    continue;
+                }
+            };
+            return Ok(Some(draft.into_entry(stamp.fence, stamp.stored_at, remaining)));
+        }
+    }
+
+    pub(super) async fn acquire(
+        &self,
+        claim: Claim,
+        term: Duration,
+        accept: Accept,
+    ) -> Result<Acquire, StoreError> {
+        match self.acquire_readable(&claim, term, accept).await? {
+            Ok(acquired) => Ok(acquired),
+            // What cannot be read is as good as nothing, and must not keep its key from ever being
+            // loaded: who meets it asks for the lease all the same.
+            Err(than) => {
+                let again = self.acquire_readable(&claim, term, Accept::Other { than }).await?;
+                let during = |_| Trouble::Malformed.during(ACQUIRING, Some(claim.key()));
+                again.map_err(during)
+            }
+        }
+    }
+
+    /// Acquires; or gives the fence of the entry that is in the way and cannot be read.
+    async fn acquire_readable(
+        &self,
+        claim: &Claim,
+        term: Duration,
+        accept: Accept,
+    ) -> Result<Result<Acquire, u64>, StoreError> {
+        let (key, digest) = (claim.key(), claim.key().digest());
+        let during = |trouble: Trouble| trouble.during(ACQUIRING, Some(key));
+        let acceptable = match accept {
+            Accept::Fresh => b"1".to_vec(),
+            Accept::Nothing => b"0".to_vec(),
+            Accept::Other { than } => than.to_be_bytes().to_vec(),
+        };
+        let args = vec![token(claim.token()), number(millis(term)), acceptable];
+        let reply = self.run(&self.scripts.acquire, &digest, args).await.map_err(during)?;
+        let readable =
+            |found: Option<Found>| found.and_then(|found| self.entry(found, key, &digest));
+        Ok(match Acquired::read(reply).ok_or(Trouble::Malformed).map_err(during)? {
+            Acquired::Found(found) => {
+                let fence = envelope::fence(&found.sealed);
+                readable(Some(found)).map(Acquire::Found).ok_or(fence)
+            }
+            Acquired::Busy { remaining, stale } => {
+                Ok(Acquire::Busy { remaining, stale: readable(stale) })
+            }
+            Acquired::Failed { record, remaining, stale } => {
+                let failure = record::read(&record).ok_or(Trouble::Malformed).map_err(during)?;
+                Ok(Acquire::Failed { failure, remaining, stale: readable(stale) })
+            }
+            Acquired::Lead { fence, now, stale, failures } => {
+                let lease = Lease::granted(claim.clone(), term, fence, now);
+                Ok(Acquire::Lead { lease, stale: readable(stale), failures })
+            }
+        })
+    }
+
+    pub(super) async fn renew(&self, claim: &Claim, term: Duration) -> Result<Renew, StoreError> {
+        let key = claim.key();
+        let keys = vec![self.names.lease(&key.digest())];
+        let args = vec![token(claim.token()), number(millis(term))];
+        let renew = Question::Script { source: &self.scripts.renew, keys, args };
+        let reply = self.hearing.ask(&renew).await;
+        match reply.map_err(|trouble| trouble.during("renewing the lease", Some(key)))? {
+            Value::Int(1) => Ok(Renew::Held),
+            Value::Int(_) => Ok(Renew::Lost),
+            _ => Err(Trouble::Malformed.during("renewing the lease", Some(key))),
+        }
+    }
+
+    pub(super) async fn commit(&self, lease: Lease, draft: Draft) -> Result<Commit, StoreError> {
+        let (key, digest) = (lease.key(), lease.key().digest());
+        let stored_at = lease.granted_at().saturating_add(micros(draft.lease_age()));
+        let stamp = Stamp { fence: lease.fence(), stored_at };
+        let args = vec![
+            token(lease.token()),
+            envelope::seal(&draft, &digest, stamp),
+            number(millis(draft.windows().life())),
+            number(lease.fence()),
+            number(lease.granted_at()),
+            number(micros(FLOOR_LIFE)),
+        ];
+        let reply = self.run(&self.scripts.commit, &digest, args).await;
+        match reply.map_err(|trouble| trouble.during("storing the entry", Some(key)))? {
+            Value::Int(1) => Ok(Commit::Stored),
+            Value::Int(_) => Ok(Commit::Superseded),
+            _ => Err(Trouble::Malformed.during("storing the entry", Some(key))),
+        }
+    }
+
+    pub(super) async fn fail(&self, claim: Claim, failure: Failure) -> Result<(), StoreError> {
+        let (key, digest) = (claim.key(), claim.key().digest());
+        let keys = vec![self.names.lease(&digest), self.names.failed(&digest)];
+        let life = number(millis(failure.life()));
+        let args = vec![token(claim.token()), record::write(&failure), life];
+        let fail = Question::Script { source: &self.scripts.fail, keys, args };
+        let reply = self.hearing.ask(&fail).await;
+        reply.map_err(|trouble| trouble.during("remembering a failure", Some(key)))?;
+        Ok(())
+    }
+
+    pub(super) async fn abandon(&self, claim: Claim) -> Result<(), StoreError> {
+        let key = claim.key();
+        let keys = vec![self.names.lease(&key.digest())];
+        let args = vec![token(claim.token())];
+        let abandon = Question::Script { source: &self.scripts.abandon, keys, args };
+        let reply = self.hearing.ask(&abandon).await;
+        reply.map_err(|trouble| trouble.during("giving the lease up", Some(key)))?;
+        Ok(())
+    }
+
+    pub(super) async fn invalidate(&self, key: Key, keep_stale: bool) -> Result<(), StoreError> {
+        let keep: &[u8] = if keep_stale { b"1" } else { b"0" };
+        let args = vec![number(millis(FLOOR_LIFE)), keep.to_vec()];
+        let reply = self.run(&self.scripts.invalidate, &key.digest(), args).await;
+        reply.map_err(|trouble| trouble.during("invalidating", Some(&key)))?;
+        Ok(())
+    }
+
+    /// Runs a script on all the names of a key, where changes are heard.
+    async fn run(
+        &self,
+        source: &Source,
+        digest: &Digest,
+        args: Vec<Vec<u8>>,
+    ) -> Result<Value, Trouble> {
+        let names = &self.names;
+        let keys =
+            [names.entry(digest), names.lease(digest), names.floor(digest), names.failed(digest)];
+        let keys = keys.into();
+        self.hearing.ask(&Question::Script { source, keys, args }).await
+    }
+
+    fn looks(&self, digest: &Digest) -> &Looks {
+        &self.plain[usize::from(digest.as_bytes()[0]) % self.plain.len()]
+    }
+
+    fn entry(&self, found: Found, key: &Key, digest: &Digest) -> Option<Entry> {
+        let (draft, stamp) = self.open(found.sealed, key, digest)?;
+        let remaining = Remaining::Known(found.remaining);
+        Some(draft.into_entry(stamp.fence, stamp.stored_at, remaining))
+    }
+
+    fn open(&self, sealed: Vec<u8>, key: &Key, digest: &Digest) -> Option<(Draft, Stamp)> {
+        envelope::open(Bytes::from(sealed), digest)
+            .inspect_err(|unreadable| self.note_unreadable(key, unreadable))
+            .ok()
+    }
+
+    fn note_unreadable(&self, key: &Key, what: &dyn fmt::Display) {
+        self.unreadable.fetch_add(1, Ordering::Relaxed);
+        tracing::debug!(%key, "counts as a miss: {what}");
+    }
+}
+
+const ACQUIRING: &str = "taking the lease";
+
+fn token(token: Token) -> Vec<u8> {
+    token.as_bytes().to_vec()
+}
+
+fn number(number: u64) -> Vec<u8> {
+    number.to_string().into_bytes()
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
