@@ -20,6 +20,7 @@ mod envelope;
 mod figures;
 mod hits_in_memory;
 mod hits_in_redis;
+mod hits_near;
 mod paired;
 mod parked;
 mod parts_of_a_hit;
@@ -34,9 +35,10 @@ use paired::Effort;
 
 type Section = fn(Effort);
 
-const SECTIONS: [(&str, Section); 6] = [
+const SECTIONS: [(&str, Section); 7] = [
     ("memory", hits_in_memory::run),
     ("redis", hits_in_redis::run),
+    ("near", hits_near::run),
     ("parts", parts_of_a_hit::run),
     ("bursts", bursts::run),
     ("envelope", envelope::run),

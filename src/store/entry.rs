@@ -195,6 +195,12 @@ impl Entry {
         self.remaining
     }
 
+    /// The same entry, when this much of its life is left.
+    #[cfg(feature = "redis")]
+    pub(crate) fn with_remaining(self, remaining: Remaining) -> Self {
+        Self { remaining, ..self }
+    }
+
     /// Whether it is fresh: whether more of its life is left than its stale window.
     pub fn is_fresh(&self) -> bool {
         match self.remaining {

@@ -18,11 +18,12 @@ const ARROWS: [(&str, &[&str]); 9] = [
 ];
 
 /// Which crate is named where, if it is named in one place only.
-const ADAPTERS: [(&str, &str); 6] = [
+const ADAPTERS: [(&str, &str); 7] = [
     ("bb8", "store/redis/"),
     ("bb8_redis", "store/redis/"),
     ("blake3", "key.rs"),
     ("crc32fast", "store/redis/"),
+    ("quick_cache", "store/redis/near/"),
     ("redis", "store/redis/"),
     ("serde_json", "capture.rs"),
 ];

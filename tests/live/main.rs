@@ -7,5 +7,6 @@ mod catalog;
 mod conformance;
 mod damage;
 mod looks;
+mod near;
 mod refusals;
 mod server;

@@ -12,6 +12,7 @@ use redis::{
 };
 
 use super::names::Names;
+use super::near::Near;
 use super::script::Scripts;
 use crate::store::Watchers;
 
@@ -19,17 +20,39 @@ use crate::store::Watchers;
 #[derive(Clone, Debug)]
 pub(super) struct Link {
     pub(super) connection: MultiplexedConnection,
-    broken: Arc<AtomicBool>,
+    health: Arc<Health>,
+}
+
+/// Whether a link is of use. Its clones share it with what listens to it.
+#[derive(Debug)]
+struct Health {
+    number: u64,
+    broken: AtomicBool,
+    /// Set for links that hear of changes: what must know when nothing comes any more.
+    near: Option<Arc<Near>>,
 }
 
 impl Link {
     /// Takes it out of use: the pool makes another one for the next caller. What is under way on
     /// it still ends as it will.
     pub(super) fn give_up(&self) {
-        self.broken.store(true, Ordering::Relaxed);
+        self.health.end();
     }
 
     pub(super) fn is_broken(&self) -> bool {
+        self.health.is_broken()
+    }
+}
+
+impl Health {
+    fn end(&self) {
+        self.broken.store(true, Ordering::Relaxed);
+        if let Some(near) = &self.near {
+            near.deafen(self.number);
+        }
+    }
+
+    fn is_broken(&self) -> bool {
         self.broken.load(Ordering::Relaxed)
     }
 }
@@ -50,6 +73,7 @@ pub(super) struct Links {
 pub(super) struct Ears {
     pub(super) names: Names,
     pub(super) watchers: Watchers,
+    pub(super) near: Option<Arc<Near>>,
     /// Whether the server tells us anything.
     pub(super) open: Arc<AtomicBool>,
     /// How many messages came.
@@ -64,7 +88,10 @@ impl Ears {
                 names.iter().for_each(|name| self.hear_name(name));
             }
             // Without names: the server dropped everything it had, or what it tracked.
-            (PushKind::Invalidate, _) => self.watchers.tell_all(),
+            (PushKind::Invalidate, _) => {
+                self.near.as_ref().inspect(|near| near.change_all());
+                self.watchers.tell_all();
+            }
             // Messages may have been lost, and none will come any more.
             (PushKind::Disconnection, _) => self.watchers.tell_all(),
             _ => {}
@@ -75,54 +102,68 @@ impl Ears {
         if let Value::BulkString(name) = name
             && let Some(digest) = self.names.digest_of(name)
         {
+            if Names::is_of_entry(name) {
+                self.near.as_ref().inspect(|near| near.change(&digest));
+            }
             self.watchers.tell(&digest);
         }
+    }
+}
+
+/// What the pushes of one link come to. It goes with the connection, however that ends: its runtime
+/// may end before it.
+struct Listener {
+    health: Arc<Health>,
+    ears: Option<Ears>,
+}
+
+impl Listener {
+    fn hear(&self, push: &PushInfo) -> Result<(), redis::aio::SendError> {
+        if push.kind == PushKind::Disconnection {
+            self.health.end();
+        }
+        if let Some(ears) = &self.ears {
+            ears.hear(push);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.health.end();
     }
 }
 
 impl Links {
     /// A link by RESP3, or by RESP2 if the server answers anything but yes: if it is not the
     /// protocol it minds, it says so again.
-    async fn open(&self) -> Result<Link, RedisError> {
-        match self.open_by(self.protocol).await {
+    async fn open(&self, number: u64) -> Result<Link, RedisError> {
+        match self.open_by(self.protocol, number).await {
             Err(error) if self.protocol == ProtocolVersion::RESP3 && !error.is_io_error() => {
-                self.open_by(ProtocolVersion::RESP2).await
+                self.open_by(ProtocolVersion::RESP2, number).await
             }
             opened => opened,
         }
     }
 
-    async fn open_by(&self, protocol: ProtocolVersion) -> Result<Link, RedisError> {
-        let broken = Arc::new(AtomicBool::new(false));
+    async fn open_by(&self, protocol: ProtocolVersion, number: u64) -> Result<Link, RedisError> {
+        let near = self.ears.as_ref().and_then(|ears| ears.near.clone());
+        let health = Arc::new(Health { number, broken: AtomicBool::new(false), near });
         // Our own budget is around every operation; a second one here would only cost a timer.
         let mut config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.timeout))
             .set_response_timeout(None)
             .set_pipeline_buffer_size(QUEUE);
         if protocol == ProtocolVersion::RESP3 {
-            config = config.set_push_sender(self.listener(Arc::clone(&broken)));
+            let listener = Listener { health: Arc::clone(&health), ears: self.ears.clone() };
+            config = config.set_push_sender(move |push| listener.hear(&push));
         }
         let info = self.client.get_connection_info().clone();
         let settings = info.redis_settings().clone().set_protocol(protocol);
         let client = Client::open(info.set_redis_settings(settings))?;
         let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-        Ok(Link { connection, broken })
-    }
-
-    fn listener(
-        &self,
-        broken: Arc<AtomicBool>,
-    ) -> impl Fn(PushInfo) -> Result<(), redis::aio::SendError> + Send + Sync + 'static {
-        let ears = self.ears.clone();
-        move |push| {
-            if push.kind == PushKind::Disconnection {
-                broken.store(true, Ordering::Relaxed);
-            }
-            if let Some(ears) = &ears {
-                ears.hear(&push);
-            }
-            Ok(())
-        }
+        Ok(Link { connection, health })
     }
 
     /// Asks to be told of changes. A server that refuses is a server of which nothing is heard.
@@ -135,6 +176,9 @@ impl Links {
             Ok(_) => None,
         };
         ears.open.store(refused.is_none(), Ordering::Relaxed);
+        if let (None, Some(near)) = (&refused, &ears.near) {
+            near.listen(link.health.number, || link.is_broken());
+        }
         if let Some(error) = refused {
             tracing::warn!(%error, "the server tells nothing of changes: losers will poll");
         }
@@ -147,8 +191,8 @@ impl bb8::ManageConnection for Links {
     type Error = RedisError;
 
     async fn connect(&self) -> Result<Link, RedisError> {
-        self.made.fetch_add(1, Ordering::Relaxed);
-        let mut link = self.open().await?;
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let mut link = self.open(number).await?;
         let Some(ears) = &self.ears else {
             return Ok(link);
         };

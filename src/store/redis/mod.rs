@@ -5,8 +5,10 @@ mod lane;
 mod link;
 mod looks;
 mod names;
+mod near;
 mod operations;
 mod options;
+mod pulse;
 mod record;
 mod reply;
 mod script;
@@ -24,9 +26,10 @@ use self::lane::{Lane, Question};
 use self::link::{Ears, Links};
 use self::looks::Looks;
 use self::names::Names;
+use self::near::Near;
 use self::script::Scripts;
 use super::{Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Failure, Lease};
-use super::{Renew, Store, Watch, Watchers};
+use super::{Peek, Renew, Store, Watch, Watchers};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Key;
 
@@ -36,7 +39,8 @@ use crate::key::Key;
 /// trip: an `MGET` for looks, which callers who look at the same time share, and a script for
 /// everything else. Whoever is told that a key is busy has, by that answer, subscribed to its
 /// changes (RESP3 client tracking); where the server refuses that, losers find the value by their
-/// pauses alone.
+/// pauses alone. With [`near`](RedisOptions::near), what was read is kept in this process too, and
+/// looks ask for what is left of lives, by a script.
 ///
 /// # What a user of the server must be allowed to do
 /// `~bw:* +mget +set +del +pttl +pexpire +time +evalsha +eval +hello +ping +client|tracking`.
@@ -55,10 +59,12 @@ struct Inner {
     watchers: Watchers,
     /// Whether the server tells of changes.
     told: Arc<AtomicBool>,
-    /// Plain hits go here, so that the server tracks only what somebody waits for.
+    near: Option<Arc<Near>>,
+    /// Plain hits go here, so that the server tracks only what somebody waits for. With a near tier
+    /// nothing does.
     plain: Box<[Looks]>,
-    /// Leases go here, and changes come from here.
-    hearing: Lane,
+    /// Leases go here, looks that are copied, too, and changes come from here.
+    hearing: Looks,
     connects: Arc<AtomicU64>,
     pushes: Arc<AtomicU64>,
     unreadable: AtomicU64,
@@ -108,9 +114,11 @@ impl RedisStore {
         let watchers = Watchers::default();
         let told = Arc::new(AtomicBool::new(options.tracking));
         let [connects, pushes] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
+        let near = options.near.map(|bytes| Arc::new(Near::new(bytes, options.near_ttl)));
         let ears = Ears {
             names: names.clone(),
             watchers: watchers.clone(),
+            near: near.clone(),
             open: Arc::clone(&told),
             heard: Arc::clone(&pushes),
         };
@@ -125,10 +133,13 @@ impl RedisStore {
             made: Arc::clone(&connects),
             ears,
         };
-        let plain = (1..options.connections)
-            .map(|_| Looks::over(Lane::new(links(None)), Arc::clone(&scripts)))
-            .collect();
-        let hearing = Lane::new(links(Some(ears)));
+        let looks = |ears| Looks::over(Lane::new(links(ears)), Arc::clone(&scripts));
+        let count = if near.is_some() { 0 } else { options.connections - 1 };
+        let plain = (0..count).map(|_| looks(None)).collect();
+        let hearing = looks(Some(ears));
+        if near.is_some() {
+            hearing.ask_for_lives();
+        }
         let unreadable = AtomicU64::new(0);
         Self(Arc::new(Inner {
             options,
@@ -136,6 +147,7 @@ impl RedisStore {
             scripts,
             watchers,
             told,
+            near,
             plain,
             hearing,
             connects,
@@ -146,15 +158,20 @@ impl RedisStore {
 
     /// Connects now instead of at the first use.
     async fn prepare(&self) -> Result<(), StoreError> {
-        for lane in self.0.plain.iter().map(Looks::lane).chain([&self.0.hearing]) {
+        for looks in self.0.plain.iter().chain([&self.0.hearing]) {
             let ping = Question::Command(redis::cmd("PING"));
-            lane.ask(&ping).await.map_err(|trouble| trouble.during("connecting", None))?;
+            looks.lane().ask(&ping).await.map_err(|trouble| trouble.during("connecting", None))?;
         }
         Ok(())
     }
 }
 
 impl Store for RedisStore {
+    fn peek(&self, key: &Key) -> Peek {
+        let copy = self.0.near.as_ref().and_then(|near| near.find(key));
+        copy.map_or(Peek::Unknown, Peek::Found)
+    }
+
     fn watch(&self, key: &Key) -> Watch {
         if self.hears() { self.0.watchers.watch(key.digest()) } else { Watch::silent() }
     }

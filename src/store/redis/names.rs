@@ -32,6 +32,11 @@ impl Names {
         self.name(digest, b":failed")
     }
 
+    /// Whether a name of ours is that of an entry.
+    pub(super) fn is_of_entry(name: &[u8]) -> bool {
+        name.ends_with(b"}")
+    }
+
     fn name(&self, digest: &Digest, suffix: &[u8]) -> Vec<u8> {
         [self.prefix.as_bytes(), &digest.hex(), b"}", suffix].concat()
     }
@@ -72,6 +77,7 @@ mod tests {
             names.failed(&digest),
         ] {
             assert_eq!(names.digest_of(&name), Some(digest));
+            assert_eq!(Names::is_of_entry(&name), name == names.entry(&digest));
         }
     }
 

@@ -1,6 +1,7 @@
 //! The operations of a `RedisStore`: what is asked, and what is made of the answers.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ use super::Inner;
 use super::envelope::{self, Stamp};
 use super::lane::{Question, Trouble};
 use super::looks::Looks;
+use super::near::Asked;
+use super::pulse;
 use super::record;
 use super::reply::{Acquired, Found, Seen};
 use super::script::Source;
@@ -20,10 +23,11 @@ use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, FLOOR_LIFE, Fai
 use crate::store::{Remaining, Renew, Token};
 
 impl Inner {
-    pub(super) async fn look(&self, key: &Key) -> Result<Option<Entry>, StoreError> {
+    pub(super) async fn look(self: &Arc<Self>, key: &Key) -> Result<Option<Entry>, StoreError> {
         let digest = key.digest();
         let looks = self.looks(&digest);
         loop {
+            let asked = self.will_ask(&digest);
             let seen = looks.look(self.names.entry(&digest)).await;
             let seen = seen.map_err(|trouble| trouble.during("looking", Some(key)))?;
             let Some(Seen { sealed, remaining }) = seen else {
@@ -40,12 +44,14 @@ impl Inner {
                     continue;
                 }
             };
-            return Ok(Some(draft.into_entry(stamp.fence, stamp.stored_at, remaining)));
+            let entry = draft.into_entry(stamp.fence, stamp.stored_at, remaining);
+            self.keep(asked, key, &entry);
+            return Ok(Some(entry));
         }
     }
 
     pub(super) async fn acquire(
-        &self,
+        self: &Arc<Self>,
         claim: Claim,
         term: Duration,
         accept: Accept,
@@ -64,7 +70,7 @@ impl Inner {
 
     /// Acquires; or gives the fence of the entry that is in the way and cannot be read.
     async fn acquire_readable(
-        &self,
+        self: &Arc<Self>,
         claim: &Claim,
         term: Duration,
         accept: Accept,
@@ -77,13 +83,16 @@ impl Inner {
             Accept::Other { than } => than.to_be_bytes().to_vec(),
         };
         let args = vec![token(claim.token()), number(millis(term)), acceptable];
+        let asked = self.will_ask(&digest);
         let reply = self.run(&self.scripts.acquire, &digest, args).await.map_err(during)?;
         let readable =
             |found: Option<Found>| found.and_then(|found| self.entry(found, key, &digest));
         Ok(match Acquired::read(reply).ok_or(Trouble::Malformed).map_err(during)? {
             Acquired::Found(found) => {
                 let fence = envelope::fence(&found.sealed);
-                readable(Some(found)).map(Acquire::Found).ok_or(fence)
+                let entry = readable(Some(found));
+                entry.as_ref().inspect(|entry| self.keep(asked, key, entry));
+                entry.map(Acquire::Found).ok_or(fence)
             }
             Acquired::Busy { remaining, stale } => {
                 Ok(Acquire::Busy { remaining, stale: readable(stale) })
@@ -104,7 +113,7 @@ impl Inner {
         let keys = vec![self.names.lease(&key.digest())];
         let args = vec![token(claim.token()), number(millis(term))];
         let renew = Question::Script { source: &self.scripts.renew, keys, args };
-        let reply = self.hearing.ask(&renew).await;
+        let reply = self.hearing.lane().ask(&renew).await;
         match reply.map_err(|trouble| trouble.during("renewing the lease", Some(key)))? {
             Value::Int(1) => Ok(Renew::Held),
             Value::Int(_) => Ok(Renew::Lost),
@@ -125,6 +134,7 @@ impl Inner {
             number(micros(FLOOR_LIFE)),
         ];
         let reply = self.run(&self.scripts.commit, &digest, args).await;
+        self.forget(&digest);
         match reply.map_err(|trouble| trouble.during("storing the entry", Some(key)))? {
             Value::Int(1) => Ok(Commit::Stored),
             Value::Int(_) => Ok(Commit::Superseded),
@@ -138,7 +148,7 @@ impl Inner {
         let life = number(millis(failure.life()));
         let args = vec![token(claim.token()), record::write(&failure), life];
         let fail = Question::Script { source: &self.scripts.fail, keys, args };
-        let reply = self.hearing.ask(&fail).await;
+        let reply = self.hearing.lane().ask(&fail).await;
         reply.map_err(|trouble| trouble.during("remembering a failure", Some(key)))?;
         Ok(())
     }
@@ -148,7 +158,7 @@ impl Inner {
         let keys = vec![self.names.lease(&key.digest())];
         let args = vec![token(claim.token())];
         let abandon = Question::Script { source: &self.scripts.abandon, keys, args };
-        let reply = self.hearing.ask(&abandon).await;
+        let reply = self.hearing.lane().ask(&abandon).await;
         reply.map_err(|trouble| trouble.during("giving the lease up", Some(key)))?;
         Ok(())
     }
@@ -156,7 +166,9 @@ impl Inner {
     pub(super) async fn invalidate(&self, key: Key, keep_stale: bool) -> Result<(), StoreError> {
         let keep: &[u8] = if keep_stale { b"1" } else { b"0" };
         let args = vec![number(millis(FLOOR_LIFE)), keep.to_vec()];
-        let reply = self.run(&self.scripts.invalidate, &key.digest(), args).await;
+        let digest = key.digest();
+        let reply = self.run(&self.scripts.invalidate, &digest, args).await;
+        self.forget(&digest);
         reply.map_err(|trouble| trouble.during("invalidating", Some(&key)))?;
         Ok(())
     }
@@ -172,10 +184,31 @@ impl Inner {
         let keys =
             [names.entry(digest), names.lease(digest), names.floor(digest), names.failed(digest)];
         let keys = keys.into();
-        self.hearing.ask(&Question::Script { source, keys, args }).await
+        self.hearing.lane().ask(&Question::Script { source, keys, args }).await
+    }
+
+    /// To be done before a question about an entry is sent.
+    fn will_ask(&self, digest: &Digest) -> Option<Asked> {
+        self.near.as_ref().and_then(|near| near.ask(digest))
+    }
+
+    fn keep(self: &Arc<Self>, asked: Option<Asked>, key: &Key, entry: &Entry) {
+        if let (Some(near), Some(asked)) = (&self.near, asked)
+            && near.keep(asked, key, entry)
+        {
+            pulse::start(self);
+        }
+    }
+
+    /// After a change by ourselves, of which the server's message may still be under way.
+    fn forget(&self, digest: &Digest) {
+        self.near.as_ref().inspect(|near| near.change(digest));
     }
 
     fn looks(&self, digest: &Digest) -> &Looks {
+        if self.near.is_some() {
+            return &self.hearing;
+        }
         &self.plain[usize::from(digest.as_bytes()[0]) % self.plain.len()]
     }
 

@@ -1,0 +1,122 @@
+//! Marks: whether anything may have happened to a key since it was asked about.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::key::Digest;
+
+/// Counts the changes of keys that are heard of, some keys to a counter.
+///
+/// A mark is what its key's counter showed when it was made, so nothing has to be kept for it. A
+/// change counts for all keys of its counter: that costs the others a copy, and never the truth.
+pub(super) struct Marks {
+    /// Guards `epoch` against those who change it. Held to do so, and for nothing else.
+    hearing: Mutex<Hearing>,
+    /// A number for the time since nothing can have gone unheard, or `DEAF`.
+    epoch: AtomicU64,
+    /// As many as a power of two.
+    changes: Box<[AtomicU64]>,
+}
+
+/// Over which link changes are heard, and how many epochs there were.
+#[derive(Debug, Default)]
+struct Hearing {
+    link: Option<u64>,
+    epochs: u64,
+}
+
+/// A moment in the life of a key, as far as this process hears of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    epoch: u64,
+    counter: usize,
+    changes: u64,
+}
+
+/// The epoch in which nothing is heard.
+const DEAF: u64 = 0;
+
+impl Marks {
+    /// Marks with at least so many counters.
+    pub(super) fn new(counters: usize) -> Self {
+        let changes = (0..counters.next_power_of_two()).map(|_| AtomicU64::new(0)).collect();
+        Self { hearing: Mutex::default(), epoch: AtomicU64::new(DEAF), changes }
+    }
+
+    /// Marks a key, if its changes are heard of. To be done before a question is sent: whatever
+    /// happens after the answer was made is then heard of after the mark was.
+    pub(super) fn mark(&self, digest: &Digest) -> Option<Mark> {
+        let epoch = self.epoch();
+        let counter = self.counter(digest);
+        let changes = self.changes[counter].load(Ordering::Acquire);
+        (epoch != DEAF).then_some(Mark { epoch, counter, changes })
+    }
+
+    /// Whether nothing has happened since, as far as is heard.
+    pub(super) fn holds(&self, mark: &Mark) -> bool {
+        mark.epoch == self.epoch()
+            && mark.changes == self.changes[mark.counter].load(Ordering::Acquire)
+    }
+
+    /// Whether nothing is heard.
+    pub(super) fn is_deaf(&self) -> bool {
+        self.epoch() == DEAF
+    }
+
+    /// Something happened to a key.
+    pub(super) fn change(&self, digest: &Digest) {
+        self.changes[self.counter(digest)].fetch_add(1, Ordering::Release);
+    }
+
+    /// Something happened, and to which keys is not known.
+    pub(super) fn change_all(&self) {
+        let mut hearing = self.hearing();
+        if hearing.link.is_some() {
+            self.begin_epoch(&mut hearing);
+        }
+    }
+
+    /// From now on changes are heard over a link, unless it has broken meanwhile.
+    pub(super) fn listen(&self, link: u64, is_broken: impl FnOnce() -> bool) {
+        let mut hearing = self.hearing();
+        // Whoever breaks it says so before it comes to `deafen`, which waits for us here.
+        if !is_broken() {
+            hearing.link = Some(link);
+            self.begin_epoch(&mut hearing);
+        }
+    }
+
+    /// Nothing comes over a link any more.
+    pub(super) fn deafen(&self, link: u64) {
+        let mut hearing = self.hearing();
+        if hearing.link == Some(link) {
+            hearing.link = None;
+            self.epoch.store(DEAF, Ordering::Release);
+        }
+    }
+
+    fn begin_epoch(&self, hearing: &mut Hearing) {
+        hearing.epochs += 1;
+        self.epoch.store(hearing.epochs, Ordering::Release);
+    }
+
+    fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    fn counter(&self, digest: &Digest) -> usize {
+        let [a, b, c, d, ..] = *digest.as_bytes();
+        u32::from_be_bytes([a, b, c, d]) as usize & (self.changes.len() - 1)
+    }
+
+    fn hearing(&self) -> MutexGuard<'_, Hearing> {
+        self.hearing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Marks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Marks").field("epoch", &self.epoch()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,206 @@
+//! The near tier by itself: what it keeps, and for how long.
+
+use std::collections::VecDeque;
+
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use tokio::time::advance;
+
+use super::*;
+use crate::store::{Draft, Value, Windows};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn near() -> Near {
+    let near = Near::new(1024 * 1024, 30 * SECOND);
+    near.listen(1, || false);
+    near
+}
+
+fn key(number: u64) -> Key {
+    Key::of("item").with(number).digested()
+}
+
+fn entry(version: u64, bytes: usize, life: Duration) -> Entry {
+    let draft = Draft::new(Value::new(vec![0; bytes].into()), 1, Windows::fresh_for(life));
+    draft.into_entry(version, 0, Remaining::Known(life))
+}
+
+fn keep(near: &Near, number: u64, life: Duration) -> bool {
+    let asked = near.ask(&key(number).digest());
+    asked.is_some_and(|asked| near.keep(asked, &key(number), &entry(1, 10, life)))
+}
+
+/// A key at the server, a process that copies it, and what is under way between them.
+#[derive(Default)]
+struct World {
+    link: u64,
+    version: u64,
+    tracked: bool,
+    pushes: VecDeque<u64>,
+    /// Sent over a link, and not yet read by the server.
+    questions: Vec<(u64, Asked)>,
+    /// With the version that the server read.
+    answers: Vec<(u64, Asked)>,
+    /// What may no longer be given out is below this.
+    floor: u64,
+}
+
+impl World {
+    fn step(&mut self, near: &Near, key: &Key, rng: &mut StdRng) {
+        match rng.random_range(0..9) {
+            0 => self.questions.extend(near.ask(&key.digest()).map(|asked| (self.link, asked))),
+            1 | 2 => self.read(rng),
+            // A push overtakes answers, as it is handled where it is received.
+            3 | 4 if !self.answers.is_empty() => {
+                let at = rng.random_range(0..self.answers.len());
+                let (version, asked) = self.answers.swap_remove(at);
+                near.keep(asked, key, &entry(version, 10, 60 * SECOND));
+            }
+            5 => self.change(),
+            6 => {
+                if let Some(version) = self.pushes.pop_front() {
+                    near.change(&key.digest());
+                    self.floor = self.floor.max(version);
+                }
+            }
+            7 if rng.random_ratio(1, 5) => {
+                self.change();
+                near.change(&key.digest());
+                self.floor = self.version;
+            }
+            8 if rng.random_ratio(1, 5) => self.reconnect(near, key, rng),
+            _ => {}
+        }
+    }
+
+    fn read(&mut self, rng: &mut StdRng) {
+        if !self.questions.is_empty() {
+            let at = rng.random_range(0..self.questions.len());
+            let (link, asked) = self.questions.swap_remove(at);
+            self.tracked |= link == self.link;
+            self.answers.push((self.version, asked));
+        }
+    }
+
+    fn change(&mut self) {
+        self.version += 1;
+        if std::mem::take(&mut self.tracked) {
+            self.pushes.push_back(self.version);
+        }
+    }
+
+    /// What was pushed is lost; what was asked may still be answered, and late.
+    fn reconnect(&mut self, near: &Near, key: &Key, rng: &mut StdRng) {
+        near.deafen(self.link);
+        assert!(near.find(key).is_none());
+        self.pushes.clear();
+        self.tracked = false;
+        if rng.random() {
+            self.change();
+        }
+        self.link += 1;
+        near.listen(self.link, || false);
+        self.floor = self.version;
+    }
+}
+
+#[test]
+fn in_no_order_of_events_is_a_copy_given_out_after_its_change_was_heard_of() {
+    let (mut found, mut none) = (0, 0);
+    for seed in 0..10_000 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let (near, key) = (Near::new(64 * 1024, 30 * SECOND), key(seed));
+        let mut world = World::default();
+        near.listen(world.link, || false);
+        for _ in 0..rng.random_range(10..60) {
+            world.step(&near, &key, &mut rng);
+            match near.find(&key) {
+                Some(copy) => {
+                    assert!(copy.fence() >= world.floor, "seed {seed}: {copy:?}");
+                    found += 1;
+                }
+                None => none += 1,
+            }
+        }
+    }
+    assert!(found > 10_000 && none > 10_000, "{found} found, {none} not");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_counts_down_and_ends_with_its_entry() {
+    let near = near();
+    let asked = near.ask(&key(1).digest()).expect("it hears");
+    // The answer takes its time, and the entry does not live longer for that.
+    advance(SECOND).await;
+    assert!(near.keep(asked, &key(1), &entry(1, 10, 10 * SECOND)));
+    advance(8 * SECOND).await;
+    let left = near.find(&key(1)).map(|copy| copy.remaining());
+    assert_eq!(left, Some(Remaining::Known(SECOND)));
+    advance(SECOND).await;
+    assert!(near.find(&key(1)).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_is_asked_about_again_after_its_ttl() {
+    let near = near();
+    assert!(keep(&near, 1, 100 * SECOND));
+    advance(29 * SECOND).await;
+    let left = near.find(&key(1)).map(|copy| copy.remaining());
+    assert_eq!(left, Some(Remaining::Known(71 * SECOND)));
+    advance(SECOND).await;
+    assert!(near.find(&key(1)).is_none());
+}
+
+#[test]
+fn while_nothing_is_heard_nothing_is_kept() {
+    let near = near();
+    let asked = near.ask(&key(1).digest()).expect("it hears");
+    near.deafen(1);
+    assert!(!near.keep(asked, &key(1), &entry(1, 10, SECOND)));
+    assert!(!keep(&near, 1, SECOND));
+    near.listen(2, || true);
+    assert!(!keep(&near, 1, SECOND), "the link broke while it was made");
+}
+
+#[test]
+fn the_end_of_an_older_link_is_not_the_end_of_this_one() {
+    let near = near();
+    near.listen(2, || false);
+    assert!(keep(&near, 1, SECOND));
+    near.deafen(1);
+    assert!(near.find(&key(1)).is_some());
+}
+
+#[test]
+fn a_change_of_everything_leaves_nothing_and_the_ears_open() {
+    let near = near();
+    assert!(keep(&near, 1, SECOND));
+    let asked = near.ask(&key(2).digest()).expect("it hears");
+    near.change_all();
+    assert!(near.find(&key(1)).is_none());
+    assert!(!near.keep(asked, &key(2), &entry(1, 10, SECOND)));
+    assert!(keep(&near, 1, SECOND) && near.find(&key(1)).is_some());
+}
+
+#[test]
+fn a_hundred_thousand_copies_keep_within_their_bytes() {
+    let near = near();
+    for number in 0..100_000 {
+        let asked = near.ask(&key(number).digest()).expect("it hears");
+        let bytes = (number % 700) as usize;
+        near.keep(asked, &key(number), &entry(1, bytes, SECOND));
+        assert!(near.copies.weight() <= near.copies.capacity());
+    }
+    assert!(near.copies.capacity() <= 1024 * 1024 && near.copies.weight() > 900_000);
+}
+
+#[tokio::test]
+async fn an_emptied_near_tier_has_no_copies() {
+    let near = near();
+    for number in 0..1000 {
+        assert!(keep(&near, number, SECOND));
+    }
+    near.empty().await;
+    assert!(near.is_empty() && near.find(&key(1)).is_none());
+}

@@ -1,0 +1,77 @@
+//! The pulse: a sign of life of the connection that hears of changes, while copies are read.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep};
+
+use super::Inner;
+use super::lane::Question;
+
+/// A task that asks for signs of life. It is there while copies are.
+///
+/// Of a connection that is dead without our being told, nothing is heard, so copies that are read
+/// are asked about by nobody. A question that gets no answer gives the link up, as any does, and
+/// that empties the near tier.
+struct Pulse(Weak<Inner>);
+
+/// Starts it, unless it is there or there is no runtime for it.
+pub(super) fn start(store: &Arc<Inner>) {
+    if let Some(near) = &store.near
+        && !near.guarded.load(Ordering::Relaxed)
+        && let Ok(runtime) = Handle::try_current()
+        && !near.guarded.swap(true, Ordering::Relaxed)
+    {
+        runtime.spawn(Pulse(Arc::downgrade(store)).run());
+    }
+}
+
+/// Starts another one, if copies were made while the last one ended.
+fn start_again(store: &Weak<Inner>) {
+    if let Some(store) = store.upgrade()
+        && store.near.as_ref().is_some_and(|near| !near.is_empty())
+    {
+        start(&store);
+    }
+}
+
+impl Pulse {
+    async fn run(self) {
+        self.beat().await;
+        let store = self.0.clone();
+        drop(self);
+        start_again(&store);
+    }
+
+    async fn beat(&self) {
+        let mut used_at = Instant::now();
+        loop {
+            sleep(EVERY).await;
+            let Some(store) = self.0.upgrade() else { return };
+            let Some(near) = &store.near else { return };
+            if near.was_used() {
+                used_at = Instant::now();
+                let ping = Question::Command(redis::cmd("PING"));
+                // Any answer is a sign of life, and that there is none was noticed where it counts.
+                _ = store.hearing.lane().ask(&ping).await;
+            } else if used_at.elapsed() > near.longest() {
+                near.empty().await;
+            }
+            if near.is_empty() {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Pulse {
+    fn drop(&mut self) {
+        if let Some(near) = self.0.upgrade().as_ref().and_then(|store| store.near.as_ref()) {
+            near.guarded.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+const EVERY: Duration = Duration::from_secs(1);

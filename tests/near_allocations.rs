@@ -1,0 +1,36 @@
+//! What a hit on a copy in the near tier allocates. In a program of its own: its allocator counts.
+
+mod support;
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use allocation_counter::measure;
+use bellwether::{Key, ReadThroughLayer, RedisOptions};
+use futures_util::FutureExt;
+use support::redis_server::RedisServer;
+use tower::{Layer, Service, service_fn};
+
+const HITS: u64 = 100;
+
+#[tokio::test]
+async fn a_near_hit_allocates_its_key_and_its_answer() {
+    let server = RedisServer::start();
+    let options = RedisOptions::new(&server.url()).expect("options");
+    let store = options.near(1024 * 1024).expect("enough").connect().await.expect("a store");
+    let mut catalog = ReadThroughLayer::new(store, |sku: &u64| Key::of("item").with(*sku))
+        .ttl(Duration::from_secs(60))
+        .layer(service_fn(|sku: u64| async move { Ok::<_, Infallible>(format!("item {sku}")) }));
+    // Loads it, and then copies it.
+    for _ in 0..2 {
+        assert_eq!(catalog.call(1).await.expect("an answer"), "item 1");
+    }
+    let allocated = measure(|| {
+        for _ in 0..HITS {
+            let answer = catalog.call(1).now_or_never().expect("it is here");
+            assert_eq!(answer.expect("an answer"), "item 1");
+        }
+    });
+    assert_eq!(allocated.count_total, 2 * HITS);
+    assert_eq!(allocated.count_current, 0);
+}
