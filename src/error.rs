@@ -258,10 +258,15 @@ impl StdError for StoreError {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
+    /// The store has failed so often in a row that it is taken to be down. It was not asked.
+    Down,
     /// The answer was not one that the operation can have.
     Malformed,
-    /// Its settings make no sense.
+    /// Its settings make no sense, or do not fit the server that they lead to.
     Misconfigured,
+    /// The store answered that it can do nothing for now: it is starting, or busy, or has lost
+    /// another server that it needs.
+    NotReady,
     /// The store answered that it will not do it.
     Refused,
     /// The store did not answer within its time. Whether it did it is unknown.

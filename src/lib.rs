@@ -47,6 +47,7 @@ mod error;
 mod flight;
 mod key;
 mod policy;
+mod quiet;
 pub mod read_through;
 mod status;
 pub mod store;

@@ -24,6 +24,7 @@ use crate::error::{CacheError, Error, StoreError};
 use crate::flight::{Follower, Full, Glance, Landed, Seat};
 use crate::key::Key;
 use crate::policy::Then;
+use crate::quiet::warn_seldom;
 use crate::status::{Bypass, CacheStatus, Place, Stale};
 use crate::store::{Accept, Answer, Entry, Marker};
 
@@ -123,7 +124,7 @@ where
             Ok(Some(entry)) => self.consider(entry),
             Ok(None) => self.join(None),
             Err(error) => {
-                tracing::warn!(%error, "taken for a miss");
+                warn_seldom!(%error, "taken for a miss");
                 self.join(Some(error))
             }
         }

@@ -18,6 +18,7 @@ use crate::error::{CacheError, Cause};
 use crate::flight::Leader;
 use crate::key::Key;
 use crate::policy::WhenAbandoned;
+use crate::quiet::warn_seldom;
 use crate::store::Windows;
 
 /// What is needed to load: a clone of the loader, and the request.
@@ -191,8 +192,8 @@ fn encoded<R, C: Capture<R>>(kept: &C::Kept, core: &Core<C>, key: &Key) -> Optio
     let mut room = Room::new(most);
     match core.capture.encode(kept, &mut room) {
         Ok(()) => return Some(room.into_bytes()),
-        Err(_) if room.is_over() => tracing::warn!(%key, most, "too large to be kept"),
-        Err(error) => tracing::warn!(%key, %error, "cannot be encoded, and is not kept"),
+        Err(_) if room.is_over() => warn_seldom!(%key, most, "too large to be kept"),
+        Err(error) => warn_seldom!(%key, %error, "cannot be encoded, and is not kept"),
     }
     None
 }

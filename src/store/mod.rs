@@ -19,6 +19,8 @@
 //! The module [`conformance`] (feature `test-util`) has this as checks, for stores of your own, and
 //! [`faulty`] a store that fails as told, for services of your own.
 
+#[cfg(feature = "redis")]
+mod breaker;
 mod claim;
 #[cfg(feature = "test-util")]
 pub mod conformance;

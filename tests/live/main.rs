@@ -8,5 +8,7 @@ mod conformance;
 mod damage;
 mod looks;
 mod near;
+mod outage;
+
 mod refusals;
 mod server;

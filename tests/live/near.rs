@@ -303,10 +303,16 @@ async fn redis_store_with_a_near_tier_keeps_the_contract() {
 #[tokio::test]
 async fn what_is_near_is_tracked_and_nothing_else_is_asked_for_it() {
     let server = RedisServer::start();
-    let (store, _) = with_copy(&server, 1).await;
+    let tracked = || -> u64 {
+        let tracked = server.info("stats", "tracking_total_keys").expect("a figure");
+        tracked.parse().expect("a number")
+    };
+    let (store, other) = (near_store(&server).await, other_process(&server).await);
+    put(&other, 1, 7).await;
+    let before = tracked();
+    assert_eq!(looked(&store, 1).await, Some(7));
     assert_eq!(tracking(&server).len(), 1);
-    let tracked = server.info("stats", "tracking_total_keys");
-    assert_eq!(tracked.as_deref(), Some("1"), "{store:?}");
+    assert_eq!(tracked(), before + 1, "{store:?}");
     assert_eq!(server.command(&["EXISTS", &name(1)]), Reply::Integer(1));
 }
 

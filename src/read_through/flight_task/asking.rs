@@ -9,6 +9,7 @@ use super::FlightTask;
 use crate::capture::Capture;
 use crate::error::CacheError;
 use crate::flight::Phase;
+use crate::quiet::warn_seldom;
 use crate::read_through::core::{self, Landing, Origin};
 use crate::read_through::step::Event;
 use crate::status::{CacheStatus, Stale};
@@ -36,7 +37,7 @@ where
             }
             Ok(Acquire::Lead { lease, stale, failures }) => self.led(lease, stale, failures),
             Err(error) => {
-                tracing::warn!(%error, "loading without a lease");
+                warn_seldom!(%error, "loading without a lease");
                 self.unheard = true;
                 self.note_failure_of_the_store(&error)
             }
@@ -53,7 +54,7 @@ where
             },
             Ok(_) => Event::Gone,
             Err(error) => {
-                tracing::warn!(%error, "those who wait look for themselves");
+                warn_seldom!(%error, "those who wait look for themselves");
                 Event::Gone
             }
         }

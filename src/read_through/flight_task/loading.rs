@@ -13,6 +13,7 @@ use super::FlightTask;
 use crate::capture::Capture;
 use crate::flight::Phase;
 use crate::policy::WhenAbandoned;
+use crate::quiet::warn_seldom;
 use crate::read_through::core::{self, Landing, Origin};
 use crate::read_through::load::{self, Failed, Keeping, Outcome};
 use crate::read_through::step::{Committed, Event};
@@ -144,7 +145,7 @@ where
             }
             Ok(Commit::Superseded) => Event::Committed(Committed::Superseded),
             Err(error) => {
-                tracing::warn!(%error, "loaded, and perhaps not kept");
+                warn_seldom!(%error, "loaded, and perhaps not kept");
                 self.unheard = true;
                 Event::Committed(Committed::Failed)
             }
@@ -209,7 +210,7 @@ async fn renewing(store: &dyn Store, lease: Option<&Lease>, every: Duration) -> 
             Ok(Renew::Held) => {}
             // The load goes on: what it gives may still be newer than anything else.
             Ok(Renew::Lost) => return pending().await,
-            Err(error) => tracing::warn!(%error, "a lease could not be renewed"),
+            Err(error) => warn_seldom!(%error, "a lease could not be renewed"),
         }
     }
 }

@@ -1,17 +1,17 @@
 //! Lanes: pooled links, asked within a time.
 
-use std::fmt;
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use bb8_redis::bb8::{self, Pool, RunError};
-use redis::{Cmd, ErrorKind, RedisError, Value};
+use bb8_redis::bb8::{Pool, RunError};
+use redis::{Cmd, RedisError, Value};
+use tokio::select;
 use tokio::time::timeout;
 
 use super::link::{Link, Links};
+use super::reconnect::{Attempts, Moves};
 use super::script::Source;
-use crate::error::{StoreError, StoreErrorKind};
-use crate::key::Key;
+use super::trouble::Trouble;
 
 /// A link to a server, replaced when it breaks. No question has it for itself: each is sent over a
 /// clone.
@@ -22,6 +22,8 @@ pub(super) struct Lane {
     /// A clone of the pool's link, since a checkout costs more than all else that a question does
     /// here. Held to clone it, never across an `.await`.
     link: RwLock<Option<Link>>,
+    attempts: Attempts,
+    moves: Arc<Moves>,
     timeout: Duration,
 }
 
@@ -32,30 +34,21 @@ pub(super) enum Question<'a> {
     Script { source: &'a Source, keys: Vec<Vec<u8>>, args: Vec<Vec<u8>> },
 }
 
-/// What can come of a question instead of a reply.
-#[derive(Clone, Debug)]
-pub(super) enum Trouble {
-    /// The reply is not one that the question can have.
-    Malformed,
-    /// There was none in time.
-    TimedOut(Duration),
-    /// The client or the server reports it.
-    Reported(RedisError),
-}
-
 impl Lane {
     pub(super) fn new(links: Links) -> Self {
         let timeout = links.timeout;
-        // Checking out costs no command: a link knows itself whether it is broken.
+        let (attempts, moves) = (links.attempts.clone(), Arc::clone(&links.moves));
+        // A link knows itself whether it is broken, and when to try again is not the pool's affair.
         let pool = Pool::builder()
             .max_size(1)
-            .test_on_check_out(true)
+            .test_on_check_out(false)
+            .retry_connection(false)
             .connection_timeout(timeout)
             .max_lifetime(None)
             .idle_timeout(None)
-            .error_sink(Box::new(Log))
+            .error_sink(Box::new(attempts.clone()))
             .build_unchecked(links);
-        Self { pool, link: RwLock::new(None), timeout }
+        Self { pool, link: RwLock::new(None), attempts, moves, timeout }
     }
 
     /// Asks, connecting first if need be, all within the timeout.
@@ -102,7 +95,11 @@ impl Lane {
         if reply.as_ref().is_err_and(is_lost) {
             link.give_up();
         }
-        reply.map_err(Trouble::Reported)
+        reply.map_err(Trouble::Reported).inspect_err(|trouble| {
+            if trouble.is_of_replica() {
+                self.moves.note();
+            }
+        })
     }
 
     /// The link, or another one if that has broken.
@@ -114,16 +111,31 @@ impl Lane {
         }
     }
 
+    /// Another link; or why there is none, as soon as that is known.
     async fn connect(&self) -> Result<Link, Trouble> {
-        // The guard goes back at once: others send over the same link meanwhile.
-        let link = match self.pool.get().await {
-            Ok(guard) => Link::clone(&guard),
-            Err(RunError::TimedOut) => return Err(Trouble::TimedOut(self.timeout)),
-            Err(RunError::User(error)) => return Err(Trouble::Reported(error)),
+        let failure = self.attempts.next_failure();
+        let link = select! {
+            biased;
+            link = self.check_out() => link?,
+            error = failure.heard() => return Err(Trouble::Unconnected(error)),
         };
         let clone = Some(link.clone());
         *self.link.write().unwrap_or_else(PoisonError::into_inner) = clone;
         Ok(link)
+    }
+
+    async fn check_out(&self) -> Result<Link, Trouble> {
+        loop {
+            let guard = self.pool.get().await.map_err(|error| match error {
+                RunError::TimedOut => Trouble::TimedOut(self.timeout),
+                RunError::User(error) => Trouble::Unconnected(error),
+            })?;
+            // The guard goes back at once: others send over the same link meanwhile. If that has
+            // broken, the pool drops it then, and makes another one.
+            if !guard.is_broken() {
+                return Ok(Link::clone(&guard));
+            }
+        }
     }
 }
 
@@ -140,52 +152,5 @@ impl Question<'_> {
                 source.run(&mut link.connection, keys, args).await
             }
         }
-    }
-}
-
-impl Trouble {
-    /// The error to be shown, with what was being done to which key.
-    pub(super) fn during(&self, what: &str, key: Option<&Key>) -> StoreError {
-        let of = key.map(|key| format!(" of `{key}`")).unwrap_or_default();
-        StoreError::new(self.kind(), format!("redis, {what}{of}: {self}"))
-    }
-
-    fn kind(&self) -> StoreErrorKind {
-        match self {
-            Self::Malformed => StoreErrorKind::Malformed,
-            Self::TimedOut(_) => StoreErrorKind::TimedOut,
-            Self::Reported(error) => match error.kind() {
-                ErrorKind::Server(_) | ErrorKind::Extension => StoreErrorKind::Refused,
-                ErrorKind::AuthenticationFailed => StoreErrorKind::Refused,
-                ErrorKind::Parse | ErrorKind::UnexpectedReturnType => StoreErrorKind::Malformed,
-                ErrorKind::InvalidClientConfig => StoreErrorKind::Misconfigured,
-                _ if error.is_timeout() => StoreErrorKind::TimedOut,
-                _ => StoreErrorKind::Unreachable,
-            },
-        }
-    }
-}
-
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Malformed => f.write_str("the reply makes no sense"),
-            Self::TimedOut(timeout) => write!(f, "no answer within {timeout:?}"),
-            Self::Reported(error) => error.fmt(f),
-        }
-    }
-}
-
-/// Where the pool's own trouble goes: why it cannot connect, above all.
-#[derive(Clone, Copy, Debug)]
-struct Log;
-
-impl bb8::ErrorSink<RedisError> for Log {
-    fn sink(&self, error: RedisError) {
-        tracing::debug!(%error, "a connection to redis could not be made or has broken");
-    }
-
-    fn boxed_clone(&self) -> Box<dyn bb8::ErrorSink<RedisError>> {
-        Box::new(*self)
     }
 }

@@ -1,19 +1,22 @@
 //! Links: connections that know whether they are broken, and hear of changes.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+use std::{fmt, io};
 
 use bb8_redis::bb8;
 use redis::aio::MultiplexedConnection;
 use redis::{
     AsyncConnectionConfig, Client, ProtocolVersion, PushInfo, PushKind, RedisError, Value,
 };
+use tokio::time::{Instant, timeout};
 
 use super::names::Names;
 use super::near::Near;
+use super::reconnect::{Attempts, Moves, draw};
 use super::script::Scripts;
+use crate::quiet::warn_seldom;
 use crate::store::Watchers;
 
 /// A connection that everybody shares: clones send over one socket.
@@ -21,6 +24,9 @@ use crate::store::Watchers;
 pub(super) struct Link {
     pub(super) connection: MultiplexedConnection,
     health: Arc<Health>,
+    moves: Arc<Moves>,
+    /// How many moves had been noted when it was begun.
+    moved: u64,
 }
 
 /// Whether a link is of use. Its clones share it with what listens to it.
@@ -40,7 +46,7 @@ impl Link {
     }
 
     pub(super) fn is_broken(&self) -> bool {
-        self.health.is_broken()
+        self.health.is_broken() || self.moves.count() != self.moved
     }
 }
 
@@ -64,6 +70,8 @@ pub(super) struct Links {
     pub(super) timeout: Duration,
     pub(super) scripts: Arc<Scripts>,
     pub(super) made: Arc<AtomicU64>,
+    pub(super) attempts: Attempts,
+    pub(super) moves: Arc<Moves>,
     /// Set for links that hear of changes.
     pub(super) ears: Option<Ears>,
 }
@@ -150,6 +158,7 @@ impl Links {
     async fn open_by(&self, protocol: ProtocolVersion, number: u64) -> Result<Link, RedisError> {
         let near = self.ears.as_ref().and_then(|ears| ears.near.clone());
         let health = Arc::new(Health { number, broken: AtomicBool::new(false), near });
+        let (moves, moved) = (Arc::clone(&self.moves), self.moves.count());
         // Our own budget is around every operation; a second one here would only cost a timer.
         let mut config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.timeout))
@@ -163,7 +172,7 @@ impl Links {
         let settings = info.redis_settings().clone().set_protocol(protocol);
         let client = Client::open(info.set_redis_settings(settings))?;
         let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-        Ok(Link { connection, health })
+        Ok(Link { connection, health, moves, moved })
     }
 
     /// Asks to be told of changes. A server that refuses is a server of which nothing is heard.
@@ -180,18 +189,12 @@ impl Links {
             near.listen(link.health.number, || link.is_broken());
         }
         if let Some(error) = refused {
-            tracing::warn!(%error, "the server tells nothing of changes: losers will poll");
+            warn_seldom!(%error, "redis tells nothing of changes: losers will poll");
         }
         Ok(())
     }
-}
 
-impl bb8::ManageConnection for Links {
-    type Connection = Link;
-    type Error = RedisError;
-
-    async fn connect(&self) -> Result<Link, RedisError> {
-        let number = self.made.fetch_add(1, Ordering::Relaxed);
+    async fn make(&self, number: u64) -> Result<Link, RedisError> {
         let mut link = self.open(number).await?;
         let Some(ears) = &self.ears else {
             return Ok(link);
@@ -205,12 +208,28 @@ impl bb8::ManageConnection for Links {
         }
         Ok(link)
     }
+}
 
-    /// Costs nothing, so that it can be asked at every checkout.
-    async fn is_valid(&self, link: &mut Link) -> Result<(), RedisError> {
-        if link.is_broken() {
-            return Err((redis::ErrorKind::Io, "the connection has broken").into());
+impl bb8::ManageConnection for Links {
+    type Connection = Link;
+    type Error = RedisError;
+
+    /// One attempt, if it is time for one. It ends in time even if nobody waits for it any more:
+    /// the pool has no other place.
+    async fn connect(&self) -> Result<Link, RedisError> {
+        self.attempts.may_begin(Instant::now())?;
+        let number = self.made.fetch_add(1, Ordering::Relaxed);
+        let made = timeout(self.timeout, self.make(number)).await;
+        let made = made.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
+        match &made {
+            Ok(_) => self.attempts.succeeded(),
+            Err(error) => self.attempts.failed(error, Instant::now(), draw()),
         }
+        made
+    }
+
+    /// Links are not asked: see [`has_broken`](bb8::ManageConnection::has_broken).
+    async fn is_valid(&self, _: &mut Link) -> Result<(), RedisError> {
         Ok(())
     }
 

@@ -9,9 +9,10 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
-use super::lane::{Lane, Question, Trouble};
+use super::lane::{Lane, Question};
 use super::reply::{self, Seen};
 use super::script::Scripts;
+use super::trouble::Trouble;
 
 /// A lane whose looks go together.
 ///

@@ -1,6 +1,8 @@
 //! `RedisStore`: entries and leases shared by a fleet.
 
+mod check;
 mod envelope;
+mod health;
 mod lane;
 mod link;
 mod looks;
@@ -9,9 +11,12 @@ mod near;
 mod operations;
 mod options;
 mod pulse;
+mod reconnect;
 mod record;
 mod reply;
 mod script;
+mod stats;
+mod trouble;
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,12 +26,15 @@ use std::time::Duration;
 use redis::ProtocolVersion;
 
 pub use self::options::RedisOptions;
+pub use self::stats::RedisStats;
 
-use self::lane::{Lane, Question};
+use self::health::Health;
+use self::lane::Lane;
 use self::link::{Ears, Links};
 use self::looks::Looks;
 use self::names::Names;
 use self::near::Near;
+use self::reconnect::{Attempts, Moves};
 use self::script::Scripts;
 use super::{Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Failure, Lease};
 use super::{Peek, Renew, Store, Watch, Watchers};
@@ -47,13 +55,16 @@ use crate::key::Key;
 /// With `+script|load` as well, the scripts are known before they are first needed.
 ///
 /// # Errors
-/// Nothing here waits longer than [`RedisOptions::timeout`]. A command that timed out may have been
-/// executed all the same; the protocol is made for that.
+/// A command takes no longer than [`RedisOptions::timeout`], and an operation is one, or two now and
+/// then. A command that timed out may have been executed all the same; the protocol is made for
+/// that. A server that is down costs nothing after the first failures: see
+/// [`RedisOptions::down_after`].
 #[derive(Clone)]
 pub struct RedisStore(Arc<Inner>);
 
 struct Inner {
     options: RedisOptions,
+    health: Health,
     names: Names,
     scripts: Arc<Scripts>,
     watchers: Watchers,
@@ -68,19 +79,6 @@ struct Inner {
     connects: Arc<AtomicU64>,
     pushes: Arc<AtomicU64>,
     unreadable: AtomicU64,
-}
-
-/// What a [`RedisStore`] has counted since it was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct RedisStats {
-    /// Attempts to connect.
-    pub connects: u64,
-    /// Messages of the server about changes, and disconnections.
-    pub pushes: u64,
-    /// Entries that could not be read and counted as misses: damaged, of a newer version of this
-    /// crate, of another key, or of a foreign type.
-    pub unreadable: u64,
 }
 
 impl RedisStore {
@@ -98,6 +96,7 @@ impl RedisStore {
     pub fn stats(&self) -> RedisStats {
         RedisStats {
             connects: self.0.connects.load(Ordering::Relaxed),
+            outages: self.0.health.outages(),
             pushes: self.0.pushes.load(Ordering::Relaxed),
             unreadable: self.0.unreadable.load(Ordering::Relaxed),
         }
@@ -108,6 +107,13 @@ impl RedisStore {
         self.0.told.load(Ordering::Relaxed)
     }
 
+    /// Whether the server is taken to be down, because so many operations in a row have failed
+    /// ([`RedisOptions::down_after`]). It is until an operation gets through, so a store that
+    /// nobody uses stays so.
+    pub fn is_down(&self) -> bool {
+        self.0.health.is_down()
+    }
+
     fn new(options: RedisOptions) -> Self {
         let names = Names::new(&options.namespace);
         let scripts = Arc::new(Scripts::new());
@@ -115,6 +121,7 @@ impl RedisStore {
         let told = Arc::new(AtomicBool::new(options.tracking));
         let [connects, pushes] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
         let near = options.near.map(|bytes| Arc::new(Near::new(bytes, options.near_ttl)));
+        let moves = Arc::new(Moves::default());
         let ears = Ears {
             names: names.clone(),
             watchers: watchers.clone(),
@@ -131,6 +138,8 @@ impl RedisStore {
             timeout: options.timeout,
             scripts: Arc::clone(&scripts),
             made: Arc::clone(&connects),
+            attempts: Attempts::new(options.probe_every / 2),
+            moves: Arc::clone(&moves),
             ears,
         };
         let looks = |ears| Looks::over(Lane::new(links(ears)), Arc::clone(&scripts));
@@ -142,6 +151,7 @@ impl RedisStore {
         }
         let unreadable = AtomicU64::new(0);
         Self(Arc::new(Inner {
+            health: Health::new(options.rules(reconnect::draw())),
             options,
             names,
             scripts,
@@ -154,15 +164,6 @@ impl RedisStore {
             pushes,
             unreadable,
         }))
-    }
-
-    /// Connects now instead of at the first use.
-    async fn prepare(&self) -> Result<(), StoreError> {
-        for looks in self.0.plain.iter().chain([&self.0.hearing]) {
-            let ping = Question::Command(redis::cmd("PING"));
-            looks.lane().ask(&ping).await.map_err(|trouble| trouble.during("connecting", None))?;
-        }
-        Ok(())
     }
 }
 
@@ -178,42 +179,42 @@ impl Store for RedisStore {
 
     fn look(&self, key: Key) -> Answer<Option<Entry>> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.look(&key).await })
+        Box::pin(async move { inner.health.around(inner.look(&key)).await })
     }
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> Answer<Acquire> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.acquire(claim, term, accept).await })
+        Box::pin(async move { inner.health.around(inner.acquire(claim, term, accept)).await })
     }
 
     fn renew(&self, lease: &Lease) -> Answer<Renew> {
         let (inner, claim, term) = (Arc::clone(&self.0), lease.claim().clone(), lease.term());
-        Box::pin(async move { inner.renew(&claim, term).await })
+        Box::pin(async move { inner.health.around(inner.renew(&claim, term)).await })
     }
 
     fn commit(&self, lease: Lease, draft: Draft) -> Answer<Commit> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.commit(lease, draft).await })
+        Box::pin(async move { inner.health.around(inner.commit(lease, draft)).await })
     }
 
     fn fail(&self, lease: Lease, failure: Failure) -> Answer<()> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.fail(lease.into_claim(), failure).await })
+        Box::pin(async move { inner.health.around(inner.fail(lease.into_claim(), failure)).await })
     }
 
     fn abandon(&self, claim: Claim) -> Answer<()> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.abandon(claim).await })
+        Box::pin(async move { inner.health.around(inner.abandon(claim)).await })
     }
 
     fn invalidate(&self, key: Key) -> Answer<()> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.invalidate(key, false).await })
+        Box::pin(async move { inner.health.around(inner.invalidate(key, false)).await })
     }
 
     fn expire(&self, key: Key) -> Answer<()> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.invalidate(key, true).await })
+        Box::pin(async move { inner.health.around(inner.invalidate(key, true)).await })
     }
 }
 

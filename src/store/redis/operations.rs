@@ -10,13 +10,14 @@ use redis::Value;
 
 use super::Inner;
 use super::envelope::{self, Stamp};
-use super::lane::{Question, Trouble};
+use super::lane::Question;
 use super::looks::Looks;
 use super::near::Asked;
 use super::pulse;
 use super::record;
 use super::reply::{Acquired, Found, Seen};
 use super::script::Source;
+use super::trouble::Trouble;
 use crate::error::StoreError;
 use crate::key::{Digest, Key};
 use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, FLOOR_LIFE, Failure, Lease};

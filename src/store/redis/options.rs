@@ -4,10 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use redis::io::tcp::TcpSettings;
+use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{Client, IntoConnectionInfo};
 
 use super::RedisStore;
 use crate::error::{ConfigError, StoreError, duration_within};
+use crate::store::breaker::Rules;
 
 /// Where a Redis is, and how it is talked to.
 ///
@@ -34,6 +36,8 @@ pub struct RedisOptions {
     pub(super) tracking: bool,
     pub(super) near: Option<usize>,
     pub(super) near_ttl: Duration,
+    pub(super) down_after: u32,
+    pub(super) probe_every: Duration,
 }
 
 impl RedisOptions {
@@ -46,7 +50,10 @@ impl RedisOptions {
         let refused = |_| ConfigError::Url { reason: ADDRESS };
         let info = url.into_connection_info().map_err(refused)?;
         // Commands that share a connection would otherwise wait for each other's acknowledgement.
-        let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
+        // And who only waits to be told of changes would never learn that the other end is gone.
+        let keepalive = TcpKeepalive::new().with_time(SILENCE).with_interval(SILENCE / 3);
+        let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
+        let info = info.set_tcp_settings(tcp);
         let client = Client::open(info).map_err(refused)?;
         Ok(Self {
             client,
@@ -56,6 +63,8 @@ impl RedisOptions {
             tracking: true,
             near: None,
             near_ttl: Duration::from_secs(30),
+            down_after: 5,
+            probe_every: Duration::from_secs(1),
         })
     }
 
@@ -100,6 +109,51 @@ impl RedisOptions {
             return Err(ConfigError::Number { setting, given, least: 2, most: 64 });
         }
         Ok(Self { connections, ..self })
+    }
+
+    /// Sets after how many failures in a row the server is taken to be down. Operations fail at once
+    /// then, with [`StoreErrorKind::Down`](crate::StoreErrorKind::Down) and without asking it, but
+    /// for [one probe at a time](Self::probe_every).
+    ///
+    /// What counts as a failure is no answer in time, no connection, and the answer of a server that
+    /// is not ready (`LOADING`, `BUSY`, `MASTERDOWN`...). To be refused is to be answered: a full
+    /// server still serves hits.
+    ///
+    /// Default: 5. One lost connection fails a few operations, a dead server all of them.
+    ///
+    /// # Errors
+    /// If it is not from 1 to 1,000,000.
+    pub fn down_after(self, failures: u32) -> Result<Self, ConfigError> {
+        if !(1..=1_000_000).contains(&failures) {
+            let (setting, given) = ("failures until the store is down", failures as usize);
+            return Err(ConfigError::Number { setting, given, least: 1, most: 1_000_000 });
+        }
+        Ok(Self { down_after: failures, ..self })
+    }
+
+    /// Sets how often a server that is taken to be down is asked by one operation, which is let
+    /// through to find out. If that gets an answer, all are let through again.
+    ///
+    /// Every store has its own interval, up to a fifth shorter or longer than this, so that the
+    /// processes of a fleet do not ask in step. The pauses between attempts to connect stay below
+    /// half of it.
+    ///
+    /// Default: 1 s, so that a server that is back is in use within two.
+    ///
+    /// # Errors
+    /// If it is not from 100 ms to 60 s.
+    pub fn probe_every(self, interval: Duration) -> Result<Self, ConfigError> {
+        let [least, most] = [Duration::from_millis(100), Duration::from_secs(60)];
+        let probe_every = duration_within("probe interval of the store", interval, least, most)?;
+        Ok(Self { probe_every, ..self })
+    }
+
+    /// What its breaker goes by, with a number from 0 to 1 for what is its own.
+    pub(super) fn rules(&self, draw: f64) -> Rules {
+        // An operation is two commands at most.
+        let longest = self.timeout.saturating_mul(2);
+        let pause = self.probe_every.mul_f64(0.8 + 0.4 * draw);
+        Rules { after: self.down_after, pause, longest }
     }
 
     /// Talks RESP2, for servers and proxies that refuse more. Nothing is heard of changes then,
@@ -152,10 +206,11 @@ impl RedisOptions {
         Ok(Self { near_ttl, ..self })
     }
 
-    /// Connects, and makes sure that the server answers and knows the scripts.
+    /// Connects, and makes sure that the server answers and allows what the scripts need.
     ///
     /// # Errors
-    /// If the server cannot be reached or refuses.
+    /// If the server cannot be reached or is not ready, if it is a replica or a node of a cluster,
+    /// or if the user lacks a right, which the error names.
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
         let store = self.connect_lazily();
         store.prepare().await?;
@@ -179,12 +234,37 @@ impl fmt::Debug for RedisOptions {
             .field("tracking", &self.tracking)
             .field("near", &self.near)
             .field("near_ttl", &self.near_ttl)
+            .field("down_after", &self.down_after)
+            .field("probe_every", &self.probe_every)
             .finish()
     }
 }
 
 const LEAST_NEAR: usize = 64 * 1024;
 const MOST_NEAR: usize = 1 << if usize::BITS > 40 { 40 } else { 31 };
+/// After so long without a word the other end is asked whether it is still there, and then three
+/// times as often. An operation never waits for this; its timeout is much shorter.
+const SILENCE: Duration = Duration::from_secs(15);
 
 const ADDRESS: &str =
     "it must be redis://[user:password@]host[:port][/database] or unix:///path[?db=database]";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_kept_alive_and_send_at_once() {
+        let options = RedisOptions::new("redis://localhost").unwrap();
+        let tcp = options.client.get_connection_info().tcp_settings();
+        assert!(tcp.keepalive().is_some() && tcp.nodelay());
+    }
+
+    #[test]
+    fn stores_of_a_fleet_probe_at_intervals_of_their_own() {
+        let options = RedisOptions::new("redis://localhost").unwrap();
+        let pause = |draw| options.rules(draw).pause;
+        assert_eq!(pause(0.0), Duration::from_millis(800));
+        assert_eq!(pause(1.0), Duration::from_millis(1200));
+    }
+}

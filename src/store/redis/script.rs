@@ -3,11 +3,12 @@
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, RedisError, Script, ServerErrorKind, Value};
 
-/// The scripts of a `RedisStore`, one per operation.
+/// The scripts of a `RedisStore`, one per operation, and one that checks what they need.
 #[derive(Debug)]
 pub(super) struct Scripts {
     pub(super) abandon: Source,
     pub(super) acquire: Source,
+    pub(super) check: Source,
     pub(super) commit: Source,
     pub(super) fail: Source,
     pub(super) invalidate: Source,
@@ -27,6 +28,7 @@ impl Scripts {
         Self {
             abandon: Source::new(include_str!("abandon.lua")),
             acquire: Source::new(include_str!("acquire.lua")),
+            check: Source::new(include_str!("check.lua")),
             commit: Source::new(include_str!("commit.lua")),
             fail: Source::new(include_str!("fail.lua")),
             invalidate: Source::new(include_str!("invalidate.lua")),
@@ -35,12 +37,12 @@ impl Scripts {
         }
     }
 
-    /// Tells the server all of them, so that no burst begins with an unknown hash.
+    /// Tells the server those of operations, so that no burst begins with an unknown hash.
     pub(super) async fn load(
         &self,
         connection: &mut MultiplexedConnection,
     ) -> Result<(), RedisError> {
-        let Self { abandon, acquire, commit, fail, invalidate, look, renew } = self;
+        let Self { abandon, acquire, check: _, commit, fail, invalidate, look, renew } = self;
         let mut load = redis::pipe();
         for source in [abandon, acquire, commit, fail, invalidate, look, renew] {
             load.cmd("SCRIPT").arg("LOAD").arg(source.text).ignore();
@@ -64,11 +66,15 @@ impl Source {
         let by_hash = call("EVALSHA", &self.hash, keys, args);
         match by_hash.query_async(connection).await {
             Err(error) if error.kind() == ErrorKind::Server(ServerErrorKind::NoScript) => {
-                let by_text = call("EVAL", self.text, keys, args);
-                by_text.query_async(connection).await
+                self.by_text(keys, args).query_async(connection).await
             }
             answer => answer,
         }
+    }
+
+    /// The command that runs it on a server that does not know it.
+    pub(super) fn by_text(&self, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Cmd {
+        call("EVAL", self.text, keys, args)
     }
 }
 

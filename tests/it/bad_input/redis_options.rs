@@ -162,3 +162,23 @@ fn a_number_of_connections_out_of_range_is_refused_by_name() {
         assert!(message.starts_with("connections of the store must be from 2 to 64"), "{message}");
     }
 }
+
+#[test]
+fn a_number_of_failures_out_of_range_is_refused_by_name() {
+    for failures in [0, 1_000_001, u32::MAX] {
+        let message = options().down_after(failures).unwrap_err().to_string();
+        assert!(
+            message.starts_with("failures until the store is down must be from 1"),
+            "{message}"
+        );
+    }
+}
+
+#[test]
+fn a_probe_interval_out_of_range_is_refused_by_name() {
+    for interval in [Duration::ZERO, Duration::from_millis(99), Duration::MAX] {
+        let message = options().probe_every(interval).unwrap_err().to_string();
+        let begin = "probe interval of the store must be from 100ms to 60s";
+        assert!(message.starts_with(begin), "{message}");
+    }
+}

@@ -1,0 +1,311 @@
+//! When to leave a store alone that does not answer.
+
+#[cfg(test)]
+mod model;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// Admits operations while a store answers, and one probe now and then while it does not.
+///
+/// ```text
+///  Closed ──`after` failures in a row──► Open ◄─┐ the probe fails, or is dropped:
+///    ▲                                    │     │ the next one is due a pause later
+///    └────── the probe gets through ──────┴─────┘
+/// ```
+///
+/// What began before the state changed last has no say in it any more, but for probes: a thousand
+/// callers that time out together open it once, and their late failures keep it neither open nor
+/// open it again.
+#[derive(Debug)]
+pub(super) struct Breaker {
+    /// Whether it is closed and nothing has failed since the last success: then nobody takes the
+    /// lock.
+    is_calm: AtomicBool,
+    /// How often it has opened: what [`Machine::opened`] is, for those who take no lock.
+    opened: AtomicU64,
+    /// Held for a few instructions, never across an `.await`.
+    machine: Mutex<Machine>,
+}
+
+/// What a breaker goes by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rules {
+    /// How many failures in a row open it.
+    pub(super) after: u32,
+    /// From a failure to the next probe.
+    pub(super) pause: Duration,
+    /// How long a probe may take before another one is let through. No operation takes longer, but
+    /// a caller can hold one that it does not poll.
+    pub(super) longest: Duration,
+}
+
+/// What ending an operation has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    Closed,
+    Opened,
+}
+
+impl Breaker {
+    pub(super) fn new(rules: Rules) -> Self {
+        let machine =
+            Mutex::new(Machine { rules, opened: 0, state: State::Closed { failures: 0 } });
+        Self { is_calm: AtomicBool::new(true), opened: AtomicU64::new(0), machine }
+    }
+
+    /// Lets an operation through, or does not.
+    pub(super) fn admit(&self) -> Option<Pass<'_>> {
+        let ticket = if self.is_calm.load(Ordering::Acquire) {
+            Ticket { opened: self.opened(), is_probe: false }
+        } else {
+            self.machine().admit(Instant::now())?
+        };
+        Some(Pass { breaker: self, ticket })
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        !self.is_calm.load(Ordering::Acquire) && matches!(self.machine().state, State::Open { .. })
+    }
+
+    /// How often it has opened.
+    pub(super) fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed)
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Machine) -> T) -> T {
+        let mut machine = self.machine();
+        let changed = change(&mut machine);
+        self.opened.store(machine.opened, Ordering::Relaxed);
+        let is_calm = matches!(machine.state, State::Closed { failures: 0 });
+        self.is_calm.store(is_calm, Ordering::Release);
+        changed
+    }
+
+    fn machine(&self) -> MutexGuard<'_, Machine> {
+        self.machine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An operation that was let through. Dropping it counts neither way, but gives a probe's place up.
+#[derive(Debug)]
+#[must_use = "an operation that is not ended counts neither way"]
+pub(super) struct Pass<'a> {
+    breaker: &'a Breaker,
+    ticket: Ticket,
+}
+
+impl Pass<'_> {
+    /// The store has answered.
+    pub(super) fn answered(mut self) -> Option<Turn> {
+        let ticket = self.ticket;
+        self.ticket.is_probe = false;
+        // One that fails meanwhile is more recent than this.
+        if !ticket.is_probe && self.breaker.is_calm.load(Ordering::Acquire) {
+            return None;
+        }
+        self.breaker.change(|machine| machine.answered(ticket))
+    }
+
+    /// The store is down or slow.
+    pub(super) fn failed(mut self) -> Option<Turn> {
+        let ticket = self.ticket;
+        self.ticket.is_probe = false;
+        self.breaker.change(|machine| machine.failed(ticket, Instant::now()))
+    }
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        if self.ticket.is_probe {
+            let ticket = self.ticket;
+            self.breaker.change(|machine| machine.failed(ticket, Instant::now()));
+        }
+    }
+}
+
+/// The breaker without its clock and its lock.
+#[derive(Clone, Copy, Debug)]
+struct Machine {
+    rules: Rules,
+    /// How often it has opened.
+    opened: u64,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Everything is let through.
+    Closed { failures: u32 },
+    /// Nothing is, but for one probe when it is due.
+    Open { probe_at: Instant },
+}
+
+/// When an operation began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Ticket {
+    /// How often the breaker had opened by then.
+    opened: u64,
+    is_probe: bool,
+}
+
+impl Machine {
+    fn admit(&mut self, now: Instant) -> Option<Ticket> {
+        let is_probe = match &mut self.state {
+            State::Closed { .. } => false,
+            State::Open { probe_at } if *probe_at <= now => {
+                *probe_at = now + self.rules.longest.max(self.rules.pause);
+                true
+            }
+            State::Open { .. } => return None,
+        };
+        Some(Ticket { opened: self.opened, is_probe })
+    }
+
+    fn answered(&mut self, ticket: Ticket) -> Option<Turn> {
+        let was_open = matches!(self.state, State::Open { .. });
+        if ticket.opened != self.opened || was_open && !ticket.is_probe {
+            return None;
+        }
+        self.state = State::Closed { failures: 0 };
+        was_open.then_some(Turn::Closed)
+    }
+
+    fn failed(&mut self, ticket: Ticket, now: Instant) -> Option<Turn> {
+        if ticket.opened != self.opened {
+            return None;
+        }
+        let Rules { after, pause, .. } = self.rules;
+        match &mut self.state {
+            State::Open { probe_at } => {
+                if ticket.is_probe {
+                    *probe_at = now + pause;
+                }
+                None
+            }
+            // A probe that ends after another one has closed it says nothing new.
+            State::Closed { .. } if ticket.is_probe => None,
+            State::Closed { failures } => {
+                *failures += 1;
+                if *failures < after {
+                    return None;
+                }
+                self.opened += 1;
+                self.state = State::Open { probe_at: now + pause };
+                Some(Turn::Opened)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::*;
+
+    const TICK: Duration = Duration::from_millis(500);
+    const RULES: Rules =
+        Rules { after: 2, pause: TICK.saturating_mul(2), longest: TICK.saturating_mul(3) };
+
+    fn breaker() -> Breaker {
+        Breaker::new(RULES)
+    }
+
+    /// A failure, if one is let through.
+    fn fail(breaker: &Breaker) -> Option<Turn> {
+        breaker.admit().and_then(Pass::failed)
+    }
+
+    fn open() -> Breaker {
+        let breaker = breaker();
+        assert_eq!([fail(&breaker), fail(&breaker)], [None, Some(Turn::Opened)]);
+        breaker
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn so_many_failures_in_a_row_open_it() {
+        let breaker = open();
+        assert!(breaker.is_open() && breaker.admit().is_none());
+        assert_eq!(breaker.opened(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_success_between_them_starts_the_count_anew() {
+        let breaker = breaker();
+        for _ in 0..10 {
+            assert_eq!(fail(&breaker), None);
+            assert_eq!(breaker.admit().and_then(Pass::answered), None);
+        }
+        assert!(!breaker.is_open());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_dropped_counts_neither_way() {
+        let breaker = breaker();
+        fail(&breaker);
+        drop(breaker.admit());
+        assert!(!breaker.is_open());
+        assert_eq!(fail(&breaker), Some(Turn::Opened));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_probe_is_let_through_after_the_pause_and_closes_it() {
+        let breaker = open();
+        advance(RULES.pause).await;
+        let probe = breaker.admit().expect("it is due");
+        assert!(breaker.admit().is_none());
+        assert_eq!(probe.answered(), Some(Turn::Closed));
+        assert!(!breaker.is_open() && breaker.admit().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_probe_that_fails_or_is_dropped_makes_another_one_due_a_pause_later() {
+        for end in [|probe: Pass<'_>| _ = probe.failed(), |probe: Pass<'_>| drop(probe)] {
+            let breaker = open();
+            advance(RULES.pause).await;
+            end(breaker.admit().expect("it is due"));
+            advance(RULES.pause - TICK).await;
+            assert!(breaker.admit().is_none());
+            advance(TICK).await;
+            assert!(breaker.admit().is_some());
+            assert_eq!(breaker.opened(), 1, "it was open all the time");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_probe_that_never_ends_does_not_keep_it_open() {
+        let breaker = open();
+        advance(RULES.pause).await;
+        let _stuck = breaker.admit().expect("it is due");
+        advance(RULES.longest).await;
+        let probe = breaker.admit().expect("another one is due");
+        assert_eq!(probe.answered(), Some(Turn::Closed));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_thousand_that_fail_together_open_it_once_and_have_no_say_later() {
+        let breaker = breaker();
+        let together: Vec<_> = (0..1000).filter_map(|_| breaker.admit()).collect();
+        let mut late = together.into_iter();
+        let turns: Vec<_> = late.by_ref().take(500).filter_map(Pass::failed).collect();
+        assert_eq!(turns, [Turn::Opened]);
+        advance(RULES.pause).await;
+        breaker.admit().and_then(Pass::answered);
+        assert_eq!(late.filter_map(Pass::failed).count(), 0);
+        assert!(!breaker.is_open());
+        assert_eq!(breaker.opened(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_answer_does_not_close_it() {
+        let breaker = breaker();
+        let late = breaker.admit().expect("it is closed");
+        assert_eq!([fail(&breaker), fail(&breaker)], [None, Some(Turn::Opened)]);
+        assert_eq!(late.answered(), None);
+        assert!(breaker.is_open());
+    }
+}

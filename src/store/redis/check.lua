@@ -1,0 +1,21 @@
+-- check: whether this user may run what the other scripts run.
+--
+-- KEYS   1 a name of ours that nobody uses
+-- gives  for each command that is refused, its name and what the server says
+--
+-- One script, because a script's commands are refused otherwise than a client's, and because all
+-- that is missing should be told at once.
+local gives = {}
+local function note(command, reply)
+  if type(reply) == 'table' and reply.err then
+    gives[#gives + 1] = command
+    gives[#gives + 1] = reply.err
+  end
+end
+redis.call('MGET', KEYS[1])
+note('time', redis.pcall('TIME'))
+note('set', redis.pcall('SET', KEYS[1], '', 'PX', 1000))
+note('pttl', redis.pcall('PTTL', KEYS[1]))
+note('pexpire', redis.pcall('PEXPIRE', KEYS[1], 1000))
+note('del', redis.pcall('DEL', KEYS[1]))
+return gives

@@ -1,0 +1,201 @@
+//! When to connect again: not at once, not in step, and elsewhere if the server has changed.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bb8_redis::bb8;
+use redis::RedisError;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use uuid::Uuid;
+
+use crate::quiet::Throttle;
+
+/// The attempts of one lane to connect.
+///
+/// The pool makes one at a time. After one that failed nobody tries again for a pause, which
+/// doubles from 50 ms up to a limit and is drawn from the half above its middle, so that the
+/// processes of a fleet that have lost one server do not come back to it in step. Who needs a
+/// connection meanwhile is told at once why there is none.
+#[derive(Clone, Debug)]
+pub(super) struct Attempts(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    longest: Duration,
+    /// What the last attempt came to, if it failed. Never held across an `.await`.
+    last: Mutex<Option<Failure>>,
+    /// Told when one has failed, and the pool may make another one.
+    failed: watch::Sender<()>,
+}
+
+#[derive(Clone, Debug)]
+struct Failure {
+    error: RedisError,
+    in_a_row: u32,
+    again_at: Instant,
+}
+
+impl Attempts {
+    /// Those of a lane, with a limit to the pause.
+    pub(super) fn new(longest: Duration) -> Self {
+        let (failed, _) = watch::channel(());
+        Self(Arc::new(Shared { longest, last: Mutex::default(), failed }))
+    }
+
+    /// Whether to try now, or why not.
+    pub(super) fn may_begin(&self, now: Instant) -> Result<(), RedisError> {
+        match &*self.last() {
+            Some(failure) if now < failure.again_at => Err(failure.error.clone()),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn succeeded(&self) {
+        *self.last() = None;
+    }
+
+    pub(super) fn failed(&self, error: &RedisError, now: Instant, draw: f64) {
+        let mut last = self.last();
+        let in_a_row = last.as_ref().map_or(0, |failure| failure.in_a_row).saturating_add(1);
+        let again_at = now + pause(in_a_row, self.0.longest, draw);
+        *last = Some(Failure { error: error.clone(), in_a_row, again_at });
+    }
+
+    /// Begins to listen for the next failure.
+    pub(super) fn next_failure(&self) -> NextFailure<'_> {
+        NextFailure { attempts: self, failed: self.0.failed.subscribe() }
+    }
+
+    fn last(&self) -> MutexGuard<'_, Option<Failure>> {
+        self.0.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The pool tells of an attempt that failed when it has made room for the next one: who asks it
+/// from then on does not wait for the one that is over.
+impl bb8::ErrorSink<RedisError> for Attempts {
+    fn sink(&self, error: RedisError) {
+        tracing::debug!(%error, "no connection to redis");
+        self.0.failed.send_replace(());
+    }
+
+    fn boxed_clone(&self) -> Box<dyn bb8::ErrorSink<RedisError>> {
+        Box::new(self.clone())
+    }
+}
+
+/// Who waits for a connection, and hears when there will be none.
+#[derive(Debug)]
+pub(super) struct NextFailure<'a> {
+    attempts: &'a Attempts,
+    failed: watch::Receiver<()>,
+}
+
+impl NextFailure<'_> {
+    /// Why there is none.
+    pub(super) async fn heard(mut self) -> RedisError {
+        loop {
+            // It fails when its sender is gone, which is our own.
+            _ = self.failed.changed().await;
+            // None if another attempt has succeeded by now: then the pool has it.
+            if let Some(failure) = self.attempts.last().clone() {
+                return failure.error;
+            }
+        }
+    }
+}
+
+fn pause(in_a_row: u32, longest: Duration, draw: f64) -> Duration {
+    let doublings = in_a_row.saturating_sub(1).min(16);
+    let pause = FIRST_PAUSE.saturating_mul(1 << doublings).min(longest);
+    pause.mul_f64(0.5 + draw / 2.0)
+}
+
+/// A number from 0 to 1.
+pub(super) fn draw() -> f64 {
+    let [high, low, ..] = *Uuid::new_v4().as_bytes();
+    f64::from(u16::from_be_bytes([high, low])) / f64::from(u16::MAX)
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+/// How often the server was found to be no primary any more. Its name may lead to another one now,
+/// so connections that were begun before are given up.
+#[derive(Debug)]
+pub(super) struct Moves {
+    count: AtomicU64,
+    /// If the name still leads to a replica, to connect for each write would make it worse.
+    throttle: Throttle,
+}
+
+impl Default for Moves {
+    fn default() -> Self {
+        let throttle = Throttle::once_per(Duration::from_secs(1));
+        Self { count: AtomicU64::new(0), throttle }
+    }
+}
+
+impl Moves {
+    pub(super) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note(&self) {
+        if self.throttle.admit().is_some() {
+            self.count.fetch_add(1, Ordering::Relaxed);
+            static LOG: Throttle = Throttle::once_per(Duration::from_secs(10));
+            if let Some(held_back) = LOG.admit() {
+                tracing::warn!(held_back, "redis has become a replica: connecting anew");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::ErrorKind;
+
+    use super::*;
+
+    const LONGEST: Duration = Duration::from_millis(400);
+
+    fn refused() -> RedisError {
+        (ErrorKind::Io, "refused").into()
+    }
+
+    #[test]
+    fn pauses_double_up_to_a_limit_and_differ_between_processes() {
+        let millis = |draw| [1, 2, 3, 4, 5, u32::MAX].map(|n| pause(n, LONGEST, draw).as_millis());
+        assert_eq!(millis(1.0), [50, 100, 200, 400, 400, 400]);
+        assert_eq!(millis(0.0), [25, 50, 100, 200, 200, 200]);
+    }
+
+    #[test]
+    fn after_a_failure_nobody_tries_before_the_pause_is_over() {
+        let (attempts, now) = (Attempts::new(LONGEST), Instant::now());
+        assert!(attempts.may_begin(now).is_ok());
+        attempts.failed(&refused(), now, 1.0);
+        let why = attempts.may_begin(now + FIRST_PAUSE / 2).unwrap_err();
+        assert!(why.to_string().contains("refused"), "{why}");
+        assert!(attempts.may_begin(now + FIRST_PAUSE).is_ok());
+    }
+
+    #[test]
+    fn a_success_starts_the_pauses_anew() {
+        let (attempts, now) = (Attempts::new(LONGEST), Instant::now());
+        (0..9).for_each(|_| attempts.failed(&refused(), now, 1.0));
+        attempts.succeeded();
+        assert!(attempts.may_begin(now).is_ok());
+        attempts.failed(&refused(), now, 1.0);
+        assert!(attempts.may_begin(now + FIRST_PAUSE).is_ok());
+    }
+
+    #[test]
+    fn of_many_who_find_a_replica_one_a_second_has_all_connect_anew() {
+        let moves = Moves::default();
+        (0..1000).for_each(|_| moves.note());
+        assert_eq!(moves.count(), 1);
+    }
+}

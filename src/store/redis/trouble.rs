@@ -1,0 +1,259 @@
+//! Trouble: what comes of a question instead of a reply, and what that means.
+
+use std::fmt;
+use std::time::Duration;
+
+use redis::{ErrorKind, RedisError};
+
+use crate::error::{StoreError, StoreErrorKind};
+use crate::key::Key;
+
+/// What can come of a question instead of a reply.
+#[derive(Clone, Debug)]
+pub(super) enum Trouble {
+    /// The reply is not one that the question can have.
+    Malformed,
+    /// There was none in time.
+    TimedOut(Duration),
+    /// The client or the server reports it.
+    Reported(RedisError),
+    /// There is no connection to ask over, and the question was not sent.
+    Unconnected(RedisError),
+}
+
+/// What an error reply means.
+struct Meaning {
+    /// The first word of the reply, or some words of it. They can be anywhere in the text, as that is
+    /// where older servers tell what a command inside a script met.
+    said: &'static str,
+    kind: StoreErrorKind,
+    /// Added to what is shown, for those who can do something about it.
+    advice: &'static str,
+}
+
+impl Trouble {
+    /// The error to be shown, with what was being done to which key.
+    pub(super) fn during(&self, what: &str, key: Option<&Key>) -> StoreError {
+        let of = key.map(|key| format!(" of `{key}`")).unwrap_or_default();
+        let advice = self.advice();
+        let separator = if advice.is_empty() { "" } else { ": " };
+        StoreError::new(self.kind(), format!("redis, {what}{of}: {self}{separator}{advice}"))
+    }
+
+    /// Whether the server follows another one now. A write is what tells.
+    pub(super) fn is_of_replica(&self) -> bool {
+        self.meaning().is_some_and(|meaning| meaning.said == READONLY)
+    }
+
+    pub(super) fn kind(&self) -> StoreErrorKind {
+        if let Some(meaning) = self.meaning() {
+            return meaning.kind;
+        }
+        match self {
+            Self::Malformed => StoreErrorKind::Malformed,
+            Self::TimedOut(_) => StoreErrorKind::TimedOut,
+            Self::Reported(error) | Self::Unconnected(error) => match error.kind() {
+                ErrorKind::Server(_) | ErrorKind::Extension => StoreErrorKind::Refused,
+                ErrorKind::AuthenticationFailed => StoreErrorKind::Misconfigured,
+                ErrorKind::Parse | ErrorKind::UnexpectedReturnType => StoreErrorKind::Malformed,
+                ErrorKind::InvalidClientConfig => StoreErrorKind::Misconfigured,
+                _ if error.is_timeout() => StoreErrorKind::TimedOut,
+                _ => StoreErrorKind::Unreachable,
+            },
+        }
+    }
+
+    fn advice(&self) -> &'static str {
+        self.meaning().map_or("", |meaning| meaning.advice)
+    }
+
+    fn meaning(&self) -> Option<&'static Meaning> {
+        match self {
+            Self::Reported(error) | Self::Unconnected(error) => meaning_of(error),
+            Self::Malformed | Self::TimedOut(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed => f.write_str("the reply makes no sense"),
+            Self::TimedOut(timeout) => write!(f, "no answer within {timeout:?}"),
+            Self::Reported(error) => error.fmt(f),
+            Self::Unconnected(error) => write!(f, "no connection: {error}"),
+        }
+    }
+}
+
+/// What a server can mean that refuses a command inside a script.
+pub(super) enum Within {
+    /// Never to this user.
+    Forbidden,
+    /// All writes, with what to do.
+    Replica(&'static str),
+    /// For now.
+    Else,
+}
+
+pub(super) fn within_script(said: &str) -> Within {
+    match meaning_of_text(said) {
+        Some(meaning) if meaning.said == READONLY => Within::Replica(meaning.advice),
+        Some(meaning) if meaning.kind == StoreErrorKind::Misconfigured => Within::Forbidden,
+        _ => Within::Else,
+    }
+}
+
+fn meaning_of(error: &RedisError) -> Option<&'static Meaning> {
+    let code = error.code()?;
+    let by_code = MEANINGS.iter().find(|meaning| meaning.said == code);
+    // What a command inside a script met is told in the text, by older servers.
+    by_code.or_else(|| meaning_of_text(error.detail()?))
+}
+
+fn meaning_of_text(text: &str) -> Option<&'static Meaning> {
+    MEANINGS.iter().find(|meaning| {
+        let begins = |at: usize| !text[..at].ends_with(|before: char| before.is_alphanumeric());
+        let ends = |at: usize| text[at..].starts_with(|after: char| !after.is_alphanumeric());
+        let mut places = text.match_indices(meaning.said);
+        places.any(|(at, said)| {
+            begins(at) && (at + said.len() == text.len() || ends(at + said.len()))
+        })
+    })
+}
+
+const READONLY: &str = "READONLY";
+
+/// All the replies that mean more than "no". Others are [`StoreErrorKind::Refused`].
+///
+/// `NOSCRIPT` is not among them: it is answered by the script's text.
+const MEANINGS: &[Meaning] = &[
+    not_ready("LOADING", "it is loading its data; ask again, or use `connect_lazily`"),
+    not_ready("BUSY", "a script of somebody's keeps it from answering"),
+    not_ready("MASTERDOWN", "it is a replica that has lost its primary"),
+    not_ready("TRYAGAIN", CLUSTER),
+    not_ready("CLUSTERDOWN", CLUSTER),
+    not_ready("max number of clients", "raise its `maxclients`, or close some of the others"),
+    refused("OOM", "it is full: raise its `maxmemory`, or have it evict (`maxmemory-policy`)"),
+    refused("MISCONF", "it cannot save to its disk, and takes no writes until it can"),
+    refused("NOREPLICAS", "it takes no writes while it has too few replicas"),
+    refused(READONLY, "it is a replica: the address must lead to the primary"),
+    misconfigured("NOAUTH", "give a user and a password in the address"),
+    misconfigured("WRONGPASS", "the user or the password in the address is wrong, or disabled"),
+    misconfigured("NOPERM", RIGHTS),
+    misconfigured("user executing the script can't", RIGHTS),
+    misconfigured("ACL failure in script", RIGHTS),
+    misconfigured(
+        "unknown command",
+        "it must be Redis 6.2 or later, or Valkey, with no command renamed",
+    ),
+    misconfigured("MOVED", CLUSTER),
+    misconfigured("ASK", CLUSTER),
+    misconfigured("CROSSSLOT", CLUSTER),
+];
+
+const CLUSTER: &str =
+    "it is a node of a cluster, and a `RedisStore` works with single servers only";
+
+const RIGHTS: &str = "the user must be allowed what the documentation of `RedisStore` lists, \
+     `~bw:*` among it";
+
+const fn not_ready(said: &'static str, advice: &'static str) -> Meaning {
+    Meaning { said, kind: StoreErrorKind::NotReady, advice }
+}
+
+const fn refused(said: &'static str, advice: &'static str) -> Meaning {
+    Meaning { said, kind: StoreErrorKind::Refused, advice }
+}
+
+const fn misconfigured(said: &'static str, advice: &'static str) -> Meaning {
+    Meaning { said, kind: StoreErrorKind::Misconfigured, advice }
+}
+
+#[cfg(test)]
+mod tests {
+    use redis::{Value, parse_redis_value};
+
+    use super::*;
+
+    /// What the client makes of an error that a server sends.
+    fn sent(reply: &str) -> Trouble {
+        let reply = parse_redis_value(format!("-{reply}\r\n").as_bytes()).and_then(|value| {
+            let Value::ServerError(error) = value else { panic!("{value:?}") };
+            Err::<(), RedisError>(error.into())
+        });
+        Trouble::Reported(reply.unwrap_err())
+    }
+
+    #[test]
+    fn every_error_reply_has_its_kind() {
+        use StoreErrorKind::{Misconfigured, NotReady, Refused};
+        let replies = [
+            ("LOADING Redis is loading the dataset in memory", NotReady),
+            ("BUSY Redis is busy running a script. You can only call SCRIPT KILL", NotReady),
+            ("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is 'no'.", NotReady),
+            ("TRYAGAIN Multiple keys request during rehashing of slot", NotReady),
+            ("CLUSTERDOWN Hash slot not served", NotReady),
+            ("ERR max number of clients reached", NotReady),
+            ("OOM command not allowed when used memory > 'maxmemory'.", Refused),
+            ("MISCONF Redis is configured to save RDB snapshots, but", Refused),
+            ("NOREPLICAS Not enough good replicas to write.", Refused),
+            ("READONLY You can't write against a read only replica.", Refused),
+            ("NOAUTH Authentication required.", Misconfigured),
+            ("WRONGPASS invalid username-password pair or user is disabled.", Misconfigured),
+            ("NOPERM this user has no permissions to run the 'mget' command", Misconfigured),
+            ("MOVED 3999 127.0.0.1:6381", Misconfigured),
+            ("ASK 3999 127.0.0.1:6381", Misconfigured),
+            ("CROSSSLOT Keys in request don't hash to the same slot", Misconfigured),
+            ("ERR unknown command 'EVALSHA', with args beginning with: ", Misconfigured),
+            ("ERR something else", Refused),
+            ("WHATEVER it says", Refused),
+        ];
+        for (reply, kind) in replies {
+            assert_eq!(sent(reply).kind(), kind, "{reply}");
+        }
+    }
+
+    #[test]
+    fn what_a_script_met_is_read_from_the_text_of_its_error() {
+        use StoreErrorKind::{Misconfigured, Refused};
+        let replies = [
+            (
+                "OOM command not allowed when used memory > 'maxmemory'. script: 1f, on @user_script:9.",
+                Refused,
+            ),
+            (
+                "ERR The user executing the script can't run this command or subcommand script: 1f",
+                Misconfigured,
+            ),
+            (
+                "ERR ACL failure in script: User bw has no permissions to run the 'set' command",
+                Misconfigured,
+            ),
+            (
+                "ERR Error running script (call to f_1f): @user_script:9: @user_script: 9: -READONLY You can't",
+                Refused,
+            ),
+        ];
+        for (reply, kind) in replies {
+            assert_eq!(sent(reply).kind(), kind, "{reply}");
+        }
+        assert!(sent(replies[3].0).is_of_replica());
+        assert!(!sent(replies[0].0).is_of_replica());
+    }
+
+    #[test]
+    fn a_word_within_a_word_means_nothing() {
+        for reply in ["ERR OOMPH", "ERR TASK 1", "BUSYGROUP exists", "BUSYKEY Target key name"] {
+            assert_eq!(sent(reply).kind(), StoreErrorKind::Refused, "{reply}");
+            assert_eq!(sent(reply).advice(), "", "{reply}");
+        }
+    }
+
+    #[test]
+    fn an_error_says_what_was_done_what_came_of_it_and_what_to_do() {
+        let error = sent("OOM command not allowed").during("looking", Some(&Key::of("item")));
+        let said = error.to_string();
+        assert!(said.contains("looking of `item") && said.contains("maxmemory-policy"), "{said}");
+    }
+}

@@ -1,0 +1,133 @@
+//! How often a Redis that is down is asked, and connected to.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use bellwether::{RedisOptions, RedisStore, Store, StoreErrorKind};
+use futures_util::future::join_all;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::sleep;
+
+use super::{Site, TIMEOUT, kind, lease, look};
+use crate::catalog::key;
+
+/// Failures that no test comes to.
+const NEVER: u32 = 1_000_000;
+
+/// How long each thousand callers go on asking.
+const RUSH: Duration = Duration::from_secs(2);
+
+/// A thousand callers who ask again and again; gives how many questions were not refused at once.
+async fn rush(store: &RedisStore) -> usize {
+    let began = Instant::now();
+    let callers = (0..1000).map(async |caller| {
+        let mut tried = 0;
+        while began.elapsed() < RUSH {
+            let ended = if caller % 2 == 0 { look(store).await } else { lease(store).await };
+            tried += usize::from(kind(ended) != Some(StoreErrorKind::Down));
+            sleep(Duration::from_millis(20)).await;
+        }
+        tried
+    });
+    join_all(callers).await.into_iter().sum()
+}
+
+#[tokio::test]
+async fn a_thousand_callers_of_a_redis_that_refuses_cause_a_few_attempts_to_connect() {
+    let site = Site::start().await;
+    site.proxy.refuse();
+    let store = site.options().connect_lazily();
+    rush(&store).await;
+    // One of each connection; then one per probe, and the first comes after 0.8 s.
+    let connects = store.stats().connects;
+    assert!((2..=6).contains(&connects), "{connects} attempts");
+}
+
+#[tokio::test]
+async fn attempts_to_connect_are_apart_even_if_every_caller_is_let_through() {
+    let site = Site::start().await;
+    site.proxy.refuse();
+    let store = site.options().down_after(NEVER).expect("a number").connect_lazily();
+    rush(&store).await;
+    // Pauses of 25, 50, 100, 200 and so on by 250 ms at least, on two connections.
+    let connects = store.stats().connects;
+    assert!((4..=28).contains(&connects), "{connects} attempts");
+}
+
+#[tokio::test]
+async fn one_attempt_to_connect_is_under_way_at_a_time() {
+    let site = Site::start().await;
+    site.proxy.blackhole();
+    let store = site.options().down_after(NEVER).expect("a number").connect_lazily();
+    rush(&store).await;
+    // Each takes as long as the timeout, so that one after the other is no more than this.
+    let most = 2 * (RUSH + TIMEOUT).as_millis().div_ceil(TIMEOUT.as_millis());
+    let connects = u128::from(store.stats().connects);
+    assert!((4..=most).contains(&connects), "{connects} attempts, more than {most}");
+}
+
+#[tokio::test]
+async fn one_operation_per_interval_asks_a_redis_that_is_down() {
+    let site = Site::start().await;
+    site.proxy.refuse();
+    let interval = Duration::from_millis(200);
+    let options = site.options().probe_every(interval).expect("an interval");
+    let store = options.connect_lazily();
+    while !store.is_down() {
+        let _ = look(&store).await;
+    }
+    let began = Instant::now();
+    let tried = rush(&store).await;
+    let most = began.elapsed().div_duration_f64(interval.mul_f64(0.8)).ceil() as usize;
+    assert!((2..=most).contains(&tried), "{tried} questions, more than {most}");
+}
+
+#[tokio::test]
+async fn a_redis_that_has_become_a_replica_is_connected_to_anew_once_a_second() {
+    let site = Site::start().await;
+    let store = site.options().connect().await.expect("a store");
+    site.server.command(&["REPLICAOF", "127.0.0.1", "1"]);
+    let (began, before) = (Instant::now(), store.stats().connects);
+    for _ in 0..500 {
+        assert_eq!(kind(lease(&store).await), Some(StoreErrorKind::Refused));
+        look(&store).await.expect("an answer");
+    }
+    let (connects, seconds) = (store.stats().connects - before, began.elapsed().as_secs());
+    assert!((2..=2 * (seconds + 1)).contains(&connects), "{connects} attempts in {seconds} s");
+    assert!(!store.is_down());
+}
+
+/// Greets, and then says nothing more.
+async fn greet(mut client: TcpStream) {
+    let mut bytes = vec![0; 4096];
+    while let Ok(length @ 1..) = client.read(&mut bytes).await {
+        let asked = String::from_utf8_lossy(&bytes[..length]).into_owned();
+        let hello = "%1\r\n+server\r\n+redis\r\n".repeat(asked.matches("HELLO").count());
+        let named = "+OK\r\n".repeat(asked.matches("SETINFO").count());
+        let _ = client.write_all((hello + &named).as_bytes()).await;
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_stalls_while_it_is_made_is_given_up_for_another_one() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
+    let url = format!("redis://{}", listener.local_addr().expect("an address"));
+    let greeted = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&greeted);
+    tokio::spawn(async move {
+        while let Ok((client, _)) = listener.accept().await {
+            count.fetch_add(1, Ordering::SeqCst);
+            tokio::spawn(greet(client));
+        }
+    });
+    let options = RedisOptions::new(&url).and_then(|options| options.down_after(NEVER));
+    let store = options.expect("options").connect_lazily();
+    let began = Instant::now();
+    while greeted.load(Ordering::SeqCst) < 3 {
+        assert!(began.elapsed() < Duration::from_secs(10), "it waits for one that stalls");
+        let _ = store.invalidate(key(1)).await;
+    }
+}
