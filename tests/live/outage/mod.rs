@@ -4,6 +4,7 @@
 mod attempts;
 mod logs;
 mod recovery;
+mod service;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::task::Poll;
