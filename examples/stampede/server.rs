@@ -80,7 +80,8 @@ pub(crate) fn sent(way: Way, before: &Calls, after: &Calls) -> u64 {
 
 /// What bellwether's scripts run inside the server and its clients never send, and the running of
 /// scripts, each of which its MGET stands for.
-const SCRIPTED: [&str; 7] = ["del", "eval", "evalsha", "pexpire", "pttl", "set", "time"];
+const SCRIPTED: [&str; 10] =
+    ["del", "eval", "evalsha", "get", "getex", "pexpire", "pttl", "set", "setrange", "time"];
 
 /// Lines like `cmdstat_get:calls=3,usec=9,...`.
 fn parse(info: &str) -> Calls {

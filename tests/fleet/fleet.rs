@@ -204,7 +204,7 @@ fn is_of_the_test(command: &str) -> bool {
 }
 
 fn is_used_by_scripts(command: &str) -> bool {
-    ["set", "del", "pttl", "pexpire", "time"].contains(&command)
+    ["get", "getex", "setrange", "set", "del", "pttl", "pexpire", "time"].contains(&command)
 }
 
 impl fmt::Debug for Calls {

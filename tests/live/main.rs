@@ -9,6 +9,7 @@ mod damage;
 mod looks;
 mod near;
 mod outage;
+mod pressure;
 
 mod refusals;
 mod server;

@@ -107,7 +107,8 @@ async fn survive_all(step: &str, beforehand: &[Replacement]) {
 }
 
 fn call_of(script: &str) -> String {
-    format!("EVALSHA {}", Script::new(script).get_hash())
+    let script = [include_str!("../../src/store/redis/prelude.lua"), script].join("\n");
+    format!("EVALSHA {}", Script::new(&script).get_hash())
 }
 
 fn acquiring() -> String {

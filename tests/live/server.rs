@@ -16,6 +16,9 @@ const MINUTE: Duration = Duration::from_secs(60);
 const RIGHTS: &[&str] = &[
     "~bw:*",
     "+mget",
+    "+get",
+    "+getex",
+    "+setrange",
     "+set",
     "+del",
     "+pttl",
@@ -47,7 +50,18 @@ async fn a_user_with_the_documented_rights_can_do_everything() {
 #[tokio::test]
 async fn every_documented_right_that_is_missing_is_named_on_connecting() {
     let server = RedisServer::start();
-    let needed = ["~bw:*", "+mget", "+set", "+del", "+pttl", "+pexpire", "+time"];
+    let needed = [
+        "~bw:*",
+        "+mget",
+        "+get",
+        "+getex",
+        "+setrange",
+        "+set",
+        "+del",
+        "+pttl",
+        "+pexpire",
+        "+time",
+    ];
     for missing in needed.into_iter().chain(["+evalsha", "+eval", "+ping"]) {
         let rights: Vec<_> = RIGHTS.iter().copied().filter(|right| *right != missing).collect();
         let error = user(&server, &rights).connect().await.expect_err(missing);

@@ -14,12 +14,11 @@
 --            stale entry or false, its remaining life}                  failed
 --
 -- One script, because between a look and a lease another process can load and leave, and the key
--- would be loaded twice. As it reads all its keys, a connection that tracks is told of the next
--- change of any: to be answered "busy" is to have subscribed.
-local held = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
-local entry, lease, floor, failed = held[1], held[2], 0, held[4]
-if held[3] and #held[3] == 8 then floor = struct.unpack('>I8', held[3]) end
-local remaining, stored = 0, 0
+-- would be loaded twice. A connection that tracks is told of the next change of what is read here
+-- by MGET and GET: to be answered "busy" is to have subscribed. What is read by GETEX, which counts
+-- as a write, is not tracked: nobody waits for it, and the server would remember it for ever.
+local entry, remaining, stored = redis.call('MGET', KEYS[1])[1], 0, 0
+local is_there = entry
 if entry and #entry >= 80 and string.sub(entry, 1, 4) == 'BWE\1' then
   remaining = redis.call('PTTL', KEYS[1])
   local acceptable = ARGV[3] == '1' or #ARGV[3] == 8 and ARGV[3] ~= string.sub(entry, 29, 36)
@@ -29,19 +28,24 @@ if entry and #entry >= 80 and string.sub(entry, 1, 4) == 'BWE\1' then
 else
   entry = false
 end
+local lease = read('GET', KEYS[2])
 if lease and #lease == 24 and string.sub(lease, 1, 16) ~= ARGV[1] then
   local left = redis.call('PTTL', KEYS[2])
   -- Without a life of its own it is none of our leases.
   if left >= 0 then return {2, left, entry, remaining} end
 end
-local failures = 0
+-- Changes nothing, and is refused where writes are: after GETEX a server without room would let
+-- everything pass.
+read('SETRANGE', KEYS[2], 0, '')
+local failed, failures = read('GETEX', KEYS[4]), 0
 if failed and #failed >= 17 and string.sub(failed, 1, 4) == 'BWF\1' then
   failures = struct.unpack('>I4', failed, 6)
   local left = redis.call('PTTL', KEYS[4]) - struct.unpack('>I8', failed, 10)
   if left > 0 and ARGV[3] ~= '0' then return {4, failed, left, entry, remaining} end
 end
 -- What is there and is no string was read as nothing: an empty one says so.
-if not held[1] and redis.call('PTTL', KEYS[1]) ~= -2 then entry = '' end
+if not is_there and redis.call('PTTL', KEYS[1]) ~= -2 then entry = '' end
+local floor = number(read('GETEX', KEYS[3]))
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local fence = math.max(floor + 1, stored + 1, now)

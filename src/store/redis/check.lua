@@ -13,6 +13,9 @@ local function note(command, reply)
   end
 end
 redis.call('MGET', KEYS[1])
+note('get', redis.pcall('GET', KEYS[1]))
+note('getex', redis.pcall('GETEX', KEYS[1]))
+note('setrange', redis.pcall('SETRANGE', KEYS[1], 0, ''))
 note('time', redis.pcall('TIME'))
 note('set', redis.pcall('SET', KEYS[1], '', 'PX', 1000))
 note('pttl', redis.pcall('PTTL', KEYS[1]))

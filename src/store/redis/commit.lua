@@ -7,9 +7,11 @@
 --
 -- One script, because a reader between the two writes would find neither an entry nor a lease and
 -- lead a second load; and because an invalidation between the check and the write would be undone.
-local held = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
-local entry, lease, floor = held[1], held[2], 0
-if held[3] and #held[3] == 8 then floor = struct.unpack('>I8', held[3]) end
+-- Changes nothing, and is refused where writes are: after GETEX a server without room would let
+-- everything pass.
+local refused = redis.pcall('SETRANGE', KEYS[2], 0, '')
+local held = redis.call('MGET', KEYS[1], KEYS[2])
+local entry, lease, floor = held[1], held[2], number(read('GETEX', KEYS[3]))
 local holds = lease and string.sub(lease, 1, 16) == ARGV[1]
 local stored, newer = 0, false
 if entry and #entry >= 4 and string.sub(entry, 1, 3) == 'BWE' then
@@ -26,7 +28,11 @@ end
 local set = {}
 -- Protected, so that the lease ends even if the server is out of memory.
 if not superseded and ARGV[3] ~= '0' then
-  set = redis.pcall('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+  if type(refused) == 'table' and not string.find(refused.err, 'WRONGTYPE', 1, true) then
+    set = refused
+  else
+    set = redis.pcall('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+  end
 end
 if holds then redis.call('DEL', KEYS[2]) end
 if not superseded then redis.call('DEL', KEYS[4]) end

@@ -5,9 +5,8 @@
 -- gives  1
 --
 -- One script, because a commit between any two of its steps would survive it.
-local held = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3])
-local entry, lease, floor = held[1], held[2], 0
-if held[3] and #held[3] == 8 then floor = struct.unpack('>I8', held[3]) end
+local held = redis.call('MGET', KEYS[1], KEYS[2])
+local entry, lease, floor = held[1], held[2], number(read('GETEX', KEYS[3]))
 local time = redis.call('TIME')
 floor = math.max(floor, time[1] * 1000000 + time[2])
 if lease and #lease == 24 then floor = math.max(floor, struct.unpack('>I8', lease, 17)) end

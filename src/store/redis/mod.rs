@@ -51,7 +51,7 @@ use crate::key::Key;
 /// looks ask for what is left of lives, by a script.
 ///
 /// # What a user of the server must be allowed to do
-/// `~bw:* +mget +set +del +pttl +pexpire +time +evalsha +eval +hello +ping +client|tracking`.
+/// `~bw:* +mget +get +getex +setrange +set +del +pttl +pexpire +time +evalsha +eval +hello +ping +client|tracking`.
 /// With `+script|load` as well, the scripts are known before they are first needed.
 ///
 /// # Errors

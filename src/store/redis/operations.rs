@@ -85,7 +85,8 @@ impl Inner {
         };
         let args = vec![token(claim.token()), number(millis(term)), acceptable];
         let asked = self.will_ask(&digest);
-        let reply = self.run(&self.scripts.acquire, &digest, args).await.map_err(during)?;
+        let reply =
+            self.run(&self.hearing, &self.scripts.acquire, &digest, args).await.map_err(during)?;
         let readable =
             |found: Option<Found>| found.and_then(|found| self.entry(found, key, &digest));
         Ok(match Acquired::read(reply).ok_or(Trouble::Malformed).map_err(during)? {
@@ -134,7 +135,7 @@ impl Inner {
             number(lease.granted_at()),
             number(micros(FLOOR_LIFE)),
         ];
-        let reply = self.run(&self.scripts.commit, &digest, args).await;
+        let reply = self.run(&self.hearing, &self.scripts.commit, &digest, args).await;
         self.forget(&digest);
         match reply.map_err(|trouble| trouble.during("storing the entry", Some(key)))? {
             Value::Int(1) => Ok(Commit::Stored),
@@ -168,15 +169,17 @@ impl Inner {
         let keep: &[u8] = if keep_stale { b"1" } else { b"0" };
         let args = vec![number(millis(FLOOR_LIFE)), keep.to_vec()];
         let digest = key.digest();
-        let reply = self.run(&self.scripts.invalidate, &digest, args).await;
+        // Not where changes are heard: nobody here waits for those of what is not there.
+        let reply = self.run(self.looks(&digest), &self.scripts.invalidate, &digest, args).await;
         self.forget(&digest);
         reply.map_err(|trouble| trouble.during("invalidating", Some(&key)))?;
         Ok(())
     }
 
-    /// Runs a script on all the names of a key, where changes are heard.
+    /// Runs a script on all the names of a key.
     async fn run(
         &self,
+        over: &Looks,
         source: &Source,
         digest: &Digest,
         args: Vec<Vec<u8>>,
@@ -185,7 +188,7 @@ impl Inner {
         let keys =
             [names.entry(digest), names.lease(digest), names.floor(digest), names.failed(digest)];
         let keys = keys.into();
-        self.hearing.lane().ask(&Question::Script { source, keys, args }).await
+        over.lane().ask(&Question::Script { source, keys, args }).await
     }
 
     /// To be done before a question about an entry is sent.

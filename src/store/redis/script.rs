@@ -19,7 +19,7 @@ pub(super) struct Scripts {
 /// A script's text and its hash.
 #[derive(Debug)]
 pub(super) struct Source {
-    text: &'static str,
+    text: String,
     hash: String,
 }
 
@@ -45,7 +45,7 @@ impl Scripts {
         let Self { abandon, acquire, check: _, commit, fail, invalidate, look, renew } = self;
         let mut load = redis::pipe();
         for source in [abandon, acquire, commit, fail, invalidate, look, renew] {
-            load.cmd("SCRIPT").arg("LOAD").arg(source.text).ignore();
+            load.cmd("SCRIPT").arg("LOAD").arg(&source.text).ignore();
         }
         load.query_async(connection).await
     }
@@ -53,7 +53,9 @@ impl Scripts {
 
 impl Source {
     fn new(text: &'static str) -> Self {
-        Self { text, hash: Script::new(text).get_hash().to_owned() }
+        let text = [include_str!("prelude.lua"), text].join("\n");
+        let hash = Script::new(&text).get_hash().to_owned();
+        Self { text, hash }
     }
 
     /// Runs it. A server that has forgotten it (restart, `SCRIPT FLUSH`) is told the text again.
@@ -74,7 +76,7 @@ impl Source {
 
     /// The command that runs it on a server that does not know it.
     pub(super) fn by_text(&self, keys: &[Vec<u8>], args: &[Vec<u8>]) -> Cmd {
-        call("EVAL", self.text, keys, args)
+        call("EVAL", &self.text, keys, args)
     }
 }
 

@@ -1,0 +1,15 @@
+-- prelude: what stands before every other script.
+
+-- What is read by a command, or false if that is no string. A server that refuses the command is
+-- not taken for one that has nothing.
+local function read(command, ...)
+  local value = redis.pcall(command, ...)
+  if type(value) ~= 'table' then return value end
+  if string.find(value.err, 'WRONGTYPE', 1, true) then return false end
+  error(value.err)
+end
+
+-- Eight bytes as a number, and anything else as zero.
+local function number(bytes)
+  return bytes and #bytes == 8 and (struct.unpack('>I8', bytes)) or 0
+end
