@@ -64,15 +64,21 @@ impl<L> Follower<L> {
         Poll::Pending
     }
 
-    /// What it may have if it will not wait for better.
-    pub(crate) fn offered(&self) -> Option<L>
+    /// What it may have if it will not wait for better, and how old that is.
+    pub(crate) fn offered(&self) -> Option<(L, Duration)>
     where
         L: Clone,
     {
         let state = lock(&self.flight.state);
         let joined = state.chairs[self.chair].joined;
-        let (_, answer) = state.offer.as_ref().filter(|(line, _)| joined < *line)?;
-        Some(answer.clone())
+        let offer = state.offer.as_ref().filter(|offer| joined < offer.line)?;
+        let age = offer.made.elapsed();
+        (age < offer.good_for).then(|| (offer.answer.clone(), age))
+    }
+
+    /// From now on the flight goes on though nobody waits for it.
+    pub(crate) fn leave_it_running(&self) {
+        lock(&self.flight.state).in_background = true;
     }
 
     /// How much longer what it waits for is expected to take, if it takes so long in all.
@@ -89,8 +95,8 @@ impl<L> Follower<L> {
     pub(crate) fn waits_for_a_load_of_others(&self) -> bool {
         match lock(&self.flight.state).phase {
             Phase::Asking | Phase::Resting => false,
-            Phase::Waiting => true,
-            Phase::Loading | Phase::Queueing => !self.opener,
+            Phase::Waiting | Phase::Queueing => true,
+            Phase::Loading => !self.opener,
         }
     }
 

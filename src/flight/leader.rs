@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Waker;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Flight, Flights, Phase, Slot, lock};
+use super::{Flight, Flights, Offer, Phase, Slot, lock};
 use crate::key::Key;
 
 /// The one that works for a flight. Dropping it tells whoever still waits to look again.
@@ -78,9 +79,31 @@ impl<L> Leader<L> {
         self.land(self.line(), answer);
     }
 
+    /// Lands an answer on those who joined after the line and have none.
+    pub(crate) fn land_on_late(&self, line: Line, answer: &L)
+    where
+        L: Clone,
+    {
+        let mut state = lock(&self.flight.state);
+        let mut wakers = Vec::new();
+        for (_, chair) in state.chairs.iter_mut().filter(|(_, chair)| chair.joined >= line.0) {
+            chair.answer.get_or_insert_with(|| answer.clone());
+            wakers.extend(chair.waker.take());
+        }
+        drop(state);
+        wake(wakers);
+    }
+
     /// From now on callers look for themselves, and join only if they find nothing that will do.
+    pub(crate) fn let_callers_look(&self) {
+        lock(&self.flight.state).looks_first = true;
+    }
+
+    /// The same, and it goes on though nobody waits for it.
     pub(crate) fn run_in_the_background(&self) {
-        lock(&self.flight.state).in_background = true;
+        let mut state = lock(&self.flight.state);
+        state.looks_first = true;
+        state.in_background = true;
     }
 
     /// Lands an answer on whoever opened the flight, if that is still there.
@@ -96,9 +119,10 @@ impl<L> Leader<L> {
     }
 
     /// Offers an answer to those who joined before a line: not as good as what they wait for, but
-    /// better than nothing.
-    pub(crate) fn offer(&self, line: Line, answer: L) {
-        let earlier = lock(&self.flight.state).offer.replace((line.0, answer));
+    /// better than nothing, for as long as it is good.
+    pub(crate) fn offer(&self, line: Line, answer: L, good_for: Duration) {
+        let offer = Offer { line: line.0, answer, made: Instant::now(), good_for };
+        let earlier = lock(&self.flight.state).offer.replace(offer);
         // After the lock: it may be anybody's type.
         drop(earlier);
     }
@@ -113,18 +137,23 @@ impl<L> Leader<L> {
         }
     }
 
-    /// Waits until nobody waits any more.
+    /// Waits until nobody waits any more, which matters to no flight in the background.
     ///
     /// # Cancel safety
     /// Dropping it loses nothing; whether anybody waits is looked at anew each time.
     pub(crate) async fn deserted(&self) {
         loop {
             let rung = self.flight.deserted.notified();
-            if lock(&self.flight.state).chairs.is_empty() {
+            if self.is_deserted() {
                 return;
             }
             rung.await;
         }
+    }
+
+    fn is_deserted(&self) -> bool {
+        let state = lock(&self.flight.state);
+        state.chairs.is_empty() && !state.in_background
     }
 }
 

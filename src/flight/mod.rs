@@ -29,6 +29,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
+use std::time::Duration;
 
 use slab::Slab;
 use tokio::sync::Notify;
@@ -98,7 +99,7 @@ impl<L> Flights<L> {
         match self.shard(&digest).entry(digest) {
             Entry::Occupied(place) => match place.get() {
                 // Nobody has to wait for it.
-                Slot::Flight(flight) if lock(&flight.state).in_background => {
+                Slot::Flight(flight) if lock(&flight.state).looks_first => {
                     Some(Glance { flights: Arc::clone(self), digest, mark: None })
                 }
                 _ => None,
@@ -228,13 +229,23 @@ struct State<L> {
     phase: Phase,
     /// The leader has gone: nobody will land anything here any more.
     closed: bool,
-    /// Callers look for themselves though it is there.
+    /// Callers look for themselves though it is there: there is something that they may do with.
+    looks_first: bool,
+    /// It goes on though nobody waits for it.
     in_background: bool,
-    /// What those who joined before a line may have if they will not wait for better.
-    offer: Option<(u64, L)>,
+    offer: Option<Offer<L>>,
     /// When what it waits for began.
     since: Instant,
     chairs: Slab<Chair<L>>,
+}
+
+/// What those who joined before a line may have if they will not wait for better.
+struct Offer<L> {
+    line: u64,
+    answer: L,
+    made: Instant,
+    /// How long after that it is good.
+    good_for: Duration,
 }
 
 /// Where one follower sits.
@@ -269,6 +280,7 @@ impl<L> Flight<L> {
             lines: 0,
             phase: Phase::Asking,
             closed: false,
+            looks_first: false,
             in_background: false,
             offer: None,
             since: Instant::now(),

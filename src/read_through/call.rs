@@ -15,6 +15,7 @@ use tower::{Service, ServiceExt};
 use super::ask::Ask;
 use super::chance::draw;
 use super::core::{self, Core, Landing, Origin, Peeked};
+use super::fallback::{Fallback, offered};
 use super::flight_task::{FlightTask, Purpose};
 use super::load::{Job, Lent};
 use super::relief_task::relieve;
@@ -76,7 +77,7 @@ pub(super) struct Call<S, Req, C> {
     /// It has waited in vain for somebody else's load.
     relieved: bool,
     /// What its look found, to be given out instead of an error.
-    fallback: Option<Entry>,
+    fallback: Option<Fallback>,
 }
 
 impl<S, Req, C> Call<S, Req, C>
@@ -141,7 +142,7 @@ where
                 (core::stale(&entry, Stale::Revalidating), Some(Accept::Fresh))
             }
             _ if !entry.is_fresh() => {
-                self.fallback = entry.serves_if_error().then_some(entry);
+                self.fallback = Fallback::of(entry);
                 return self.join(None);
             }
             Some(left) if self.is_due_early(&entry, left) => {
@@ -182,24 +183,32 @@ where
                 Ok(error) => self.fail(Error::Load(error)),
                 Err(_) => self.fail(CacheError::other_type(&self.key).into()),
             },
-            Landed::Answer(Landing::FailedValue(kept)) => self
-                .instead(Stale::LoadFailed)
-                .unwrap_or_else(|| self.given(kept, Origin::Loaded { stored: false }, opener)),
+            Landed::Answer(Landing::FailedValue(kept)) => {
+                // Who opens a flight that rests on an earlier failure has not loaded.
+                let led = opener && self.lent.as_ref().is_some_and(|lent| !lent.is_there());
+                self.instead(Stale::LoadFailed)
+                    .unwrap_or_else(|| self.given(kept, Origin::Loaded { stored: false }, led))
+            }
             Landed::Answer(Landing::Private) => self.pass(Bypass::NotKept),
+            Landed::Answer(Landing::Look) => self.again(Self::look),
             Landed::Answer(Landing::Failed(error)) => self.fail(error.into()),
             // Whoever opens a flight is always answered by it, unless its task was dropped. One
             // that is dropped as soon as it is spawned would be opened again for ever.
             Landed::Again if opener => self.fail(CacheError::load_lost(&self.key).into()),
-            Landed::Again => self.again(),
+            Landed::Again => self.again(|call| call.join(None)),
         }
+    }
+
+    /// Once the load is slow. Nothing, if there is nothing to be had but that.
+    pub(super) fn load_is_slow(&mut self, follower: &Follower<Landing>) -> Option<State<S, Req>> {
+        let stale = self.make_do(follower, Stale::LoadSlow)?;
+        follower.leave_it_running();
+        Some(stale)
     }
 
     /// After its patience is over. Nothing, if by now its own load runs.
     pub(super) fn give_up(&mut self, follower: &Follower<Landing>) -> Option<State<S, Req>> {
-        if let Some(Landing::Value(kept, origin)) = follower.offered() {
-            return Some(self.given(kept, origin, false));
-        }
-        if let Some(stale) = self.instead(Stale::WaitRanOut) {
+        if let Some(stale) = self.make_do(follower, Stale::WaitRanOut) {
             return Some(stale);
         }
         let (key, wait) = (&self.key, self.core.policy.wait);
@@ -219,15 +228,19 @@ where
         }
     }
 
-    /// Looks again, since whoever worked for its flight has gone.
-    fn again(&mut self) -> State<S, Req> {
+    /// Looks again: whoever worked for its flight has gone, or there is something that may do.
+    fn again(&mut self, ask: impl FnOnce(&mut Self) -> State<S, Req>) -> State<S, Req> {
         if self.relieved {
             return self.join_relief();
+        }
+        if self.is_forced {
+            return self.join(None);
         }
         match self.core.peek::<S::Response>(&self.key) {
             Peeked::Hit(kept, status) => self.settle(&kept, status),
             Peeked::Entry(entry) => self.consider(entry),
-            Peeked::Miss | Peeked::Unknown => self.join(None),
+            Peeked::Miss => self.join(None),
+            Peeked::Unknown => ask(self),
         }
     }
 
@@ -252,13 +265,14 @@ where
             }
             Seat::Refused(full) => return self.refuse(full),
         };
+        let slow = self.core.policy.slow_load.and_then(|slow| Instant::now().checked_add(slow));
         if wait.is_fail_fast() {
-            return State::Waiting(Waiting::failing_fast(follower));
+            return State::Waiting(Waiting::failing_fast(follower, slow));
         }
         let patience = self.begun.checked_add(wait.patience());
         let by = self.deadline.map(|deadline| self.before(deadline, &follower));
         let until = [patience, by].into_iter().flatten().min();
-        State::Waiting(Waiting::new(follower, until))
+        State::Waiting(Waiting::new(follower, until, slow))
     }
 
     /// When a wait has to end so that the answer comes by the deadline: at once, if the load that
@@ -310,7 +324,7 @@ where
             }
             Seat::Refused(full) => return self.refuse(full),
         };
-        State::Waiting(Waiting::new(follower, None))
+        State::Waiting(Waiting::new(follower, None, None))
     }
 
     /// Puts the job where a task can take it, and where it can be taken back.
@@ -355,10 +369,17 @@ where
             .unwrap_or_else(|| State::Settled(Some((Err(error), CacheStatus::Failed))))
     }
 
-    /// The stale answer that its look found, if that may be given out instead of an error.
+    /// The stale answer that its flight or its look found, if it may still be given out.
+    fn make_do(&mut self, follower: &Follower<Landing>, why: Stale) -> Option<State<S, Req>> {
+        match offered(follower, why) {
+            Some(Landing::Value(kept, origin)) => Some(self.given(kept, origin, false)),
+            _ => self.instead(why),
+        }
+    }
+
+    /// The stale answer that its look found, if that may still be given out instead of an error.
     fn instead(&mut self, why: Stale) -> Option<State<S, Req>> {
-        let entry = self.fallback.take()?;
-        let status = core::stale(&entry, why);
+        let (entry, status) = self.fallback.take()?.into_entry(why)?;
         let (answer, status) = self.core.answer::<S::Response>(entry, status)?;
         Some(State::Settled(Some((Ok(answer), status))))
     }

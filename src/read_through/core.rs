@@ -101,6 +101,8 @@ pub(crate) enum Landing {
     FailedValue(Arc<dyn Any + Send + Sync>),
     /// What was loaded is for somebody else: to load for oneself.
     Private,
+    /// Nothing: who came so late need not wait, as there is something that may do.
+    Look,
     /// Our error.
     Failed(CacheError),
 }

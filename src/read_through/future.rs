@@ -106,6 +106,10 @@ where
                 (StateProjection::Waiting(mut waiting), Some(call)) => {
                     match ready!(waiting.as_mut().poll(cx)) {
                         Waited::Landed(landed) => call.landed(landed, waiting.is_opener()),
+                        Waited::Slow => match call.load_is_slow(waiting.follower()) {
+                            Some(next) => next,
+                            None => continue,
+                        },
                         Waited::RanOut => match call.give_up(waiting.follower()) {
                             Some(next) => next,
                             None => {

@@ -78,6 +78,7 @@ mod ask;
 mod call;
 mod chance;
 mod core;
+mod fallback;
 mod flight_task;
 mod future;
 mod handle;

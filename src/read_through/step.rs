@@ -4,6 +4,7 @@
 //!
 //! ```text
 //!  Acquire ──found──► Land ──others came later──► Look ──found──► Land ..
+//!     │                 └─fresh, but due──► Acquire             (nobody waits for it)
 //!     ├─busy──► Wait ──told, or paused──► Acquire                 (a flat loop)
 //!     ├─lead──► Load ──value──► Commit ──stored────────► Land on those who joined before it
 //!     │           │               └─superseded──────────► Land on those who joined before the load
@@ -37,6 +38,8 @@ pub(crate) enum Event {
     Spared { others: bool },
     /// A look for those who remain found nothing to give them.
     Gone,
+    /// What was landed is due to be loaded anew, though it is fresh.
+    Due,
     /// Somebody else has the lease.
     Busy,
     /// We have the lease.
@@ -160,7 +163,7 @@ pub(crate) fn next(event: Event, standing: Standing) -> Step {
         Event::Found => Step::Land(On::Asked),
         Event::Private | Event::LoadedPrivate => Step::Disperse,
         Event::Failing | Event::Spared { others: false } => Step::Rest,
-        Event::Gone if can_load => Step::Acquire,
+        Event::Gone | Event::Due if can_load => Step::Acquire,
         Event::Busy => Step::Wait,
         Event::Led | Event::AskFailed | Event::Unkept if can_load => Step::Load,
         Event::Loaded | Event::Dispersed if leased == Leased::Yes => Step::Commit,
@@ -171,6 +174,7 @@ pub(crate) fn next(event: Event, standing: Standing) -> Step {
         Event::Committed(Committed::Superseded | Committed::Failed) => Step::Land(On::BeforeLoad),
         Event::Landed { others: true } if is_clear(standing) && !store_failed => Step::Look,
         Event::Gone
+        | Event::Due
         | Event::Led
         | Event::AskFailed
         | Event::Unkept
@@ -201,7 +205,7 @@ fn end(standing: Standing) -> Step {
 mod tests {
     use super::*;
 
-    const EVENTS: [Event; 28] = [
+    const EVENTS: [Event; 29] = [
         Event::Opened { store_failed: false },
         Event::Opened { store_failed: true },
         Event::Found,
@@ -212,6 +216,7 @@ mod tests {
         Event::Spared { others: true },
         Event::Spared { others: false },
         Event::Gone,
+        Event::Due,
         Event::Busy,
         Event::Led,
         Event::AskFailed,
@@ -295,6 +300,7 @@ mod tests {
             (Event::Spared { others: true }, "AAAA AAAA AAAA"),
             (Event::Spared { others: false }, "ZZZZ ZZZZ ZZZZ"),
             (Event::Gone, "..AA RRAA RRAA"),
+            (Event::Due, "..AA RRAA RRAA"),
             (Event::Busy, "WWWW WWWW WWWW"),
             (Event::Led, "..FF RRFF RRFF"),
             (Event::AskFailed, "..FF RRFF RRFF"),

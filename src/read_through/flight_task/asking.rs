@@ -10,6 +10,7 @@ use crate::capture::Capture;
 use crate::error::CacheError;
 use crate::flight::Phase;
 use crate::quiet::warn_seldom;
+use crate::read_through::chance::draw;
 use crate::read_through::core::{self, Landing, Origin};
 use crate::read_through::step::Event;
 use crate::status::{CacheStatus, Stale};
@@ -29,6 +30,11 @@ where
             Ok(Acquire::Found(entry)) => self.found(&entry),
             Ok(Acquire::Busy { remaining, stale }) => {
                 self.lease_left = remaining;
+                if self.accept == Accept::Nothing {
+                    // Whoever loads gives something newer than what is there.
+                    let than = stale.as_ref().map(Entry::fence);
+                    self.accept = than.map_or(Accept::Fresh, |than| Accept::Other { than });
+                }
                 self.give_meanwhile(stale);
                 Event::Busy
             }
@@ -63,7 +69,7 @@ where
     fn found(&mut self, entry: &Entry) -> Event {
         match entry.as_marker() {
             Some(Marker::Private) => return Event::Private,
-            Some(Marker::Unkept) => return Event::Unkept,
+            Some(Marker::Unkept) => return self.found_unkept(),
             None => {}
         }
         let status = match self.waited {
@@ -76,7 +82,23 @@ where
             return Event::Unreadable;
         };
         self.answer = Some(landing);
+        self.due = self.is_due(entry).then(|| Accept::Other { than: entry.fence() });
         Event::Found
+    }
+
+    /// It is loaded without a lease, unless it is known here that the load would fail.
+    fn found_unkept(&mut self) -> Event {
+        match self.core.loads.recall.of(&self.leader.key().digest()) {
+            Some((failure, left)) if !self.anew => self.rest_on(failure, left),
+            _ => Event::Unkept,
+        }
+    }
+
+    /// Whether it is time to load anew what is still fresh, and there is something to load with.
+    fn is_due(&self, entry: &Entry) -> bool {
+        let freshness = &self.core.policy.freshness;
+        let left = entry.fresh_for().filter(|_| freshness.early.is_some() && self.job.is_there());
+        left.is_some_and(|left| freshness.is_due_early(entry.load_time(), left, draw()))
     }
 
     fn led(&mut self, lease: Lease, stale: Option<Entry>, failures: u32) -> Event {
@@ -90,28 +112,27 @@ where
     /// Those whom the answer is for are given what is stale if that will do, and are offered it if
     /// it will do only once they have waited in vain.
     fn give_meanwhile(&mut self, entry: Option<Entry>) {
-        self.stand_in = entry;
+        self.stand_in = entry.filter(|_| !self.anew);
         let Some(entry) = &self.stand_in else { return };
-        let why = match entry.serves_while_revalidating() {
-            true => Stale::Revalidating,
-            false if entry.serves_if_error() => Stale::WaitRanOut,
-            false => return,
-        };
-        let Some(landing) = self.landing_of(entry, Some(core::stale(entry, why))) else { return };
-        if why == Stale::Revalidating {
+        let Some(stale_for) = entry.stale_for() else { return };
+        let status = Some(core::stale(entry, Stale::Revalidating));
+        let Some(landing) = self.landing_of(entry, status) else { return };
+        if entry.serves_while_revalidating() {
             self.leader.land(self.asked, &landing);
-            self.leader.run_in_the_background();
-            self.refreshes = true;
-        } else {
-            self.leader.offer(self.asked, landing);
+            self.go_on_in_the_background();
+        } else if entry.serves_if_error() {
+            let good_for = entry.windows().if_error().saturating_sub(stale_for);
+            self.leader.offer(self.asked, landing, good_for);
+            self.leader.let_callers_look();
+            self.leader.land_on_late(self.asked, &Landing::Look);
         }
     }
 
     /// A load failed a moment ago, here or elsewhere.
     fn failing(&mut self, failure: &Failure, left: Duration, stale: Option<Entry>) -> Event {
-        self.stand_in = stale;
+        self.stand_in = stale.filter(|_| !self.anew);
         self.leased_at = Instant::now();
-        if let Some(stand_in) = self.stand_in(Stale::LoadFailed) {
+        if let Some(stand_in) = self.stand_in() {
             self.rest_on(stand_in.clone(), left);
             // It is good for those who had asked. Whoever comes has to ask.
             self.resting = None;
@@ -127,15 +148,15 @@ where
     }
 
     /// What those whom the last answer was for may have, if it cannot be loaded anew.
-    pub(super) fn stand_in(&self, why: Stale) -> Option<Landing> {
+    pub(super) fn stand_in(&self) -> Option<Landing> {
         let entry = self.stand_in.as_ref()?;
         let Some(stale_for) = entry.stale_for() else {
             return self.landing_of(entry, Some(core::hit(entry)));
         };
         let stale_for = stale_for + self.leased_at.elapsed();
-        let status = CacheStatus::Stale { why, stale_for };
+        let status = CacheStatus::Stale { why: Stale::LoadFailed, stale_for };
+        // In either window: while it is loaded anew it is given out, though that fails.
         let will_do = stale_for < entry.windows().stale();
-        let will_do = will_do && (why == Stale::LoadSlow || stale_for < entry.windows().if_error());
         will_do.then(|| self.landing_of(entry, Some(status))).flatten()
     }
 

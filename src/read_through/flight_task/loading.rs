@@ -12,12 +12,11 @@ use tower::Service;
 use super::FlightTask;
 use crate::capture::Capture;
 use crate::flight::Phase;
-use crate::policy::WhenAbandoned;
 use crate::quiet::warn_seldom;
 use crate::read_through::core::{self, Landing, Origin};
 use crate::read_through::load::{self, Failed, Keeping, Outcome};
 use crate::read_through::step::{Committed, Event};
-use crate::status::{Bypass, Stale};
+use crate::status::Bypass;
 use crate::store::{Commit, Draft, Failure, Lease, Marker, Renew, Store, Value, Windows};
 
 impl<S, Req, C> FlightTask<S, Req, C>
@@ -36,17 +35,13 @@ where
         self.leader.enter(Phase::Loading);
         self.loading = self.leader.line();
         let began = Instant::now();
-        let when_abandoned = match self.refreshes {
-            true => WhenAbandoned::Finish,
-            false => self.core.policy.when_abandoned,
-        };
+        let when_abandoned = self.core.policy.when_abandoned;
         let outcome = tokio::select! {
             biased;
             outcome = load::load(job, &self.core, &self.leader, when_abandoned) => outcome,
             never = renewing(&*self.core.store, self.lease.as_ref(), self.core.policy.renewal()) => {
                 match never {}
             }
-            never = self.giving_up_on_a_slow_load() => match never {},
         };
         self.load_time = began.elapsed();
         match outcome {
@@ -73,17 +68,6 @@ where
         }
     }
 
-    /// Gives out what is stale when the load turns out to be slow. The load goes on.
-    async fn giving_up_on_a_slow_load(&self) -> Infallible {
-        if let Some(slow) = self.core.policy.slow_load {
-            sleep(slow).await;
-            if let Some(stand_in) = self.stand_in(Stale::LoadSlow) {
-                self.leader.land(self.asked, &stand_in);
-            }
-        }
-        pending().await
-    }
-
     fn loaded(&mut self, kept: Arc<dyn std::any::Any + Send + Sync>, keeping: Keeping) -> Event {
         self.core.loads.recall.forget(&self.leader.key().digest());
         if let Keeping::Keep(bytes, _) = &keeping {
@@ -100,14 +84,15 @@ where
     fn load_failed(&mut self, failed: Failed) -> Event {
         let Failed { landing, cause, message } = failed;
         let (key, recall) = (self.leader.key().digest(), &self.core.loads.recall);
-        let before = self.failures.max(recall.times(&key));
+        // Who has the lease knows from the store, which is told of successes elsewhere too.
+        let before = if self.lease.is_some() { self.failures } else { recall.times(&key) };
         let window = self.core.policy.failures.after(before);
         let times = before.saturating_add(1);
         if !window.is_zero() {
             recall.note(key, landing.clone(), times, window);
         }
         self.failed = Some(Failure::new(cause, times, window).saying(&message));
-        match self.stand_in(Stale::LoadFailed) {
+        match self.stand_in() {
             // Whoever came later may have more than this, and asks for it.
             Some(stand_in) => {
                 self.leader.land(self.asked, &stand_in);

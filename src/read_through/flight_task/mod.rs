@@ -35,8 +35,10 @@ pub(crate) struct FlightTask<S, Req, C> {
     lease_left: Duration,
     waited: bool,
     store_failed: bool,
-    /// It goes on though nobody waits for it.
-    refreshes: bool,
+    /// Nobody here will have what is kept.
+    anew: bool,
+    /// What was found is due to be loaded anew, though it is fresh.
+    due: Option<Accept>,
     /// Drawn before the store was asked last.
     asked: Line,
     /// Drawn before the load began.
@@ -85,10 +87,10 @@ where
         let pauses = core.policy.pauses(!watch.is_silent());
         let claim = Claim::new(key.clone());
         let (line, now) = (leader.line(), Instant::now());
-        let (accept, refreshes) = match purpose {
-            Purpose::Answer => (Accept::Fresh, false),
-            Purpose::AnswerAnew => (Accept::Nothing, false),
-            Purpose::Refresh(accept) => (accept, true),
+        let accept = match purpose {
+            Purpose::Answer => Accept::Fresh,
+            Purpose::AnswerAnew => Accept::Nothing,
+            Purpose::Refresh(accept) => accept,
         };
         Self {
             core,
@@ -104,7 +106,8 @@ where
             lease_left: Duration::ZERO,
             waited: false,
             store_failed: false,
-            refreshes,
+            anew: matches!(purpose, Purpose::AnswerAnew),
+            due: None,
             asked: line,
             loading: line,
             load_time: Duration::ZERO,
@@ -194,12 +197,11 @@ where
     async fn wait(&mut self) -> Event {
         self.leader.enter(Phase::Waiting);
         self.waited = true;
-        self.accept = Accept::Fresh;
         let pause = self.pauses.next(draw(), self.lease_left);
         tokio::select! {
             () = self.watch.changed() => Event::Waited,
             () = sleep(pause) => Event::Waited,
-            () = self.leader.deserted(), if !self.refreshes => Event::Deserted,
+            () = self.leader.deserted() => Event::Deserted,
         }
     }
 
@@ -230,7 +232,21 @@ where
             On::BeforeLoad => self.loading,
             On::All => self.leader.line(),
         };
-        Event::Landed { others: self.leader.land(line, &answer) }
+        let others = self.leader.land(line, &answer);
+        match self.due.take() {
+            Some(accept) => {
+                self.accept = accept;
+                self.go_on_in_the_background();
+                Event::Due
+            }
+            None => Event::Landed { others },
+        }
+    }
+
+    /// Nobody has to wait for what it does from here on.
+    fn go_on_in_the_background(&self) {
+        self.leader.run_in_the_background();
+        self.leader.land_on_late(self.asked, &Landing::Look);
     }
 
     /// Gives its answer to the caller whose load it was, and sends everybody else to the loader.

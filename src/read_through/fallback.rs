@@ -1,0 +1,51 @@
+//! What a request may be answered with if it cannot be answered any better.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::core::{Landing, Origin};
+use crate::flight::Follower;
+use crate::status::{CacheStatus, Stale};
+use crate::store::Entry;
+
+/// A stale entry that a look has found, and when.
+#[derive(Debug)]
+pub(super) struct Fallback {
+    entry: Entry,
+    found: Instant,
+}
+
+impl Fallback {
+    /// An entry that is given out instead of an error, if it is one.
+    pub(super) fn of(entry: Entry) -> Option<Self> {
+        entry.serves_if_error().then(|| Self { entry, found: Instant::now() })
+    }
+
+    /// The entry, if its window is not over by now, and how stale it is.
+    pub(super) fn into_entry(self, why: Stale) -> Option<(Entry, CacheStatus)> {
+        let Self { entry, found } = self;
+        let stale_for = entry.stale_for()?.saturating_add(found.elapsed());
+        let will_do = stale_for < entry.windows().if_error();
+        will_do.then_some((entry, CacheStatus::Stale { why, stale_for }))
+    }
+}
+
+/// What a flight offers to those who will not wait for better.
+pub(super) fn offered(follower: &Follower<Landing>, why: Stale) -> Option<Landing> {
+    match follower.offered()? {
+        (Landing::Value(kept, Origin::Kept(status)), age) => {
+            Some(Landing::Value(kept, Origin::Kept(aged(status, why, age))))
+        }
+        _ => None,
+    }
+}
+
+fn aged(status: CacheStatus, why: Stale, age: Duration) -> CacheStatus {
+    match status {
+        CacheStatus::Stale { stale_for, .. } => {
+            CacheStatus::Stale { why, stale_for: stale_for.saturating_add(age) }
+        }
+        other => other,
+    }
+}
