@@ -1,0 +1,86 @@
+//! What is asked for often enough is loaded anew before it runs out.
+
+use bellwether::{CacheStatus, MemoryStore};
+use tokio::time::{Instant, sleep};
+use tower::Layer;
+
+use super::PLACES;
+use crate::support::loader::{End, Loader};
+use crate::support::{
+    MINUTE, NO_TIME, SECOND, answer, answers, ask, burst, idle, layer, remembering_layer, settled,
+};
+
+/// So early that it is due as soon as it is stored: with a load of ten seconds and the largest
+/// beta, on average a thousand seconds before its end.
+const AT_ONCE: f64 = 100.0;
+
+#[tokio::test(start_paused = true)]
+async fn an_early_refresh_holds_up_nobody_and_is_one_load_in_the_fleet() {
+    for place in PLACES {
+        let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND * 10));
+        let early = || layer(place(&memory)).refresh_early(AT_ONCE).expect("it makes sense");
+        let fleet = [(); 4].map(|()| early().layer(loader.clone()));
+        answer(&fleet[0], 1).await;
+        let began = Instant::now();
+        let asked = fleet.iter().flat_map(|process| burst(process, 1, 250)).collect();
+        let ended = settled(asked).await;
+        assert!(ended.iter().all(|(_, status)| matches!(status, CacheStatus::Hit { .. })));
+        assert_eq!(began.elapsed(), NO_TIME);
+        loader.has_begun(2).await;
+        sleep(SECOND * 9).await;
+        assert_eq!(loader.loads(), 2);
+        sleep(SECOND * 2).await;
+        assert_eq!(memory.len(), 1);
+        assert_eq!(answer(&fleet[3], 1).await, 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_in_demand_never_runs_out() {
+    for place in PLACES {
+        let early = layer(place(&MemoryStore::new(10))).refresh_early(1.0).expect("it makes sense");
+        let cached = early.layer(Loader::taking(SECOND));
+        answer(&cached, 1).await;
+        for _ in 0..MINUTE.as_secs() * 100 {
+            sleep(SECOND / 20).await;
+            let (_, status) = ask(&cached, 1).await.unwrap();
+            assert!(matches!(status, CacheStatus::Hit { .. }), "{status:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_loaded_early_unless_it_is_asked_for() {
+    for place in PLACES {
+        let loader = Loader::taking(SECOND * 10);
+        let cached = layer(place(&MemoryStore::new(10))).layer(loader.clone());
+        answer(&cached, 1).await;
+        for _ in 0..59 {
+            sleep(SECOND).await;
+            assert_eq!(answers(burst(&cached, 1, 10)).await, [1; 10]);
+        }
+        assert_eq!(loader.loads(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_early_refreshes_fail_what_is_fresh_is_given_out_and_they_back_off() {
+    for place in PLACES {
+        let loader = Loader::taking(SECOND * 10);
+        let layer = remembering_layer(place(&MemoryStore::new(10)));
+        let cached = layer.ttl(MINUTE * 10).refresh_early(AT_ONCE).unwrap().layer(loader.clone());
+        answer(&cached, 1).await;
+        loader.ends_by(End::Fail);
+        while loader.loads() < 2 || loader.running() > 0 {
+            answer(&cached, 1).await;
+            idle().await;
+        }
+        for _ in 0..9 {
+            for (_, status) in settled(burst(&cached, 1, 10)).await {
+                assert!(matches!(status, CacheStatus::Hit { .. }), "{status:?}");
+            }
+            sleep(SECOND / 10).await;
+        }
+        assert_eq!(loader.loads(), 2);
+    }
+}

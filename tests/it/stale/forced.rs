@@ -1,0 +1,142 @@
+//! A forced refresh loads though something fresh is kept.
+
+use bellwether::store::{Accept, Acquire, Claim, Store};
+use bellwether::{Ask, CacheStatus, MemoryStore, ReadThrough, ReadThroughLayer, Stale};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+use tower::{Layer, Service};
+
+use super::{PLACES, stale_if_error, stale_while_revalidating};
+use crate::support::loader::{End, Loader};
+use crate::support::{MINUTE, NO_TIME, SECOND, Settled, answers, commit, idle, key, settled};
+
+type Asking = ReadThrough<Loader, fn(&u64) -> Ask>;
+
+/// Requests from 1,000 on will not have what is kept.
+const ANEW: u64 = 1_000;
+
+fn asking(store: impl Store, loader: &Loader) -> Asking {
+    let ask_of: fn(&u64) -> Ask = |item| match item.checked_sub(ANEW) {
+        Some(item) => Ask::of(key(item)).anew(),
+        None => Ask::of(key(*item)),
+    };
+    let layer = ReadThroughLayer::new(store, ask_of).ttl(MINUTE).jitter(0.0).expect("no jitter");
+    layer.layer(loader.clone())
+}
+
+fn ask(cached: &Asking, item: u64) -> JoinHandle<Settled> {
+    tokio::spawn(cached.clone().call(item).with_status())
+}
+
+fn burst(cached: &Asking, item: u64, callers: usize) -> Vec<JoinHandle<Settled>> {
+    (0..callers).map(|_| ask(cached, item)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forced_refresh_loads_though_there_is_something_fresh() {
+    for place in PLACES {
+        let cached = asking(place(&MemoryStore::new(10)), &Loader::new());
+        assert_eq!(answers(vec![ask(&cached, 1)]).await, [1]);
+        let (answer, status) = ask(&cached, 1 + ANEW).await.unwrap();
+        assert_eq!((answer.unwrap(), status), (2, CacheStatus::Led { stored: true }));
+        assert_eq!(answers(vec![ask(&cached, 1)]).await, [2]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn forced_refreshes_that_meet_are_one_load_in_the_fleet() {
+    for place in PLACES {
+        let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND * 2));
+        let fleet = [(); 4].map(|()| asking(place(&memory), &loader));
+        assert_eq!(answers(vec![ask(&fleet[0], 1)]).await, [1]);
+        let asked = fleet.iter().flat_map(|process| burst(process, 1 + ANEW, 25)).collect();
+        assert_eq!(answers(asked).await, [2; 100]);
+        assert_eq!(loader.loads(), 2);
+    }
+}
+
+/// However often it asks in between, what was there before is not what it waits for.
+#[tokio::test(start_paused = true)]
+async fn a_forced_refresh_waits_for_the_load_of_another_process() {
+    for place in PLACES {
+        let memory = MemoryStore::new(10);
+        let cached = asking(place(&memory).deaf(), &Loader::new());
+        assert_eq!(answers(vec![ask(&cached, 1)]).await, [1]);
+        let acquired = memory.acquire(Claim::new(key(1)), MINUTE, Accept::Nothing).await.unwrap();
+        let Acquire::Lead { lease, .. } = acquired else { panic!("{acquired:?}") };
+        let forced = ask(&cached, 1 + ANEW);
+        sleep(SECOND * 2).await;
+        assert!(!forced.is_finished());
+        commit(&memory, lease, "42").await;
+        assert_eq!(answers(vec![forced]).await, [42]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_kept_is_given_to_others_while_a_forced_refresh_loads() {
+    for place in PLACES {
+        let loader = Loader::gated();
+        let cached = asking(place(&MemoryStore::new(10)), &loader);
+        loader.let_go(1);
+        assert_eq!(answers(vec![ask(&cached, 1)]).await, [1]);
+        let _forced = ask(&cached, 1 + ANEW);
+        loader.has_begun(2).await;
+        let began = Instant::now();
+        assert_eq!(answers(burst(&cached, 1, 100)).await, [1; 100]);
+        assert_eq!(began.elapsed(), NO_TIME);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forced_refresh_is_not_given_what_is_stale() {
+    for place in PLACES {
+        let cached = asking(place(&stale_while_revalidating().await), &Loader::taking(SECOND));
+        assert_eq!(answers(burst(&cached, 1 + ANEW, 10)).await, [1; 10]);
+    }
+}
+
+async fn forced_on_a_failing_loader(memory: MemoryStore, cached: &Asking) {
+    for (answer, status) in settled(burst(cached, 1 + ANEW, 10)).await {
+        assert!(answer.is_err_and(|error| error.load().is_some()));
+        assert_eq!(status, CacheStatus::Failed);
+    }
+    drop(memory);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forced_refresh_that_fails_is_an_error_and_what_is_kept_stays() {
+    for place in PLACES {
+        let (memory, loader) = (MemoryStore::new(10), Loader::new());
+        let cached = asking(place(&memory), &loader);
+        assert_eq!(answers(vec![ask(&cached, 1)]).await, [1]);
+        loader.ends_by(End::Fail);
+        forced_on_a_failing_loader(memory, &cached).await;
+        assert_eq!(answers(vec![ask(&cached, 1)]).await, [1]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forced_refresh_that_fails_is_an_error_though_something_is_stale() {
+    for place in PLACES {
+        let (memory, loader) = (stale_if_error().await, Loader::new());
+        loader.ends_by(End::Fail);
+        let cached = asking(place(&memory), &loader);
+        forced_on_a_failing_loader(memory, &cached).await;
+        let (_, status) = ask(&cached, 1).await.unwrap();
+        assert!(matches!(status, CacheStatus::Stale { why: Stale::LoadFailed, .. }), "{status:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forced_refresh_tries_again_though_a_load_failed_a_moment_ago() {
+    for place in PLACES {
+        let loader = Loader::new();
+        loader.ends_by(End::Fail);
+        let cached = asking(place(&MemoryStore::new(10)), &loader);
+        settled(vec![ask(&cached, 1)]).await;
+        loader.ends_by(End::Answer);
+        assert_eq!(answers(vec![ask(&cached, 1 + ANEW)]).await, [2]);
+        idle().await;
+        assert_eq!(answers(vec![ask(&cached, 1)]).await, [2]);
+    }
+}

@@ -1,0 +1,53 @@
+//! For how long an answer is fresh.
+
+use std::time::Duration;
+
+use bellwether::store::{Store, Windows};
+use bellwether::{CacheStatus, MemoryStore, Stale, Verdict};
+use tokio::time::sleep;
+use tower::Layer;
+
+use super::PLACES;
+use crate::support::loader::Loader;
+use crate::support::{MINUTE, NO_TIME, SECOND, answer, ask, key, layer};
+
+#[tokio::test(start_paused = true)]
+async fn jitter_shortens_a_ttl_and_never_prolongs_it() {
+    let store = MemoryStore::new(1_000);
+    let cached = layer(store.clone()).jitter(0.5).expect("it makes sense").layer(Loader::new());
+    let mut seen = Vec::new();
+    for item in 0..100 {
+        answer(&cached, item).await;
+        let entry = store.look(key(item)).await.unwrap().expect("it is kept");
+        seen.push(entry.windows().ttl());
+    }
+    assert!(seen.iter().all(|ttl| *ttl >= MINUTE / 2 && *ttl <= MINUTE), "{seen:?}");
+    let (least, most) = (seen.iter().min().unwrap(), seen.iter().max().unwrap());
+    assert!(*least < SECOND * 40 && *most > SECOND * 50, "from {least:?} to {most:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn jitter_leaves_the_stale_windows_as_they_are() {
+    let store = MemoryStore::new(10);
+    let layer = layer(store.clone()).stale_while_revalidate(MINUTE).stale_if_error(MINUTE * 2);
+    answer(&layer.jitter(1.0).expect("it makes sense").layer(Loader::new()), 1).await;
+    let windows = store.look(key(1)).await.unwrap().expect("it is kept").windows();
+    assert_eq!((windows.while_revalidate(), windows.if_error()), (MINUTE, MINUTE * 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_can_say_for_how_long_it_is_kept() {
+    for place in PLACES {
+        let windows = Windows::fresh_for(SECOND).stale_while_revalidate(SECOND);
+        let layer = layer(place(&MemoryStore::new(10)));
+        let layer = layer.judge(move |_: &usize| Verdict::KeepFor(windows));
+        let cached = layer.layer(Loader::new());
+        answer(&cached, 1).await;
+        sleep(SECOND - Duration::from_millis(1)).await;
+        let (_, status) = ask(&cached, 1).await.unwrap();
+        assert_eq!(status, CacheStatus::Hit { fresh_for: Some(Duration::from_millis(1)) });
+        sleep(Duration::from_millis(1)).await;
+        let (_, status) = ask(&cached, 1).await.unwrap();
+        assert_eq!(status, CacheStatus::Stale { why: Stale::Revalidating, stale_for: NO_TIME });
+    }
+}

@@ -1,0 +1,239 @@
+//! If it cannot be loaded anew, a stale answer is better than an error.
+
+use std::time::Duration;
+
+use bellwether::store::{Accept, Acquire, Claim, Lease, Store};
+use bellwether::{
+    CacheErrorKind, CacheStatus, MemoryStore, ReadThroughLayer, Stale, Verdict, Wait,
+    WhenStoreFails,
+};
+use tokio::time::{Instant, sleep};
+use tower::Layer;
+
+use super::{PLACES, stale_for, stale_if_error, surviving, why};
+use crate::support::loader::{End, Loader};
+use crate::support::store::{Moment, Op, Scripted};
+use crate::support::{
+    Cached, KeyOf, MINUTE, SECOND, answer, answers, ask, burst, idle, kind_of, remembering_layer,
+    settled,
+};
+
+/// The lease of another process, which loads for ever.
+async fn leased_elsewhere(store: &MemoryStore) -> Lease {
+    match store.acquire(Claim::new(crate::support::key(1)), MINUTE * 10, Accept::Fresh).await {
+        Ok(Acquire::Lead { lease, .. }) => lease,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Half of them come before the load, and half of them during it.
+async fn a_burst_around_a_load_is_given_what_is_stale(cached: &Cached, context: &str) {
+    let mut asked = burst(cached, 1, 500);
+    sleep(SECOND / 2).await;
+    asked.extend(burst(cached, 1, 500));
+    let reasons = settled(asked).await;
+    assert!(reasons.iter().all(|ended| why(ended) == Stale::LoadFailed), "{context}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_that_ends_badly_is_no_error_for_anybody() {
+    for (place, end) in
+        PLACES.into_iter().flat_map(|place| [End::Fail, End::Panic].map(|end| (place, end)))
+    {
+        let loader = Loader::taking(SECOND);
+        loader.ends_by(end);
+        let layer: ReadThroughLayer<KeyOf> = remembering_layer(place(&stale_if_error().await));
+        let cached = layer.layer(loader.clone());
+        a_burst_around_a_load_is_given_what_is_stale(&cached, &format!("{end:?}")).await;
+        assert_eq!(loader.loads(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_that_takes_too_long_is_no_error_for_anybody() {
+    for place in PLACES {
+        let layer = remembering_layer(place(&stale_if_error().await));
+        let layer = layer.load_timeout(SECOND).expect("it makes sense");
+        let cached = layer.layer(Loader::gated());
+        a_burst_around_a_load_is_given_what_is_stale(&cached, "too long").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fleet_whose_load_fails_has_no_error() {
+    for place in PLACES {
+        let memory = stale_if_error().await;
+        let loader = Loader::taking(SECOND);
+        loader.ends_by(End::Fail);
+        let fleet = [(); 4].map(|()| remembering_layer(place(&memory)).layer(loader.clone()));
+        let asked = fleet.iter().flat_map(|process| burst(process, 1, 250)).collect();
+        let began = Instant::now();
+        assert!(settled(asked).await.iter().all(|ended| why(ended) == Stale::LoadFailed));
+        assert!(began.elapsed() < SECOND * 2, "it took {:?}", began.elapsed());
+        assert_eq!(loader.loads(), 1);
+    }
+}
+
+/// After a failure, what is stale is given out for as long as its window lasts, and then it is an
+/// error.
+#[tokio::test(start_paused = true)]
+async fn a_stale_answer_is_given_out_within_its_window_only() {
+    for place in PLACES {
+        let loader = Loader::new();
+        loader.ends_by(End::Fail);
+        let cached = remembering_layer(place(&stale_if_error().await)).layer(loader);
+        sleep(MINUTE - SECOND / 10).await;
+        assert_eq!(why(&ask(&cached, 1).await.unwrap()), Stale::LoadFailed);
+        sleep(SECOND / 10).await;
+        let (answer, status) = ask(&cached, 1).await.unwrap();
+        assert!(answer.is_err() && status == CacheStatus::Failed, "{answer:?} {status:?}");
+    }
+}
+
+/// It was stale in its window when they asked, and is not any more when they give up.
+#[tokio::test(start_paused = true)]
+async fn who_waits_beyond_the_window_is_not_given_what_was_stale_before() {
+    for (place, callers) in PLACES.into_iter().flat_map(|place| [1, 2].map(|n| (place, n))) {
+        let memory = stale_for(|windows| windows.stale_if_error(SECOND * 3)).await;
+        let _held = leased_elsewhere(&memory).await;
+        let cached = surviving(place(&memory)).layer(Loader::new());
+        for (answer, _) in settled(burst(&cached, 1, callers)).await {
+            assert_eq!(kind_of(&answer), CacheErrorKind::WaitTimedOut);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_in_vain_is_told_how_stale_the_answer_is_by_then() {
+    for (place, callers) in PLACES.into_iter().flat_map(|place| [1, 2].map(|n| (place, n))) {
+        let memory = stale_if_error().await;
+        let _held = leased_elsewhere(&memory).await;
+        let cached = surviving(place(&memory)).layer(Loader::new());
+        for (_, status) in settled(burst(&cached, 1, callers)).await {
+            let CacheStatus::Stale { why, stale_for } = status else { panic!("{status:?}") };
+            assert_eq!((why, stale_for.as_secs()), (Stale::WaitRanOut, 5));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_in_vain_for_another_process_is_given_what_is_stale() {
+    for place in PLACES {
+        let memory = stale_if_error().await;
+        let _held = leased_elsewhere(&memory).await;
+        let cached = surviving(place(&memory)).layer(Loader::new());
+        let mut asked = burst(&cached, 1, 10);
+        sleep(SECOND).await;
+        asked.extend(burst(&cached, 1, 10));
+        let began = Instant::now();
+        assert!(settled(asked).await.iter().all(|ended| why(ended) == Stale::WaitRanOut));
+        assert_eq!(began.elapsed().as_secs(), 5);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_in_vain_for_a_load_here_is_given_what_is_stale() {
+    for place in PLACES {
+        let loader = Loader::gated();
+        let cached = surviving(place(&stale_if_error().await)).layer(loader.clone());
+        let _leads = burst(&cached, 1, 2);
+        loader.has_begun(1).await;
+        sleep(SECOND).await;
+        let late = settled(burst(&cached, 1, 10)).await;
+        assert!(late.iter().all(|ended| why(ended) == Stale::WaitRanOut));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_does_not_wait_is_given_what_is_stale() {
+    for place in PLACES {
+        let memory = stale_if_error().await;
+        let _held = leased_elsewhere(&memory).await;
+        let layer = surviving(place(&memory)).wait(Wait::fail_fast());
+        let ended = settled(burst(&layer.layer(Loader::new()), 1, 10)).await;
+        assert!(ended.iter().all(|ended| why(ended) == Stale::WaitRanOut));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_there_is_no_room_what_is_stale_is_given_out() {
+    for place in PLACES {
+        let loader = Loader::gated();
+        let layer = surviving(place(&stale_if_error().await));
+        let cached = layer.max_flights(1).expect("it makes sense").layer(loader.clone());
+        let _fills = ask(&cached, 2);
+        loader.has_begun(1).await;
+        assert_eq!(why(&ask(&cached, 1).await.unwrap()), Stale::LoadFailed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_too_many_wait_what_is_stale_is_given_out() {
+    let loader = Loader::gated();
+    let layer = surviving(Scripted::over(&stale_if_error().await));
+    let cached = layer.max_waiters(2).expect("it makes sense").layer(loader.clone());
+    let _fill = burst(&cached, 1, 2);
+    loader.has_begun(1).await;
+    assert_eq!(why(&ask(&cached, 1).await.unwrap()), Stale::LoadFailed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_the_store_must_not_fail_what_is_stale_is_given_out_when_it_does() {
+    for place in PLACES {
+        let store = place(&stale_if_error().await);
+        store.fails(Op::Acquire, Moment::Before);
+        let loader = Loader::new();
+        let layer = surviving(store).when_store_fails(WhenStoreFails::Fail);
+        let ended = ask(&layer.layer(loader.clone()), 1).await.unwrap();
+        assert_eq!((why(&ended), loader.loads()), (Stale::LoadFailed, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_around_a_store_that_is_down_may_fail_where_something_is_stale() {
+    for place in PLACES {
+        let store = place(&stale_if_error().await);
+        store.fails(Op::Acquire, Moment::Before);
+        let loader = Loader::new();
+        loader.ends_by(End::Fail);
+        let ended = ask(&surviving(store).layer(loader), 1).await.unwrap();
+        assert_eq!(why(&ended), Stale::LoadFailed);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_counts_as_a_failure_gives_way_to_what_is_stale() {
+    for place in PLACES {
+        let layer = remembering_layer(place(&stale_if_error().await));
+        let layer = layer.judge(|_: &usize| Verdict::Failure);
+        let ended = settled(burst(&layer.layer(Loader::taking(SECOND)), 1, 10)).await;
+        assert!(ended.iter().all(|ended| why(ended) == Stale::LoadFailed));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_that_succeeds_is_worth_waiting_for_though_something_is_stale() {
+    for place in PLACES {
+        let cached = surviving(place(&stale_if_error().await)).layer(Loader::taking(SECOND));
+        let mut asked = burst(&cached, 1, 10);
+        sleep(Duration::from_millis(500)).await;
+        asked.extend(burst(&cached, 1, 10));
+        assert_eq!(answers(asked).await, [1; 20]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn once_the_loader_recovers_what_is_stale_is_replaced() {
+    for place in PLACES {
+        let loader = Loader::new();
+        loader.ends_by(End::Fail);
+        let cached = remembering_layer(place(&stale_if_error().await)).layer(loader.clone());
+        assert_eq!(why(&ask(&cached, 1).await.unwrap()), Stale::LoadFailed);
+        loader.ends_by(End::Answer);
+        assert_eq!(why(&ask(&cached, 1).await.unwrap()), Stale::LoadFailed);
+        sleep(SECOND).await;
+        assert_eq!(answer(&cached, 1).await, 2);
+        idle().await;
+        assert_eq!(cached.in_flight(), 0);
+    }
+}

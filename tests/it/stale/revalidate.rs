@@ -1,0 +1,255 @@
+//! While it is loaded anew, a stale answer is given out, and nobody waits.
+
+use std::time::Duration;
+
+use bellwether::store::{Accept, Acquire, Claim, Store, Windows};
+use bellwether::{CacheStatus, MemoryStore, Stale, WhenAbandoned};
+use tokio::time::{Instant, sleep};
+use tower::Layer;
+
+use super::{PLACES, revalidating, stale_while_revalidating, why};
+use crate::support::loader::{End, Loader};
+use crate::support::store::{Moment, Op, Scripted};
+use crate::support::{
+    JSON, MINUTE, NO_TIME, SECOND, answer, answers, ask, burst, commit, idle, is_leased, key,
+    put_for, remembering_layer, settled,
+};
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_answer_is_given_out_at_once_and_loaded_anew_behind_it() {
+    for place in PLACES {
+        let cached =
+            revalidating(place(&stale_while_revalidating().await)).layer(Loader::taking(SECOND));
+        sleep(SECOND).await;
+        let began = Instant::now();
+        let (answer, status) = ask(&cached, 1).await.unwrap();
+        assert_eq!((answer.unwrap(), began.elapsed()), (42, NO_TIME));
+        assert_eq!(status, CacheStatus::Stale { why: Stale::Revalidating, stale_for: SECOND });
+        sleep(SECOND + Duration::from_millis(1)).await;
+        let (answer, status) = ask(&cached, 1).await.unwrap();
+        assert_eq!(answer.unwrap(), 1);
+        assert!(matches!(status, CacheStatus::Hit { .. }), "{status:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fleet_loads_a_stale_answer_anew_once() {
+    for place in PLACES {
+        let memory = stale_while_revalidating().await;
+        let loader = Loader::taking(SECOND);
+        let fleet = [(); 4].map(|()| revalidating(place(&memory)).layer(loader.clone()));
+        let began = Instant::now();
+        let asked = fleet.iter().flat_map(|process| burst(process, 1, 250)).collect();
+        let ended = settled(asked).await;
+        assert!(ended.iter().all(|ended| why(ended) == Stale::Revalidating));
+        assert!(began.elapsed() < SECOND / 2, "they waited {:?}", began.elapsed());
+        sleep(SECOND * 2).await;
+        for process in &fleet {
+            assert_eq!(answer(process, 1).await, 1);
+            assert_eq!(process.in_flight(), 0);
+        }
+        assert_eq!(loader.loads(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_who_comes_during_a_load_in_the_background_is_held_up() {
+    for (place, callers) in PLACES.into_iter().flat_map(|place| [1, 2].map(|n| (place, n))) {
+        let loader = Loader::gated();
+        let cached = revalidating(place(&stale_while_revalidating().await)).layer(loader.clone());
+        answers(burst(&cached, 1, callers)).await;
+        loader.has_begun(1).await;
+        let began = Instant::now();
+        assert_eq!(answers(burst(&cached, 1, 1_000)).await, [42; 1_000]);
+        assert_eq!((began.elapsed(), loader.loads()), (NO_TIME, 1));
+    }
+}
+
+/// They have met in a flight whose question was sent before they came, so its answer is not for
+/// them. But they need not wait for the load either.
+#[tokio::test(start_paused = true)]
+async fn nobody_who_comes_while_the_lease_is_asked_for_is_held_up() {
+    let store = Scripted::away(&stale_while_revalidating().await);
+    let asking = store.holds(Op::Acquire, Moment::After);
+    let loader = Loader::gated();
+    let cached = revalidating(store.clone()).layer(loader.clone());
+    let mut asked = burst(&cached, 1, 2);
+    asking.reached().await;
+    asked.extend(burst(&cached, 1, 1_000));
+    idle().await;
+    let began = Instant::now();
+    asking.open();
+    let ended = settled(asked).await;
+    assert!(ended.iter().all(|ended| why(ended) == Stale::Revalidating));
+    assert!(began.elapsed() < SECOND, "they waited {:?}", began.elapsed());
+    assert_eq!(loader.loads(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_is_held_up_while_another_process_loads_anew() {
+    for place in PLACES {
+        let memory = stale_while_revalidating().await;
+        let acquired = memory.acquire(Claim::new(key(1)), MINUTE, Accept::Fresh).await.unwrap();
+        let Acquire::Lead { lease, .. } = acquired else { panic!("{acquired:?}") };
+        let loader = Loader::new();
+        let cached = revalidating(place(&memory)).layer(loader.clone());
+        for _ in 0..3 {
+            let began = Instant::now();
+            assert_eq!(answers(burst(&cached, 1, 100)).await, [42; 100]);
+            assert!(began.elapsed() < SECOND / 10, "they waited {:?}", began.elapsed());
+            sleep(SECOND).await;
+        }
+        commit(&memory, lease, "43").await;
+        assert_eq!(answers(burst(&cached, 1, 100)).await, [43; 100]);
+        idle().await;
+        assert_eq!((loader.loads(), cached.in_flight()), (0, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_in_the_background_goes_on_though_nobody_waits_for_it() {
+    for (place, callers) in PLACES.into_iter().flat_map(|place| [1, 100].map(|n| (place, n))) {
+        let loader = Loader::taking(SECOND);
+        let layer = revalidating(place(&stale_while_revalidating().await))
+            .when_abandoned(WhenAbandoned::Cancel);
+        let cached = layer.layer(loader.clone());
+        answers(burst(&cached, 1, callers)).await;
+        loader.has_begun(1).await;
+        sleep(SECOND * 2).await;
+        assert_eq!((loader.loads(), loader.dropped()), (1, 0));
+        assert_eq!(answer(&cached, 1).await, 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn beyond_its_window_a_stale_answer_is_a_miss() {
+    for place in PLACES {
+        let memory = stale_while_revalidating().await;
+        sleep(MINUTE).await;
+        let cached = revalidating(place(&memory)).layer(Loader::new());
+        assert_eq!(answers(burst(&cached, 1, 10)).await, [1; 10]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_both_windows_is_fresh_for_exactly_its_ttl() {
+    for place in PLACES {
+        let layer = revalidating(place(&MemoryStore::new(10))).stale_if_error(MINUTE * 5);
+        let cached = layer.layer(Loader::new());
+        answer(&cached, 1).await;
+        sleep(MINUTE - Duration::from_millis(1)).await;
+        let (_, status) = ask(&cached, 1).await.unwrap();
+        assert_eq!(status, CacheStatus::Hit { fresh_for: Some(Duration::from_millis(1)) });
+        idle().await;
+        let (_, status) = ask(&cached, 1).await.unwrap();
+        assert_eq!(status, CacheStatus::Stale { why: Stale::Revalidating, stale_for: NO_TIME });
+    }
+}
+
+async fn a_refresh_that_ends_badly_is_survived(end: End) {
+    for place in PLACES {
+        let memory = stale_while_revalidating().await;
+        let loader = Loader::new();
+        loader.ends_by(end);
+        let cached = revalidating(place(&memory)).layer(loader.clone());
+        assert_eq!(answers(burst(&cached, 1, 10)).await, [42; 10]);
+        sleep(SECOND).await;
+        assert!(!is_leased(&memory, 1).await);
+        assert_eq!(cached.in_flight(), 0);
+        loader.ends_by(End::Answer);
+        assert_eq!(answer(&cached, 1).await, 42);
+        idle().await;
+        assert_eq!(answer(&cached, 1).await, loader.loads());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_that_fails_in_the_background_is_survived() {
+    a_refresh_that_ends_badly_is_survived(End::Fail).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_that_panics_in_the_background_is_survived() {
+    for end in [End::Panic, End::PanicInCall, End::PanicInPollReady] {
+        a_refresh_that_ends_badly_is_survived(end).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_that_failed_in_the_background_is_not_tried_again_within_its_window() {
+    for place in PLACES {
+        let memory = stale_while_revalidating().await;
+        let loader = Loader::new();
+        loader.ends_by(End::Fail);
+        let fleet = [(); 4].map(|()| remembering_layer(place(&memory)).layer(loader.clone()));
+        for _ in 0..9 {
+            let asked = fleet.iter().flat_map(|process| burst(process, 1, 25)).collect();
+            for ended in settled(asked).await {
+                // Who meets others in asking is told that it is not loaded anew at the moment.
+                assert!([Stale::Revalidating, Stale::LoadFailed].contains(&why(&ended)));
+            }
+            sleep(SECOND / 10).await;
+        }
+        assert_eq!(loader.loads(), 1);
+    }
+}
+
+/// Its lease lapses while it loads, and another process is quicker.
+#[tokio::test(start_paused = true)]
+async fn a_late_load_in_the_background_replaces_nothing_newer() {
+    for place in PLACES {
+        let memory = stale_while_revalidating().await;
+        let (store, slow) = (place(&memory), Loader::gated());
+        store.fails(Op::Renew, Moment::Before);
+        let layer = revalidating(store).lease(SECOND).expect("it makes sense");
+        let late = layer.layer(slow.clone());
+        assert_eq!(answer(&late, 1).await, 42);
+        sleep(SECOND * 2).await;
+        put_for(&memory, 1, "43", JSON, Windows::fresh_for(MINUTE)).await;
+        slow.let_go(1);
+        idle().await;
+        assert_eq!((slow.running(), answer(&late, 1).await), (0, 43));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_invalidated_during_a_load_in_the_background_is_not_stored() {
+    for place in PLACES {
+        let loader = Loader::gated();
+        let cached = revalidating(place(&stale_while_revalidating().await)).layer(loader.clone());
+        assert_eq!(answer(&cached, 1).await, 42);
+        loader.has_begun(1).await;
+        cached.handle().invalidate(&key(1)).await.unwrap();
+        let later = ask(&cached, 1);
+        idle().await;
+        loader.let_go(2);
+        assert_eq!(answers(vec![later]).await, [2]);
+        assert_eq!(answer(&cached, 1).await, 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_expired_is_given_out_while_it_is_loaded_anew() {
+    for place in PLACES {
+        let cached = revalidating(place(&MemoryStore::new(10))).layer(Loader::taking(SECOND));
+        answer(&cached, 1).await;
+        cached.handle().expire(&key(1)).await.unwrap();
+        let (answered, status) = ask(&cached, 1).await.unwrap();
+        assert_eq!(answered.unwrap(), 1);
+        assert_eq!(status, CacheStatus::Stale { why: Stale::Revalidating, stale_for: NO_TIME });
+        sleep(SECOND * 2).await;
+        assert_eq!(answer(&cached, 1).await, 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_there_is_no_room_for_a_load_a_stale_answer_is_given_out_without_one() {
+    for place in PLACES {
+        let loader = Loader::gated();
+        let layer = revalidating(place(&stale_while_revalidating().await));
+        let cached = layer.max_flights(1).expect("it makes sense").layer(loader.clone());
+        let _fills = ask(&cached, 2);
+        loader.has_begun(1).await;
+        assert_eq!((answer(&cached, 1).await, loader.loads()), (42, 1));
+    }
+}
