@@ -1,6 +1,7 @@
 //! What bellwether promises, without a server.
 
 mod bad_input;
+mod bounds;
 mod cancel;
 mod failure;
 mod faulty_store;
@@ -9,7 +10,9 @@ mod hit;
 mod invalidate;
 mod memory_store;
 mod miss;
+mod not_kept;
 mod reentry;
+mod stale;
 mod support;
 mod tidy;
 mod tower_contract;

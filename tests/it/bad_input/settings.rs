@@ -51,6 +51,40 @@ fn a_largest_entry_out_of_range_is_refused_by_name() {
     }
 }
 
+#[test]
+fn bounds_of_nothing_are_refused_by_name() {
+    let at_least_one = [
+        refused(layer(MemoryStore::new(1)).max_waiters(0)),
+        refused(layer(MemoryStore::new(1)).max_flights(0)),
+        refused(layer(MemoryStore::new(1)).max_loads_around(0)),
+        refused(layer(MemoryStore::new(1)).max_loads_around(1_000_001)),
+    ];
+    let names = ["max waiters", "max flights", "max loads around", "max loads around"];
+    for (message, name) in at_least_one.iter().zip(names) {
+        assert!(message.starts_with(name) && message.contains("from 1 to "), "{message}");
+    }
+}
+
+#[test]
+fn failure_windows_out_of_range_are_refused_by_name() {
+    for (first, longest) in [(SECOND * 2, SECOND), (SECOND, MINUTE * 60 + MILLI)] {
+        let message = refused(layer(MemoryStore::new(1)).failure_windows(first, longest));
+        assert!(message.starts_with("longest failure window must be from "), "{message}");
+    }
+}
+
+#[test]
+fn shares_out_of_range_are_refused_by_name() {
+    for share in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
+        let message = refused(layer(MemoryStore::new(1)).jitter(share));
+        assert!(message.starts_with("jitter must be from 0 to 1, not "), "{message}");
+    }
+    for beta in [0.0, 0.009, 100.1, -1.0, f64::NAN, f64::INFINITY] {
+        let message = refused(layer(MemoryStore::new(1)).refresh_early(beta));
+        assert!(message.starts_with("beta must be from 0.01 to 100, not "), "{message}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_longest_ttl_is_a_leap_year() {
     let cached: Cached = layer(MemoryStore::new(1)).ttl(Duration::MAX).layer(Loader::new());

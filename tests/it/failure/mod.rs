@@ -1,4 +1,6 @@
 //! A fault stays as small as it can: of the loader, of a capture, of the store.
 
+mod down;
 mod loads;
 mod stores;
+mod windows;

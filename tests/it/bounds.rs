@@ -1,0 +1,103 @@
+//! How many may wait, and how long: bounds and deadlines.
+
+use std::time::Duration;
+
+use bellwether::CacheStatus;
+use bellwether::store::Windows;
+use bellwether::{Ask, CacheErrorKind, MemoryStore, ReadThrough, ReadThroughLayer, Stale, Wait};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+use tower::{Layer, Service};
+
+use crate::support::loader::Loader;
+use crate::support::store::Scripted;
+use crate::support::{
+    JSON, MINUTE, NO_TIME, SECOND, Settled, answers, ask, burst, idle, key, kind_of, layer, lease,
+    put_for, settled,
+};
+
+#[tokio::test(start_paused = true)]
+async fn one_caller_more_than_may_wait_is_shed_and_the_others_are_served() {
+    let loader = Loader::gated();
+    let cached = layer(MemoryStore::new(10)).max_waiters(3).unwrap().layer(loader.clone());
+    let within = burst(&cached, 1, 3);
+    loader.has_begun(1).await;
+    let (shed, _) = ask(&cached, 1).await.unwrap();
+    assert_eq!(kind_of(&shed), CacheErrorKind::Full);
+    let message = shed.unwrap_err().to_string();
+    assert!(message.contains("item#") && message.contains("3 callers wait"), "{message}");
+    loader.let_go(1);
+    assert_eq!(answers(within).await, [1; 3]);
+    cached.handle().invalidate(&key(1)).await.unwrap();
+    loader.let_go(1);
+    assert_eq!(answers(burst(&cached, 1, 3)).await, [2; 3], "seats are free again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_key_more_than_may_be_loaded_is_shed_and_the_others_are_served() {
+    let loader = Loader::gated();
+    let cached = layer(MemoryStore::new(10)).max_flights(2).unwrap().layer(loader.clone());
+    let within = vec![ask(&cached, 1), ask(&cached, 2), ask(&cached, 2)];
+    loader.has_begun(2).await;
+    let (shed, _) = ask(&cached, 3).await.unwrap();
+    assert_eq!(kind_of(&shed), CacheErrorKind::Full);
+    let message = shed.unwrap_err().to_string();
+    assert!(message.contains("item#") && message.contains("2 keys are being"), "{message}");
+    loader.let_go(3);
+    answers(within).await;
+    idle().await;
+    assert_eq!(answers(vec![ask(&cached, 3)]).await, [3], "there is room again");
+}
+
+type Asking = ReadThrough<Loader, fn(&u64) -> Ask>;
+
+const DEADLINE: Duration = Duration::from_secs(2);
+
+/// Every request needs its answer within two seconds.
+fn in_a_hurry(memory: &MemoryStore, loader: &Loader) -> Asking {
+    let ask_of: fn(&u64) -> Ask = |item| Ask::of(key(*item)).by(Instant::now() + DEADLINE);
+    let layer = ReadThroughLayer::new(Scripted::over(memory), ask_of).ttl(MINUTE);
+    layer.wait(Wait::at_most(MINUTE)).layer(loader.clone())
+}
+
+fn hurry(cached: &Asking, item: u64) -> JoinHandle<Settled> {
+    tokio::spawn(cached.clone().call(item).with_status())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_before_its_deadline() {
+    let memory = MemoryStore::new(10);
+    let _held = lease(&memory, 1, MINUTE).await;
+    let began = Instant::now();
+    let (answer, _) = hurry(&in_a_hurry(&memory, &Loader::new()), 1).await.unwrap();
+    assert_eq!(kind_of(&answer), CacheErrorKind::WaitTimedOut);
+    let early = DEADLINE.checked_sub(began.elapsed()).expect("it is too late");
+    assert!(early > NO_TIME && early < SECOND / 10, "{early:?} before it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_of_ones_own_is_not_cut_short_by_a_deadline() {
+    let loader = Loader::taking(SECOND * 5);
+    let cached = in_a_hurry(&MemoryStore::new(10), &loader);
+    assert_eq!(answers(vec![hurry(&cached, 1)]).await, [1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_cannot_succeed_is_not_begun() {
+    let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND * 5));
+    put_for(&memory, 3, "42", JSON, Windows::fresh_for(SECOND).stale_if_error(MINUTE)).await;
+    let cached = in_a_hurry(&memory, &loader);
+    answers(vec![hurry(&cached, 1)]).await;
+    // It is known now how long loads take.
+    let _leads = [hurry(&cached, 2), hurry(&cached, 3)];
+    loader.has_begun(3).await;
+    let began = Instant::now();
+    let (answer, _) = hurry(&cached, 2).await.unwrap();
+    assert_eq!((kind_of(&answer), began.elapsed()), (CacheErrorKind::WaitTimedOut, NO_TIME));
+    let (answer, status) = hurry(&cached, 3).await.unwrap();
+    assert_eq!((answer.unwrap(), began.elapsed()), (42, NO_TIME));
+    assert!(matches!(status, CacheStatus::Stale { why: Stale::WaitRanOut, .. }), "{status:?}");
+    // There is time enough for the rest of the load.
+    sleep(SECOND * 7 / 2).await;
+    assert_eq!(settled(vec![hurry(&cached, 2)]).await[0].0.as_ref().unwrap(), &2);
+}

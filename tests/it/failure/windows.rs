@@ -1,0 +1,245 @@
+//! After a load has failed, nobody tries again for a while, in the whole fleet.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bellwether::store::{Accept, Acquire, Claim, Failure, Store};
+use bellwether::{CacheErrorKind, CacheStatus, Error, MemoryStore, Verdict};
+use tokio::time::{Instant, sleep};
+use tower::Layer;
+
+use crate::support::capture::{Faults, Text};
+use crate::support::loader::{End, Loader, Refusal};
+use crate::support::store::{Moment, Op, Scripted};
+use crate::support::{
+    MINUTE, NO_TIME, SECOND, answer, ask, burst, idle, key, kind_of, lease, put, remembering_layer,
+    settled, tasks,
+};
+
+const PLACES: [fn(&MemoryStore) -> Scripted; 2] = [Scripted::over, Scripted::away];
+
+const MILLI: Duration = Duration::from_millis(1);
+
+fn failing() -> Loader {
+    let loader = Loader::new();
+    loader.ends_by(End::Fail);
+    loader
+}
+
+/// What the store says when a fleet would like to try again.
+async fn remembered(store: &MemoryStore) -> Option<Failure> {
+    let claim = Claim::new(key(1));
+    match store.acquire(claim.clone(), SECOND, Accept::Fresh).await.unwrap() {
+        Acquire::Failed { failure, .. } => Some(failure),
+        _ => {
+            store.abandon(claim).await.unwrap();
+            None
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fleet_whose_load_fails_tries_once_in_a_window() {
+    for place in PLACES {
+        let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND));
+        loader.ends_by(End::Fail);
+        let fleet = [(); 4].map(|()| remembering_layer(place(&memory)).layer(loader.clone()));
+        let began = Instant::now();
+        let asked = fleet.iter().flat_map(|process| burst(process, 1, 250)).collect();
+        assert!(settled(asked).await.iter().all(|(answer, _)| answer.is_err()));
+        assert!(began.elapsed() < SECOND + SECOND / 10, "a convoy: {:?}", began.elapsed());
+        for _ in 0..9 {
+            let asked = fleet.iter().flat_map(|process| burst(process, 1, 250)).collect();
+            assert!(settled(asked).await.iter().all(|(answer, _)| answer.is_err()));
+            sleep(SECOND / 10).await;
+        }
+        assert_eq!(loader.loads(), 1);
+        sleep(SECOND / 10).await;
+        assert!(ask(&fleet[3], 1).await.unwrap().0.is_err());
+        assert_eq!(loader.loads(), 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_asks_later_in_the_window_has_the_error_itself_in_its_process() {
+    for place in PLACES {
+        let (memory, loader) = (MemoryStore::new(10), failing());
+        let here = remembering_layer(place(&memory)).layer(loader.clone());
+        let there = remembering_layer(place(&memory)).layer(loader.clone());
+        let (first, _) = ask(&here, 1).await.unwrap();
+        sleep(SECOND / 2).await;
+        for (again, status) in settled(burst(&here, 1, 10)).await {
+            let (Err(Error::Load(first)), Err(Error::Load(again))) = (&first, &again) else {
+                panic!("{first:?} {again:?}");
+            };
+            assert!(Arc::ptr_eq(first, again));
+            assert_eq!(status, CacheStatus::Failed);
+        }
+        let (elsewhere, _) = ask(&there, 1).await.unwrap();
+        let kind = CacheErrorKind::LoadFailed(bellwether::store::Cause::Error);
+        assert_eq!(kind_of(&elsewhere), kind);
+        assert!(!elsewhere.unwrap_err().to_string().contains("refused"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn other_processes_are_told_what_the_layer_says_of_an_error() {
+    let memory = MemoryStore::new(10);
+    let process = || {
+        let layer = remembering_layer(Scripted::away(&memory));
+        layer.describe_failures(|Refusal(number): &Refusal| format!("tried {number} times"))
+    };
+    assert!(ask(&process().layer(failing()), 1).await.unwrap().0.is_err());
+    let (elsewhere, _) = ask(&process().layer(failing()), 1).await.unwrap();
+    let message = elsewhere.unwrap_err().to_string();
+    assert!(message.contains("tried 1 times") && message.contains("item#"), "{message}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_said_of_an_error_is_bounded_and_a_panic_over_it_is_survived() {
+    let long = MemoryStore::new(10);
+    let layer = remembering_layer(long.clone()).describe_failures(|_: &Refusal| "ü".repeat(1_000));
+    assert!(ask(&layer.layer(failing()), 1).await.unwrap().0.is_err());
+    idle().await;
+    assert_eq!(remembered(&long).await.expect("a failure").message().len(), 256);
+    let broken = MemoryStore::new(10);
+    let layer = remembering_layer(broken.clone())
+        .describe_failures(|_: &Refusal| -> String { panic!("scripted") });
+    assert!(ask(&layer.layer(failing()), 1).await.unwrap().0.unwrap_err().load().is_some());
+    idle().await;
+    assert_eq!(remembered(&broken).await.expect("a failure").message(), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_text_of_a_panic_is_never_told() {
+    let memory = MemoryStore::new(10);
+    let loader = Loader::new();
+    loader.ends_by(End::Panic);
+    let process = || {
+        let layer = remembering_layer(Scripted::away(&memory));
+        layer.describe_failures(|_: &Refusal| "said".into()).layer(loader.clone())
+    };
+    for _ in 0..2 {
+        let message = ask(&process(), 1).await.unwrap().0.unwrap_err().to_string();
+        assert!(message.contains("panicked") && !message.contains("scripted"), "{message}");
+    }
+    assert_eq!((loader.loads(), remembered(&memory).await.unwrap().message()), (1, ""));
+}
+
+#[tokio::test(start_paused = true)]
+async fn windows_double_until_a_load_succeeds() {
+    let (memory, loader) = (MemoryStore::new(10), failing());
+    let layer = remembering_layer(Scripted::away(&memory)).ttl(MILLI);
+    let fleet = [(); 2].map(|()| layer.clone().max_waiters(9).unwrap().layer(loader.clone()));
+    for (turn, seconds) in [1, 2, 4, 8, 16, 30, 30].into_iter().enumerate() {
+        assert!(ask(&fleet[turn % 2], 1).await.unwrap().0.is_err());
+        idle().await;
+        let failure = remembered(&memory).await.expect("a failure");
+        assert_eq!((loader.loads(), failure.window()), (turn + 1, SECOND * seconds));
+        sleep(failure.window()).await;
+    }
+    loader.ends_by(End::Answer);
+    answer(&fleet[1], 1).await;
+    idle().await;
+    loader.ends_by(End::Fail);
+    assert!(ask(&fleet[0], 1).await.unwrap().0.is_err());
+    idle().await;
+    assert_eq!(remembered(&memory).await.expect("a failure").window(), SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_invalidation_ends_the_window_and_the_rest() {
+    for place in PLACES {
+        let loader = failing();
+        let cached = remembering_layer(place(&MemoryStore::new(10))).layer(loader.clone());
+        settled(burst(&cached, 1, 10)).await;
+        settled(burst(&cached, 1, 10)).await;
+        loader.ends_by(End::Answer);
+        assert_eq!(cached.in_flight(), 1, "or there is no rest to end");
+        cached.handle().invalidate(&key(1)).await.unwrap();
+        idle().await;
+        assert_eq!(cached.in_flight(), 0);
+        let began = Instant::now();
+        assert_eq!((answer(&cached, 1).await, began.elapsed()), (2, NO_TIME));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flight_rests_for_a_second_at_most_and_leaves_nothing() {
+    for place in PLACES {
+        let layer = remembering_layer(place(&MemoryStore::new(10)).losing_messages());
+        let cached = layer.failure_windows(MINUTE, MINUTE).unwrap().layer(failing());
+        let before = tasks();
+        settled(burst(&cached, 1, 10)).await;
+        settled(burst(&cached, 1, 10)).await;
+        assert_eq!(cached.in_flight(), 1);
+        sleep(SECOND + MILLI * 2).await;
+        assert_eq!((cached.in_flight(), tasks()), (0, before));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_counts_as_a_failure_is_given_to_who_waits_and_not_tried_again() {
+    for place in PLACES {
+        let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND));
+        let process = || remembering_layer(place(&memory)).judge(|_: &usize| Verdict::Failure);
+        let (here, there) = (process().layer(loader.clone()), process().layer(loader.clone()));
+        for (answer, _) in settled(burst(&here, 1, 10)).await {
+            assert_eq!(answer.unwrap(), 1);
+        }
+        idle().await;
+        let (answer, status) = ask(&here, 1).await.unwrap();
+        assert_eq!(answer.unwrap(), 1);
+        assert!(matches!(status, CacheStatus::Collapsed { .. }), "{status:?}");
+        assert!(ask(&there, 1).await.unwrap().0.unwrap_err().cache().is_some());
+        assert_eq!((loader.loads(), memory.len()), (1, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_under_a_lost_lease_is_not_remembered_in_the_fleet() {
+    let (memory, loader) = (MemoryStore::new(10), Loader::gated());
+    loader.ends_by(End::Fail);
+    let store = Scripted::away(&memory);
+    store.fails(Op::Renew, Moment::Before);
+    let late = remembering_layer(store).lease(SECOND).unwrap().layer(loader.clone());
+    let asked = ask(&late, 1);
+    loader.has_begun(1).await;
+    sleep(SECOND * 2).await;
+    memory.abandon(lease(&memory, 1, MINUTE).await.into_claim()).await.unwrap();
+    loader.let_go(1);
+    assert!(asked.await.unwrap().0.is_err());
+    idle().await;
+    assert_eq!(remembered(&memory).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_is_replaced_by_one_load_in_the_fleet() {
+    for place in PLACES {
+        let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND));
+        put(&memory, 1, "not a number", Text::CODEC).await;
+        let process = || remembering_layer(place(&memory)).capture(Text::new(Faults::None));
+        let fleet = [(); 4].map(|()| process().layer(loader.clone()));
+        let asked = fleet.iter().flat_map(|process| burst(process, 1, 25)).collect();
+        assert!(settled(asked).await.iter().all(|(answer, _)| *answer.as_ref().unwrap() == 1));
+        assert_eq!(loader.loads(), 1);
+    }
+}
+
+/// Its loads need no lease, so it is this process alone that knows of the failure.
+#[tokio::test(start_paused = true)]
+async fn a_load_that_fails_where_answers_are_not_kept_is_not_tried_again_within_its_window() {
+    for place in PLACES {
+        let loader = Loader::new();
+        let layer = remembering_layer(place(&MemoryStore::new(10)));
+        let cached = layer.capture(Text::new(Faults::FailsToEncode)).layer(loader.clone());
+        answer(&cached, 1).await;
+        loader.ends_by(End::Fail);
+        for _ in 0..9 {
+            let ended = settled(burst(&cached, 1, 10)).await;
+            assert!(ended.iter().all(|(answer, _)| answer.is_err()));
+            sleep(SECOND / 10).await;
+        }
+        assert_eq!(loader.loads(), 2);
+    }
+}

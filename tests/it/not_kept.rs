@@ -1,0 +1,137 @@
+//! Answers that are not kept, or for a time of their own.
+
+use std::time::Duration;
+
+use bellwether::{Bypass, CacheStatus, MemoryStore, Verdict};
+use tokio::time::{Instant, sleep};
+use tower::Layer;
+
+use crate::support::capture::{Faults, Text};
+use crate::support::loader::Loader;
+use crate::support::store::Scripted;
+use crate::support::{MINUTE, SECOND, answer, answers, ask, burst, idle, layer, settled};
+
+const LOAD: Duration = Duration::from_millis(100);
+
+const PLACES: [fn(&MemoryStore) -> Scripted; 2] = [Scripted::over, Scripted::away];
+
+/// Everybody has an answer of its own.
+fn are_all_different(mut answers: Vec<usize>) -> bool {
+    let callers = answers.len();
+    answers.sort_unstable();
+    answers.dedup();
+    answers.len() == callers
+}
+
+#[tokio::test(start_paused = true)]
+async fn private_answers_queue_nobody_and_nobody_has_somebody_elses() {
+    for (place, processes) in PLACES.into_iter().flat_map(|place| [1, 5].map(|n| (place, n))) {
+        let (memory, loader) = (MemoryStore::new(10), Loader::taking(LOAD));
+        let process = || layer(place(&memory)).judge(|_: &usize| Verdict::Private);
+        let fleet: Vec<_> = (0..processes).map(|_| process().layer(loader.clone())).collect();
+        let began = Instant::now();
+        let asked = fleet.iter().flat_map(|process| burst(process, 1, 100 / processes)).collect();
+        assert!(are_all_different(answers(asked).await));
+        assert!(began.elapsed() <= LOAD * 4, "it took {:?}", began.elapsed());
+        // For a while everybody loads at once.
+        let began = Instant::now();
+        let asked = fleet.iter().flat_map(|process| burst(process, 1, 10)).collect();
+        let ended = settled(asked).await;
+        assert!(ended.iter().all(|(_, how)| *how == CacheStatus::Bypass(Bypass::NotKept)));
+        assert!(began.elapsed() < LOAD * 2, "it took {:?}", began.elapsed());
+        assert!(fleet.iter().all(|process| process.in_flight() == 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_while_a_key_of_private_answers_is_shared_again() {
+    for place in PLACES {
+        let loader = Loader::taking(LOAD);
+        let layer = layer(place(&MemoryStore::new(10))).not_kept_for(SECOND);
+        let first_only = |number: &usize| match number {
+            1 => Verdict::Private,
+            _ => Verdict::Keep,
+        };
+        let cached = layer.judge(first_only).layer(loader.clone());
+        answer(&cached, 1).await;
+        sleep(SECOND - LOAD).await;
+        assert!(are_all_different(answers(burst(&cached, 1, 10)).await));
+        sleep(SECOND).await;
+        assert_eq!(answers(burst(&cached, 1, 10)).await, [12; 10]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_private_answer_whose_caller_has_left_is_given_to_nobody() {
+    for place in PLACES {
+        let loader = Loader::gated();
+        let layer = layer(place(&MemoryStore::new(10))).judge(|_: &usize| Verdict::Private);
+        let cached = layer.layer(loader.clone());
+        let leaver = ask(&cached, 1);
+        loader.has_begun(1).await;
+        let others = burst(&cached, 1, 10);
+        idle().await;
+        leaver.abort();
+        idle().await;
+        loader.let_go(11);
+        let answers = answers(others).await;
+        assert!(!answers.contains(&1) && are_all_different(answers));
+    }
+}
+
+async fn is_shared_in_each_process_and_queues_no_process(faults: Faults) {
+    for place in PLACES {
+        let (memory, loader) = (MemoryStore::new(10), Loader::taking(LOAD));
+        let process = || {
+            let layer = layer(place(&memory)).max_entry_bytes(1_000).expect("it makes sense");
+            layer.capture(Text::new(faults)).layer(loader.clone())
+        };
+        let fleet = [(); 5].map(|()| process());
+        let began = Instant::now();
+        let asked = fleet.iter().flat_map(|process| burst(process, 1, 20)).collect();
+        answers(asked).await;
+        assert!(began.elapsed() <= LOAD * 3, "it took {:?}", began.elapsed());
+        assert!(loader.loads() <= 6, "{} loads", loader.loads());
+        let began = Instant::now();
+        let asked = fleet.iter().flat_map(|process| burst(process, 1, 20)).collect();
+        answers(asked).await;
+        assert!(began.elapsed() <= LOAD * 2, "it took {:?}", began.elapsed());
+        assert!(loader.most_at_once() <= 5, "{} at once", loader.most_at_once());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_too_large_is_shared_in_each_process_and_queues_no_process() {
+    is_shared_in_each_process_and_queues_no_process(Faults::Long).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_encoded_is_shared_in_each_process_and_queues_no_process() {
+    is_shared_in_each_process_and_queues_no_process(Faults::FailsToEncode).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_there_is_none_is_shared_and_not_kept() {
+    for place in PLACES {
+        let (memory, loader) = (MemoryStore::new(10), Loader::taking(LOAD));
+        let layer = layer(place(&memory)).judge(|_: &usize| Verdict::NotFound);
+        let cached = layer.layer(loader.clone());
+        assert_eq!(answers(burst(&cached, 1, 10)).await, [1; 10]);
+        assert!(memory.is_empty());
+        assert_eq!(answer(&cached, 1).await, 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn that_there_is_none_is_kept_for_a_time_of_its_own() {
+    for place in PLACES {
+        let layer = layer(place(&MemoryStore::new(10))).not_found_ttl(SECOND);
+        let layer = layer.stale_while_revalidate(MINUTE).judge(|_: &usize| Verdict::NotFound);
+        let cached = layer.layer(Loader::new());
+        assert_eq!(answer(&cached, 1).await, 1);
+        sleep(SECOND - Duration::from_millis(1)).await;
+        assert_eq!(answer(&cached, 1).await, 1);
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(answer(&cached, 1).await, 2);
+    }
+}
