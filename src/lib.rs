@@ -59,7 +59,10 @@ pub use error::{
 };
 pub use key::{Digest, Key, KeyPart};
 pub use policy::{Wait, WhenAbandoned, WhenStoreFails};
-pub use read_through::{Ask, Handle, ReadThrough, ReadThroughLayer, ResponseFuture, WithStatus};
+pub use read_through::{
+    Answers, Ask, BatchError, BatchLoader, Batched, Handle, LoadMany, Loaded, ManyWithStatus,
+    ReadThrough, ReadThroughLayer, ResponseFuture, WithStatus,
+};
 pub use status::{Bypass, CacheStatus, Place, Stale};
 pub use store::{MemoryStore, Store};
 #[cfg(feature = "redis")]

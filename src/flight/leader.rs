@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Flight, Flights, Offer, Phase, Slot, lock};
+use super::{Flight, Flights, Listener, Offer, Phase, Slot, lock};
 use crate::key::Key;
 
 /// The one that works for a flight. Dropping it tells whoever still waits to look again.
@@ -16,6 +16,7 @@ pub(crate) struct Leader<L> {
     flights: Arc<Flights<L>>,
     key: Key,
     flight: Arc<Flight<L>>,
+    listener: Option<Listener>,
 }
 
 /// Separates those who had joined when a question was asked from those who came later.
@@ -24,7 +25,13 @@ pub(crate) struct Line(pub(super) u64);
 
 impl<L> Leader<L> {
     pub(super) fn new(flights: Arc<Flights<L>>, key: Key, flight: Arc<Flight<L>>) -> Self {
-        Self { flights, key, flight }
+        Self { flights, key, flight, listener: None }
+    }
+
+    /// From now on somebody else hears what the flight waits for.
+    pub(crate) fn heard_by(mut self, listener: Option<Listener>) -> Self {
+        self.listener = listener;
+        self
     }
 
     pub(crate) fn key(&self) -> &Key {
@@ -48,6 +55,9 @@ impl<L> Leader<L> {
         let wakers = state.take_wakers(|chair| chair.impatient);
         drop(state);
         wake(wakers);
+        if let Some(listener) = &self.listener {
+            listener(phase);
+        }
     }
 
     /// Lands an answer on those who joined before the line. Says whether others remain.

@@ -259,6 +259,9 @@ struct Chair<L> {
     waker: Option<Waker>,
 }
 
+/// Hears what a flight waits for, whenever its leader says so, and while no lock is held.
+pub(crate) type Listener = Arc<dyn Fn(Phase) + Send + Sync>;
+
 /// What a flight waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {

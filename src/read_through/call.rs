@@ -2,14 +2,11 @@
 
 use std::any::Any;
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use pin_project::pin_project;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
-use tower::util::Oneshot;
 use tower::{Service, ServiceExt};
 
 use super::ask::Ask;
@@ -19,48 +16,16 @@ use super::fallback::{Fallback, offered};
 use super::flight_task::{FlightTask, Purpose};
 use super::load::{Job, Lent};
 use super::relief_task::relieve;
+use super::state::{Settled, Start, State};
 use super::waiting::Waiting;
 use crate::capture::Capture;
 use crate::error::{CacheError, Error, StoreError};
-use crate::flight::{Follower, Full, Glance, Landed, Seat};
+use crate::flight::{Follower, Full, Landed, Listener, Phase, Seat};
 use crate::key::Key;
 use crate::policy::Then;
 use crate::quiet::warn_seldom;
 use crate::status::{Bypass, CacheStatus, Place, Stale};
-use crate::store::{Accept, Answer, Entry, Marker};
-
-/// Where a request stands.
-#[pin_project(project = StateProjection)]
-pub(super) enum State<S, Req>
-where
-    S: Service<Req>,
-{
-    /// Nothing is under way. Goes anywhere.
-    Fresh(Start),
-    /// Polling the store's answer, alone with this key. Goes anywhere.
-    Looking(Answer<Option<Entry>>, Glance<Landing>),
-    /// Polling a seat in a flight. Goes anywhere, or to `Waiting` in another flight.
-    Waiting(#[pin] Waiting),
-    /// Polling the loader itself, for a request that goes around the cache, and why it does.
-    /// In a box, so that those who wait need no room for a loader's future.
-    Passing(Pin<Box<Oneshot<S, Req>>>, Bypass),
-    /// Answered: to be given out at the next poll.
-    Settled(Option<Settled<S::Response, S::Error>>),
-}
-
-/// What a request begins with.
-#[derive(Debug)]
-pub(super) enum Start {
-    /// This process knows the entry.
-    With(Entry),
-    /// The store is to be asked.
-    Look,
-    /// There is nothing.
-    Join,
-}
-
-/// An answer, and how it came about.
-pub(super) type Settled<R, E> = (Result<R, Error<E>>, CacheStatus);
+use crate::store::{Accept, Entry, Marker};
 
 /// What a request needs until it is answered.
 pub(super) struct Call<S, Req, C> {
@@ -78,6 +43,8 @@ pub(super) struct Call<S, Req, C> {
     relieved: bool,
     /// What its look found, to be given out instead of an error.
     fallback: Option<Fallback>,
+    /// Hears what its flights wait for.
+    listener: Option<Listener>,
 }
 
 impl<S, Req, C> Call<S, Req, C>
@@ -99,7 +66,12 @@ where
             is_forced: ask.is_forced,
             relieved: false,
             fallback: None,
+            listener: None,
         }
+    }
+
+    pub(super) fn set_listener(&mut self, listener: Listener) {
+        self.listener = Some(listener);
     }
 
     /// The first thing to do: look alone if nobody else is about this key, else join them.
@@ -170,6 +142,7 @@ where
         let Ok(runtime) = Handle::try_current() else { return };
         if let Some(leader) = self.core.loads.flights.open_for_nobody(&self.key) {
             let (core, job) = (Arc::clone(&self.core), Lent::new(self.job.take()));
+            let leader = leader.heard_by(self.listener.clone());
             let task = FlightTask::new(core, leader, job, Purpose::Refresh(accept));
             runtime.spawn(task.run());
         }
@@ -254,8 +227,14 @@ where
             false => (&self.core.loads.flights, Purpose::Answer),
         };
         let follower = match flights.join(&self.key, wait.is_fail_fast()) {
-            Seat::Joined(follower) => follower,
+            Seat::Joined(follower) => {
+                if let Some(listener) = &self.listener {
+                    listener(Phase::Waiting);
+                }
+                follower
+            }
             Seat::Opened(leader, follower) => {
+                let leader = leader.heard_by(self.listener.clone());
                 let task = FlightTask::new(Arc::clone(&self.core), leader, self.lend(), purpose);
                 match store_failed {
                     Some(error) => runtime.spawn(task.run_after(error)),

@@ -11,11 +11,13 @@ use pin_project::pin_project;
 use tower::{Service, ServiceExt};
 
 use super::ask::Ask;
-use super::call::{Call, Settled, Start, State, StateProjection};
+use super::call::Call;
 use super::core::{Core, Peeked};
+use super::state::{Settled, Start, State, StateProjection};
 use super::waiting::Waited;
 use crate::capture::Capture;
 use crate::error::{CacheError, Error};
+use crate::flight::Listener;
 use crate::key::Key;
 use crate::status::{Bypass, CacheStatus};
 
@@ -80,6 +82,22 @@ where
 
     fn settled(answer: Settled<S::Response, S::Error>) -> Self {
         Self { call: None, state: State::Settled(Some(answer)) }
+    }
+
+    /// Tells somebody what its flights wait for.
+    pub(super) fn heard_by(mut self, listener: impl FnOnce() -> Listener) -> Self {
+        if let Some(call) = &mut self.call {
+            call.set_listener(listener());
+        }
+        self
+    }
+
+    /// The answer, if nobody has to be asked for it.
+    pub(super) fn at_once(&mut self) -> Option<Settled<S::Response, S::Error>> {
+        match &mut self.state {
+            State::Settled(answer) => answer.take(),
+            _ => None,
+        }
     }
 
     fn poll_settled(

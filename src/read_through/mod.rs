@@ -84,11 +84,13 @@ mod future;
 mod handle;
 mod layer;
 mod load;
+mod many;
 #[cfg(test)]
 mod model;
 mod recall;
 mod relief_task;
 mod service;
+mod state;
 mod step;
 mod waiting;
 
@@ -96,4 +98,5 @@ pub use ask::Ask;
 pub use future::{ResponseFuture, WithStatus};
 pub use handle::Handle;
 pub use layer::ReadThroughLayer;
+pub use many::{Answers, BatchError, BatchLoader, Batched, LoadMany, Loaded, ManyWithStatus};
 pub use service::ReadThrough;

@@ -20,8 +20,8 @@ use crate::error::Error;
 /// timeouts below this keep working; what they refuse is an error of the loader.
 pub struct ReadThrough<S, K, C = Json> {
     inner: S,
-    key_of: K,
-    core: Arc<Core<C>>,
+    pub(super) key_of: K,
+    pub(super) core: Arc<Core<C>>,
 }
 
 impl<S, K, C> ReadThrough<S, K, C> {

@@ -8,6 +8,7 @@ mod faulty_store;
 mod flights_properties;
 mod hit;
 mod invalidate;
+mod many;
 mod memory_store;
 mod miss;
 mod not_kept;

@@ -7,9 +7,9 @@ mod catalog;
 mod conformance;
 mod damage;
 mod looks;
+mod many;
 mod near;
 mod outage;
 mod pressure;
-
 mod refusals;
 mod server;

@@ -1,0 +1,72 @@
+//! `BatchError`: why a batch loader has not answered a request.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::sync::Arc;
+
+/// Why a batch loader has not answered a request.
+///
+/// A panic of the loader is found elsewhere for requests under a key:
+/// [`LoaderPanicked`](crate::CacheErrorKind::LoaderPanicked), as for any loader.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BatchError<E> {
+    /// The loader's error, for this request or for the whole call. Every request of a call that
+    /// failed as a whole is given the same one.
+    Load(Arc<E>),
+    /// The call was dropped before it ended, or could not begin: there is no tokio runtime, or it
+    /// is going down.
+    Lost,
+    /// The loader gave more answers, or fewer, than it was asked for. Whose they are cannot be
+    /// known, so nobody is given any.
+    Miscounted {
+        /// For how many it was asked.
+        asked: usize,
+        /// How many it gave.
+        answered: usize,
+    },
+    /// The loader panicked, and the request is not under a key.
+    Panicked,
+}
+
+impl<E> BatchError<E> {
+    /// The loader's own error, if it gave one.
+    pub fn load(&self) -> Option<&E> {
+        match self {
+            Self::Load(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl<E> Clone for BatchError<E> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Load(error) => Self::Load(Arc::clone(error)),
+            Self::Lost => Self::Lost,
+            Self::Miscounted { asked, answered } => {
+                Self::Miscounted { asked: *asked, answered: *answered }
+            }
+            Self::Panicked => Self::Panicked,
+        }
+    }
+}
+
+impl<E: fmt::Display> fmt::Display for BatchError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Load(error) => error.fmt(f),
+            Self::Lost => f.write_str(
+                "the call of the batch loader was dropped before it ended (is the runtime going \
+                 down?)",
+            ),
+            Self::Miscounted { asked, answered } => {
+                write!(f, "the batch loader was asked for {asked} and gave {answered} answers")
+            }
+            Self::Panicked => f.write_str("the batch loader panicked"),
+        }
+    }
+}
+
+/// The loader's error is in the message, and whole in [`BatchError::load`].
+impl<E: fmt::Debug + fmt::Display> StdError for BatchError<E> {}

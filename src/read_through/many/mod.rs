@@ -1,0 +1,169 @@
+//! Batches: many keys at once.
+
+mod answers;
+mod batch;
+mod batched;
+mod departure;
+mod error;
+mod gathering;
+mod member;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
+pub use self::answers::{Answers, BatchLoader, Loaded};
+pub use self::batched::Batched;
+pub use self::error::BatchError;
+
+use self::batch::Batch;
+use self::gathering::Gathering;
+use self::member::Member;
+use super::ask::Ask;
+use super::core::Core;
+use super::future::ResponseFuture;
+use super::service::ReadThrough;
+use super::state::Settled;
+use crate::capture::Capture;
+use crate::error::Error;
+use crate::status::CacheStatus;
+
+impl<B, K, C> ReadThrough<Batched<B>, K, C> {
+    /// Asks for many at once: an answer for each request, in their order.
+    ///
+    /// Each request goes the way that it would go by itself: it is coalesced with whoever else
+    /// asks for its key, is given what is stale where that will do, and fails by itself. But the
+    /// store is asked for all of them in one round trip, and those that are left to be loaded here
+    /// are loaded by one call: it departs as soon as each of the others has been answered or is
+    /// found to be loaded by somebody else. Requests without a key go with that call. Those that
+    /// have to be loaded after all, as when somebody else's load fails, go by a further one.
+    ///
+    /// ```
+    /// use std::collections::HashMap;
+    /// use std::time::Duration;
+    ///
+    /// use bellwether::{Batched, Key, MemoryStore, ReadThroughLayer};
+    /// use tower::{Layer, service_fn};
+    ///
+    /// // SELECT sku, name FROM items WHERE sku = ANY($1)
+    /// async fn query_many(skus: Vec<u64>) -> Result<HashMap<u64, String>, std::io::Error> {
+    ///     Ok(skus.into_iter().filter(|sku| *sku < 100).map(|sku| (sku, format!("item {sku}"))).collect())
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let layer = ReadThroughLayer::new(MemoryStore::new(10_000), |sku: &u64| {
+    ///     Key::of("item").with(*sku)
+    /// })
+    /// .ttl(Duration::from_secs(60));
+    /// let catalog = layer.layer(Batched::new(service_fn(query_many)));
+    ///
+    /// let mut page = vec![];
+    /// for item in catalog.load_many([7, 4, 1_000]).await {
+    ///     page.push(item?);
+    /// }
+    /// assert_eq!(page, [Some("item 7".to_owned()), Some("item 4".to_owned()), None]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn load_many<Req, R>(
+        &self,
+        requests: impl IntoIterator<Item = Req>,
+    ) -> LoadMany<B::Answer, B::Fault>
+    where
+        B: BatchLoader<Req>,
+        Req: Send + 'static,
+        K: Fn(&Req) -> R,
+        R: Into<Ask>,
+        C: Capture<B::Answer>,
+    {
+        let requests: Vec<_> = requests.into_iter().collect();
+        let batched = self.get_ref();
+        let batch = Batch::new(batched.get_ref().clone(), batched.most(), requests.len());
+        let mut gathering = Gathering::new();
+        for (number, request) in requests.into_iter().enumerate() {
+            let member = Member::new(Arc::clone(&batch), number);
+            let mut future = begin(&self.core, member, request, &self.key_of);
+            match future.at_once() {
+                Some(answer) => gathering.push(answer),
+                None => gathering.push_member(future.with_status()),
+            }
+        }
+        LoadMany(gathering.run().boxed())
+    }
+}
+
+/// Begins one request as the service does, with its member of the batch for a loader.
+fn begin<B, Req, R, C>(
+    core: &Arc<Core<C>>,
+    member: Member<B, Req>,
+    request: Req,
+    key_of: impl Fn(&Req) -> R,
+) -> ResponseFuture<Member<B, Req>, Req, C>
+where
+    B: BatchLoader<Req>,
+    Req: Send + 'static,
+    R: Into<Ask>,
+    C: Capture<B::Answer>,
+{
+    let mut ask: Ask = key_of(&request).into();
+    match ask.key.take() {
+        Some(key) => {
+            ResponseFuture::begin(core, key, &member, request, &ask).heard_by(|| member.listener())
+        }
+        None => ResponseFuture::pass(member, request),
+    }
+}
+
+/// A batch of requests on its way. Made by [`ReadThrough::load_many`].
+///
+/// What asks the store and the loader are tasks, so that nobody is held up by one that is not
+/// polled. What is kept in this process is there at once, without any.
+///
+/// # Cancel safety
+/// Dropping it takes nothing from others, as with each of its requests: loads that have begun, or
+/// for which leases are held, go on for those who wait for them, and when nobody does, the policy
+/// says what becomes of them. A call of the loader is dropped when none of its requests goes on.
+#[must_use = "futures do nothing unless polled"]
+pub struct LoadMany<R, E>(BoxFuture<'static, Vec<Settled<R, BatchError<E>>>>);
+
+impl<R, E> LoadMany<R, E> {
+    /// Waits for the answers, each together with how it came about.
+    pub fn with_status(self) -> ManyWithStatus<R, E> {
+        ManyWithStatus(self)
+    }
+}
+
+impl<R, E> Future for LoadMany<R, E> {
+    type Output = Vec<Result<R, Error<BatchError<E>>>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let answers = ready!(self.0.as_mut().poll(cx));
+        Poll::Ready(answers.into_iter().map(|(answer, _)| answer).collect())
+    }
+}
+
+impl<R, E> fmt::Debug for LoadMany<R, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoadMany").finish_non_exhaustive()
+    }
+}
+
+/// A batch of requests on its way, to be answered together with the [`CacheStatus`] of each. Made
+/// by [`LoadMany::with_status`], with the same cancel safety.
+#[must_use = "futures do nothing unless polled"]
+#[derive(Debug)]
+pub struct ManyWithStatus<R, E>(LoadMany<R, E>);
+
+impl<R, E> Future for ManyWithStatus<R, E> {
+    type Output = Vec<(Result<R, Error<BatchError<E>>>, CacheStatus)>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.0.0.as_mut().poll(cx)
+    }
+}

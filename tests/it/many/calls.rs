@@ -1,0 +1,126 @@
+//! Of how many calls a batch is made, and when they depart.
+
+use bellwether::store::Store;
+use bellwether::{Batched, ConfigError, MemoryStore, Wait};
+use tower::Layer;
+
+use super::query::{End, Query};
+use super::{KEYLESS, answers, ask_many, catalog, ended, layer};
+use crate::support::store::{Moment, Op, Scripted};
+use crate::support::{MINUTE, SECOND, idle, key, lease};
+
+#[tokio::test(start_paused = true)]
+async fn a_page_of_misses_is_one_look_one_question_and_one_commit_of_each_and_one_call() {
+    let (query, store) = (Query::new(), Scripted::away(&MemoryStore::new(1_000)));
+    answers(ask_many(&catalog(store.clone(), &query), 0..100)).await;
+    assert_eq!(query.calls(), [(0..100).collect::<Vec<_>>()]);
+    let asked = [Op::Look, Op::Acquire, Op::Commit].map(|op| store.asked(op));
+    assert_eq!((asked, store.questions()), ([100; 3], 300));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_over_a_limit_of_a_hundred_are_ten_calls() {
+    let (query, memory) = (Query::new(), MemoryStore::new(2_000));
+    let batched = Batched::new(query.clone()).at_most(100).expect("a limit");
+    let catalog = layer(Scripted::away(&memory)).layer(batched);
+    let page = answers(ask_many(&catalog, 0..1_000)).await;
+    assert_eq!(page, (0..1_000).map(|item| item * 10).collect::<Vec<_>>());
+    assert_eq!(query.calls().iter().map(Vec::len).collect::<Vec<_>>(), [100; 10]);
+    assert_eq!(query.loaded(), (0..1_000).collect::<Vec<_>>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_whole_call_does_not_wait_for_those_who_are_undecided() {
+    let (query, store) = (Query::new(), Scripted::away(&MemoryStore::new(10)));
+    let batched = Batched::new(query.clone()).at_most(2).expect("a limit");
+    let catalog = layer(store.clone()).layer(batched);
+    let gate = store.holds(Op::Look, Moment::Before);
+    let page = ask_many(&catalog, [1, 2, 3, 4]);
+    idle().await;
+    assert_eq!(query.calls(), [[2, 3]], "4 waits for 1");
+    gate.open();
+    assert_eq!(answers(page).await, [10, 20, 30, 40]);
+    assert_eq!(query.calls()[1..], [[1, 4]]);
+}
+
+#[test]
+fn a_limit_of_none_is_refused() {
+    let refused = Batched::new(Query::new()).at_most(0).expect_err("nothing can be loaded");
+    assert!(matches!(refused, ConfigError::Number { setting: "batch size", given: 0, .. }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_waits_for_those_who_are_still_asking() {
+    for op in [Op::Look, Op::Acquire] {
+        let (query, store) = (Query::new(), Scripted::away(&MemoryStore::new(10)));
+        let gate = store.holds(op, Moment::After);
+        let page = ask_many(&catalog(store, &query), [1, 2, KEYLESS]);
+        gate.reached().await;
+        idle().await;
+        assert!(query.calls().is_empty());
+        gate.open();
+        answers(page).await;
+        assert_eq!(query.calls(), [[1, 2, KEYLESS]]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_have_to_be_loaded_after_all_go_by_one_further_call() {
+    let (theirs, ours, memory) = (Query::gated(), Query::new(), MemoryStore::new(100));
+    theirs.ends_by(End::Fail);
+    let there = catalog(Scripted::away(&memory), &theirs);
+    let here = catalog(Scripted::away(&memory), &ours);
+    let failing = ask_many(&there, 0..20);
+    theirs.has_begun(1).await;
+    let page = ask_many(&here, 0..30);
+    idle().await;
+    theirs.let_go(1);
+    answers(page).await;
+    ended(failing).await;
+    assert_eq!(ours.calls(), [(20..30).collect::<Vec<_>>(), (0..20).collect()]);
+}
+
+/// Among many who wait for others, somebody is asking at any moment.
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_load_elsewhere_and_asks_again_holds_up_nobody() {
+    let (query, memory) = (Query::new(), MemoryStore::new(10));
+    let _elsewhere = lease(&memory, 3, MINUTE * 60).await;
+    let store = Scripted::away(&memory);
+    let looks = store.holds(Op::Look, Moment::Before);
+    let catalog = catalog(store.clone(), &query);
+    let _page = ask_many(&catalog, [2, 1, 3]);
+    idle().await;
+    let asks_again = store.holds(Op::Acquire, Moment::Before);
+    asks_again.reached().await;
+    assert!(query.calls().is_empty(), "1 waits for the look of 2");
+    looks.open();
+    query.has_begun(1).await;
+    assert_eq!(query.calls(), [[1, 2]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_who_have_waited_in_vain_are_loaded_by_one_call() {
+    let (query, memory) = (Query::new(), MemoryStore::new(100));
+    for item in 0..20 {
+        drop(lease(&memory, item, MINUTE * 60).await);
+    }
+    let layer = layer(Scripted::away(&memory)).wait(Wait::at_most(SECOND).then_load());
+    let catalog = layer.layer(Batched::new(query.clone()));
+    answers(ask_many(&catalog, 0..20)).await;
+    assert_eq!(query.calls(), [(0..20).collect::<Vec<_>>()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_stale_is_loaded_anew_by_one_call() {
+    let (query, memory) = (Query::new(), MemoryStore::new(100));
+    let layer = layer(Scripted::away(&memory)).stale_while_revalidate(MINUTE);
+    let catalog = layer.layer(Batched::new(query.clone()));
+    answers(ask_many(&catalog, 0..20)).await;
+    for item in 0..20 {
+        memory.expire(key(item)).await.expect("expired");
+    }
+    answers(ask_many(&catalog, 0..20)).await;
+    query.has_begun(2).await;
+    idle().await;
+    assert_eq!(query.calls(), [(0..20).collect::<Vec<_>>(), (0..20).collect()]);
+}

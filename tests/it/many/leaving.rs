@@ -1,0 +1,148 @@
+//! Callers of batches that go away, or do not come back for their answers.
+
+use std::task::Poll;
+
+use bellwether::{Batched, MemoryStore, WhenAbandoned};
+use tokio_test::task::spawn;
+use tower::Layer;
+
+use super::query::Query;
+use super::{Catalog, KEYLESS, answers, ask, ask_many, catalog, ended, layer};
+use crate::support::store::{Moment, Op, Scripted};
+use crate::support::{idle, is_leased, tasks};
+
+fn cancelling(store: &Scripted, query: &Query) -> Catalog {
+    let layer = layer(store.clone()).when_abandoned(WhenAbandoned::Cancel);
+    layer.layer(Batched::new(query.clone()))
+}
+
+/// No key is stuck, nobody works any more, and no lease is left.
+async fn assert_nothing_is_left(catalog: &Catalog, memory: &MemoryStore, tasks_before: usize) {
+    idle().await;
+    assert_eq!((catalog.in_flight(), tasks()), (0, tasks_before));
+    for item in [1, 2, 3] {
+        assert!(!is_leased(memory, item).await, "{item}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_was_never_polled_has_asked_nothing() {
+    let (query, memory) = (Query::new(), MemoryStore::new(10));
+    let store = Scripted::away(&memory);
+    let catalog = catalog(store.clone(), &query);
+    let before = tasks();
+    drop(catalog.load_many([1, 2, 3, KEYLESS]));
+    assert_nothing_is_left(&catalog, &memory, before).await;
+    assert_eq!((store.questions(), query.calls().len()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_can_be_dropped_at_every_question() {
+    for op in [Op::Look, Op::Acquire, Op::Commit] {
+        for moment in [Moment::Before, Moment::After] {
+            for policy in
+                [cancelling, |store: &Scripted, query: &Query| catalog(store.clone(), query)]
+            {
+                let (query, memory) = (Query::new(), MemoryStore::new(10));
+                let store = Scripted::away(&memory);
+                let catalog = policy(&store, &query);
+                let before = tasks();
+                let gate = store.holds(op, moment);
+                let page = ask_many(&catalog, [1, 2, 3, KEYLESS]);
+                gate.reached().await;
+                let joined = ask(&catalog, 2);
+                idle().await;
+                page.abort();
+                idle().await;
+                gate.open();
+                assert_eq!(ended(joined).await.ok(), Some(20), "{op:?} {moment:?}");
+                assert_nothing_is_left(&catalog, &memory, before).await;
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_joined_is_answered_though_the_batch_goes_while_it_is_collected() {
+    let (query, memory) = (Query::new(), MemoryStore::new(10));
+    let store = Scripted::away(&memory);
+    let catalog = cancelling(&store, &query);
+    let before = tasks();
+    let gate = store.holds(Op::Look, Moment::Before);
+    let page = ask_many(&catalog, [1, 2, 3]);
+    gate.reached().await;
+    idle().await;
+    let joined = ask(&catalog, 2);
+    idle().await;
+    assert!(query.calls().is_empty(), "2 and 3 are collected, and wait for the look of 1");
+    page.abort();
+    assert_eq!(ended(joined).await.ok(), Some(20));
+    assert_eq!(query.calls(), [[2]], "nobody waits for 3");
+    assert_nothing_is_left(&catalog, &memory, before).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_collected_is_loaded_though_the_caller_goes_if_loads_are_finished() {
+    let (query, memory) = (Query::new(), MemoryStore::new(10));
+    let store = Scripted::away(&memory);
+    let catalog = catalog(store.clone(), &query);
+    let before = tasks();
+    let gate = store.holds(Op::Look, Moment::Before);
+    let page = ask_many(&catalog, [1, 2, 3]);
+    gate.reached().await;
+    idle().await;
+    page.abort();
+    assert_nothing_is_left(&catalog, &memory, before).await;
+    assert_eq!(query.calls(), [[2, 3]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_for_which_nobody_waits_any_more_is_dropped_if_the_policy_says_so() {
+    let (query, memory) = (Query::gated(), MemoryStore::new(10));
+    let catalog = cancelling(&Scripted::away(&memory), &query);
+    let before = tasks();
+    let page = ask_many(&catalog, [1, 2, 3, KEYLESS]);
+    query.has_begun(1).await;
+    page.abort();
+    assert_nothing_is_left(&catalog, &memory, before).await;
+    assert_eq!(query.dropped(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_goes_on_while_somebody_waits_for_one_of_its_keys() {
+    let (query, memory) = (Query::gated(), MemoryStore::new(10));
+    let catalog = cancelling(&Scripted::away(&memory), &query);
+    let before = tasks();
+    let page = ask_many(&catalog, [1, 2, 3]);
+    query.has_begun(1).await;
+    let joined = ask(&catalog, 3);
+    idle().await;
+    page.abort();
+    idle().await;
+    query.let_go(1);
+    assert_eq!(ended(joined).await.ok(), Some(30));
+    assert_nothing_is_left(&catalog, &memory, before).await;
+    assert_eq!(query.dropped(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_is_not_polled_holds_up_nobody() {
+    let (query, memory) = (Query::new(), MemoryStore::new(10));
+    let catalog = catalog(Scripted::away(&memory), &query);
+    let mut left_alone = spawn(catalog.load_many([1, 2, 3]));
+    assert!(left_alone.poll().is_pending());
+    assert_eq!(answers(ask_many(&catalog, [3, 1])).await, [30, 10]);
+    idle().await;
+    assert_eq!(query.loaded(), [1, 2, 3]);
+    let Poll::Ready(page) = left_alone.poll() else { panic!("it has been answered") };
+    assert_eq!(page.into_iter().map(Result::unwrap).collect::<Vec<_>>(), [10, 20, 30]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_batch_nothing_is_left() {
+    let (query, memory) = (Query::new(), MemoryStore::new(10));
+    let catalog = catalog(Scripted::away(&memory), &query);
+    let before = tasks();
+    answers(ask_many(&catalog, [1, 2, 3, KEYLESS])).await;
+    assert_nothing_is_left(&catalog, &memory, before).await;
+}

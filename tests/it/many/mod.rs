@@ -1,0 +1,72 @@
+//! Batches: many keys at once.
+
+mod answers;
+mod calls;
+mod coalescing;
+mod leaving;
+mod query;
+
+use std::sync::Arc;
+
+use bellwether::{
+    BatchError, Batched, CacheStatus, Error, Key, ReadThrough, ReadThroughLayer, Store,
+};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tower::{Layer, Service};
+
+use self::query::Query;
+use crate::support::loader::Refusal;
+use crate::support::{MINUTE, NEVER, NO_TIME, key};
+
+type KeyOf = fn(&u64) -> Option<Key>;
+type Catalog = ReadThrough<Batched<Query>, KeyOf>;
+type Fault = Error<BatchError<Refusal>>;
+type Answered = (Result<u64, Fault>, CacheStatus);
+
+/// Items from here on have no key.
+const KEYLESS: u64 = 1_000_000;
+
+/// A layer that keeps answers for a minute, and remembers no failures.
+fn layer(store: impl Store) -> ReadThroughLayer<KeyOf> {
+    let key_of: KeyOf = |item| (*item < KEYLESS).then(|| key(*item));
+    let layer = ReadThroughLayer::new(store, key_of).ttl(MINUTE).jitter(0.0).expect("no jitter");
+    layer.failure_windows(NO_TIME, NO_TIME).expect("windows")
+}
+
+/// What a process of the fleet has: a layer of its own, over the store that all share.
+fn catalog(store: impl Store, query: &Query) -> Catalog {
+    layer(store).layer(Batched::new(query.clone()))
+}
+
+/// A batch that is under way from now on.
+fn ask_many(catalog: &Catalog, items: impl IntoIterator<Item = u64>) -> JoinHandle<Vec<Answered>> {
+    tokio::spawn(catalog.load_many(items).with_status())
+}
+
+/// A single request that is under way from now on.
+fn ask(catalog: &Catalog, item: u64) -> JoinHandle<Result<u64, Fault>> {
+    tokio::spawn(catalog.clone().call(item))
+}
+
+/// What somebody asked for comes to.
+async fn ended<T>(asked: JoinHandle<T>) -> T {
+    timeout(NEVER, asked).await.expect("nobody is stuck").expect("no panic")
+}
+
+/// The answers to a batch of which none may fail.
+async fn answers(asked: JoinHandle<Vec<Answered>>) -> Vec<u64> {
+    ended(asked).await.into_iter().map(|(answer, _)| answer.expect("an answer")).collect()
+}
+
+async fn statuses(asked: JoinHandle<Vec<Answered>>) -> Vec<CacheStatus> {
+    ended(asked).await.into_iter().map(|(_, status)| status).collect()
+}
+
+/// The batch loader's error.
+fn fault(answer: Result<u64, Fault>) -> Arc<BatchError<Refusal>> {
+    match answer {
+        Err(Error::Load(error)) => error,
+        other => panic!("{other:?} is no error of the loader"),
+    }
+}

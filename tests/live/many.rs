@@ -1,0 +1,124 @@
+//! Batches on a real server: what they cost it, and that they share their loads over processes.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bellwether::{Batched, Key, ReadThrough, ReadThroughLayer, RedisStore};
+use futures_util::future::{BoxFuture, join_all};
+use tokio::time::sleep;
+use tower::util::BoxCloneSyncService;
+use tower::{Layer, service_fn};
+
+use crate::catalog::{key, options};
+use crate::support::redis_server::RedisServer;
+
+type Rows = HashMap<u64, String>;
+type Query = BoxCloneSyncService<Vec<u64>, Rows, Infallible>;
+type Pages = ReadThrough<Batched<Query>, fn(&u64) -> Key>;
+
+/// A database of which all processes ask, and every query to it.
+#[derive(Clone, Default)]
+struct Database(Arc<Mutex<Vec<Vec<u64>>>>);
+
+impl Database {
+    /// A process with a connection of its own to the server.
+    async fn process(&self, server: &RedisServer) -> Pages {
+        self.over(options(server).connect().await.expect("a store"))
+    }
+
+    fn over(&self, store: RedisStore) -> Pages {
+        let database = self.clone();
+        let query = service_fn(move |skus: Vec<u64>| -> BoxFuture<'static, _> {
+            database.0.lock().unwrap().push(skus.clone());
+            Box::pin(async move {
+                // Long enough for the other process to meet it.
+                sleep(Duration::from_millis(50)).await;
+                Ok(skus.into_iter().map(|sku| (sku, format!("item {sku}"))).collect())
+            })
+        });
+        let key_of: fn(&u64) -> Key = |sku| key(*sku);
+        ReadThroughLayer::new(store, key_of)
+            .ttl(Duration::from_secs(60))
+            .layer(Batched::new(Query::new(query)))
+    }
+
+    fn queries(&self) -> Vec<Vec<u64>> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+async fn page(pages: &Pages, skus: impl IntoIterator<Item = u64>) -> Vec<String> {
+    let page = pages.load_many(skus).await.into_iter();
+    page.map(|item| item.expect("an answer").expect("an item")).collect()
+}
+
+fn items(skus: impl IntoIterator<Item = u64>) -> Vec<String> {
+    skus.into_iter().map(|sku| format!("item {sku}")).collect()
+}
+
+/// How many calls of a command clients and scripts have made.
+fn calls(server: &RedisServer, command: &str) -> u64 {
+    let calls = server.info("commandstats", &format!("cmdstat_{command}"));
+    let calls = calls.as_deref().and_then(|calls| calls.strip_prefix("calls=")?.split(',').next());
+    calls.map_or(0, |calls| calls.parse().expect("a number"))
+}
+
+#[tokio::test]
+async fn a_page_of_misses_is_one_query() {
+    let (server, database) = (RedisServer::start(), Database::default());
+    let pages = database.process(&server).await;
+    assert_eq!(page(&pages, 0..100).await, items(0..100));
+    assert_eq!(database.queries().iter().map(Vec::len).collect::<Vec<_>>(), [100]);
+    assert_eq!(calls(&server, "evalsha"), 200, "a question and a commit of each");
+}
+
+#[tokio::test]
+async fn a_page_of_hits_is_a_handful_of_commands() {
+    let (server, database) = (RedisServer::start(), Database::default());
+    let pages = database.process(&server).await;
+    page(&pages, 0..100).await;
+    let before = (calls(&server, "mget"), calls(&server, "evalsha"));
+    assert_eq!(page(&pages, 0..100).await, items(0..100));
+    let after = (calls(&server, "mget"), calls(&server, "evalsha"));
+    assert_eq!((after.0 - before.0, after.1 - before.1), (3, 0), "one alone, 64, and the rest");
+    assert_eq!(database.queries().len(), 1);
+}
+
+#[tokio::test]
+async fn pages_of_two_processes_that_overlap_load_each_item_once() {
+    let (server, database) = (RedisServer::start(), Database::default());
+    let fleet = join_all((0..2).map(|_| database.process(&server))).await;
+    for start in (0..1_000).step_by(100) {
+        let (here, there) = (start..start + 50, start + 25..start + 75);
+        let pages =
+            tokio::join!(page(&fleet[0], here.clone()), page(&fleet[1], there.clone().rev()));
+        assert_eq!(pages, (items(here), items(there.rev())));
+    }
+    let mut loaded = database.queries().concat();
+    loaded.sort_unstable();
+    let expected = (0..1_000).step_by(100).flat_map(|start| start..start + 75);
+    assert_eq!(loaded, expected.collect::<Vec<_>>());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn pages_asked_for_on_many_threads_are_all_answered() {
+    let (server, database) = (RedisServer::start(), Database::default());
+    let fleet = join_all((0..2).map(|_| database.process(&server))).await;
+    let pages = (0..40).map(|number| {
+        let pages = fleet[number as usize % 2].clone();
+        tokio::spawn(async move {
+            let skus = number * 5..number * 5 + 30;
+            assert_eq!(page(&pages, skus.clone()).await, items(skus));
+        })
+    });
+    join_all(pages.collect::<Vec<_>>())
+        .await
+        .into_iter()
+        .for_each(|ended| ended.expect("no panic"));
+    let mut loaded = database.queries().concat();
+    loaded.sort_unstable();
+    assert_eq!(loaded, (0..225).collect::<Vec<_>>());
+    assert!(fleet.iter().all(|pages| pages.in_flight() == 0));
+}
