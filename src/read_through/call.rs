@@ -16,7 +16,7 @@ use super::fallback::{Fallback, offered};
 use super::flight_task::{FlightTask, Purpose};
 use super::load::{Job, Lent};
 use super::relief_task::relieve;
-use super::state::{Settled, Start, State};
+use super::state::{Start, State};
 use super::waiting::Waiting;
 use crate::capture::Capture;
 use crate::error::{CacheError, Error, StoreError};

@@ -8,7 +8,7 @@ use tower::util::Oneshot;
 
 use super::core::Landing;
 use super::waiting::Waiting;
-use crate::error::{Error, StoreError};
+use crate::error::Error;
 use crate::flight::Glance;
 use crate::status::{Bypass, CacheStatus};
 use crate::store::{Answer, Entry};

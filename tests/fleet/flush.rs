@@ -3,7 +3,10 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures_util::future::join_all;
+
 use crate::fleet::{Fleet, all_have, begin, end};
+use crate::storm::{Fared, Storm};
 
 const PROCESSES: usize = 4;
 const CALLERS: usize = 25;
@@ -70,6 +73,38 @@ async fn whatever_is_forgotten_whenever_nobody_gets_an_error() {
     tokio::join!(bursts, forgetting);
     let loads = fleet.database.all_loads();
     println!("{BURSTS} bursts in {PROCESSES} processes, always flushed: {loads} loads");
+}
+
+/// Every tenth of a second, for ten of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_forgets_everything_again_and_again_costs_a_load_each_time() {
+    let fleet = Fleet::start().await;
+    let workers = fleet.workers(PROCESSES, &fleet.setup()).await;
+    let storm = Storm { key: KEY, callers: CALLERS, millis: 10_000, rest_millis: 5 };
+    let storms = join_all(workers.iter().map(|worker| worker.storm(storm)));
+    let over = AtomicBool::new(false);
+    let (fared, flushes) = tokio::join!(
+        async {
+            let fared = Fared::all(storms.await);
+            over.store(true, Ordering::Relaxed);
+            fared
+        },
+        async {
+            let mut flushes = 0;
+            while !over.load(Ordering::Relaxed) {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                fleet.redis.command(&["FLUSHALL", "SYNC"]);
+                fleet.redis.command(&["SCRIPT", "FLUSH"]);
+                flushes += 1;
+            }
+            flushes
+        }
+    );
+    let loads = fleet.database.loads(KEY);
+    println!("{flushes} flushes, {loads} loads; {}", fared.told());
+    assert_eq!(fared.failed, 0, "{:?}", fared.error);
+    assert!(loads <= flushes + 1, "{loads} loads for {flushes} flushes");
+    assert!(flushes > 50 && loads > 50, "{flushes} flushes and {loads} loads show nothing");
 }
 
 const BURSTS: u64 = 100;

@@ -11,6 +11,8 @@ use crate::loader::Loader;
 use crate::messages::Ask;
 
 const ENTRIES: usize = 100_000;
+/// For copies in the process.
+const NEAR: usize = 16 * 1024 * 1024;
 const TTL: Duration = Duration::from_secs(60);
 /// The library's own limits, to which `--load-ms` is added: it may ask for more than they allow.
 const WAIT: Duration = Duration::from_secs(5);
@@ -21,13 +23,16 @@ pub(super) fn in_memory(loader: Loader) -> Result<Catalog, Fault> {
 }
 
 pub(super) async fn in_redis(url: &str, namespace: &str, loader: Loader) -> Result<Catalog, Fault> {
-    let store = RedisOptions::new(url)?.namespace(namespace)?.connect().await?;
+    let store = RedisOptions::new(url)?.namespace(namespace)?.near(NEAR)?.connect().await?;
     Ok(protect(store, loader)?)
 }
 
 fn protect(store: impl Store, loader: Loader) -> Result<Catalog, ConfigError> {
     let layer = ReadThroughLayer::new(store, |ask: &Ask| Key::of("product").with(ask.sku))
         .ttl(TTL)
+        .stale_while_revalidate(TTL)
+        .stale_if_error(TTL * 10)
+        .refresh_early(1.0)?
         .wait(Wait::at_most(WAIT + loader.latency()))
         .load_timeout(LOAD_TIMEOUT + loader.latency())?;
     let load = service_fn(move |ask| {
