@@ -62,11 +62,13 @@
 //! # How a request goes
 //! ```text
 //!  look ──fresh────────────────────────────────────► answered (hit)
+//!    ├─stale, but good enough──────────────────────► answered (stale), and loaded anew by somebody
 //!    └─miss─► join the flight of this key ──► wait for its landing ─► answered
 //!                │ who opens it starts a task                        (led, collapsed)
 //!                ▼
 //!             ask for the lease ──found──► land
 //!                ├─busy──► wait to be told, or a pause ─► ask again
+//!                ├─failed a moment ago──► land the failure, or what is stale
 //!                └─ours──► load, renewing the lease ─► store and release ─► land
 //! ```
 //!
