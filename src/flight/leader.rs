@@ -120,11 +120,16 @@ impl<L> Leader<L> {
     pub(crate) fn land_on_opener(&self, answer: L) {
         let mut state = lock(&self.flight.state);
         let opener = state.chairs.iter_mut().map(|(_, chair)| chair).find(|chair| chair.opener);
-        let waker = opener.and_then(|chair| {
-            chair.answer.get_or_insert(answer);
-            chair.waker.take()
-        });
+        let (mut left, mut waker) = (Some(answer), None);
+        if let Some(chair) = opener {
+            if chair.answer.is_none() {
+                chair.answer = left.take();
+            }
+            waker = chair.waker.take();
+        }
         drop(state);
+        // After the lock: it may be anybody's type.
+        drop(left);
         waker.into_iter().for_each(Waker::wake);
     }
 
@@ -145,6 +150,11 @@ impl<L> Leader<L> {
         while lock(&self.flight.state).chairs.iter().all(|(_, chair)| chair.answer.is_some()) {
             self.flight.joined.notified().await;
         }
+    }
+
+    /// Whether nobody waits right now.
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.flight.state).chairs.is_empty()
     }
 
     /// Waits until nobody waits any more, which matters to no flight in the background.

@@ -42,7 +42,7 @@ pub(super) struct Call<S, Req, C> {
     /// It has waited in vain for somebody else's load.
     relieved: bool,
     /// What its look found, to be given out instead of an error.
-    fallback: Option<Fallback>,
+    fallback: Option<Box<Fallback>>,
     /// Hears what its flights wait for.
     listener: Option<Listener>,
 }
@@ -114,7 +114,7 @@ where
                 (core::stale(&entry, Stale::Revalidating), Some(Accept::Fresh))
             }
             _ if !entry.is_fresh() => {
-                self.fallback = Fallback::of(entry);
+                self.fallback = Fallback::of(entry).map(Box::new);
                 return self.join(None);
             }
             Some(left) if self.is_due_early(&entry, left) => {
@@ -192,6 +192,10 @@ where
         match wait.then() {
             Then::Fail if wait.is_fail_fast() => Some(self.fail(CacheError::contended(key).into())),
             Then::Fail => {
+                Some(self.fail(CacheError::wait_timed_out(key, self.begun.elapsed()).into()))
+            }
+            // It has waited for such a load by now.
+            Then::Load if self.relieved => {
                 Some(self.fail(CacheError::wait_timed_out(key, self.begun.elapsed()).into()))
             }
             Then::Load => {
@@ -295,15 +299,15 @@ where
             return self.fail(CacheError::no_runtime(&self.key).into());
         };
         self.relieved = true;
-        let follower = match self.core.loads.reliefs.join(&self.key, false) {
-            Seat::Joined(follower) => follower,
+        let (follower, until) = match self.core.loads.reliefs.join(&self.key, false) {
+            Seat::Joined(follower) => (follower, self.deadline),
             Seat::Opened(leader, follower) => {
                 runtime.spawn(relieve(Arc::clone(&self.core), leader, self.lend()));
-                follower
+                (follower, None)
             }
             Seat::Refused(full) => return self.refuse(full),
         };
-        State::Waiting(Waiting::new(follower, None, None))
+        State::Waiting(Waiting::new(follower, until, None))
     }
 
     /// Puts the job where a task can take it, and where it can be taken back.

@@ -40,6 +40,9 @@ impl<S> Handle<S> {
     ///
     /// To be called after the source was changed, not before: a load in between would be kept.
     ///
+    /// It rests on a note that the store keeps for ten minutes. A Redis that evicts or loses it
+    /// within the time of a load that was under way cannot refuse what that load gave.
+    ///
     /// # Errors
     /// If the store fails. It may have been done or not: to be sure, do it again.
     ///

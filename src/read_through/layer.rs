@@ -70,7 +70,8 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// Sets how long an answer that says "there is none" is kept: see [`Verdict::NotFound`]. Longer
     /// than 366 days counts as that.
     ///
-    /// Default: zero, which keeps none. What is asked for before it exists is wanted soon after.
+    /// Default: zero, which keeps none: those who wait in one process share it, and one process
+    /// after the other finds out. What is asked for before it exists is wanted soon after.
     #[must_use]
     pub fn not_found_ttl(mut self, ttl: Duration) -> Self {
         self.policy.freshness.not_found_ttl = ttl.min(Policy::MAX_TTL);
@@ -136,9 +137,9 @@ impl<K, C> ReadThroughLayer<K, C> {
         Ok(self)
     }
 
-    /// Sets for how long it is known of a key that its answers are not kept
-    /// ([`Verdict::Private`], too large, or not to be written down): nobody waits for anybody
-    /// else's load meanwhile. Longer than 366 days counts as that.
+    /// Sets for how long it is known of a key that its answers are not kept: meanwhile nobody waits
+    /// for anybody if each is for one caller only ([`Verdict::Private`]), and no process for another
+    /// if they are too large or cannot be written down. Longer than 366 days counts as that.
     ///
     /// Default: 10 s. Once in a while it is worth to see whether that has changed.
     #[must_use]

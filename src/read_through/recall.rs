@@ -39,16 +39,17 @@ impl Recall {
         let now = Instant::now();
         let until = now + window;
         let failed = Failed { landing, times, until, known_until: until + window };
+        let mut over = Vec::new();
         let earlier = {
             let mut table = self.table();
             if table.failed.len() >= table.sweep_at {
-                table.failed.retain(|_, failed| failed.known_until > now);
+                over.extend(table.failed.extract_if(|_, failed| failed.known_until <= now));
                 table.sweep_at = (table.failed.len() * 2).max(FIRST_SWEEP);
             }
             table.failed.insert(key, failed)
         };
-        // After the lock: it may be anybody's type.
-        drop(earlier);
+        // After the lock: they may be of anybody's type.
+        drop((over, earlier));
     }
 
     /// What failed, if its window is not over, and what is left of that.

@@ -12,6 +12,8 @@
 //! 4. Time is the store's. No client's clock takes part in a decision about a lease, and whether an
 //!    entry is fresh is judged by what is left of its life in the store.
 //! 5. Nothing that a store writes lives for ever.
+//!    A [failure](Store::fail) is remembered for twice its window, and forgotten with the next
+//!    commit or invalidation.
 //! 6. Every operation is one atomic step. It may be dropped at any await, or be answered after the
 //!    caller has gone; the token is chosen before the question is sent, so that a lease whose grant
 //!    was never heard of can still be abandoned.
@@ -90,8 +92,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Stores an entry, gives up the lease and tells the watchers.
     ///
-    /// An entry without a life is not kept, but the answer still says whether it could have been:
-    /// whether nothing newer and no invalidation came between.
+    /// An entry without a life is not kept, and what was there before it is removed. The answer
+    /// still says whether it could have been: whether nothing newer and no invalidation came
+    /// between.
     fn commit(&self, lease: Lease, draft: Draft) -> Answer<Commit>;
 
     /// Gives up a lease, if it still holds, remembers why its load failed, and tells the watchers.
@@ -150,7 +153,7 @@ pub enum Acquire {
     Busy {
         /// What is left of their lease if they do not renew it.
         remaining: Duration,
-        /// An entry past its freshness.
+        /// What is there and was not acceptable, stale or fresh.
         stale: Option<Entry>,
     },
     /// A load failed a moment ago, and is not to be tried again yet.
@@ -159,7 +162,7 @@ pub enum Acquire {
         failure: Failure,
         /// What is left of its window.
         remaining: Duration,
-        /// An entry past its freshness.
+        /// What is there and was not acceptable, stale or fresh.
         stale: Option<Entry>,
     },
     /// It was loaded between our miss and this question.
@@ -168,7 +171,7 @@ pub enum Acquire {
     Lead {
         /// The right to do so.
         lease: Lease,
-        /// An entry past its freshness.
+        /// What is there and was not acceptable, stale or fresh.
         stale: Option<Entry>,
         /// How many times in a row its load has failed, as far as that is remembered.
         failures: u32,

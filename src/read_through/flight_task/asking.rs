@@ -150,10 +150,12 @@ where
     /// What those whom the last answer was for may have, if it cannot be loaded anew.
     pub(super) fn stand_in(&self) -> Option<Landing> {
         let entry = self.stand_in.as_ref()?;
-        let Some(stale_for) = entry.stale_for() else {
-            return self.landing_of(entry, Some(core::hit(entry)));
+        let since = self.leased_at.elapsed();
+        let stale_for = match (entry.stale_for(), entry.fresh_for()) {
+            (Some(stale_for), _) => stale_for + since,
+            (None, Some(fresh_for)) if fresh_for <= since => since - fresh_for,
+            _ => return self.landing_of(entry, Some(core::hit(entry))),
         };
-        let stale_for = stale_for + self.leased_at.elapsed();
         let status = CacheStatus::Stale { why: Stale::LoadFailed, stale_for };
         // In either window: while it is loaded anew it is given out, though that fails.
         let will_do = stale_for < entry.windows().stale();

@@ -52,10 +52,14 @@ where
     }
 
     /// A load under a lease needs none. One without has to wait if there are too many; nothing, if
-    /// nobody waits any more before it may begin.
+    /// nobody waits for it by then.
     async fn leave_to_load(&self) -> Option<Option<OwnedSemaphorePermit>> {
         if self.lease.is_some() {
             return Some(None);
+        }
+        if self.leader.is_empty() {
+            // What it loads cannot be kept.
+            return None;
         }
         let around = Arc::clone(&self.core.loads.around);
         if let Ok(leave) = Arc::clone(&around).try_acquire_owned() {

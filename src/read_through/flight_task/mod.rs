@@ -177,7 +177,8 @@ where
     /// The store has failed. It may be known all the same that the load would.
     fn note_failure_of_the_store(&mut self, error: &StoreError) -> Event {
         self.store_failed = true;
-        if let Some((failure, left)) = self.core.loads.recall.of(&self.leader.key().digest()) {
+        let recalled = self.core.loads.recall.of(&self.leader.key().digest());
+        if let Some((failure, left)) = recalled.filter(|_| !self.anew) {
             return self.rest_on(failure, left);
         }
         let error = CacheError::store(self.leader.key(), error);
@@ -211,6 +212,10 @@ where
         loop {
             if let Some(failure) = &self.resting {
                 self.leader.land_on_all(failure);
+            }
+            if self.anew {
+                // Who comes later will have it loaded.
+                return Event::Rested;
             }
             tokio::select! {
                 () = self.watch.changed() => return Event::Rested,

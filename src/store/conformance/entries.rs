@@ -88,6 +88,23 @@ pub(super) async fn an_entry_without_a_life_is_not_kept(on: Subject) -> Checked 
     Ok(())
 }
 
+pub(super) async fn an_entry_without_a_life_removes_what_was_there(on: Subject) -> Checked {
+    on.store_one("value", Windows::fresh_for(LONG)).await?;
+    let lease = on.lead_unless(LONG, Accept::Nothing).await?;
+    let commit = on.commit_for(lease, "none", Windows::fresh_for(Duration::ZERO)).await?;
+    ensure!(commit == Commit::Stored, "it was {commit:?}");
+    on.ensure_text(None).await
+}
+
+pub(super) async fn who_is_told_to_wait_is_told_what_is_there(on: Subject) -> Checked {
+    let fence = on.store_one("value", Windows::fresh_for(LONG)).await?;
+    let _lease = on.lead_unless(LONG, Accept::Nothing).await?;
+    match on.store.acquire(on.claim(), LONG, Accept::Nothing).await? {
+        Acquire::Busy { stale: Some(entry), .. } if entry.fence() == fence => Ok(()),
+        other => Err(Instead(format!("gave {other:?}, and the fresh entry not with it"))),
+    }
+}
+
 pub(super) async fn an_entry_runs_out(on: Subject) -> Checked {
     on.store_one("value", Windows::fresh_for(MEDIUM)).await?;
     on.ensure_text(Some("value")).await?;

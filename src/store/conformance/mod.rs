@@ -84,6 +84,8 @@ checks![
     entries::a_fresh_entry_can_be_declined,
     entries::an_entry_can_be_declined_by_its_fence,
     entries::an_entry_without_a_life_is_not_kept,
+    entries::an_entry_without_a_life_removes_what_was_there,
+    entries::who_is_told_to_wait_is_told_what_is_there,
     entries::an_entry_runs_out,
     entries::an_entry_becomes_stale_and_then_runs_out,
     entries::a_lapsed_lease_stores_if_nothing_newer_came,

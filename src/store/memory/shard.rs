@@ -162,6 +162,8 @@ impl Shard {
         }
         if !draft.windows().life().is_zero() {
             self.insert(lease, draft, now);
+        } else if let Some(place) = self.places.get(key).copied() {
+            self.remove(place);
         }
         Commit::Stored
     }

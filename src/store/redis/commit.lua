@@ -27,7 +27,9 @@ if not holds then
 end
 local set = {}
 -- Protected, so that the lease ends even if the server is out of memory.
-if not superseded and ARGV[3] ~= '0' then
+if not superseded and ARGV[3] == '0' then
+  redis.call('DEL', KEYS[1])
+elseif not superseded then
   if type(refused) == 'table' and not string.find(refused.err, 'WRONGTYPE', 1, true) then
     set = refused
   else
