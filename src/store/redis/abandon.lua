@@ -5,6 +5,6 @@
 -- gives  1 given up, 0 it was not ours any more, or never
 --
 -- One script, because a lease that passes on between the two steps would be somebody else's.
-local lease = redis.call('MGET', KEYS[1])[1]
+local lease = peek(KEYS[1])
 if not lease or string.sub(lease, 1, 16) ~= ARGV[1] then return 0 end
 return redis.call('DEL', KEYS[1])

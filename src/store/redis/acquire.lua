@@ -1,6 +1,6 @@
 -- acquire: look, and take the lease if nothing acceptable is there and nobody has it.
 --
--- KEYS   1 entry   2 lease   3 floor   4 failed
+-- KEYS   1 entry   2 lease
 -- ARGV   1 token, 16 bytes   2 term in ms
 --        3 '1' if a fresh entry is acceptable, '0' if none is and past failures do not matter, or
 --            the fence of the one that is not, as bytes
@@ -14,10 +14,13 @@
 --            stale entry or false, its remaining life}                  failed
 --
 -- One script, because between a look and a lease another process can load and leave, and the key
--- would be loaded twice. A connection that tracks is told of the next change of what is read here
--- by MGET and GET: to be answered "busy" is to have subscribed. What is read by GETEX, which counts
--- as a write, is not tracked: nobody waits for it, and the server would remember it for ever.
-local entry, remaining, stored = redis.call('MGET', KEYS[1])[1], 0, 0
+-- would be loaded twice. Who is not to load has subscribed by being told so. Names of which nobody
+-- waits for a change are not among the KEYS: some servers remember all of those.
+local floor_name, failed_name = KEYS[1] .. ':floor', KEYS[1] .. ':failed'
+-- Changes nothing, and is refused where writes are: after GETEX a server without room would let
+-- everything pass.
+local refused = redis.pcall('SETRANGE', KEYS[2], 0, '')
+local entry, remaining, stored = peek(KEYS[1]), 0, 0
 local is_there = entry
 if entry and #entry >= 80 and string.sub(entry, 1, 4) == 'BWE\1' then
   remaining = redis.call('PTTL', KEYS[1])
@@ -28,26 +31,33 @@ if entry and #entry >= 80 and string.sub(entry, 1, 4) == 'BWE\1' then
 else
   entry = false
 end
-local lease = read('GET', KEYS[2])
+local lease = peek(KEYS[2])
 if lease and #lease == 24 and string.sub(lease, 1, 16) ~= ARGV[1] then
   local left = redis.call('PTTL', KEYS[2])
   -- Without a life of its own it is none of our leases.
-  if left >= 0 then return {2, left, entry, remaining} end
+  if left >= 0 then
+    watch(KEYS[1])
+    watch(KEYS[2])
+    return {2, left, entry, remaining}
+  end
 end
--- Changes nothing, and is refused where writes are: after GETEX a server without room would let
--- everything pass.
-read('SETRANGE', KEYS[2], 0, '')
-local failed, failures = read('GETEX', KEYS[4]), 0
+local failed, failures = peek(failed_name), 0
 if failed and #failed >= 17 and string.sub(failed, 1, 4) == 'BWF\1' then
   failures = struct.unpack('>I4', failed, 6)
-  local left = redis.call('PTTL', KEYS[4]) - struct.unpack('>I8', failed, 10)
-  if left > 0 and ARGV[3] ~= '0' then return {4, failed, left, entry, remaining} end
+  local left = redis.call('PTTL', failed_name) - struct.unpack('>I8', failed, 10)
+  if left > 0 and ARGV[3] ~= '0' then
+    watch(KEYS[1])
+    watch(KEYS[2])
+    return {4, failed, left, entry, remaining}
+  end
 end
 -- What is there and is no string was read as nothing: an empty one says so.
-if not is_there and redis.call('PTTL', KEYS[1]) ~= -2 then entry = '' end
-local floor = number(read('GETEX', KEYS[3]))
+if not is_there and redis.pcall('SETRANGE', KEYS[1], 0, '') ~= 0 then entry = '' end
+if type(refused) == 'table' and not string.find(refused.err, 'WRONGTYPE', 1, true) then
+  error(refused.err)
+end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local fence = math.max(floor + 1, stored + 1, now)
+local fence = math.max(number(peek(floor_name)) + 1, stored + 1, now)
 redis.call('SET', KEYS[2], ARGV[1] .. struct.pack('>I8', fence), 'PX', ARGV[2])
 return {3, fence, now, entry, remaining, failures}

@@ -12,7 +12,6 @@ local function note(command, reply)
     gives[#gives + 1] = reply.err
   end
 end
-redis.call('MGET', KEYS[1])
 note('get', redis.pcall('GET', KEYS[1]))
 note('getex', redis.pcall('GETEX', KEYS[1]))
 note('setrange', redis.pcall('SETRANGE', KEYS[1], 0, ''))

@@ -1,6 +1,6 @@
 -- commit: store the entry and give up the lease.
 --
--- KEYS   1 entry   2 lease   3 floor   4 failed
+-- KEYS   1 entry   2 lease
 -- ARGV   1 token, 16 bytes   2 envelope   3 life in ms, 0 to keep nothing
 --        4 fence   5 when the lease was granted, in us   6 how long floors live, in us
 -- gives  1 stored, 0 superseded, or the error of a server that refuses the write
@@ -10,8 +10,7 @@
 -- Changes nothing, and is refused where writes are: after GETEX a server without room would let
 -- everything pass.
 local refused = redis.pcall('SETRANGE', KEYS[2], 0, '')
-local held = redis.call('MGET', KEYS[1], KEYS[2])
-local entry, lease, floor = held[1], held[2], number(read('GETEX', KEYS[3]))
+local entry, lease, floor = peek(KEYS[1]), peek(KEYS[2]), number(peek(KEYS[1] .. ':floor'))
 local holds = lease and string.sub(lease, 1, 16) == ARGV[1]
 local stored, newer = 0, false
 if entry and #entry >= 4 and string.sub(entry, 1, 3) == 'BWE' then
@@ -37,6 +36,6 @@ elseif not superseded then
   end
 end
 if holds then redis.call('DEL', KEYS[2]) end
-if not superseded then redis.call('DEL', KEYS[4]) end
+if not superseded then redis.call('DEL', KEYS[1] .. ':failed') end
 if set.err then return set end
 return superseded and 0 or 1

@@ -6,7 +6,7 @@
 --
 -- One script, because a lease that passes on between the two steps would be somebody else's, and
 -- the failure one that may be out of date.
-local lease = redis.call('MGET', KEYS[1])[1]
+local lease = peek(KEYS[1])
 if not lease or string.sub(lease, 1, 16) ~= ARGV[1] then return 0 end
 -- Protected, so that the lease ends even if the server is out of memory.
 local set = redis.pcall('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])

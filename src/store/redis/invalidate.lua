@@ -1,12 +1,12 @@
 -- invalidate: remove the entry or make it stale, end the lease, raise the floor.
 --
--- KEYS   1 entry   2 lease   3 floor   4 failed
+-- KEYS   1 entry   2 lease
 -- ARGV   1 how long floors live, in ms   2 '1' if an entry with a stale window stays, as stale
 -- gives  1
 --
 -- One script, because a commit between any two of its steps would survive it.
-local held = redis.call('MGET', KEYS[1], KEYS[2])
-local entry, lease, floor = held[1], held[2], number(read('GETEX', KEYS[3]))
+local floor_name = KEYS[1] .. ':floor'
+local entry, lease, floor = peek(KEYS[1]), peek(KEYS[2]), number(peek(floor_name))
 local time = redis.call('TIME')
 floor = math.max(floor, time[1] * 1000000 + time[2])
 if lease and #lease == 24 then floor = math.max(floor, struct.unpack('>I8', lease, 17)) end
@@ -15,8 +15,8 @@ if entry and #entry >= 80 and string.sub(entry, 1, 4) == 'BWE\1' then
   floor = math.max(floor, struct.unpack('>I8', entry, 29))
   stale = math.max((struct.unpack('>I8', entry, 53)), (struct.unpack('>I8', entry, 61)))
 end
-redis.call('SET', KEYS[3], struct.pack('>I8', floor), 'PX', ARGV[1])
-redis.call('DEL', KEYS[2], KEYS[4])
+redis.call('SET', floor_name, struct.pack('>I8', floor), 'PX', ARGV[1])
+redis.call('DEL', KEYS[2], KEYS[1] .. ':failed')
 if ARGV[2] == '1' and stale > 0 then
   redis.call('PEXPIRE', KEYS[1], math.min(stale, redis.call('PTTL', KEYS[1])))
 else

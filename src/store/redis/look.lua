@@ -5,10 +5,9 @@
 --
 -- One script, because an entry that is replaced between two commands would be judged by the life
 -- of its successor.
-local entries = redis.call('MGET', KEYS[1], unpack(KEYS, 2))
 local gives = {}
 for number, name in ipairs(KEYS) do
-  gives[2 * number - 1] = entries[number]
+  gives[2 * number - 1] = read('GET', name)
   gives[2 * number] = redis.call('PTTL', name)
 end
 return gives

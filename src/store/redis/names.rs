@@ -2,7 +2,8 @@
 
 use crate::key::Digest;
 
-/// `bw:<namespace>:{<digest>}` for the entry, and the same with `:lease`, `:floor` and `:failed`.
+/// `bw:<namespace>:{<digest>}` for the entry, and the same with `:lease`, `:floor` and `:failed`. Scripts make
+/// those of floor and failure by themselves.
 ///
 /// The digest alone is in the braces, so that all names of a key fall into one slot of a cluster,
 /// whatever text the key holds.
@@ -22,10 +23,6 @@ impl Names {
 
     pub(super) fn lease(&self, digest: &Digest) -> Vec<u8> {
         self.name(digest, b":lease")
-    }
-
-    pub(super) fn floor(&self, digest: &Digest) -> Vec<u8> {
-        self.name(digest, b":floor")
     }
 
     pub(super) fn failed(&self, digest: &Digest) -> Vec<u8> {
@@ -70,12 +67,7 @@ mod tests {
     fn every_name_of_a_key_leads_back_to_it() {
         let names = Names::new("shop");
         let digest = Key::of("item").with("}").with("{x}").digest();
-        for name in [
-            names.entry(&digest),
-            names.lease(&digest),
-            names.floor(&digest),
-            names.failed(&digest),
-        ] {
+        for name in [names.entry(&digest), names.lease(&digest), names.failed(&digest)] {
             assert_eq!(names.digest_of(&name), Some(digest));
             assert_eq!(Names::is_of_entry(&name), name == names.entry(&digest));
         }
@@ -95,12 +87,7 @@ mod tests {
         let names = Names::new("shop");
         for text in ["", "}", "{x}", "\0\r\n", "a}b{c"] {
             let digest = Key::of(text).with(text).digest();
-            for name in [
-                names.entry(&digest),
-                names.lease(&digest),
-                names.floor(&digest),
-                names.failed(&digest),
-            ] {
+            for name in [names.entry(&digest), names.lease(&digest), names.failed(&digest)] {
                 let name = String::from_utf8(name).unwrap();
                 let tag = name.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
                 assert_eq!(tag.map(|(tag, _)| tag), Some(digest.to_string().as_str()));

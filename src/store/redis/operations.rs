@@ -176,7 +176,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Runs a script on all the names of a key.
+    /// Runs a script on the names of a key. It makes those of floor and failure by itself.
     async fn run(
         &self,
         over: &Looks,
@@ -185,9 +185,7 @@ impl Inner {
         args: Vec<Vec<u8>>,
     ) -> Result<Value, Trouble> {
         let names = &self.names;
-        let keys =
-            [names.entry(digest), names.lease(digest), names.floor(digest), names.failed(digest)];
-        let keys = keys.into();
+        let keys = vec![names.entry(digest), names.lease(digest)];
         over.lane().ask(&Question::Script { source, keys, args }).await
     }
 

@@ -9,6 +9,17 @@ local function read(command, ...)
   error(value.err)
 end
 
+-- The same without being told of the next change: GETEX counts as a write, and a server remembers
+-- for whom it has read. What nobody waits for it should not remember.
+local function peek(name)
+  return read('GETEX', name)
+end
+
+-- To be told of the next change of a name.
+local function watch(name)
+  read('GET', name)
+end
+
 -- Eight bytes as a number, and anything else as zero.
 local function number(bytes)
   return bytes and #bytes == 8 and (struct.unpack('>I8', bytes)) or 0

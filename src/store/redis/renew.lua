@@ -6,6 +6,6 @@
 --
 -- One script, because a lease that passes on between the two steps would have somebody else's
 -- prolonged.
-local lease = redis.call('MGET', KEYS[1])[1]
+local lease = peek(KEYS[1])
 if not lease or string.sub(lease, 1, 16) ~= ARGV[1] then return 0 end
 return redis.call('PEXPIRE', KEYS[1], ARGV[2])
