@@ -194,7 +194,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// Sets how many callers may wait for one key in this process. One more has an error, or a
     /// stale answer.
     ///
-    /// Default: 10,000, some 8 MB of callers.
+    /// Default: 10,000, some 10 MB of callers.
     ///
     /// # Errors
     /// If it is zero.
