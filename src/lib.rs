@@ -43,6 +43,7 @@
 //! | `test-util` | no | `store::conformance`: the contract as checks, for stores of your own; `store::faulty`: a store that fails as told |
 
 mod capture;
+mod chance;
 mod error;
 mod flight;
 mod key;

@@ -10,7 +10,6 @@ use tokio::time::Instant;
 use tower::{Service, ServiceExt};
 
 use super::ask::Ask;
-use super::chance::draw;
 use super::core::{self, Core, Landing, Origin, Peeked};
 use super::fallback::{Fallback, offered};
 use super::flight_task::{FlightTask, Purpose};
@@ -19,6 +18,7 @@ use super::relief_task::relieve;
 use super::state::{Start, State};
 use super::waiting::Waiting;
 use crate::capture::Capture;
+use crate::chance::draw;
 use crate::error::{CacheError, Error, StoreError};
 use crate::flight::{Follower, Full, Landed, Listener, Phase, Seat};
 use crate::key::Key;

@@ -11,9 +11,9 @@ use futures_util::FutureExt;
 use tokio::time::{Instant, timeout};
 use tower::{Service, ServiceExt};
 
-use super::chance::draw;
 use super::core::{Core, Landing};
 use crate::capture::{Capture, Room, Verdict};
+use crate::chance::draw;
 use crate::error::{CacheError, Cause};
 use crate::flight::Leader;
 use crate::key::Key;

@@ -78,7 +78,6 @@
 
 mod ask;
 mod call;
-mod chance;
 mod core;
 mod fallback;
 mod flight_task;

@@ -7,10 +7,10 @@ use tower::Service;
 
 use super::FlightTask;
 use crate::capture::Capture;
+use crate::chance::draw;
 use crate::error::CacheError;
 use crate::flight::Phase;
 use crate::quiet::warn_seldom;
-use crate::read_through::chance::draw;
 use crate::read_through::core::{self, Landing, Origin};
 use crate::read_through::step::Event;
 use crate::status::{CacheStatus, Stale};

@@ -9,11 +9,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 use tower::Service;
 
-use super::chance::draw;
 use super::core::{Core, Landing};
 use super::load::{Keeping, Lent};
 use super::step::{self, Event, Leased, On, Standing, Step};
 use crate::capture::Capture;
+use crate::chance::draw;
 use crate::error::{CacheError, StoreError};
 use crate::flight::{Leader, Line, Phase};
 use crate::policy::{Pauses, WhenStoreFails};

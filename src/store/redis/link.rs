@@ -14,8 +14,9 @@ use tokio::time::{Instant, timeout};
 
 use super::names::Names;
 use super::near::Near;
-use super::reconnect::{Attempts, Moves, draw};
+use super::reconnect::{Attempts, Moves};
 use super::script::Scripts;
+use crate::chance::draw;
 use crate::quiet::warn_seldom;
 use crate::store::Watchers;
 

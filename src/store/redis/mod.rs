@@ -23,8 +23,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use redis::ProtocolVersion;
-
 pub use self::options::RedisOptions;
 pub use self::stats::RedisStats;
 
@@ -38,6 +36,7 @@ use self::reconnect::{Attempts, Moves};
 use self::script::Scripts;
 use super::{Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Failure, Lease};
 use super::{Peek, Renew, Store, Watch, Watchers};
+use crate::chance::draw;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Key;
 
@@ -131,10 +130,7 @@ impl RedisStore {
         };
         let links = |ears| Links {
             client: options.client.clone(),
-            protocol: match options.tracking {
-                true => ProtocolVersion::RESP3,
-                false => ProtocolVersion::RESP2,
-            },
+            protocol: options.protocol(),
             timeout: options.timeout,
             scripts: Arc::clone(&scripts),
             made: Arc::clone(&connects),
@@ -151,7 +147,7 @@ impl RedisStore {
         }
         let unreadable = AtomicU64::new(0);
         Self(Arc::new(Inner {
-            health: Health::new(options.rules(reconnect::draw())),
+            health: Health::new(options.rules(draw())),
             options,
             names,
             scripts,

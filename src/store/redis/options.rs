@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{Client, IntoConnectionInfo};
+use redis::{Client, IntoConnectionInfo, ProtocolVersion};
 
 use super::RedisStore;
 use crate::error::{ConfigError, StoreError, duration_within};
@@ -204,6 +204,11 @@ impl RedisOptions {
         let [least, most] = [Duration::from_millis(1), Duration::from_secs(60 * 60)];
         let near_ttl = duration_within("ttl of the near tier", ttl, least, most)?;
         Ok(Self { near_ttl, ..self })
+    }
+
+    /// Only RESP3 tells of changes.
+    pub(super) fn protocol(&self) -> ProtocolVersion {
+        if self.tracking { ProtocolVersion::RESP3 } else { ProtocolVersion::RESP2 }
     }
 
     /// Connects, and makes sure that the server answers and allows what the scripts need.

@@ -8,7 +8,6 @@ use bb8_redis::bb8;
 use redis::RedisError;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use uuid::Uuid;
 
 use crate::quiet::Throttle;
 
@@ -111,12 +110,6 @@ fn pause(in_a_row: u32, longest: Duration, draw: f64) -> Duration {
     let doublings = in_a_row.saturating_sub(1).min(16);
     let pause = FIRST_PAUSE.saturating_mul(1 << doublings).min(longest);
     pause.mul_f64(0.5 + draw / 2.0)
-}
-
-/// A number from 0 to 1.
-pub(super) fn draw() -> f64 {
-    let [high, low, ..] = *Uuid::new_v4().as_bytes();
-    f64::from(u16::from_be_bytes([high, low])) / f64::from(u16::MAX)
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
