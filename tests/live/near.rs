@@ -213,6 +213,15 @@ async fn where_nothing_is_heard_nothing_is_copied() {
 }
 
 #[tokio::test]
+async fn a_server_that_agrees_to_tell_but_cannot_is_not_relied_on() {
+    let server = RedisServer::start_with(&["--rename-command", "HELLO", ""]);
+    let store = near_store(&server).await;
+    put(&store, 1, 7).await;
+    assert_eq!(looked(&store, 1).await, Some(7));
+    assert_eq!((store.hears(), copied(&store, 1)), (false, None));
+}
+
+#[tokio::test]
 async fn a_dead_connection_is_noticed_while_copies_are_read() {
     let server = RedisServer::start();
     let proxy = FaultProxy::start(([127, 0, 0, 1], server.port()).into()).await;

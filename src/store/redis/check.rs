@@ -2,7 +2,7 @@
 
 use redis::{Value, from_redis_value};
 
-use super::lane::Question;
+use super::link::Question;
 use super::looks::Looks;
 use super::trouble::{Trouble, Within, within_script};
 use super::{Inner, RedisStore};

@@ -4,13 +4,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use bb8_redis::bb8::{Pool, RunError};
-use redis::{Cmd, RedisError, Value};
+use redis::{RedisError, Value};
 use tokio::select;
 use tokio::time::timeout;
 
-use super::link::{Link, Links};
+use super::link::{Link, Links, Question};
 use super::reconnect::{Attempts, Moves};
-use super::script::Source;
 use super::trouble::Trouble;
 
 /// A link to a server, replaced when it breaks. No question has it for itself: each is sent over a
@@ -25,13 +24,6 @@ pub(super) struct Lane {
     attempts: Attempts,
     moves: Arc<Moves>,
     timeout: Duration,
-}
-
-/// What a server is asked.
-#[derive(Debug)]
-pub(super) enum Question<'a> {
-    Command(Cmd),
-    Script { source: &'a Source, keys: Vec<Vec<u8>>, args: Vec<Vec<u8>> },
 }
 
 impl Lane {
@@ -91,7 +83,7 @@ impl Lane {
         used: &mut Option<Link>,
     ) -> Result<Value, Trouble> {
         let link = used.insert(self.link().await?);
-        let reply = question.put(link).await;
+        let reply = link.ask(question).await;
         if reply.as_ref().is_err_and(is_lost) {
             link.give_up();
         }
@@ -142,15 +134,4 @@ impl Lane {
 /// Whether nothing more can come over the connection that an error is from.
 fn is_lost(error: &RedisError) -> bool {
     error.is_unrecoverable_error() || error.is_io_error() || error.is_connection_dropped()
-}
-
-impl Question<'_> {
-    async fn put(&self, link: &mut Link) -> Result<Value, RedisError> {
-        match self {
-            Self::Command(command) => command.query_async(&mut link.connection).await,
-            Self::Script { source, keys, args } => {
-                source.run(&mut link.connection, keys, args).await
-            }
-        }
-    }
 }

@@ -8,14 +8,16 @@ use std::{fmt, io};
 use bb8_redis::bb8;
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, ProtocolVersion, PushInfo, PushKind, RedisError, Value,
+    AsyncConnectionConfig, Client, Cmd, ProtocolVersion, PushInfo, PushKind, RedisError, Value,
 };
+use tokio::select;
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::names::Names;
 use super::near::Near;
 use super::reconnect::{Attempts, Moves};
-use super::script::Scripts;
+use super::script::{Scripts, Source};
 use crate::chance::draw;
 use crate::quiet::warn_seldom;
 use crate::store::Watchers;
@@ -23,7 +25,9 @@ use crate::store::Watchers;
 /// A connection that everybody shares: clones send over one socket.
 #[derive(Clone, Debug)]
 pub(super) struct Link {
-    pub(super) connection: MultiplexedConnection,
+    connection: MultiplexedConnection,
+    /// What it speaks: only by RESP3 can it hear of changes.
+    protocol: ProtocolVersion,
     health: Arc<Health>,
     moves: Arc<Moves>,
     /// How many moves had been noted when it was begun.
@@ -35,6 +39,9 @@ pub(super) struct Link {
 struct Health {
     number: u64,
     broken: AtomicBool,
+    /// Whether the connection has ended, so that no reply will come.
+    over: AtomicBool,
+    end: Notify,
     /// Set for links that hear of changes: what must know when nothing comes any more.
     near: Option<Arc<Near>>,
 }
@@ -43,19 +50,66 @@ impl Link {
     /// Takes it out of use: the pool makes another one for the next caller. What is under way on
     /// it still ends as it will.
     pub(super) fn give_up(&self) {
-        self.health.end();
+        self.health.give_up();
     }
 
     pub(super) fn is_broken(&self) -> bool {
         self.health.is_broken() || self.moves.count() != self.moved
     }
+
+    /// Asks, until the connection ends: a question that is handed over at that moment may stay in
+    /// its queue, unanswered, for as long as anybody has a clone. Without pushes (RESP2) nothing is
+    /// heard of the end, and the caller's time is what is left.
+    pub(super) async fn ask(&mut self, question: &Question<'_>) -> Result<Value, RedisError> {
+        select! {
+            biased;
+            reply = question.put(&mut self.connection) => reply,
+            () = self.health.ended() => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
+        }
+    }
+}
+
+/// What a server is asked.
+#[derive(Debug)]
+pub(super) enum Question<'a> {
+    Command(Cmd),
+    Script { source: &'a Source, keys: Vec<Vec<u8>>, args: Vec<Vec<u8>> },
+}
+
+impl Question<'_> {
+    async fn put(&self, connection: &mut MultiplexedConnection) -> Result<Value, RedisError> {
+        match self {
+            Self::Command(command) => command.query_async(connection).await,
+            Self::Script { source, keys, args } => source.run(connection, keys, args).await,
+        }
+    }
 }
 
 impl Health {
-    fn end(&self) {
+    fn new(number: u64, near: Option<Arc<Near>>) -> Self {
+        let (broken, over) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { number, broken, over, end: Notify::new(), near }
+    }
+
+    /// Takes the link out of use.
+    fn give_up(&self) {
         self.broken.store(true, Ordering::Relaxed);
         if let Some(near) = &self.near {
             near.deafen(self.number);
+        }
+    }
+
+    /// The connection is no more.
+    fn end(&self) {
+        self.give_up();
+        self.over.store(true, Ordering::Release);
+        self.end.notify_waiters();
+    }
+
+    async fn ended(&self) {
+        let end = self.end.notified();
+        if !self.over.load(Ordering::Acquire) {
+            end.await;
         }
     }
 
@@ -158,7 +212,7 @@ impl Links {
 
     async fn open_by(&self, protocol: ProtocolVersion, number: u64) -> Result<Link, RedisError> {
         let near = self.ears.as_ref().and_then(|ears| ears.near.clone());
-        let health = Arc::new(Health { number, broken: AtomicBool::new(false), near });
+        let health = Arc::new(Health::new(number, near));
         let (moves, moved) = (Arc::clone(&self.moves), self.moves.count());
         // Our own budget is around every operation; a second one here would only cost a timer.
         let mut config = AsyncConnectionConfig::new()
@@ -173,7 +227,7 @@ impl Links {
         let settings = info.redis_settings().clone().set_protocol(protocol);
         let client = Client::open(info.set_redis_settings(settings))?;
         let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-        Ok(Link { connection, health, moves, moved })
+        Ok(Link { connection, protocol, health, moves, moved })
     }
 
     /// Asks to be told of changes. A server that refuses is a server of which nothing is heard.
@@ -200,8 +254,10 @@ impl Links {
         let Some(ears) = &self.ears else {
             return Ok(link);
         };
-        if self.protocol == ProtocolVersion::RESP3 {
-            self.listen(&mut link, ears).await?;
+        match link.protocol {
+            ProtocolVersion::RESP3 => self.listen(&mut link, ears).await?,
+            // The server may agree to tell, but could not.
+            _ => ears.open.store(false, Ordering::Relaxed),
         }
         // A user without the right to load them still runs them by their text.
         if let Err(error) = self.scripts.load(&mut link.connection).await {

@@ -9,7 +9,8 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
-use super::lane::{Lane, Question};
+use super::lane::Lane;
+use super::link::Question;
 use super::reply::{self, Seen};
 use super::script::Scripts;
 use super::trouble::Trouble;

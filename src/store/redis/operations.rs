@@ -10,7 +10,7 @@ use redis::Value;
 
 use super::Inner;
 use super::envelope::{self, Stamp};
-use super::lane::Question;
+use super::link::Question;
 use super::looks::Looks;
 use super::near::Asked;
 use super::pulse;

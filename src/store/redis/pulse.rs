@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
 use super::Inner;
-use super::lane::Question;
+use super::link::Question;
 
 /// A task that asks for signs of life. It is there while copies are.
 ///
