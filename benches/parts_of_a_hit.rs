@@ -166,7 +166,7 @@ const SKU: u64 = 42;
 const JSON_LEN: usize = 1024;
 
 /// As long as the header of an envelope.
-const HEADER: usize = 72;
+const HEADER: usize = 88;
 
 /// As long as a store waits by default.
 const TIMEOUT: Duration = Duration::from_millis(250);

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 /// For how long an entry is fresh, and for how long it may still be given out after that.
 ///
-/// Counted in whole milliseconds, rounded up. Both stale windows begin where the fresh one ends
+/// Counted in whole milliseconds, rounded up. All stale windows begin where the fresh one ends
 /// (RFC 5861), and none of them is ever part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {
     ttl: Duration,
     while_revalidate: Duration,
     if_error: Duration,
+    for_validation: Duration,
     is_refreshed_early: bool,
 }
 
@@ -21,6 +22,7 @@ impl Windows {
             ttl: whole_millis(ttl),
             while_revalidate: Duration::ZERO,
             if_error: Duration::ZERO,
+            for_validation: Duration::ZERO,
             is_refreshed_early: false,
         }
     }
@@ -35,6 +37,14 @@ impl Windows {
     #[must_use]
     pub fn stale_if_error(self, stale: Duration) -> Self {
         Self { if_error: whole_millis(stale), ..self }
+    }
+
+    /// After being fresh, kept for this long and given out to nobody: a loader that can ask its
+    /// source whether the answer is still good (RFC 9111, section 4.3) finds it by
+    /// [`Store::look`](crate::Store::look).
+    #[must_use]
+    pub fn kept_for_validation(self, stale: Duration) -> Self {
+        Self { for_validation: whole_millis(stale), ..self }
     }
 
     /// It may be loaded anew before it is stale, so a look has to tell how much longer it is fresh.
@@ -58,13 +68,23 @@ impl Windows {
         self.if_error
     }
 
+    /// How long after that it is kept for a loader that validates it.
+    pub fn for_validation(&self) -> Duration {
+        self.for_validation
+    }
+
     /// Whether it may be loaded anew before it is stale.
     pub fn is_refreshed_early(&self) -> bool {
         self.is_refreshed_early
     }
 
-    /// How long it is stale after having been fresh: the longer one of its stale windows.
+    /// How long it is stale after having been fresh: the longest one of its stale windows.
     pub fn stale(&self) -> Duration {
+        self.given_out().max(self.for_validation)
+    }
+
+    /// How long after being fresh it is given out to anybody.
+    pub(crate) fn given_out(&self) -> Duration {
         self.while_revalidate.max(self.if_error)
     }
 

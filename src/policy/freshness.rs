@@ -47,7 +47,8 @@ impl Freshness {
         let ttl = windows.ttl().min(Policy::MAX_TTL).mul_f64(share);
         let windows = Windows::fresh_for(ttl)
             .stale_while_revalidate(windows.while_revalidate().min(Policy::MAX_TTL))
-            .stale_if_error(windows.if_error().min(Policy::MAX_TTL));
+            .stale_if_error(windows.if_error().min(Policy::MAX_TTL))
+            .kept_for_validation(windows.for_validation().min(Policy::MAX_TTL));
         if self.early.is_some() { windows.refreshed_early() } else { windows }
     }
 

@@ -158,7 +158,7 @@ where
         };
         let status = CacheStatus::Stale { why: Stale::LoadFailed, stale_for };
         // In either window: while it is loaded anew it is given out, though that fails.
-        let will_do = stale_for < entry.windows().stale();
+        let will_do = stale_for < entry.windows().given_out();
         will_do.then(|| self.landing_of(entry, Some(status))).flatten()
     }
 

@@ -54,6 +54,16 @@ pub(super) async fn expiring_keeps_the_entry_as_stale(on: Subject) -> Checked {
     on.ensure_text(Some("next")).await
 }
 
+pub(super) async fn what_is_kept_for_validation_is_found_and_not_given_out(on: Subject) -> Checked {
+    on.store_one("value", Windows::fresh_for(LONG).kept_for_validation(LONG)).await?;
+    on.store.expire(on.key()).await?;
+    let found = on.look().await?;
+    ensure!(found.is_some(), "it is not there to be validated");
+    let given = found.is_some_and(|it| it.serves_while_revalidating() || it.serves_if_error());
+    ensure!(!given, "it would be given out");
+    on.lead(LONG).await.map(drop)
+}
+
 pub(super) async fn expiring_removes_what_has_no_stale_window(on: Subject) -> Checked {
     on.store_one("value", Windows::fresh_for(LONG)).await?;
     on.store.expire(on.key()).await?;

@@ -119,6 +119,7 @@ checks![
     invalidations::an_invalidation_refuses_lapsed_loads_too,
     invalidations::a_load_after_an_invalidation_is_stored,
     invalidations::expiring_keeps_the_entry_as_stale,
+    invalidations::what_is_kept_for_validation_is_found_and_not_given_out,
     invalidations::expiring_removes_what_has_no_stale_window,
     invalidations::expiring_refuses_loads_that_began_before_it,
 ];

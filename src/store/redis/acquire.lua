@@ -22,10 +22,10 @@ local floor_name, failed_name = KEYS[1] .. ':floor', KEYS[1] .. ':failed'
 local refused = redis.pcall('SETRANGE', KEYS[2], 0, '')
 local entry, remaining, stored = peek(KEYS[1]), 0, 0
 local is_there = entry
-if entry and #entry >= 80 and string.sub(entry, 1, 4) == 'BWE\1' then
+if readable(entry) then
   remaining = redis.call('PTTL', KEYS[1])
   local acceptable = ARGV[3] == '1' or #ARGV[3] == 8 and ARGV[3] ~= string.sub(entry, 29, 36)
-  local stale = math.max((struct.unpack('>I8', entry, 53)), (struct.unpack('>I8', entry, 61)))
+  local stale = stale_window(entry)
   if acceptable and remaining > stale then return {1, entry, remaining} end
   stored = struct.unpack('>I8', entry, 29)
 else

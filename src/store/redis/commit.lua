@@ -15,7 +15,7 @@ local holds = lease and string.sub(lease, 1, 16) == ARGV[1]
 local stored, newer = 0, false
 if entry and #entry >= 4 and string.sub(entry, 1, 3) == 'BWE' then
   newer = string.byte(entry, 4) > 1
-  if not newer and #entry >= 80 then stored = struct.unpack('>I8', entry, 29) end
+  if not newer and #entry >= 88 then stored = struct.unpack('>I8', entry, 29) end
 end
 local superseded = newer
 if not holds then

@@ -15,10 +15,11 @@
 //! | 44 | 8 | ttl, in ms |
 //! | 52 | 8 | stale while it is revalidated, in ms |
 //! | 60 | 8 | stale if there is an error, in ms |
-//! | 68 | 4 | load time, in us |
-//! | 72 | 4 | length of the value |
-//! | 76 | 4 | CRC-32 (IEEE 802.3) of bytes 0 to 75 and the value |
-//! | 80 | | value |
+//! | 68 | 8 | stale to be validated, in ms |
+//! | 76 | 4 | load time, in us |
+//! | 80 | 4 | length of the value |
+//! | 84 | 4 | CRC-32 (IEEE 802.3) of bytes 0 to 83 and the value |
+//! | 88 | | value |
 //!
 //! The scripts read version, fence and stale windows at these offsets. Whatever does not fit is
 //! [`Unreadable`], which a store answers like nothing at all; a newer version is also left alone.
@@ -62,7 +63,8 @@ pub(super) fn seal(draft: &Draft, key: &Digest, stamp: Stamp) -> Vec<u8> {
     sealed.extend_from_slice(key.as_bytes());
     sealed.extend_from_slice(&stamp.fence.to_be_bytes());
     sealed.extend_from_slice(&stamp.stored_at.to_be_bytes());
-    for window in [windows.ttl(), windows.while_revalidate(), windows.if_error()] {
+    let stale = [windows.while_revalidate(), windows.if_error(), windows.for_validation()];
+    for window in [windows.ttl()].into_iter().chain(stale) {
         sealed.extend_from_slice(&millis(window).to_be_bytes());
     }
     let load_time = u32::try_from(draft.load_time().as_micros()).unwrap_or(u32::MAX);
@@ -90,8 +92,8 @@ pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<(Draft, Stamp), Unread
     let digest = Digest(fields.take());
     let fence = u64::from_be_bytes(fields.take());
     let stored_at = u64::from_be_bytes(fields.take());
-    let [ttl, while_revalidate, if_error] =
-        [(); 3].map(|()| Duration::from_millis(u64::from_be_bytes(fields.take())));
+    let [ttl, while_revalidate, if_error, for_validation] =
+        [(); 4].map(|()| Duration::from_millis(u64::from_be_bytes(fields.take())));
     let load_time = Duration::from_micros(u32::from_be_bytes(fields.take()).into());
     let length = u32::from_be_bytes(fields.take()) as usize;
     let sum = u32::from_be_bytes(fields.take());
@@ -102,8 +104,10 @@ pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<(Draft, Stamp), Unread
     if digest != *key {
         return Err(Unreadable::OtherKey);
     }
-    let windows =
-        Windows::fresh_for(ttl).stale_while_revalidate(while_revalidate).stale_if_error(if_error);
+    let windows = Windows::fresh_for(ttl)
+        .stale_while_revalidate(while_revalidate)
+        .stale_if_error(if_error)
+        .kept_for_validation(for_validation);
     let windows = if early == 1 { windows.refreshed_early() } else { windows };
     let value = Value::new(sealed.slice(HEADER..));
     let draft = Draft::new(value, codec, windows).timed(load_time, Duration::ZERO);
@@ -153,13 +157,13 @@ fn millis(duration: Duration) -> u64 {
 
 const MAGIC: &[u8; 3] = b"BWE";
 const VERSION: u8 = 1;
-const HEADER: usize = 80;
+const HEADER: usize = 88;
 
 /// Where the fence stands.
 const FENCE: usize = 28;
 
 /// The checksum is over everything but itself.
-const SUMMED: usize = 76;
+const SUMMED: usize = 84;
 
 #[cfg(test)]
 mod tests {
@@ -171,6 +175,7 @@ mod tests {
         let windows = Windows::fresh_for(Duration::from_secs(60))
             .stale_while_revalidate(Duration::from_millis(1500))
             .stale_if_error(Duration::from_secs(4))
+            .kept_for_validation(Duration::from_secs(5))
             .refreshed_early();
         let draft = Draft::new(Value::new(Bytes::from_static(value)), 1, windows)
             .timed(Duration::from_millis(52), Duration::ZERO);
@@ -187,10 +192,10 @@ mod tests {
             \x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10\x11\x12\x13\
             \x01\x02\x03\x04\x05\x06\x07\x08\x11\x12\x13\x14\x15\x16\x17\x18\
             \0\0\0\0\0\0\xea\x60\0\0\0\0\0\0\x05\xdc\0\0\0\0\0\0\x0f\xa0\
-            \0\0\xcb\x20\0\0\0\x07";
-        assert_eq!(&sealed[..76], expected);
-        assert_eq!(&sealed[76..80], b"\xcf\x94\x31\x6a");
-        assert_eq!(&sealed[80..], b"{\"a\":1}");
+            \0\0\0\0\0\0\x13\x88\0\0\xcb\x20\0\0\0\x07";
+        assert_eq!(&sealed[..84], expected);
+        assert_eq!(&sealed[84..88], b"\x6f\x49\x57\xf0");
+        assert_eq!(&sealed[88..], b"{\"a\":1}");
     }
 
     #[test]

@@ -11,9 +11,9 @@ local time = redis.call('TIME')
 floor = math.max(floor, time[1] * 1000000 + time[2])
 if lease and #lease == 24 then floor = math.max(floor, struct.unpack('>I8', lease, 17)) end
 local stale = 0
-if entry and #entry >= 80 and string.sub(entry, 1, 4) == 'BWE\1' then
+if readable(entry) then
   floor = math.max(floor, struct.unpack('>I8', entry, 29))
-  stale = math.max((struct.unpack('>I8', entry, 53)), (struct.unpack('>I8', entry, 61)))
+  stale = stale_window(entry)
 end
 redis.call('SET', floor_name, struct.pack('>I8', floor), 'PX', ARGV[1])
 redis.call('DEL', KEYS[2], KEYS[1] .. ':failed')

@@ -15,6 +15,17 @@ local function peek(name)
   return read('GETEX', name)
 end
 
+-- Whether bytes are an entry that can be read here.
+local function readable(entry)
+  return entry and #entry >= 88 and string.sub(entry, 1, 4) == 'BWE\1'
+end
+
+-- How long an entry stays after having been fresh.
+local function stale_window(entry)
+  local revalidated, on_error, validated = struct.unpack('>I8I8I8', entry, 53)
+  return math.max(revalidated, on_error, validated)
+end
+
 -- To be told of the next change of a name.
 local function watch(name)
   read('GET', name)
