@@ -50,6 +50,8 @@ mod key;
 mod policy;
 mod quiet;
 pub mod read_through;
+#[cfg(any(feature = "http", feature = "grpc"))]
+mod response;
 mod status;
 pub mod store;
 mod windows;
@@ -64,6 +66,8 @@ pub use read_through::{
     Answers, Ask, BatchError, BatchLoader, Batched, Handle, LoadMany, Loaded, ManyWithStatus,
     ReadThrough, ReadThroughLayer, ResponseFuture, WithStatus,
 };
+#[cfg(any(feature = "http", feature = "grpc"))]
+pub use response::CacheBody;
 pub use status::{Bypass, CacheStatus, Place, Stale};
 pub use store::{MemoryStore, Store};
 #[cfg(feature = "redis")]

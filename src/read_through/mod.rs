@@ -83,6 +83,8 @@ mod fallback;
 mod flight_task;
 mod future;
 mod handle;
+#[cfg(any(feature = "http", feature = "grpc"))]
+mod knobs;
 mod layer;
 mod load;
 mod many;

@@ -1,0 +1,146 @@
+//! Bodies of answers: what was kept, or what goes through as it comes.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame, SizeHint};
+
+/// The body of an answer: one that was kept, with its trailers, or one that goes through as the
+/// loader sends it.
+pub struct CacheBody<B>(Source<B>);
+
+enum Source<B> {
+    Kept {
+        data: Bytes,
+        trailers: Option<HeaderMap>,
+    },
+    /// What was read of it already, and the rest.
+    Passing {
+        begun: VecDeque<Frame<Bytes>>,
+        rest: Pin<Box<B>>,
+    },
+}
+
+impl<B> CacheBody<B> {
+    /// No body at all.
+    pub(crate) fn empty() -> Self {
+        Self::kept(Bytes::new(), None)
+    }
+
+    pub(crate) fn kept(data: Bytes, trailers: Option<HeaderMap>) -> Self {
+        Self(Source::Kept { data, trailers })
+    }
+
+    /// A body of which nothing was read.
+    pub(crate) fn passing(body: B) -> Self {
+        Self::rejoined(VecDeque::new(), Box::pin(body))
+    }
+
+    /// A body of which some was read.
+    pub(crate) fn rejoined(begun: VecDeque<Frame<Bytes>>, rest: Pin<Box<B>>) -> Self {
+        Self(Source::Passing { begun, rest })
+    }
+}
+
+impl<B> Body for CacheBody<B>
+where
+    B: Body<Data = Bytes>,
+{
+    type Data = Bytes;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
+        match &mut self.0 {
+            Source::Kept { data, .. } if !data.is_empty() => {
+                Poll::Ready(Some(Ok(Frame::data(std::mem::take(data)))))
+            }
+            Source::Kept { trailers, .. } => {
+                Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
+            }
+            Source::Passing { begun, rest } => match begun.pop_front() {
+                Some(frame) => Poll::Ready(Some(Ok(frame))),
+                None => rest.as_mut().poll_frame(cx),
+            },
+        }
+    }
+
+    /// Not before the trailers are out: who asks this would leave them behind.
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Source::Kept { data, trailers } => data.is_empty() && trailers.is_none(),
+            Source::Passing { begun, rest } => begun.is_empty() && rest.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Source::Kept { data, .. } => SizeHint::with_exact(data.len() as u64),
+            Source::Passing { begun, rest } => {
+                let data = begun.iter().filter_map(Frame::data_ref);
+                let read = data.map(|data| data.len() as u64).sum::<u64>();
+                let left = rest.size_hint();
+                let mut hint = SizeHint::new();
+                hint.set_lower(left.lower().saturating_add(read));
+                if let Some(upper) = left.upper() {
+                    hint.set_upper(upper.saturating_add(read));
+                }
+                hint
+            }
+        }
+    }
+}
+
+impl<B> Default for CacheBody<B> {
+    fn default() -> Self {
+        Self::empty()
+    }
+}
+
+/// Shows no content.
+impl<B> fmt::Debug for CacheBody<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Source::Kept { data, .. } => write!(f, "CacheBody(kept, {} bytes)", data.len()),
+            Source::Passing { .. } => f.write_str("CacheBody(passing)"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::{BodyExt, Full};
+
+    use super::*;
+
+    fn trailers() -> HeaderMap {
+        HeaderMap::from_iter([(http::header::ETAG, http::HeaderValue::from_static("x"))])
+    }
+
+    #[tokio::test]
+    async fn trailers_come_after_the_data_and_are_not_left_behind() {
+        let mut body: CacheBody<Full<Bytes>> =
+            CacheBody::kept(Bytes::from_static(b"data"), Some(trailers()));
+        let first = body.frame().await.unwrap().unwrap();
+        assert_eq!(first.into_data().unwrap(), "data");
+        assert!(!body.is_end_stream());
+        let second = body.frame().await.unwrap().unwrap();
+        assert_eq!(second.into_trailers().unwrap(), trailers());
+        assert!(body.is_end_stream());
+        assert!(body.frame().await.is_none());
+    }
+
+    #[tokio::test]
+    async fn what_was_read_of_a_body_comes_before_its_rest() {
+        let begun = VecDeque::from([Frame::data(Bytes::from_static(b"ab"))]);
+        let body = CacheBody::rejoined(begun, Box::pin(Full::new(Bytes::from_static(b"cd"))));
+        assert_eq!(body.size_hint().exact(), Some(4));
+        assert_eq!(body.collect().await.unwrap().to_bytes(), "abcd");
+    }
+}
