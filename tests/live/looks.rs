@@ -7,6 +7,7 @@ use bellwether::{RedisStore, Store};
 use futures_util::future::join_all;
 use futures_util::poll;
 use tokio::runtime::Builder;
+use tokio::time::timeout;
 
 use crate::catalog::{key, name, options};
 use crate::support::redis_server::RedisServer;
@@ -93,4 +94,24 @@ fn who_was_to_go_with_a_runtime_that_ended_looks_alone() {
     assert_eq!(lasting.block_on(second).as_deref(), Some("1"));
     assert_eq!(lasting.block_on(first).as_deref(), Some("1"));
     assert_eq!(lasting.block_on(alone).as_deref(), Some("1"));
+}
+
+#[test]
+fn who_looks_from_another_runtime_does_not_go_with_one_that_stands_still() {
+    let server = RedisServer::start();
+    let runtime = || Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let (ours, still) = (runtime(), runtime());
+    let shared = ours.block_on(async {
+        let shared = options(&server).connect().await.expect("a store");
+        store(&shared, 1, Windows::fresh_for(MINUTE)).await;
+        shared
+    });
+    let (mut alone, mut waiting) = (Box::pin(looked(&shared, 1)), Box::pin(looked(&shared, 1)));
+    still.block_on(async {
+        // The second one waits for a task that its runtime never runs.
+        assert!(poll!(&mut alone).is_pending());
+        assert!(poll!(&mut waiting).is_pending());
+    });
+    let looked = ours.block_on(async { timeout(MINUTE, looked(&shared, 1)).await });
+    assert_eq!(looked.expect("an answer").as_deref(), Some("1"));
 }

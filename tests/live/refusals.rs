@@ -36,6 +36,9 @@ const WAYS: [fn(String, String) -> Replacement; 2] = [Replacement::refusal, Repl
 /// So short that what is left of one is not in the way of the next caller for long.
 const LEASE: Duration = Duration::from_millis(500);
 
+/// What one operation of the store may take here: what is refused is not waited for.
+const BUDGET: Duration = Duration::from_secs(5);
+
 const PATIENCE: Duration = Duration::from_secs(10);
 
 struct Scene {
@@ -56,7 +59,8 @@ impl Scene {
     async fn ask_refused(&self, sku: u64, refusals: Vec<Replacement>) {
         let refused: Vec<_> = refusals.into_iter().map(|it| self.proxy.replace(it)).collect();
         let loads = self.catalog.loads();
-        assert_eq!(self.catalog.ask(sku).await, format!("item {sku}, load {loads}"));
+        let answer = timeout(BUDGET, self.catalog.ask(sku)).await.expect("within the budget");
+        assert_eq!(answer, format!("item {sku}, load {loads}"));
         // Some is asked only after the answer.
         let all_met = async {
             while refused.iter().any(|refused| refused.count() == 0) {

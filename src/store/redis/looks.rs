@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::future::join_all;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Id};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
@@ -35,7 +35,15 @@ struct Shared {
     looking: AtomicUsize,
     /// Who goes next. While anybody is here, a task is about to take them all. Never held across an
     /// `.await`.
-    next: Mutex<Vec<Look>>,
+    next: Mutex<Next>,
+}
+
+/// Looks for which a task is about to ask.
+#[derive(Debug, Default)]
+struct Next {
+    looks: Vec<Look>,
+    /// Where that task runs, while there are any.
+    on: Option<Id>,
 }
 
 /// A look for which a task asks.
@@ -82,14 +90,19 @@ impl Looks {
         seen.into_iter().next().ok_or(Trouble::Malformed)
     }
 
-    /// Goes with the next ones, if there is a runtime for their task.
+    /// Goes with the next ones, if there is a runtime for their task. It has to be that of the
+    /// caller: another one may not be driven for a long time.
     fn join(&self, name: &[u8]) -> Option<oneshot::Receiver<Looked>> {
         let runtime = Handle::try_current().ok()?;
         let (answer, answered) = oneshot::channel();
         let is_first = {
             let mut next = self.0.next();
-            next.push(Look { name: name.to_vec(), answer });
-            next.len() == 1
+            if next.on.is_some_and(|on| on != runtime.id()) {
+                return None;
+            }
+            next.on = Some(runtime.id());
+            next.looks.push(Look { name: name.to_vec(), answer });
+            next.looks.len() == 1
         };
         if is_first {
             runtime.spawn(Departure { looks: self.clone(), has_left: false }.run());
@@ -126,7 +139,7 @@ impl Looks {
 }
 
 impl Shared {
-    fn next(&self) -> MutexGuard<'_, Vec<Look>> {
+    fn next(&self) -> MutexGuard<'_, Next> {
         self.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -159,7 +172,7 @@ impl Departure {
     async fn run(mut self) {
         yield_now().await;
         self.has_left = true;
-        let mut next = mem::take(&mut *self.looks.0.next());
+        let mut next = mem::take(&mut *self.looks.0.next()).looks;
         if next.len() <= AT_ONCE {
             return self.looks.ask_for(next).await;
         }
@@ -175,7 +188,7 @@ impl Departure {
 impl Drop for Departure {
     fn drop(&mut self) {
         if !self.has_left {
-            self.looks.0.next().clear();
+            *self.looks.0.next() = Next::default();
         }
     }
 }
