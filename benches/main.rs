@@ -21,6 +21,7 @@ mod figures;
 mod hits_in_memory;
 mod hits_in_redis;
 mod hits_near;
+mod outage;
 mod paired;
 mod parked;
 mod parts_of_a_hit;
@@ -35,7 +36,7 @@ use paired::Effort;
 
 type Section = fn(Effort);
 
-const SECTIONS: [(&str, Section); 7] = [
+const SECTIONS: [(&str, Section); 8] = [
     ("memory", hits_in_memory::run),
     ("redis", hits_in_redis::run),
     ("near", hits_near::run),
@@ -43,6 +44,7 @@ const SECTIONS: [(&str, Section); 7] = [
     ("bursts", bursts::run),
     ("envelope", envelope::run),
     ("parked", parked::run),
+    ("outage", outage::run),
 ];
 
 fn main() {

@@ -197,3 +197,27 @@ async fn a_renewal_that_hangs_does_not_hang_the_load() {
     let cached = layer.layer(Loader::taking(SECOND * 4));
     assert_eq!(answers(vec![ask(&cached, 1)]).await, [1]);
 }
+
+/// Nor is it loaded for ever, however many ask.
+#[tokio::test(start_paused = true)]
+async fn a_load_that_always_outlives_its_lease_is_stored_all_the_same() {
+    let memory = MemoryStore::new(10);
+    let loader = Loader::taking(SECOND);
+    let fleet = [(); 4].map(|()| {
+        let store = Scripted::over(&memory);
+        store.fails(Op::Renew, Moment::Before);
+        let layer = layer(store).lease(SECOND / 4).expect("it makes sense");
+        layer.layer(loader.clone())
+    });
+    let mut asked = Vec::new();
+    for _ in 0..20 {
+        asked.extend(fleet.iter().map(|process| ask(process, 1)));
+        sleep(SECOND / 10).await;
+    }
+    answers(asked).await;
+    assert!(loader.loads() <= 4, "one for each time that the lease lapsed: {}", loader.loads());
+    for process in &fleet {
+        let (_, status) = ask(process, 1).await.unwrap();
+        assert!(matches!(status, CacheStatus::Hit { .. }), "{status:?}");
+    }
+}

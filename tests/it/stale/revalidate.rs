@@ -253,3 +253,15 @@ async fn where_there_is_no_room_for_a_load_a_stale_answer_is_given_out_without_o
         assert_eq!((answer(&cached, 1).await, loader.loads()), (42, 1));
     }
 }
+
+/// What it loaded could not be kept, and nobody waits for it.
+#[tokio::test(start_paused = true)]
+async fn a_refresh_that_gets_no_answer_from_the_store_does_not_load() {
+    let store = Scripted::away(&stale_while_revalidating().await);
+    store.fails(Op::Acquire, Moment::Before);
+    let loader = Loader::new();
+    let cached = revalidating(store.clone()).layer(loader.clone());
+    assert_eq!(answer(&cached, 1).await, 42);
+    sleep(SECOND).await;
+    assert_eq!((store.asked(Op::Acquire), loader.loads(), cached.in_flight()), (1, 0, 0));
+}
