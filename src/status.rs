@@ -53,6 +53,8 @@ pub enum Stale {
     LoadSlow,
     /// The wait for somebody else's load ran out, or there was no time for it.
     WaitRanOut,
+    /// As many were under way as there may be.
+    NoRoom,
 }
 
 /// Where the load ran that others were answered by.
@@ -105,6 +107,7 @@ impl fmt::Display for Stale {
             Self::LoadFailed => "load-failed",
             Self::LoadSlow => "load-slow",
             Self::WaitRanOut => "wait-ran-out",
+            Self::NoRoom => "no-room",
         })
     }
 }

@@ -19,7 +19,7 @@ use super::state::{Start, State};
 use super::waiting::Waiting;
 use crate::capture::Capture;
 use crate::chance::draw;
-use crate::error::{CacheError, Error, StoreError};
+use crate::error::{CacheError, CacheErrorKind, Error, StoreError};
 use crate::flight::{Follower, Full, Landed, Listener, Phase, Seat};
 use crate::key::Key;
 use crate::policy::Then;
@@ -348,8 +348,12 @@ where
 
     /// Ends with an error, unless a stale answer will do.
     fn fail(&mut self, error: Error<S::Error>) -> State<S, Req> {
-        self.instead(Stale::LoadFailed)
-            .unwrap_or_else(|| State::Settled(Some((Err(error), CacheStatus::Failed))))
+        let why = match error.cache().map(CacheError::kind) {
+            Some(CacheErrorKind::Full) => Stale::NoRoom,
+            Some(CacheErrorKind::Contended | CacheErrorKind::WaitTimedOut) => Stale::WaitRanOut,
+            _ => Stale::LoadFailed,
+        };
+        self.instead(why).unwrap_or_else(|| State::Settled(Some((Err(error), CacheStatus::Failed))))
     }
 
     /// The stale answer that its flight or its look found, if it may still be given out.

@@ -102,7 +102,8 @@ impl<K, C> ReadThroughLayer<K, C> {
     }
 
     /// Sets after how long a load is so slow that who waits for it is given a stale answer instead,
-    /// if there is one in either stale window. The load goes on.
+    /// if there is one in either stale window: counted for each from when it began to wait. The load
+    /// goes on.
     ///
     /// Default: never.
     #[must_use]

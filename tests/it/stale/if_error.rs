@@ -163,7 +163,7 @@ async fn where_there_is_no_room_what_is_stale_is_given_out() {
         let cached = layer.max_flights(1).expect("it makes sense").layer(loader.clone());
         let _fills = ask(&cached, 2);
         loader.has_begun(1).await;
-        assert_eq!(why(&ask(&cached, 1).await.unwrap()), Stale::LoadFailed);
+        assert_eq!(why(&ask(&cached, 1).await.unwrap()), Stale::NoRoom);
     }
 }
 
@@ -174,7 +174,7 @@ async fn where_too_many_wait_what_is_stale_is_given_out() {
     let cached = layer.max_waiters(2).expect("it makes sense").layer(loader.clone());
     let _fill = burst(&cached, 1, 2);
     loader.has_begun(1).await;
-    assert_eq!(why(&ask(&cached, 1).await.unwrap()), Stale::LoadFailed);
+    assert_eq!(why(&ask(&cached, 1).await.unwrap()), Stale::NoRoom);
 }
 
 #[tokio::test(start_paused = true)]
