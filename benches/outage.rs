@@ -1,6 +1,6 @@
 //! What a caller pays for a store that is down.
 //!
-//! Every call misses: by turns over a `RedisStore` whose server is gone and whose breaker is open,
+//! Every call misses: by turns over a `RedisStore` whose server is away and whose breaker is open,
 //! and over a `MemoryStore` that keeps nothing. The loader answers at once, so what is between the
 //! two is the time of the store. Once in a second one call finds out whether the server is back;
 //! it is among the calls.
@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use bellwether::{Error, Key, MemoryStore, ReadThroughLayer, RedisOptions, Store};
+use bellwether::{Error, Key, MemoryStore, ReadThroughLayer, RedisOptions, RedisStore, Store};
 use tokio::runtime::Runtime;
 use tower::{Layer, Service, service_fn};
 
@@ -19,13 +19,22 @@ use crate::redis_server::RedisServer;
 
 pub(crate) fn run(effort: Effort) {
     let runtime = Runtime::new().expect("a runtime");
-    let server = RedisServer::start();
-    let options = RedisOptions::new(&server.url()).expect("an address");
-    let store = runtime.block_on(options.connect()).expect("a store");
-    drop(server);
-    let (mut down, mut none) = (catalog(store), catalog(MemoryStore::new(1)));
+    type Away = fn(&mut RedisServer);
+    let ways: [(&str, Away); 2] =
+        [("killed", RedisServer::kill), ("stopped", |server| server.stop())];
+    for (case, away) in ways {
+        let mut server = RedisServer::start();
+        let options = RedisOptions::new(&server.url()).expect("an address");
+        let store = runtime.block_on(options.connect()).expect("a store");
+        away(&mut server);
+        race(case, store, &runtime, effort);
+    }
+}
+
+fn race(case: &str, store: RedisStore, runtime: &Runtime, effort: Effort) {
+    let (mut down, mut none) = (catalog(store.clone()), catalog(MemoryStore::new(1)));
     // The breaker opens.
-    runtime.block_on(calls(&mut down, 0..100));
+    runtime.block_on(calls(&mut down, 0..10));
     let (mut of_down, mut of_none) = (Vec::new(), Vec::new());
     let turns: u64 = if effort.is_smoke() { 1 } else { 2_000 };
     for turn in 1..=turns {
@@ -33,10 +42,12 @@ pub(crate) fn run(effort: Effort) {
         of_down.extend(runtime.block_on(calls(&mut down, skus.clone())));
         of_none.extend(runtime.block_on(calls(&mut none, skus)));
     }
+    let look = runtime.block_on(store.look(key(&0)));
+    assert!(look.is_err(), "the store is not down: {look:?}");
     let print = |name: &str, millis: f64, wanted: Wanted| {
         let verdict = wanted.verdict(Spread::of([millis].into_iter()));
         let figure = format!("{millis:>10.3} ms{verdict}");
-        line("outage", "misses, one after the other", name, &figure, effort.is_smoke());
+        line("outage", &format!("misses, server {case}"), name, &figure, effort.is_smoke());
     };
     for share in [0.5, 0.99] {
         let [down, none] = [&mut of_down, &mut of_none].map(|took| quantile(took, share));
@@ -47,13 +58,16 @@ pub(crate) fn run(effort: Effort) {
     print("max, store down", quantile(&mut of_down, 1.0), Wanted::Nothing);
 }
 
+fn key(sku: &u64) -> Key {
+    Key::of("item").with(*sku)
+}
+
 trait Catalog: Service<u64, Response = u64, Error = Error<Infallible>, Future: Send> {}
 
 impl<S: Service<u64, Response = u64, Error = Error<Infallible>, Future: Send>> Catalog for S {}
 
 fn catalog(store: impl Store) -> impl Catalog {
-    let layer = ReadThroughLayer::new(store, |sku: &u64| Key::of("item").with(*sku));
-    layer.layer(service_fn(async |sku: u64| Ok::<_, Infallible>(sku)))
+    ReadThroughLayer::new(store, key).layer(service_fn(async |sku: u64| Ok::<_, Infallible>(sku)))
 }
 
 /// How long each call took.
