@@ -37,6 +37,7 @@ const FAILURES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)]
 
 type Loader<Req, T> = BoxCloneSyncService<Req, T, QueryError>;
 type Protected<L, Req, C = Json> = ReadThrough<L, fn(&Req) -> Key, C>;
+type LayerOf<Req> = ReadThroughLayer<fn(&Req) -> Key>;
 type ProductLoader = Batched<Loader<Vec<u32>, HashMap<u32, Product>>>;
 type JudgedProducts = Judged<Json, fn(&Option<Product>) -> Verdict>;
 
@@ -217,7 +218,7 @@ fn layer<Req>(
     store: &Kept,
     key_of: fn(&Req) -> Key,
     ttl: Duration,
-) -> Result<ReadThroughLayer<fn(&Req) -> Key>, ConfigError> {
+) -> Result<LayerOf<Req>, ConfigError> {
     let [first, longest] = FAILURES;
     ReadThroughLayer::new(store.clone(), key_of)
         .ttl(ttl)

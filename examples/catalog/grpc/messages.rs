@@ -56,5 +56,5 @@ pub(crate) struct Category {
     #[prost(string, tag = "2")]
     pub(crate) name: String,
     #[prost(message, repeated, tag = "3")]
-    pub(crate) children: Vec<Category>,
+    pub(crate) children: Vec<Self>,
 }
