@@ -6,8 +6,8 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, value_parser};
 
 use crate::catalog::PRODUCTS;
-use crate::database;
 use crate::server;
+use crate::tables;
 use crate::ways::Way;
 
 /// Answers that are kept until the report is written; more would be a test of this program's
@@ -125,7 +125,7 @@ impl Args {
             json: self.json,
         };
         settings.check_sizes()?;
-        settings.database_url.as_deref().map_or(Ok(()), database::check_url)?;
+        settings.database_url.as_deref().map_or(Ok(()), tables::check_url)?;
         settings.html.as_deref().map_or(Ok(()), check_place)?;
         Ok(settings)
     }

@@ -31,6 +31,7 @@
 //! and there is nothing to poll, so that way is left out.
 
 mod args;
+#[path = "../shared/catalog.rs"]
 mod catalog;
 mod clock;
 mod coordinator;
@@ -42,6 +43,8 @@ mod messages;
 mod popularity;
 mod report;
 mod server;
+#[path = "../shared/tables/mod.rs"]
+mod tables;
 mod ways;
 mod worker;
 

@@ -1,0 +1,77 @@
+//! The command line, checked.
+
+use std::time::Duration;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, value_parser};
+use redis::IntoConnectionInfo;
+
+use crate::tables;
+
+/// Serves a product catalog, and a page that shows what bellwether does for it.
+#[derive(Parser)]
+#[command(name = "catalog")]
+pub(crate) struct Args {
+    /// Where answers are kept: `memory`, or the URL of a Redis, which several of these may share
+    #[arg(long, value_name = "memory|redis://...", default_value = "memory")]
+    pub(crate) store: String,
+
+    /// Database of the catalog: sqlite:, postgres: or mysql: (default: an SQLite file beside the
+    /// program, created once)
+    #[arg(long, value_name = "URL")]
+    pub(crate) database_url: Option<String>,
+
+    /// Where to serve the page and JSON; port 0 is any that is free
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
+    pub(crate) listen: String,
+
+    /// Where to serve gRPC; port 0 is any that is free
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
+    pub(crate) grpc_listen: String,
+
+    /// Latency added to every query, in ms
+    #[arg(long, value_name = "D", default_value_t = 20)]
+    #[arg(value_parser = value_parser!(u64).range(0..=5_000))]
+    load_ms: u64,
+}
+
+impl Args {
+    /// Ends the process, with exit code 2, if the command line makes no sense.
+    pub(crate) fn from_command_line() -> Self {
+        // URLs are checked here and not by clap, whose messages repeat the value: it may hold a
+        // password.
+        Self::parse().checked().unwrap_or_else(|message| {
+            Self::command().error(ErrorKind::ValueValidation, message).exit()
+        })
+    }
+
+    pub(crate) fn load_time(&self) -> Duration {
+        Duration::from_millis(self.load_ms)
+    }
+
+    fn checked(self) -> Result<Self, String> {
+        if self.store != "memory" {
+            let readable = self.store.as_str().into_connection_info();
+            readable
+                .map_err(|fault| format!("--store is neither `memory` nor a Redis URL: {fault}"))?;
+        }
+        self.database_url.as_deref().map_or(Ok(()), tables::check_url)?;
+        Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(line: &str) -> Result<Args, String> {
+        Args::try_parse_from(line.split(' ')).map_err(|error| error.to_string())?.checked()
+    }
+
+    #[test]
+    fn a_password_is_not_repeated_in_a_complaint() {
+        let complaint = args("catalog --store redos://me:secret@cache.example").err().unwrap();
+        assert!(!complaint.contains("secret"), "{complaint}");
+        assert!(args("catalog --store redis://me:secret@cache.example").is_ok());
+    }
+}

@@ -1,0 +1,164 @@
+//! The store, with a switch in front of it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::time::Duration;
+
+use bellwether::store::{
+    Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew, Watch,
+};
+use bellwether::{Key, MemoryStore, RedisOptions, Store, StoreError, StoreErrorKind};
+
+use crate::Fault;
+
+/// Answers that fit into memory.
+const ENTRIES: usize = 100_000;
+/// For copies in the process, if the store is a Redis.
+const NEAR: usize = 16 * 1024 * 1024;
+
+/// A store that can be stopped, as if its server were gone.
+#[derive(Clone)]
+pub(crate) struct Kept(Arc<Inner>);
+
+struct Inner {
+    store: Box<dyn Store>,
+    kind: &'static str,
+    stopped: AtomicBool,
+    state: AtomicU8,
+}
+
+/// What the last operation showed of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It answered.
+    Up = 0,
+    /// It did not.
+    Failing = 1,
+    /// It was not even asked: it has failed too often in a row, and its circuit breaker is open.
+    LeftAlone = 2,
+}
+
+impl Kept {
+    pub(crate) async fn open(place: &str) -> Result<Self, Fault> {
+        if place == "memory" {
+            return Ok(Self::around(MemoryStore::new(ENTRIES), "memory"));
+        }
+        let store = RedisOptions::new(place)?.namespace("catalog")?.near(NEAR)?.connect().await?;
+        Ok(Self::around(store, "Redis"))
+    }
+
+    fn around(store: impl Store, kind: &'static str) -> Self {
+        let (stopped, state) = (false.into(), (State::Up as u8).into());
+        Self(Arc::new(Inner { store: Box::new(store), kind, stopped, state }))
+    }
+
+    pub(crate) fn kind(&self) -> &'static str {
+        self.0.kind
+    }
+
+    pub(crate) fn state(&self) -> State {
+        match self.0.state.load(Ordering::Relaxed) {
+            0 => State::Up,
+            1 => State::Failing,
+            _ => State::LeftAlone,
+        }
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.0.stopped.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn stop(&self, stopped: bool) {
+        self.0.stopped.store(stopped, Ordering::Relaxed);
+    }
+
+    fn note(&self, state: State) {
+        self.0.state.store(state as u8, Ordering::Relaxed);
+    }
+
+    /// Asks the store unless it is stopped, and notes what that shows of it.
+    fn ask<T: Send + 'static>(&self, ask: impl FnOnce(&dyn Store) -> Answer<T>) -> Answer<T> {
+        let this = self.clone();
+        if self.is_stopped() {
+            return Box::pin(async move {
+                this.note(State::Failing);
+                Err(StoreError::new(StoreErrorKind::Unreachable, "the store is stopped"))
+            });
+        }
+        let answer = ask(&*self.0.store);
+        Box::pin(async move {
+            let answer = answer.await;
+            this.note(match &answer {
+                Ok(_) => State::Up,
+                Err(error) if error.kind() == StoreErrorKind::Down => State::LeftAlone,
+                Err(_) => State::Failing,
+            });
+            answer
+        })
+    }
+}
+
+impl Store for Kept {
+    fn peek(&self, key: &Key) -> Peek {
+        if self.is_stopped() { Peek::Unknown } else { self.0.store.peek(key) }
+    }
+
+    fn watch(&self, key: &Key) -> Watch {
+        self.0.store.watch(key)
+    }
+
+    fn look(&self, key: Key) -> Answer<Option<Entry>> {
+        self.ask(|store| store.look(key))
+    }
+
+    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> Answer<Acquire> {
+        self.ask(|store| store.acquire(claim, term, accept))
+    }
+
+    fn renew(&self, lease: &Lease) -> Answer<Renew> {
+        self.ask(|store| store.renew(lease))
+    }
+
+    fn commit(&self, lease: Lease, draft: Draft) -> Answer<Commit> {
+        self.ask(|store| store.commit(lease, draft))
+    }
+
+    fn fail(&self, lease: Lease, failure: Failure) -> Answer<()> {
+        self.ask(|store| store.fail(lease, failure))
+    }
+
+    fn abandon(&self, claim: Claim) -> Answer<()> {
+        self.ask(|store| store.abandon(claim))
+    }
+
+    fn invalidate(&self, key: Key) -> Answer<()> {
+        self.ask(|store| store.invalidate(key))
+    }
+
+    fn expire(&self, key: Key) -> Answer<()> {
+        self.ask(|store| store.expire(key))
+    }
+}
+
+impl fmt::Debug for Kept {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Kept").field("store", &self.0.store).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_stopped_store_fails_and_goes_on_when_it_is_started_again() {
+        let store = Kept::open("memory").await.unwrap();
+        store.stop(true);
+        assert!(store.look(Key::of("item").with(1_u32)).await.is_err());
+        assert_eq!(store.state(), State::Failing);
+        store.stop(false);
+        assert!(store.look(Key::of("item").with(1_u32)).await.is_ok());
+        assert_eq!(store.state(), State::Up);
+    }
+}

@@ -1,0 +1,96 @@
+//! The product catalog of the load test as a service, and a page that shows what happens to it.
+//!
+//! ```text
+//! cargo run --release --example catalog
+//! cargo run --release --example catalog -- --store redis://127.0.0.1:6379
+//! ```
+//!
+//! Then open <http://127.0.0.1:8080>. The same catalog is answered in two ways, by the same
+//! queries, each with a pool of connections of its own:
+//!
+//! - **protected**: through [`bellwether::ReadThroughLayer`]s ([`shop`]);
+//! - **unprotected**: every request queries the database (`?protect=off`).
+//!
+//! A modest traffic goes on by itself, both ways at the same rate ([`traffic`]), so that the page
+//! has something to show. Its buttons burst, slow and break things ([`demo`]).
+//!
+//! ```text
+//! curl 'http://127.0.0.1:8080/api/product/42'
+//! curl 'http://127.0.0.1:8080/api/product/42?protect=off'
+//! curl 'http://127.0.0.1:8080/api/search?q=lamp&page=2'
+//! curl 'http://127.0.0.1:8080/api/categories'
+//! curl -d '{"price_cents": 999}' -H 'content-type: application/json' \
+//!     'http://127.0.0.1:8080/api/product/42'
+//! ```
+//!
+//! The same is answered over gRPC: see `grpc/catalog.proto`.
+
+mod args;
+#[path = "../shared/catalog.rs"]
+mod catalog;
+mod demo;
+mod grpc;
+mod kept;
+mod meter;
+mod page;
+mod shop;
+mod source;
+mod stats;
+#[path = "../shared/tables/mod.rs"]
+mod tables;
+mod traffic;
+mod way;
+mod web;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+
+use args::Args;
+use demo::Demo;
+use kept::Kept;
+use shop::Shop;
+use source::Source;
+
+/// What ends the program, or one answer, in words for a person.
+type Fault = Box<dyn std::error::Error + Send + Sync>;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(Args::from_command_line()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fault) => {
+            eprintln!("catalog: {fault}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(args: Args) -> Result<(), Fault> {
+    let web = listen(&args.listen).await?;
+    let grpc = listen(&args.grpc_listen).await?;
+    eprintln!("catalog: preparing the database; the first time this takes some seconds");
+    let source = Source::open(args.database_url.as_deref(), args.load_time()).await?;
+    let store = Kept::open(&args.store).await?;
+    let demo = Arc::new(Demo::new(Shop::open(source, store)?));
+    demo.shop.warm_up().await;
+    tokio::spawn(traffic::run(Arc::clone(&demo)));
+    println!("catalog: http://{} (gRPC: {})", web.local_addr()?, grpc.local_addr()?);
+
+    let over_grpc = tonic::transport::Server::builder()
+        .add_service(grpc::CatalogServer::new(Arc::clone(&demo)))
+        .serve_with_incoming(TcpListenerStream::new(grpc));
+    tokio::select! {
+        ended = axum::serve(web, web::routes(demo)) => ended?,
+        ended = over_grpc => ended?,
+        signal = tokio::signal::ctrl_c() => signal?,
+    }
+    Ok(())
+}
+
+async fn listen(address: &str) -> Result<TcpListener, Fault> {
+    let listener = TcpListener::bind(address).await;
+    listener.map_err(|fault| format!("cannot listen on {address}: {fault}").into())
+}

@@ -1,0 +1,246 @@
+//! The catalog as it is asked, in both ways, with what protects it.
+//!
+//! What is kept is kept below the answers: products one by one, pages of a search as lists of SKUs,
+//! and the tree of categories. So a page of a search loads only the products that no other page has
+//! loaded, by one query, and a changed price is changed everywhere.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use bellwether::{
+    Batched, CacheStatus, ConfigError, Handle, Json, Judged, Key, ReadThrough, ReadThroughLayer,
+    Verdict,
+};
+use serde::Serialize;
+use tower::util::BoxCloneSyncService;
+use tower::{Layer, Service, service_fn};
+
+use crate::Fault;
+use crate::catalog::Product;
+use crate::kept::Kept;
+use crate::meter::Meter;
+use crate::source::{Category, QueryError, Search, Source};
+use crate::traffic;
+use crate::way::Way;
+
+/// Short, so that the page shows answers that run out.
+const TTL: Duration = Duration::from_secs(10);
+const CATEGORIES_TTL: Duration = Duration::from_secs(30);
+const NOT_FOUND_TTL: Duration = Duration::from_secs(5);
+/// Given out for so long while it is loaded anew.
+const REVALIDATED_FOR: Duration = Duration::from_secs(60);
+/// Given out for so long if it cannot be loaded anew.
+const RESCUED_FOR: Duration = Duration::from_secs(60 * 60);
+/// Who has failed is left alone for so long, at first and at most: short, so that a page which is
+/// being watched recovers soon.
+const FAILURES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
+
+type Loader<Req, T> = BoxCloneSyncService<Req, T, QueryError>;
+type Protected<L, Req, C = Json> = ReadThrough<L, fn(&Req) -> Key, C>;
+type LayerOf<Req> = ReadThroughLayer<fn(&Req) -> Key>;
+type ProductLoader = Batched<Loader<Vec<u32>, HashMap<u32, Product>>>;
+type JudgedProducts = Judged<Json, fn(&Option<Product>) -> Verdict>;
+
+/// The catalog, protected and not.
+pub(crate) struct Shop {
+    pub(crate) source: Source,
+    pub(crate) store: Kept,
+    pub(crate) unprotected: Meter,
+    pub(crate) protected: Meter,
+    products: Protected<ProductLoader, u32, JudgedProducts>,
+    pages: Protected<Loader<Search, Vec<u32>>, Search>,
+    categories: Protected<Loader<(), Vec<Category>>, ()>,
+    cache: Handle,
+}
+
+/// An answer, and how it came about.
+pub(crate) struct Found<T> {
+    pub(crate) value: T,
+    /// In the words of RFC 9211; nothing if no cache was asked.
+    pub(crate) status: Option<CacheStatus>,
+}
+
+/// A page of a search.
+#[derive(Debug, Serialize)]
+pub(crate) struct Page {
+    pub(crate) page: u32,
+    pub(crate) products: Vec<Product>,
+}
+
+impl Shop {
+    pub(crate) fn open(source: Source, store: Kept) -> Result<Self, ConfigError> {
+        let products = layer(&store, product_key as fn(&u32) -> Key, TTL)?
+            .not_found_ttl(NOT_FOUND_TTL)
+            .judge(product_verdict as fn(&Option<Product>) -> Verdict);
+        let pages = layer(&store, search_key as fn(&Search) -> Key, TTL)?;
+        let categories = layer(&store, categories_key as fn(&()) -> Key, CATEGORIES_TTL)?;
+        let [database, for_pages, for_categories] = [(); 3].map(|()| source.protected.clone());
+        let load_products = service_fn(move |skus: Vec<u32>| {
+            let database = database.clone();
+            async move { database.products(skus).await }
+        });
+        let load_page = service_fn(move |search: Search| {
+            let database = for_pages.clone();
+            async move { database.search(&search).await }
+        });
+        let load_categories = service_fn(move |()| {
+            let database = for_categories.clone();
+            async move { database.categories().await }
+        });
+        Ok(Self {
+            unprotected: Meter::default(),
+            protected: Meter::default(),
+            cache: products.handle(),
+            products: products.layer(Batched::new(Loader::new(load_products))),
+            pages: pages.layer(Loader::new(load_page)),
+            categories: categories.layer(Loader::new(load_categories)),
+            source,
+            store,
+        })
+    }
+
+    /// Asks for all that the traffic asks for, so that nothing of it is cold.
+    pub(crate) async fn warm_up(&self) {
+        for sku in traffic::products() {
+            let _ = self.product(Way::Protected, sku).await;
+        }
+        for search in traffic::searches() {
+            let _ = self.search(Way::Protected, search).await;
+        }
+        let _ = self.categories(Way::Protected).await;
+    }
+
+    pub(crate) fn meter(&self, way: Way) -> &Meter {
+        match way {
+            Way::Unprotected => &self.unprotected,
+            Way::Protected => &self.protected,
+        }
+    }
+
+    /// One product, if there is such a one.
+    pub(crate) async fn product(
+        &self,
+        way: Way,
+        sku: u32,
+    ) -> Result<Found<Option<Product>>, Fault> {
+        self.metered(way, async {
+            match way {
+                Way::Unprotected => {
+                    let mut found = self.source.unprotected.products(vec![sku]).await?;
+                    Ok(Found { value: found.remove(&sku), status: None })
+                }
+                Way::Protected => self.ask(self.products.clone().call(sku).with_status()).await,
+            }
+        })
+        .await
+    }
+
+    /// A page of a search: the SKUs by one query, and their products by another.
+    pub(crate) async fn search(&self, way: Way, search: Search) -> Result<Found<Page>, Fault> {
+        self.metered(way, async {
+            let page = search.page;
+            let (products, status) = match way {
+                Way::Unprotected => {
+                    let skus = self.source.unprotected.search(&search).await?;
+                    let mut found = self.source.unprotected.products(skus.clone()).await?;
+                    (skus.iter().filter_map(|sku| found.remove(sku)).collect(), None)
+                }
+                Way::Protected => {
+                    let skus = self.ask(self.pages.clone().call(search).with_status()).await?;
+                    (self.products(skus.value).await?, skus.status)
+                }
+            };
+            Ok(Found { value: Page { page, products }, status })
+        })
+        .await
+    }
+
+    /// All categories.
+    pub(crate) async fn categories(&self, way: Way) -> Result<Found<Vec<Category>>, Fault> {
+        self.metered(way, async {
+            match way {
+                Way::Unprotected => {
+                    let value = self.source.unprotected.categories().await?;
+                    Ok(Found { value, status: None })
+                }
+                Way::Protected => self.ask(self.categories.clone().call(()).with_status()).await,
+            }
+        })
+        .await
+    }
+
+    /// Changes a price, and ends what is kept of the product: whoever asks once this has returned
+    /// is told the new one. Says whether there is such a product.
+    pub(crate) async fn set_price(&self, sku: u32, price_cents: i64) -> Result<bool, Fault> {
+        let is_there = self.source.protected.set_price(sku, price_cents).await?;
+        self.invalidate(sku).await?;
+        Ok(is_there)
+    }
+
+    /// Ends what is kept of a product.
+    pub(crate) async fn invalidate(&self, sku: u32) -> Result<(), Fault> {
+        Ok(self.cache.invalidate(&product_key(&sku)).await?)
+    }
+
+    /// Products through the cache, in the order of their SKUs; what is not kept by one query.
+    async fn products(&self, skus: Vec<u32>) -> Result<Vec<Product>, Fault> {
+        let mut products = Vec::with_capacity(skus.len());
+        for (product, status) in self.products.load_many(skus).with_status().await {
+            self.protected.note_status(&status);
+            products.extend(product?);
+        }
+        Ok(products)
+    }
+
+    async fn ask<T, E: Into<Fault>>(
+        &self,
+        answer: impl Future<Output = (Result<T, E>, CacheStatus)>,
+    ) -> Result<Found<T>, Fault> {
+        let (value, status) = answer.await;
+        self.protected.note_status(&status);
+        Ok(Found { value: value.map_err(Into::into)?, status: Some(status) })
+    }
+
+    async fn metered<T>(
+        &self,
+        way: Way,
+        answer: impl Future<Output = Result<T, Fault>>,
+    ) -> Result<T, Fault> {
+        let began = Instant::now();
+        let answer = answer.await;
+        self.meter(way).note(began.elapsed(), answer.is_ok());
+        answer
+    }
+}
+
+/// How everything is protected here.
+fn layer<Req>(
+    store: &Kept,
+    key_of: fn(&Req) -> Key,
+    ttl: Duration,
+) -> Result<LayerOf<Req>, ConfigError> {
+    let [first, longest] = FAILURES;
+    ReadThroughLayer::new(store.clone(), key_of)
+        .ttl(ttl)
+        .stale_while_revalidate(REVALIDATED_FOR)
+        .stale_if_error(RESCUED_FOR)
+        .failure_windows(first, longest)?
+        .refresh_early(1.0)
+}
+
+fn product_key(sku: &u32) -> Key {
+    Key::of("product").with(*sku)
+}
+
+fn search_key(search: &Search) -> Key {
+    let Search { words, category, page } = search;
+    Key::of("search").with(words).with(category.unwrap_or(0)).with(*page)
+}
+
+fn categories_key((): &()) -> Key {
+    Key::of("categories")
+}
+
+fn product_verdict(product: &Option<Product>) -> Verdict {
+    product.as_ref().map_or(Verdict::NotFound, |_| Verdict::Keep)
+}

@@ -1,0 +1,132 @@
+//! The tables of the catalog, in SQLite, PostgreSQL or MySQL.
+//!
+//! Each program has tables of its own, by its name, so that one may change what another compares
+//! its answers with.
+
+mod create;
+
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::any::{AnyConnectOptions, AnyPoolOptions, AnyRow};
+use sqlx::{AnyConnection, AnyPool, Executor, Row};
+use tokio::time::timeout;
+
+use crate::Fault;
+use crate::catalog::Product;
+
+/// The pool itself would try for as long as a query may queue.
+const CONNECT_LIMIT: Duration = Duration::from_secs(20);
+const TOO_FEW: &str = "the database does not give this process all its connections";
+
+/// The tables of one program.
+#[derive(Clone, Copy)]
+pub(crate) struct Tables {
+    /// What their names begin with.
+    owner: &'static str,
+}
+
+impl Tables {
+    pub(crate) const fn of(owner: &'static str) -> Self {
+        Self { owner }
+    }
+
+    /// Reads products with their categories. What it may ask about them is added behind.
+    pub(crate) fn select_products(self) -> String {
+        let owner = self.owner;
+        format!(
+            "SELECT product.sku, product.name, product.price_cents, product.stock,
+                    department.name AS department, aisle.name AS aisle, shelf.name AS shelf
+             FROM {owner}_product product
+             JOIN {owner}_category shelf ON shelf.id = product.category_id
+             JOIN {owner}_category aisle ON aisle.id = shelf.parent_id
+             JOIN {owner}_category department ON department.id = aisle.parent_id"
+        )
+    }
+}
+
+/// Connects at once, so that nobody has to later. Whoever waits for a connection for longer than
+/// `queue_limit` has an error.
+pub(crate) async fn connect(
+    url: &str,
+    connections: u32,
+    queue_limit: Duration,
+) -> Result<AnyPool, Fault> {
+    sqlx::any::install_default_drivers();
+    let pool = AnyPoolOptions::new()
+        .min_connections(connections)
+        .max_connections(connections)
+        .acquire_timeout(queue_limit)
+        .test_before_acquire(false)
+        .after_connect(|connection, _| Box::pin(settle(connection)))
+        .connect(url);
+    let pool = timeout(CONNECT_LIMIT, pool).await.map_err(|_| TOO_FEW)?;
+    pool.map_err(unreachable)
+}
+
+/// Complains about a URL without repeating it.
+pub(crate) fn check_url(url: &str) -> Result<(), String> {
+    let known = ["sqlite:", "postgres:", "postgresql:", "mysql:", "mariadb:"];
+    if !known.iter().any(|scheme| url.starts_with(scheme)) {
+        return Err("--database-url does not start with sqlite:, postgres: or mysql:".to_owned());
+    }
+    if url.starts_with("sqlite:") && (url.contains(":memory:") || url.contains("mode=memory")) {
+        return Err("--database-url: a database in memory cannot be shared".to_owned());
+    }
+    AnyConnectOptions::from_str(url).map(drop).map_err(|fault| format!("--database-url: {fault}"))
+}
+
+/// Placeholders as this database writes them: `?`, or in PostgreSQL `$1`, `$2`...
+pub(crate) fn placeholders(url: &str, sql: &str) -> String {
+    if url.starts_with("postgres") { numbered(sql) } else { sql.to_owned() }
+}
+
+fn numbered(sql: &str) -> String {
+    let mut pieces = sql.split('?');
+    let first = pieces.next().unwrap_or_default().to_owned();
+    pieces.zip(1..).fold(first, |sql, (piece, number)| format!("{sql}${number}{piece}"))
+}
+
+/// A row of [`Tables::select_products`].
+pub(crate) fn product(row: &AnyRow) -> Result<Product, sqlx::Error> {
+    Ok(Product {
+        sku: small(row, "sku")?,
+        name: row.try_get("name")?,
+        price_cents: row.try_get("price_cents")?,
+        stock: row.try_get("stock")?,
+        categories: [row.try_get("department")?, row.try_get("aisle")?, row.try_get("shelf")?],
+    })
+}
+
+pub(crate) fn small(row: &AnyRow, column: &str) -> Result<u32, sqlx::Error> {
+    let number: i64 = row.try_get(column)?;
+    u32::try_from(number).map_err(|fault| sqlx::Error::Decode(fault.into()))
+}
+
+fn unreachable(fault: sqlx::Error) -> Fault {
+    format!("cannot connect to the database: {fault}").into()
+}
+
+/// SQLite wants to be told that writers may wait for each other, and that this data need not
+/// survive a power cut.
+async fn settle(connection: &mut AnyConnection) -> Result<(), sqlx::Error> {
+    if connection.backend_name() == "SQLite" {
+        for pragma in
+            ["PRAGMA busy_timeout = 60000", "PRAGMA journal_mode = WAL", "PRAGMA synchronous = OFF"]
+        {
+            connection.execute(pragma).await?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_are_numbered_for_postgres() {
+        assert_eq!(placeholders("postgres://db", "a = ? AND b = ?"), "a = $1 AND b = $2");
+        assert_eq!(placeholders("mysql://db", "a = ?"), "a = ?");
+    }
+}
