@@ -151,6 +151,12 @@ impl fmt::Display for Digest {
 ///
 /// Whole numbers of any width are equal if their values are; text and bytes are different parts
 /// even if their bytes are equal. Build the key of your own type from its fields, one `with` each.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be a part of a key",
+    label = "no part of a key",
+    note = "parts are numbers, text, bytes, `bool`, `Uuid` and `Option`s of them: name the fields \
+            that tell one from another"
+)]
 pub trait KeyPart: Part {}
 
 impl<T: Part> KeyPart for T {}

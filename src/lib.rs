@@ -25,7 +25,7 @@
 //! ```
 //!
 //! # Where to look
-//! - [`read_through`]: the layer, its service and their future; how a request goes.
+//! - [`mod@read_through`]: the layer, its service and their future; how a request goes.
 //! - [`Key`]: what an answer is kept under. [`Capture`]: how an answer is kept.
 //! - [`Wait`]: what a caller does while somebody else loads. [`CacheStatus`]: how an answer came
 //!   about. [`Error`]: the loader's fault, or ours.
@@ -39,6 +39,7 @@
 //! # Features
 //! | feature | default | what it adds |
 //! |---|---|---|
+//! | `macros` | no | `#[read_through]`: an async function as a cached loader |
 //! | `redis` | yes | `RedisStore`: entries and leases shared by a fleet |
 //! | `test-util` | no | `store::conformance`: the contract as checks, for stores of your own; `store::faulty`: a store that fails as told |
 
@@ -62,6 +63,8 @@ pub use error::{
 };
 pub use key::{Digest, Key, KeyPart};
 pub use policy::{Wait, WhenAbandoned, WhenStoreFails};
+#[cfg(feature = "macros")]
+pub use read_through::attribute::{ByKey, read_through};
 pub use read_through::{
     Answers, Ask, BatchError, BatchLoader, Batched, Handle, LoadMany, Loaded, ManyWithStatus,
     ReadThrough, ReadThroughLayer, ResponseFuture, WithStatus,

@@ -1,1 +1,23 @@
-//! The attribute macros of [bellwether](https://docs.rs/bellwether).
+//! The attribute macro of [bellwether](https://docs.rs/bellwether), which re-exports and documents it.
+
+mod arguments;
+mod expand;
+mod options;
+mod template;
+
+use proc_macro::TokenStream;
+use quote::quote;
+use syn::{ItemFn, parse_macro_input};
+
+/// Reads an `async fn` through a cache. Documented where bellwether re-exports it.
+#[proc_macro_attribute]
+pub fn read_through(options: TokenStream, function: TokenStream) -> TokenStream {
+    let options = parse_macro_input!(options as options::Options);
+    let function = parse_macro_input!(function as ItemFn);
+    let expanded = expand::expand(&options, &function).unwrap_or_else(|error| {
+        // With the function itself, so that whoever calls it is not reported as well.
+        let error = error.into_compile_error();
+        quote!(#error #function)
+    });
+    expanded.into()
+}

@@ -326,6 +326,17 @@ impl<K, C> ReadThroughLayer<K, C> {
         self.captured_by(Arc::new(Judged::new(capture, judge)))
     }
 
+    /// As [`judge`](Self::judge), with the same loads: what lands in them is of the same type.
+    #[cfg(feature = "macros")]
+    pub(super) fn judged_alike<T, F>(self, judge: F) -> ReadThroughLayer<K, Judged<C, F>>
+    where
+        C: Clone,
+        F: Fn(&T) -> Verdict + Send + Sync + 'static,
+    {
+        let loads = self.loads.clone();
+        ReadThroughLayer { loads, ..self.judge(judge) }
+    }
+
     fn captured_by<D>(self, capture: Arc<D>) -> ReadThroughLayer<K, D> {
         let Self { key_of, store, policy, describe, .. } = self;
         // Loads of its own: what lands in those of another capture is of another type.

@@ -77,6 +77,9 @@
 //! burst makes for the store grows with processes and not with callers.
 
 mod ask;
+#[cfg(feature = "macros")]
+#[doc(hidden)]
+pub mod attribute;
 mod call;
 mod core;
 mod fallback;

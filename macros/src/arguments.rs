@@ -1,0 +1,157 @@
+//! The arguments of a function: which are in the key, and how a load has them.
+
+use proc_macro2::{Ident, TokenStream, TokenTree};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::spanned::Spanned;
+use syn::{
+    Error, FnArg, Pat, PatIdent, PatType, Receiver, ReceiverKind, Result, Signature, Type,
+    parse_quote, parse_quote_spanned,
+};
+
+use crate::options::Options;
+
+/// One argument.
+pub(crate) struct Argument {
+    /// `self` for the receiver.
+    pub(crate) name: Ident,
+    /// Whether it is lent to the function.
+    is_reference: bool,
+}
+
+impl Argument {
+    /// Checks the arguments of a function, and that each has its place.
+    pub(crate) fn all(signature: &Signature, options: &Options) -> Result<Vec<Self>> {
+        let read = signature.inputs.iter().map(Self::read);
+        let arguments = read.collect::<Result<Vec<_>>>()?;
+        let names: Vec<_> = arguments.iter().map(|argument| argument.name.to_string()).collect();
+        for name in options.key.arguments().filter(|name| !names.iter().any(|is| is == name)) {
+            let message = format!("`{name}` is no argument of `{}`", signature.ident);
+            return Err(Error::new(options.key.span, message));
+        }
+        for skipped in &options.skip {
+            check_skipped(skipped, &names, options)?;
+        }
+        let forgotten = arguments.iter().filter(|argument| !argument.has_a_place(options));
+        match forgotten.map(Self::forgotten).reduce(|mut all, one| {
+            all.combine(one);
+            all
+        }) {
+            Some(error) => Err(error),
+            None => Ok(arguments),
+        }
+    }
+
+    fn read(input: &FnArg) -> Result<Self> {
+        match input {
+            FnArg::Receiver(receiver) => Self::of_receiver(receiver),
+            FnArg::Typed(PatType { pat, ty, .. }) => {
+                let Pat::Ident(PatIdent { ident, by_ref: None, subpat: None, .. }) = &**pat else {
+                    return Err(Error::new(pat.span(), "give this argument a name of its own"));
+                };
+                Self::of(ident.clone(), ty)
+            }
+        }
+    }
+
+    fn of_receiver(receiver: &Receiver) -> Result<Self> {
+        let name = Ident::new("self", receiver.self_token.span());
+        match &receiver.kind {
+            ReceiverKind::Reference(and, _, mutability) => {
+                Self::of(name, &parse_quote_spanned!(and.span()=> &#mutability Self))
+            }
+            ReceiverKind::Typed(_, ty) => Self::of(name, ty),
+            _ => Self::of(name, &parse_quote!(Self)),
+        }
+    }
+
+    fn of(name: Ident, ty: &Type) -> Result<Self> {
+        let (is_reference, within) = match ty {
+            Type::Reference(reference) if reference.mutability.is_some() => {
+                let message = format!(
+                    "a load goes on when its caller has gone: `{name}` cannot be lent to be changed"
+                );
+                return Err(Error::new(ty.span(), message));
+            }
+            Type::Reference(reference) => (true, &*reference.elem),
+            _ => (false, ty),
+        };
+        if borrows(within.to_token_stream()) {
+            let message = format!(
+                "a load goes on when its caller has gone: make `{name}` own what it refers to"
+            );
+            return Err(Error::new(ty.span(), message));
+        }
+        Ok(Self { name, is_reference })
+    }
+
+    fn has_a_place(&self, options: &Options) -> bool {
+        options.skip.contains(&self.name) || options.key.arguments().any(|name| self.name == name)
+    }
+
+    fn forgotten(&self) -> Error {
+        let name = &self.name;
+        let message = format!(
+            "`{name}` is not in the key: name it there, as in `{{{name}}}`, or say `skip({name})` \
+             if the answer is the same whatever it is"
+        );
+        Error::new(name.span(), message)
+    }
+
+    /// What the load calls it: `self` is no name to be given.
+    fn owned(&self) -> Ident {
+        if self.name == "self" { format_ident!("__self") } else { self.name.clone() }
+    }
+
+    /// Makes it something that the load can own.
+    pub(crate) fn own(&self) -> TokenStream {
+        let (name, owned) = (&self.name, self.owned());
+        if self.is_reference {
+            let copy = quote_spanned!(self.name.span()=> ::std::borrow::ToOwned::to_owned(#name));
+            quote!(let #owned = #copy;)
+        } else if name == "self" {
+            quote!(let #owned = #name;)
+        } else {
+            TokenStream::new()
+        }
+    }
+
+    /// How the load passes it on to the function.
+    pub(crate) fn pass(&self) -> TokenStream {
+        let owned = self.owned();
+        if self.is_reference { quote!(&#owned) } else { quote!(#owned) }
+    }
+}
+
+fn check_skipped(skipped: &Ident, names: &[String], options: &Options) -> Result<()> {
+    let name = skipped.to_string();
+    let message = if !names.contains(&name) {
+        format!("`{name}` is no argument")
+    } else if options.key.arguments().any(|keyed| keyed == name) {
+        format!("`{name}` is in the key: it cannot be skipped as well")
+    } else {
+        return Ok(());
+    };
+    Err(Error::new(skipped.span(), message))
+}
+
+/// Whether a type has a reference in it that is not to what lives for ever.
+pub(crate) fn borrows(ty: TokenStream) -> bool {
+    let mut tokens = ty.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        match token {
+            TokenTree::Group(group) if borrows(group.stream()) => return true,
+            TokenTree::Punct(punct) if punct.as_char() == '&' => {
+                let is_lifetime = matches!(tokens.peek(), Some(TokenTree::Punct(quote)) if quote.as_char() == '\'');
+                if is_lifetime {
+                    tokens.next();
+                }
+                let is_static = matches!(tokens.peek(), Some(TokenTree::Ident(name)) if is_lifetime && name == "static");
+                if !is_static {
+                    return true;
+                }
+            }
+            _ => {}
+        }
+    }
+    false
+}

@@ -1,0 +1,225 @@
+//! What becomes of the function.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+use syn::punctuated::Punctuated;
+use syn::spanned::Spanned;
+use syn::{
+    Error, FnArg, GenericArgument, GenericParam, Ident, ItemFn, Member, Pat, Path, PathArguments,
+    Result, ReturnType, Signature, Token, Type, parse_quote,
+};
+
+use crate::arguments::{Argument, borrows};
+use crate::options::Options;
+use crate::template::{Segment, Template};
+
+/// Two functions: the one that was written, under another name, and one that reads through it.
+pub(crate) fn expand(options: &Options, function: &ItemFn) -> Result<TokenStream> {
+    let signature = &function.sig;
+    if signature.asyncness.is_none() {
+        let message = "only an `async fn` can be read through a cache: who asks may have to wait";
+        return Err(Error::new(signature.fn_token.span(), message));
+    }
+    let answer = Answer::of(&signature.output)?;
+    if let Some(knob) = options.not_found_ttl().filter(|_| !answer.is_optional()) {
+        let message =
+            "this is how long `None` is kept: the function returns no `Result<Option<_>, _>`";
+        return Err(Error::new(knob.span(), message));
+    }
+    let arguments = Argument::all(signature, options)?;
+    let load = loader(function);
+    let read = reader(function, &answer, &read(options, function, &arguments));
+    let key_fn = options.key_fn.as_ref().map(|name| key_fn(name, options, function));
+    // A method cannot have functions inside that know `Self`, so the loader is its neighbour.
+    Ok(if signature.receiver().is_some() {
+        quote!(#read #load #key_fn)
+    } else {
+        let ItemFn { attrs, vis, sig, block, .. } = read;
+        quote! {
+            #(#attrs)* #vis #sig {
+                #load
+                #block
+            }
+            #key_fn
+        }
+    })
+}
+
+/// The function as it was written.
+fn loader(function: &ItemFn) -> TokenStream {
+    let signature = Signature { ident: loader_name(&function.sig.ident), ..function.sig.clone() };
+    let block = &function.block;
+    quote! {
+        #[doc(hidden)]
+        #[allow(clippy::too_many_arguments)]
+        #signature #block
+    }
+}
+
+fn loader_name(function: &Ident) -> Ident {
+    format_ident!("__load_{function}")
+}
+
+/// The function that is called.
+fn reader(function: &ItemFn, answer: &Answer, read: &TokenStream) -> ItemFn {
+    let mut reader = function.clone();
+    for input in &mut reader.sig.inputs {
+        unmute(input);
+    }
+    let (value, error) = answer.parts();
+    reader.sig.output =
+        parse_quote!(-> ::core::result::Result<#value, ::bellwether::Error<#error>>);
+    reader.block = parse_quote!({ #read });
+    reader
+}
+
+/// What is changed is changed in the load.
+fn unmute(input: &mut FnArg) {
+    match input {
+        FnArg::Receiver(receiver) => receiver.mutability = None,
+        FnArg::Typed(typed) => {
+            if let Pat::Ident(pattern) = &mut *typed.pat {
+                pattern.mutability = None;
+            }
+        }
+    }
+}
+
+/// Asks for the key, with a load that owns what it needs.
+fn read(options: &Options, function: &ItemFn, arguments: &[Argument]) -> TokenStream {
+    let layer = &options.layer;
+    let knobs = options.windows.iter().map(
+        |(knob, milliseconds)| quote!(.#knob(::core::time::Duration::from_millis(#milliseconds))),
+    );
+    let read = match options.not_found_ttl() {
+        Some(_) => quote!(read_optional),
+        None => quote!(read),
+    };
+    let key = key(&options.key);
+    let own = arguments.iter().map(Argument::own);
+    let pass = arguments.iter().map(Argument::pass);
+    let loader = loader_path(&function.sig);
+    quote! {
+        ::bellwether::read_through::attribute::#read(
+            ::bellwether::read_through::attribute::layer(&#layer) #(#knobs)*,
+            #key,
+            {
+                #(#own)*
+                move || async move { #loader(#(#pass),*).await }
+            },
+        )
+        .await
+    }
+}
+
+/// The loader, with what cannot be told by its arguments.
+fn loader_path(signature: &Signature) -> TokenStream {
+    let name = loader_name(&signature.ident);
+    let generics = signature.generics.params.iter().filter_map(|param| match param {
+        GenericParam::Type(param) => Some(&param.ident),
+        GenericParam::Const(param) => Some(&param.ident),
+        GenericParam::Lifetime(_) => None,
+    });
+    let generics: Punctuated<&Ident, Token![,]> = generics.collect();
+    let generics = (!generics.is_empty()).then(|| quote!(::<#generics>));
+    let of_self = signature.receiver().map(|_| quote!(Self::));
+    quote!(#of_self #name #generics)
+}
+
+fn key(template: &Template) -> TokenStream {
+    let kind = &template.kind;
+    let parts = template.segments.iter().map(|segment| match segment {
+        Segment::Text(text) => quote_spanned!(template.span=> #text),
+        Segment::Argument(name, fields) => {
+            let name = Ident::new(name, template.span);
+            let fields = fields.iter().map(|field| member(field, template));
+            quote_spanned!(template.span=> &#name #(.#fields)*)
+        }
+    });
+    quote_spanned!(template.span=> ::bellwether::Key::of(#kind) #(.with(#parts))*)
+}
+
+fn member(field: &str, template: &Template) -> Member {
+    match field.parse::<u32>() {
+        Ok(index) => Member::Unnamed(syn::Index { index, span: template.span }),
+        Err(_) => Member::Named(Ident::new(field, template.span)),
+    }
+}
+
+/// The function that makes the key, to invalidate by.
+fn key_fn(name: &Ident, options: &Options, function: &ItemFn) -> TokenStream {
+    let mut signature = Signature { ident: name.clone(), asyncness: None, ..function.sig.clone() };
+    signature.output = parse_quote!(-> ::bellwether::Key);
+    let keyed = |input: &FnArg| match input {
+        FnArg::Receiver(_) => options.key.arguments().any(|name| name == "self"),
+        FnArg::Typed(typed) => match &*typed.pat {
+            Pat::Ident(pattern) => options.key.arguments().any(|name| pattern.ident == name),
+            _ => false,
+        },
+    };
+    signature.inputs = function.sig.inputs.iter().filter(|input| keyed(input)).cloned().collect();
+    signature.inputs.iter_mut().for_each(unmute);
+    let (visibility, key) = (&function.vis, key(&options.key));
+    let doc = format!("The key of [`{}`]({0}).", function.sig.ident);
+    quote! {
+        #[doc = #doc]
+        #visibility #signature { #key }
+    }
+}
+
+/// What the function returns: some `Result`.
+struct Answer {
+    ty: Type,
+    /// The value, and the error if it is said.
+    arguments: Vec<Type>,
+}
+
+impl Answer {
+    fn of(output: &ReturnType) -> Result<Self> {
+        let wrong = "what is read through a cache is a `Result<T, E>`: a load can fail";
+        let ReturnType::Type(_, ty) = output else {
+            return Err(Error::new(output.span(), wrong));
+        };
+        let arguments = match &**ty {
+            Type::Path(path) => arguments_of(&path.path, "Result"),
+            _ => None,
+        };
+        let arguments = arguments.ok_or_else(|| Error::new(ty.span(), wrong))?;
+        if borrows(ty.to_token_stream()) {
+            let message = "an answer is kept, so it cannot borrow";
+            return Err(Error::new(ty.span(), message));
+        }
+        Ok(Self { ty: Type::clone(ty), arguments })
+    }
+
+    fn is_optional(&self) -> bool {
+        let value = self.arguments.first();
+        value.is_some_and(|value| match value {
+            Type::Path(path) => arguments_of(&path.path, "Option").is_some(),
+            _ => false,
+        })
+    }
+
+    /// The value and the error, as they are written if they are.
+    fn parts(&self) -> (TokenStream, TokenStream) {
+        if let [value, error] = &*self.arguments {
+            return (value.to_token_stream(), error.to_token_stream());
+        }
+        let ty = &self.ty;
+        let outcome = quote!(<#ty as ::bellwether::read_through::attribute::Outcome>);
+        (quote!(#outcome::Value), quote!(#outcome::Error))
+    }
+}
+
+/// The types in the brackets of a path that ends in this name.
+fn arguments_of(path: &Path, name: &str) -> Option<Vec<Type>> {
+    let last = path.segments.last().filter(|last| last.ident == name)?;
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else {
+        return Some(Vec::new());
+    };
+    let types = arguments.args.iter().filter_map(|argument| match argument {
+        GenericArgument::Type(ty) => Some(ty.clone()),
+        _ => None,
+    });
+    Some(types.collect())
+}

@@ -1,0 +1,136 @@
+//! What stands in the brackets of the attribute.
+
+use proc_macro2::Span;
+use syn::ext::IdentExt;
+use syn::parse::{Parse, ParseStream};
+use syn::punctuated::Punctuated;
+use syn::{Error, Expr, Ident, LitStr, Result, Token, parenthesized};
+
+use crate::template::Template;
+
+/// What stands in the brackets of the attribute.
+pub(crate) struct Options {
+    pub(crate) key: Template,
+    pub(crate) layer: Expr,
+    /// The name of a function that makes the key, if one is wanted.
+    pub(crate) key_fn: Option<Ident>,
+    /// The arguments on which the answer does not depend.
+    pub(crate) skip: Vec<Ident>,
+    /// Knobs of the layer, and how many milliseconds each is set to.
+    pub(crate) windows: Vec<(Ident, u64)>,
+}
+
+impl Options {
+    /// The knob that is for answers which say "there is none".
+    pub(crate) fn not_found_ttl(&self) -> Option<&Ident> {
+        self.windows.iter().map(|(knob, _)| knob).find(|knob| *knob == NOT_FOUND_TTL)
+    }
+}
+
+impl Parse for Options {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let mut given = Given::default();
+        while !input.is_empty() {
+            given.read_one(input)?;
+            if !input.is_empty() {
+                input.parse::<Token![,]>()?;
+            }
+        }
+        let missing = |what| Error::new(Span::call_site(), what);
+        Ok(Self {
+            key: given
+                .key
+                .ok_or_else(|| missing("what is the key? say `key = \"kind/{argument}\"`"))?,
+            layer: given.layer.ok_or_else(|| {
+                missing("read through what? say `layer = ..`, a `ReadThroughLayer<ByKey>`")
+            })?,
+            key_fn: given.key_fn,
+            skip: given.skip,
+            windows: given.windows,
+        })
+    }
+}
+
+/// What has been read so far.
+#[derive(Default)]
+struct Given {
+    names: Vec<Ident>,
+    key: Option<Template>,
+    layer: Option<Expr>,
+    key_fn: Option<Ident>,
+    skip: Vec<Ident>,
+    windows: Vec<(Ident, u64)>,
+}
+
+impl Given {
+    fn read_one(&mut self, input: ParseStream<'_>) -> Result<()> {
+        let name = input.call(Ident::parse_any)?;
+        if self.names.contains(&name) {
+            return Err(Error::new(name.span(), format!("`{name}` is said twice")));
+        }
+        match name.to_string().as_str() {
+            "skip" => self.skip = names(input)?,
+            "key" => self.key = Some(Template::read(&value(input)?)?),
+            "key_fn" => self.key_fn = Some(value(input)?),
+            "layer" => self.layer = Some(value(input)?),
+            window if WINDOWS.contains(&window) => {
+                self.windows.push((name.clone(), milliseconds(&value(input)?)?));
+            }
+            unknown => {
+                let message = format!("no such option: `{unknown}`; there are {KNOWN}");
+                return Err(Error::new(name.span(), message));
+            }
+        }
+        self.names.push(name);
+        Ok(())
+    }
+}
+
+fn value<T: Parse>(input: ParseStream<'_>) -> Result<T> {
+    input.parse::<Token![=]>()?;
+    input.parse()
+}
+
+/// `(catalog, self)`
+fn names(input: ParseStream<'_>) -> Result<Vec<Ident>> {
+    let inside;
+    parenthesized!(inside in input);
+    let names = Punctuated::<Ident, Token![,]>::parse_terminated_with(&inside, Ident::parse_any)?;
+    Ok(names.into_iter().collect())
+}
+
+/// Reads a duration such as `"500ms"`.
+fn milliseconds(text: &LitStr) -> Result<u64> {
+    let wrong = |message: &str| Error::new(text.span(), message);
+    let value = text.value();
+    let unit = value.trim_start_matches(|letter: char| letter.is_ascii_digit());
+    let scale = match unit {
+        "ms" => 1,
+        "s" => SECOND,
+        "m" => 60 * SECOND,
+        "h" => 60 * 60 * SECOND,
+        "d" => DAY,
+        _ => return Err(wrong(NO_DURATION)),
+    };
+    let number =
+        value[..value.len() - unit.len()].parse::<u64>().map_err(|_| wrong(NO_DURATION))?;
+    match number.checked_mul(scale) {
+        Some(0) => Err(wrong("no time at all: leave the option out")),
+        Some(milliseconds) if milliseconds <= 366 * DAY => Ok(milliseconds),
+        _ => Err(wrong("longer than 366 days, the longest that anything is kept")),
+    }
+}
+
+const SECOND: u64 = 1000;
+const DAY: u64 = 24 * 60 * 60 * SECOND;
+
+const NO_DURATION: &str =
+    "a duration is a whole number and its unit: `500ms`, `60s`, `5m`, `1h` or `7d`";
+
+const NOT_FOUND_TTL: &str = "not_found_ttl";
+
+/// Each is the name of a knob of the layer that takes a duration.
+const WINDOWS: [&str; 4] = ["ttl", NOT_FOUND_TTL, "stale_while_revalidate", "stale_if_error"];
+
+const KNOWN: &str = "`key`, `layer`, `skip`, `ttl`, `not_found_ttl`, `stale_while_revalidate`, \
+                     `stale_if_error` and `key_fn`";

@@ -1,0 +1,66 @@
+//! What the functions under test read.
+
+use std::fmt::Display;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bellwether::{ByKey, MemoryStore, ReadThroughLayer};
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Item {
+    name: String,
+}
+
+impl Item {
+    pub(crate) fn named(name: impl Into<String>) -> Self {
+        Self { name: name.into() }
+    }
+}
+
+/// There is no such warehouse.
+#[derive(Debug)]
+pub(crate) struct Missing;
+
+#[derive(Clone, Copy)]
+pub(crate) struct Sku(pub(crate) u64);
+
+/// A database that counts, and the layer in front of it.
+#[derive(Clone)]
+pub(crate) struct Catalog {
+    pub(crate) layer: ReadThroughLayer<ByKey>,
+    /// A warehouse that it does not have.
+    pub(crate) without: &'static str,
+    queries: Arc<AtomicUsize>,
+}
+
+impl Catalog {
+    pub(crate) fn new() -> Self {
+        Self::without("atlantis")
+    }
+
+    pub(crate) fn without(warehouse: &'static str) -> Self {
+        let layer = ReadThroughLayer::by_key(MemoryStore::new(100));
+        Self { layer, without: warehouse, queries: Arc::default() }
+    }
+
+    pub(crate) fn queries(&self) -> usize {
+        self.queries.load(Ordering::SeqCst)
+    }
+
+    /// Takes a while, so that those who ask meanwhile meet.
+    pub(crate) async fn query(
+        &self,
+        warehouse: impl Display,
+        sku: impl Display,
+    ) -> Result<Item, Missing> {
+        self.queries.fetch_add(1, Ordering::SeqCst);
+        tokio::task::yield_now().await;
+        let warehouse = warehouse.to_string();
+        if warehouse == self.without {
+            Err(Missing)
+        } else {
+            Ok(Item::named(format!("{warehouse} {sku}")))
+        }
+    }
+}
