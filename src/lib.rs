@@ -26,6 +26,7 @@
 //!
 //! # Where to look
 //! - [`read_through`]: the layer, its service and their future; how a request goes.
+//! - `grpc` (feature `grpc`): a cache in front of tonic services.
 //! - [`Key`]: what an answer is kept under. [`Capture`]: how an answer is kept.
 //! - [`Wait`]: what a caller does while somebody else loads. [`CacheStatus`]: how an answer came
 //!   about. [`Error`]: the loader's fault, or ours.
@@ -40,12 +41,15 @@
 //! | feature | default | what it adds |
 //! |---|---|---|
 //! | `redis` | yes | `RedisStore`: entries and leases shared by a fleet |
+//! | `grpc` | no | `GrpcCacheLayer`: a cache in front of tonic services |
 //! | `test-util` | no | `store::conformance`: the contract as checks, for stores of your own; `store::faulty`: a store that fails as told |
 
 mod capture;
 mod chance;
 mod error;
 mod flight;
+#[cfg(feature = "grpc")]
+pub mod grpc;
 mod key;
 mod policy;
 mod quiet;
@@ -60,6 +64,8 @@ pub use capture::{Capture, Json, Judged, Room, Verdict};
 pub use error::{
     CacheError, CacheErrorKind, Cause, ConfigError, Error, StoreError, StoreErrorKind,
 };
+#[cfg(feature = "grpc")]
+pub use grpc::{CachedMethod, GrpcCacheLayer};
 pub use key::{Digest, Key, KeyPart};
 pub use policy::{Wait, WhenAbandoned, WhenStoreFails};
 pub use read_through::{

@@ -100,6 +100,8 @@ mod waiting;
 pub use ask::Ask;
 pub use future::{ResponseFuture, WithStatus};
 pub use handle::Handle;
+#[cfg(any(feature = "http", feature = "grpc"))]
+pub(crate) use knobs::knobs_of_loads;
 pub use layer::ReadThroughLayer;
 pub use many::{Answers, BatchError, BatchLoader, Batched, LoadMany, Loaded, ManyWithStatus};
 pub use service::ReadThrough;

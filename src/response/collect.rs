@@ -48,7 +48,8 @@ where
     Ok(Collected::Whole { data: joined(begun, length), trailers })
 }
 
-fn joined(frames: VecDeque<Frame<Bytes>>, length: usize) -> Bytes {
+/// All data of some frames.
+pub(crate) fn joined(frames: VecDeque<Frame<Bytes>>, length: usize) -> Bytes {
     let mut parts = frames.into_iter().filter_map(|frame| frame.into_data().ok());
     let first = parts.next().unwrap_or_default();
     if first.len() == length {

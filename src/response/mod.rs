@@ -5,5 +5,5 @@ mod collect;
 mod kept;
 
 pub use body::CacheBody;
-pub(crate) use collect::{Collected, collect};
+pub(crate) use collect::{Collected, collect, joined};
 pub(crate) use kept::{KeptResponse, Undecodable};
