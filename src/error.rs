@@ -312,21 +312,17 @@ pub enum ConfigError {
         /// The largest that is accepted.
         most: usize,
     },
-    /// It is no metadata of gRPC: names have the characters of those of HTTP fields.
-    Metadata {
-        /// What was given.
-        given: String,
-    },
-    /// It is not the path of a gRPC method, as in `/package.Service/Method`, or not one that is
-    /// cached here.
-    Method {
-        /// What was given.
-        given: String,
-    },
     /// A namespace has other characters than `A-Z a-z 0-9 _ . -`, or not 1 to 64 of them.
     Namespace {
         /// What was given.
         given: String,
+    },
+    /// A key of requests makes no sense.
+    Key {
+        /// What was given.
+        given: String,
+        /// What is wrong with it.
+        reason: &'static str,
     },
     /// An address of a store cannot be read. It is not repeated here, as it may hold a password.
     Url {
@@ -347,18 +343,10 @@ impl fmt::Display for ConfigError {
             Self::Number { setting, given, least, most } => {
                 write!(f, "{setting} must be from {least} to {most}, not {given}")
             }
-            Self::Metadata { given } => {
-                write!(f, "there is no metadata with the name {given:?}")
-            }
-            Self::Method { given } => {
-                write!(
-                    f,
-                    "a method must be one that is cached, as `/package.Service/Method`, not {given:?}"
-                )
-            }
             Self::Namespace { given } => {
                 write!(f, "namespace must be 1 to 64 of `A-Z a-z 0-9 _ . -`, not {given:?}")
             }
+            Self::Key { given, reason } => write!(f, "key {given:?}: {reason}"),
             Self::Url { reason } => write!(f, "store url: {reason}"),
         }
     }

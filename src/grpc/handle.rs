@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::key::keys;
 use super::message::PREFIX;
-use super::method::Methods;
+use super::method::{Methods, no_metadata};
 use crate::error::{CacheError, ConfigError};
 use crate::key::Key;
 use crate::read_through::Handle;
@@ -40,16 +40,12 @@ impl GrpcHandle {
     /// # Errors
     /// If the method is not one that is cached.
     pub fn call(&self, method: &str, message: impl AsRef<[u8]>) -> Result<GrpcCall, ConfigError> {
-        let known = self.methods.contains_key(method);
         let method = method.to_owned();
-        match known {
-            true => {
-                let message = message.as_ref();
-                let message = [&[0; PREFIX], message].concat();
-                Ok(GrpcCall { method, message, metadata: HeaderMap::new() })
-            }
-            false => Err(ConfigError::Method { given: method }),
+        if !self.methods.contains_key(&method) {
+            return Err(ConfigError::Key { given: method, reason: "this method is not cached" });
         }
+        let message = [&[0; PREFIX], message.as_ref()].concat();
+        Ok(GrpcCall { method, message, metadata: HeaderMap::new() })
     }
 
     /// Removes the answers to a call, with the promise of [`Handle::invalidate`].
@@ -99,9 +95,8 @@ impl GrpcCall {
     /// # Errors
     /// If there can be no metadata of this name, or none with this value.
     pub fn metadata(mut self, name: &str, value: &str) -> Result<Self, ConfigError> {
-        let refused = || ConfigError::Metadata { given: name.to_owned() };
-        let named = HeaderName::from_bytes(name.as_bytes()).map_err(|_| refused())?;
-        let value = HeaderValue::from_str(value).map_err(|_| refused())?;
+        let named = HeaderName::from_bytes(name.as_bytes()).map_err(|_| no_metadata(name))?;
+        let value = HeaderValue::from_str(value).map_err(|_| no_metadata(name))?;
         self.metadata.append(named, value);
         Ok(self)
     }

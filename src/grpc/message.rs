@@ -107,7 +107,8 @@ mod tests {
     #[tokio::test]
     async fn a_message_that_is_cut_off_is_not_whole() {
         for cut in [&b"\0\0\0\0\x02a"[..], b"\0\0\0", b"\0"] {
-            let read = read_parts(&[cut], 2).await;
+            let parts = [cut];
+            let read = read_parts(&parts, 2).await;
             assert!(matches!(read, Read::Ended { data, is_whole: false, .. } if data == cut));
         }
     }

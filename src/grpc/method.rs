@@ -90,7 +90,7 @@ impl CachedMethod {
     /// If there can be no metadata of this name.
     pub fn metadata(mut self, name: &str) -> Result<Self, ConfigError> {
         let named = HeaderName::from_bytes(name.as_bytes());
-        let name = named.map_err(|_| ConfigError::Metadata { given: name.to_owned() })?;
+        let name = named.map_err(|_| no_metadata(name))?;
         if !self.metadata.contains(&name) {
             self.metadata.push(name);
             self.metadata.sort_by(|one, other| one.as_str().cmp(other.as_str()));
@@ -128,7 +128,7 @@ impl CachedMethod {
     pub(super) fn windows_of(&self, code: Code) -> Option<Windows> {
         let named = self.statuses.iter().find(|(named, _)| *named == code).map(|(_, ttl)| *ttl);
         match (code, named) {
-            (Code::Ok, None) => Some(self.windows),
+            (Code::Ok, None) => Some(lasting(self.windows.ttl(), &self.windows)),
             (Code::Ok, Some(ttl)) => Some(lasting(ttl, &self.windows)),
             (_, ttl) => ttl.map(Windows::fresh_for),
         }
@@ -154,8 +154,11 @@ impl CachedMethod {
     }
 }
 
-/// The same windows with another time to be fresh.
+/// The same windows with another time to be fresh. Without one, there are no stale ones either.
 pub(super) fn lasting(ttl: Duration, windows: &Windows) -> Windows {
+    if ttl.is_zero() {
+        return Windows::fresh_for(ttl);
+    }
     Windows::fresh_for(ttl)
         .stale_while_revalidate(windows.while_revalidate())
         .stale_if_error(windows.if_error())
@@ -163,6 +166,10 @@ pub(super) fn lasting(ttl: Duration, windows: &Windows) -> Windows {
 
 /// The methods that are cached, by their paths.
 pub(super) type Methods = HashMap<String, Arc<CachedMethod>>;
+
+pub(super) fn no_metadata(name: &str) -> ConfigError {
+    ConfigError::Key { given: name.to_owned(), reason: "there is no such metadata" }
+}
 
 /// Checks the path of a method.
 pub(super) fn check(path: &str) -> Result<(), ConfigError> {
@@ -177,7 +184,10 @@ pub(super) fn check(path: &str) -> Result<(), ConfigError> {
         {
             Ok(())
         }
-        _ => Err(ConfigError::Method { given: path.to_owned() }),
+        _ => {
+            let reason = "a method is named by its path, as in `/package.Service/Method`";
+            Err(ConfigError::Key { given: path.to_owned(), reason })
+        }
     }
 }
 
@@ -215,6 +225,12 @@ mod tests {
             let refused = check(path).expect_err(path);
             assert!(refused.to_string().contains(&format!("{path:?}")), "{refused}");
         }
+    }
+
+    #[test]
+    fn what_is_never_fresh_is_never_stale() {
+        let method = CachedMethod::fresh_for(Duration::ZERO).stale_if_error(Duration::from_secs(9));
+        assert_eq!(method.windows_of(Code::Ok).map(|windows| windows.life()), Some(Duration::ZERO));
     }
 
     #[test]

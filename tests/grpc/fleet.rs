@@ -1,8 +1,9 @@
 //! Two processes over one Redis.
 
+use std::time::Duration;
+
 use bellwether::{CachedMethod, GrpcCacheLayer, RedisOptions};
 use prost::Message;
-use std::time::Duration;
 use tonic::{Code, Status};
 
 use crate::catalog::{Catalog, PRODUCT, RAW, Wanted};
