@@ -317,6 +317,13 @@ pub enum ConfigError {
         /// What was given.
         given: String,
     },
+    /// A key of requests makes no sense.
+    Key {
+        /// What was given.
+        given: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
     /// An address of a store cannot be read. It is not repeated here, as it may hold a password.
     Url {
         /// What is wrong with it.
@@ -339,6 +346,7 @@ impl fmt::Display for ConfigError {
             Self::Namespace { given } => {
                 write!(f, "namespace must be 1 to 64 of `A-Z a-z 0-9 _ . -`, not {given:?}")
             }
+            Self::Key { given, reason } => write!(f, "key {given:?}: {reason}"),
             Self::Url { reason } => write!(f, "store url: {reason}"),
         }
     }

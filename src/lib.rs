@@ -26,6 +26,7 @@
 //!
 //! # Where to look
 //! - [`mod@read_through`]: the layer, its service and their future; how a request goes.
+//! - `grpc` (feature `grpc`): a cache in front of tonic services.
 //! - [`Key`]: what an answer is kept under. [`Capture`]: how an answer is kept.
 //! - [`Wait`]: what a caller does while somebody else loads. [`CacheStatus`]: how an answer came
 //!   about. [`Error`]: the loader's fault, or ours.
@@ -41,17 +42,20 @@
 //! |---|---|---|
 //! | `macros` | no | `#[read_through]`: an async function as a cached loader |
 //! | `redis` | yes | `RedisStore`: entries and leases shared by a fleet |
+//! | `grpc` | no | `GrpcCacheLayer`: a cache in front of tonic services |
 //! | `test-util` | no | `store::conformance`: the contract as checks, for stores of your own; `store::faulty`: a store that fails as told |
 
 mod capture;
 mod chance;
 mod error;
 mod flight;
+#[cfg(feature = "grpc")]
+pub mod grpc;
 mod key;
 mod policy;
 mod quiet;
 pub mod read_through;
-#[cfg(any(feature = "http", feature = "grpc"))]
+#[cfg(feature = "grpc")]
 mod response;
 mod status;
 pub mod store;
@@ -61,6 +65,8 @@ pub use capture::{Capture, Json, Judged, Room, Verdict};
 pub use error::{
     CacheError, CacheErrorKind, Cause, ConfigError, Error, StoreError, StoreErrorKind,
 };
+#[cfg(feature = "grpc")]
+pub use grpc::{CachedMethod, GrpcCacheLayer};
 pub use key::{Digest, Key, KeyPart};
 pub use policy::{Wait, WhenAbandoned, WhenStoreFails};
 #[cfg(feature = "macros")]
@@ -69,7 +75,7 @@ pub use read_through::{
     Answers, Ask, BatchError, BatchLoader, Batched, Handle, LoadMany, Loaded, ManyWithStatus,
     ReadThrough, ReadThroughLayer, ResponseFuture, WithStatus,
 };
-#[cfg(any(feature = "http", feature = "grpc"))]
+#[cfg(feature = "grpc")]
 pub use response::CacheBody;
 pub use status::{Bypass, CacheStatus, Place, Stale};
 pub use store::{MemoryStore, Store};

@@ -24,7 +24,8 @@ impl Argument {
         let read = signature.inputs.iter().map(Self::read);
         let arguments = read.collect::<Result<Vec<_>>>()?;
         let names: Vec<_> = arguments.iter().map(|argument| argument.name.to_string()).collect();
-        for name in options.key.arguments().filter(|name| !names.iter().any(|is| is == name)) {
+        let mut named = options.key.arguments();
+        if let Some(name) = named.find(|name| !names.iter().any(|is| is == name)) {
             let message = format!("`{name}` is no argument of `{}`", signature.ident);
             return Err(Error::new(options.key.span, message));
         }

@@ -136,7 +136,11 @@ fn key(template: &Template) -> TokenStream {
             quote_spanned!(template.span=> &#name #(.#fields)*)
         }
     });
-    quote_spanned!(template.span=> ::bellwether::Key::of(#kind) #(.with(#parts))*)
+    // A reference keeps the argument for the load, where a copy would do as well.
+    quote_spanned!(template.span=> {
+        #[allow(clippy::needless_borrows_for_generic_args)]
+        { ::bellwether::Key::of(#kind) #(.with(#parts))* }
+    })
 }
 
 fn member(field: &str, template: &Template) -> Member {

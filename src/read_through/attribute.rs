@@ -187,10 +187,13 @@ where
     F: FnOnce() -> Loading + Clone + Send + 'static,
     Loading: Future<Output = Result<Option<T>, E>> + Send,
 {
-    let judged: ReadThroughLayer<_, Judged<C, fn(&Option<T>) -> Verdict>> =
+    let judged: ReadThroughLayer<_, Judged<C, Judge<T>>> =
         layer.judged_alike(|found| if found.is_some() { Verdict::Keep } else { Verdict::NotFound });
     judged.layer(Loader(load)).call(key).await
 }
+
+/// Tells "there is none" from an answer.
+type Judge<T> = fn(&Option<T>) -> Verdict;
 
 /// The body of a function with its arguments: a load of whatever is asked for.
 #[derive(Clone)]

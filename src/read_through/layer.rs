@@ -344,6 +344,12 @@ impl<K, C> ReadThroughLayer<K, C> {
         ReadThroughLayer { key_of, store, policy, capture, describe, loads }
     }
 
+    /// How large an answer is kept at most, encoded, in bytes.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn most_entry_bytes(&self) -> usize {
+        self.policy.max_entry_bytes
+    }
+
     /// A handle to what is kept: to invalidate and expire it, also from elsewhere in the program.
     pub fn handle(&self) -> Handle {
         Handle::new(Arc::clone(&self.store))

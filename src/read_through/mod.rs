@@ -86,7 +86,7 @@ mod fallback;
 mod flight_task;
 mod future;
 mod handle;
-#[cfg(any(feature = "http", feature = "grpc"))]
+#[cfg(feature = "grpc")]
 mod knobs;
 mod layer;
 mod load;
@@ -103,6 +103,8 @@ mod waiting;
 pub use ask::Ask;
 pub use future::{ResponseFuture, WithStatus};
 pub use handle::Handle;
+#[cfg(feature = "grpc")]
+pub(crate) use knobs::knobs_of_loads;
 pub use layer::ReadThroughLayer;
 pub use many::{Answers, BatchError, BatchLoader, Batched, LoadMany, Loaded, ManyWithStatus};
 pub use service::ReadThrough;

@@ -1,9 +1,9 @@
 //! Kept responses: head, body and trailers of one that is given out many times.
 
 mod body;
-mod collect;
+mod joined;
 mod kept;
 
 pub use body::CacheBody;
-pub(crate) use collect::{Collected, collect};
-pub(crate) use kept::{KeptResponse, Undecodable};
+pub(crate) use joined::joined;
+pub(crate) use kept::KeptResponse;

@@ -5,11 +5,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Which modules a module may know. No arrow points up, and there is no cycle.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("capture", &["status", "windows"]),
     ("chance", &[]),
     ("error", &["key"]),
     ("flight", &["key"]),
+    (
+        "grpc",
+        &["capture", "error", "key", "read_through", "response", "status", "store", "windows"],
+    ),
     ("key", &[]),
     ("policy", &["windows"]),
     ("quiet", &[]),
@@ -17,20 +21,23 @@ const ARROWS: [(&str, &[&str]); 11] = [
         "read_through",
         &["capture", "chance", "error", "flight", "key", "policy", "quiet", "status", "store"],
     ),
+    ("response", &["capture"]),
     ("status", &[]),
     ("store", &["chance", "error", "key", "quiet", "windows"]),
     ("windows", &[]),
 ];
 
 /// Which crate is named where, if it is named in one place only.
-const ADAPTERS: [(&str, &str); 7] = [
+const ADAPTERS: [(&str, &str); 9] = [
     ("bb8", "store/redis/"),
     ("bb8_redis", "store/redis/"),
     ("blake3", "key.rs"),
     ("crc32fast", "store/redis/"),
+    ("postcard", "response/"),
     ("quick_cache", "store/redis/near/"),
     ("redis", "store/redis/"),
     ("serde_json", "capture.rs"),
+    ("tonic", "grpc/"),
 ];
 
 /// A file below `src`.

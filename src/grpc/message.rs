@@ -1,0 +1,141 @@
+//! Reading a body that should be one gRPC message.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame};
+use http_body_util::BodyExt;
+
+use crate::response::joined;
+
+/// The bytes before each message: whether it is compressed, and its length.
+pub(super) const PREFIX: usize = 5;
+
+/// What came of reading a body.
+pub(super) enum Read<B> {
+    /// It ended, after no message or one, or in the midst of one.
+    Ended { data: Bytes, trailers: Option<HeaderMap>, is_whole: bool },
+    /// It goes on after one message, or its message is too long: what was read, and the rest.
+    GoesOn { begun: VecDeque<Frame<Bytes>>, rest: Pin<Box<B>> },
+}
+
+/// Reads a body to its end, but not beyond the frame that shows that there is more in it than one
+/// message of `most` bytes. A message that says to be longer is not waited for.
+///
+/// # Errors
+/// If the body ends with an error.
+pub(super) async fn read<B>(body: B, most: usize) -> Result<Read<B>, B::Error>
+where
+    B: Body<Data = Bytes>,
+{
+    let mut rest = Box::pin(body);
+    let (mut begun, mut length, mut trailers) = (VecDeque::new(), 0, None::<HeaderMap>);
+    let mut prefix = Vec::with_capacity(PREFIX);
+    while let Some(frame) = rest.frame().await {
+        match frame?.into_data() {
+            Ok(data) => {
+                length += data.len();
+                let missing = (PREFIX - prefix.len()).min(data.len());
+                prefix.extend_from_slice(&data[..missing]);
+                begun.push_back(Frame::data(data));
+            }
+            Err(frame) => {
+                if let Ok(more) = frame.into_trailers() {
+                    trailers.get_or_insert_default().extend(more);
+                }
+            }
+        }
+        if expected(&prefix).is_some_and(|whole| whole - PREFIX > most || length > whole) {
+            return Ok(Read::GoesOn { begun, rest });
+        }
+    }
+    let is_whole = length == 0 || expected(&prefix) == Some(length);
+    Ok(Read::Ended { data: joined(begun, length), trailers, is_whole })
+}
+
+/// How long a message is, together with its prefix.
+fn expected(prefix: &[u8]) -> Option<usize> {
+    let [_, length @ ..]: [u8; PREFIX] = prefix.try_into().ok()?;
+    usize::try_from(u32::from_be_bytes(length)).ok()?.checked_add(PREFIX)
+}
+
+/// Whether a message is compressed.
+pub(super) fn is_compressed(message: &[u8]) -> bool {
+    message.first().is_some_and(|flag| *flag != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures_util::stream;
+    use http_body_util::StreamBody;
+
+    use super::*;
+    use crate::response::CacheBody;
+
+    async fn read_parts(parts: &[&'static [u8]], most: usize) -> Read<impl Body<Data = Bytes>> {
+        let parts: Vec<_> =
+            parts.iter().map(|part| Ok(Frame::data(Bytes::from_static(part)))).collect();
+        let parts: Vec<Result<_, Infallible>> = parts;
+        match read(StreamBody::new(stream::iter(parts)), most).await {
+            Ok(read) => read,
+            Err(never) => match never {},
+        }
+    }
+
+    async fn whole(parts: &[&'static [u8]], most: usize) -> Option<Bytes> {
+        match read_parts(parts, most).await {
+            Read::Ended { data, is_whole: true, .. } => Some(data),
+            _ => None,
+        }
+    }
+
+    #[tokio::test]
+    async fn one_message_is_read_however_it_is_cut() {
+        let parts: [&[&[u8]]; 3] =
+            [&[b"\0\0\0\0\x02ab"], &[b"\0\0", b"\0\0\x02a", b"", b"b"], &[b"\0\0\0\0\x02", b"ab"]];
+        for cut in parts {
+            assert_eq!(whole(cut, 2).await.as_deref(), Some(&b"\0\0\0\0\x02ab"[..]));
+        }
+        assert_eq!(whole(&[b"\0\0\0\0\0"], 2).await.as_deref(), Some(&b"\0\0\0\0\0"[..]));
+        assert_eq!(whole(&[], 2).await.as_deref(), Some(&b""[..]));
+    }
+
+    #[tokio::test]
+    async fn a_message_that_is_cut_off_is_not_whole() {
+        for cut in [&b"\0\0\0\0\x02a"[..], b"\0\0\0", b"\0"] {
+            let parts = [cut];
+            let read = read_parts(&parts, 2).await;
+            assert!(matches!(read, Read::Ended { data, is_whole: false, .. } if data == cut));
+        }
+    }
+
+    #[tokio::test]
+    async fn what_goes_on_or_is_too_long_is_given_back_as_it_was() {
+        let bodies: [&[&[u8]]; 3] = [
+            &[b"\0\0\0\0\x01a", b"\0\0\0\0\x01b", b"rest"],
+            &[b"\0\0\0\0\x01a\0", b"rest"],
+            &[b"\0\0\0\0\x03", b"abc"],
+        ];
+        for parts in bodies {
+            let Read::GoesOn { begun, rest } = read_parts(parts, 2).await else {
+                panic!("it has ended")
+            };
+            let Ok(body) = CacheBody::rejoined(begun, rest).collect().await else {
+                panic!("it has failed")
+            };
+            assert_eq!(body.to_bytes(), parts.concat());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_message_that_says_to_be_too_long_is_not_waited_for() {
+        let begun =
+            stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"\0\0\0\0\x03")))]);
+        let body = StreamBody::new(futures_util::StreamExt::chain(begun, stream::pending()));
+        assert!(matches!(read(body, 2).await, Ok(Read::GoesOn { .. })));
+    }
+}

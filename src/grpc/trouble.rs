@@ -1,0 +1,68 @@
+//! What goes wrong, as a status of gRPC.
+
+use tonic::{Code, Status};
+use tower::BoxError;
+
+use crate::error::{CacheError, CacheErrorKind, Error};
+
+/// The status of an error of the service behind the cache: its own if it has one, or else
+/// `UNAVAILABLE`, with nothing of its message, as that may hold anything.
+pub(super) fn status_of(error: BoxError) -> Status {
+    Status::try_from_error(error).unwrap_or_else(|error| {
+        tracing::debug!(%error, "the service behind the cache failed");
+        Status::unavailable("the service failed")
+    })
+}
+
+/// The status for a caller that the cache has no answer for.
+pub(super) fn status_for_caller(error: &Error<Status>, has_deadline: bool) -> Status {
+    match error {
+        Error::Load(status) => Status::clone(status),
+        Error::Cache(error) => Status::new(code(error, has_deadline), error.to_string()),
+    }
+}
+
+fn code(error: &CacheError, has_deadline: bool) -> Code {
+    match error.kind() {
+        CacheErrorKind::WaitTimedOut if has_deadline => Code::DeadlineExceeded,
+        CacheErrorKind::LoadTimedOut => Code::DeadlineExceeded,
+        CacheErrorKind::Full => Code::ResourceExhausted,
+        CacheErrorKind::WaitTimedOut
+        | CacheErrorKind::Contended
+        | CacheErrorKind::LoadFailed(_)
+        | CacheErrorKind::LoadLost
+        | CacheErrorKind::Store(_) => Code::Unavailable,
+        CacheErrorKind::KeyTooLong
+        | CacheErrorKind::LoaderPanicked
+        | CacheErrorKind::NoRuntime
+        | CacheErrorKind::OtherType => Code::Internal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::key::Key;
+
+    #[test]
+    fn a_status_behind_an_error_is_kept_and_other_errors_say_nothing() {
+        let status = status_of(Box::new(Status::not_found("no such thing")));
+        assert_eq!((status.code(), status.message()), (Code::NotFound, "no such thing"));
+        let status = status_of("password: secret".into());
+        assert_eq!((status.code(), status.message()), (Code::Unavailable, "the service failed"));
+    }
+
+    #[test]
+    fn a_wait_that_ran_out_is_a_deadline_only_for_who_has_one() {
+        let key = Key::of("grpc");
+        let ran_out = CacheError::wait_timed_out(&key, Duration::ZERO).into();
+        assert_eq!(status_for_caller(&ran_out, true).code(), Code::DeadlineExceeded);
+        assert_eq!(status_for_caller(&ran_out, false).code(), Code::Unavailable);
+        let panicked = CacheError::loader_panicked(&key).into();
+        assert_eq!(status_for_caller(&panicked, true).code(), Code::Internal);
+        let contended = CacheError::contended(&key).into();
+        assert_eq!(status_for_caller(&contended, true).code(), Code::Unavailable);
+    }
+}

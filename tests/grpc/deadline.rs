@@ -1,0 +1,88 @@
+//! How long a caller waits for others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bellwether::{CachedMethod, Wait};
+use tokio::sync::Semaphore;
+use tokio::time::Instant;
+use tonic::Response;
+use tower::Layer;
+
+use crate::catalog::{Catalog, PRODUCT, Product};
+use crate::raw::{ask, request, with};
+use crate::server::{MINUTE, layer, of};
+
+/// A catalog that never answers, and tells when it was called.
+fn silent() -> (Catalog, Arc<Semaphore>) {
+    let called = Arc::new(Semaphore::new(0));
+    let told = Arc::clone(&called);
+    let catalog = Catalog::new(move |_| {
+        told.add_permits(1);
+        std::future::pending()
+    });
+    (catalog, called)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_ends_with_the_deadline_of_the_caller() {
+    let (catalog, called) = silent();
+    let service = layer().layer(catalog);
+    let first = tokio::spawn({
+        let service = service.clone();
+        async move { ask(&service, request(PRODUCT, "a")).await }
+    });
+    called.acquire().await.unwrap().forget();
+    let timeouts = [("500m", 500), ("2S", 2_000), ("1H", 5_000), ("soon", 5_000)];
+    for (timeout, millis) in timeouts {
+        let begun = Instant::now();
+        let seen = ask(&service, with(request(PRODUCT, "a"), &[("grpc-timeout", timeout)])).await;
+        let waited = begun.elapsed();
+        let by = Duration::from_millis(millis);
+        assert!(waited <= by && waited + Duration::from_millis(20) > by, "{timeout}: {waited:?}");
+        let status = if timeout == "soon" { 14 } else { 4 };
+        assert_eq!(seen.grpc_status(), status, "{timeout}");
+    }
+    first.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_ran_out_is_unavailable_for_who_has_no_deadline() {
+    let (catalog, called) = silent();
+    let service = layer().wait(Wait::at_most(Duration::from_secs(1))).layer(catalog);
+    let first = tokio::spawn({
+        let service = service.clone();
+        async move { ask(&service, request(PRODUCT, "a")).await }
+    });
+    called.acquire().await.unwrap().forget();
+    assert_eq!(ask(&service, request(PRODUCT, "a")).await.grpc_status(), 14);
+    first.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_callers_than_may_wait_are_told_that_it_is_exhausted() {
+    let (catalog, called) = silent();
+    let service = layer().max_waiters(1).unwrap().layer(catalog);
+    let first = tokio::spawn({
+        let service = service.clone();
+        async move { ask(&service, request(PRODUCT, "a")).await }
+    });
+    called.acquire().await.unwrap().forget();
+    assert_eq!(ask(&service, request(PRODUCT, "a")).await.grpc_status(), 8);
+    first.abort();
+}
+
+/// A load is for everybody, so nobody's deadline is its own.
+#[tokio::test]
+async fn the_handler_is_not_told_of_a_callers_deadline_but_past_the_cache_it_is() {
+    let catalog = Catalog::new(|asked: tonic::Request<_>| {
+        let timeout = asked.metadata().get("grpc-timeout").map(|timeout| timeout.to_str().unwrap());
+        let said = Product::of(timeout.unwrap_or("none"));
+        std::future::ready(Ok(Response::new(said)))
+    });
+    let service = of(CachedMethod::fresh_for(MINUTE)).layer(catalog);
+    let fields = [("grpc-timeout", "9S")];
+    assert_eq!(ask(&service, with(request(PRODUCT, "a"), &fields)).await.content(), "none");
+    let fields = [("grpc-timeout", "9S"), ("authorization", "me")];
+    assert_eq!(ask(&service, with(request(PRODUCT, "a"), &fields)).await.content(), "9S");
+}

@@ -1,0 +1,183 @@
+//! What is made of statuses other than `OK`, and of failures that are not the handler's.
+
+use std::time::Duration;
+
+use bellwether::store::FaultyStore;
+use bellwether::{CachedMethod, GrpcCacheLayer, MemoryStore, StoreErrorKind, WhenStoreFails};
+use http::Request;
+use tokio::time::advance;
+use tonic::body::Body;
+use tonic::{Code, Response, Status};
+use tower::{BoxError, Layer, service_fn};
+
+use crate::catalog::{Answered, Catalog, PRODUCT, Product};
+use crate::raw::{Seen, ask, request};
+use crate::server::{MINUTE, layer, of};
+
+fn second(answer: Answered) -> Catalog {
+    let answer = std::sync::Mutex::new(Some(answer));
+    Catalog::counting(move |number| match number {
+        1 => answer.lock().unwrap().take().expect("asked once"),
+        number => Ok(Response::new(Product::of(number.to_string()))),
+    })
+}
+
+#[tokio::test]
+async fn a_failure_is_not_called_for_again_for_a_while() {
+    for code in [2, 4, 8, 10, 13, 14, 15] {
+        let catalog = Catalog::counting(move |_| Err(Status::new(Code::from_i32(code), "no")));
+        let service = layer().layer(catalog.clone());
+        let seen = [
+            ask(&service, request(PRODUCT, "a")).await,
+            ask(&service, request(PRODUCT, "a")).await,
+        ];
+        assert_eq!(i64::from(seen[0].grpc_status()), i64::from(code));
+        assert_eq!(seen[0], seen[1]);
+        assert_eq!(catalog.calls(), 1, "{code}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_of_the_caller_is_not_kept() {
+    for code in [1, 3, 5, 6, 7, 9, 11, 12, 16] {
+        let catalog = Catalog::counting(move |_| Err(Status::new(Code::from_i32(code), "no")));
+        let service = layer().layer(catalog.clone());
+        for calls in 1..4 {
+            let seen = ask(&service, request(PRODUCT, "a")).await;
+            assert_eq!(i64::from(seen.grpc_status()), i64::from(code));
+            assert_eq!(catalog.calls(), calls, "{code}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_is_named_is_kept_for_its_time() {
+    let catalog = Catalog::counting(|_| Err(Status::not_found("no such thing")));
+    let method = CachedMethod::fresh_for(MINUTE).status(Code::NotFound, Duration::from_secs(5));
+    let service = of(method).layer(catalog.clone());
+    for _ in 0..3 {
+        let seen = ask(&service, request(PRODUCT, "a")).await;
+        assert_eq!((seen.grpc_status(), seen.ends_with_head), (5, true));
+    }
+    assert_eq!(catalog.calls(), 1);
+    advance(Duration::from_secs(6)).await;
+    ask(&service, request(PRODUCT, "a")).await;
+    assert_eq!(catalog.calls(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_answer_is_better_than_a_failure() {
+    let catalog = second(Err(Status::unavailable("down")));
+    let method = CachedMethod::fresh_for(MINUTE).stale_if_error(MINUTE);
+    let service = of(method).show_status().layer(catalog.clone());
+    let first = ask(&service, request(PRODUCT, "a")).await;
+    advance(MINUTE + Duration::from_secs(1)).await;
+    let stale = ask(&service, request(PRODUCT, "a")).await;
+    assert_eq!((stale.content(), catalog.calls()), (first.content(), 2));
+    assert_eq!(stale.cache_status(), "bellwether; fwd=stale; ttl=-1; detail=load-failed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_of_the_caller_is_newer_than_a_stale_answer() {
+    let method = CachedMethod::fresh_for(MINUTE).stale_if_error(MINUTE);
+    let service = of(method).layer(second(Err(Status::not_found("gone"))));
+    ask(&service, request(PRODUCT, "a")).await;
+    advance(MINUTE + Duration::from_secs(1)).await;
+    assert_eq!(ask(&service, request(PRODUCT, "a")).await.grpc_status(), 5);
+    assert_eq!(ask(&service, request(PRODUCT, "a")).await.content(), "2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stale_answer_is_given_out_while_it_is_loaded_anew() {
+    let catalog = Catalog::numbered();
+    let method = CachedMethod::fresh_for(MINUTE).stale_while_revalidate(MINUTE);
+    let service = of(method).layer(catalog.clone());
+    ask(&service, request(PRODUCT, "a")).await;
+    advance(MINUTE + Duration::from_secs(1)).await;
+    assert_eq!(ask(&service, request(PRODUCT, "a")).await.content(), "0");
+    while catalog.calls() < 2 {
+        tokio::task::yield_now().await;
+    }
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    assert_eq!(ask(&service, request(PRODUCT, "a")).await.content(), "1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_server_says_how_long_an_answer_is_good() {
+    let catalog = Catalog::counting(|_| {
+        let mut response = Response::new(Product::of("short"));
+        response.metadata_mut().insert("cache-control", "max-age=5".parse().unwrap());
+        Ok(response)
+    });
+    let service = layer().layer(catalog.clone());
+    ask(&service, request(PRODUCT, "a")).await;
+    advance(Duration::from_secs(4)).await;
+    ask(&service, request(PRODUCT, "a")).await;
+    assert_eq!(catalog.calls(), 1);
+    advance(Duration::from_secs(2)).await;
+    ask(&service, request(PRODUCT, "a")).await;
+    assert_eq!(catalog.calls(), 2);
+}
+
+/// What is seen of a service that ends so.
+async fn of_service<F, E>(
+    layer: GrpcCacheLayer,
+    end: impl Fn() -> F + Clone + Send + 'static,
+) -> Seen
+where
+    F: Future<Output = Result<http::Response<Body>, E>> + Send + 'static,
+    E: Into<BoxError> + Send + 'static,
+{
+    let service = layer.layer(service_fn(move |_: Request<Body>| end()));
+    let seen = ask(&service, request(PRODUCT, "a")).await;
+    assert!(seen.ends_with_head && seen.status == http::StatusCode::OK);
+    assert_eq!(seen.headers["content-type"], "application/grpc");
+    seen
+}
+
+#[tokio::test]
+async fn an_error_of_the_service_is_unavailable_and_says_nothing_of_itself() {
+    let refused = async || Err(BoxError::from("password: secret"));
+    let seen = of_service(layer(), refused).await;
+    assert_eq!(seen.grpc_status(), 14);
+    assert!(!format!("{seen:?}").contains("secret"));
+}
+
+#[tokio::test]
+async fn a_panic_is_internal() {
+    let seen = of_service(layer(), async || -> Result<_, BoxError> { panic!("on purpose") }).await;
+    assert_eq!(seen.grpc_status(), 13);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_that_takes_too_long_is_a_deadline_that_was_exceeded() {
+    let never = async || std::future::pending::<Result<_, BoxError>>().await;
+    assert_eq!(of_service(layer(), never).await.grpc_status(), 4);
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_is_unavailable() {
+    let broken = async || {
+        let frames = [
+            Ok(http_body::Frame::data(bytes::Bytes::from_static(b"\0\0"))),
+            Err(std::io::Error::other("broken")),
+        ];
+        let body = http_body_util::StreamBody::new(futures_util::stream::iter(frames));
+        let response = http::Response::builder().header("content-type", "application/grpc");
+        Ok::<_, BoxError>(response.body(Body::new(body)).unwrap())
+    };
+    assert_ne!(of_service(layer(), broken).await.grpc_status(), 0);
+}
+
+#[tokio::test]
+async fn a_store_that_fails_is_unavailable_if_the_policy_is_to_fail() {
+    let store = FaultyStore::around(MemoryStore::new(10));
+    store.on_any().fail(StoreErrorKind::Unreachable);
+    let layer =
+        GrpcCacheLayer::new(store).method(PRODUCT, CachedMethod::fresh_for(MINUTE)).unwrap();
+    let failing = layer.clone().when_store_fails(WhenStoreFails::Fail);
+    let seen = ask(&failing.layer(Catalog::numbered()), request(PRODUCT, "a")).await;
+    assert_eq!(seen.grpc_status(), 14);
+    let seen = ask(&layer.layer(Catalog::numbered()), request(PRODUCT, "a")).await;
+    assert_eq!(seen.content(), "0");
+}

@@ -1,0 +1,52 @@
+//! Two processes over one Redis.
+
+use std::time::Duration;
+
+use bellwether::{CachedMethod, GrpcCacheLayer, RedisOptions};
+use prost::Message;
+use tonic::{Code, Status};
+
+use crate::catalog::{Catalog, PRODUCT, RAW, Wanted};
+use crate::raw::{Connection, request, with};
+use crate::server::{MINUTE, layered};
+use crate::support::redis_server::RedisServer;
+
+async fn layer(server: &RedisServer) -> GrpcCacheLayer {
+    let options = RedisOptions::new(&server.url()).expect("options");
+    let options = options.timeout(Duration::from_secs(5)).expect("a timeout");
+    let method = CachedMethod::fresh_for(MINUTE).status(Code::NotFound, MINUTE);
+    GrpcCacheLayer::new(options.connect().await.expect("a store"))
+        .method(PRODUCT, method.clone())
+        .and_then(|layer| layer.method(RAW, method))
+        .expect("methods")
+}
+
+#[tokio::test]
+async fn what_one_process_was_answered_the_other_gives_out_to_the_byte() {
+    let server = RedisServer::start();
+    let one = Catalog::numbered().raw(|| {
+        let details = bytes::Bytes::from_static(b"\0\xff");
+        Status::with_details(Code::NotFound, "no such thing: \u{fc}", details).into_http()
+    });
+    let other = Catalog::new(|_| async { panic!("it is kept") });
+    let first = Connection::to(layered(one.clone(), layer(&server).await).await).await;
+    let second = Connection::to(layered(other.clone(), layer(&server).await).await).await;
+    for (method, accepted) in [(PRODUCT, "identity"), (PRODUCT, "gzip"), (RAW, "gzip")] {
+        let request = || with(request(method, "a"), &[("grpc-accept-encoding", accepted)]);
+        let expected = first.call(request()).await;
+        assert_eq!(second.call(request()).await, expected);
+    }
+    assert_eq!((one.calls(), other.calls()), (3, 0));
+}
+
+#[tokio::test]
+async fn what_one_process_invalidates_the_other_asks_for_anew() {
+    let server = RedisServer::start();
+    let catalog = Catalog::numbered();
+    let cached = Connection::to(layered(catalog, layer(&server).await).await).await;
+    assert_eq!(cached.call(request(PRODUCT, "a")).await.content(), "0");
+    let cache = layer(&server).await.handle();
+    let message = Wanted { what: "a".to_owned() }.encode_to_vec();
+    cache.invalidate(&cache.call(PRODUCT, message).unwrap()).await.unwrap();
+    assert_eq!(cached.call(request(PRODUCT, "a")).await.content(), "1");
+}

@@ -1,0 +1,16 @@
+//! A cache in front of tonic services: what a caller sees, with and without it.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod catalog;
+mod deadline;
+mod failure;
+mod fleet;
+mod foreign;
+mod invalidate;
+mod passing;
+mod raw;
+mod same;
+mod server;
+mod sharing;

@@ -1,0 +1,216 @@
+//! What goes past the cache goes through as it comes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bellwether::CachedMethod;
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use http::Request;
+use http_body::Frame;
+use http_body_util::{BodyExt, Full, StreamBody};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::body::Body;
+use tonic::{Response, Status};
+use tower::{Layer, ServiceExt};
+
+use crate::catalog::{CHANGES, Catalog, PRODUCT, Product, RAW, Wanted};
+use crate::raw::{Connection, Seen, ask, framed, request, with};
+use crate::server::{MINUTE, layer, layered, of, plain};
+
+type Changes = mpsc::Sender<Result<Product, Status>>;
+
+/// A catalog with one stream of changes, that the test sends.
+fn changing() -> (Catalog, Changes) {
+    let (send, receive) = mpsc::channel(1);
+    let receive = std::sync::Mutex::new(Some(receive));
+    let catalog = Catalog::numbered().streaming(move || {
+        ReceiverStream::new(receive.lock().unwrap().take().expect("one stream")).boxed()
+    });
+    (catalog, send)
+}
+
+/// Reads a stream of a thousand changes of which none is sent before the last was received.
+async fn each_is_received_before_the_next_is_sent(connection: &Connection, changes: Changes) {
+    let asked = connection.send(request(CHANGES, ""));
+    let mut body = asked.await.into_body();
+    for number in 0..1_000 {
+        let product = Product::of(format!("{number:04}"));
+        changes.send(Ok(product.clone())).await.expect("a receiver");
+        let frame = body.frame().await.expect("a frame").expect("no error");
+        assert_eq!(frame.into_data().expect("data"), framed(&product));
+    }
+    drop(changes);
+    let trailers = body.frame().await.expect("a frame").expect("no error").into_trailers();
+    assert_eq!(trailers.expect("trailers")["grpc-status"], "0");
+}
+
+#[tokio::test]
+async fn no_message_of_a_stream_is_held_back() {
+    let (catalog, changes) = changing();
+    let cached = Connection::to(layered(catalog, layer()).await).await;
+    each_is_received_before_the_next_is_sent(&cached, changes).await;
+}
+
+#[tokio::test]
+async fn methods_that_were_not_named_are_called_each_time() {
+    let catalog = Catalog::numbered();
+    let service = layer().layer(catalog.clone());
+    for _ in 0..3 {
+        let seen = ask(&service, request("/catalog.Catalog/Other", "a")).await;
+        assert_eq!(seen.grpc_status(), 12);
+    }
+    assert_eq!(catalog.calls(), 3);
+}
+
+/// Its method was named by mistake.
+#[tokio::test]
+async fn a_stream_of_a_method_that_was_named_goes_through_whole() {
+    let messages = || {
+        let numbers = stream::iter(0..1_000);
+        numbers.map(|number: u32| Ok(Product::of(number.to_string()))).boxed()
+    };
+    let catalog = Catalog::numbered().streaming(messages);
+    let plain = Connection::to(plain(catalog.clone()).await).await;
+    let expected = plain.call(request(CHANGES, "")).await;
+    let named = layer().method(CHANGES, CachedMethod::fresh_for(MINUTE)).unwrap();
+    let cached = Connection::to(layered(catalog.clone(), named).await).await;
+    for _ in 0..2 {
+        assert_eq!(cached.call(request(CHANGES, "")).await, expected);
+    }
+    assert_eq!(catalog.calls(), 3);
+}
+
+#[tokio::test]
+async fn an_answer_that_is_too_large_goes_through_whole_and_is_not_kept() {
+    let catalog = Catalog::counting(|_| Ok(Response::new(Product::of(vec![b'a'; 100_000]))));
+    let plain = Connection::to(plain(catalog.clone()).await).await;
+    let expected = plain.call(request(PRODUCT, "a")).await;
+    let small = layer().max_entry_bytes(50_000).unwrap();
+    let cached = Connection::to(layered(catalog.clone(), small).await).await;
+    for _ in 0..3 {
+        assert_eq!(cached.call(request(PRODUCT, "a")).await, expected);
+    }
+    assert_eq!(catalog.calls(), 4);
+}
+
+/// The first frame of an answer that is too large is there before its end is.
+#[tokio::test]
+async fn an_answer_that_says_to_be_too_large_is_not_held_back() {
+    let (send, receive) = mpsc::channel::<Result<_, Status>>(1);
+    let receive = std::sync::Mutex::new(Some(receive));
+    let catalog = Catalog::numbered().raw(move || {
+        let frames = ReceiverStream::new(receive.lock().unwrap().take().expect("one answer"));
+        let response = http::Response::builder().header("content-type", "application/grpc");
+        response.body(Body::new(StreamBody::new(frames))).unwrap()
+    });
+    let service = layer().layer(catalog);
+    let first = Bytes::from_static(b"\0\x7f\0\0\0first");
+    send.send(Ok(Frame::data(first.clone()))).await.unwrap();
+    let mut body = service.oneshot(request(RAW, "")).await.unwrap().into_body();
+    assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), first);
+    drop(send);
+    assert!(body.frame().await.is_none());
+}
+
+/// What a catalog is given of a request.
+async fn received(layer: bellwether::GrpcCacheLayer, request: Request<Full<Bytes>>) -> Vec<Seen> {
+    let behind = tower::service_fn(async |request: Request<Body>| {
+        let (parts, body) = request.into_parts();
+        let mut echo = http::Response::new(body);
+        *echo.headers_mut() = parts.headers;
+        Ok::<_, std::convert::Infallible>(echo)
+    });
+    let cached = layer.layer(behind);
+    vec![
+        ask(&cached, request.clone()).await,
+        ask(&behind.map_request(|r: Request<Full<Bytes>>| r.map(Body::new)), request).await,
+    ]
+}
+
+#[tokio::test]
+async fn requests_that_are_not_one_message_go_through_whole() {
+    let one = framed(&Wanted { what: "a".into() });
+    let bodies = [
+        Bytes::new(),
+        Bytes::from_static(b"\0\0"),
+        one.slice(..one.len() - 1),
+        [&one[..], &one[..]].concat().into(),
+        [&one[..], b"\0"].concat().into(),
+        framed(&Wanted { what: "a".repeat(2_000) }),
+    ];
+    for body in bodies {
+        let small = layer().max_request_bytes(1_000).unwrap();
+        let request = request(PRODUCT, "").map(|_| Full::new(body.clone()));
+        let seen = received(small, request).await;
+        assert_eq!(seen[0], seen[1]);
+        assert_eq!(seen[0].data, body);
+    }
+}
+
+#[tokio::test]
+async fn a_request_of_four_mebibytes_is_cached_and_a_larger_one_is_not() {
+    let catalog = Catalog::numbered();
+    let service = layer().layer(catalog.clone());
+    // Of a message, a tag and a length are 5 bytes.
+    let of_length = |length: usize| request(PRODUCT, &"a".repeat(length - 5));
+    for _ in 0..2 {
+        assert_eq!(ask(&service, of_length(4 << 20)).await.content(), "0");
+    }
+    assert_eq!(catalog.calls(), 1);
+    for _ in 0..2 {
+        // It is tonic's own limit too.
+        assert_eq!(ask(&service, of_length((4 << 20) + 1)).await.grpc_status(), 11);
+    }
+    assert_eq!(catalog.calls(), 3);
+}
+
+#[tokio::test]
+async fn what_is_not_protobuf_over_grpc_goes_past_the_cache() {
+    for other in ["application/grpc-web+proto", "application/grpc+json", "application/json"] {
+        let catalog = Catalog::numbered();
+        let service = layer().layer(catalog.clone());
+        for _ in 0..2 {
+            let mut request = request(PRODUCT, "a");
+            request.headers_mut().insert("content-type", other.parse().unwrap());
+            ask(&service, request).await;
+        }
+        assert_eq!(catalog.calls(), 2, "{other}");
+    }
+}
+
+#[tokio::test]
+async fn compressed_requests_go_past_the_cache_unless_they_are_wanted() {
+    // `a` in a message, by gzip.
+    let compressed: &[u8] =
+        b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xe3\x62\x4c\x04\x00\x4b\x3c\x78\xd1\x03\x00\x00\x00";
+    let length = u8::try_from(compressed.len()).unwrap();
+    let body = Bytes::from([&[1, 0, 0, 0, length], compressed].concat());
+    let wanted = of(CachedMethod::fresh_for(MINUTE).with_compressed_requests());
+    for (layer, expected) in [(layer(), 3), (wanted, 1)] {
+        let catalog = Catalog::numbered();
+        let service = layer.layer(catalog.clone());
+        for _ in 0..3 {
+            let request = with(request(PRODUCT, ""), &[("grpc-encoding", "gzip")]);
+            let seen = ask(&service, request.map(|_| Full::new(body.clone()))).await;
+            assert_eq!(seen.grpc_status(), 0);
+        }
+        assert_eq!(catalog.calls(), expected);
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_breaks_off_makes_no_call() {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&calls);
+    let behind = tower::service_fn(move |_: Request<Body>| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        std::future::ready(Ok::<_, std::convert::Infallible>(http::Response::new(Body::empty())))
+    });
+    let broken = [Ok(Frame::data(Bytes::from_static(b"\0\0"))), Err(Status::aborted("broken"))];
+    let body = StreamBody::new(stream::iter(broken));
+    let answered = layer().layer(behind).oneshot(request(PRODUCT, "").map(|_| body)).await;
+    assert_eq!(Seen::of(answered.unwrap()).await.grpc_status(), 1);
+    assert_eq!(calls.load(Ordering::SeqCst), 0);
+}

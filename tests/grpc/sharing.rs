@@ -1,0 +1,171 @@
+//! What is shared, and with whom.
+
+use std::sync::Arc;
+
+use bellwether::{CachedMethod, GrpcCacheLayer, MemoryStore};
+use futures_util::future::join_all;
+use tokio::sync::Semaphore;
+use tonic::{Code, Response, Status};
+use tower::Layer;
+
+use crate::catalog::{Catalog, PRODUCT, Product};
+use crate::raw::{Connection, ask, request, with};
+use crate::server::{MINUTE, layer, layered, of};
+
+/// A catalog whose answers wait for a permit of the gate.
+fn gated() -> (Catalog, Arc<Semaphore>) {
+    let gate = Arc::new(Semaphore::new(0));
+    let entry = Arc::clone(&gate);
+    let catalog = Catalog::new(move |_| {
+        let gate = Arc::clone(&entry);
+        async move {
+            gate.acquire().await.expect("a gate").forget();
+            Ok(Response::new(Product::of("slow")))
+        }
+    });
+    (catalog, gate)
+}
+
+/// The interoperability test of gRPC by this name: two calls of the same, through a cache, are
+/// given the same payload.
+#[tokio::test]
+async fn cacheable_unary() {
+    let catalog = Catalog::numbered();
+    let cached = Connection::to(layered(catalog.clone(), layer()).await).await;
+    let first = cached.call(request(PRODUCT, "timestamp")).await;
+    let second = cached.call(request(PRODUCT, "timestamp")).await;
+    assert_eq!((first.grpc_status(), &first.data), (0, &second.data));
+    let third = cached.call(request(PRODUCT, "another timestamp")).await;
+    assert_ne!(third.data, first.data);
+}
+
+#[tokio::test]
+async fn a_hundred_callers_over_the_network_are_one_call() {
+    let (catalog, gate) = gated();
+    let cached = Connection::to(layered(catalog.clone(), layer()).await).await;
+    gate.add_permits(1);
+    let seen = join_all((0..100).map(|_| cached.call(request(PRODUCT, "a")))).await;
+    assert!(seen.iter().all(|seen| seen.content() == "slow"));
+    assert_eq!(catalog.calls(), 1);
+}
+
+#[tokio::test]
+async fn who_asks_while_it_is_loaded_shares_the_load_and_nothing_is_kept_with_no_ttl() {
+    let (catalog, gate) = gated();
+    let service = of(CachedMethod::fresh_for(std::time::Duration::ZERO)).layer(catalog.clone());
+    let mut callers: Vec<_> =
+        (0..100).map(|_| Box::pin(ask(&service, request(PRODUCT, "a")))).collect();
+    for caller in &mut callers {
+        assert!(futures_util::poll!(caller).is_pending());
+    }
+    gate.add_permits(2);
+    let seen = join_all(callers).await;
+    assert!(seen.iter().all(|seen| seen.content() == "slow"));
+    assert_eq!(catalog.calls(), 1);
+    ask(&service, request(PRODUCT, "a")).await;
+    assert_eq!(catalog.calls(), 2);
+}
+
+/// How many calls it takes to answer these requests one after the other.
+async fn calls(layer: GrpcCacheLayer, fields: &[&[(&'static str, &'static str)]]) -> usize {
+    let catalog = Catalog::numbered();
+    let service = layer.layer(catalog.clone());
+    for fields in fields {
+        assert_eq!(ask(&service, with(request(PRODUCT, "a"), fields)).await.grpc_status(), 0);
+    }
+    catalog.calls()
+}
+
+#[tokio::test]
+async fn metadata_that_was_not_named_makes_no_difference() {
+    assert_eq!(calls(layer(), &[&[("x-a", "1")], &[("x-a", "2")], &[]]).await, 1);
+}
+
+#[tokio::test]
+async fn metadata_that_was_named_tells_callers_apart() {
+    let by_a = CachedMethod::fresh_for(MINUTE).metadata("X-A").unwrap();
+    let fields: [&[_]; 4] = [&[("x-a", "1")], &[("x-a", "2")], &[], &[("x-a", "1")]];
+    assert_eq!(calls(of(by_a), &fields).await, 3);
+}
+
+#[tokio::test]
+async fn requests_with_credentials_go_past_the_cache() {
+    for name in ["authorization", "cookie"] {
+        let fields: [&[_]; 4] = [&[(name, "a")], &[(name, "a")], &[], &[(name, "a")]];
+        assert_eq!(calls(layer(), &fields).await, 4, "{name}");
+        let keyed = CachedMethod::fresh_for(MINUTE).metadata(name).unwrap();
+        assert_eq!(calls(of(keyed), &fields).await, 2, "{name}");
+        let ignoring = CachedMethod::fresh_for(MINUTE).ignoring_credentials();
+        assert_eq!(calls(of(ignoring), &fields).await, 1, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn answers_that_the_server_calls_private_are_for_their_callers_only() {
+    for said in ["no-store", "private"] {
+        let catalog = Catalog::counting(move |number| {
+            let mut response = Response::new(Product::of(number.to_string()));
+            response.metadata_mut().insert("cache-control", said.parse().unwrap());
+            Ok(response)
+        });
+        let service = layer().layer(catalog.clone());
+        let seen = [
+            ask(&service, request(PRODUCT, "a")).await.content(),
+            ask(&service, request(PRODUCT, "a")).await.content(),
+        ];
+        assert_eq!(seen, ["0", "1"], "{said}");
+    }
+}
+
+#[tokio::test]
+async fn who_waits_for_what_turns_out_to_be_private_asks_for_itself() {
+    let (gate, count) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+    let (entry, called) = (Arc::clone(&gate), Arc::clone(&count));
+    let catalog = Catalog::new(move |_| {
+        let (gate, called) = (Arc::clone(&entry), Arc::clone(&called));
+        async move {
+            called.add_permits(1);
+            gate.acquire().await.expect("a gate").forget();
+            Err(Status::permission_denied("not you"))
+        }
+    });
+    let service = layer().layer(catalog.clone());
+    let callers = (0..10).map(|_| {
+        tokio::spawn({
+            let service = service.clone();
+            async move { ask(&service, request(PRODUCT, "a")).await }
+        })
+    });
+    let callers: Vec<_> = callers.collect();
+    count.acquire().await.unwrap().forget();
+    gate.add_permits(1);
+    // All others at once: none of them waits for another.
+    count.acquire_many(9).await.unwrap().forget();
+    gate.add_permits(9);
+    for caller in callers {
+        assert_eq!(caller.await.unwrap().grpc_status(), Code::PermissionDenied as u32);
+    }
+    assert_eq!(catalog.calls(), 10);
+}
+
+#[tokio::test]
+async fn how_an_answer_came_about_is_told_if_that_is_asked_for() {
+    let service = layer().show_status().layer(Catalog::numbered());
+    let first = ask(&service, request(PRODUCT, "a")).await;
+    assert_eq!(first.cache_status(), "bellwether; fwd=miss; stored");
+    let second = ask(&service, request(PRODUCT, "a")).await;
+    assert!(second.cache_status().starts_with("bellwether; hit"), "{second:?}");
+    let quiet = layer().layer(Catalog::numbered());
+    assert!(!ask(&quiet, request(PRODUCT, "a")).await.headers.contains_key("cache-status"));
+}
+
+#[test]
+fn what_is_no_method_or_no_metadata_is_named_where_it_is_given() {
+    for path in ["catalog.Catalog/Product", "/catalog.Catalog", "/", "/a/b/c", "/a b/c"] {
+        let method = CachedMethod::fresh_for(MINUTE);
+        let refused = GrpcCacheLayer::new(MemoryStore::new(1)).method(path, method).unwrap_err();
+        assert!(refused.to_string().contains(path), "{refused}");
+    }
+    let refused = CachedMethod::fresh_for(MINUTE).metadata("no name").unwrap_err();
+    assert!(refused.to_string().contains("no name"), "{refused}");
+}
