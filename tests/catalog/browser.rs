@@ -75,10 +75,11 @@ impl Browser {
     pub(crate) async fn resize(&self, width: u32, scheme: &str) {
         let feature = json!({ "name": "prefers-color-scheme", "value": scheme });
         self.devtools("Emulation.setEmulatedMedia", json!({ "features": [feature] })).await;
-        for height in [json!(900), self.value("document.documentElement.scrollHeight").await] {
-            let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
-            self.devtools("Emulation.setDeviceMetricsOverride", size).await;
-        }
+        self.fit(width, 900).await;
+        let height = self.value("document.documentElement.scrollHeight").await;
+        self.fit(width, height.as_u64().expect("a height")).await;
+        let moving = "document.getAnimations().some(one => one instanceof CSSAnimation)";
+        self.until(&format!("!{moving}")).await;
     }
 
     /// A picture of what is shown, as PNG.
@@ -95,6 +96,12 @@ impl Browser {
     /// Ends it, so that the browser itself cleans up.
     pub(crate) async fn close(self) {
         self.client.clone().close().await.expect("the browser ends");
+    }
+
+    async fn fit(&self, width: u32, height: u64) {
+        let size =
+            json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
+        self.devtools("Emulation.setDeviceMetricsOverride", size).await;
     }
 
     async fn devtools(&self, command: &str, params: Value) {

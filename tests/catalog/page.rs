@@ -36,9 +36,8 @@ async fn a_burst_is_a_thousand_queries_or_one(page: &Browser) {
             "{side}"
         );
     }
-    // The callers but one waited for that one.
-    page.until("document.getElementById('collapsed-total').textContent.replace(',', '') >= 999")
-        .await;
+    // Who came during that one waited for it; who came later found its answer.
+    page.until("document.getElementById('collapsed-total').textContent.replace(',', '') > 0").await;
 }
 
 async fn an_invalidation_costs_one_query(page: &Browser) {
