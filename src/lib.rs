@@ -84,6 +84,6 @@ pub use store::{RedisOptions, RedisStats, RedisStore};
 pub use windows::Windows;
 
 /// The examples of the README are compiled and run with those of the docs.
-#[cfg(all(doctest, feature = "redis"))]
+#[cfg(all(doctest, feature = "grpc", feature = "macros", feature = "redis"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
