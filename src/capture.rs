@@ -69,6 +69,10 @@ pub enum Verdict {
     /// It is for the caller whose load it was, and nobody else. Those who wait for it load for
     /// themselves, all at once; for a short while nobody waits for an answer for this key at all.
     Private,
+    /// It is for the caller whose load it was, and nobody else, but says nothing of the answers of
+    /// others: who waits for it loads for himself, and who comes later waits as ever. What is kept
+    /// stays.
+    Own,
     /// It counts as a failure: it is given to those who wait for it unless there is a stale answer
     /// to be given instead, and for a while nobody tries again.
     Failure,

@@ -42,6 +42,8 @@
 //! |---|---|---|
 //! | `macros` | no | `#[read_through]`: an async function as a cached loader |
 //! | `redis` | yes | `RedisStore`: entries and leases shared by a fleet |
+//! | `http` | no | [`http`](mod@http): a shared HTTP cache in front of any `http` service |
+//! | `axum` | no | keys of axum's path parameters and extractors |
 //! | `grpc` | no | `GrpcCacheLayer`: a cache in front of tonic services |
 //! | `test-util` | no | `store::conformance`: the contract as checks, for stores of your own; `store::faulty`: a store that fails as told |
 
@@ -51,11 +53,13 @@ mod error;
 mod flight;
 #[cfg(feature = "grpc")]
 pub mod grpc;
+#[cfg(feature = "http")]
+pub mod http;
 mod key;
 mod policy;
 mod quiet;
 pub mod read_through;
-#[cfg(feature = "grpc")]
+#[cfg(any(feature = "grpc", feature = "http"))]
 mod response;
 mod status;
 pub mod store;
@@ -67,6 +71,8 @@ pub use error::{
 };
 #[cfg(feature = "grpc")]
 pub use grpc::{CachedMethod, GrpcCacheLayer};
+#[cfg(feature = "http")]
+pub use http::{HttpCache, HttpCacheLayer, HttpHandle, RequestKey};
 pub use key::{Digest, Key, KeyPart};
 pub use policy::{Wait, WhenAbandoned, WhenStoreFails};
 #[cfg(feature = "macros")]
@@ -75,7 +81,7 @@ pub use read_through::{
     Answers, Ask, BatchError, BatchLoader, Batched, Handle, LoadMany, Loaded, ManyWithStatus,
     ReadThrough, ReadThroughLayer, ResponseFuture, WithStatus,
 };
-#[cfg(feature = "grpc")]
+#[cfg(any(feature = "grpc", feature = "http"))]
 pub use response::CacheBody;
 pub use status::{Bypass, CacheStatus, Place, Stale};
 pub use store::{MemoryStore, Store};

@@ -16,6 +16,16 @@ pub struct Windows {
 }
 
 impl Windows {
+    /// No window at all: it is not kept.
+    #[cfg(feature = "http")]
+    pub(crate) const NONE: Self = Self {
+        ttl: Duration::ZERO,
+        while_revalidate: Duration::ZERO,
+        if_error: Duration::ZERO,
+        for_validation: Duration::ZERO,
+        is_refreshed_early: false,
+    };
+
     /// Fresh for `ttl`, then gone.
     pub fn fresh_for(ttl: Duration) -> Self {
         Self {

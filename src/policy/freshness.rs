@@ -27,6 +27,9 @@ pub(crate) struct Freshness {
 impl Freshness {
     /// The windows of an answer, given a number from 0 to 1.
     pub(crate) fn windows(&self, draw: f64) -> Windows {
+        if self.ttl.is_zero() {
+            return Windows::fresh_for(Duration::ZERO);
+        }
         self.jittered(
             Windows::fresh_for(self.ttl)
                 .stale_while_revalidate(self.stale_while_revalidate)

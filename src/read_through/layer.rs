@@ -44,14 +44,15 @@ impl<K> ReadThroughLayer<K> {
         K: Fn(&Req) -> R,
         R: Into<Ask>,
     {
-        Self {
-            key_of,
-            store: Arc::new(store),
-            policy: Policy::default(),
-            capture: Arc::new(Json),
-            describe: None,
-            loads: Loads::none(Policy::default().bounds),
-        }
+        Self::over(store, key_of)
+    }
+
+    /// A layer whose keys do not come from a function.
+    pub(crate) fn over<S: Store>(store: S, key_of: K) -> Self {
+        let policy = Policy::default();
+        let loads = Loads::none(policy.bounds);
+        let (store, capture) = (Arc::new(store), Arc::new(Json));
+        Self { key_of, store, policy, capture, describe: None, loads }
     }
 }
 
@@ -354,20 +355,23 @@ impl<K, C> ReadThroughLayer<K, C> {
     pub fn handle(&self) -> Handle {
         Handle::new(Arc::clone(&self.store))
     }
+
+    pub(super) fn core(&self) -> Core<C> {
+        Core {
+            store: Arc::clone(&self.store),
+            policy: self.policy.clone(),
+            capture: Arc::clone(&self.capture),
+            describe: self.describe.clone(),
+            loads: self.loads.clone(),
+        }
+    }
 }
 
 impl<S, K: Clone, C> Layer<S> for ReadThroughLayer<K, C> {
     type Service = ReadThrough<S, K, C>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        let core = Core {
-            store: Arc::clone(&self.store),
-            policy: self.policy.clone(),
-            capture: Arc::clone(&self.capture),
-            describe: self.describe.clone(),
-            loads: self.loads.clone(),
-        };
-        ReadThrough::new(inner, self.key_of.clone(), Arc::new(core))
+        ReadThrough::new(inner, self.key_of.clone(), Arc::new(self.core()))
     }
 }
 

@@ -86,7 +86,7 @@ mod fallback;
 mod flight_task;
 mod future;
 mod handle;
-#[cfg(feature = "grpc")]
+#[cfg(any(feature = "grpc", feature = "http"))]
 mod knobs;
 mod layer;
 mod load;
@@ -99,12 +99,16 @@ mod service;
 mod state;
 mod step;
 mod waiting;
+#[cfg(feature = "http")]
+mod within;
 
 pub use ask::Ask;
 pub use future::{ResponseFuture, WithStatus};
 pub use handle::Handle;
-#[cfg(feature = "grpc")]
+#[cfg(any(feature = "grpc", feature = "http"))]
 pub(crate) use knobs::knobs_of_loads;
 pub use layer::ReadThroughLayer;
 pub use many::{Answers, BatchError, BatchLoader, Batched, LoadMany, Loaded, ManyWithStatus};
 pub use service::ReadThrough;
+#[cfg(feature = "http")]
+pub(crate) use within::Within;

@@ -62,6 +62,21 @@ async fn after_a_while_a_key_of_private_answers_is_shared_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_answer_of_ones_own_says_nothing_of_the_answers_of_others() {
+    for place in PLACES {
+        let loader = Loader::taking(LOAD);
+        let first_only = |number: &usize| match number {
+            1 => Verdict::Own,
+            _ => Verdict::Keep,
+        };
+        let layer = layer(place(&MemoryStore::new(10))).judge(first_only);
+        let cached = layer.layer(loader.clone());
+        assert!(are_all_different(answers(burst(&cached, 1, 10)).await));
+        assert_eq!(answers(burst(&cached, 1, 10)).await, [11; 10]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_private_answer_whose_caller_has_left_is_given_to_nobody() {
     for place in PLACES {
         let loader = Loader::gated();

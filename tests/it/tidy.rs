@@ -5,11 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Which modules a module may know. No arrow points up, and there is no cycle.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("capture", &["status", "windows"]),
     ("chance", &[]),
     ("error", &["key"]),
     ("flight", &["key"]),
+    ("http", &["capture", "error", "key", "quiet", "read_through", "response", "status", "store"]),
     (
         "grpc",
         &["capture", "error", "key", "read_through", "response", "status", "store", "windows"],
@@ -28,7 +29,8 @@ const ARROWS: [(&str, &[&str]); 13] = [
 ];
 
 /// Which crate is named where, if it is named in one place only.
-const ADAPTERS: [(&str, &str); 9] = [
+const ADAPTERS: [(&str, &str); 11] = [
+    ("axum", "http/extract.rs"),
     ("bb8", "store/redis/"),
     ("bb8_redis", "store/redis/"),
     ("blake3", "key.rs"),
@@ -37,6 +39,7 @@ const ADAPTERS: [(&str, &str); 9] = [
     ("quick_cache", "store/redis/near/"),
     ("redis", "store/redis/"),
     ("serde_json", "capture.rs"),
+    ("sfv", "http/rules/directives.rs"),
     ("tonic", "grpc/"),
 ];
 

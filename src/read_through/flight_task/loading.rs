@@ -80,7 +80,7 @@ where
         self.answer = Some(Landing::Value(kept, self.origin(false)));
         self.keeping = keeping;
         match self.keeping {
-            Keeping::Private => Event::LoadedPrivate,
+            Keeping::Private { .. } => Event::LoadedPrivate,
             _ => Event::Loaded,
         }
     }
@@ -119,6 +119,10 @@ where
     }
 
     pub(super) async fn commit(&mut self) -> Event {
+        if matches!(self.keeping, Keeping::Private { is_lasting: false }) {
+            self.release().await;
+            return Event::Committed(Committed::Superseded);
+        }
         let Some(lease) = self.lease.take() else {
             return Event::Committed(Committed::Failed);
         };
@@ -144,7 +148,7 @@ where
     fn draft(&mut self) -> Draft {
         let marker_ttl = self.core.policy.freshness.marker_ttl;
         let draft = match &self.keeping {
-            Keeping::Private => Draft::marker(marker_ttl, Marker::Private),
+            Keeping::Private { .. } => Draft::marker(marker_ttl, Marker::Private),
             Keeping::Unkept => Draft::marker(marker_ttl, Marker::Unkept),
             Keeping::Share => Draft::new(core::nothing(), 0, Windows::fresh_for(Duration::ZERO)),
             Keeping::Keep(_, windows) => {

@@ -170,7 +170,7 @@ where
             store_failed: self.store_failed,
             may_go_around: self.core.policy.when_store_fails == WhenStoreFails::Load,
             load_failed: self.failed.is_some(),
-            is_private: matches!(self.keeping, Keeping::Private),
+            is_private: matches!(self.keeping, Keeping::Private { .. }),
         }
     }
 

@@ -1,0 +1,211 @@
+//! Requests that load nothing that is kept: they go to the origin, or are answered by what is kept.
+
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body::Body;
+use tokio::runtime::Handle;
+use tower::{BoxError, Service, ServiceExt};
+
+use super::answer;
+use super::asked::Asked;
+use super::fetch::Answered;
+use super::kept::{Fate, Said, Whole};
+use super::mode::Judgement;
+use super::refusal;
+use super::report::Report;
+use super::rules::{self, HeadSays, Times};
+use super::shared::{Located, Shared};
+use super::target::Target;
+use crate::key::Key;
+use crate::response::{CacheBody, KeptResponse};
+
+/// Passes a request on.
+pub(super) async fn pass<S, ReqB, B>(
+    inner: S,
+    request: Request<ReqB>,
+    why: &'static str,
+) -> Response<CacheBody<B>>
+where
+    S: Service<Request<ReqB>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+{
+    match inner.oneshot(request).await {
+        Ok(response) => {
+            let report = Report::around(why, response.status());
+            let mut response = response.map(CacheBody::passing);
+            report.add_to(response.headers_mut());
+            response
+        }
+        Err(error) => refusal::of_origin(&error.into()),
+    }
+}
+
+/// Passes on a request that may change something, and removes what is not good any more then.
+///
+/// # Cancel safety
+/// If it is dropped, what is kept for its target is removed in the background.
+pub(super) async fn change<S, ReqB, B>(
+    inner: S,
+    shared: Shared,
+    request: Request<ReqB>,
+    changes: Changes,
+) -> Response<CacheBody<B>>
+where
+    S: Service<Request<ReqB>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+{
+    let method = request.method().clone();
+    let mut owed = Owed(Some((shared.clone(), changes.own_key())));
+    match inner.oneshot(request).await.map_err(Into::<BoxError>::into) {
+        Ok(response) => {
+            let gone = changes.keys(&method, response.status(), response.headers());
+            for key in gone {
+                shared.invalidate(key).await;
+            }
+            owed.0 = None;
+            let report = Report::around("method", response.status());
+            let mut response = response.map(CacheBody::passing);
+            report.add_to(response.headers_mut());
+            response
+        }
+        // It may have been done all the same.
+        Err(error) => refusal::of_origin(&error),
+    }
+}
+
+/// What is to be removed if nobody hears what became of a change.
+struct Owed(Option<(Shared, Key)>);
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        if let Some((shared, key)) = self.0.take()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            runtime.spawn(async move { shared.invalidate(key).await });
+        }
+    }
+}
+
+/// What a request may change.
+#[derive(Debug)]
+pub(super) enum Changes {
+    /// What is kept for a target, and what the answer names besides.
+    Target(Target),
+    /// What is kept under a key.
+    Key(Key),
+}
+
+impl Changes {
+    fn own_key(&self) -> Key {
+        match self {
+            Self::Target(target) => target.key(),
+            Self::Key(key) => key.clone(),
+        }
+    }
+
+    fn keys(&self, method: &Method, status: StatusCode, response: &HeaderMap) -> Vec<Key> {
+        match self {
+            Self::Target(target) => rules::invalidated(method, &target.uri(), status, response)
+                .iter()
+                .filter_map(|uri| Some(Target::of_uri(uri)?.key()))
+                .collect(),
+            Self::Key(key) => {
+                let nowhere = http::Uri::default();
+                let is_changed =
+                    !rules::invalidated(method, &nowhere, status, &HeaderMap::new()).is_empty();
+                is_changed.then(|| key.clone()).into_iter().collect()
+            }
+        }
+    }
+}
+
+/// Answers a request by what is kept; what is not is for the origin, if it may be asked.
+pub(super) async fn look<S, ReqB, B>(
+    inner: S,
+    shared: Shared,
+    asked: Asked,
+    body: ReqB,
+) -> Response<CacheBody<B>>
+where
+    S: Service<Request<ReqB>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    B: Body<Data = Bytes> + Send + 'static,
+{
+    let located = shared.locate::<B>(&asked.primary, &asked.parts.headers).await;
+    if let Some(report) = located.as_ref().and_then(|located| will_do(located, &asked))
+        && let Some(located) = &located
+    {
+        return answer::answer(&located.whole, &asked.parts, &report);
+    }
+    let why = match &located {
+        _ if asked.demand.only_if_cached => return refusal::not_kept(),
+        Some(located) if !located.entry.is_fresh() => "stale",
+        Some(_) => "request",
+        None => "uri-miss",
+    };
+    let parts = asked.parts;
+    let is_head = parts.method == Method::HEAD;
+    let began = SystemTime::now();
+    let fields = parts.headers.clone();
+    let response = pass(inner, Request::from_parts(parts, body), why).await;
+    if let Some(located) = located.filter(|_| is_head) {
+        let times = Times { asked: began, answered: SystemTime::now() };
+        hear::<B>(&shared, located, &fields, response.status(), response.headers(), times).await;
+    }
+    response
+}
+
+/// How it is reported that what was found is given out, if it will do.
+fn will_do(located: &Located, asked: &Asked) -> Option<Report> {
+    let Located { entry, whole, .. } = located;
+    let fresh_for = ttl(whole, entry.fresh_for());
+    let is_good = entry.is_fresh() || entry.serves_while_revalidating();
+    let will_do = is_good && asked.demand.accepts(whole.response.note.age(), fresh_for);
+    let ttl = match (fresh_for, entry.stale_for()) {
+        (_, Some(stale)) => -seconds(stale),
+        (fresh, None) => seconds(fresh.unwrap_or_default()),
+    };
+    will_do.then(|| Report::hit(ttl))
+}
+
+/// How much longer it is fresh: as the store says, or else as the origin said.
+pub(super) fn ttl(whole: &Whole, said: Option<Duration>) -> Option<Duration> {
+    said.or_else(|| whole.response.note.fresh_for())
+}
+
+pub(super) fn seconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)
+}
+
+/// Hears what the answer to a HEAD says of what is kept (RFC 9111, section 4.3.5).
+async fn hear<B: Send + 'static>(
+    shared: &Shared,
+    located: Located,
+    request: &HeaderMap,
+    status: StatusCode,
+    head: &HeaderMap,
+    times: Times,
+) {
+    let stored = &located.whole.response;
+    match rules::head_says(&stored.headers, status, head) {
+        HeadSays::Nothing => {}
+        HeadSays::Changed => shared.expire(located.key).await,
+        HeadSays::Same => {
+            let headers = rules::freshen(&stored.headers, head);
+            let KeptResponse { status, body, trailers, .. } = stored.clone();
+            let judgement =
+                shared.mode.judge(&Method::GET, request, status, &headers, times, false);
+            let Judgement::Keep(terms) = judgement else { return };
+            let fresh = Answered { status, headers, body, trailers, said: Said::default(), times };
+            let whole = fresh.whole(Fate::Keep(terms.windows), &terms);
+            let fence = located.entry.fence();
+            // What was invalidated or replaced meanwhile stays so.
+            let is_same = |entry: Option<&crate::store::Entry>| {
+                entry.is_some_and(|entry| entry.fence() == fence)
+            };
+            shared.keep::<B>(located.key, &whole, is_same).await;
+        }
+    }
+}

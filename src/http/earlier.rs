@@ -1,0 +1,124 @@
+//! `Earlier`: what is there already when the origin is asked, and what it is good for.
+
+use std::sync::Arc;
+
+use http::{HeaderMap, HeaderName, Method, Request, Uri, header};
+
+use super::asked::Errand;
+use super::kept::{Kept, Whole};
+use super::rules;
+use super::shared::{Located, Shared};
+use crate::key::Key;
+use crate::store::{Entry, Marker};
+
+/// What is there already when the origin is asked.
+#[derive(Debug)]
+pub(super) struct Earlier {
+    entry: Option<Entry>,
+    whole: Option<Arc<Whole>>,
+}
+
+impl Earlier {
+    pub(super) async fn of<B: Send + 'static>(shared: &Shared, key: &Key) -> Self {
+        let for_validation = Self::key_for_validation(key);
+        let (entry, validated) =
+            tokio::join!(shared.entry(key), shared.whole_at::<B>(&for_validation));
+        let whole = entry.as_ref().and_then(|entry| match &*shared.read::<B>(entry)? {
+            Kept::Whole(whole) => Some(Arc::clone(whole)),
+            _ => None,
+        });
+        let validated = validated.map(|Located { whole, .. }| whole);
+        Self { entry, whole: whole.or(validated) }
+    }
+
+    /// Where a response is kept that may be given to nobody without asking the origin.
+    pub(super) fn key_for_validation(key: &Key) -> Key {
+        Key::of("http-validate").with(key.digest().as_bytes())
+    }
+
+    pub(super) fn is_there(&self) -> bool {
+        self.whole.is_some()
+    }
+
+    /// Whether there is an answer that is better than a failure.
+    pub(super) fn is_better_than_a_failure(&self) -> bool {
+        self.entry.as_ref().is_some_and(|entry| {
+            let will_do = entry.serves_if_error() || entry.serves_while_revalidating();
+            entry.as_marker().is_none() && (entry.is_fresh() || will_do)
+        })
+    }
+
+    /// The request for the origin, and whether it asks if what is kept is still good.
+    ///
+    /// What everybody is to have is asked for without the conditions of one caller. Where answers
+    /// are known to be private, each caller's own go through.
+    pub(super) fn request_for<ReqB: Default>(
+        &self,
+        errand: &Errand<ReqB>,
+    ) -> (Request<ReqB>, bool) {
+        if let Some(whole) = &self.whole {
+            let mut headers = errand.without_conditions();
+            let validates = rules::add_validators(&mut headers, &whole.response.headers);
+            return (errand.request(headers), validates);
+        }
+        let marker = self.entry.as_ref().and_then(Entry::as_marker);
+        match marker {
+            Some(Marker::Private) => (errand.request(errand.asked.parts.headers.clone()), false),
+            _ => (errand.request(errand.without_conditions()), false),
+        }
+    }
+
+    /// What is kept and its headers as they are now, if a 304 is about it. An origin that was asked
+    /// by a date too may have gone by that, which does not see a change within a second; then its
+    /// tag tells.
+    pub(super) fn validated_by(&self, headers: &HeaderMap) -> Option<(Arc<Whole>, HeaderMap)> {
+        let whole = self.whole.as_ref()?;
+        let stored = &whole.response.headers;
+        if stored.contains_key(header::LAST_MODIFIED)
+            && let Some(tag) = headers.get(header::ETAG)
+            && stored.get(header::ETAG).is_some_and(|kept| weak(kept) != weak(tag))
+        {
+            return None;
+        }
+        Some((Arc::clone(whole), rules::freshen(stored, headers)))
+    }
+}
+
+fn weak(tag: &http::HeaderValue) -> &[u8] {
+    tag.as_bytes().strip_prefix(b"W/").unwrap_or(tag.as_bytes())
+}
+
+impl<ReqB> Errand<ReqB> {
+    /// The fields of the request, but not its conditions.
+    pub(super) fn without_conditions(&self) -> HeaderMap {
+        let mut headers = self.asked.parts.headers.clone();
+        for name in CONDITIONS {
+            headers.remove(name);
+        }
+        headers
+    }
+
+    /// A request like the caller's, with these fields.
+    pub(super) fn request(&self, headers: HeaderMap) -> Request<ReqB>
+    where
+        ReqB: Default,
+    {
+        let parts = &self.asked.parts;
+        let mut request = Request::new(ReqB::default());
+        *request.method_mut() = Method::GET;
+        *request.uri_mut() = Uri::clone(&parts.uri);
+        *request.version_mut() = parts.version;
+        *request.headers_mut() = headers;
+        *request.extensions_mut() = parts.extensions.clone();
+        request
+    }
+}
+
+const CONDITIONS: [HeaderName; 6] = [
+    header::IF_MATCH,
+    header::IF_NONE_MATCH,
+    header::IF_MODIFIED_SINCE,
+    header::IF_UNMODIFIED_SINCE,
+    header::IF_RANGE,
+    header::RANGE,
+];

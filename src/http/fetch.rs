@@ -1,0 +1,333 @@
+//! `Fetch`: the loader of the core. Asks the origin, and says what is to be kept of the answer.
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, header, response};
+use http_body::Body;
+use tower::{BoxError, Service, ServiceExt};
+
+use super::asked::Errand;
+use super::earlier::Earlier;
+use super::kept::{Fate, Found, MOST_NAMES, Note, Passing, Said, Spec, Whole};
+use super::mode::{Judgement, Terms};
+use super::rules::{self, Times, Why};
+use super::shared::Shared;
+use crate::response::{CacheBody, Collected, KeptResponse, collect};
+
+/// Asks the origin for what is to be kept.
+#[derive(Clone)]
+pub(super) struct Fetch<S> {
+    pub(super) inner: S,
+    pub(super) shared: Shared,
+}
+
+impl<S, ReqB, B> Service<Errand<ReqB>> for Fetch<S>
+where
+    S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    ReqB: Default + Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Found<B>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Found<B>, BoxError>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, errand: Errand<ReqB>) -> Self::Future {
+        // The one that is ready goes along.
+        let clone = self.inner.clone();
+        let inner = std::mem::replace(&mut self.inner, clone);
+        Box::pin(fetch(inner, self.shared.clone(), errand))
+    }
+}
+
+impl<S> fmt::Debug for Fetch<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fetch").finish_non_exhaustive()
+    }
+}
+
+async fn fetch<S, ReqB, B>(
+    mut inner: S,
+    shared: Shared,
+    errand: Errand<ReqB>,
+) -> Result<Found<B>, BoxError>
+where
+    S: Service<Request<ReqB>, Response = Response<B>> + Clone,
+    S::Error: Into<BoxError>,
+    ReqB: Default,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let earlier = Earlier::of::<B>(&shared, &errand.key).await;
+    let (request, validates) = earlier.request_for(&errand);
+    let again = inner.clone();
+    let mut asked = SystemTime::now();
+    let mut response = inner.call(request).await.map_err(Into::into)?;
+    let mut answered = SystemTime::now();
+    if response.status() == StatusCode::NOT_MODIFIED && validates {
+        match earlier.validated_by(response.headers()) {
+            Some((whole, headers)) => {
+                let load = Load { shared: &shared, errand: &errand, earlier: &earlier };
+                return Ok(load.validated(&whole, headers, Times { asked, answered }).await);
+            }
+            // It speaks of something else than what is kept.
+            None => {
+                let request = errand.request(errand.without_conditions());
+                asked = SystemTime::now();
+                response = again.oneshot(request).await.map_err(Into::into)?;
+                answered = SystemTime::now();
+            }
+        }
+    }
+    let load = Load { shared: &shared, errand: &errand, earlier: &earlier };
+    load.received(response, Times { asked, answered }).await
+}
+
+/// One load, once the origin has answered.
+struct Load<'a, ReqB> {
+    shared: &'a Shared,
+    errand: &'a Errand<ReqB>,
+    earlier: &'a Earlier,
+}
+
+impl<ReqB> Load<'_, ReqB> {
+    /// What is kept is still good.
+    async fn validated<B>(&self, earlier: &Whole, headers: HeaderMap, times: Times) -> Found<B>
+    where
+        B: Send + 'static,
+    {
+        let KeptResponse { status, body, trailers, .. } = &earlier.response;
+        let judgement = self.judge(*status, &headers, times);
+        let fresh = Answered {
+            status: *status,
+            headers,
+            body: body.clone(),
+            trailers: trailers.clone(),
+            said: self.said(StatusCode::NOT_MODIFIED),
+            times,
+        };
+        match judgement {
+            Judgement::Keep(terms) => self.keep(fresh, terms).await,
+            Judgement::Share | Judgement::Failure => fresh.pass("not-kept".to_owned()),
+            Judgement::Private(why) => fresh.pass(why.to_string()),
+        }
+    }
+
+    async fn received<B>(&self, response: Response<B>, times: Times) -> Result<Found<B>, BoxError>
+    where
+        B: Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<BoxError>,
+    {
+        let (parts, body) = response.into_parts();
+        let said = self.said(parts.status);
+        let judgement = match self.judge(parts.status, &parts.headers, times) {
+            Judgement::Private(why) => {
+                let is_own = matches!(why, Why::Authorization | Why::RequestNoStore);
+                let body = CacheBody::passing(body);
+                return Ok(pass(parts, body, &why.to_string(), said, is_own));
+            }
+            judgement if self.may_share(&judgement, &parts.headers) => judgement,
+            Judgement::Failure => return Err(failed(parts.status)),
+            _ => return Ok(pass(parts, CacheBody::passing(body), "vary", said, false)),
+        };
+        let most = self.shared.within.max_entry_bytes();
+        let (body, trailers) = match collect(body, most).await.map_err(Into::into)? {
+            Collected::Whole { data, trailers } => (data, trailers),
+            Collected::TooLarge { .. } if matches!(judgement, Judgement::Failure) => {
+                return Err(failed(parts.status));
+            }
+            Collected::TooLarge { begun, rest } => {
+                let body = CacheBody::rejoined(begun, rest);
+                return Ok(pass(parts, body, "too-large", said, false));
+            }
+        };
+        check_length(&parts.headers, body.len())?;
+        let response::Parts { status, headers, .. } = parts;
+        let answered = Answered { status, headers, body, trailers, said, times };
+        Ok(match judgement {
+            Judgement::Keep(terms) => self.keep(answered, terms).await,
+            Judgement::Failure => Found::Whole(answered.whole(Fate::Failure, &Terms::NONE)),
+            _ => Found::Whole(answered.whole(Fate::Share, &Terms::NONE)),
+        })
+    }
+
+    fn judge(&self, status: StatusCode, headers: &HeaderMap, times: Times) -> Judgement {
+        let request = &self.errand.asked.parts.headers;
+        let spared = self.earlier.is_better_than_a_failure();
+        self.shared.mode.judge(&Method::GET, request, status, headers, times, spared)
+    }
+
+    fn said(&self, status: StatusCode) -> Said {
+        Said { status: Some(status), was_stale: self.earlier.is_there() }
+    }
+
+    /// Whether an answer that is not kept may be given to all who wait for this load: those who
+    /// wait for a target may have said different things in the fields that `Vary` names.
+    fn may_share(&self, judgement: &Judgement, headers: &HeaderMap) -> bool {
+        if let Judgement::Keep(terms) = judgement {
+            return terms.vary.len() <= MOST_NAMES;
+        }
+        match (varies_by(headers), &self.errand.spec) {
+            (Some(names), Some(spec)) => spec.covers(&names),
+            (Some(names), None) => names.is_empty(),
+            (None, _) => false,
+        }
+    }
+
+    /// Keeps an answer where it belongs.
+    async fn keep<B: Send + 'static>(&self, answered: Answered, terms: Terms) -> Found<B> {
+        let whole = answered.whole(Fate::Keep(terms.windows), &terms);
+        if terms.always_validate {
+            // A date does not tell one variant from another.
+            if terms.vary.is_empty() {
+                let key = Earlier::key_for_validation(&self.errand.key);
+                self.shared.keep::<B>(key, &whole, |_| true).await;
+            }
+            return answered.pass("no-cache".to_owned());
+        }
+        match &self.errand.spec {
+            None if terms.vary.is_empty() => Found::Whole(whole),
+            None => Found::Spec(Arc::new(self.first_variant::<B>(&terms.vary, &whole).await)),
+            Some(spec) if spec.covers(&terms.vary) => self.variant(spec, answered, whole).await,
+            Some(spec) => self.other_names(spec, &terms.vary, whole).await,
+        }
+    }
+
+    /// There are variants: this is kept as one of them, and what is kept for the target is how to
+    /// find them.
+    async fn first_variant<B: Send + 'static>(
+        &self,
+        names: &[HeaderName],
+        whole: &Arc<Whole>,
+    ) -> Spec {
+        let Fate::Keep(windows) = whole.fate else { return Spec::new(names, A_MOMENT) };
+        let asked = &self.errand.asked;
+        let spec = Spec::new(names, windows.life());
+        let key = spec.key_for(&asked.primary, &asked.parts.headers);
+        let spec = spec.with_variant(&key, windows.life()).unwrap_or(spec);
+        self.shared.keep::<B>(key, whole, |_| true).await;
+        asked.put_own(Arc::clone(whole));
+        spec
+    }
+
+    /// One more variant, if there are not too many.
+    async fn variant<B: Send + 'static>(
+        &self,
+        spec: &Arc<Spec>,
+        answered: Answered,
+        whole: Arc<Whole>,
+    ) -> Found<B> {
+        let Fate::Keep(windows) = whole.fate else { return Found::Whole(whole) };
+        let key = &self.errand.key;
+        if spec.has(key) {
+            return Found::Whole(whole);
+        }
+        if spec.is_full() {
+            return Found::Whole(answered.whole(Fate::Share, &Terms::NONE));
+        }
+        let primary = &self.errand.asked.primary;
+        let more = |there: &Spec| there.with_variant(key, windows.life());
+        // That it is counted is not worth waiting for whoever is about the spec: there is a next
+        // time, and whoever is about it counts one.
+        self.shared.replace_spec::<B>(primary, spec, more).await;
+        Found::Whole(whole)
+    }
+
+    /// The origin names fields that it did not name before.
+    async fn other_names<B: Send + 'static>(
+        &self,
+        spec: &Spec,
+        names: &[HeaderName],
+        whole: Arc<Whole>,
+    ) -> Found<B> {
+        let all: Vec<_> = spec.names().into_iter().chain(names.iter().cloned()).collect();
+        let asked = &self.errand.asked;
+        let new = self.first_variant::<B>(&all, &whole).await;
+        self.shared.replace_spec::<B>(&asked.primary, spec, |_| Some(new)).await;
+        Found::Moved
+    }
+}
+
+/// An answer of the origin that was read to its end.
+pub(super) struct Answered {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+    pub(super) trailers: Option<HeaderMap>,
+    pub(super) said: Said,
+    pub(super) times: Times,
+}
+
+impl Answered {
+    pub(super) fn whole(&self, fate: Fate, terms: &Terms) -> Arc<Whole> {
+        let mut headers = rules::storable_headers(&self.headers);
+        if !headers.contains_key(header::DATE)
+            && let Ok(now) = httpdate::fmt_http_date(self.times.answered).parse()
+        {
+            headers.insert(header::DATE, now);
+        }
+        let note = Note::new(self.times.answered, terms.age, terms.freshness);
+        let (body, trailers) = (self.body.clone(), self.trailers.clone());
+        let response = KeptResponse { status: self.status, headers, body, trailers, note };
+        Arc::new(Whole { response, fate, said: self.said })
+    }
+
+    /// For whoever asked, and nobody else.
+    fn pass<B>(self, why: String) -> Found<B> {
+        let mut response = Response::new(CacheBody::kept(self.body, self.trailers));
+        *response.status_mut() = self.status;
+        *response.headers_mut() = self.headers;
+        Found::Passing(Box::new(Passing { response, why, said: self.said, is_own: false }))
+    }
+}
+
+fn pass<B>(
+    parts: response::Parts,
+    body: CacheBody<B>,
+    why: &str,
+    said: Said,
+    is_own: bool,
+) -> Found<B> {
+    let (response, why) = (Response::from_parts(parts, body), why.to_owned());
+    Found::Passing(Box::new(Passing { response, why, said, is_own }))
+}
+
+/// What is said of a failure that is not given to anybody.
+fn failed(status: StatusCode) -> BoxError {
+    format!("the origin answered {status}").into()
+}
+
+/// Less or more than was announced is not the response.
+fn check_length(headers: &HeaderMap, length: usize) -> Result<(), BoxError> {
+    let announced = headers.get(header::CONTENT_LENGTH).map(|value| value.to_str().ok());
+    match announced.map(|value| value?.trim().parse::<usize>().ok()) {
+        Some(announced) if announced != Some(length) => {
+            Err("the content is not as long as was announced".into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The fields that `Vary` names. Nothing, if it cannot be told which.
+fn varies_by(headers: &HeaderMap) -> Option<Vec<HeaderName>> {
+    let mut names = Vec::new();
+    for value in headers.get_all(header::VARY) {
+        for name in value.to_str().ok()?.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+            names.push(HeaderName::from_bytes(name.as_bytes()).ok().filter(|_| name != "*")?);
+        }
+    }
+    Some(names)
+}
+
+const A_MOMENT: std::time::Duration = std::time::Duration::from_secs(1);

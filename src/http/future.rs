@@ -1,0 +1,183 @@
+//! `HttpResponseFuture`: polls one request on its way. What it does next is decided in `visit`.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use http::{Request, Response};
+use http_body::Body;
+use pin_project::pin_project;
+use tower::{BoxError, Service};
+
+use super::around;
+use super::asked::Errand;
+use super::fetch::Fetch;
+use super::kept::HttpCapture;
+use super::visit::{Next, Visit};
+use crate::read_through::WithStatus;
+use crate::response::CacheBody;
+
+/// One request on its way. Made by [`HttpCache`](super::HttpCache).
+///
+/// # Cancel safety
+/// Dropping it takes nothing from others: a load that it has started goes on, unless the policy says
+/// otherwise. A request that goes around the cache is dropped with it; if that one may have
+/// changed something, what is kept of it is removed in the background.
+#[pin_project]
+#[must_use = "futures do nothing unless polled"]
+pub struct HttpResponseFuture<S, ReqB, B>
+where
+    S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    ReqB: Default + Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    #[pin]
+    state: State<S, ReqB, B>,
+}
+
+/// An answer that goes another way than through the core.
+pub(super) type Going<B> = BoxFuture<'static, Response<CacheBody<B>>>;
+
+/// A request whose key takes time, and what it goes on with.
+pub(super) type Keying<S, ReqB, B> = BoxFuture<'static, Begun<S, ReqB, B>>;
+
+/// How a request begins.
+pub(super) enum Begun<S, ReqB, B> {
+    /// It asks for what is kept.
+    Asking(Visit<S>, std::marker::PhantomData<fn() -> ReqB>),
+    /// It goes another way.
+    Going(Going<B>),
+    /// It takes time to know what it asks for.
+    Keying(Keying<S, ReqB, B>),
+}
+
+#[pin_project(project = StateProjection)]
+#[allow(clippy::large_enum_variant, reason = "nearly every request is in the large one")]
+enum State<S, ReqB, B>
+where
+    S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    ReqB: Default + Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    /// Finding out what it asks for. Goes anywhere.
+    Keying(Keying<S, ReqB, B>),
+    /// Polling the core. Goes to the core again, or around it.
+    Asking(Visit<S>, #[pin] WithStatus<Fetch<S>, Errand<ReqB>, HttpCapture>),
+    /// Polling an answer that goes another way.
+    Going(Going<B>),
+}
+
+impl<S, ReqB, B> HttpResponseFuture<S, ReqB, B>
+where
+    S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    ReqB: Default + Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    pub(super) fn new(begun: Begun<S, ReqB, B>) -> Self {
+        Self { state: begin(begun) }
+    }
+}
+
+fn begin<S, ReqB, B>(begun: Begun<S, ReqB, B>) -> State<S, ReqB, B>
+where
+    S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    ReqB: Default + Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    match begun {
+        Begun::Asking(visit, _) => {
+            let asking = ask(&visit, visit.errand());
+            State::Asking(visit, asking)
+        }
+        Begun::Going(going) => State::Going(going),
+        Begun::Keying(keying) => State::Keying(keying),
+    }
+}
+
+fn ask<S, ReqB, B>(
+    visit: &Visit<S>,
+    (errand, how): (Errand<ReqB>, crate::read_through::Ask),
+) -> WithStatus<Fetch<S>, Errand<ReqB>, HttpCapture>
+where
+    S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    ReqB: Default + Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let key = errand.key.clone();
+    visit.fetch.shared.within.ask(key, &how, &visit.fetch, errand).with_status()
+}
+
+impl<S, ReqB, B> Future for HttpResponseFuture<S, ReqB, B>
+where
+    S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    ReqB: Default + Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Output = Result<Response<CacheBody<B>>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.project().state;
+        loop {
+            let next = match state.as_mut().project() {
+                StateProjection::Keying(keying) => begin(ready!(keying.poll_unpin(cx))),
+                StateProjection::Going(going) => return going.poll_unpin(cx).map(Ok),
+                StateProjection::Asking(visit, mut asking) => {
+                    let (answer, status) = ready!(asking.as_mut().poll(cx));
+                    match visit.answered::<ReqB, B>(answer, &status) {
+                        Next::Answer(response) => return Poll::Ready(Ok(response)),
+                        Next::Ask(errand, how) => {
+                            let again = ask(visit, (errand, how));
+                            asking.set(again);
+                            continue;
+                        }
+                        Next::Around => {
+                            let errand: Errand<ReqB> = visit.errand().0;
+                            let request = errand.request(errand.asked.parts.headers.clone());
+                            let inner = visit.fetch.inner.clone();
+                            State::Going(Box::pin(around::pass(inner, request, "bypass")))
+                        }
+                    }
+                }
+            };
+            state.set(next);
+        }
+    }
+}
+
+/// Shows nothing of the request.
+impl<S, ReqB, B> fmt::Debug for HttpResponseFuture<S, ReqB, B>
+where
+    S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    ReqB: Default + Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpResponseFuture").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,39 @@
+//! `HttpHandle`: what a program does to what is kept.
+
+use http::Uri;
+use http::uri::Scheme;
+
+use super::target::Target;
+use crate::error::CacheError;
+use crate::read_through::Handle;
+
+/// A handle to what is kept, by URI. Clones are handles to the same.
+#[derive(Clone, Debug)]
+pub struct HttpHandle(Handle);
+
+impl HttpHandle {
+    pub(super) fn new(handle: Handle) -> Self {
+        Self(handle)
+    }
+
+    /// Removes what is kept for a URI, all of its variants. No request that starts after this has
+    /// returned is answered with a response that was asked for before it, in any process.
+    ///
+    /// The URI is the one that clients ask for, with its authority if they send a `Host`. One
+    /// without a scheme is both the `http` and the `https` one.
+    ///
+    /// # Errors
+    /// If the store fails. It may have been done or not: to be sure, do it again.
+    ///
+    /// # Cancel safety
+    /// Dropped before it has returned, it may have been done or not.
+    pub async fn invalidate(&self, uri: &Uri) -> Result<(), CacheError> {
+        // A URI that cannot be asked for has nothing kept.
+        let Some(target) = Target::of_uri(uri) else { return Ok(()) };
+        self.0.invalidate(&target.key()).await?;
+        if uri.scheme().is_none() {
+            self.0.invalidate(&target.by(Scheme::HTTPS).key()).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,197 @@
+//! `HttpCacheLayer`: what a layer is told, and the services it makes.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tower::Layer;
+
+use super::fetch::Fetch;
+use super::handle::HttpHandle;
+use super::kept::HttpCapture;
+use super::mode::{self, Mode};
+use super::request_key::RequestKey;
+use super::rules::Defaults;
+use super::service::HttpCache;
+use super::shared::Shared;
+use crate::read_through::{Handle, ReadThroughLayer, Within, knobs_of_loads};
+use crate::store::Store;
+
+/// Puts a shared HTTP cache in front of a service. See the [module page](super) for examples.
+///
+/// A plain value: a knob changes this one, not the services that were made of it. Services made by
+/// one layer, and their clones, share its loads: one per target in this process.
+#[derive(Clone)]
+pub struct HttpCacheLayer<R = Stated> {
+    layer: ReadThroughLayer<(), HttpCapture>,
+    rules: R,
+}
+
+/// The rules of RFC 9111: a response says for how long it is good, and for whom.
+#[derive(Clone, Debug)]
+pub struct Stated(Defaults);
+
+/// The rules of the program: it says under which key responses are kept, and for how long.
+#[derive(Clone, Debug)]
+pub struct Keyed(mode::Keyed);
+
+impl HttpCacheLayer {
+    /// A layer over a store, for responses that say for how long they are good.
+    pub fn new<S: Store>(store: S) -> Self {
+        let layer = ReadThroughLayer::over(store, ()).capture(HttpCapture);
+        Self { layer, rules: Stated(Defaults::default()) }
+    }
+
+    /// Sets how long responses are fresh that say nothing about it and from which it cannot be
+    /// guessed (RFC 9111, section 4.2.2).
+    ///
+    /// Default: none, so such responses are not kept.
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.rules.0.ttl = Some(ttl);
+        self
+    }
+
+    /// Sets how long a response that does not say is given out after it was fresh, while it is
+    /// asked for anew (RFC 5861, section 3). None is, if the origin forbids it.
+    ///
+    /// Default: zero.
+    #[must_use]
+    pub fn stale_while_revalidate(mut self, window: Duration) -> Self {
+        self.rules.0.while_revalidate = window;
+        self
+    }
+
+    /// Sets how long a response that does not say is given out after it was fresh, if the origin
+    /// gives an error or none at all (RFC 5861, section 4). None is, if the origin forbids it.
+    ///
+    /// Default: zero.
+    #[must_use]
+    pub fn stale_if_error(mut self, window: Duration) -> Self {
+        self.rules.0.if_error = window;
+        self
+    }
+
+    /// A handle to what is kept: to invalidate it, also from elsewhere in the program.
+    pub fn handle(&self) -> HttpHandle {
+        HttpHandle::new(self.layer.handle())
+    }
+}
+
+impl HttpCacheLayer<Keyed> {
+    /// A layer over a store, for handlers that say nothing about caching: by a key of your own.
+    ///
+    /// A response of status 2xx is kept for the [`ttl`](Self::ttl), and 404 and 410 for the
+    /// [`not_found_ttl`](Self::not_found_ttl). 5xx counts as a failure. Everything else is given to
+    /// those who wait for it, and not kept. What a response forbids is respected: `no-store`,
+    /// `private`, `no-cache`, `Set-Cookie`, and a `Vary` that names cookies or credentials. What a
+    /// caller would rather have (`Cache-Control` in the request) is not.
+    ///
+    /// Requests with credentials go around the cache: see
+    /// [`RequestKey::ignoring_credentials`].
+    pub fn keyed<S: Store>(store: S, key: RequestKey) -> Self {
+        let layer = ReadThroughLayer::over(store, ()).capture(HttpCapture);
+        let zero = Duration::ZERO;
+        let rules = mode::Keyed {
+            key,
+            ttl: zero,
+            not_found_ttl: zero,
+            while_revalidate: zero,
+            if_error: zero,
+        };
+        Self { layer, rules: Keyed(rules) }
+    }
+
+    /// Sets how long a response of status 2xx is kept.
+    ///
+    /// Default: zero, which keeps nothing: those who ask at the same time share a response.
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.rules.0.ttl = ttl;
+        self
+    }
+
+    /// Sets how long a 404 or 410 is kept.
+    ///
+    /// Default: zero, which keeps none: what is asked for before it exists is wanted soon after.
+    #[must_use]
+    pub fn not_found_ttl(mut self, ttl: Duration) -> Self {
+        self.rules.0.not_found_ttl = ttl;
+        self
+    }
+
+    /// Sets how long after it was fresh a response is given out while it is asked for anew.
+    ///
+    /// Default: zero.
+    #[must_use]
+    pub fn stale_while_revalidate(mut self, window: Duration) -> Self {
+        self.rules.0.while_revalidate = window;
+        self
+    }
+
+    /// Sets how long after it was fresh a response is given out if the handler gives an error, or a
+    /// response of status 5xx.
+    ///
+    /// Default: zero.
+    #[must_use]
+    pub fn stale_if_error(mut self, window: Duration) -> Self {
+        self.rules.0.if_error = window;
+        self
+    }
+
+    /// A handle to what is kept, by the keys that [`RequestKey`] makes.
+    pub fn handle(&self) -> Handle {
+        self.layer.handle()
+    }
+}
+
+impl<R> HttpCacheLayer<R> {
+    knobs_of_loads!();
+}
+
+impl<S, R> Layer<S> for HttpCacheLayer<R>
+where
+    R: Rules,
+{
+    type Service = HttpCache<S>;
+
+    fn layer(&self, inner: S) -> HttpCache<S> {
+        let within = Within::of(&self.layer);
+        let shared = Shared { within, mode: Arc::new(self.rules.mode()) };
+        HttpCache::new(Fetch { inner, shared })
+    }
+}
+
+/// By which rules a layer goes: [`Stated`] or [`Keyed`].
+pub trait Rules: sealed::Sealed {}
+
+impl<R: sealed::Sealed> Rules for R {}
+
+mod sealed {
+    #[allow(unnameable_types, reason = "it is sealed: there are two")]
+    pub trait Sealed {
+        #[allow(private_interfaces, reason = "nobody outside can call it")]
+        fn mode(&self) -> super::Mode;
+    }
+}
+
+#[allow(private_interfaces, reason = "nobody outside can call it")]
+impl sealed::Sealed for Stated {
+    fn mode(&self) -> Mode {
+        Mode::Stated(self.0)
+    }
+}
+
+#[allow(private_interfaces, reason = "nobody outside can call it")]
+impl sealed::Sealed for Keyed {
+    fn mode(&self) -> Mode {
+        Mode::Keyed(self.0.clone())
+    }
+}
+
+impl<R: fmt::Debug> fmt::Debug for HttpCacheLayer<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { layer, rules } = self;
+        f.debug_struct("HttpCacheLayer").field("layer", layer).field("rules", rules).finish()
+    }
+}

@@ -1,0 +1,120 @@
+//! A shared HTTP cache as a layer: in front of axum routes, or of any `http` service.
+//!
+//! ```
+//! # #[cfg(feature = "axum")]
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use axum::{Router, routing::get};
+//! use bellwether::{HttpCacheLayer, MemoryStore};
+//! use http::{Request, header};
+//! # use axum::body::Body;
+//! # use tower::ServiceExt;
+//!
+//! async fn news() -> ([(header::HeaderName, &'static str); 1], &'static str) {
+//!     ([(header::CACHE_CONTROL, "max-age=60")], "nothing new")
+//! }
+//!
+//! let layer = HttpCacheLayer::new(MemoryStore::new(10_000));
+//! let app: Router = Router::new().route("/news", get(news)).layer(layer);
+//!
+//! # let ask = || Request::get("/news").body(Body::empty());
+//! let first = app.clone().oneshot(ask()?).await?;
+//! # let said = |answer: &http::Response<_>| answer.headers()["cache-status"].to_str().unwrap_or_default().to_owned();
+//! // bellwether; fwd=uri-miss; fwd-status=200; stored; ttl=60
+//! assert!(said(&first).starts_with("bellwether; fwd=uri-miss; fwd-status=200; stored"));
+//! let second = app.oneshot(ask()?).await?;
+//! assert!(said(&second).starts_with("bellwether; hit"));
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "axum"))]
+//! # fn main() {}
+//! ```
+//!
+//! [`HttpCacheLayer::new`] goes by what responses say (RFC 9111): for how long they are fresh, for
+//! whom they are, and by which fields of a request they vary. For handlers that say nothing there
+//! is [`HttpCacheLayer::keyed`], where the program says under which key responses are kept:
+//!
+//! ```
+//! # #[cfg(feature = "axum")]
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
+//!
+//! use axum::{Router, extract::Path, routing::get};
+//! use bellwether::{HttpCacheLayer, Key, MemoryStore, RequestKey};
+//! # use axum::body::Body;
+//! # use tower::ServiceExt;
+//!
+//! async fn item(Path((warehouse, sku)): Path<(String, u64)>) -> String {
+//!     format!("item {sku} of {warehouse}") // or a query
+//! }
+//!
+//! let key = RequestKey::template("catalog/{warehouse}/{sku}")?.query(["currency"]);
+//! let layer = HttpCacheLayer::keyed(MemoryStore::new(10_000), key)
+//!     .ttl(Duration::from_secs(60))
+//!     .stale_if_error(Duration::from_secs(600))
+//!     .max_entry_bytes(64 * 1024)?;
+//! let cache = layer.handle();
+//! let app: Router = Router::new().route("/{warehouse}/{sku}", get(item).layer(layer));
+//!
+//! # let request = http::Request::get("/north/42").body(Body::empty())?;
+//! # assert_eq!(app.oneshot(request).await?.status(), 200);
+//! // After the item has changed. Parts of a template are text, and `currency` was not there.
+//! let key = Key::of("catalog/{warehouse}/{sku}").with("north").with("42");
+//! cache.invalidate(&key.with("currency").with(0)).await?;
+//! # Ok(())
+//! # }
+//! # #[cfg(not(feature = "axum"))]
+//! # fn main() {}
+//! ```
+//!
+//! # What a request is answered by
+//! - **GET**: what is kept, or one load that all who wait for it share. The origin is asked without
+//!   the conditions of one caller, and with those that validate what is kept; each caller is given
+//!   the whole, or 304 if that is what it has.
+//! - **HEAD**, and **GET with `Range`**: what is kept, or the origin, whose answer is not kept.
+//! - **Others**: the origin. If an unsafe one goes well, what is kept for its target is removed.
+//! - A response that may not be shared, or is larger than is kept, goes through as it comes, and
+//!   those who waited for it ask for themselves, all at once. Others are read to their end first,
+//!   so that what breaks off is not kept.
+//! - What cannot be answered is answered by 502 (the origin gave no answer), 503 (there is no room,
+//!   the store failed, or the origin failed a moment ago) or 504 (it took too long).
+//!
+//! Every answer says in `Cache-Status` (RFC 9211) how it came about.
+//!
+//! # Where to put it
+//! The key is the URI as the client sent it. Behind [`Router::nest`], axum takes off what led to
+//! the nested router; the feature `axum` lets the layer see it all the same. Without that feature,
+//! put the layer outside. Responses that depend on more than the URI, and do not say so in `Vary`,
+//! must not be kept: that holds for everything below the layer, so put what reads a session above
+//! it, and compression below it (it says `Vary: accept-encoding`).
+//!
+//! [`Router::nest`]: https://docs.rs/axum/0.8/axum/struct.Router.html#method.nest
+
+mod answer;
+mod around;
+mod asked;
+mod earlier;
+#[cfg(feature = "axum")]
+mod extract;
+mod fetch;
+mod future;
+mod handle;
+mod kept;
+mod layer;
+mod mode;
+mod refusal;
+mod report;
+mod request_key;
+mod rules;
+mod service;
+mod shared;
+mod target;
+mod visit;
+mod way;
+
+pub use future::HttpResponseFuture;
+pub use handle::HttpHandle;
+pub use layer::{HttpCacheLayer, Keyed, Rules, Stated};
+pub use request_key::RequestKey;
+pub use service::HttpCache;

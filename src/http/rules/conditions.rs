@@ -1,0 +1,131 @@
+//! The conditions of a client, against what is kept (RFC 9110, section 13, and RFC 9111, 4.3.2).
+
+use http::header::{
+    CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
+};
+use http::header::{DATE, ETAG, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, TRAILER};
+use http::{HeaderMap, HeaderName, StatusCode};
+
+use super::ages::date;
+use super::lists::entity_tags;
+use super::validation::etag;
+
+/// What describes a body, which a 304 has not.
+const OF_THE_BODY: [HeaderName; 9] = [
+    HeaderName::from_static("content-digest"),
+    CONTENT_ENCODING,
+    CONTENT_LANGUAGE,
+    CONTENT_LENGTH,
+    HeaderName::from_static("content-md5"),
+    CONTENT_RANGE,
+    CONTENT_TYPE,
+    HeaderName::from_static("repr-digest"),
+    TRAILER,
+];
+
+/// Whether the client has what is kept, so that a 304 will do.
+pub(crate) fn is_not_modified(request: &HeaderMap, status: StatusCode, stored: &HeaderMap) -> bool {
+    if status != StatusCode::OK {
+        return false;
+    }
+    if request.contains_key(IF_NONE_MATCH) {
+        return has_tag(request, stored);
+    }
+    let Some(since) = date(request, &IF_MODIFIED_SINCE) else { return false };
+    let modified = date(stored, &LAST_MODIFIED).or_else(|| date(stored, &DATE));
+    modified.is_some_and(|modified| modified <= since)
+}
+
+fn has_tag(request: &HeaderMap, stored: &HeaderMap) -> bool {
+    let kept = etag(stored).map(|tag| without_weakness(tag.as_bytes()));
+    entity_tags(request, &IF_NONE_MATCH)
+        .any(|tag| tag == b"*" || kept.is_some_and(|kept| kept == without_weakness(tag)))
+}
+
+fn without_weakness(tag: &[u8]) -> &[u8] {
+    tag.strip_prefix(b"W/").unwrap_or(tag)
+}
+
+/// What a 304 carries of what is kept (RFC 9110, section 15.4.5): all but what describes the body.
+pub(crate) fn not_modified_headers(stored: &HeaderMap) -> HeaderMap {
+    let mut carried = stored.clone();
+    OF_THE_BODY.iter().for_each(|name| _ = carried.remove(name));
+    // It is of use only to those who have no tag.
+    if carried.contains_key(ETAG) {
+        carried.remove(LAST_MODIFIED);
+    }
+    carried
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::read;
+    use super::*;
+
+    #[track_caller]
+    fn assert_modified(request: &'static str, stored: &'static str, is_modified: bool) {
+        let found = !is_not_modified(&read(request), StatusCode::OK, &read(stored));
+        assert_eq!(found, is_modified, "{request:?} {stored:?}");
+    }
+
+    #[test]
+    fn a_client_that_has_the_tag_needs_no_body() {
+        const KEPT: &str = "etag: \"abcdef\"\ndate: {0}";
+        assert_modified("if-none-match: \"abcdef\"", KEPT, false);
+        assert_modified("if-none-match: W/\"abcdef\"", KEPT, false);
+        assert_modified("if-none-match: *", KEPT, false);
+        assert_modified("if-none-match: \"1234\", \"abcdef\", \"5678\"", KEPT, false);
+        assert_modified("if-none-match: \"1\"\nif-none-match: \"2\", \"abcdef\"", KEPT, false);
+        assert_modified("if-none-match: \"abcdef\"", "etag: W/\"abcdef\"", false);
+        assert_modified("if-none-match: \"a,\\\", \"b\"", "etag: \"a,\\\"", false);
+    }
+
+    #[test]
+    fn a_client_that_has_another_tag_needs_the_body() {
+        assert_modified("if-none-match: \"abc\"", "etag: \"abcdef\"", true);
+        assert_modified("if-none-match: \"x,\"abcdef\"\"", "etag: \"abcdef,\"", true);
+        assert_modified("if-none-match: \"abcdef\"", "date: {0}", true);
+        assert_modified("a: 1", "etag: \"abcdef\"", true);
+    }
+
+    #[test]
+    fn a_tag_takes_precedence_over_a_date() {
+        const KEPT: &str = "etag: \"a\"\nlast-modified: {-5000}\ndate: {0}";
+        assert_modified("if-none-match: \"a\"\nif-modified-since: {-9000}", KEPT, false);
+        assert_modified("if-none-match: \"b\"\nif-modified-since: {-1}", KEPT, true);
+    }
+
+    #[test]
+    fn a_client_that_has_what_is_no_older_needs_no_body() {
+        const KEPT: &str = "last-modified: {-3000}\ndate: {0}";
+        assert_modified("if-modified-since: {-3000}", KEPT, false);
+        assert_modified("if-modified-since: {-2000}", KEPT, false);
+        assert_modified("if-modified-since: {-3001}", KEPT, true);
+        assert_modified("if-modified-since: yesterday", KEPT, true);
+        assert_modified("if-modified-since: {0}\nif-modified-since: {0}", KEPT, true);
+        assert_modified("if-modified-since: {0}", "date: {0}", false);
+        assert_modified("if-modified-since: {-1}", "date: {0}", true);
+        assert_modified("if-modified-since: {0}", "a: 1", true);
+    }
+
+    #[test]
+    fn what_is_not_ok_is_never_left_out() {
+        let (request, stored) = (read("if-none-match: *"), read("etag: \"a\""));
+        assert!(!is_not_modified(&request, StatusCode::NOT_FOUND, &stored));
+    }
+
+    #[test]
+    fn a_304_carries_all_but_what_describes_the_body() {
+        let stored = read(
+            "etag: \"a\"\nlast-modified: {-5}\ncontent-length: 5\ncontent-type: text/plain\ndate: {0}
+             content-location: /a\nvary: a\nexpires: {5}\ncache-control: public\naccess-control-allow-origin: *",
+        );
+        let carried = read(
+            "etag: \"a\"\ndate: {0}\ncontent-location: /a\nvary: a\nexpires: {5}\ncache-control: public
+             access-control-allow-origin: *",
+        );
+        assert_eq!(not_modified_headers(&stored), carried);
+        let untagged = read("last-modified: {-5}");
+        assert_eq!(not_modified_headers(&untagged), untagged);
+    }
+}

@@ -1,0 +1,208 @@
+//! The directives of `Cache-Control` and of the field that is meant for caches like ours.
+
+use std::time::Duration;
+
+use http::header::CACHE_CONTROL;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use sfv::{BareItem, Dictionary, ListEntry, Parser};
+
+use super::lists::members;
+
+/// RFC 9213, section 3.1.
+const CDN_CACHE_CONTROL: HeaderName = HeaderName::from_static("cdn-cache-control");
+
+/// What has a number of seconds. In a Structured Field, only an integer is one.
+const OF_SECONDS: [&str; 4] = ["max-age", "s-maxage", "stale-if-error", "stale-while-revalidate"];
+
+/// The longest time that is told from longer ones (RFC 9111, section 1.2.2).
+const LONGEST: u64 = 1 << 31;
+
+/// A name in lower case, and what it was given, without quotation marks.
+type Directive = (String, Option<String>);
+
+/// What a message says about caching.
+#[derive(Debug)]
+pub(super) struct Directives {
+    said: Vec<Directive>,
+    is_targeted: bool,
+}
+
+impl Directives {
+    /// Those of `Cache-Control`.
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let said = members(headers, &CACHE_CONTROL).map(directive).collect();
+        Self { said, is_targeted: false }
+    }
+
+    /// Those that a shared cache follows: of `CDN-Cache-Control`, if it can be read, else of
+    /// `Cache-Control` (RFC 9213, section 2.2).
+    pub(super) fn of_response(headers: &HeaderMap) -> Self {
+        targeted(headers).map_or_else(|| Self::of(headers), |said| Self { said, is_targeted: true })
+    }
+
+    /// Whether they come from the field that makes `Cache-Control` and `Expires` meaningless.
+    pub(super) fn is_targeted(&self) -> bool {
+        self.is_targeted
+    }
+
+    /// Whether there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.said.is_empty()
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.all(name).next().is_some()
+    }
+
+    /// Whether one is there that is not limited to certain fields. If the limit cannot be read,
+    /// there is none.
+    pub(super) fn has_for_all_fields(&self, name: &str) -> bool {
+        let is_limit = |list: &str| list.split(',').all(|field| field_name(field).is_some());
+        self.all(name).any(|list| !list.is_some_and(is_limit))
+    }
+
+    /// The fields that a directive is limited to.
+    pub(super) fn fields_of(&self, name: &str) -> impl Iterator<Item = HeaderName> {
+        let lists = self.all(name).flatten().flat_map(|list| list.split(','));
+        lists.filter_map(field_name)
+    }
+
+    /// How long, if it is said. What cannot be read is no time at all, and of several times the
+    /// shortest counts, so that a mistake makes nothing fresh for longer.
+    pub(super) fn seconds(&self, name: &str) -> Option<Duration> {
+        self.all(name).map(|value| value.and_then(delta_seconds).unwrap_or_default()).min()
+    }
+
+    fn all(&self, name: &str) -> impl Iterator<Item = Option<&str>> {
+        self.said.iter().filter(move |(said, _)| said == name).map(|(_, value)| value.as_deref())
+    }
+}
+
+/// A number without a sign, at most the longest time that is told from longer ones.
+pub(super) fn delta_seconds(digits: &str) -> Option<Duration> {
+    let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
+    // All that is wrong with a string of digits is that it is too much.
+    is_number.then(|| Duration::from_secs(digits.parse().unwrap_or(LONGEST).min(LONGEST)))
+}
+
+fn field_name(field: &str) -> Option<HeaderName> {
+    field.trim().parse().ok()
+}
+
+fn directive(member: &[u8]) -> Directive {
+    let member = String::from_utf8_lossy(member);
+    let (name, value) = match member.split_once('=') {
+        Some((name, value)) => (name, Some(unquoted(value))),
+        None => (&*member, None),
+    };
+    // White space is not allowed around the sign. A time is not read then, but what forbids
+    // something still does.
+    let value = value.map(|value| if name.ends_with([' ', '\t']) { String::new() } else { value });
+    (name.trim().to_ascii_lowercase(), value)
+}
+
+fn unquoted(value: &str) -> String {
+    let inner = value.strip_prefix('"').and_then(|value| value.strip_suffix('"'));
+    let Some(inner) = inner else { return value.to_owned() };
+    let mut escaped = false;
+    let kept = inner.chars().filter(|letter| {
+        escaped = *letter == '\\' && !escaped;
+        !escaped
+    });
+    kept.collect()
+}
+
+/// The directives of the targeted field, if it is a dictionary and not empty.
+fn targeted(headers: &HeaderMap) -> Option<Vec<Directive>> {
+    let lines = headers.get_all(CDN_CACHE_CONTROL).iter().map(HeaderValue::as_bytes);
+    let field = lines.collect::<Vec<_>>().join(&b", "[..]);
+    let dictionary = Parser::new(&field).parse::<Dictionary>().ok()?;
+    let said = dictionary.iter().filter_map(|(name, value)| member(name.as_str(), value));
+    (!dictionary.is_empty()).then(|| said.collect())
+}
+
+/// What a member of the dictionary says. Of the wrong type it says nothing (RFC 9213, section
+/// 2.1), except that what forbids something does so with any value but "false".
+fn member(name: &str, value: &ListEntry) -> Option<Directive> {
+    let ListEntry::Item(item) = value else { return None };
+    let value = match &item.bare_item {
+        BareItem::Integer(seconds) if OF_SECONDS.contains(&name) => {
+            Some(u64::try_from(i64::from(*seconds)).ok()?.to_string())
+        }
+        _ if OF_SECONDS.contains(&name) => return None,
+        BareItem::Boolean(false) => return None,
+        BareItem::String(fields) => Some(fields.as_str().to_owned()),
+        _ => None,
+    };
+    Some((name.to_owned(), value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{headers, read};
+    use super::*;
+
+    fn of(line: &str) -> Directives {
+        Directives::of(&headers(&[("cache-control", line)]))
+    }
+
+    #[test]
+    fn names_are_read_in_any_case_and_values_without_their_quotation_marks() {
+        let said = of(r#"Max-AGE="60", EXT="a\"b", No-Store"#);
+        assert_eq!(said.seconds("max-age"), Some(Duration::from_secs(60)));
+        assert_eq!(said.said[1], ("ext".to_owned(), Some("a\"b".to_owned())));
+        assert!(said.has("no-store") && !said.has("no-cache"));
+    }
+
+    #[test]
+    fn of_several_times_the_shortest_counts_and_what_cannot_be_read_is_none() {
+        for (line, seconds) in [
+            ("max-age=5", 5),
+            ("max-age=5, max-age=3", 3),
+            ("max-age=3, max-age=5", 3),
+            ("max-age=5, max-age=x", 0),
+            ("max-age", 0),
+            ("max-age=", 0),
+            ("max-age=99999999999999999999999", LONGEST),
+        ] {
+            assert_eq!(of(line).seconds("max-age"), Some(Duration::from_secs(seconds)), "{line}");
+        }
+        assert_eq!(of("s-maxage=5").seconds("max-age"), None);
+    }
+
+    #[test]
+    fn white_space_before_the_sign_makes_a_time_unreadable_and_no_prohibition() {
+        assert_eq!(of("max-age =5").seconds("max-age"), Some(Duration::ZERO));
+        assert!(of("private =\"a\"").has("private"));
+    }
+
+    #[test]
+    fn a_limit_that_cannot_be_read_is_no_limit() {
+        for line in ["no-cache", "no-cache=\"\"", "no-cache=\"a b\"", "no-cache=\"a\", no-cache"] {
+            assert!(of(line).has_for_all_fields("no-cache"), "{line}");
+        }
+        let limited = of("no-cache=\"Set-Cookie, b\"");
+        assert!(!limited.has_for_all_fields("no-cache"));
+        assert_eq!(limited.fields_of("no-cache").collect::<Vec<_>>(), ["set-cookie", "b"]);
+    }
+
+    #[test]
+    fn a_targeted_field_counts_alone_if_it_can_be_read() {
+        let read = |message| Directives::of_response(&read(message));
+        let targeted = read("cdn-cache-control: max-age=5\ncache-control: no-store");
+        assert!(targeted.is_targeted() && !targeted.has("no-store"));
+        for unreadable in ["", "max-age=", "Max-Age=5", "max-age=5,"] {
+            let fields = [("cdn-cache-control", unreadable), ("cache-control", "no-store")];
+            let general = Directives::of_response(&headers(&fields));
+            assert!(!general.is_targeted() && general.has("no-store"), "{unreadable:?}");
+        }
+    }
+
+    #[test]
+    fn the_lines_of_a_targeted_field_are_one_dictionary() {
+        let lines = read("cdn-cache-control: max-age=5\ncdn-cache-control: no-cache=\"a\"");
+        let said = Directives::of_response(&lines);
+        assert_eq!(said.seconds("max-age"), Some(Duration::from_secs(5)));
+        assert_eq!(said.fields_of("no-cache").collect::<Vec<_>>(), ["a"]);
+    }
+}

@@ -1,0 +1,63 @@
+//! Which header fields may be kept.
+
+use http::header::{AGE, CONNECTION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE};
+use http::header::{TRANSFER_ENCODING, UPGRADE};
+use http::{HeaderMap, HeaderName};
+
+use super::directives::Directives;
+use super::lists::members;
+
+/// What is about a connection and not about what is sent over it (RFC 9111, section 3.1), and the
+/// age, which is kept as a number.
+///
+/// `Trailer` is not among them, for trailers are kept.
+const NEVER_KEPT: [HeaderName; 10] = [
+    AGE,
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    PROXY_AUTHENTICATE,
+    HeaderName::from_static("proxy-authentication-info"),
+    PROXY_AUTHORIZATION,
+    HeaderName::from_static("proxy-connection"),
+    TE,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// The fields of a response as they may be kept: without those that are about its connection, by
+/// their nature or because `Connection` names them, and without those that `no-cache` names.
+pub(crate) fn storable_headers(response: &HeaderMap) -> HeaderMap {
+    let mut kept = response.clone();
+    let named = members(response, &CONNECTION).filter_map(|name| HeaderName::from_bytes(name).ok());
+    named.for_each(|name| _ = kept.remove(name));
+    let directives = Directives::of_response(response);
+    directives.fields_of("no-cache").for_each(|name| _ = kept.remove(name));
+    NEVER_KEPT.iter().for_each(|name| _ = kept.remove(name));
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::read;
+    use super::*;
+
+    #[test]
+    fn what_is_about_the_connection_is_not_kept() {
+        let response = read(
+            "connection: close, X-Mine, \"odd\"\n keep-alive: 5\n x-mine: 1\n te: gzip\n upgrade: h2c
+             proxy-connection: close\n proxy-authenticate: Basic\n proxy-authorization: Basic YQ==
+             proxy-authentication-info: a\n transfer-encoding: chunked\n age: 5
+             date: {0}\n link: <a>\n link: <b>\n trailer: x-sum\n cache-status: origin; hit",
+        );
+        let kept =
+            read("date: {0}\n link: <a>\n link: <b>\n trailer: x-sum\n cache-status: origin; hit");
+        assert_eq!(storable_headers(&response), kept);
+    }
+
+    #[test]
+    fn fields_that_no_cache_names_are_not_kept() {
+        let response = read("cache-control: no-cache=\"a, B\", max-age=5\n a: 1\n b: 2\n c: 3");
+        let kept = read("cache-control: no-cache=\"a, B\", max-age=5\n c: 3");
+        assert_eq!(storable_headers(&response), kept);
+    }
+}

@@ -1,0 +1,31 @@
+//! What HTTP says about caching (RFC 9110, 9111, 9213 and 5861), as functions of what was said.
+//!
+//! There is no I/O here, no clock but the times that are passed in, and nothing is kept.
+
+mod ages;
+#[cfg(test)]
+mod cases;
+mod conditions;
+mod demand;
+mod directives;
+mod fields;
+mod invalidation;
+mod lists;
+mod ranges;
+#[cfg(test)]
+mod samples;
+mod storing;
+mod terms;
+mod validation;
+mod vary;
+
+pub(crate) use ages::Times;
+pub(crate) use conditions::{is_not_modified, not_modified_headers};
+pub(crate) use demand::Demand;
+pub(crate) use fields::storable_headers;
+pub(crate) use invalidation::invalidated;
+pub(crate) use ranges::{Slice, slice};
+pub(crate) use storing::{Storing, Why, storing};
+pub(crate) use terms::{Defaults, Terms};
+pub(crate) use validation::{HeadSays, add_validators, freshen, head_says};
+pub(crate) use vary::variant;

@@ -1,0 +1,216 @@
+//! Whether a response is kept (RFC 9111, section 3).
+
+use std::fmt;
+
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, SET_COOKIE, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+
+use super::ages::Times;
+use super::directives::Directives;
+use super::terms::{Defaults, Terms, terms};
+use super::vary::nominated;
+
+/// Statuses whose responses are never kept, whatever they say: those that answer a condition or a
+/// range, and those that RFC 6585 excepts.
+const NEVER_KEPT: [u16; 8] = [206, 304, 412, 416, 428, 429, 431, 511];
+
+/// What becomes of a response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Storing {
+    /// It is kept.
+    Keep(Terms),
+    /// It is for the one who asked, for this reason.
+    Private(Why),
+}
+
+/// Why a response is not kept. `Display` says it in a word, for `Cache-Status`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Why {
+    /// Not a method whose answers are kept.
+    Method,
+    /// The request has content, which the key does not know.
+    RequestContent,
+    /// The request wants nothing of it kept.
+    RequestNoStore,
+    /// The request has credentials, and the response does not say that it is for others too.
+    Authorization,
+    /// Not a status whose responses are kept.
+    Status,
+    /// Only a part.
+    Partial,
+    /// `no-store`.
+    NoStore,
+    /// `private`.
+    Private,
+    /// It sets a cookie, which is for one client.
+    SetCookie,
+    /// It depends on something by which requests cannot be told apart, or all of them can.
+    Vary,
+    /// It is not fresh, nor good for anything when stale.
+    NotFresh,
+}
+
+/// What becomes of the response to a request.
+pub(crate) fn storing(
+    method: &Method,
+    request: &HeaderMap,
+    status: StatusCode,
+    response: &HeaderMap,
+    times: Times,
+    defaults: &Defaults,
+) -> Storing {
+    let directives = Directives::of_response(response);
+    let why = forbidden_by_request(method, request, &directives)
+        .or_else(|| forbidden_by_response(status, response, &directives));
+    if let Some(why) = why {
+        return Storing::Private(why);
+    }
+    let Some(vary) = nominated(response) else { return Storing::Private(Why::Vary) };
+    let terms = Terms { vary, ..terms(status, response, &directives, times, defaults) };
+    let stale = terms.while_revalidate.max(terms.if_error).max(terms.for_validation);
+    let is_of_use = !terms.freshness.max(stale).is_zero();
+    if is_of_use { Storing::Keep(terms) } else { Storing::Private(Why::NotFresh) }
+}
+
+fn forbidden_by_request(
+    method: &Method,
+    request: &HeaderMap,
+    directives: &Directives,
+) -> Option<Why> {
+    if method != Method::GET {
+        return Some(Why::Method);
+    }
+    if has_content(request) {
+        return Some(Why::RequestContent);
+    }
+    if Directives::of(request).has("no-store") {
+        return Some(Why::RequestNoStore);
+    }
+    // RFC 9111, section 3.5.
+    let is_for_all =
+        ["public", "s-maxage", "must-revalidate"].iter().any(|name| directives.has(name));
+    (request.contains_key(AUTHORIZATION) && !is_for_all).then_some(Why::Authorization)
+}
+
+fn has_content(request: &HeaderMap) -> bool {
+    let length = request.get(CONTENT_LENGTH);
+    request.contains_key(TRANSFER_ENCODING) || length.is_some_and(|length| length != "0")
+}
+
+fn forbidden_by_response(
+    status: StatusCode,
+    response: &HeaderMap,
+    directives: &Directives,
+) -> Option<Why> {
+    let must_understand = directives.has("must-understand");
+    if status.is_informational()
+        || NEVER_KEPT.contains(&status.as_u16())
+        || must_understand && !is_understood(status)
+    {
+        return Some(if status == StatusCode::PARTIAL_CONTENT {
+            Why::Partial
+        } else {
+            Why::Status
+        });
+    }
+    if is_part(response) {
+        return Some(Why::Partial);
+    }
+    // Whoever understands the status goes by the other directives (RFC 9111, section 5.2.2.3).
+    if directives.has("no-store") && !must_understand {
+        return Some(Why::NoStore);
+    }
+    if directives.has("private") {
+        return Some(Why::Private);
+    }
+    response.contains_key(SET_COOKIE).then_some(Why::SetCookie)
+}
+
+/// A final status of RFC 9110, section 15.
+fn is_understood(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 200..=205 | 300..=303 | 307 | 308 | 400..=417 | 421 | 422 | 426 | 500..=505)
+}
+
+/// `Content-Range` has no meaning but with a status that is never kept (RFC 9110, section 14.4).
+/// Still, whoever sends a range of bytes has not sent the whole.
+fn is_part(response: &HeaderMap) -> bool {
+    let lines = response.get_all(CONTENT_RANGE).iter();
+    lines
+        .map(HeaderValue::as_bytes)
+        .any(|range| range.get(..6).is_some_and(|unit| unit.eq_ignore_ascii_case(b"bytes ")))
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Method => "method",
+            Self::RequestContent => "request-content",
+            Self::RequestNoStore => "request-no-store",
+            Self::Authorization => "authorization",
+            Self::Status => "status",
+            Self::Partial => "partial",
+            Self::NoStore => "no-store",
+            Self::Private => "private",
+            Self::SetCookie => "set-cookie",
+            Self::Vary => "vary",
+            Self::NotFresh => "not-fresh",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{at_once, headers, read};
+    use super::*;
+
+    fn judged(request: &'static str, response: &'static str) -> Storing {
+        let (request, response) = (read(request), read(response));
+        storing(&Method::GET, &request, StatusCode::OK, &response, at_once(), &Defaults::default())
+    }
+
+    #[track_caller]
+    fn assert_private(request: &'static str, response: &'static str, why: Why) {
+        let storing = judged(request, response);
+        assert_eq!(storing, Storing::Private(why), "{request:?} {response:?}");
+    }
+
+    #[test]
+    fn credentials_make_an_answer_private_unless_it_says_that_it_is_for_others() {
+        const WHO: &str = "authorization: Basic YTpi";
+        assert_private(WHO, "expires: {3600}\ndate: {0}", Why::Authorization);
+        assert_private(WHO, "cache-control: max-age=3600", Why::Authorization);
+        for says in [
+            "cache-control: max-age=3600, public",
+            "cache-control: max-age=3600, must-revalidate",
+            "cache-control: s-maxage=3600",
+        ] {
+            assert!(matches!(judged(WHO, says), Storing::Keep(_)), "{says}");
+        }
+    }
+
+    #[test]
+    fn what_a_request_has_or_wants_makes_its_answer_private() {
+        const FRESH: &str = "cache-control: max-age=3600";
+        assert_private("cache-control: No-Store", FRESH, Why::RequestNoStore);
+        assert_private("content-length: 5", FRESH, Why::RequestContent);
+        assert_private("transfer-encoding: chunked", FRESH, Why::RequestContent);
+        let kept = judged("content-length: 0\ncookie: a=b", FRESH);
+        assert!(matches!(kept, Storing::Keep(_)), "{kept:?}");
+        let (none, fresh) = (headers(&[]), read(FRESH));
+        for method in [Method::HEAD, Method::POST, Method::OPTIONS] {
+            let answer =
+                storing(&method, &none, StatusCode::OK, &fresh, at_once(), &Defaults::default());
+            assert_eq!(answer, Storing::Private(Why::Method), "{method}");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_depends_on_what_nobody_else_has_is_private() {
+        for vary in ["vary: *", "vary: Foo, *", "vary: , *", "vary:\nvary: *", "vary: a b"] {
+            let response = format!("cache-control: max-age=3600\n{vary}").leak();
+            assert_private("", response, Why::Vary);
+        }
+        assert_private("", "cache-control: max-age=3600\nvary: Cookie", Why::Vary);
+        assert_private("", "cache-control: max-age=3600\nvary: accept, Authorization", Why::Vary);
+    }
+}

@@ -1,0 +1,208 @@
+//! For how long a response is of use, and to whom (RFC 9111, section 4.2, and RFC 5861).
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderName, StatusCode};
+
+use super::ages::{self, Times};
+use super::directives::Directives;
+use super::validation::has_validator;
+
+/// How long a response is kept for being validated, after it is stale.
+const KEPT_FOR_VALIDATION: Duration = Duration::from_secs(86_400);
+
+/// Statuses whose responses may be kept for a time that nobody has stated (RFC 9110, section
+/// 15.1), without 206: parts are not kept.
+const HEURISTICALLY_CACHEABLE: [u16; 11] = [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501];
+
+/// On which terms a response is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Terms {
+    /// How much longer it is fresh, counted from when it came. Nothing: it is stale at once.
+    pub(crate) freshness: Duration,
+    /// How old it was then.
+    pub(crate) age: Duration,
+    /// After being fresh, given out for this long while it is asked for anew.
+    pub(crate) while_revalidate: Duration,
+    /// After being fresh, given out for this long if it cannot be had anew.
+    pub(crate) if_error: Duration,
+    /// After being fresh, kept for this long to be validated.
+    pub(crate) for_validation: Duration,
+    /// Which fields of a request it depends on: sorted, each once.
+    pub(crate) vary: Vec<HeaderName>,
+    /// It may be given out only when its origin has said that it is still good (`no-cache`).
+    pub(crate) always_validate: bool,
+}
+
+/// What goes for responses that do not say.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Defaults {
+    /// How long those are fresh that say nothing about it, unless a guess can be made.
+    pub(crate) ttl: Option<Duration>,
+    /// The stale windows of those that were ever fresh.
+    pub(crate) while_revalidate: Duration,
+    pub(crate) if_error: Duration,
+}
+
+/// On which terms a response is kept, apart from what it depends on.
+pub(super) fn terms(
+    status: StatusCode,
+    response: &HeaderMap,
+    directives: &Directives,
+    times: Times,
+    defaults: &Defaults,
+) -> Terms {
+    let always_validate = directives.has_for_all_fields("no-cache");
+    let age = ages::initial(response, times);
+    // What has no age that can be told was never fresh, as far as we know.
+    let lifetime = age.and_then(|_| lifetime(status, response, directives, times, defaults));
+    let lifetime = lifetime.filter(|_| !always_validate).unwrap_or_default();
+    let age = age.unwrap_or_else(|| ages::delay(times));
+    let (while_revalidate, if_error) = stale_windows(directives, lifetime, age, defaults);
+    let is_validated = has_validator(status, response);
+    Terms {
+        freshness: lifetime.saturating_sub(age),
+        age,
+        while_revalidate,
+        if_error,
+        for_validation: if is_validated { KEPT_FOR_VALIDATION } else { Duration::ZERO },
+        vary: Vec::new(),
+        always_validate,
+    }
+}
+
+fn lifetime(
+    status: StatusCode,
+    response: &HeaderMap,
+    directives: &Directives,
+    times: Times,
+    defaults: &Defaults,
+) -> Option<Duration> {
+    let is_cacheable = HEURISTICALLY_CACHEABLE.contains(&status.as_u16());
+    ages::explicit(directives, response, times)
+        .or_else(|| {
+            ages::guessed(response, times).filter(|_| is_cacheable || directives.has("public"))
+        })
+        .or_else(|| defaults.ttl.filter(|_| is_cacheable && !status.is_server_error()))
+}
+
+/// For how long it is given out while it is asked for anew, and if it cannot be had anew (RFC 5861).
+fn stale_windows(
+    directives: &Directives,
+    lifetime: Duration,
+    age: Duration,
+    defaults: &Defaults,
+) -> (Duration, Duration) {
+    // RFC 9111, section 4.2.4.
+    let forbid = ["must-revalidate", "proxy-revalidate", "s-maxage"];
+    if forbid.iter().any(|name| directives.has(name)) || directives.has_for_all_fields("no-cache") {
+        return (Duration::ZERO, Duration::ZERO);
+    }
+    // It may have been stale for a while when it came.
+    let overdue = age.saturating_sub(lifetime);
+    let window = |name, default: Duration| {
+        let default = if lifetime.is_zero() { Duration::ZERO } else { default };
+        directives.seconds(name).unwrap_or(default).saturating_sub(overdue)
+    };
+    (
+        window("stale-while-revalidate", defaults.while_revalidate),
+        window("stale-if-error", defaults.if_error),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Method;
+
+    use super::super::samples::{at_once, headers, now, read};
+    use super::super::{Storing, Why, storing};
+    use super::*;
+
+    const fn seconds(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn judged(response: &'static str, defaults: Defaults) -> Storing {
+        let (request, response) = (headers(&[]), read(response));
+        storing(&Method::GET, &request, StatusCode::OK, &response, at_once(), &defaults)
+    }
+
+    #[track_caller]
+    fn terms_of(response: &'static str, defaults: Defaults) -> Terms {
+        let storing = judged(response, defaults);
+        let Storing::Keep(terms) = storing else { panic!("{response:?} is not kept: {storing:?}") };
+        terms
+    }
+
+    fn stale(response: &'static str, defaults: Defaults) -> (u64, u64) {
+        let terms = terms_of(response, defaults);
+        (terms.while_revalidate.as_secs(), terms.if_error.as_secs())
+    }
+
+    #[test]
+    fn what_came_old_and_slowly_is_fresh_for_less_long() {
+        let times = Times { asked: now() - seconds(4), answered: now() };
+        let response = read("cache-control: max-age=100\nage: 10\ndate: {-12}");
+        let answer = storing(
+            &Method::GET,
+            &headers(&[]),
+            StatusCode::OK,
+            &response,
+            times,
+            &Defaults::default(),
+        );
+        let Storing::Keep(terms) = answer else { panic!("{answer:?}") };
+        assert_eq!((terms.age, terms.freshness), (seconds(14), seconds(86)));
+    }
+
+    #[test]
+    fn a_part_of_a_second_ages_nothing() {
+        let terms = terms_of("cache-control: max-age=2\ndate: {0}", Defaults::default());
+        assert_eq!((terms.age, terms.freshness), (Duration::ZERO, seconds(2)));
+    }
+
+    #[test]
+    fn a_guess_is_a_tenth_and_at_most_a_day() {
+        let guess = |response| terms_of(response, Defaults::default()).freshness;
+        assert_eq!(guess("date: {0}\nlast-modified: {-300}"), seconds(30));
+        assert_eq!(guess("date: {0}\nlast-modified: {-86400000}"), seconds(86_400));
+    }
+
+    #[test]
+    fn a_default_time_is_for_those_that_say_nothing() {
+        let defaults = Defaults { ttl: Some(seconds(60)), ..Defaults::default() };
+        assert_eq!(terms_of("etag: \"a\"", defaults).freshness, seconds(60));
+        assert_eq!(terms_of("cache-control: max-age=5", defaults).freshness, seconds(5));
+        let stale = judged("cache-control: max-age=0", defaults);
+        assert_eq!(stale, Storing::Private(Why::NotFresh));
+        let unsound = judged("age: old", defaults);
+        assert_eq!(unsound, Storing::Private(Why::NotFresh));
+    }
+
+    #[test]
+    fn what_must_be_validated_is_kept_for_that_and_given_to_nobody() {
+        let defaults = Defaults { while_revalidate: seconds(9), if_error: seconds(9), ttl: None };
+        let terms = terms_of("cache-control: max-age=60, no-cache\netag: \"a\"", defaults);
+        assert!(terms.always_validate && terms.for_validation > Duration::ZERO, "{terms:?}");
+        let windows = terms.freshness.max(terms.while_revalidate).max(terms.if_error);
+        assert_eq!(windows, Duration::ZERO);
+        let untagged = judged("cache-control: max-age=60, no-cache", defaults);
+        assert_eq!(untagged, Storing::Private(Why::NotFresh));
+    }
+
+    #[test]
+    fn stale_windows_are_what_is_said_or_else_the_defaults() {
+        let defaults = Defaults { while_revalidate: seconds(7), if_error: seconds(8), ttl: None };
+        assert_eq!(stale("cache-control: max-age=2", defaults), (7, 8));
+        let said = "cache-control: max-age=2, stale-while-revalidate=0, stale-if-error=60";
+        assert_eq!(stale(said, defaults), (0, 60));
+        let never_fresh = "cache-control: max-age=0, stale-while-revalidate=60";
+        assert_eq!(stale(never_fresh, defaults), (60, 0));
+        let overdue = "cache-control: max-age=10, stale-if-error=60\nage: 30";
+        assert_eq!(stale(overdue, Defaults::default()), (0, 40));
+        for forbids in ["must-revalidate", "proxy-revalidate", "s-maxage=2"] {
+            let says = format!("cache-control: max-age=2, stale-if-error=60, {forbids}").leak();
+            assert_eq!(stale(says, defaults), (0, 0), "{forbids}");
+        }
+    }
+}

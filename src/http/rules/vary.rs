@@ -1,0 +1,114 @@
+//! Which answer is for which request (RFC 9111, section 4.1).
+
+use http::header::{ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, COOKIE, VARY};
+use http::{HeaderMap, HeaderName};
+
+use super::lists::members;
+
+/// More fields than any origin has a use for.
+const MOST_NAMES: usize = 16;
+
+/// Fields whose values mean the same in upper and lower case.
+const WITHOUT_CASE: [HeaderName; 3] = [ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE];
+
+/// The fields that a response depends on, sorted and each once, if other requests than its own can
+/// be told to be like it. By a cookie or by credentials they can, but hardly ever are.
+pub(super) fn nominated(response: &HeaderMap) -> Option<Vec<HeaderName>> {
+    let names = members(response, &VARY).map(HeaderName::from_bytes);
+    let mut names = names.collect::<Result<Vec<_>, _>>().ok()?;
+    names.sort_unstable_by(|one, other| one.as_str().cmp(other.as_str()));
+    names.dedup();
+    let is_shared = names.iter().all(|name| ![AUTHORIZATION, COOKIE].contains(name) && name != "*");
+    (is_shared && names.len() <= MOST_NAMES).then_some(names)
+}
+
+/// What a request says in the fields that a response depends on. Equal parts are for one answer.
+///
+/// The lines of a field are joined and the white space between the members of a list is left out,
+/// for it means nothing; a field that is not there is left out as a whole.
+pub(crate) fn variant(names: &[HeaderName], request: &HeaderMap) -> Vec<(String, Vec<u8>)> {
+    let present = names.iter().filter(|name| request.contains_key(*name));
+    present.map(|name| (name.as_str().to_owned(), normalized(name, request))).collect()
+}
+
+fn normalized(name: &HeaderName, request: &HeaderMap) -> Vec<u8> {
+    let value = members(request, name).collect::<Vec<_>>().join(&b","[..]);
+    if WITHOUT_CASE.contains(name) { value.to_ascii_lowercase() } else { value }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::read;
+    use super::*;
+
+    fn names(vary: &'static str) -> Option<Vec<HeaderName>> {
+        nominated(&read(vary))
+    }
+
+    /// What two requests say in the fields that `vary` names.
+    fn both(
+        vary: &'static str,
+        one: &'static str,
+        other: &'static str,
+    ) -> [Vec<(String, Vec<u8>)>; 2] {
+        let names = names(vary).expect("names");
+        [one, other].map(|request| variant(&names, &read(request)))
+    }
+
+    #[track_caller]
+    fn assert_alike(vary: &'static str, one: &'static str, other: &'static str) {
+        let [one, other] = both(vary, one, other);
+        assert_eq!(one, other);
+    }
+
+    #[track_caller]
+    fn assert_different(vary: &'static str, one: &'static str, other: &'static str) {
+        let [one, other] = both(vary, one, other);
+        assert_ne!(one, other);
+    }
+
+    #[test]
+    fn names_are_sorted_and_each_is_there_once() {
+        assert_eq!(
+            names("vary: Foo, bar\nvary: BAR, , foo"),
+            Some(vec![HeaderName::from_static("bar"), HeaderName::from_static("foo"),])
+        );
+        assert_eq!(names("vary:"), Some(Vec::new()));
+        assert_eq!(names("date: {0}"), Some(Vec::new()));
+    }
+
+    #[test]
+    fn no_name_can_be_told_from_a_star_or_from_too_many() {
+        for vary in ["*", "*, *", "*, Foo", "Foo, *", ", *", "a b", "Cookie", "AUTHORIZATION"] {
+            assert_eq!(names(format!("vary: {vary}").leak()), None, "{vary}");
+        }
+        let list =
+            |count: usize| (0..count).map(|n| format!("f{n}")).collect::<Vec<_>>().join(", ");
+        assert!(names(format!("vary: {}", list(MOST_NAMES)).leak()).is_some());
+        assert_eq!(names(format!("vary: {}", list(MOST_NAMES + 1)).leak()), None);
+    }
+
+    #[test]
+    fn requests_that_say_the_same_are_alike() {
+        assert_alike("vary: foo", "foo: 1\nother: 2", "foo: 1\nother: 3");
+        assert_alike("vary: foo", "foo: 1, 2", "foo: 1\nfoo: 2");
+        assert_alike("vary: foo", "foo: 1,2", "foo:  1, 2 ");
+        assert_alike("vary: foo, bar, baz", "foo: 1\nbaz: 789", "baz: 789\nfoo: 1");
+        assert_alike(
+            "vary: accept-language",
+            "accept-language: en, de",
+            "accept-language: eN ,  De",
+        );
+    }
+
+    #[test]
+    fn requests_that_say_something_else_are_different() {
+        assert_different("vary: foo", "foo: 1", "foo: 2");
+        assert_different("vary: foo", "foo: a", "foo: A");
+        assert_different("vary: foo", "foo: 1, 2", "foo: 2, 1");
+        assert_different("vary: foo", "foo: \"a, b\"", "foo: \"a,b\"");
+        assert_different("vary: foo", "foo: 1", "bar: 1");
+        assert_different("vary: foo, bar", "foo: 1", "bar: 1");
+        assert_different("vary: foo", "foo:", "bar: 1");
+    }
+}

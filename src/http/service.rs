@@ -1,0 +1,196 @@
+//! `HttpCache`: the service.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::marker::PhantomData;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::request::Parts;
+use http::{Request, Response};
+use http_body::Body;
+use tower::{BoxError, Service};
+
+use super::around::{self, Changes};
+use super::asked::Asked;
+use super::fetch::Fetch;
+use super::future::{Begun, HttpResponseFuture};
+use super::mode::{Keyed, Mode};
+use super::refusal;
+use super::request_key::Named;
+use super::rules::Demand;
+use super::target::Target;
+use super::visit::Visit;
+use super::way::Way;
+use crate::key::Key;
+use crate::response::CacheBody;
+
+/// An `http` service behind a cache. See the [module page](super) for examples.
+///
+/// It is always ready, and its error is `Infallible`: what cannot be answered is answered by a
+/// response that says so.
+#[derive(Clone)]
+pub struct HttpCache<S> {
+    fetch: Fetch<S>,
+}
+
+impl<S> HttpCache<S> {
+    pub(super) fn new(fetch: Fetch<S>) -> Self {
+        Self { fetch }
+    }
+
+    /// The service that is asked for what is not kept.
+    pub fn get_ref(&self) -> &S {
+        &self.fetch.inner
+    }
+
+    /// The service that is asked for what is not kept.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.fetch.inner
+    }
+
+    /// The service that is asked for what is not kept.
+    pub fn into_inner(self) -> S {
+        self.fetch.inner
+    }
+}
+
+impl<S, ReqB, B> Service<Request<ReqB>> for HttpCache<S>
+where
+    S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    ReqB: Body + Default + Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<CacheBody<B>>;
+    type Error = Infallible;
+    type Future = HttpResponseFuture<S, ReqB, B>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<ReqB>) -> Self::Future {
+        let (mut parts, body) = request.into_parts();
+        let fetch = self.fetch.clone();
+        HttpResponseFuture::new(match &*self.fetch.shared.mode {
+            Mode::Stated(_) => stated(fetch, parts, body),
+            Mode::Keyed(keyed) => match keyed.key.at_once(&mut parts) {
+                Some(named) => named_by(fetch, keyed, parts, body, named),
+                None => Begun::Keying(Box::pin(async move {
+                    let mode = std::sync::Arc::clone(&fetch.shared.mode);
+                    let Mode::Keyed(keyed) = &*mode else { return stated(fetch, parts, body) };
+                    let named = keyed.key.extracted(&mut parts).await;
+                    named_by(fetch, keyed, parts, body, named)
+                })),
+            },
+        })
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for HttpCache<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpCache").field("inner", &self.fetch.inner).finish_non_exhaustive()
+    }
+}
+
+/// Begins a request whose target is its key.
+fn stated<S, ReqB, B>(fetch: Fetch<S>, parts: Parts, body: ReqB) -> Begun<S, ReqB, B>
+where
+    S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    ReqB: Body + Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+{
+    let Some(target) = Target::of(&parts) else {
+        return pass(fetch, parts, body, "request");
+    };
+    let demand = Demand::of(&parts.headers);
+    let way = Way::of(&parts, &body, &demand);
+    let key = target.key();
+    begin(fetch, parts, body, way, key, demand, |_| Changes::Target(target))
+}
+
+/// Begins a request whose key is for the program to say.
+fn named_by<S, ReqB, B>(
+    fetch: Fetch<S>,
+    keyed: &Keyed,
+    parts: Parts,
+    body: ReqB,
+    named: Named,
+) -> Begun<S, ReqB, B>
+where
+    S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    ReqB: Body + Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+{
+    let key = match named {
+        Named::Key(key) if key.byte_len() <= Key::MAX_BYTES => key,
+        Named::Key(_) | Named::Nothing => return pass(fetch, parts, body, "bypass"),
+        Named::Unknown(name) => {
+            return Begun::Going(Box::pin(std::future::ready(refusal::unknown(&name))));
+        }
+    };
+    // What is kept is the program's choice, so what the caller would rather have is not heard.
+    let demand = Demand::default();
+    let way = match Way::of(&parts, &body, &demand) {
+        Way::Ask | Way::Look if keyed.key.is_somebodys(&parts.headers) => Way::Around("bypass"),
+        way => way,
+    };
+    begin(fetch, parts, body, way, key, demand, Changes::Key)
+}
+
+fn begin<S, ReqB, B>(
+    fetch: Fetch<S>,
+    parts: Parts,
+    body: ReqB,
+    way: Way,
+    key: Key,
+    demand: Demand,
+    changes: impl FnOnce(Key) -> Changes,
+) -> Begun<S, ReqB, B>
+where
+    S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    ReqB: Body + Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+{
+    let Fetch { inner, shared } = fetch;
+    match way {
+        Way::Ask => {
+            let asked = Asked::new(parts, key, demand);
+            Begun::Asking(Visit::new(Fetch { inner, shared }, asked), PhantomData)
+        }
+        Way::Look => {
+            let asked = Asked::new(parts, key, demand);
+            Begun::Going(Box::pin(around::look(inner, shared, asked, body)))
+        }
+        Way::Around(why) => pass(Fetch { inner, shared }, parts, body, why),
+        Way::Change => {
+            let request = Request::from_parts(parts, body);
+            Begun::Going(Box::pin(around::change(inner, shared, request, changes(key))))
+        }
+    }
+}
+
+fn pass<S, ReqB, B>(
+    fetch: Fetch<S>,
+    parts: Parts,
+    body: ReqB,
+    why: &'static str,
+) -> Begun<S, ReqB, B>
+where
+    S: Service<Request<ReqB>, Response = Response<B>> + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    ReqB: Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+{
+    Begun::Going(Box::pin(around::pass(fetch.inner, Request::from_parts(parts, body), why)))
+}

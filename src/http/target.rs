@@ -1,0 +1,156 @@
+//! Targets: which URI a request is for, and the key of that.
+
+use http::request::Parts;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, Uri, header};
+
+use crate::key::Key;
+
+/// What a request is for. Nothing in it is decoded: what looks alike to us need not to the origin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    scheme: Scheme,
+    /// In lower case, without a port that goes without saying.
+    authority: Option<Authority>,
+    path_and_query: PathAndQuery,
+}
+
+impl Target {
+    /// The target of a request. Nothing, if it contradicts itself: what cannot be named for sure
+    /// is not kept.
+    pub(super) fn of(parts: &Parts) -> Option<Self> {
+        let uri = original_uri(parts);
+        let stated = uri.authority().map(Authority::as_str);
+        let host = host(&parts.headers)?;
+        let scheme = uri.scheme().cloned().unwrap_or(Scheme::HTTP);
+        let normal = |text: Option<&str>| text.map(|text| normal(text, &scheme)).transpose();
+        let (stated, host) = (normal(stated).ok()?, normal(host).ok()?);
+        if stated.is_some() && host.is_some() && stated != host {
+            return None;
+        }
+        let path_and_query = uri.path_and_query().cloned()?;
+        Some(Self { scheme, authority: stated.or(host), path_and_query })
+    }
+
+    /// The target that a URI names.
+    pub(super) fn of_uri(uri: &Uri) -> Option<Self> {
+        let scheme = uri.scheme().cloned().unwrap_or(Scheme::HTTP);
+        let authority = uri.authority().map(|named| normal(named.as_str(), &scheme));
+        let authority = authority.transpose().ok()?;
+        let path_and_query = uri.path_and_query().cloned();
+        let path_and_query = path_and_query.unwrap_or(PathAndQuery::from_static("/"));
+        Some(Self { scheme, authority, path_and_query })
+    }
+
+    /// The same by the other of the two schemes.
+    pub(super) fn by(self, scheme: Scheme) -> Self {
+        Self { scheme, ..self }
+    }
+
+    /// The whole URI, or what is known of it.
+    pub(super) fn uri(&self) -> Uri {
+        let mut parts = http::uri::Parts::default();
+        if let Some(authority) = &self.authority {
+            parts.scheme = Some(self.scheme.clone());
+            parts.authority = Some(authority.clone());
+        }
+        parts.path_and_query = Some(self.path_and_query.clone());
+        Uri::from_parts(parts).unwrap_or_default()
+    }
+
+    /// What it is kept under.
+    pub(super) fn key(&self) -> Key {
+        let authority = self.authority.as_ref().map(Authority::as_str);
+        let (path, query) = (self.path_and_query.path(), self.path_and_query.query());
+        let key = Key::of("http").with(self.scheme.as_str()).with(authority);
+        within_bounds(key.with(path).with(query))
+    }
+}
+
+/// A key for what has a name longer than a key may be: its digest.
+pub(super) fn within_bounds(key: Key) -> Key {
+    if key.byte_len() <= Key::MAX_BYTES {
+        return key;
+    }
+    Key::of("http-long").with(key.digest().as_bytes())
+}
+
+/// The URI of a request before a router took off what led to the handler.
+pub(super) fn original_uri(parts: &Parts) -> &Uri {
+    #[cfg(feature = "axum")]
+    if let Some(uri) = super::extract::original_uri(&parts.extensions) {
+        return uri;
+    }
+    &parts.uri
+}
+
+/// What `Host` says, if anything. Nothing at all, if it says more than one thing.
+fn host(headers: &HeaderMap) -> Option<Option<&str>> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (None, _) => Some(None),
+        (Some(host), None) => host.to_str().ok().map(Some),
+        (Some(_), Some(_)) => None,
+    }
+}
+
+fn normal(authority: &str, scheme: &Scheme) -> Result<Authority, ()> {
+    let lower = authority.to_ascii_lowercase();
+    let usual = if *scheme == Scheme::HTTPS { ":443" } else { ":80" };
+    let lower = lower.strip_suffix(usual).unwrap_or(&lower);
+    let authority: Authority = lower.parse().map_err(|_| ())?;
+    // Whoever asks in a user's name does not ask for what everybody may have.
+    if authority.as_str().contains('@') { Err(()) } else { Ok(authority) }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn key(uri: &str, host: &[&str]) -> Option<Key> {
+        let mut request = Request::get(uri);
+        for host in host {
+            request = request.header(header::HOST, *host);
+        }
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        Target::of(&parts).map(|target| target.key())
+    }
+
+    #[test]
+    fn a_target_has_one_key_however_it_is_written() {
+        let plain = key("/a?b", &["shop.example"]);
+        assert!(plain.is_some());
+        assert_eq!(plain, key("http://shop.example/a?b", &[]));
+        assert_eq!(plain, key("http://SHOP.example:80/a?b", &["shop.EXAMPLE"]));
+        assert_eq!(key("/", &["a:443"]), key("http://a:443/", &[]));
+    }
+
+    #[test]
+    fn nothing_is_decoded_and_nothing_is_left_out() {
+        let keys = ["/a", "/a?", "/a?b", "/A", "/%61", "/a/", "/a;b", "//a"]
+            .map(|uri| key(uri, &["a"]).unwrap());
+        for (at, one) in keys.iter().enumerate() {
+            assert!(keys[..at].iter().all(|other| other != one), "{at}");
+        }
+        assert_ne!(key("/", &["a"]), key("/", &["a:8080"]));
+        assert_ne!(key("/", &["a"]), key("https://a/", &[]));
+    }
+
+    #[test]
+    fn who_contradicts_himself_has_no_key() {
+        assert_eq!(key("http://a/", &["b"]), None);
+        assert_eq!(key("/", &["a", "b"]), None);
+        assert_eq!(key("/", &["user@a"]), None);
+        assert_eq!(key("/", &["a b"]), None);
+    }
+
+    #[test]
+    fn a_name_too_long_for_a_key_has_one_all_the_same() {
+        let long = format!("/{}", "a".repeat(3_000));
+        let one = key(&long, &["a"]).unwrap();
+        assert!(one.byte_len() <= Key::MAX_BYTES);
+        assert_ne!(Some(one), key(&format!("{long}a"), &["a"]));
+    }
+}

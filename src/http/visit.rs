@@ -1,0 +1,140 @@
+//! `Visit`: one request that asks for what is kept, and which key it asks next.
+
+use std::sync::Arc;
+
+use http::Response;
+use tower::BoxError;
+
+use super::around::{seconds, ttl};
+use super::asked::{Asked, Errand};
+use super::fetch::Fetch;
+use super::kept::{Found, Spec, Whole};
+use super::report::{Asking, Report};
+use super::{answer, refusal};
+use crate::error::Error;
+use crate::read_through::Ask;
+use crate::response::CacheBody;
+use crate::status::{CacheStatus, Stale};
+
+/// One request that asks for what is kept.
+#[derive(Debug)]
+pub(super) struct Visit<S> {
+    pub(super) fetch: Fetch<S>,
+    pub(super) asked: Arc<Asked>,
+    /// By what it selects a variant, while it asks for one.
+    spec: Option<Arc<Spec>>,
+    /// What was kept did not do.
+    is_anew: bool,
+    /// How many times it may ask.
+    left: u8,
+}
+
+/// What comes after an answer.
+pub(super) enum Next<ReqB, B> {
+    Answer(Response<CacheBody<B>>),
+    Ask(Errand<ReqB>, Ask),
+    /// To the origin, and nothing of it is kept.
+    Around,
+}
+
+impl<S> Visit<S> {
+    pub(super) fn new(fetch: Fetch<S>, asked: Asked) -> Self {
+        Self { fetch, asked: Arc::new(asked), spec: None, is_anew: false, left: ROUNDS }
+    }
+
+    /// What it asks for now.
+    pub(super) fn errand<ReqB>(&self) -> (Errand<ReqB>, Ask) {
+        let errand = match &self.spec {
+            None => Errand::primary(&self.asked),
+            Some(spec) => Errand::variant(&self.asked, Arc::clone(spec)),
+        };
+        let ask = Ask::nothing();
+        (errand, if self.is_anew { ask.anew() } else { ask })
+    }
+
+    /// After an answer of the core.
+    pub(super) fn answered<ReqB, B>(
+        &mut self,
+        answer: Result<Found<B>, Error<BoxError>>,
+        status: &CacheStatus,
+    ) -> Next<ReqB, B> {
+        match answer {
+            Err(error) => Next::Answer(refusal::of(&error)),
+            Ok(Found::Whole(whole)) if self.will_do(&whole, status) => self.give(&whole, status),
+            Ok(Found::Whole(_)) => {
+                self.is_anew = true;
+                self.again()
+            }
+            Ok(Found::Passing(passing)) => {
+                let (said, why) = (passing.said, passing.why);
+                let report = Report::not_kept(self.asking(), status, said, why);
+                Next::Answer(answer::passed(passing.response, &self.asked.parts, &report))
+            }
+            Ok(Found::Spec(spec)) => match self.asked.take_own() {
+                Some(own) => self.give(&own, status),
+                // A spec is found under a target, never under a variant.
+                None if self.spec.is_some() => Next::Around,
+                None => {
+                    self.spec = Some(spec);
+                    self.is_anew = false;
+                    self.again()
+                }
+            },
+            Ok(Found::Moved) => match self.asked.take_own() {
+                Some(own) => self.give(&own, status),
+                None => {
+                    self.spec = None;
+                    self.again()
+                }
+            },
+        }
+    }
+
+    fn again<ReqB, B>(&mut self) -> Next<ReqB, B> {
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 {
+            return Next::Around;
+        }
+        let (errand, ask) = self.errand();
+        Next::Ask(errand, ask)
+    }
+
+    /// Whether an answer is one that this request will have. What was loaded for it is.
+    fn will_do(&self, whole: &Whole, status: &CacheStatus) -> bool {
+        let is_kept = match status {
+            CacheStatus::Hit { .. } => true,
+            CacheStatus::Stale { why, .. } => *why == Stale::Revalidating,
+            _ => false,
+        };
+        let fresh_for = match status {
+            CacheStatus::Hit { fresh_for } => ttl(whole, *fresh_for),
+            _ => None,
+        };
+        self.is_anew || !is_kept || self.asked.demand.accepts(whole.response.note.age(), fresh_for)
+    }
+
+    fn give<ReqB, B>(&self, whole: &Whole, status: &CacheStatus) -> Next<ReqB, B> {
+        let report = Report::of(self.asking(), status, whole.said);
+        let report = match status {
+            CacheStatus::Stale { stale_for, .. } => report.ttl(-seconds(*stale_for)),
+            CacheStatus::Hit { fresh_for } => report.ttl(ttl(whole, *fresh_for).map_or(0, seconds)),
+            _ => match whole.response.note.fresh_for() {
+                Some(left) => report.ttl(seconds(left)),
+                None => report,
+            },
+        };
+        Next::Answer(answer::answer(whole, &self.asked.parts, &report))
+    }
+
+    fn asking(&self) -> Asking {
+        match &self.spec {
+            _ if self.is_anew => Asking::Anew,
+            None => Asking::Target,
+            Some(_) => Asking::Variant,
+        }
+    }
+}
+
+/// How many times a request asks at most: for its target, for a variant, for each of them anew,
+/// and once more if it has moved meanwhile. Whom even that does not help, the origin helps.
+const ROUNDS: u8 = 6;

@@ -1,0 +1,69 @@
+//! What a layer needs that has a `ReadThroughLayer` within: to ask with keys that it makes itself.
+
+use std::sync::Arc;
+
+use tower::Service;
+
+use super::ask::Ask;
+use super::core::Core;
+use super::future::ResponseFuture;
+use super::layer::ReadThroughLayer;
+use crate::capture::Capture;
+use crate::chance::draw;
+use crate::key::Key;
+use crate::store::{Entry, Store, Windows};
+
+/// What the services of a layer share, without a loader and without a function that makes keys.
+#[derive(Debug)]
+pub(crate) struct Within<C>(Arc<Core<C>>);
+
+impl<C> Within<C> {
+    pub(crate) fn of<K>(layer: &ReadThroughLayer<K, C>) -> Self {
+        Self(Arc::new(layer.core()))
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.0.store
+    }
+
+    pub(crate) fn max_entry_bytes(&self) -> usize {
+        self.0.policy.max_entry_bytes
+    }
+
+    /// How long it is kept for at most, with its ttl shortened by chance.
+    pub(crate) fn jittered(&self, windows: Windows) -> Windows {
+        self.0.policy.freshness.jittered(windows, draw())
+    }
+
+    /// What an entry holds, if it can be read.
+    pub(crate) fn read<R>(&self, entry: &Entry) -> Option<Arc<C::Kept>>
+    where
+        C: Capture<R>,
+    {
+        self.0.read(entry)
+    }
+
+    /// Asks for a key, by a loader.
+    pub(crate) fn ask<S, Req>(
+        &self,
+        key: Key,
+        how: &Ask,
+        service: &S,
+        request: Req,
+    ) -> ResponseFuture<S, Req, C>
+    where
+        S: Service<Req> + Clone + Send + 'static,
+        S::Future: Send,
+        S::Error: Send + Sync + 'static,
+        Req: Send + 'static,
+        C: Capture<S::Response>,
+    {
+        ResponseFuture::begin(&self.0, key, service, request, how)
+    }
+}
+
+impl<C> Clone for Within<C> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}

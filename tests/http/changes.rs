@@ -1,0 +1,84 @@
+//! Requests that change something.
+
+use std::future::pending;
+
+use http::Request;
+use tokio_test::{assert_pending, task};
+use tower::Service;
+
+use crate::origin::{Origin, ask, cached, get, is_hit, memory, page, request};
+
+/// Keeps what is asked for, and answers changes with these fields.
+fn shop(fields: &'static [(&'static str, &'static str)]) -> Origin {
+    Origin::new(async move |request: Request<_>, nth| {
+        Ok(match request.method().as_str() {
+            "GET" => page(&[("cache-control", "max-age=60")], nth.to_string()),
+            _ => page(fields, ""),
+        })
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_removes_what_is_kept_for_its_target() {
+    let cache = cached(&memory(), &shop(&[]));
+    for method in ["POST", "PUT", "DELETE", "PATCH"] {
+        get(&cache, &[]).await;
+        assert!(is_hit(&get(&cache, &[]).await));
+        ask(&cache, method, "http://shop/item", &[]).await;
+        assert!(!is_hit(&get(&cache, &[]).await), "{method}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_failed_removes_nothing() {
+    let cache = cached(&memory(), &shop(&[(":status", "409")]));
+    get(&cache, &[]).await;
+    ask(&cache, "POST", "http://shop/item", &[]).await;
+    assert!(is_hit(&get(&cache, &[]).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_removes_what_its_answer_names() {
+    let cache = cached(&memory(), &shop(&[("location", "/item")]));
+    get(&cache, &[]).await;
+    ask(&cache, "POST", "http://shop/items", &[]).await;
+    assert!(!is_hit(&get(&cache, &[]).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_names_nothing_of_others() {
+    let cache = cached(&memory(), &shop(&[("location", "http://shop/item")]));
+    get(&cache, &[]).await;
+    ask(&cache, "POST", "http://elsewhere/items", &[]).await;
+    assert!(is_hit(&get(&cache, &[]).await));
+}
+
+/// The client may have gone while its order was carried out.
+#[tokio::test(start_paused = true)]
+async fn a_change_that_nobody_waits_for_any_more_removes_what_is_kept() {
+    let origin = Origin::new(async |request: Request<_>, nth| match request.method().as_str() {
+        "GET" => Ok(page(&[("cache-control", "max-age=60")], nth.to_string())),
+        _ => pending().await,
+    });
+    let cache = cached(&memory(), &origin);
+    get(&cache, &[]).await;
+    let mut change = task::spawn(cache.clone().call(request("POST", "http://shop/item", &[])));
+    assert_pending!(change.poll());
+    drop(change);
+    tokio::task::yield_now().await;
+    assert!(!is_hit(&get(&cache, &[]).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_invalidated_by_hand_is_gone_by_either_scheme() {
+    let layer = memory();
+    let origin = shop(&[]);
+    let cache = cached(&layer, &origin);
+    for uri in ["http://shop/item", "https://shop/item"] {
+        ask(&cache, "GET", uri, &[]).await;
+    }
+    layer.handle().invalidate(&"//shop/item".parse().unwrap_or_default()).await.unwrap();
+    layer.handle().invalidate(&"https://shop/item".parse().unwrap()).await.unwrap();
+    assert!(!is_hit(&ask(&cache, "GET", "https://shop/item", &[]).await));
+    assert!(is_hit(&ask(&cache, "GET", "http://shop/item", &[]).await));
+}

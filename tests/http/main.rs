@@ -1,0 +1,17 @@
+//! The HTTP layer, seen by its callers and by the origin behind it.
+#![cfg(all(feature = "axum", feature = "redis"))]
+
+mod burst;
+mod changes;
+mod keyed;
+mod origin;
+mod poison;
+mod refusals;
+mod shapes;
+mod streams;
+mod validation;
+mod vary;
+
+#[path = "../support/redis_server.rs"]
+#[allow(dead_code, reason = "other tests use the rest")]
+mod redis_server;

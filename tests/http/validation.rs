@@ -1,0 +1,235 @@
+//! What is kept, and whether it is still good.
+
+use http::StatusCode;
+
+use crate::origin::{Origin, ask, cached, field, get, is_hit, memory, page, pass, says, text};
+
+const MINUTE: &[(&str, &str)] = &[("cache-control", "max-age=60"), ("etag", "\"1\"")];
+
+/// Says that what it gave first is still good, to whoever asks.
+fn validating(fields: &'static [(&'static str, &'static str)]) -> Origin {
+    Origin::new(move |request: http::Request<_>, nth| async move {
+        let is_asked = request.headers().get("if-none-match").is_some_and(|tag| tag == "\"1\"");
+        Ok(match is_asked {
+            true => page(&[&[(":status", "304"), ("x-seen", "again")], fields].concat(), ""),
+            false => page(fields, format!("answer {nth}")),
+        })
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_stale_is_validated_and_not_sent_again() {
+    let origin = validating(MINUTE);
+    let cache = cached(&memory(), &origin);
+    get(&cache, &[]).await;
+    pass(61).await;
+    let answer = get(&cache, &[]).await;
+    assert_eq!(origin.last("if-none-match").as_deref(), Some("\"1\""));
+    assert!(says(&answer, "fwd=stale") && says(&answer, "fwd-status=304"), "{answer:?}");
+    assert_eq!((answer.status(), field(&answer, "x-seen")), (StatusCode::OK, "again"));
+    assert_eq!(text(answer).await, "answer 0");
+    let answer = get(&cache, &[]).await;
+    assert!(is_hit(&answer));
+    assert_eq!((origin.asked(), text(answer).await.as_str()), (2, "answer 0"));
+}
+
+/// An origin that goes by the date alone does not see a second change within a second, but its tag
+/// does.
+#[tokio::test(start_paused = true)]
+async fn a_304_that_is_about_something_else_is_not_believed() {
+    const DATED: [(&str, &str); 2] =
+        [("cache-control", "max-age=60"), ("last-modified", "Wed, 01 Jan 2020 00:00:00 GMT")];
+    let origin = Origin::new(async |request: http::Request<_>, nth| {
+        let is_dated = request.headers().contains_key("if-modified-since");
+        let tag = ("etag", if nth == 0 { "\"1\"" } else { "\"2\"" });
+        let status = (":status", if is_dated { "304" } else { "200" });
+        Ok(page(&[DATED[0], DATED[1], tag, status], format!("answer {nth}")))
+    });
+    let cache = cached(&memory(), &origin);
+    get(&cache, &[]).await;
+    pass(61).await;
+    assert_eq!(text(get(&cache, &[]).await).await, "answer 2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_age_is_given_with_what_was_kept_or_has_aged_elsewhere() {
+    let origin = Origin::counting(MINUTE);
+    let cache = cached(&memory(), &origin);
+    assert_eq!(field(&get(&cache, &[]).await, "age"), "");
+    assert_eq!(field(&get(&cache, &[]).await, "age"), "0");
+    let origin = Origin::counting(&[("cache-control", "max-age=60"), ("age", "30")]);
+    let cache = cached(&memory(), &origin);
+    assert_eq!(field(&get(&cache, &[]).await, "age"), "30");
+    assert_eq!(field(&get(&cache, &[]).await, "age"), "30");
+    pass(31).await;
+    assert!(!is_hit(&get(&cache, &[]).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_has_it_already_is_told_so_and_the_origin_is_asked_for_the_whole() {
+    let origin = validating(MINUTE);
+    let cache = cached(&memory(), &origin);
+    for _ in 0..2 {
+        let answer = get(&cache, &[("if-none-match", "\"1\"")]).await;
+        assert_eq!(answer.status(), StatusCode::NOT_MODIFIED);
+        assert_eq!(field(&answer, "etag"), "\"1\"");
+        assert_eq!(text(answer).await, "");
+    }
+    assert_eq!((origin.asked(), origin.last("if-none-match")), (1, None));
+    assert_eq!(text(get(&cache, &[]).await).await, "answer 0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_not_to_be_given_unasked_is_validated_each_time() {
+    let origin = validating(&[("cache-control", "no-cache"), ("etag", "\"1\"")]);
+    let cache = cached(&memory(), &origin);
+    for asked in 1..4 {
+        assert_eq!(text(get(&cache, &[]).await).await, "answer 0");
+        assert_eq!(origin.asked(), asked);
+    }
+    assert_eq!(origin.last("if-none-match").as_deref(), Some("\"1\""));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_stale_at_once_is_kept_to_be_validated() {
+    let origin = validating(&[("cache-control", "max-age=0"), ("etag", "\"1\"")]);
+    let cache = cached(&memory(), &origin);
+    for asked in 1..4 {
+        assert_eq!(text(get(&cache, &[]).await).await, "answer 0");
+        assert_eq!(origin.asked(), asked);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_will_not_have_what_is_kept_has_it_validated() {
+    let origin = validating(MINUTE);
+    let cache = cached(&memory(), &origin);
+    get(&cache, &[]).await;
+    for demand in ["no-cache", "min-fresh=100"] {
+        let asked = origin.asked();
+        let answer = get(&cache, &[("cache-control", demand)]).await;
+        assert!(says(&answer, "fwd=request"), "{answer:?}");
+        assert_eq!(text(answer).await, "answer 0");
+        assert_eq!(origin.asked(), asked + 1, "{demand}");
+    }
+    assert!(is_hit(&get(&cache, &[("cache-control", "min-fresh=10")]).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_wants_only_what_is_kept_is_told_if_there_is_nothing() {
+    let origin = validating(MINUTE);
+    let cache = cached(&memory(), &origin);
+    let only = [("cache-control", "only-if-cached")];
+    assert_eq!(get(&cache, &only).await.status(), StatusCode::GATEWAY_TIMEOUT);
+    assert_eq!(origin.asked(), 0);
+    get(&cache, &[]).await;
+    assert_eq!(text(get(&cache, &only).await).await, "answer 0");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_not_to_be_kept_for_this_request_is_not() {
+    let origin = Origin::counting(MINUTE);
+    let cache = cached(&memory(), &origin);
+    get(&cache, &[("cache-control", "no-store")]).await;
+    assert!(!is_hit(&get(&cache, &[]).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_is_not_given_while_there_is_something_better() {
+    let origin = Origin::new(async |_, nth| {
+        let stale = ("cache-control", "max-age=60, stale-if-error=60");
+        Ok(if nth == 0 { page(&[stale], "good") } else { page(&[(":status", "500")], "bad") })
+    });
+    let cache = cached(&memory(), &origin);
+    get(&cache, &[]).await;
+    pass(61).await;
+    let answer = get(&cache, &[]).await;
+    assert!(says(&answer, "fwd=stale") && says(&answer, "detail=load-failed"), "{answer:?}");
+    assert_eq!(text(answer).await, "good");
+    pass(61).await;
+    assert_eq!(get(&cache, &[]).await.status(), StatusCode::INTERNAL_SERVER_ERROR);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_is_shared_and_not_kept() {
+    let origin = Origin::counting(&[(":status", "500")]);
+    let cache = cached(&memory(), &origin);
+    let (one, other) = tokio::join!(get(&cache, &[]), get(&cache, &[]));
+    assert_eq!(text(one).await, text(other).await);
+    assert_eq!(origin.asked(), 1);
+    get(&cache, &[]).await;
+    assert_eq!(origin.asked(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_stale_for_a_while_is_given_while_it_is_loaded_anew() {
+    let origin = Origin::counting(&[("cache-control", "max-age=60, stale-while-revalidate=60")]);
+    let cache = cached(&memory(), &origin);
+    get(&cache, &[]).await;
+    pass(61).await;
+    let answer = get(&cache, &[]).await;
+    assert!(is_hit(&answer) && says(&answer, "detail=revalidating"), "{answer:?}");
+    assert_eq!(text(answer).await, "answer 0");
+    while origin.asked() < 2 {
+        tokio::task::yield_now().await;
+    }
+    tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    assert_eq!(text(get(&cache, &[]).await).await, "answer 1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_does_not_replace_what_is_given_meanwhile() {
+    let origin = Origin::new(async |_, nth| {
+        let stale = ("cache-control", "max-age=60, stale-while-revalidate=60");
+        Ok(if nth == 0 { page(&[stale], "good") } else { page(&[(":status", "500")], "bad") })
+    });
+    let cache = cached(&memory(), &origin);
+    get(&cache, &[]).await;
+    pass(61).await;
+    for _ in 0..3 {
+        assert_eq!(text(get(&cache, &[]).await).await, "good");
+        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    }
+    assert!(origin.asked() > 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn head_is_answered_by_what_is_kept_of_get() {
+    let origin = Origin::counting(MINUTE);
+    let cache = cached(&memory(), &origin);
+    get(&cache, &[]).await;
+    let answer = ask(&cache, "HEAD", "http://shop/item", &[]).await;
+    assert!(is_hit(&answer));
+    assert_eq!(field(&answer, "content-length"), "8");
+    assert_eq!(text(answer).await, "");
+    assert_eq!(origin.asked(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_shows_a_change_makes_what_is_kept_stale() {
+    let origin = Origin::new(async |request: http::Request<_>, nth| {
+        let tag = if request.method() == "HEAD" { "\"2\"" } else { "\"1\"" };
+        let text = if request.method() == "HEAD" { String::new() } else { nth.to_string() };
+        Ok(page(&[("cache-control", "max-age=60"), ("etag", tag)], text))
+    });
+    let cache = cached(&memory(), &origin);
+    get(&cache, &[]).await;
+    ask(&cache, "HEAD", "http://shop/item", &[("cache-control", "no-cache")]).await;
+    assert!(!is_hit(&get(&cache, &[]).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_part_is_cut_from_what_is_kept() {
+    let origin = Origin::counting(MINUTE);
+    let cache = cached(&memory(), &origin);
+    let part = get(&cache, &[("range", "bytes=0-2")]).await;
+    assert_eq!(part.status(), StatusCode::OK, "nothing is kept, and the origin cuts nothing");
+    get(&cache, &[]).await;
+    let part = get(&cache, &[("range", "bytes=7-")]).await;
+    assert_eq!(part.status(), StatusCode::PARTIAL_CONTENT);
+    assert_eq!(field(&part, "content-range"), "bytes 7-7/8");
+    assert_eq!(text(part).await, "1");
+    let none = get(&cache, &[("range", "bytes=8-")]).await;
+    assert_eq!(none.status(), StatusCode::RANGE_NOT_SATISFIABLE);
+    assert_eq!(origin.asked(), 2);
+}

@@ -1,0 +1,151 @@
+//! Responses that depend on more than their target.
+
+use std::time::Duration;
+
+use bellwether::{MemoryStore, Store};
+use futures_util::future::join_all;
+use http::Request;
+use tokio::time::sleep;
+
+use crate::origin::{Origin, cached, get, is_hit, memory, page, plain, redis, says, text};
+
+/// Answers in the language that is asked for.
+fn polyglot(vary: &'static str) -> Origin {
+    Origin::new(async move |request: Request<_>, _| {
+        sleep(Duration::from_millis(50)).await;
+        let said = request.headers().get("accept-language");
+        let language = said.map_or("none", |said| said.to_str().unwrap()).to_owned();
+        Ok(page(&[("cache-control", "max-age=60"), ("vary", vary)], language))
+    })
+}
+
+async fn variants(store: impl Store) {
+    let origin = polyglot("Accept-Language");
+    let cache = cached(&plain(store), &origin);
+    let languages = ["de", "en", "fr", "it"];
+    let callers = (0..100).map(async |at| {
+        let language = languages[at % languages.len()];
+        (language, text(get(&cache, &[("accept-language", language)]).await).await)
+    });
+    for (asked, given) in join_all(callers).await {
+        assert_eq!(asked, given);
+    }
+    assert_eq!(origin.asked(), languages.len());
+    for language in languages {
+        let answer = get(&cache, &[("accept-language", language)]).await;
+        assert!(is_hit(&answer), "{answer:?}");
+        assert_eq!(text(answer).await, language);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_many_variants_are_as_many_loads() {
+    variants(MemoryStore::new(1_000)).await;
+}
+
+#[tokio::test]
+async fn as_many_variants_over_redis_are_as_many_loads() {
+    let (_server, store) = redis().await;
+    variants(store).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_variant_is_one_load_for_all_who_want_it() {
+    let origin = polyglot("accept-language");
+    let cache = cached(&memory(), &origin);
+    let callers = (0..100).map(|_| get(&cache, &[("accept-language", "de")]));
+    assert_eq!(join_all(callers).await.len(), 100);
+    assert_eq!(origin.asked(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_invalidated_target_has_no_variants_left() {
+    let origin = polyglot("accept-language");
+    let layer = memory();
+    let cache = cached(&layer, &origin);
+    for language in ["de", "en"] {
+        get(&cache, &[("accept-language", language)]).await;
+    }
+    layer.handle().invalidate(&"http://shop/item".parse().unwrap()).await.unwrap();
+    for language in ["de", "en"] {
+        let answer = get(&cache, &[("accept-language", language)]).await;
+        assert!(!is_hit(&answer), "{answer:?}");
+    }
+    assert_eq!(origin.asked(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_than_64_variants_are_kept() {
+    let origin = polyglot("accept-language");
+    let cache = cached(&memory(), &origin);
+    for nth in 0..70 {
+        get(&cache, &[("accept-language", &nth.to_string())]).await;
+    }
+    let asked = origin.asked();
+    assert!(is_hit(&get(&cache, &[("accept-language", "63")]).await));
+    assert!(!is_hit(&get(&cache, &[("accept-language", "64")]).await));
+    assert_eq!(origin.asked(), asked + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_field_that_is_named_later_tells_variants_apart_from_then_on() {
+    let origin = Origin::new(async |request: Request<_>, nth| {
+        let vary = if nth == 0 { "accept-language" } else { "accept-encoding" };
+        let fields = request.headers();
+        let of =
+            |name| fields.get(name).map_or("", |value: &http::HeaderValue| value.to_str().unwrap());
+        let text = format!("{} {}", of("accept-language"), of("accept-encoding"));
+        Ok(page(&[("cache-control", "max-age=60"), ("vary", vary)], text))
+    });
+    let cache = cached(&memory(), &origin);
+    let asked = [("de", "br"), ("en", "br"), ("en", "gzip"), ("de", "gzip"), ("en", "br")];
+    for (language, coding) in asked {
+        let fields = [("accept-language", language), ("accept-encoding", coding)];
+        let given = text(get(&cache, &fields).await).await;
+        // The first was given before anybody knew of codings.
+        assert_eq!(given, format!("{language} {coding}"));
+    }
+    let fields = [("accept-language", "en"), ("accept-encoding", "gzip")];
+    assert!(is_hit(&get(&cache, &fields).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_variant_that_is_missing_is_said_to_be() {
+    let origin = polyglot("accept-language");
+    let cache = cached(&memory(), &origin);
+    assert!(says(&get(&cache, &[("accept-language", "de")]).await, "fwd=uri-miss"));
+    assert!(says(&get(&cache, &[("accept-language", "en")]).await, "fwd=vary-miss"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_is_not_shared_with_who_said_something_else() {
+    let origin = Origin::new(async |request: Request<_>, _| {
+        sleep(Duration::from_millis(50)).await;
+        let language = request.headers()["accept-language"].to_str().unwrap().to_owned();
+        Ok(page(&[(":status", "500"), ("vary", "accept-language")], language))
+    });
+    let cache = cached(&memory(), &origin);
+    let of = async |language| text(get(&cache, &[("accept-language", language)]).await).await;
+    let (german, english) = tokio::join!(of("de"), of("en"));
+    assert_eq!((german.as_str(), english.as_str()), ("de", "en"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_variant_that_was_on_its_way_brings_nothing_back_that_was_invalidated() {
+    let origin = polyglot("accept-language");
+    let layer = memory();
+    let cache = cached(&layer, &origin);
+    get(&cache, &[("accept-language", "de")]).await;
+    let on_its_way = tokio::spawn({
+        let cache = cache.clone();
+        async move { get(&cache, &[("accept-language", "en")]).await }
+    });
+    while origin.asked() < 2 {
+        tokio::task::yield_now().await;
+    }
+    layer.handle().invalidate(&"http://shop/item".parse().unwrap()).await.unwrap();
+    assert_eq!(text(on_its_way.await.unwrap()).await, "en");
+    for language in ["en", "de"] {
+        assert!(!is_hit(&get(&cache, &[("accept-language", language)]).await), "{language}");
+    }
+}
