@@ -1,0 +1,124 @@
+//! The proxy itself: what the tests run as well.
+
+use std::io;
+use std::time::Duration;
+
+use axum::body::Body;
+use bellwether::HttpCacheLayer;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{Request, Uri, Version};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+use tower::{Layer, ServiceExt, service_fn};
+
+/// Answers whoever connects, by HTTP/1.1 or by HTTP/2 with prior knowledge, until it is dropped.
+///
+/// # Errors
+/// If the origin is not the address of a server.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    origin: &Uri,
+    layer: &HttpCacheLayer,
+) -> io::Result<()> {
+    let origin = Origin::of(origin)?;
+    let client = Client::builder(TokioExecutor::new()).build_http::<Body>();
+    let forward = service_fn(move |request| {
+        let (client, request) = (client.clone(), origin.address(request));
+        async move {
+            let mut response = client.request(request).await?;
+            strip_hop_by_hop(response.headers_mut());
+            add_via(response.headers_mut(), Version::HTTP_11);
+            Ok::<_, hyper_util::client::legacy::Error>(response)
+        }
+    });
+    let cache =
+        layer.layer(forward).map_request(|request: Request<Incoming>| request.map(Body::new));
+    let service = TowerToHyperService::new(cache);
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            // Out of descriptors, or a client that has gone: neither is for ever.
+            Err(_) => {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                continue;
+            }
+        };
+        let service = service.clone();
+        connections.spawn(async move {
+            let mut server = auto::Builder::new(TokioExecutor::new());
+            server.http1().timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(30));
+            server.http2().timer(TokioTimer::new());
+            // What breaks a connection is its own affair.
+            let _ = server.serve_connection(TokioIo::new(stream), service).await;
+        });
+    }
+}
+
+/// Where requests go.
+#[derive(Clone)]
+struct Origin {
+    scheme: Scheme,
+    authority: Authority,
+}
+
+impl Origin {
+    fn of(uri: &Uri) -> io::Result<Self> {
+        let (Some(scheme), Some(authority)) = (uri.scheme(), uri.authority()) else {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the origin is to be said as in http://127.0.0.1:8000",
+            ));
+        };
+        Ok(Self { scheme: scheme.clone(), authority: authority.clone() })
+    }
+
+    /// Makes of a request to this proxy one to the origin.
+    fn address(&self, request: Request<Body>) -> Request<Body> {
+        let (mut parts, body) = request.into_parts();
+        let mut uri = parts.uri.into_parts();
+        uri.scheme = Some(self.scheme.clone());
+        uri.authority = Some(self.authority.clone());
+        uri.path_and_query.get_or_insert_with(|| PathAndQuery::from_static("/"));
+        parts.uri = Uri::from_parts(uri).unwrap_or_default();
+        strip_hop_by_hop(&mut parts.headers);
+        // The client says it anew, of the origin.
+        parts.headers.remove(header::HOST);
+        add_via(&mut parts.headers, parts.version);
+        parts.version = Version::HTTP_11;
+        Request::from_parts(parts, body)
+    }
+}
+
+/// Removes what is for one connection only (RFC 9110, section 7.6.1).
+fn strip_hop_by_hop(headers: &mut HeaderMap) {
+    let named = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
+    let named = named.flat_map(|value| value.split(','));
+    let named: Vec<_> = named.filter_map(|name| name.trim().parse::<HeaderName>().ok()).collect();
+    let always = HOP_BY_HOP.into_iter().map(HeaderName::from_static);
+    for name in always.chain(named) {
+        headers.remove(name);
+    }
+}
+
+fn add_via(headers: &mut HeaderMap, version: Version) {
+    let via = if version == Version::HTTP_2 { "2 bellwether" } else { "1.1 bellwether" };
+    headers.append(header::VIA, HeaderValue::from_static(via));
+}
+
+const HOP_BY_HOP: [&str; 7] = [
+    "connection",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-connection",
+    "te",
+    "transfer-encoding",
+    "upgrade",
+];

@@ -1,0 +1,113 @@
+//! The public suite of tests for HTTP caches, `http-cache-tests`, asks a proxy made of this crate.
+//!
+//! `scripts/test` installs the suite.
+
+#[path = "../examples/reverse_proxy/proxy.rs"]
+mod proxy;
+mod support;
+
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+
+use bellwether::{HttpCacheLayer, MemoryStore, RedisStore};
+use http::Uri;
+use serde::Deserialize;
+use support::redis_server::RedisServer;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::net::TcpListener;
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_public_suite_is_passed_from_memory() {
+    check(&score(HttpCacheLayer::new(MemoryStore::new(10_000))).await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_public_suite_is_passed_from_redis() {
+    let server = RedisServer::start();
+    let store = RedisStore::connect(&server.url()).await.expect("a store");
+    check(&score(HttpCacheLayer::new(store)).await);
+}
+
+/// What came of one test of the suite.
+#[derive(Debug, Deserialize)]
+struct Outcome {
+    suite: String,
+    id: String,
+    /// `required` by the RFCs, `optimal` for a cache, or a `check` of what it does.
+    kind: String,
+    outcome: String,
+    detail: String,
+}
+
+impl Outcome {
+    fn is_passed(&self) -> bool {
+        self.outcome == "passed"
+    }
+}
+
+/// Of 157 and 86. The rest is a matter of taste, or of time on a busy machine.
+const REQUIRED: usize = 150;
+const OPTIMAL: usize = 75;
+
+fn check(outcomes: &[Outcome]) {
+    let of = |kind: &str| {
+        let (passed, failed): (Vec<_>, Vec<_>) =
+            outcomes.iter().filter(|test| test.kind == kind).partition(|test| test.is_passed());
+        println!("{kind}: {} of {}", passed.len(), passed.len() + failed.len());
+        for Outcome { suite, id, outcome, detail, .. } in failed {
+            println!("  {kind} {suite}/{id} {outcome}: {detail}");
+        }
+        passed.len()
+    };
+    let (required, optimal, _) = (of("required"), of("optimal"), of("check"));
+    assert_eq!(outcomes.len(), 329);
+    assert!(required >= REQUIRED, "{required} of the 157 required tests are passed");
+    assert!(optimal >= OPTIMAL, "{optimal} of the 86 optimal tests are passed");
+}
+
+async fn score(layer: HttpCacheLayer) -> Vec<Outcome> {
+    // Four required tests are of what must not be given out stale. If nothing may, as by default,
+    // they do not count.
+    let layer = layer.stale_if_error(Duration::from_secs(60));
+    let (_origin, address) = origin().await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let base = format!("http://{}", listener.local_addr().expect("an address"));
+    let proxy = tokio::spawn(async move { proxy::serve(listener, &address, &layer).await });
+    let client = node(&["client", &base]).stdout(Stdio::piped()).output();
+    let output = timeout(Duration::from_secs(150), client).await.expect("in time").expect("node");
+    proxy.abort();
+    let written = String::from_utf8(output.stdout).expect("text");
+    let outcomes = written.lines().last().and_then(|line| serde_json::from_str(line).ok());
+    outcomes.unwrap_or_else(|| panic!("the client wrote {written}"))
+}
+
+/// The origin of the suite, which goes when it is dropped.
+async fn origin() -> (Child, Uri) {
+    let mut server = node(&["server"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("node");
+    let mut written = BufReader::new(server.stdout.take().expect("its output")).lines();
+    let line = timeout(Duration::from_secs(30), written.next_line()).await.expect("in time");
+    let line = line.expect("text").expect("a line");
+    let address = line.strip_prefix("Listening on ").expect("an address");
+    // The suite's server writes about each test: nobody may have to wait for that to be read.
+    let address = address.parse().expect("an address");
+    tokio::spawn(async move { while let Ok(Some(_)) = written.next_line().await {} });
+    (server, address)
+}
+
+fn node(arguments: &[&str]) -> Command {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let suite = root.join("target/http-cache-tests/node_modules/http-cache-tests");
+    assert!(suite.is_dir(), "{} is not there: `scripts/test` installs it", suite.display());
+    let mut command = Command::new("node");
+    command.arg("--no-warnings").arg(root.join("tests/http_cache_tests/suite.mjs"));
+    command.arg(suite).args(arguments);
+    command
+}
