@@ -43,13 +43,10 @@ pub(crate) async fn serve(
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let Ok((stream, _)) = listener.accept().await else {
             // Out of descriptors, or a client that has gone: neither is for ever.
-            Err(_) => {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-                continue;
-            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            continue;
         };
         let service = service.clone();
         connections.spawn(async move {
