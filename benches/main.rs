@@ -21,6 +21,7 @@ mod figures;
 mod hits_in_memory;
 mod hits_in_redis;
 mod hits_near;
+mod hits_over_http;
 mod outage;
 mod paired;
 mod parked;
@@ -36,10 +37,11 @@ use paired::Effort;
 
 type Section = fn(Effort);
 
-const SECTIONS: [(&str, Section); 8] = [
+const SECTIONS: [(&str, Section); 9] = [
     ("memory", hits_in_memory::run),
     ("redis", hits_in_redis::run),
     ("near", hits_near::run),
+    ("http", hits_over_http::run),
     ("parts", parts_of_a_hit::run),
     ("bursts", bursts::run),
     ("envelope", envelope::run),

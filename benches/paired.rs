@@ -33,6 +33,11 @@ impl Effort {
     pub(crate) fn in_long_turns(self) -> Self {
         if self.is_smoke() { self } else { Self { rounds: 40, turn: Duration::from_millis(20) } }
     }
+
+    /// Fewer and longer still, for turns in which a program of its own is started.
+    pub(crate) fn in_turns_of_programs(self) -> Self {
+        if self.is_smoke() { self } else { Self { rounds: 15, turn: Duration::from_millis(300) } }
+    }
 }
 
 /// Contenders that are measured together.
@@ -157,6 +162,13 @@ pub(crate) struct Took {
     wall: Duration,
     /// On all threads of this process that are still there.
     cpu: Duration,
+}
+
+impl Took {
+    /// The same, by another clock.
+    pub(crate) fn lasting(self, wall: Duration) -> Self {
+        Self { wall, ..self }
+    }
 }
 
 pub(crate) fn timed(run: impl FnOnce()) -> Took {

@@ -9,6 +9,7 @@ mod poison;
 mod refusals;
 mod shapes;
 mod streams;
+mod users;
 mod validation;
 mod vary;
 
