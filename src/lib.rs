@@ -26,6 +26,7 @@
 //!
 //! # Where to look
 //! - [`mod@read_through`]: the layer, its service and their future; how a request goes.
+//! - `http` (features `http`, `axum`): a shared HTTP cache in front of axum routes or any service.
 //! - `grpc` (feature `grpc`): a cache in front of tonic services.
 //! - [`Key`]: what an answer is kept under. [`Capture`]: how an answer is kept.
 //! - [`Wait`]: what a caller does while somebody else loads. [`CacheStatus`]: how an answer came
@@ -90,6 +91,6 @@ pub use store::{RedisOptions, RedisStats, RedisStore};
 pub use windows::Windows;
 
 /// The examples of the README are compiled and run with those of the docs.
-#[cfg(all(doctest, feature = "grpc", feature = "macros", feature = "redis"))]
+#[cfg(all(doctest, feature = "axum", feature = "grpc", feature = "macros", feature = "redis"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

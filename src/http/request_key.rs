@@ -135,6 +135,10 @@ impl RequestKey {
     }
 
     /// The key, unless it takes time to know it.
+    #[cfg_attr(
+        not(feature = "axum"),
+        allow(clippy::needless_pass_by_ref_mut, reason = "axum's extractors ask for it")
+    )]
     pub(super) fn at_once(&self, parts: &mut Parts) -> Option<Named> {
         let named = match &self.base {
             Base::Path => Named::Key(Key::of("path").with(original_uri(parts).path())),

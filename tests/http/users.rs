@@ -15,8 +15,10 @@ const USERS: usize = 100;
 const REQUESTS: usize = 100_000;
 const LANGUAGES: [&str; 3] = ["de", "en", "fr"];
 
+type Fields = &'static [(&'static str, &'static str)];
+
 /// What an answer says of itself, and who may be given it.
-const PAGES: [(&str, Whose, &[(&str, &str)]); 14] = [
+const PAGES: [(&str, Whose, Fields); 14] = [
     ("/news", Whose::Everybodys, &[("cache-control", "public, max-age=60")]),
     ("/terms", Whose::Everybodys, &[("cache-control", "s-maxage=60")]),
     ("/prices", Whose::Everybodys, &[("cache-control", "public, max-age=1")]),
@@ -83,7 +85,7 @@ fn answer(request: &Request<Body>) -> Page {
     )
 }
 
-fn of(path: &str) -> (&'static str, Whose, &'static [(&'static str, &'static str)]) {
+fn of(path: &str) -> (&'static str, Whose, Fields) {
     *PAGES.iter().find(|(there, ..)| *there == path).expect("a page")
 }
 
