@@ -39,7 +39,6 @@ where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    #[pin]
     state: State<S, ReqB, B>,
 }
 
@@ -49,18 +48,22 @@ pub(super) type Going<B> = BoxFuture<'static, Response<CacheBody<B>>>;
 /// A request whose key takes time, and what it goes on with.
 pub(super) type Keying<S, ReqB, B> = BoxFuture<'static, Begun<S, ReqB, B>>;
 
+/// Polls the core. Away from the rest, since most requests are answered without.
+type Asking<S, ReqB> = Pin<Box<WithStatus<Fetch<S>, Errand<ReqB>, HttpCapture>>>;
+
 /// How a request begins.
+#[allow(clippy::large_enum_variant, reason = "nearly every request is in the large one")]
 pub(super) enum Begun<S, ReqB, B> {
     /// It asks for what is kept.
     Asking(Visit<S>, std::marker::PhantomData<fn() -> ReqB>),
     /// It goes another way.
     Going(Going<B>),
+    /// It has its answer.
+    Settled(Response<CacheBody<B>>),
     /// It takes time to know what it asks for.
     Keying(Keying<S, ReqB, B>),
 }
 
-#[pin_project(project = StateProjection)]
-#[allow(clippy::large_enum_variant, reason = "nearly every request is in the large one")]
 enum State<S, ReqB, B>
 where
     S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
@@ -73,9 +76,11 @@ where
     /// Finding out what it asks for. Goes anywhere.
     Keying(Keying<S, ReqB, B>),
     /// Polling the core. Goes to the core again, or around it.
-    Asking(Visit<S>, #[pin] WithStatus<Fetch<S>, Errand<ReqB>, HttpCapture>),
+    Asking(Visit<S>, Asking<S, ReqB>),
     /// Polling an answer that goes another way.
     Going(Going<B>),
+    /// Giving an answer that was at hand, once.
+    Settled(Option<Response<CacheBody<B>>>),
 }
 
 impl<S, ReqB, B> HttpResponseFuture<S, ReqB, B>
@@ -107,6 +112,7 @@ where
             State::Asking(visit, asking)
         }
         Begun::Going(going) => State::Going(going),
+        Begun::Settled(response) => State::Settled(Some(response)),
         Begun::Keying(keying) => State::Keying(keying),
     }
 }
@@ -114,7 +120,7 @@ where
 fn ask<S, ReqB, B>(
     visit: &Visit<S>,
     (errand, how): (Errand<ReqB>, crate::read_through::Ask),
-) -> WithStatus<Fetch<S>, Errand<ReqB>, HttpCapture>
+) -> Asking<S, ReqB>
 where
     S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
     S::Future: Send,
@@ -124,7 +130,7 @@ where
     B::Error: Into<BoxError>,
 {
     let key = errand.key.clone();
-    visit.fetch.shared.within.ask(key, &how, &visit.fetch, errand).with_status()
+    Box::pin(visit.fetch.shared.within.ask(key, &how, &visit.fetch, errand).with_status())
 }
 
 impl<S, ReqB, B> Future for HttpResponseFuture<S, ReqB, B>
@@ -139,18 +145,21 @@ where
     type Output = Result<Response<CacheBody<B>>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.project().state;
+        let state = self.project().state;
         loop {
-            let next = match state.as_mut().project() {
-                StateProjection::Keying(keying) => begin(ready!(keying.poll_unpin(cx))),
-                StateProjection::Going(going) => return going.poll_unpin(cx).map(Ok),
-                StateProjection::Asking(visit, mut asking) => {
+            *state = match state {
+                State::Settled(response) => match response.take() {
+                    Some(response) => return Poll::Ready(Ok(response)),
+                    None => panic!("polled after it was ready"),
+                },
+                State::Keying(keying) => begin(ready!(keying.poll_unpin(cx))),
+                State::Going(going) => return going.poll_unpin(cx).map(Ok),
+                State::Asking(visit, asking) => {
                     let (answer, status) = ready!(asking.as_mut().poll(cx));
                     match visit.answered::<ReqB, B>(answer, &status) {
                         Next::Answer(response) => return Poll::Ready(Ok(response)),
                         Next::Ask(errand, how) => {
-                            let again = ask(visit, (errand, how));
-                            asking.set(again);
+                            *asking = ask(visit, (errand, how));
                             continue;
                         }
                         Next::Around => {
@@ -162,7 +171,6 @@ where
                     }
                 }
             };
-            state.set(next);
         }
     }
 }

@@ -20,7 +20,7 @@ use super::refusal;
 use super::request_key::Named;
 use super::rules::Demand;
 use super::target::Target;
-use super::visit::Visit;
+use super::visit::{self, Visit};
 use super::way::Way;
 use crate::key::Key;
 use crate::response::CacheBody;
@@ -74,17 +74,12 @@ where
 
     fn call(&mut self, request: Request<ReqB>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
-        let fetch = self.fetch.clone();
-        HttpResponseFuture::new(match &*self.fetch.shared.mode {
+        let fetch = &self.fetch;
+        HttpResponseFuture::new(match &*fetch.shared.mode {
             Mode::Stated(_) => stated(fetch, parts, body),
             Mode::Keyed(keyed) => match keyed.key.at_once(&mut parts) {
                 Some(named) => named_by(fetch, keyed, parts, body, named),
-                None => Begun::Keying(Box::pin(async move {
-                    let mode = std::sync::Arc::clone(&fetch.shared.mode);
-                    let Mode::Keyed(keyed) = &*mode else { return stated(fetch, parts, body) };
-                    let named = keyed.key.extracted(&mut parts).await;
-                    named_by(fetch, keyed, parts, body, named)
-                })),
+                None => Begun::Keying(Box::pin(extracted(fetch.clone(), parts, body))),
             },
         })
     }
@@ -97,7 +92,7 @@ impl<S: fmt::Debug> fmt::Debug for HttpCache<S> {
 }
 
 /// Begins a request whose target is its key.
-fn stated<S, ReqB, B>(fetch: Fetch<S>, parts: Parts, body: ReqB) -> Begun<S, ReqB, B>
+fn stated<S, ReqB, B>(fetch: &Fetch<S>, parts: Parts, body: ReqB) -> Begun<S, ReqB, B>
 where
     S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
     S::Future: Send,
@@ -114,9 +109,23 @@ where
     begin(fetch, parts, body, way, key, demand, |_| Changes::Target(target))
 }
 
+/// Begins a request whose key takes time to know.
+async fn extracted<S, ReqB, B>(fetch: Fetch<S>, mut parts: Parts, body: ReqB) -> Begun<S, ReqB, B>
+where
+    S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    ReqB: Body + Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+{
+    let Mode::Keyed(keyed) = &*fetch.shared.mode else { return stated(&fetch, parts, body) };
+    let named = keyed.key.extracted(&mut parts).await;
+    named_by(&fetch, keyed, parts, body, named)
+}
+
 /// Begins a request whose key is for the program to say.
 fn named_by<S, ReqB, B>(
-    fetch: Fetch<S>,
+    fetch: &Fetch<S>,
     keyed: &Keyed,
     parts: Parts,
     body: ReqB,
@@ -146,7 +155,7 @@ where
 }
 
 fn begin<S, ReqB, B>(
-    fetch: Fetch<S>,
+    fetch: &Fetch<S>,
     parts: Parts,
     body: ReqB,
     way: Way,
@@ -161,18 +170,22 @@ where
     ReqB: Body + Send + 'static,
     B: Body<Data = Bytes> + Send + 'static,
 {
-    let Fetch { inner, shared } = fetch;
     match way {
-        Way::Ask => {
-            let asked = Asked::new(parts, key, demand);
-            Begun::Asking(Visit::new(Fetch { inner, shared }, asked), PhantomData)
-        }
+        Way::Ask => match visit::at_hand(&fetch.shared, &parts, &key, &demand) {
+            Some(response) => Begun::Settled(response),
+            None => {
+                let asked = Asked::new(parts, key, demand);
+                Begun::Asking(Visit::new(fetch.clone(), asked), PhantomData)
+            }
+        },
         Way::Look => {
+            let Fetch { inner, shared } = fetch.clone();
             let asked = Asked::new(parts, key, demand);
             Begun::Going(Box::pin(around::look(inner, shared, asked, body)))
         }
-        Way::Around(why) => pass(Fetch { inner, shared }, parts, body, why),
+        Way::Around(why) => pass(fetch, parts, body, why),
         Way::Change => {
+            let Fetch { inner, shared } = fetch.clone();
             let request = Request::from_parts(parts, body);
             Begun::Going(Box::pin(around::change(inner, shared, request, changes(key))))
         }
@@ -180,17 +193,17 @@ where
 }
 
 fn pass<S, ReqB, B>(
-    fetch: Fetch<S>,
+    fetch: &Fetch<S>,
     parts: Parts,
     body: ReqB,
     why: &'static str,
 ) -> Begun<S, ReqB, B>
 where
-    S: Service<Request<ReqB>, Response = Response<B>> + Send + 'static,
+    S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
     S::Future: Send,
     S::Error: Into<BoxError>,
     ReqB: Send + 'static,
     B: Body<Data = Bytes> + Send + 'static,
 {
-    Begun::Going(Box::pin(around::pass(fetch.inner, Request::from_parts(parts, body), why)))
+    Begun::Going(Box::pin(around::pass(fetch.inner.clone(), Request::from_parts(parts, body), why)))
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::Response;
+use http::request::Parts;
 use tower::BoxError;
 
 use super::around::{seconds, ttl};
@@ -10,8 +11,11 @@ use super::asked::{Asked, Errand};
 use super::fetch::Fetch;
 use super::kept::{Found, Spec, Whole};
 use super::report::{Asking, Report};
+use super::rules::Demand;
+use super::shared::Shared;
 use super::{answer, refusal};
 use crate::error::Error;
+use crate::key::Key;
 use crate::read_through::Ask;
 use crate::response::CacheBody;
 use crate::status::{CacheStatus, Stale};
@@ -60,7 +64,11 @@ impl<S> Visit<S> {
     ) -> Next<ReqB, B> {
         match answer {
             Err(error) => Next::Answer(refusal::of(&error)),
-            Ok(Found::Whole(whole)) if self.will_do(&whole, status) => self.give(&whole, status),
+            Ok(Found::Whole(whole))
+                if self.is_anew || will_do(&self.asked.demand, &whole, status) =>
+            {
+                self.give(&whole, status)
+            }
             Ok(Found::Whole(_)) => {
                 self.is_anew = true;
                 self.again()
@@ -99,31 +107,8 @@ impl<S> Visit<S> {
         Next::Ask(errand, ask)
     }
 
-    /// Whether an answer is one that this request will have. What was loaded for it is.
-    fn will_do(&self, whole: &Whole, status: &CacheStatus) -> bool {
-        let is_kept = match status {
-            CacheStatus::Hit { .. } => true,
-            CacheStatus::Stale { why, .. } => *why == Stale::Revalidating,
-            _ => false,
-        };
-        let fresh_for = match status {
-            CacheStatus::Hit { fresh_for } => ttl(whole, *fresh_for),
-            _ => None,
-        };
-        self.is_anew || !is_kept || self.asked.demand.accepts(whole.response.note.age(), fresh_for)
-    }
-
     fn give<ReqB, B>(&self, whole: &Whole, status: &CacheStatus) -> Next<ReqB, B> {
-        let report = Report::of(self.asking(), status, whole.said);
-        let report = match status {
-            CacheStatus::Stale { stale_for, .. } => report.ttl(-seconds(*stale_for)),
-            CacheStatus::Hit { fresh_for } => report.ttl(ttl(whole, *fresh_for).map_or(0, seconds)),
-            _ => match whole.response.note.fresh_for() {
-                Some(left) => report.ttl(seconds(left)),
-                None => report,
-            },
-        };
-        Next::Answer(answer::answer(whole, &self.asked.parts, &report))
+        Next::Answer(give(self.asking(), &self.asked.parts, whole, status))
     }
 
     fn asking(&self) -> Asking {
@@ -133,6 +118,60 @@ impl<S> Visit<S> {
             Some(_) => Asking::Variant,
         }
     }
+}
+
+/// The answer to a request, if it is at hand: nothing is made ready to ask for it.
+pub(super) fn at_hand<B: Send + 'static>(
+    shared: &Shared,
+    parts: &Parts,
+    primary: &Key,
+    demand: &Demand,
+) -> Option<Response<CacheBody<B>>> {
+    let (found, status) = shared.within.at_hand::<Found<B>>(primary)?;
+    let (whole, status, asking) = match found {
+        Found::Whole(whole) => (whole, status, Asking::Target),
+        Found::Spec(spec) => {
+            let key = spec.key_for(primary, &parts.headers);
+            match shared.within.at_hand::<Found<B>>(&key)? {
+                (Found::Whole(whole), status) => (whole, status, Asking::Variant),
+                _ => return None,
+            }
+        }
+        Found::Passing(_) | Found::Moved => return None,
+    };
+    will_do(demand, &whole, &status).then(|| give(asking, parts, &whole, &status))
+}
+
+/// Whether an answer is one that a request will have. What was loaded for it is.
+fn will_do(demand: &Demand, whole: &Whole, status: &CacheStatus) -> bool {
+    let is_kept = match status {
+        CacheStatus::Hit { .. } => true,
+        CacheStatus::Stale { why, .. } => *why == Stale::Revalidating,
+        _ => false,
+    };
+    let fresh_for = match status {
+        CacheStatus::Hit { fresh_for } => ttl(whole, *fresh_for),
+        _ => None,
+    };
+    !is_kept || demand.accepts(whole.response.note.age(), fresh_for)
+}
+
+fn give<B>(
+    asking: Asking,
+    request: &Parts,
+    whole: &Whole,
+    status: &CacheStatus,
+) -> Response<CacheBody<B>> {
+    let report = Report::of(asking, status, whole.said);
+    let report = match status {
+        CacheStatus::Stale { stale_for, .. } => report.ttl(-seconds(*stale_for)),
+        CacheStatus::Hit { fresh_for } => report.ttl(ttl(whole, *fresh_for).map_or(0, seconds)),
+        _ => match whole.response.note.fresh_for() {
+            Some(left) => report.ttl(seconds(left)),
+            None => report,
+        },
+    };
+    answer::answer(whole, request, &report)
 }
 
 /// How many times a request asks at most: for its target, for a variant, for each of them anew,

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use tower::Service;
 
 use super::ask::Ask;
-use super::core::Core;
+use super::core::{Core, Peeked};
 use super::future::ResponseFuture;
 use super::layer::ReadThroughLayer;
 use crate::capture::Capture;
 use crate::chance::draw;
 use crate::key::Key;
+use crate::status::CacheStatus;
 use crate::store::{Entry, Store, Windows};
 
 /// What the services of a layer share, without a loader and without a function that makes keys.
@@ -41,6 +42,17 @@ impl<C> Within<C> {
         C: Capture<R>,
     {
         self.0.read(entry)
+    }
+
+    /// What a request for a key may be given at once, without anybody being asked.
+    pub(crate) fn at_hand<R>(&self, key: &Key) -> Option<(R, CacheStatus)>
+    where
+        C: Capture<R>,
+    {
+        match self.0.peek(key) {
+            Peeked::Hit(kept, status) => Some((self.0.capture.restore(&kept, &status), status)),
+            _ => None,
+        }
     }
 
     /// Asks for a key, by a loader.
