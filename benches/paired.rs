@@ -36,7 +36,7 @@ impl Effort {
 
     /// Fewer and longer still, for turns in which a program of its own is started.
     pub(crate) fn in_turns_of_programs(self) -> Self {
-        if self.is_smoke() { self } else { Self { rounds: 15, turn: Duration::from_millis(300) } }
+        if self.is_smoke() { self } else { Self { rounds: 60, turn: Duration::from_millis(100) } }
     }
 }
 

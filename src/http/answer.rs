@@ -35,7 +35,7 @@ pub(super) fn answer<B>(whole: &Whole, request: &Parts, report: &Report) -> Resp
     // An answer that its origin gave to this very request has none (RFC 9111, section 5.1).
     let age = stored.note.age().as_secs();
     if age > 0 || !report.is_of_this_request() {
-        insert(response.headers_mut(), header::AGE, &age.to_string());
+        response.headers_mut().insert(header::AGE, age.into());
     }
     report.add_to(response.headers_mut());
     response

@@ -280,7 +280,7 @@ impl Answered {
         let note = Note::new(self.times.answered, terms.age, terms.freshness);
         let (body, trailers) = (self.body.clone(), self.trailers.clone());
         let response = KeptResponse { status: self.status, headers, body, trailers, note };
-        Arc::new(Whole { response, fate, said: self.said })
+        Arc::new(Whole::new(response, fate, self.said))
     }
 
     /// For whoever asked, and nobody else.

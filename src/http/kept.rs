@@ -48,6 +48,13 @@ pub(super) struct Whole {
     pub(super) said: Said,
 }
 
+impl Whole {
+    pub(super) fn new(mut response: KeptResponse<Note>, fate: Fate, said: Said) -> Self {
+        response.headers.reserve(ADDED);
+        Self { response, fate, said }
+    }
+}
+
 /// What is to become of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
@@ -286,8 +293,8 @@ where
         match bytes.split_first() {
             Some((&WHOLE, rest)) => {
                 let response = KeptResponse::decode(rest)?;
-                let said = Said::default();
-                Ok(Kept::Whole(Arc::new(Whole { response, fate: Fate::Share, said })))
+                let whole = Whole::new(response, Fate::Share, Said::default());
+                Ok(Kept::Whole(Arc::new(whole)))
             }
             Some((&SPEC, rest)) => {
                 let KeptResponse { note: spec, .. } = KeptResponse::<Spec>::decode(rest)?;
@@ -307,6 +314,10 @@ const NOT_KEPT: Verdict = Verdict::KeepFor(Windows::NONE);
 const WHOLE: u8 = 1;
 
 const SPEC: u8 = 2;
+
+/// How many fields each answer has more than what is kept. With room for them from the start, the
+/// copies that are given out need not grow.
+const ADDED: usize = 2;
 
 /// How many request fields a response may depend on.
 pub(super) const MOST_NAMES: usize = 16;

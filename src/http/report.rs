@@ -1,6 +1,6 @@
 //! `Report`: how an answer came about, as the field `Cache-Status` (RFC 9211).
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
@@ -91,7 +91,10 @@ impl Report {
 
     /// Adds it to what caches nearer to the origin have said.
     pub(super) fn add_to(&self, headers: &mut HeaderMap) {
-        if let Ok(value) = HeaderValue::try_from(self.to_string()) {
+        let mut member = String::with_capacity(64);
+        if write!(member, "{self}").is_ok()
+            && let Ok(value) = HeaderValue::try_from(member)
+        {
             headers.append(CACHE_STATUS, value);
         }
     }

@@ -1,5 +1,7 @@
 //! Targets: which URI a request is for, and the key of that.
 
+use std::borrow::Cow;
+
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Uri, header};
@@ -95,7 +97,9 @@ fn host(headers: &HeaderMap) -> Option<Option<&str>> {
 }
 
 fn normal(authority: &str, scheme: &Scheme) -> Result<Authority, ()> {
-    let lower = authority.to_ascii_lowercase();
+    let is_lower = !authority.bytes().any(|byte| byte.is_ascii_uppercase());
+    let lower: Cow<'_, str> =
+        if is_lower { authority.into() } else { authority.to_ascii_lowercase().into() };
     let usual = if *scheme == Scheme::HTTPS { ":443" } else { ":80" };
     let lower = lower.strip_suffix(usual).unwrap_or(&lower);
     let authority: Authority = lower.parse().map_err(|_| ())?;
