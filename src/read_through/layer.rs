@@ -357,13 +357,9 @@ impl<K, C> ReadThroughLayer<K, C> {
     }
 
     pub(super) fn core(&self) -> Core<C> {
-        Core {
-            store: Arc::clone(&self.store),
-            policy: self.policy.clone(),
-            capture: Arc::clone(&self.capture),
-            describe: self.describe.clone(),
-            loads: self.loads.clone(),
-        }
+        let (store, capture) = (Arc::clone(&self.store), Arc::clone(&self.capture));
+        let (policy, describe) = (self.policy.clone(), self.describe.clone());
+        Core { store, policy, capture, describe, loads: self.loads.clone() }
     }
 }
 
@@ -377,14 +373,8 @@ impl<S, K: Clone, C> Layer<S> for ReadThroughLayer<K, C> {
 
 impl<K: Clone, C> Clone for ReadThroughLayer<K, C> {
     fn clone(&self) -> Self {
-        Self {
-            key_of: self.key_of.clone(),
-            store: Arc::clone(&self.store),
-            policy: self.policy.clone(),
-            capture: Arc::clone(&self.capture),
-            describe: self.describe.clone(),
-            loads: self.loads.clone(),
-        }
+        let Core { store, policy, capture, describe, loads } = self.core();
+        Self { key_of: self.key_of.clone(), store, policy, capture, describe, loads }
     }
 }
 
