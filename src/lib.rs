@@ -32,6 +32,7 @@
 //! - [`Wait`]: what a caller does while somebody else loads. [`CacheStatus`]: how an answer came
 //!   about. [`Error`]: the loader's fault, or ours.
 //! - [`store`]: the contract of a store, [`MemoryStore`] and `RedisStore`.
+//! - [`lock`]: locks to use on their own, around any service, and as the lease of a store.
 //!
 //! # What is not promised
 //! Leases here are for efficiency, not for correctness: in a fault (a lease that lapses under a
@@ -41,15 +42,19 @@
 //! # Features
 //! | feature | default | what it adds |
 //! |---|---|---|
-//! | `macros` | no | `#[read_through]`: an async function as a cached loader |
-//! | `redis` | yes | `RedisStore`: entries and leases shared by a fleet |
+//! | `macros` | no | `#[read_through]`: an async function as a cached loader; `#[locked]`: one that runs under a lock |
+//! | `redis` | yes | `RedisStore`: entries and leases shared by a fleet; `lock::redis`: four locks |
 //! | `http` | no | [`http`](mod@http): a shared HTTP cache in front of any `http` service |
 //! | `axum` | no | keys of axum's path parameters and extractors |
 //! | `grpc` | no | `GrpcCacheLayer`: a cache in front of tonic services |
-//! | `test-util` | no | `store::conformance`: the contract as checks, for stores of your own; `store::faulty`: a store that fails as told |
+//! | `zookeeper` | no | `lock::ZooKeeperLock`: locks by sessions, in the order of arrival |
+//! | `mysql` | no | `lock::MySqlLock`, `lock::MySqlRowLock`: locks in a MariaDB or MySQL server |
+//! | `postgres` | no | `lock::PostgresLock`: locks in a PostgreSQL server |
+//! | `test-util` | no | `store::conformance`: the contract as checks, for stores of your own; `store::faulty`: a store that fails as told; `lock::conformance`: the same for locks |
 
 mod capture;
 mod chance;
+mod claim;
 mod error;
 mod flight;
 #[cfg(feature = "grpc")]
@@ -57,6 +62,7 @@ pub mod grpc;
 #[cfg(feature = "http")]
 pub mod http;
 mod key;
+pub mod lock;
 mod policy;
 mod quiet;
 pub mod read_through;
@@ -75,6 +81,8 @@ pub use grpc::{CachedMethod, GrpcCacheLayer};
 #[cfg(feature = "http")]
 pub use http::{HttpCache, HttpCacheLayer, HttpHandle, RequestKey};
 pub use key::{Digest, Key, KeyPart};
+#[cfg(feature = "macros")]
+pub use lock::attribute::locked;
 pub use policy::{Wait, WhenAbandoned, WhenStoreFails};
 #[cfg(feature = "macros")]
 pub use read_through::attribute::{ByKey, read_through};

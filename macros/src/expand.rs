@@ -20,34 +20,45 @@ pub(crate) fn expand(options: &Options, function: &ItemFn) -> Result<TokenStream
         let message = "only an `async fn` can be read through a cache: who asks may have to wait";
         return Err(Error::new(signature.fn_token.span(), message));
     }
-    let answer = Answer::of(&signature.output)?;
+    let answer = Answer::of(
+        &signature.output,
+        "what is read through a cache is a `Result<T, E>`: a load can fail",
+    )?;
+    if borrows(answer.ty.to_token_stream()) {
+        let message = "an answer is kept, so it cannot borrow";
+        return Err(Error::new(answer.ty.span(), message));
+    }
     if let Some(knob) = options.not_found_ttl().filter(|_| !answer.is_optional()) {
         let message =
             "this is how long `None` is kept: the function returns no `Result<Option<_>, _>`";
         return Err(Error::new(knob.span(), message));
     }
     let arguments = Argument::all(signature, options)?;
-    let load = loader(function);
+    let load = written(function, &loader_name(&signature.ident));
     let read = reader(function, &answer, &read(options, function, &arguments));
     let key_fn = options.key_fn.as_ref().map(|name| key_fn(name, options, function));
-    // A method cannot have functions inside that know `Self`, so the loader is its neighbour.
-    Ok(if signature.receiver().is_some() {
-        quote!(#read #load #key_fn)
-    } else {
-        let ItemFn { attrs, vis, sig, block, .. } = read;
-        quote! {
-            #(#attrs)* #vis #sig {
-                #load
-                #block
-            }
-            #key_fn
-        }
-    })
+    let both = around(read, &load);
+    Ok(quote!(#both #key_fn))
 }
 
-/// The function as it was written.
-fn loader(function: &ItemFn) -> TokenStream {
-    let signature = Signature { ident: loader_name(&function.sig.ident), ..function.sig.clone() };
+/// The function that is called, with the one that was written out of the way.
+pub(crate) fn around(called: ItemFn, written: &TokenStream) -> TokenStream {
+    // A method cannot have functions inside that know `Self`, so that is its neighbour.
+    if called.sig.receiver().is_some() {
+        return quote!(#called #written);
+    }
+    let ItemFn { attrs, vis, sig, block, .. } = called;
+    quote! {
+        #(#attrs)* #vis #sig {
+            #written
+            #block
+        }
+    }
+}
+
+/// The function as it was written, under another name.
+pub(crate) fn written(function: &ItemFn, name: &Ident) -> TokenStream {
+    let signature = Signature { ident: name.clone(), ..function.sig.clone() };
     let block = &function.block;
     quote! {
         #[doc(hidden)]
@@ -62,15 +73,18 @@ fn loader_name(function: &Ident) -> Ident {
 
 /// The function that is called.
 fn reader(function: &ItemFn, answer: &Answer, read: &TokenStream) -> ItemFn {
-    let mut reader = function.clone();
-    for input in &mut reader.sig.inputs {
-        unmute(input);
-    }
     let (value, error) = answer.parts();
-    reader.sig.output =
-        parse_quote!(-> ::core::result::Result<#value, ::bellwether::Error<#error>>);
-    reader.block = parse_quote!({ #read });
-    reader
+    let output = quote!(::core::result::Result<#value, ::bellwether::Error<#error>>);
+    called(function, &output, read)
+}
+
+/// A function with the arguments of this one, that returns and does something else.
+pub(crate) fn called(function: &ItemFn, output: &TokenStream, does: &TokenStream) -> ItemFn {
+    let mut called = function.clone();
+    called.sig.inputs.iter_mut().for_each(unmute);
+    called.sig.output = parse_quote!(-> #output);
+    called.block = parse_quote!({ #does });
+    called
 }
 
 /// What is changed is changed in the load.
@@ -98,7 +112,7 @@ fn read(options: &Options, function: &ItemFn, arguments: &[Argument]) -> TokenSt
     let key = key(&options.key);
     let own = arguments.iter().map(Argument::own);
     let pass = arguments.iter().map(Argument::pass);
-    let loader = loader_path(&function.sig);
+    let loader = path(&function.sig, &loader_name(&function.sig.ident));
     quote! {
         ::bellwether::read_through::attribute::#read(
             ::bellwether::read_through::attribute::layer(&#layer) #(#knobs)*,
@@ -112,9 +126,8 @@ fn read(options: &Options, function: &ItemFn, arguments: &[Argument]) -> TokenSt
     }
 }
 
-/// The loader, with what cannot be told by its arguments.
-fn loader_path(signature: &Signature) -> TokenStream {
-    let name = loader_name(&signature.ident);
+/// A function beside this one, with what cannot be told by its arguments.
+pub(crate) fn path(signature: &Signature, name: &Ident) -> TokenStream {
     let generics = signature.generics.params.iter().filter_map(|param| match param {
         GenericParam::Type(param) => Some(&param.ident),
         GenericParam::Const(param) => Some(&param.ident),
@@ -126,7 +139,7 @@ fn loader_path(signature: &Signature) -> TokenStream {
     quote!(#of_self #name #generics)
 }
 
-fn key(template: &Template) -> TokenStream {
+pub(crate) fn key(template: &Template) -> TokenStream {
     let kind = &template.kind;
     let parts = template.segments.iter().map(|segment| match segment {
         Segment::Text(text) => quote_spanned!(template.span=> #text),
@@ -172,15 +185,15 @@ fn key_fn(name: &Ident, options: &Options, function: &ItemFn) -> TokenStream {
 }
 
 /// What the function returns: some `Result`.
-struct Answer {
+pub(crate) struct Answer {
     ty: Type,
     /// The value, and the error if it is said.
     arguments: Vec<Type>,
 }
 
 impl Answer {
-    fn of(output: &ReturnType) -> Result<Self> {
-        let wrong = "what is read through a cache is a `Result<T, E>`: a load can fail";
+    /// Or what is wrong with it.
+    pub(crate) fn of(output: &ReturnType, wrong: &str) -> Result<Self> {
         let ReturnType::Type(_, ty) = output else {
             return Err(Error::new(output.span(), wrong));
         };
@@ -189,10 +202,6 @@ impl Answer {
             _ => None,
         };
         let arguments = arguments.ok_or_else(|| Error::new(ty.span(), wrong))?;
-        if borrows(ty.to_token_stream()) {
-            let message = "an answer is kept, so it cannot borrow";
-            return Err(Error::new(ty.span(), message));
-        }
         Ok(Self { ty: Type::clone(ty), arguments })
     }
 
@@ -205,7 +214,7 @@ impl Answer {
     }
 
     /// The value and the error, as they are written if they are.
-    fn parts(&self) -> (TokenStream, TokenStream) {
+    pub(crate) fn parts(&self) -> (TokenStream, TokenStream) {
         if let [value, error] = &*self.arguments {
             return (value.to_token_stream(), error.to_token_stream());
         }

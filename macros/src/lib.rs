@@ -2,6 +2,7 @@
 
 mod arguments;
 mod expand;
+mod locked;
 mod options;
 mod template;
 
@@ -14,7 +15,19 @@ use syn::{ItemFn, parse_macro_input};
 pub fn read_through(options: TokenStream, function: TokenStream) -> TokenStream {
     let options = parse_macro_input!(options as options::Options);
     let function = parse_macro_input!(function as ItemFn);
-    let expanded = expand::expand(&options, &function).unwrap_or_else(|error| {
+    or_error(expand::expand(&options, &function), &function)
+}
+
+/// Runs an `async fn` under a lock. Documented where bellwether re-exports it.
+#[proc_macro_attribute]
+pub fn locked(options: TokenStream, function: TokenStream) -> TokenStream {
+    let options = parse_macro_input!(options as locked::Options);
+    let function = parse_macro_input!(function as ItemFn);
+    or_error(locked::expand(&options, &function), &function)
+}
+
+fn or_error(expanded: syn::Result<proc_macro2::TokenStream>, function: &ItemFn) -> TokenStream {
+    let expanded = expanded.unwrap_or_else(|error| {
         // With the function itself, so that whoever calls it is not reported as well.
         let error = error.into_compile_error();
         quote!(#error #function)

@@ -86,7 +86,7 @@ impl Given {
     }
 }
 
-fn value<T: Parse>(input: ParseStream<'_>) -> Result<T> {
+pub(crate) fn value<T: Parse>(input: ParseStream<'_>) -> Result<T> {
     input.parse::<Token![=]>()?;
     input.parse()
 }
@@ -100,7 +100,7 @@ fn names(input: ParseStream<'_>) -> Result<Vec<Ident>> {
 }
 
 /// Reads a duration such as `"500ms"`.
-fn milliseconds(text: &LitStr) -> Result<u64> {
+pub(crate) fn milliseconds(text: &LitStr) -> Result<u64> {
     let wrong = |message: &str| Error::new(text.span(), message);
     let value = text.value();
     let unit = value.trim_start_matches(|letter: char| letter.is_ascii_digit());

@@ -23,13 +23,13 @@
 
 #[cfg(feature = "redis")]
 mod breaker;
-mod claim;
 #[cfg(feature = "test-util")]
 pub mod conformance;
 mod entry;
 mod failure;
 #[cfg(feature = "test-util")]
 pub mod faulty;
+mod lease;
 mod memory;
 mod watch;
 
@@ -41,16 +41,19 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-pub use claim::{Claim, Lease, Token};
+#[cfg(feature = "redis")]
+pub(crate) use self::redis::{Call, Source, Value as RedisValue, Wire};
 pub use entry::{Draft, Entry, Marker, Remaining, Value};
 pub use failure::Failure;
 #[cfg(feature = "test-util")]
 pub use faulty::{FaultyStore, Operation};
+pub use lease::Lease;
 pub use memory::MemoryStore;
 #[cfg(feature = "redis")]
 pub use redis::{RedisOptions, RedisStats, RedisStore};
 pub use watch::{Watch, Watchers};
 
+pub use crate::claim::{Claim, Token};
 pub use crate::error::Cause;
 use crate::error::StoreError;
 use crate::key::Key;

@@ -12,7 +12,11 @@ use crate::key::Digest;
 
 /// Tells of changes of one key, as far as this process hears of them.
 #[derive(Debug)]
-pub struct Watch(Option<Heard>);
+pub struct Watch {
+    heard: Option<Heard>,
+    /// What else is to be told.
+    other: Option<Box<Self>>,
+}
 
 #[derive(Debug)]
 struct Heard {
@@ -24,12 +28,25 @@ struct Heard {
 impl Watch {
     /// A watch that never tells anything, for stores that hear of nothing.
     pub fn silent() -> Self {
-        Self(None)
+        Self { heard: None, other: None }
     }
 
-    /// Whether it can tell anything.
+    /// A watch that tells what either of the two tells.
+    #[must_use]
+    pub fn or(mut self, other: Self) -> Self {
+        if self.is_silent() {
+            return other;
+        }
+        if !other.is_silent() {
+            let others = self.other.take().map(|it| *it);
+            self.other = Some(Box::new(others.unwrap_or_else(Self::silent).or(other)));
+        }
+        self
+    }
+
+    /// Whether it never tells anything.
     pub fn is_silent(&self) -> bool {
-        self.0.is_none()
+        self.heard.is_none() && self.other.is_none()
     }
 
     /// Waits for a change after this watch was made, or after this last returned.
@@ -37,10 +54,21 @@ impl Watch {
     /// # Cancel safety
     /// A change that comes after it was dropped is told the next time.
     pub async fn changed(&mut self) {
-        let Some(heard) = &mut self.0 else {
-            return future::pending().await;
-        };
-        if heard.changes.changed().await.is_err() {
+        match (&mut self.heard, &mut self.other) {
+            (None, None) => future::pending().await,
+            (Some(heard), None) => heard.changed().await,
+            (None, Some(other)) => Box::pin(other.changed()).await,
+            (Some(heard), Some(other)) => tokio::select! {
+                () = heard.changed() => {}
+                () = Box::pin(other.changed()) => {}
+            },
+        }
+    }
+}
+
+impl Heard {
+    async fn changed(&mut self) {
+        if self.changes.changed().await.is_err() {
             future::pending().await
         }
     }
@@ -85,7 +113,8 @@ impl Watchers {
         watched.watches += 1;
         let changes = watched.changes.subscribe();
         drop(keys);
-        Watch(Some(Heard { changes, watchers: Arc::clone(&self.0), digest }))
+        let heard = Heard { changes, watchers: Arc::clone(&self.0), digest };
+        Watch { heard: Some(heard), other: None }
     }
 
     /// Tells those who watch a key that it has changed.

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Which modules a module may know. No arrow points up, and there is no cycle.
-const ARROWS: [(&str, &[&str]); 14] = [
+const ARROWS: [(&str, &[&str]); 16] = [
     ("capture", &["status", "windows"]),
     ("chance", &[]),
     ("error", &["key"]),
@@ -15,7 +15,9 @@ const ARROWS: [(&str, &[&str]); 14] = [
         "grpc",
         &["capture", "error", "key", "read_through", "response", "status", "store", "windows"],
     ),
+    ("claim", &["key"]),
     ("key", &[]),
+    ("lock", &["chance", "claim", "error", "key", "policy", "quiet", "store"]),
     ("policy", &["windows"]),
     ("quiet", &[]),
     (
@@ -24,23 +26,26 @@ const ARROWS: [(&str, &[&str]); 14] = [
     ),
     ("response", &["capture"]),
     ("status", &[]),
-    ("store", &["chance", "error", "key", "quiet", "windows"]),
+    ("store", &["chance", "claim", "error", "key", "quiet", "windows"]),
     ("windows", &[]),
 ];
 
 /// Which crate is named where, if it is named in one place only.
-const ADAPTERS: [(&str, &str); 11] = [
+const ADAPTERS: [(&str, &str); 14] = [
     ("axum", "http/extract.rs"),
     ("bb8", "store/redis/"),
     ("bb8_redis", "store/redis/"),
     ("blake3", "key.rs"),
     ("crc32fast", "store/redis/"),
+    ("mysql_async", "lock/mysql/"),
     ("postcard", "response/"),
     ("quick_cache", "store/redis/near/"),
     ("redis", "store/redis/"),
     ("serde_json", "capture.rs"),
     ("sfv", "http/rules/directives.rs"),
+    ("tokio_postgres", "lock/postgres/"),
     ("tonic", "grpc/"),
+    ("zookeeper_client", "lock/zookeeper/"),
 ];
 
 /// A file below `src`.

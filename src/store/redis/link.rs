@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout};
 use super::names::Names;
 use super::near::Near;
 use super::reconnect::{Attempts, Moves};
-use super::script::{Scripts, Source};
+use super::script::Source;
 use crate::chance::draw;
 use crate::quiet::warn_seldom;
 use crate::store::Watchers;
@@ -123,7 +123,8 @@ pub(super) struct Links {
     pub(super) client: Client,
     pub(super) protocol: ProtocolVersion,
     pub(super) timeout: Duration,
-    pub(super) scripts: Arc<Scripts>,
+    /// What the server is told as soon as it is connected to.
+    pub(super) scripts: Arc<[Source]>,
     pub(super) made: Arc<AtomicU64>,
     pub(super) attempts: Attempts,
     pub(super) moves: Arc<Moves>,
@@ -260,7 +261,7 @@ impl Links {
             _ => ears.open.store(false, Ordering::Relaxed),
         }
         // A user without the right to load them still runs them by their text.
-        if let Err(error) = self.scripts.load(&mut link.connection).await {
+        if let Err(error) = Source::load(&self.scripts, &mut link.connection).await {
             tracing::debug!(%error, "the server does not take the scripts beforehand");
         }
         Ok(link)

@@ -17,6 +17,7 @@ mod reply;
 mod script;
 mod stats;
 mod trouble;
+mod wire;
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,7 +25,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 pub use self::options::RedisOptions;
+pub(crate) use self::script::Source;
 pub use self::stats::RedisStats;
+pub(crate) use self::wire::{Call, Value, Wire};
 
 use self::health::Health;
 use self::lane::Lane;
@@ -132,7 +135,7 @@ impl RedisStore {
             client: options.client.clone(),
             protocol: options.protocol(),
             timeout: options.timeout,
-            scripts: Arc::clone(&scripts),
+            scripts: scripts.of_operations(),
             made: Arc::clone(&connects),
             attempts: Attempts::new(options.probe_every / 2),
             moves: Arc::clone(&moves),

@@ -34,7 +34,8 @@ impl Names {
         name.ends_with(b"}")
     }
 
-    fn name(&self, digest: &Digest, suffix: &[u8]) -> Vec<u8> {
+    /// A name of a key that others have a use for.
+    pub(super) fn name(&self, digest: &Digest, suffix: &[u8]) -> Vec<u8> {
         [self.prefix.as_bytes(), &digest.hex(), b"}", suffix].concat()
     }
 

@@ -150,8 +150,7 @@ impl RedisOptions {
 
     /// What its breaker goes by, with a number from 0 to 1 for what is its own.
     pub(super) fn rules(&self, draw: f64) -> Rules {
-        // An operation is two commands at most.
-        let longest = self.timeout.saturating_mul(2);
+        let longest = self.longest();
         let pause = self.probe_every.mul_f64(0.8 + 0.4 * draw);
         Rules { after: self.down_after, pause, longest }
     }
@@ -206,6 +205,16 @@ impl RedisOptions {
         Ok(Self { near_ttl, ..self })
     }
 
+    /// Where the server is, without user and password.
+    pub(crate) fn address(&self) -> String {
+        self.client.get_connection_info().addr().to_string()
+    }
+
+    /// How long an operation may take: it is two commands at most.
+    pub(crate) fn longest(&self) -> Duration {
+        self.timeout.saturating_mul(2)
+    }
+
     /// Only RESP3 tells of changes.
     pub(super) fn protocol(&self) -> ProtocolVersion {
         if self.tracking { ProtocolVersion::RESP3 } else { ProtocolVersion::RESP2 }
@@ -232,7 +241,7 @@ impl RedisOptions {
 impl fmt::Debug for RedisOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisOptions")
-            .field("address", &self.client.get_connection_info().addr().to_string())
+            .field("address", &self.address())
             .field("namespace", &self.namespace)
             .field("timeout", &self.timeout)
             .field("connections", &self.connections)

@@ -1,5 +1,7 @@
 //! The scripts: constant text, called by their hash.
 
+use std::sync::Arc;
+
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, RedisError, Script, ServerErrorKind, Value};
 
@@ -16,46 +18,56 @@ pub(super) struct Scripts {
     pub(super) renew: Source,
 }
 
-/// A script's text and its hash.
-#[derive(Debug)]
-pub(super) struct Source {
-    text: String,
-    hash: String,
+/// A script's text and its hash. Clones share both.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    text: Arc<str>,
+    hash: Arc<str>,
 }
 
 impl Scripts {
     pub(super) fn new() -> Self {
         Self {
-            abandon: Source::new(include_str!("abandon.lua")),
-            acquire: Source::new(include_str!("acquire.lua")),
-            check: Source::new(include_str!("check.lua")),
-            commit: Source::new(include_str!("commit.lua")),
-            fail: Source::new(include_str!("fail.lua")),
-            invalidate: Source::new(include_str!("invalidate.lua")),
-            look: Source::new(include_str!("look.lua")),
-            renew: Source::new(include_str!("renew.lua")),
+            abandon: ours(include_str!("abandon.lua")),
+            acquire: ours(include_str!("acquire.lua")),
+            check: ours(include_str!("check.lua")),
+            commit: ours(include_str!("commit.lua")),
+            fail: ours(include_str!("fail.lua")),
+            invalidate: ours(include_str!("invalidate.lua")),
+            look: ours(include_str!("look.lua")),
+            renew: ours(include_str!("renew.lua")),
         }
     }
 
-    /// Tells the server those of operations, so that no burst begins with an unknown hash.
-    pub(super) async fn load(
-        &self,
-        connection: &mut MultiplexedConnection,
-    ) -> Result<(), RedisError> {
+    /// Those of operations, which the server is told beforehand.
+    pub(super) fn of_operations(&self) -> Arc<[Source]> {
         let Self { abandon, acquire, check: _, commit, fail, invalidate, look, renew } = self;
-        let mut load = redis::pipe();
-        for source in [abandon, acquire, commit, fail, invalidate, look, renew] {
-            load.cmd("SCRIPT").arg("LOAD").arg(&source.text).ignore();
-        }
-        load.query_async(connection).await
+        [abandon, acquire, commit, fail, invalidate, look, renew].into_iter().cloned().collect()
     }
 }
 
+fn ours(text: &str) -> Source {
+    Source::new(&[include_str!("prelude.lua"), text])
+}
+
 impl Source {
-    fn new(text: &'static str) -> Self {
-        let text = [include_str!("prelude.lua"), text].join("\n");
-        let hash = Script::new(&text).get_hash().to_owned();
-        Self { text, hash }
+    /// A script of parts that follow each other.
+    pub(crate) fn new(parts: &[&str]) -> Self {
+        let text = parts.join("\n");
+        let hash = Script::new(&text).get_hash().into();
+        Self { text: text.into(), hash }
+    }
+
+    /// Tells the server scripts, so that no burst begins with an unknown hash.
+    pub(super) async fn load(
+        sources: &[Self],
+        connection: &mut MultiplexedConnection,
+    ) -> Result<(), RedisError> {
+        let mut load = redis::pipe();
+        for source in sources {
+            load.cmd("SCRIPT").arg("LOAD").arg(&*source.text).ignore();
+        }
+        load.query_async(connection).await
     }
 
     /// Runs it. A server that has forgotten it (restart, `SCRIPT FLUSH`) is told the text again.

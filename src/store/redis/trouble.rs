@@ -153,9 +153,9 @@ const MEANINGS: &[Meaning] = &[
 ];
 
 const CLUSTER: &str =
-    "it is a node of a cluster, and a `RedisStore` works with single servers only";
+    "it is a node of a cluster, and `RedisStore` and the locks work with single servers only";
 
-const RIGHTS: &str = "the user must be allowed what the documentation of `RedisStore` lists, \
+const RIGHTS: &str = "the user must be allowed what the documentation of `RedisStore` or of the lock lists, \
      `~bw:*` among it";
 
 const fn not_ready(said: &'static str, advice: &'static str) -> Meaning {

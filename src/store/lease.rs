@@ -1,57 +1,9 @@
-//! Claims and leases: the right to load a key for a while, and how it is proved.
+//! Leases: the right to load a key for a while.
 
-use std::fmt;
 use std::time::Duration;
 
-use uuid::Uuid;
-
+use crate::claim::{Claim, Token};
 use crate::key::Key;
-
-/// Who asks to load a key: the key, and a token nobody else has.
-///
-/// Made before the store is asked, so that what was granted to it can be abandoned even if the
-/// grant was never heard of.
-#[derive(Clone, Debug)]
-pub struct Claim {
-    key: Key,
-    token: Token,
-}
-
-impl Claim {
-    /// A new claim on a key.
-    pub fn new(key: Key) -> Self {
-        Self { key, token: Token(Uuid::new_v4()) }
-    }
-
-    /// The key it is on.
-    pub fn key(&self) -> &Key {
-        &self.key
-    }
-
-    /// What proves that a lease was granted to this claim.
-    pub fn token(&self) -> Token {
-        self.token
-    }
-}
-
-/// What proves a lease: 122 random bits, new for every claim.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Token(Uuid);
-
-impl Token {
-    /// The bytes of the token.
-    pub fn as_bytes(&self) -> &[u8; 16] {
-        self.0.as_bytes()
-    }
-}
-
-/// Shows the start only: who knows a token could end its lease.
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let text = self.0.simple().to_string();
-        write!(f, "Token({}..)", &text[..8])
-    }
-}
 
 /// The right to load a key for a while.
 ///

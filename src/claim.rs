@@ -1,0 +1,53 @@
+//! Claims: who asks for the right to a key, and how it is proved.
+
+use std::fmt;
+
+use uuid::Uuid;
+
+use crate::key::Key;
+
+/// Who asks for the right to a key, to load it or to lock it: the key, and a token nobody else has.
+///
+/// Made before anybody is asked, so that what was granted to it can be given up even if the grant
+/// was never heard of.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    key: Key,
+    token: Token,
+}
+
+impl Claim {
+    /// A new claim on a key.
+    pub fn new(key: Key) -> Self {
+        Self { key, token: Token(Uuid::new_v4()) }
+    }
+
+    /// The key it is on.
+    pub fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// What proves that a lease was granted to this claim.
+    pub fn token(&self) -> Token {
+        self.token
+    }
+}
+
+/// What proves a lease: 122 random bits, new for every claim.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Token(Uuid);
+
+impl Token {
+    /// The bytes of the token.
+    pub fn as_bytes(&self) -> &[u8; 16] {
+        self.0.as_bytes()
+    }
+}
+
+/// Shows the start only: who knows a token could end its lease.
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = self.0.simple().to_string();
+        write!(f, "Token({}..)", &text[..8])
+    }
+}

@@ -1,0 +1,220 @@
+//! Gates: who of this process may ask for a key. The others wait here, and cost the lock nothing.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::Owner;
+use crate::key::Digest;
+
+/// A gate for each key that somebody in this process holds or waits for, in the order of arrival.
+#[derive(Clone, Default)]
+pub(super) struct Gates(Arc<Table>);
+
+#[derive(Default)]
+struct Table {
+    /// Guards the gates: held for a map operation, never across an `.await`, and nobody is woken
+    /// while it is.
+    gates: Mutex<HashMap<Digest, Gate>>,
+}
+
+struct Gate {
+    turns: Arc<Semaphore>,
+    /// How many hold it or wait for it: the last one to go takes it with them.
+    users: usize,
+    inside: Option<Inside>,
+}
+
+/// Who has come through.
+struct Inside {
+    owner: Owner,
+    /// How often: an owner that is inside may come again.
+    times: usize,
+    turn: OwnedSemaphorePermit,
+}
+
+/// A place in front of a gate.
+pub(super) struct Place {
+    gates: Gates,
+    digest: Digest,
+    owner: Owner,
+    turns: Arc<Semaphore>,
+}
+
+/// The right to ask for a key, until it is dropped.
+pub(super) struct Pass(Place);
+
+impl fmt::Debug for Pass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pass").field("digest", &self.0.digest).finish_non_exhaustive()
+    }
+}
+
+impl Gates {
+    /// A place in front of the gate of a key.
+    pub(super) fn place(&self, digest: Digest, owner: Owner) -> Place {
+        let mut gates = self.lock();
+        let gate = gates.entry(digest).or_insert_with(|| Gate {
+            turns: Arc::new(Semaphore::new(1)),
+            users: 0,
+            inside: None,
+        });
+        gate.users += 1;
+        let turns = Arc::clone(&gate.turns);
+        drop(gates);
+        Place { gates: self.clone(), digest, owner, turns }
+    }
+
+    /// How many gates there are.
+    pub(super) fn len(&self) -> usize {
+        self.lock().len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Digest, Gate>> {
+        // A table whose holder panicked is still whole: no user code runs under the lock.
+        self.0.gates.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Place {
+    /// Comes through if nobody else has.
+    pub(super) fn try_pass(self) -> Option<Pass> {
+        if self.comes_again() {
+            return Some(Pass(self));
+        }
+        let turn = Arc::clone(&self.turns).try_acquire_owned().ok()?;
+        Some(self.take(turn))
+    }
+
+    /// Waits for its turn.
+    ///
+    /// # Cancel safety
+    /// The place is given up when it is dropped.
+    pub(super) async fn pass(self) -> Option<Pass> {
+        if self.comes_again() {
+            return Some(Pass(self));
+        }
+        // Nobody closes it, but if somebody did, nobody would come through.
+        let turn = Arc::clone(&self.turns).acquire_owned().await.ok()?;
+        Some(self.take(turn))
+    }
+
+    fn take(self, turn: OwnedSemaphorePermit) -> Pass {
+        let inside = Inside { owner: self.owner, times: 1, turn };
+        if let Some(gate) = self.gates.lock().get_mut(&self.digest) {
+            gate.inside = Some(inside);
+        }
+        Pass(self)
+    }
+
+    /// Whether its owner is inside already, and comes through once more.
+    fn comes_again(&self) -> bool {
+        let mut gates = self.gates.lock();
+        let inside = gates.get_mut(&self.digest).and_then(|gate| gate.inside.as_mut());
+        let Some(inside) = inside.filter(|inside| inside.owner == self.owner) else { return false };
+        inside.times += 1;
+        true
+    }
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        let mut gates = self.0.gates.lock();
+        let Some(gate) = gates.get_mut(&self.0.digest) else { return };
+        let Some(inside) = &mut gate.inside else { return };
+        inside.times -= 1;
+        let turn = if inside.times == 0 { gate.inside.take() } else { None };
+        drop(gates);
+        // Wakes the next in turn.
+        drop(turn.map(|inside| inside.turn));
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut gates = self.gates.lock();
+        if let Entry::Occupied(mut gate) = gates.entry(self.digest) {
+            gate.get_mut().users -= 1;
+            if gate.get().users == 0 {
+                gate.remove();
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Gates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gates").field("keys", &self.len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_test::task::spawn;
+    use tokio_test::{assert_pending, assert_ready};
+
+    use super::*;
+    use crate::key::Key;
+
+    fn digest() -> Digest {
+        Key::of("gate").digest()
+    }
+
+    fn pass(gates: &Gates) -> Option<Pass> {
+        gates.place(digest(), Owner::new()).try_pass()
+    }
+
+    #[test]
+    fn one_passes_at_a_time() {
+        let gates = Gates::default();
+        let first = pass(&gates);
+        assert!(first.is_some() && pass(&gates).is_none());
+        drop(first);
+        assert!(pass(&gates).is_some());
+    }
+
+    #[test]
+    fn they_pass_in_the_order_of_arrival() {
+        let gates = Gates::default();
+        let inside = pass(&gates);
+        let mut waiting: Vec<_> =
+            (0..3).map(|_| spawn(gates.place(digest(), Owner::new()).pass())).collect();
+        for waiter in &mut waiting {
+            assert_pending!(waiter.poll());
+        }
+        drop(inside);
+        assert_pending!(waiting[1].poll());
+        let first = assert_ready!(waiting[0].poll());
+        drop(waiting.remove(1));
+        drop(first);
+        assert!(assert_ready!(waiting[1].poll()).is_some());
+    }
+
+    #[test]
+    fn an_owner_passes_again_and_others_after_its_last_pass() {
+        let (gates, owner) = (Gates::default(), Owner::new());
+        let outer = gates.place(digest(), owner).try_pass();
+        let inner = gates.place(digest(), owner).try_pass();
+        assert!(outer.is_some() && inner.is_some() && pass(&gates).is_none());
+        drop(outer);
+        assert!(pass(&gates).is_none());
+        drop(inner);
+        assert!(pass(&gates).is_some());
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_gate_that_nobody_uses() {
+        let gates = Gates::default();
+        let inside = pass(&gates);
+        drop(pass(&gates));
+        let mut waiting = spawn(gates.place(digest(), Owner::new()).pass());
+        assert_pending!(waiting.poll());
+        drop(inside);
+        assert_eq!(gates.len(), 1);
+        drop(waiting);
+        assert_eq!(gates.len(), 0);
+    }
+}

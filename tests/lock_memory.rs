@@ -1,0 +1,54 @@
+//! What is left in memory of keys that were locked. In a program of its own: its allocator counts.
+
+use std::time::Duration;
+
+use allocation_counter::{AllocationInfo, measure};
+use bellwether::Key;
+use bellwether::lock::{LocalLock, Locks};
+use tokio::runtime::{Builder, Runtime};
+
+/// Locks and releases so many keys, half of them by a drop, and counts what that leaves allocated.
+fn lock_and_release(keys: u64) -> AllocationInfo {
+    let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let lock = LocalLock::new();
+    let locks = Locks::new(lock.clone());
+    // What tables and queues grow to, they keep.
+    run(&runtime, &locks, 0..1_000);
+    let left = measure(|| run(&runtime, &locks, 1_000..1_000 + keys));
+    assert_eq!((locks.len(), lock.len()), (0, 0));
+    left
+}
+
+fn run(runtime: &Runtime, locks: &Locks<LocalLock>, items: std::ops::Range<u64>) {
+    runtime.block_on(async {
+        for item in items {
+            let held = locks.lock(&Key::of("item").with(item)).await.expect("a lock");
+            match item % 2 {
+                0 => drop(held),
+                _ => drop(held.release().await.expect("an answer")),
+            }
+            // Who was dropped is released by the time the next one of its key asks.
+            while !locks.is_empty() {
+                tokio::task::yield_now().await;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    });
+}
+
+fn assert_nothing_is_left(keys: u64) {
+    let left = lock_and_release(keys);
+    assert!(left.count_total > keys, "nothing was counted");
+    assert_eq!((left.count_current, left.bytes_current), (0, 0));
+}
+
+#[test]
+fn twenty_thousand_keys_that_were_locked_leave_no_byte() {
+    assert_nothing_is_left(20_000);
+}
+
+#[test]
+#[ignore = "takes a minute, and says no more than a part of them"]
+fn a_million_keys_that_were_locked_leave_no_byte() {
+    assert_nothing_is_left(1_000_000);
+}

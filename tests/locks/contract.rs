@@ -1,0 +1,185 @@
+//! `LocalLock` keeps the contract, and the conformance suite finds out who does not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bellwether::Key;
+use bellwether::lock::{
+    Answer, Attempt, Busy, Claim, Fenced, Grant, Holder, LocalLock, Lock, Released, Renew, Request,
+    TakeOver, Watch, conformance,
+};
+
+#[tokio::test(start_paused = true)]
+async fn it_keeps_the_contract() {
+    let lock = LocalLock::new();
+    assert_eq!(conformance::run(lock.clone()).await, []);
+    assert_eq!(conformance::run_fenced(lock.clone()).await, []);
+    assert_eq!(conformance::run_exclusive(lock.clone()).await, []);
+    assert_eq!(conformance::run_take_over(lock).await, []);
+}
+
+#[tokio::test]
+async fn it_keeps_the_contract_by_a_clock_that_runs() {
+    assert_eq!(conformance::run(LocalLock::new()).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shared_lock_is_a_lock() {
+    let shared = Arc::new(LocalLock::new());
+    assert_eq!(conformance::run_fenced(Arc::clone(&shared)).await, []);
+    assert_eq!(conformance::run_take_over(shared).await, []);
+    let any: Arc<dyn Lock> = Arc::new(LocalLock::new());
+    assert_eq!(conformance::run(any).await, []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_has_no_queue_and_is_found_out() {
+    let violations = conformance::run_queue(LocalLock::new()).await;
+    assert!(violations.iter().any(|it| it.check == "a_try_goes_before_nobody"), "{violations:#?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_is_not_heard_of_leaves_nothing_when_its_lease_has_ended() {
+    let lock = LocalLock::new();
+    for item in 0..1_000 {
+        let claim = Claim::new(Key::of("item").with(item));
+        lock.acquire(Request::new(claim, Duration::from_secs(item % 7))).await.unwrap();
+    }
+    tokio::time::advance(Duration::from_secs(8)).await;
+    assert_eq!(lock.len(), 0);
+}
+
+/// A promise that is not kept.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Promise {
+    AcquireExcludes,
+    AcquireKnowsItsClaim,
+    FencesGrow,
+    GrantsHaveFences,
+    ReleaseFrees,
+    ReleaseIsOfItsClaim,
+    ReleaseTellsNotHeld,
+    RenewProlongs,
+    RenewTellsLost,
+    TakeOverIsOfItsHolder,
+    TriesAreShort,
+    WatchesItsKey,
+}
+
+/// A lock that breaks one.
+#[derive(Clone, Debug)]
+struct Broken {
+    lock: LocalLock,
+    promise: Promise,
+}
+
+impl Broken {
+    fn breaks(&self, promise: Promise) -> bool {
+        self.promise == promise
+    }
+}
+
+impl Lock for Broken {
+    fn watch(&self, key: &Key) -> Watch {
+        let other = key.clone().with("other");
+        self.lock.watch(if self.breaks(Promise::WatchesItsKey) { &other } else { key })
+    }
+
+    fn acquire(&self, request: Request) -> Answer<Attempt> {
+        let this = self.clone();
+        Box::pin(async move {
+            if this.breaks(Promise::AcquireExcludes) {
+                return Ok(Attempt::Granted(Grant::by_lease()));
+            }
+            if this.breaks(Promise::TriesAreShort) {
+                tokio::time::sleep(Duration::from_secs(3)).await;
+            }
+            let renewed = this.lock.renew(&request.claim, request.lease).await?;
+            if this.breaks(Promise::AcquireKnowsItsClaim) && renewed == Renew::Held {
+                return Ok(Attempt::Busy(Busy::new()));
+            }
+            let attempt = this.lock.acquire(request).await?;
+            Ok(match attempt {
+                Attempt::Granted(_) if this.breaks(Promise::GrantsHaveFences) => {
+                    Attempt::Granted(Grant::by_lease())
+                }
+                Attempt::Granted(grant) if this.breaks(Promise::FencesGrow) => {
+                    Attempt::Granted(grant.fenced(7))
+                }
+                other => other,
+            })
+        })
+    }
+
+    fn renew(&self, claim: &Claim, lease: Duration) -> Answer<Renew> {
+        if self.breaks(Promise::RenewProlongs) {
+            return Box::pin(async { Ok(Renew::Held) });
+        }
+        let renewed = self.lock.renew(claim, lease);
+        let lies = self.breaks(Promise::RenewTellsLost);
+        Box::pin(async move { Ok(if lies { Renew::Held } else { renewed.await? }) })
+    }
+
+    fn release(&self, claim: Claim) -> Answer<Released> {
+        let this = self.clone();
+        Box::pin(async move {
+            if this.breaks(Promise::ReleaseFrees) {
+                return Ok(Released::Freed);
+            }
+            if this.breaks(Promise::ReleaseIsOfItsClaim) {
+                let stranger = Claim::new(claim.key().clone());
+                let request = Request::new(stranger.clone(), Duration::from_secs(1));
+                if let Attempt::Busy(busy) = this.lock.acquire(request.clone()).await? {
+                    this.lock.take_over(request, busy.holder.expect("a holder")).await?;
+                }
+                return this.lock.release(stranger).await;
+            }
+            let released = this.lock.release(claim).await?;
+            let lies = this.breaks(Promise::ReleaseTellsNotHeld);
+            Ok(if lies { Released::Freed } else { released })
+        })
+    }
+}
+
+impl Fenced for Broken {}
+
+impl TakeOver for Broken {
+    fn take_over(&self, request: Request, from: Holder) -> Answer<Attempt> {
+        let this = self.clone();
+        Box::pin(async move {
+            let attempt = this.lock.take_over(request.clone(), from).await?;
+            match attempt {
+                Attempt::Busy(busy) if this.breaks(Promise::TakeOverIsOfItsHolder) => {
+                    this.lock.take_over(request, busy.holder.expect("a holder")).await
+                }
+                other => Ok(other),
+            }
+        })
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_breaks_a_promise_is_found_out() {
+    let table = [
+        (Promise::AcquireExcludes, "an_unprotected_counter_is_exact"),
+        (Promise::AcquireExcludes, "of_many_who_ask_at_once_one_is_granted"),
+        (Promise::AcquireKnowsItsClaim, "the_same_claim_is_granted_again"),
+        (Promise::FencesGrow, "fences_grow_over_releases"),
+        (Promise::GrantsHaveFences, "every_grant_has_a_fence"),
+        (Promise::ReleaseFrees, "a_key_is_locked_and_unlocked_twice_in_a_row"),
+        (Promise::ReleaseIsOfItsClaim, "a_stranger_cannot_release"),
+        (Promise::ReleaseTellsNotHeld, "a_second_release_frees_nobody"),
+        (Promise::RenewProlongs, "a_renewed_lock_does_not_lapse"),
+        (Promise::RenewTellsLost, "a_lapsed_lease_is_not_renewed"),
+        (Promise::TakeOverIsOfItsHolder, "of_many_who_take_it_from_a_silent_holder_one_wins"),
+        (Promise::TriesAreShort, "a_second_try_is_busy_at_once"),
+        (Promise::WatchesItsKey, "a_release_after_the_busy_answer_is_told"),
+    ];
+    for (promise, check) in table {
+        let broken = Broken { lock: LocalLock::new(), promise };
+        let mut violations = conformance::run(broken.clone()).await;
+        violations.extend(conformance::run_fenced(broken.clone()).await);
+        violations.extend(conformance::run_take_over(broken).await);
+        assert!(violations.iter().any(|found| found.check == check), "{promise:?}: {violations:?}");
+    }
+}

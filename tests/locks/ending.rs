@@ -1,0 +1,195 @@
+//! How a lock ends: by whatever ends its holder.
+
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use bellwether::StoreErrorKind;
+use bellwether::lock::{Claim, LocalLock, Lock, LockErrorKind, Released};
+use futures_util::FutureExt;
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::support::{
+    LEASE, MS, NEVER, Operation, SECOND, Scripted, is_held, item, key, kind, locks, seize,
+};
+
+/// Case 9.
+#[tokio::test(start_paused = true)]
+async fn a_stranger_cannot_release() {
+    let lock = LocalLock::new();
+    let held = locks(lock.clone()).lock(&key()).await.unwrap();
+    assert_eq!(lock.release(Claim::new(key())).await.unwrap(), Released::NotHeld);
+    sleep(LEASE * 2).await;
+    assert!(!held.is_lost() && is_held(&lock, &key()).await);
+}
+
+/// Cases 10, 11 and 14.
+#[tokio::test(start_paused = true)]
+async fn the_release_of_what_somebody_else_has_by_now_leaves_it_to_them() {
+    let lock = Scripted::default();
+    let held = locks(lock.clone()).lock(&key()).await.unwrap();
+    lock.fail(Operation::Renew, StoreErrorKind::Unreachable, usize::MAX);
+    sleep(LEASE).await;
+    let theirs = seize(&lock.lock, &key(), SECOND * 60).await;
+    assert_eq!(held.release().await.unwrap(), Released::NotHeld);
+    assert_eq!(lock.lock.release(theirs).await.unwrap(), Released::Freed);
+}
+
+/// Case 12: there is no second release, as the first one takes the guard.
+#[tokio::test(start_paused = true)]
+async fn a_release_is_asked_for_once() {
+    let lock = Scripted::default();
+    let held = locks(lock.clone()).lock(&key()).await.unwrap();
+    held.release().await.unwrap();
+    sleep(LEASE).await;
+    assert_eq!(lock.asked(Operation::Release), 1);
+}
+
+/// Case 15.
+#[tokio::test(start_paused = true)]
+async fn a_release_whose_answer_was_lost_has_the_same_answer_again() {
+    let lock = Scripted::default();
+    let held = locks(lock.clone()).lock(&key()).await.unwrap();
+    lock.fail(Operation::Release, StoreErrorKind::TimedOut, 2);
+    assert_eq!(held.release().await.unwrap(), Released::Freed);
+    assert_eq!(lock.asked(Operation::Release), 3);
+}
+
+/// Case 74, for locks of one server.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_fails_is_reported_soon_and_goes_on() {
+    let lock = Scripted::default();
+    let held = locks(lock.clone()).lock(&key()).await.unwrap();
+    lock.fail(Operation::Release, StoreErrorKind::Unreachable, 9);
+    let began = Instant::now();
+    let error = held.release().await.unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::Store(StoreErrorKind::Unreachable));
+    assert!(began.elapsed() <= SECOND * 2, "{:?}", began.elapsed());
+    sleep(SECOND * 2).await;
+    assert!(!is_held(&lock.lock, &key()).await);
+}
+
+/// Cases 53 and 88.
+#[tokio::test(start_paused = true)]
+async fn a_guard_that_is_dropped_frees_its_key() {
+    let lock = LocalLock::new();
+    let locks = locks(lock.clone());
+    drop(locks.lock(&key()).await.unwrap());
+    // Who comes next in this process waits until it is free, not for a hint that it is.
+    let began = Instant::now();
+    let next = locks.lock(&key()).await.unwrap();
+    assert_eq!(began.elapsed(), Duration::ZERO);
+    drop(next);
+    yield_now().await;
+    yield_now().await;
+    assert!(lock.is_empty() && locks.is_empty());
+}
+
+/// Case 88.
+#[tokio::test(start_paused = true)]
+async fn a_panic_frees_the_key() {
+    let lock = LocalLock::new();
+    let locks = locks(lock.clone());
+    let panics = async {
+        let _held = locks.lock(&key()).await.unwrap();
+        panic!("on purpose");
+    };
+    assert!(AssertUnwindSafe(panics).catch_unwind().await.is_err());
+    sleep(MS).await;
+    assert!(lock.is_empty() && locks.is_empty());
+}
+
+/// Cases 22 and 88: dropped after each number of polls, with the question and the answer on their
+/// way for a while.
+#[tokio::test(start_paused = true)]
+async fn dropped_at_any_await_it_is_soon_free_and_never_renewed() {
+    for is_held_by_others in [false, true] {
+        for dropped_after in 0..40 {
+            let lock = Scripted::default();
+            lock.delay(Operation::Acquire, MS * 5, MS * 5);
+            lock.delay(Operation::Release, MS * 3, MS * 3);
+            let locks = locks(lock.clone());
+            if is_held_by_others {
+                seize(&lock.lock, &key(), MS * 15).await;
+            }
+            let _ = timeout(MS * dropped_after, async {
+                let held = locks.lock(&key()).await.unwrap();
+                sleep(MS * 5).await;
+                held.release().await.unwrap();
+            })
+            .await;
+            sleep(SECOND * 4).await;
+            let place = format!("after {dropped_after} ms, {is_held_by_others}");
+            assert!(lock.lock.is_empty() && locks.is_empty(), "{place}");
+            assert_eq!(lock.asked(Operation::Renew), 0, "{place}");
+        }
+    }
+}
+
+/// A release that overtakes its question, as on another connection, is repeated.
+#[tokio::test(start_paused = true)]
+async fn a_question_that_arrives_after_the_release_is_released_too() {
+    let lock = Scripted::default();
+    lock.delay(Operation::Acquire, MS * 200, Duration::ZERO);
+    let locks = locks(lock.clone());
+    assert!(timeout(MS * 50, locks.lock(&key())).await.is_err());
+    sleep(MS * 300).await;
+    assert!(is_held(&lock.lock, &key()).await, "the question arrived");
+    sleep(LEASE).await;
+    assert!(lock.lock.is_empty());
+}
+
+/// A try that was refused has left nothing, and costs no release.
+#[tokio::test(start_paused = true)]
+async fn who_was_refused_releases_nothing() {
+    let lock = Scripted::default();
+    let _held = locks(lock.clone()).lock(&key()).await.unwrap();
+    let other = locks(lock.clone());
+    assert_eq!(kind(other.try_lock(&key()).await), LockErrorKind::Busy);
+    sleep(LEASE).await;
+    assert_eq!(lock.asked(Operation::Release), 0);
+}
+
+/// Case 88.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_waits_for_holders_and_takes_what_they_keep() {
+    let lock = LocalLock::new();
+    let locks = locks(lock.clone());
+    let (brief, kept) = (locks.lock(&item(1)).await.unwrap(), locks.lock(&item(2)).await.unwrap());
+    let waits = tokio::spawn({
+        let locks = locks.clone();
+        async move { kind(locks.lock(&item(2)).await) }
+    });
+    sleep(SECOND).await;
+    let gives_up = tokio::spawn(async move {
+        sleep(SECOND).await;
+        drop(brief);
+    });
+    let began = Instant::now();
+    assert_eq!(locks.shutdown(SECOND * 3).await, 1);
+    assert_eq!(began.elapsed(), SECOND * 3);
+    assert_eq!(waits.await.unwrap(), LockErrorKind::ShutDown);
+    gives_up.await.unwrap();
+    assert!(kept.is_lost() && lock.is_empty());
+    assert_eq!(kept.release().await.unwrap(), Released::NotHeld);
+    assert_eq!(kind(locks.clone().try_lock(&key()).await), LockErrorKind::ShutDown);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_with_nothing_held_ends_at_once() {
+    let locks = locks(LocalLock::new());
+    drop(locks.lock(&key()).await.unwrap());
+    let began = Instant::now();
+    assert_eq!(locks.shutdown(NEVER).await, 0);
+    assert_eq!(began.elapsed(), Duration::ZERO);
+}
+
+/// Case 53: a guard that is leaked has an end too.
+#[tokio::test(start_paused = true)]
+async fn a_guard_that_is_forgotten_is_free_after_the_longest_hold() {
+    let lock = LocalLock::new();
+    let locks = locks(lock.clone()).max_hold(SECOND * 60).unwrap();
+    std::mem::forget(locks.lock(&key()).await.unwrap());
+    let next = timeout(SECOND * 60 + LEASE, locks.lock(&key())).await;
+    assert!(next.unwrap().is_ok());
+}

@@ -1,0 +1,281 @@
+//! How a lock is kept, and how its holder hears that it was lost.
+
+use std::thread;
+use std::time::Duration;
+
+use bellwether::lock::{Fenced, Held, LocalLock, Lock, LockErrorKind, Locks, Released};
+use bellwether::{StoreErrorKind, Wait};
+use futures_util::FutureExt;
+use futures_util::future::join_all;
+use tokio::time::{Instant, advance, sleep, timeout};
+
+use crate::support::{
+    LEASE, MS, NEVER, Operation, SECOND, Scripted, is_held, item, key, kind, locks, seize,
+};
+
+/// When it is lost, from now on.
+async fn lost_after<L: Lock>(held: &Held<L>, most: Duration) -> Duration {
+    let began = Instant::now();
+    timeout(most, held.lost()).await.expect("it is not lost");
+    assert!(held.is_lost());
+    began.elapsed()
+}
+
+/// Cases 19 and 25.
+#[tokio::test(start_paused = true)]
+async fn a_busy_holder_is_kept_for_ten_leases() {
+    let lock = Scripted::default();
+    let held = locks(lock.clone()).lock(&key()).await.unwrap();
+    for _ in 0..10 {
+        sleep(LEASE).await;
+        assert!(is_held(&lock.lock, &key()).await && !held.is_lost());
+    }
+    let renewals = lock.asked(Operation::Renew);
+    assert!((29..=31).contains(&renewals), "{renewals} renewals in ten leases");
+    assert_eq!(held.release().await.unwrap(), Released::Freed);
+}
+
+/// Case 20, as far as a process can do it to itself: its runtime goes, and nothing is renewed.
+#[test]
+fn when_the_runtime_goes_it_is_lost_and_free_within_a_lease() {
+    let lock = LocalLock::new();
+    let runtime =
+        || tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let one = runtime();
+    let short = Locks::new(lock).lease(MS * 300).unwrap();
+    let held = one.block_on(short.lock(&key())).unwrap();
+    assert!(!held.is_lost());
+    drop(one);
+    assert!(held.is_lost());
+    let other = runtime();
+    other.block_on(async {
+        assert!(held.lost().now_or_never().is_some());
+        assert_eq!(held.release().await.unwrap(), Released::NotHeld);
+        let held = timeout(SECOND * 2, short.lock(&key())).await.unwrap().unwrap();
+        assert_eq!(held.release().await.unwrap(), Released::Freed);
+    });
+}
+
+/// Case 21: the server has lost its memory.
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_the_server_forgot_is_lost_and_the_next_one_is_kept() {
+    let lock = LocalLock::new();
+    let locks = locks(lock.clone());
+    let held = locks.lock(&key()).await.unwrap();
+    forget(&lock, &held).await;
+    let took = lost_after(&held, LEASE).await;
+    assert!(took <= LEASE / 3 + MS, "{took:?}");
+    // Although the one that has lost it is still there.
+    let next = locks.lock(&key()).await.unwrap();
+    assert!(next.fence() > held.fence());
+    assert_eq!(held.release().await.unwrap(), Released::NotHeld);
+    sleep(LEASE * 3).await;
+    assert!(!next.is_lost() && is_held(&lock, &key()).await);
+}
+
+/// Takes a key away from who holds it.
+async fn forget<L: Fenced>(lock: &LocalLock, held: &Held<L>) {
+    use bellwether::lock::{Attempt, Claim, Request, TakeOver};
+    let claim = Claim::new(held.key().clone());
+    let request = Request::new(claim.clone(), SECOND);
+    let Attempt::Busy(busy) = lock.acquire(request.clone()).await.unwrap() else {
+        panic!("nobody has it")
+    };
+    lock.take_over(request, busy.holder.unwrap()).await.unwrap();
+    lock.release(claim).await.unwrap();
+}
+
+/// Case 23.
+#[tokio::test(start_paused = true)]
+async fn a_hold_is_kept_whatever_else_comes_and_goes() {
+    let lock = LocalLock::new();
+    let locks = locks(lock.clone());
+    let kept = locks.lock(&item(u64::MAX)).await.unwrap();
+    let churn = (0..16).map(|task| {
+        let locks = locks.clone();
+        async move {
+            for round in 0..300 {
+                if let Ok(held) = locks.try_lock(&item((task * round) % 5)).await {
+                    sleep(Duration::from_millis(round % 50)).await;
+                    drop(held);
+                }
+                sleep(MS * 10).await;
+            }
+        }
+    });
+    join_all(churn).await;
+    sleep(LEASE * 3).await;
+    assert!(!kept.is_lost() && is_held(&lock, kept.key()).await);
+    drop(kept);
+    assert_eq!(locks.shutdown(SECOND).await, 0);
+    assert!(lock.is_empty() && locks.is_empty());
+}
+
+/// Case 26.
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_told_at_once_and_asked_for_once() {
+    let lock = Scripted::default();
+    let held = locks(lock.clone()).lock(&key()).await.unwrap();
+    forget(&lock.lock, &held).await;
+    let took = lost_after(&held, LEASE).await;
+    assert!(took <= LEASE / 3 + MS, "{took:?}");
+    sleep(LEASE * 3).await;
+    assert_eq!(lock.asked(Operation::Renew), 1);
+}
+
+/// Case 26.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_fails_is_tried_again() {
+    let lock = Scripted::default();
+    let held = locks(lock.clone()).lock(&key()).await.unwrap();
+    for kind in [StoreErrorKind::Unreachable, StoreErrorKind::Refused] {
+        lock.fail(Operation::Renew, kind, 3);
+        sleep(LEASE * 2).await;
+        assert!(!held.is_lost() && is_held(&lock.lock, &key()).await);
+    }
+}
+
+/// Cases 26 and 27: what it has, it has until its own end.
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_cannot_be_renewed_is_lost_at_its_own_end_and_not_before() {
+    let lock = Scripted::default();
+    let held = locks(lock.clone()).lock(&key()).await.unwrap();
+    lock.fail(Operation::Renew, StoreErrorKind::Unreachable, usize::MAX);
+    sleep(LEASE * 9 / 10).await;
+    assert!(!held.is_lost() && is_held(&lock.lock, &key()).await);
+    assert_eq!(lock.asked(Operation::Release), 0);
+    let took = lost_after(&held, LEASE).await + LEASE * 9 / 10;
+    assert!(took < LEASE && took > LEASE * 98 / 100, "{took:?} of {LEASE:?}");
+}
+
+/// A renewal whose answer comes late counts from when it was asked for.
+#[tokio::test(start_paused = true)]
+async fn a_lease_is_counted_from_before_the_question() {
+    let lock = Scripted::default();
+    lock.delay(Operation::Acquire, Duration::ZERO, LEASE / 2);
+    lock.fail(Operation::Renew, StoreErrorKind::Unreachable, usize::MAX);
+    let held = locks(lock.clone()).lock(&key()).await.unwrap();
+    let took = lost_after(&held, LEASE).await;
+    assert!(took < LEASE / 2, "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_without_an_answer_does_not_hide_the_end() {
+    let lock = Scripted::default();
+    let held = locks(lock.clone()).lock(&key()).await.unwrap();
+    lock.delay(Operation::Renew, NEVER, NEVER);
+    let took = lost_after(&held, LEASE * 2).await;
+    assert!(took <= LEASE, "{took:?}");
+}
+
+/// Case 28.
+#[tokio::test(start_paused = true)]
+async fn after_the_longest_hold_it_is_lost_and_then_free() {
+    let lock = LocalLock::new();
+    let locks = locks(lock.clone()).max_hold(LEASE * 5).unwrap();
+    let held = locks.lock(&key()).await.unwrap();
+    assert_eq!(lost_after(&held, LEASE * 6).await, LEASE * 5);
+    let began = Instant::now();
+    let next = locks.lock(&key()).await.unwrap();
+    assert!(began.elapsed() <= LEASE, "{:?}", began.elapsed());
+    assert_eq!(held.release().await.unwrap(), Released::NotHeld);
+    assert!(!next.is_lost());
+}
+
+/// Case 28, of a lock that knows no leases.
+#[tokio::test(start_paused = true)]
+async fn after_the_longest_hold_a_session_gives_it_up() {
+    let (lock, _session) = Scripted::by_session();
+    let locks = locks(lock.clone()).max_hold(LEASE * 5).unwrap();
+    let held = locks.lock(&key()).await.unwrap();
+    assert_eq!(lost_after(&held, LEASE * 6).await, LEASE * 5);
+    sleep(LEASE + MS).await;
+    assert!(!is_held(&lock.lock, &key()).await);
+}
+
+/// Cases 54 and 62.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_ends_is_told_at_once() {
+    let (lock, session) = Scripted::by_session();
+    let held = locks(lock.clone()).lock(&key()).await.unwrap();
+    sleep(LEASE * 4).await;
+    assert!(!held.is_lost());
+    session.send_replace(true);
+    assert_eq!(lost_after(&held, SECOND).await, Duration::ZERO);
+    drop(held);
+}
+
+/// Case 56.
+#[tokio::test(start_paused = true)]
+async fn a_grant_by_a_session_that_has_ended_is_none() {
+    let (lock, session) = Scripted::by_session();
+    drop(session);
+    let answer = locks(lock).lock(&key()).await;
+    assert_eq!(kind(answer), LockErrorKind::Store(StoreErrorKind::Unreachable));
+}
+
+/// Case 62.
+#[tokio::test(start_paused = true)]
+async fn a_release_is_no_loss() {
+    let locks = locks(LocalLock::new());
+    let held = locks.lock(&key()).await.unwrap();
+    let standing = held.standing();
+    held.release().await.unwrap();
+    assert!(!standing.is_lost());
+    assert!(timeout(NEVER, standing.lost()).await.is_err());
+}
+
+/// Case 63.
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_told_to_who_asks_after_it() {
+    let lock = LocalLock::new();
+    let held = locks(lock.clone()).lock(&key()).await.unwrap();
+    forget(&lock, &held).await;
+    sleep(LEASE).await;
+    assert!(held.is_lost() && held.lost().now_or_never().is_some());
+}
+
+/// Stopped past its lease: the flag is right before anything else has had a chance to run.
+#[tokio::test]
+async fn a_process_that_was_stopped_past_its_lease_knows_at_once() {
+    let lock = LocalLock::new();
+    let locks = Locks::new(lock.clone()).lease(MS * 100).unwrap();
+    let held = locks.lock(&key()).await.unwrap();
+    thread::sleep(MS * 120);
+    assert!(held.is_lost());
+    let other = Locks::new(lock).wait(Wait::fail_fast());
+    let next = other.lock(&key()).await.unwrap();
+    assert!(next.fence() > held.fence());
+    assert_eq!(held.release().await.unwrap(), Released::NotHeld);
+}
+
+/// Case 18, for those who ask from elsewhere.
+#[tokio::test(start_paused = true)]
+async fn others_are_told_what_remains_of_a_lease() {
+    let lock = LocalLock::new();
+    seize(&lock, &key(), SECOND * 10).await;
+    advance(SECOND).await;
+    use bellwether::lock::{Attempt, Claim, Request};
+    let request = Request::new(Claim::new(key()), SECOND);
+    let Attempt::Busy(busy) = lock.acquire(request).await.unwrap() else { panic!("it is free") };
+    assert_eq!(busy.remaining, Some(SECOND * 9));
+}
+
+/// Case 80.
+#[tokio::test(start_paused = true)]
+async fn fences_grow_over_releases_and_losses() {
+    let lock = LocalLock::new();
+    let locks = locks(lock.clone());
+    let mut last = 0;
+    for round in 0..12 {
+        let held = locks.lock(&key()).await.unwrap();
+        assert!(held.fence() > last, "{} came after {last}", held.fence());
+        last = held.fence();
+        match round % 3 {
+            0 => drop(held),
+            1 => forget(&lock, &held).await,
+            _ => sleep(LEASE * 2).await,
+        }
+        sleep(LEASE).await;
+    }
+}

@@ -1,0 +1,14 @@
+//! What the locks promise, without a server.
+
+#[cfg(feature = "macros")]
+mod attribute;
+mod contract;
+mod ending;
+mod exclusion;
+mod guarded;
+mod keeping;
+mod owners;
+mod running;
+mod storm;
+mod support;
+mod waiting;

@@ -1,0 +1,217 @@
+//! Work under a lock: by `run`, and by a layer around a service.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bellwether::lock::{
+    Attempt, Claim, Held, LocalLock, Lock, LockErrorKind, LockLayer, LockedError, Locks, Request,
+    Standing, TakeOver, WhenLost,
+};
+use bellwether::{Key, Wait};
+use futures_util::future::join_all;
+use tokio::time::{Instant, sleep};
+use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
+
+use crate::support::{LEASE, MS, SECOND, is_held, item, key, locks};
+
+/// Lets another have the key, now.
+async fn rob(lock: &LocalLock) {
+    let request = Request::new(Claim::new(key()), SECOND * 600);
+    let Attempt::Busy(busy) = lock.acquire(request.clone()).await.unwrap() else {
+        panic!("nobody has it")
+    };
+    lock.take_over(request, busy.holder.unwrap()).await.unwrap();
+}
+
+/// What becomes of work of ten leases that is robbed of its lock at once: the answer, how far it
+/// came, and whether it could see it.
+async fn robbed(when_lost: WhenLost) -> (Result<(), LockErrorKind>, bool, Duration, bool) {
+    let lock = LocalLock::new();
+    let locks = locks(lock.clone()).when_lost(when_lost);
+    let (steps, saw) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let began = Instant::now();
+    let work = async {
+        rob(&lock).await;
+        sleep(LEASE * 10).await;
+        saw.fetch_add(usize::from(Standing::current().unwrap().is_lost()), Ordering::SeqCst);
+        steps.fetch_add(1, Ordering::SeqCst);
+    };
+    let answer = locks.run(&key(), work).await.map_err(|error| error.kind());
+    let (is_done, saw) = (steps.into_inner() == 1, saw.into_inner() == 1);
+    (answer, is_done, began.elapsed(), saw)
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_whose_lock_is_lost_is_dropped() {
+    let (answer, is_done, took, _) = robbed(WhenLost::Cancel).await;
+    assert_eq!((answer, is_done), (Err(LockErrorKind::Lost), false));
+    assert!(took <= LEASE / 3 + MS, "{took:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn or_it_is_done_and_fails() {
+    let (answer, is_done, took, _) = robbed(WhenLost::Fail).await;
+    assert_eq!((answer, is_done, took), (Err(LockErrorKind::Lost), true, LEASE * 10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn or_it_is_done_and_can_see_it_for_itself() {
+    assert_eq!(robbed(WhenLost::Finish).await, (Ok(()), true, LEASE * 10, true));
+}
+
+#[tokio::test]
+async fn work_that_ends_without_an_await_after_the_loss_fails_too() {
+    let lock = LocalLock::new();
+    let locks = Locks::new(lock.clone()).lease(MS * 100).unwrap();
+    // Nothing else has had a chance to run, as in a process that was stopped.
+    let work = async { std::thread::sleep(MS * 110) };
+    let error = locks.run(&key(), work).await.unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::Lost);
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_waits_for_its_lock_in_vain_does_not_begin() {
+    let locks = locks(LocalLock::new()).wait(Wait::fail_fast());
+    let _held = locks.lock(&key()).await.unwrap();
+    let error = locks.run(&key(), async { panic!("it began") }).await.unwrap_err();
+    assert_eq!(error.kind(), LockErrorKind::Busy);
+    assert!(Standing::current().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_standing_is_that_of_the_innermost_lock() {
+    let locks = locks(LocalLock::new());
+    let standing = |number: u64| async move {
+        assert_eq!(Standing::current().unwrap().key(), &item(number));
+    };
+    let nested = async {
+        standing(1).await;
+        locks.run(&item(2), standing(2)).await.unwrap();
+        standing(1).await;
+    };
+    locks.run(&item(1), nested).await.unwrap();
+}
+
+#[derive(Clone, Debug)]
+struct Deduct {
+    warehouse: &'static str,
+    sku: u64,
+}
+
+fn stock_key(request: &Deduct) -> Key {
+    Key::of("stock").with(request.warehouse).with(request.sku)
+}
+
+/// A stock that reads, gives way and writes.
+fn stock(
+    left: &Arc<AtomicUsize>,
+) -> impl Service<Deduct, Response = usize, Error = &'static str, Future: Send> + Clone + Send + 'static
+{
+    let left = Arc::clone(left);
+    service_fn(move |_: Deduct| {
+        let left = Arc::clone(&left);
+        async move {
+            let read = left.load(Ordering::SeqCst);
+            sleep(MS * 10).await;
+            let less = read.checked_sub(1).ok_or("sold out")?;
+            left.store(less, Ordering::SeqCst);
+            Ok(less)
+        }
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_behind_a_lock_is_called_by_one_at_a_time_in_the_fleet() {
+    let (lock, left) = (LocalLock::new(), Arc::new(AtomicUsize::new(100)));
+    let fleet: Vec<_> = (0..4)
+        .map(|_| LockLayer::new(locks(lock.clone()), stock_key).layer(stock(&left)))
+        .collect();
+    let calls = (0..100).map(|number| {
+        let service = fleet[number % 4].clone();
+        service.oneshot(Deduct { warehouse: "berlin", sku: 42 })
+    });
+    let mut answers: Vec<_> = join_all(calls).await.into_iter().map(Result::unwrap).collect();
+    answers.sort_unstable();
+    assert_eq!(answers, (0..100).collect::<Vec<_>>());
+    let service = fleet[0].clone();
+    let error = service.oneshot(Deduct { warehouse: "berlin", sku: 42 }).await.unwrap_err();
+    assert!(matches!(error, LockedError::Inner("sold out")), "{error:?}");
+    sleep(MS).await;
+    assert!(lock.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_of_other_keys_and_of_none_do_not_wait() {
+    let (lock, left) = (LocalLock::new(), Arc::new(AtomicUsize::new(100)));
+    let layer = LockLayer::new(locks(lock.clone()), |request: &Deduct| {
+        (request.sku != 0).then(|| stock_key(request))
+    });
+    let service = layer.layer(stock(&left));
+    let began = Instant::now();
+    let requests = [("berlin", 1), ("berlin", 2), ("bonn", 1), ("berlin", 0), ("berlin", 0)];
+    let calls = requests.map(|(warehouse, sku)| service.clone().oneshot(Deduct { warehouse, sku }));
+    assert!(join_all(calls).await.iter().all(Result::is_ok));
+    assert_eq!(began.elapsed(), MS * 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_refused_its_lock_does_not_reach_the_service() {
+    let lock = LocalLock::new();
+    let locks = locks(lock.clone()).wait(Wait::fail_fast());
+    let held = locks.lock(&stock_key(&Deduct { warehouse: "bonn", sku: 7 })).await.unwrap();
+    let left = Arc::new(AtomicUsize::new(1));
+    let service = LockLayer::new(locks, stock_key).layer(stock(&left));
+    let error = service.oneshot(Deduct { warehouse: "bonn", sku: 7 }).await.unwrap_err();
+    let LockedError::Lock(error) = error else { panic!("{error:?}") };
+    assert_eq!((error.kind(), left.load(Ordering::SeqCst)), (LockErrorKind::Busy, 1));
+    drop(held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_dropped_gives_up_its_lock() {
+    let lock = LocalLock::new();
+    let layer = LockLayer::new(locks(lock.clone()), |_: &()| key());
+    let mut service = layer
+        .layer(service_fn(|()| std::future::pending::<Result<(), std::convert::Infallible>>()));
+    let call = tokio::spawn(service.call(()));
+    sleep(SECOND).await;
+    assert!(is_held(&lock, &key()).await);
+    call.abort();
+    sleep(MS).await;
+    assert!(lock.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_below_the_layer_are_not_taken_by_those_who_wait() {
+    let (lock, left) = (LocalLock::new(), Arc::new(AtomicUsize::new(10)));
+    let held = locks(lock.clone()).lock(&stock_key(&Deduct { warehouse: "a", sku: 1 })).await;
+    let service = ServiceBuilder::new()
+        .layer(LockLayer::new(locks(lock.clone()), stock_key))
+        .concurrency_limit(1)
+        .service(stock(&left));
+    let waits = tokio::spawn(service.clone().oneshot(Deduct { warehouse: "a", sku: 1 }));
+    sleep(SECOND).await;
+    let began = Instant::now();
+    service.oneshot(Deduct { warehouse: "b", sku: 1 }).await.unwrap();
+    assert_eq!(began.elapsed(), MS * 10);
+    drop(held);
+    waits.await.unwrap().unwrap();
+}
+
+#[test]
+fn what_is_held_can_be_sent_and_awaited_anywhere() {
+    fn is_send_and_sync<T: Send + Sync + 'static>() {}
+    fn is_send<T: Send>(_: T) {}
+    is_send_and_sync::<Held<LocalLock>>();
+    is_send_and_sync::<Locks<LocalLock>>();
+    is_send_and_sync::<Standing>();
+    let locks = locks(LocalLock::new());
+    is_send(async move {
+        let held = locks.lock_all([key()]).await.unwrap().remove(0);
+        held.lost().await;
+        held.release().await.unwrap();
+        locks.run(&key(), async {}).await.unwrap();
+        locks.shutdown(SECOND).await
+    });
+}

@@ -1,0 +1,51 @@
+//! Locks that do what a test says.
+
+pub(crate) mod reentrant;
+pub(crate) mod scripted;
+
+use std::time::Duration;
+
+use bellwether::lock::{Attempt, Claim, Held, Lock, LockError, LockErrorKind, Locks, Request};
+use bellwether::{Key, Wait};
+
+pub(crate) use self::scripted::{Operation, Scripted};
+
+pub(crate) const LEASE: Duration = Duration::from_secs(3);
+pub(crate) const MS: Duration = Duration::from_millis(1);
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+
+/// So long that whoever waits for it waits for ever.
+pub(crate) const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
+
+pub(crate) fn key() -> Key {
+    item(0)
+}
+
+pub(crate) fn item(item: u64) -> Key {
+    Key::of("item").with(item)
+}
+
+/// What a process of the fleet has: locks of its own, over the lock that all share.
+pub(crate) fn locks<L: Lock>(lock: L) -> Locks<L> {
+    Locks::new(lock).lease(LEASE).expect("a lease").wait(Wait::at_most(NEVER))
+}
+
+pub(crate) fn kind<L: Lock>(answer: Result<Held<L>, LockError>) -> LockErrorKind {
+    answer.expect_err("a lock").kind()
+}
+
+/// A holder outside of any `Locks`: it renews nothing.
+pub(crate) async fn seize(lock: &impl Lock, key: &Key, lease: Duration) -> Claim {
+    let claim = Claim::new(key.clone());
+    let attempt = lock.acquire(Request::new(claim.clone(), lease)).await.expect("an answer");
+    assert!(matches!(attempt, Attempt::Granted(_)), "{attempt:?}");
+    claim
+}
+
+/// Whether the lock itself knows a holder.
+pub(crate) async fn is_held(lock: &impl Lock, key: &Key) -> bool {
+    let claim = Claim::new(key.clone());
+    let attempt = lock.acquire(Request::new(claim.clone(), SECOND)).await.expect("an answer");
+    lock.release(claim).await.expect("an answer");
+    matches!(attempt, Attempt::Busy(_))
+}

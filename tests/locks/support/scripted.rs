@@ -1,0 +1,156 @@
+//! A lock in front of `LocalLock` that fails, dawdles and counts as told.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bellwether::lock::{
+    Answer, Attempt, Claim, Fenced, Grant, Holder, LocalLock, Lock, Released, Renew, Request,
+    Session, TakeOver, Watch,
+};
+use bellwether::{Key, StoreError, StoreErrorKind};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Operation {
+    Acquire,
+    Release,
+    Renew,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scripted {
+    pub(crate) lock: LocalLock,
+    script: Arc<Mutex<Script>>,
+}
+
+#[derive(Debug, Default)]
+struct Script {
+    asked: HashMap<Operation, usize>,
+    failing: HashMap<Operation, (StoreErrorKind, usize)>,
+    /// How long a question is on its way, and how long an answer.
+    delays: HashMap<Operation, (Duration, Duration)>,
+    patience: Vec<Duration>,
+    session: Option<watch::Receiver<bool>>,
+    is_deaf: bool,
+}
+
+impl Scripted {
+    /// One that never tells of a release.
+    pub(crate) fn deaf() -> Self {
+        let this = Self::default();
+        this.script().is_deaf = true;
+        this
+    }
+
+    /// One whose grants end with a session.
+    pub(crate) fn by_session() -> (Self, watch::Sender<bool>) {
+        let (end, ended) = watch::channel(false);
+        let this = Self::default();
+        this.script().session = Some(ended);
+        (this, end)
+    }
+
+    /// The next so many of these fail; what was asked for is done all the same, if that is how such
+    /// an error comes about.
+    pub(crate) fn fail(&self, operation: Operation, kind: StoreErrorKind, times: usize) {
+        self.script().failing.insert(operation, (kind, times));
+    }
+
+    pub(crate) fn delay(&self, operation: Operation, question: Duration, answer: Duration) {
+        self.script().delays.insert(operation, (question, answer));
+    }
+
+    pub(crate) fn asked(&self, operation: Operation) -> usize {
+        self.script().asked.get(&operation).copied().unwrap_or_default()
+    }
+
+    /// The patience of all questions so far.
+    pub(crate) fn patience(&self) -> Vec<Duration> {
+        self.script().patience.clone()
+    }
+
+    fn script(&self) -> std::sync::MutexGuard<'_, Script> {
+        self.script.lock().expect("a script")
+    }
+
+    fn fails(&self, operation: Operation) -> Option<StoreErrorKind> {
+        let mut script = self.script();
+        let (kind, times) = script.failing.get_mut(&operation)?;
+        let fails = *times > 0;
+        *times = times.saturating_sub(1);
+        fails.then_some(*kind)
+    }
+
+    /// Does something as the script says.
+    fn act<T: Send + 'static>(
+        &self,
+        operation: Operation,
+        does: impl FnOnce(&LocalLock) -> Answer<T> + Send + 'static,
+    ) -> Answer<T> {
+        let this = self.clone();
+        Box::pin(async move {
+            *this.script().asked.entry(operation).or_default() += 1;
+            let (question, answer) =
+                this.script().delays.get(&operation).copied().unwrap_or_default();
+            let lock = this.lock.clone();
+            let failing = this.fails(operation);
+            let does = async move {
+                sleep(question).await;
+                let is_lost = failing.is_some_and(|kind| kind != StoreErrorKind::TimedOut);
+                if is_lost { None } else { Some(does(&lock).await) }
+            };
+            let done = match question.is_zero() {
+                true => does.await,
+                // As on a connection: what was sent arrives, whether or not anybody waits for it.
+                false => tokio::spawn(does).await.expect("no panic"),
+            };
+            if !answer.is_zero() {
+                sleep(answer).await;
+            }
+            match (failing, done) {
+                (None, Some(done)) => done,
+                (kind, _) => Err(StoreError::new(kind.expect("a failure"), "as the script says")),
+            }
+        })
+    }
+}
+
+impl Lock for Scripted {
+    fn watch(&self, key: &Key) -> Watch {
+        if self.script().is_deaf { Watch::silent() } else { self.lock.watch(key) }
+    }
+
+    fn acquire(&self, request: Request) -> Answer<Attempt> {
+        self.script().patience.push(request.patience);
+        let session = self.script().session.clone();
+        let attempt = self.act(Operation::Acquire, |lock| lock.acquire(request));
+        Box::pin(async move {
+            Ok(match (attempt.await?, session) {
+                (Attempt::Granted(grant), Some(session)) => {
+                    let fence = grant.fence.expect("a fence");
+                    Attempt::Granted(Grant::by_session(Session::new(session)).fenced(fence))
+                }
+                (other, _) => other,
+            })
+        })
+    }
+
+    fn renew(&self, claim: &Claim, lease: Duration) -> Answer<Renew> {
+        let claim = claim.clone();
+        self.act(Operation::Renew, move |lock| lock.renew(&claim, lease))
+    }
+
+    fn release(&self, claim: Claim) -> Answer<Released> {
+        self.act(Operation::Release, |lock| lock.release(claim))
+    }
+}
+
+impl Fenced for Scripted {}
+
+impl TakeOver for Scripted {
+    fn take_over(&self, request: Request, from: Holder) -> Answer<Attempt> {
+        self.act(Operation::Acquire, move |lock| lock.take_over(request, from))
+    }
+}
