@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
+use super::wrong_clock::{CLOCK, wrong_clock};
+
 /// How long anything asked of a server may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -28,12 +30,15 @@ const INTRODUCTION: Duration = Duration::from_secs(1);
 /// How many ports are tried before the fault is thought to lie elsewhere.
 const PORTS_TRIED: usize = 50;
 
+/// What makes a server a sentinel, if it is in its directory.
+const SENTINEL: &str = "sentinel.conf";
+
 /// Becomes the server, after leaving a guard behind that reads our standard input.
 ///
 /// The guard reads the end of the file when the test process dies, however it dies, because the
 /// pipe closes with it; then it kills the server and removes its directory. A line means that the
 /// test process has seen to both. Signals meant for the whole group leave the guard alone.
-const GUARDED_SERVER: &str = r#"
+pub(super) const GUARDED_SERVER: &str = r#"
 dir=$1
 shift
 exec 3<&0
@@ -68,6 +73,34 @@ impl RedisServer {
         let options: Vec<String> = options.iter().map(ToString::to_string).collect();
         let (process, port) = launch(dir.path(), &options, free_port);
         Self { process: Some(process), port, options, dir }
+    }
+
+    /// Starts a server whose clock is wrong by so many seconds, with options of its command line.
+    pub(crate) fn start_with_clock(seconds: i64, options: &[&str]) -> Self {
+        let dir = tempfile::Builder::new()
+            .prefix("bellwether-")
+            .tempdir()
+            .expect("a directory for the server");
+        fs::write(dir.path().join(CLOCK), seconds.to_string()).expect("its clock");
+        let options: Vec<String> = options.iter().map(ToString::to_string).collect();
+        let (process, port) = launch(dir.path(), &options, free_port);
+        Self { process: Some(process), port, options, dir }
+    }
+
+    /// Sets by how many seconds its clock is wrong after the next [`restart`](Self::restart).
+    pub(crate) fn set_clock(&self, seconds: i64) {
+        fs::write(self.dir.path().join(CLOCK), seconds.to_string()).expect("its clock");
+    }
+
+    /// Starts a sentinel, with the lines of its configuration.
+    pub(crate) fn start_sentinel(lines: &[&str]) -> Self {
+        let dir = tempfile::Builder::new()
+            .prefix("bellwether-")
+            .tempdir()
+            .expect("a directory for the sentinel");
+        fs::write(dir.path().join(SENTINEL), lines.join("\n")).expect("its configuration");
+        let (process, port) = launch(dir.path(), &[], free_port);
+        Self { process: Some(process), port, options: Vec::new(), dir }
     }
 
     /// Its address as `redis` and its pools take it.
@@ -146,9 +179,14 @@ impl Process {
     fn spawn(dir: &Path, port: u16, options: &[String]) -> Self {
         let log = File::create(dir.join("log")).expect("a log for the server");
         let binary = binary();
+        let is_sentinel = dir.join(SENTINEL).exists();
+        let role: &[&str] = if is_sentinel { &[SENTINEL, "--sentinel"] } else { &[] };
         let mut child = Command::new("sh")
             .args(["-c", GUARDED_SERVER, "sh"])
-            .args([dir, &binary])
+            .arg(dir)
+            .args(wrong_clock(dir))
+            .arg(&binary)
+            .args(role)
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no", "--daemonize", "no"])
             .args(["--loglevel", "warning"])
@@ -178,7 +216,8 @@ impl Process {
             return false;
         };
         let pid = self.child.id().to_string();
-        info_field(&info, "process_id") == Some(&pid) && info_field(&info, "loading") == Some("0")
+        // A sentinel loads nothing.
+        info_field(&info, "process_id") == Some(&pid) && info_field(&info, "loading") != Some("1")
     }
 }
 
@@ -242,7 +281,7 @@ fn from_anywhere(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-fn in_path(name: &str) -> Option<PathBuf> {
+pub(super) fn in_path(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     let mut candidates = env::split_paths(&path).map(|dir| dir.join(name));
     candidates.find(|candidate| candidate.is_file())
@@ -268,14 +307,14 @@ fn allow_debug(binary: &Path) -> &'static [&'static str] {
 }
 
 /// Sends a signal by the `kill` every shell has built in.
-fn signal(name: &str, pid: u32) {
+pub(super) fn signal(name: &str, pid: u32) {
     let kill = format!("kill -{name} {pid}");
     let status = Command::new("sh").args(["-c", &kill]).status();
     assert!(status.is_ok_and(|status| status.success()), "{kill}");
 }
 
 /// Whether a stop has taken effect, which `kill` does not wait for.
-fn is_stopped(pid: u32) -> bool {
+pub(super) fn is_stopped(pid: u32) -> bool {
     let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
         return true; // no such file on this system: nothing more can be known
     };
@@ -283,7 +322,7 @@ fn is_stopped(pid: u32) -> bool {
     state.is_some_and(|rest| rest.starts_with('T'))
 }
 
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+pub(super) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !holds() {
         assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");

@@ -26,6 +26,7 @@ pub(super) struct Upstream {
     pub(super) faults: watch::Receiver<Faults>,
     pub(super) damage: Damage,
     pub(super) replacements: Replacements,
+    pub(super) is_resp: bool,
 }
 
 /// It is to be reset, and not to end as TCP would.
@@ -53,7 +54,7 @@ impl Upstream {
         client.set_nodelay(true)?;
         let (from_client, to_client) = client.split();
         let (from_server, to_server) = server.split();
-        let (commands, replies) = inspectors(self.replacements);
+        let (commands, replies) = inspectors(self.replacements, self.is_resp);
         let [forth, back] = [(); 2].map(|()| mpsc::channel(HELD));
         let to_server = Direction {
             to: to_server,

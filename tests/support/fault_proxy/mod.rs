@@ -55,8 +55,18 @@ struct Way {
 }
 
 impl FaultProxy {
-    /// Starts to pass everything on to `upstream`.
+    /// Starts to pass everything on to `upstream`, a Redis.
     pub(crate) async fn start(upstream: SocketAddr) -> Self {
+        Self::start_for(upstream, true).await
+    }
+
+    /// Starts to pass everything on to `upstream`, which speaks what it likes. Replies cannot be
+    /// [replaced](Self::replace) then.
+    pub(crate) async fn start_raw(upstream: SocketAddr) -> Self {
+        Self::start_for(upstream, false).await
+    }
+
+    async fn start_for(upstream: SocketAddr, is_resp: bool) -> Self {
         let (listener, address) = loop {
             let address = (Ipv4Addr::LOCALHOST, free_port()).into();
             if let Ok(listener) = listen(address) {
@@ -70,6 +80,7 @@ impl FaultProxy {
             faults: watched,
             damage: damage.clone(),
             replacements: replacements.clone(),
+            is_resp,
         };
         tokio::spawn(serve(Arc::clone(&listener), upstream));
         Self { address, listener, faults, damage, replacements }

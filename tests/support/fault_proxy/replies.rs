@@ -88,15 +88,15 @@ pub(super) trait Inspect {
     fn rest(&mut self) -> Vec<u8>;
 }
 
-/// Both directions of one connection.
-pub(super) fn inspectors(replacements: Replacements) -> (Commands, Replies) {
+/// Both directions of one connection. What is no RESP passes as it comes.
+pub(super) fn inspectors(replacements: Replacements, is_resp: bool) -> (Commands, Replies) {
     let expected = Expected::default();
     let commands = Commands {
-        frames: Frames::of(resp::command),
+        frames: Frames::of(resp::command, is_resp),
         replacements,
         expected: Arc::clone(&expected),
     };
-    (commands, Replies { frames: Frames::of(resp::value), expected })
+    (commands, Replies { frames: Frames::of(resp::value, is_resp), expected })
 }
 
 /// What is to become of the replies that are still to come.
@@ -172,8 +172,8 @@ struct Frames {
 }
 
 impl Frames {
-    fn of(length: fn(&[u8]) -> Length) -> Self {
-        Self { length, held: Vec::new(), is_readable: true }
+    fn of(length: fn(&[u8]) -> Length, is_readable: bool) -> Self {
+        Self { length, held: Vec::new(), is_readable }
     }
 
     /// Takes bytes in, and gives what is whole.

@@ -1,0 +1,106 @@
+//! Locks in Redis (6.2 or later) or Valkey.
+//!
+//! | lock | where | fence | what it is for |
+//! |---|---|---|---|
+//! | [`RedisLock`] | one server | yes | the one to take if nothing speaks against it |
+//! | [`ReentrantLock`] | one server | yes | owners that take it again while they hold it |
+//! | [`FairLock`] | one server | yes | first come, first served |
+//! | [`Redlock`] | a majority of servers | no | being available while some servers are not |
+//!
+//! Locks of different kinds do not exclude each other: each has names of its own for a key.
+//!
+//! Each has one connection to a server, of its own, with the settings of
+//! [`RedisOptions`](crate::RedisOptions) but for those of hits: `connections`, `near` and `near_ttl`.
+//!
+//! # What is kept in the server
+//! For a key that is held, one name that lives as long as the lease, and for a [`FairLock`] its
+//! queue. After a release, what shows for twice the [timeout](crate::RedisOptions::timeout) that it has
+//! been: a release whose answer was lost with its connection is asked again, and answers the same.
+//! For all keys of a namespace together, one number: the largest fence that was given. A fence is
+//! that plus one, or the time of the server in microseconds if that is more. So fences grow over a
+//! restart without data, over a failover that has lost the last of them, and when the clock is put
+//! back within [a day](MARK_LIFE) after the last grant; but not when both happen at once, as when a
+//! replica is promoted that has not heard of the largest fence, and whose clock is behind as well.
+//!
+//! # What they do not guarantee
+//! A holder can lose a lease without knowing it yet: while it was stopped, or cut off, or when a
+//! replica was promoted that had not heard of the grant. What must not be written by two at a time
+//! has to refuse the smaller [fence](super::Fenced). A server should not evict (`noeviction`): what
+//! has a life, as all locks have, is what it takes first.
+//!
+//! # How waiters are told
+//! Who is told that a lock is busy has read its name by that answer, and the server tells when it
+//! changes (RESP3 client tracking): one message to each process that waits, none for those that do
+//! not, and no channel to be subscribed to before and after. It comes for an expiry and a
+//! `FLUSHALL` as well as for a release, which a message published by the release would not.
+//!
+//! # What a user of the server must be allowed to do
+//! `~bw:* +get +getex +set +del +pttl +time +evalsha +eval +hello +client|tracking`, and for a
+//! [`ReentrantLock`] `+hgetall +hset +hdel +pexpire`, and for a [`FairLock`] `+zadd +zrem +zcard
+//! +zrank +zscore +zrange +zrangebyscore +pexpire`.
+//! With `+script|load` as well, the scripts are known before they are first needed.
+
+mod fair;
+mod redlock;
+mod reentrant;
+mod reply;
+mod scripted;
+mod single;
+
+use std::time::Duration;
+
+use uuid::Uuid;
+
+pub use self::fair::FairLock;
+pub use self::redlock::Redlock;
+pub use self::reentrant::ReentrantLock;
+pub use self::single::RedisLock;
+
+use super::{Claim, Lock, Request};
+use crate::error::StoreError;
+use crate::key::Key;
+use crate::store::{Call, Source, Wire};
+
+/// How long the largest fence of a namespace is remembered after the last grant: a day. A clock that
+/// is put back is put back by less.
+pub const MARK_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// A script, after what stands before all of them.
+fn script(parts: &[&str]) -> Source {
+    Source::new(&[&[include_str!("prelude.lua")], parts].concat())
+}
+
+fn token(claim: &Claim) -> Vec<u8> {
+    claim.token().as_bytes().to_vec()
+}
+
+/// Whole milliseconds, at least one, as a life of none is refused.
+fn millis(duration: Duration) -> Vec<u8> {
+    let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    millis.clamp(1, LONGEST_MS).to_string().into_bytes()
+}
+
+/// Does what will be done later, on a key that nobody has: connects, and finds out what the server
+/// refuses.
+async fn prove(lock: &dyn Lock) -> Result<(), StoreError> {
+    let claim = Claim::new(Key::of(CHECK).with(Uuid::new_v4()));
+    let lease = Duration::from_secs(1);
+    lock.acquire(Request::new(claim.clone(), lease).patient_for(lease)).await?;
+    lock.release(claim).await?;
+    Ok(())
+}
+
+/// Names two slots at once, for the renewal of what nobody holds: a node of a cluster says what it is.
+async fn prove_single(wire: &Wire, renew: &Source) -> Result<(), StoreError> {
+    let claim = Claim::new(Key::of(CHECK).with(Uuid::new_v4()));
+    let other = Key::of(CHECK).with(0).digest();
+    let keys = [claim.key().digest(), other].map(|digest| wire.name(&digest, ":check")).to_vec();
+    let args = vec![token(&claim), millis(Duration::ZERO)];
+    let call = Call { source: renew, keys, args, doing: "connecting", key: claim.key() };
+    wire.run(call, Some).await.map(drop)
+}
+
+const CHECK: &str = "bellwether.check";
+
+/// Thousands of years, and a number that Lua does not round.
+const LONGEST_MS: u64 = 1 << 50;

@@ -1,0 +1,26 @@
+-- acquire: take the lock if nobody else than its owner has it.
+--
+-- KEYS   1 lock
+-- ARGV   1 token, 16 bytes   2 lease in ms   3 name of the mark, the largest fence given
+--        4 how long the mark is kept, in ms   5 owner, 16 bytes
+-- gives  {1, fence}                                                   granted
+--        {2, what is left of the last lease in ms, fence of the holder,
+--            when it was renewed in ms}                               busy
+--
+-- One script, because between a look and a lock another owner can come, and because a hold that is
+-- not counted would be released by another one. Reading the holds subscribes to their change.
+local clock_us = clock()
+local now = math.floor(clock_us / 1000)
+local found = holds(KEYS[1], now)
+local is_ours = found.ends[ARGV[1]] or found.count == 0 or found.owner == ARGV[5]
+if found.is_foreign or not is_ours then
+  return {2, redis.call('PTTL', KEYS[1]), tonumber(found.fence or -1), tonumber(found.renewed or 0)}
+end
+if found.count == 0 then
+  redis.call('DEL', KEYS[1])
+  found.fence = digits(next_fence(ARGV[3], ARGV[4], clock_us))
+  redis.call('HSET', KEYS[1], 'owner', ARGV[5], 'fence', found.fence)
+end
+for _, token in ipairs(found.lapsed) do redis.call('HDEL', KEYS[1], token) end
+keep(KEYS[1], found, ARGV[1], now, tonumber(ARGV[2]))
+return {1, tonumber(found.fence)}

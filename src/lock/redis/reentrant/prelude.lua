@@ -1,0 +1,45 @@
+-- prelude: what stands before the scripts of the reentrant lock, after that of all locks.
+
+-- A number as a hash keeps it: Lua would round a large one.
+local function digits(number)
+  return string.format('%.0f', number)
+end
+
+-- Who holds the lock: a hash of the fields owner, fence and renewed, and one per hold, named by its
+-- token, with the end of its lease in ms. Holds that have lapsed count no more.
+local function holds(name, now)
+  local found = {ends = {}, count = 0, latest = 0, lapsed = {}}
+  local fields = read('HGETALL', name)
+  if fields == '' then
+    found.is_foreign = true
+    return found
+  end
+  for at = 1, #fields, 2 do
+    local field, value = fields[at], fields[at + 1]
+    if #field ~= 16 then
+      found[field] = value
+    elseif (tonumber(value) or 0) > now then
+      found.ends[field] = tonumber(value)
+      found.count = found.count + 1
+    else
+      found.lapsed[#found.lapsed + 1] = field
+    end
+  end
+  return found
+end
+
+-- The lock lives as long as the last of its holds.
+local function expire(name, ends, now)
+  local latest = 0
+  for _, at in pairs(ends) do latest = math.max(latest, at) end
+  redis.call('PEXPIRE', name, digits(latest - now))
+end
+
+-- Counts a hold, or starts its lease anew.
+local function keep(name, found, token, now, lease)
+  found.ends[token] = now + lease
+  -- Before as well: a server that is full lets nothing begin by what adds, and a renewal has to pass.
+  expire(name, found.ends, now)
+  redis.call('HSET', name, token, digits(now + lease), 'renewed', digits(now))
+  expire(name, found.ends, now)
+end

@@ -1,0 +1,12 @@
+-- renew: start the lease of a hold anew.
+--
+-- KEYS   1 lock
+-- ARGV   1 token, 16 bytes   2 lease in ms
+-- gives  1 held, 0 lost: it has lapsed or passed on
+--
+-- One script, because a hold that lapses between the two steps would be given back.
+local now = math.floor(clock() / 1000)
+local found = holds(KEYS[1], now)
+if not found.ends[ARGV[1]] then return 0 end
+keep(KEYS[1], found, ARGV[1], now, tonumber(ARGV[2]))
+return 1

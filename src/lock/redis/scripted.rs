@@ -1,0 +1,128 @@
+//! What the locks in one server have in common: three scripts on one name.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use uuid::Uuid;
+
+use super::{MARK_LIFE, millis, prove_single, reply, token};
+use crate::error::StoreError;
+use crate::key::{Digest, Key};
+use crate::lock::{Answer, Attempt, Claim, Released, Renew, Request, Watch, Watchers};
+use crate::store::{Call, RedisOptions, RedisValue as Value, Source, Wire};
+
+/// One server, and how a kind of lock is taken, renewed and released there.
+pub(super) struct Scripted {
+    wire: Wire,
+    /// What ends the name of a key. It tells the kinds of locks apart.
+    suffix: &'static str,
+    scripts: Scripts,
+}
+
+/// The scripts of a kind of lock.
+pub(super) struct Scripts {
+    pub(super) acquire: Source,
+    pub(super) renew: Source,
+    pub(super) release: Source,
+}
+
+impl Scripted {
+    pub(super) fn new(
+        options: RedisOptions,
+        suffix: &'static str,
+        scripts: Scripts,
+        others: &[&Source],
+    ) -> Arc<Self> {
+        let Scripts { acquire, renew, release } = &scripts;
+        let all = [acquire, renew, release].into_iter().chain(others.iter().copied());
+        let wire = Wire::new(options, all.cloned().collect(), Watchers::default());
+        Arc::new(Self { wire, suffix, scripts })
+    }
+
+    /// Makes sure that it is a single server.
+    pub(super) async fn prove(&self) -> Result<(), StoreError> {
+        prove_single(&self.wire, &self.scripts.renew).await
+    }
+
+    pub(super) fn watch(&self, key: &Key) -> Watch {
+        self.wire.watch(key.digest())
+    }
+
+    /// A name that is not watched, though the scripts read it.
+    pub(super) fn unheard_name(&self, what: &str, digest: &Digest) -> Vec<u8> {
+        self.wire.shared_name(&format!("{what}:{{{digest}}}"))
+    }
+
+    /// What a key that is locked is called.
+    pub(super) fn name(&self, key: &Key) -> Vec<u8> {
+        self.wire.name(&key.digest(), self.suffix)
+    }
+
+    /// Asks, with the one name that is heard of, and what this kind of lock wants to know besides.
+    pub(super) fn acquire(
+        self: &Arc<Self>,
+        request: &Request,
+        name: Vec<u8>,
+        more: Vec<Vec<u8>>,
+    ) -> Answer<Attempt> {
+        let (lock, claim) = (Arc::clone(self), request.claim.clone());
+        let (mark, life) = (self.wire.shared_name("fence"), millis(MARK_LIFE));
+        let args = [vec![token(&claim), millis(request.lease), mark, life], more].concat();
+        Box::pin(async move {
+            let (source, key) = (&lock.scripts.acquire, claim.key());
+            let call = Call { source, keys: vec![name], args, doing: "taking the lock", key };
+            lock.wire.run(call, reply::attempt).await
+        })
+    }
+
+    pub(super) fn renew(self: &Arc<Self>, claim: &Claim, lease: Duration) -> Answer<Renew> {
+        let (lock, claim) = (Arc::clone(self), claim.clone());
+        Box::pin(async move {
+            let args = vec![token(&claim), millis(lease)];
+            let (source, keys) = (&lock.scripts.renew, vec![lock.name(claim.key())]);
+            let call = Call { source, keys, args, doing: "renewing the lock", key: claim.key() };
+            lock.wire.run(call, reply::renew).await
+        })
+    }
+
+    pub(super) fn release(
+        self: &Arc<Self>,
+        claim: Claim,
+        name: Vec<u8>,
+        more: Vec<Vec<u8>>,
+    ) -> Answer<Released> {
+        let lock = Arc::clone(self);
+        Box::pin(async move {
+            let args = [leaving(&claim, lock.wire.options().longest()), more].concat();
+            let (source, key) = (&lock.scripts.release, claim.key());
+            let call = Call { source, keys: vec![name], args, doing: "freeing the lock", key };
+            lock.wire.run(call, reply::released).await
+        })
+    }
+
+    /// Runs a script of this kind of lock only.
+    pub(super) async fn ask<T>(
+        &self,
+        source: &Source,
+        key: &Key,
+        read: impl FnOnce(Value) -> Option<T>,
+    ) -> Result<T, StoreError> {
+        let (keys, args) = (vec![self.name(key)], Vec::new());
+        let call = Call { source, keys, args, doing: "looking at the lock", key };
+        self.wire.run(call, read).await
+    }
+}
+
+/// What a release is told: the token, which release it is, and for how long that is remembered.
+pub(super) fn leaving(claim: &Claim, longest: Duration) -> Vec<Vec<u8>> {
+    let release = Uuid::new_v4().simple().to_string().into_bytes();
+    vec![token(claim), release, millis(longest)]
+}
+
+/// Shows where the server is, and neither user nor password.
+impl fmt::Debug for Scripted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.wire.fmt(f)
+    }
+}

@@ -1,0 +1,84 @@
+//! Every lock in Redis keeps the contract of locks.
+
+use bellwether::lock::{FairLock, Guarded, RedisLock, Redlock, ReentrantLock, conformance};
+
+use crate::support::redis_server::{RedisServer, Reply};
+use crate::world::{options, within};
+use std::time::Duration;
+
+#[tokio::test]
+async fn redis_lock_keeps_the_contract() {
+    let server = RedisServer::start();
+    let lock = RedisLock::connect(options(&server)).await.expect("a lock");
+    assert_eq!(conformance::run(lock.clone()).await, []);
+    assert_eq!(conformance::run_fenced(lock.clone()).await, []);
+    assert_eq!(conformance::run_exclusive(lock.clone()).await, []);
+    assert_eq!(conformance::run_take_over(lock).await, []);
+}
+
+#[tokio::test]
+async fn redis_lock_keeps_the_contract_over_resp2() {
+    let server = RedisServer::start();
+    let lock = RedisLock::connect(options(&server).resp2()).await.expect("a lock");
+    assert_eq!(conformance::run(lock.clone()).await, []);
+    assert_eq!(conformance::run_take_over(lock).await, []);
+}
+
+#[tokio::test]
+async fn reentrant_lock_keeps_the_contract() {
+    let server = RedisServer::start();
+    let lock = ReentrantLock::connect(options(&server)).await.expect("a lock");
+    assert_eq!(conformance::run(lock.clone()).await, []);
+    assert_eq!(conformance::run_fenced(lock.clone()).await, []);
+    assert_eq!(conformance::run_reentrant(lock).await, []);
+}
+
+#[tokio::test]
+async fn fair_lock_keeps_the_contract() {
+    let server = RedisServer::start();
+    let lock = FairLock::connect(options(&server)).await.expect("a lock");
+    assert_eq!(conformance::run(lock.clone()).await, []);
+    assert_eq!(conformance::run_fenced(lock.clone()).await, []);
+    assert_eq!(conformance::run_exclusive(lock.clone()).await, []);
+    assert_eq!(conformance::run_queue(lock).await, []);
+}
+
+#[tokio::test]
+async fn redlock_keeps_the_contract() {
+    let servers = [(); 5].map(|()| RedisServer::start());
+    let lock = Redlock::connect(servers.iter().map(options)).await.expect("a lock");
+    assert_eq!(conformance::run(lock.clone()).await, []);
+    assert_eq!(conformance::run_exclusive(lock).await, []);
+}
+
+#[tokio::test]
+async fn nothing_is_left_but_one_fence_and_not_for_ever() {
+    let server = RedisServer::start();
+    let options = || options(&server).timeout(Duration::from_secs(1)).expect("a timeout");
+    let redis = RedisLock::connect(options()).await.expect("a lock");
+    let fair = FairLock::connect(options()).await.expect("a lock");
+    let reentrant = ReentrantLock::connect(options()).await.expect("a lock");
+    assert_eq!(conformance::run_fenced(redis).await, []);
+    assert_eq!(conformance::run_fenced(fair.clone()).await, []);
+    assert_eq!(conformance::run_queue(fair).await, []);
+    assert_eq!(conformance::run_reentrant(reentrant).await, []);
+    let names = || match server.command(&["KEYS", "*"]) {
+        Reply::Array(names) => names.into_iter().map(Reply::text).collect::<Vec<_>>(),
+        other => panic!("no list of names: {other:?}"),
+    };
+    // What remembers a release lives for twice the timeout of the options.
+    within(Duration::from_secs(15), || names() == ["bw:default:fence"]).await;
+    let Reply::Integer(left) = server.command(&["TTL", "bw:default:fence"]) else {
+        panic!("no life")
+    };
+    assert!((86_000..=86_400).contains(&left), "{left} s");
+}
+
+#[tokio::test]
+async fn a_store_whose_leases_take_a_lock_in_redis_as_well_keeps_the_contract_of_stores() {
+    let (entries, locks) = (RedisServer::start(), RedisServer::start());
+    let store = options(&entries).connect().await.expect("a store");
+    let lock = RedisLock::connect(options(&locks)).await.expect("a lock");
+    let guarded = Guarded::new(store, lock);
+    assert_eq!(bellwether::store::conformance::run(guarded).await, []);
+}

@@ -1,0 +1,186 @@
+//! What locks cost the server: commands and time per hand-over, and what is left of many keys.
+
+use std::env;
+use std::slice;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bellwether::StoreError;
+use bellwether::lock::{Attempt, Claim, FairLock, Lock, RedisLock, Redlock, ReentrantLock};
+use futures_util::{StreamExt, stream};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::support::redis_server::{RedisServer, Reply};
+use crate::world::{LONG, attempt, claim, free, options, take, wait, within};
+
+const WAITERS: u32 = 8;
+const ROUNDS: u32 = 4;
+
+/// What is done while it is held.
+const WORK: Duration = Duration::from_millis(10);
+
+type Locks = Vec<Arc<dyn Lock>>;
+
+/// What a hand-over took: scripts that were run, and time from one holder to the next.
+#[derive(Clone, Copy, Debug)]
+struct Cost {
+    scripts: f64,
+    time: Duration,
+}
+
+fn scripts(servers: &[RedisServer]) -> f64 {
+    let count = |server: &RedisServer| {
+        let stats = server.info("commandstats", "cmdstat_evalsha").unwrap_or_default();
+        let calls = stats.split(',').find_map(|field| field.strip_prefix("calls="));
+        calls.map_or(0.0, |calls| calls.parse::<f64>().expect("a number"))
+    };
+    servers.iter().map(count).sum()
+}
+
+/// Hands a lock over from each of some waiters to the next, of which each has a connection of its
+/// own, as processes have.
+async fn hand_over(servers: &[RedisServer], locks: &Locks, poll: Option<Duration>) -> Cost {
+    let mut cost = Cost { scripts: 0.0, time: Duration::ZERO };
+    for _ in 0..ROUNDS {
+        let holder = claim(1);
+        take(&*locks[0], &holder, LONG).await;
+        let freed_at = Arc::new(Mutex::new(Instant::now()));
+        let mut waiters = JoinSet::new();
+        for lock in &locks[1..] {
+            let (lock, freed_at) = (Arc::clone(lock), Arc::clone(&freed_at));
+            waiters.spawn(async move {
+                let ours = claim(1);
+                match poll {
+                    None => drop(wait(&*lock, &ours, LONG).await),
+                    Some(pause) => poll_for(&*lock, &ours, pause).await,
+                }
+                let took = freed_at.lock().expect("the time").elapsed();
+                // Everybody else has asked again by then.
+                sleep(WORK).await;
+                *freed_at.lock().expect("the time") = Instant::now();
+                free(&*lock, &ours).await;
+                took
+            });
+        }
+        sleep(WORK * 4).await;
+        let before = scripts(servers);
+        *freed_at.lock().expect("the time") = Instant::now();
+        free(&*locks[0], &holder).await;
+        cost.time += waiters.join_all().await.into_iter().sum::<Duration>();
+        cost.scripts += scripts(servers) - before;
+    }
+    let count = ROUNDS * WAITERS;
+    Cost { scripts: cost.scripts / f64::from(count), time: cost.time / count }
+}
+
+async fn poll_for(lock: &dyn Lock, claim: &Claim, pause: Duration) {
+    while let Attempt::Busy(_) = attempt(lock, claim, LONG).await.expect("an answer") {
+        sleep(pause).await;
+    }
+}
+
+/// As many as there are waiters, and one that holds it first.
+async fn locks<L: Lock>(connect: impl AsyncFn() -> Result<L, StoreError>) -> Locks {
+    let mut locks: Locks = Vec::new();
+    for _ in 0..=WAITERS {
+        locks.push(Arc::new(connect().await.expect("a lock")));
+    }
+    locks
+}
+
+#[tokio::test]
+async fn a_hand_over_is_told_in_far_less_than_a_pause_and_by_few_scripts() {
+    let servers = [(); 3].map(|()| RedisServer::start());
+    let one = &servers[..1];
+    let options = || options(&servers[0]);
+    let redis = locks(async || RedisLock::connect(options()).await).await;
+    let fair = locks(async || FairLock::connect(options()).await).await;
+    let reentrant = locks(async || ReentrantLock::connect(options()).await).await;
+    let nodes = || servers.iter().map(crate::world::options);
+    let redlock = locks(async || Redlock::connect(nodes()).await).await;
+    let polled = hand_over(one, &redis, Some(Duration::from_millis(50))).await;
+    let redis = hand_over(one, &redis, None).await;
+    let fair = hand_over(one, &fair, None).await;
+    let reentrant = hand_over(one, &reentrant, None).await;
+    let redlock = hand_over(&servers, &redlock, None).await;
+    eprintln!("polled every 50 ms {polled:?}");
+    eprintln!("told: redis {redis:?}, fair {fair:?}, reentrant {reentrant:?}, redlock {redlock:?}");
+    for told in [redis, fair, reentrant, redlock] {
+        assert!(told.time < polled.time / 2, "{told:?}, {polled:?}");
+    }
+    // A release, and everybody who waits asks: as many as wait on average, and one of them gets it.
+    assert!(redis.scripts <= f64::from(WAITERS + 1) / 2.0 + 2.5, "{redis:?}");
+    // A release, and the next one asks.
+    assert!(fair.scripts <= 2.5, "{fair:?}");
+}
+
+#[tokio::test]
+async fn many_waits_for_many_keys_share_one_connection() {
+    let server = RedisServer::start();
+    let lock = RedisLock::connect(options(&server)).await.expect("a lock");
+    let before = clients(&server);
+    let visits = stream::iter(0..5_000).map(|number| {
+        let lock = &lock;
+        async move {
+            let ours = claim(number % 5);
+            wait(lock, &ours, LONG).await;
+            free(lock, &ours).await;
+        }
+    });
+    visits.buffer_unordered(20).collect::<()>().await;
+    assert_eq!(clients(&server), before);
+}
+
+fn clients(server: &RedisServer) -> Option<String> {
+    server.info("clients", "connected_clients")
+}
+
+#[tokio::test]
+async fn a_lock_that_nobody_else_wants_costs_two_scripts() {
+    let server = RedisServer::start();
+    let locks: [Arc<dyn Lock>; 3] = [
+        Arc::new(RedisLock::connect(options(&server)).await.expect("a lock")),
+        Arc::new(FairLock::connect(options(&server)).await.expect("a lock")),
+        Arc::new(ReentrantLock::connect(options(&server)).await.expect("a lock")),
+    ];
+    for lock in locks {
+        let before = scripts(slice::from_ref(&server));
+        for _ in 0..10 {
+            let ours = claim(1);
+            take(&*lock, &ours, LONG).await;
+            free(&*lock, &ours).await;
+        }
+        assert_eq!(scripts(slice::from_ref(&server)) - before, 20.0, "{lock:?}");
+    }
+}
+
+/// So many keys; a million is the full run.
+fn keys(default: u64) -> u64 {
+    let told = env::var("BELLWETHER_LOCK_KEYS").ok();
+    told.map_or(default, |keys| keys.parse().expect("a number"))
+}
+
+#[tokio::test]
+async fn many_keys_that_were_locked_and_freed_leave_nothing() {
+    let server = RedisServer::start();
+    let options = || options(&server).timeout(Duration::from_millis(500)).expect("a timeout");
+    let locks: [Arc<dyn Lock>; 3] = [
+        Arc::new(RedisLock::connect(options()).await.expect("a lock")),
+        Arc::new(FairLock::connect(options()).await.expect("a lock")),
+        Arc::new(ReentrantLock::connect(options()).await.expect("a lock")),
+    ];
+    let (count, began) = (keys(9_000), Instant::now());
+    let visits = stream::iter(0..count).map(|number| {
+        let lock = Arc::clone(&locks[usize::try_from(number % 3).expect("small")]);
+        async move {
+            let ours = claim(number);
+            take(&*lock, &ours, LONG).await;
+            free(&*lock, &ours).await;
+        }
+    });
+    visits.buffer_unordered(64).collect::<()>().await;
+    eprintln!("{count} keys in {:?}", began.elapsed());
+    // The largest fence of all.
+    within(LONG, || server.command(&["DBSIZE"]) == Reply::Integer(1)).await;
+}

@@ -1,0 +1,253 @@
+//! Connections that break, servers that stand still or go away, replies that are lost or wrong.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use bellwether::StoreErrorKind;
+use bellwether::lock::{FairLock, Lock, RedisLock, ReentrantLock, Released, Renew};
+use tokio::time::timeout;
+
+use crate::support::fault_proxy::{FaultProxy, Replacement};
+use crate::support::redis_server::{RedisServer, free_port};
+use crate::world::{LONG, attempt, busy, claim, free, key, options, options_of, take, wait};
+
+async fn proxy(server: &RedisServer) -> FaultProxy {
+    FaultProxy::start(SocketAddr::from(([127, 0, 0, 1], server.port()))).await
+}
+
+/// Of every kind, over a proxy.
+async fn locks(proxy: &FaultProxy) -> [Box<dyn Lock>; 3] {
+    let options = || options_of(&proxy.url());
+    [
+        Box::new(RedisLock::connect(options()).await.expect("a lock")),
+        Box::new(FairLock::connect(options()).await.expect("a lock")),
+        Box::new(ReentrantLock::connect(options()).await.expect("a lock")),
+    ]
+}
+
+#[tokio::test]
+async fn a_release_whose_answer_was_lost_answers_the_same_when_it_is_asked_again() {
+    let server = RedisServer::start();
+    let proxy = proxy(&server).await;
+    for lock in locks(&proxy).await {
+        for _ in 0..5 {
+            let ours = claim(1);
+            take(&*lock, &ours, LONG).await;
+            // Of the next reply nothing comes but the first byte.
+            proxy.cut_after(1);
+            free(&*lock, &ours).await;
+            proxy.heal();
+            let again = lock.release(ours).await.expect("an answer");
+            assert_eq!(again, Released::NotHeld, "of another release");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_grant_whose_answer_was_lost_is_granted_when_it_is_asked_again_and_once() {
+    let server = RedisServer::start();
+    let proxy = proxy(&server).await;
+    for lock in locks(&proxy).await {
+        let ours = claim(1);
+        proxy.cut_after(1);
+        take(&*lock, &ours, LONG).await;
+        proxy.heal();
+        busy(&*lock, &claim(1)).await;
+        free(&*lock, &ours).await;
+        let next = claim(1);
+        take(&*lock, &next, LONG).await;
+        free(&*lock, &next).await;
+    }
+}
+
+#[tokio::test]
+async fn a_lock_is_not_lost_with_its_connection() {
+    let server = RedisServer::start();
+    let proxy = proxy(&server).await;
+    for lock in locks(&proxy).await {
+        let ours = claim(1);
+        let fence = take(&*lock, &ours, LONG).await.fence;
+        for _ in 0..3 {
+            proxy.cut();
+            assert_eq!(lock.renew(&ours, LONG).await.expect("an answer"), Renew::Held);
+        }
+        assert_eq!(take(&*lock, &ours, LONG).await.fence, fence);
+        free(&*lock, &ours).await;
+    }
+}
+
+/// A wake-up that was sent while the connection was broken is not sent again.
+#[tokio::test]
+async fn who_waits_while_the_connection_breaks_asks_again_and_is_granted_what_was_freed() {
+    let server = RedisServer::start();
+    let proxy = proxy(&server).await;
+    let direct = RedisLock::connect(options(&server)).await.expect("a lock");
+    for round in 0..5 {
+        let holder = claim(round);
+        take(&direct, &holder, LONG).await;
+        let [lock, ..] = locks(&proxy).await;
+        let waiter = claim(round);
+        let waits = async {
+            let mut watch = lock.watch(&key(round));
+            busy(&*lock, &waiter).await;
+            proxy.silence();
+            free(&direct, &holder).await;
+            proxy.cut();
+            proxy.heal();
+            // The end of the connection tells everybody who waits.
+            watch.changed().await;
+            wait(&*lock, &waiter, LONG).await;
+        };
+        timeout(LONG / 4, waits).await.expect("it is told");
+    }
+}
+
+#[tokio::test]
+async fn a_renewal_that_fails_leaves_the_lock_held_and_is_no_loss() {
+    let server = RedisServer::start();
+    let options = options(&server).timeout(Duration::from_millis(100)).expect("a timeout");
+    let lock = RedisLock::connect(options).await.expect("a lock");
+    let ours = claim(1);
+    take(&lock, &ours, LONG).await;
+    server.stop();
+    let error = lock.renew(&ours, LONG).await.expect_err("the server stands still");
+    assert_eq!(error.kind(), StoreErrorKind::TimedOut, "{error}");
+    server.resume();
+    busy(&lock, &claim(1)).await;
+    assert_eq!(lock.renew(&ours, LONG).await.expect("an answer"), Renew::Held);
+}
+
+#[tokio::test]
+async fn a_server_that_was_never_there_is_an_error_in_time_and_soon_at_once() {
+    let budget = Duration::from_millis(250);
+    let url = format!("redis://127.0.0.1:{}", free_port());
+    let lock = RedisLock::connect_lazily(options_of(&url).timeout(budget).expect("a timeout"));
+    let mut kinds = Vec::new();
+    for _ in 0..8 {
+        let began = Instant::now();
+        let error = attempt(&lock, &claim(1), LONG).await.expect_err("nobody is there");
+        assert!(began.elapsed() < budget * 2, "{:?}", began.elapsed());
+        kinds.push(error.kind());
+    }
+    assert_eq!(kinds[0], StoreErrorKind::Unreachable);
+    assert_eq!(kinds[7], StoreErrorKind::Down);
+}
+
+#[tokio::test]
+async fn a_server_that_takes_connections_and_says_nothing_is_an_error_in_time() {
+    let server = RedisServer::start();
+    let proxy = proxy(&server).await;
+    proxy.blackhole();
+    let budget = Duration::from_millis(100);
+    let options = options_of(&proxy.url()).timeout(budget).expect("a timeout");
+    let lock = RedisLock::connect_lazily(options);
+    let began = Instant::now();
+    attempt(&lock, &claim(1), LONG).await.expect_err("nothing is said");
+    assert!(began.elapsed() < budget * 5, "{:?}", began.elapsed());
+}
+
+/// With what it writes to its disk: what was held is held.
+#[tokio::test]
+async fn a_server_that_restarts_with_its_data_while_one_holds_and_one_waits_loses_neither() {
+    let mut server = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
+    let lock = FairLock::connect(options(&server)).await.expect("a lock");
+    let (holder, waiter) = (claim(1), claim(1));
+    let first = take(&lock, &holder, LONG).await.fence;
+    crate::world::queue_up(&lock, &waiter).await;
+    server.restart();
+    assert_eq!(lock.renew(&holder, LONG).await.expect("an answer"), Renew::Held);
+    let stranger = claim(1);
+    assert_eq!(crate::world::queue_up(&lock, &stranger).await.ahead, Some(2));
+    free(&lock, &holder).await;
+    let second = wait(&lock, &waiter, LONG).await.fence;
+    assert!(second > first, "{second:?} after {first:?}");
+}
+
+#[tokio::test]
+async fn replies_that_make_no_sense_are_errors_and_nothing_is_held_by_them() {
+    let server = RedisServer::start();
+    let proxy = proxy(&server).await;
+    let nonsense: [&[u8]; 9] = [
+        b"*0\r\n",
+        b"*1\r\n:1\r\n",
+        b"*2\r\n:1\r\n$1\r\nx\r\n",
+        b"*2\r\n:1\r\n:-5\r\n",
+        b"*4\r\n:2\r\n:1\r\n:1\r\n:-9\r\n",
+        b":7\r\n",
+        b"$-1\r\n",
+        b"+OK\r\n",
+        b"*3\r\n:9223372036854775807\r\n:0\r\n*0\r\n",
+    ];
+    for lock in locks(&proxy).await {
+        for reply in nonsense {
+            let replaced = proxy.replace(Replacement::of("EVALSHA", reply).times(3));
+            let ours = claim(1);
+            attempt(&*lock, &ours, LONG).await.expect_err("it makes no sense");
+            lock.renew(&ours, LONG).await.expect_err("it makes no sense");
+            lock.release(ours.clone()).await.expect_err("it makes no sense");
+            assert_eq!(replaced.count(), 3);
+            lock.release(ours).await.expect("an answer");
+        }
+        let ours = claim(1);
+        take(&*lock, &ours, LONG).await;
+        free(&*lock, &ours).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_forgets_its_scripts_is_told_them_again() {
+    let server = RedisServer::start();
+    let proxy = proxy(&server).await;
+    for lock in locks(&proxy).await {
+        let ours = claim(1);
+        for _ in 0..2 {
+            server.command(&["SCRIPT", "FLUSH"]);
+            take(&*lock, &ours, LONG).await;
+        }
+        server.command(&["SCRIPT", "FLUSH"]);
+        free(&*lock, &ours).await;
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_was_dropped_on_its_way_leaves_nothing_that_a_release_does_not_free() {
+    let server = RedisServer::start();
+    let proxy = proxy(&server).await;
+    for lock in locks(&proxy).await {
+        proxy.delay(Duration::from_millis(20), Duration::from_millis(20));
+        for after in [0, 5, 15, 25, 35] {
+            let ours = claim(1);
+            let asked = attempt(&*lock, &ours, LONG);
+            let dropped = timeout(Duration::from_millis(after), asked).await.is_err();
+            // Over the same connection it cannot overtake the question.
+            let released = lock.release(ours).await.expect("an answer");
+            assert!(dropped, "{released:?}");
+            let next = claim(1);
+            take(&*lock, &next, LONG).await;
+            free(&*lock, &next).await;
+        }
+        proxy.heal();
+    }
+}
+
+/// What holds a lock is small and ends by itself; not to free one would be worse.
+#[tokio::test]
+async fn a_full_server_still_locks_and_frees() {
+    let server = RedisServer::start();
+    let proxy = proxy(&server).await;
+    let locks = locks(&proxy).await;
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    for lock in locks {
+        let ours = claim(1);
+        take(&*lock, &ours, LONG).await;
+        assert_eq!(lock.renew(&ours, LONG).await.expect("an answer"), Renew::Held);
+        free(&*lock, &ours).await;
+        free_again(&*lock).await;
+    }
+}
+
+async fn free_again(lock: &dyn Lock) {
+    let next = claim(1);
+    take(lock, &next, LONG).await;
+    free(lock, &next).await;
+}

@@ -1,0 +1,20 @@
+//! The locks in Redis on real servers: the same contract, and what only a real server can do.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod world;
+
+mod clocks;
+mod conformance;
+mod cost;
+mod fair;
+mod faults;
+mod policy;
+mod process;
+mod processes;
+mod redlock;
+mod redlock_faults;
+mod reentrant;
+mod sentinel;
+mod single;

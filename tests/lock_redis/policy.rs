@@ -1,0 +1,208 @@
+//! The policy of locks over Redis: kept, waited for, lost and given up as on every other lock.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use bellwether::Wait;
+use bellwether::lock::{FairLock, Lock, LockErrorKind, Locks, Owner, RedisLock, Redlock};
+use bellwether::lock::{ReentrantLock, Released};
+use tokio::time::{sleep, timeout};
+
+use crate::support::fault_proxy::FaultProxy;
+use crate::support::redis_server::{RedisServer, Reply};
+use crate::world::{LONG, busy, claim, key, options, options_of, queue_up, take, within};
+
+const LEASE: Duration = Duration::from_millis(500);
+
+fn locks<L: Lock>(lock: L) -> Locks<L> {
+    Locks::new(lock).lease(LEASE).expect("a lease").wait(Wait::at_most(LONG))
+}
+
+/// It stays held while it is renewed, and is lost when the server has forgotten it.
+async fn is_kept_and_then_lost(server: &RedisServer, lock: impl Lock + Clone) {
+    let locks = locks(lock.clone());
+    let held = locks.lock(&key(1)).await.expect("a lock");
+    sleep(LEASE * 4).await;
+    busy(&lock, &claim(1)).await;
+    assert!(!held.is_lost());
+    server.command(&["FLUSHALL"]);
+    let (began, limit) = (Instant::now(), LEASE * 2);
+    timeout(limit, held.lost()).await.expect("it is told");
+    assert!(held.is_lost(), "{:?}", began.elapsed());
+    assert_eq!(held.release().await.expect("an answer"), Released::NotHeld);
+    let next = locks.lock(&key(1)).await.expect("the next lock");
+    sleep(LEASE * 2).await;
+    assert_eq!(next.release().await.expect("an answer"), Released::Freed);
+}
+
+#[tokio::test]
+async fn a_lock_is_kept_over_many_leases_and_its_loss_is_told() {
+    let server = RedisServer::start();
+    is_kept_and_then_lost(&server, RedisLock::connect(options(&server)).await.expect("it")).await;
+}
+
+#[tokio::test]
+async fn a_fair_lock_is_kept_over_many_leases_and_its_loss_is_told() {
+    let server = RedisServer::start();
+    is_kept_and_then_lost(&server, FairLock::connect(options(&server)).await.expect("it")).await;
+}
+
+#[tokio::test]
+async fn a_reentrant_lock_is_kept_over_many_leases_and_its_loss_is_told() {
+    let server = RedisServer::start();
+    let lock = ReentrantLock::connect(options(&server)).await.expect("a lock");
+    is_kept_and_then_lost(&server, lock).await;
+}
+
+#[tokio::test]
+async fn a_lock_by_majority_is_kept_and_is_lost_when_too_few_nodes_are_left() {
+    let mut servers = [(); 3].map(|()| RedisServer::start());
+    let lock = Redlock::connect(servers.iter().map(options)).await.expect("a lock");
+    let locks = locks(lock).lease(LEASE * 2).expect("a lease");
+    let held = locks.lock(&key(1)).await.expect("a lock");
+    servers[0].kill();
+    sleep(LEASE * 3).await;
+    assert!(!held.is_lost());
+    servers[1].kill();
+    timeout(LEASE * 3, held.lost()).await.expect("it is told");
+}
+
+#[tokio::test]
+async fn a_wait_in_vain_ends_in_time_and_leaves_no_place_in_the_queue() {
+    let server = RedisServer::start();
+    let lock = FairLock::connect(options(&server)).await.expect("a lock");
+    take(&lock, &claim(1), LONG).await;
+    let waiting = locks(lock).wait(Wait::at_most(LEASE));
+    let began = Instant::now();
+    let error = waiting.lock(&key(1)).await.expect_err("it is held");
+    let took = began.elapsed();
+    assert_eq!(error.kind(), LockErrorKind::TimedOut, "{error}");
+    assert!(took >= LEASE && took < LEASE * 3, "{took:?}");
+    leaves_no_place(&server).await;
+}
+
+async fn leaves_no_place(server: &RedisServer) {
+    let queue = format!("bw:default:queue:{{{}}}", key(1).digest());
+    // It is given up in the background.
+    within(LONG, || server.command(&["EXISTS", &queue]) == Reply::Integer(0)).await;
+}
+
+#[tokio::test]
+async fn a_wait_that_is_dropped_at_any_time_leaves_no_place_and_no_lock() {
+    let server = RedisServer::start();
+    let lock = FairLock::connect(options(&server)).await.expect("a lock");
+    for micros in [0, 50, 200, 500, 1_000, 3_000, 10_000] {
+        let holder = claim(1);
+        take(&lock, &holder, LONG).await;
+        let locks = locks(lock.clone());
+        let wait = Duration::from_micros(micros);
+        assert!(timeout(wait, locks.lock(&key(1))).await.is_err());
+        lock.release(holder).await.expect("an answer");
+        // And one that is dropped when it may have been granted.
+        drop(timeout(wait, locks.lock(&key(1))).await);
+        let next = locks.lock_before(&key(1), tokio::time::Instant::now() + LONG).await;
+        next.expect("it is free").release().await.expect("an answer");
+        locks.shutdown(LONG).await;
+        leaves_no_place(&server).await;
+    }
+}
+
+#[tokio::test]
+async fn a_guard_that_is_dropped_by_a_panic_hands_over_at_once() {
+    let server = RedisServer::start();
+    let [one, other] = [(); 2].map(|()| FairLock::connect_lazily(options(&server)));
+    // A lease so long that its end could not be what frees it.
+    let one = Locks::new(one).lease(LONG).expect("a lease");
+    let held = one.lock(&key(1)).await.expect("a lock");
+    let fence = held.fence();
+    let other = locks(other);
+    let waits = tokio::spawn(async move { other.lock(&key(1)).await.map(|held| held.fence()) });
+    let panics = tokio::spawn(async move {
+        let _held = held;
+        sleep(LEASE).await;
+        panic!("on purpose");
+    });
+    assert!(panics.await.is_err());
+    let next = timeout(LONG / 4, waits).await.expect("it is free").expect("no panic");
+    assert!(next.expect("a lock") > fence);
+}
+
+#[tokio::test]
+async fn a_connection_that_is_cut_costs_neither_who_holds_nor_who_waits() {
+    let server = RedisServer::start();
+    let address = SocketAddr::from(([127, 0, 0, 1], server.port()));
+    let proxy = FaultProxy::start(address).await;
+    let locks = || {
+        let locks = locks(RedisLock::connect_lazily(options_of(&proxy.url())));
+        locks.lease(LEASE * 10).expect("a lease")
+    };
+    let (one, other) = (locks(), locks());
+    let held = one.lock(&key(1)).await.expect("a lock");
+    let scripts = || server.info("commandstats", "cmdstat_evalsha");
+    let before = scripts();
+    let waits = tokio::spawn(async move { other.lock(&key(1)).await });
+    // Trouble is waited out by who knows already that somebody has it.
+    within(LONG, || scripts() != before).await;
+    sleep(LEASE).await;
+    for _ in 0..8 {
+        sleep(LEASE / 4).await;
+        proxy.cut();
+    }
+    assert!(!held.is_lost() && !waits.is_finished());
+    assert_eq!(held.release().await.expect("an answer"), Released::Freed);
+    let next = timeout(LONG / 4, waits).await.expect("it is free").expect("no panic");
+    next.expect("a lock").release().await.expect("an answer");
+}
+
+#[tokio::test]
+async fn a_silent_holder_is_succeeded_and_one_that_renews_is_not() {
+    let server = RedisServer::start();
+    let lock = RedisLock::connect(options(&server)).await.expect("a lock");
+    let succeeding = || {
+        let locks = locks(RedisLock::connect_lazily(options(&server)));
+        locks.take_over_after(LEASE).expect("a time")
+    };
+    let held = locks(lock.clone()).lock(&key(1)).await.expect("a lock");
+    assert!(timeout(LEASE * 4, succeeding().lock(&key(1))).await.is_err());
+    assert!(!held.is_lost());
+    held.release().await.expect("an answer");
+    let silent = claim(1);
+    take(&lock, &silent, LONG).await;
+    let began = Instant::now();
+    let next = succeeding().lock(&key(1)).await.expect("it is taken over");
+    assert!(began.elapsed() >= LEASE && began.elapsed() < LONG / 4, "{:?}", began.elapsed());
+    assert_eq!(lock.release(silent).await.expect("an answer"), Released::NotHeld);
+    assert_eq!(next.release().await.expect("an answer"), Released::Freed);
+}
+
+#[tokio::test]
+async fn an_owner_takes_its_lock_again_in_another_process_and_others_do_not() {
+    let server = RedisServer::start();
+    let lock = || ReentrantLock::connect_lazily(options(&server));
+    let owner = Owner::new();
+    let [one, other] = [(); 2].map(|()| locks(lock()).owned_by(owner));
+    let stranger = locks(lock());
+    let outer = one.lock(&key(1)).await.expect("a lock");
+    let inner = other.lock(&key(1)).await.expect("it is ours");
+    assert_eq!(outer.fence(), inner.fence());
+    assert!(stranger.try_lock(&key(1)).await.is_err());
+    outer.release().await.expect("an answer");
+    assert!(stranger.try_lock(&key(1)).await.is_err());
+    assert_eq!(inner.release().await.expect("an answer"), Released::Freed);
+    let theirs = stranger.lock(&key(1)).await.expect("it is free");
+    assert!(one.try_lock(&key(1)).await.is_err());
+    theirs.release().await.expect("an answer");
+}
+
+#[tokio::test]
+async fn a_try_goes_before_nobody_and_is_answered_at_once() {
+    let server = RedisServer::start();
+    let lock = FairLock::connect(options(&server)).await.expect("a lock");
+    let (holder, waiter) = (claim(1), claim(1));
+    take(&lock, &holder, LONG).await;
+    queue_up(&lock, &waiter).await;
+    lock.release(holder).await.expect("an answer");
+    let error = locks(lock.clone()).try_lock(&key(1)).await.expect_err("somebody waits");
+    assert_eq!(error.kind(), LockErrorKind::Busy, "{error}");
+    take(&lock, &waiter, LONG).await;
+}

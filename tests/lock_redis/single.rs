@@ -1,0 +1,219 @@
+//! What the lock on one server does with names, values and settings.
+
+use std::time::Duration;
+
+use bellwether::StoreErrorKind;
+use bellwether::lock::{FairLock, Lock, RedisLock, Redlock, ReentrantLock, Released, Renew};
+
+use crate::support::redis_server::{RedisServer, Reply, free_port};
+use crate::world::{LONG, attempt, busy, claim, free, key, options, options_of, take, within};
+
+async fn lock(server: &RedisServer) -> RedisLock {
+    RedisLock::connect(options(server)).await.expect("a lock")
+}
+
+fn name(number: u64) -> String {
+    format!("bw:default:{{{}}}:lock", key(number).digest())
+}
+
+#[tokio::test]
+async fn a_value_that_was_replaced_by_hand_stays_and_is_not_released() {
+    let server = RedisServer::start();
+    let lock = lock(&server).await;
+    let ours = claim(1);
+    take(&lock, &ours, LONG).await;
+    server.command(&["SET", &name(1), "somebody else"]);
+    assert_eq!(lock.release(ours.clone()).await.expect("an answer"), Released::NotHeld);
+    assert_eq!(lock.renew(&ours, LONG).await.expect("an answer"), Renew::Lost);
+    assert_eq!(server.command(&["GET", &name(1)]), Reply::Text("somebody else".into()));
+}
+
+#[tokio::test]
+async fn what_others_have_put_under_our_name_keeps_it_locked_until_they_remove_it() {
+    let server = RedisServer::start();
+    let lock = lock(&server).await;
+    // Sixteen bytes are as long as a token.
+    for foreign in ["x", "sixteen bytes !!", "thirty-two bytes that nobody set"] {
+        server.command(&["SET", &name(1), foreign]);
+        assert_eq!(busy(&lock, &claim(1)).await.remaining, None, "{foreign}");
+        server.command(&["DEL", &name(1)]);
+    }
+    server.command(&["RPUSH", &name(1), "of another type"]);
+    assert_eq!(busy(&lock, &claim(1)).await.holder, None);
+    server.command(&["DEL", &name(1)]);
+    let ours = claim(1);
+    take(&lock, &ours, LONG).await;
+    free(&lock, &ours).await;
+}
+
+#[tokio::test]
+async fn a_lock_removed_by_force_is_free_and_its_old_holder_is_told() {
+    let server = RedisServer::start();
+    let lock = lock(&server).await;
+    let (old, next) = (claim(1), claim(1));
+    let first = take(&lock, &old, LONG).await.fence;
+    let mut watch = lock.watch(&key(1));
+    busy(&lock, &next).await;
+    server.command(&["DEL", &name(1)]);
+    // Waiters hear of that as of any release.
+    tokio::time::timeout(LONG, watch.changed()).await.expect("a change");
+    let second = take(&lock, &next, LONG).await.fence;
+    assert!(second > first, "{second:?} after {first:?}");
+    assert_eq!(lock.renew(&old, LONG).await.expect("an answer"), Renew::Lost);
+    assert_eq!(lock.release(old).await.expect("an answer"), Released::NotHeld);
+    free(&lock, &next).await;
+}
+
+#[tokio::test]
+async fn no_lease_is_so_short_or_so_long_that_it_never_ends_or_is_refused() {
+    let server = RedisServer::start();
+    let lock = lock(&server).await;
+    for lease in [Duration::ZERO, Duration::from_nanos(1), Duration::from_micros(999)] {
+        take(&lock, &claim(1), lease).await;
+        let is_gone = || server.command(&["EXISTS", &name(1)]) == Reply::Integer(0);
+        within(LONG, is_gone).await;
+    }
+    let ours = claim(1);
+    take(&lock, &ours, Duration::MAX).await;
+    let Reply::Integer(left) = server.command(&["PTTL", &name(1)]) else { panic!("no life") };
+    assert!(left > 0, "{left}");
+    free(&lock, &ours).await;
+}
+
+#[tokio::test]
+async fn namespaces_do_not_exclude_each_other() {
+    let server = RedisServer::start();
+    let shop = options(&server).namespace("shop").expect("a namespace");
+    let [shop, other] = [RedisLock::connect_lazily(shop), lock(&server).await];
+    take(&shop, &claim(1), LONG).await;
+    take(&other, &claim(1), LONG).await;
+    busy(&shop, &claim(1)).await;
+}
+
+#[tokio::test]
+async fn names_tell_nothing_of_a_key_but_its_digest() {
+    let server = RedisServer::start();
+    let lock = lock(&server).await;
+    let secret = bellwether::Key::of("patient").with("Jane Doe").with("{}\r\n");
+    take(&lock, &bellwether::lock::Claim::new(secret.clone()), LONG).await;
+    let Reply::Array(names) = server.command(&["KEYS", "*:lock"]) else { panic!("no names") };
+    let expected = format!("bw:default:{{{}}}:lock", secret.digest());
+    assert_eq!(names, [Reply::Text(expected)]);
+}
+
+#[tokio::test]
+async fn fences_grow_over_a_flush_and_a_clock_that_was_put_back() {
+    let server = RedisServer::start();
+    let lock = lock(&server).await;
+    let mut last = 0;
+    let mut grows = |grant: bellwether::lock::Grant| {
+        let fence = grant.fence.expect("a fence");
+        assert!(fence > last, "{fence} after {last}");
+        last = fence;
+    };
+    for number in 0..20 {
+        let ours = claim(number % 2);
+        grows(take(&lock, &ours, LONG).await);
+        free(&lock, &ours).await;
+    }
+    server.command(&["FLUSHALL"]);
+    grows(take(&lock, &claim(1), LONG).await);
+    // What a server whose clock was a year ahead has left, seen by one whose clock is right.
+    let ahead = 1_u64 << 51;
+    let script = format!("redis.call('SET', 'bw:default:fence', struct.pack('>I8', {ahead}))");
+    server.command(&["EVAL", &script, "0"]);
+    for number in 2..5 {
+        grows(take(&lock, &claim(number), LONG).await);
+    }
+    assert_eq!(last, ahead + 3);
+}
+
+#[tokio::test]
+async fn a_server_that_restarts_without_its_data_has_lost_the_lock_and_its_holder_is_told() {
+    let mut server = RedisServer::start();
+    let lock = lock(&server).await;
+    let (old, next) = (claim(1), claim(1));
+    let first = take(&lock, &old, LONG).await.fence;
+    server.restart();
+    assert_eq!(lock.renew(&old, LONG).await.expect("an answer"), Renew::Lost);
+    let second = take(&lock, &next, LONG).await.fence;
+    assert!(second > first, "{second:?} after {first:?}");
+    assert_eq!(lock.release(old).await.expect("an answer"), Released::NotHeld);
+    assert_eq!(lock.renew(&next, LONG).await.expect("an answer"), Renew::Held);
+}
+
+#[tokio::test]
+async fn a_user_with_the_documented_rights_can_lock_by_every_kind_of_lock() {
+    let server = RedisServer::start();
+    let rights = "~bw:* +get +getex +set +del +pttl +time +evalsha +eval +hello +client|tracking \
+                  +hgetall +hset +hdel +pexpire +zadd +zrem +zcard +zrank +zscore +zrange \
+                  +zrangebyscore";
+    let command = ["ACL", "SETUSER", "bw", "reset", "on", ">secret"];
+    server.command(&command.into_iter().chain(rights.split_whitespace()).collect::<Vec<_>>());
+    let user = || options_of(&format!("redis://bw:secret@127.0.0.1:{}", server.port()));
+    let locks: [Box<dyn Lock>; 3] = [
+        Box::new(RedisLock::connect(user()).await.expect("a lock")),
+        Box::new(FairLock::connect(user()).await.expect("a lock")),
+        Box::new(ReentrantLock::connect(user()).await.expect("a lock")),
+    ];
+    for lock in locks {
+        let ours = claim(1);
+        take(&*lock, &ours, LONG).await;
+        crate::world::queue_up(&*lock, &claim(1)).await;
+        crate::world::queue_up(&*lock, &claim(1)).await;
+        assert!(!lock.watch(&key(1)).is_silent());
+        lock.renew(&ours, LONG).await.expect("a renewal");
+        free(&*lock, &ours).await;
+    }
+}
+
+#[tokio::test]
+async fn a_missing_right_is_named_on_connecting() {
+    let server = RedisServer::start();
+    let command = ["ACL", "SETUSER", "bw", "reset", "on", ">secret", "~bw:*", "+@all", "-getex"];
+    server.command(&command);
+    let user = options_of(&format!("redis://bw:secret@127.0.0.1:{}", server.port()));
+    let error = RedisLock::connect(user).await.expect_err("it may not");
+    assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{error}");
+}
+
+#[tokio::test]
+async fn a_replica_is_named_on_connecting() {
+    let server = RedisServer::start();
+    server.command(&["REPLICAOF", "127.0.0.1", &free_port().to_string()]);
+    let error = RedisLock::connect(options(&server)).await.expect_err("it does not fit");
+    assert!(error.to_string().contains("a replica"), "{error}");
+}
+
+#[tokio::test]
+async fn a_node_of_a_cluster_is_named_on_connecting_even_if_it_has_all_slots() {
+    let server = RedisServer::start_with(&["--cluster-enabled", "yes"]);
+    server.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    let is_whole = || server.command(&["CLUSTER", "INFO"]).text().contains("cluster_state:ok");
+    within(LONG, is_whole).await;
+    let others = [(); 2].map(|()| RedisServer::start());
+    let nodes = [&server, &others[0], &others[1]].map(options);
+    let errors = [
+        RedisLock::connect(options(&server)).await.expect_err("it does not fit"),
+        FairLock::connect(options(&server)).await.expect_err("it does not fit"),
+        ReentrantLock::connect(options(&server)).await.expect_err("it does not fit"),
+        Redlock::connect(nodes).await.expect_err("it does not fit"),
+    ];
+    for error in errors {
+        assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{error}");
+        assert!(error.to_string().contains("a node of a cluster"), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn an_error_names_the_key_by_its_digest_and_nothing_secret() {
+    let port = free_port();
+    let lock =
+        RedisLock::connect_lazily(options_of(&format!("redis://u:hunter2@127.0.0.1:{port}")));
+    let secret = bellwether::Key::of("patient").with("Jane Doe");
+    let claim = bellwether::lock::Claim::new(secret.clone());
+    let error = attempt(&lock, &claim, LONG).await.expect_err("nobody is there").to_string();
+    assert!(error.contains(&secret.to_string()), "{error}");
+    let shown = format!("{error} {lock:?}");
+    assert!(!shown.contains("Jane") && !shown.contains("hunter2"), "{shown}");
+}

@@ -1,0 +1,104 @@
+//! What the tests share: locks on servers, and how one is waited for.
+
+use std::time::{Duration, Instant};
+
+use bellwether::lock::{Attempt, Busy, Claim, Grant, Lock, Released, Request};
+use bellwether::{Key, RedisOptions, StoreError};
+use tokio::time::timeout;
+
+use crate::support::redis_server::RedisServer;
+
+/// Longer than any test.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// Options that bear a machine that is busy with other tests.
+pub(crate) fn options(server: &RedisServer) -> RedisOptions {
+    options_of(&server.url())
+}
+
+pub(crate) fn options_of(url: &str) -> RedisOptions {
+    RedisOptions::new(url).expect("options").timeout(Duration::from_secs(5)).expect("a timeout")
+}
+
+pub(crate) fn key(number: u64) -> Key {
+    Key::of("stock").with(number)
+}
+
+pub(crate) fn claim(number: u64) -> Claim {
+    Claim::new(key(number))
+}
+
+/// A try.
+pub(crate) async fn attempt(
+    lock: &dyn Lock,
+    claim: &Claim,
+    lease: Duration,
+) -> Result<Attempt, StoreError> {
+    lock.acquire(Request::new(claim.clone(), lease)).await
+}
+
+/// Takes what has to be free.
+pub(crate) async fn take(lock: &dyn Lock, claim: &Claim, lease: Duration) -> Grant {
+    match attempt(lock, claim, lease).await.expect("an answer") {
+        Attempt::Granted(grant) => grant,
+        other => panic!("a free key was not granted: {other:?}"),
+    }
+}
+
+/// Tries for what has to be taken.
+pub(crate) async fn busy(lock: &dyn Lock, claim: &Claim) -> Busy {
+    match attempt(lock, claim, LONG).await.expect("an answer") {
+        Attempt::Busy(busy) => busy,
+        other => panic!("a held key was granted: {other:?}"),
+    }
+}
+
+/// Asks with patience for what has to be taken.
+pub(crate) async fn queue_up(lock: &dyn Lock, claim: &Claim) -> Busy {
+    let request = Request::new(claim.clone(), LONG).patient_for(LONG);
+    match lock.acquire(request).await.expect("an answer") {
+        Attempt::Busy(busy) => busy,
+        other => panic!("a held key was granted: {other:?}"),
+    }
+}
+
+pub(crate) async fn free(lock: &dyn Lock, claim: &Claim) {
+    let released = lock.release(claim.clone()).await.expect("an answer");
+    assert_eq!(released, Released::Freed);
+}
+
+/// Waits until it is granted: asks, listens until something is heard or the lease of the holder is
+/// over, and asks again after a pause at most.
+pub(crate) async fn wait(lock: &dyn Lock, claim: &Claim, lease: Duration) -> Grant {
+    wait_pausing(lock, claim, lease, Duration::from_secs(1)).await
+}
+
+pub(crate) async fn wait_pausing(
+    lock: &dyn Lock,
+    claim: &Claim,
+    lease: Duration,
+    pause: Duration,
+) -> Grant {
+    loop {
+        let mut watch = lock.watch(claim.key());
+        let request = Request::new(claim.clone(), lease).patient_for(LONG);
+        let asked = lock.acquire(request).await.expect("an answer");
+        let Attempt::Busy(busy) = asked else {
+            let Attempt::Granted(grant) = asked else { panic!("{asked:?}") };
+            return grant;
+        };
+        let pause = busy.remaining.map_or(pause, |left| pause.min(left + TICK));
+        let _ = timeout(pause, watch.changed()).await;
+    }
+}
+
+/// Polls until it holds; panics if it does not within a few seconds.
+pub(crate) async fn within(limit: Duration, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + limit;
+    while !holds() {
+        assert!(Instant::now() < deadline, "not within {limit:?}");
+        tokio::time::sleep(TICK).await;
+    }
+}
+
+const TICK: Duration = Duration::from_millis(2);

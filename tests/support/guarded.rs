@@ -1,0 +1,130 @@
+//! Servers of databases: processes that end with the test, however it ends.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Becomes the server, after leaving a guard behind that reads our standard input.
+///
+/// The guard reads the end of the file when the test process dies, because the pipe closes with it;
+/// then it kills the server and removes its directory. A line means that the test process has seen
+/// to both. Signals meant for the whole group leave the guard alone.
+const GUARDED_SERVER: &str = r#"
+dir=$1
+shift
+exec 3<&0
+{ trap '' HUP INT QUIT TERM; read -r _ || { kill -9 $$; rm -rf "$dir"; }; } <&3 3<&- &
+exec "$@" </dev/null 3<&-
+"#;
+
+/// How long anything asked of a server may take.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Between two looks at something that cannot be awaited.
+const GLANCE: Duration = Duration::from_millis(5);
+
+/// A server's process; killed and reaped on drop.
+pub(crate) struct Guarded {
+    child: Child,
+    guard: ChildStdin,
+}
+
+impl Guarded {
+    /// Starts a server. What it says goes to a file `log` in its directory.
+    pub(crate) fn start(dir: &Path, command: &[String]) -> Self {
+        let log = File::create(dir.join("log")).expect("a log for the server");
+        let mut child = Command::new("sh")
+            .args(["-c", GUARDED_SERVER, "sh"])
+            .arg(dir)
+            .args(command)
+            .current_dir(dir)
+            .process_group(0) // an interrupt at the terminal is for the tests; the guard follows
+            .stdin(Stdio::piped())
+            .stdout(log.try_clone().expect("a second handle of the log"))
+            .stderr(log)
+            .spawn()
+            .expect("`sh` starts");
+        let guard = child.stdin.take().expect("stdin is piped");
+        Self { child, guard }
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        let status = self.child.try_wait().expect("the server is our child");
+        status.is_some()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a signal by the `kill` every shell has built in.
+    pub(crate) fn signal(&self, name: &str) {
+        run("sh", &["-c".into(), format!("kill -{name} {}", self.pid())]);
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // An error means that it has ended already: there is nobody to tell, and nothing to do.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        // Only now: the guard keeps watch until the server is reaped.
+        let _ = self.guard.write_all(b"reaped\n");
+    }
+}
+
+/// Runs a program to its end, and gives what it wrote; panics with what it said if it fails.
+pub(crate) fn run(program: &str, arguments: &[String]) -> String {
+    let output = Command::new(program).args(arguments).output();
+    let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program} {arguments:?}: {said}");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// Whether a program ends well.
+pub(crate) fn succeeds(program: &str, arguments: &[String]) -> bool {
+    let status =
+        Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        thread::sleep(GLANCE);
+    }
+}
+
+/// What a server that does not start has said.
+pub(crate) fn log(dir: &Path) -> String {
+    fs::read_to_string(dir.join("log")).unwrap_or_default()
+}
+
+/// Where templates are kept. (What cargo names for that is named to tests only.)
+const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/tmp");
+
+/// Puts into a directory what `install` would, which is asked once for every build of a server.
+pub(crate) fn from_template(server: &str, binary: &str, dir: &Path, install: impl FnOnce()) {
+    let built = fs::metadata(binary).map_or(0, |metadata| metadata.len());
+    let kept = Path::new(KEPT).join(format!("{server}-{built}"));
+    let copy = |from: &Path, to: &Path| {
+        let [from, to] = [from, to].map(|path| path.display().to_string());
+        run("cp", &["-a".into(), from, to])
+    };
+    if kept.is_dir() {
+        copy(&kept, &dir.join("data"));
+        return;
+    }
+    install();
+    fs::create_dir_all(KEPT).expect("a directory");
+    let ours = tempfile::tempdir_in(KEPT).expect("a directory");
+    copy(&dir.join("data"), &ours.path().join("data"));
+    // Of several that come first together, one is kept.
+    let _ = fs::rename(ours.path().join("data"), &kept);
+}

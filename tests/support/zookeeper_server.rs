@@ -1,0 +1,250 @@
+//! Real ZooKeeper servers for tests.
+//!
+//! 1. A server that was started answers, and is nobody else's.
+//! 2. It is gone, with its directory, when its [`ZooKeeperServer`] is dropped, or when the test
+//!    process is killed.
+//! 3. It remembers its sessions and nodes when it is killed and [restarted](ZooKeeperServer::restart).
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::time::Duration;
+
+use tempfile::TempDir;
+
+use super::redis_server::{GUARDED_SERVER, free_port, in_path, is_stopped, signal, wait_until};
+
+/// The length of a tick. Sessions end at a multiple of it.
+pub(crate) const TICK: Duration = Duration::from_millis(100);
+
+/// How long a server may take to answer a word.
+const INTRODUCTION: Duration = Duration::from_secs(1);
+
+/// How many ports are tried before the fault is thought to lie elsewhere.
+const PORTS_TRIED: usize = 50;
+
+/// Where Debian's package has it. The second one keeps the server from logging.
+const CLASSES: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-nop.jar";
+
+/// A running server, unless it was killed.
+pub(crate) struct ZooKeeperServer {
+    /// `None` from [`kill`](Self::kill) to [`restart`](Self::restart).
+    process: Option<Process>,
+    port: u16,
+    /// What its settings say of the servers of its ensemble, if it is not alone.
+    peers: Vec<String>,
+    // After `process`, which writes in it.
+    dir: TempDir,
+}
+
+impl ZooKeeperServer {
+    /// Starts a server that forgets nothing as long as it is not dropped.
+    pub(crate) fn start() -> Self {
+        let dir = directory();
+        for _ in 0..PORTS_TRIED {
+            let port = free_port();
+            if let Some(process) = launch(dir.path(), port, &[]) {
+                return Self { process: Some(process), port, peers: Vec::new(), dir };
+            }
+        }
+        panic!("no free port in {PORTS_TRIED} tries");
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        (Ipv4Addr::LOCALHOST, self.port).into()
+    }
+
+    /// Starts three servers that are one ensemble.
+    pub(crate) fn start_ensemble() -> [Self; 3] {
+        let ports = [(); 3].map(|()| [free_port(), free_port(), free_port()]);
+        let peer = |(id, [_, quorum, election]): (usize, &[u16; 3])| {
+            format!("server.{id}=127.0.0.1:{quorum}:{election}")
+        };
+        let peers: Vec<_> = (1..).zip(&ports).map(peer).collect();
+        let mut id = 0;
+        let mut servers = ports.map(|[port, _, _]| {
+            id += 1;
+            let dir = directory();
+            fs::create_dir(dir.path().join("data")).expect("a place for its data");
+            let id = id.to_string();
+            fs::write(dir.path().join("data/myid"), id).expect("a place for its number");
+            let process = Some(begin(dir.path(), port, &peers));
+            Self { process, port, peers: peers.clone(), dir }
+        });
+        for server in &mut servers {
+            let process = server.process.as_mut().expect("it was begun");
+            let dir = server.dir.path();
+            wait_until("all servers are ready", || {
+                assert!(!process.has_ended(), "no server: {}", log(dir));
+                answers(dir, server.port)
+            });
+        }
+        servers
+    }
+
+    /// Whether it leads its ensemble.
+    pub(crate) fn leads(&self) -> bool {
+        say(self.port, "srvr").is_ok_and(|answer| answer.contains("Mode: leader"))
+    }
+
+    /// Its address as clients take it.
+    pub(crate) fn hosts(&self) -> String {
+        self.address().to_string()
+    }
+
+    /// Freezes the server: it still takes connections and bytes, and answers nothing.
+    pub(crate) fn stop(&self) {
+        signal("STOP", self.pid());
+        wait_until("the server stands still", || is_stopped(self.pid()));
+    }
+
+    /// Lets a stopped server go on.
+    pub(crate) fn resume(&self) {
+        signal("CONT", self.pid());
+    }
+
+    /// Kills the server without a chance to say goodbye.
+    pub(crate) fn kill(&mut self) {
+        self.process = None;
+    }
+
+    /// Kills the server if it runs, and starts it on the same port, with what it had written.
+    pub(crate) fn restart(&mut self) {
+        self.kill();
+        self.process = launch(self.dir.path(), self.port, &self.peers);
+        assert!(self.process.is_some(), "no server: {}", log(self.dir.path()));
+    }
+
+    /// Kills the server, and starts one on the same port that has forgotten everything.
+    pub(crate) fn restart_empty(&mut self) {
+        self.kill();
+        fs::remove_dir_all(self.dir.path().join("data")).expect("its data");
+        self.restart();
+    }
+
+    /// What it answers to one of its words of four letters, such as `mntr`.
+    pub(crate) fn word(&self, word: &str) -> String {
+        say(self.port, word).unwrap_or_else(|error| panic!("{word}: {error}"))
+    }
+
+    /// A number among its statistics.
+    pub(crate) fn number(&self, name: &str) -> u64 {
+        let statistics = self.word("mntr");
+        let mut lines = statistics.lines().filter_map(|line| line.split_once('\t'));
+        let value = lines.find(|(found, _)| *found == name).map(|(_, value)| value);
+        let value = value.unwrap_or_else(|| panic!("no {name} in {statistics}"));
+        value.parse::<f64>().expect("a number") as u64
+    }
+
+    fn pid(&self) -> u32 {
+        let process = self.process.as_ref();
+        process.expect("the server was killed").child.id()
+    }
+}
+
+/// A server's process; killed and reaped on drop.
+struct Process {
+    child: Child,
+    guard: ChildStdin,
+}
+
+impl Process {
+    fn spawn(dir: &Path, port: u16, peers: &[String]) -> Self {
+        let program =
+            if peers.is_empty() { "ZooKeeperServerMain" } else { "quorum.QuorumPeerMain" };
+        let (data, peers) = (dir.join("data"), peers.join("\n"));
+        let tick = TICK.as_millis();
+        let settings = format!(
+            "tickTime={tick}\ndataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\n\
+             maxClientCnxns=0\nadmin.enableServer=false\n4lw.commands.whitelist=*\n\
+             minSessionTimeout={tick}\nmaxSessionTimeout=60000\n\
+             initLimit=50\nsyncLimit=20\n{peers}\n",
+            data.display()
+        );
+        let config = dir.join("zoo.cfg");
+        fs::write(&config, settings).expect("a place for its settings");
+        let log = File::create(dir.join("log")).expect("a log for the server");
+        let mut child = Command::new("sh")
+            .args(["-c", GUARDED_SERVER, "sh"])
+            .arg(dir)
+            .args(["java", "-Xmx64m", "-Xms16m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"])
+            .args(["-XX:-UsePerfData", "-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=512"])
+            .args(["-Dznode.container.checkIntervalMs=200", "-cp", CLASSES])
+            .arg(format!("org.apache.zookeeper.server.{program}"))
+            .arg(&config)
+            .current_dir(dir)
+            .process_group(0) // an interrupt at the terminal is for the tests; the guard follows
+            .stdin(Stdio::piped())
+            .stdout(log.try_clone().expect("a second handle of the log"))
+            .stderr(log)
+            .spawn()
+            .expect("`sh` starts");
+        let guard = child.stdin.take().expect("stdin is piped");
+        Self { child, guard }
+    }
+
+    fn has_ended(&mut self) -> bool {
+        let status = self.child.try_wait().expect("the server is our child");
+        status.is_some()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // An error means that it has ended already: there is nobody to tell, and nothing to do.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        // Only now: the guard keeps watch until the server is reaped.
+        let _ = self.guard.write_all(b"reaped\n");
+    }
+}
+
+fn directory() -> TempDir {
+    let builder = tempfile::Builder::new().prefix("bellwether-").tempdir();
+    builder.expect("a directory for the server")
+}
+
+/// Starts a server on a port. `None` if it has been taken meanwhile.
+fn launch(dir: &Path, port: u16, peers: &[String]) -> Option<Process> {
+    let mut process = begin(dir, port, peers);
+    wait_until("the server is ready", || process.has_ended() || answers(dir, port));
+    if !process.has_ended() {
+        return Some(process);
+    }
+    assert!(log(dir).contains("Address already in use"), "no server: {}", log(dir));
+    None
+}
+
+/// Starts a server, and does not wait until it serves.
+fn begin(dir: &Path, port: u16, peers: &[String]) -> Process {
+    let installed = CLASSES.split(':').all(|classes| Path::new(classes).is_file());
+    assert!(
+        installed && in_path("java").is_some(),
+        "these tests need a ZooKeeper and found none: run `scripts/test`, which installs one, or \
+         `apt-get install zookeeper`"
+    );
+    Process::spawn(dir, port, peers)
+}
+
+fn log(dir: &Path) -> String {
+    fs::read_to_string(dir.join("log")).unwrap_or_default()
+}
+
+/// Whether the one who answers on `port` has this directory, and serves.
+fn answers(dir: &Path, port: u16) -> bool {
+    let has = |word, part: &str| say(port, word).is_ok_and(|answer| answer.contains(part));
+    // `ruok` and `conf` are answered before it serves.
+    has("srvr", "\nMode: ") && has("conf", &dir.display().to_string())
+}
+
+fn say(port: u16, word: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+    stream.set_read_timeout(Some(INTRODUCTION))?;
+    stream.write_all(word.as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
+}
