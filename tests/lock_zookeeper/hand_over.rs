@@ -1,0 +1,103 @@
+//! What a hand-over costs.
+
+use std::cell::Cell;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use bellwether::lock::{Attempt, Claim, Lock, ZooKeeperLock};
+use futures_util::future::join_all;
+use tokio::time::{Instant, sleep};
+
+use crate::board::{Board, claim, free, key, request, take, wait};
+
+const WAITERS: usize = 8;
+const ROUNDS: usize = 4;
+
+/// When a holder began to release the key, and how long after that the next one began.
+#[derive(Default)]
+struct HandOvers(Mutex<(Option<Instant>, Vec<Duration>)>);
+
+impl HandOvers {
+    fn begins(&self) {
+        let mut times = self.0.lock().unwrap();
+        let took = times.0.take().map(|released| released.elapsed());
+        times.1.extend(took);
+    }
+
+    fn releases(&self) {
+        self.0.lock().unwrap().0 = Some(Instant::now());
+    }
+
+    fn median(&self) -> Duration {
+        let times = &mut self.0.lock().unwrap().1;
+        times.sort();
+        times[times.len() / 2]
+    }
+}
+
+async fn poll(lock: &ZooKeeperLock, claim: &Claim) {
+    while let Attempt::Busy(_) = lock.acquire(request(claim, Duration::ZERO)).await.unwrap() {
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Eight who want the key at once, as often as that, and how long it stood free between two of them.
+async fn hand_over(locks: &[ZooKeeperLock], polls: bool) -> Duration {
+    let hand_overs = HandOvers::default();
+    let turns = locks.iter().map(async |lock| {
+        for _ in 0..ROUNDS {
+            let claim = claim();
+            match polls {
+                true => poll(lock, &claim).await,
+                false => drop(wait(lock, &claim).await),
+            }
+            hand_overs.begins();
+            sleep(Duration::from_millis(20)).await;
+            hand_overs.releases();
+            free(lock, claim).await;
+            // Who asks again at once would hand over to itself.
+            sleep(Duration::from_millis(60)).await;
+        }
+    });
+    join_all(turns).await;
+    hand_overs.median()
+}
+
+#[tokio::test]
+async fn a_watched_hand_over_is_faster_than_polling() {
+    let board = Board::start().await;
+    let locks = join_all((0..WAITERS).map(|_| board.lock())).await;
+    let watched = hand_over(&locks, false).await;
+    let polled = hand_over(&locks, true).await;
+    println!("a hand-over took {watched:?}, and {polled:?} by polling");
+    assert!(watched < polled, "{watched:?}, and {polled:?} by polling");
+}
+
+/// To make a node, to see where it stands, to watch who is before, to look again, and to remove it.
+#[tokio::test]
+async fn a_claim_that_waits_costs_five_requests() {
+    let board = Board::start().await;
+    let (lock, mut held) = (board.lock().await, claim());
+    take(&lock, &held).await;
+    let asked = Cell::new(0);
+    // To ask for a number is a packet as well.
+    let number = |name| {
+        asked.set(asked.get() + 1);
+        board.server.number(name)
+    };
+    let before = number("zk_packets_received") - asked.get();
+    for _ in 0..20 {
+        let next = claim();
+        let (waiting, waiter) = (next.clone(), lock.clone());
+        let waits = tokio::spawn(async move { wait(&waiter, &waiting).await });
+        while number("zk_watch_count") == 0 {
+            tokio::task::yield_now().await;
+        }
+        free(&lock, std::mem::replace(&mut held, next)).await;
+        waits.await.expect("no panic");
+    }
+    let requests = number("zk_packets_received") - asked.get() - before;
+    // Sessions that nobody uses are heard of, too.
+    assert!((100..=106).contains(&requests), "20 hand-overs took {requests} requests");
+    assert_eq!(board.nodes(&key()).await.len(), 1);
+}

@@ -1,0 +1,114 @@
+//! `Locks` over it: who asks, who is told, and what is left.
+
+use std::time::Duration;
+
+use bellwether::Wait;
+use bellwether::lock::{LockErrorKind, Locks, ZooKeeperLock, ZooKeeperOptions};
+use futures_util::future::join_all;
+use tokio::time::timeout;
+
+use crate::board::{Board, PATIENCE, SESSION, claim, free, key, take};
+use crate::support::fault_proxy::FaultProxy;
+
+fn locks(lock: ZooKeeperLock) -> Locks<ZooKeeperLock> {
+    Locks::new(lock).wait(Wait::at_most(PATIENCE))
+}
+
+/// Cases 54, 62 and 63.
+#[tokio::test]
+async fn a_holder_that_is_cut_off_is_told_and_has_less_than_the_next_one() {
+    let board = Board::start().await;
+    let proxy = FaultProxy::start_raw(board.server.address()).await;
+    let options = ZooKeeperOptions::new(&proxy.address().to_string()).unwrap();
+    let options = options.session_timeout(SESSION).unwrap();
+    let cut_off = locks(options.connect().await.unwrap());
+    let other = locks(board.lock().await);
+    let first = cut_off.lock(&key()).await.unwrap();
+    assert!(!first.is_lost());
+    proxy.blackhole();
+    let second = other.lock(&key()).await.unwrap();
+    assert!(first.is_lost(), "the next one has it, and the first has not been told");
+    timeout(PATIENCE, first.lost()).await.unwrap();
+    assert!(second.fence() > first.fence());
+    proxy.heal();
+    drop(first);
+    assert!(!second.is_lost());
+    second.release().await.unwrap();
+}
+
+/// Cases 5 and 51.
+#[tokio::test]
+async fn the_tasks_of_one_process_have_one_node_at_a_time() {
+    let board = Board::start().await;
+    let locks = locks(board.lock().await);
+    let tasks = join_all((0..16).map(|_| async {
+        let held = locks.lock(&key()).await.unwrap();
+        let nodes = board.nodes(&key()).await.len();
+        held.release().await.unwrap();
+        nodes
+    }));
+    assert_eq!(tasks.await, [1; 16]);
+}
+
+/// Case 36.
+#[tokio::test]
+async fn a_caller_that_is_cancelled_leaves_no_node() {
+    let board = Board::start().await;
+    let (holder, held) = (board.lock().await, claim());
+    take(&holder, &held).await;
+    let locks = locks(board.lock().await);
+    let waiting = locks.clone();
+    let caller = tokio::spawn(async move { waiting.lock(&key()).await.map(drop) });
+    board.has_in_line(&key(), 2).await;
+    caller.abort();
+    board.has_in_line(&key(), 1).await;
+    free(&holder, held).await;
+}
+
+/// Cases 30 and 31.
+#[tokio::test]
+async fn a_caller_that_waits_in_vain_is_answered_in_time_and_leaves_no_node() {
+    let board = Board::start().await;
+    let (holder, held) = (board.lock().await, claim());
+    take(&holder, &held).await;
+    let wait = Duration::from_millis(200);
+    let locks = locks(board.lock().await).wait(Wait::at_most(wait));
+    let began = tokio::time::Instant::now();
+    let error = locks.lock(&key()).await.unwrap_err();
+    let took = began.elapsed();
+    assert_eq!(error.kind(), LockErrorKind::TimedOut);
+    assert!(took >= wait && took < wait * 2, "it took {took:?}");
+    board.has_in_line(&key(), 1).await;
+    free(&holder, held).await;
+}
+
+/// Case 88.
+#[tokio::test]
+async fn a_panic_gives_the_key_back() {
+    let board = Board::start().await;
+    let locks = locks(board.lock().await);
+    let panicking = locks.clone();
+    let task = tokio::spawn(async move {
+        let _held = panicking.lock(&key()).await.unwrap();
+        panic!("while it is held");
+    });
+    assert!(task.await.is_err_and(|error| error.is_panic()));
+    let next = locks.lock(&key()).await.unwrap();
+    next.release().await.unwrap();
+    board.has_in_line(&key(), 0).await;
+}
+
+/// Case 38, as far as there is anything like it: nothing is heard, and the session ends meanwhile.
+#[tokio::test]
+async fn a_caller_waits_out_a_server_that_restarts() {
+    let mut board = Board::start().await;
+    let (holder, held) = (board.lock().await, claim());
+    take(&holder, &held).await;
+    let locks = locks(board.lock().await);
+    let waiting = locks.clone();
+    let caller = tokio::spawn(async move { waiting.lock(&key()).await.map(|held| held.fence()) });
+    board.has_in_line(&key(), 2).await;
+    board.server.restart();
+    free(&holder, held).await;
+    caller.await.unwrap().unwrap();
+}

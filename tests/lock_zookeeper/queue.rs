@@ -1,0 +1,250 @@
+//! First come, first served; no herd; nobody who has gone is in the way.
+
+use std::time::Duration;
+
+use bellwether::lock::{Attempt, Lock, Released, Renew, ZooKeeperOptions};
+use tokio::time::Instant;
+use zookeeper_client::{Acls, CreateMode};
+
+use crate::board::{
+    Board, GRACE, SESSION, busy, claim, fence, free, is_lost, key, parent, request, take, wait,
+};
+use crate::support::fault_proxy::FaultProxy;
+
+const SHORT: Duration = Duration::from_millis(50);
+
+/// Case 42.
+#[tokio::test]
+async fn five_sessions_are_served_in_the_order_they_came() {
+    let board = Board::start().await;
+    let holder = board.lock().await;
+    let held = claim();
+    take(&holder, &held).await;
+    let mut waiters = Vec::new();
+    for place in 2..=6 {
+        let (lock, claim) = (board.lock().await, claim());
+        waiters.push((board.waiter(&lock, &claim, place).await, lock, claim));
+    }
+    free(&holder, held).await;
+    let mut last = 0;
+    for (waiter, lock, claim) in waiters {
+        let fence = fence(&waiter.await.expect("no panic"));
+        assert!(fence > last);
+        last = fence;
+        free(&lock, claim).await;
+    }
+}
+
+#[tokio::test]
+async fn a_release_is_told_to_the_next_one_and_to_nobody_else() {
+    let board = Board::start().await;
+    let (lock, held) = (board.lock().await, claim());
+    take(&lock, &held).await;
+    let mut waiters = Vec::new();
+    for place in 2..=9 {
+        let claim = claim();
+        waiters.push((board.waiter(&lock, &claim, place).await, claim));
+    }
+    let told = || board.server.number("zk_sum_node_deleted_watch_count");
+    // The last one's node stands there before its watch does.
+    let began = Instant::now();
+    while board.server.number("zk_watch_count") < 8 {
+        assert!(began.elapsed() < Duration::from_secs(5));
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    assert_eq!(board.server.number("zk_watch_count"), 8);
+    let before = told();
+    free(&lock, held).await;
+    for (number, (waiter, claim)) in (1..).zip(waiters) {
+        waiter.await.expect("no panic");
+        assert_eq!(told() - before, number);
+        free(&lock, claim).await;
+    }
+    assert_eq!(board.server.number("zk_watch_count"), 0);
+}
+
+/// Case 36.
+#[tokio::test]
+async fn a_wait_that_is_cancelled_and_released_leaves_no_node_and_holds_up_nobody() {
+    let board = Board::start().await;
+    let (lock, held, cancelled, next) = (board.lock().await, claim(), claim(), claim());
+    take(&lock, &held).await;
+    let leaver = board.waiter(&lock, &cancelled, 2).await;
+    let waiter = board.waiter(&lock, &next, 3).await;
+    leaver.abort();
+    assert_eq!(lock.release(cancelled).await.unwrap(), Released::NotHeld);
+    board.has_in_line(&key(), 2).await;
+    free(&lock, held).await;
+    waiter.await.expect("no panic");
+    free(&lock, next).await;
+    board.has_in_line(&key(), 0).await;
+}
+
+#[tokio::test]
+async fn a_try_leaves_no_node() {
+    let board = Board::start().await;
+    let (lock, held) = (board.lock().await, claim());
+    take(&lock, &held).await;
+    for _ in 0..5 {
+        busy(&lock, &claim(), Duration::ZERO).await;
+    }
+    assert_eq!(board.nodes(&key()).await.len(), 1);
+}
+
+/// A look before each try is not enough: many can see an empty line.
+#[tokio::test]
+async fn tries_that_meet_leave_no_node_but_the_holders() {
+    let board = Board::start().await;
+    let lock = board.lock().await;
+    let tries = (0..16).map(|_| {
+        let lock = lock.clone();
+        async move {
+            let attempt = lock.acquire(request(&claim(), Duration::ZERO)).await;
+            matches!(attempt, Ok(Attempt::Granted(_)))
+        }
+    });
+    let granted = futures_util::future::join_all(tries).await;
+    assert_eq!(granted.into_iter().filter(|granted| *granted).count(), 1);
+    assert_eq!(board.nodes(&key()).await.len(), 1);
+}
+
+/// Case 44.
+#[tokio::test]
+async fn a_try_after_a_short_wait_in_vain_takes_a_free_key_at_once() {
+    let board = Board::start().await;
+    let (lock, held, short) = (board.lock().await, claim(), claim());
+    take(&lock, &held).await;
+    assert_eq!(busy(&lock, &short, SHORT).await.ahead, Some(1));
+    lock.release(short).await.unwrap();
+    free(&lock, held).await;
+    take(&lock, &claim()).await;
+}
+
+#[tokio::test]
+async fn a_claim_keeps_its_place_between_its_questions() {
+    let board = Board::start().await;
+    let (lock, held, early, late) = (board.lock().await, claim(), claim(), claim());
+    take(&lock, &held).await;
+    busy(&lock, &early, SHORT).await;
+    let waiter = board.waiter(&lock, &late, 3).await;
+    free(&lock, held).await;
+    let first = fence(&wait(&lock, &early).await);
+    assert!(!waiter.is_finished());
+    free(&lock, early).await;
+    assert!(fence(&waiter.await.expect("no panic")) > first);
+}
+
+/// Case 43.
+#[tokio::test]
+async fn a_claim_that_asks_no_more_loses_its_place() {
+    let board = Board::start().await;
+    let options = board.options().session_timeout(Duration::from_millis(400)).unwrap();
+    let options = options.timeout(Duration::from_millis(200)).unwrap();
+    let forgetful = options.connect().await.unwrap();
+    let (lock, held, forgotten, next) = (board.lock().await, claim(), claim(), claim());
+    take(&lock, &held).await;
+    busy(&forgetful, &forgotten, SHORT).await;
+    let waiter = board.waiter(&lock, &next, 3).await;
+    free(&lock, held).await;
+    waiter.await.expect("no panic");
+    assert_eq!(board.nodes(&key()).await.len(), 1);
+}
+
+/// Case 45.
+#[tokio::test]
+async fn the_last_waiter_waits_for_the_holder_when_the_session_between_them_dies() {
+    let board = Board::start().await;
+    let proxy = FaultProxy::start_raw(board.server.address()).await;
+    let options = ZooKeeperOptions::new(&proxy.address().to_string()).unwrap();
+    let middle = options.session_timeout(SESSION).unwrap().connect().await.unwrap();
+    let (lock, held, between, last) = (board.lock().await, claim(), claim(), claim());
+    take(&lock, &held).await;
+    let dying = board.waiter(&middle, &between, 2).await;
+    let waiter = board.waiter(&lock, &last, 3).await;
+    proxy.blackhole();
+    board.has_in_line(&key(), 2).await;
+    dying.abort();
+    tokio::time::sleep(GRACE).await;
+    assert!(!waiter.is_finished());
+    free(&lock, held).await;
+    waiter.await.expect("no panic");
+}
+
+/// Case 59.
+#[tokio::test]
+async fn a_waiter_whose_node_was_removed_by_hand_stands_in_line_again() {
+    let board = Board::start().await;
+    let (lock, held, removed, next) = (board.lock().await, claim(), claim(), claim());
+    take(&lock, &held).await;
+    let loser = board.waiter(&lock, &removed, 2).await;
+    let waiter = board.waiter(&lock, &next, 3).await;
+    board.client.delete(&board.node_of(&removed).await, None).await.unwrap();
+    free(&lock, held).await;
+    waiter.await.expect("no panic");
+    assert!(!loser.is_finished());
+    free(&lock, next).await;
+    loser.await.expect("no panic");
+    free(&lock, removed).await;
+    board.has_in_line(&key(), 0).await;
+}
+
+/// Case 14.
+#[tokio::test]
+async fn a_holder_whose_node_was_removed_by_hand_has_lost_the_key() {
+    let board = Board::start().await;
+    let (lock, held, next) = (board.lock().await, claim(), claim());
+    let first = take(&lock, &held).await;
+    board.client.delete(&board.node_of(&held).await, None).await.unwrap();
+    let second = take(&lock, &next).await;
+    assert!(fence(&second) > fence(&first));
+    assert_eq!(lock.renew(&held, SHORT).await.unwrap(), Renew::Lost);
+    assert_eq!(lock.release(held).await.unwrap(), Released::NotHeld);
+    assert_eq!(lock.renew(&next, SHORT).await.unwrap(), Renew::Held);
+    assert!(!is_lost(&second));
+}
+
+/// Case 13.
+#[tokio::test]
+async fn another_process_that_knows_the_claim_can_release_it() {
+    let board = Board::start().await;
+    let (lock, other, held) = (board.lock().await, board.lock().await, claim());
+    take(&lock, &held).await;
+    free(&other, held.clone()).await;
+    assert_eq!(lock.renew(&held, SHORT).await.unwrap(), Renew::Lost);
+    assert_eq!(lock.release(held).await.unwrap(), Released::NotHeld);
+    take(&other, &claim()).await;
+}
+
+/// Case 83. Patience that no clock can count is patience all the same.
+#[tokio::test]
+async fn two_hundred_waiters_are_all_served() {
+    let board = Board::start().await;
+    let lock = board.lock().await;
+    let waiters = (0..200).map(|_| async {
+        let claim = claim();
+        let attempt = lock.acquire(request(&claim, Duration::MAX)).await;
+        assert!(matches!(attempt, Ok(Attempt::Granted(_))), "{attempt:?}");
+        free(&lock, claim).await;
+    });
+    futures_util::future::join_all(waiters).await;
+    board.has_in_line(&key(), 0).await;
+}
+
+/// Case 61.
+#[tokio::test]
+async fn foreign_names_are_nobody_and_negative_numbers_come_first() {
+    let board = Board::start().await;
+    let (lock, mine) = (board.lock().await, claim());
+    take(&lock, &mine).await;
+    free(&lock, mine.clone()).await;
+    let options = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
+    let negative = format!("_c_{}-lock--000000005", "ab".repeat(16));
+    for name in ["x", "lock-0000000000", "_c_ab-lock-0000000000", "_c_-lock-", &negative] {
+        let path = format!("{}/{name}", parent(&key()));
+        board.client.create(&path, b"", &options).await.unwrap();
+    }
+    let waiting = claim();
+    assert_eq!(busy(&lock, &waiting, SHORT).await.ahead, Some(1));
+    board.client.delete(&format!("{}/{negative}", parent(&key())), None).await.unwrap();
+    wait(&lock, &waiting).await;
+}
