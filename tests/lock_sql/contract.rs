@@ -1,0 +1,19 @@
+//! The contract.
+
+use bellwether::lock::conformance;
+
+use crate::bench::{Bench, promises};
+
+promises![the_contract_is_kept, who_has_it_is_refused_it_too];
+
+async fn the_contract_is_kept(on: Bench) {
+    let lock = on.lock();
+    let mut violations = conformance::run(std::sync::Arc::clone(&lock)).await;
+    violations.extend(conformance::run_fenced(lock).await);
+    assert_eq!(violations, []);
+}
+
+/// Case 51: sessions are granted again what they have; tasks are not.
+async fn who_has_it_is_refused_it_too(on: Bench) {
+    assert_eq!(conformance::run_exclusive(on.lock()).await, []);
+}

@@ -1,0 +1,141 @@
+//! Holders that are killed, stopped or cut off.
+
+use std::time::Duration;
+
+use bellwether::lock::Released;
+use tokio::time::{Instant, sleep};
+
+use crate::bench::{
+    AMPLE, Bench, Resource, SESSION, SLACK, ask, at_best, free, insist, key, promises, take,
+};
+use crate::process::Worker;
+use crate::support::fault_proxy::FaultProxy;
+
+promises![
+    a_holder_that_was_killed_costs_its_session_timeout_at_most,
+    a_holder_that_is_stopped_costs_its_session_timeout_and_is_told_and_refused,
+    a_waiter_that_is_stopped_costs_its_session_timeout_at_most,
+    a_holder_whose_connection_is_cut_is_told_and_the_next_comes_at_once,
+    a_holder_that_hears_nothing_is_told_before_the_next_is_granted_it,
+    a_session_that_is_killed_is_lost_and_nothing_is_lost_by_a_release,
+];
+
+/// Case 52.
+async fn a_holder_that_was_killed_costs_its_session_timeout_at_most(on: Bench) {
+    let lock = on.lock();
+    // Its connection is closed by the system, so it does not even take that long.
+    at_best(SLACK, async |number| {
+        let mut worker = Worker::start(&on);
+        let before = worker.holds(number).await;
+        assert!(ask(&*lock, key(number), Duration::ZERO).await.is_none());
+        worker.kill();
+        let (held, took) = insist(&*lock, key(number)).await;
+        assert!(held.fence > before);
+        free(&*lock, held).await;
+        took
+    })
+    .await;
+}
+
+/// Case 54, and what the fences are for.
+async fn a_holder_that_is_stopped_costs_its_session_timeout_and_is_told_and_refused(on: Bench) {
+    let lock = on.lock();
+    at_best(SESSION + SLACK, async |number| {
+        let mut resource = Resource::default();
+        let mut worker = Worker::start(&on);
+        let theirs = worker.holds(number).await;
+        assert!(resource.accepts(theirs));
+        worker.stop();
+        let (held, took) = insist(&*lock, key(number)).await;
+        assert!(took > SESSION / 2, "{took:?}");
+        assert!(resource.accepts(held.fence));
+        worker.resume();
+        assert_eq!(worker.says().await, format!("lost {theirs}"));
+        assert!(!resource.accepts(theirs), "who has lost it writes");
+        free(&*lock, held).await;
+        took
+    })
+    .await;
+}
+
+/// It is granted what it waits for while it cannot know.
+async fn a_waiter_that_is_stopped_costs_its_session_timeout_at_most(on: Bench) {
+    let lock = on.lock();
+    at_best(SESSION + SLACK, async |number| {
+        let held = take(&*lock, key(number)).await;
+        let mut worker = Worker::start(&on);
+        // It has a connection, so it waits at once.
+        let theirs = worker.holds(100 + number).await;
+        worker.command(&format!("hold {number} 60000"));
+        sleep(SLACK).await;
+        worker.stop();
+        free(&*lock, held).await;
+        let (held, took) = insist(&*lock, key(number)).await;
+        worker.resume();
+        let said = [worker.says().await, worker.says().await];
+        assert!(said.contains(&format!("lost {theirs}")), "{said:?}");
+        // Whatever it has been told by now, it does not hold.
+        assert!(!said.iter().any(|said| said.starts_with("held ")), "{said:?}");
+        free(&*lock, held).await;
+        took
+    })
+    .await;
+}
+
+async fn a_holder_whose_connection_is_cut_is_told_and_the_next_comes_at_once(on: Bench) {
+    let proxy = FaultProxy::start_raw(on.address()).await;
+    let (cut_off, lock) = (on.lock_by(proxy.address()), on.lock());
+    at_best(SLACK, async |number| {
+        let mut before = take(&*cut_off, key(number)).await;
+        proxy.cut();
+        let (held, took) = insist(&*lock, key(number)).await;
+        before.lost(SESSION / 3 + AMPLE).await;
+        assert!(held.fence > before.fence);
+        // Case 54: a late release is harmless.
+        let released = cut_off.release(before.claim).await.expect("an answer");
+        assert_eq!(released, Released::NotHeld);
+        assert!(ask(&*lock, key(number), Duration::ZERO).await.is_none());
+        free(&*lock, held).await;
+        took
+    })
+    .await;
+}
+
+async fn a_holder_that_hears_nothing_is_told_before_the_next_is_granted_it(on: Bench) {
+    let proxy = FaultProxy::start_raw(on.address()).await;
+    let lock = on.lock();
+    at_best(SESSION + SLACK, async |number| {
+        let cut_off = on.lock_by(proxy.address());
+        let mut before = take(&*cut_off, key(number)).await;
+        proxy.blackhole();
+        let began = Instant::now();
+        let told = async {
+            before.lost(SESSION + AMPLE).await;
+            began.elapsed()
+        };
+        let (told, (held, granted)) = tokio::join!(told, insist(&*lock, key(number)));
+        assert!(told < granted, "told after {told:?}, while it was granted after {granted:?}");
+        free(&*lock, held).await;
+        proxy.heal();
+        granted
+    })
+    .await;
+}
+
+/// Cases 54, 62 and 63.
+async fn a_session_that_is_killed_is_lost_and_nothing_is_lost_by_a_release(on: Bench) {
+    let lock = on.lock();
+    let released = take(&*lock, key(1)).await;
+    let (of_released, mut killed) = (released.session.clone(), take(&*lock, key(2)).await);
+    free(&*lock, released).await;
+    on.kill_sessions();
+    killed.lost(SESSION / 3 + AMPLE).await;
+    // Who asks later hears of it too.
+    killed.lost(Duration::ZERO).await;
+    assert!(!of_released.has_ended(), "a release was told as a loss");
+    let next = take(&*lock, key(2)).await;
+    assert!(next.fence > killed.fence);
+    let late = lock.release(killed.claim).await.expect("an answer");
+    assert_eq!(late, Released::NotHeld);
+    free(&*lock, next).await;
+}

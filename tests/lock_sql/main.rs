@@ -1,0 +1,33 @@
+//! Locks in databases, on real MariaDB and PostgreSQL servers.
+//!
+//! Every promise is put to `MySqlLock`, `MySqlRowLock` and `PostgresLock`, each on a server of its
+//! own: see [`bench`]. Other processes are copies of this binary: see [`process`].
+//!
+//! | module | promise |
+//! |---|---|
+//! | `contract` | the contract, as `lock::conformance` has it |
+//! | `crowd` | one at a time, over processes, tasks and small pools |
+//! | `crash` | a holder that is killed, stopped or cut off costs its session timeout; it is told |
+//! | `outage` | servers that go away, come back, forget, and never answer |
+//! | `waiting` | patience is kept; who leaves is in nobody's way |
+//! | `names` | what keys and namespaces are called; secrets are not said |
+//! | `policy` | `Locks` over sessions |
+//! | `rows` | what the row form leaves behind |
+//!
+//! `BELLWETHER_LOCK_ROUNDS` sets how often each task of the crowd counts (8).
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod bench;
+mod process;
+mod worker;
+
+mod contract;
+mod crash;
+mod crowd;
+mod names;
+mod outage;
+mod policy;
+mod rows;
+mod waiting;

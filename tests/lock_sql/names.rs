@@ -1,0 +1,124 @@
+//! What keys and users are called, and what is not said.
+
+use std::time::Duration;
+
+use bellwether::StoreErrorKind;
+use bellwether::lock::{Claim, MySqlOptions, PostgresOptions};
+use tokio::time::timeout;
+
+use crate::bench::{Bench, Kind, SLACK, Server, Told, ask, ask_by, free, key, promises, take};
+
+promises![
+    namespaces_are_independent,
+    a_user_needs_the_documented_rights_and_no_more,
+    who_may_not_make_what_is_missing_is_told_how,
+];
+
+/// Case 77.
+async fn namespaces_are_independent(on: Bench) {
+    let lock = on.lock();
+    let other = on.lock_told(&Told { namespace: "Test".into(), ..Told::default() });
+    let same = on.lock();
+    let held = [take(&*lock, key(1)).await, take(&*other, key(1)).await];
+    assert!(ask(&*same, key(1), Duration::ZERO).await.is_none());
+    let [ours, theirs] = held;
+    free(&*lock, ours).await;
+    free(&*other, theirs).await;
+}
+
+/// The address for a user of few rights.
+fn as_user(on: &Bench) -> String {
+    on.url().replacen("root", "clerk:hunter2", 1).replacen("postgres@", "clerk:hunter2@", 1)
+}
+
+fn make_user(on: &Bench) {
+    on.command(match &on.server {
+        Server::MariaDb(_) => {
+            "CREATE USER clerk IDENTIFIED BY 'hunter2'; GRANT USAGE ON test.* TO clerk"
+        }
+        Server::Postgres(_) => "CREATE USER clerk PASSWORD 'hunter2'",
+    });
+}
+
+async fn a_user_needs_the_documented_rights_and_no_more(on: Bench) {
+    let all = on.kind.connect(&on.url(), &Told::default()).await.expect("it makes what is needed");
+    make_user(&on);
+    on.command(match on.kind {
+        Kind::Names => "GRANT SELECT, INSERT, DELETE ON test.bellwether_fences TO clerk",
+        Kind::Rows => {
+            "GRANT SELECT, INSERT, DELETE ON test.bellwether_fences TO clerk; \
+             GRANT SELECT, INSERT, UPDATE, DELETE ON test.bellwether_locks TO clerk"
+        }
+        Kind::Advisory => "GRANT USAGE ON SEQUENCE bellwether_fences TO clerk",
+    });
+    let lock = on.kind.connect(&as_user(&on), &Told::default()).await.expect("rights enough");
+    let held = take(&*lock, key(1)).await;
+    // To leave a queue is to interrupt a statement of one's own.
+    let gone = Claim::new(key(1));
+    let wait = ask_by(&*lock, gone.clone(), Duration::from_secs(60));
+    assert!(timeout(SLACK, wait).await.is_err());
+    lock.release(gone).await.expect("an answer");
+    assert!(!on.somebody_waits());
+    assert!(ask(&*all, key(1), Duration::ZERO).await.is_none());
+    free(&*lock, held).await;
+    let held = take(&*all, key(1)).await;
+    free(&*all, held).await;
+}
+
+async fn who_may_not_make_what_is_missing_is_told_how(on: Bench) {
+    make_user(&on);
+    if on.kind == Kind::Advisory {
+        on.command("REVOKE CREATE ON SCHEMA public FROM PUBLIC");
+    } else {
+        on.command("GRANT SELECT, INSERT, UPDATE, DELETE ON test.* TO clerk");
+    }
+    let error = on.kind.connect(&as_user(&on), &Told::default()).await.expect_err("it may not");
+    assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{error}");
+    assert!(error.to_string().contains("CREATE "), "{error}");
+    assert!(!error.to_string().contains("hunter2"), "{error}");
+}
+
+#[tokio::test]
+async fn a_wrong_password_is_said_without_repeating_it() {
+    let on = Bench::start(Kind::Names);
+    let url = on.url().replacen("root", "root:hunter2", 1);
+    for kind in [Kind::Names, Kind::Rows] {
+        let lazily = kind.lock_at(&url, &Told::default());
+        let error = kind.connect(&url, &Told::default()).await.expect_err("it is wrong");
+        assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{error}");
+        assert!(!format!("{error} {error:?} {lazily:?}").contains("hunter2"), "{error} {lazily:?}");
+    }
+}
+
+#[test]
+fn secrets_are_not_shown() {
+    let mysql = MySqlOptions::new("mysql://clerk:hunter2@localhost:3307/shop").expect("options");
+    let postgres = PostgresOptions::new("postgresql://clerk:hunter2@localhost:5433/shop");
+    let shown = format!("{mysql:?} {:?}", postgres.expect("options"));
+    assert!(shown.contains("localhost:3307") && shown.contains("5433"), "{shown}");
+    assert!(!shown.contains("hunter2") && !shown.contains("clerk"), "{shown}");
+}
+
+#[test]
+fn what_is_no_address_is_refused_without_repeating_it() {
+    let addresses = ["", "hunter2", "http://hunter2", "mysql://hunter2", "mysql://a:hunter2@b:x/c"];
+    for address in addresses {
+        let error = MySqlOptions::new(address).expect_err(address).to_string();
+        assert!(error.contains("mysql://") && !error.contains("hunter2"), "{error}");
+    }
+    let addresses = ["", "hunter2", "host=a password=hunter2", "postgresql://a:hunter2@b:x/c"];
+    for address in addresses {
+        let error = PostgresOptions::new(address).expect_err(address).to_string();
+        assert!(error.contains("postgresql://") && !error.contains("hunter2"), "{error}");
+    }
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused() {
+    let options = || PostgresOptions::new("postgresql://localhost").expect("options");
+    let [none, day] = [Duration::ZERO, Duration::from_secs(24 * 60 * 60)];
+    assert!(options().namespace("").is_err() && options().namespace("a b").is_err());
+    assert!(options().timeout(none).is_err() && options().timeout(day).is_err());
+    assert!(options().session_timeout(none).is_err() && options().session_timeout(day).is_err());
+    assert!(options().connections(0).is_err() && options().connections(10_001).is_err());
+}

@@ -1,0 +1,182 @@
+//! Waiting: by the server, as long as patience lasts, and no longer.
+
+use std::time::Duration;
+
+use bellwether::StoreErrorKind;
+use bellwether::lock::{Claim, Lock, Released, Request};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::bench::{
+    AMPLE, Bench, Kind, SESSION, SLACK, Told, ask, ask_by, free, insist, key, promises, take,
+};
+use crate::support::fault_proxy::FaultProxy;
+
+promises![
+    a_wait_ends_when_patience_does,
+    who_waits_is_granted_it_at_once,
+    who_stops_waiting_is_gone_from_the_server,
+    a_question_dropped_at_any_moment_leaves_nothing,
+    a_question_that_was_never_polled_takes_nothing,
+    a_wait_is_released_by_who_knows_its_claim,
+    a_wait_that_is_not_answered_ends_and_leaves_nothing,
+    two_that_wait_for_each_other_are_told_that_it_is_busy,
+];
+
+/// Cases 30 and 31.
+async fn a_wait_ends_when_patience_does(on: Bench) {
+    let lock = on.lock();
+    let held = take(&*lock, key(1)).await;
+    for patience in [300, 1_200].map(Duration::from_millis) {
+        let began = Instant::now();
+        assert!(ask(&*lock, key(1), patience).await.is_none());
+        let took = began.elapsed();
+        assert!(took + SLACK / 5 > patience && took < patience + AMPLE, "{took:?}, {patience:?}");
+    }
+    free(&*lock, held).await;
+}
+
+async fn who_waits_is_granted_it_at_once(on: Bench) {
+    let lock = on.lock();
+    for patience in [900, 30_000].map(Duration::from_millis) {
+        let held = take(&*lock, key(1)).await;
+        let waits = async {
+            let held = ask(&*lock, key(1), patience).await.expect("it becomes free");
+            (held, Instant::now())
+        };
+        let frees = async {
+            sleep(SLACK).await;
+            free(&*lock, held).await;
+            Instant::now()
+        };
+        let ((held, granted), freed) = tokio::join!(waits, frees);
+        let took = granted.saturating_duration_since(freed);
+        assert!(took < AMPLE, "{took:?} after the release");
+        free(&*lock, held).await;
+    }
+}
+
+/// Case 36.
+async fn who_stops_waiting_is_gone_from_the_server(on: Bench) {
+    let lock = on.lock();
+    let held = take(&*lock, key(1)).await;
+    let gone = Claim::new(key(1));
+    let wait = ask_by(&*lock, gone.clone(), Duration::from_secs(60));
+    assert!(timeout(SLACK, wait).await.is_err());
+    assert!(on.somebody_waits(), "or there is nothing to be gone from");
+    let began = Instant::now();
+    assert_eq!(lock.release(gone).await.expect("an answer"), Released::NotHeld);
+    assert!(began.elapsed() < AMPLE, "{:?}", began.elapsed());
+    assert!(!on.somebody_waits());
+    free(&*lock, held).await;
+    let next = take(&*lock, key(1)).await;
+    free(&*lock, next).await;
+}
+
+/// Case 88, as far as it is the lock's.
+async fn a_question_dropped_at_any_moment_leaves_nothing(on: Bench) {
+    let lock = on.lock();
+    for step in 0..40 {
+        let claim = Claim::new(key(1));
+        let patience = Duration::from_millis(step % 2 * 500);
+        let question = ask_by(&*lock, claim.clone(), patience);
+        let _ = timeout(Duration::from_micros(step * 150), question).await;
+        lock.release(claim).await.expect("an answer");
+        let (next, took) = insist(&*lock, key(1)).await;
+        assert!(took < AMPLE, "{took:?} after step {step}");
+        free(&*lock, next).await;
+    }
+    assert!(format!("{lock:?}").contains("claims: 0"), "{lock:?}");
+}
+
+/// Case 35.
+async fn a_question_that_was_never_polled_takes_nothing(on: Bench) {
+    let lock = on.lock();
+    let claim = Claim::new(key(1));
+    drop(lock.acquire(Request::new(claim.clone(), SLACK).patient_for(SLACK)));
+    assert_eq!(lock.release(claim).await.expect("an answer"), Released::NotHeld);
+    let held = take(&*lock, key(1)).await;
+    free(&*lock, held).await;
+}
+
+async fn a_wait_is_released_by_who_knows_its_claim(on: Bench) {
+    let lock = on.lock();
+    let held = take(&*lock, key(1)).await;
+    let claim = Claim::new(key(1));
+    let waits = ask_by(&*lock, claim.clone(), Duration::from_secs(60));
+    let releases = async {
+        sleep(SLACK).await;
+        lock.release(claim).await
+    };
+    let (waited, released) = timeout(AMPLE, async { tokio::join!(waits, releases) })
+        .await
+        .expect("it is not waited for any more");
+    assert_eq!(released.expect("an answer"), Released::NotHeld);
+    assert!(waited.is_ok_and(|held| held.is_none()));
+    free(&*lock, held).await;
+}
+
+/// Case 46.
+async fn a_wait_that_is_not_answered_ends_and_leaves_nothing(on: Bench) {
+    let proxy = FaultProxy::start_raw(on.address()).await;
+    let told = Told { timeout: Duration::from_millis(500), ..Told::default() };
+    let lock = on.kind.lock_at(&on.kind.url_by(proxy.address()), &told);
+    let direct = on.lock();
+    let held = take(&*direct, key(1)).await;
+    // So that there is a connection to wait by.
+    let other = take(&*lock, key(2)).await;
+    free(&*lock, other).await;
+    let claim = Claim::new(key(1));
+    let waits = ask_by(&*lock, claim.clone(), Duration::from_secs(1));
+    let breaks = async {
+        sleep(SLACK).await;
+        proxy.blackhole();
+    };
+    let began = Instant::now();
+    let (waited, ()) = tokio::join!(waits, breaks);
+    assert_eq!(waited.expect_err("nothing is heard").kind(), StoreErrorKind::TimedOut);
+    assert!(began.elapsed() < Duration::from_millis(1_500) + AMPLE, "{:?}", began.elapsed());
+    assert_eq!(lock.release(claim).await.expect("an answer"), Released::NotHeld);
+    free(&*direct, held).await;
+    // What the server grants to who is cut off ends with the session.
+    let (next, took) = insist(&*direct, key(1)).await;
+    assert!(took < SESSION + AMPLE, "{took:?}");
+    free(&*direct, next).await;
+}
+
+/// Case 86: not even the server can know, as they wait by other sessions than they hold by.
+async fn two_that_wait_for_each_other_are_told_that_it_is_busy(on: Bench) {
+    let lock = on.lock();
+    let [one, other] = [take(&*lock, key(1)).await, take(&*lock, key(2)).await];
+    let (patience, began) = (Duration::from_millis(500), Instant::now());
+    let (first, second) =
+        tokio::join!(ask(&*lock, key(2), patience), ask(&*lock, key(1), patience));
+    assert!(first.is_none() && second.is_none());
+    assert!(began.elapsed() < patience + AMPLE, "{:?}", began.elapsed());
+    free(&*lock, one).await;
+    free(&*lock, other).await;
+}
+
+/// Case 42. The others make no such promise.
+#[tokio::test]
+async fn sessions_of_postgres_are_served_in_the_order_they_came() {
+    let on = Bench::start(Kind::Advisory);
+    let lock = on.lock();
+    let held = take(&*lock, key(1)).await;
+    let (served, mut order) = tokio::sync::mpsc::unbounded_channel();
+    for number in 0..5 {
+        let (lock, served) = (lock.clone(), served.clone());
+        tokio::spawn(async move {
+            let held = ask(&*lock, key(1), Duration::from_secs(30)).await.expect("its turn");
+            served.send(number).expect("the test listens");
+            free(&*lock, held).await;
+        });
+        let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted";
+        while on.command(waiting) != (number + 1).to_string() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+    free(&*lock, held).await;
+    for number in 0..5 {
+        assert_eq!(order.recv().await, Some(number));
+    }
+}
