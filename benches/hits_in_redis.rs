@@ -27,7 +27,7 @@ use tower::{Layer, Service, service_fn};
 use crate::figures::Wanted;
 use crate::paired::{Effort, Number, Race, timed};
 use crate::product::{Product, Shelf, json};
-use crate::redis_server::RedisServer;
+use crate::support::redis_server::RedisServer;
 
 pub(crate) fn run(effort: Effort) {
     let effort = effort.in_long_turns();

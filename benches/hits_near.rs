@@ -23,7 +23,7 @@ use tower::{Layer, Service, service_fn};
 use crate::figures::Wanted;
 use crate::paired::{Effort, Race, Took, timed};
 use crate::product::{Page, Product};
-use crate::redis_server::RedisServer;
+use crate::support::redis_server::RedisServer;
 
 pub(crate) fn run(effort: Effort) {
     let server = RedisServer::start();

@@ -17,7 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::figures::Wanted;
 use crate::paired::{Effort, Race, Took, timed};
-use crate::redis_server::RedisServer;
+use crate::support::redis_server::RedisServer;
 
 pub(crate) fn run(effort: Effort) {
     let server = RedisServer::start();

@@ -3,6 +3,7 @@
 //! ```text
 //! cargo bench                            everything, in about two minutes
 //! cargo bench --bench main -- redis      the sections with that word in their name
+//! cargo bench --all-features --bench main -- handover      of locks on all kinds of servers
 //! ```
 //!
 //! Machines differ and are shared, so no figure here is to be compared with one of another run.
@@ -18,6 +19,8 @@ mod cpu;
 mod crowd;
 mod envelope;
 mod figures;
+#[cfg(all(feature = "mysql", feature = "postgres", feature = "zookeeper"))]
+mod handover;
 mod hits_in_memory;
 mod hits_in_redis;
 mod hits_near;
@@ -27,9 +30,8 @@ mod paired;
 mod parked;
 mod parts_of_a_hit;
 mod product;
-#[path = "../tests/support/redis_server.rs"]
-#[allow(dead_code, reason = "tests use the rest of it")]
-mod redis_server;
+#[path = "../tests/support/mod.rs"]
+mod support;
 
 use std::env;
 
@@ -37,7 +39,7 @@ use paired::Effort;
 
 type Section = fn(Effort);
 
-const SECTIONS: [(&str, Section); 9] = [
+const SECTIONS: &[(&str, Section)] = &[
     ("memory", hits_in_memory::run),
     ("redis", hits_in_redis::run),
     ("near", hits_near::run),
@@ -47,6 +49,8 @@ const SECTIONS: [(&str, Section); 9] = [
     ("envelope", envelope::run),
     ("parked", parked::run),
     ("outage", outage::run),
+    #[cfg(all(feature = "mysql", feature = "postgres", feature = "zookeeper"))]
+    ("handover", handover::run),
 ];
 
 fn main() {

@@ -15,7 +15,7 @@ use tower::{Layer, Service, service_fn};
 
 use crate::figures::{Spread, Wanted, line};
 use crate::paired::Effort;
-use crate::redis_server::RedisServer;
+use crate::support::redis_server::RedisServer;
 
 pub(crate) fn run(effort: Effort) {
     let runtime = Runtime::new().expect("a runtime");
