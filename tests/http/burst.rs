@@ -8,7 +8,7 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
 use crate::origin::{Origin, cached, get, page, plain, redis, text};
-use crate::redis_server::Reply;
+use crate::support::redis_server::Reply;
 
 const LOAD: Duration = Duration::from_millis(100);
 

@@ -13,6 +13,5 @@ mod users;
 mod validation;
 mod vary;
 
-#[path = "../support/redis_server.rs"]
-#[allow(dead_code, reason = "other tests use the rest")]
-mod redis_server;
+#[path = "../support/mod.rs"]
+mod support;

@@ -14,7 +14,7 @@ use http::{HeaderMap, Method, Request, Response};
 use http_body_util::BodyExt;
 use tower::{BoxError, Layer, Service, ServiceExt};
 
-use crate::redis_server::RedisServer;
+use crate::support::redis_server::RedisServer;
 
 pub(crate) type Page = Response<Body>;
 

@@ -7,7 +7,7 @@ use bellwether::{Key, RedisStore, Store};
 use bytes::Bytes;
 
 use crate::origin::{Origin, ask, cached, field, get, is_hit, page, plain, redis, text};
-use crate::redis_server::Reply;
+use crate::support::redis_server::Reply;
 
 /// The key of `http://shop/` and a path.
 fn key(path: &str) -> Key {

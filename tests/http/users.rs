@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use http::Request;
 
 use crate::origin::{Origin, Page, ask, cached, is_hit, page, plain, redis, text};
-use crate::redis_server::{RedisServer, Reply};
+use crate::support::redis_server::{RedisServer, Reply};
 
 const USERS: usize = 100;
 const REQUESTS: usize = 100_000;
