@@ -78,6 +78,8 @@
 //!
 //! What a lock cannot do, its type does not offer: [`Fenced`], [`Reentrant`] and [`TakeOver`] are
 //! traits of their own.
+#![doc = ""]
+#![doc = include_str!("cases.md")]
 
 #[cfg(feature = "macros")]
 pub mod attribute;
