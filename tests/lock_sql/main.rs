@@ -26,6 +26,7 @@ mod worker;
 mod contract;
 mod crash;
 mod crowd;
+mod line;
 mod names;
 mod outage;
 mod policy;
