@@ -1,6 +1,8 @@
 //! What locks cost the server: commands and time per hand-over, and what is left of many keys.
 
 use std::env;
+use std::fs;
+use std::ops::Range;
 use std::slice;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -171,16 +173,31 @@ async fn many_keys_that_were_locked_and_freed_leave_nothing() {
         Arc::new(ReentrantLock::connect(options()).await.expect("a lock")),
     ];
     let (count, began) = (keys(9_000), Instant::now());
-    let visits = stream::iter(0..count).map(|number| {
-        let lock = Arc::clone(&locks[usize::try_from(number % 3).expect("small")]);
-        async move {
-            let ours = claim(number);
-            take(&*lock, &ours, LONG).await;
-            free(&*lock, &ours).await;
-        }
-    });
-    visits.buffer_unordered(64).collect::<()>().await;
-    eprintln!("{count} keys in {:?}", began.elapsed());
+    let visit = async |numbers: Range<u64>| {
+        let visits = stream::iter(numbers).map(|number| {
+            let lock = Arc::clone(&locks[usize::try_from(number % 3).expect("small")]);
+            async move {
+                let ours = claim(number);
+                take(&*lock, &ours, LONG).await;
+                free(&*lock, &ours).await;
+            }
+        });
+        visits.buffer_unordered(64).collect::<()>().await;
+    };
+    // The first ones also fill what is used again and again.
+    visit(0..count / 5).await;
+    let before = resident();
+    visit(count / 5..count).await;
+    let grown = resident().saturating_sub(before);
+    eprintln!("{count} keys in {:?}, and {grown} bytes more", began.elapsed());
+    assert!(grown < 4 << 20, "{grown} bytes more after {count} keys");
     // The largest fence of all.
     within(LONG, || server.command(&["DBSIZE"]) == Reply::Integer(1)).await;
+}
+
+/// How much memory this process has, in bytes.
+fn resident() -> usize {
+    let statm = fs::read_to_string("/proc/self/statm").expect("Linux");
+    let pages = statm.split_whitespace().nth(1).expect("a figure");
+    pages.parse::<usize>().expect("a number") * 4_096
 }
