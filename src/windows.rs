@@ -89,6 +89,7 @@ impl Windows {
     }
 
     /// How long it is stale after having been fresh: the longest one of its stale windows.
+    #[inline]
     pub fn stale(&self) -> Duration {
         self.given_out().max(self.for_validation)
     }

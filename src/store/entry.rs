@@ -36,6 +36,12 @@ impl Value {
         &self.0.encoded
     }
 
+    /// What the bytes mean, if somebody has read them as a `T` first.
+    #[inline]
+    pub(crate) fn known<T: Any>(&self) -> Option<&T> {
+        self.0.decoded.get()?.downcast_ref()
+    }
+
     /// What the bytes mean, as a `T`, by `decode` if nobody has read them as a `T` yet.
     pub(crate) fn decoded<T, E>(
         &self,
@@ -95,11 +101,13 @@ impl Draft {
     }
 
     /// What was loaded.
+    #[inline]
     pub fn value(&self) -> &Value {
         &self.value
     }
 
     /// How it is encoded: see [`Capture::codec`](crate::Capture::codec).
+    #[inline]
     pub fn codec(&self) -> u8 {
         self.codec
     }
@@ -126,17 +134,24 @@ impl Draft {
     /// The entry this becomes in a store: by which fence, stored when by the store's clock (in
     /// microseconds since the Unix epoch), and with how much of its life left.
     pub fn into_entry(self, fence: u64, stored_at: u64, remaining: Remaining) -> Entry {
-        Entry { draft: self, fence, stored_at, remaining }
+        Entry { stored: Arc::new(Stored { draft: self, fence, stored_at }), remaining }
     }
 }
 
 /// What is kept for a key, as it was found.
-#[derive(Clone, Debug)]
+///
+/// Clones share what was stored.
+#[derive(Clone)]
 pub struct Entry {
+    stored: Arc<Stored>,
+    remaining: Remaining,
+}
+
+#[derive(Debug)]
+struct Stored {
     draft: Draft,
     fence: u64,
     stored_at: u64,
-    remaining: Remaining,
 }
 
 /// Why the answers for a key are not kept.
@@ -162,32 +177,32 @@ pub enum Remaining {
 impl Entry {
     /// What was loaded.
     pub fn value(&self) -> &Value {
-        &self.draft.value
+        &self.stored.draft.value
     }
 
     /// How it is encoded: see [`Capture::codec`](crate::Capture::codec).
     pub fn codec(&self) -> u8 {
-        self.draft.codec
+        self.stored.draft.codec
     }
 
     /// For how long it was to be kept.
     pub fn windows(&self) -> Windows {
-        self.draft.windows
+        self.stored.draft.windows
     }
 
     /// How long the load took.
     pub fn load_time(&self) -> Duration {
-        self.draft.load_time
+        self.stored.draft.load_time
     }
 
     /// The fence of the lease by which it was stored.
     pub fn fence(&self) -> u64 {
-        self.fence
+        self.stored.fence
     }
 
     /// When it was stored, by the store's clock, in microseconds since the Unix epoch.
     pub fn stored_at(&self) -> u64 {
-        self.stored_at
+        self.stored.stored_at
     }
 
     /// How much of its life is left.
@@ -196,25 +211,27 @@ impl Entry {
     }
 
     /// The same entry, when this much of its life is left.
-    #[cfg(feature = "redis")]
+    #[inline]
     pub(crate) fn with_remaining(self, remaining: Remaining) -> Self {
         Self { remaining, ..self }
     }
 
     /// Whether it is fresh: whether more of its life is left than its stale window.
+    #[inline]
     pub fn is_fresh(&self) -> bool {
         match self.remaining {
             Remaining::Fresh => true,
-            Remaining::Known(remaining) => remaining > self.draft.windows.stale(),
+            Remaining::Known(remaining) => remaining > self.stored.draft.windows.stale(),
         }
     }
 
     /// How much longer it is fresh, if that is known.
+    #[inline]
     pub fn fresh_for(&self) -> Option<Duration> {
         match self.remaining {
             Remaining::Fresh => None,
             Remaining::Known(remaining) => {
-                Some(remaining.saturating_sub(self.draft.windows.stale()))
+                Some(remaining.saturating_sub(self.stored.draft.windows.stale()))
             }
         }
     }
@@ -223,7 +240,7 @@ impl Entry {
     pub fn stale_for(&self) -> Option<Duration> {
         match self.remaining {
             Remaining::Known(remaining) if !self.is_fresh() => {
-                Some(self.draft.windows.stale().saturating_sub(remaining))
+                Some(self.stored.draft.windows.stale().saturating_sub(remaining))
             }
             _ => None,
         }
@@ -231,21 +248,33 @@ impl Entry {
 
     /// Whether it is stale, and may be given out while it is loaded anew.
     pub fn serves_while_revalidating(&self) -> bool {
-        self.stale_for().is_some_and(|stale| stale < self.draft.windows.while_revalidate())
+        self.stale_for().is_some_and(|stale| stale < self.stored.draft.windows.while_revalidate())
     }
 
     /// Whether it is stale, and may be given out if it cannot be loaded anew.
     pub fn serves_if_error(&self) -> bool {
-        self.stale_for().is_some_and(|stale| stale < self.draft.windows.if_error())
+        self.stale_for().is_some_and(|stale| stale < self.stored.draft.windows.if_error())
     }
 
     /// Why there is no value here, if it is a mark that there is none to be kept.
     pub fn as_marker(&self) -> Option<Marker> {
-        match &self.draft.value.encoded()[..] {
-            _ if self.draft.codec != MARKER => None,
+        match &self.stored.draft.value.encoded()[..] {
+            _ if self.stored.draft.codec != MARKER => None,
             PRIVATE => Some(Marker::Private),
             _ => Some(Marker::Unkept),
         }
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Stored { draft, fence, stored_at } = &*self.stored;
+        f.debug_struct("Entry")
+            .field("draft", draft)
+            .field("fence", fence)
+            .field("stored_at", stored_at)
+            .field("remaining", &self.remaining)
+            .finish()
     }
 }
 

@@ -39,9 +39,7 @@ pub(super) struct Limits {
 
 pub(super) struct Kept {
     key: Key,
-    draft: Draft,
-    fence: u64,
-    stored_at: u64,
+    entry: Entry,
     gone_at: Instant,
     /// Read since the hand last passed.
     read: bool,
@@ -103,7 +101,7 @@ impl Shard {
             return None;
         }
         kept.read = true;
-        Some(kept.draft.clone().into_entry(kept.fence, kept.stored_at, Remaining::Known(remaining)))
+        Some(kept.entry.clone().with_remaining(Remaining::Known(remaining)))
     }
 
     pub(super) fn acquire(
@@ -200,7 +198,7 @@ impl Shard {
         self.raise_floor(key, now);
         if let Some(place) = self.places.get(key).copied() {
             let kept = &mut self.kept[place];
-            kept.gone_at = kept.gone_at.min(later(now.instant, kept.draft.windows().stale()));
+            kept.gone_at = kept.gone_at.min(later(now.instant, kept.entry.windows().stale()));
         }
     }
 
@@ -270,9 +268,10 @@ impl Shard {
         if let Some(place) = self.places.get(&key).copied() {
             self.remove(place);
         }
-        let gone_at = later(now.instant, draft.windows().life());
-        let (fence, stored_at) = (lease.fence(), now.micros);
-        let kept = Kept { key: key.clone(), draft, fence, stored_at, gone_at, read: false };
+        let life = draft.windows().life();
+        let entry = draft.into_entry(lease.fence(), now.micros, Remaining::Known(life));
+        let gone_at = later(now.instant, life);
+        let kept = Kept { key: key.clone(), entry, gone_at, read: false };
         if kept.weight() > self.limits.bytes || self.limits.entries == 0 {
             // There is no room for it, whoever goes. So nobody has to.
             return self.removed.push(kept);
@@ -310,7 +309,7 @@ impl Shard {
 
 impl Kept {
     fn weight(&self) -> usize {
-        (self.draft.value().encoded().len() + self.key.byte_len()) * 2 + TABLES
+        (self.entry.value().encoded().len() + self.key.byte_len()) * 2 + TABLES
     }
 }
 
