@@ -30,8 +30,8 @@ struct Hearing {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
     epoch: u64,
-    counter: usize,
     changes: u64,
+    group: u32,
 }
 
 /// The epoch in which nothing is heard.
@@ -48,25 +48,27 @@ impl Marks {
     /// happens after the answer was made is then heard of after the mark was.
     pub(super) fn mark(&self, digest: &Digest) -> Option<Mark> {
         let epoch = self.epoch();
-        let counter = self.counter(digest);
-        let changes = self.changes[counter].load(Ordering::Acquire);
-        (epoch != DEAF).then_some(Mark { epoch, counter, changes })
+        let group = group(digest);
+        let changes = self.counter(group).load(Ordering::Acquire);
+        (epoch != DEAF).then_some(Mark { epoch, changes, group })
     }
 
     /// Whether nothing has happened since, as far as is heard.
+    #[inline]
     pub(super) fn holds(&self, mark: &Mark) -> bool {
         mark.epoch == self.epoch()
-            && mark.changes == self.changes[mark.counter].load(Ordering::Acquire)
+            && mark.changes == self.counter(mark.group).load(Ordering::Acquire)
     }
 
     /// Whether nothing is heard.
+    #[inline]
     pub(super) fn is_deaf(&self) -> bool {
         self.epoch() == DEAF
     }
 
     /// Something happened to a key.
     pub(super) fn change(&self, digest: &Digest) {
-        self.changes[self.counter(digest)].fetch_add(1, Ordering::Release);
+        self.counter(group(digest)).fetch_add(1, Ordering::Release);
     }
 
     /// Something happened, and to which keys is not known.
@@ -101,18 +103,25 @@ impl Marks {
         self.epoch.store(hearing.epochs, Ordering::Release);
     }
 
+    #[inline]
     fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 
-    fn counter(&self, digest: &Digest) -> usize {
-        let [a, b, c, d, ..] = *digest.as_bytes();
-        u32::from_be_bytes([a, b, c, d]) as usize & (self.changes.len() - 1)
+    #[inline]
+    fn counter(&self, group: u32) -> &AtomicU64 {
+        &self.changes[group as usize & (self.changes.len() - 1)]
     }
 
     fn hearing(&self) -> MutexGuard<'_, Hearing> {
         self.hearing.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Keys of one group have one counter.
+fn group(digest: &Digest) -> u32 {
+    let [a, b, c, d, ..] = *digest.as_bytes();
+    u32::from_be_bytes([a, b, c, d])
 }
 
 impl fmt::Debug for Marks {

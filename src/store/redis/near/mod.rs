@@ -59,10 +59,9 @@ pub(super) struct Asked {
 
 #[derive(Clone, Debug)]
 struct Copied {
+    /// With what was left of its life when it was asked about, or less.
     entry: Entry,
     asked: Asked,
-    /// What was left of the entry's life then, or less.
-    life: Duration,
 }
 
 impl Near {
@@ -81,11 +80,15 @@ impl Near {
     }
 
     /// The copy of an entry, with what is left of its life, if it is true.
+    #[inline]
     pub(super) fn find(&self, key: &Key) -> Option<Entry> {
         if self.marks.is_deaf() {
             return None;
         }
-        let Copied { entry, asked, life } = self.copies.get(key)?;
+        let Copied { entry, asked } = self.copies.get(key)?;
+        let Remaining::Known(life) = entry.remaining() else {
+            return None;
+        };
         let age = asked.at.elapsed();
         if age >= life.min(self.longest) || !self.marks.holds(&asked.mark) {
             return None;
@@ -110,7 +113,7 @@ impl Near {
         }
         // What it replaces is dropped here, and not under a lock.
         drop(self.copies.remove(key));
-        self.copies.insert(key.clone(), Copied { entry: entry.clone(), asked, life });
+        self.copies.insert(key.clone(), Copied { entry: entry.clone(), asked });
         self.note_use();
         true
     }
