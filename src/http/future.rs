@@ -19,7 +19,7 @@ use super::asked::Errand;
 use super::fetch::Fetch;
 use super::kept::HttpCapture;
 use super::visit::{Next, Visit};
-use crate::read_through::WithStatus;
+use crate::read_through::{How, WithStatus};
 use crate::response::CacheBody;
 
 /// One request on its way. Made by [`HttpCache`](super::HttpCache).
@@ -117,10 +117,7 @@ where
     }
 }
 
-fn ask<S, ReqB, B>(
-    visit: &Visit<S>,
-    (errand, how): (Errand<ReqB>, crate::read_through::Ask),
-) -> Asking<S, ReqB>
+fn ask<S, ReqB, B>(visit: &Visit<S>, (errand, how): (Errand<ReqB>, How)) -> Asking<S, ReqB>
 where
     S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
     S::Future: Send,
@@ -130,7 +127,7 @@ where
     B::Error: Into<BoxError>,
 {
     let key = errand.key.clone();
-    Box::pin(visit.fetch.shared.within.ask(key, &how, &visit.fetch, errand).with_status())
+    Box::pin(visit.fetch.shared.within.ask(key, how, &visit.fetch, errand).with_status())
 }
 
 impl<S, ReqB, B> Future for HttpResponseFuture<S, ReqB, B>

@@ -16,7 +16,7 @@ use super::shared::Shared;
 use super::{answer, refusal};
 use crate::error::Error;
 use crate::key::Key;
-use crate::read_through::Ask;
+use crate::read_through::How;
 use crate::response::CacheBody;
 use crate::status::{CacheStatus, Stale};
 
@@ -36,7 +36,7 @@ pub(super) struct Visit<S> {
 /// What comes after an answer.
 pub(super) enum Next<ReqB, B> {
     Answer(Response<CacheBody<B>>),
-    Ask(Errand<ReqB>, Ask),
+    Ask(Errand<ReqB>, How),
     /// To the origin, and nothing of it is kept.
     Around,
 }
@@ -47,13 +47,12 @@ impl<S> Visit<S> {
     }
 
     /// What it asks for now.
-    pub(super) fn errand<ReqB>(&self) -> (Errand<ReqB>, Ask) {
+    pub(super) fn errand<ReqB>(&self) -> (Errand<ReqB>, How) {
         let errand = match &self.spec {
             None => Errand::primary(&self.asked),
             Some(spec) => Errand::variant(&self.asked, Arc::clone(spec)),
         };
-        let ask = Ask::nothing();
-        (errand, if self.is_anew { ask.anew() } else { ask })
+        (errand, How { is_forced: self.is_anew, ..How::default() })
     }
 
     /// After an answer of the core.
@@ -103,8 +102,8 @@ impl<S> Visit<S> {
         if self.left == 0 {
             return Next::Around;
         }
-        let (errand, ask) = self.errand();
-        Next::Ask(errand, ask)
+        let (errand, how) = self.errand();
+        Next::Ask(errand, how)
     }
 
     fn give<ReqB, B>(&self, whole: &Whole, status: &CacheStatus) -> Next<ReqB, B> {

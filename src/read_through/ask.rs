@@ -25,6 +25,12 @@ use crate::key::Key;
 #[derive(Clone, Debug)]
 pub struct Ask {
     pub(crate) key: Option<Key>,
+    pub(crate) how: How,
+}
+
+/// What a request asks of the cache, apart from the key.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct How {
     pub(crate) deadline: Option<Instant>,
     pub(crate) is_forced: bool,
 }
@@ -32,12 +38,12 @@ pub struct Ask {
 impl Ask {
     /// Asks for a key.
     pub fn of(key: Key) -> Self {
-        Self { key: Some(key), deadline: None, is_forced: false }
+        Self { key: Some(key), how: How::default() }
     }
 
     /// Asks for nothing: the request goes straight to the loader.
     pub fn nothing() -> Self {
-        Self { key: None, deadline: None, is_forced: false }
+        Self { key: None, how: How::default() }
     }
 
     /// By when the answer is needed. A wait for somebody else's load ends before that, and is not
@@ -46,7 +52,7 @@ impl Ask {
     /// as its answer is kept for others.
     #[must_use]
     pub fn by(self, deadline: Instant) -> Self {
-        Self { deadline: Some(deadline), ..self }
+        Self { how: How { deadline: Some(deadline), ..self.how }, ..self }
     }
 
     /// Will not have what is kept, nor word of an earlier failure: it is loaded anew, under the
@@ -54,7 +60,7 @@ impl Ask {
     /// sure of something newer, [`invalidate`](crate::Handle::invalidate) first.
     #[must_use]
     pub fn anew(self) -> Self {
-        Self { is_forced: true, ..self }
+        Self { how: How { is_forced: true, ..self.how }, ..self }
     }
 }
 

@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tower::{Service, ServiceExt};
 
-use super::ask::Ask;
+use super::ask::How;
 use super::core::{self, Core, Landing, Origin, Peeked};
 use super::fallback::{Fallback, offered};
 use super::flight_task::{FlightTask, Purpose};
@@ -36,9 +36,7 @@ pub(super) struct Call<S, Req, C> {
     lent: Option<Lent<S, Req>>,
     /// When it was first polled: what it waits is counted from then.
     begun: Instant,
-    deadline: Option<Instant>,
-    /// It will not have what is kept.
-    is_forced: bool,
+    how: How,
     /// It has waited in vain for somebody else's load.
     relieved: bool,
     /// What its look found, to be given out instead of an error.
@@ -55,15 +53,14 @@ where
     Req: Send + 'static,
     C: Capture<S::Response>,
 {
-    pub(super) fn new(core: Arc<Core<C>>, key: Key, service: S, request: Req, ask: &Ask) -> Self {
+    pub(super) fn new(core: Arc<Core<C>>, key: Key, service: S, request: Req, how: How) -> Self {
         Self {
             core,
             key: key.digested(),
             job: Some(Job { service, request }),
             lent: None,
             begun: Instant::now(),
-            deadline: ask.deadline,
-            is_forced: ask.is_forced,
+            how,
             relieved: false,
             fallback: None,
             listener: None,
@@ -79,7 +76,7 @@ where
         self.begun = Instant::now();
         match std::mem::replace(start, Start::Join) {
             Start::With(entry) => self.consider(entry),
-            Start::Look if !self.is_forced => self.look(),
+            Start::Look if !self.how.is_forced => self.look(),
             Start::Look | Start::Join => self.join(None),
         }
     }
@@ -210,11 +207,11 @@ where
         if self.relieved {
             return self.join_relief();
         }
-        if self.is_forced {
+        if self.how.is_forced {
             return self.join(None);
         }
         match self.core.peek::<S::Response>(&self.key) {
-            Peeked::Hit(kept, status) => self.settle(&kept, status),
+            Peeked::Hit(answer, fresh_for) => State::Hit(Some(answer), fresh_for),
             Peeked::Entry(entry) => self.consider(entry),
             Peeked::Miss => self.join(None),
             Peeked::Unknown => ask(self),
@@ -226,7 +223,7 @@ where
             return self.fail(CacheError::no_runtime(&self.key).into());
         };
         let wait = self.core.policy.wait;
-        let (flights, purpose) = match self.is_forced {
+        let (flights, purpose) = match self.how.is_forced {
             true => (&self.core.loads.forced, Purpose::AnswerAnew),
             false => (&self.core.loads.flights, Purpose::Answer),
         };
@@ -253,7 +250,7 @@ where
             return State::Waiting(Waiting::failing_fast(follower, slow));
         }
         let patience = self.begun.checked_add(wait.patience());
-        let by = self.deadline.map(|deadline| self.before(deadline, &follower));
+        let by = self.how.deadline.map(|deadline| self.before(deadline, &follower));
         let until = [patience, by].into_iter().flatten().min();
         State::Waiting(Waiting::new(follower, until, slow))
     }
@@ -300,7 +297,7 @@ where
         };
         self.relieved = true;
         let (follower, until) = match self.core.loads.reliefs.join(&self.key, false) {
-            Seat::Joined(follower) => (follower, self.deadline),
+            Seat::Joined(follower) => (follower, self.how.deadline),
             Seat::Opened(leader, follower) => {
                 runtime.spawn(relieve(Arc::clone(&self.core), leader, self.lend()));
                 (follower, None)

@@ -123,20 +123,36 @@ pub(crate) enum Origin {
 impl<C> Core<C> {
     /// What this process knows of a key without asking: a fresh entry that can be read, or whether
     /// it is worth to ask.
-    pub(crate) fn peek<R>(&self, key: &Key) -> Peeked<C::Kept>
+    #[inline]
+    pub(crate) fn peek<R>(&self, key: &Key) -> Peeked<R>
     where
         C: Capture<R>,
     {
         match self.store.peek(key) {
-            Peek::Found(entry) => match self.read(&entry) {
-                Some(kept) if entry.is_fresh() && self.policy.freshness.early.is_none() => {
-                    Peeked::Hit(kept, hit(&entry))
-                }
-                _ => Peeked::Entry(entry),
+            Peek::Found(entry) => match self.at_hand(&entry) {
+                Some((answer, fresh_for)) => Peeked::Hit(answer, fresh_for),
+                None => Peeked::Entry(entry),
             },
             Peek::Gone => Peeked::Miss,
             Peek::Unknown => Peeked::Unknown,
         }
+    }
+
+    /// The answer of an entry, if it is fresh, needs no closer look, and was decoded before.
+    #[inline]
+    fn at_hand<R>(&self, entry: &Entry) -> Option<(R, Option<Duration>)>
+    where
+        C: Capture<R>,
+    {
+        if !entry.is_fresh()
+            || self.policy.freshness.early.is_some()
+            || entry.codec() != self.capture.codec()
+        {
+            return None;
+        }
+        let fresh_for = entry.fresh_for();
+        let status = CacheStatus::Hit { fresh_for };
+        Some((self.capture.restore(entry.value().known()?, &status), fresh_for))
     }
 
     /// The answer of an entry that was looked up, if it can be read.
@@ -170,9 +186,9 @@ impl<C> Core<C> {
 
 /// What a process knows of a key by itself.
 #[derive(Debug)]
-pub(crate) enum Peeked<K> {
-    /// To be given out as it is.
-    Hit(Arc<K>, CacheStatus),
+pub(crate) enum Peeked<R> {
+    /// A fresh answer, and for how much longer it is, if that is known.
+    Hit(R, Option<Duration>),
     /// To be looked at more closely.
     Entry(Entry),
     Miss,
@@ -180,6 +196,7 @@ pub(crate) enum Peeked<K> {
 }
 
 /// The status of an answer that was kept.
+#[inline]
 pub(crate) fn hit(entry: &Entry) -> CacheStatus {
     CacheStatus::Hit { fresh_for: entry.fresh_for() }
 }

@@ -5,12 +5,13 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use futures_util::FutureExt;
 use pin_project::pin_project;
 use tower::{Service, ServiceExt};
 
-use super::ask::Ask;
+use super::ask::How;
 use super::call::Call;
 use super::core::{Core, Peeked};
 use super::state::{Settled, Start, State, StateProjection};
@@ -32,7 +33,8 @@ pub struct ResponseFuture<S, Req, C>
 where
     S: Service<Req>,
 {
-    call: Option<Call<S, Req, C>>,
+    /// In a box, so that a hit has little to move.
+    call: Option<Box<Call<S, Req, C>>>,
     #[pin]
     state: State<S, Req>,
 }
@@ -56,30 +58,32 @@ where
     }
 
     /// Looks at what this process knows by itself, and prepares to ask if that does not do.
+    #[inline]
     pub(super) fn begin(
         core: &Arc<Core<C>>,
         key: Key,
         service: &S,
         request: Req,
-        ask: &Ask,
+        how: How,
     ) -> Self {
         if key.byte_len() > Key::MAX_BYTES {
             let error = CacheError::key_too_long(&key);
             return Self::settled((Err(error.into()), CacheStatus::Failed));
         }
-        let peeked = if ask.is_forced { Peeked::Miss } else { core.peek::<S::Response>(&key) };
+        let peeked = if how.is_forced { Peeked::Miss } else { core.peek::<S::Response>(&key) };
         let start = match peeked {
-            Peeked::Hit(kept, status) => {
-                return Self::settled((Ok(core.capture.restore(&kept, &status)), status));
+            Peeked::Hit(answer, fresh_for) => {
+                return Self { call: None, state: State::Hit(Some(answer), fresh_for) };
             }
             Peeked::Entry(entry) => Start::With(entry),
             Peeked::Miss => Start::Join,
             Peeked::Unknown => Start::Look,
         };
-        let call = Call::new(Arc::clone(core), key, service.clone(), request, ask);
-        Self { call: Some(call), state: State::Fresh(start) }
+        let call = Call::new(Arc::clone(core), key, service.clone(), request, how);
+        Self { call: Some(Box::new(call)), state: State::Fresh(start) }
     }
 
+    #[inline]
     fn settled(answer: Settled<S::Response, S::Error>) -> Self {
         Self { call: None, state: State::Settled(Some(answer)) }
     }
@@ -96,10 +100,12 @@ where
     pub(super) fn at_once(&mut self) -> Option<Settled<S::Response, S::Error>> {
         match &mut self.state {
             State::Settled(answer) => answer.take(),
+            State::Hit(answer, fresh_for) => answer.take().map(|answer| hit(answer, *fresh_for)),
             _ => None,
         }
     }
 
+    #[inline]
     fn poll_settled(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -108,10 +114,10 @@ where
         loop {
             let call = this.call.as_mut();
             let next = match (this.state.as_mut().project(), call) {
-                (StateProjection::Settled(answer), _) => match answer.take() {
-                    Some(answer) => return Poll::Ready(answer),
-                    None => panic!("polled after it was ready"),
-                },
+                (StateProjection::Settled(answer), _) => return Poll::Ready(once(answer)),
+                (StateProjection::Hit(answer, fresh_for), _) => {
+                    return Poll::Ready(hit(once(answer), *fresh_for));
+                }
                 (StateProjection::Passing(response, why), _) => {
                     let answer = ready!(response.as_mut().poll(cx));
                     let answer = answer.map_err(|error| Error::Load(Arc::new(error)));
@@ -154,9 +160,18 @@ where
 {
     type Output = Result<S::Response, Error<S::Error>>;
 
+    #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.poll_settled(cx).map(|(answer, _)| answer)
     }
+}
+
+fn once<T>(answer: &mut Option<T>) -> T {
+    answer.take().unwrap_or_else(|| panic!("polled after it was ready"))
+}
+
+fn hit<R, E>(answer: R, fresh_for: Option<Duration>) -> Settled<R, E> {
+    (Ok(answer), CacheStatus::Hit { fresh_for })
 }
 
 impl<S: Service<Req>, Req, C> fmt::Debug for ResponseFuture<S, Req, C> {

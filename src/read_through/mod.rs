@@ -103,6 +103,8 @@ mod waiting;
 mod within;
 
 pub use ask::Ask;
+#[cfg(feature = "http")]
+pub(crate) use ask::How;
 pub use future::{ResponseFuture, WithStatus};
 pub use handle::Handle;
 #[cfg(any(feature = "grpc", feature = "http"))]

@@ -77,10 +77,11 @@ where
         Poll::Ready(Ok(()))
     }
 
+    #[inline]
     fn call(&mut self, request: Req) -> Self::Future {
-        let mut ask = (self.key_of)(&request).into();
-        match ask.key.take() {
-            Some(key) => ResponseFuture::begin(&self.core, key, &self.inner, request, &ask),
+        let Ask { key, how } = (self.key_of)(&request).into();
+        match key {
+            Some(key) => ResponseFuture::begin(&self.core, key, &self.inner, request, how),
             None => ResponseFuture::pass(self.inner.clone(), request),
         }
     }

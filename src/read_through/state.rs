@@ -1,6 +1,7 @@
 //! Where a request stands.
 
 use std::pin::Pin;
+use std::time::Duration;
 
 use pin_project::pin_project;
 use tower::Service;
@@ -28,6 +29,9 @@ where
     /// Polling the loader itself, for a request that goes around the cache, and why it does.
     /// In a box, so that those who wait need no room for a loader's future.
     Passing(Pin<Box<Oneshot<S, Req>>>, Bypass),
+    /// Answered by what is kept in this process, and for how much longer that is fresh: to be
+    /// given out at the next poll. Most answers are of this kind, so it is kept small.
+    Hit(Option<S::Response>, Option<Duration>),
     /// Answered: to be given out at the next poll.
     Settled(Option<Settled<S::Response, S::Error>>),
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tower::Service;
 
-use super::ask::Ask;
+use super::ask::How;
 use super::core::{Core, Peeked};
 use super::future::ResponseFuture;
 use super::layer::ReadThroughLayer;
@@ -50,7 +50,7 @@ impl<C> Within<C> {
         C: Capture<R>,
     {
         match self.0.peek(key) {
-            Peeked::Hit(kept, status) => Some((self.0.capture.restore(&kept, &status), status)),
+            Peeked::Hit(answer, fresh_for) => Some((answer, CacheStatus::Hit { fresh_for })),
             _ => None,
         }
     }
@@ -59,7 +59,7 @@ impl<C> Within<C> {
     pub(crate) fn ask<S, Req>(
         &self,
         key: Key,
-        how: &Ask,
+        how: How,
         service: &S,
         request: Req,
     ) -> ResponseFuture<S, Req, C>

@@ -111,10 +111,10 @@ where
     R: Into<Ask>,
     C: Capture<B::Answer>,
 {
-    let mut ask: Ask = key_of(&request).into();
-    match ask.key.take() {
+    let Ask { key, how } = key_of(&request).into();
+    match key {
         Some(key) => {
-            ResponseFuture::begin(core, key, &member, request, &ask).heard_by(|| member.listener())
+            ResponseFuture::begin(core, key, &member, request, how).heard_by(|| member.listener())
         }
         None => ResponseFuture::pass(member, request),
     }
