@@ -39,6 +39,7 @@ impl Key {
     /// A key for one kind of thing, such as `"product"`.
     ///
     /// Keys of different kinds never collide, whatever their parts.
+    #[inline]
     pub fn of(kind: &str) -> Self {
         let mut parts = Vec::with_capacity(64);
         write_framed(&mut parts, TEXT, kind.as_bytes());
@@ -47,6 +48,7 @@ impl Key {
 
     /// Adds a part.
     #[must_use]
+    #[inline]
     pub fn with(mut self, part: impl KeyPart) -> Self {
         Part::write(&part, &mut self.parts);
         self.digest = None;
@@ -77,6 +79,7 @@ impl Key {
     }
 
     /// How long this key is, as [`Key::MAX_BYTES`] counts.
+    #[inline]
     pub fn byte_len(&self) -> usize {
         self.parts.len()
     }
@@ -173,6 +176,7 @@ use sealed::Part;
 macro_rules! whole_number_parts {
     ($($number:ty),*) => {$(
         impl Part for $number {
+            #[inline]
             fn write(&self, parts: &mut Vec<u8>) {
                 parts.push(NUMBER);
                 parts.extend_from_slice(&i128::from(*self).to_be_bytes());
@@ -263,6 +267,7 @@ impl<T: Part + ?Sized> Part for &T {
 }
 
 /// Tag, length in 4 bytes, bytes.
+#[inline]
 fn write_framed(parts: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
     // Longer than 4 GiB is far over `MAX_BYTES` in any case, so the key is refused before its
     // length matters.
