@@ -47,12 +47,16 @@ impl<L> Follower<L> {
     }
 
     /// Waits for a landing.
-    pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Landed<L>> {
+    pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Landed<L>>
+    where
+        L: Clone,
+    {
         let mut state = lock(&self.flight.state);
         let closed = state.closed;
         let chair = &mut state.chairs[self.chair];
         if let Some(answer) = chair.answer.take() {
-            return Poll::Ready(Landed::Answer(answer));
+            drop(state);
+            return Poll::Ready(Landed::Answer(Arc::unwrap_or_clone(answer)));
         }
         if closed {
             return Poll::Ready(Landed::Again);

@@ -65,12 +65,13 @@ impl<L> Leader<L> {
     where
         L: Clone,
     {
+        let answer = Arc::new(answer.clone());
         let mut state = lock(&self.flight.state);
         let mut wakers = Vec::new();
         let mut others_remain = false;
         for (_, chair) in &mut state.chairs {
             if chair.joined < line.0 {
-                chair.answer.get_or_insert_with(|| answer.clone());
+                chair.answer.get_or_insert_with(|| Arc::clone(&answer));
                 wakers.extend(chair.waker.take());
             } else {
                 others_remain = true;
@@ -94,10 +95,11 @@ impl<L> Leader<L> {
     where
         L: Clone,
     {
+        let answer = Arc::new(answer.clone());
         let mut state = lock(&self.flight.state);
         let mut wakers = Vec::new();
         for (_, chair) in state.chairs.iter_mut().filter(|(_, chair)| chair.joined >= line.0) {
-            chair.answer.get_or_insert_with(|| answer.clone());
+            chair.answer.get_or_insert_with(|| Arc::clone(&answer));
             wakers.extend(chair.waker.take());
         }
         drop(state);
@@ -120,7 +122,7 @@ impl<L> Leader<L> {
     pub(crate) fn land_on_opener(&self, answer: L) {
         let mut state = lock(&self.flight.state);
         let opener = state.chairs.iter_mut().map(|(_, chair)| chair).find(|chair| chair.opener);
-        let (mut left, mut waker) = (Some(answer), None);
+        let (mut left, mut waker) = (Some(Arc::new(answer)), None);
         if let Some(chair) = opener {
             if chair.answer.is_none() {
                 chair.answer = left.take();

@@ -254,8 +254,9 @@ struct Chair<L> {
     joined: u64,
     impatient: bool,
     opener: bool,
-    /// What landed for it. An answer stays here until it is fetched, whatever lands later.
-    answer: Option<L>,
+    /// What landed for it. An answer stays here until it is fetched, whatever lands later. Shared,
+    /// so that those who wait need no room for it.
+    answer: Option<Arc<L>>,
     waker: Option<Waker>,
 }
 
