@@ -41,7 +41,7 @@ impl Key {
     /// Keys of different kinds never collide, whatever their parts.
     #[inline]
     pub fn of(kind: &str) -> Self {
-        let mut parts = Vec::with_capacity(64);
+        let mut parts = Vec::with_capacity(TYPICAL);
         write_framed(&mut parts, TEXT, kind.as_bytes());
         Self { parts, digest: None }
     }
@@ -284,6 +284,9 @@ const TRUTH: u8 = b't';
 const UUID: u8 = b'u';
 const SOME: u8 = b'+';
 const NONE: u8 = b'-';
+
+/// What a kind and an identifier take; many callers wait with a key each.
+const TYPICAL: usize = 40;
 
 /// A tag and a length.
 const FRAME: usize = 5;
