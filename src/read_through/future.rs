@@ -33,8 +33,7 @@ pub struct ResponseFuture<S, Req, C>
 where
     S: Service<Req>,
 {
-    /// In a box, so that a hit has little to move.
-    call: Option<Box<Call<S, Req, C>>>,
+    call: Option<Call<S, Req, C>>,
     #[pin]
     state: State<S, Req>,
 }
@@ -80,7 +79,7 @@ where
             Peeked::Unknown => Start::Look,
         };
         let call = Call::new(Arc::clone(core), key, service.clone(), request, how);
-        Self { call: Some(Box::new(call)), state: State::Fresh(start) }
+        Self { call: Some(call), state: State::Fresh(start) }
     }
 
     #[inline]
