@@ -85,8 +85,9 @@ impl Looks {
         {
             return looked;
         }
-        // Nobody to go with, or the task was dropped with its runtime.
-        let seen = self.ask(vec![name]).await?;
+        // Nobody to go with, or the task was dropped with its runtime. In a box, so that those who
+        // go with others need no room for it.
+        let seen = Box::pin(self.ask(vec![name])).await?;
         seen.into_iter().next().ok_or(Trouble::Malformed)
     }
 
