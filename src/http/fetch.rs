@@ -15,6 +15,7 @@ use super::asked::Errand;
 use super::earlier::Earlier;
 use super::kept::{Fate, Found, MOST_NAMES, Note, Passing, Said, Spec, Whole};
 use super::mode::{Judgement, Terms};
+use super::origin::Origin;
 use super::rules::{self, Times, Why};
 use super::shared::Shared;
 use crate::response::{CacheBody, Collected, KeptResponse, collect};
@@ -63,11 +64,9 @@ async fn fetch<S, ReqB, B>(
     errand: Errand<ReqB>,
 ) -> Result<Found<B>, BoxError>
 where
-    S: Service<Request<ReqB>, Response = Response<B>> + Clone,
-    S::Error: Into<BoxError>,
+    S: Origin<ReqB, B>,
     ReqB: Default,
-    B: Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     let earlier = Earlier::of::<B>(&shared, &errand.key).await;
     let (request, validates) = earlier.request_for(&errand);

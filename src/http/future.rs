@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::fmt;
 use std::future::Future;
+use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -16,11 +17,13 @@ use tower::{BoxError, Service};
 
 use super::around;
 use super::asked::Errand;
-use super::fetch::Fetch;
-use super::kept::HttpCapture;
+use super::kept::Found;
+use super::origin::Origin;
 use super::visit::{Next, Visit};
-use crate::read_through::{How, WithStatus};
+use crate::error::Error;
+use crate::read_through::How;
 use crate::response::CacheBody;
+use crate::status::CacheStatus;
 
 /// One request on its way. Made by [`HttpCache`](super::HttpCache).
 ///
@@ -30,85 +33,65 @@ use crate::response::CacheBody;
 /// changed something, what is kept of it is removed in the background.
 #[pin_project]
 #[must_use = "futures do nothing unless polled"]
-pub struct HttpResponseFuture<S, ReqB, B>
-where
-    S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError>,
-    ReqB: Default + Send + 'static,
-    B: Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-{
-    state: State<S, ReqB, B>,
+pub struct HttpResponseFuture<S, ReqB, B> {
+    state: State<S, B>,
+    /// Requests are made of what was asked, with an empty body.
+    body: PhantomData<fn() -> ReqB>,
 }
 
 /// An answer that goes another way than through the core.
 pub(super) type Going<B> = BoxFuture<'static, Response<CacheBody<B>>>;
 
 /// A request whose key takes time, and what it goes on with.
-pub(super) type Keying<S, ReqB, B> = BoxFuture<'static, Begun<S, ReqB, B>>;
+pub(super) type Keying<S, B> = BoxFuture<'static, Begun<S, B>>;
 
 /// Polls the core. Away from the rest, since most requests are answered without.
-type Asking<S, ReqB> = Pin<Box<WithStatus<Fetch<S>, Errand<ReqB>, HttpCapture>>>;
+type Asking<B> = BoxFuture<'static, (Result<Found<B>, Error<BoxError>>, CacheStatus)>;
 
 /// How a request begins.
 #[allow(clippy::large_enum_variant, reason = "nearly every request is in the large one")]
-pub(super) enum Begun<S, ReqB, B> {
+pub(super) enum Begun<S, B> {
     /// It asks for what is kept.
-    Asking(Visit<S>, std::marker::PhantomData<fn() -> ReqB>),
+    Asking(Visit<S>),
     /// It goes another way.
     Going(Going<B>),
     /// It has its answer.
     Settled(Response<CacheBody<B>>),
     /// It takes time to know what it asks for.
-    Keying(Keying<S, ReqB, B>),
+    Keying(Keying<S, B>),
 }
 
-enum State<S, ReqB, B>
-where
-    S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError>,
-    ReqB: Default + Send + 'static,
-    B: Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-{
+enum State<S, B> {
     /// Finding out what it asks for. Goes anywhere.
-    Keying(Keying<S, ReqB, B>),
+    Keying(Keying<S, B>),
     /// Polling the core. Goes to the core again, or around it.
-    Asking(Visit<S>, Asking<S, ReqB>),
+    Asking(Visit<S>, Asking<B>),
     /// Polling an answer that goes another way.
     Going(Going<B>),
     /// Giving an answer that was at hand, once.
     Settled(Option<Response<CacheBody<B>>>),
 }
 
-impl<S, ReqB, B> HttpResponseFuture<S, ReqB, B>
-where
-    S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError>,
-    ReqB: Default + Send + 'static,
-    B: Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-{
-    pub(super) fn new(begun: Begun<S, ReqB, B>) -> Self {
-        Self { state: begin(begun) }
+impl<S, ReqB, B> HttpResponseFuture<S, ReqB, B> {
+    pub(super) fn new(begun: Begun<S, B>) -> Self
+    where
+        S: Origin<ReqB, B>,
+        ReqB: Default + Send + 'static,
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
+        Self { state: begin::<_, ReqB, _>(begun), body: PhantomData }
     }
 }
 
-fn begin<S, ReqB, B>(begun: Begun<S, ReqB, B>) -> State<S, ReqB, B>
+fn begin<S, ReqB, B>(begun: Begun<S, B>) -> State<S, B>
 where
-    S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError>,
+    S: Origin<ReqB, B>,
     ReqB: Default + Send + 'static,
-    B: Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     match begun {
-        Begun::Asking(visit, _) => {
-            let asking = ask(&visit, visit.errand());
+        Begun::Asking(visit) => {
+            let asking = ask::<_, ReqB, _>(&visit, visit.errand());
             State::Asking(visit, asking)
         }
         Begun::Going(going) => State::Going(going),
@@ -117,14 +100,11 @@ where
     }
 }
 
-fn ask<S, ReqB, B>(visit: &Visit<S>, (errand, how): (Errand<ReqB>, How)) -> Asking<S, ReqB>
+fn ask<S, ReqB, B>(visit: &Visit<S>, (errand, how): (Errand<ReqB>, How)) -> Asking<B>
 where
-    S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError>,
+    S: Origin<ReqB, B>,
     ReqB: Default + Send + 'static,
-    B: Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     let key = errand.key.clone();
     Box::pin(visit.fetch.shared.within.ask(key, how, &visit.fetch, errand).with_status())
@@ -149,7 +129,7 @@ where
                     Some(response) => return Poll::Ready(Ok(response)),
                     None => panic!("polled after it was ready"),
                 },
-                State::Keying(keying) => begin(ready!(keying.poll_unpin(cx))),
+                State::Keying(keying) => begin::<_, ReqB, _>(ready!(keying.poll_unpin(cx))),
                 State::Going(going) => return going.poll_unpin(cx).map(Ok),
                 State::Asking(visit, asking) => {
                     let (answer, status) = ready!(asking.as_mut().poll(cx));
@@ -173,15 +153,7 @@ where
 }
 
 /// Shows nothing of the request.
-impl<S, ReqB, B> fmt::Debug for HttpResponseFuture<S, ReqB, B>
-where
-    S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError>,
-    ReqB: Default + Send + 'static,
-    B: Body<Data = Bytes> + Send + 'static,
-    B::Error: Into<BoxError>,
-{
+impl<S, ReqB, B> fmt::Debug for HttpResponseFuture<S, ReqB, B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HttpResponseFuture").finish_non_exhaustive()
     }

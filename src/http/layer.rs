@@ -38,8 +38,7 @@ pub struct Keyed(mode::Keyed);
 impl HttpCacheLayer {
     /// A layer over a store, for responses that say for how long they are good.
     pub fn new<S: Store>(store: S) -> Self {
-        let layer = ReadThroughLayer::over(store, ()).capture(HttpCapture);
-        Self { layer, rules: Stated(Defaults::default()) }
+        Self::by(Stated(Defaults::default()), store)
     }
 
     /// Sets how long responses are fresh that say nothing about it and from which it cannot be
@@ -90,7 +89,6 @@ impl HttpCacheLayer<Keyed> {
     /// Requests with credentials go around the cache: see
     /// [`RequestKey::ignoring_credentials`].
     pub fn keyed<S: Store>(store: S, key: RequestKey) -> Self {
-        let layer = ReadThroughLayer::over(store, ()).capture(HttpCapture);
         let zero = Duration::ZERO;
         let rules = mode::Keyed {
             key,
@@ -99,7 +97,7 @@ impl HttpCacheLayer<Keyed> {
             while_revalidate: zero,
             if_error: zero,
         };
-        Self { layer, rules: Keyed(rules) }
+        Self::by(Keyed(rules), store)
     }
 
     /// Sets how long a response of status 2xx is kept.
@@ -146,6 +144,10 @@ impl HttpCacheLayer<Keyed> {
 }
 
 impl<R> HttpCacheLayer<R> {
+    fn by<S: Store>(rules: R, store: S) -> Self {
+        Self { layer: ReadThroughLayer::over(store, ()).capture(HttpCapture), rules }
+    }
+
     knobs_of_loads!();
 }
 

@@ -103,6 +103,7 @@ mod handle;
 mod kept;
 mod layer;
 mod mode;
+mod origin;
 mod refusal;
 mod report;
 mod request_key;

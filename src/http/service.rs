@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 use std::fmt;
-use std::marker::PhantomData;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -16,6 +15,7 @@ use super::asked::Asked;
 use super::fetch::Fetch;
 use super::future::{Begun, HttpResponseFuture};
 use super::mode::{Keyed, Mode};
+use super::origin::Origin;
 use super::refusal;
 use super::request_key::Named;
 use super::rules::Demand;
@@ -92,11 +92,9 @@ impl<S: fmt::Debug> fmt::Debug for HttpCache<S> {
 }
 
 /// Begins a request whose target is its key.
-fn stated<S, ReqB, B>(fetch: &Fetch<S>, parts: Parts, body: ReqB) -> Begun<S, ReqB, B>
+fn stated<S, ReqB, B>(fetch: &Fetch<S>, parts: Parts, body: ReqB) -> Begun<S, B>
 where
-    S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError>,
+    S: Origin<ReqB, B>,
     ReqB: Body + Send + 'static,
     B: Body<Data = Bytes> + Send + 'static,
 {
@@ -110,11 +108,9 @@ where
 }
 
 /// Begins a request whose key takes time to know.
-async fn extracted<S, ReqB, B>(fetch: Fetch<S>, mut parts: Parts, body: ReqB) -> Begun<S, ReqB, B>
+async fn extracted<S, ReqB, B>(fetch: Fetch<S>, mut parts: Parts, body: ReqB) -> Begun<S, B>
 where
-    S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError>,
+    S: Origin<ReqB, B>,
     ReqB: Body + Send + 'static,
     B: Body<Data = Bytes> + Send + 'static,
 {
@@ -130,11 +126,9 @@ fn named_by<S, ReqB, B>(
     parts: Parts,
     body: ReqB,
     named: Named,
-) -> Begun<S, ReqB, B>
+) -> Begun<S, B>
 where
-    S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError>,
+    S: Origin<ReqB, B>,
     ReqB: Body + Send + 'static,
     B: Body<Data = Bytes> + Send + 'static,
 {
@@ -162,11 +156,9 @@ fn begin<S, ReqB, B>(
     key: Key,
     demand: Demand,
     changes: impl FnOnce(Key) -> Changes,
-) -> Begun<S, ReqB, B>
+) -> Begun<S, B>
 where
-    S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError>,
+    S: Origin<ReqB, B>,
     ReqB: Body + Send + 'static,
     B: Body<Data = Bytes> + Send + 'static,
 {
@@ -175,7 +167,7 @@ where
             Some(response) => Begun::Settled(response),
             None => {
                 let asked = Asked::new(parts, key, demand);
-                Begun::Asking(Visit::new(fetch.clone(), asked), PhantomData)
+                Begun::Asking(Visit::new(fetch.clone(), asked))
             }
         },
         Way::Look => {
@@ -192,16 +184,9 @@ where
     }
 }
 
-fn pass<S, ReqB, B>(
-    fetch: &Fetch<S>,
-    parts: Parts,
-    body: ReqB,
-    why: &'static str,
-) -> Begun<S, ReqB, B>
+fn pass<S, ReqB, B>(fetch: &Fetch<S>, parts: Parts, body: ReqB, why: &'static str) -> Begun<S, B>
 where
-    S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
-    S::Future: Send,
-    S::Error: Into<BoxError>,
+    S: Origin<ReqB, B>,
     ReqB: Send + 'static,
     B: Body<Data = Bytes> + Send + 'static,
 {
