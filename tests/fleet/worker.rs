@@ -8,8 +8,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bellwether::{
-    CacheStatus, Error, Handle, Key, ReadThrough, ReadThroughLayer, RedisOptions, RedisStore, Wait,
-    WhenAbandoned,
+    CacheStatus, Error, Handle, Key, ReadThrough, ReadThroughLayer, RedisOptions, RedisStore,
+    StoreError, Wait, WhenAbandoned,
 };
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::poll;
@@ -97,6 +97,18 @@ pub(crate) struct Member {
 
 type Caller = JoinHandle<Answer>;
 
+/// A timeout that is short for what is tested may be too short for a busy machine to connect.
+async fn connect(options: RedisOptions) -> Result<RedisStore, StoreError> {
+    for _ in 1..TRIES {
+        if let Ok(store) = options.clone().connect().await {
+            return Ok(store);
+        }
+    }
+    options.connect().await
+}
+
+const TRIES: usize = 10;
+
 /// The service that is called: rows by way of the cache.
 pub(crate) type Rows = ReadThrough<Loader, fn(&Ask) -> Key>;
 
@@ -108,7 +120,7 @@ impl Member {
         if setup.resp2 {
             options = options.resp2();
         }
-        let store = options.connect().await?;
+        let store = connect(options).await?;
         let database = Arc::new(Client::new(setup.database));
         let service = rows(&store, &database, setup);
         Ok(Self { setup: setup.clone(), store, database, service, bursts: Mutex::default() })
