@@ -8,7 +8,8 @@ use bellwether::{Bypass, CacheStatus, RedisOptions, RedisStore, Store, StoreErro
 use tokio::time::sleep;
 
 use crate::catalog::{Catalog, key, name, options, within};
-use crate::support::redis_server::{RedisServer, Reply, free_port};
+use crate::support::guarded::free_port;
+use crate::support::redis_server::{RedisServer, Reply};
 
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -8,7 +8,8 @@ use bellwether::lock::{FairLock, Lock, RedisLock, ReentrantLock, Released, Renew
 use tokio::time::timeout;
 
 use crate::support::fault_proxy::{FaultProxy, Replacement};
-use crate::support::redis_server::{RedisServer, free_port};
+use crate::support::guarded::free_port;
+use crate::support::redis_server::RedisServer;
 use crate::world::{LONG, attempt, busy, claim, free, key, options, options_of, take, wait};
 
 async fn proxy(server: &RedisServer) -> FaultProxy {

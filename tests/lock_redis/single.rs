@@ -5,7 +5,8 @@ use std::time::Duration;
 use bellwether::StoreErrorKind;
 use bellwether::lock::{FairLock, Lock, RedisLock, Redlock, ReentrantLock, Released, Renew};
 
-use crate::support::redis_server::{RedisServer, Reply, free_port};
+use crate::support::guarded::free_port;
+use crate::support::redis_server::{RedisServer, Reply};
 use crate::world::{LONG, attempt, busy, claim, free, key, options, options_of, take, within};
 
 async fn lock(server: &RedisServer) -> RedisLock {

@@ -12,7 +12,7 @@ use crate::bench::{
     AMPLE, Bench, Kind, SESSION, SLACK, Told, ask_by, free, insist, key, promises, take,
 };
 use crate::support::fault_proxy::FaultProxy;
-use crate::support::redis_server::free_port;
+use crate::support::guarded::free_port;
 
 promises![
     who_holds_and_who_waits_outlive_a_restart_and_fences_grow_over_it,

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::board::{Board, PATIENCE, SESSION, claim, fence, free, is_lost, key, request, take};
 use crate::support::fault_proxy::FaultProxy;
-use crate::support::redis_server::free_port;
+use crate::support::guarded::free_port;
 
 const LIMIT: Duration = Duration::from_millis(300);
 

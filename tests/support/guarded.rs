@@ -1,12 +1,16 @@
-//! Servers of databases: processes that end with the test, however it ends.
+//! Servers: processes that end with the test, however it ends.
 
+use std::env;
 use std::fs::{self, File};
 use std::io::Write;
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
 
 /// Becomes the server, after leaving a guard behind that reads our standard input.
 ///
@@ -26,6 +30,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Between two looks at something that cannot be awaited.
 const GLANCE: Duration = Duration::from_millis(5);
+
+/// How many ports are tried before the fault is thought to lie elsewhere.
+pub(crate) const PORTS_TRIED: usize = 50;
 
 /// A server's process; killed and reaped on drop.
 pub(crate) struct Guarded {
@@ -59,6 +66,17 @@ impl Guarded {
 
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Freezes it: the system still takes connections and bytes for it, and it answers nothing.
+    pub(crate) fn stop(&self) {
+        self.signal("STOP");
+        wait_until("the server stands still", || is_stopped(self.pid()));
+    }
+
+    /// Lets it go on after a stop.
+    pub(crate) fn resume(&self) {
+        self.signal("CONT");
     }
 
     /// Sends a signal by the `kill` every shell has built in.
@@ -99,6 +117,40 @@ pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
         thread::sleep(GLANCE);
     }
+}
+
+/// Whether a stop has taken effect, which `kill` does not wait for.
+fn is_stopped(pid: u32) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
+        return true; // no such file on this system: nothing more can be known
+    };
+    let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
+    state.is_some_and(|rest| rest.starts_with('T'))
+}
+
+/// A directory for a server.
+pub(crate) fn directory() -> TempDir {
+    let builder = tempfile::Builder::new().prefix("bellwether-").tempdir();
+    builder.expect("a directory for the server")
+}
+
+/// A port of the loopback address where nobody listens.
+///
+/// It lies below the ports that systems hand to outgoing connections. On one of those, a client
+/// that calls while the server is down may be connected to itself, and so keep the port.
+pub(crate) fn free_port() -> u16 {
+    loop {
+        let port = rand::random_range(10_000..32_000);
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    let mut candidates = env::split_paths(&path).map(|dir| dir.join(name));
+    candidates.find(|candidate| candidate.is_file())
 }
 
 /// What a server that does not start has said.

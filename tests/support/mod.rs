@@ -6,5 +6,6 @@ pub(crate) mod guarded;
 pub(crate) mod mariadb_server;
 pub(crate) mod postgres_server;
 pub(crate) mod redis_server;
+mod resp2;
 mod wrong_clock;
 pub(crate) mod zookeeper_server;

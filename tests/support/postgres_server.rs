@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use super::guarded::{Guarded, from_template, log, run, succeeds, wait_until};
-use super::redis_server::free_port;
+use super::guarded::{Guarded, free_port, from_template, log, run, succeeds, wait_until};
 
 /// How many ports are tried before the fault is thought to lie elsewhere.
 const PORTS_TRIED: usize = 20;

@@ -5,17 +5,15 @@
 //!    process is killed.
 //! 3. It remembers its sessions and nodes when it is killed and [restarted](ZooKeeperServer::restart).
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::redis_server::{GUARDED_SERVER, free_port, in_path, is_stopped, signal, wait_until};
+use super::guarded::{Guarded, PORTS_TRIED, directory, free_port, in_path, log, wait_until};
 
 /// The length of a tick. Sessions end at a multiple of it.
 pub(crate) const TICK: Duration = Duration::from_millis(100);
@@ -23,16 +21,29 @@ pub(crate) const TICK: Duration = Duration::from_millis(100);
 /// How long a server may take to answer a word.
 const INTRODUCTION: Duration = Duration::from_secs(1);
 
-/// How many ports are tried before the fault is thought to lie elsewhere.
-const PORTS_TRIED: usize = 50;
-
 /// Where Debian's package has it. The second one keeps the server from logging.
 const CLASSES: &str = "/usr/share/java/zookeeper.jar:/usr/share/java/slf4j-nop.jar";
+
+/// What runs it: small, and not careful with its files.
+const JAVA: [&str; 9] = [
+    "java",
+    "-Xmx64m",
+    "-Xms16m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    "-Dzookeeper.forceSync=no",
+    "-Dzookeeper.preAllocSize=512",
+    "-Dznode.container.checkIntervalMs=200",
+];
+
+/// The file of its settings, in its directory.
+const SETTINGS: &str = "zoo.cfg";
 
 /// A running server, unless it was killed.
 pub(crate) struct ZooKeeperServer {
     /// `None` from [`kill`](Self::kill) to [`restart`](Self::restart).
-    process: Option<Process>,
+    process: Option<Guarded>,
     port: u16,
     /// What its settings say of the servers of its ensemble, if it is not alone.
     peers: Vec<String>,
@@ -97,13 +108,12 @@ impl ZooKeeperServer {
 
     /// Freezes the server: it still takes connections and bytes, and answers nothing.
     pub(crate) fn stop(&self) {
-        signal("STOP", self.pid());
-        wait_until("the server stands still", || is_stopped(self.pid()));
+        self.process().stop();
     }
 
     /// Lets a stopped server go on.
     pub(crate) fn resume(&self) {
-        signal("CONT", self.pid());
+        self.process().resume();
     }
 
     /// Kills the server without a chance to say goodbye.
@@ -139,76 +149,13 @@ impl ZooKeeperServer {
         value.parse::<f64>().expect("a number") as u64
     }
 
-    fn pid(&self) -> u32 {
-        let process = self.process.as_ref();
-        process.expect("the server was killed").child.id()
+    fn process(&self) -> &Guarded {
+        self.process.as_ref().expect("the server was killed")
     }
-}
-
-/// A server's process; killed and reaped on drop.
-struct Process {
-    child: Child,
-    guard: ChildStdin,
-}
-
-impl Process {
-    fn spawn(dir: &Path, port: u16, peers: &[String]) -> Self {
-        let program =
-            if peers.is_empty() { "ZooKeeperServerMain" } else { "quorum.QuorumPeerMain" };
-        let (data, peers) = (dir.join("data"), peers.join("\n"));
-        let tick = TICK.as_millis();
-        let settings = format!(
-            "tickTime={tick}\ndataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\n\
-             maxClientCnxns=0\nadmin.enableServer=false\n4lw.commands.whitelist=*\n\
-             minSessionTimeout={tick}\nmaxSessionTimeout=60000\n\
-             initLimit=50\nsyncLimit=20\n{peers}\n",
-            data.display()
-        );
-        let config = dir.join("zoo.cfg");
-        fs::write(&config, settings).expect("a place for its settings");
-        let log = File::create(dir.join("log")).expect("a log for the server");
-        let mut child = Command::new("sh")
-            .args(["-c", GUARDED_SERVER, "sh"])
-            .arg(dir)
-            .args(["java", "-Xmx64m", "-Xms16m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"])
-            .args(["-XX:-UsePerfData", "-Dzookeeper.forceSync=no", "-Dzookeeper.preAllocSize=512"])
-            .args(["-Dznode.container.checkIntervalMs=200", "-cp", CLASSES])
-            .arg(format!("org.apache.zookeeper.server.{program}"))
-            .arg(&config)
-            .current_dir(dir)
-            .process_group(0) // an interrupt at the terminal is for the tests; the guard follows
-            .stdin(Stdio::piped())
-            .stdout(log.try_clone().expect("a second handle of the log"))
-            .stderr(log)
-            .spawn()
-            .expect("`sh` starts");
-        let guard = child.stdin.take().expect("stdin is piped");
-        Self { child, guard }
-    }
-
-    fn has_ended(&mut self) -> bool {
-        let status = self.child.try_wait().expect("the server is our child");
-        status.is_some()
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // An error means that it has ended already: there is nobody to tell, and nothing to do.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        // Only now: the guard keeps watch until the server is reaped.
-        let _ = self.guard.write_all(b"reaped\n");
-    }
-}
-
-fn directory() -> TempDir {
-    let builder = tempfile::Builder::new().prefix("bellwether-").tempdir();
-    builder.expect("a directory for the server")
 }
 
 /// Starts a server on a port. `None` if it has been taken meanwhile.
-fn launch(dir: &Path, port: u16, peers: &[String]) -> Option<Process> {
+fn launch(dir: &Path, port: u16, peers: &[String]) -> Option<Guarded> {
     let mut process = begin(dir, port, peers);
     wait_until("the server is ready", || process.has_ended() || answers(dir, port));
     if !process.has_ended() {
@@ -219,18 +166,30 @@ fn launch(dir: &Path, port: u16, peers: &[String]) -> Option<Process> {
 }
 
 /// Starts a server, and does not wait until it serves.
-fn begin(dir: &Path, port: u16, peers: &[String]) -> Process {
+fn begin(dir: &Path, port: u16, peers: &[String]) -> Guarded {
     let installed = CLASSES.split(':').all(|classes| Path::new(classes).is_file());
     assert!(
         installed && in_path("java").is_some(),
         "these tests need a ZooKeeper and found none: run `scripts/test`, which installs one, or \
          `apt-get install zookeeper`"
     );
-    Process::spawn(dir, port, peers)
+    fs::write(dir.join(SETTINGS), settings(dir, port, peers)).expect("a place for its settings");
+    let program = if peers.is_empty() { "ZooKeeperServerMain" } else { "quorum.QuorumPeerMain" };
+    let mut command = JAVA.map(str::to_owned).to_vec();
+    command.extend(["-cp".to_owned(), CLASSES.to_owned()]);
+    command.extend([format!("org.apache.zookeeper.server.{program}"), SETTINGS.to_owned()]);
+    Guarded::start(dir, &command)
 }
 
-fn log(dir: &Path) -> String {
-    fs::read_to_string(dir.join("log")).unwrap_or_default()
+fn settings(dir: &Path, port: u16, peers: &[String]) -> String {
+    let (data, tick, peers) = (dir.join("data"), TICK.as_millis(), peers.join("\n"));
+    format!(
+        "tickTime={tick}\ndataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\n\
+         maxClientCnxns=0\nadmin.enableServer=false\n4lw.commands.whitelist=*\n\
+         minSessionTimeout={tick}\nmaxSessionTimeout=60000\n\
+         initLimit=50\nsyncLimit=20\n{peers}\n",
+        data.display()
+    )
 }
 
 /// Whether the one who answers on `port` has this directory, and serves.

@@ -22,7 +22,7 @@ pub(crate) use self::replies::{Replaced, Replacement};
 use self::connection::Upstream;
 use self::damage::Damage;
 use self::replies::Replacements;
-use super::redis_server::free_port;
+use super::guarded::free_port;
 
 /// Stands between clients and a server; drops every connection when it is dropped.
 pub(crate) struct FaultProxy {
