@@ -5,11 +5,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tower::Service;
 
-use super::FlightTask;
+use super::{FlightTask, StandIn};
 use crate::capture::Capture;
 use crate::chance::draw;
 use crate::error::CacheError;
-use crate::flight::Phase;
+use crate::flight::{Line, Phase};
 use crate::quiet::warn_seldom;
 use crate::read_through::core::{self, Landing, Origin};
 use crate::read_through::step::Event;
@@ -112,8 +112,8 @@ where
     /// Those whom the answer is for are given what is stale if that will do, and are offered it if
     /// it will do only once they have waited in vain.
     fn give_meanwhile(&mut self, entry: Option<Entry>) {
-        self.stand_in = entry.filter(|_| !self.anew);
-        let Some(entry) = &self.stand_in else { return };
+        self.note_stand_in(entry);
+        let Some(StandIn { entry, .. }) = &self.stand_in else { return };
         let Some(stale_for) = entry.stale_for() else { return };
         let status = Some(core::stale(entry, Stale::Revalidating));
         let Some(landing) = self.landing_of(entry, status) else { return };
@@ -130,13 +130,12 @@ where
 
     /// A load failed a moment ago, here or elsewhere.
     fn failing(&mut self, failure: &Failure, left: Duration, stale: Option<Entry>) -> Event {
-        self.stand_in = stale.filter(|_| !self.anew);
-        self.leased_at = Instant::now();
-        if let Some(stand_in) = self.stand_in() {
+        self.note_stand_in(stale);
+        if let Some((stand_in, asked)) = self.stand_in() {
             self.rest_on(stand_in.clone(), left);
             // It is good for those who had asked. Whoever comes has to ask.
             self.resting = None;
-            return Event::Spared { others: self.leader.land(self.asked, &stand_in) };
+            return Event::Spared { others: self.leader.land(asked, &stand_in) };
         }
         let key = self.leader.key();
         let ours = self.core.loads.recall.of(&key.digest()).map(|(landing, _)| landing);
@@ -147,10 +146,20 @@ where
         self.rest_on(landing, left)
     }
 
-    /// What those whom the last answer was for may have, if it cannot be loaded anew.
-    pub(super) fn stand_in(&self) -> Option<Landing> {
-        let entry = self.stand_in.as_ref()?;
-        let since = self.leased_at.elapsed();
+    fn note_stand_in(&mut self, entry: Option<Entry>) {
+        let (asked, found_at) = (self.asked, Instant::now());
+        let entry = entry.filter(|_| !self.anew);
+        self.stand_in = entry.map(|entry| StandIn { entry, asked, found_at });
+    }
+
+    /// What may be given out if it cannot be loaded anew, and for those who joined before which
+    /// line.
+    pub(super) fn stand_in(&self) -> Option<(Landing, Line)> {
+        let StandIn { entry, asked, found_at } = self.stand_in.as_ref()?;
+        Some((self.standing_in(entry, found_at.elapsed())?, *asked))
+    }
+
+    fn standing_in(&self, entry: &Entry, since: Duration) -> Option<Landing> {
         let stale_for = match (entry.stale_for(), entry.fresh_for()) {
             (Some(stale_for), _) => stale_for + since,
             (None, Some(fresh_for)) if fresh_for <= since => since - fresh_for,

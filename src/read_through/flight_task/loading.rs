@@ -98,8 +98,8 @@ where
         self.failed = Some(Failure::new(cause, times, window).saying(&message));
         match self.stand_in() {
             // Whoever came later may have more than this, and asks for it.
-            Some(stand_in) => {
-                self.leader.land(self.asked, &stand_in);
+            Some((stand_in, asked)) => {
+                self.leader.land(asked, &stand_in);
                 Event::LoadFailed { spared: true }
             }
             None => {

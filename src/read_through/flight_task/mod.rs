@@ -45,7 +45,7 @@ pub(crate) struct FlightTask<S, Req, C> {
     loading: Line,
     load_time: Duration,
     /// What is there and was not good enough, as the store answered last.
-    stand_in: Option<Entry>,
+    stand_in: Option<StandIn>,
     /// How many times in a row the load had failed before.
     failures: u32,
     /// How the load of this flight failed.
@@ -56,6 +56,14 @@ pub(crate) struct FlightTask<S, Req, C> {
     value: Option<Value>,
     keeping: Keeping,
     answer: Option<Landing>,
+}
+
+/// An entry that may be given out if no better is to be had.
+struct StandIn {
+    entry: Entry,
+    /// Drawn before the question that found it: it is for nobody who came later.
+    asked: Line,
+    found_at: Instant,
 }
 
 /// What a flight is for.

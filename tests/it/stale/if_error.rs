@@ -237,3 +237,28 @@ async fn once_the_loader_recovers_what_is_stale_is_replaced() {
         assert_eq!(cached.in_flight(), 0);
     }
 }
+
+/// Promise 7: the stand-in that an earlier answer of the store gave is for those whom that answer
+/// was for, and not for who came after an invalidation.
+#[tokio::test(start_paused = true)]
+async fn who_comes_after_an_invalidation_is_not_given_the_stand_in_of_an_earlier_question() {
+    for place in PLACES {
+        let memory = stale_if_error().await;
+        let _held = leased_elsewhere(&memory).await;
+        let store = place(&memory).losing_messages();
+        let loader = Loader::new();
+        loader.ends_by(End::Fail);
+        let cached = surviving(store.clone()).layer(loader.clone());
+        let earlier = ask(&cached, 1);
+        idle().await;
+        assert_eq!(store.asked(Op::Acquire), 1);
+        memory.invalidate(crate::support::key(1)).await.unwrap();
+        // It has returned. From here on nobody is to be given the 42.
+        let later = ask(&cached, 1);
+        idle().await;
+        store.fails(Op::Acquire, Moment::Before);
+        let (later, status) = later.await.unwrap();
+        let _ = earlier.await.unwrap();
+        assert!(later.is_err(), "{later:?} {status:?} after the invalidation returned");
+    }
+}
