@@ -189,7 +189,9 @@ impl Departure {
 impl Drop for Departure {
     fn drop(&mut self) {
         if !self.has_left {
-            *self.looks.0.next() = Next::default();
+            let left = mem::take(&mut *self.looks.0.next());
+            // After the lock: who waits is woken by it.
+            drop(left);
         }
     }
 }
