@@ -120,3 +120,28 @@ async fn a_foreign_floor_is_no_floor() {
         catalog.store.invalidate(key(sku)).await.expect("invalidated");
     }
 }
+
+/// Wherever it is: a fence that is larger than any that was ever given counts as none.
+#[tokio::test]
+async fn an_entry_with_a_flipped_bit_in_its_fence_is_replaced() {
+    let (_server, catalog, mut plain, sealed) = with_entry().await;
+    for bit in 28 * 8..36 * 8 {
+        let mut flipped = sealed.clone();
+        flipped[bit / 8] ^= 0x80 >> (bit % 8);
+        plant(&mut plain, 1, &flipped);
+        let (first, status) = catalog.ask_with_status(1).await;
+        assert_eq!(status, CacheStatus::Led { stored: true }, "bit {bit}");
+        assert_eq!(catalog.ask(1).await, first, "bit {bit}");
+    }
+}
+
+#[tokio::test]
+async fn an_entry_of_an_impossible_fence_can_be_invalidated() {
+    let (_server, catalog, mut plain, sealed) = with_entry().await;
+    let mut flipped = sealed.clone();
+    flipped[28] ^= 0x80;
+    plant(&mut plain, 1, &flipped);
+    catalog.store.invalidate(key(1)).await.expect("invalidated");
+    let (_, status) = catalog.ask_with_status(1).await;
+    assert_eq!(status, CacheStatus::Led { stored: true });
+}

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bellwether::store::{Accept, Acquire, Claim, Draft, Value, Windows, conformance};
+use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Value, Windows, conformance};
 use bellwether::{Bypass, CacheStatus, RedisOptions, RedisStore, Store, StoreErrorKind};
 use tokio::time::sleep;
 
@@ -277,4 +277,20 @@ async fn plain_hits_are_not_tracked() {
     }
     assert_eq!(catalog.loads(), 20);
     assert_eq!(server.info("stats", "tracking_total_keys"), tracked);
+}
+
+/// As where a replica is promoted whose clock is behind.
+#[tokio::test]
+async fn a_lease_from_a_later_time_than_the_clock_shows_stores_nothing_once_it_has_lapsed() {
+    let mut server = RedisServer::start_with_clock(3600, &["--appendonly", "yes"]);
+    let catalog = Catalog::on(&server).await;
+    let acquired = catalog.store.acquire(Claim::new(key(1)), MINUTE, Accept::Fresh).await;
+    let Ok(Acquire::Lead { lease, .. }) = acquired else { panic!("the key was free") };
+    server.set_clock(0);
+    server.restart();
+    let catalog = Catalog::on(&server).await;
+    catalog.store.invalidate(key(1)).await.expect("invalidated");
+    let draft = Draft::new(Value::new("value".into()), 1, Windows::fresh_for(MINUTE));
+    let committed = catalog.store.commit(lease, draft).await.expect("an answer");
+    assert_eq!(committed, Commit::Superseded);
 }

@@ -27,7 +27,7 @@ if readable(entry) then
   local acceptable = ARGV[3] == '1' or #ARGV[3] == 8 and ARGV[3] ~= string.sub(entry, 29, 36)
   local stale = stale_window(entry)
   if acceptable and remaining > stale then return {1, entry, remaining} end
-  stored = struct.unpack('>I8', entry, 29)
+  stored = fence_at(entry, 29)
 else
   entry = false
 end

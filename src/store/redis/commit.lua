@@ -15,14 +15,16 @@ local holds = lease and string.sub(lease, 1, 16) == ARGV[1]
 local stored, newer = 0, false
 if entry and #entry >= 4 and string.sub(entry, 1, 3) == 'BWE' then
   newer = string.byte(entry, 4) > 1
-  if not newer and #entry >= 88 then stored = struct.unpack('>I8', entry, 29) end
+  if not newer and #entry >= 88 then stored = fence_at(entry, 29) end
 end
 local superseded = newer
 if not holds then
   local time = redis.call('TIME')
   local age = time[1] * 1000000 + time[2] - ARGV[5]
   local fence = tonumber(ARGV[4])
-  superseded = newer or age >= tonumber(ARGV[6]) or fence <= floor or fence <= stored
+  -- A clock that was set back says nothing of what came between.
+  local is_known = age >= 0 and age < tonumber(ARGV[6])
+  superseded = newer or not is_known or fence <= floor or fence <= stored
 end
 local set = {}
 -- Protected, so that the lease ends even if the server is out of memory.

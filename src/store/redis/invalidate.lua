@@ -9,10 +9,10 @@ local floor_name = KEYS[1] .. ':floor'
 local entry, lease, floor = peek(KEYS[1]), peek(KEYS[2]), number(peek(floor_name))
 local time = redis.call('TIME')
 floor = math.max(floor, time[1] * 1000000 + time[2])
-if lease and #lease == 24 then floor = math.max(floor, struct.unpack('>I8', lease, 17)) end
+if lease and #lease == 24 then floor = math.max(floor, fence_at(lease, 17)) end
 local stale = 0
 if readable(entry) then
-  floor = math.max(floor, struct.unpack('>I8', entry, 29))
+  floor = math.max(floor, fence_at(entry, 29))
   stale = stale_window(entry)
 end
 redis.call('SET', floor_name, struct.pack('>I8', floor), 'PX', ARGV[1])

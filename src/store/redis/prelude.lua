@@ -31,7 +31,14 @@ local function watch(name)
   read('GET', name)
 end
 
--- Eight bytes as a number, and anything else as zero.
+-- The fence that stands at a place. Zero, if it is none that was ever given: beyond 2^53 nothing can
+-- be counted here, and what is damaged must not keep its key from being replaced.
+local function fence_at(bytes, place)
+  local fence = struct.unpack('>I8', bytes, place)
+  return fence >= 0 and fence < 9007199254740992 and fence or 0
+end
+
+-- Eight bytes as a fence, and anything else as zero.
 local function number(bytes)
-  return bytes and #bytes == 8 and (struct.unpack('>I8', bytes)) or 0
+  return bytes and #bytes == 8 and fence_at(bytes, 1) or 0
 end
