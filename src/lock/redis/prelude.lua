@@ -20,9 +20,10 @@ local function watch(name)
   read('GET', name)
 end
 
--- Eight bytes as a number, and anything else as zero.
+-- Eight bytes as a number, and anything else as zero: also what is too large to be counted here.
 local function number(bytes)
-  return bytes and #bytes == 8 and (struct.unpack('>I8', bytes)) or 0
+  local read = bytes and #bytes == 8 and struct.unpack('>I8', bytes)
+  return read and read >= 0 and read < 9007199254740992 and read or 0
 end
 
 -- The server's clock in microseconds.

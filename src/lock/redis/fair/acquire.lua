@@ -6,8 +6,9 @@
 --        6 after how long without a word a waiter is dead, in ms, or 0 not to wait
 --        7 name of the lock
 -- gives  {1, fence}                                                   granted
---        {2, what is left of the lease in ms, fence of the holder,
---            when it was renewed in ms, how many are ahead}           busy
+--        {2, what is left of the lease in ms, or -1 if others are next,
+--            fence of the holder, when it was renewed in ms,
+--            how many are ahead}                                      busy
 --
 -- One script, because of those who find the lock free only the first may take it. Who waits is told
 -- when it is its turn; who does not is told when the lock changes.
@@ -34,4 +35,6 @@ end
 watch(KEYS[1])
 if not held then return {2, -1, -1, 0, ahead} end
 local fence, renewed = holder(held)
-return {2, redis.call('PTTL', lock), fence, renewed, ahead + 1}
+-- Only who is next has a use for it, and who asks is told of changes by some servers.
+local left = (ahead == 0 or silence == 0) and redis.call('PTTL', lock) or -1
+return {2, left, fence, renewed, ahead + 1}
