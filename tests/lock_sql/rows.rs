@@ -1,12 +1,15 @@
 //! What the row form leaves behind.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use crate::bench::{Bench, Kind, SLACK, ask, free, insist, key, take};
+use crate::bench::{Bench, Kind, SLACK, Told, ask, free, insist, key, take};
 
 fn rows(on: &Bench) -> String {
     on.command("SELECT COUNT(*) FROM test.bellwether_locks")
@@ -74,5 +77,79 @@ async fn a_holder_that_was_killed_takes_no_fence_back() {
         assert!(held.fence > last, "{} came after {last}", held.fence);
         last = held.fence;
         on.kill_sessions();
+    }
+}
+
+/// A way to the server on which every connection but the first is slow to begin.
+async fn slow_from_the_second_on(server: SocketAddr, slow: Duration) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move {
+        for number in 0.. {
+            let Ok((mut client, _)) = listener.accept().await else { return };
+            tokio::spawn(async move {
+                if number > 0 {
+                    sleep(slow).await;
+                }
+                let mut server = TcpStream::connect(server).await.expect("the server");
+                let _ = copy_bidirectional(&mut client, &mut server).await;
+            });
+        }
+    });
+    address
+}
+
+/// The connection that counts is slow, and the session that has locked the row ends meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_fence_that_was_counted_after_the_session_had_ended_is_not_given_out() {
+    let on = Bench::start(Kind::Rows);
+    let told = Told {
+        session: Duration::from_secs(2),
+        timeout: Duration::from_secs(20),
+        ..Default::default()
+    };
+    let other = on.lock_told(&told);
+    let made = take(&*other, key(1)).await;
+    free(&*other, made).await;
+    let way = slow_from_the_second_on(on.address(), Duration::from_secs(5)).await;
+    let late = Kind::Rows.lock_at(&Kind::Rows.url_by(way), &told);
+    let late = tokio::spawn(async move {
+        ask(&*late, key(1), Duration::from_secs(10)).await.map(|held| held.fence)
+    });
+    sleep(Duration::from_secs(1)).await;
+    assert!(ask(&*other, key(1), Duration::ZERO).await.is_none(), "the row is locked");
+    let (holder, _) = insist(&*other, key(1)).await;
+    let late = late.await.expect("no panic");
+    assert!(late.is_none_or(|fence| fence < holder.fence), "{late:?}, {}", holder.fence);
+    free(&*other, holder).await;
+}
+
+/// As many claims as there may be connections, and one connection more that counts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn there_are_no_more_connections_than_was_said_and_the_one_that_counts() {
+    let on = Bench::start(Kind::Rows);
+    let told = Told { connections: 40, ..Default::default() };
+    let lock = on.lock_told(&told);
+    let made = take(&*lock, key(0)).await;
+    free(&*lock, made).await;
+    let takes: Vec<_> = (0..40)
+        .map(|number| {
+            let lock = lock.clone();
+            tokio::spawn(async move { insist(&*lock, key(number)).await })
+        })
+        .collect();
+    let mut held = Vec::new();
+    for take in takes {
+        held.push(take.await.expect("granted"));
+    }
+    let most = on.command(
+        "SELECT variable_value FROM information_schema.global_status \
+         WHERE variable_name = 'MAX_USED_CONNECTIONS'",
+    );
+    let most: u32 = most.parse().expect("a number");
+    // One more is this question's.
+    assert!(most <= 40 + 1 + 1, "{most} connections at a time");
+    for (held, _) in held {
+        free(&*lock, held).await;
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Semaphore;
+
 use super::MySqlOptions;
 use super::link::Link;
 use super::trouble::{is_forbidden, malformed, meaning};
@@ -28,16 +30,20 @@ async fn number(link: &mut Link, statements: &str) -> Result<u64, Trouble> {
 /// down before it is told, and a transaction that stays open writes nothing.
 pub(super) struct Counter {
     options: MySqlOptions,
-    /// One that is not in use. Held for a moment, never across an `.await`.
+    /// One counts at a time, so that one connection will do.
+    turns: Semaphore,
+    /// It, while it is not in use. Held for a moment, never across an `.await`.
     idle: Mutex<Option<Link>>,
 }
 
 impl Counter {
     pub(super) fn new(options: MySqlOptions) -> Self {
-        Self { options, idle: Mutex::default() }
+        Self { options, turns: Semaphore::new(1), idle: Mutex::default() }
     }
 
     pub(super) async fn next(&self) -> Result<u64, Trouble> {
+        // Nobody closes it.
+        let _turn = self.turns.acquire().await;
         let idle = self.idle().take();
         if let Some(mut link) = idle {
             match next(&mut link).await {

@@ -129,11 +129,12 @@ impl Database for Rows {
                 Row::Taken => sleep(left.min(PAUSE.mul_f64(0.5 + draw() / 2.0))).await,
             }
         }
+        let fence = self.counter.next().await?;
         let asked = Instant::now();
-        // The row may have been granted and the session ended long before we came to hear of it.
-        let (fence, ping) = tokio::join!(self.counter.next(), self.ping(link));
-        ping?;
-        Ok(Some(Held { fence: fence?, asked }))
+        // After it was counted: a session that has ended by then may have been followed by another
+        // one, which has a smaller fence.
+        self.ping(link).await?;
+        Ok(Some(Held { fence, asked }))
     }
 
     async fn holds(&self, link: &mut Link, _: &Name) -> Result<bool, Trouble> {
