@@ -180,3 +180,31 @@ async fn sessions_of_postgres_are_served_in_the_order_they_came() {
         assert_eq!(order.recv().await, Some(number));
     }
 }
+
+/// The server may hear of the interruption when the wait is over by itself, and then it would be
+/// somebody else's question that is interrupted.
+#[tokio::test]
+async fn a_session_that_was_interrupted_serves_nobody_else() {
+    let on = Bench::start(Kind::Advisory);
+    let (ours, other) = (on.lock(), on.lock());
+    let held = take(&*other, key(1)).await;
+    let waits = tokio::spawn({
+        let ours = ours.clone();
+        async move { ask(&*ours, key(1), Duration::from_secs(30)).await }
+    });
+    let waiting = "SELECT pid FROM pg_locks WHERE NOT granted";
+    while on.command(waiting).is_empty() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    let interrupted = on.command(waiting);
+    waits.abort();
+    while !on.command(waiting).is_empty() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    let next = take(&*ours, key(2)).await;
+    let holding = on.command("SELECT pid FROM pg_locks WHERE granted AND locktype = 'advisory'");
+    assert_eq!(holding.lines().count(), 2, "{holding}");
+    assert!(!holding.lines().any(|pid| pid == interrupted), "{interrupted}: {holding}");
+    free(&*ours, next).await;
+    free(&*other, held).await;
+}

@@ -148,6 +148,7 @@ impl<D: Database> Keeper<D> {
             taken = &mut taking => taken,
             () = self.is_left(answer) => {
                 if !patience.is_zero() {
+                    seat.is_interrupted = true;
                     let _ = timeout(limit, database.interrupt(interrupt)).await;
                 }
                 timeout(limit, taking).await.unwrap_or_else(Err)

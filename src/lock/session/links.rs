@@ -43,6 +43,9 @@ pub(super) struct Seat<D: Database> {
     pub(super) link: D::Link,
     /// It may have ended since it was used last.
     pub(super) is_used: bool,
+    /// What waited on it was interrupted. When the server hears of that is not known, and then it
+    /// may be somebody else's question that is.
+    pub(super) is_interrupted: bool,
     idle: Arc<Mutex<Resting<D::Link>>>,
     fresh_for: Duration,
     _room: OwnedSemaphorePermit,
@@ -83,7 +86,7 @@ impl<D: Database> Links<D> {
         });
         let link = made.await.unwrap_or_else(|_| Err(Trouble::late(self.timeout)))?;
         let (idle, fresh_for) = (Arc::clone(&self.idle), self.fresh_for);
-        Ok(Seat { link, is_used, idle, fresh_for, _room: room })
+        Ok(Seat { link, is_used, is_interrupted: false, idle, fresh_for, _room: room })
     }
 
     pub(super) async fn prepare(&self, link: &mut D::Link) -> Result<(), Trouble> {
@@ -113,6 +116,9 @@ impl<D: Database> Links<D> {
 impl<D: Database> Seat<D> {
     /// For a session that holds nothing.
     pub(super) fn give_back(self) {
+        if self.is_interrupted {
+            return;
+        }
         let Self { link, idle, fresh_for, .. } = self;
         let mut resting = lock(&idle);
         resting.links.push(Idle { link, since: Instant::now() });
