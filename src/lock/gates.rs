@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
+use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use super::Owner;
 use crate::key::Digest;
@@ -23,8 +24,10 @@ struct Table {
 
 struct Gate {
     turns: Arc<Semaphore>,
-    /// How many hold it or wait for it: the last one to go takes it with them.
-    users: usize,
+    /// Rung when an owner has come through of whom others wait.
+    joined: Arc<Notify>,
+    /// How many hold it or wait for it, by owner: the last one to go takes it with them.
+    users: HashMap<Owner, usize>,
     inside: Option<Inside>,
 }
 
@@ -42,6 +45,7 @@ pub(super) struct Place {
     digest: Digest,
     owner: Owner,
     turns: Arc<Semaphore>,
+    joined: Arc<Notify>,
 }
 
 /// The right to ask for a key, until it is dropped.
@@ -59,13 +63,14 @@ impl Gates {
         let mut gates = self.lock();
         let gate = gates.entry(digest).or_insert_with(|| Gate {
             turns: Arc::new(Semaphore::new(1)),
-            users: 0,
+            joined: Arc::new(Notify::new()),
+            users: HashMap::new(),
             inside: None,
         });
-        gate.users += 1;
-        let turns = Arc::clone(&gate.turns);
+        *gate.users.entry(owner).or_default() += 1;
+        let (turns, joined) = (Arc::clone(&gate.turns), Arc::clone(&gate.joined));
         drop(gates);
-        Place { gates: self.clone(), digest, owner, turns }
+        Place { gates: self.clone(), digest, owner, turns, joined }
     }
 
     /// How many gates there are.
@@ -94,18 +99,35 @@ impl Place {
     /// # Cancel safety
     /// The place is given up when it is dropped.
     pub(super) async fn pass(self) -> Option<Pass> {
-        if self.comes_again() {
-            return Some(Pass(self));
+        let joined = Arc::clone(&self.joined);
+        let mut turn = pin!(Arc::clone(&self.turns).acquire_owned());
+        loop {
+            let mut joined = pin!(joined.notified());
+            // Before it looks: who comes through after that rings.
+            joined.as_mut().enable();
+            if self.comes_again() {
+                return Some(Pass(self));
+            }
+            tokio::select! {
+                biased;
+                // Nobody closes it, but if somebody did, nobody would come through.
+                turn = &mut turn => return Some(self.take(turn.ok()?)),
+                () = joined => {}
+            }
         }
-        // Nobody closes it, but if somebody did, nobody would come through.
-        let turn = Arc::clone(&self.turns).acquire_owned().await.ok()?;
-        Some(self.take(turn))
     }
 
     fn take(self, turn: OwnedSemaphorePermit) -> Pass {
         let inside = Inside { owner: self.owner, times: 1, turn };
-        if let Some(gate) = self.gates.lock().get_mut(&self.digest) {
+        let mut gates = self.gates.lock();
+        let gate = gates.get_mut(&self.digest);
+        let has_company = gate.is_some_and(|gate| {
             gate.inside = Some(inside);
+            gate.users.get(&self.owner).is_some_and(|users| *users > 1)
+        });
+        drop(gates);
+        if has_company {
+            self.joined.notify_waiters();
         }
         Pass(self)
     }
@@ -137,8 +159,14 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut gates = self.gates.lock();
         if let Entry::Occupied(mut gate) = gates.entry(self.digest) {
-            gate.get_mut().users -= 1;
-            if gate.get().users == 0 {
+            let users = &mut gate.get_mut().users;
+            if let Entry::Occupied(mut ours) = users.entry(self.owner) {
+                *ours.get_mut() -= 1;
+                if *ours.get() == 0 {
+                    ours.remove();
+                }
+            }
+            if users.is_empty() {
                 gate.remove();
             }
         }

@@ -196,3 +196,21 @@ async fn those_who_want_the_same_keys_in_another_order_do_not_wait_for_ever() {
     });
     timeout(SECOND * 30, join_all(takes)).await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn two_of_one_owner_that_wait_together_are_let_in_together() {
+    let lock = ReentrantLocal::default();
+    let all = locks(lock.clone());
+    let ours = all.clone().owned_by(Owner::new());
+    let other = all.clone().owned_by(Owner::new()).lock(&key()).await.unwrap();
+    let [first, second] = [(); 2].map(|()| {
+        let ours = ours.clone();
+        tokio::spawn(async move { ours.lock(&key()).await })
+    });
+    sleep(MS * 10).await;
+    other.release().await.unwrap();
+    let first = first.await.unwrap().unwrap();
+    let second = timeout(SECOND, second).await.expect("its owner holds it");
+    assert!(!first.is_lost());
+    drop((first, second.unwrap().unwrap()));
+}
