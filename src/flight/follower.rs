@@ -53,8 +53,9 @@ impl<L> Follower<L> {
     {
         let mut state = lock(&self.flight.state);
         let closed = state.closed;
+        let parting = state.parting.clone().filter(|_| closed);
         let chair = &mut state.chairs[self.chair];
-        if let Some(answer) = chair.answer.take() {
+        if let Some(answer) = chair.answer.take().or(parting) {
             drop(state);
             return Poll::Ready(Landed::Answer(Arc::unwrap_or_clone(answer)));
         }

@@ -135,6 +135,14 @@ impl<L> Leader<L> {
         waker.into_iter().for_each(Waker::wake);
     }
 
+    /// Leaves an answer to those who still wait when it goes, instead of nothing. From then on there
+    /// is no such flight, so that who asks again does not join it.
+    pub(crate) fn part_with(&self, answer: L) {
+        let earlier = lock(&self.flight.state).parting.replace(Arc::new(answer));
+        // After the lock: it may be anybody's type.
+        drop(earlier);
+    }
+
     /// Offers an answer to those who joined before a line: not as good as what they wait for, but
     /// better than nothing, for as long as it is good.
     pub(crate) fn offer(&self, line: Line, answer: L, good_for: Duration) {

@@ -13,7 +13,7 @@
 //! 1. A flight that is in the table has a leader. A leader that is dropped takes its flight out.
 //! 2. A seat is taken under the table's lock, so no seat is taken in a flight that has left it.
 //! 3. A follower that is waiting is either woken by a landing or told [`Again`](Landed::Again)
-//!    when the leader goes. Nobody waits for ever.
+//!    when the leader goes, or what that left for it. Nobody waits for ever.
 //! 4. Dropping a follower frees its seat and nothing else.
 //!
 //! # Locks
@@ -229,6 +229,8 @@ struct State<L> {
     phase: Phase,
     /// The leader has gone: nobody will land anything here any more.
     closed: bool,
+    /// What those who still wait are given then.
+    parting: Option<Arc<L>>,
     /// Callers look for themselves though it is there: there is something that they may do with.
     looks_first: bool,
     /// It goes on though nobody waits for it.
@@ -284,6 +286,7 @@ impl<L> Flight<L> {
             lines: 0,
             phase: Phase::Asking,
             closed: false,
+            parting: None,
             looks_first: false,
             in_background: false,
             offer: None,

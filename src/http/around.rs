@@ -145,14 +145,18 @@ where
         Some(_) => "request",
         None => "uri-miss",
     };
-    let parts = asked.parts;
+    let Asked { parts, primary, .. } = asked;
     let is_head = parts.method == Method::HEAD;
     let began = SystemTime::now();
     let fields = parts.headers.clone();
     let response = pass(inner, Request::from_parts(parts, body), why).await;
-    if let Some(located) = located.filter(|_| is_head) {
-        let times = Times { asked: began, answered: SystemTime::now() };
-        hear::<B>(&shared, located, &fields, response.status(), response.headers(), times).await;
+    let times = Times { asked: began, answered: SystemTime::now() };
+    let (status, said) = (response.status(), response.headers());
+    if !is_head {
+        let judgement = shared.mode.judge(&Method::GET, &fields, status, said, times, false);
+        shared.note_whose(&primary, &fields, status, &judgement);
+    } else if let Some(located) = located {
+        hear::<B>(&shared, located, &fields, status, said, times).await;
     }
     response
 }

@@ -164,7 +164,10 @@ impl<ReqB> Load<'_, ReqB> {
     fn judge(&self, status: StatusCode, headers: &HeaderMap, times: Times) -> Judgement {
         let request = &self.errand.asked.parts.headers;
         let spared = self.earlier.is_better_than_a_failure();
-        self.shared.mode.judge(&Method::GET, request, status, headers, times, spared)
+        let judgement =
+            self.shared.mode.judge(&Method::GET, request, status, headers, times, spared);
+        self.shared.note_whose(&self.errand.asked.primary, request, status, &judgement);
+        judgement
     }
 
     fn said(&self, status: StatusCode) -> Said {

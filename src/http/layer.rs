@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tower::Layer;
 
+use super::apart::Apart;
 use super::fetch::Fetch;
 use super::handle::HttpHandle;
 use super::kept::HttpCapture;
@@ -25,6 +26,7 @@ use crate::store::Store;
 pub struct HttpCacheLayer<R = Stated> {
     layer: ReadThroughLayer<(), HttpCapture>,
     rules: R,
+    apart: Arc<Apart>,
 }
 
 /// The rules of RFC 9111: a response says for how long it is good, and for whom.
@@ -145,7 +147,8 @@ impl HttpCacheLayer<Keyed> {
 
 impl<R> HttpCacheLayer<R> {
     fn by<S: Store>(rules: R, store: S) -> Self {
-        Self { layer: ReadThroughLayer::over(store, ()).capture(HttpCapture), rules }
+        let layer = ReadThroughLayer::over(store, ()).capture(HttpCapture);
+        Self { layer, rules, apart: Arc::default() }
     }
 
     knobs_of_loads!();
@@ -159,7 +162,8 @@ where
 
     fn layer(&self, inner: S) -> HttpCache<S> {
         let within = Within::of(&self.layer);
-        let shared = Shared { within, mode: Arc::new(self.rules.mode()) };
+        let (mode, apart) = (Arc::new(self.rules.mode()), Arc::clone(&self.apart));
+        let shared = Shared { within, mode, apart };
         HttpCache::new(Fetch { inner, shared })
     }
 }
@@ -193,7 +197,10 @@ impl sealed::Sealed for Keyed {
 
 impl<R: fmt::Debug> fmt::Debug for HttpCacheLayer<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { layer, rules } = self;
-        f.debug_struct("HttpCacheLayer").field("layer", layer).field("rules", rules).finish()
+        let Self { layer, rules, .. } = self;
+        f.debug_struct("HttpCacheLayer")
+            .field("layer", layer)
+            .field("rules", rules)
+            .finish_non_exhaustive()
     }
 }

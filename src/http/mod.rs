@@ -77,6 +77,10 @@
 //! - A response that may not be shared, or is larger than is kept, goes through as it comes, and
 //!   those who waited for it ask for themselves, all at once. Others are read to their end first,
 //!   so that what breaks off is not kept.
+//! - If the answer to a request with credentials (`Authorization`) may not be shared, such requests
+//!   are answered by what is kept for that target, or go to the origin without waiting for each
+//!   other, until for a while ([`HttpCacheLayer::not_kept_for`]) there was no such answer. Those
+//!   without credentials share their loads all the same.
 //! - What cannot be answered is answered by 502 (the origin gave no answer), 503 (there is no room,
 //!   the store failed, or the origin failed a moment ago) or 504 (it took too long).
 //!
@@ -92,6 +96,7 @@
 //! [`Router::nest`]: https://docs.rs/axum/0.8/axum/struct.Router.html#method.nest
 
 mod answer;
+mod apart;
 mod around;
 mod asked;
 mod earlier;

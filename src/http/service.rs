@@ -165,16 +165,15 @@ where
     match way {
         Way::Ask => match visit::at_hand(&fetch.shared, &parts, &key, &demand) {
             Some(response) => Begun::Settled(response),
+            None if fetch.shared.goes_apart(&parts.headers, &key) => {
+                look(fetch, Asked::new(parts, key, demand), body)
+            }
             None => {
                 let asked = Asked::new(parts, key, demand);
                 Begun::Asking(Visit::new(fetch.clone(), asked))
             }
         },
-        Way::Look => {
-            let Fetch { inner, shared } = fetch.clone();
-            let asked = Asked::new(parts, key, demand);
-            Begun::Going(Box::pin(around::look(inner, shared, asked, body)))
-        }
+        Way::Look => look(fetch, Asked::new(parts, key, demand), body),
         Way::Around(why) => pass(fetch, parts, body, why),
         Way::Change => {
             let Fetch { inner, shared } = fetch.clone();
@@ -182,6 +181,16 @@ where
             Begun::Going(Box::pin(around::change(inner, shared, request, changes(key))))
         }
     }
+}
+
+fn look<S, ReqB, B>(fetch: &Fetch<S>, asked: Asked, body: ReqB) -> Begun<S, B>
+where
+    S: Origin<ReqB, B>,
+    ReqB: Send + 'static,
+    B: Body<Data = Bytes> + Send + 'static,
+{
+    let Fetch { inner, shared } = fetch.clone();
+    Begun::Going(Box::pin(around::look(inner, shared, asked, body)))
 }
 
 fn pass<S, ReqB, B>(fetch: &Fetch<S>, parts: Parts, body: ReqB, why: &'static str) -> Begun<S, B>

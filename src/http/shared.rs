@@ -3,8 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::header::AUTHORIZATION;
+use http::{HeaderMap, StatusCode};
+
+use super::apart::Apart;
 use super::kept::{Fate, Found, HttpCapture, Kept, Spec, Whole};
-use super::mode::Mode;
+use super::mode::{Judgement, Mode};
 use crate::capture::Room;
 use crate::key::Key;
 use crate::quiet::warn_seldom;
@@ -16,6 +20,7 @@ use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Peek, Va
 pub(super) struct Shared {
     pub(super) within: Within<HttpCapture>,
     pub(super) mode: Arc<Mode>,
+    pub(super) apart: Arc<Apart>,
 }
 
 /// A response that was found in the store.
@@ -27,6 +32,24 @@ pub(super) struct Located {
 }
 
 impl Shared {
+    /// Whether a request waits for no load of others.
+    pub(super) fn goes_apart(&self, request: &HeaderMap, target: &Key) -> bool {
+        request.contains_key(AUTHORIZATION) && self.apart.has(target)
+    }
+
+    /// Notes whether what a request with credentials was answered says anything of such requests.
+    pub(super) fn note_whose(
+        &self,
+        target: &Key,
+        request: &HeaderMap,
+        status: StatusCode,
+        judgement: &Judgement,
+    ) {
+        if request.contains_key(AUTHORIZATION) {
+            self.apart.hear(target, status, judgement, self.within.not_kept_for());
+        }
+    }
+
     /// What is kept under a key, fresh or not. A store that fails has nothing.
     pub(super) async fn entry(&self, key: &Key) -> Option<Entry> {
         let store = self.within.store();
@@ -63,7 +86,7 @@ impl Shared {
     pub(super) async fn locate<B: Send + 'static>(
         &self,
         primary: &Key,
-        request: &http::HeaderMap,
+        request: &HeaderMap,
     ) -> Option<Located> {
         let entry = self.entry(primary).await?;
         match &*self.read::<B>(&entry)? {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::Response;
+use http::header::AUTHORIZATION;
 use http::request::Parts;
 use tower::BoxError;
 
@@ -52,7 +53,9 @@ impl<S> Visit<S> {
             None => Errand::primary(&self.asked),
             Some(spec) => Errand::variant(&self.asked, Arc::clone(spec)),
         };
-        (errand, How { is_forced: self.is_anew, ..How::default() })
+        // Whoever has credentials may be one of many whose answers are their own.
+        let asks_again = !self.asked.parts.headers.contains_key(AUTHORIZATION);
+        (errand, How { is_forced: self.is_anew, asks_again, ..How::default() })
     }
 
     /// After an answer of the core.

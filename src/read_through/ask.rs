@@ -33,6 +33,9 @@ pub struct Ask {
 pub(crate) struct How {
     pub(crate) deadline: Option<Instant>,
     pub(crate) is_forced: bool,
+    /// If what it has waited for is for somebody else only, it asks once more before it loads for
+    /// itself: it is not one of those whose answers are their own.
+    pub(crate) asks_again: bool,
 }
 
 impl Ask {

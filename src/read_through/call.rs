@@ -159,7 +159,10 @@ where
                 self.instead(Stale::LoadFailed)
                     .unwrap_or_else(|| self.given(kept, Origin::Loaded { stored: false }, led))
             }
-            Landed::Answer(Landing::Private) => self.pass(Bypass::NotKept),
+            Landed::Answer(Landing::Own) if std::mem::take(&mut self.how.asks_again) => {
+                self.again(|call| call.join(None))
+            }
+            Landed::Answer(Landing::Private | Landing::Own) => self.pass(Bypass::NotKept),
             Landed::Answer(Landing::Look) => self.again(Self::look),
             Landed::Answer(Landing::Failed(error)) => self.fail(error.into()),
             // Whoever opens a flight is always answered by it, unless its task was dropped. One

@@ -101,6 +101,9 @@ pub(crate) enum Landing {
     FailedValue(Arc<dyn Any + Send + Sync>),
     /// What was loaded is for somebody else: to load for oneself.
     Private,
+    /// What was loaded is for somebody else, and says nothing of the answers of others: to load for
+    /// oneself, or to ask again.
+    Own,
     /// Nothing: who came so late need not wait, as there is something that may do.
     Look,
     /// Our error.

@@ -82,8 +82,10 @@ pub(crate) enum Keeping {
     Share,
     /// The same, and it is better that nobody waits for the next one.
     Unkept,
-    /// It is for the caller whose load it was, and perhaps so are the next ones.
-    Private { is_lasting: bool },
+    /// It is for the caller whose load it was, and so are the next ones.
+    Private,
+    /// It is for the caller whose load it was, and says nothing of the next ones.
+    Own,
 }
 
 /// How a load failed.
@@ -172,12 +174,8 @@ fn captured<R, C: Capture<R>>(kept: C::Kept, core: &Core<C>, key: &Key) -> Outco
         Verdict::Keep => freshness.windows(draw()),
         Verdict::KeepFor(windows) => freshness.jittered(windows, draw()),
         Verdict::NotFound => freshness.windows_of_not_found(draw()),
-        Verdict::Private => {
-            return Outcome::Loaded(Arc::new(kept), Keeping::Private { is_lasting: true });
-        }
-        Verdict::Own => {
-            return Outcome::Loaded(Arc::new(kept), Keeping::Private { is_lasting: false });
-        }
+        Verdict::Private => return Outcome::Loaded(Arc::new(kept), Keeping::Private),
+        Verdict::Own => return Outcome::Loaded(Arc::new(kept), Keeping::Own),
         Verdict::Failure => {
             let (landing, message) = (Landing::FailedValue(Arc::new(kept)), String::new());
             return Outcome::Failed(Failed { landing, cause: Cause::Error, message });

@@ -37,9 +37,13 @@ pub(crate) async fn relieve<S, Req, C>(
         Outcome::Loaded(kept, keeping) => {
             let landing = Landing::Value(kept, Origin::Around(Bypass::WaitRanOut));
             match keeping {
-                Keeping::Private { .. } => {
+                Keeping::Private => {
                     leader.land_on_opener(landing);
                     leader.land_on_all(&Landing::Private);
+                }
+                Keeping::Own => {
+                    leader.land_on_opener(landing);
+                    leader.part_with(Landing::Own);
                 }
                 _ => drop(leader.land(begun, &landing)),
             }

@@ -9,6 +9,7 @@
 //!     ├─lead──► Load ──value──► Commit ──stored────────► Land on those who joined before it
 //!     │           │               └─superseded──────────► Land on those who joined before the load
 //!     │           ├─not to be shared──► Disperse ──► Commit (a marker) ──► Disperse
+//!     │           ├─of this caller only──► Land on who opened it ──► Release
 //!     │           ├─error──► Land on all ──► Fail
 //!     │           └─nobody waits any more──► Release
 //!     ├─a load failed a moment ago──► Rest: land the failure on all, until its window is over
@@ -54,6 +55,8 @@ pub(crate) enum Event {
     Loaded,
     /// The loader gave an answer that is for the caller who opened the flight, and nobody else.
     LoadedPrivate,
+    /// The same, but it says nothing of the answers of others.
+    LoadedOwn,
     /// Those for whom it was not were told to load for themselves.
     Dispersed,
     /// The loader failed, panicked or took too long. Whoever may have a stale value instead was
@@ -145,6 +148,9 @@ pub(crate) enum On {
     BeforeLoad,
     /// Everybody. For errors, which are no value that could be out of date.
     All,
+    /// Who opened the flight. Everybody else is told once nothing is left to be given up, as they
+    /// may ask again.
+    Opener,
 }
 
 /// What to do next.
@@ -162,6 +168,7 @@ pub(crate) fn next(event: Event, standing: Standing) -> Step {
         Event::Opened { store_failed: true } => Step::Load,
         Event::Found => Step::Land(On::Asked),
         Event::Private | Event::LoadedPrivate => Step::Disperse,
+        Event::LoadedOwn => Step::Land(On::Opener),
         Event::Failing | Event::Spared { others: false } => Step::Rest,
         Event::Gone | Event::Due if can_load => Step::Acquire,
         Event::Busy => Step::Wait,
@@ -205,7 +212,7 @@ fn end(standing: Standing) -> Step {
 mod tests {
     use super::*;
 
-    const EVENTS: [Event; 29] = [
+    const EVENTS: [Event; 30] = [
         Event::Opened { store_failed: false },
         Event::Opened { store_failed: true },
         Event::Found,
@@ -224,6 +231,7 @@ mod tests {
         Event::Deserted,
         Event::Loaded,
         Event::LoadedPrivate,
+        Event::LoadedOwn,
         Event::Dispersed,
         Event::LoadFailed { spared: false },
         Event::LoadFailed { spared: true },
@@ -280,6 +288,7 @@ mod tests {
             Step::Land(On::Asked) => 'a',
             Step::Land(On::BeforeLoad) => 'b',
             Step::Land(On::All) => 'e',
+            Step::Land(On::Opener) => 'o',
             Step::Close => '.',
         }
     }
@@ -308,6 +317,7 @@ mod tests {
             (Event::Deserted, ".... RRRR RRRR"),
             (Event::Loaded, "bbbb CCCC bbbb"),
             (Event::LoadedPrivate, "DDDD DDDD DDDD"),
+            (Event::LoadedOwn, "oooo oooo oooo"),
             (Event::Dispersed, ".... CCCC RRRR"),
             (Event::LoadFailed { spared: false }, "eeee eeee eeee"),
             (Event::LoadFailed { spared: true }, ".... RRRR RRRR"),

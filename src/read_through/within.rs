@@ -1,6 +1,7 @@
 //! What a layer needs that has a `ReadThroughLayer` within: to ask with keys that it makes itself.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tower::Service;
 
@@ -29,6 +30,11 @@ impl<C> Within<C> {
 
     pub(crate) fn max_entry_bytes(&self) -> usize {
         self.0.policy.max_entry_bytes
+    }
+
+    /// For how long it is known that answers are not kept.
+    pub(crate) fn not_kept_for(&self) -> Duration {
+        self.0.policy.freshness.marker_ttl
     }
 
     /// How long it is kept for at most, with its ttl shortened by chance.

@@ -3,6 +3,7 @@
 
 mod burst;
 mod changes;
+mod credentials;
 mod keyed;
 mod origin;
 mod poison;

@@ -80,7 +80,8 @@ where
         self.answer = Some(Landing::Value(kept, self.origin(false)));
         self.keeping = keeping;
         match self.keeping {
-            Keeping::Private { .. } => Event::LoadedPrivate,
+            Keeping::Private => Event::LoadedPrivate,
+            Keeping::Own => Event::LoadedOwn,
             _ => Event::Loaded,
         }
     }
@@ -119,10 +120,6 @@ where
     }
 
     pub(super) async fn commit(&mut self) -> Event {
-        if matches!(self.keeping, Keeping::Private { is_lasting: false }) {
-            self.release().await;
-            return Event::Committed(Committed::Superseded);
-        }
         let Some(lease) = self.lease.take() else {
             return Event::Committed(Committed::Failed);
         };
@@ -148,9 +145,11 @@ where
     fn draft(&mut self) -> Draft {
         let marker_ttl = self.core.policy.freshness.marker_ttl;
         let draft = match &self.keeping {
-            Keeping::Private { .. } => Draft::marker(marker_ttl, Marker::Private),
+            Keeping::Private => Draft::marker(marker_ttl, Marker::Private),
             Keeping::Unkept => Draft::marker(marker_ttl, Marker::Unkept),
-            Keeping::Share => Draft::new(core::nothing(), 0, Windows::fresh_for(Duration::ZERO)),
+            Keeping::Share | Keeping::Own => {
+                Draft::new(core::nothing(), 0, Windows::fresh_for(Duration::ZERO))
+            }
             Keeping::Keep(_, windows) => {
                 let value = self.value.take().unwrap_or_else(core::nothing);
                 Draft::new(value, self.core.capture.codec(), *windows)

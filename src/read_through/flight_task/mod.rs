@@ -178,7 +178,7 @@ where
             store_failed: self.store_failed,
             may_go_around: self.core.policy.when_store_fails == WhenStoreFails::Load,
             load_failed: self.failed.is_some(),
-            is_private: matches!(self.keeping, Keeping::Private { .. }),
+            is_private: matches!(self.keeping, Keeping::Private),
         }
     }
 
@@ -244,6 +244,11 @@ where
             On::Asked => self.asked,
             On::BeforeLoad => self.loading,
             On::All => self.leader.line(),
+            On::Opener => {
+                self.leader.land_on_opener(answer);
+                self.leader.part_with(Landing::Own);
+                return Event::Landed { others: false };
+            }
         };
         let others = self.leader.land(line, &answer);
         match self.due.take() {

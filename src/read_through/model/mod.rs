@@ -116,6 +116,7 @@ impl Model {
             On::Asked => flight.asked,
             On::BeforeLoad if self.without == Without::ChecksOfSuperseded => flight.asked,
             On::BeforeLoad => flight.loading,
+            On::Opener => unreachable!("no answer is for one caller only"),
         };
         let id = flight.id;
         let others = world.give(id, line, value)?;
