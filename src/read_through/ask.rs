@@ -59,7 +59,8 @@ impl Ask {
     }
 
     /// Will not have what is kept, nor word of an earlier failure: it is loaded anew, under the
-    /// lease like any other load. A load that is under way already is waited for instead; to be
+    /// lease like any other load; if that fails, it is a failure for those who wait for it, and
+    /// nobody else. A load that is under way already is waited for instead; to be
     /// sure of something newer, [`invalidate`](crate::Handle::invalidate) first.
     #[must_use]
     pub fn anew(self) -> Self {

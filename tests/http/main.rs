@@ -4,6 +4,7 @@
 mod burst;
 mod changes;
 mod credentials;
+mod failures;
 mod keyed;
 mod origin;
 mod poison;

@@ -91,7 +91,12 @@ where
         let (key, recall) = (self.leader.key().digest(), &self.core.loads.recall);
         // Who has the lease knows from the store, which is told of successes elsewhere too.
         let before = if self.lease.is_some() { self.failures } else { recall.times(&key) };
-        let window = self.core.policy.failures.after(before);
+        // Who will not have what is kept may ask as often as it likes, and in ways of its own: that
+        // its load failed is held against nobody else.
+        let window = match self.anew {
+            true => Duration::ZERO,
+            false => self.core.policy.failures.after(before),
+        };
         let times = before.saturating_add(1);
         if !window.is_zero() {
             recall.note(key, landing.clone(), times, window);

@@ -128,6 +128,22 @@ async fn a_forced_refresh_that_fails_is_an_error_though_something_is_stale() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_forced_refresh_that_fails_is_held_against_nobody() {
+    for place in PLACES {
+        let (memory, loader) = (MemoryStore::new(10), Loader::new());
+        let fleet = [(); 2].map(|()| asking(place(&memory), &loader));
+        loader.ends_by(End::Fail);
+        for _ in 0..5 {
+            settled(vec![ask(&fleet[0], 1 + ANEW)]).await;
+            idle().await;
+        }
+        loader.ends_by(End::Answer);
+        let asked = fleet.iter().flat_map(|process| burst(process, 1, 10)).collect();
+        assert_eq!(answers(asked).await, [6; 20]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_forced_refresh_tries_again_though_a_load_failed_a_moment_ago() {
     for place in PLACES {
         let loader = Loader::new();
