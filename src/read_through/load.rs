@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout};
 use tower::{Service, ServiceExt};
 
 use super::core::{Core, Landing};
+use super::recall::Recall;
 use crate::capture::{Capture, Room, Verdict};
 use crate::chance::draw;
 use crate::error::{CacheError, Cause};
@@ -92,6 +93,8 @@ pub(crate) enum Keeping {
 #[derive(Debug)]
 pub(crate) struct Failed {
     pub(crate) landing: Landing,
+    /// How many bytes of it there are to be remembered, as far as that is known.
+    pub(crate) bytes: usize,
     pub(crate) cause: Cause,
     /// Words for people, if the layer has them.
     pub(crate) message: String,
@@ -146,7 +149,7 @@ where
     });
     let failed = |error, cause| {
         let message = String::new();
-        Outcome::Failed(Failed { landing: Landing::Failed(error), cause, message })
+        Outcome::Failed(Failed { landing: Landing::Failed(error), bytes: 0, cause, message })
     };
     // The loader is dropped with the panic; nothing of it is looked at again.
     match AssertUnwindSafe(called).catch_unwind().await {
@@ -165,7 +168,7 @@ fn refused<C>(error: Arc<dyn Any + Send + Sync>, core: &Core<C>) -> Outcome {
     // The words are the program's own, and so is a panic over them.
     let message = catch_unwind(AssertUnwindSafe(describe)).ok().flatten().unwrap_or_default();
     let landing = Landing::LoadFailed(error);
-    Outcome::Failed(Failed { landing, cause: Cause::Error, message })
+    Outcome::Failed(Failed { landing, bytes: 0, cause: Cause::Error, message })
 }
 
 fn captured<R, C: Capture<R>>(kept: C::Kept, core: &Core<C>, key: &Key) -> Outcome {
@@ -177,8 +180,9 @@ fn captured<R, C: Capture<R>>(kept: C::Kept, core: &Core<C>, key: &Key) -> Outco
         Verdict::Private => return Outcome::Loaded(Arc::new(kept), Keeping::Private),
         Verdict::Own => return Outcome::Loaded(Arc::new(kept), Keeping::Own),
         Verdict::Failure => {
+            let bytes = weight(&kept, core);
             let (landing, message) = (Landing::FailedValue(Arc::new(kept)), String::new());
-            return Outcome::Failed(Failed { landing, cause: Cause::Error, message });
+            return Outcome::Failed(Failed { landing, bytes, cause: Cause::Error, message });
         }
     };
     let keeping = match windows.life().is_zero() {
@@ -188,6 +192,14 @@ fn captured<R, C: Capture<R>>(kept: C::Kept, core: &Core<C>, key: &Key) -> Outco
         }
     };
     Outcome::Loaded(Arc::new(kept), keeping)
+}
+
+/// How many bytes a value has that counts as a failure. Of more than is remembered, it does not
+/// matter how many more.
+fn weight<R, C: Capture<R>>(kept: &C::Kept, core: &Core<C>) -> usize {
+    let mut room = Room::new(Recall::MOST_OF_ONE);
+    let written = core.capture.encode(kept, &mut room);
+    written.map_or(usize::MAX, |()| room.into_bytes().len())
 }
 
 fn encoded<R, C: Capture<R>>(kept: &C::Kept, core: &Core<C>, key: &Key) -> Option<Bytes> {

@@ -13,20 +13,25 @@ use crate::key::Digest;
 /// Failures of this process, each for its window.
 ///
 /// The store remembers failures for the fleet, as words at best. This remembers them as they were,
-/// for those who ask here; and where the store is down, it is all that is remembered.
+/// for those who ask here; and where the store is down, it is all that is remembered. There is a
+/// bound on how many there are, and on how large: of more bytes than that, it is remembered only
+/// that it failed.
 #[derive(Default)]
 pub(crate) struct Recall(Mutex<Table>);
 
 #[derive(Default)]
 struct Table {
     failed: HashMap<Digest, Failed>,
-    /// When it has grown to this, those that are over are removed: as many as were added since the
-    /// last time, so it costs each of them a constant share.
-    sweep_at: usize,
+    /// How many bytes they have together.
+    bytes: usize,
+    /// When those that are over are removed, if one is added then.
+    sweep_at: Option<Instant>,
 }
 
 struct Failed {
-    landing: Landing,
+    /// None: it is too large.
+    landing: Option<Landing>,
+    bytes: usize,
     times: u32,
     until: Instant,
     /// Until when it counts for the next one in a row.
@@ -34,26 +39,51 @@ struct Failed {
 }
 
 impl Recall {
-    /// Remembers a failure for a window.
-    pub(crate) fn note(&self, key: Digest, landing: Landing, times: u32, window: Duration) {
+    /// How many bytes one failure may have.
+    pub(crate) const MOST_OF_ONE: usize = 64 * 1024;
+
+    /// Remembers a failure of so many bytes for a window.
+    pub(crate) fn note(
+        &self,
+        key: Digest,
+        landing: Landing,
+        bytes: usize,
+        times: u32,
+        window: Duration,
+    ) {
         let now = Instant::now();
         let until = now + window;
-        let failed = Failed { landing, times, until, known_until: until + window };
-        let mut over = Vec::new();
+        let known_until = until + window;
+        let (mut over, mut left_out) = (Vec::new(), None);
         let earlier = {
             let mut table = self.table();
-            if table.failed.len() >= table.sweep_at {
+            let earlier = table.remove(&key);
+            if table.sweep_at.is_none_or(|at| at <= now) {
                 over.extend(table.failed.extract_if(|_, failed| failed.known_until <= now));
-                table.sweep_at = (table.failed.len() * 2).max(FIRST_SWEEP);
+                table.bytes -= over.iter().map(|(_, failed)| failed.bytes).sum::<usize>();
+                table.sweep_at = Some(now + BETWEEN_SWEEPS);
             }
-            table.failed.insert(key, failed)
+            let fits = bytes <= Self::MOST_OF_ONE && table.bytes + bytes <= MOST_BYTES;
+            let mut landing = Some(landing);
+            if !fits {
+                left_out = landing.take();
+            }
+            let bytes = if fits { bytes } else { 0 };
+            if table.failed.len() < MOST {
+                table.bytes += bytes;
+                table.failed.insert(key, Failed { landing, bytes, times, until, known_until });
+            } else {
+                left_out = left_out.or(landing);
+            }
+            earlier
         };
         // After the lock: they may be of anybody's type.
-        drop((over, earlier));
+        drop((over, left_out, earlier));
     }
 
-    /// What failed, if its window is not over, and what is left of that.
-    pub(crate) fn of(&self, key: &Digest) -> Option<(Landing, Duration)> {
+    /// What failed, if its window is not over, and what is left of that. Nothing is known but that,
+    /// if it was too large.
+    pub(crate) fn of(&self, key: &Digest) -> Option<(Option<Landing>, Duration)> {
         let table = self.table();
         let failed = table.failed.get(key)?;
         let left = failed.until.checked_duration_since(Instant::now())?;
@@ -69,7 +99,7 @@ impl Recall {
 
     /// It has not failed any more.
     pub(crate) fn forget(&self, key: &Digest) {
-        let earlier = self.table().failed.remove(key);
+        let earlier = self.table().remove(key);
         drop(earlier);
     }
 
@@ -79,10 +109,85 @@ impl Recall {
     }
 }
 
-impl fmt::Debug for Recall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recall").field("failed", &self.table().failed.len()).finish()
+impl Table {
+    fn remove(&mut self, key: &Digest) -> Option<Failed> {
+        let earlier = self.failed.remove(key)?;
+        self.bytes -= earlier.bytes;
+        Some(earlier)
     }
 }
 
-const FIRST_SWEEP: usize = 64;
+impl fmt::Debug for Recall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let table = self.table();
+        f.debug_struct("Recall")
+            .field("failed", &table.failed.len())
+            .field("bytes", &table.bytes)
+            .finish()
+    }
+}
+
+/// How many failures are remembered.
+const MOST: usize = 10_000;
+
+/// How many bytes they may have together.
+const MOST_BYTES: usize = 8 * 1024 * 1024;
+
+const BETWEEN_SWEEPS: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::key::Key;
+
+    const WINDOW: Duration = Duration::from_secs(1);
+
+    fn digest(nth: usize) -> Digest {
+        Key::of("item").with(nth).digest()
+    }
+
+    fn note(recall: &Recall, nth: usize, bytes: usize) {
+        recall.note(digest(nth), Landing::LoadFailed(Arc::new(nth)), bytes, 1, WINDOW);
+    }
+
+    fn is_whole(recall: &Recall, nth: usize) -> Option<bool> {
+        recall.of(&digest(nth)).map(|(landing, _)| landing.is_some())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_what_is_too_large_it_is_known_that_it_failed() {
+        let recall = Recall::default();
+        note(&recall, 1, Recall::MOST_OF_ONE);
+        note(&recall, 2, Recall::MOST_OF_ONE + 1);
+        assert_eq!((is_whole(&recall, 1), is_whole(&recall, 2)), (Some(true), Some(false)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_bytes_are_remembered_than_there_is_room_for() {
+        let recall = Recall::default();
+        (0..MOST).for_each(|nth| note(&recall, nth, Recall::MOST_OF_ONE));
+        let whole = (0..MOST).filter(|nth| is_whole(&recall, *nth) == Some(true)).count();
+        assert_eq!(whole, MOST_BYTES / Recall::MOST_OF_ONE);
+        (0..MOST).for_each(|nth| recall.forget(&digest(nth)));
+        assert_eq!(recall.table().bytes, 0);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_more_failures_are_remembered_than_there_is_room_for() {
+        let recall = Recall::default();
+        (0..MOST * 2).for_each(|nth| note(&recall, nth, 1));
+        assert_eq!(recall.table().failed.len(), MOST);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failures_that_are_over_make_room() {
+        let recall = Recall::default();
+        (0..MOST).for_each(|nth| note(&recall, nth, Recall::MOST_OF_ONE));
+        tokio::time::advance(WINDOW * 2).await;
+        note(&recall, MOST, Recall::MOST_OF_ONE);
+        assert_eq!(is_whole(&recall, MOST), Some(true));
+        assert_eq!(recall.table().failed.len(), 1);
+    }
+}

@@ -8,7 +8,7 @@ use tower::Service;
 use super::{FlightTask, StandIn};
 use crate::capture::Capture;
 use crate::chance::draw;
-use crate::error::CacheError;
+use crate::error::{CacheError, Cause};
 use crate::flight::{Line, Phase};
 use crate::quiet::warn_seldom;
 use crate::read_through::core::{self, Landing, Origin};
@@ -88,10 +88,18 @@ where
 
     /// It is loaded without a lease, unless it is known here that the load would fail.
     fn found_unkept(&mut self) -> Event {
-        match self.core.loads.recall.of(&self.leader.key().digest()) {
-            Some((failure, left)) if !self.anew => self.rest_on(failure, left),
-            _ => Event::Unkept,
+        match self.recalled() {
+            Some((failure, left)) => self.rest_on(failure, left),
+            None => Event::Unkept,
         }
+    }
+
+    /// What failed here a moment ago, if that matters to those who wait, and for how much longer.
+    pub(super) fn recalled(&self) -> Option<(Landing, Duration)> {
+        let key = self.leader.key();
+        let (landing, left) = self.core.loads.recall.of(&key.digest()).filter(|_| !self.anew)?;
+        let in_words = || Landing::Failed(CacheError::load_failed(key, Cause::Error, "", left));
+        Some((landing.unwrap_or_else(in_words), left))
     }
 
     /// Whether it is time to load anew what is still fresh, and there is something to load with.
@@ -138,7 +146,7 @@ where
             return Event::Spared { others: self.leader.land(asked, &stand_in) };
         }
         let key = self.leader.key();
-        let ours = self.core.loads.recall.of(&key.digest()).map(|(landing, _)| landing);
+        let ours = self.core.loads.recall.of(&key.digest()).and_then(|(landing, _)| landing);
         let landing = ours.unwrap_or_else(|| {
             let (cause, message) = (failure.cause(), failure.message());
             Landing::Failed(CacheError::load_failed(key, cause, message, left))

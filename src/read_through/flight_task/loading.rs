@@ -87,7 +87,7 @@ where
     }
 
     fn load_failed(&mut self, failed: Failed) -> Event {
-        let Failed { landing, cause, message } = failed;
+        let Failed { landing, bytes, cause, message } = failed;
         let (key, recall) = (self.leader.key().digest(), &self.core.loads.recall);
         // Who has the lease knows from the store, which is told of successes elsewhere too.
         let before = if self.lease.is_some() { self.failures } else { recall.times(&key) };
@@ -99,7 +99,7 @@ where
         };
         let times = before.saturating_add(1);
         if !window.is_zero() {
-            recall.note(key, landing.clone(), times, window);
+            recall.note(key, landing.clone(), bytes, times, window);
         }
         self.failed = Some(Failure::new(cause, times, window).saying(&message));
         match self.stand_in() {

@@ -185,8 +185,7 @@ where
     /// The store has failed. It may be known all the same that the load would.
     fn note_failure_of_the_store(&mut self, error: &StoreError) -> Event {
         self.store_failed = true;
-        let recalled = self.core.loads.recall.of(&self.leader.key().digest());
-        if let Some((failure, left)) = recalled.filter(|_| !self.anew) {
+        if let Some((failure, left)) = self.recalled() {
             return self.rest_on(failure, left);
         }
         let error = CacheError::store(self.leader.key(), error);
