@@ -217,7 +217,7 @@ impl<ReqB> Load<'_, ReqB> {
         let asked = &self.errand.asked;
         let spec = Spec::new(names, windows.life());
         let key = spec.key_for(&asked.primary, &asked.parts.headers);
-        let spec = spec.with_variant(&key, windows.life()).unwrap_or(spec);
+        let spec = spec.with_variant(&key, windows.life(), SystemTime::now()).unwrap_or(spec);
         self.shared.keep::<B>(key, whole, |_| true).await;
         asked.put_own(Arc::clone(whole));
         spec
@@ -232,14 +232,15 @@ impl<ReqB> Load<'_, ReqB> {
     ) -> Found<B> {
         let Fate::Keep(windows) = whole.fate else { return Found::Whole(whole) };
         let key = &self.errand.key;
-        if spec.has(key) {
+        if spec.has_for_good(key) {
             return Found::Whole(whole);
         }
-        if spec.is_full() {
+        let now = SystemTime::now();
+        if !spec.has_room_for(key, now) {
             return Found::Whole(answered.whole(Fate::Share, &Terms::NONE));
         }
         let primary = &self.errand.asked.primary;
-        let more = |there: &Spec| there.with_variant(key, windows.life());
+        let more = |there: &Spec| there.with_variant(key, windows.life(), now);
         // That it is counted is not worth waiting for whoever is about the spec: there is a next
         // time, and whoever is about it counts one.
         self.shared.replace_spec::<B>(primary, spec, more).await;

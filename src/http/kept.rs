@@ -87,8 +87,7 @@ pub(super) struct Note {
 
 impl Note {
     pub(super) fn new(received: SystemTime, age: Duration, fresh: Duration) -> Self {
-        let received = received.duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { received: millis(received), age: millis(age), fresh: millis(fresh) }
+        Self { received: since_epoch(received), age: millis(age), fresh: millis(fresh) }
     }
 
     /// How old the response is. A clock that was set back makes nothing younger than it came.
@@ -108,6 +107,10 @@ impl Note {
     }
 }
 
+fn since_epoch(time: SystemTime) -> u64 {
+    millis(time.duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
@@ -119,10 +122,18 @@ pub(super) struct Spec {
     names: Vec<String>,
     /// Part of the keys of its variants: with a new one, none of them is found any more.
     nonce: [u8; 16],
-    /// The digests of the keys of its variants.
-    variants: Vec<[u8; Digest::BYTES]>,
+    variants: Vec<Slot>,
     /// How long it is kept, in milliseconds.
     life: u64,
+}
+
+/// The place of one variant. It may be another's when that has run out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Slot {
+    /// Of its key.
+    digest: [u8; Digest::BYTES],
+    /// When it runs out, in milliseconds since the Unix epoch.
+    until: u64,
 }
 
 impl Spec {
@@ -138,25 +149,36 @@ impl Spec {
         Self { names, nonce, variants: Vec::new(), life: millis(life.max(A_DAY)) }
     }
 
-    /// The same with one variant more. Nothing, if there are as many as are kept.
-    pub(super) fn with_variant(&self, key: &Key, life: Duration) -> Option<Self> {
+    /// The same with one variant more, or with one that is kept for longer. Nothing, if there is no
+    /// room for it.
+    pub(super) fn with_variant(&self, key: &Key, life: Duration, now: SystemTime) -> Option<Self> {
         let mut spec = self.clone();
         spec.life = spec.life.max(millis(life));
-        if !self.has(key) {
-            if spec.variants.len() >= Self::MOST_VARIANTS {
-                return None;
-            }
-            spec.variants.push(*key.digest().as_bytes());
+        let until = since_epoch(now).saturating_add(millis(life));
+        let slot = Slot { digest: *key.digest().as_bytes(), until };
+        match self.place_for(key, now)? {
+            place if place < spec.variants.len() => spec.variants[place] = slot,
+            _ => spec.variants.push(slot),
         }
         Some(spec)
     }
 
-    pub(super) fn has(&self, key: &Key) -> bool {
-        self.variants.contains(key.digest().as_bytes())
+    /// Whether there is room for a variant: there are not as many as are kept, or one has run out.
+    pub(super) fn has_room_for(&self, key: &Key, now: SystemTime) -> bool {
+        self.place_for(key, now).is_some()
     }
 
-    pub(super) fn is_full(&self) -> bool {
-        self.variants.len() >= Self::MOST_VARIANTS
+    fn place_for(&self, key: &Key, now: SystemTime) -> Option<usize> {
+        let (digest, now) = (key.digest(), since_epoch(now));
+        let own = self.variants.iter().position(|slot| slot.digest == *digest.as_bytes());
+        let new = Some(self.variants.len()).filter(|place| *place < Self::MOST_VARIANTS);
+        own.or(new).or_else(|| self.variants.iter().position(|slot| slot.until <= now))
+    }
+
+    /// Whether it has a variant for good: there is so much room that nobody needs its place.
+    pub(super) fn has_for_good(&self, key: &Key) -> bool {
+        self.variants.len() <= Self::MOST_VARIANTS / 2
+            && self.variants.iter().any(|slot| slot.digest == *key.digest().as_bytes())
     }
 
     pub(super) fn is_same_as(&self, other: &Self) -> bool {
@@ -346,4 +368,25 @@ impl fmt::Debug for Whole {
 /// An empty body of any kind, as a 304 has.
 pub(super) fn no_body<B>() -> CacheBody<B> {
     CacheBody::kept(Bytes::new(), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variant_may_have_the_place_of_one_that_has_run_out_and_of_no_other() {
+        let (now, life) = (SystemTime::now(), Duration::from_secs(60));
+        let key = |nth: usize| Key::of("variant").with(nth);
+        let add = |spec: Spec, nth, at| spec.with_variant(&key(nth), life, at);
+        let full = (0..Spec::MOST_VARIANTS)
+            .try_fold(Spec::new(&[], life), |spec, nth| add(spec, nth, now));
+        let full = add(full.unwrap(), 1, now + life / 2).unwrap();
+        assert!(!full.has_room_for(&key(99), now + life / 2));
+        let later = add(full, 99, now + life).unwrap();
+        let has =
+            |nth| later.variants.iter().any(|slot| slot.digest == *key(nth).digest().as_bytes());
+        assert_eq!((has(0), has(1), has(99)), (false, true, true));
+        assert_eq!(later.variants.len(), Spec::MOST_VARIANTS);
+    }
 }

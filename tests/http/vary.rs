@@ -87,6 +87,21 @@ async fn no_more_than_64_variants_are_kept() {
     assert_eq!(origin.asked(), asked + 1);
 }
 
+/// By the clock of the machine, which a paused runtime does not pause.
+#[tokio::test]
+async fn variants_that_have_run_out_make_room_for_others() {
+    let origin = Origin::counting(&[("cache-control", "max-age=1"), ("vary", "accept-language")]);
+    let cache = cached(&memory(), &origin);
+    for nth in 0..64 {
+        get(&cache, &[("accept-language", &nth.to_string())]).await;
+    }
+    sleep(Duration::from_millis(1_500)).await;
+    for language in ["de", "0"] {
+        get(&cache, &[("accept-language", language)]).await;
+        assert!(is_hit(&get(&cache, &[("accept-language", language)]).await), "{language}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_field_that_is_named_later_tells_variants_apart_from_then_on() {
     let origin = Origin::new(async |request: Request<_>, nth| {
