@@ -1,14 +1,13 @@
 //! Reading a body that should be one gRPC message.
 
-use std::collections::VecDeque;
 use std::pin::Pin;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use http_body::{Body, Frame};
+use http_body::Body;
 use http_body_util::BodyExt;
 
-use crate::response::joined;
+use crate::response::Joined;
 
 /// The bytes before each message: whether it is compressed, and its length.
 pub(super) const PREFIX: usize = 5;
@@ -18,7 +17,7 @@ pub(super) enum Read<B> {
     /// It ended, after no message or one, or in the midst of one.
     Ended { data: Bytes, trailers: Option<HeaderMap>, is_whole: bool },
     /// It goes on after one message, or its message is too long: what was read, and the rest.
-    GoesOn { begun: VecDeque<Frame<Bytes>>, rest: Pin<Box<B>> },
+    GoesOn { begun: Bytes, rest: Pin<Box<B>> },
 }
 
 /// Reads a body to its end, but not beyond the frame that shows that there is more in it than one
@@ -31,15 +30,15 @@ where
     B: Body<Data = Bytes>,
 {
     let mut rest = Box::pin(body);
-    let (mut begun, mut length, mut trailers) = (VecDeque::new(), 0, None::<HeaderMap>);
+    let (mut begun, mut trailers) = (Joined::default(), None::<HeaderMap>);
     let mut prefix = Vec::with_capacity(PREFIX);
     while let Some(frame) = rest.frame().await {
         match frame?.into_data() {
             Ok(data) => {
-                length += data.len();
                 let missing = (PREFIX - prefix.len()).min(data.len());
                 prefix.extend_from_slice(&data[..missing]);
-                begun.push_back(Frame::data(data));
+                // How long a message says to be is no reason to make so much room.
+                begun.push(data, 0);
             }
             Err(frame) => {
                 if let Ok(more) = frame.into_trailers() {
@@ -47,12 +46,13 @@ where
                 }
             }
         }
-        if expected(&prefix).is_some_and(|whole| whole - PREFIX > most || length > whole) {
-            return Ok(Read::GoesOn { begun, rest });
+        let is_more = |whole| whole - PREFIX > most || begun.len() > whole;
+        if expected(&prefix).is_some_and(is_more) {
+            return Ok(Read::GoesOn { begun: begun.into_bytes(), rest });
         }
     }
-    let is_whole = length == 0 || expected(&prefix) == Some(length);
-    Ok(Read::Ended { data: joined(begun, length), trailers, is_whole })
+    let is_whole = begun.len() == 0 || expected(&prefix) == Some(begun.len());
+    Ok(Read::Ended { data: begun.into_bytes(), trailers, is_whole })
 }
 
 /// How long a message is, together with its prefix.
@@ -71,6 +71,7 @@ mod tests {
     use std::convert::Infallible;
 
     use futures_util::stream;
+    use http_body::Frame;
     use http_body_util::StreamBody;
 
     use super::*;
@@ -129,6 +130,22 @@ mod tests {
             };
             assert_eq!(body.to_bytes(), parts.concat());
         }
+    }
+
+    #[test]
+    fn a_message_takes_no_more_room_than_a_few_times_its_length_however_it_is_cut() {
+        const MIB: usize = 1 << 20;
+        let prefix: &[u8] = b"\0\x00\x10\0\0";
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let held = |frame: &'static [u8]| {
+            let parts = std::iter::once(prefix).chain(std::iter::repeat_n(frame, MIB));
+            let frames =
+                parts.map(|part| Ok::<_, Infallible>(Frame::data(Bytes::from_static(part))));
+            let body = StreamBody::new(stream::iter(frames));
+            allocation_counter::measure(|| drop(runtime.block_on(read(body, 4 * MIB)))).bytes_max
+        };
+        assert!(held(b"a") <= 4 * MIB as u64, "{}", held(b"a"));
+        assert!(held(b"") <= 1024, "{}", held(b""));
     }
 
     #[tokio::test]

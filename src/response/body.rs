@@ -1,6 +1,5 @@
 //! Bodies of answers: what was kept, or what goes through as it comes.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -20,7 +19,7 @@ enum Source<B> {
     },
     /// What was read of it already, and the rest.
     Passing {
-        begun: VecDeque<Frame<Bytes>>,
+        begun: Bytes,
         rest: Pin<Box<B>>,
     },
 }
@@ -37,11 +36,11 @@ impl<B> CacheBody<B> {
 
     /// A body of which nothing was read.
     pub(crate) fn passing(body: B) -> Self {
-        Self::rejoined(VecDeque::new(), Box::pin(body))
+        Self::rejoined(Bytes::new(), Box::pin(body))
     }
 
     /// A body of which some was read.
-    pub(crate) fn rejoined(begun: VecDeque<Frame<Bytes>>, rest: Pin<Box<B>>) -> Self {
+    pub(crate) fn rejoined(begun: Bytes, rest: Pin<Box<B>>) -> Self {
         Self(Source::Passing { begun, rest })
     }
 }
@@ -58,16 +57,13 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         match &mut self.0 {
-            Source::Kept { data, .. } if !data.is_empty() => {
+            Source::Kept { data, .. } | Source::Passing { begun: data, .. } if !data.is_empty() => {
                 Poll::Ready(Some(Ok(Frame::data(std::mem::take(data)))))
             }
             Source::Kept { trailers, .. } => {
                 Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
             }
-            Source::Passing { begun, rest } => match begun.pop_front() {
-                Some(frame) => Poll::Ready(Some(Ok(frame))),
-                None => rest.as_mut().poll_frame(cx),
-            },
+            Source::Passing { rest, .. } => rest.as_mut().poll_frame(cx),
         }
     }
 
@@ -90,8 +86,7 @@ where
                 hint
             }
             Source::Passing { begun, rest } => {
-                let data = begun.iter().filter_map(Frame::data_ref);
-                let read = data.map(|data| data.len() as u64).sum::<u64>();
+                let read = begun.len() as u64;
                 let left = rest.size_hint();
                 let mut hint = SizeHint::new();
                 hint.set_lower(left.lower().saturating_add(read));
@@ -146,7 +141,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_read_of_a_body_comes_before_its_rest() {
-        let begun = VecDeque::from([Frame::data(Bytes::from_static(b"ab"))]);
+        let begun = Bytes::from_static(b"ab");
         let body = CacheBody::rejoined(begun, Box::pin(Full::new(Bytes::from_static(b"cd"))));
         assert_eq!(body.size_hint().exact(), Some(4));
         assert_eq!(body.collect().await.unwrap().to_bytes(), "abcd");

@@ -1,21 +1,20 @@
 //! Reading a body up to a bound.
 
-use std::collections::VecDeque;
 use std::pin::Pin;
 
 use bytes::Bytes;
 use http::HeaderMap;
-use http_body::{Body, Frame};
+use http_body::Body;
 use http_body_util::BodyExt;
 
-use super::joined::joined;
+use super::joined::Joined;
 
 /// What came of reading a body.
 pub(crate) enum Collected<B> {
     /// All of it.
     Whole { data: Bytes, trailers: Option<HeaderMap> },
     /// It has more bytes than wanted: what was read, and the rest.
-    TooLarge { begun: VecDeque<Frame<Bytes>>, rest: Pin<Box<B>> },
+    TooLarge { begun: Bytes, rest: Pin<Box<B>> },
 }
 
 /// Reads a body, but no more of it than one frame beyond `most` bytes.
@@ -27,27 +26,25 @@ where
     B: Body<Data = Bytes>,
 {
     let mut body = Box::pin(body);
-    let (mut begun, mut length, mut trailers) = (VecDeque::new(), 0, None::<HeaderMap>);
-    if body.size_hint().lower() > most as u64 {
-        return Ok(Collected::TooLarge { begun, rest: body });
+    let (mut begun, mut trailers) = (Joined::default(), None::<HeaderMap>);
+    let in_all = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if in_all > most {
+        return Ok(Collected::TooLarge { begun: Bytes::new(), rest: body });
     }
     while let Some(frame) = body.frame().await {
         match frame?.into_data() {
-            Ok(data) => {
-                length += data.len();
-                begun.push_back(Frame::data(data));
-            }
+            Ok(data) => begun.push(data, in_all),
             Err(frame) => {
                 if let Ok(more) = frame.into_trailers() {
                     trailers.get_or_insert_default().extend(more);
                 }
             }
         }
-        if length > most {
-            return Ok(Collected::TooLarge { begun, rest: body });
+        if begun.len() > most {
+            return Ok(Collected::TooLarge { begun: begun.into_bytes(), rest: body });
         }
     }
-    Ok(Collected::Whole { data: joined(begun, length), trailers })
+    Ok(Collected::Whole { data: begun.into_bytes(), trailers })
 }
 
 #[cfg(test)]
@@ -55,6 +52,7 @@ mod tests {
     use std::convert::Infallible;
 
     use futures_util::stream;
+    use http_body::Frame;
     use http_body_util::StreamBody;
 
     use super::*;
@@ -80,7 +78,7 @@ mod tests {
         else {
             panic!("all of it")
         };
-        assert_eq!(begun.len(), 2);
+        assert_eq!(begun, "abcd");
         let whole = CacheBody::rejoined(begun, rest).collect().await.unwrap();
         assert_eq!(whole.to_bytes(), "abcdef");
     }

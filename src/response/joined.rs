@@ -1,35 +1,88 @@
-//! The data of a body that was read in frames.
+//! What was read of a body, in however many frames it came.
 
-use std::collections::VecDeque;
+use bytes::Bytes;
 
-use bytes::{Bytes, BytesMut};
-use http_body::Frame;
+/// What was read of a body. Frames are joined as they come, so that it takes no more room than a
+/// few times what they hold, however little that is in each.
+#[derive(Debug, Default)]
+pub(crate) struct Joined {
+    /// All that came, as long as that was one frame.
+    first: Bytes,
+    /// All that came, as soon as it was more.
+    all: Vec<u8>,
+}
 
-/// All data of some frames.
-pub(crate) fn joined(frames: VecDeque<Frame<Bytes>>, length: usize) -> Bytes {
-    let mut parts = frames.into_iter().filter_map(|frame| frame.into_data().ok());
-    let first = parts.next().unwrap_or_default();
-    if first.len() == length {
-        return first;
+impl Joined {
+    /// Adds a frame, to be one of so many bytes in all, as far as that is known.
+    pub(crate) fn push(&mut self, data: Bytes, in_all: usize) {
+        if self.len() == 0 {
+            self.first = data;
+        } else if !data.is_empty() {
+            if self.all.is_empty() {
+                self.all.reserve(in_all.max(self.first.len() + data.len()));
+                self.all.extend_from_slice(&std::mem::take(&mut self.first));
+            }
+            self.all.extend_from_slice(&data);
+        }
     }
-    let mut all = BytesMut::with_capacity(length);
-    all.extend_from_slice(&first);
-    parts.for_each(|part| all.extend_from_slice(&part));
-    all.freeze()
+
+    pub(crate) fn len(&self) -> usize {
+        self.first.len() + self.all.len()
+    }
+
+    /// All of it: the frame itself, if there was but one.
+    pub(crate) fn into_bytes(mut self) -> Bytes {
+        if self.all.is_empty() {
+            return self.first;
+        }
+        self.all.shrink_to_fit();
+        Bytes::from(self.all)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn frames(parts: &[&'static str]) -> VecDeque<Frame<Bytes>> {
-        parts.iter().map(|part| Frame::data(Bytes::from_static(part.as_bytes()))).collect()
+    const MIB: usize = 1 << 20;
+
+    fn joined(parts: &[&'static str], in_all: usize) -> Bytes {
+        let mut joined = Joined::default();
+        parts.iter().for_each(|part| joined.push(Bytes::from_static(part.as_bytes()), in_all));
+        assert_eq!(joined.len(), parts.concat().len());
+        joined.into_bytes()
     }
 
     #[test]
     fn all_frames_are_joined_in_their_order() {
-        assert_eq!(joined(frames(&["ab", "", "cd"]), 4), "abcd");
-        assert_eq!(joined(frames(&["abcd"]), 4), "abcd");
-        assert_eq!(joined(frames(&[]), 0), "");
+        for in_all in [0, 4, 100] {
+            assert_eq!(joined(&["ab", "", "cd"], in_all), "abcd");
+            assert_eq!(joined(&["", "abcd", ""], in_all), "abcd");
+            assert_eq!(joined(&["a", "b", "c", "d"], in_all), "abcd");
+            assert_eq!(joined(&[], in_all), "");
+        }
+    }
+
+    #[test]
+    fn one_frame_is_not_copied() {
+        let mut joined = Joined::default();
+        let frame = Bytes::from_static(b"abcd");
+        joined.push(frame.clone(), 0);
+        joined.push(Bytes::new(), 0);
+        assert_eq!(joined.into_bytes().as_ptr(), frame.as_ptr());
+    }
+
+    #[test]
+    fn frames_take_no_more_room_than_a_few_times_what_they_hold() {
+        let held = |frame: &'static [u8]| {
+            let used = allocation_counter::measure(|| {
+                let mut joined = Joined::default();
+                (0..MIB).for_each(|_| joined.push(Bytes::from_static(frame), 0));
+                drop(joined.into_bytes());
+            });
+            used.bytes_max
+        };
+        assert_eq!(held(b""), 0);
+        assert!(held(b"a") <= 4 * MIB as u64, "{}", held(b"a"));
     }
 }

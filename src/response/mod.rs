@@ -10,5 +10,5 @@ pub use body::CacheBody;
 #[cfg(feature = "http")]
 pub(crate) use collect::{Collected, collect};
 #[cfg(feature = "grpc")]
-pub(crate) use joined::joined;
+pub(crate) use joined::Joined;
 pub(crate) use kept::KeptResponse;
