@@ -1,6 +1,9 @@
 //! What is kept, and whether it is still good.
 
+use std::time::{Duration, SystemTime};
+
 use http::StatusCode;
+use tokio::time::sleep;
 
 use crate::origin::{Origin, ask, cached, field, get, is_hit, memory, page, pass, says, text};
 
@@ -31,6 +34,24 @@ async fn what_is_stale_is_validated_and_not_sent_again() {
     let answer = get(&cache, &[]).await;
     assert!(is_hit(&answer));
     assert_eq!((origin.asked(), text(answer).await.as_str()), (2, "answer 0"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_still_good_is_not_as_old_as_it_was_if_the_origin_sends_no_date() {
+    let origin = Origin::new(async |_, nth| {
+        let then = httpdate::fmt_http_date(SystemTime::now() - Duration::from_secs(30));
+        Ok(match nth {
+            0 => page(&[MINUTE[0], MINUTE[1], ("date", &then)], "answer 0"),
+            _ => page(&[("cache-control", "max-age=20"), MINUTE[1], (":status", "304")], ""),
+        })
+    });
+    let cache = cached(&memory(), &origin);
+    get(&cache, &[]).await;
+    pass(31).await;
+    assert!(says(&get(&cache, &[]).await, "fwd-status=304"));
+    pass(19).await;
+    assert!(is_hit(&get(&cache, &[]).await));
+    assert_eq!(origin.asked(), 2);
 }
 
 /// An origin that goes by the date alone does not see a second change within a second, but its tag
@@ -173,7 +194,7 @@ async fn what_is_stale_for_a_while_is_given_while_it_is_loaded_anew() {
     while origin.asked() < 2 {
         tokio::task::yield_now().await;
     }
-    tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    sleep(Duration::from_millis(1)).await;
     assert_eq!(text(get(&cache, &[]).await).await, "answer 1");
 }
 
@@ -188,7 +209,7 @@ async fn an_error_does_not_replace_what_is_given_meanwhile() {
     pass(61).await;
     for _ in 0..3 {
         assert_eq!(text(get(&cache, &[]).await).await, "good");
-        tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+        sleep(Duration::from_secs(2)).await;
     }
     assert!(origin.asked() > 1);
 }

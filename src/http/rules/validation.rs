@@ -1,6 +1,6 @@
 //! Asking the origin whether what is kept is still good (RFC 9111, section 4.3).
 
-use http::header::{AGE, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, ETAG, IF_MATCH};
+use http::header::{AGE, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG, IF_MATCH};
 use http::header::{
     IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED,
 };
@@ -61,12 +61,15 @@ pub(super) fn etag(headers: &HeaderMap) -> Option<&HeaderValue> {
 /// The fields of what is kept, once the origin has said that it is still good (RFC 9111, section
 /// 3.2): all that it sent anew, except what describes the body.
 ///
-/// With them is the age of the new answer, if it has one, by which to judge them again; like any
-/// other response, they are kept as [`storable_headers`] gives them.
+/// With them are the age and the date of the new answer, if it has any, by which to judge them
+/// again: one without a date is of when it came (RFC 9110, section 6.6.1), and the old date would
+/// make it as old as what it is about. Like any other response, they are kept as
+/// [`storable_headers`] gives them.
 pub(crate) fn freshen(stored: &HeaderMap, not_modified: &HeaderMap) -> HeaderMap {
     let news = storable_headers(not_modified);
     let mut fresh = stored.clone();
     fresh.remove(AGE);
+    fresh.remove(DATE);
     not_modified.get_all(AGE).iter().for_each(|age| _ = fresh.append(AGE, age.clone()));
     for name in news.keys() {
         let stays = OF_THE_BODY.contains(name) && (name != ETAG || stored.contains_key(ETAG));
@@ -150,6 +153,11 @@ mod tests {
         let fresh = freshen(&read("age: 9\na: 1"), &read("etag: \"b\"\nage: 5"));
         assert_eq!(fresh, read("a: 1\nage: 5\netag: \"b\""));
         assert_eq!(freshen(&read("age: 9\na: 1"), &read("b: 2")), read("a: 1\nb: 2"));
+    }
+
+    #[test]
+    fn an_answer_without_a_date_does_not_have_that_of_what_is_kept() {
+        assert_eq!(freshen(&read("date: {-9}\na: 1"), &read("b: 2")), read("a: 1\nb: 2"));
     }
 
     #[test]
