@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::request::Parts;
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
 
 use super::kept::{Whole, no_body};
 use super::report::Report;
@@ -73,10 +73,16 @@ fn part<B>(whole: &Whole, first: u64, last: u64) -> Response<CacheBody<B>> {
     let bound = |at: u64| usize::try_from(at).unwrap_or(length).min(length);
     let data = stored.body.slice(bound(first)..bound(last.saturating_add(1)).max(bound(first)));
     let mut headers = stored.headers.clone();
+    DIGESTS_OF_CONTENT.iter().for_each(|name| _ = headers.remove(name));
     insert(&mut headers, header::CONTENT_RANGE, &format!("bytes {first}-{last}/{length}"));
     insert(&mut headers, header::CONTENT_LENGTH, &data.len().to_string());
     with(StatusCode::PARTIAL_CONTENT, headers, CacheBody::kept(data, None))
 }
+
+/// What is true of a whole content and not of a part. `Repr-Digest` is of the whole either way (RFC
+/// 9530, section 3).
+const DIGESTS_OF_CONTENT: [HeaderName; 2] =
+    [HeaderName::from_static("content-digest"), HeaderName::from_static("content-md5")];
 
 /// The fields of an answer without content, which say how long it would be.
 fn head_fields(whole: &Whole) -> HeaderMap {
@@ -94,7 +100,7 @@ fn with<B>(status: StatusCode, headers: HeaderMap, body: CacheBody<B>) -> Respon
     response
 }
 
-pub(super) fn insert(headers: &mut HeaderMap, name: http::HeaderName, value: &str) {
+pub(super) fn insert(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);
     }

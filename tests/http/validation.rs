@@ -254,3 +254,19 @@ async fn a_part_is_cut_from_what_is_kept() {
     assert_eq!(none.status(), StatusCode::RANGE_NOT_SATISFIABLE);
     assert_eq!(origin.asked(), 2);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_part_has_no_digest_of_the_whole_content() {
+    let origin = Origin::counting(&[
+        ("cache-control", "max-age=60"),
+        ("content-digest", "sha-256=:whole:"),
+        ("content-md5", "whole"),
+        ("repr-digest", "sha-256=:whole:"),
+    ]);
+    let cache = cached(&memory(), &origin);
+    get(&cache, &[]).await;
+    let part = get(&cache, &[("range", "bytes=0-2")]).await;
+    assert_eq!(part.status(), StatusCode::PARTIAL_CONTENT);
+    let digests = ["content-digest", "content-md5", "repr-digest"].map(|name| field(&part, name));
+    assert_eq!(digests, ["", "", "sha-256=:whole:"]);
+}
