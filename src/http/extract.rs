@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 pub(super) use axum::extract::FromRequestParts;
+use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{OriginalUri, RawPathParams};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -54,8 +55,11 @@ impl Template {
     /// The key of a request.
     pub(super) fn fill(&self, parts: &mut Parts) -> Named {
         // It is ready at once: the router has read the path.
-        let params = RawPathParams::from_request_parts(parts, &()).now_or_never();
-        let params = params.and_then(Result::ok);
+        let params = match RawPathParams::from_request_parts(parts, &()).now_or_never() {
+            // The handler can say best what is wrong with the request.
+            Some(Err(RawPathParamsRejection::InvalidUtf8InPathParam(_))) => return Named::Nothing,
+            params => params.and_then(Result::ok),
+        };
         let value_of = |name: &str| {
             let params = params.as_ref()?;
             params.iter().find(|(found, _)| *found == name).map(|(_, value)| value.to_owned())

@@ -74,6 +74,7 @@ impl RequestKey {
     /// parameter as decoded text, in this order, so two templates never share a key.
     ///
     /// A request on whose route a parameter is missing is answered by an error (500) that names it.
+    /// One whose parameters are not UTF-8 goes around the cache, so that the handler can reject it.
     ///
     /// # Errors
     /// If a brace has no counterpart, or a parameter no name.

@@ -155,6 +155,15 @@ async fn a_parameter_that_the_route_has_not_is_named() {
     assert!(body(&app, "/1").await.contains("sku"));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_path_that_is_not_text_is_rejected_by_the_handler() {
+    let layer = keyed(RequestKey::template("item/{sku}").unwrap());
+    let handler = route(async |Path(sku): Path<String>| sku);
+    let app: Router = Router::new().route("/{sku}", handler.layer(layer));
+    let answer = app.oneshot(request("GET", "/%FF", &[])).await.unwrap();
+    assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
+}
+
 #[test]
 fn a_template_that_cannot_be_read_is_refused() {
     for template in ["a/{b", "a/b}", "a/{}", "a/{b{c}}"] {
