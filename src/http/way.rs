@@ -4,7 +4,7 @@ use http::request::Parts;
 use http::{HeaderMap, Method, header};
 use http_body::Body;
 
-use super::rules::Demand;
+use super::rules::{self, Demand};
 
 /// Which way a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +25,8 @@ impl Way {
         let headers = &parts.headers;
         match parts.method {
             Method::GET | Method::HEAD => {}
-            Method::OPTIONS | Method::TRACE | Method::CONNECT => return Self::Around("method"),
-            // The rules say which of the others are safe.
+            Method::CONNECT => return Self::Around("method"),
+            _ if rules::is_safe(&parts.method) => return Self::Around("method"),
             _ => return Self::Change,
         }
         if has_content(headers, body) || asks_for_another_protocol(headers) {

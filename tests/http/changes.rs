@@ -70,6 +70,23 @@ async fn a_change_that_nobody_waits_for_any_more_removes_what_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_safe_method_that_nobody_waits_for_any_more_removes_nothing() {
+    let origin = Origin::new(async |request: Request<_>, nth| match request.method().as_str() {
+        "GET" => Ok(page(&[("cache-control", "max-age=60")], nth.to_string())),
+        _ => pending().await,
+    });
+    let cache = cached(&memory(), &origin);
+    get(&cache, &[]).await;
+    for method in ["QUERY", "PROPFIND", "SEARCH", "REPORT", "OPTIONS", "TRACE"] {
+        let mut safe = task::spawn(cache.clone().call(request(method, "http://shop/item", &[])));
+        assert_pending!(safe.poll());
+        drop(safe);
+        tokio::task::yield_now().await;
+        assert!(is_hit(&get(&cache, &[]).await), "{method}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_is_invalidated_by_hand_is_gone_by_either_scheme() {
     let layer = memory();
     let origin = shop(&[]);

@@ -7,6 +7,11 @@ use http::{HeaderMap, Method, StatusCode, Uri};
 /// Methods that are registered as safe, besides those that `http` knows.
 const SAFE: [&str; 4] = ["PROPFIND", "QUERY", "REPORT", "SEARCH"];
 
+/// Whether a method asks for no change (RFC 9110, section 9.2.1), as far as is known.
+pub(crate) fn is_safe(method: &Method) -> bool {
+    method.is_safe() || SAFE.contains(&method.as_str())
+}
+
 /// The targets whose answers are not good any more after this one: those of an unsafe method, or
 /// of one that nobody knows, if it went well. The request's own comes first, then what the answer
 /// names, of the same origin only.
@@ -16,8 +21,7 @@ pub(crate) fn invalidated(
     status: StatusCode,
     response: &HeaderMap,
 ) -> Vec<Uri> {
-    let is_safe = method.is_safe() || SAFE.contains(&method.as_str());
-    if is_safe || !(status.is_success() || status.is_redirection()) {
+    if is_safe(method) || !(status.is_success() || status.is_redirection()) {
         return Vec::new();
     }
     let mut targets = vec![target.clone()];

@@ -23,7 +23,7 @@ pub(crate) use ages::Times;
 pub(crate) use conditions::{is_not_modified, not_modified_headers};
 pub(crate) use demand::Demand;
 pub(crate) use fields::storable_headers;
-pub(crate) use invalidation::invalidated;
+pub(crate) use invalidation::{invalidated, is_safe};
 pub(crate) use ranges::{Slice, slice};
 pub(crate) use storing::{Storing, Why, storing};
 pub(crate) use terms::{Defaults, Terms};
