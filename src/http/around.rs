@@ -1,5 +1,6 @@
 //! Requests that load nothing that is kept: they go to the origin, or are answered by what is kept.
 
+use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -57,13 +58,11 @@ where
     S::Error: Into<BoxError>,
 {
     let method = request.method().clone();
-    let mut owed = Owed(Some((shared.clone(), changes.own_key())));
+    let mut owed = Owed(Some((shared.clone(), changes.own_keys())));
     match inner.oneshot(request).await.map_err(Into::<BoxError>::into) {
         Ok(response) => {
             let gone = changes.keys(&method, response.status(), response.headers());
-            for key in gone {
-                shared.invalidate(key).await;
-            }
+            shared.invalidate(gone).await;
             owed.0 = None;
             let report = Report::around("method", response.status());
             let mut response = response.map(CacheBody::passing);
@@ -76,14 +75,14 @@ where
 }
 
 /// What is to be removed if nobody hears what became of a change.
-struct Owed(Option<(Shared, Key)>);
+struct Owed(Option<(Shared, HashSet<Key>)>);
 
 impl Drop for Owed {
     fn drop(&mut self) {
-        if let Some((shared, key)) = self.0.take()
+        if let Some((shared, keys)) = self.0.take()
             && let Ok(runtime) = Handle::try_current()
         {
-            runtime.spawn(async move { shared.invalidate(key).await });
+            runtime.spawn(async move { shared.invalidate(keys).await });
         }
     }
 }
@@ -98,19 +97,22 @@ pub(super) enum Changes {
 }
 
 impl Changes {
-    fn own_key(&self) -> Key {
+    fn own_keys(&self) -> HashSet<Key> {
         match self {
-            Self::Target(target) => target.key(),
-            Self::Key(key) => key.clone(),
+            Self::Target(target) => target.keys(),
+            Self::Key(key) => [key.clone()].into(),
         }
     }
 
-    fn keys(&self, method: &Method, status: StatusCode, response: &HeaderMap) -> Vec<Key> {
+    fn keys(&self, method: &Method, status: StatusCode, response: &HeaderMap) -> HashSet<Key> {
         match self {
-            Self::Target(target) => rules::invalidated(method, &target.uri(), status, response)
-                .iter()
-                .filter_map(|uri| Some(Target::of_uri(uri)?.key()))
-                .collect(),
+            Self::Target(target) => {
+                let uris = target.uris();
+                let gone =
+                    uris.iter().flat_map(|uri| rules::invalidated(method, uri, status, response));
+                let gone = gone.filter_map(|uri| Target::of_uri(&uri));
+                gone.flat_map(|target| target.keys()).collect()
+            }
             Self::Key(key) => {
                 let nowhere = http::Uri::default();
                 let is_changed =

@@ -1,7 +1,7 @@
 //! `HttpHandle`: what a program does to what is kept.
 
+use futures_util::future::try_join_all;
 use http::Uri;
-use http::uri::Scheme;
 
 use super::target::Target;
 use crate::error::CacheError;
@@ -19,8 +19,9 @@ impl HttpHandle {
     /// Removes what is kept for a URI, all of its variants. No request that starts after this has
     /// returned is answered with a response that was asked for before it, in any process.
     ///
-    /// The URI is the one that clients ask for, with its authority if they send a `Host`. One
-    /// without a scheme is both the `http` and the `https` one.
+    /// The URI is the one that clients ask for, with its authority if they send a `Host`. By which
+    /// scheme it is does not matter: `http` and `https` are both meant, since over HTTP/1.1 a server
+    /// is not told which one it is asked by.
     ///
     /// # Errors
     /// If the store fails. It may have been done or not: to be sure, do it again.
@@ -30,10 +31,6 @@ impl HttpHandle {
     pub async fn invalidate(&self, uri: &Uri) -> Result<(), CacheError> {
         // A URI that cannot be asked for has nothing kept.
         let Some(target) = Target::of_uri(uri) else { return Ok(()) };
-        self.0.invalidate(&target.key()).await?;
-        if uri.scheme().is_none() {
-            self.0.invalidate(&target.by(Scheme::HTTPS).key()).await?;
-        }
-        Ok(())
+        try_join_all(target.keys().iter().map(|key| self.0.invalidate(key))).await.map(drop)
     }
 }

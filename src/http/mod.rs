@@ -73,7 +73,8 @@
 //!   the conditions of one caller, and with those that validate what is kept; each caller is given
 //!   the whole, or 304 if that is what it has.
 //! - **HEAD**, and **GET with `Range`**: what is kept, or the origin, whose answer is not kept.
-//! - **Others**: the origin. If an unsafe one goes well, what is kept for its target is removed.
+//! - **Others**: the origin. If an unsafe one goes well, what is kept for its target is removed, by
+//!   `http` and by `https`.
 //! - A response that may not be shared, or is larger than is kept, goes through as it comes, and
 //!   those who waited for it ask for themselves, all at once. Others are read to their end first,
 //!   so that what breaks off is not kept.

@@ -1,8 +1,10 @@
 //! What all services of a layer share: the core, and how responses are judged.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use http::header::AUTHORIZATION;
 use http::{HeaderMap, StatusCode};
 
@@ -183,9 +185,12 @@ impl Shared {
         }
     }
 
-    /// Removes what is kept under a key. An answer that says so is waited for, but not insisted on.
-    pub(super) async fn invalidate(&self, key: Key) {
-        if let Err(error) = self.within.store().invalidate(key).await {
+    /// Removes what is kept under some keys. An answer that says so is waited for, but not insisted
+    /// on.
+    pub(super) async fn invalidate(&self, keys: HashSet<Key>) {
+        let store = self.within.store();
+        let done = join_all(keys.into_iter().map(|key| store.invalidate(key))).await;
+        for error in done.into_iter().filter_map(Result::err) {
             warn_seldom!(%error, "perhaps not invalidated");
         }
     }

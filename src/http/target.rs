@@ -1,6 +1,7 @@
 //! Targets: which URI a request is for, and the key of that.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
@@ -11,7 +12,8 @@ use crate::key::Key;
 /// What a request is for. Nothing in it is decoded: what looks alike to us need not to the origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
-    scheme: Scheme,
+    /// None: the request does not say. Over HTTP/1.1 none does, not even to a server behind TLS.
+    scheme: Option<Scheme>,
     /// In lower case, without a port that goes without saying.
     authority: Option<Authority>,
     path_and_query: PathAndQuery,
@@ -24,8 +26,9 @@ impl Target {
         let uri = original_uri(parts);
         let stated = uri.authority().map(Authority::as_str);
         let host = host(&parts.headers)?;
-        let scheme = uri.scheme().cloned().unwrap_or(Scheme::HTTP);
-        let normal = |text: Option<&str>| text.map(|text| normal(text, &scheme)).transpose();
+        let scheme = uri.scheme().cloned();
+        let normal =
+            |text: Option<&str>| text.map(|text| normal(text, or_http(&scheme))).transpose();
         let (stated, host) = (normal(stated).ok()?, normal(host).ok()?);
         if stated.is_some() && host.is_some() && stated != host {
             return None;
@@ -36,37 +39,58 @@ impl Target {
 
     /// The target that a URI names.
     pub(super) fn of_uri(uri: &Uri) -> Option<Self> {
-        let scheme = uri.scheme().cloned().unwrap_or(Scheme::HTTP);
-        let authority = uri.authority().map(|named| normal(named.as_str(), &scheme));
+        let scheme = uri.scheme().cloned();
+        let authority = uri.authority().map(|named| normal(named.as_str(), or_http(&scheme)));
         let authority = authority.transpose().ok()?;
         let path_and_query = uri.path_and_query().cloned();
         let path_and_query = path_and_query.unwrap_or(PathAndQuery::from_static("/"));
         Some(Self { scheme, authority, path_and_query })
     }
 
-    /// The same by the other of the two schemes.
-    pub(super) fn by(self, scheme: Scheme) -> Self {
-        Self { scheme, ..self }
+    /// The whole URI, or what is known of it: one by each scheme that it may be by.
+    pub(super) fn uris(&self) -> Vec<Uri> {
+        match &self.scheme {
+            Some(_) => vec![self.uri()],
+            None => SCHEMES.map(|scheme| self.by(scheme).uri()).into(),
+        }
     }
 
-    /// The whole URI, or what is known of it.
-    pub(super) fn uri(&self) -> Uri {
+    fn uri(&self) -> Uri {
         let mut parts = http::uri::Parts::default();
         if let Some(authority) = &self.authority {
-            parts.scheme = Some(self.scheme.clone());
+            parts.scheme = Some(or_http(&self.scheme).clone());
             parts.authority = Some(authority.clone());
         }
         parts.path_and_query = Some(self.path_and_query.clone());
         Uri::from_parts(parts).unwrap_or_default()
     }
 
+    /// Where there may be something of it: what was asked for over HTTP/1.1 is kept as by `http`,
+    /// whatever it was by.
+    pub(super) fn keys(&self) -> HashSet<Key> {
+        let by_either = SCHEMES.into_iter().map(|scheme| self.by(scheme).key());
+        by_either.chain([self.key()]).collect()
+    }
+
+    fn by(&self, scheme: Scheme) -> Self {
+        let authority = self.authority.as_ref();
+        let authority = authority.and_then(|named| normal(named.as_str(), &scheme).ok());
+        Self { scheme: Some(scheme), authority, path_and_query: self.path_and_query.clone() }
+    }
+
     /// What it is kept under.
     pub(super) fn key(&self) -> Key {
         let authority = self.authority.as_ref().map(Authority::as_str);
         let (path, query) = (self.path_and_query.path(), self.path_and_query.query());
-        let key = Key::of("http").with(self.scheme.as_str()).with(authority);
+        let key = Key::of("http").with(or_http(&self.scheme).as_str()).with(authority);
         within_bounds(key.with(path).with(query))
     }
+}
+
+const SCHEMES: [Scheme; 2] = [Scheme::HTTP, Scheme::HTTPS];
+
+fn or_http(scheme: &Option<Scheme>) -> &Scheme {
+    scheme.as_ref().unwrap_or(&Scheme::HTTP)
 }
 
 /// A key for what has a name longer than a key may be: its digest.
@@ -140,6 +164,17 @@ mod tests {
         }
         assert_ne!(key("/", &["a"]), key("/", &["a:8080"]));
         assert_ne!(key("/", &["a"]), key("https://a/", &[]));
+    }
+
+    #[test]
+    fn what_may_be_kept_of_a_target_is_by_either_scheme_and_by_its_own() {
+        let keys = |uri| Target::of_uri(&Uri::from_static(uri)).unwrap().keys();
+        assert_eq!(keys("http://a:80/"), keys("https://a:443/"));
+        assert_eq!(
+            keys("https://a/"),
+            [key("/", &["a"]), key("https://a/", &[])].map(Option::unwrap).into()
+        );
+        assert!(keys("other://a/").contains(&key("other://a/", &[]).unwrap()));
     }
 
     #[test]
