@@ -5,9 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use http::request::Parts;
-use http::{HeaderMap, HeaderName, Uri, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 
-use super::rules;
 use super::target::original_uri;
 use crate::error::ConfigError;
 use crate::key::Key;
@@ -108,8 +107,9 @@ impl RequestKey {
         self
     }
 
-    /// Adds a field of the request. If it is `authorization` or `cookie`, requests with it do not go
-    /// around the cache any more.
+    /// Adds a field of the request, by how many lines of it there are and what each says, to the
+    /// byte. If it is `authorization` or `cookie`, requests with it do not go around the cache any
+    /// more.
     ///
     /// # Errors
     /// If there can be no field of this name.
@@ -169,8 +169,8 @@ impl RequestKey {
         for name in &self.query {
             key = with_query(key, original_uri(parts), name);
         }
-        for (name, value) in rules::variant(&self.headers, &parts.headers) {
-            key = key.with(name).with(value);
+        for name in &self.headers {
+            key = with_field(key, &parts.headers, name);
         }
         Named::Key(key)
     }
@@ -184,6 +184,13 @@ fn with_query(key: Key, uri: &Uri, name: &str) -> Key {
     let values: Vec<_> =
         pairs.filter(|(found, _)| decoded(found) == name).map(|(_, value)| value).collect();
     let key = key.with(name).with(values.len());
+    values.into_iter().fold(key, |key, value| key.with(value))
+}
+
+/// To the byte: whoever handles the request may read it in any way.
+fn with_field(key: Key, request: &HeaderMap, name: &HeaderName) -> Key {
+    let values: Vec<_> = request.get_all(name).iter().map(HeaderValue::as_bytes).collect();
+    let key = key.with(name.as_str()).with(values.len());
     values.into_iter().fold(key, |key, value| key.with(value))
 }
 

@@ -220,3 +220,17 @@ async fn the_handler_sees_the_request_of_who_loads() {
     assert_eq!(body(&app, "/?q=a").await, r#"[("q", "a")]"#);
     let _: Body = Body::empty();
 }
+
+/// The handler may read a field otherwise than as a list.
+#[tokio::test(start_paused = true)]
+async fn values_of_a_field_share_a_key_if_they_are_the_same_to_the_byte() {
+    let key = RequestKey::path().header("x-tenant").unwrap();
+    let cache = cached(&keyed(key), &Origin::counting(&[]));
+    let values: [&[&str]; 9] =
+        [&[], &[""], &["a"], &[",a"], &["a,"], &["a,b"], &["a, b"], &["a", "b"], &["b", "a"]];
+    for values in values {
+        let fields: Vec<_> = values.iter().map(|value| ("x-tenant", *value)).collect();
+        assert!(!is_hit(&get(&cache, &fields).await), "{values:?}");
+        assert!(is_hit(&get(&cache, &fields).await), "{values:?}");
+    }
+}
