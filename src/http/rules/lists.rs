@@ -7,6 +7,14 @@ pub(super) fn members<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
 ) -> impl Iterator<Item = &'a [u8]> {
+    elements(headers, name).filter(|member| !member.is_empty())
+}
+
+/// The same, with those that are empty: whoever does not read the field as a list sees them.
+pub(super) fn elements<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> impl Iterator<Item = &'a [u8]> {
     headers.get_all(name).iter().flat_map(|line| split(line.as_bytes(), quoted_string))
 }
 
@@ -15,10 +23,11 @@ pub(super) fn entity_tags<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
 ) -> impl Iterator<Item = &'a [u8]> {
-    headers.get_all(name).iter().flat_map(|line| split(line.as_bytes(), opaque_tag))
+    let tags = headers.get_all(name).iter().flat_map(|line| split(line.as_bytes(), opaque_tag));
+    tags.filter(|tag| !tag.is_empty())
 }
 
-/// The members of one line. `quoted` is told what follows a quotation mark and gives how much of
+/// The elements of one line. `quoted` is told what follows a quotation mark and gives how much of
 /// it belongs to the quotation, which may have commas of its own.
 ///
 /// A quotation that does not end is none, so that it hides nothing of what follows. No other one is
@@ -26,7 +35,7 @@ pub(super) fn entity_tags<'a>(
 fn split(line: &[u8], quoted: fn(&[u8]) -> Option<usize>) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(line);
     let mut has_quotations = true;
-    let members = std::iter::from_fn(move || {
+    std::iter::from_fn(move || {
         let line = rest?;
         let end = end_of_member(line, |rest| {
             let length = if has_quotations { quoted(rest) } else { None };
@@ -35,8 +44,7 @@ fn split(line: &[u8], quoted: fn(&[u8]) -> Option<usize>) -> impl Iterator<Item 
         });
         rest = line.get(end + 1..);
         Some(line[..end].trim_ascii())
-    });
-    members.filter(|member| !member.is_empty())
+    })
 }
 
 fn end_of_member(line: &[u8], mut quoted: impl FnMut(&[u8]) -> Option<usize>) -> usize {

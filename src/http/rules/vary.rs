@@ -3,13 +3,13 @@
 use http::header::{ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, COOKIE, VARY};
 use http::{HeaderMap, HeaderName};
 
-use super::lists::members;
+use super::lists::{elements, members};
 
 /// More fields than any origin has a use for.
 const MOST_NAMES: usize = 16;
 
-/// Fields whose values mean the same in upper and lower case.
-const WITHOUT_CASE: [HeaderName; 3] = [ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE];
+/// Lists whose members mean the same in upper and lower case, and whose empty members mean nothing.
+const LISTS: [HeaderName; 3] = [ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE];
 
 /// The fields that a response depends on, sorted and each once, if other requests than its own can
 /// be told to be like it. By a cookie or by credentials they can, but hardly ever are.
@@ -24,16 +24,21 @@ pub(super) fn nominated(response: &HeaderMap) -> Option<Vec<HeaderName>> {
 
 /// What a request says in the fields that a response depends on. Equal parts are for one answer.
 ///
-/// The lines of a field are joined and the white space between the members of a list is left out,
-/// for it means nothing; a field that is not there is left out as a whole.
+/// The lines of a field are joined and the white space at commas is left out, for it means nothing;
+/// a field that is not there is left out as a whole. No more is left out of a field that is not
+/// known to be a list: an origin may take `,a` for something else than `a`.
 pub(crate) fn variant(names: &[HeaderName], request: &HeaderMap) -> Vec<(String, Vec<u8>)> {
     let present = names.iter().filter(|name| request.contains_key(*name));
     present.map(|name| (name.as_str().to_owned(), normalized(name, request))).collect()
 }
 
 fn normalized(name: &HeaderName, request: &HeaderMap) -> Vec<u8> {
-    let value = members(request, name).collect::<Vec<_>>().join(&b","[..]);
-    if WITHOUT_CASE.contains(name) { value.to_ascii_lowercase() } else { value }
+    let joined = |elements: Vec<&[u8]>| elements.join(&b","[..]);
+    if LISTS.contains(name) {
+        joined(members(request, name).collect()).to_ascii_lowercase()
+    } else {
+        joined(elements(request, name).collect())
+    }
 }
 
 #[cfg(test)]
@@ -97,7 +102,7 @@ mod tests {
         assert_alike(
             "vary: accept-language",
             "accept-language: en, de",
-            "accept-language: eN ,  De",
+            "accept-language: eN ,  De,,",
         );
     }
 
@@ -110,5 +115,7 @@ mod tests {
         assert_different("vary: foo", "foo: 1", "bar: 1");
         assert_different("vary: foo, bar", "foo: 1", "bar: 1");
         assert_different("vary: foo", "foo:", "bar: 1");
+        assert_different("vary: foo", "foo: ,a", "foo: a");
+        assert_different("vary: foo", "foo: a,", "foo: a");
     }
 }
