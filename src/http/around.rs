@@ -16,7 +16,7 @@ use super::kept::{Fate, Said, Whole};
 use super::mode::Judgement;
 use super::refusal;
 use super::report::Report;
-use super::rules::{self, HeadSays, Times};
+use super::rules::{self, HeadSays, Times, Why};
 use super::shared::{Located, Shared};
 use super::target::Target;
 use crate::key::Key;
@@ -203,7 +203,14 @@ async fn hear<B: Send + 'static>(
             let KeptResponse { status, body, trailers, .. } = stored.clone();
             let judgement =
                 shared.mode.judge(&Method::GET, request, status, &headers, times, false);
-            let Judgement::Keep(terms) = judgement else { return };
+            let terms = match judgement {
+                Judgement::Keep(terms) if located.is_told_by(&terms.vary) => terms,
+                // Kept by fewer fields, it would be given to whom it is not for.
+                Judgement::Keep(_) | Judgement::Private(Why::Vary) => {
+                    return shared.expire(located.key).await;
+                }
+                _ => return,
+            };
             let fresh = Answered { status, headers, body, trailers, said: Said::default(), times };
             let whole = fresh.whole(Fate::Keep(terms.windows), &terms);
             let fence = located.entry.fence();

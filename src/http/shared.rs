@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use http::header::AUTHORIZATION;
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderName, StatusCode};
 
 use super::apart::Apart;
 use super::kept::{Fate, Found, HttpCapture, Kept, Spec, Whole};
@@ -31,6 +31,15 @@ pub(super) struct Located {
     pub(super) key: Key,
     pub(super) entry: Entry,
     pub(super) whole: Arc<Whole>,
+    /// How it is told from others, if it is one of several variants.
+    pub(super) spec: Option<Arc<Spec>>,
+}
+
+impl Located {
+    /// Whether it is told from others by all these fields of a request.
+    pub(super) fn is_told_by(&self, names: &[HeaderName]) -> bool {
+        self.spec.as_ref().map_or(names.is_empty(), |spec| spec.covers(names))
+    }
 }
 
 impl Shared {
@@ -78,7 +87,7 @@ impl Shared {
         match &*self.read::<B>(&entry)? {
             Kept::Whole(whole) => {
                 let whole = Arc::clone(whole);
-                Some(Located { key: key.clone(), entry, whole })
+                Some(Located { key: key.clone(), entry, whole, spec: None })
             }
             _ => None,
         }
@@ -94,9 +103,12 @@ impl Shared {
         match &*self.read::<B>(&entry)? {
             Kept::Whole(whole) => {
                 let whole = Arc::clone(whole);
-                Some(Located { key: primary.clone(), entry, whole })
+                Some(Located { key: primary.clone(), entry, whole, spec: None })
             }
-            Kept::Spec(spec) => self.whole_at::<B>(&spec.key_for(primary, request)).await,
+            Kept::Spec(spec) => {
+                let located = self.whole_at::<B>(&spec.key_for(primary, request)).await?;
+                Some(Located { spec: Some(Arc::clone(spec)), ..located })
+            }
             Kept::Passing(_) | Kept::Moved => None,
         }
     }

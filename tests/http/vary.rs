@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use http::Request;
 use tokio::time::sleep;
 
-use crate::origin::{Origin, cached, get, is_hit, memory, page, plain, redis, says, text};
+use crate::origin::{Origin, ask, cached, get, is_hit, memory, page, plain, redis, says, text};
 
 /// Answers in the language that is asked for.
 fn polyglot(vary: &'static str) -> Origin {
@@ -163,4 +163,47 @@ async fn a_variant_that_was_on_its_way_brings_nothing_back_that_was_invalidated(
     for language in ["en", "de"] {
         assert!(!is_hit(&get(&cache, &[("accept-language", language)]).await), "{language}");
     }
+}
+
+/// Says one thing to the first who asks, and another to everybody after that.
+fn speaking(first: &'static [Field], then: &'static [Field]) -> Origin {
+    Origin::new(move |request: Request<_>, nth| async move {
+        let language = request.headers()["accept-language"].to_str().unwrap().to_owned();
+        let text = if request.method() == "HEAD" { String::new() } else { language };
+        Ok(page(if nth == 0 { first } else { then }, text))
+    })
+}
+
+async fn is_told_apart_after_a_head(first: &'static [Field], then: &'static [Field]) {
+    let cache = cached(&memory(), &speaking(first, then));
+    get(&cache, &[("accept-language", "de")]).await;
+    let anew = [("accept-language", "de"), ("cache-control", "no-cache")];
+    ask(&cache, "HEAD", "http://shop/item", &anew).await;
+    for language in ["en", "de"] {
+        let given = get(&cache, &[("accept-language", language)]).await;
+        assert_eq!(text(given).await, language);
+    }
+}
+
+type Field = (&'static str, &'static str);
+
+const FRESH: Field = ("cache-control", "max-age=60");
+
+const BY_LANGUAGE: Field = ("vary", "accept-language");
+
+const BY_ENCODING: Field = ("vary", "accept-encoding");
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_names_the_first_field_makes_what_is_kept_for_all_stale() {
+    is_told_apart_after_a_head(&[FRESH], &[FRESH, BY_LANGUAGE]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_that_names_one_more_field_makes_what_is_kept_by_fewer_stale() {
+    is_told_apart_after_a_head(&[FRESH, BY_ENCODING], &[FRESH, BY_ENCODING, BY_LANGUAGE]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_head_by_which_nobody_may_share_makes_what_is_kept_stale() {
+    is_told_apart_after_a_head(&[FRESH], &[FRESH, ("vary", "*")]).await;
 }
