@@ -89,7 +89,8 @@ impl HttpCacheLayer<Keyed> {
     /// caller would rather have (`Cache-Control` in the request) is not.
     ///
     /// Requests with credentials go around the cache: see
-    /// [`RequestKey::ignoring_credentials`].
+    /// [`RequestKey::ignoring_credentials`]. What a change removes is
+    /// [what is kept under its own key](RequestKey#changes).
     pub fn keyed<S: Store>(store: S, key: RequestKey) -> Self {
         let zero = Duration::ZERO;
         let rules = mode::Keyed {

@@ -74,7 +74,8 @@
 //!   the whole, or 304 if that is what it has.
 //! - **HEAD**, and **GET with `Range`**: what is kept, or the origin, whose answer is not kept.
 //! - **Others**: the origin. If an unsafe one goes well, what is kept for its target is removed, by
-//!   `http` and by `https`.
+//!   `http` and by `https`. With keys of your own, that is what is kept under the key that this very
+//!   request makes, [and no other](RequestKey#changes).
 //! - A response that may not be shared, or is larger than is kept, goes through as it comes, and
 //!   those who waited for it ask for themselves, all at once. Others are read to their end first,
 //!   so that what breaks off is not kept.

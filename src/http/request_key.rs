@@ -15,6 +15,12 @@ use crate::key::Key;
 ///
 /// The host is no part of it, and neither is the method: HEAD is answered by what GET has kept.
 ///
+/// # Changes
+/// A change that goes well (PUT, say) removes what is kept under one key: the one that it makes
+/// itself, by the same rule. What else is kept for its path, by other values of a
+/// [parameter](Self::query) or a [field](Self::header), stays until it runs out, unless the program
+/// [invalidates](crate::Handle::invalidate) it by its key.
+///
 /// ```
 /// use bellwether::http::RequestKey;
 ///
@@ -101,6 +107,8 @@ impl RequestKey {
     /// Adds parameters of the query: each by how often it is there and all of its values as they
     /// are sent. The order in which a request has different parameters does not matter, and neither
     /// do those that are not named here.
+    ///
+    /// A change that does not have the same ones [removes nothing](Self#changes) that is kept by them.
     #[must_use]
     pub fn query<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.query.extend(names.into_iter().map(Into::into));
@@ -110,6 +118,8 @@ impl RequestKey {
     /// Adds a field of the request, by how many lines of it there are and what each says, to the
     /// byte. If it is `authorization` or `cookie`, requests with it do not go around the cache any
     /// more.
+    ///
+    /// A change that does not say the same in it [removes nothing](Self#changes) that is kept by it.
     ///
     /// # Errors
     /// If there can be no field of this name.

@@ -210,6 +210,19 @@ async fn a_change_under_the_same_key_removes_what_is_kept() {
     assert!(!is_hit(&get(&cache, &[]).await));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_change_leaves_what_is_kept_under_other_keys() {
+    let key = RequestKey::path().query(["page"]).header("accept-language").unwrap();
+    let cache = cached(&keyed(key), &Origin::counting(&[]));
+    let (uri, fields) = ("http://shop/items?page=2", [("accept-language", "de")]);
+    assert!(!is_kept(&cache, uri, &fields).await);
+    crate::origin::ask(&cache, "PUT", uri, &[]).await;
+    crate::origin::ask(&cache, "PUT", "http://shop/items", &fields).await;
+    assert!(is_kept(&cache, uri, &fields).await);
+    crate::origin::ask(&cache, "PUT", uri, &fields).await;
+    assert!(!is_kept(&cache, uri, &fields).await);
+}
+
 /// Compiling it is the check: extractors below the layer see what they would see without it.
 #[tokio::test(start_paused = true)]
 async fn the_handler_sees_the_request_of_who_loads() {
