@@ -155,7 +155,7 @@ where
     let times = Times { asked: began, answered: SystemTime::now() };
     let (status, said) = (response.status(), response.headers());
     if !is_head {
-        let judgement = shared.mode.judge(&Method::GET, &fields, status, said, times, false);
+        let judgement = shared.mode.judge(&Method::GET, &fields, status, said, times);
         shared.note_whose(&primary, &fields, status, &judgement);
     } else if let Some(located) = located {
         hear::<B>(&shared, located, &fields, status, said, times).await;
@@ -201,12 +201,15 @@ async fn hear<B: Send + 'static>(
         HeadSays::Same => {
             let headers = rules::freshen(&stored.headers, head);
             let KeptResponse { status, body, trailers, .. } = stored.clone();
-            let judgement =
-                shared.mode.judge(&Method::GET, request, status, &headers, times, false);
+            let judgement = shared.mode.judge(&Method::GET, request, status, &headers, times);
             let terms = match judgement {
-                Judgement::Keep(terms) if located.is_told_by(&terms.vary) => terms,
+                Judgement::Keep(terms) | Judgement::Validate(terms, _)
+                    if located.is_told_by(&terms.vary) =>
+                {
+                    terms
+                }
                 // Kept by fewer fields, it would be given to whom it is not for.
-                Judgement::Keep(_) | Judgement::Private(Why::Vary) => {
+                Judgement::Keep(_) | Judgement::Validate(..) | Judgement::Private(Why::Vary) => {
                     return shared.expire(located.key).await;
                 }
                 _ => return,

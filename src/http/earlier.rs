@@ -40,8 +40,8 @@ impl Earlier {
         self.whole.is_some()
     }
 
-    /// Whether there is an answer that is better than a failure.
-    pub(super) fn is_better_than_a_failure(&self) -> bool {
+    /// Whether there is an answer that is given to others, by itself or in place of a failure.
+    pub(super) fn will_do(&self) -> bool {
         self.entry.as_ref().is_some_and(|entry| {
             let will_do = entry.serves_if_error() || entry.serves_while_revalidating();
             entry.as_marker().is_none() && (entry.is_fresh() || will_do)

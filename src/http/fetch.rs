@@ -13,7 +13,7 @@ use tower::{BoxError, Service, ServiceExt};
 
 use super::asked::Errand;
 use super::earlier::Earlier;
-use super::kept::{Fate, Found, MOST_NAMES, Note, Passing, Said, Spec, Whole};
+use super::kept::{Fate, Found, Note, Passing, Said, Spec, Whole};
 use super::mode::{Judgement, Terms};
 use super::origin::Origin;
 use super::rules::{self, Times, Why};
@@ -78,7 +78,7 @@ where
         match earlier.validated_by(response.headers()) {
             Some((whole, headers)) => {
                 let load = Load { shared: &shared, errand: &errand, earlier: &earlier };
-                return Ok(load.validated(&whole, headers, Times { asked, answered }).await);
+                return load.validated(&whole, headers, Times { asked, answered }).await;
             }
             // It speaks of something else than what is kept.
             None => {
@@ -102,7 +102,12 @@ struct Load<'a, ReqB> {
 
 impl<ReqB> Load<'_, ReqB> {
     /// What is kept is still good.
-    async fn validated<B>(&self, earlier: &Whole, headers: HeaderMap, times: Times) -> Found<B>
+    async fn validated<B>(
+        &self,
+        earlier: &Whole,
+        headers: HeaderMap,
+        times: Times,
+    ) -> Result<Found<B>, BoxError>
     where
         B: Send + 'static,
     {
@@ -116,11 +121,7 @@ impl<ReqB> Load<'_, ReqB> {
             said: self.said(StatusCode::NOT_MODIFIED),
             times,
         };
-        match judgement {
-            Judgement::Keep(terms) => self.keep(fresh, terms).await,
-            Judgement::Share | Judgement::Failure => fresh.pass("not-kept".to_owned()),
-            Judgement::Private(why) => fresh.pass(why.to_string()),
-        }
+        self.settle(fresh, judgement).await
     }
 
     async fn received<B>(&self, response: Response<B>, times: Times) -> Result<Found<B>, BoxError>
@@ -130,56 +131,44 @@ impl<ReqB> Load<'_, ReqB> {
     {
         let (parts, body) = response.into_parts();
         let said = self.said(parts.status);
-        let judgement = match self.judge(parts.status, &parts.headers, times) {
-            Judgement::Private(why) => {
-                let is_own = matches!(why, Why::Authorization | Why::RequestNoStore);
-                let body = CacheBody::passing(body);
-                return Ok(pass(parts, body, &why.to_string(), said, is_own));
-            }
-            judgement if self.may_share(&judgement, &parts.headers) => judgement,
-            Judgement::Failure => return Err(failed(parts.status)),
-            _ => return Ok(pass(parts, CacheBody::passing(body), "vary", said, false)),
-        };
+        let judgement = self.judge(parts.status, &parts.headers, times);
+        if let Judgement::Private(why) = judgement {
+            let response = Response::from_parts(parts, CacheBody::passing(body));
+            return self.pass(response, why, said);
+        }
         let most = self.shared.within.max_entry_bytes();
         let (body, trailers) = match collect(body, most).await.map_err(Into::into)? {
             Collected::Whole { data, trailers } => (data, trailers),
-            Collected::TooLarge { .. } if matches!(judgement, Judgement::Failure) => {
-                return Err(failed(parts.status));
-            }
             Collected::TooLarge { begun, rest } => {
-                let body = CacheBody::rejoined(begun, rest);
-                return Ok(pass(parts, body, "too-large", said, false));
+                let response = Response::from_parts(parts, CacheBody::rejoined(begun, rest));
+                return self.pass(response, Why::TooLarge, said);
             }
         };
         check_length(&parts.headers, body.len())?;
         let response::Parts { status, headers, .. } = parts;
-        let answered = Answered { status, headers, body, trailers, said, times };
-        Ok(match judgement {
-            Judgement::Keep(terms) => self.keep(answered, terms).await,
-            Judgement::Failure => Found::Whole(answered.whole(Fate::Failure, &Terms::NONE)),
-            _ => Found::Whole(answered.whole(Fate::Share, &Terms::NONE)),
-        })
+        self.settle(Answered { status, headers, body, trailers, said, times }, judgement).await
     }
 
+    /// For whom an answer is, and what is to become of it. Nothing else decides that, but that an
+    /// answer is too large.
     fn judge(&self, status: StatusCode, headers: &HeaderMap, times: Times) -> Judgement {
         let request = &self.errand.asked.parts.headers;
-        let spared = self.earlier.is_better_than_a_failure();
-        let judgement =
-            self.shared.mode.judge(&Method::GET, request, status, headers, times, spared);
+        let judgement = match self.shared.mode.judge(&Method::GET, request, status, headers, times)
+        {
+            Judgement::Share | Judgement::Failure if !self.is_for_all_who_wait(headers) => {
+                Judgement::Private(Why::Vary)
+            }
+            Judgement::Share if status.is_server_error() && self.earlier.will_do() => {
+                Judgement::Failure
+            }
+            judgement => judgement,
+        };
         self.shared.note_whose(&self.errand.asked.primary, request, status, &judgement);
         judgement
     }
 
-    fn said(&self, status: StatusCode) -> Said {
-        Said { status: Some(status), was_stale: self.earlier.is_there() }
-    }
-
-    /// Whether an answer that is not kept may be given to all who wait for this load: those who
-    /// wait for a target may have said different things in the fields that `Vary` names.
-    fn may_share(&self, judgement: &Judgement, headers: &HeaderMap) -> bool {
-        if let Judgement::Keep(terms) = judgement {
-            return terms.vary.len() <= MOST_NAMES;
-        }
+    /// Whether it varies by nothing by which those who wait for this load may differ.
+    fn is_for_all_who_wait(&self, headers: &HeaderMap) -> bool {
         match (varies_by(headers), &self.errand.spec) {
             (Some(names), Some(spec)) => spec.covers(&names),
             (Some(names), None) => names.is_empty(),
@@ -187,17 +176,64 @@ impl<ReqB> Load<'_, ReqB> {
         }
     }
 
+    fn said(&self, status: StatusCode) -> Said {
+        Said { status: Some(status), was_stale: self.earlier.is_there() }
+    }
+
+    /// What becomes of an answer that is here to its end.
+    async fn settle<B: Send + 'static>(
+        &self,
+        answered: Answered,
+        judgement: Judgement,
+    ) -> Result<Found<B>, BoxError> {
+        Ok(match judgement {
+            Judgement::Keep(terms) => self.keep(answered, terms).await,
+            Judgement::Validate(terms, why) => {
+                // A date does not tell one variant from another.
+                if terms.vary.is_empty() {
+                    let key = Earlier::key_for_validation(&self.errand.key);
+                    let whole = answered.whole(Fate::Keep(terms.windows), &terms);
+                    self.shared.keep::<B>(key, &whole, |_| true).await;
+                }
+                return self.pass_whole(answered, why);
+            }
+            Judgement::Share => Found::Whole(answered.whole(Fate::Share, &Terms::NONE)),
+            Judgement::Failure => Found::Whole(answered.whole(Fate::Failure, &Terms::NONE)),
+            Judgement::Private(why) => return self.pass_whole(answered, why),
+        })
+    }
+
+    fn pass_whole<B>(&self, answered: Answered, why: Why) -> Result<Found<B>, BoxError> {
+        let Answered { status, headers, body, trailers, said, .. } = answered;
+        let mut response = Response::new(CacheBody::kept(body, trailers));
+        *response.status_mut() = status;
+        *response.headers_mut() = headers;
+        self.pass(response, why, said)
+    }
+
+    /// For whoever asked, and nobody else. An error counts as a failure instead, of which nobody is
+    /// given a byte, if there is something better to be given.
+    fn pass<B>(
+        &self,
+        response: Response<CacheBody<B>>,
+        why: Why,
+        said: Said,
+    ) -> Result<Found<B>, BoxError> {
+        let is_error = response.status().is_server_error();
+        if is_error && self.earlier.will_do() && !self.errand.is_anew {
+            return Err(format!("the origin answered {}", response.status()).into());
+        }
+        // It says nothing of the next answer, or there is one for the others.
+        let is_own = is_error
+            || self.earlier.will_do()
+            || matches!(why, Why::Authorization | Why::RequestNoStore);
+        let why = why.to_string();
+        Ok(Found::Passing(Box::new(Passing { response, why, said, is_own })))
+    }
+
     /// Keeps an answer where it belongs.
     async fn keep<B: Send + 'static>(&self, answered: Answered, terms: Terms) -> Found<B> {
         let whole = answered.whole(Fate::Keep(terms.windows), &terms);
-        if terms.always_validate {
-            // A date does not tell one variant from another.
-            if terms.vary.is_empty() {
-                let key = Earlier::key_for_validation(&self.errand.key);
-                self.shared.keep::<B>(key, &whole, |_| true).await;
-            }
-            return answered.pass("no-cache".to_owned());
-        }
         match &self.errand.spec {
             None if terms.vary.is_empty() => Found::Whole(whole),
             None => Found::Spec(Arc::new(self.first_variant::<B>(&terms.vary, &whole).await)),
@@ -285,30 +321,6 @@ impl Answered {
         let response = KeptResponse { status: self.status, headers, body, trailers, note };
         Arc::new(Whole::new(response, fate, self.said))
     }
-
-    /// For whoever asked, and nobody else.
-    fn pass<B>(self, why: String) -> Found<B> {
-        let mut response = Response::new(CacheBody::kept(self.body, self.trailers));
-        *response.status_mut() = self.status;
-        *response.headers_mut() = self.headers;
-        Found::Passing(Box::new(Passing { response, why, said: self.said, is_own: false }))
-    }
-}
-
-fn pass<B>(
-    parts: response::Parts,
-    body: CacheBody<B>,
-    why: &str,
-    said: Said,
-    is_own: bool,
-) -> Found<B> {
-    let (response, why) = (Response::from_parts(parts, body), why.to_owned());
-    Found::Passing(Box::new(Passing { response, why, said, is_own }))
-}
-
-/// What is said of a failure that is not given to anybody.
-fn failed(status: StatusCode) -> BoxError {
-    format!("the origin answered {status}").into()
 }
 
 /// Less or more than was announced is not the response.

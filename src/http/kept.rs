@@ -342,7 +342,7 @@ const SPEC: u8 = 2;
 const ADDED: usize = 2;
 
 /// How many request fields a response may depend on.
-pub(super) const MOST_NAMES: usize = 16;
+const MOST_NAMES: usize = 16;
 
 impl<B> fmt::Debug for Found<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

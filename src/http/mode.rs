@@ -27,15 +27,19 @@ pub(super) struct Keyed {
     pub(super) if_error: Duration,
 }
 
-/// What is to become of a response.
+/// For whom a response is, and what is to become of it.
 #[derive(Debug)]
 pub(super) enum Judgement {
+    /// It is for all, and kept.
     Keep(Terms),
+    /// It is for whoever asked, and kept so that the origin can be asked if it is good for others.
+    Validate(Terms, Why),
     /// It is given to those who wait for it, and not kept.
     Share,
-    /// It counts as a failure.
+    /// The same, and it counts as a failure: something better is given in its place.
     Failure,
-    /// It is for whoever asked.
+    /// It is for whoever asked. If it is an error, it is given to nobody if there is something
+    /// better.
     Private(Why),
 }
 
@@ -48,8 +52,6 @@ pub(super) struct Terms {
     /// How long it is fresh from then on.
     pub(super) freshness: Duration,
     pub(super) vary: Vec<HeaderName>,
-    /// It may be given to nobody without asking the origin.
-    pub(super) always_validate: bool,
 }
 
 impl Terms {
@@ -59,13 +61,11 @@ impl Terms {
         age: Duration::ZERO,
         freshness: Duration::ZERO,
         vary: Vec::new(),
-        always_validate: false,
     };
 }
 
 impl Mode {
-    /// What is to become of a response. `is_spared` if there is an answer that is better than a
-    /// failure.
+    /// What is to become of a response, by what it says and by what was asked.
     pub(super) fn judge(
         &self,
         method: &Method,
@@ -73,16 +73,17 @@ impl Mode {
         status: StatusCode,
         response: &HeaderMap,
         times: Times,
-        is_spared: bool,
     ) -> Judgement {
         match self {
             Self::Stated(defaults) => {
                 match rules::storing(method, request, status, response, times, defaults) {
                     Storing::Keep(terms) => Judgement::Keep(terms.into()),
-                    Storing::Private(_) if status.is_server_error() && is_spared => {
-                        Judgement::Failure
+                    Storing::Validate(terms, why) => Judgement::Validate(terms.into(), why),
+                    Storing::Private(Why::NotFresh)
+                        if status.is_server_error() && is_nobodys(request) =>
+                    {
+                        Judgement::Share
                     }
-                    Storing::Private(Why::NotFresh) if status.is_server_error() => Judgement::Share,
                     Storing::Private(why) => Judgement::Private(why),
                 }
             }
@@ -91,7 +92,13 @@ impl Mode {
     }
 }
 
+/// Whether a request does not say who asks.
+fn is_nobodys(request: &HeaderMap) -> bool {
+    ![header::AUTHORIZATION, header::COOKIE].iter().any(|name| request.contains_key(name))
+}
+
 impl Keyed {
+    /// How long is for the program to say, and not for the response.
     fn judge(
         &self,
         method: &Method,
@@ -103,24 +110,16 @@ impl Keyed {
         // Whose request it is, is part of the key or was said not to matter.
         let mut request = request.clone();
         request.remove(header::AUTHORIZATION);
-        let defaults = Defaults {
-            ttl: Some(self.ttl),
-            while_revalidate: self.while_revalidate,
-            if_error: self.if_error,
+        let vary = match rules::for_others(method, &request, status, response) {
+            Ok(vary) => vary,
+            Err(why) => return Judgement::Private(why),
         };
-        // A failure says nothing about for whom it is that would matter: it is not kept.
-        let judged_as = if status.is_server_error() { StatusCode::OK } else { status };
-        match rules::storing(method, &request, judged_as, response, times, &defaults) {
-            Storing::Private(why) if !matches!(why, Why::NotFresh) => Judgement::Private(why),
-            _ if status.is_server_error() => Judgement::Failure,
-            Storing::Keep(terms) if terms.always_validate => Judgement::Private(Why::NoStore),
-            Storing::Keep(terms) => self.keep(status, terms),
-            Storing::Private(_) => Judgement::Share,
+        if status.is_server_error() {
+            return Judgement::Failure;
         }
-    }
-
-    /// How long is for the program to say, and not for the response.
-    fn keep(&self, status: StatusCode, terms: rules::Terms) -> Judgement {
+        if rules::must_be_validated(response) {
+            return Judgement::Private(Why::NoCache);
+        }
         let ttl = match status {
             StatusCode::NOT_FOUND | StatusCode::GONE => self.not_found_ttl,
             _ if status.is_success() => self.ttl,
@@ -132,8 +131,8 @@ impl Keyed {
         let windows = Windows::fresh_for(ttl)
             .stale_while_revalidate(self.while_revalidate)
             .stale_if_error(self.if_error);
-        let terms = Terms { windows, freshness: ttl, ..terms.into() };
-        Judgement::Keep(terms)
+        let age = rules::on_arrival(response, times);
+        Judgement::Keep(Terms { windows, age, freshness: ttl, vary })
     }
 }
 
@@ -143,12 +142,6 @@ impl From<rules::Terms> for Terms {
             .stale_while_revalidate(terms.while_revalidate)
             .stale_if_error(terms.if_error)
             .kept_for_validation(terms.for_validation);
-        Self {
-            windows,
-            age: terms.age,
-            freshness: terms.freshness,
-            vary: terms.vary,
-            always_validate: terms.always_validate,
-        }
+        Self { windows, age: terms.age, freshness: terms.freshness, vary: terms.vary }
     }
 }

@@ -49,10 +49,11 @@ impl<S> Visit<S> {
 
     /// What it asks for now.
     pub(super) fn errand<ReqB>(&self) -> (Errand<ReqB>, How) {
-        let errand = match &self.spec {
+        let mut errand = match &self.spec {
             None => Errand::primary(&self.asked),
             Some(spec) => Errand::variant(&self.asked, Arc::clone(spec)),
         };
+        errand.is_anew = self.is_anew;
         // Whoever has credentials may be one of many whose answers are their own.
         let asks_again = !self.asked.parts.headers.contains_key(AUTHORIZATION);
         (errand, How { is_forced: self.is_anew, asks_again, ..How::default() })

@@ -114,6 +114,63 @@ async fn there_is_none_is_kept_as_long_as_is_said_for_that() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_response_says_of_its_time_is_not_heard() {
+    for fields in [
+        &[("cache-control", "max-age=0")][..],
+        &[("cache-control", "max-age=0"), ("etag", "\"a\"")],
+        &[("cache-control", "max-age=60"), ("age", "100")],
+        &[("expires", "0")],
+        &[(":status", "202")],
+        &[(":status", "207")],
+    ] {
+        let origin = Origin::new(async move |_, _| Ok(page(fields, "")));
+        let cache = cached(&keyed(RequestKey::path()), &origin);
+        get(&cache, &[]).await;
+        pass(59).await;
+        assert!(is_hit(&get(&cache, &[]).await), "{fields:?}");
+        pass(1).await;
+        assert!(!is_hit(&get(&cache, &[]).await), "{fields:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn there_is_none_is_kept_though_nothing_else_is() {
+    let layer = HttpCacheLayer::keyed(MemoryStore::new(100), RequestKey::path());
+    let cache = cached(&layer.not_found_ttl(MINUTE), &Origin::counting(&[(":status", "404")]));
+    get(&cache, &[]).await;
+    assert!(is_hit(&get(&cache, &[]).await));
+}
+
+/// It is not known of those who wait what they say in the field that it names.
+#[tokio::test(start_paused = true)]
+async fn an_error_that_varies_is_given_to_who_asked() {
+    let busy = [(":status", "503"), ("vary", "origin"), ("retry-after", "7")];
+    let origin = Origin::new(move |_, nth| async move { Ok(page(&busy, nth.to_string())) });
+    let cache = cached(&keyed(RequestKey::path()), &origin);
+    let (one, other) = tokio::join!(get(&cache, &[]), get(&cache, &[]));
+    for (answer, content) in [(one, "0"), (other, "1")] {
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(crate::origin::field(&answer, "retry-after"), "7");
+        assert_eq!(text(answer).await, content);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_is_covered_by_what_was_there_before_whatever_it_says() {
+    for says in [("cache-control", "no-store"), ("set-cookie", "a=b"), ("vary", "origin")] {
+        let origin = Origin::new(move |_, nth| async move {
+            Ok(if nth == 0 { page(&[], "good") } else { page(&[(":status", "503"), says], "bad") })
+        });
+        let cache = cached(&keyed(RequestKey::path()).stale_if_error(MINUTE), &origin);
+        get(&cache, &[]).await;
+        pass(61).await;
+        for _ in 0..2 {
+            assert_eq!(text(get(&cache, &[]).await).await, "good", "{says:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failing_handler_is_covered_by_what_it_gave_before() {
     let origin = Origin::new(async |_, nth| {
         Ok(if nth == 0 { page(&[], "good") } else { page(&[(":status", "503")], "bad") })

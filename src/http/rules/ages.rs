@@ -45,6 +45,11 @@ pub(super) fn guessed(headers: &HeaderMap, times: Times) -> Option<Duration> {
     Some((unchanged / 10).min(LONGEST_GUESS))
 }
 
+/// How old a response is when it arrives, as far as that can be said.
+pub(crate) fn on_arrival(headers: &HeaderMap, times: Times) -> Duration {
+    initial(headers, times).unwrap_or_else(|| delay(times))
+}
+
 /// How old a response is when it arrives, if that can be said.
 ///
 /// A list of ages is as little an age as a word is. RFC 9111 would take the first of them; that

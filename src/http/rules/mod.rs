@@ -19,13 +19,13 @@ mod terms;
 mod validation;
 mod vary;
 
-pub(crate) use ages::Times;
+pub(crate) use ages::{Times, on_arrival};
 pub(crate) use conditions::{is_not_modified, not_modified_headers};
 pub(crate) use demand::Demand;
 pub(crate) use fields::storable_headers;
 pub(crate) use invalidation::{invalidated, is_safe};
 pub(crate) use ranges::{Slice, slice};
-pub(crate) use storing::{Storing, Why, storing};
+pub(crate) use storing::{Storing, Why, for_others, must_be_validated, storing};
 pub(crate) use terms::{Defaults, Terms};
 pub(crate) use validation::{HeadSays, add_validators, freshen, head_says};
 pub(crate) use vary::variant;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, SET_COOKIE, TRANSFER_ENCODING};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use super::ages::Times;
 use super::directives::Directives;
@@ -17,8 +17,11 @@ const NEVER_KEPT: [u16; 8] = [206, 304, 412, 416, 428, 429, 431, 511];
 /// What becomes of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Storing {
-    /// It is kept.
+    /// It is kept, and for all.
     Keep(Terms),
+    /// It is kept to be validated. Until its origin says that it is still good, it is for the one
+    /// who asked, for this reason.
+    Validate(Terms, Why),
     /// It is for the one who asked, for this reason.
     Private(Why),
 }
@@ -40,14 +43,18 @@ pub(crate) enum Why {
     Partial,
     /// `no-store`.
     NoStore,
+    /// `no-cache`.
+    NoCache,
     /// `private`.
     Private,
     /// It sets a cookie, which is for one client.
     SetCookie,
     /// It depends on something by which requests cannot be told apart, or all of them can.
     Vary,
-    /// It is not fresh, nor good for anything when stale.
+    /// It is not fresh, nor given out when stale.
     NotFresh,
+    /// It is larger than what is kept.
+    TooLarge,
 }
 
 /// What becomes of the response to a request.
@@ -59,17 +66,45 @@ pub(crate) fn storing(
     times: Times,
     defaults: &Defaults,
 ) -> Storing {
+    let vary = match for_others(method, request, status, response) {
+        Ok(vary) => vary,
+        Err(why) => return Storing::Private(why),
+    };
+    let directives = Directives::of_response(response);
+    let terms = Terms { vary, ..terms(status, response, &directives, times, defaults) };
+    if !terms.freshness.max(terms.while_revalidate).max(terms.if_error).is_zero() {
+        return Storing::Keep(terms);
+    }
+    if terms.for_validation.is_zero() {
+        return Storing::Private(Why::NotFresh);
+    }
+    if must_be_validated(response) {
+        return Storing::Validate(terms, Why::NoCache);
+    }
+    // What is for all is for all who wait for it: to them it is new.
+    match directives.has("public") {
+        true => Storing::Keep(terms),
+        false => Storing::Validate(terms, Why::NotFresh),
+    }
+}
+
+/// By which fields of a request a response varies, if it may be for others than the one who asked:
+/// for how long is another question.
+pub(crate) fn for_others(
+    method: &Method,
+    request: &HeaderMap,
+    status: StatusCode,
+    response: &HeaderMap,
+) -> Result<Vec<HeaderName>, Why> {
     let directives = Directives::of_response(response);
     let why = forbidden_by_request(method, request, &directives)
         .or_else(|| forbidden_by_response(status, response, &directives));
-    if let Some(why) = why {
-        return Storing::Private(why);
-    }
-    let Some(vary) = nominated(response) else { return Storing::Private(Why::Vary) };
-    let terms = Terms { vary, ..terms(status, response, &directives, times, defaults) };
-    let stale = terms.while_revalidate.max(terms.if_error).max(terms.for_validation);
-    let is_of_use = !terms.freshness.max(stale).is_zero();
-    if is_of_use { Storing::Keep(terms) } else { Storing::Private(Why::NotFresh) }
+    why.map_or_else(|| nominated(response).ok_or(Why::Vary), Err)
+}
+
+/// Whether it may be given out only when its origin has said that it is still good (`no-cache`).
+pub(crate) fn must_be_validated(response: &HeaderMap) -> bool {
+    Directives::of_response(response).has_for_all_fields("no-cache")
 }
 
 fn forbidden_by_request(
@@ -150,10 +185,12 @@ impl fmt::Display for Why {
             Self::Status => "status",
             Self::Partial => "partial",
             Self::NoStore => "no-store",
+            Self::NoCache => "no-cache",
             Self::Private => "private",
             Self::SetCookie => "set-cookie",
             Self::Vary => "vary",
             Self::NotFresh => "not-fresh",
+            Self::TooLarge => "too-large",
         })
     }
 }
@@ -185,6 +222,16 @@ mod tests {
             "cache-control: s-maxage=3600",
         ] {
             assert!(matches!(judged(WHO, says), Storing::Keep(_)), "{says}");
+        }
+    }
+
+    #[test]
+    fn what_is_never_fresh_is_validated_for_others_unless_it_says_that_it_is_for_all() {
+        let validated = judged("", "etag: \"a\"\ncache-control: max-age=0");
+        assert!(matches!(validated, Storing::Validate(_, Why::NotFresh)), "{validated:?}");
+        for says in ["public, max-age=0", "max-age=0, stale-while-revalidate=1"] {
+            let kept = judged("", format!("etag: \"a\"\ncache-control: {says}").leak());
+            assert!(matches!(kept, Storing::Keep(_)), "{kept:?}");
         }
     }
 

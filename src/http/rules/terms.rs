@@ -30,8 +30,6 @@ pub(crate) struct Terms {
     pub(crate) for_validation: Duration,
     /// Which fields of a request it depends on: sorted, each once.
     pub(crate) vary: Vec<HeaderName>,
-    /// It may be given out only when its origin has said that it is still good (`no-cache`).
-    pub(crate) always_validate: bool,
 }
 
 /// What goes for responses that do not say.
@@ -67,7 +65,6 @@ pub(super) fn terms(
         if_error,
         for_validation: if is_validated { KEPT_FOR_VALIDATION } else { Duration::ZERO },
         vary: Vec::new(),
-        always_validate,
     }
 }
 
@@ -182,8 +179,9 @@ mod tests {
     #[test]
     fn what_must_be_validated_is_kept_for_that_and_given_to_nobody() {
         let defaults = Defaults { while_revalidate: seconds(9), if_error: seconds(9), ttl: None };
-        let terms = terms_of("cache-control: max-age=60, no-cache\netag: \"a\"", defaults);
-        assert!(terms.always_validate && terms.for_validation > Duration::ZERO, "{terms:?}");
+        let storing = judged("cache-control: max-age=60, no-cache\netag: \"a\"", defaults);
+        let Storing::Validate(terms, Why::NoCache) = storing else { panic!("{storing:?}") };
+        assert!(terms.for_validation > Duration::ZERO, "{terms:?}");
         let windows = terms.freshness.max(terms.while_revalidate).max(terms.if_error);
         assert_eq!(windows, Duration::ZERO);
         let untagged = judged("cache-control: max-age=60, no-cache", defaults);

@@ -1,0 +1,78 @@
+//! Requests that will not have what is kept.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use bellwether::HttpCache;
+use futures_util::future::join_all;
+use http::{Request, StatusCode};
+use tokio::time::sleep;
+
+use crate::origin::{Origin, cached, field, get, is_hit, memory, page, text};
+
+const RELOAD: (&str, &str) = ("cache-control", "no-cache");
+
+const MINUTE: (&str, &str) = ("cache-control", "max-age=60");
+
+fn has(request: &Request<Body>, name: &str) -> bool {
+    request.headers().contains_key(name)
+}
+
+/// Whether all who ask now are given what was kept before, and the origin is asked by nobody.
+async fn is_kept(cache: &HttpCache<Origin>, origin: &Origin) -> bool {
+    let before = origin.asked();
+    let answers = join_all((0..50).map(async |_| get(cache, &[]).await)).await;
+    answers.iter().all(is_hit) && origin.asked() == before
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_reloads_with_credentials_takes_nothing_from_others() {
+    let origin = Origin::new(async |request: Request<_>, nth| {
+        sleep(Duration::from_millis(50)).await;
+        let status = if has(&request, "if-none-match") { "304" } else { "200" };
+        let text = if status == "304" { String::new() } else { format!("answer {nth}") };
+        Ok(page(&[(":status", status), MINUTE, ("etag", "\"a\"")], text))
+    });
+    let cache = cached(&memory(), &origin);
+    get(&cache, &[]).await;
+    let own = get(&cache, &[("authorization", "x"), RELOAD]).await;
+    assert_eq!((origin.asked(), text(own).await.as_str()), (2, "answer 0"));
+    assert!(is_kept(&cache, &origin).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_reloads_and_is_answered_for_himself_takes_nothing_from_others() {
+    for own in [
+        &[(":status", "431")][..],
+        &[(":status", "429")],
+        &[MINUTE, ("set-cookie", "a=b")],
+        &[("cache-control", "no-store")],
+        &[("etag", "\"b\"")],
+        &[(":status", "503"), ("cache-control", "no-store")],
+    ] {
+        let origin = Origin::new(move |request: Request<_>, nth| async move {
+            sleep(Duration::from_millis(50)).await;
+            let fields = if has(&request, "cookie") { own } else { &[MINUTE] };
+            Ok(page(fields, format!("answer {nth}")))
+        });
+        let cache = cached(&memory(), &origin);
+        get(&cache, &[]).await;
+        assert_eq!(text(get(&cache, &[("cookie", "a"), RELOAD]).await).await, "answer 1");
+        assert!(is_kept(&cache, &origin).await, "{own:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_reloads_and_meets_an_error_is_given_that_error() {
+    let origin = Origin::new(async |_, nth| {
+        let busy = [(":status", "503"), ("vary", "origin"), ("retry-after", "7")];
+        Ok(if nth == 0 { page(&[MINUTE], "good") } else { page(&busy, "busy") })
+    });
+    let cache = cached(&memory(), &origin);
+    get(&cache, &[]).await;
+    let answer = get(&cache, &[RELOAD]).await;
+    assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(field(&answer, "retry-after"), "7");
+    assert_eq!(text(answer).await, "busy");
+    assert!(is_kept(&cache, &origin).await);
+}
