@@ -48,6 +48,12 @@ impl Earlier {
         })
     }
 
+    /// Whether answers are known to be each for one caller. Then each loads for himself, and nobody
+    /// would find what one of them keeps as a variant.
+    pub(super) fn is_private(&self) -> bool {
+        self.entry.as_ref().and_then(Entry::as_marker) == Some(Marker::Private)
+    }
+
     /// The request for the origin, and whether it asks if what is kept is still good.
     ///
     /// What everybody is to have is asked for without the conditions of one caller. Where answers
@@ -61,11 +67,11 @@ impl Earlier {
             let validates = rules::add_validators(&mut headers, &whole.response.headers);
             return (errand.request(headers), validates);
         }
-        let marker = self.entry.as_ref().and_then(Entry::as_marker);
-        match marker {
-            Some(Marker::Private) => (errand.request(errand.asked.parts.headers.clone()), false),
-            _ => (errand.request(errand.without_conditions()), false),
-        }
+        let headers = match self.is_private() {
+            true => errand.asked.parts.headers.clone(),
+            false => errand.without_conditions(),
+        };
+        (errand.request(headers), false)
     }
 
     /// What is kept and its headers as they are now, if a 304 is about it. An origin that was asked

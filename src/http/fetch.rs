@@ -236,6 +236,10 @@ impl<ReqB> Load<'_, ReqB> {
         let whole = answered.whole(Fate::Keep(terms.windows), &terms);
         match &self.errand.spec {
             None if terms.vary.is_empty() => Found::Whole(whole),
+            _ if self.earlier.is_private() => {
+                self.errand.asked.put_own(whole);
+                Found::Moved
+            }
             None => Found::Spec(Arc::new(self.first_variant::<B>(&terms.vary, &whole).await)),
             Some(spec) if spec.covers(&terms.vary) => self.variant(spec, answered, whole).await,
             Some(spec) => self.other_names(spec, &terms.vary, whole).await,

@@ -124,6 +124,25 @@ async fn a_field_that_is_named_later_tells_variants_apart_from_then_on() {
     assert!(is_hit(&get(&cache, &fields).await));
 }
 
+/// While answers are known to be each for one caller, nobody looks for one that is kept.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_kept_where_nobody_finds_it() {
+    let origin = Origin::new(async |request: Request<_>, nth| {
+        let fields = [("cache-control", "max-age=60"), ("vary", "accept-encoding")];
+        Ok(match request.headers().contains_key("cookie") {
+            true => page(&fields, nth.to_string()),
+            false => page(&[("set-cookie", "a=b")], ""),
+        })
+    });
+    let store = MemoryStore::new(1_000);
+    let cache = cached(&plain(store.clone()), &origin);
+    get(&cache, &[]).await;
+    for nth in 1..200 {
+        assert_eq!(text(get(&cache, &[("cookie", "a=b")]).await).await, nth.to_string());
+    }
+    assert!(format!("{store:?}").contains("entries: 1,"), "{store:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_variant_that_is_missing_is_said_to_be() {
     let origin = polyglot("accept-language");
