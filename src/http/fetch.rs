@@ -14,7 +14,7 @@ use tower::{BoxError, Service, ServiceExt};
 use super::asked::Errand;
 use super::earlier::Earlier;
 use super::kept::{Fate, Found, Note, Passing, Said, Spec, Whole};
-use super::mode::{Judgement, Terms};
+use super::mode::{self, Judgement, Terms};
 use super::origin::Origin;
 use super::rules::{self, Times, Why};
 use super::shared::Shared;
@@ -189,8 +189,10 @@ impl<ReqB> Load<'_, ReqB> {
         Ok(match judgement {
             Judgement::Keep(terms) => self.keep(answered, terms).await,
             Judgement::Validate(terms, why) => {
-                // A date does not tell one variant from another.
-                if terms.vary.is_empty() {
+                // A date does not tell one variant from another, nor one user's from another's.
+                let is_tagged = answered.headers.contains_key(header::ETAG);
+                let is_nobodys = mode::is_nobodys(&self.errand.asked.parts.headers);
+                if terms.vary.is_empty() && (is_tagged || is_nobodys) {
                     let key = Earlier::key_for_validation(&self.errand.key);
                     let whole = answered.whole(Fate::Keep(terms.windows), &terms);
                     self.shared.keep::<B>(key, &whole, |_| true).await;

@@ -35,7 +35,7 @@ pub(super) struct Passing<B> {
     /// Why it is not kept, for the `detail` of `Cache-Status`.
     pub(super) why: String,
     pub(super) said: Said,
-    /// Whether that is the request's doing: the answers to others may well be kept.
+    /// Whether it says nothing of the answers to others, which may well be kept.
     pub(super) is_own: bool,
 }
 

@@ -84,9 +84,10 @@ impl HttpCacheLayer<Keyed> {
     ///
     /// A response of status 2xx is kept for the [`ttl`](Self::ttl), and 404 and 410 for the
     /// [`not_found_ttl`](Self::not_found_ttl). 5xx counts as a failure. Everything else is given to
-    /// those who wait for it, and not kept. What a response forbids is respected: `no-store`,
-    /// `private`, `no-cache`, `Set-Cookie`, and a `Vary` that names cookies or credentials. What a
-    /// caller would rather have (`Cache-Control` in the request) is not.
+    /// those who wait for it, and not kept. What a response says of its time (`max-age`, `Expires`,
+    /// `Age`) is not heard. What it forbids is respected: `no-store`, `private`, `no-cache`,
+    /// `Set-Cookie`, and a `Vary` that names cookies or credentials. What a caller would rather have
+    /// (`Cache-Control` in the request) is not.
     ///
     /// Requests with credentials go around the cache: see
     /// [`RequestKey::ignoring_credentials`]. What a change removes is

@@ -83,6 +83,11 @@
 //!   are answered by what is kept for that target, or go to the origin without waiting for each
 //!   other, until for a while ([`HttpCacheLayer::not_kept_for`]) there was no such answer. Those
 //!   without credentials share their loads all the same.
+//! - A response that is never fresh goes to whoever asked, and is kept to be validated for the
+//!   next; if it says `public`, it is given to all who wait for it.
+//! - An error (5xx) that says nothing else is given to all who wait for it, if the request had
+//!   neither `Authorization` nor `Cookie`, and is not kept. If there is something better to be
+//!   given in its place, an error counts as a failure.
 //! - What cannot be answered is answered by 502 (the origin gave no answer), 503 (there is no room,
 //!   the store failed, or the origin failed a moment ago) or 504 (it took too long).
 //!

@@ -36,10 +36,9 @@ pub(super) enum Judgement {
     Validate(Terms, Why),
     /// It is given to those who wait for it, and not kept.
     Share,
-    /// The same, and it counts as a failure: something better is given in its place.
+    /// The same, and it counts as a failure: if there is something better, that is given instead.
     Failure,
-    /// It is for whoever asked. If it is an error, it is given to nobody if there is something
-    /// better.
+    /// It is for whoever asked. An error is given to nobody if there is something better.
     Private(Why),
 }
 
@@ -93,7 +92,7 @@ impl Mode {
 }
 
 /// Whether a request does not say who asks.
-fn is_nobodys(request: &HeaderMap) -> bool {
+pub(super) fn is_nobodys(request: &HeaderMap) -> bool {
     ![header::AUTHORIZATION, header::COOKIE].iter().any(|name| request.contains_key(name))
 }
 

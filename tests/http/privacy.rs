@@ -66,6 +66,27 @@ async fn an_error_is_given_to_nobody_else_if_the_request_says_who_asks() {
     }
 }
 
+/// A page of each user's own has changed when what it is about has: an origin that is asked by that
+/// date says to one user that what another was given is still good.
+#[tokio::test(start_paused = true)]
+async fn a_date_does_not_tell_one_user_from_another() {
+    let origin = Origin::new(async |request: Request<_>, _| {
+        let is_dated = request.headers().contains_key("if-modified-since");
+        let status = if is_dated { "304" } else { "200" };
+        let dated = ("last-modified", "Wed, 01 Jan 2020 00:00:00 GMT");
+        let fields = [(":status", status), ("cache-control", "no-cache"), dated];
+        Ok(page(&fields, if is_dated { String::new() } else { said(&request, "cookie") }))
+    });
+    let cache = cached(&memory(), &origin);
+    for user in ["alice", "bob"] {
+        assert_eq!(text(get(&cache, &[("cookie", user)]).await).await, user);
+    }
+    for _ in 0..2 {
+        assert_eq!(text(get(&cache, &[]).await).await, "", "nobody's is validated");
+    }
+    assert!(origin.last("if-modified-since").is_some());
+}
+
 /// An origin that fails after its first answer, and gives each user an error of his own.
 fn failing(first: &'static str, error: Fields) -> Origin {
     Origin::new(move |request: Request<_>, nth| async move {
