@@ -25,8 +25,8 @@ pub(crate) const MARK: char = '@';
 
 /// A process of the fleet. Killed and reaped on drop.
 ///
-/// If the test dies, a worker's input ends, and it dies too. A stopped one cannot read: but its
-/// process group, being its own, is orphaned then, and the system sends such a group a hang-up.
+/// If the test dies, a worker's input ends, and it dies too. A stopped one cannot read: it has asked
+/// the system to be killed then.
 pub(crate) struct Worker {
     child: Child,
     /// Held to write a line.

@@ -13,6 +13,7 @@ use bellwether::{
 };
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::poll;
+use rustix::process::{Signal, set_parent_process_death_signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -25,6 +26,7 @@ use crate::messages::{Answer, Command, How, Reply, Report, Request, Response, Se
 use crate::process::{MARK, WORKER};
 
 /// Works until its standard input ends, which it does when the test dies, however it dies.
+/// A stopped worker cannot read, and is killed then.
 #[test]
 #[ignore = "only of use to the other tests, which run it in processes of its own"]
 fn works() {
@@ -32,6 +34,7 @@ fn works() {
     if std::env::var_os(WORKER).is_none() {
         return;
     }
+    set_parent_process_death_signal(Some(Signal::KILL)).expect("Linux");
     die_of_any_panic();
     let (commands, commanded) = mpsc::unbounded_channel();
     std::thread::spawn(move || listen(&commands));
