@@ -48,6 +48,8 @@ use std::future::Future;
 /// `Result<T, LockedError<E>>` ([`LockedError`]). It runs in the task of its
 /// caller, and may borrow. Methods of traits are not supported; those of types are.
 ///
+/// It returns when the lock has been released, as [`Locks::run`] does.
+///
 /// If the lock is lost meanwhile, it is as [`Locks::when_lost`] says. Inside,
 /// [`Standing::current`](super::Standing::current) has the fence. A function that calls itself waits
 /// for itself in vain, unless the locks are [owned](Locks::owned_by).

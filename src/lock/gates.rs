@@ -5,8 +5,10 @@ use std::collections::hash_map::Entry;
 use std::fmt;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 
 use super::Owner;
 use crate::key::Digest;
@@ -24,11 +26,13 @@ struct Table {
 
 struct Gate {
     turns: Arc<Semaphore>,
-    /// Rung when an owner has come through of whom others wait.
-    joined: Arc<Notify>,
+    /// Rung when an owner has come through of whom others wait, and when a release has ended.
+    changed: Arc<Notify>,
     /// How many hold it or wait for it, by owner: the last one to go takes it with them.
     users: HashMap<Owner, usize>,
     inside: Option<Inside>,
+    /// How many releases are under way.
+    releases: usize,
 }
 
 /// Who has come through.
@@ -45,7 +49,14 @@ pub(super) struct Place {
     digest: Digest,
     owner: Owner,
     turns: Arc<Semaphore>,
-    joined: Arc<Notify>,
+    changed: Arc<Notify>,
+}
+
+/// A release that is under way, until this is dropped: attempts of this process wait for it.
+#[derive(Debug)]
+pub(super) struct PendingRelease {
+    gates: Gates,
+    digest: Digest,
 }
 
 /// The right to ask for a key, until it is dropped.
@@ -61,16 +72,18 @@ impl Gates {
     /// A place in front of the gate of a key.
     pub(super) fn place(&self, digest: Digest, owner: Owner) -> Place {
         let mut gates = self.lock();
-        let gate = gates.entry(digest).or_insert_with(|| Gate {
-            turns: Arc::new(Semaphore::new(1)),
-            joined: Arc::new(Notify::new()),
-            users: HashMap::new(),
-            inside: None,
-        });
+        let gate = gates.entry(digest).or_default();
         *gate.users.entry(owner).or_default() += 1;
-        let (turns, joined) = (Arc::clone(&gate.turns), Arc::clone(&gate.joined));
+        let (turns, changed) = (Arc::clone(&gate.turns), Arc::clone(&gate.changed));
         drop(gates);
-        Place { gates: self.clone(), digest, owner, turns, joined }
+        Place { gates: self.clone(), digest, owner, turns, changed }
+    }
+
+    /// Notes that what this process had of a key is being released. To be dropped after the
+    /// [`Pass`], so that an attempt that waits for it finds the gate open.
+    pub(super) fn releasing(&self, digest: Digest) -> PendingRelease {
+        self.lock().entry(digest).or_default().releases += 1;
+        PendingRelease { gates: self.clone(), digest }
     }
 
     /// How many gates there are.
@@ -84,9 +97,34 @@ impl Gates {
     }
 }
 
+impl Gate {
+    fn is_used(&self) -> bool {
+        !self.users.is_empty() || self.releases > 0
+    }
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self {
+            turns: Arc::new(Semaphore::new(1)),
+            changed: Arc::new(Notify::new()),
+            users: HashMap::new(),
+            inside: None,
+            releases: 0,
+        }
+    }
+}
+
 impl Place {
-    /// Comes through if nobody else has.
-    pub(super) fn try_pass(self) -> Option<Pass> {
+    /// Comes through if nobody else has, after the releases that are under way.
+    ///
+    /// # Cancel safety
+    /// That of [`pass`](Self::pass).
+    pub(super) async fn try_pass(self) -> Option<Pass> {
+        if self.comes_again() {
+            return Some(Pass(self));
+        }
+        self.released().await;
         if self.comes_again() {
             return Some(Pass(self));
         }
@@ -94,27 +132,51 @@ impl Place {
         Some(self.take(turn))
     }
 
-    /// Waits for its turn.
+    /// Waits for its turn, and for the releases that are under way then.
     ///
     /// # Cancel safety
     /// The place is given up when it is dropped.
     pub(super) async fn pass(self) -> Option<Pass> {
-        let joined = Arc::clone(&self.joined);
+        let changed = Arc::clone(&self.changed);
         let mut turn = pin!(Arc::clone(&self.turns).acquire_owned());
         loop {
-            let mut joined = pin!(joined.notified());
+            let mut changed = pin!(changed.notified());
             // Before it looks: who comes through after that rings.
-            joined.as_mut().enable();
+            changed.as_mut().enable();
             if self.comes_again() {
                 return Some(Pass(self));
             }
             tokio::select! {
                 biased;
                 // Nobody closes it, but if somebody did, nobody would come through.
-                turn = &mut turn => return Some(self.take(turn.ok()?)),
-                () = joined => {}
+                turn = &mut turn => {
+                    self.released().await;
+                    return Some(self.take(turn.ok()?));
+                }
+                () = changed => {}
             }
         }
+    }
+
+    /// Waits for the releases that are under way, but not for one that takes too long.
+    async fn released(&self) {
+        let released = async {
+            loop {
+                let mut changed = pin!(self.changed.notified());
+                // Before it looks: a release that ends after that rings.
+                changed.as_mut().enable();
+                if !self.is_releasing() {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        // Whether it has ended or not: the lock itself says who has the key.
+        let _ = timeout(LONGEST_RELEASE, released).await;
+    }
+
+    fn is_releasing(&self) -> bool {
+        self.gates.lock().get(&self.digest).is_some_and(|gate| gate.releases > 0)
     }
 
     fn take(self, turn: OwnedSemaphorePermit) -> Pass {
@@ -127,7 +189,7 @@ impl Place {
         });
         drop(gates);
         if has_company {
-            self.joined.notify_waiters();
+            self.changed.notify_waiters();
         }
         Pass(self)
     }
@@ -159,17 +221,30 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut gates = self.gates.lock();
         if let Entry::Occupied(mut gate) = gates.entry(self.digest) {
-            let users = &mut gate.get_mut().users;
-            if let Entry::Occupied(mut ours) = users.entry(self.owner) {
+            if let Entry::Occupied(mut ours) = gate.get_mut().users.entry(self.owner) {
                 *ours.get_mut() -= 1;
                 if *ours.get() == 0 {
                     ours.remove();
                 }
             }
-            if users.is_empty() {
+            if !gate.get().is_used() {
                 gate.remove();
             }
         }
+    }
+}
+
+impl Drop for PendingRelease {
+    fn drop(&mut self) {
+        let mut gates = self.gates.lock();
+        let Entry::Occupied(mut gate) = gates.entry(self.digest) else { return };
+        gate.get_mut().releases -= 1;
+        let changed = Arc::clone(&gate.get().changed);
+        if !gate.get().is_used() {
+            gate.remove();
+        }
+        drop(gates);
+        changed.notify_waiters();
     }
 }
 
@@ -178,6 +253,9 @@ impl fmt::Debug for Gates {
         f.debug_struct("Gates").field("keys", &self.len()).finish()
     }
 }
+
+/// How long a release is waited for at most: longer than a lock takes to answer.
+pub(super) const LONGEST_RELEASE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {
@@ -192,11 +270,15 @@ mod tests {
     }
 
     fn pass(gates: &Gates) -> Option<Pass> {
-        gates.place(digest(), Owner::new()).try_pass()
+        pass_as(gates, Owner::new())
     }
 
-    #[test]
-    fn one_passes_at_a_time() {
+    fn pass_as(gates: &Gates, owner: Owner) -> Option<Pass> {
+        assert_ready!(spawn(gates.place(digest(), owner).try_pass()).poll())
+    }
+
+    #[tokio::test]
+    async fn one_passes_at_a_time() {
         let gates = Gates::default();
         let first = pass(&gates);
         assert!(first.is_some() && pass(&gates).is_none());
@@ -204,8 +286,8 @@ mod tests {
         assert!(pass(&gates).is_some());
     }
 
-    #[test]
-    fn they_pass_in_the_order_of_arrival() {
+    #[tokio::test]
+    async fn they_pass_in_the_order_of_arrival() {
         let gates = Gates::default();
         let inside = pass(&gates);
         let mut waiting: Vec<_> =
@@ -221,11 +303,11 @@ mod tests {
         assert!(assert_ready!(waiting[1].poll()).is_some());
     }
 
-    #[test]
-    fn an_owner_passes_again_and_others_after_its_last_pass() {
+    #[tokio::test]
+    async fn an_owner_passes_again_and_others_after_its_last_pass() {
         let (gates, owner) = (Gates::default(), Owner::new());
-        let outer = gates.place(digest(), owner).try_pass();
-        let inner = gates.place(digest(), owner).try_pass();
+        let outer = pass_as(&gates, owner);
+        let inner = pass_as(&gates, owner);
         assert!(outer.is_some() && inner.is_some() && pass(&gates).is_none());
         drop(outer);
         assert!(pass(&gates).is_none());
@@ -233,8 +315,24 @@ mod tests {
         assert!(pass(&gates).is_some());
     }
 
-    #[test]
-    fn nothing_is_left_of_a_gate_that_nobody_uses() {
+    #[tokio::test]
+    async fn a_try_waits_for_a_release_and_not_for_another_holder() {
+        let gates = Gates::default();
+        let (inside, release) = (pass(&gates), gates.releasing(digest()));
+        let mut tries = spawn(gates.place(digest(), Owner::new()).try_pass());
+        assert_pending!(tries.poll());
+        drop(inside);
+        assert_pending!(tries.poll());
+        drop(release);
+        assert!(tries.is_woken());
+        let inside = assert_ready!(tries.poll());
+        assert!(inside.is_some() && pass(&gates).is_none());
+        drop((inside, tries));
+        assert_eq!(gates.len(), 0);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_left_of_a_gate_that_nobody_uses() {
         let gates = Gates::default();
         let inside = pass(&gates);
         drop(pass(&gates));

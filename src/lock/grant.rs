@@ -1,9 +1,12 @@
 //! What is asked of a lock, and what it answers.
 
 use std::fmt;
+use std::future;
 use std::time::Duration;
 
+use tokio::select;
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 use uuid::Uuid;
 
 use crate::claim::Claim;
@@ -128,26 +131,70 @@ pub enum Term {
 
 /// A session with a server that holds keys for us as long as it lives.
 #[derive(Clone, Debug)]
-pub struct Session(watch::Receiver<bool>);
+pub struct Session {
+    ended: watch::Receiver<bool>,
+    alive_until: Option<watch::Receiver<Option<Instant>>>,
+}
 
 impl Session {
     /// A session that has ended when `true` is sent, or when the sender is dropped.
     pub fn new(ended: watch::Receiver<bool>) -> Self {
-        Self(ended)
+        Self { ended, alive_until: None }
     }
 
-    /// Whether it has ended, as far as this process knows.
+    /// Bounds the session by the clock: it counts as ended from the instant that was sent last, until
+    /// another one is sent. A lock sends when the server may end the session, which is counted from
+    /// before the last question that was answered, and has to come before the server's own time. So
+    /// a holder whose runtime stood still knows that it may have lost its key when it looks, before
+    /// any task has run. `None` bounds nothing.
+    ///
+    /// A lock must not send a later instant after one that has passed: the end of a session is final.
+    #[must_use]
+    pub fn alive_until(self, until: watch::Receiver<Option<Instant>>) -> Self {
+        Self { alive_until: Some(until), ..self }
+    }
+
+    /// Whether it has ended, as far as this process knows, or may have by the clock.
     pub fn has_ended(&self) -> bool {
-        *self.0.borrow() || self.0.has_changed().is_err()
+        let until = self.alive_until.as_ref().and_then(|until| *until.borrow());
+        *self.ended.borrow()
+            || self.ended.has_changed().is_err()
+            || until.is_some_and(|until| until <= Instant::now())
     }
 
-    /// Waits for its end.
+    /// Waits for its end, or until it may have ended by the clock.
     ///
     /// # Cancel safety
     /// Nothing is lost when it is dropped: an end that came meanwhile is told the next time.
     pub async fn ended(&mut self) {
-        // An error is a sender that has gone, with the session.
-        let _ = self.0.wait_for(|ended| *ended).await;
+        let Self { ended, alive_until } = self;
+        select! {
+            // An error is a sender that has gone, with the session.
+            _ = ended.wait_for(|ended| *ended) => {}
+            () = passed(alive_until.as_mut()) => {}
+        }
+    }
+}
+
+/// Waits until the instant that was sent last has passed.
+async fn passed(until: Option<&mut watch::Receiver<Option<Instant>>>) {
+    let Some(until) = until else { return future::pending().await };
+    loop {
+        let at = *until.borrow_and_update();
+        select! {
+            biased;
+            () = reached(at) => return,
+            changed = until.changed() => if changed.is_err() {
+                return reached(at).await;
+            }
+        }
+    }
+}
+
+async fn reached(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => future::pending().await,
     }
 }
 

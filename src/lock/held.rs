@@ -4,35 +4,38 @@ use std::fmt;
 use std::future;
 use std::marker::PhantomData;
 
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::error::LockError;
-use super::keeper::{Ending, State};
+use super::keeper::{Departure, State};
 use super::{Fenced, Lock, Released, Session};
 use crate::key::Key;
 
 /// A lock as its holder has it.
 ///
 /// It is renewed in the background, and given up when this is dropped: at the end of a scope, by
-/// `?`, by a panic, or with the future that has it. Dropping neither blocks nor waits; whoever wants
-/// to know that it is free calls [`release`](Held::release).
+/// `?`, by a panic, or with the future that has it. Dropping neither blocks nor waits. The next attempt
+/// of this process waits until the lock has answered that release, for 5 s at most, even if it is a
+/// [try](super::Locks::try_lock). For other processes, [`release`](Held::release) tells when it is free.
 ///
 /// **It can be lost** while it is held: a process that was stopped for longer than its lease has
 /// lost it, and so has one that could not reach the lock for as long. Then
-/// [`is_lost`](Held::is_lost) says so, and [`lost`](Held::lost) ends. Neither can stop what was
+/// [`is_lost`](Held::is_lost) says so, and [`lost`](Held::lost) ends. A lock that
+/// [hears](super::Lock::verify) of its own claims tells of a key that was deleted or taken over within
+/// about a round trip, and the others with the next renewal. Neither can stop what was
 /// already sent elsewhere: that takes a resource that compares [fences](Held::fence).
 #[must_use = "a lock that is not kept is released at once"]
 pub struct Held<L> {
     standing: Standing,
     /// Dropped with this, which tells the keeper to release it.
-    ending: oneshot::Sender<Ending>,
+    departure: Departure,
     lock: PhantomData<fn() -> L>,
 }
 
 impl<L: Lock> Held<L> {
-    pub(super) fn new(standing: Standing, ending: oneshot::Sender<Ending>) -> Self {
-        Self { standing, ending, lock: PhantomData }
+    pub(super) fn new(standing: Standing, departure: Departure) -> Self {
+        Self { standing, departure, lock: PhantomData }
     }
 
     /// The key that is held.
@@ -40,7 +43,10 @@ impl<L: Lock> Held<L> {
         self.standing.key()
     }
 
-    /// Whether it has been lost, as far as this process knows.
+    /// Whether it has been lost, as far as this process knows. It may have been lost as soon as its
+    /// lease is over, or the time for which the server keeps a session that it does not hear of. That
+    /// is judged by the clock, from when the last renewal was sent that was answered, so it is right
+    /// even if nothing else of this process has run meanwhile.
     pub fn is_lost(&self) -> bool {
         self.standing.is_lost()
     }
@@ -80,13 +86,11 @@ impl<L: Lock> Held<L> {
     /// # Cancel safety
     /// It is released all the same when this is dropped.
     pub async fn release(self) -> Result<Released, LockError> {
-        let (reply, answer) = oneshot::channel();
-        // Whose keeper has gone is not held any more.
-        if self.ending.send(reply).is_err() {
-            return Ok(Released::NotHeld);
-        }
+        let Self { standing, departure, .. } = self;
+        // Without a keeper it is not held any more.
+        let Some(answer) = departure.release() else { return Ok(Released::NotHeld) };
         match answer.await {
-            Ok(released) => released.map_err(|error| LockError::store(&self.standing.key, &error)),
+            Ok(released) => released.map_err(|error| LockError::store(&standing.key, &error)),
             Err(_) => Ok(Released::NotHeld),
         }
     }

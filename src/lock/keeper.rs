@@ -9,8 +9,8 @@
 //! ```
 //!
 //! It begins before the lock is asked for the first time, so whatever becomes of who asked, there is
-//! somebody to release the claim. Who asks, and later the [`Held`](super::Held), has one end of a
-//! channel; dropping that is all it takes.
+//! somebody to release the claim. The asker, and later the [`Held`](super::Held), has a
+//! [`Departure`]; dropping that is all it takes.
 
 use std::future;
 use std::sync::Arc;
@@ -20,13 +20,60 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::error::{is_unknown, may_pass};
-use super::gates::Pass;
-use super::{Answer, Claim, Lock, Released, Renew, Session};
+use super::gates::{Gates, Pass, PendingRelease};
+use super::renewal::{Hearing, Renewal};
+use super::{Claim, Lock, Released, Renew, Session, Watch};
 use crate::error::StoreError;
+use crate::key::Digest;
 use crate::quiet::warn_seldom;
 
 /// Whom to tell what came of a release.
-pub(super) type Ending = oneshot::Sender<Result<Released, StoreError>>;
+pub(super) type Reply = oneshot::Sender<Result<Released, StoreError>>;
+
+/// That a claim is to be released.
+#[derive(Debug)]
+pub(super) struct Ending {
+    /// The next attempt of this process waits as long as this is here.
+    pending: PendingRelease,
+    reply: Option<Reply>,
+}
+
+impl Ending {
+    fn tell(self, released: Result<Released, StoreError>) {
+        drop(self.pending);
+        // Who does not wait for the answer has dropped the other end.
+        let _ = self.reply.map(|reply| reply.send(released));
+    }
+}
+
+/// What a keeper has to be told when its claim is to be released: by dropping this, if by nothing
+/// else.
+pub(super) struct Departure {
+    gates: Gates,
+    digest: Digest,
+    ending: Option<oneshot::Sender<Ending>>,
+}
+
+impl Departure {
+    /// Has it released, and gives what will be answered. None if the keeper has gone.
+    pub(super) fn release(mut self) -> Option<oneshot::Receiver<Result<Released, StoreError>>> {
+        let (reply, answer) = oneshot::channel();
+        self.tell(Some(reply)).then_some(answer)
+    }
+
+    fn tell(&mut self, reply: Option<Reply>) -> bool {
+        let Some(ending) = self.ending.take() else { return false };
+        let pending = self.gates.releasing(self.digest);
+        ending.send(Ending { pending, reply }).is_ok()
+    }
+}
+
+impl Drop for Departure {
+    fn drop(&mut self) {
+        // A keeper that has gone has nothing to release.
+        self.tell(None);
+    }
+}
 
 /// How a hold stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +101,8 @@ pub(super) struct Granted {
     pub(super) asked_at: Instant,
     pub(super) session: Option<Session>,
     pub(super) state: watch::Sender<State>,
+    /// Tells of the key from before it was asked for.
+    pub(super) watch: Watch,
 }
 
 /// Whether locks are still given.
@@ -81,8 +130,9 @@ impl Keepers {
 
 /// Who asks by a claim.
 pub(super) struct Asking {
+    /// Dropped before the outcome: a keeper that finds out that its asker has gone has been told.
+    pub(super) departure: Departure,
     pub(super) outcome: oneshot::Sender<Outcome>,
-    pub(super) ending: oneshot::Sender<Ending>,
 }
 
 /// The task behind a claim.
@@ -93,6 +143,7 @@ pub(super) struct Keeper<L> {
     pub(super) max_hold: Duration,
     /// Others of this process come after what this has released.
     pub(super) pass: Option<Pass>,
+    pub(super) gates: Gates,
     pub(super) keepers: Arc<Keepers>,
 }
 
@@ -130,7 +181,9 @@ impl<L: Lock> Keeper<L> {
     pub(super) fn begin(self) -> Asking {
         let (asked, outcome) = oneshot::channel();
         let (end, ending) = oneshot::channel();
-        let asking = Asking { outcome: asked, ending: end };
+        let (gates, digest) = (self.gates.clone(), self.claim.key().digest());
+        let departure = Departure { gates, digest, ending: Some(end) };
+        let asking = Asking { departure, outcome: asked };
         let ears = Ears { ending, stage: self.keepers.stage.subscribe() };
         self.keepers.count.send_modify(|count| *count += 1);
         let counted = Counted(Arc::clone(&self.keepers));
@@ -143,49 +196,57 @@ impl<L: Lock> Keeper<L> {
 
     async fn run(mut self, outcome: oneshot::Receiver<Outcome>, mut ears: Ears) {
         match outcome.await {
-            Ok(Outcome::Refused) => {}
-            Ok(Outcome::Left) => {
-                self.release().await;
-            }
+            // Before the ending that is in the channel: who waits for that finds the gate open.
+            Ok(Outcome::Refused) => self.pass = None,
+            Ok(Outcome::Left) => self.give_up(&mut ears).await,
             Ok(Outcome::Granted(granted)) => self.see_through(granted, &mut ears).await,
             Err(_) => {
-                self.release().await;
-                self.pass = None;
+                self.give_up(&mut ears).await;
                 // The question may still be on its way, on another connection than the release.
                 ears.closing_or(OVERTAKEN.min(self.lease)).await;
-                self.release().await;
+                // An error has been told by the log, and ends with the lease.
+                let _ = self.release(&mut None, true).await;
             }
         }
     }
 
+    /// Releases what was perhaps granted, and perhaps waits in a queue.
+    async fn give_up(&mut self, ears: &mut Ears) {
+        let mut ending = (&mut ears.ending).await.ok();
+        let released = self.release(&mut ending, true).await;
+        self.pass = None;
+        tell(ending, released);
+    }
+
     /// From the grant to the release.
-    async fn see_through(&mut self, granted: Granted, ears: &mut Ears) {
-        let Granted { asked_at, session, state } = granted;
-        let reply = match self.keep(asked_at, session, &state, ears).await {
-            End::Given(reply) => reply,
+    async fn see_through(&mut self, mut granted: Granted, ears: &mut Ears) {
+        let mut ending = match self.keep(&mut granted, ears).await {
+            End::Given(ending) => ending,
             End::Lost { release_at } => {
-                state.send_replace(State::Lost);
+                granted.state.send_replace(State::Lost);
                 warn_seldom!(key = %self.claim.key(), "a lock was lost while it was held");
                 // Others of this process need not wait for a holder that does not hold.
                 self.pass = None;
                 ears.given_up_before(release_at).await
             }
         };
-        self.end(reply, &state).await;
+        let is_lost = *granted.state.borrow() == State::Lost;
+        let released = self.release(&mut ending, is_lost).await;
+        if !is_lost {
+            granted.state.send_replace(State::Released);
+        }
+        self.pass = None;
+        tell(ending, released);
     }
 
     /// Renews the hold until it is given up or lost.
-    async fn keep(
-        &self,
-        asked_at: Instant,
-        mut session: Option<Session>,
-        state: &watch::Sender<State>,
-        ears: &mut Ears,
-    ) -> End {
+    async fn keep(&self, granted: &mut Granted, ears: &mut Ears) -> End {
+        let Granted { asked_at, session, state, watch } = granted;
         let by_lease = session.is_none();
         let longest = Instant::now() + self.max_hold;
-        let mut until = by_lease.then(|| valid_until(asked_at, self.lease));
-        let mut renewal = Renewal::due(asked_at + self.lease / 3);
+        let mut until = by_lease.then(|| valid_until(*asked_at, self.lease));
+        let mut renewal = Renewal::due(*asked_at + self.lease / 3);
+        let mut hearing = Hearing::of(watch, self.lease);
         loop {
             tokio::select! {
                 biased;
@@ -193,11 +254,14 @@ impl<L: Lock> Keeper<L> {
                 _ = ears.stage.wait_for(|stage| *stage == Stage::Closed) => {
                     return End::Lost { release_at: Some(Instant::now()) };
                 }
-                () = ended(&mut session) => return End::Lost { release_at: None },
+                () = ended(session) => return End::Lost { release_at: None },
                 () = reached(until) => return End::Lost { release_at: None },
                 () = sleep_until(longest) => {
                     let release_at = until.unwrap_or_else(|| longest + self.lease);
                     return End::Lost { release_at: Some(release_at) };
+                }
+                () = hearing.loss(|| self.lock.verify(&self.claim)) => {
+                    return End::Lost { release_at: None };
                 }
                 (asked_at, renewed) = renewal.next(|| self.lock.renew(&self.claim, self.lease)) => {
                     match renewed {
@@ -218,9 +282,12 @@ impl<L: Lock> Keeper<L> {
         }
     }
 
-    /// Releases it, and tells whom it concerns.
-    async fn end(&mut self, mut reply: Option<Ending>, state: &watch::Sender<State>) {
-        let is_lost = *state.borrow() == State::Lost;
+    /// Releases the claim. Who waits for that is told of trouble that lasts.
+    async fn release(
+        &self,
+        ending: &mut Option<Ending>,
+        is_lost: bool,
+    ) -> Result<Released, StoreError> {
         let began = Instant::now();
         let (mut pause, mut may_be_done) = (FIRST_PAUSE, false);
         let released = loop {
@@ -233,7 +300,7 @@ impl<L: Lock> Keeper<L> {
             };
             may_be_done |= is_unknown(&error);
             if began.elapsed() >= LONGEST_REPLY {
-                tell(reply.take(), Err(error));
+                tell(ending.take(), Err(error));
             }
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -241,25 +308,7 @@ impl<L: Lock> Keeper<L> {
         if let Err(error) = &released {
             warn_seldom!(key = %self.claim.key(), %error, "a lock was not released");
         }
-        if !is_lost {
-            state.send_replace(State::Released);
-        }
-        self.pass = None;
-        tell(reply, released);
-    }
-
-    /// Releases what nobody holds any more, or ever did.
-    async fn release(&self) {
-        let began = Instant::now();
-        let mut pause = FIRST_PAUSE;
-        while let Err(error) = self.lock.release(self.claim.clone()).await {
-            if !may_pass(&error) || began.elapsed() >= self.lease {
-                warn_seldom!(key = %self.claim.key(), %error, "a lock was not released");
-                return;
-            }
-            sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
+        released
     }
 }
 
@@ -283,9 +332,10 @@ impl Ears {
     }
 }
 
-fn tell(reply: Option<Ending>, released: Result<Released, StoreError>) {
-    // Who does not wait for the answer has dropped the other end.
-    let _ = reply.map(|reply| reply.send(released));
+fn tell(ending: Option<Ending>, released: Result<Released, StoreError>) {
+    if let Some(ending) = ending {
+        ending.tell(released);
+    }
 }
 
 async fn ended(session: &mut Option<Session>) {
@@ -299,31 +349,6 @@ async fn reached(instant: Option<Instant>) {
     match instant {
         Some(instant) => sleep_until(instant).await,
         None => future::pending().await,
-    }
-}
-
-/// The next renewal: due, or under way. It goes on where it was, however often it is waited for.
-struct Renewal {
-    due: Instant,
-    under_way: Option<(Instant, Answer<Renew>)>,
-}
-
-impl Renewal {
-    fn due(due: Instant) -> Self {
-        Self { due, under_way: None }
-    }
-
-    /// When it was asked, and the answer.
-    async fn next(
-        &mut self,
-        ask: impl FnOnce() -> Answer<Renew>,
-    ) -> (Instant, Result<Renew, StoreError>) {
-        if self.under_way.is_none() {
-            sleep_until(self.due).await;
-        }
-        let (asked_at, answer) = self.under_way.get_or_insert_with(|| (Instant::now(), ask()));
-        let asked_at = *asked_at;
-        (asked_at, answer.await)
     }
 }
 

@@ -41,6 +41,9 @@ use crate::key::Key;
 /// # }
 /// ```
 ///
+/// An answer is given when the lock has been released, as by [`Locks::run`], so the next call need not
+/// wait for that.
+///
 /// How long it waits for a lock, how that is kept, and what becomes of a call whose lock is lost, is
 /// as the [`Locks`] say. The key is a [`Key`] or an `Option<Key>`: without one, a request is passed
 /// on without a lock.

@@ -114,6 +114,11 @@ impl Lock for LocalLock {
         self.answer(move |lock, now| lock.table(now).renew(&claim, lease, now))
     }
 
+    fn verify(&self, claim: &Claim) -> Option<Answer<Renew>> {
+        let claim = claim.clone();
+        Some(self.answer(move |lock, now| lock.table(now).verify(&claim)))
+    }
+
     fn release(&self, claim: Claim) -> Answer<Released> {
         self.answer(move |lock, now| {
             let digest = claim.key().digest();
@@ -130,7 +135,13 @@ impl Fenced for LocalLock {}
 
 impl TakeOver for LocalLock {
     fn take_over(&self, request: Request, from: Holder) -> Answer<Attempt> {
-        self.answer(move |lock, now| lock.table(now).acquire(&request, Some(from), now))
+        self.answer(move |lock, now| {
+            let attempt = lock.table(now).acquire(&request, Some(from), now);
+            if matches!(attempt, Attempt::Granted(_)) {
+                lock.0.watchers.tell(&request.claim.key().digest());
+            }
+            attempt
+        })
     }
 }
 
@@ -172,6 +183,12 @@ impl Table {
             Hold { token: claim.token(), fence, ends: now.after(lease), renewed_at: now.millis() };
         self.hold(digest, hold);
         Renew::Held
+    }
+
+    fn verify(&self, claim: &Claim) -> Renew {
+        let hold = self.holds.get(&claim.key().digest());
+        let is_held = hold.is_some_and(|hold| hold.token == claim.token());
+        if is_held { Renew::Held } else { Renew::Lost }
     }
 
     fn release(&mut self, digest: &Digest, token: Token) -> Released {

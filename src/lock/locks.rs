@@ -8,7 +8,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
 use super::error::LockError;
-use super::gates::Gates;
+use super::gates::{Gates, LONGEST_RELEASE};
 use super::held::Held;
 use super::keeper::{Keepers, Stage};
 use super::running::WhenLost;
@@ -48,7 +48,8 @@ use crate::policy::Wait;
 /// somebody else has the key, trouble that may pass is waited out like that.
 ///
 /// # How it is kept
-/// A task renews it after each third of its lease, until it is given up, lost, or has been held for
+/// A task renews it after each third of its lease, and verifies it when the lock tells that the key
+/// has changed ([`Lock::verify`]), until it is given up, lost, or has been held for
 /// the longest time that is allowed. A renewal that fails is tried again as long as the lease holds,
 /// which is counted from before it was asked for.
 ///
@@ -158,8 +159,8 @@ impl<L: Lock> Locks<L> {
     ///
     /// The time is that of the holder: it begins anew whenever the key passes on or is renewed, and
     /// is never less than two thirds of the lease, in which a holder in good health renews it
-    /// twice. Of all who wait, one takes it; the old holder has lost it, and is told when it
-    /// renews. All who lock a key should have the same lease.
+    /// twice. Of all who wait, one takes it. The old holder has lost it, and is told as soon as it
+    /// [hears](Lock::verify) of that, or when it renews. All who lock a key should have the same lease.
     ///
     /// Default: never.
     ///
@@ -184,7 +185,11 @@ impl<L: Lock> Locks<L> {
         self
     }
 
-    /// Takes a key if nobody has it, and does not wait.
+    /// Takes a key if nobody has it, and does not wait for another holder.
+    ///
+    /// What this process itself gives up at that moment (by a [`Held`] that was dropped, say) is waited
+    /// for until the lock has answered its release: for 5 s at most, and for about 1 s if releasing
+    /// fails.
     ///
     /// # Errors
     /// [`LockErrorKind::Busy`](super::LockErrorKind::Busy) if somebody has it.
@@ -273,7 +278,7 @@ impl<L: Lock> Locks<L> {
         let left = *count.borrow();
         keepers.stage.send_replace(Stage::Closed);
         // A lock that fails is asked again; nobody waits for that any longer here.
-        let _ = timeout(LAST_RELEASE, count.wait_for(|count| *count == 0)).await;
+        let _ = timeout(LONGEST_RELEASE, count.wait_for(|count| *count == 0)).await;
         left
     }
 
@@ -332,6 +337,3 @@ impl<L> Clone for Succession<L> {
 }
 
 impl<L> Copy for Succession<L> {}
-
-/// How long a shutdown waits for what it released itself: longer than a lock takes to answer.
-const LAST_RELEASE: Duration = Duration::from_secs(5);

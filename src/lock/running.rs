@@ -5,10 +5,13 @@ use std::fmt;
 use std::future::Future;
 use std::pin::pin;
 
-use super::Lock;
+use tokio::time::timeout;
+
 use super::error::LockError;
+use super::gates::LONGEST_RELEASE;
 use super::held::{Held, Standing};
 use super::locks::Locks;
+use super::{Lock, Released};
 use crate::key::Key;
 
 /// What becomes of work whose lock is lost before it is done.
@@ -28,20 +31,36 @@ pub enum WhenLost {
 }
 
 impl<L: Lock> Locks<L> {
-    /// Runs a future while a key is held, and gives the key up.
+    /// Runs a future while a key is held, and gives the key up: when this returns, it is free.
+    ///
+    /// That costs the round trip of the release. A release that fails is waited for as
+    /// [`Held::release`] does, and one without an answer for 5 s; then it goes on in the background,
+    /// and the answer of the future is given. So does the release of a key that was lost.
     ///
     /// The future does not begin before the lock is [taken](Locks::lock). If the lock is lost
     /// meanwhile, it is as [`when_lost`](Locks::when_lost) says. Within it,
     /// [`Standing::current`] is that of this lock.
     ///
     /// # Errors
-    /// Those of [`lock`](Locks::lock), and [`LockErrorKind::Lost`](super::LockErrorKind::Lost).
+    /// Those of [`lock`](Locks::lock), and [`LockErrorKind::Lost`](super::LockErrorKind::Lost): also
+    /// if the key [may have been lost](Held::is_lost) by the clock at the end, or if its release finds
+    /// that it was.
     ///
     /// # Cancel safety
     /// The future is dropped with this, and the key is given up in the background.
     pub async fn run<F: Future>(&self, key: &Key, work: F) -> Result<F::Output, LockError> {
         let held = self.lock(key).await?;
-        CURRENT.scope(held.standing(), self.run_under(&held, work)).await
+        let done = CURRENT.scope(held.standing(), self.run_under(&held, work)).await?;
+        if held.is_lost() {
+            return Ok(done);
+        }
+        // The keeper logs what does not work, and goes on.
+        let released = timeout(LONGEST_RELEASE, held.release()).await;
+        let was_lost = matches!(released, Ok(Ok(Released::NotHeld)));
+        match self.knobs.when_lost {
+            WhenLost::Cancel | WhenLost::Fail if was_lost => Err(LockError::lost(key)),
+            _ => Ok(done),
+        }
     }
 
     async fn run_under<F: Future>(&self, held: &Held<L>, work: F) -> Result<F::Output, LockError> {

@@ -150,7 +150,7 @@ impl<'a, L: Lock> Waiting<'a, L> {
         // Before the first question, or a release between the answer and the wait would be missed.
         let mut watch = self.locks.shared.lock.watch(self.key);
         match self.granted(&mut watch).await {
-            Ok((grant, asked_at)) => self.hold(asking, grant, asked_at),
+            Ok((grant, asked_at)) => self.hold(asking, grant, asked_at, watch),
             Err(error) => {
                 let outcome = if self.waits { Outcome::Left } else { Outcome::Refused };
                 if !self.is_unknown {
@@ -166,7 +166,7 @@ impl<'a, L: Lock> Waiting<'a, L> {
     async fn pass(&self) -> Result<Pass, LockError> {
         let place = self.locks.shared.gates.place(self.key.digest(), self.owner);
         let Some(until) = self.limit.gate() else {
-            return place.try_pass().ok_or_else(|| LockError::busy(self.key));
+            return place.try_pass().await.ok_or_else(|| LockError::busy(self.key));
         };
         let passed = timeout_at(until, place.pass()).await;
         passed.ok().flatten().ok_or_else(|| self.timed_out())
@@ -180,11 +180,18 @@ impl<'a, L: Lock> Waiting<'a, L> {
             lease: knobs.lease,
             max_hold: knobs.max_hold,
             pass: Some(pass),
+            gates: shared.gates.clone(),
             keepers: Arc::clone(&shared.keepers),
         }
     }
 
-    fn hold(&self, asking: Asking, grant: Grant, asked_at: Instant) -> Result<Held<L>, LockError> {
+    fn hold(
+        &self,
+        asking: Asking,
+        grant: Grant,
+        asked_at: Instant,
+        hints: Watch,
+    ) -> Result<Held<L>, LockError> {
         let (session, until) = match grant.term {
             Term::Lease => (None, Some(valid_until(asked_at, self.locks.knobs.lease))),
             Term::Session(session) => (Some(session), None),
@@ -192,9 +199,9 @@ impl<'a, L: Lock> Waiting<'a, L> {
         let state = watch::Sender::new(State::Held { until });
         let standing =
             Standing::new(self.key.clone(), grant.fence, session.clone(), state.subscribe());
-        let granted = Granted { asked_at, session, state };
+        let granted = Granted { asked_at, session, state, watch: hints };
         match asking.outcome.send(Outcome::Granted(granted)) {
-            Ok(()) => Ok(Held::new(standing, asking.ending)),
+            Ok(()) => Ok(Held::new(standing, asking.departure)),
             Err(_) => Err(LockError::lost(self.key)),
         }
     }

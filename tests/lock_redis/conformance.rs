@@ -1,9 +1,10 @@
 //! Every lock in Redis keeps the contract of locks.
 
-use bellwether::lock::{FairLock, Guarded, RedisLock, Redlock, ReentrantLock, conformance};
+use bellwether::lock::{FairLock, Guarded, Lock, RedisLock, Redlock, ReentrantLock, conformance};
 
 use crate::support::redis_server::{RedisServer, Reply};
 use crate::world::{options, within};
+use std::sync::Arc;
 use std::time::Duration;
 
 #[tokio::test]
@@ -49,6 +50,21 @@ async fn redlock_keeps_the_contract() {
     let lock = Redlock::connect(servers.iter().map(options)).await.expect("a lock");
     assert_eq!(conformance::run(lock.clone()).await, []);
     assert_eq!(conformance::run_exclusive(lock).await, []);
+}
+
+#[tokio::test]
+async fn a_holder_that_stood_still_for_its_lease_knows_it() {
+    let servers = [(); 3].map(|()| RedisServer::start());
+    let (options, term) = (|| options(&servers[0]), Duration::from_millis(300));
+    let locks: [Arc<dyn Lock>; 4] = [
+        Arc::new(RedisLock::connect(options()).await.expect("a lock")),
+        Arc::new(FairLock::connect(options()).await.expect("a lock")),
+        Arc::new(ReentrantLock::connect(options()).await.expect("a lock")),
+        Arc::new(Redlock::connect(servers.iter().map(crate::world::options)).await.expect("it")),
+    ];
+    for lock in locks {
+        assert_eq!(conformance::run_standing_still(lock, term).await, []);
+    }
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ mod conformance;
 mod cost;
 mod fair;
 mod faults;
+mod hearing;
 mod policy;
 mod process;
 mod processes;

@@ -2,9 +2,13 @@
 
 use bellwether::lock::conformance;
 
-use crate::bench::{Bench, promises};
+use crate::bench::{Bench, SESSION, promises};
 
-promises![the_contract_is_kept, who_has_it_is_refused_it_too];
+promises![
+    the_contract_is_kept,
+    who_has_it_is_refused_it_too,
+    who_stood_still_for_its_session_knows_it,
+];
 
 async fn the_contract_is_kept(on: Bench) {
     let lock = on.lock();
@@ -16,4 +20,8 @@ async fn the_contract_is_kept(on: Bench) {
 /// Case 51: sessions are granted again what they have; tasks are not.
 async fn who_has_it_is_refused_it_too(on: Bench) {
     assert_eq!(conformance::run_exclusive(on.lock()).await, []);
+}
+
+async fn who_stood_still_for_its_session_knows_it(on: Bench) {
+    assert_eq!(conformance::run_standing_still(on.lock(), SESSION).await, []);
 }

@@ -2,7 +2,7 @@
 
 use bellwether::lock::conformance;
 
-use crate::board::Board;
+use crate::board::{Board, SESSION};
 
 #[tokio::test]
 async fn it_keeps_the_contract() {
@@ -12,4 +12,11 @@ async fn it_keeps_the_contract() {
     assert_eq!(conformance::run_fenced(lock.clone()).await, []);
     assert_eq!(conformance::run_exclusive(lock.clone()).await, []);
     assert_eq!(conformance::run_queue(lock).await, []);
+}
+
+#[tokio::test]
+async fn a_holder_that_stood_still_for_its_session_knows_it() {
+    let board = Board::start().await;
+    let lock = board.mortal_lock().await;
+    assert_eq!(conformance::run_standing_still(lock, SESSION).await, []);
 }

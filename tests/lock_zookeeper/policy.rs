@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use bellwether::Wait;
-use bellwether::lock::{LockErrorKind, Locks, ZooKeeperLock, ZooKeeperOptions};
+use bellwether::lock::{LockErrorKind, Locks, Released, ZooKeeperLock, ZooKeeperOptions};
 use futures_util::future::join_all;
 use tokio::time::timeout;
 
-use crate::board::{Board, PATIENCE, SESSION, claim, free, key, take};
+use crate::board::{Board, PATIENCE, SESSION, claim, free, key, parent, take};
 use crate::support::fault_proxy::FaultProxy;
 
 fn locks(lock: ZooKeeperLock) -> Locks<ZooKeeperLock> {
@@ -111,4 +111,36 @@ async fn a_caller_waits_out_a_server_that_restarts() {
     board.server.restart();
     free(&holder, held).await;
     caller.await.unwrap().unwrap();
+}
+
+/// By somebody's hand, long before the next renewal.
+#[tokio::test]
+async fn a_holder_whose_node_was_removed_is_told_at_once() {
+    let board = Board::start().await;
+    let locks = locks(board.lock().await).lease(PATIENCE * 60).unwrap();
+    for pause in [Duration::ZERO, Duration::from_millis(500)] {
+        let held = locks.lock(&key()).await.unwrap();
+        tokio::time::sleep(pause).await;
+        assert!(!held.is_lost());
+        let nodes = board.nodes(&key()).await;
+        let path = format!("{}/{}", parent(&key()), nodes[0]);
+        board.client.delete(&path, None).await.unwrap();
+        timeout(PATIENCE, held.lost()).await.expect("it is told");
+        assert_eq!(held.release().await.unwrap(), Released::NotHeld);
+    }
+}
+
+#[tokio::test]
+async fn work_whose_node_was_removed_is_dropped() {
+    let board = Board::start().await;
+    let locks = locks(board.lock().await).lease(PATIENCE * 60).unwrap();
+    let running = locks.clone();
+    let work = async move { running.run(&key(), std::future::pending::<()>()).await };
+    let work = tokio::spawn(work);
+    board.has_in_line(&key(), 1).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let path = format!("{}/{}", parent(&key()), board.nodes(&key()).await[0]);
+    board.client.delete(&path, None).await.unwrap();
+    let ran = timeout(PATIENCE, work).await.expect("it is told").unwrap();
+    assert_eq!(ran.unwrap_err().kind(), LockErrorKind::Lost);
 }

@@ -23,6 +23,12 @@ async fn it_keeps_the_contract_by_a_clock_that_runs() {
     assert_eq!(conformance::run(LocalLock::new()).await, []);
 }
 
+#[tokio::test]
+async fn a_holder_that_stood_still_for_its_lease_knows_it() {
+    let term = Duration::from_millis(100);
+    assert_eq!(conformance::run_standing_still(LocalLock::new(), term).await, []);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_shared_lock_is_a_lock() {
     let shared = Arc::new(LocalLock::new());

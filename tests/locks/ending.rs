@@ -193,3 +193,66 @@ async fn a_guard_that_is_forgotten_is_free_after_the_longest_hold() {
     let next = timeout(SECOND * 60 + LEASE, locks.lock(&key())).await;
     assert!(next.unwrap().is_ok());
 }
+
+/// Its own release is waited for; another holder is not.
+#[tokio::test(start_paused = true)]
+async fn a_try_waits_for_what_its_own_process_gives_up_and_for_nothing_else() {
+    let lock = Scripted::default();
+    lock.delay(Operation::Release, MS * 40, MS * 40);
+    let locks = locks(lock.clone());
+    for _ in 0..100 {
+        drop(locks.try_lock(&key()).await.expect("it is given up"));
+    }
+    let _held = locks.try_lock(&key()).await.expect("it is given up");
+    let began = Instant::now();
+    assert_eq!(kind(locks.try_lock(&key()).await), LockErrorKind::Busy);
+    assert_eq!(began.elapsed(), Duration::ZERO);
+}
+
+/// What was dropped in the middle of asking may have been granted.
+#[tokio::test(start_paused = true)]
+async fn a_try_after_one_that_was_dropped_while_it_asked_is_not_in_its_own_way() {
+    let lock = Scripted::default();
+    lock.delay(Operation::Acquire, Duration::ZERO, MS * 40);
+    lock.delay(Operation::Release, MS * 20, MS * 20);
+    let locks = locks(lock.clone());
+    assert!(timeout(MS * 20, locks.lock(&key())).await.is_err());
+    locks.try_lock(&key()).await.expect("it is given up").release().await.unwrap();
+}
+
+/// It is lost after the longest hold, and still held on the server.
+#[tokio::test(start_paused = true)]
+async fn a_try_after_a_lost_hold_was_dropped_waits_for_its_release() {
+    let lock = Scripted::default();
+    lock.delay(Operation::Release, MS * 20, MS * 20);
+    let locks = locks(lock.clone()).max_hold(LEASE).unwrap();
+    let held = locks.lock(&key()).await.unwrap();
+    held.lost().await;
+    drop(held);
+    locks.try_lock(&key()).await.expect("it is given up").release().await.unwrap();
+}
+
+/// A lock that does not answer is in nobody's way for longer than its answers may take.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_hangs_holds_up_a_try_for_a_few_seconds_only() {
+    let lock = Scripted::default();
+    let locks = locks(lock.clone());
+    let held = locks.lock(&key()).await.unwrap();
+    lock.delay(Operation::Release, NEVER, NEVER);
+    drop(held);
+    let began = Instant::now();
+    assert_eq!(kind(locks.try_lock(&key()).await), LockErrorKind::Busy);
+    assert!(began.elapsed() <= SECOND * 6, "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_fails_holds_up_a_try_for_as_long_as_it_is_waited_for() {
+    let lock = Scripted::default();
+    let locks = locks(lock.clone());
+    let held = locks.lock(&key()).await.unwrap();
+    lock.fail(Operation::Release, StoreErrorKind::Unreachable, usize::MAX);
+    drop(held);
+    let began = Instant::now();
+    assert_eq!(kind(locks.try_lock(&key()).await), LockErrorKind::Busy);
+    assert!(began.elapsed() <= SECOND * 2, "{:?}", began.elapsed());
+}

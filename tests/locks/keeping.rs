@@ -85,6 +85,16 @@ async fn forget<L: Fenced>(lock: &LocalLock, held: &Held<L>) {
     lock.release(claim).await.unwrap();
 }
 
+/// Whoever takes it over, the holder hears of it.
+#[tokio::test(start_paused = true)]
+async fn a_holder_whose_key_was_taken_over_is_told_at_once() {
+    let lock = LocalLock::new();
+    let held = locks(lock.clone()).lock(&key()).await.unwrap();
+    sleep(LEASE / 4).await;
+    forget(&lock, &held).await;
+    assert_eq!(lost_after(&held, LEASE).await, Duration::ZERO);
+}
+
 /// Case 23.
 #[tokio::test(start_paused = true)]
 async fn a_hold_is_kept_whatever_else_comes_and_goes() {

@@ -8,12 +8,12 @@ use bellwether::lock::{
     Attempt, Claim, Held, LocalLock, Lock, LockErrorKind, LockLayer, LockedError, Locks, Request,
     Standing, TakeOver, WhenLost,
 };
-use bellwether::{Key, Wait};
+use bellwether::{Key, StoreErrorKind, Wait};
 use futures_util::future::join_all;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
-use crate::support::{LEASE, MS, SECOND, is_held, item, key, locks};
+use crate::support::{LEASE, MS, NEVER, Operation, SECOND, Scripted, is_held, item, key, locks};
 
 /// Lets another have the key, now.
 async fn rob(lock: &LocalLock) {
@@ -91,6 +91,61 @@ async fn the_standing_is_that_of_the_innermost_lock() {
         standing(1).await;
     };
     locks.run(&item(1), nested).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_ran_under_a_lock_has_released_it_when_it_returns() {
+    let lock = Scripted::default();
+    lock.delay(Operation::Release, MS * 5, MS * 5);
+    let locks = locks(lock.clone());
+    for _ in 0..10 {
+        locks.run(&key(), async {}).await.unwrap();
+        assert!(!is_held(&lock.lock, &key()).await);
+    }
+}
+
+/// The release goes on without its caller.
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_is_dropped_while_its_lock_is_released_leaves_nothing() {
+    let lock = Scripted::default();
+    lock.delay(Operation::Release, MS * 20, MS * 20);
+    let locks = locks(lock.clone());
+    let (done, is_done) = (AtomicUsize::new(0), |done: &AtomicUsize| done.load(Ordering::SeqCst));
+    let key = key();
+    let run = locks.run(&key, async { done.fetch_add(1, Ordering::SeqCst) });
+    assert!(timeout(MS * 10, run).await.is_err());
+    assert!(is_done(&done) == 1 && is_held(&lock.lock, &key).await);
+    sleep(MS * 20).await;
+    assert!(lock.lock.is_empty());
+}
+
+/// It is waited for as long as `Held::release` waits, and the answer is given.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_fails_costs_a_run_a_moment_and_not_its_answer() {
+    for hangs in [false, true] {
+        let lock = Scripted::default();
+        let locks = locks(lock.clone());
+        match hangs {
+            false => lock.fail(Operation::Release, StoreErrorKind::Unreachable, usize::MAX),
+            true => lock.delay(Operation::Release, NEVER, NEVER),
+        }
+        let began = Instant::now();
+        assert_eq!(locks.run(&key(), async { 41 }).await.unwrap(), 41);
+        assert!(began.elapsed() <= SECOND * 6, "{:?}", began.elapsed());
+    }
+}
+
+/// Between the last renewal and the end, which its release finds out.
+#[tokio::test(start_paused = true)]
+async fn work_whose_lock_was_taken_away_unseen_fails_all_the_same() {
+    for (when_lost, is_answered) in
+        [(WhenLost::Cancel, false), (WhenLost::Fail, false), (WhenLost::Finish, true)]
+    {
+        let lock = LocalLock::new();
+        let locks = locks(lock.clone()).when_lost(when_lost);
+        let ran = locks.run(&key(), rob(&lock)).await;
+        assert_eq!(ran.is_ok(), is_answered, "{when_lost:?}: {ran:?}");
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -15,6 +15,7 @@
 //!
 //! [`run`] is for every lock, and what a lock can do beyond that has checks of its own:
 //! [`run_fenced`], [`run_reentrant`], [`run_exclusive`], [`run_take_over`] and [`run_queue`].
+//! [`run_standing_still`] is for every lock, too, and blocks its thread.
 //!
 //! The checks use keys of their own, so they can run on a lock that is in use. Eight run at once,
 //! and together they take a few seconds of the lock's time, since some things have to run out. What
@@ -26,6 +27,8 @@ mod lapsing;
 mod queueing;
 mod reentry;
 mod release;
+mod reuse;
+mod standing_still;
 mod taking_over;
 
 use std::fmt;
@@ -89,9 +92,19 @@ pub async fn run_queue(lock: impl Lock) -> Vec<Violation> {
     put_to(QUEUE, Arc::new(lock), None).await
 }
 
+/// Puts a lock to those about a process that stood still for longer than the lease or the session
+/// lasts: its thread is blocked for so long, several times. The term is the time-out of the session,
+/// or for a lock by leases any lease from 100 ms.
+///
+/// Call it in a runtime of one thread with a clock that is not paused: another thread would go on
+/// renewing.
+pub async fn run_standing_still(lock: impl Lock, term: Duration) -> Vec<Violation> {
+    put_to_for(STANDING_STILL, Arc::new(lock), None, term, 1).await
+}
+
 /// The names of all checks.
 pub fn checks() -> impl Iterator<Item = &'static str> {
-    let groups = [COMMON, FENCED, REENTRANT, EXCLUSIVE, TAKE_OVER, QUEUE];
+    let groups = [COMMON, FENCED, REENTRANT, EXCLUSIVE, TAKE_OVER, QUEUE, STANDING_STILL];
     groups.into_iter().flatten().map(|(check, _)| *check)
 }
 
@@ -100,9 +113,20 @@ async fn put_to(
     lock: Arc<dyn Lock>,
     take_over: Option<Arc<dyn TakeOver>>,
 ) -> Vec<Violation> {
+    // Not all at once: a lock may need a connection for each key that is held or waited for.
+    put_to_for(checks, lock, take_over, SHORT, 8).await
+}
+
+async fn put_to_for(
+    checks: &'static [(&'static str, Check)],
+    lock: Arc<dyn Lock>,
+    take_over: Option<Arc<dyn TakeOver>>,
+    term: Duration,
+    at_once: usize,
+) -> Vec<Violation> {
     let checks = checks.iter().map(|(check, run)| {
         let (lock, take_over) = (Arc::clone(&lock), take_over.clone());
-        let subject = Arc::new(Subject { lock, take_over, run: Uuid::new_v4(), check });
+        let subject = Arc::new(Subject { lock, take_over, run: Uuid::new_v4(), check, term });
         async move {
             let checked = timeout(LONG, run(subject)).await;
             let Instead(instead) = checked
@@ -111,8 +135,7 @@ async fn put_to(
             Some(Violation { check, instead })
         }
     });
-    // Not all at once: a lock may need a connection for each key that is held or waited for.
-    stream::iter(checks).buffered(8).filter_map(std::future::ready).collect().await
+    stream::iter(checks).buffered(at_once).filter_map(std::future::ready).collect().await
 }
 
 type Check = fn(Arc<Subject>) -> BoxFuture<'static, Checked>;
@@ -143,6 +166,8 @@ checks![COMMON:
     release::who_stops_waiting_is_in_nobodys_way,
     release::a_release_after_the_busy_answer_is_told,
     release::who_watches_hears_of_every_hand_over,
+    reuse::what_was_dropped_is_free_for_the_next_attempt_of_this_process,
+    reuse::what_ran_under_it_has_released_it_when_it_returns,
     lapsing::a_lease_lapses,
     lapsing::a_waiter_gets_it_right_at_the_end_of_the_lease,
     lapsing::a_renewed_lock_does_not_lapse,
@@ -190,6 +215,11 @@ checks![QUEUE:
     queueing::a_try_takes_no_place,
 ];
 
+checks![STANDING_STILL:
+    standing_still::a_holder_that_stood_still_for_its_term_knows_it_when_it_looks,
+    standing_still::work_that_stood_still_for_the_term_of_its_lock_fails,
+];
+
 type Checked = Result<(), Instead>;
 
 /// What a lock did instead.
@@ -218,6 +248,8 @@ struct Subject {
     take_over: Option<Arc<dyn TakeOver>>,
     run: Uuid,
     check: &'static str,
+    /// What a lease or a session is known to end after.
+    term: Duration,
 }
 
 /// Who holds the key.

@@ -34,6 +34,16 @@
 //! not, and no channel to be subscribed to before and after. It comes for an expiry and a
 //! `FLUSHALL` as well as for a release, which a message published by the release would not.
 //!
+//! # How a holder hears of its own key
+//! In the same way. A holder reads its name 0.1 s after the grant, and again after each message; what
+//! it reads by is not its own write, so it is not told of that. Then it is told of a key that was
+//! deleted, taken over, evicted or flushed within about a round trip, and of a connection that broke
+//! as soon as there is another one. A [`Redlock`] looks at all nodes when any of them tells. A hold
+//! that ends sooner costs no command for it, and leaves no name that the server tracks: a release
+//! changes the name, which ends the tracking. A renewal changes it too, and costs one more look.
+//! Over RESP2, and where `CLIENT TRACKING` is refused, a holder hears with its next renewal, a third
+//! of the lease later.
+//!
 //! # What a user of the server must be allowed to do
 //! `~bw:* +get +getex +set +del +pttl +time +evalsha +eval +hello +client|tracking`, and for a
 //! [`ReentrantLock`] `+hgetall +hset +hdel +pexpire`, and for a [`FairLock`] `+zadd +zrem +zcard

@@ -1,4 +1,4 @@
-//! What the locks in one server have in common: three scripts on one name.
+//! What the locks in one server have in common: four scripts on one name.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,6 +24,7 @@ pub(super) struct Scripted {
 pub(super) struct Scripts {
     pub(super) acquire: Source,
     pub(super) renew: Source,
+    pub(super) verify: Source,
     pub(super) release: Source,
 }
 
@@ -34,8 +35,8 @@ impl Scripted {
         scripts: Scripts,
         others: &[&Source],
     ) -> Arc<Self> {
-        let Scripts { acquire, renew, release } = &scripts;
-        let all = [acquire, renew, release].into_iter().chain(others.iter().copied());
+        let Scripts { acquire, renew, verify, release } = &scripts;
+        let all = [acquire, renew, verify, release].into_iter().chain(others.iter().copied());
         let wire = Wire::new(options, all.cloned().collect(), Watchers::default());
         Arc::new(Self { wire, suffix, scripts })
     }
@@ -84,6 +85,17 @@ impl Scripted {
             let call = Call { source, keys, args, doing: "renewing the lock", key: claim.key() };
             lock.wire.run(call, reply::renew).await
         })
+    }
+
+    /// Reads the name, which has the server tell of its next change.
+    pub(super) fn verify(self: &Arc<Self>, claim: &Claim) -> Option<Answer<Renew>> {
+        let (lock, claim) = (Arc::clone(self), claim.clone());
+        Some(Box::pin(async move {
+            let args = vec![token(&claim)];
+            let (source, keys) = (&lock.scripts.verify, vec![lock.name(claim.key())]);
+            let call = Call { source, keys, args, doing: "verifying the lock", key: claim.key() };
+            lock.wire.run(call, reply::renew).await
+        }))
     }
 
     pub(super) fn release(

@@ -54,6 +54,7 @@ impl RedisLock {
         let scripts = Scripts {
             acquire: script(&[include_str!("acquire.lua")]),
             renew: script(&[include_str!("renew.lua")]),
+            verify: script(&[include_str!("verify.lua")]),
             release: script(&[include_str!("release.lua")]),
         };
         Self(Scripted::new(options, ":lock", scripts, &[]))
@@ -72,6 +73,10 @@ impl Lock for RedisLock {
 
     fn renew(&self, claim: &Claim, lease: Duration) -> Answer<Renew> {
         self.0.renew(claim, lease)
+    }
+
+    fn verify(&self, claim: &Claim) -> Option<Answer<Renew>> {
+        self.0.verify(claim)
     }
 
     fn release(&self, claim: Claim) -> Answer<Released> {

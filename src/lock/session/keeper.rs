@@ -28,6 +28,13 @@ struct Hold<D: Database> {
     asked: Instant,
 }
 
+/// What a holder is told of its session.
+struct Life {
+    ended: watch::Sender<bool>,
+    /// When the server may have ended it, if nothing more is answered.
+    until: watch::Sender<Option<Instant>>,
+}
+
 /// What a keeper that holds is to do next.
 enum Next {
     Answer(Ask),
@@ -70,12 +77,12 @@ impl<D: Database> Keeper<D> {
             let _ = answer.send(Ok(Attempt::Busy(Busy::new())));
             return;
         };
-        let ended = watch::Sender::new(false);
+        let life = Life::new(self.certain_until(&hold));
         if !self.is_wanted() {
             let _ = self.free(hold).await;
             let _ = answer.send(Ok(Attempt::Busy(Busy::new())));
-        } else if answer.send(Ok(granted(&hold, &ended))).is_ok() {
-            self.keep(hold, ended).await;
+        } else if answer.send(Ok(life.granted(&hold))).is_ok() {
+            self.keep(hold, life).await;
         } else {
             let _ = self.free(hold).await;
         }
@@ -166,7 +173,7 @@ impl<D: Database> Keeper<D> {
         }
     }
 
-    async fn keep(mut self, mut hold: Hold<D>, ended: watch::Sender<bool>) {
+    async fn keep(mut self, mut hold: Hold<D>, life: Life) {
         let mut link_ended = D::ended(&hold.seat.link);
         loop {
             let due = hold.asked + self.shared.settings.pause();
@@ -182,20 +189,20 @@ impl<D: Database> Keeper<D> {
                     // Who hears of it may ask again by the same claim.
                     drop(self);
                     let _ = answer.send(freed);
-                    return rest(ended).await;
+                    return life.rest().await;
                 }
                 Next::Answer(Ask::Again(answer)) => {
-                    let is_held = self.is_held(&mut hold).await;
+                    let is_held = self.is_held(&mut hold, &life).await;
                     // If it is lost, whoever asks again begins anew.
-                    let _ = is_held.then(|| answer.send(Ok(granted(&hold, &ended))));
+                    let _ = is_held.then(|| answer.send(Ok(life.granted(&hold))));
                     is_held
                 }
                 Next::Answer(Ask::IsHeld(answer)) => {
-                    let is_held = self.is_held(&mut hold).await;
+                    let is_held = self.is_held(&mut hold, &life).await;
                     let _ = answer.send(Ok(if is_held { Renew::Held } else { Renew::Lost }));
                     is_held
                 }
-                Next::Ping => self.ping(&mut hold).await,
+                Next::Ping => self.ping(&mut hold, &life).await,
                 Next::Leave => {
                     let _ = self.free(hold).await;
                     return;
@@ -203,7 +210,7 @@ impl<D: Database> Keeper<D> {
                 Next::Mourn => false,
             };
             if !is_held {
-                ended.send_replace(true);
+                life.ended.send_replace(true);
                 drop(hold);
                 self.shared.watchers.tell(&self.request.claim.key().digest());
                 return;
@@ -212,21 +219,30 @@ impl<D: Database> Keeper<D> {
     }
 
     /// Whether it is held beyond doubt. No answer before the session may have ended is a no.
-    async fn is_held(&self, hold: &mut Hold<D>) -> bool {
+    async fn is_held(&self, hold: &mut Hold<D>, life: &Life) -> bool {
         let (asked, until) = (Instant::now(), self.certain_until(hold));
         let holds = self.shared.links.database.holds(&mut hold.seat.link, &self.name);
         let is_held = matches!(timeout_at(until, holds).await, Ok(Ok(true)));
-        hold.asked = if is_held { asked } else { hold.asked };
-        is_held
+        is_held && self.was_heard(hold, life, asked)
     }
 
     /// Keeps the session alive, if it is.
-    async fn ping(&self, hold: &mut Hold<D>) -> bool {
+    async fn ping(&self, hold: &mut Hold<D>, life: &Life) -> bool {
         let (asked, until) = (Instant::now(), self.certain_until(hold));
         let ping = self.shared.links.database.ping(&mut hold.seat.link);
         let is_there = matches!(timeout_at(until, ping).await, Ok(Ok(())));
-        hold.asked = if is_there { asked } else { hold.asked };
-        is_there
+        is_there && self.was_heard(hold, life, asked)
+    }
+
+    /// A question of then was answered. That comes too late if the session may have ended meanwhile:
+    /// the holder has been told so by the clock.
+    fn was_heard(&self, hold: &mut Hold<D>, life: &Life, asked: Instant) -> bool {
+        let is_in_time = Instant::now() < self.certain_until(hold);
+        if is_in_time {
+            hold.asked = asked;
+            life.until.send_replace(Some(self.certain_until(hold)));
+        }
+        is_in_time
     }
 
     fn certain_until(&self, hold: &Hold<D>) -> Instant {
@@ -255,15 +271,22 @@ impl<D: Database> Keeper<D> {
     }
 }
 
-fn granted<D: Database>(hold: &Hold<D>, ended: &watch::Sender<bool>) -> Attempt {
-    let session = Session::new(ended.subscribe());
-    Attempt::Granted(Grant::by_session(session).fenced(hold.fence))
+impl Life {
+    fn new(until: Instant) -> Self {
+        Self { ended: watch::Sender::new(false), until: watch::Sender::new(Some(until)) }
+    }
+
+    fn granted<D: Database>(&self, hold: &Hold<D>) -> Attempt {
+        let session = Session::new(self.ended.subscribe()).alive_until(self.until.subscribe());
+        Attempt::Granted(Grant::by_session(session).fenced(hold.fence))
+    }
+
+    /// A release is no loss: as long as somebody listens, it is not to be taken for one.
+    async fn rest(self) {
+        self.until.send_replace(None);
+        self.ended.closed().await;
+    }
 }
 
 /// Who has more patience asks again. It is less than what any server takes for a timeout.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// A release is no loss: as long as somebody listens, it is not to be taken for one.
-async fn rest(ended: watch::Sender<bool>) {
-    ended.closed().await;
-}

@@ -7,7 +7,9 @@
 //! A database tells nobody that it has ended a session, and may not notice for hours that a client
 //! has gone. So a session is bounded from both sides: the server is told to end what it has not
 //! heard of for so long, and the keeper, who asks it three times as often, gives the session up
-//! when the last answer was to a question of so long ago, less a little. The keeper is first.
+//! when the last answer was to a question of so long ago, less a little. The keeper is first. The
+//! holder has the same clock ([`Session::alive_until`](super::Session::alive_until)), so it knows
+//! although the keeper stood still with the whole runtime.
 
 mod claims;
 mod database;

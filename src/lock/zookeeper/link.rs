@@ -32,6 +32,8 @@ pub(super) struct Link {
     pub(super) granted: Duration,
     pub(super) places: Places,
     ended: watch::Receiver<bool>,
+    /// When the servers may have ended it, if nothing more is answered.
+    until: watch::Receiver<Option<Instant>>,
     /// Its keeper hears when it is dropped.
     _dropped: oneshot::Sender<()>,
 }
@@ -55,6 +57,7 @@ impl Link {
         let client = connected.map_err(|_| Trouble::TimedOut(limit))??;
         let granted = client.session_timeout().min(LONGEST);
         let (end, ended) = watch::channel(false);
+        let (alive, until) = watch::channel(Some(began + validity(granted)));
         let (sender, dropped) = oneshot::channel();
         let link = Arc::new(Self {
             names: options.names(),
@@ -62,11 +65,12 @@ impl Link {
             granted,
             places: Places::default(),
             ended,
+            until,
             _dropped: sender,
             id: client.session_id().0,
             client: Mutex::new(Some(client.clone())),
         });
-        let keeper = Keeper { client, link: Arc::downgrade(&link), began, granted };
+        let keeper = Keeper { client, link: Arc::downgrade(&link), began, granted, alive };
         tokio::spawn(async move {
             select! {
                 () = keeper.keep() => {}
@@ -85,9 +89,9 @@ impl Link {
         client.filter(|client| !client.state().is_terminated() && !self.session().has_ended())
     }
 
-    /// Tells of its end.
+    /// Tells of its end, and knows by the clock when it may have ended.
     pub(super) fn session(&self) -> Session {
-        Session::new(self.ended.clone())
+        Session::new(self.ended.clone()).alive_until(self.until.clone())
     }
 }
 
@@ -108,6 +112,8 @@ struct Keeper {
     /// Before the session was asked for.
     began: Instant,
     granted: Duration,
+    /// Tells until when the session is there for certain.
+    alive: watch::Sender<Option<Instant>>,
 }
 
 impl Keeper {
@@ -130,14 +136,16 @@ impl Keeper {
     /// it knows of us may be that much older, and as old as the pings of the client are apart. The
     /// last quarter is for that, and for clocks that do not run alike.
     async fn beat(&self) {
-        let validity = self.granted - self.granted / BEATS;
         let mut heard = self.began;
         loop {
             sleep_until(heard + self.granted / BEATS).await;
-            match timeout_at(heard + validity, self.answered()).await {
-                Ok(asked) => heard = asked,
-                Err(_) => return,
+            let until = heard + validity(self.granted);
+            match timeout_at(until, self.answered()).await {
+                // An answer that comes later is of no use: holders know by the clock that it is over.
+                Ok(asked) if Instant::now() < until => heard = asked,
+                Ok(_) | Err(_) => return,
             }
+            self.alive.send_replace(Some(heard + validity(self.granted)));
         }
     }
 
@@ -172,6 +180,11 @@ impl Keeper {
             }
         }
     }
+}
+
+/// How long after a question that was answered a session is there for certain.
+fn validity(granted: Duration) -> Duration {
+    granted - granted / BEATS
 }
 
 async fn has_terminated(mut states: StateWatcher) {

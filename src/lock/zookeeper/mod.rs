@@ -39,7 +39,8 @@ use crate::key::{Digest, Key};
 /// With the session ([`Term::Session`](super::Term::Session)). The holder is told when the servers
 /// say that it has expired, and as soon as they *may* have ended it: when nothing that was sent
 /// within three quarters of the session's time-out has been answered. That is before anybody else is
-/// granted the key, as long as this process runs and the time-out is more than three of the servers'
+/// granted the key, as long as this process runs (and one that stood still
+/// [knows](super::Held::is_lost) when it looks) and the time-out is more than three of the servers'
 /// ticks. A connection that breaks, or a server that goes, loses nothing if another one is found in
 /// that time. (What Curator calls *suspended* is not told; what it calls *lost* is told earlier.)
 ///
@@ -49,8 +50,8 @@ use crate::key::{Digest, Key};
 /// [`Fenced`] is for that. The fence is the transaction that made the node (`czxid`), which grows
 /// over all keys, sessions and restarts of an ensemble.
 ///
-/// A node that somebody removed by hand frees its key. The holder hears of that by
-/// [`renew`](Lock::renew) only.
+/// A node that is removed by hand frees its key. Its holder watches it from 0.1 s after the grant on,
+/// and is told of that within about a round trip.
 ///
 /// # What it cannot do
 /// A key cannot be taken over: it is free when its holder's session ends, which the servers see to.
@@ -164,6 +165,32 @@ impl Inner {
         }
     }
 
+    async fn verify(&self, claim: &Claim) -> Result<Renew, Trouble> {
+        let Some(link) = self.established() else { return Ok(Renew::Lost) };
+        let (token, digest) = (claim.token(), claim.key().digest());
+        // One watch at a time, however often it is verified.
+        if link.places.is_watched(token) {
+            return self.renew(claim).await;
+        }
+        match async { Visit::new(&link, token, digest)?.watched().await }.await {
+            Err(Trouble::Ended) | Ok(None) => Ok(Renew::Lost),
+            Err(trouble) => Err(trouble),
+            Ok(Some(watcher)) => {
+                link.places.watched(token, true);
+                let (link, watchers) = (Arc::downgrade(&link), self.watchers.clone());
+                // It ends with the node, or with the session.
+                tokio::spawn(async move {
+                    watcher.changed().await;
+                    if let Some(link) = link.upgrade() {
+                        link.places.watched(token, false);
+                    }
+                    watchers.tell(&digest);
+                });
+                Ok(Renew::Held)
+            }
+        }
+    }
+
     async fn release(&self, claim: &Claim) -> Result<Released, Trouble> {
         let (token, digest) = (claim.token(), claim.key().digest());
         let link = self.link().await.map_err(Trouble::Unconnected)?;
@@ -198,6 +225,14 @@ impl Lock for ZooKeeperLock {
             let answer = inner.renew(&claim).await;
             answer.map_err(|trouble| trouble.during("renewing", Some(claim.key())))
         })
+    }
+
+    fn verify(&self, claim: &Claim) -> Option<Answer<Renew>> {
+        let (inner, claim) = (Arc::clone(&self.0), claim.clone());
+        Some(Box::pin(async move {
+            let answer = inner.verify(&claim).await;
+            answer.map_err(|trouble| trouble.during("verifying", Some(claim.key())))
+        }))
     }
 
     fn release(&self, claim: Claim) -> Answer<Released> {

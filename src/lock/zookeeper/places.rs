@@ -35,6 +35,8 @@ struct Place {
     known: Known,
     /// Whether the claim has been told that it holds the key.
     held: bool,
+    /// Whether a watch tells of its node.
+    watched: bool,
     /// Whether it is being given up. It is never granted then.
     leaving: bool,
     /// Whether it has no node any more, as far as is known.
@@ -82,6 +84,7 @@ impl Places {
             digest,
             known: Known::Absent,
             held: false,
+            watched: false,
             leaving: false,
             gone: false,
             asking: 0,
@@ -122,6 +125,18 @@ impl Places {
         match claims.get(&token) {
             Some(Place { held: true, known: Known::There(node), .. }) => Some(node.clone()),
             _ => None,
+        }
+    }
+
+    /// Whether a watch tells of the claim's node.
+    pub(super) fn is_watched(&self, token: Token) -> bool {
+        self.claims().get(&token).is_some_and(|place| place.watched)
+    }
+
+    /// A watch tells of the claim's node from now on, or does not any more.
+    pub(super) fn watched(&self, token: Token, is_watched: bool) {
+        if let Some(place) = self.claims().get_mut(&token) {
+            place.watched = is_watched;
         }
     }
 

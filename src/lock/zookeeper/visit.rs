@@ -4,7 +4,7 @@ use std::future::Future;
 
 use tokio::select;
 use tokio::time::{Instant, sleep, sleep_until};
-use zookeeper_client::{Acls, Client, CreateMode, Error};
+use zookeeper_client::{Acls, Client, CreateMode, Error, OneshotWatcher};
 
 use super::link::{Link, PAUSE};
 use super::names::{line, prefix};
@@ -88,6 +88,24 @@ impl<'a> Visit<'a> {
         }
         self.note(Known::Absent);
         Ok(Renew::Lost)
+    }
+
+    /// What tells of the next change of the node that the claim holds by. None if it has gone.
+    ///
+    /// It is read, as by [`wait_for`](Self::wait_for).
+    pub(super) async fn watched(&self) -> Result<Option<OneshotWatcher>, Trouble> {
+        let Some(node) = self.link.places.held(self.token) else { return Ok(None) };
+        let path = self.path(&node.name);
+        let (stat, watcher) = match self.insist(|| self.client.get_and_watch_data(&path)).await {
+            Ok((_, stat, watcher)) => (stat, watcher),
+            Err(Trouble::Reported(Error::NoNode)) => {
+                self.note(Known::Absent);
+                return Ok(None);
+            }
+            Err(trouble) => return Err(trouble),
+        };
+        let is_ours = (stat.czxid as u64, stat.ephemeral_owner) == (node.made_by, self.link.id);
+        Ok(is_ours.then_some(watcher))
     }
 
     /// Removes what the claim has there, and says whether that held the key.

@@ -51,6 +51,7 @@ impl FairLock {
         let scripts = Scripts {
             acquire: ours(include_str!("acquire.lua")),
             renew: script(&[include_str!("../renew.lua")]),
+            verify: script(&[include_str!("../verify.lua")]),
             release: ours(include_str!("release.lua")),
         };
         Self { lock: Scripted::new(options, ":fair", scripts, &[]), silence: SILENCE }
@@ -99,6 +100,10 @@ impl Lock for FairLock {
 
     fn renew(&self, claim: &Claim, lease: Duration) -> Answer<Renew> {
         self.lock.renew(claim, lease)
+    }
+
+    fn verify(&self, claim: &Claim) -> Option<Answer<Renew>> {
+        self.lock.verify(claim)
     }
 
     fn release(&self, claim: Claim) -> Answer<Released> {

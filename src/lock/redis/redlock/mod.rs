@@ -49,6 +49,7 @@ struct Inner {
     nodes: Vec<Wire>,
     acquire: Source,
     renew: Source,
+    verify: Source,
     release: Source,
 }
 
@@ -94,12 +95,14 @@ impl Redlock {
         }
         let acquire = script(&[include_str!("acquire.lua")]);
         let renew = script(&[include_str!("renew.lua")]);
+        let verify = script(&[include_str!("../verify.lua")]);
         let release = script(&[include_str!("../release.lua")]);
-        let scripts: Arc<[_]> = [&acquire, &renew, &release].into_iter().cloned().collect();
+        let scripts = [&acquire, &renew, &verify, &release];
+        let scripts: Arc<[_]> = scripts.into_iter().cloned().collect();
         let watchers = Watchers::default();
         let wire = |options| Wire::new(options, Arc::clone(&scripts), watchers.clone());
         let nodes = nodes.into_iter().map(wire).collect();
-        Ok(Self(Arc::new(Inner { nodes, acquire, renew, release })))
+        Ok(Self(Arc::new(Inner { nodes, acquire, renew, verify, release })))
     }
 }
 
@@ -142,6 +145,13 @@ impl Inner {
             join_all(free.map(|(node, _)| self.take(node, claim, lease))).await;
         }
         Ok(verdict)
+    }
+
+    /// Whether a majority still holds. It has each node tell of the next change of its name.
+    async fn verify(&self, claim: &Claim) -> Result<Renew, StoreError> {
+        let verify = |node| ask(node, &self.verify, claim, vec![token(claim)], VERIFYING, renewed);
+        let answers = join_all(self.nodes.iter().map(verify)).await;
+        verdict::renewed(&answers).ok_or_else(|| self.failure(VERIFYING, claim, &answers))
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released, StoreError> {
@@ -242,6 +252,11 @@ impl Lock for Redlock {
         Box::pin(async move { inner.renew(&claim, lease).await })
     }
 
+    fn verify(&self, claim: &Claim) -> Option<Answer<Renew>> {
+        let (inner, claim) = (Arc::clone(&self.0), claim.clone());
+        Some(Box::pin(async move { inner.verify(&claim).await }))
+    }
+
     fn release(&self, claim: Claim) -> Answer<Released> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.release(&claim).await })
@@ -257,4 +272,5 @@ impl fmt::Debug for Redlock {
 
 const TAKING: &str = "taking the lock";
 const RENEWING: &str = "renewing the lock";
+const VERIFYING: &str = "verifying the lock";
 const FREEING: &str = "freeing the lock";

@@ -49,6 +49,7 @@ impl ReentrantLock {
         let scripts = Scripts {
             acquire: ours(include_str!("acquire.lua")),
             renew: ours(include_str!("renew.lua")),
+            verify: ours(include_str!("verify.lua")),
             release: ours(include_str!("release.lua")),
         };
         let count = ours(include_str!("count.lua"));
@@ -77,6 +78,10 @@ impl Lock for ReentrantLock {
 
     fn renew(&self, claim: &Claim, lease: Duration) -> Answer<Renew> {
         self.lock.renew(claim, lease)
+    }
+
+    fn verify(&self, claim: &Claim) -> Option<Answer<Renew>> {
+        self.lock.verify(claim)
     }
 
     fn release(&self, claim: Claim) -> Answer<Released> {

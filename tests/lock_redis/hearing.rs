@@ -1,0 +1,172 @@
+//! A holder hears of its own key: it is told of a loss at once, not by its next renewal.
+
+use std::time::Duration;
+
+use bellwether::Wait;
+use bellwether::lock::{FairLock, Lock, LockErrorKind, Locks, RedisLock, Redlock, ReentrantLock};
+use bellwether::lock::{Released, TakeOver};
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+
+use crate::support::redis_server::RedisServer;
+use crate::world::{LONG, busy, claim, key, options, within};
+
+/// Much longer than it takes to be told, and much shorter than a third of a lease.
+const SOON: Duration = Duration::from_secs(8);
+
+/// Renewed every 20 s.
+fn locks<L: Lock>(lock: L) -> Locks<L> {
+    Locks::new(lock).lease(LONG).expect("a lease").wait(Wait::at_most(LONG))
+}
+
+/// Of how many names a server tells somebody.
+fn tracked(server: &RedisServer) -> u64 {
+    let names = server.info("stats", "tracking_total_keys").expect("a figure");
+    names.parse().expect("a number")
+}
+
+async fn is_told(servers: &[RedisServer], lock: impl Lock, lose: impl Fn(&RedisServer)) {
+    let locks = locks(lock);
+    let held = locks.lock(&key(1)).await.expect("a lock");
+    for server in servers {
+        within(SOON, || tracked(server) > 0).await;
+    }
+    // What is done at the beginning is over.
+    sleep(Duration::from_millis(300)).await;
+    assert!(!held.is_lost());
+    servers.iter().for_each(lose);
+    timeout(SOON, held.lost()).await.expect("it is told long before the next renewal");
+    assert!(held.is_lost());
+    assert_eq!(held.release().await.expect("an answer"), Released::NotHeld);
+}
+
+fn delete(suffix: &'static str) -> impl Fn(&RedisServer) {
+    move |server| {
+        let name = format!("bw:default:{{{}}}:{suffix}", key(1).digest());
+        server.command(&["DEL", &name]);
+    }
+}
+
+#[tokio::test]
+async fn a_holder_whose_key_was_deleted_is_told_at_once() {
+    let servers = [(); 3].map(|()| RedisServer::start());
+    let (one, options) = (&servers[..1], || options(&servers[0]));
+    let redis = RedisLock::connect(options()).await.expect("a lock");
+    is_told(one, redis, delete("lock")).await;
+    let fair = FairLock::connect(options()).await.expect("a lock");
+    is_told(one, fair, delete("fair")).await;
+    let reentrant = ReentrantLock::connect(options()).await.expect("a lock");
+    is_told(one, reentrant, delete("holds")).await;
+    let nodes = servers.iter().map(crate::world::options);
+    is_told(&servers, Redlock::connect(nodes).await.expect("a lock"), delete("redlock")).await;
+}
+
+#[tokio::test]
+async fn a_holder_whose_server_lost_its_data_is_told_at_once() {
+    let server = RedisServer::start();
+    let lock = RedisLock::connect(options(&server)).await.expect("a lock");
+    let flush = |server: &RedisServer| drop(server.command(&["FLUSHALL"]));
+    is_told(std::slice::from_ref(&server), lock, flush).await;
+}
+
+#[tokio::test]
+async fn a_holder_whose_key_was_deleted_within_a_moment_is_told_soon() {
+    let server = RedisServer::start();
+    let lock = RedisLock::connect(options(&server)).await.expect("a lock");
+    let held = locks(lock).lock(&key(1)).await.expect("a lock");
+    delete("lock")(&server);
+    timeout(SOON, held.lost()).await.expect("it is told long before the next renewal");
+}
+
+#[tokio::test]
+async fn a_holder_whose_key_was_taken_over_is_told_at_once() {
+    let server = RedisServer::start();
+    let lock = RedisLock::connect(options(&server)).await.expect("a lock");
+    let other = RedisLock::connect(options(&server)).await.expect("a lock");
+    let held = locks(lock).lock(&key(1)).await.expect("a lock");
+    sleep(Duration::from_millis(300)).await;
+    let theirs = claim(1);
+    let holder = busy(&other, &theirs).await.holder.expect("a holder");
+    let request = bellwether::lock::Request::new(theirs, LONG);
+    other.take_over(request, holder).await.expect("an answer");
+    timeout(SOON, held.lost()).await.expect("it is told long before the next renewal");
+}
+
+#[tokio::test]
+async fn work_whose_key_was_deleted_is_dropped_at_once() {
+    let server = RedisServer::start();
+    let locks = locks(RedisLock::connect(options(&server)).await.expect("a lock"));
+    let (begun, begins) = oneshot::channel();
+    let work = async {
+        begun.send(()).expect("it is waited for");
+        std::future::pending::<()>().await
+    };
+    let task = tokio::spawn(async move { locks.run(&key(1), work).await });
+    begins.await.expect("it begins");
+    within(SOON, || tracked(&server) > 0).await;
+    delete("lock")(&server);
+    let ran = timeout(SOON, task).await.expect("it is told").expect("no panic");
+    assert_eq!(ran.expect_err("a loss").kind(), LockErrorKind::Lost);
+}
+
+#[tokio::test]
+async fn a_majority_that_still_holds_it_is_no_loss() {
+    let servers = [(); 3].map(|()| RedisServer::start());
+    let lock = Redlock::connect(servers.iter().map(options)).await.expect("a lock");
+    let held = locks(lock).lock(&key(1)).await.expect("a lock");
+    for server in &servers {
+        within(SOON, || tracked(server) > 0).await;
+    }
+    delete("redlock")(&servers[0]);
+    sleep(Duration::from_millis(300)).await;
+    assert!(!held.is_lost());
+    delete("redlock")(&servers[1]);
+    timeout(SOON, held.lost()).await.expect("it is told long before the next renewal");
+}
+
+/// What the holder writes by its renewal is told to it as well, which ends the tracking.
+#[tokio::test]
+async fn it_hears_of_its_key_after_each_renewal() {
+    let server = RedisServer::start();
+    let lock = RedisLock::connect(options(&server)).await.expect("a lock");
+    let locks = Locks::new(lock).lease(Duration::from_millis(900)).expect("a lease");
+    let held = locks.lock(&key(1)).await.expect("a lock");
+    let began = std::time::Instant::now();
+    while began.elapsed() < Duration::from_secs(2) {
+        within(SOON, || tracked(&server) > 0).await;
+        sleep(Duration::from_millis(50)).await;
+    }
+    assert!(!held.is_lost());
+    // Three times a second it is renewed, and looked at after that: nothing goes round in circles.
+    let scripts = server.info("commandstats", "cmdstat_evalsha").expect("a figure");
+    let calls = scripts.split(',').find_map(|field| field.strip_prefix("calls="));
+    let calls: u32 = calls.expect("a count").parse().expect("a number");
+    assert!(calls < 40, "{calls} scripts in {:?}", began.elapsed());
+}
+
+/// A server that tells nothing: as long as without hearing.
+#[tokio::test]
+async fn where_nothing_is_heard_a_loss_is_told_by_the_next_renewal() {
+    let server = RedisServer::start();
+    let lock = RedisLock::connect(options(&server).resp2()).await.expect("a lock");
+    let locks = Locks::new(lock).lease(Duration::from_secs(3)).expect("a lease");
+    let held = locks.lock(&key(1)).await.expect("a lock");
+    delete("lock")(&server);
+    timeout(SOON, held.lost()).await.expect("it is told by the next renewal");
+}
+
+#[tokio::test]
+async fn a_short_hold_of_a_free_lock_costs_two_scripts_and_is_not_tracked() {
+    let server = RedisServer::start();
+    let locks = locks(RedisLock::connect(options(&server)).await.expect("a lock"));
+    let calls = || {
+        let scripts = server.info("commandstats", "cmdstat_evalsha").expect("a figure");
+        let calls = scripts.split(',').find_map(|field| field.strip_prefix("calls="));
+        calls.expect("a count").parse::<u32>().expect("a number")
+    };
+    let before = calls();
+    for _ in 0..10 {
+        locks.run(&key(1), async {}).await.expect("a lock");
+    }
+    assert_eq!((calls() - before, tracked(&server)), (20, 0));
+}
