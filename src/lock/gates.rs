@@ -26,7 +26,7 @@ struct Table {
 
 struct Gate {
     turns: Arc<Semaphore>,
-    /// Rung when an owner has come through of whom others wait, and when a release has ended.
+    /// Rung when an owner with other waiters has come through, and when a release has ended.
     changed: Arc<Notify>,
     /// How many hold it or wait for it, by owner: the last one to go takes it with them.
     users: HashMap<Owner, usize>,
@@ -116,7 +116,7 @@ impl Default for Gate {
 }
 
 impl Place {
-    /// Comes through if nobody else has, after the releases that are under way.
+    /// Comes through if the gate is open after the releases that are under way.
     ///
     /// # Cancel safety
     /// That of [`pass`](Self::pass).

@@ -46,7 +46,8 @@ impl<L: Lock> Held<L> {
     /// Whether it has been lost, as far as this process knows. It may have been lost as soon as its
     /// lease is over, or the time for which the server keeps a session that it does not hear of. That
     /// is judged by the clock, from when the last renewal was sent that was answered, so it is right
-    /// even if nothing else of this process has run meanwhile.
+    /// even if nothing else of this process has run meanwhile. The clock stands still while a machine
+    /// is suspended: after that, the next renewal tells.
     pub fn is_lost(&self) -> bool {
         self.standing.is_lost()
     }

@@ -8,8 +8,8 @@
 //!                └────lost► wait for its end ► Release ► gone
 //! ```
 //!
-//! It begins before the lock is asked for the first time, so whatever becomes of who asked, there is
-//! somebody to release the claim. The asker, and later the [`Held`](super::Held), has a
+//! It begins before the lock is asked for the first time, so the claim is released whatever becomes of
+//! the asker. The asker, and later the [`Held`](super::Held), has a
 //! [`Departure`]; dropping that is all it takes.
 
 use std::future;
@@ -41,7 +41,7 @@ pub(super) struct Ending {
 impl Ending {
     fn tell(self, released: Result<Released, StoreError>) {
         drop(self.pending);
-        // Who does not wait for the answer has dropped the other end.
+        // A holder that does not wait for the answer has dropped the other end.
         let _ = self.reply.map(|reply| reply.send(released));
     }
 }
@@ -196,7 +196,8 @@ impl<L: Lock> Keeper<L> {
 
     async fn run(mut self, outcome: oneshot::Receiver<Outcome>, mut ears: Ears) {
         match outcome.await {
-            // Before the ending that is in the channel: who waits for that finds the gate open.
+            // Before the ending in the channel is dropped: an attempt that waits for it then finds the
+            // gate open.
             Ok(Outcome::Refused) => self.pass = None,
             Ok(Outcome::Left) => self.give_up(&mut ears).await,
             Ok(Outcome::Granted(granted)) => self.see_through(granted, &mut ears).await,
@@ -282,7 +283,8 @@ impl<L: Lock> Keeper<L> {
         }
     }
 
-    /// Releases the claim. Who waits for that is told of trouble that lasts.
+    /// Releases the claim, and retries what may pass. After [`LONGEST_REPLY`] of errors, waiters for
+    /// the release are told the error.
     async fn release(
         &self,
         ending: &mut Option<Ending>,

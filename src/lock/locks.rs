@@ -159,7 +159,7 @@ impl<L: Lock> Locks<L> {
     ///
     /// The time is that of the holder: it begins anew whenever the key passes on or is renewed, and
     /// is never less than two thirds of the lease, in which a holder in good health renews it
-    /// twice. Of all who wait, one takes it. The old holder has lost it, and is told as soon as it
+    /// twice. One of the waiters takes it. The old holder has lost it, and is told as soon as it
     /// [hears](Lock::verify) of that, or when it renews. All who lock a key should have the same lease.
     ///
     /// Default: never.
@@ -185,7 +185,7 @@ impl<L: Lock> Locks<L> {
         self
     }
 
-    /// Takes a key if nobody has it, and does not wait for another holder.
+    /// Takes a key if it is free, and does not wait for another holder.
     ///
     /// What this process itself gives up at that moment (by a [`Held`] that was dropped, say) is waited
     /// for until the lock has answered its release: for 5 s at most, and for about 1 s if releasing
@@ -282,7 +282,7 @@ impl<L: Lock> Locks<L> {
         left
     }
 
-    /// How many keys this process holds or waits for.
+    /// How many keys this process holds, waits for, or is releasing.
     pub fn len(&self) -> usize {
         self.shared.gates.len()
     }

@@ -73,10 +73,10 @@ impl<'a> Hearing<'a> {
             match verified {
                 Ok(Renew::Lost) => return,
                 Ok(Renew::Held) => self.due = None,
-                // As for a renewal. What was told meanwhile may have been lost.
+                // Nothing is told before a verification has been answered.
                 Err(error) => {
                     tracing::debug!(%error, "a lock was not verified");
-                    self.due = Some(Instant::now() + self.lease / 12);
+                    self.due = Some(Instant::now() + LONGEST_PAUSE.min(self.lease / 12));
                 }
             }
         }
@@ -94,3 +94,6 @@ impl<'a> Hearing<'a> {
 /// How long after its grant a hold is verified first: longer than most holds last, and a small part
 /// of the leases that most have.
 const FIRST_VERIFIED: Duration = Duration::from_millis(100);
+
+/// How long after a verification that failed the next one is due, at most.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);

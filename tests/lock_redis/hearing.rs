@@ -19,7 +19,7 @@ fn locks<L: Lock>(lock: L) -> Locks<L> {
     Locks::new(lock).lease(LONG).expect("a lease").wait(Wait::at_most(LONG))
 }
 
-/// Of how many names a server tells somebody.
+/// How many names a server tracks.
 fn tracked(server: &RedisServer) -> u64 {
     let names = server.info("stats", "tracking_total_keys").expect("a figure");
     names.parse().expect("a number")
@@ -67,6 +67,16 @@ async fn a_holder_whose_server_lost_its_data_is_told_at_once() {
     let lock = RedisLock::connect(options(&server)).await.expect("a lock");
     let flush = |server: &RedisServer| drop(server.command(&["FLUSHALL"]));
     is_told(std::slice::from_ref(&server), lock, flush).await;
+}
+
+#[tokio::test]
+async fn a_holder_whose_server_restarted_without_its_data_is_told_when_it_is_back() {
+    let mut server = RedisServer::start();
+    let lock = RedisLock::connect(options(&server)).await.expect("a lock");
+    let held = locks(lock).lock(&key(1)).await.expect("a lock");
+    within(SOON, || tracked(&server) > 0).await;
+    server.restart();
+    timeout(SOON, held.lost()).await.expect("it is told long before the next renewal");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use crate::bench::{Bench, SESSION, promises};
 promises![
     the_contract_is_kept,
     who_has_it_is_refused_it_too,
-    who_stood_still_for_its_session_knows_it,
+    a_holder_that_stood_still_for_its_session_knows_it,
 ];
 
 async fn the_contract_is_kept(on: Bench) {
@@ -22,6 +22,6 @@ async fn who_has_it_is_refused_it_too(on: Bench) {
     assert_eq!(conformance::run_exclusive(on.lock()).await, []);
 }
 
-async fn who_stood_still_for_its_session_knows_it(on: Bench) {
+async fn a_holder_that_stood_still_for_its_session_knows_it(on: Bench) {
     assert_eq!(conformance::run_standing_still(on.lock(), SESSION).await, []);
 }

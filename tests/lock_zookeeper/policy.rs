@@ -113,7 +113,7 @@ async fn a_caller_waits_out_a_server_that_restarts() {
     caller.await.unwrap().unwrap();
 }
 
-/// By somebody's hand, long before the next renewal.
+/// Removed by hand, long before the next renewal.
 #[tokio::test]
 async fn a_holder_whose_node_was_removed_is_told_at_once() {
     let board = Board::start().await;

@@ -232,7 +232,7 @@ async fn a_try_after_a_lost_hold_was_dropped_waits_for_its_release() {
     locks.try_lock(&key()).await.expect("it is given up").release().await.unwrap();
 }
 
-/// A lock that does not answer is in nobody's way for longer than its answers may take.
+/// A lock that does not answer delays a try no longer than its answers may take.
 #[tokio::test(start_paused = true)]
 async fn a_release_that_hangs_holds_up_a_try_for_a_few_seconds_only() {
     let lock = Scripted::default();

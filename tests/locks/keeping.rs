@@ -85,7 +85,7 @@ async fn forget<L: Fenced>(lock: &LocalLock, held: &Held<L>) {
     lock.release(claim).await.unwrap();
 }
 
-/// Whoever takes it over, the holder hears of it.
+/// Long before its next renewal.
 #[tokio::test(start_paused = true)]
 async fn a_holder_whose_key_was_taken_over_is_told_at_once() {
     let lock = LocalLock::new();

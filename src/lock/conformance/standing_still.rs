@@ -1,4 +1,4 @@
-//! What a holder knows whose process stood still.
+//! What a holder knows after its process stood still.
 
 use std::sync::Arc;
 use std::thread;

@@ -86,7 +86,11 @@ macro_rules! by_sessions {
 /// server, so that is how long a holder that was killed with its machine, or stopped, keeps others
 /// out; one whose connection breaks keeps them out for a moment. This process asks three times as
 /// often, and tells the holder when the session has ended (a `KILL`, a restart), or when for lack of
-/// an answer it may have: before the server ends it.
+/// an answer it may have: before the server ends it. A process that stood still for so long knows when
+/// it looks ([`Held::is_lost`](super::Held::is_lost)).
+///
+/// The server tells nothing by itself. So a holder whose session was killed hears of it with the next
+/// question, a third of the session timeout later: 2 s by default.
 ///
 /// # Fences
 /// Numbers of one counter for all keys, the table `bellwether_fences` of the address's database. It

@@ -29,7 +29,8 @@ use crate::key::Key;
 /// others out; one whose connection breaks keeps them out for a moment. This process asks three
 /// times as often. It tells the holder as soon as the server ends the session
 /// (`pg_terminate_backend`, a restart), and when for lack of an answer it may have ended: before the
-/// server ends it.
+/// server ends it. A process that stood still for so long knows when it looks
+/// ([`Held::is_lost`](super::Held::is_lost)).
 ///
 /// # Fences
 /// Numbers of one sequence for all keys, `bellwether_fences`, so there is nothing to clean. It

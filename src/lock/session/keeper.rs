@@ -281,7 +281,7 @@ impl Life {
         Attempt::Granted(Grant::by_session(session).fenced(hold.fence))
     }
 
-    /// A release is no loss: as long as somebody listens, it is not to be taken for one.
+    /// A release is no loss, and must not look like one to a session that is still listened to.
     async fn rest(self) {
         self.until.send_replace(None);
         self.ended.closed().await;
