@@ -45,7 +45,7 @@
 //! | `ZooKeeperLock` | `zookeeper` | session | yes, of the ensemble | yes | the servers | no | no |
 //! | `MySqlLock` | `mysql` | session | yes, of a counter | of the server, nearly in order | the server | no | no |
 //! | `MySqlRowLock` | `mysql` | session | yes, of a counter | of the server, in no order | the server | no | no |
-//! | `PostgresLock` | `postgres` | session | yes, of a sequence | of the server, in order | the server | no | no |
+//! | `PostgresLock` | `postgres` | session | yes, of a sequence | of the server, nearly in order | the server | no | no |
 //!
 //! Each says on its page what it does not survive. There is none for etcd: its client is built with
 //! `protoc`, which a fresh machine lacks.

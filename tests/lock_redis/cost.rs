@@ -157,6 +157,58 @@ async fn a_lock_that_nobody_else_wants_costs_two_scripts() {
     }
 }
 
+fn statistic(server: &RedisServer, section: &str, name: &str) -> u64 {
+    let figure = server.info(section, name).unwrap_or_else(|| panic!("no {name}"));
+    figure.trim().parse().expect("a number")
+}
+
+#[tokio::test]
+async fn a_free_lock_costs_six_commands_of_which_two_are_sent() {
+    let server = RedisServer::start();
+    let lock = RedisLock::connect(options(&server)).await.expect("a lock");
+    let fair = FairLock::connect(options(&server)).await.expect("a lock");
+    for (lock, most) in [(&lock as &dyn Lock, 6), (&fair, 8)] {
+        let executed = || statistic(&server, "stats", "total_commands_processed");
+        take(lock, &claim(0), LONG).await;
+        let before = executed();
+        for number in 1..=10 {
+            let ours = claim(number);
+            take(lock, &ours, LONG).await;
+            free(lock, &ours).await;
+        }
+        // The question for the figure is one, too.
+        let each = (executed() - before - 1).div_ceil(10);
+        assert!(each <= most, "{each} commands, {lock:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_server_tracks_no_name_of_a_lock_whose_last_waiter_has_gone() {
+    let server = RedisServer::start();
+    let locks: [Arc<dyn Lock>; 3] = [
+        Arc::new(RedisLock::connect(options(&server)).await.expect("a lock")),
+        Arc::new(FairLock::connect(options(&server)).await.expect("a lock")),
+        Arc::new(ReentrantLock::connect(options(&server)).await.expect("a lock")),
+    ];
+    for lock in locks {
+        for number in 0..50 {
+            let [first, waits, leaves, tries] = [(); 4].map(|()| claim(number));
+            take(&*lock, &first, LONG).await;
+            crate::world::queue_up(&*lock, &waits).await;
+            crate::world::queue_up(&*lock, &leaves).await;
+            attempt(&*lock, &tries, LONG).await.expect("an answer");
+            assert!(statistic(&server, "stats", "tracking_total_keys") > 0, "{lock:?}");
+            free(&*lock, &first).await;
+            lock.release(leaves).await.expect("an answer");
+            wait(&*lock, &waits, LONG).await;
+            free(&*lock, &waits).await;
+            // Free when it is released, though it never was held.
+            lock.release(claim(number)).await.expect("an answer");
+        }
+        assert_eq!(statistic(&server, "stats", "tracking_total_keys"), 0, "{lock:?}");
+    }
+}
+
 /// So many keys; a million is the full run.
 fn keys(default: u64) -> u64 {
     let told = env::var("BELLWETHER_LOCK_KEYS").ok();

@@ -1,10 +1,11 @@
 //! Connections that break, servers that stand still or go away, replies that are lost or wrong.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bellwether::StoreErrorKind;
-use bellwether::lock::{FairLock, Lock, RedisLock, ReentrantLock, Released, Renew};
+use bellwether::lock::{FairLock, Lock, Locks, RedisLock, ReentrantLock, Released, Renew};
 use tokio::time::timeout;
 
 use crate::support::fault_proxy::{FaultProxy, Replacement};
@@ -27,20 +28,37 @@ async fn locks(proxy: &FaultProxy) -> [Box<dyn Lock>; 3] {
 }
 
 #[tokio::test]
-async fn a_release_whose_answer_was_lost_answers_the_same_when_it_is_asked_again() {
+async fn a_release_whose_answer_was_lost_is_no_loss_to_its_holder() {
     let server = RedisServer::start();
     let proxy = proxy(&server).await;
     for lock in locks(&proxy).await {
+        let locks = Locks::new(Arc::<dyn Lock>::from(lock));
         for _ in 0..5 {
-            let ours = claim(1);
-            take(&*lock, &ours, LONG).await;
+            let held = locks.lock(&key(1)).await.expect("a lock");
             // Of the next reply nothing comes but the first byte.
             proxy.cut_after(1);
-            free(&*lock, &ours).await;
+            assert_eq!(held.release().await.expect("an answer"), Released::Freed);
             proxy.heal();
-            let again = lock.release(ours).await.expect("an answer");
-            assert_eq!(again, Released::NotHeld, "of another release");
         }
+    }
+}
+
+#[tokio::test]
+async fn what_a_release_did_whose_answer_was_lost_is_said_to_be_unknown() {
+    let server = RedisServer::start();
+    let proxy = proxy(&server).await;
+    for lock in locks(&proxy).await {
+        let ours = claim(1);
+        take(&*lock, &ours, LONG).await;
+        proxy.cut_after(1);
+        let error = lock.release(ours.clone()).await.expect_err("no answer");
+        assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
+        proxy.heal();
+        let again = lock.release(ours).await.expect("an answer");
+        assert_eq!(again, Released::NotHeld, "of another release");
+        let next = claim(1);
+        take(&*lock, &next, LONG).await;
+        free(&*lock, &next).await;
     }
 }
 

@@ -135,8 +135,9 @@ by_sessions!(MySqlLock, Named);
 /// bellwether_locks`, and `CREATE` if they are not there yet.
 ///
 /// # What it leaves behind
-/// A row for each key, for an hour or until the next 256 releases of a process after that: whoever
-/// comes by removes those that nobody holds.
+/// A row for each key that was locked in the last ten seconds, and at most 64 more for each process:
+/// every 64th release of a process removes up to 256 older rows that are not held. A process that
+/// stops leaves its last 64 rows to the next one.
 ///
 /// # Limits
 /// It needs MariaDB 10.6 or MySQL 8, for `SKIP LOCKED`. Tested with MariaDB 10.11 only.

@@ -76,7 +76,7 @@ impl Rows {
         let old = link
             .texts(
                 "START TRANSACTION; SELECT name FROM bellwether_locks \
-                 WHERE made_at < NOW() - INTERVAL 1 HOUR LIMIT 512 FOR UPDATE SKIP LOCKED",
+                 WHERE made_at < NOW() - INTERVAL 10 SECOND LIMIT 256 FOR UPDATE SKIP LOCKED",
             )
             .await?;
         // Ours are of these letters only, and the others can stay.
@@ -185,5 +185,5 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS bellwether_locks \
 /// Between two questions for a row that is to be waited for for less than a second.
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// Twice as many rows are removed at a time as can have come meanwhile.
-const CLEAN_UP_EVERY: u64 = 256;
+/// Four times as many rows are removed at a time as this process can have made meanwhile.
+const CLEAN_UP_EVERY: u64 = 64;

@@ -19,8 +19,10 @@ use crate::key::Key;
 ///
 /// A handle: clones share the connections. Every claim has one to itself while it waits and while
 /// it holds, because the server grants a lock to the session that has it again. A claim that is
-/// asked for with patience waits in the server, first come first served, and gets the key as soon
-/// as it is free; one whose question is dropped is cancelled in the server at once.
+/// asked for with patience waits in the server, and gets the key as soon as it is free; one whose
+/// question is dropped is cancelled in the server at once. Waiters are mostly served in the order in
+/// which they came, but no order is promised: a waiter whose patience with one question is over loses
+/// its place in the server's queue to those behind it, and asks again.
 ///
 /// # How long it is held
 /// By a [session](super::Term::Session), for as long as the connection lives; leases are of no

@@ -14,13 +14,18 @@
 //!
 //! # What is kept in the server
 //! For a key that is held, one name that lives as long as the lease, and for a [`FairLock`] its
-//! queue. After a release, what shows for twice the [timeout](crate::RedisOptions::timeout) that it has
-//! been: a release whose answer was lost with its connection is asked again, and answers the same.
-//! For all keys of a namespace together, one number: the largest fence that was given. A fence is
-//! that plus one, or the time of the server in microseconds if that is more. So fences grow over a
-//! restart without data, over a failover that has lost the last of them, and when the clock is put
-//! back within [a day](MARK_LIFE) after the last grant; but not when both happen at once, as when a
-//! replica is promoted that has not heard of the largest fence, and whose clock is behind as well.
+//! queue. After a release, nothing. For all keys of a namespace together, one number, the mark: it
+//! counts the fences, from the server's time in microseconds when it was set first. So fences grow
+//! over a restart without data, over a failover that has lost the last of them, and when the clock is
+//! put back within [a day](MARK_LIFE) after the last grant; but not when both happen at once, as when
+//! a replica is promoted that has not heard of the largest fence, and whose clock is behind as well.
+//!
+//! The server tracks the name of a key for as long as a caller waits for it. When the last waiter has
+//! gone, it tracks none.
+//!
+//! # What a free lock costs
+//! Taking it is one script of two commands, and giving it up another one. A waiter pays for being
+//! told: its question reads the name of the lock, so that the server tracks it.
 //!
 //! # What they do not guarantee
 //! A holder can lose a lease without knowing it yet: while it was stopped, or cut off, or when a
@@ -45,9 +50,9 @@
 //! of the lease later.
 //!
 //! # What a user of the server must be allowed to do
-//! `~bw:* +get +getex +set +del +pttl +time +evalsha +eval +hello +client|tracking`, and for a
-//! [`ReentrantLock`] `+hgetall +hset +hdel +pexpire`, and for a [`FairLock`] `+zadd +zrem +zcard
-//! +zrank +zscore +zrange +zrangebyscore +pexpire`.
+//! `~bw:* +get +getex +set +del +incr +pexpire +pttl +time +evalsha +eval +hello +client|tracking`,
+//! and for a [`ReentrantLock`] `+hgetall +hset +hdel`, and for a [`FairLock`] `+zadd +zrem +zcard
+//! +zrank +zscore +zrange +zrangebyscore`.
 //! With `+script|load` as well, the scripts are known before they are first needed.
 
 mod fair;

@@ -15,6 +15,12 @@ local function peek(name)
   return read('GETEX', name)
 end
 
+-- Whether there is anything of a name, of whatever type, without having its changes told. Commands that
+-- only read have the server track the name, and one that never changes is tracked for ever.
+local function is_there(name)
+  return peek(name) and true or false
+end
+
 -- To be told of the next change of a name, even if nothing is there.
 local function watch(name)
   read('GET', name)
@@ -24,6 +30,14 @@ end
 local function number(bytes)
   local read = bytes and #bytes == 8 and struct.unpack('>I8', bytes)
   return read and read >= 0 and read < 9007199254740992 and read or 0
+end
+
+-- Whether an error of INCR says that there is no number that can be counted.
+local function is_damaged(said)
+  for _, words in ipairs({'WRONGTYPE', 'not an integer', 'overflow'}) do
+    if string.find(said, words, 1, true) then return true end
+  end
+  return false
 end
 
 -- The server's clock in microseconds.
@@ -48,19 +62,18 @@ local function holder(held)
   return number(string.sub(held, 17, 24)), number(string.sub(held, 25, 32))
 end
 
--- A fence above all that were given since the mark was set first: the clock may have been put back.
-local function next_fence(mark, life, now)
-  local fence = math.max(number(peek(mark)) + 1, now)
-  redis.call('SET', mark, struct.pack('>I8', fence), 'PX', life)
+-- A fence above all that were given before. The mark counts up from the server's clock, in
+-- microseconds, at the moment when it was set first. So fences grow when the mark is lost, as the
+-- clock has gone on by more than was counted, and when the clock is put back, as the mark is there.
+local function next_fence(mark, life)
+  local fence = redis.pcall('INCR', mark)
+  local is_number = type(fence) == 'number'
+  if not is_number and not is_damaged(fence.err) then error(fence.err) end
+  if is_number and fence >= 1e12 and fence < 9007199254740992 then
+    redis.call('PEXPIRE', mark, life)
+    return fence
+  end
+  fence = clock()
+  redis.call('SET', mark, string.format('%.0f', fence), 'PX', life)
   return fence
-end
-
--- Remembers for a moment that this release has freed the lock: if its answer is lost with the
--- connection, it is asked again over another one, and has to answer the same.
-local function note_freed(name, release, life)
-  redis.call('SET', name .. ':freed:' .. release, '', 'PX', life)
-end
-
-local function was_freed(name, release)
-  return peek(name .. ':freed:' .. release) and 1 or 0
 end

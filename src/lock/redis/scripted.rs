@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use uuid::Uuid;
+use tokio::time::Instant;
 
 use super::{MARK_LIFE, millis, prove_single, reply, token};
 use crate::error::StoreError;
@@ -18,6 +19,9 @@ pub(super) struct Scripted {
     /// What ends the name of a key. It tells the kinds of locks apart.
     suffix: &'static str,
     scripts: Scripts,
+    made_at: Instant,
+    /// When the life of the mark is to begin again, in seconds after `made_at`.
+    prolong_at: AtomicU64,
 }
 
 /// The scripts of a kind of lock.
@@ -38,7 +42,8 @@ impl Scripted {
         let Scripts { acquire, renew, verify, release } = &scripts;
         let all = [acquire, renew, verify, release].into_iter().chain(others.iter().copied());
         let wire = Wire::new(options, all.cloned().collect(), Watchers::default());
-        Arc::new(Self { wire, suffix, scripts })
+        let (made_at, prolong_at) = (Instant::now(), AtomicU64::new(0));
+        Arc::new(Self { wire, suffix, scripts, made_at, prolong_at })
     }
 
     /// Makes sure that it is a single server.
@@ -60,6 +65,20 @@ impl Scripted {
         self.wire.name(&key.digest(), self.suffix)
     }
 
+    /// Tells a script, once in a while, that the life of the mark begins again: an hour more of it
+    /// costs less than a command with each grant.
+    pub(super) fn prolongs_mark(&self) -> Vec<u8> {
+        let now = self.made_at.elapsed().as_secs();
+        let at = self.prolong_at.load(Ordering::Relaxed);
+        let next = now + PROLONGED_EVERY.as_secs();
+        let is_ours = at <= now
+            && self
+                .prolong_at
+                .compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok();
+        if is_ours { b"1".to_vec() } else { Vec::new() }
+    }
+
     /// Asks, with the one name that is heard of, and what this kind of lock wants to know besides.
     pub(super) fn acquire(
         self: &Arc<Self>,
@@ -68,7 +87,8 @@ impl Scripted {
         more: Vec<Vec<u8>>,
     ) -> Answer<Attempt> {
         let (lock, claim) = (Arc::clone(self), request.claim.clone());
-        let (mark, life) = (self.wire.shared_name("fence"), millis(MARK_LIFE));
+        let mark = self.wire.shared_name("fence");
+        let life = millis(MARK_LIFE + PROLONGED_EVERY);
         let args = [vec![token(&claim), millis(request.lease), mark, life], more].concat();
         Box::pin(async move {
             let (source, key) = (&lock.scripts.acquire, claim.key());
@@ -106,10 +126,10 @@ impl Scripted {
     ) -> Answer<Released> {
         let lock = Arc::clone(self);
         Box::pin(async move {
-            let args = [leaving(&claim, lock.wire.options().longest()), more].concat();
+            let args = [vec![token(&claim)], more].concat();
             let (source, key) = (&lock.scripts.release, claim.key());
             let call = Call { source, keys: vec![name], args, doing: "freeing the lock", key };
-            lock.wire.run(call, reply::released).await
+            lock.wire.run_once(call, reply::released).await
         })
     }
 
@@ -126,15 +146,12 @@ impl Scripted {
     }
 }
 
-/// What a release is told: the token, which release it is, and for how long that is remembered.
-pub(super) fn leaving(claim: &Claim, longest: Duration) -> Vec<Vec<u8>> {
-    let release = Uuid::new_v4().simple().to_string().into_bytes();
-    vec![token(claim), release, millis(longest)]
-}
-
 /// Shows where the server is, and neither user nor password.
 impl fmt::Debug for Scripted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.wire.fmt(f)
     }
 }
+
+/// How often the life of the mark begins again at most.
+const PROLONGED_EVERY: Duration = Duration::from_secs(60 * 60);

@@ -9,7 +9,7 @@ use crate::error::StoreError;
 use crate::key::Key;
 use crate::lock::{Answer, Attempt, Claim, Fenced, Holder, Lock, Released, Renew, Request};
 use crate::lock::{TakeOver, Watch};
-use crate::store::RedisOptions;
+use crate::store::{RedisOptions, Source};
 
 /// A lock in one Redis server. A handle: clones share one connection.
 ///
@@ -52,10 +52,14 @@ impl RedisLock {
     /// A lock that connects when it is first used, for services that start before their Redis.
     pub fn connect_lazily(options: RedisOptions) -> Self {
         let scripts = Scripts {
-            acquire: script(&[include_str!("acquire.lua")]),
+            acquire: Source::new(&[
+                include_str!("take.lua"),
+                include_str!("prelude.lua"),
+                include_str!("acquire.lua"),
+            ]),
             renew: script(&[include_str!("renew.lua")]),
             verify: script(&[include_str!("verify.lua")]),
-            release: script(&[include_str!("release.lua")]),
+            release: Source::new(&[include_str!("release.lua")]),
         };
         Self(Scripted::new(options, ":lock", scripts, &[]))
     }
@@ -68,7 +72,7 @@ impl Lock for RedisLock {
 
     fn acquire(&self, request: Request) -> Answer<Attempt> {
         let name = self.0.name(request.claim.key());
-        self.0.acquire(&request, name, vec![Vec::new()])
+        self.0.acquire(&request, name, vec![Vec::new(), self.0.prolongs_mark()])
     }
 
     fn renew(&self, claim: &Claim, lease: Duration) -> Answer<Renew> {
@@ -91,6 +95,6 @@ impl TakeOver for RedisLock {
     fn take_over(&self, request: Request, from: Holder) -> Answer<Attempt> {
         let from = [from.grant.to_be_bytes(), from.renewed_at.to_be_bytes()].concat();
         let name = self.0.name(request.claim.key());
-        self.0.acquire(&request, name, vec![from])
+        self.0.acquire(&request, name, vec![from, self.0.prolongs_mark()])
     }
 }

@@ -26,6 +26,14 @@ pub(super) struct Lane {
     timeout: Duration,
 }
 
+/// The reply to a request.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) value: Value,
+    /// The request was lost with its connection and sent again, so it may have been executed twice.
+    pub(super) is_repeated: bool,
+}
+
 impl Lane {
     pub(super) fn new(links: Links) -> Self {
         let timeout = links.timeout;
@@ -52,6 +60,15 @@ impl Lane {
     /// # Cancel safety
     /// Dropping it loses the reply; the question may have been sent.
     pub(super) async fn ask(&self, question: &Question<'_>) -> Result<Value, Trouble> {
+        self.ask_and_note(question).await.map(|reply| reply.value)
+    }
+
+    /// Like [`ask`](Self::ask), and says whether the request was sent twice: an earlier execution
+    /// may have changed what the reply is about.
+    ///
+    /// # Cancel safety
+    /// As that of [`ask`](Self::ask).
+    pub(super) async fn ask_and_note(&self, question: &Question<'_>) -> Result<Reply, Trouble> {
         let mut used = None;
         match timeout(self.timeout, self.reply(question, &mut used)).await {
             Ok(reply) => reply,
@@ -67,13 +84,14 @@ impl Lane {
         &self,
         question: &Question<'_>,
         used: &mut Option<Link>,
-    ) -> Result<Value, Trouble> {
+    ) -> Result<Reply, Trouble> {
         match self.once(question, used).await {
             Err(Trouble::Reported(error)) if is_lost(&error) => {
                 tracing::debug!(%error, "asking again over another connection");
-                self.once(question, used).await
+                let value = self.once(question, used).await?;
+                Ok(Reply { value, is_repeated: true })
             }
-            reply => reply,
+            reply => Ok(Reply { value: reply?, is_repeated: false }),
         }
     }
 

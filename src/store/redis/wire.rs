@@ -1,13 +1,13 @@
 //! Wires: one connection that asks and hears, for those who keep no entries.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::{fmt, io};
 
 pub(crate) use redis::Value;
 
 use super::health::Health;
-use super::lane::Lane;
+use super::lane::{Lane, Reply};
 use super::link::{Ears, Links, Question};
 use super::names::Names;
 use super::options::RedisOptions;
@@ -91,9 +91,46 @@ impl Wire {
         read: impl FnOnce(Value) -> Option<T>,
     ) -> Result<T, StoreError> {
         let Call { source, keys, args, doing, key } = call;
+        let script = Question::Script { source, keys, args };
+        self.ask(&script, doing, key, |reply| read(reply.value)).await
+    }
+
+    /// Runs a script that finds nothing to do when it is executed for the second time. `read` is
+    /// not asked about a second execution that found nothing: what the first one did is unknown.
+    ///
+    /// # Errors
+    /// As those of [`run`](Self::run); [`Unreachable`](crate::StoreErrorKind::Unreachable) if it
+    /// is unknown what the script did.
+    ///
+    /// # Cancel safety
+    /// As that of [`run`](Self::run).
+    pub(crate) async fn run_once<T>(
+        &self,
+        call: Call<'_>,
+        read: impl FnOnce(Value) -> Option<T>,
+    ) -> Result<T, StoreError> {
+        let Call { source, keys, args, doing, key } = call;
+        let script = Question::Script { source, keys, args };
+        let found = self.ask(&script, doing, key, |reply| match reply {
+            Reply { value: Value::Int(0), is_repeated: true } => Some(None),
+            Reply { value, .. } => read(value).map(Some),
+        });
+        found.await?.ok_or_else(|| {
+            let lost = io::Error::from(io::ErrorKind::ConnectionReset).into();
+            Trouble::Reported(lost).during(doing, Some(key))
+        })
+    }
+
+    async fn ask<T>(
+        &self,
+        question: &Question<'_>,
+        doing: &'static str,
+        key: &Key,
+        read: impl FnOnce(Reply) -> Option<T>,
+    ) -> Result<T, StoreError> {
         self.health
             .around(async {
-                let reply = self.lane.ask(&Question::Script { source, keys, args }).await;
+                let reply = self.lane.ask_and_note(question).await;
                 let read = reply.and_then(|reply| read(reply).ok_or(Trouble::Malformed));
                 read.map_err(|trouble| trouble.during(doing, Some(key)))
             })

@@ -2,42 +2,43 @@
 --
 -- A queue is a sorted set of tokens by the time of their arrival in us. Beside it is one of the
 -- same tokens by when they are taken to be dead if nothing more is heard of them, in ms.
+--
+-- What is read here by commands that only read is there, and goes when the last waiter leaves, so
+-- the server tracks no name of a lock that has no waiters.
 
 local function seen(queue)
   return queue .. ':seen'
 end
 
-local function leave(queue, token)
-  redis.call('ZREM', seen(queue), token)
-  return redis.call('ZREM', queue, token)
+-- Tells one waiter, by a name that is its own and that never stays. It ends the tracking of that name.
+local function call(lock, token)
+  local name = lock .. ':call:' .. token
+  redis.call('SET', name, '', 'PX', 1000)
+  redis.call('DEL', name)
 end
 
--- Who is not heard of any more leaves. All at once, so that the dead do not delay one another.
-local function drop_silent(queue, now)
-  local silent = redis.call('ZRANGEBYSCORE', seen(queue), '-inf', string.format('%.0f', now))
-  for _, token in ipairs(silent) do leave(queue, token) end
-  return #silent
+-- Takes a waiter out of the queue, if it is there. Its name is called once more, so that it is not
+-- tracked any longer.
+local function leave(lock, queue, token)
+  if redis.call('ZREM', queue, token) == 0 then return end
+  redis.call('ZREM', seen(queue), token)
+  call(lock, token)
 end
 
 local function first(queue)
-  return redis.call('ZRANGE', queue, 0, 0)[1]
+  return is_there(queue) and redis.call('ZRANGE', queue, 0, 0)[1]
 end
 
--- What a waiter is told by: a name that is its own, and that never stays.
-local function call_name(lock, token)
-  return lock .. ':call:' .. token
+-- Takes out the waiters that are not heard of any more. All at once, so that the dead do not delay one
+-- another.
+local function drop_silent(lock, queue, now)
+  if not is_there(queue) then return 0 end
+  local silent = redis.call('ZRANGEBYSCORE', seen(queue), '-inf', string.format('%.0f', now))
+  for _, token in ipairs(silent) do leave(lock, queue, token) end
+  return #silent
 end
 
--- Tells whose turn it is, and nobody else.
-local function call_first(lock, queue)
-  local token = first(queue)
-  if token then
-    redis.call('SET', call_name(lock, token), '', 'PX', 1000)
-    redis.call('DEL', call_name(lock, token))
-  end
-end
-
--- Takes a place at the end, or shows that who has one is there.
+-- Takes a place at the end, or shows that a waiter that has one is there.
 local function wait(queue, token, clock_us, silence)
   if not redis.call('ZSCORE', queue, token) then
     local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2] or 0

@@ -11,7 +11,6 @@ use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use self::verdict::{Asked, Attempted, Renewed};
-use super::scripted::leaving;
 use super::{millis, prove, prove_single, reply, script, token};
 use crate::error::{ConfigError, StoreError, StoreErrorKind, number_within};
 use crate::key::Key;
@@ -95,10 +94,15 @@ impl Redlock {
         }
         let acquire = script(&[include_str!("acquire.lua")]);
         let renew = script(&[include_str!("renew.lua")]);
+<<<<<<< HEAD
         let verify = script(&[include_str!("../verify.lua")]);
         let release = script(&[include_str!("../release.lua")]);
         let scripts = [&acquire, &renew, &verify, &release];
         let scripts: Arc<[_]> = scripts.into_iter().cloned().collect();
+=======
+        let release = Source::new(&[include_str!("../release.lua")]);
+        let scripts: Arc<[_]> = [&acquire, &renew, &release].into_iter().cloned().collect();
+>>>>>>> free
         let watchers = Watchers::default();
         let wire = |options| Wire::new(options, Arc::clone(&scripts), watchers.clone());
         let nodes = nodes.into_iter().map(wire).collect();
@@ -165,8 +169,8 @@ impl Inner {
     }
 
     async fn free(&self, node: &Wire, claim: &Claim) -> Result<Released, StoreError> {
-        let args = leaving(claim, node.options().longest());
-        ask(node, &self.release, claim, args, FREEING, reply::released).await
+        let call = call(node, &self.release, claim, vec![token(claim)], FREEING);
+        node.run_once(call, reply::released).await
     }
 
     /// Too few have answered: which, and why.
@@ -203,8 +207,18 @@ async fn ask<T>(
     doing: &'static str,
     read: fn(Value) -> Option<T>,
 ) -> Result<T, StoreError> {
+    node.run(call(node, source, claim, args, doing), read).await
+}
+
+fn call<'a>(
+    node: &Wire,
+    source: &'a Source,
+    claim: &'a Claim,
+    args: Vec<Vec<u8>>,
+    doing: &'static str,
+) -> Call<'a> {
     let keys = vec![node.name(&claim.key().digest(), ":redlock")];
-    node.run(Call { source, keys, args, doing, key: claim.key() }, read).await
+    Call { source, keys, args, doing, key: claim.key() }
 }
 
 fn asked(reply: Value) -> Option<Asked> {

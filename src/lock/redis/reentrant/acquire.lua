@@ -9,8 +9,7 @@
 --
 -- One script, because between a look and a lock another owner can come, and because a hold that is
 -- not counted would be released by another one. Reading the holds subscribes to their change.
-local clock_us = clock()
-local now = math.floor(clock_us / 1000)
+local now = math.floor(clock() / 1000)
 local found = holds(KEYS[1], now)
 local is_ours = found.ends[ARGV[1]] or found.count == 0 or found.owner == ARGV[5]
 if found.is_foreign or not is_ours then
@@ -18,7 +17,7 @@ if found.is_foreign or not is_ours then
 end
 if found.count == 0 then
   redis.call('DEL', KEYS[1])
-  found.fence = digits(next_fence(ARGV[3], ARGV[4], clock_us))
+  found.fence = digits(next_fence(ARGV[3], ARGV[4]))
   redis.call('HSET', KEYS[1], 'owner', ARGV[5], 'fence', found.fence)
 end
 for _, token in ipairs(found.lapsed) do redis.call('HDEL', KEYS[1], token) end

@@ -9,6 +9,8 @@ end
 -- token, with the end of its lease in ms. Holds that have lapsed count no more.
 local function holds(name, now)
   local found = {ends = {}, count = 0, latest = 0, lapsed = {}}
+  -- A name that is not there may never change, and would be tracked for ever.
+  if not is_there(name) then return found end
   local fields = read('HGETALL', name)
   if fields == '' then
     found.is_foreign = true
