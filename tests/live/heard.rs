@@ -53,7 +53,8 @@ async fn a_copy_that_was_not_read_does_not_outlive_a_connection_that_died_meanwh
 }
 
 #[tokio::test]
-async fn a_copy_that_is_read_all_the_time_does_not_outlive_its_connection_for_longer_than_the_bound() {
+async fn a_copy_that_is_read_all_the_time_does_not_outlive_its_connection_for_longer_than_the_bound()
+ {
     let server = RedisServer::start();
     for silence in [FaultProxy::blackhole, FaultProxy::silence] {
         let (proxy, store, other) = stage(&server).await;

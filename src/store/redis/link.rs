@@ -62,11 +62,16 @@ impl Link {
     /// its queue, unanswered, for as long as anybody has a clone. Without pushes (RESP2) nothing is
     /// heard of the end, and the caller's time is what is left.
     pub(super) async fn ask(&mut self, question: &Question<'_>) -> Result<Value, RedisError> {
-        select! {
+        let sent_at = Instant::now();
+        let reply = select! {
             biased;
             reply = question.put(&mut self.connection) => reply,
             () = self.health.ended() => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
+        };
+        if reply.is_ok() {
+            self.health.confirm(sent_at);
         }
+        reply
     }
 }
 
@@ -97,6 +102,13 @@ impl Health {
         self.broken.store(true, Ordering::Relaxed);
         if let Some(near) = &self.near {
             near.deafen(self.number);
+        }
+    }
+
+    /// It has answered a question that was sent at this moment.
+    fn confirm(&self, sent_at: Instant) {
+        if let Some(near) = &self.near {
+            near.confirm(self.number, sent_at);
         }
     }
 
@@ -238,6 +250,7 @@ impl Links {
     async fn listen(&self, link: &mut Link, ears: &Ears) -> Result<(), RedisError> {
         let mut track = redis::cmd("CLIENT");
         track.arg("TRACKING").arg("ON");
+        let sent_at = Instant::now();
         let refused = match track.query_async::<Value>(&mut link.connection).await {
             Err(error) if error.is_io_error() => return Err(error),
             Err(error) => Some(error),
@@ -245,7 +258,7 @@ impl Links {
         };
         ears.open.store(refused.is_none(), Ordering::Relaxed);
         if let (None, Some(near)) = (&refused, &ears.near) {
-            near.listen(link.health.number, || link.is_broken());
+            near.listen(link.health.number, sent_at, || link.is_broken());
         }
         if let Some(error) = refused {
             warn_seldom!(%error, "redis tells nothing of changes: losers will poll");

@@ -125,7 +125,9 @@ impl RedisStore {
         let watchers = Watchers::default();
         let told = Arc::new(AtomicBool::new(options.tracking));
         let [connects, pushes] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
-        let near = options.near.map(|bytes| Arc::new(Near::new(bytes, options.near_ttl)));
+        let silence = pulse::silence(options.timeout);
+        let near = options.near.map(|bytes| Near::new(bytes, options.near_ttl, silence));
+        let near = near.map(Arc::new);
         let moves = Arc::new(Moves::default());
         let clock = Arc::new(ServerClock::default());
         let ears = Ears {
