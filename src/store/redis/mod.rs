@@ -148,7 +148,8 @@ impl RedisStore {
             clock: Some(Arc::clone(&clock)),
             ears,
         };
-        let looks = |ears| Looks::over(Lane::new(links(ears)), Arc::clone(&scripts));
+        let looks =
+            |ears| Looks::over(Lane::new(links(ears)), Arc::clone(&scripts), Arc::clone(&clock));
         let count = if near.is_some() { 0 } else { options.connections - 1 };
         let plain = (0..count).map(|_| looks(None)).collect();
         let hearing = looks(Some(ears));
