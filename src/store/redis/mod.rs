@@ -54,6 +54,15 @@ use crate::key::Key;
 /// pauses alone. With [`near`](RedisOptions::near), what was read is kept in this process too, and
 /// looks ask for what is left of lives, by a script.
 ///
+/// # When the server's clock is set
+/// Redis counts expiry by its wall clock. An entry carries the server's time at which it was stored
+/// as well, so a clock that is set back prolongs nothing. No entry is given out with more life than
+/// it was stored with, and an entry from a later time than the clock shows counts as missing: it is
+/// loaded again. A lease without a holder lapses within its term after the next caller asks for it, a
+/// failure window ends at once or after its length at most, and invalidations hold. A clock that is
+/// set forward ends entries, leases and failure windows early. Steps of less than a second are taken
+/// for drift.
+///
 /// # What a user of the server must be allowed to do
 /// `~bw:* +mget +get +getex +setrange +set +del +pttl +pexpire +time +evalsha +eval +hello +ping +client|tracking`.
 /// With `+script|load` as well, the scripts are known before they are first needed.
@@ -125,9 +134,7 @@ impl RedisStore {
         let watchers = Watchers::default();
         let told = Arc::new(AtomicBool::new(options.tracking));
         let [connects, pushes] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
-        let silence = pulse::silence(options.timeout);
-        let near = options.near.map(|bytes| Near::new(bytes, options.near_ttl, silence));
-        let near = near.map(Arc::new);
+        let near = near(&options);
         let moves = Arc::new(Moves::default());
         let clock = Arc::new(ServerClock::default());
         let ears = Ears {
@@ -173,6 +180,11 @@ impl RedisStore {
             unreadable,
         }))
     }
+}
+
+fn near(options: &RedisOptions) -> Option<Arc<Near>> {
+    let silence = pulse::silence(options.timeout);
+    options.near.map(|bytes| Arc::new(Near::new(bytes, options.near_ttl, silence)))
 }
 
 impl Store for RedisStore {

@@ -269,3 +269,15 @@ fn millis(duration: Duration) -> u64 {
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scripts_go_by_the_same_times() {
+        let prelude = include_str!("prelude.lua");
+        assert!(prelude.contains(&format!("local floor_life = {}\n", millis(FLOOR_LIFE))));
+        assert!(prelude.contains(&format!("local drift = {DRIFT}\n")));
+    }
+}

@@ -175,8 +175,8 @@ impl RedisOptions {
     ///
     /// A connection can die without a word. So a copy is given out only if the connection was heard
     /// from within one second and the [`timeout`](Self::timeout), 1.25 s by default; otherwise the
-    /// server is asked first. No copy is older than its invalidation by more than that, whether it is
-    /// read all the time or was not read for hours, and whether the process was stopped meanwhile.
+    /// server is asked first. So no copy is given out for longer than that after its invalidation has
+    /// returned, whether it is read all the time, was not read for hours, or its process was stopped.
     /// While copies are read the server is sent a `PING` every half second; while none is, nothing
     /// is sent, and the first read costs a look. Time is counted by the system's monotonic clock. On
     /// Linux and macOS that clock stands still while the machine is suspended, so the bound is one of
