@@ -163,7 +163,6 @@ impl RedisStore {
         if near.is_some() {
             hearing.ask_for_lives();
         }
-        let unreadable = AtomicU64::new(0);
         Self(Arc::new(Inner {
             health: Health::new(options.rules(draw())),
             options,
@@ -177,7 +176,7 @@ impl RedisStore {
             clock,
             connects,
             pushes,
-            unreadable,
+            unreadable: AtomicU64::new(0),
         }))
     }
 }
