@@ -48,6 +48,7 @@ impl Fleet {
             url: self.redis.url(),
             database: self.database.address(),
             resp2: false,
+            near: false,
             timeout_ms: 10_000,
             ttl_ms: 600_000,
             stale_if_error_ms: 0,

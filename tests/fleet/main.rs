@@ -9,6 +9,7 @@
 //! | `burst` | one load per key per fleet; Redis work grows with processes |
 //! | `wake_up` | losers are told; a lost message costs a pause |
 //! | `crash` | a dead leader costs its lease; a late leader does no harm |
+//! | `copies` | a stopped process gives out no copy before its connection is heard from |
 //! | `leaving` | callers go, others stay, nothing is left behind |
 //! | `flush` | a server that forgets everything fails nobody |
 //! | `loader_down` | a failing loader is asked once per window |
@@ -32,6 +33,7 @@ mod storm;
 mod worker;
 
 mod burst;
+mod copies;
 mod crash;
 mod flush;
 mod history;

@@ -61,6 +61,8 @@ pub(crate) struct Setup {
     pub(crate) url: String,
     pub(crate) database: SocketAddr,
     pub(crate) resp2: bool,
+    /// Copies what it reads.
+    pub(crate) near: bool,
     /// How long one operation of the store may take.
     pub(crate) timeout_ms: u64,
     pub(crate) ttl_ms: u64,

@@ -123,6 +123,9 @@ impl Member {
         if setup.resp2 {
             options = options.resp2();
         }
+        if setup.near {
+            options = options.near(1024 * 1024)?;
+        }
         let store = connect(options).await?;
         let database = Arc::new(Client::new(setup.database));
         let service = rows(&store, &database, setup);

@@ -4,8 +4,10 @@
 mod support;
 
 mod catalog;
+mod clocks;
 mod conformance;
 mod damage;
+mod heard;
 mod looks;
 mod many;
 mod near;

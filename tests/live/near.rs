@@ -19,7 +19,7 @@ use crate::support::redis_server::{RedisServer, Reply};
 const MINUTE: Duration = Duration::from_secs(60);
 const BYTES: usize = 16 * 1024 * 1024;
 
-fn near(options: RedisOptions) -> RedisOptions {
+pub(crate) fn near(options: RedisOptions) -> RedisOptions {
     options.near(BYTES).expect("enough bytes")
 }
 
@@ -27,12 +27,12 @@ async fn near_store(server: &RedisServer) -> RedisStore {
     near(options(server)).connect().await.expect("a store")
 }
 
-async fn other_process(server: &RedisServer) -> RedisStore {
+pub(crate) async fn other_process(server: &RedisServer) -> RedisStore {
     options(server).resp2().connect().await.expect("a store")
 }
 
 /// Stores a number, whatever is there.
-async fn put(store: &RedisStore, sku: u64, number: u64) {
+pub(crate) async fn put(store: &RedisStore, sku: u64, number: u64) {
     let acquired = store.acquire(Claim::new(key(sku)), MINUTE, Accept::Nothing).await;
     let Ok(Acquire::Lead { lease, .. }) = acquired else { panic!("no lease of {sku}") };
     let windows = Windows::fresh_for(MINUTE).stale_while_revalidate(MINUTE);
@@ -44,11 +44,11 @@ fn number(entry: &Entry) -> u64 {
     std::str::from_utf8(entry.value().encoded()).ok().and_then(|text| text.parse().ok()).unwrap()
 }
 
-async fn looked(store: &RedisStore, sku: u64) -> Option<u64> {
+pub(crate) async fn looked(store: &RedisStore, sku: u64) -> Option<u64> {
     store.look(key(sku)).await.expect("an answer").as_ref().map(number)
 }
 
-fn copied(store: &RedisStore, sku: u64) -> Option<u64> {
+pub(crate) fn copied(store: &RedisStore, sku: u64) -> Option<u64> {
     match store.peek(&key(sku)) {
         Peek::Found(entry) => Some(number(&entry)),
         Peek::Unknown => None,

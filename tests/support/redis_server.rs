@@ -18,7 +18,7 @@ use super::guarded::{
 };
 use super::resp2::Connection;
 pub(crate) use super::resp2::Reply;
-use super::wrong_clock::{CLOCK, wrong_clock};
+use super::wrong_clock::{CLOCK, turn, wrong_clock};
 
 /// How long whoever answers on a port may take to tell who it is.
 const INTRODUCTION: Duration = Duration::from_secs(1);
@@ -68,6 +68,13 @@ impl RedisServer {
     /// Sets by how many seconds its clock is wrong after the next [`restart`](Self::restart).
     pub(crate) fn set_clock(&self, seconds: i64) {
         fs::write(self.dir.path().join(CLOCK), seconds.to_string()).expect("its clock");
+    }
+
+    /// Sets by how many seconds its clock is wrong, now and after a restart, while it runs. It must
+    /// have been [started with a clock](Self::start_with_clock).
+    pub(crate) fn turn_clock(&self, seconds: i64) {
+        self.set_clock(seconds);
+        turn(self.dir.path(), seconds);
     }
 
     /// Starts a sentinel, with the lines of its configuration.

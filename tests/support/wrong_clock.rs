@@ -1,11 +1,23 @@
 //! Clocks that are wrong, for servers that are started with one.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
 /// What makes the clock of a server wrong, if it is in its directory: by so many seconds.
 pub(super) const CLOCK: &str = "clock";
+
+/// What a running server reads its clock's error from, each time it reads the clock.
+const TURNED: &str = "clock.turned";
+
+/// Sets by how many seconds the clock of the server that runs in a directory is wrong from now on.
+pub(super) fn turn(dir: &Path, seconds: i64) {
+    // In place and of one length, so that no read finds half of it.
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(dir.join(TURNED));
+    let written = file.and_then(|file| file.write_all_at(format!("{seconds:020}").as_bytes(), 0));
+    written.expect("its clock");
+}
 
 /// The command that runs another one with a clock that is wrong, if it is to be.
 pub(super) fn wrong_clock(dir: &Path) -> Vec<String> {
@@ -20,22 +32,32 @@ pub(super) fn wrong_clock(dir: &Path) -> Vec<String> {
         let compiled = compile.status().expect("cc, as `apt-get install gcc libc6-dev` gives it");
         assert!(compiled.success(), "{compile:?}");
     }
+    turn(dir, seconds.parse().expect("seconds"));
     let preload = format!("LD_PRELOAD={}", library.display());
-    ["env", &preload, &format!("WRONG_BY={seconds}")].map(str::to_owned).to_vec()
+    let wrong_by = format!("WRONG_BY={}", dir.join(TURNED).display());
+    ["env", &preload, &wrong_by].map(str::to_owned).to_vec()
 }
 
 /// What a server asks for the time, in the place of the system's own.
 const WRONG_CLOCK: &str = r#"
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <unistd.h>
 
+static int file = -1;
+
+__attribute__((constructor)) static void open_file(void) {
+    char *path = getenv("WRONG_BY");
+    if (path) file = open(path, O_RDONLY | O_CLOEXEC);
+}
+
 int gettimeofday(struct timeval *now, void *zone) {
     int failed = syscall(SYS_gettimeofday, now, zone);
-    char *seconds = getenv("WRONG_BY");
-    if (!failed && now && seconds) now->tv_sec += atol(seconds);
+    char seconds[21] = {0};
+    if (!failed && now && pread(file, seconds, 20, 0) == 20) now->tv_sec += strtol(seconds, 0, 10);
     return failed;
 }
 "#;

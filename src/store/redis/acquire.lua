@@ -16,6 +16,7 @@
 -- One script, because between a look and a lease another process can load and leave, and the key
 -- would be loaded twice. Who is not to load has subscribed by being told so. Names of which nobody
 -- waits for a change are not among the KEYS: some servers remember all of those.
+local now = server_time()
 local floor_name, failed_name = KEYS[1] .. ':floor', KEYS[1] .. ':failed'
 -- Changes nothing, and is refused where writes are: after GETEX a server without room would let
 -- everything pass.
@@ -23,17 +24,16 @@ local refused = redis.pcall('SETRANGE', KEYS[2], 0, '')
 local entry, remaining, stored = peek(KEYS[1]), 0, 0
 local is_there = entry
 if readable(entry) then
-  remaining = redis.call('PTTL', KEYS[1])
+  remaining = life_left(KEYS[1], entry, now)
   local acceptable = ARGV[3] == '1' or #ARGV[3] == 8 and ARGV[3] ~= string.sub(entry, 29, 36)
   local stale = stale_window(entry)
   if acceptable and remaining > stale then return {1, entry, remaining} end
   stored = fence_at(entry, 29)
-else
-  entry = false
 end
+if remaining == 0 then entry = false end
 local lease = peek(KEYS[2])
-if lease and #lease == 24 and string.sub(lease, 1, 16) ~= ARGV[1] then
-  local left = redis.call('PTTL', KEYS[2])
+if lease_fence(lease) and string.sub(lease, 1, 16) ~= ARGV[1] then
+  local left = lease_left(KEYS[2], lease)
   -- Without a life of its own it is none of our leases.
   if left >= 0 then
     watch(KEYS[1])
@@ -44,8 +44,11 @@ end
 local failed, failures = peek(failed_name), 0
 if failed and #failed >= 17 and string.sub(failed, 1, 4) == 'BWF\1' then
   failures = struct.unpack('>I4', failed, 6)
-  local left = redis.call('PTTL', failed_name) - struct.unpack('>I8', failed, 10)
-  if left > 0 and ARGV[3] ~= '0' then
+  local window = struct.unpack('>I8', failed, 10)
+  -- It lives for twice its window. If it has more, the clock was set back, and what is left of the
+  -- window is not known.
+  local left = redis.call('PTTL', failed_name) - window
+  if left > 0 and left <= window and ARGV[3] ~= '0' then
     watch(KEYS[1])
     watch(KEYS[2])
     return {4, failed, left, entry, remaining}
@@ -56,8 +59,10 @@ if not is_there and redis.pcall('SETRANGE', KEYS[1], 0, '') ~= 0 then entry = ''
 if type(refused) == 'table' and not string.find(refused.err, 'WRONGTYPE', 1, true) then
   error(refused.err)
 end
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
 local fence = math.max(number(peek(floor_name)) + 1, stored + 1, now)
-redis.call('SET', KEYS[2], ARGV[1] .. struct.pack('>I8', fence), 'PX', ARGV[2])
+-- While the clock is behind what it once showed, an invalidation cannot raise the watermark by the
+-- time above fences that it does not find. So each fence is the watermark, and a lease that has
+-- lapsed stores nothing.
+if fence > now then redis.call('SET', floor_name, struct.pack('>I8', fence), 'PX', floor_life) end
+redis.call('SET', KEYS[2], ARGV[1] .. struct.pack('>I8I8', fence, ARGV[2]), 'PX', ARGV[2])
 return {3, fence, now, entry, remaining, failures}

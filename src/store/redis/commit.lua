@@ -19,11 +19,11 @@ if entry and #entry >= 4 and string.sub(entry, 1, 3) == 'BWE' then
 end
 local superseded = newer
 if not holds then
-  local time = redis.call('TIME')
-  local age = time[1] * 1000000 + time[2] - ARGV[5]
-  local fence = tonumber(ARGV[4])
-  -- A clock that was set back says nothing of what came between.
-  local is_known = age >= 0 and age < tonumber(ARGV[6])
+  local now, fence = server_time(), tonumber(ARGV[4])
+  local age = now - ARGV[5]
+  -- A clock that was set back says nothing of what came between. It was if the lease is from a later
+  -- time, or if less time has passed by it than the holder has counted since.
+  local is_known = age >= 0 and age < tonumber(ARGV[6]) and stored_at(ARGV[2]) <= now + drift
   superseded = newer or not is_known or fence <= floor or fence <= stored
 end
 local set = {}

@@ -8,7 +8,7 @@
 //! | 3 | 1 | version, 1 |
 //! | 4 | 1 | codec of the value |
 //! | 5 | 1 | 1 if it is refreshed early, else 0 |
-//! | 6 | 2 | reserved, zero |
+//! | 6 | 2 | `EX` if it was made stale before its time, else zero |
 //! | 8 | 20 | digest of the key |
 //! | 28 | 8 | fence |
 //! | 36 | 8 | stored at, in us of the store's clock |
@@ -18,10 +18,11 @@
 //! | 68 | 8 | stale to be validated, in ms |
 //! | 76 | 4 | load time, in us |
 //! | 80 | 4 | length of the value |
-//! | 84 | 4 | CRC-32 (IEEE 802.3) of bytes 0 to 83 and the value |
+//! | 84 | 4 | CRC-32 (IEEE 802.3) of bytes 0 to 83, with zero for bytes 6 and 7, and the value |
 //! | 88 | | value |
 //!
-//! The scripts read version, fence and stale windows at these offsets. Whatever does not fit is
+//! The scripts read version, fence, times and windows at these offsets, and write `EX`. Whatever does
+//! not fit is
 //! [`Unreadable`], which a store answers like nothing at all; a newer version is also left alone.
 
 use std::fmt;
@@ -88,7 +89,7 @@ pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<(Draft, Stamp), Unread
         return Err(if version > VERSION { Unreadable::Newer } else { Unreadable::Damaged });
     }
     let [early] = fields.take();
-    let reserved: [u8; 2] = fields.take();
+    let mark: [u8; 2] = fields.take();
     let digest = Digest(fields.take());
     let fence = u64::from_be_bytes(fields.take());
     let stored_at = u64::from_be_bytes(fields.take());
@@ -97,8 +98,11 @@ pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<(Draft, Stamp), Unread
     let load_time = Duration::from_micros(u32::from_be_bytes(fields.take()).into());
     let length = u32::from_be_bytes(fields.take()) as usize;
     let sum = u32::from_be_bytes(fields.take());
-    let (summed, value) = (&header[..SUMMED], &sealed[HEADER..]);
-    if early > 1 || reserved != [0; 2] || value.len() != length || checksum(summed, value) != sum {
+    let (mut summed, value) = (*header, &sealed[HEADER..]);
+    summed[MARK..MARK + 2].fill(0);
+    let is_mark = [*EXPIRED, [0; 2]].contains(&mark);
+    let sums_up = value.len() == length && checksum(&summed[..SUMMED], value) == sum;
+    if early > 1 || !is_mark || !sums_up {
         return Err(Unreadable::Damaged);
     }
     if digest != *key {
@@ -158,6 +162,12 @@ fn millis(duration: Duration) -> u64 {
 const MAGIC: &[u8; 3] = b"BWE";
 const VERSION: u8 = 1;
 const HEADER: usize = 88;
+
+/// Where it stands that an entry was made stale before its time. The checksum leaves that out, since
+/// scripts write it.
+const MARK: usize = 6;
+
+const EXPIRED: &[u8; 2] = b"EX";
 
 /// Where the fence stands.
 const FENCE: usize = 28;
@@ -223,6 +233,13 @@ mod tests {
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert!(open(flipped.into(), &digest).is_err(), "bit {bit}");
         }
+    }
+
+    #[test]
+    fn an_entry_that_a_script_made_stale_is_opened() {
+        let (mut sealed, digest) = sealed(b"value");
+        sealed[MARK..MARK + 2].copy_from_slice(EXPIRED);
+        assert_eq!(open(sealed.into(), &digest).unwrap().0.value().encoded(), &b"value"[..]);
     }
 
     #[test]

@@ -7,9 +7,7 @@
 -- One script, because a commit between any two of its steps would survive it.
 local floor_name = KEYS[1] .. ':floor'
 local entry, lease, floor = peek(KEYS[1]), peek(KEYS[2]), number(peek(floor_name))
-local time = redis.call('TIME')
-floor = math.max(floor, time[1] * 1000000 + time[2])
-if lease and #lease == 24 then floor = math.max(floor, fence_at(lease, 17)) end
+floor = math.max(floor, server_time(), lease_fence(lease) or 0)
 local stale = 0
 if readable(entry) then
   floor = math.max(floor, fence_at(entry, 29))
@@ -18,6 +16,8 @@ end
 redis.call('SET', floor_name, struct.pack('>I8', floor), 'PX', ARGV[1])
 redis.call('DEL', KEYS[2], KEYS[1] .. ':failed')
 if ARGV[2] == '1' and stale > 0 then
+  -- Its remaining life alone would make it fresh again if the clock were set back.
+  redis.call('SETRANGE', KEYS[1], 6, expired)
   redis.call('PEXPIRE', KEYS[1], math.min(stale, redis.call('PTTL', KEYS[1])))
 else
   redis.call('DEL', KEYS[1])

@@ -18,6 +18,7 @@ use super::names::Names;
 use super::near::Near;
 use super::reconnect::{Attempts, Moves};
 use super::script::Source;
+use super::server_clock::ServerClock;
 use crate::chance::draw;
 use crate::quiet::warn_seldom;
 use crate::store::Watchers;
@@ -61,11 +62,16 @@ impl Link {
     /// its queue, unanswered, for as long as anybody has a clone. Without pushes (RESP2) nothing is
     /// heard of the end, and the caller's time is what is left.
     pub(super) async fn ask(&mut self, question: &Question<'_>) -> Result<Value, RedisError> {
-        select! {
+        let sent_at = Instant::now();
+        let reply = select! {
             biased;
             reply = question.put(&mut self.connection) => reply,
             () = self.health.ended() => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
+        };
+        if reply.is_ok() {
+            self.health.confirm(sent_at);
         }
+        reply
     }
 }
 
@@ -99,6 +105,13 @@ impl Health {
         }
     }
 
+    /// It has answered a question that was sent at this moment.
+    fn confirm(&self, sent_at: Instant) {
+        if let Some(near) = &self.near {
+            near.confirm(self.number, sent_at);
+        }
+    }
+
     /// The connection is no more.
     fn end(&self) {
         self.give_up();
@@ -128,6 +141,8 @@ pub(super) struct Links {
     pub(super) made: Arc<AtomicU64>,
     pub(super) attempts: Attempts,
     pub(super) moves: Arc<Moves>,
+    /// Set where the server's time matters: it is told as soon as there is a connection.
+    pub(super) clock: Option<Arc<ServerClock>>,
     /// Set for links that hear of changes.
     pub(super) ears: Option<Ears>,
 }
@@ -235,6 +250,7 @@ impl Links {
     async fn listen(&self, link: &mut Link, ears: &Ears) -> Result<(), RedisError> {
         let mut track = redis::cmd("CLIENT");
         track.arg("TRACKING").arg("ON");
+        let sent_at = Instant::now();
         let refused = match track.query_async::<Value>(&mut link.connection).await {
             Err(error) if error.is_io_error() => return Err(error),
             Err(error) => Some(error),
@@ -242,7 +258,7 @@ impl Links {
         };
         ears.open.store(refused.is_none(), Ordering::Relaxed);
         if let (None, Some(near)) = (&refused, &ears.near) {
-            near.listen(link.health.number, || link.is_broken());
+            near.listen(link.health.number, sent_at, || link.is_broken());
         }
         if let Some(error) = refused {
             warn_seldom!(%error, "redis tells nothing of changes: losers will poll");
@@ -252,6 +268,9 @@ impl Links {
 
     async fn make(&self, number: u64) -> Result<Link, RedisError> {
         let mut link = self.open(number).await?;
+        if let Some(clock) = &self.clock {
+            read_clock(&mut link, clock).await?;
+        }
         let Some(ears) = &self.ears else {
             return Ok(link);
         };
@@ -266,6 +285,21 @@ impl Links {
         }
         Ok(link)
     }
+}
+
+/// Asks for the server's time. A server that refuses tells it with other replies, or never.
+async fn read_clock(link: &mut Link, clock: &ServerClock) -> Result<(), RedisError> {
+    let asked_at = Instant::now();
+    let mut read = redis::cmd("EVAL");
+    read.arg(READ_CLOCK).arg(0);
+    match read.query_async::<(u64, u64)>(&mut link.connection).await {
+        Ok((seconds, micros)) => {
+            clock.note(asked_at, seconds.saturating_mul(1_000_000).saturating_add(micros));
+        }
+        Err(error) if error.is_io_error() => return Err(error),
+        Err(error) => tracing::debug!(%error, "the server does not tell its time"),
+    }
+    Ok(())
 }
 
 impl bb8::ManageConnection for Links {
@@ -301,6 +335,9 @@ impl fmt::Debug for Links {
         f.debug_struct("Links").field("hears", &self.ears.is_some()).finish_non_exhaustive()
     }
 }
+
+/// A script, because the user is allowed what scripts need, and no other command.
+const READ_CLOCK: &str = "return redis.call('TIME')";
 
 /// How many commands may wait for the socket before their callers do.
 const QUEUE: usize = 1024;

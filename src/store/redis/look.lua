@@ -1,13 +1,18 @@
 -- look: entries, and what is left of their lives.
 --
 -- KEYS   1 entry, and any number of others
--- gives  for each, the entry or false, and its remaining life in ms
+-- gives  the server's time in us; then for each, the entry or false, and its remaining life in ms
 --
 -- One script, because an entry that is replaced between two commands would be judged by the life
 -- of its successor.
-local gives = {}
+local now = server_time()
+local gives = { now }
 for number, name in ipairs(KEYS) do
-  gives[2 * number - 1] = read('GET', name)
-  gives[2 * number] = redis.call('PTTL', name)
+  local entry, left = read('GET', name), 0
+  if readable(entry) then
+    left = life_left(name, entry, now)
+    entry = left > 0 and entry
+  end
+  gives[2 * number], gives[2 * number + 1] = entry, left
 end
 return gives

@@ -8,11 +8,13 @@ use futures_util::future::join_all;
 use tokio::runtime::{Handle, Id};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
+use tokio::time::Instant;
 
 use super::lane::Lane;
 use super::link::Question;
 use super::reply::{self, Seen};
 use super::script::Scripts;
+use super::server_clock::ServerClock;
 use super::trouble::Trouble;
 
 /// A lane whose looks go together.
@@ -28,6 +30,7 @@ pub(super) struct Looks(Arc<Shared>);
 struct Shared {
     lane: Lane,
     scripts: Arc<Scripts>,
+    clock: Arc<ServerClock>,
     /// Whether it asks for lives, too. They cost the server more, so it does not until it has met an
     /// entry that cannot be judged without.
     asks_for_lives: AtomicBool,
@@ -57,10 +60,10 @@ struct Look {
 type Looked = Result<Option<Seen>, Trouble>;
 
 impl Looks {
-    pub(super) fn over(lane: Lane, scripts: Arc<Scripts>) -> Self {
+    pub(super) fn over(lane: Lane, scripts: Arc<Scripts>, clock: Arc<ServerClock>) -> Self {
         let asks_for_lives = AtomicBool::new(false);
         let (looking, next) = (AtomicUsize::new(0), Mutex::default());
-        Self(Arc::new(Shared { lane, scripts, asks_for_lives, looking, next }))
+        Self(Arc::new(Shared { lane, scripts, clock, asks_for_lives, looking, next }))
     }
 
     /// For all that is no look.
@@ -88,6 +91,15 @@ impl Looks {
         // Nobody to go with, or the task was dropped with its runtime. In a box, so that those who
         // go with others need no room for it.
         let seen = Box::pin(self.ask(vec![name])).await?;
+        seen.into_iter().next().ok_or(Trouble::Malformed)
+    }
+
+    /// What is stored under a name, with what is left of its life.
+    ///
+    /// # Cancel safety
+    /// Dropping it loses the answer.
+    pub(super) async fn look_with_life(&self, name: Vec<u8>) -> Looked {
+        let seen = self.ask_with_lives(vec![name]).await?;
         seen.into_iter().next().ok_or(Trouble::Malformed)
     }
 
@@ -127,15 +139,23 @@ impl Looks {
     async fn ask(&self, names: Vec<Vec<u8>>) -> Result<Vec<Option<Seen>>, Trouble> {
         let count = names.len();
         let seen = if self.0.asks_for_lives.load(Ordering::Relaxed) {
-            let source = &self.0.scripts.look;
-            let look = Question::Script { source, keys: names, args: Vec::new() };
-            reply::seen_with_lives(self.0.lane.ask(&look).await?)
+            Some(self.ask_with_lives(names).await?)
         } else {
             let mut mget = redis::cmd("MGET");
             mget.arg(names);
             reply::seen(self.0.lane.ask(&Question::Command(mget)).await?)
         };
         seen.filter(|seen| seen.len() == count).ok_or(Trouble::Malformed)
+    }
+
+    async fn ask_with_lives(&self, names: Vec<Vec<u8>>) -> Result<Vec<Option<Seen>>, Trouble> {
+        let Shared { lane, scripts, clock, .. } = &*self.0;
+        let look = Question::Script { source: &scripts.look, keys: names, args: Vec::new() };
+        let asked_at = Instant::now();
+        let reply = reply::seen_with_lives(lane.ask(&look).await?);
+        let (now, seen) = reply.ok_or(Trouble::Malformed)?;
+        clock.note(asked_at, now);
+        Ok(seen)
     }
 }
 

@@ -15,6 +15,7 @@ mod reconnect;
 mod record;
 mod reply;
 mod script;
+mod server_clock;
 mod stats;
 mod trouble;
 mod wire;
@@ -37,6 +38,7 @@ use self::names::Names;
 use self::near::Near;
 use self::reconnect::{Attempts, Moves};
 use self::script::Scripts;
+use self::server_clock::ServerClock;
 use super::{Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Failure, Lease};
 use super::{Peek, Renew, Store, Watch, Watchers};
 use crate::chance::draw;
@@ -51,6 +53,15 @@ use crate::key::Key;
 /// changes (RESP3 client tracking); where the server refuses that, losers find the value by their
 /// pauses alone. With [`near`](RedisOptions::near), what was read is kept in this process too, and
 /// looks ask for what is left of lives, by a script.
+///
+/// # When the server's clock is set
+/// Redis counts expiry by its wall clock. An entry carries the server's time at which it was stored
+/// as well, so a clock that is set back prolongs nothing. No entry is given out with more life than
+/// it was stored with, and an entry from a later time than the clock shows counts as missing: it is
+/// loaded again. A lease without a holder lapses within its term after the next caller asks for it, a
+/// failure window ends at once or after its length at most, and invalidations hold. A clock that is
+/// set forward ends entries, leases and failure windows early. Steps of less than a second are taken
+/// for drift.
 ///
 /// # What a user of the server must be allowed to do
 /// `~bw:* +mget +get +getex +setrange +set +del +pttl +pexpire +time +evalsha +eval +hello +ping +client|tracking`.
@@ -78,6 +89,7 @@ struct Inner {
     plain: Box<[Looks]>,
     /// Leases go here, looks that are copied, too, and changes come from here.
     hearing: Looks,
+    clock: Arc<ServerClock>,
     connects: Arc<AtomicU64>,
     pushes: Arc<AtomicU64>,
     unreadable: AtomicU64,
@@ -122,8 +134,9 @@ impl RedisStore {
         let watchers = Watchers::default();
         let told = Arc::new(AtomicBool::new(options.tracking));
         let [connects, pushes] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
-        let near = options.near.map(|bytes| Arc::new(Near::new(bytes, options.near_ttl)));
+        let near = near(&options);
         let moves = Arc::new(Moves::default());
+        let clock = Arc::new(ServerClock::default());
         let ears = Ears {
             names: names.clone(),
             watchers: watchers.clone(),
@@ -139,16 +152,17 @@ impl RedisStore {
             made: Arc::clone(&connects),
             attempts: Attempts::new(options.probe_every / 2),
             moves: Arc::clone(&moves),
+            clock: Some(Arc::clone(&clock)),
             ears,
         };
-        let looks = |ears| Looks::over(Lane::new(links(ears)), Arc::clone(&scripts));
+        let looks =
+            |ears| Looks::over(Lane::new(links(ears)), Arc::clone(&scripts), Arc::clone(&clock));
         let count = if near.is_some() { 0 } else { options.connections - 1 };
         let plain = (0..count).map(|_| looks(None)).collect();
         let hearing = looks(Some(ears));
         if near.is_some() {
             hearing.ask_for_lives();
         }
-        let unreadable = AtomicU64::new(0);
         Self(Arc::new(Inner {
             health: Health::new(options.rules(draw())),
             options,
@@ -159,11 +173,17 @@ impl RedisStore {
             near,
             plain,
             hearing,
+            clock,
             connects,
             pushes,
-            unreadable,
+            unreadable: AtomicU64::new(0),
         }))
     }
+}
+
+fn near(options: &RedisOptions) -> Option<Arc<Near>> {
+    let silence = pulse::silence(options.timeout);
+    options.near.map(|bytes| Arc::new(Near::new(bytes, options.near_ttl, silence)))
 }
 
 impl Store for RedisStore {

@@ -21,15 +21,18 @@ use super::trouble::Trouble;
 use crate::error::StoreError;
 use crate::key::{Digest, Key};
 use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, FLOOR_LIFE, Failure, Lease};
-use crate::store::{Remaining, Renew, Token};
+use crate::store::{Remaining, Renew, Token, Windows};
 
 impl Inner {
     pub(super) async fn look(self: &Arc<Self>, key: &Key) -> Result<Option<Entry>, StoreError> {
         let digest = key.digest();
-        let looks = self.looks(&digest);
+        let (looks, mut with_life) = (self.looks(&digest), false);
         loop {
-            let asked = self.will_ask(&digest);
-            let seen = looks.look(self.names.entry(&digest)).await;
+            let (asked, name) = (self.will_ask(&digest), self.names.entry(&digest));
+            let seen = match with_life {
+                true => looks.look_with_life(name).await,
+                false => looks.look(name).await,
+            };
             let seen = seen.map_err(|trouble| trouble.during("looking", Some(key)))?;
             let Some(Seen { sealed, remaining }) = seen else {
                 return Ok(None);
@@ -39,16 +42,30 @@ impl Inner {
             };
             let remaining = match remaining {
                 Some(remaining) => Remaining::Known(remaining),
-                None if !draft.windows().need_the_remaining_life() => Remaining::Fresh,
-                None => {
+                None if draft.windows().need_the_remaining_life() => {
                     looks.ask_for_lives();
                     continue;
                 }
+                None if self.may_be_over(draft.windows(), stamp) => {
+                    with_life = true;
+                    continue;
+                }
+                None => Remaining::Fresh,
             };
             let entry = draft.into_entry(stamp.fence, stamp.stored_at, remaining);
             self.keep(asked, key, &entry);
             return Ok(Some(entry));
         }
+    }
+
+    /// Whether an entry that is there may be none, as the server's clock was set back: its life may
+    /// be over, or may not have begun. If the clock is as it was, that is so only at its very end.
+    fn may_be_over(&self, windows: Windows, stamp: Stamp) -> bool {
+        let life = micros(windows.life());
+        self.clock.now().is_none_or(|now| {
+            stamp.stored_at > now.start().saturating_add(DRIFT)
+                || now.end().saturating_sub(stamp.stored_at) >= life
+        })
     }
 
     pub(super) async fn acquire(
@@ -234,6 +251,9 @@ impl Inner {
 
 const ACQUIRING: &str = "taking the lease";
 
+/// How far two clocks may drift apart during one load, in us, as the scripts have it.
+const DRIFT: u64 = 1_000_000;
+
 fn token(token: Token) -> Vec<u8> {
     token.as_bytes().to_vec()
 }
@@ -248,4 +268,16 @@ fn millis(duration: Duration) -> u64 {
 
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_scripts_go_by_the_same_times() {
+        let prelude = include_str!("prelude.lua");
+        assert!(prelude.contains(&format!("local floor_life = {}\n", millis(FLOOR_LIFE))));
+        assert!(prelude.contains(&format!("local drift = {DRIFT}\n")));
+    }
 }

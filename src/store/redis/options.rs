@@ -170,9 +170,17 @@ impl RedisOptions {
     ///
     /// An invalidation by this process holds in it as soon as it has returned; one by another
     /// process holds here when the server's message has arrived, usually within a millisecond. When
-    /// the connection breaks that brings these messages, all copies are dropped; when it is dead and
-    /// nobody says so, that is noticed within a second and the [`timeout`](Self::timeout). Where
-    /// the server tells of nothing ([`resp2`](Self::resp2)), nothing is copied.
+    /// the connection breaks that brings these messages, all copies are dropped. Where the server
+    /// tells of nothing ([`resp2`](Self::resp2)), nothing is copied.
+    ///
+    /// A connection can die without a word. So a copy is given out only if the connection was heard
+    /// from within one second and the [`timeout`](Self::timeout), 1.25 s by default; otherwise the
+    /// server is asked first. So no copy is given out for longer than that after its invalidation has
+    /// returned, whether it is read all the time, was not read for hours, or its process was stopped.
+    /// While copies are read the server is sent a `PING` every half second; while none is, nothing
+    /// is sent, and the first read costs a look. Time is counted by the system's monotonic clock. On
+    /// Linux and macOS that clock stands still while the machine is suspended, so the bound is one of
+    /// time awake.
     ///
     /// A copy counts its key, its encoded value twice, the second time for the decoded copy that is
     /// kept beside it so that a hit decodes nothing, and 512 bytes for the tables. What is read often

@@ -1,20 +1,22 @@
-//! The pulse: a sign of life of the connection that hears of changes, while copies are read.
+//! The heartbeat: signs of life of the connection that hears of changes, while copies are read.
+//!
+//! A copy is given out only if that connection was [heard from](super::near) within [`silence`]. The
+//! heartbeat asks twice within that, so that a late question costs nobody a look. An idle process is
+//! silent: its first read asks the server.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep_until};
 
 use super::Inner;
 use super::link::Question;
 
 /// A task that asks for signs of life. It is there while copies are.
 ///
-/// Of a connection that is dead without our being told, nothing is heard, so copies that are read
-/// are asked about by nobody. A question that gets no answer gives the link up, as any does, and
-/// that empties the near tier.
+/// A question that gets no answer gives the link up, as any does, and that ends all copies.
 struct Pulse(Weak<Inner>);
 
 /// Starts it, unless it is there or there is no runtime for it.
@@ -47,8 +49,10 @@ impl Pulse {
 
     async fn beat(&self) {
         let mut used_at = Instant::now();
+        let mut next = used_at + EVERY;
         loop {
-            sleep(EVERY).await;
+            sleep_until(next).await;
+            next = Instant::now() + EVERY;
             let Some(store) = self.0.upgrade() else { return };
             let Some(near) = &store.near else { return };
             if near.was_used() {
@@ -74,4 +78,10 @@ impl Drop for Pulse {
     }
 }
 
-const EVERY: Duration = Duration::from_secs(1);
+/// For how long a connection may not be heard from while copies are given out. The timeout is how
+/// long an answer may take.
+pub(super) fn silence(timeout: Duration) -> Duration {
+    (2 * EVERY).saturating_add(timeout)
+}
+
+const EVERY: Duration = Duration::from_millis(500);

@@ -36,17 +36,18 @@ pub(super) fn seen(reply: Value) -> Option<Vec<Option<Seen>>> {
     reply.into_iter().map(|sealed| see(sealed, None)).collect()
 }
 
-/// What `look.lua` gives.
-pub(super) fn seen_with_lives(reply: Value) -> Option<Vec<Option<Seen>>> {
+/// What `look.lua` gives: the server's time in us, and what is seen.
+pub(super) fn seen_with_lives(reply: Value) -> Option<(u64, Vec<Option<Seen>>)> {
     let Value::Array(reply) = reply else {
         return None;
     };
     let mut fields = reply.into_iter();
+    let now = whole(&fields.next()?)?;
     let mut seen = Vec::with_capacity(fields.len() / 2);
     while let Some(sealed) = fields.next() {
         seen.push(see(sealed, Some(millis(&fields.next()?)?))?);
     }
-    Some(seen)
+    Some((now, seen))
 }
 
 fn see(sealed: Value, remaining: Option<Duration>) -> Option<Option<Seen>> {

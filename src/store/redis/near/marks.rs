@@ -3,6 +3,9 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::key::Digest;
 
@@ -11,10 +14,16 @@ use crate::key::Digest;
 /// A mark is what its key's counter showed when it was made, so nothing has to be kept for it. A
 /// change counts for all keys of its counter: that costs the others a copy, and never the truth.
 pub(super) struct Marks {
-    /// Guards `epoch` against those who change it. Held to do so, and for nothing else.
+    /// Guards `epoch` and `heard_at` against other writers. Held to write them, and for nothing
+    /// else.
     hearing: Mutex<Hearing>,
     /// A number for the time since nothing can have gone unheard, or `DEAF`.
     epoch: AtomicU64,
+    /// When the latest question was sent that the link has answered, in ns since `born`.
+    heard_at: AtomicU64,
+    /// For how long after `heard_at` a mark holds, in ns.
+    silence: u64,
+    born: Instant,
     /// As many as a power of two.
     changes: Box<[AtomicU64]>,
 }
@@ -38,10 +47,18 @@ pub(super) struct Mark {
 const DEAF: u64 = 0;
 
 impl Marks {
-    /// Marks with at least so many counters.
-    pub(super) fn new(counters: usize) -> Self {
+    /// Marks with at least so many counters, which hold only while the link is silent for less
+    /// than `silence`.
+    pub(super) fn new(counters: usize, silence: Duration) -> Self {
         let changes = (0..counters.next_power_of_two()).map(|_| AtomicU64::new(0)).collect();
-        Self { hearing: Mutex::default(), epoch: AtomicU64::new(DEAF), changes }
+        Self {
+            hearing: Mutex::default(),
+            epoch: AtomicU64::new(DEAF),
+            heard_at: AtomicU64::new(0),
+            silence: nanos(silence),
+            born: Instant::now(),
+            changes,
+        }
     }
 
     /// Marks a key, if its changes are heard of. To be done before a question is sent: whatever
@@ -58,6 +75,27 @@ impl Marks {
     pub(super) fn holds(&self, mark: &Mark) -> bool {
         mark.epoch == self.epoch()
             && mark.changes == self.counter(mark.group).load(Ordering::Acquire)
+    }
+
+    /// Whether the link has answered a question that was sent less than `silence` ago.
+    ///
+    /// Call it before [`holds`](Self::holds): a new link begins its epoch, and only then is noted
+    /// as heard from.
+    #[inline]
+    pub(super) fn is_confirmed(&self, now: Instant) -> bool {
+        let silent_for =
+            self.since_birth(now).saturating_sub(self.heard_at.load(Ordering::Acquire));
+        silent_for < self.silence
+    }
+
+    /// A link has answered a question that was sent at this moment. So it was alive after that, and
+    /// whatever it told before the answer has been heard.
+    pub(super) fn confirm(&self, link: u64, sent_at: Instant) {
+        let sent_at = self.since_birth(sent_at);
+        let hearing = self.hearing();
+        if hearing.link == Some(link) && sent_at > self.heard_at.load(Ordering::Relaxed) {
+            self.heard_at.store(sent_at, Ordering::Release);
+        }
     }
 
     /// Whether nothing is heard.
@@ -79,13 +117,16 @@ impl Marks {
         }
     }
 
-    /// From now on changes are heard over a link, unless it has broken meanwhile.
-    pub(super) fn listen(&self, link: u64, is_broken: impl FnOnce() -> bool) {
+    /// From now on changes are heard over a link, unless it has broken meanwhile. The question that
+    /// asked for them was sent at `sent_at`.
+    pub(super) fn listen(&self, link: u64, sent_at: Instant, is_broken: impl FnOnce() -> bool) {
         let mut hearing = self.hearing();
         // Whoever breaks it says so before it comes to `deafen`, which waits for us here.
         if !is_broken() {
             hearing.link = Some(link);
             self.begin_epoch(&mut hearing);
+            // The former link may have answered a later question.
+            self.heard_at.store(self.since_birth(sent_at), Ordering::Release);
         }
     }
 
@@ -104,6 +145,11 @@ impl Marks {
     }
 
     #[inline]
+    fn since_birth(&self, at: Instant) -> u64 {
+        nanos(at.saturating_duration_since(self.born))
+    }
+
+    #[inline]
     fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
@@ -116,6 +162,12 @@ impl Marks {
     fn hearing(&self) -> MutexGuard<'_, Hearing> {
         self.hearing.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Enough for five centuries.
+#[inline]
+fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Keys of one group have one counter.

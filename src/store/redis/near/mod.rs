@@ -10,8 +10,20 @@
 //!    all of them is one step: whoever hears of it, hears on at once. The memory of what has ended
 //!    is used for what comes next, and given back when nothing does.
 //! 3. A copy ends with its entry. What was left of that is counted from before it was asked.
-//! 4. A connection can be dead without anybody knowing: [`pulse`](super::pulse) finds that out
-//!    while copies are read, and no copy is given out for longer than `near_ttl` in any case.
+//! 4. A connection can be dead and not say so. So a copy is given out only if the connection has
+//!    answered a question that was sent less than [`silence`](super::pulse::silence) ago: one
+//!    second and the timeout of an operation. The server tells of a change before it answers what
+//!    it is asked later, so whatever an answer finds unheard of is younger than its question.
+//!    Every answer over that connection counts, and while copies are read the
+//!    [heartbeat](super::pulse) sees to it that there are enough. Copies that are not read are
+//!    not confirmed: the first read after an idle time asks the server, and its answer confirms all
+//!    copies at once.
+//! 5. No copy is given out for longer than `near_ttl` in any case.
+//!
+//! Time is that of [`Instant`]. It counts while the process is stopped, so a process that goes on
+//! gives out no copy before the server has answered again. On Linux and macOS it does not count
+//! while the machine is suspended: the bound is one of time awake there, and holds from the moment
+//! the machine wakes.
 //!
 //! What this process stores is not copied: whether the push about that very write has come by is
 //! not known, and a copy made before it is dropped by it. The next look makes one.
@@ -65,8 +77,9 @@ struct Copied {
 }
 
 impl Near {
-    /// A near tier that keeps so many bytes and gives out no copy for longer than this.
-    pub(super) fn new(bytes: usize, longest: Duration) -> Self {
+    /// A near tier that keeps so many bytes, gives out no copy for longer than `longest`, and none
+    /// while the connection was not heard from for `silence`.
+    pub(super) fn new(bytes: usize, longest: Duration, silence: Duration) -> Self {
         let options = OptionsBuilder::new()
             .shards((bytes / SHARD).clamp(1, MOST_SHARDS))
             .estimated_items_capacity(bytes / TYPICAL)
@@ -74,7 +87,7 @@ impl Near {
             .build()
             .unwrap_or_else(|_| unreachable!("both capacities are set"));
         let copies = Cache::with_options(options, Weights, RandomState::new(), Evicted);
-        let marks = Marks::new((bytes / TYPICAL).clamp(LEAST_COUNTERS, MOST_COUNTERS));
+        let marks = Marks::new((bytes / TYPICAL).clamp(LEAST_COUNTERS, MOST_COUNTERS), silence);
         let [used, guarded] = [(); 2].map(|()| AtomicBool::new(false));
         Self { copies, marks, longest, used, guarded }
     }
@@ -89,8 +102,12 @@ impl Near {
         let Remaining::Known(life) = entry.remaining() else {
             return None;
         };
-        let age = asked.at.elapsed();
-        if age >= life.min(self.longest) || !self.marks.holds(&asked.mark) {
+        let now = Instant::now();
+        let age = now.saturating_duration_since(asked.at);
+        if age >= life.min(self.longest)
+            || !self.marks.is_confirmed(now)
+            || !self.marks.holds(&asked.mark)
+        {
             return None;
         }
         self.note_use();
@@ -128,9 +145,15 @@ impl Near {
         self.marks.change_all();
     }
 
-    /// From now on changes are heard over a link, unless it has broken meanwhile.
-    pub(super) fn listen(&self, link: u64, is_broken: impl FnOnce() -> bool) {
-        self.marks.listen(link, is_broken);
+    /// From now on changes are heard over a link, unless it has broken meanwhile. The question that
+    /// asked for them was sent at `sent_at`.
+    pub(super) fn listen(&self, link: u64, sent_at: Instant, is_broken: impl FnOnce() -> bool) {
+        self.marks.listen(link, sent_at, is_broken);
+    }
+
+    /// A link has answered a question that was sent at this moment.
+    pub(super) fn confirm(&self, link: u64, sent_at: Instant) {
+        self.marks.confirm(link, sent_at);
     }
 
     /// Nothing comes over a link any more.

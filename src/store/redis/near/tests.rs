@@ -11,9 +11,17 @@ use crate::store::{Draft, Value, Windows};
 
 const SECOND: Duration = Duration::from_secs(1);
 
+/// Longer than a test takes, for those that are about something else.
+const EVER: Duration = Duration::from_secs(3600);
+
 fn near() -> Near {
-    let near = Near::new(1024 * 1024, 30 * SECOND);
-    near.listen(1, || false);
+    silent_for(EVER)
+}
+
+/// A near tier that hears over link 1, which may be silent for so long.
+fn silent_for(silence: Duration) -> Near {
+    let near = Near::new(1024 * 1024, 30 * SECOND, silence);
+    near.listen(1, Instant::now(), || false);
     near
 }
 
@@ -100,7 +108,7 @@ impl World {
             self.change();
         }
         self.link += 1;
-        near.listen(self.link, || false);
+        near.listen(self.link, Instant::now(), || false);
         self.floor = self.version;
     }
 }
@@ -110,9 +118,9 @@ fn in_no_order_of_events_is_a_copy_given_out_after_its_change_was_heard_of() {
     let (mut found, mut none) = (0, 0);
     for seed in 0..10_000 {
         let mut rng = StdRng::seed_from_u64(seed);
-        let (near, key) = (Near::new(64 * 1024, 30 * SECOND), key(seed));
+        let (near, key) = (Near::new(64 * 1024, 30 * SECOND, EVER), key(seed));
         let mut world = World::default();
-        near.listen(world.link, || false);
+        near.listen(world.link, Instant::now(), || false);
         for _ in 0..rng.random_range(10..60) {
             world.step(&near, &key, &mut rng);
             match near.find(&key) {
@@ -152,6 +160,51 @@ async fn a_copy_is_asked_about_again_after_its_ttl() {
     assert!(near.find(&key(1)).is_none());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_copy_is_given_out_only_if_its_connection_was_heard_from_in_time() {
+    let near = silent_for(2 * SECOND);
+    assert!(keep(&near, 1, 20 * SECOND));
+    advance(SECOND).await;
+    let sent_at = Instant::now();
+    advance(SECOND).await;
+    assert!(near.find(&key(1)).is_none(), "nothing was heard for two seconds");
+    near.confirm(1, sent_at);
+    assert!(near.find(&key(1)).is_some(), "it was alive a second ago");
+    advance(SECOND).await;
+    assert!(near.find(&key(1)).is_none(), "the answer tells nothing of what came later");
+    // An answer that was under way for long.
+    near.confirm(1, sent_at);
+    assert!(near.find(&key(1)).is_none());
+    near.confirm(1, Instant::now());
+    assert!(near.find(&key(1)).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_over_another_connection_confirms_nothing() {
+    let near = silent_for(2 * SECOND);
+    near.listen(2, Instant::now(), || false);
+    assert!(keep(&near, 1, 20 * SECOND));
+    advance(2 * SECOND).await;
+    for link in [1, 3] {
+        near.confirm(link, Instant::now());
+        assert!(near.find(&key(1)).is_none());
+    }
+    near.confirm(2, Instant::now());
+    assert!(near.find(&key(1)).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_is_listened_to_has_no_part_in_what_its_predecessor_answered() {
+    let near = silent_for(2 * SECOND);
+    let tracked_at = Instant::now();
+    advance(SECOND).await;
+    near.confirm(1, Instant::now());
+    near.listen(2, tracked_at, || false);
+    assert!(keep(&near, 1, 20 * SECOND));
+    advance(SECOND).await;
+    assert!(near.find(&key(1)).is_none());
+}
+
 #[test]
 fn while_nothing_is_heard_nothing_is_kept() {
     let near = near();
@@ -159,14 +212,14 @@ fn while_nothing_is_heard_nothing_is_kept() {
     near.deafen(1);
     assert!(!near.keep(asked, &key(1), &entry(1, 10, SECOND)));
     assert!(!keep(&near, 1, SECOND));
-    near.listen(2, || true);
+    near.listen(2, Instant::now(), || true);
     assert!(!keep(&near, 1, SECOND), "the link broke while it was made");
 }
 
 #[test]
 fn the_end_of_an_older_link_is_not_the_end_of_this_one() {
     let near = near();
-    near.listen(2, || false);
+    near.listen(2, Instant::now(), || false);
     assert!(keep(&near, 1, SECOND));
     near.deafen(1);
     assert!(near.find(&key(1)).is_some());
