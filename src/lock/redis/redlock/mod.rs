@@ -94,15 +94,10 @@ impl Redlock {
         }
         let acquire = script(&[include_str!("acquire.lua")]);
         let renew = script(&[include_str!("renew.lua")]);
-<<<<<<< HEAD
         let verify = script(&[include_str!("../verify.lua")]);
-        let release = script(&[include_str!("../release.lua")]);
+        let release = Source::new(&[include_str!("../release.lua")]);
         let scripts = [&acquire, &renew, &verify, &release];
         let scripts: Arc<[_]> = scripts.into_iter().cloned().collect();
-=======
-        let release = Source::new(&[include_str!("../release.lua")]);
-        let scripts: Arc<[_]> = [&acquire, &renew, &release].into_iter().cloned().collect();
->>>>>>> free
         let watchers = Watchers::default();
         let wire = |options| Wire::new(options, Arc::clone(&scripts), watchers.clone());
         let nodes = nodes.into_iter().map(wire).collect();
