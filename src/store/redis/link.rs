@@ -18,6 +18,7 @@ use super::names::Names;
 use super::near::Near;
 use super::reconnect::{Attempts, Moves};
 use super::script::Source;
+use super::server_clock::ServerClock;
 use crate::chance::draw;
 use crate::quiet::warn_seldom;
 use crate::store::Watchers;
@@ -128,6 +129,8 @@ pub(super) struct Links {
     pub(super) made: Arc<AtomicU64>,
     pub(super) attempts: Attempts,
     pub(super) moves: Arc<Moves>,
+    /// Set where the server's time matters: it is told as soon as there is a connection.
+    pub(super) clock: Option<Arc<ServerClock>>,
     /// Set for links that hear of changes.
     pub(super) ears: Option<Ears>,
 }
@@ -252,6 +255,9 @@ impl Links {
 
     async fn make(&self, number: u64) -> Result<Link, RedisError> {
         let mut link = self.open(number).await?;
+        if let Some(clock) = &self.clock {
+            read_clock(&mut link, clock).await?;
+        }
         let Some(ears) = &self.ears else {
             return Ok(link);
         };
@@ -266,6 +272,19 @@ impl Links {
         }
         Ok(link)
     }
+}
+
+/// Asks for the server's time. A server that refuses tells it with other replies, or never.
+async fn read_clock(link: &mut Link, clock: &ServerClock) -> Result<(), RedisError> {
+    let asked_at = Instant::now();
+    match redis::cmd("TIME").query_async::<(u64, u64)>(&mut link.connection).await {
+        Ok((seconds, micros)) => {
+            clock.note(asked_at, seconds.saturating_mul(1_000_000).saturating_add(micros));
+        }
+        Err(error) if error.is_io_error() => return Err(error),
+        Err(error) => tracing::debug!(%error, "the server does not tell its time"),
+    }
+    Ok(())
 }
 
 impl bb8::ManageConnection for Links {

@@ -15,6 +15,7 @@ mod reconnect;
 mod record;
 mod reply;
 mod script;
+mod server_clock;
 mod stats;
 mod trouble;
 mod wire;
@@ -37,6 +38,7 @@ use self::names::Names;
 use self::near::Near;
 use self::reconnect::{Attempts, Moves};
 use self::script::Scripts;
+use self::server_clock::ServerClock;
 use super::{Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Failure, Lease};
 use super::{Peek, Renew, Store, Watch, Watchers};
 use crate::chance::draw;
@@ -78,6 +80,7 @@ struct Inner {
     plain: Box<[Looks]>,
     /// Leases go here, looks that are copied, too, and changes come from here.
     hearing: Looks,
+    clock: Arc<ServerClock>,
     connects: Arc<AtomicU64>,
     pushes: Arc<AtomicU64>,
     unreadable: AtomicU64,
@@ -124,6 +127,7 @@ impl RedisStore {
         let [connects, pushes] = [(); 2].map(|()| Arc::new(AtomicU64::new(0)));
         let near = options.near.map(|bytes| Arc::new(Near::new(bytes, options.near_ttl)));
         let moves = Arc::new(Moves::default());
+        let clock = Arc::new(ServerClock::default());
         let ears = Ears {
             names: names.clone(),
             watchers: watchers.clone(),
@@ -139,6 +143,7 @@ impl RedisStore {
             made: Arc::clone(&connects),
             attempts: Attempts::new(options.probe_every / 2),
             moves: Arc::clone(&moves),
+            clock: Some(Arc::clone(&clock)),
             ears,
         };
         let looks = |ears| Looks::over(Lane::new(links(ears)), Arc::clone(&scripts));
@@ -159,6 +164,7 @@ impl RedisStore {
             near,
             plain,
             hearing,
+            clock,
             connects,
             pushes,
             unreadable,

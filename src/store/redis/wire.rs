@@ -51,6 +51,7 @@ impl Wire {
             made: Arc::new(AtomicU64::new(0)),
             attempts: Attempts::new(options.probe_every / 2),
             moves: Arc::new(Moves::default()),
+            clock: None,
             ears: Some(ears),
         });
         let health = Health::new(options.rules(draw()));

@@ -1,0 +1,177 @@
+//! The server's clock, as far as this process knows it.
+//!
+//! A reply that carries the server's time says what that time was between sending the command and
+//! receiving the reply. The clock keeps these two bounds and moves them on by the local monotonic
+//! clock. It widens them slowly, as two clocks drift apart.
+//!
+//! A server's clock can be set. A new reply that contradicts the bounds replaces them, so an
+//! estimate is wrong for no longer than until the next reply. A decision that rests on the estimate
+//! has to bear that.
+
+use std::ops::RangeInclusive;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+
+/// An estimate of the server's time, fed by replies that carry it.
+#[derive(Debug, Default)]
+pub(super) struct ServerClock {
+    /// Held for a few instructions, never across an `.await`.
+    bounds: Mutex<Option<Bounds>>,
+}
+
+/// Between which values the server's time was at a local moment.
+#[derive(Clone, Debug)]
+struct Bounds {
+    at: Local,
+    /// In microseconds since the Unix epoch.
+    time: RangeInclusive<u64>,
+}
+
+/// A moment by both clocks of this machine. The monotonic one stands still while the machine is
+/// suspended, and the wall clock does not.
+#[derive(Clone, Copy, Debug)]
+struct Local {
+    monotonic: Instant,
+    wall: SystemTime,
+}
+
+impl ServerClock {
+    /// Notes that the server's time was `server_us`, in microseconds since the Unix epoch, at some
+    /// moment from `asked_at` until now.
+    pub(super) fn note(&self, asked_at: Instant, server_us: u64) {
+        self.note_at(asked_at, server_us, Local::now());
+    }
+
+    /// The earliest and the latest that the server's time can be now, in microseconds since the
+    /// Unix epoch. `None` if no reply has told it yet, or if this machine was suspended or its own
+    /// clock was set since.
+    pub(super) fn now(&self) -> Option<RangeInclusive<u64>> {
+        self.at(Local::now())
+    }
+
+    fn note_at(&self, asked_at: Instant, server_us: u64, heard_at: Local) {
+        let under_way = micros(heard_at.monotonic.saturating_duration_since(asked_at));
+        let told = server_us..=server_us.saturating_add(under_way);
+        let mut bounds = self.bounds();
+        let known = bounds.as_ref().and_then(|bounds| bounds.moved_on(heard_at));
+        let both =
+            known.map(|known| *known.start().max(told.start())..=*known.end().min(told.end()));
+        let time = both.filter(|both| !both.is_empty()).unwrap_or(told);
+        *bounds = Some(Bounds { at: heard_at, time });
+    }
+
+    fn at(&self, local: Local) -> Option<RangeInclusive<u64>> {
+        self.bounds().as_ref()?.moved_on(local)
+    }
+
+    fn bounds(&self) -> MutexGuard<'_, Option<Bounds>> {
+        self.bounds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Bounds {
+    /// The bounds at a later moment; none if it is not known how much later that is.
+    fn moved_on(&self, local: Local) -> Option<RangeInclusive<u64>> {
+        let passed = local.passed_since(&self.at)?;
+        let drift = passed / u64::from(DRIFT);
+        let earliest = self.time.start().saturating_add(passed - drift);
+        let latest = self.time.end().saturating_add(passed.saturating_add(drift));
+        Some(earliest..=latest)
+    }
+}
+
+impl Local {
+    fn now() -> Self {
+        Self { monotonic: Instant::now(), wall: SystemTime::now() }
+    }
+
+    /// How many microseconds have passed, if both clocks agree about it.
+    fn passed_since(&self, earlier: &Self) -> Option<u64> {
+        let passed = self.monotonic.saturating_duration_since(earlier.monotonic);
+        let by_wall = self.wall.duration_since(earlier.wall).unwrap_or_default();
+        let agree = by_wall.abs_diff(passed) <= DISAGREEMENT + passed / DRIFT;
+        agree.then(|| micros(passed))
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Two clocks drift apart by one part in this many at most. Oscillators differ by 0.01 %, and a
+/// clock that is slewed by 0.05 %.
+const DRIFT: u32 = 1000;
+
+/// How much two clocks of one machine may differ about what has passed, beyond their drift. More is
+/// a suspension, or a clock that was set.
+const DISAGREEMENT: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SERVER: u64 = 1_700_000_000_000_000;
+    const SECOND: u64 = 1_000_000;
+
+    /// A moment so many milliseconds after another one.
+    fn after(local: Local, millis: u64) -> Local {
+        let passed = Duration::from_millis(millis);
+        Local { monotonic: local.monotonic + passed, wall: local.wall + passed }
+    }
+
+    fn told(clock: &ServerClock, asked_at: Local, server_us: u64, heard_at: Local) {
+        clock.note_at(asked_at.monotonic, server_us, heard_at);
+    }
+
+    #[test]
+    fn nothing_is_known_before_a_reply_has_told_it() {
+        assert_eq!(ServerClock::default().now(), None);
+    }
+
+    #[test]
+    fn the_time_was_read_between_sending_and_receiving() {
+        let (clock, asked_at) = (ServerClock::default(), Local::now());
+        let heard_at = after(asked_at, 3);
+        told(&clock, asked_at, SERVER, heard_at);
+        assert_eq!(clock.at(heard_at), Some(SERVER..=SERVER + 3000));
+    }
+
+    #[test]
+    fn bounds_move_on_and_widen_with_the_drift() {
+        let (clock, start) = (ServerClock::default(), Local::now());
+        told(&clock, start, SERVER, start);
+        let now = clock.at(after(start, 10_000)).expect("it is known");
+        assert_eq!(now, SERVER + 10 * SECOND - 10_000..=SERVER + 10 * SECOND + 10_000);
+    }
+
+    #[test]
+    fn a_slow_reply_leaves_tight_bounds_as_they_are() {
+        let (clock, start) = (ServerClock::default(), Local::now());
+        told(&clock, start, SERVER, start);
+        told(&clock, start, SERVER + 100_000, after(start, 200));
+        let now = clock.at(after(start, 200)).expect("it is known");
+        assert_eq!(now, SERVER + 199_800..=SERVER + 200_200);
+    }
+
+    #[test]
+    fn a_server_whose_clock_was_set_is_believed_at_once() {
+        let (clock, start) = (ServerClock::default(), Local::now());
+        told(&clock, start, SERVER, start);
+        for set in [SERVER + 3600 * SECOND, SERVER - 3600 * SECOND] {
+            told(&clock, start, set, after(start, 1));
+            assert_eq!(clock.at(after(start, 1)), Some(set..=set + 1000));
+        }
+    }
+
+    #[test]
+    fn nothing_is_known_after_the_machine_was_suspended_until_a_reply_tells_it() {
+        let (clock, start) = (ServerClock::default(), Local::now());
+        told(&clock, start, SERVER, start);
+        let woken = Local { wall: start.wall + Duration::from_secs(60), ..after(start, 1) };
+        assert_eq!(clock.at(woken), None);
+        told(&clock, woken, SERVER + 60 * SECOND, woken);
+        assert_eq!(clock.at(woken), Some(SERVER + 60 * SECOND..=SERVER + 60 * SECOND));
+    }
+}
