@@ -18,6 +18,7 @@ mod script;
 mod server_clock;
 mod stats;
 mod trouble;
+mod unacknowledged;
 mod wire;
 
 use std::fmt;
@@ -39,6 +40,7 @@ use self::near::Near;
 use self::reconnect::{Attempts, Moves};
 use self::script::Scripts;
 use self::server_clock::ServerClock;
+use self::unacknowledged::{Asking, Unacknowledged};
 use super::{Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Failure, Lease};
 use super::{Peek, Renew, Store, Watch, Watchers};
 use crate::chance::draw;
@@ -81,6 +83,7 @@ struct Inner {
     /// Leases go here, looks that are copied, too, and changes come from here.
     hearing: Looks,
     clock: Arc<ServerClock>,
+    unacknowledged: Unacknowledged,
     connects: Arc<AtomicU64>,
     pushes: Arc<AtomicU64>,
     unreadable: AtomicU64,
@@ -156,6 +159,7 @@ impl RedisStore {
         let unreadable = AtomicU64::new(0);
         Self(Arc::new(Inner {
             health: Health::new(options.rules(draw())),
+            unacknowledged: Unacknowledged::new(options.timeout),
             options,
             names,
             scripts,
@@ -189,27 +193,38 @@ impl Store for RedisStore {
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> Answer<Acquire> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.health.around(inner.acquire(claim, term, accept)).await })
+        Box::pin(async move {
+            let acquired = inner.acquire(&claim, term, accept);
+            inner.acknowledged(Asking::ForLease, &claim, acquired).await
+        })
     }
 
-    fn renew(&self, lease: &Lease) -> Answer<Renew> {
-        let (inner, claim, term) = (Arc::clone(&self.0), lease.claim().clone(), lease.term());
+    fn renew(&self, lease: &Lease, term: Duration) -> Answer<Renew> {
+        let (inner, claim) = (Arc::clone(&self.0), lease.claim().clone());
         Box::pin(async move { inner.health.around(inner.renew(&claim, term)).await })
     }
 
     fn commit(&self, lease: Lease, draft: Draft) -> Answer<Commit> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.health.around(inner.commit(lease, draft)).await })
+        Box::pin(async move {
+            let claim = lease.claim().clone();
+            inner.acknowledged(Asking::ForRelease, &claim, inner.commit(lease, draft)).await
+        })
     }
 
     fn fail(&self, lease: Lease, failure: Failure) -> Answer<()> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.health.around(inner.fail(lease.into_claim(), failure)).await })
+        Box::pin(async move {
+            let claim = lease.into_claim();
+            inner.acknowledged(Asking::ForRelease, &claim, inner.fail(&claim, failure)).await
+        })
     }
 
     fn abandon(&self, claim: Claim) -> Answer<()> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.health.around(inner.abandon(claim)).await })
+        Box::pin(async move {
+            inner.acknowledged(Asking::ForRelease, &claim, inner.abandon(&claim)).await
+        })
     }
 
     fn invalidate(&self, key: Key) -> Answer<()> {
