@@ -65,6 +65,13 @@ use crate::key::Key;
 /// then. A command that timed out may have been executed all the same; the protocol is made for
 /// that. A server that is down costs nothing after the first failures: see
 /// [`RedisOptions::down_after`].
+///
+/// # Leases after an outage
+/// A lease may be left by a command whose reply was lost. The store remembers its claim, up to
+/// 10,000 of them, and gives the lease up as soon as the server answers again: in a task that is
+/// there while there are such claims, at most until their leases have lapsed. Another claim of the
+/// same process takes such a lease over meanwhile. A command that takes a lease and arrives when its
+/// caller has stopped waiting, by the server's clock, takes none.
 #[derive(Clone)]
 pub struct RedisStore(Arc<Inner>);
 

@@ -215,12 +215,13 @@ impl Drop for Unless<'_> {
 
 /// Whether an operation that ended like this may have left a lease.
 fn is_unacknowledged(asking: Asking, kind: StoreErrorKind) -> bool {
-    use StoreErrorKind::{Down, Malformed, NotReady, TimedOut, Unreachable};
-    match kind {
-        TimedOut | Unreachable | Malformed => true,
-        // The server was not asked, or did nothing: the lease is as it was.
-        Down | NotReady => asking == Asking::ForRelease,
-        _ => false,
+    use StoreErrorKind::{Malformed, NotReady, TimedOut, Unreachable};
+    match asking {
+        // One that was lost with its connection may have been executed before it was asked again,
+        // and answered by a server that is not ready.
+        Asking::ForLease => matches!(kind, TimedOut | Unreachable | Malformed | NotReady),
+        // What was refused, or not asked, has ended nothing.
+        Asking::ForRelease => true,
     }
 }
 
@@ -281,3 +282,75 @@ const AGAIN: Duration = Duration::from_millis(100);
 
 /// How many claims are remembered: as many as there can be flights, by default.
 const MOST: usize = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::key::Key;
+
+    const TIMEOUT: Duration = Duration::from_millis(250);
+    const TERM: Duration = Duration::from_secs(1);
+
+    fn none() -> Unacknowledged {
+        let none = Unacknowledged::new(TIMEOUT);
+        none.note_term(TERM);
+        none
+    }
+
+    fn claim(sku: u64) -> Claim {
+        Claim::new(Key::of("item").with(sku))
+    }
+
+    fn tokens(of: &Unacknowledged, claim: &Claim) -> usize {
+        of.tokens(&claim.key().digest()).len() / 16
+    }
+
+    #[test]
+    fn only_the_claims_of_a_key_may_be_taken_over_for_it() {
+        let (all, now) = (none(), Instant::now());
+        let [one, same, other] = [claim(1), claim(1), claim(2)];
+        [&one, &same, &other, &one].map(|claim| all.add(claim.clone(), now));
+        assert_eq!([&one, &other, &claim(3)].map(|claim| tokens(&all, claim)), [2, 1, 0]);
+        assert_eq!(all.claims().len(), 3);
+    }
+
+    #[test]
+    fn a_claim_that_is_in_use_again_is_not_given_up() {
+        let (all, now) = (none(), Instant::now());
+        let [one, same] = [claim(1), claim(1)];
+        [&one, &same].map(|claim| all.add(claim.clone(), now));
+        all.forget(&one);
+        assert_eq!(all.tokens(&same.key().digest()), same.token().as_bytes());
+    }
+
+    #[test]
+    fn a_claim_is_given_up_again_while_its_own_command_may_still_arrive() {
+        let (all, now) = (none(), Instant::now());
+        all.add(claim(1), now);
+        let claims = all.claims();
+        all.given_up(&claims, now + TIMEOUT / 2);
+        assert_eq!(all.claims().len(), 1);
+        all.given_up(&claims, now + TIMEOUT);
+        assert!(all.claims().is_empty() && all.is_empty.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn a_claim_is_remembered_until_its_lease_has_lapsed() {
+        let (all, now) = (none(), Instant::now());
+        all.note_term(TERM * 60);
+        all.note_term(TERM);
+        all.add(claim(1), now);
+        assert!(all.any_holds(now + TERM * 60));
+        assert!(!all.any_holds(now + TIMEOUT + TERM * 60));
+    }
+
+    #[test]
+    fn a_bounded_number_of_claims_is_remembered() {
+        let (all, now) = (none(), Instant::now());
+        (0..MOST as u64 + 10).for_each(|sku| all.add(claim(sku), now));
+        assert_eq!(all.claims().len(), MOST);
+        // Those that have lapsed make room.
+        all.add(claim(0), now + TIMEOUT + TERM);
+        assert_eq!(all.claims().len(), 1);
+    }
+}
