@@ -189,22 +189,22 @@ impl Inner {
         claim: &Claim,
         operation: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
-        let mut unless = Unless { store: self, claim: Some(claim.clone()) };
+        let mut reminder = Reminder { store: self, claim: Some(claim.clone()) };
         let answer = self.health.around(operation).await;
         if !answer.as_ref().is_err_and(|error| is_unacknowledged(asking, error.kind())) {
-            unless.claim = None;
+            reminder.claim = None;
         }
         answer
     }
 }
 
 /// Remembers a claim when it is dropped, unless the claim was taken out before.
-struct Unless<'a> {
+struct Reminder<'a> {
     store: &'a Arc<Inner>,
     claim: Option<Claim>,
 }
 
-impl Drop for Unless<'_> {
+impl Drop for Reminder<'_> {
     fn drop(&mut self) {
         if let Some(claim) = self.claim.take() {
             self.store.unacknowledged.add(claim, Instant::now());
