@@ -116,8 +116,8 @@ impl Store for Kept {
         self.ask(|store| store.acquire(claim, term, accept))
     }
 
-    fn renew(&self, lease: &Lease) -> Answer<Renew> {
-        self.ask(|store| store.renew(lease))
+    fn renew(&self, lease: &Lease, term: Duration) -> Answer<Renew> {
+        self.ask(|store| store.renew(lease, term))
     }
 
     fn commit(&self, lease: Lease, draft: Draft) -> Answer<Commit> {

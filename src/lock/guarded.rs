@@ -125,11 +125,11 @@ impl<S: Store, L: Lock> Guarded<S, L> {
         })
     }
 
-    async fn renew_both(&self, claim: &Claim, lease: Lease) -> Result<Renew, StoreError> {
-        let term = lease.term();
+    async fn renew_both(&self, lease: Lease, term: Duration) -> Result<Renew, StoreError> {
+        let claim = lease.claim();
         let asked_at = Instant::now();
         let locked = self.0.lock.renew(claim, term);
-        let (locked, leased) = join(locked, self.0.store.renew(&lease)).await;
+        let (locked, leased) = join(locked, self.0.store.renew(&lease, term)).await;
         match (locked, leased) {
             (Ok(Renew::Held), Ok(Renew::Held)) => {
                 self.prolong(claim, asked_at + term);
@@ -238,11 +238,11 @@ impl<S: Store, L: Lock> Store for Guarded<S, L> {
         Box::pin(async move { this.lead(claim, term, accept).await })
     }
 
-    fn renew(&self, lease: &Lease) -> Answer<Renew> {
+    fn renew(&self, lease: &Lease, term: Duration) -> Answer<Renew> {
         let this = self.clone();
         let claim = lease.claim().clone();
-        let lease = Lease::granted(claim.clone(), lease.term(), lease.fence(), lease.granted_at());
-        Box::pin(async move { this.renew_both(&claim, lease).await })
+        let lease = Lease::granted(claim, lease.term(), lease.fence(), lease.granted_at());
+        Box::pin(async move { this.renew_both(lease, term).await })
     }
 
     fn commit(&self, lease: Lease, draft: Draft) -> Answer<Commit> {

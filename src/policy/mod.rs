@@ -25,7 +25,7 @@ pub(crate) struct Policy {
     /// For how long nobody tries again after a load has failed.
     pub(crate) failures: FailureWindows,
     pub(crate) when_store_fails: WhenStoreFails,
-    /// How long a lease holds without being renewed.
+    /// How long a lease holds without being renewed, once it has been renewed.
     pub(crate) lease: Duration,
     /// The hard limit on one load.
     pub(crate) load_timeout: Duration,
@@ -60,9 +60,16 @@ impl Policy {
     pub(crate) const LOAD_TIMEOUTS: [Duration; 2] =
         [Duration::from_millis(1), Duration::from_secs(24 * 60 * 60)];
 
-    /// How often a lease is renewed while the load runs: twice may fail, and it still holds.
-    pub(crate) fn renewal(&self) -> Duration {
-        self.lease / 3
+    /// The term for which a lease is taken. The first renewal makes it the whole one, so a lease
+    /// whose grant was never heard of blocks its key for this long at most.
+    pub(crate) fn first_term(&self) -> Duration {
+        self.lease.min(FIRST_TERM)
+    }
+
+    /// How long after a term has begun the next one does, while the load runs: two renewals may
+    /// fail, and the lease still holds.
+    pub(crate) fn renewal(term: Duration) -> Duration {
+        term / 3
     }
 
     /// How the losers of this policy pause, given whether the store tells them of changes.
@@ -77,7 +84,7 @@ impl Default for Policy {
             freshness: Freshness::default(),
             failures: FailureWindows::default(),
             when_store_fails: WhenStoreFails::default(),
-            lease: Duration::from_secs(10),
+            lease: Duration::from_secs(3),
             load_timeout: Duration::from_secs(30),
             slow_load: None,
             wait: Wait::default(),
@@ -87,6 +94,10 @@ impl Default for Policy {
         }
     }
 }
+
+/// Long enough for most loads to end before the first renewal, a third of it later. Short enough to
+/// wait for.
+const FIRST_TERM: Duration = Duration::from_secs(1);
 
 /// What becomes of a load when the last caller that waited for it has left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -244,10 +244,16 @@ impl<K, C> ReadThroughLayer<K, C> {
     }
 
     /// Sets how long the lease on a key holds without being renewed. It is renewed every third of
-    /// that while the load runs, so it bounds how long a key stays blocked when the process that
-    /// loads it dies, not how long a load may take.
+    /// that while the load runs. So it bounds how long a key stays blocked when the process that
+    /// loads it dies, and not how long a load may take.
     ///
-    /// Default: 10 s, longer than a process is stopped for by anything it survives.
+    /// A lease is taken for one second at first, or for less if this is less. It is renewed to the
+    /// whole term after a third of that. So a key is blocked for a second at most if a load has
+    /// ended before, or if the answer that grants the lease is lost, however long this is.
+    ///
+    /// Default: 3 s. It is renewed every second, and holds if two renewals fail. A process that
+    /// dies is noticed within three. A process that stands still for longer is taken for dead: that
+    /// costs a second load, and its own answer is stored only if nothing newer came between.
     ///
     /// # Errors
     /// If it is not from 100 ms to 1 h.

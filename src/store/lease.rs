@@ -48,7 +48,7 @@ impl Lease {
         self.claim.token()
     }
 
-    /// How long it holds without being renewed.
+    /// For how long it was granted. A [renewal](super::Store::renew) has a term of its own.
     pub fn term(&self) -> Duration {
         self.term
     }

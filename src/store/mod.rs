@@ -90,8 +90,9 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// is not in the way of who it was for.
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> Answer<Acquire>;
 
-    /// Starts the lease's term anew, if it still holds.
-    fn renew(&self, lease: &Lease) -> Answer<Renew>;
+    /// Has the lease end this long from now instead, if it still holds. The term may be another one
+    /// than that for which it was granted.
+    fn renew(&self, lease: &Lease, term: Duration) -> Answer<Renew>;
 
     /// Stores an entry, gives up the lease and tells the watchers.
     ///
@@ -185,7 +186,7 @@ pub enum Acquire {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Renew {
-    /// It holds for its whole term again.
+    /// It holds for the term that was asked for, from now on.
     Held,
     /// It had lapsed, was taken over, or was ended by an invalidation.
     Lost,

@@ -166,10 +166,10 @@ async fn a_load_slower_than_its_lease_keeps_it() {
     assert_eq!(fleet.database.loads(KEY), 1);
 }
 
-/// The server grants a lease to a question of which nobody awaits the answer any more, and the lease
-/// cannot be given up, as the network fails.
+/// A question for the lease reaches the server when its caller does not wait for the answer any
+/// more.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_grant_that_nobody_heard_of_costs_at_most_its_lease() {
+async fn a_claim_that_arrives_late_keeps_no_other_process_waiting() {
     let (fleet, proxy) = Fleet::proxied().await;
     let cut_off = Setup { url: proxy.url(), timeout_ms: 100, ..with_lease(&fleet, LEASE) };
     let cut_off = Worker::start(cut_off).await;
@@ -179,12 +179,11 @@ async fn a_grant_that_nobody_heard_of_costs_at_most_its_lease() {
     all_have(&cut_off.end(KEY).await, 1);
     cut_off.rests().await;
     proxy.pass();
-    until("the lease is granted", || fleet.lease(KEY).mark().is_some()).await;
-    let (granted, rest) = (clock::now(), fleet.lease(KEY).life().expect("leases end"));
+    let passed = clock::now();
     let answer = other.read(KEY).await;
-    let last = last_after(&[answer], granted);
-    println!("unheard: the answer came {last:?} later; {rest:?} were left of the lease");
-    assert!(last < rest + PAUSE + SLACK, "{last:?}, {rest:?}");
+    let last = last_after(&[answer], passed);
+    println!("late: the answer came {last:?} after the network was back");
+    assert!(last < PAUSE + SLACK, "{last:?}");
 }
 
 /// It has been executed, and is asked for again over the next connection.

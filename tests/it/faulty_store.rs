@@ -48,7 +48,7 @@ async fn failure(store: &FaultyStore<MemoryStore>, operation: Operation) -> Opti
     match operation {
         Operation::Look => kind(store.look(key(1))).await,
         Operation::Acquire => kind(store.acquire(lease.into_claim(), MINUTE, Accept::Fresh)).await,
-        Operation::Renew => kind(store.renew(&lease)).await,
+        Operation::Renew => kind(store.renew(&lease, lease.term())).await,
         Operation::Commit => kind(store.commit(lease, draft)).await,
         Operation::Fail => {
             let failure = Failure::new(Cause::Error, 1, MINUTE);
@@ -218,8 +218,8 @@ async fn a_renew_can_say_that_a_lease_was_lost() {
     let store = faulty();
     let lease = lease(&store, 1, MINUTE).await;
     store.on_renew().nth(1).renewed(Renew::Lost);
-    assert_eq!(store.renew(&lease).await.expect("an answer"), Renew::Lost);
-    assert_eq!(store.renew(&lease).await.expect("an answer"), Renew::Held);
+    assert_eq!(store.renew(&lease, lease.term()).await.expect("an answer"), Renew::Lost);
+    assert_eq!(store.renew(&lease, lease.term()).await.expect("an answer"), Renew::Held);
 }
 
 #[tokio::test(start_paused = true)]

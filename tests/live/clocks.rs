@@ -160,7 +160,7 @@ async fn a_lease_that_is_renewed_holds_though_the_clock_is_set_back() {
     let held = lease(&store, 1, TERM).await;
     server.turn_clock(0);
     for _ in 0..6 {
-        assert_eq!(store.renew(&held).await.expect("an answer"), Renew::Held);
+        assert_eq!(store.renew(&held, TERM).await.expect("an answer"), Renew::Held);
         let acquired = asked(&store, 1, Duration::from_millis(100)).await;
         assert!(matches!(acquired, Acquire::Busy { .. }), "{acquired:?}");
         sleep(TERM / 4).await;

@@ -63,6 +63,7 @@ enum Promise {
     InvalidateRemoves,
     LookFinds,
     RenewProlongs,
+    RenewTakesItsTerm,
     RenewTellsLost,
     WatchesItsKey,
 }
@@ -94,11 +95,12 @@ impl Store for Broken {
         self.store.acquire(claim, term, accept)
     }
 
-    fn renew(&self, lease: &Lease) -> Answer<Renew> {
+    fn renew(&self, lease: &Lease, term: Duration) -> Answer<Renew> {
         if self.breaks(Promise::RenewProlongs) {
             return Box::pin(async { Ok(Renew::Held) });
         }
-        let renewed = self.store.renew(lease);
+        let forgets = self.breaks(Promise::RenewTakesItsTerm);
+        let renewed = self.store.renew(lease, if forgets { lease.term() } else { term });
         let lies = self.breaks(Promise::RenewTellsLost);
         Box::pin(async move { Ok(if lies { Renew::Held } else { renewed.await? }) })
     }
@@ -157,6 +159,7 @@ async fn a_store_that_breaks_a_promise_is_found_out() {
         (Promise::InvalidateRemoves, "an_invalidation_removes_the_entry"),
         (Promise::LookFinds, "an_entry_runs_out"),
         (Promise::RenewProlongs, "a_renewed_lease_does_not_lapse"),
+        (Promise::RenewTakesItsTerm, "a_renewed_lease_holds_for_the_term_of_its_renewal"),
         (Promise::RenewTellsLost, "a_lapsed_lease_is_not_renewed"),
         (Promise::WatchesItsKey, "watchers_are_told"),
     ];

@@ -94,10 +94,10 @@ async fn a_lease_is_lost_with_either_half_and_the_other_is_given_up() {
     let (store, lock, guarded) = guarded();
     let lease = lead(&guarded).await;
     lock.release(lease.claim().clone()).await.unwrap();
-    assert_eq!(guarded.renew(&lease).await.unwrap(), Renew::Lost);
+    assert_eq!(guarded.renew(&lease, lease.term()).await.unwrap(), Renew::Lost);
     let lease = lead(&guarded).await;
     store.abandon(lease.claim().clone()).await.unwrap();
-    assert_eq!(guarded.renew(&lease).await.unwrap(), Renew::Lost);
+    assert_eq!(guarded.renew(&lease, lease.term()).await.unwrap(), Renew::Lost);
     assert!(lock.is_empty());
     drop(lead(&guarded).await);
 }
@@ -110,7 +110,7 @@ async fn an_invalidation_elsewhere_ends_the_lock_with_the_next_renewal_and_refus
     let lease = lead(&guarded).await;
     other.invalidate(key()).await.unwrap();
     assert!(matches!(acquire(&other).await, Acquire::Busy { .. }));
-    assert_eq!(guarded.renew(&lease).await.unwrap(), Renew::Lost);
+    assert_eq!(guarded.renew(&lease, lease.term()).await.unwrap(), Renew::Lost);
     let next = lead(&other).await;
     assert_eq!(commit(&guarded, lease, "old").await, Commit::Superseded);
     assert_eq!(commit(&other, next, "new").await, Commit::Stored);
@@ -151,7 +151,7 @@ async fn a_leader_that_is_not_heard_of_loses_a_lock_of_sessions_with_its_lease()
     let lease = lead(&guarded).await;
     for _ in 0..5 {
         sleep(LEASE / 2).await;
-        assert_eq!(guarded.renew(&lease).await.unwrap(), Renew::Held);
+        assert_eq!(guarded.renew(&lease, lease.term()).await.unwrap(), Renew::Held);
     }
     assert_eq!(lock.asked(Operation::Release), 0);
     sleep(LEASE + MS).await;

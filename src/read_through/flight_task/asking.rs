@@ -8,7 +8,7 @@ use tower::Service;
 use super::{FlightTask, StandIn};
 use crate::capture::Capture;
 use crate::chance::draw;
-use crate::error::{CacheError, Cause};
+use crate::error::{CacheError, Cause, StoreErrorKind};
 use crate::flight::{Line, Phase};
 use crate::quiet::warn_seldom;
 use crate::read_through::core::{self, Landing, Origin};
@@ -25,7 +25,7 @@ where
     pub(super) async fn acquire(&mut self) -> Event {
         self.leader.enter(Phase::Asking);
         self.asked = self.leader.line();
-        let (claim, term) = (self.claim.clone(), self.core.policy.lease);
+        let (claim, term) = (self.claim.clone(), self.core.policy.first_term());
         match self.core.store.acquire(claim, term, self.accept).await {
             Ok(Acquire::Found(entry)) => self.found(&entry),
             Ok(Acquire::Busy { remaining, stale }) => {
@@ -44,7 +44,8 @@ where
             Ok(Acquire::Lead { lease, stale, failures }) => self.led(lease, stale, failures),
             Err(error) => {
                 warn_seldom!(%error, "loading without a lease");
-                self.unheard = true;
+                // A store that is down was not asked.
+                self.unheard = error.kind() != StoreErrorKind::Down;
                 self.note_failure_of_the_store(&error)
             }
         }

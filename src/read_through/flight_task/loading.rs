@@ -12,6 +12,7 @@ use tower::Service;
 use super::FlightTask;
 use crate::capture::Capture;
 use crate::flight::Phase;
+use crate::policy::Policy;
 use crate::quiet::warn_seldom;
 use crate::read_through::core::{self, Landing, Origin};
 use crate::read_through::load::{self, Failed, Keeping, Outcome};
@@ -39,7 +40,7 @@ where
         let outcome = tokio::select! {
             biased;
             outcome = load::load(job, &self.core, &self.leader, when_abandoned) => outcome,
-            never = renewing(&*self.core.store, self.lease.as_ref(), self.core.policy.renewal()) => {
+            never = renewing(&*self.core.store, self.lease.as_ref(), self.core.policy.lease) => {
                 match never {}
             }
         };
@@ -196,15 +197,16 @@ where
     }
 }
 
-/// Renews a lease for as long as it is polled.
-async fn renewing(store: &dyn Store, lease: Option<&Lease>, every: Duration) -> Infallible {
+/// Renews a lease to its whole term for as long as it is polled.
+async fn renewing(store: &dyn Store, lease: Option<&Lease>, whole: Duration) -> Infallible {
     let Some(lease) = lease else {
         return pending().await;
     };
+    let mut term = lease.term();
     loop {
-        sleep(every).await;
-        match store.renew(lease).await {
-            Ok(Renew::Held) => {}
+        sleep(Policy::renewal(term)).await;
+        match store.renew(lease, whole).await {
+            Ok(Renew::Held) => term = whole,
             // The load goes on: what it gives may still be newer than anything else.
             Ok(Renew::Lost) => return pending().await,
             Err(error) => warn_seldom!(%error, "a lease could not be renewed"),

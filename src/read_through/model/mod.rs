@@ -135,6 +135,13 @@ impl Model {
                 next.push(failed);
             }
         }
+        if world.left.failures > 0 && step == Step::Acquire {
+            // A store that is known to be down is not asked.
+            let mut unasked = world.clone();
+            unasked.left.failures -= 1;
+            unasked.flights[at].is_not_asked();
+            next.push(unasked);
+        }
         next.push(done);
     }
 

@@ -269,6 +269,13 @@ impl Flight {
         }
     }
 
+    /// The lease is not asked for, as the store is known to be down.
+    pub(super) fn is_not_asked(&mut self) {
+        let leased = self.leased;
+        self.fail(Step::Acquire);
+        self.leased = leased;
+    }
+
     /// The answer to a question is not heard.
     pub(super) fn fail(&mut self, step: Step) {
         self.now = Now::After(match step {

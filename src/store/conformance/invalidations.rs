@@ -12,7 +12,7 @@ pub(super) async fn an_invalidation_removes_the_entry(on: Subject) -> Checked {
 pub(super) async fn an_invalidation_ends_the_lease(on: Subject) -> Checked {
     let lease = on.lead(LONG).await?;
     on.store.invalidate(on.key()).await?;
-    let renewed = on.store.renew(&lease).await?;
+    let renewed = on.store.renew(&lease, LONG).await?;
     ensure!(renewed == Renew::Lost, "it could still be renewed");
     on.lead(LONG).await.map(drop)
 }

@@ -76,16 +76,29 @@ pub(super) async fn a_renewed_lease_does_not_lapse(on: Subject) -> Checked {
     let lease = on.lead(MEDIUM).await?;
     for _ in 0..4 {
         sleep(MEDIUM / 3).await;
-        let renewed = on.store.renew(&lease).await?;
+        let renewed = on.store.renew(&lease, MEDIUM).await?;
         ensure!(renewed == Renew::Held, "it could not be renewed");
     }
     ensure!(on.is_busy().await?, "it lapsed all the same");
     Ok(())
 }
 
+pub(super) async fn a_renewed_lease_holds_for_the_term_of_its_renewal(on: Subject) -> Checked {
+    let lease = on.lead(MEDIUM).await?;
+    let renewed = on.store.renew(&lease, LONG).await?;
+    ensure!(renewed == Renew::Held, "it could not be renewed to a longer term");
+    sleep(MEDIUM * 2).await;
+    ensure!(on.is_busy().await?, "it lapsed with the term for which it was granted");
+    let renewed = on.store.renew(&lease, SHORT).await?;
+    ensure!(renewed == Renew::Held, "it could not be renewed to a shorter term");
+    sleep(SHORT * 2).await;
+    ensure!(!on.is_busy().await?, "it outlived the shorter term");
+    Ok(())
+}
+
 pub(super) async fn a_lapsed_lease_is_not_renewed(on: Subject) -> Checked {
     let lapsed = on.lapsed().await?;
-    let renewed = on.store.renew(&lapsed).await?;
+    let renewed = on.store.renew(&lapsed, LONG).await?;
     ensure!(renewed == Renew::Lost, "it was");
     on.lead(LONG).await.map(drop)
 }
@@ -95,7 +108,7 @@ pub(super) async fn renewing_does_not_prolong_the_lease_of_others(on: Subject) -
     let lease = on.lead(LONG).await?;
     on.store.invalidate(on.key()).await?;
     let _theirs = on.lead(SHORT).await?;
-    let renewed = on.store.renew(&lease).await?;
+    let renewed = on.store.renew(&lease, LONG).await?;
     ensure!(renewed == Renew::Lost, "a lease that has passed on was renewed");
     sleep(SHORT * 2).await;
     ensure!(!on.is_busy().await?, "the lease of others was prolonged");

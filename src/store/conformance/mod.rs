@@ -108,6 +108,7 @@ checks![
     leases::only_its_own_claim_abandons_a_lease,
     leases::a_lease_lapses,
     leases::a_renewed_lease_does_not_lapse,
+    leases::a_renewed_lease_holds_for_the_term_of_its_renewal,
     leases::a_lapsed_lease_is_not_renewed,
     leases::renewing_does_not_prolong_the_lease_of_others,
     leases::a_commit_ends_its_lease,

@@ -231,8 +231,8 @@ impl<S: Store> Store for FaultyStore<S> {
         self.ask(Operation::Acquire, self.store.acquire(claim, term, accept))
     }
 
-    fn renew(&self, lease: &Lease) -> Answer<Renew> {
-        self.ask(Operation::Renew, self.store.renew(lease))
+    fn renew(&self, lease: &Lease, term: Duration) -> Answer<Renew> {
+        self.ask(Operation::Renew, self.store.renew(lease, term))
     }
 
     fn commit(&self, lease: Lease, draft: Draft) -> Answer<Commit> {

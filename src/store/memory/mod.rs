@@ -155,8 +155,8 @@ impl Store for MemoryStore {
         })
     }
 
-    fn renew(&self, lease: &Lease) -> Answer<Renew> {
-        let (claim, term) = (lease.claim().clone(), lease.term());
+    fn renew(&self, lease: &Lease, term: Duration) -> Answer<Renew> {
+        let claim = lease.claim().clone();
         self.answer(move |store, now| {
             store.shard(claim.key(), |shard| shard.renew(&claim, term, now))
         })

@@ -1,10 +1,13 @@
--- abandon: give up a lease.
+-- abandon: give up leases.
 --
--- KEYS   1 lease
--- ARGV   1 token, 16 bytes
--- gives  1 given up, 0 it was not ours any more, or never
+-- KEYS   1 lease, and any number of others
+-- ARGV   1 their tokens in the same order, 16 bytes each
+-- gives  how many were given up: a lease that another token holds stays
 --
--- One script, because a lease that passes on between the two steps would be somebody else's.
-local lease = peek(KEYS[1])
-if not lease or string.sub(lease, 1, 16) ~= ARGV[1] then return 0 end
-return redis.call('DEL', KEYS[1])
+-- One script, because a lease that passes on between the two steps would be that of another flight.
+local gives = 0
+for number, name in ipairs(KEYS) do
+  local lease, token = peek(name), string.sub(ARGV[1], 16 * number - 15, 16 * number)
+  if lease and string.sub(lease, 1, 16) == token then gives = gives + redis.call('DEL', name) end
+end
+return gives

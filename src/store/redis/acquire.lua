@@ -1,22 +1,37 @@
--- acquire: look, and take the lease if nothing acceptable is there and nobody has it.
+-- acquire: look, and take the lease if nothing acceptable is there and no other claim holds it.
 --
 -- KEYS   1 entry   2 lease
 -- ARGV   1 token, 16 bytes   2 term in ms
 --        3 '1' if a fresh entry is acceptable, '0' if none is and past failures do not matter, or
 --            the fence of the one that is not, as bytes
--- gives  {1, entry, its remaining life in ms}                           found
---        {2, what is left of the lease in ms, stale entry or false,
+--        4 the latest time at which the caller waits for the answer, in us by the server's clock,
+--            or '' if the caller does not know that clock
+--        5 tokens that may be taken over, 16 bytes each
+-- gives  {1, now, entry, its remaining life in ms}                      found
+--        {2, now, what is left of the lease in ms, stale entry or false,
 --            its remaining life}                                        busy
---        {3, fence, the server's time in us, stale entry or false,
---            its remaining life, failures in a row}                     lead
+--        {3, now, fence, stale entry or false, its remaining life,
+--            failures in a row}                                         lead
 --            where '' stands for an entry that is no string
---        {4, failure, what is left of its window in ms,
+--        {4, now, failure, what is left of its window in ms,
 --            stale entry or false, its remaining life}                  failed
+--        {5, now}                                                       late
+--            where now is the server's time in us
 --
 -- One script, because between a look and a lease another process can load and leave, and the key
--- would be loaded twice. Who is not to load has subscribed by being told so. Names of which nobody
--- waits for a change are not among the KEYS: some servers remember all of those.
+-- would be loaded twice. A caller that gets busy or failed is subscribed by this script's GET. Names
+-- that no caller watches are not among the KEYS: some servers remember all of those.
 local now = server_time()
+-- The caller does not hear this answer any more: a lease would have no holder.
+if ARGV[4] ~= '' and now > tonumber(ARGV[4]) then return {5, now} end
+-- Whether a lease under this token is in no other flight's hands.
+local function is_ours(token)
+  if token == ARGV[1] then return true end
+  for start = 1, #ARGV[5], 16 do
+    if token == string.sub(ARGV[5], start, start + 15) then return true end
+  end
+  return false
+end
 local floor_name, failed_name = KEYS[1] .. ':floor', KEYS[1] .. ':failed'
 -- Changes nothing, and is refused where writes are: after GETEX a server without room would let
 -- everything pass.
@@ -27,18 +42,18 @@ if readable(entry) then
   remaining = life_left(KEYS[1], entry, now)
   local acceptable = ARGV[3] == '1' or #ARGV[3] == 8 and ARGV[3] ~= string.sub(entry, 29, 36)
   local stale = stale_window(entry)
-  if acceptable and remaining > stale then return {1, entry, remaining} end
+  if acceptable and remaining > stale then return {1, now, entry, remaining} end
   stored = fence_at(entry, 29)
 end
 if remaining == 0 then entry = false end
 local lease = peek(KEYS[2])
-if lease_fence(lease) and string.sub(lease, 1, 16) ~= ARGV[1] then
+if lease_fence(lease) and not is_ours(string.sub(lease, 1, 16)) then
   local left = lease_left(KEYS[2], lease)
   -- Without a life of its own it is none of our leases.
   if left >= 0 then
     watch(KEYS[1])
     watch(KEYS[2])
-    return {2, left, entry, remaining}
+    return {2, now, left, entry, remaining}
   end
 end
 local failed, failures = peek(failed_name), 0
@@ -51,7 +66,7 @@ if failed and #failed >= 17 and string.sub(failed, 1, 4) == 'BWF\1' then
   if left > 0 and left <= window and ARGV[3] ~= '0' then
     watch(KEYS[1])
     watch(KEYS[2])
-    return {4, failed, left, entry, remaining}
+    return {4, now, failed, left, entry, remaining}
   end
 end
 -- What is there and is no string was read as nothing: an empty one says so.
@@ -65,4 +80,4 @@ local fence = math.max(number(peek(floor_name)) + 1, stored + 1, now)
 -- lapsed stores nothing.
 if fence > now then redis.call('SET', floor_name, struct.pack('>I8', fence), 'PX', floor_life) end
 redis.call('SET', KEYS[2], ARGV[1] .. struct.pack('>I8I8', fence, ARGV[2]), 'PX', ARGV[2])
-return {3, fence, now, entry, remaining, failures}
+return {3, now, fence, entry, remaining, failures}

@@ -1,7 +1,9 @@
 //! Health: whether the server is asked at all, and what is said about it.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+use tokio::sync::Notify;
 
 use crate::error::{StoreError, StoreErrorKind};
 use crate::quiet::Throttle;
@@ -13,6 +15,8 @@ pub(super) struct Health {
     breaker: Breaker,
     /// What an operation comes to that is not tried. Never held across an `.await`.
     down: Mutex<StoreError>,
+    /// Told when the server answers again.
+    is_back: Arc<Notify>,
     went_down: Throttle,
     came_back: Throttle,
 }
@@ -21,7 +25,8 @@ impl Health {
     pub(super) fn new(rules: Rules) -> Self {
         let down = Mutex::new(StoreError::new(StoreErrorKind::Down, DOWN));
         let [went_down, came_back] = [(); 2].map(|()| Throttle::once_per(LOG_EVERY));
-        Self { breaker: Breaker::new(rules), down, went_down, came_back }
+        let is_back = Arc::default();
+        Self { breaker: Breaker::new(rules), down, is_back, went_down, came_back }
     }
 
     /// Does it, unless the server is taken to be down.
@@ -60,6 +65,11 @@ impl Health {
         self.breaker.opened()
     }
 
+    /// What one task is told when the server answers again, after having been taken to be down.
+    pub(super) fn is_back(&self) -> Arc<Notify> {
+        Arc::clone(&self.is_back)
+    }
+
     fn down(&self) -> StoreError {
         self.down.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -73,6 +83,7 @@ impl Health {
     }
 
     fn note_back(&self) {
+        self.is_back.notify_one();
         if let Some(held_back) = self.came_back.admit() {
             tracing::info!(held_back, "redis answers again");
         }

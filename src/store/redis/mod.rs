@@ -18,6 +18,7 @@ mod script;
 mod server_clock;
 mod stats;
 mod trouble;
+mod unacknowledged;
 mod wire;
 
 use std::fmt;
@@ -39,6 +40,7 @@ use self::near::Near;
 use self::reconnect::{Attempts, Moves};
 use self::script::Scripts;
 use self::server_clock::ServerClock;
+use self::unacknowledged::{Asking, Unacknowledged};
 use super::{Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Failure, Lease};
 use super::{Peek, Renew, Store, Watch, Watchers};
 use crate::chance::draw;
@@ -72,6 +74,13 @@ use crate::key::Key;
 /// then. A command that timed out may have been executed all the same; the protocol is made for
 /// that. A server that is down costs nothing after the first failures: see
 /// [`RedisOptions::down_after`].
+///
+/// # Leases after an outage
+/// A lease may be left by a command whose reply was lost. The store remembers its claim, up to
+/// 10,000 of them, and gives the lease up as soon as the server answers again: in a task that is
+/// there while there are such claims, at most until their leases have lapsed. Another claim of the
+/// same process takes such a lease over meanwhile. A command that takes a lease and arrives when its
+/// caller has stopped waiting, by the server's clock, takes none.
 #[derive(Clone)]
 pub struct RedisStore(Arc<Inner>);
 
@@ -90,6 +99,7 @@ struct Inner {
     /// Leases go here, looks that are copied, too, and changes come from here.
     hearing: Looks,
     clock: Arc<ServerClock>,
+    unacknowledged: Unacknowledged,
     connects: Arc<AtomicU64>,
     pushes: Arc<AtomicU64>,
     unreadable: AtomicU64,
@@ -165,6 +175,7 @@ impl RedisStore {
         }
         Self(Arc::new(Inner {
             health: Health::new(options.rules(draw())),
+            unacknowledged: Unacknowledged::new(options.timeout),
             options,
             names,
             scripts,
@@ -203,27 +214,38 @@ impl Store for RedisStore {
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> Answer<Acquire> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.health.around(inner.acquire(claim, term, accept)).await })
+        Box::pin(async move {
+            let acquired = inner.acquire(&claim, term, accept);
+            inner.acknowledged(Asking::ForLease, &claim, acquired).await
+        })
     }
 
-    fn renew(&self, lease: &Lease) -> Answer<Renew> {
-        let (inner, claim, term) = (Arc::clone(&self.0), lease.claim().clone(), lease.term());
+    fn renew(&self, lease: &Lease, term: Duration) -> Answer<Renew> {
+        let (inner, claim) = (Arc::clone(&self.0), lease.claim().clone());
         Box::pin(async move { inner.health.around(inner.renew(&claim, term)).await })
     }
 
     fn commit(&self, lease: Lease, draft: Draft) -> Answer<Commit> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.health.around(inner.commit(lease, draft)).await })
+        Box::pin(async move {
+            let claim = lease.claim().clone();
+            inner.acknowledged(Asking::ForRelease, &claim, inner.commit(lease, draft)).await
+        })
     }
 
     fn fail(&self, lease: Lease, failure: Failure) -> Answer<()> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.health.around(inner.fail(lease.into_claim(), failure)).await })
+        Box::pin(async move {
+            let claim = lease.into_claim();
+            inner.acknowledged(Asking::ForRelease, &claim, inner.fail(&claim, failure)).await
+        })
     }
 
     fn abandon(&self, claim: Claim) -> Answer<()> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.health.around(inner.abandon(claim)).await })
+        Box::pin(async move {
+            inner.acknowledged(Asking::ForRelease, &claim, inner.abandon(&claim)).await
+        })
     }
 
     fn invalidate(&self, key: Key) -> Answer<()> {

@@ -1,12 +1,14 @@
 //! The operations of a `RedisStore`: what is asked, and what is made of the answers.
 
-use std::fmt;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use std::{fmt, slice};
 
 use bytes::Bytes;
 use redis::Value;
+use tokio::time::Instant;
 
 use super::Inner;
 use super::envelope::{self, Stamp};
@@ -15,7 +17,7 @@ use super::looks::Looks;
 use super::near::Asked;
 use super::pulse;
 use super::record;
-use super::reply::{Acquired, Found, Seen};
+use super::reply::{AcquireReply, Acquired, Found, Seen};
 use super::script::Source;
 use super::trouble::Trouble;
 use crate::error::StoreError;
@@ -70,16 +72,18 @@ impl Inner {
 
     pub(super) async fn acquire(
         self: &Arc<Self>,
-        claim: Claim,
+        claim: &Claim,
         term: Duration,
         accept: Accept,
     ) -> Result<Acquire, StoreError> {
-        match self.acquire_readable(&claim, term, accept).await? {
+        self.unacknowledged.forget(claim);
+        self.unacknowledged.note_term(term);
+        match self.acquire_readable(claim, term, accept).await? {
             Ok(acquired) => Ok(acquired),
             // What cannot be read is as good as nothing, and must not keep its key from ever being
             // loaded: who meets it asks for the lease all the same.
             Err(than) => {
-                let again = self.acquire_readable(&claim, term, Accept::Other { than }).await?;
+                let again = self.acquire_readable(claim, term, Accept::Other { than }).await?;
                 let during = |_| Trouble::Malformed.during(ACQUIRING, Some(claim.key()));
                 again.map_err(during)
             }
@@ -95,18 +99,11 @@ impl Inner {
     ) -> Result<Result<Acquire, u64>, StoreError> {
         let (key, digest) = (claim.key(), claim.key().digest());
         let during = |trouble: Trouble| trouble.during(ACQUIRING, Some(key));
-        let acceptable = match accept {
-            Accept::Fresh => b"1".to_vec(),
-            Accept::Nothing => b"0".to_vec(),
-            Accept::Other { than } => than.to_be_bytes().to_vec(),
-        };
-        let args = vec![token(claim.token()), number(millis(term)), acceptable];
         let asked = self.will_ask(&digest);
-        let reply =
-            self.run(&self.hearing, &self.scripts.acquire, &digest, args).await.map_err(during)?;
+        let (now, acquired) = self.ask_for_lease(claim, term, accept).await.map_err(during)?;
         let readable =
             |found: Option<Found>| found.and_then(|found| self.entry(found, key, &digest));
-        Ok(match Acquired::read(reply).ok_or(Trouble::Malformed).map_err(during)? {
+        Ok(match acquired {
             Acquired::Found(found) => {
                 let fence = envelope::fence(&found.sealed);
                 let entry = readable(Some(found));
@@ -120,14 +117,52 @@ impl Inner {
                 let failure = record::read(&record).ok_or(Trouble::Malformed).map_err(during)?;
                 Ok(Acquire::Failed { failure, remaining, stale: readable(stale) })
             }
-            Acquired::Lead { fence, now, stale, failures } => {
+            Acquired::Lead { fence, stale, failures } => {
                 let lease = Lease::granted(claim.clone(), term, fence, now);
                 Ok(Acquire::Lead { lease, stale: readable(stale), failures })
             }
         })
     }
 
+    /// Asks for the lease; gives the server's time as well. A refusal for being late that arrives
+    /// in time shows that the server's clock was set: the estimate is corrected by it, and the lease
+    /// is asked for again.
+    async fn ask_for_lease(
+        &self,
+        claim: &Claim,
+        term: Duration,
+        accept: Accept,
+    ) -> Result<(u64, Acquired), Trouble> {
+        let digest = claim.key().digest();
+        for _ in 0..TRIES {
+            let asked_at = Instant::now();
+            let args = vec![
+                token(claim.token()),
+                number(millis(term)),
+                acceptable(accept),
+                self.latest_arrival(),
+                self.unacknowledged.tokens(&digest),
+            ];
+            let reply = self.run(&self.hearing, &self.scripts.acquire, &digest, args).await?;
+            let AcquireReply { now, answer } =
+                AcquireReply::read(reply).ok_or(Trouble::Malformed)?;
+            self.clock.note(asked_at, now);
+            if let Some(acquired) = answer {
+                return Ok((now, acquired));
+            }
+        }
+        Err(Trouble::TimedOut(self.options.timeout))
+    }
+
+    /// The server's time at which a caller that asks now has stopped waiting, or nothing if that
+    /// is not known.
+    fn latest_arrival(&self) -> Vec<u8> {
+        let latest = |now: RangeInclusive<u64>| now.end() + micros(self.options.timeout);
+        self.clock.now().map(latest).map(number).unwrap_or_default()
+    }
+
     pub(super) async fn renew(&self, claim: &Claim, term: Duration) -> Result<Renew, StoreError> {
+        self.unacknowledged.note_term(term);
         let key = claim.key();
         let keys = vec![self.names.lease(&key.digest())];
         let args = vec![token(claim.token()), number(millis(term))];
@@ -161,7 +196,7 @@ impl Inner {
         }
     }
 
-    pub(super) async fn fail(&self, claim: Claim, failure: Failure) -> Result<(), StoreError> {
+    pub(super) async fn fail(&self, claim: &Claim, failure: Failure) -> Result<(), StoreError> {
         let (key, digest) = (claim.key(), claim.key().digest());
         let keys = vec![self.names.lease(&digest), self.names.failed(&digest)];
         let life = number(millis(failure.life()));
@@ -172,14 +207,29 @@ impl Inner {
         Ok(())
     }
 
-    pub(super) async fn abandon(&self, claim: Claim) -> Result<(), StoreError> {
-        let key = claim.key();
-        let keys = vec![self.names.lease(&key.digest())];
-        let args = vec![token(claim.token())];
-        let abandon = Question::Script { source: &self.scripts.abandon, keys, args };
-        let reply = self.hearing.lane().ask(&abandon).await;
-        reply.map_err(|trouble| trouble.during("giving the lease up", Some(key)))?;
+    pub(super) async fn abandon(&self, claim: &Claim) -> Result<(), StoreError> {
+        let abandoned = self.abandon_all(slice::from_ref(claim)).await;
+        abandoned.map_err(|trouble| trouble.during("giving the lease up", Some(claim.key())))
+    }
+
+    /// Gives up what may be left of claims of which no flight knows any more.
+    pub(super) async fn give_up_unacknowledged(&self) -> Result<(), StoreError> {
+        let sent_at = Instant::now();
+        let claims = self.unacknowledged.claims();
+        for some in claims.chunks(AT_ONCE) {
+            let abandoned = self.abandon_all(some).await;
+            abandoned.map_err(|trouble| trouble.during("giving leases up", None))?;
+            self.unacknowledged.given_up(some, sent_at);
+        }
         Ok(())
+    }
+
+    async fn abandon_all(&self, claims: &[Claim]) -> Result<(), Trouble> {
+        let keys = claims.iter().map(|claim| self.names.lease(&claim.key().digest())).collect();
+        let tokens = claims.iter().flat_map(|claim| *claim.token().as_bytes()).collect();
+        let source = &self.scripts.abandon;
+        let abandon = Question::Script { source, keys, args: vec![tokens] };
+        self.hearing.lane().ask(&abandon).await.map(drop)
     }
 
     pub(super) async fn invalidate(&self, key: Key, keep_stale: bool) -> Result<(), StoreError> {
@@ -253,6 +303,19 @@ const ACQUIRING: &str = "taking the lease";
 
 /// How far two clocks may drift apart during one load, in us, as the scripts have it.
 const DRIFT: u64 = 1_000_000;
+/// How often a lease is asked for while the server's clock is being set.
+const TRIES: u32 = 3;
+
+/// How many leases one command gives up: others wait while it runs.
+const AT_ONCE: usize = 256;
+
+fn acceptable(accept: Accept) -> Vec<u8> {
+    match accept {
+        Accept::Fresh => b"1".to_vec(),
+        Accept::Nothing => b"0".to_vec(),
+        Accept::Other { than } => than.to_be_bytes().to_vec(),
+    }
+}
 
 fn token(token: Token) -> Vec<u8> {
     token.as_bytes().to_vec()

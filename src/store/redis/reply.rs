@@ -21,11 +21,21 @@ pub(super) struct Seen {
 
 /// What `acquire.lua` gives.
 #[derive(Debug, PartialEq)]
+pub(super) struct AcquireReply {
+    /// The server's time, in microseconds since the Unix epoch.
+    pub(super) now: u64,
+    /// None if the command came later than its sender waits, by the server's clock. It did nothing
+    /// then.
+    pub(super) answer: Option<Acquired>,
+}
+
+/// What came of an acquire that was in time.
+#[derive(Debug, PartialEq)]
 pub(super) enum Acquired {
     Found(Found),
     Busy { remaining: Duration, stale: Option<Found> },
     Failed { record: Vec<u8>, remaining: Duration, stale: Option<Found> },
-    Lead { fence: u64, now: u64, stale: Option<Found>, failures: u32 },
+    Lead { fence: u64, stale: Option<Found>, failures: u32 },
 }
 
 /// What an `MGET` gives: what is no string counts as nothing.
@@ -67,14 +77,25 @@ impl Found {
     }
 }
 
-impl Acquired {
+impl AcquireReply {
     pub(super) fn read(reply: Value) -> Option<Self> {
         let Value::Array(reply) = reply else {
             return None;
         };
         let mut fields = reply.into_iter();
+        let (kind, now) = (fields.next()?, whole(&fields.next()?)?);
+        let answer = match kind {
+            Value::Int(5) => None,
+            kind => Some(Acquired::read(&kind, fields)?),
+        };
+        Some(Self { now, answer })
+    }
+}
+
+impl Acquired {
+    fn read(kind: &Value, mut fields: impl Iterator<Item = Value>) -> Option<Self> {
         let mut next = || fields.next();
-        match next()? {
+        match kind {
             Value::Int(1) => Found::of(next()?, &next()?).map(Self::Found),
             Value::Int(2) => Some(Self::Busy {
                 remaining: millis(&next()?)?,
@@ -82,7 +103,6 @@ impl Acquired {
             }),
             Value::Int(3) => Some(Self::Lead {
                 fence: whole(&next()?)?,
-                now: whole(&next()?)?,
                 stale: Found::of(next()?, &next()?),
                 failures: u32::try_from(whole(&next()?)?).ok()?,
             }),
@@ -125,15 +145,18 @@ mod tests {
             int(1),
             Value::Array(vec![]),
             Value::Array(vec![int(5)]),
-            Value::Array(vec![int(4), int(1)]),
+            Value::Array(vec![int(6), int(1)]),
+            Value::Array(vec![int(5), int(-1)]),
+            Value::Array(vec![int(4), int(1), int(1)]),
             Value::Array(vec![int(3), int(1), int(1), Value::Nil, int(0), int(-1)]),
-            Value::Array(vec![int(1), Value::Nil, int(5)]),
-            Value::Array(vec![int(2)]),
+            Value::Array(vec![int(1), int(1), Value::Nil, int(5)]),
+            Value::Array(vec![int(2), int(1)]),
+            Value::Array(vec![int(3), int(1), int(-7), Value::Nil, int(0)]),
             Value::Array(vec![int(3), int(-7), int(1), Value::Nil, int(0)]),
-            Value::Array(vec![int(3), Value::Nil, int(1)]),
+            Value::Array(vec![int(3), int(1), Value::Nil]),
         ];
         for reply in nonsense {
-            assert_eq!(Acquired::read(reply.clone()), None, "{reply:?}");
+            assert_eq!(AcquireReply::read(reply.clone()), None, "{reply:?}");
         }
     }
 }

@@ -282,8 +282,8 @@ impl Store for Scripted {
         self.ask(Op::Acquire, self.store.acquire(claim, term, accept))
     }
 
-    fn renew(&self, lease: &Lease) -> Answer<Renew> {
-        self.ask(Op::Renew, self.store.renew(lease))
+    fn renew(&self, lease: &Lease, term: Duration) -> Answer<Renew> {
+        self.ask(Op::Renew, self.store.renew(lease, term))
     }
 
     fn commit(&self, lease: Lease, draft: Draft) -> Answer<Commit> {
