@@ -79,11 +79,27 @@ impl CacheError {
         self.kind
     }
 
-    pub(crate) fn wait_timed_out(key: &Key, waited: Duration) -> Self {
+    /// A wait ran out, and for what it was.
+    pub(crate) fn wait_timed_out(key: &Key, waited: Duration, why: &impl fmt::Display) -> Self {
         Self::new(
             CacheErrorKind::WaitTimedOut,
-            format!("nobody had loaded `{key}` within {waited:?}"),
+            format!("`{key}` was not there after a wait of {waited:?}: {why}"),
         )
+    }
+
+    /// A deadline has come, or cannot be met, and what was waited for.
+    pub(crate) fn deadline_exceeded(key: &Key, waited: Duration, why: &impl fmt::Display) -> Self {
+        Self::new(
+            CacheErrorKind::DeadlineExceeded,
+            format!("`{key}` could not be had by the caller's deadline, after {waited:?}: {why}"),
+        )
+    }
+
+    /// The same, for a request that goes to the loader without a key.
+    pub(crate) fn deadline_exceeded_without_key() -> Self {
+        let message =
+            "the loader has not answered a request without a key by the caller's deadline";
+        Self::new(CacheErrorKind::DeadlineExceeded, message.to_owned())
     }
 
     pub(crate) fn contended(key: &Key) -> Self {
@@ -181,6 +197,8 @@ impl StdError for CacheError {}
 pub enum CacheErrorKind {
     /// Somebody else is loading the key, and the policy is to fail fast.
     Contended,
+    /// The answer was not there by the caller's [deadline](crate::Ask::by), or cannot be.
+    DeadlineExceeded,
     /// The key is longer than [`Key::MAX_BYTES`].
     KeyTooLong,
     /// A bound on what may be under way in this process is reached, and this request is more.
@@ -199,7 +217,9 @@ pub enum CacheErrorKind {
     OtherType,
     /// The store failed.
     Store(StoreErrorKind),
-    /// The caller's wait for somebody else's load ran out.
+    /// The caller's [wait](crate::Wait) for somebody else's load ran out. The message says what it
+    /// waited for: the store, a load in this process, or a lease of another process and whether
+    /// that was renewed.
     WaitTimedOut,
 }
 
