@@ -67,7 +67,7 @@ impl Policy {
 
     /// How long a caller waits for a load of others.
     pub(crate) fn patience(&self) -> Duration {
-        self.wait.patience(self.load_timeout)
+        self.wait.patience(self.load_timeout.saturating_add(NEWS))
     }
 
     /// How long a caller waits for a look, if that has to be bounded here: a look ends by the
@@ -99,6 +99,9 @@ impl Default for Policy {
         }
     }
 }
+
+/// How long it takes at most, in a fleet in good health, until all know that a load has ended.
+const NEWS: Duration = Duration::from_secs(1);
 
 /// Far more than a store may take for an answer, which is 250 ms by default.
 const LONG_LOOK: Duration = Duration::from_secs(1);

@@ -35,9 +35,10 @@ enum Patience {
 
 impl Wait {
     /// Waits for as long as a load may take: the
-    /// [limit on one load](crate::ReadThroughLayer::load_timeout), 30 s by default. A load that runs
-    /// in this process is waited for to its end, which that limit bounds, even if it began late in
-    /// the wait. The default.
+    /// [limit on one load](crate::ReadThroughLayer::load_timeout), 30 s by default, and a second more,
+    /// in which the caller hears how the load has ended. A load that runs in this process by then is
+    /// waited for to its end, which that limit bounds, unless there is a stale answer to give. The
+    /// default.
     pub fn for_load() -> Self {
         Self { patience: Patience::Load, interval: None, then: Then::Fail }
     }

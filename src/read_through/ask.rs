@@ -62,9 +62,10 @@ impl Ask {
     /// - **A deadline that has passed** starts nothing: neither a question to the store nor a load.
     ///   What is kept in this process is given all the same.
     ///
-    /// The answer is given a little before the deadline: by a tenth of the time that there was, and
-    /// by 10 ms at most. Timers have steps of 1 ms, so deadlines much shorter than 10 ms may be
-    /// missed by as much.
+    /// The wait ends a little before the deadline, so that the answer is there by then: by a tenth of
+    /// the time that there was, from 2 ms to 10 ms, and never by more than half of it. A deadline in
+    /// 10 ms leaves 8 ms to wait. Timers have steps of 1 ms, so deadlines below 4 ms may be missed by
+    /// as much.
     #[must_use]
     pub fn by(self, deadline: Instant) -> Self {
         Self { how: How { deadline: Some(deadline), ..self.how }, ..self }

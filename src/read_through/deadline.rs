@@ -38,12 +38,18 @@ impl fmt::Debug for Deadline {
     }
 }
 
-/// When a wait ends so that its caller has the answer by its deadline: earlier by a tenth of the
-/// time that is left, and by [`MARGIN`] at most.
+/// When a wait ends so that its caller has the answer by its deadline.
 pub(super) fn answer_by(deadline: Instant) -> Instant {
-    let left = deadline.saturating_duration_since(Instant::now());
-    deadline - (left / 10).min(MARGIN)
+    deadline - margin(deadline.saturating_duration_since(Instant::now()))
 }
 
+/// How much earlier than a deadline a wait ends, if so much time is left.
+fn margin(left: Duration) -> Duration {
+    (left / 10).clamp(TIMER, ANSWER).min(left / 2)
+}
+
+/// Timers have steps of 1 ms, so they may be as late, and what they wake takes its time.
+const TIMER: Duration = Duration::from_millis(2);
+
 /// About what it takes on a busy machine from a timer to the answer.
-const MARGIN: Duration = Duration::from_millis(10);
+const ANSWER: Duration = Duration::from_millis(10);

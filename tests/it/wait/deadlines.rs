@@ -61,7 +61,8 @@ async fn misses_its_deadline(asked: JoinHandle<Settled>, began: Instant, millis:
     let took = began.elapsed();
     assert_eq!((kind_of(&answer), status), (MISSED, CacheStatus::Failed));
     let by = Duration::from_millis(millis);
-    let earliest = by - (by / 10).min(Duration::from_millis(10));
+    let [least, most] = [2, 10].map(Duration::from_millis);
+    let earliest = by - (by / 10).clamp(least, most).min(by / 2);
     assert!(took <= by && took >= earliest, "{took:?} of {by:?}");
 }
 
