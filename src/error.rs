@@ -79,29 +79,6 @@ impl CacheError {
         self.kind
     }
 
-    /// A wait ran out, and for what it was.
-    pub(crate) fn wait_timed_out(key: &Key, waited: Duration, why: &impl fmt::Display) -> Self {
-        Self::new(
-            CacheErrorKind::WaitTimedOut,
-            format!("`{key}` was not there after a wait of {waited:?}: {why}"),
-        )
-    }
-
-    /// A deadline has come, or cannot be met, and what was waited for.
-    pub(crate) fn deadline_exceeded(key: &Key, waited: Duration, why: &impl fmt::Display) -> Self {
-        Self::new(
-            CacheErrorKind::DeadlineExceeded,
-            format!("`{key}` could not be had by the caller's deadline, after {waited:?}: {why}"),
-        )
-    }
-
-    /// The same, for a request that goes to the loader without a key.
-    pub(crate) fn deadline_exceeded_without_key() -> Self {
-        let message =
-            "the loader has not answered a request without a key by the caller's deadline";
-        Self::new(CacheErrorKind::DeadlineExceeded, message.to_owned())
-    }
-
     pub(crate) fn contended(key: &Key) -> Self {
         Self::new(CacheErrorKind::Contended, format!("`{key}` is being loaded by somebody else"))
     }
@@ -178,7 +155,7 @@ impl CacheError {
         Self::new(CacheErrorKind::Store(error.kind()), format!("`{key}`: {error}"))
     }
 
-    fn new(kind: CacheErrorKind, message: String) -> Self {
+    pub(crate) fn new(kind: CacheErrorKind, message: String) -> Self {
         Self { kind, message: message.into() }
     }
 }

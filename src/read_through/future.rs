@@ -18,7 +18,7 @@ use super::deadline::{Deadline, answer_by};
 use super::state::{Looked, Settled, Start, State, StateProjection};
 use super::waiting::Waited;
 use crate::capture::Capture;
-use crate::error::{CacheError, Error};
+use crate::error::{CacheError, CacheErrorKind, Error};
 use crate::flight::Listener;
 use crate::key::Key;
 use crate::status::{Bypass, CacheStatus};
@@ -225,7 +225,9 @@ fn boxed(how: How) -> Option<Box<Deadline>> {
 
 /// What a request without a key comes to at its deadline.
 fn late<R, E>() -> Settled<R, E> {
-    (Err(CacheError::deadline_exceeded_without_key().into()), CacheStatus::Failed)
+    let message = "the loader has not answered a request without a key by its deadline";
+    let error = CacheError::new(CacheErrorKind::DeadlineExceeded, message.to_owned());
+    (Err(error.into()), CacheStatus::Failed)
 }
 
 fn once<T>(answer: &mut Option<T>) -> T {

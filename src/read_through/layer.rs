@@ -236,8 +236,8 @@ impl<K, C> ReadThroughLayer<K, C> {
 
     /// Sets what a request does while somebody else loads its key.
     ///
-    /// Default: [`Wait::for_load`], then an error: as long as a load may take, which is 30 s unless
-    /// [`load_timeout`](Self::load_timeout) says otherwise.
+    /// Default: [`Wait::for_load`], then an error: as long as a load may take, 30 s unless
+    /// [`load_timeout`](Self::load_timeout) says otherwise, and a second more.
     #[must_use]
     pub fn wait(mut self, wait: Wait) -> Self {
         self.policy.wait = wait;

@@ -23,8 +23,6 @@ pub(super) struct Waiting {
     until: Option<Instant>,
     /// It does not wait for a load of others at all.
     fail_fast: bool,
-    /// A load of this process it waits for to its end.
-    to_the_end: bool,
 }
 
 /// What a wait came to.
@@ -45,24 +43,12 @@ impl Waiting {
     ) -> Self {
         let slow = slow.filter(|slow| until.is_none_or(|until| *slow < until));
         let sleep = slow.or(until).map(sleep_until);
-        Self {
-            follower,
-            sleep,
-            until_slow: slow.is_some(),
-            until,
-            fail_fast: false,
-            to_the_end: false,
-        }
+        Self { follower, sleep, until_slow: slow.is_some(), until, fail_fast: false }
     }
 
     /// The same, ending as soon as it is known that somebody else loads.
     pub(super) fn failing_fast(follower: Follower<Landing>, slow: Option<Instant>) -> Self {
         Self { fail_fast: true, ..Self::new(follower, None, slow) }
-    }
-
-    /// The same, but a load of this process that runs by then is waited for to its end.
-    pub(super) fn to_the_end_of_loads(self) -> Self {
-        Self { to_the_end: true, ..self }
     }
 
     pub(super) fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Waited> {
@@ -84,9 +70,7 @@ impl Waiting {
                 this.sleep.set(this.until.map(sleep_until));
                 return Poll::Ready(Waited::Slow);
             }
-            let goes_on = this.follower.runs_its_own_load()
-                || *this.to_the_end && this.follower.waits_for_a_load_here();
-            if !goes_on {
+            if !this.follower.runs_its_own_load() {
                 return Poll::Ready(Waited::RanOut);
             }
             this.sleep.set(None);

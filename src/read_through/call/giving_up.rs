@@ -31,7 +31,7 @@ where
         Some(stale)
     }
 
-    /// After its patience is over. Nothing, if by now its own load runs.
+    /// After its patience is over. Nothing, if by now a load runs that it waits for to its end.
     pub(in crate::read_through) fn give_up(
         &mut self,
         follower: &Follower<Landing>,
@@ -40,6 +40,9 @@ where
             return Some(stale);
         }
         let (key, wait) = (&self.key, self.core.policy.wait);
+        if wait.is_for_load() && follower.waits_for_a_load_here() {
+            return None;
+        }
         if follower.waits_for_leave_to_load() {
             let most = self.core.policy.bounds.loads_around;
             return Some(self.fail(CacheError::too_many_loads(key, most).into()));
@@ -63,8 +66,9 @@ where
     }
 
     fn time_out(&mut self, awaited: Awaited) -> State<S, Req> {
-        let waited = self.begun.elapsed();
-        self.fail(CacheError::wait_timed_out(&self.key, waited, &awaited).into())
+        let (key, waited) = (&self.key, self.begun.elapsed());
+        let message = format!("`{key}` was not there after a wait of {waited:?}: {awaited}");
+        self.fail(CacheError::new(CacheErrorKind::WaitTimedOut, message).into())
     }
 
     /// At its deadline, or once that cannot be met: whatever it waits for goes on without it, and
@@ -77,8 +81,9 @@ where
         if let Some(stale) = follower.and_then(|it| self.make_do(it, Stale::WaitRanOut)) {
             return stale;
         }
-        let waited = self.begun.elapsed();
-        self.fail(CacheError::deadline_exceeded(&self.key, waited, &awaited).into())
+        let (key, waited) = (&self.key, self.begun.elapsed());
+        let message = format!("`{key}` was not there by the deadline, after {waited:?}: {awaited}");
+        self.fail(CacheError::new(CacheErrorKind::DeadlineExceeded, message).into())
     }
 
     /// Whether there is no time to begin anything.

@@ -242,8 +242,7 @@ where
             return State::Waiting(Waiting::failing_fast(follower, slow));
         }
         let until = self.patient_from.checked_add(self.core.policy.patience());
-        let waiting = Waiting::new(follower, until, slow);
-        State::Waiting(if wait.is_for_load() { waiting.to_the_end_of_loads() } else { waiting })
+        State::Waiting(Waiting::new(follower, until, slow))
     }
 
     /// Goes around the cache.
