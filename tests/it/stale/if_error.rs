@@ -135,7 +135,8 @@ async fn who_waits_in_vain_for_another_process_is_given_what_is_stale() {
 async fn who_waits_in_vain_for_a_load_here_is_given_what_is_stale() {
     for place in PLACES {
         let loader = Loader::gated();
-        let cached = surviving(place(&stale_if_error().await)).layer(loader.clone());
+        let layer = surviving(place(&stale_if_error().await)).wait(Wait::at_most(SECOND * 5));
+        let cached = layer.layer(loader.clone());
         let _leads = burst(&cached, 1, 2);
         loader.has_begun(1).await;
         sleep(SECOND).await;
