@@ -79,13 +79,6 @@ impl CacheError {
         self.kind
     }
 
-    pub(crate) fn wait_timed_out(key: &Key, waited: Duration) -> Self {
-        Self::new(
-            CacheErrorKind::WaitTimedOut,
-            format!("nobody had loaded `{key}` within {waited:?}"),
-        )
-    }
-
     pub(crate) fn contended(key: &Key) -> Self {
         Self::new(CacheErrorKind::Contended, format!("`{key}` is being loaded by somebody else"))
     }
@@ -162,7 +155,7 @@ impl CacheError {
         Self::new(CacheErrorKind::Store(error.kind()), format!("`{key}`: {error}"))
     }
 
-    fn new(kind: CacheErrorKind, message: String) -> Self {
+    pub(crate) fn new(kind: CacheErrorKind, message: String) -> Self {
         Self { kind, message: message.into() }
     }
 }
@@ -181,6 +174,8 @@ impl StdError for CacheError {}
 pub enum CacheErrorKind {
     /// Somebody else is loading the key, and the policy is to fail fast.
     Contended,
+    /// The answer was not there by the caller's [deadline](crate::Ask::by), or cannot be.
+    DeadlineExceeded,
     /// The key is longer than [`Key::MAX_BYTES`].
     KeyTooLong,
     /// A bound on what may be under way in this process is reached, and this request is more.
@@ -199,7 +194,9 @@ pub enum CacheErrorKind {
     OtherType,
     /// The store failed.
     Store(StoreErrorKind),
-    /// The caller's wait for somebody else's load ran out.
+    /// The caller's [wait](crate::Wait) for somebody else's load ran out. The message says what it
+    /// waited for: the store, a load in this process, or a lease of another process and whether
+    /// that was renewed.
     WaitTimedOut,
 }
 

@@ -51,7 +51,7 @@ pub enum Stale {
     LoadFailed,
     /// Loading it anew takes long.
     LoadSlow,
-    /// The wait for somebody else's load ran out, or there was no time for it.
+    /// The wait ran out, or the caller's deadline came or left no time for it.
     WaitRanOut,
     /// As many were under way as there may be.
     NoRoom,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::{Chair, Flight, Phase, lock};
+use super::{Awaited, Chair, Flight, Phase, lock};
 
 /// A seat in a flight. Dropping it frees the seat.
 pub(crate) struct Follower<L> {
@@ -88,7 +88,24 @@ impl<L> Follower<L> {
 
     /// How much longer what it waits for is expected to take, if it takes so long in all.
     pub(crate) fn expects(&self, in_all: Duration) -> Duration {
-        in_all.saturating_sub(lock(&self.flight.state).since.elapsed())
+        let state = lock(&self.flight.state);
+        let since = state.lease.map_or(state.since, |lease| lease.since);
+        in_all.saturating_sub(since.elapsed())
+    }
+
+    /// What it waits for.
+    pub(crate) fn awaited(&self) -> Awaited {
+        let state = lock(&self.flight.state);
+        match (state.phase, state.lease) {
+            (Phase::Loading, _) if self.opener => Awaited::OwnLoad(state.since.elapsed()),
+            (Phase::Loading, _) => Awaited::Load(state.since.elapsed()),
+            (Phase::Queueing, _) => Awaited::Leave,
+            (_, Some(lease)) => {
+                let (held_for, is_renewed) = (lease.since.elapsed(), lease.is_renewed);
+                Awaited::Lease { held_for, is_renewed }
+            }
+            (_, None) => Awaited::Store,
+        }
     }
 
     /// Whether it waits for a load to be allowed.
@@ -108,6 +125,11 @@ impl<L> Follower<L> {
     /// Whether the load that runs is its own.
     pub(crate) fn runs_its_own_load(&self) -> bool {
         self.opener && lock(&self.flight.state).phase == Phase::Loading
+    }
+
+    /// Whether a load runs in this process, its own or another caller's.
+    pub(crate) fn waits_for_a_load_here(&self) -> bool {
+        lock(&self.flight.state).phase == Phase::Loading
     }
 
     pub(crate) fn is_opener(&self) -> bool {

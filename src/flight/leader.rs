@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Flight, Flights, Listener, Offer, Phase, Slot, lock};
+use super::{Flight, Flights, Listener, Offer, Phase, SeenLease, Slot, lock};
 use crate::key::Key;
 
 /// The one that works for a flight. Dropping it tells whoever still waits to look again.
@@ -45,12 +45,24 @@ impl<L> Leader<L> {
         Line(state.lines)
     }
 
+    /// Says that the flight waits for another process, whose lease has so much left.
+    pub(crate) fn wait_for_lease(&self, left: Duration) {
+        let mut state = lock(&self.flight.state);
+        state.lease = Some(SeenLease::seen(state.lease, left));
+        drop(state);
+        self.enter(Phase::Waiting);
+    }
+
     /// Says what the flight waits for, to those who will not wait for everything.
     pub(crate) fn enter(&self, phase: Phase) {
         let mut state = lock(&self.flight.state);
         if state.phase != phase {
             state.phase = phase;
             state.since = Instant::now();
+        }
+        // A question in between is about the same lease.
+        if !matches!(phase, Phase::Asking | Phase::Waiting) {
+            state.lease = None;
         }
         let wakers = state.take_wakers(|chair| chair.impatient);
         drop(state);

@@ -20,6 +20,7 @@
 //! A shard of the table is locked before a flight in it, never after. Both are held for a few map
 //! operations, never across an `.await`, and nobody is woken while one is held.
 
+mod awaited;
 mod follower;
 mod leader;
 
@@ -35,6 +36,7 @@ use slab::Slab;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+pub(crate) use awaited::Awaited;
 pub(crate) use follower::{Follower, Landed};
 pub(crate) use leader::{Leader, Line};
 
@@ -238,8 +240,34 @@ struct State<L> {
     offer: Option<Offer<L>>,
     /// When what it waits for began.
     since: Instant,
+    /// The lease of another process, while it waits for that.
+    lease: Option<SeenLease>,
     chairs: Slab<Chair<L>>,
 }
+
+/// What is known of a lease of another process.
+#[derive(Clone, Copy, Debug)]
+struct SeenLease {
+    /// When it was seen first, and when it would have ended if it had not been renewed.
+    since: Instant,
+    ends: Instant,
+    is_renewed: bool,
+}
+
+impl SeenLease {
+    /// The same lease or the first, with so much left now.
+    fn seen(earlier: Option<Self>, left: Duration) -> Self {
+        let now = Instant::now();
+        let ends = now.checked_add(left).unwrap_or(now);
+        match earlier {
+            Some(seen) => Self { is_renewed: ends > seen.ends + UNSURE, ..seen },
+            None => Self { since: now, ends, is_renewed: false },
+        }
+    }
+}
+
+/// By how much the end of a lease may seem to move because answers take different times.
+const UNSURE: Duration = Duration::from_millis(250);
 
 /// What those who joined before a line may have if they will not wait for better.
 struct Offer<L> {
@@ -291,6 +319,7 @@ impl<L> Flight<L> {
             in_background: false,
             offer: None,
             since: Instant::now(),
+            lease: None,
             chairs: Slab::new(),
         };
         Self { state: Mutex::new(state), deserted: Notify::new(), joined: Notify::new() }

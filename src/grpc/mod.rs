@@ -71,9 +71,9 @@
 //! [`max_entry_bytes`](GrpcCacheLayer::max_entry_bytes), goes through to its caller as it comes; who
 //! waited for it asks for itself, and for a while nobody waits.
 //!
-//! A load is for everybody who waits, so the handler is not told of a caller's `grpc-timeout`: that
-//! bounds how long its caller waits for others, and [`load_timeout`](GrpcCacheLayer::load_timeout)
-//! how long a load may take.
+//! A load is for all callers that wait, so the handler is not told of a caller's `grpc-timeout`: that
+//! bounds how long its caller waits, for others and for a load of its own, and
+//! [`load_timeout`](GrpcCacheLayer::load_timeout) bounds how long a load may take.
 //!
 //! # Statuses
 //! | of the answer | what becomes of it |
@@ -84,8 +84,8 @@
 //! | `UNAUTHENTICATED`, `PERMISSION_DENIED` | for its caller only |
 //! | any other | shared with those who wait for it, and not kept |
 //!
-//! What is not the handler's is a status too: `DEADLINE_EXCEEDED` if the wait ran out for a caller
-//! with a deadline or the load took too long, `RESOURCE_EXHAUSTED` if a bound is reached, `INTERNAL`
+//! What is not the handler's is a status too: `DEADLINE_EXCEEDED` if there was no answer by the
+//! caller's deadline or the load took too long, `RESOURCE_EXHAUSTED` if a bound is reached, `INTERNAL`
 //! if the handler panicked, and `UNAVAILABLE` if anything else failed.
 
 mod answer;

@@ -149,7 +149,7 @@ where
         let (answered, status) = self.cache.call(load).with_status().await;
         let response = match answered {
             Ok(answer) => answer.into_response(),
-            Err(error) => status_for_caller(&error, deadline.is_some()).into_http(),
+            Err(error) => status_for_caller(&error).into_http(),
         };
         self.shown(response, &status)
     }

@@ -15,17 +15,16 @@ pub(super) fn status_of(error: BoxError) -> Status {
 }
 
 /// The status for a caller that the cache has no answer for.
-pub(super) fn status_for_caller(error: &Error<Status>, has_deadline: bool) -> Status {
+pub(super) fn status_for_caller(error: &Error<Status>) -> Status {
     match error {
         Error::Load(status) => Status::clone(status),
-        Error::Cache(error) => Status::new(code(error, has_deadline), error.to_string()),
+        Error::Cache(error) => Status::new(code(error), error.to_string()),
     }
 }
 
-fn code(error: &CacheError, has_deadline: bool) -> Code {
+fn code(error: &CacheError) -> Code {
     match error.kind() {
-        CacheErrorKind::WaitTimedOut if has_deadline => Code::DeadlineExceeded,
-        CacheErrorKind::LoadTimedOut => Code::DeadlineExceeded,
+        CacheErrorKind::DeadlineExceeded | CacheErrorKind::LoadTimedOut => Code::DeadlineExceeded,
         CacheErrorKind::Full => Code::ResourceExhausted,
         CacheErrorKind::WaitTimedOut
         | CacheErrorKind::Contended
@@ -41,8 +40,6 @@ fn code(error: &CacheError, has_deadline: bool) -> Code {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::key::Key;
 
@@ -57,12 +54,13 @@ mod tests {
     #[test]
     fn a_wait_that_ran_out_is_a_deadline_only_for_who_has_one() {
         let key = Key::of("grpc");
-        let ran_out = CacheError::wait_timed_out(&key, Duration::ZERO).into();
-        assert_eq!(status_for_caller(&ran_out, true).code(), Code::DeadlineExceeded);
-        assert_eq!(status_for_caller(&ran_out, false).code(), Code::Unavailable);
+        let missed = CacheError::new(CacheErrorKind::DeadlineExceeded, String::new()).into();
+        assert_eq!(status_for_caller(&missed).code(), Code::DeadlineExceeded);
+        let ran_out = CacheError::new(CacheErrorKind::WaitTimedOut, String::new()).into();
+        assert_eq!(status_for_caller(&ran_out).code(), Code::Unavailable);
         let panicked = CacheError::loader_panicked(&key).into();
-        assert_eq!(status_for_caller(&panicked, true).code(), Code::Internal);
+        assert_eq!(status_for_caller(&panicked).code(), Code::Internal);
         let contended = CacheError::contended(&key).into();
-        assert_eq!(status_for_caller(&contended, true).code(), Code::Unavailable);
+        assert_eq!(status_for_caller(&contended).code(), Code::Unavailable);
     }
 }

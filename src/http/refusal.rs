@@ -36,7 +36,9 @@ pub(super) fn of<B>(error: &Error<BoxError>) -> Response<CacheBody<B>> {
 
 fn of_cache<B>(error: &CacheError) -> Response<CacheBody<B>> {
     let (status, said, why) = match error.kind() {
-        CacheErrorKind::WaitTimedOut | CacheErrorKind::LoadTimedOut => {
+        CacheErrorKind::WaitTimedOut
+        | CacheErrorKind::LoadTimedOut
+        | CacheErrorKind::DeadlineExceeded => {
             (StatusCode::GATEWAY_TIMEOUT, "it took too long\n", "timed-out")
         }
         CacheErrorKind::LoaderPanicked | CacheErrorKind::LoadLost => {

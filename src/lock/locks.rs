@@ -134,7 +134,8 @@ impl<L: Lock> Locks<L> {
 
     /// Sets what [`lock`](Self::lock) does while somebody else has the key. [`Wait::tries`] is for
     /// so many tries after the first; it does not pause after the last. There is nothing to load
-    /// here, so [`Wait::then_load`] changes nothing.
+    /// here, so [`Wait::then_load`] changes nothing, and [`Wait::for_load`], the default of `Wait`,
+    /// waits 5 s.
     ///
     /// Default: it waits 5 s at most.
     #[must_use]

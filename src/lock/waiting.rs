@@ -17,6 +17,10 @@ use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Key;
 use crate::policy::{Pauses, Wait};
 
+/// How long [`Wait::for_load`] waits here, where there is no load: longer than most of what is done
+/// under a lock takes, and shorter than most clients wait.
+const FOR_LOAD: Duration = Duration::from_secs(5);
+
 /// How long to wait.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Limit {
@@ -33,10 +37,10 @@ impl Limit {
         match wait.interval() {
             _ if wait.is_fail_fast() => Self::Try,
             Some(interval) => {
-                let more = wait.patience().as_nanos() / interval.as_nanos().max(1);
+                let more = wait.patience(FOR_LOAD).as_nanos() / interval.as_nanos().max(1);
                 Self::Tries { more: u32::try_from(more).unwrap_or(u32::MAX), interval }
             }
-            None => Self::Until(far(Instant::now(), wait.patience())),
+            None => Self::Until(far(Instant::now(), wait.patience(FOR_LOAD))),
         }
     }
 

@@ -72,6 +72,18 @@ impl Policy {
         term / 3
     }
 
+    /// How long a caller waits for a load of others.
+    pub(crate) fn patience(&self) -> Duration {
+        self.wait.patience(self.load_timeout.saturating_add(NEWS))
+    }
+
+    /// How long a caller waits for a look, if that has to be bounded here: a look ends by the
+    /// store's own timeout, and a timer for each would slow down the hits.
+    pub(crate) fn patience_for_look(&self) -> Option<Duration> {
+        let patience = self.patience();
+        (!self.wait.is_fail_fast() && patience < LONG_LOOK).then_some(patience)
+    }
+
     /// How the losers of this policy pause, given whether the store tells them of changes.
     pub(crate) fn pauses(&self, told: bool) -> Pauses {
         self.wait.interval().map_or_else(|| Pauses::backing_off(told), Pauses::fixed)
@@ -98,6 +110,12 @@ impl Default for Policy {
 /// Long enough for most loads to end before the first renewal, a third of it later. Short enough to
 /// wait for.
 const FIRST_TERM: Duration = Duration::from_secs(1);
+
+/// How long it takes at most, in a fleet in good health, until all know that a load has ended.
+const NEWS: Duration = Duration::from_secs(1);
+
+/// Far more than a store may take for an answer, which is 250 ms by default.
+const LONG_LOOK: Duration = Duration::from_secs(1);
 
 /// What becomes of a load when the last caller that waited for it has left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// How long a caller waits for somebody else's load, and what it does when that is over.
 ///
 /// It is for losers only. The caller whose own load runs waits for it, up to the hard limit on one
-/// load; and nobody waits when the value is there.
+/// load, unless the caller has a [deadline](crate::Ask::by). No caller waits when the value is there.
 ///
 /// ```
 /// use std::time::Duration;
@@ -17,17 +17,36 @@ use std::time::Duration;
 /// # let _ = (patient, brisk, hasty);
 /// ```
 ///
-/// The default is [`Wait::at_most`] 5 s, then an error: longer than most loads take, and shorter
-/// than most clients wait.
+/// The default is [`Wait::for_load`], then an error: a load that is under way is no failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Wait {
-    patience: Duration,
+    patience: Patience,
     interval: Option<Duration>,
     then: Then,
 }
 
+/// How long a wait lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Patience {
+    /// As long as a load may take.
+    Load,
+    AtMost(Duration),
+}
+
 impl Wait {
+    /// Waits for as long as a load may take: the
+    /// [limit on one load](crate::ReadThroughLayer::load_timeout), 30 s by default, and a second more,
+    /// in which the caller hears how the load has ended. A load that runs in this process by then is
+    /// waited for to its end, which that limit bounds, unless there is a stale answer to give. The
+    /// default.
+    pub fn for_load() -> Self {
+        Self { patience: Patience::Load, interval: None, then: Then::Fail }
+    }
+
     /// Never waits for a load: as soon as it is known that somebody else runs one, gives up.
+    ///
+    /// To know that, it waits for the store's answer, which a store in trouble gives after its
+    /// timeout. A [deadline](crate::Ask::by) bounds this as well.
     pub fn fail_fast() -> Self {
         Self::at_most(Duration::ZERO)
     }
@@ -39,9 +58,10 @@ impl Wait {
         Self { interval: Some(interval), ..Self::at_most(interval.saturating_mul(tries)) }
     }
 
-    /// Waits this long at most, however often that means to look.
+    /// Waits this long at most, however often that means to look. The time that the store takes to
+    /// answer counts, and a look is not waited for any longer than this.
     pub fn at_most(patience: Duration) -> Self {
-        Self { patience, interval: None, then: Then::Fail }
+        Self { patience: Patience::AtMost(patience), ..Self::for_load() }
     }
 
     /// After giving up, calls the loader itself, without a lease and without keeping the answer.
@@ -59,12 +79,20 @@ impl Wait {
         Self { then: Then::Fail, ..self }
     }
 
-    pub(crate) fn patience(&self) -> Duration {
-        self.patience
+    /// How long it waits, where a load may take so long.
+    pub(crate) fn patience(&self, load: Duration) -> Duration {
+        match self.patience {
+            Patience::Load => load,
+            Patience::AtMost(patience) => patience,
+        }
+    }
+
+    pub(crate) fn is_for_load(&self) -> bool {
+        self.patience == Patience::Load
     }
 
     pub(crate) fn is_fail_fast(&self) -> bool {
-        self.patience.is_zero()
+        self.patience == Patience::AtMost(Duration::ZERO)
     }
 
     pub(crate) fn interval(&self) -> Option<Duration> {
@@ -78,7 +106,7 @@ impl Wait {
 
 impl Default for Wait {
     fn default() -> Self {
-        Self::at_most(Duration::from_secs(5))
+        Self::for_load()
     }
 }
 

@@ -7,17 +7,18 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use futures_util::FutureExt;
 use pin_project::pin_project;
+use tokio::time::Instant;
 use tower::{Service, ServiceExt};
 
 use super::ask::How;
 use super::call::Call;
 use super::core::{Core, Peeked};
-use super::state::{Settled, Start, State, StateProjection};
+use super::deadline::{Deadline, answer_by};
+use super::state::{Looked, Settled, Start, State, StateProjection};
 use super::waiting::Waited;
 use crate::capture::Capture;
-use crate::error::{CacheError, Error};
+use crate::error::{CacheError, CacheErrorKind, Error};
 use crate::flight::Listener;
 use crate::key::Key;
 use crate::status::{Bypass, CacheStatus};
@@ -36,6 +37,8 @@ where
     call: Option<Call<S, Req, C>>,
     #[pin]
     state: State<S, Req>,
+    /// When it is answered at the latest. In a box, as few have one.
+    deadline: Option<Box<Deadline>>,
 }
 
 impl<S, Req, C> ResponseFuture<S, Req, C>
@@ -51,9 +54,13 @@ where
         WithStatus(self)
     }
 
-    pub(super) fn pass(service: S, request: Req) -> Self {
+    pub(super) fn pass(service: S, request: Req, how: How) -> Self {
+        let how = on_time(how);
+        if how.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            return Self::settled(late());
+        }
         let passing = State::Passing(Box::pin(service.oneshot(request)), Bypass::NoKey);
-        Self { call: None, state: passing }
+        Self { call: None, state: passing, deadline: boxed(how) }
     }
 
     /// Looks at what this process knows by itself, and prepares to ask if that does not do.
@@ -72,19 +79,21 @@ where
         let peeked = if how.is_forced { Peeked::Miss } else { core.peek::<S::Response>(&key) };
         let start = match peeked {
             Peeked::Hit(answer, fresh_for) => {
-                return Self { call: None, state: State::Hit(Some(answer), fresh_for) };
+                let hit = State::Hit(Some(answer), fresh_for);
+                return Self { call: None, state: hit, deadline: None };
             }
             Peeked::Entry(entry) => Start::With(entry),
             Peeked::Miss => Start::Join,
             Peeked::Unknown => Start::Look,
         };
+        let how = on_time(how);
         let call = Call::new(Arc::clone(core), key, service.clone(), request, how);
-        Self { call: Some(call), state: State::Fresh(start) }
+        Self { call: Some(call), state: State::Fresh(start), deadline: boxed(how) }
     }
 
     #[inline]
     fn settled(answer: Settled<S::Response, S::Error>) -> Self {
-        Self { call: None, state: State::Settled(Some(answer)) }
+        Self { call: None, state: State::Settled(Some(answer)), deadline: None }
     }
 
     /// Tells somebody what its flights wait for.
@@ -106,6 +115,42 @@ where
 
     #[inline]
     fn poll_settled(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Settled<S::Response, S::Error>> {
+        match self.as_mut().poll_state(cx) {
+            Poll::Pending if self.deadline.is_some() => self.poll_deadline(cx),
+            polled => polled,
+        }
+    }
+
+    /// Once its deadline has come, it is answered: whatever it waits for goes on without it, or is
+    /// dropped if it is for nobody else.
+    fn poll_deadline(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Settled<S::Response, S::Error>> {
+        let mut this = self.as_mut().project();
+        if let Some(deadline) = this.deadline {
+            ready!(deadline.poll(cx));
+        }
+        let next = match (this.state.as_mut().project(), this.call) {
+            (_, None) => State::Settled(Some(late())),
+            (StateProjection::Waiting(waiting), Some(call)) => {
+                call.out_of_time(Some(waiting.follower()))
+            }
+            (StateProjection::Looking(looking), Some(call)) => {
+                looking.finish_alone();
+                call.out_of_time(None)
+            }
+            (_, Some(call)) => call.out_of_time(None),
+        };
+        this.state.set(next);
+        self.poll_state(cx)
+    }
+
+    #[inline]
+    fn poll_state(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Settled<S::Response, S::Error>> {
@@ -123,9 +168,13 @@ where
                     return Poll::Ready((answer, CacheStatus::Bypass(*why)));
                 }
                 (StateProjection::Fresh(start), Some(call)) => call.start(start),
-                (StateProjection::Looking(answer, _), Some(call)) => {
-                    call.looked(ready!(answer.poll_unpin(cx)))
-                }
+                (StateProjection::Looking(looking), Some(call)) => match ready!(looking.poll(cx)) {
+                    Looked::Answered(answer) => call.looked(answer),
+                    Looked::RanOut => {
+                        looking.finish_alone();
+                        call.give_up_looking()
+                    }
+                },
                 (StateProjection::Waiting(mut waiting), Some(call)) => {
                     match ready!(waiting.as_mut().poll(cx)) {
                         Waited::Landed(landed) => call.landed(landed, waiting.is_opener()),
@@ -163,6 +212,22 @@ where
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.poll_settled(cx).map(|(answer, _)| answer)
     }
+}
+
+/// The same, with the moment at which it is answered at the latest for its deadline.
+fn on_time(how: How) -> How {
+    How { deadline: how.deadline.map(answer_by), ..how }
+}
+
+fn boxed(how: How) -> Option<Box<Deadline>> {
+    how.deadline.map(|deadline| Box::new(Deadline::at(deadline)))
+}
+
+/// What a request without a key comes to at its deadline.
+fn late<R, E>() -> Settled<R, E> {
+    let message = "the loader has not answered a request without a key by its deadline";
+    let error = CacheError::new(CacheErrorKind::DeadlineExceeded, message.to_owned());
+    (Err(error.into()), CacheStatus::Failed)
 }
 
 fn once<T>(answer: &mut Option<T>) -> T {

@@ -236,7 +236,8 @@ impl<K, C> ReadThroughLayer<K, C> {
 
     /// Sets what a request does while somebody else loads its key.
     ///
-    /// Default: [`Wait::at_most`] 5 s, then an error.
+    /// Default: [`Wait::for_load`], then an error: as long as a load may take, 30 s unless
+    /// [`load_timeout`](Self::load_timeout) says otherwise, and a second more.
     #[must_use]
     pub fn wait(mut self, wait: Wait) -> Self {
         self.policy.wait = wait;

@@ -26,7 +26,7 @@ pub(crate) async fn relieve<S, Req, C>(
     S::Error: Send + Sync + 'static,
     C: Capture<S::Response>,
 {
-    let patience = core.policy.wait.patience();
+    let patience = core.policy.patience();
     let Ok(Ok(_leave)) = timeout(patience, core.loads.around.acquire()).await else {
         let error = CacheError::too_many_loads(leader.key(), core.policy.bounds.loads_around);
         return leader.land_on_all(&Landing::Failed(error));

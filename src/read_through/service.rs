@@ -82,7 +82,7 @@ where
         let Ask { key, how } = (self.key_of)(&request).into();
         match key {
             Some(key) => ResponseFuture::begin(&self.core, key, &self.inner, request, how),
-            None => ResponseFuture::pass(self.inner.clone(), request),
+            None => ResponseFuture::pass(self.inner.clone(), request, how),
         }
     }
 }

@@ -27,7 +27,7 @@ fn silent() -> (Catalog, Arc<Semaphore>) {
 #[tokio::test(start_paused = true)]
 async fn a_wait_ends_with_the_deadline_of_the_caller() {
     let (catalog, called) = silent();
-    let service = layer().layer(catalog);
+    let service = layer().wait(Wait::at_most(Duration::from_secs(5))).layer(catalog);
     let first = tokio::spawn({
         let service = service.clone();
         async move { ask(&service, request(PRODUCT, "a")).await }
@@ -40,10 +40,24 @@ async fn a_wait_ends_with_the_deadline_of_the_caller() {
         let waited = begun.elapsed();
         let by = Duration::from_millis(millis);
         assert!(waited <= by && waited + Duration::from_millis(20) > by, "{timeout}: {waited:?}");
-        let status = if timeout == "soon" { 14 } else { 4 };
+        // A wait that is shorter than its caller's deadline ends without that.
+        let status = if millis < 5_000 { 4 } else { 14 };
         assert_eq!(seen.grpc_status(), status, "{timeout}");
     }
     first.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_of_a_caller_for_its_own_load_ends_with_its_deadline() {
+    let (catalog, _called) = silent();
+    let service = layer().layer(catalog);
+    for (timeout, millis) in [("10m", 10), ("500m", 500)] {
+        let begun = Instant::now();
+        let seen =
+            ask(&service, with(request(PRODUCT, timeout), &[("grpc-timeout", timeout)])).await;
+        assert_eq!(seen.grpc_status(), 4);
+        assert!(begun.elapsed() <= Duration::from_millis(millis), "{:?}", begun.elapsed());
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -15,3 +15,4 @@ mod outage;
 mod pressure;
 mod refusals;
 mod server;
+mod slow_loads;

@@ -203,7 +203,7 @@ where
     /// Waits for a change, for a pause, or until nobody waits any more: a load of somebody else's
     /// is not worth waiting for then.
     async fn wait(&mut self) -> Event {
-        self.leader.enter(Phase::Waiting);
+        self.leader.wait_for_lease(self.lease_left);
         self.waited = true;
         let pause = self.pauses.next(draw(), self.lease_left);
         tokio::select! {

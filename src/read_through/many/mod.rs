@@ -116,7 +116,7 @@ where
         Some(key) => {
             ResponseFuture::begin(core, key, &member, request, how).heard_by(|| member.listener())
         }
-        None => ResponseFuture::pass(member, request),
+        None => ResponseFuture::pass(member, request, how),
     }
 }
 

@@ -3,6 +3,7 @@
 mod answers;
 mod calls;
 mod coalescing;
+mod deadlines;
 mod leaving;
 mod query;
 

@@ -96,7 +96,7 @@ async fn who_waits_beyond_the_window_is_not_given_what_was_stale_before() {
     for (place, callers) in PLACES.into_iter().flat_map(|place| [1, 2].map(|n| (place, n))) {
         let memory = stale_for(|windows| windows.stale_if_error(SECOND * 3)).await;
         let _held = leased_elsewhere(&memory).await;
-        let cached = surviving(place(&memory)).layer(Loader::new());
+        let cached = surviving(place(&memory)).wait(Wait::at_most(SECOND * 5)).layer(Loader::new());
         for (answer, _) in settled(burst(&cached, 1, callers)).await {
             assert_eq!(kind_of(&answer), CacheErrorKind::WaitTimedOut);
         }
@@ -108,7 +108,7 @@ async fn who_waits_in_vain_is_told_how_stale_the_answer_is_by_then() {
     for (place, callers) in PLACES.into_iter().flat_map(|place| [1, 2].map(|n| (place, n))) {
         let memory = stale_if_error().await;
         let _held = leased_elsewhere(&memory).await;
-        let cached = surviving(place(&memory)).layer(Loader::new());
+        let cached = surviving(place(&memory)).wait(Wait::at_most(SECOND * 5)).layer(Loader::new());
         for (_, status) in settled(burst(&cached, 1, callers)).await {
             let CacheStatus::Stale { why, stale_for } = status else { panic!("{status:?}") };
             assert_eq!((why, stale_for.as_secs()), (Stale::WaitRanOut, 5));
@@ -121,7 +121,7 @@ async fn who_waits_in_vain_for_another_process_is_given_what_is_stale() {
     for place in PLACES {
         let memory = stale_if_error().await;
         let _held = leased_elsewhere(&memory).await;
-        let cached = surviving(place(&memory)).layer(Loader::new());
+        let cached = surviving(place(&memory)).wait(Wait::at_most(SECOND * 5)).layer(Loader::new());
         let mut asked = burst(&cached, 1, 10);
         sleep(SECOND).await;
         asked.extend(burst(&cached, 1, 10));
@@ -135,7 +135,8 @@ async fn who_waits_in_vain_for_another_process_is_given_what_is_stale() {
 async fn who_waits_in_vain_for_a_load_here_is_given_what_is_stale() {
     for place in PLACES {
         let loader = Loader::gated();
-        let cached = surviving(place(&stale_if_error().await)).layer(loader.clone());
+        let layer = surviving(place(&stale_if_error().await)).wait(Wait::at_most(SECOND * 5));
+        let cached = layer.layer(loader.clone());
         let _leads = burst(&cached, 1, 2);
         loader.has_begun(1).await;
         sleep(SECOND).await;

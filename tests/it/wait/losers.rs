@@ -13,6 +13,10 @@ use crate::support::{
     MINUTE, NO_TIME, SECOND, answers, ask, burst, cached, idle, key, kind_of, lease, settled,
 };
 
+fn five_seconds() -> Wait {
+    Wait::at_most(SECOND * 5)
+}
+
 #[tokio::test(start_paused = true)]
 async fn who_fails_fast_does_not_wait_for_a_load_here() {
     let loader = Loader::gated();
@@ -82,9 +86,9 @@ async fn a_wait_of_tries_looks_as_often_even_if_it_hears_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn by_default_a_wait_ends_after_five_seconds_with_an_error() {
+async fn a_wait_of_five_seconds_ends_after_them_with_an_error() {
     let loader = Loader::gated();
-    let cached = cached(MemoryStore::new(10), &loader);
+    let cached = waiting(MemoryStore::new(10), five_seconds(), &loader);
     let _leads = ask(&cached, 1);
     loader.has_begun(1).await;
     let ended = error_after(ask(&cached, 1), Instant::now()).await;
@@ -105,7 +109,7 @@ async fn who_runs_its_own_load_waits_for_it_past_its_patience() {
 async fn a_wait_begins_at_the_first_poll() {
     let store = MemoryStore::new(10);
     let _held = lease(&store, 1, MINUTE).await;
-    let called = cached(store, &Loader::new()).call(1);
+    let called = waiting(store, five_seconds(), &Loader::new()).call(1);
     advance(SECOND * 30).await;
     let began = Instant::now();
     assert_eq!(kind_of(&called.await), CacheErrorKind::WaitTimedOut);
@@ -119,7 +123,8 @@ async fn a_slow_look_is_part_of_the_wait() {
     let _held = lease(&memory, 1, MINUTE).await;
     let store = Scripted::away(&memory);
     let looking = store.holds(Op::Look, Moment::After);
-    let (asked, began) = (ask(&cached(store, &Loader::new()), 1), Instant::now());
+    let patient = waiting(store, five_seconds(), &Loader::new());
+    let (asked, began) = (ask(&patient, 1), Instant::now());
     sleep(SECOND * 3).await;
     looking.open();
     assert_eq!(error_after(asked, began).await, (CacheErrorKind::WaitTimedOut, SECOND * 5));
@@ -130,7 +135,7 @@ async fn a_slow_look_is_part_of_the_wait() {
 #[tokio::test(start_paused = true)]
 async fn a_wait_is_not_begun_anew_by_another_flight() {
     let (loader, store) = (Loader::gated(), MemoryStore::new(10));
-    let cached = cached(store.clone(), &loader);
+    let cached = waiting(store.clone(), five_seconds(), &loader);
     let _leads = ask(&cached, 1);
     loader.has_begun(1).await;
     let (loser, began) = (ask(&cached, 1), Instant::now());

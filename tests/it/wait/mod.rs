@@ -1,7 +1,9 @@
 //! What a loser does: how long it waits, how soon it is told, and what it does then.
 
+mod deadlines;
 mod losers;
 mod own_loads;
+mod patience;
 
 use std::time::Duration;
 

@@ -2,6 +2,7 @@
 //! at once, quietly, and works again when it is back.
 
 mod attempts;
+mod deadlines;
 mod leases;
 mod logs;
 mod recovery;

@@ -1,5 +1,7 @@
 //! One request: where it stands, and what it does next.
 
+mod giving_up;
+
 use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
@@ -11,18 +13,17 @@ use tower::{Service, ServiceExt};
 
 use super::ask::How;
 use super::core::{self, Core, Landing, Origin, Peeked};
-use super::fallback::{Fallback, offered};
+use super::fallback::Fallback;
 use super::flight_task::{FlightTask, Purpose};
 use super::load::{Job, Lent};
 use super::relief_task::relieve;
-use super::state::{Start, State};
+use super::state::{Looking, Start, State};
 use super::waiting::Waiting;
 use crate::capture::Capture;
 use crate::chance::draw;
-use crate::error::{CacheError, CacheErrorKind, Error, StoreError};
-use crate::flight::{Follower, Full, Landed, Listener, Phase, Seat};
+use crate::error::{CacheError, Error, StoreError};
+use crate::flight::{Landed, Listener, Phase, Seat};
 use crate::key::Key;
-use crate::policy::Then;
 use crate::quiet::warn_seldom;
 use crate::status::{Bypass, CacheStatus, Place, Stale};
 use crate::store::{Accept, Entry, Marker};
@@ -36,6 +37,9 @@ pub(super) struct Call<S, Req, C> {
     lent: Option<Lent<S, Req>>,
     /// When it was first polled: what it waits is counted from then.
     begun: Instant,
+    /// From when on its patience is counted.
+    patient_from: Instant,
+    /// Its deadline is earlier than the caller's: when it is answered at the latest.
     how: How,
     /// It has waited in vain for somebody else's load.
     relieved: bool,
@@ -54,12 +58,14 @@ where
     C: Capture<S::Response>,
 {
     pub(super) fn new(core: Arc<Core<C>>, key: Key, service: S, request: Req, how: How) -> Self {
+        let now = Instant::now();
         Self {
             core,
             key: key.digested(),
             job: Some(Job { service, request }),
             lent: None,
-            begun: Instant::now(),
+            begun: now,
+            patient_from: now,
             how,
             relieved: false,
             fallback: None,
@@ -74,6 +80,7 @@ where
     /// The first thing to do: look alone if nobody else is about this key, else join them.
     pub(super) fn start(&mut self, start: &mut Start) -> State<S, Req> {
         self.begun = Instant::now();
+        self.patient_from = self.begun;
         match std::mem::replace(start, Start::Join) {
             Start::With(entry) => self.consider(entry),
             Start::Look if !self.how.is_forced => self.look(),
@@ -82,8 +89,15 @@ where
     }
 
     fn look(&mut self) -> State<S, Req> {
+        if self.is_late() {
+            return self.out_of_time(None);
+        }
         match self.core.loads.flights.glance(&self.key) {
-            Some(glance) => State::Looking(self.core.store.look(self.key.clone()), glance),
+            Some(glance) => {
+                let patience = self.core.policy.patience_for_look();
+                let until = patience.map(|patience| self.patient_from + patience);
+                State::Looking(Looking::new(self.core.store.look(self.key.clone()), glance, until))
+            }
             None => self.join(None),
         }
     }
@@ -160,6 +174,8 @@ where
                     .unwrap_or_else(|| self.given(kept, Origin::Loaded { stored: false }, led))
             }
             Landed::Answer(Landing::Own) if std::mem::take(&mut self.how.asks_again) => {
+                // What it waited for was another's: that does not shorten the wait for its own.
+                self.patient_from = Instant::now();
                 self.again(|call| call.join(None))
             }
             Landed::Answer(Landing::Private | Landing::Own) => self.pass(Bypass::NotKept),
@@ -169,39 +185,6 @@ where
             // that is dropped as soon as it is spawned would be opened again for ever.
             Landed::Again if opener => self.fail(CacheError::load_lost(&self.key).into()),
             Landed::Again => self.again(|call| call.join(None)),
-        }
-    }
-
-    /// Once the load is slow. Nothing, if there is nothing to be had but that.
-    pub(super) fn load_is_slow(&mut self, follower: &Follower<Landing>) -> Option<State<S, Req>> {
-        let stale = self.make_do(follower, Stale::LoadSlow)?;
-        follower.leave_it_running();
-        Some(stale)
-    }
-
-    /// After its patience is over. Nothing, if by now its own load runs.
-    pub(super) fn give_up(&mut self, follower: &Follower<Landing>) -> Option<State<S, Req>> {
-        if let Some(stale) = self.make_do(follower, Stale::WaitRanOut) {
-            return Some(stale);
-        }
-        let (key, wait) = (&self.key, self.core.policy.wait);
-        if follower.waits_for_leave_to_load() {
-            let most = self.core.policy.bounds.loads_around;
-            return Some(self.fail(CacheError::too_many_loads(key, most).into()));
-        }
-        match wait.then() {
-            Then::Fail if wait.is_fail_fast() => Some(self.fail(CacheError::contended(key).into())),
-            Then::Fail => {
-                Some(self.fail(CacheError::wait_timed_out(key, self.begun.elapsed()).into()))
-            }
-            // It has waited for such a load by now.
-            Then::Load if self.relieved => {
-                Some(self.fail(CacheError::wait_timed_out(key, self.begun.elapsed()).into()))
-            }
-            Then::Load => {
-                self.job = Some(self.take_job()?);
-                Some(self.join_relief())
-            }
         }
     }
 
@@ -222,6 +205,9 @@ where
     }
 
     fn join(&mut self, store_failed: Option<StoreError>) -> State<S, Req> {
+        if self.is_late() {
+            return self.out_of_time(None);
+        }
         let Ok(runtime) = Handle::try_current() else {
             return self.fail(CacheError::no_runtime(&self.key).into());
         };
@@ -248,40 +234,22 @@ where
             }
             Seat::Refused(full) => return self.refuse(full),
         };
+        if self.is_hopeless(&follower) {
+            return self.out_of_time(Some(&follower));
+        }
         let slow = self.core.policy.slow_load.and_then(|slow| Instant::now().checked_add(slow));
         if wait.is_fail_fast() {
             return State::Waiting(Waiting::failing_fast(follower, slow));
         }
-        let patience = self.begun.checked_add(wait.patience());
-        let by = self.how.deadline.map(|deadline| self.before(deadline, &follower));
-        let until = [patience, by].into_iter().flatten().min();
+        let until = self.patient_from.checked_add(self.core.policy.patience());
         State::Waiting(Waiting::new(follower, until, slow))
-    }
-
-    /// When a wait has to end so that the answer comes by the deadline: at once, if the load that
-    /// it would wait for cannot be expected to.
-    fn before(&self, deadline: Instant, follower: &Follower<Landing>) -> Instant {
-        let now = Instant::now();
-        let left = deadline.saturating_duration_since(now);
-        if follower.waits_for_a_load_of_others()
-            && follower.expects(self.core.loads.typical()) > left
-        {
-            return now;
-        }
-        deadline - (left / 10).min(MARGIN)
-    }
-
-    fn refuse(&mut self, full: Full) -> State<S, Req> {
-        let (key, bounds) = (&self.key, self.core.policy.bounds);
-        let error = match full {
-            Full::Flights => CacheError::too_many_flights(key, bounds.flights),
-            Full::Followers => CacheError::too_many_waiters(key, bounds.waiters),
-        };
-        self.fail(error.into())
     }
 
     /// Goes around the cache.
     fn pass(&mut self, why: Bypass) -> State<S, Req> {
+        if self.is_late() {
+            return self.out_of_time(None);
+        }
         match self.take_job() {
             Some(Job { service, request }) => {
                 State::Passing(Box::pin(service.oneshot(request)), why)
@@ -295,19 +263,22 @@ where
     }
 
     fn join_relief(&mut self) -> State<S, Req> {
+        if self.is_late() {
+            return self.out_of_time(None);
+        }
         let Ok(runtime) = Handle::try_current() else {
             return self.fail(CacheError::no_runtime(&self.key).into());
         };
         self.relieved = true;
-        let (follower, until) = match self.core.loads.reliefs.join(&self.key, false) {
-            Seat::Joined(follower) => (follower, self.how.deadline),
+        let follower = match self.core.loads.reliefs.join(&self.key, false) {
+            Seat::Joined(follower) => follower,
             Seat::Opened(leader, follower) => {
                 runtime.spawn(relieve(Arc::clone(&self.core), leader, self.lend()));
-                (follower, None)
+                follower
             }
             Seat::Refused(full) => return self.refuse(full),
         };
-        State::Waiting(Waiting::new(follower, until, None))
+        State::Waiting(Waiting::new(follower, None, None))
     }
 
     /// Puts the job where a task can take it, and where it can be taken back.
@@ -345,35 +316,7 @@ where
     fn settle(&self, kept: &C::Kept, status: CacheStatus) -> State<S, Req> {
         State::Settled(Some((Ok(self.core.capture.restore(kept, &status)), status)))
     }
-
-    /// Ends with an error, unless a stale answer will do.
-    fn fail(&mut self, error: Error<S::Error>) -> State<S, Req> {
-        let why = match error.cache().map(CacheError::kind) {
-            Some(CacheErrorKind::Full) => Stale::NoRoom,
-            Some(CacheErrorKind::Contended | CacheErrorKind::WaitTimedOut) => Stale::WaitRanOut,
-            _ => Stale::LoadFailed,
-        };
-        self.instead(why).unwrap_or_else(|| State::Settled(Some((Err(error), CacheStatus::Failed))))
-    }
-
-    /// The stale answer that its flight or its look found, if it may still be given out.
-    fn make_do(&mut self, follower: &Follower<Landing>, why: Stale) -> Option<State<S, Req>> {
-        match offered(follower, why) {
-            Some(Landing::Value(kept, origin)) => Some(self.given(kept, origin, false)),
-            _ => self.instead(why),
-        }
-    }
-
-    /// The stale answer that its look found, if that may still be given out instead of an error.
-    fn instead(&mut self, why: Stale) -> Option<State<S, Req>> {
-        let (entry, status) = self.fallback.take()?.into_entry(why)?;
-        let (answer, status) = self.core.answer::<S::Response>(entry, status)?;
-        Some(State::Settled(Some((Ok(answer), status))))
-    }
 }
-
-/// How much earlier than a deadline a wait ends, at most: about what it takes to answer.
-const MARGIN: Duration = Duration::from_millis(10);
 
 impl<S, Req, C> fmt::Debug for Call<S, Req, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,0 +1,34 @@
+//! What a follower waits for, in words for people.
+
+use std::fmt;
+use std::time::Duration;
+
+/// What a follower waits for, and for how long that has lasted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    /// An answer of the store.
+    Store,
+    /// Its own load.
+    OwnLoad(Duration),
+    /// A load of another caller of this process.
+    Load(Duration),
+    /// Leave to call the loader.
+    Leave,
+    /// A lease of another process, as far as this process has seen it.
+    Lease { held_for: Duration, is_renewed: bool },
+}
+
+impl fmt::Display for Awaited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store => f.write_str("the store has not answered"),
+            Self::OwnLoad(ran_for) => write!(f, "its load has run for {ran_for:?}"),
+            Self::Load(ran_for) => write!(f, "a load in this process has run for {ran_for:?}"),
+            Self::Leave => f.write_str("as many loads without a lease are running as may run"),
+            Self::Lease { held_for, is_renewed } => {
+                let how = if *is_renewed { "and renews it" } else { "and has not renewed it" };
+                write!(f, "another process has had the lease for {held_for:?} at least, {how}")
+            }
+        }
+    }
+}

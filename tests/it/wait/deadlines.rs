@@ -1,0 +1,264 @@
+//! A deadline bounds everything that its caller waits for.
+
+use std::time::Duration;
+
+use bellwether::store::Windows;
+use bellwether::{
+    Ask, CacheErrorKind, CacheStatus, Capture, Json, MemoryStore, ReadThrough, ReadThroughLayer,
+    Stale, Store, Verdict, Wait, WhenAbandoned,
+};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+use tower::{Layer, Service};
+
+use crate::support::loader::Loader;
+use crate::support::store::{Moment, Op, Scripted};
+use crate::support::{
+    JSON, MINUTE, NO_TIME, SECOND, Settled, answers, idle, key, kind_of, lease, put, put_for, tasks,
+};
+
+type AskOf = fn(&u64) -> Ask;
+type Asking<C = Json> = ReadThrough<Loader, AskOf, C>;
+
+const MISSED: CacheErrorKind = CacheErrorKind::DeadlineExceeded;
+
+/// Requests for these items are of no key.
+const KEYLESS: u64 = 900;
+
+/// A request for an item that needs its answer within so many milliseconds.
+fn within(millis: u64, item: u64) -> u64 {
+    millis * 1_000 + item
+}
+
+/// A layer whose requests say themselves by when they need their answer, or do not.
+fn layer(store: impl Store) -> ReadThroughLayer<AskOf> {
+    let ask_of: AskOf = |request| {
+        let (millis, item) = (request / 1_000, request % 1_000);
+        let ask = if item < KEYLESS { Ask::of(key(item)) } else { Ask::nothing() };
+        match millis {
+            0 => ask,
+            _ => ask.by(Instant::now() + Duration::from_millis(millis)),
+        }
+    };
+    let layer = ReadThroughLayer::new(store, ask_of).ttl(MINUTE).jitter(0.0).expect("no jitter");
+    layer.failure_windows(NO_TIME, NO_TIME).expect("windows")
+}
+
+fn asking(store: impl Store, loader: &Loader) -> Asking {
+    layer(store).layer(loader.clone())
+}
+
+fn ask<C>(asking: &Asking<C>, request: u64) -> JoinHandle<Settled>
+where
+    C: Capture<usize> + Clone,
+{
+    tokio::spawn(asking.clone().call(request).with_status())
+}
+
+/// A request ends with that error by its deadline, and not much earlier.
+async fn misses_its_deadline(asked: JoinHandle<Settled>, began: Instant, millis: u64) {
+    let (answer, status) = asked.await.expect("no panic");
+    let took = began.elapsed();
+    assert_eq!((kind_of(&answer), status), (MISSED, CacheStatus::Failed));
+    let by = Duration::from_millis(millis);
+    let [least, most] = [2, 10].map(Duration::from_millis);
+    let earliest = by - (by / 10).clamp(least, most).min(by / 2);
+    assert!(took <= by && took >= earliest, "{took:?} of {by:?}");
+}
+
+const DEADLINES: [u64; 4] = [10, 50, 100, 2_000];
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_bounds_a_look() {
+    for millis in DEADLINES {
+        let store = Scripted::away(&MemoryStore::new(10));
+        let looking = store.holds(Op::Look, Moment::Before);
+        let (asking, began) = (asking(store.clone(), &Loader::new()), Instant::now());
+        let asked = ask(&asking, within(millis, 1));
+        looking.reached().await;
+        misses_its_deadline(asked, began, millis).await;
+        assert_eq!(asking.in_flight(), 0, "its place is free");
+        assert_eq!(answers(vec![ask(&asking, 1)]).await, [1]);
+    }
+}
+
+/// The store has to notice that it does not answer, however short the deadlines of its callers are.
+#[tokio::test(start_paused = true)]
+async fn a_look_that_has_begun_is_finished_after_the_deadline_of_its_caller() {
+    let store = Scripted::away(&MemoryStore::new(10));
+    let looking = store.holds(Op::Look, Moment::Before);
+    let asking = asking(store, &Loader::new());
+    kind_of(&ask(&asking, within(50, 1)).await.unwrap().0);
+    sleep(SECOND).await;
+    assert_eq!(tasks(), 1);
+    looking.open();
+    idle().await;
+    assert_eq!((asking.in_flight(), tasks()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_bounds_the_question_for_a_lease() {
+    for millis in DEADLINES {
+        let store = Scripted::over(&MemoryStore::new(10));
+        let acquiring = store.holds(Op::Acquire, Moment::Before);
+        let (asking, began) = (asking(store.clone(), &Loader::new()), Instant::now());
+        let asked = ask(&asking, within(millis, 1));
+        acquiring.reached().await;
+        let patient = ask(&asking, 1);
+        misses_its_deadline(asked, began, millis).await;
+        acquiring.open();
+        assert_eq!(answers(vec![patient]).await, [1], "its request is left to those who stay");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_bounds_the_wait_of_a_caller_for_the_load_that_it_leads() {
+    for millis in DEADLINES {
+        let loader = Loader::taking(SECOND * 5);
+        let (asking, began) = (asking(MemoryStore::new(10), &loader), Instant::now());
+        misses_its_deadline(ask(&asking, within(millis, 1)), began, millis).await;
+        assert_eq!(loader.running(), 1, "the load goes on");
+        assert_eq!(answers(vec![ask(&asking, 1)]).await, [1]);
+        assert_eq!(loader.loads(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_goes_on_for_others_when_the_deadline_of_its_leader_comes() {
+    for when in [WhenAbandoned::Finish, WhenAbandoned::Cancel] {
+        let loader = Loader::taking(SECOND * 5);
+        let asking = layer(MemoryStore::new(10)).when_abandoned(when).layer(loader.clone());
+        let (leads, began) = (ask(&asking, within(100, 1)), Instant::now());
+        loader.has_begun(1).await;
+        let others = (0..9).map(|_| ask(&asking, 1)).collect();
+        misses_its_deadline(leads, began, 100).await;
+        assert_eq!(answers(others).await, [1; 9]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_that_only_its_leader_waits_for_ends_with_its_deadline_if_the_policy_says_so() {
+    let loader = Loader::gated();
+    let layer = layer(MemoryStore::new(10)).when_abandoned(WhenAbandoned::Cancel);
+    let asking = layer.layer(loader.clone());
+    let (asked, began) = (ask(&asking, within(100, 1)), Instant::now());
+    misses_its_deadline(asked, began, 100).await;
+    idle().await;
+    assert_eq!((loader.dropped(), asking.in_flight(), tasks()), (1, 0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_stale_is_given_at_the_deadline_of_a_caller_that_leads() {
+    for place in [Scripted::over, Scripted::away] {
+        let memory = MemoryStore::new(10);
+        let windows = Windows::fresh_for(SECOND).stale_if_error(MINUTE);
+        put_for(&memory, 1, "42", JSON, windows).await;
+        sleep(SECOND * 2).await;
+        let asking = asking(place(&memory), &Loader::taking(SECOND * 5));
+        let began = Instant::now();
+        let (answer, status) = ask(&asking, within(100, 1)).await.unwrap();
+        assert_eq!(answer.unwrap(), 42);
+        assert!(matches!(status, CacheStatus::Stale { why: Stale::WaitRanOut, .. }), "{status:?}");
+        assert!(began.elapsed() <= SECOND / 10, "{:?}", began.elapsed());
+    }
+}
+
+/// It waits for another process; those who joined its flight have no request that was lent to it.
+#[tokio::test(start_paused = true)]
+async fn a_caller_whose_deadline_comes_leaves_its_request_to_those_who_stay() {
+    let memory = MemoryStore::new(10);
+    let held = lease(&memory, 1, MINUTE).await;
+    let (asking, began) = (asking(memory.clone(), &Loader::new()), Instant::now());
+    let opener = ask(&asking, within(100, 1));
+    idle().await;
+    let follower = ask(&asking, 1);
+    misses_its_deadline(opener, began, 100).await;
+    memory.abandon(held.into_claim()).await.expect("an answer");
+    assert_eq!(answers(vec![follower]).await, [1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_bounds_a_load_after_a_wait_in_vain() {
+    let memory = MemoryStore::new(10);
+    let _held = lease(&memory, 1, MINUTE).await;
+    let wait = Wait::at_most(SECOND).then_load();
+    let asking = layer(memory).wait(wait).layer(Loader::taking(SECOND * 5));
+    let began = Instant::now();
+    misses_its_deadline(ask(&asking, within(2_000, 1)), began, 2_000).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_bounds_a_load_past_the_cache() {
+    let loader = Loader::gated();
+    let layer = layer(MemoryStore::new(10)).judge(|_: &usize| Verdict::Private);
+    let asking = layer.layer(loader.clone());
+    loader.let_go(1);
+    answers(vec![ask(&asking, 1)]).await;
+    for item in [1, KEYLESS] {
+        let (asked, began) = (ask(&asking, within(100, item)), Instant::now());
+        misses_its_deadline(asked, began, 100).await;
+        assert_eq!(loader.running(), 0, "nobody else may have its answer");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_bounds_the_wait_of_a_caller_that_fails_fast() {
+    let store = Scripted::over(&MemoryStore::new(10));
+    let acquiring = store.holds(Op::Acquire, Moment::Before);
+    let loader = Loader::taking(SECOND * 5);
+    let asking = layer(store).wait(Wait::fail_fast()).layer(loader);
+    let (asked, began) = (ask(&asking, within(100, 1)), Instant::now());
+    misses_its_deadline(asked, began, 100).await;
+    acquiring.open();
+    sleep(MINUTE).await;
+    let (asked, began) = (ask(&asking, within(100, 2)), Instant::now());
+    misses_its_deadline(asked, began, 100).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_that_has_passed_starts_nothing_but_a_hit_is_given() {
+    for place in [Scripted::over, Scripted::away] {
+        let (memory, loader) = (MemoryStore::new(10), Loader::new());
+        put(&memory, 2, "42", JSON).await;
+        let store = place(&memory);
+        let ask_of: AskOf = |item| match *item {
+            KEYLESS => Ask::nothing().by(Instant::now()),
+            item => Ask::of(key(item)).by(Instant::now()),
+        };
+        let asking = ReadThroughLayer::new(store.clone(), ask_of).layer(loader.clone());
+        for item in [1, KEYLESS] {
+            misses_its_deadline(ask(&asking, item), Instant::now(), 0).await;
+        }
+        assert_eq!((loader.loads(), store.questions(), tasks()), (0, 0, 0));
+        let (hit, _) = ask(&asking, 2).await.unwrap();
+        if matches!(store.peek(&key(2)), bellwether::store::Peek::Found(_)) {
+            assert_eq!(hit.unwrap(), 42, "it is at hand");
+        } else {
+            assert_eq!(kind_of(&hit), MISSED);
+        }
+    }
+}
+
+/// What a caller waits for elsewhere is asked for now and then, and goes on all the while.
+#[tokio::test(start_paused = true)]
+async fn how_long_a_load_elsewhere_has_taken_counts_when_a_deadline_is_hopeless() {
+    let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND * 5));
+    let asking = asking(Scripted::away(&memory), &loader);
+    answers(vec![ask(&asking, 1)]).await;
+    let held = lease(&memory, 2, MINUTE).await;
+    let _waits = ask(&asking, 2);
+    sleep(SECOND * 4).await;
+    // A second is left of what a load takes.
+    let asked = ask(&asking, within(2_000, 2));
+    sleep(SECOND).await;
+    crate::support::commit(&memory, held, "42").await;
+    assert_eq!(answers(vec![asked]).await, [42]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deadline_that_is_ages_away_is_none() {
+    let loader = Loader::taking(SECOND * 5);
+    let asking = asking(MemoryStore::new(10), &loader);
+    let ages = 1_000 * 60 * 60 * 24 * 365 * 1_000;
+    assert_eq!(answers(vec![ask(&asking, within(ages, 1))]).await, [1]);
+}

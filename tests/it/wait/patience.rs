@@ -1,0 +1,167 @@
+//! How long a caller waits for a load of others unless it is told otherwise: as long as a load may
+//! take.
+
+use std::time::Duration;
+
+use bellwether::{CacheErrorKind, CacheStatus, MemoryStore, Place, Verdict, Wait};
+use tokio::time::{Instant, sleep};
+use tower::Layer;
+
+use super::{error_after, waiting};
+use crate::support::loader::Loader;
+use crate::support::store::{Moment, Op, Scripted};
+use crate::support::{
+    MINUTE, SECOND, answers, ask, burst, cached, idle, is_leased, kind_of, layer, lease, settled,
+};
+
+const MILLI: Duration = Duration::from_millis(1);
+const PLACES: [fn(&MemoryStore) -> Scripted; 2] = [Scripted::over, Scripted::away];
+
+#[tokio::test(start_paused = true)]
+async fn by_default_all_who_meet_are_answered_by_one_load_however_long_it_takes() {
+    for (place, takes) in PLACES.into_iter().flat_map(|place| [7, 29].map(|s| (place, s))) {
+        let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND * takes));
+        let fleet = [(); 2].map(|()| cached(place(&memory), &loader));
+        let began = Instant::now();
+        let asked = fleet.iter().flat_map(|process| burst(process, 1, 5)).collect();
+        assert_eq!(answers(asked).await, [1; 10]);
+        assert_eq!(loader.loads(), 1);
+        assert!(began.elapsed() < SECOND * takes + MILLI * 10, "{:?}", began.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_longer_limit_on_loads_prolongs_the_wait_for_them() {
+    let memory = MemoryStore::new(10);
+    let loader = Loader::taking(SECOND * 100);
+    let fleet = [(); 2].map(|()| {
+        let layer = layer(Scripted::away(&memory)).load_timeout(SECOND * 120).unwrap();
+        layer.layer(loader.clone())
+    });
+    let asked = fleet.iter().flat_map(|process| burst(process, 1, 5)).collect();
+    assert_eq!(answers(asked).await, [1; 10]);
+    assert_eq!(loader.loads(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lease_of_a_long_load_is_held_all_along() {
+    let memory = MemoryStore::new(10);
+    let loader = Loader::taking(SECOND * 29);
+    let leads = ask(&cached(Scripted::away(&memory), &loader), 1);
+    sleep(SECOND).await;
+    for _ in 1..28 {
+        assert!(is_leased(&memory, 1).await);
+        sleep(SECOND).await;
+    }
+    assert_eq!(answers(vec![leads]).await, [1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_shorter_limit_on_loads_shortens_the_wait_for_them() {
+    let memory = MemoryStore::new(10);
+    let _held = lease(&memory, 1, MINUTE).await;
+    let hasty = layer(memory).load_timeout(SECOND * 2).unwrap().layer(Loader::new());
+    let ended = error_after(ask(&hasty, 1), Instant::now()).await;
+    // And a second more, in which it would hear how the load has ended.
+    assert_eq!(ended, (CacheErrorKind::WaitTimedOut, SECOND * 3));
+}
+
+/// Somebody else has the lease, and dies; one of this process takes it over when the wait of the
+/// others is nearly over.
+#[tokio::test(start_paused = true)]
+async fn by_default_a_load_of_this_process_is_waited_for_to_its_end() {
+    for place in PLACES {
+        let memory = MemoryStore::new(10);
+        let _dies = lease(&memory, 1, SECOND * 25).await;
+        let loader = Loader::taking(SECOND * 10);
+        let asked = burst(&cached(place(&memory), &loader), 1, 5);
+        assert_eq!(answers(asked).await, [1; 5]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waited_for_an_answer_that_is_for_another_has_all_the_time_for_a_load_of_its_own() {
+    for place in PLACES {
+        let loader = Loader::taking(SECOND * 20);
+        let layer = layer(place(&MemoryStore::new(10))).judge(|_: &usize| Verdict::Private);
+        let asked = burst(&layer.layer(loader.clone()), 1, 5);
+        let mut answers = answers(asked).await;
+        answers.sort_unstable();
+        assert_eq!(answers, [1, 2, 3, 4, 5]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_at_most_so_long_bounds_the_look_as_well() {
+    let store = Scripted::away(&MemoryStore::new(10));
+    let _looking = store.holds(Op::Look, Moment::Before);
+    let loader = Loader::new();
+    let hasty = waiting(store.clone(), Wait::at_most(MILLI * 100), &loader);
+    let ended = error_after(ask(&hasty, 1), Instant::now()).await;
+    assert_eq!(ended, (CacheErrorKind::WaitTimedOut, MILLI * 100));
+    assert_eq!((hasty.in_flight(), loader.loads()), (0, 0));
+    let _looking = store.holds(Op::Look, Moment::Before);
+    let wait = Wait::at_most(MILLI * 100).then_load();
+    let (asked, began) = (ask(&waiting(store, wait, &loader), 1), Instant::now());
+    assert_eq!(answers(vec![asked]).await, [1]);
+    assert_eq!(began.elapsed(), MILLI * 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_fails_fast_waits_for_the_store_as_long_as_that_takes() {
+    let store = Scripted::away(&MemoryStore::new(10));
+    let looking = store.holds(Op::Look, Moment::After);
+    let asked = ask(&waiting(store, Wait::fail_fast(), &Loader::new()), 1);
+    sleep(SECOND).await;
+    assert!(!asked.is_finished());
+    looking.open();
+    assert_eq!(answers(vec![asked]).await, [1]);
+}
+
+/// The message of an error, after a wait of two seconds.
+async fn told(cached: &crate::support::Cached) -> String {
+    let (answer, _) = ask(cached, 1).await.expect("no panic");
+    assert_eq!(kind_of(&answer), CacheErrorKind::WaitTimedOut);
+    answer.unwrap_err().to_string()
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_in_vain_is_told_for_what() {
+    let wait = Wait::at_most(SECOND * 2);
+    let memory = MemoryStore::new(10);
+    // A lease that is not renewed.
+    let _dead = lease(&memory, 1, MINUTE).await;
+    let said = told(&waiting(memory, wait, &Loader::new())).await;
+    assert!(said.contains("lease") && said.contains("has not renewed it"), "{said}");
+    // A lease that is renewed.
+    let memory = MemoryStore::new(10);
+    let elsewhere = layer(memory.clone()).lease(SECOND / 2).unwrap().layer(Loader::gated());
+    let _leads = ask(&elsewhere, 1);
+    idle().await;
+    let said = told(&waiting(memory, wait, &Loader::new())).await;
+    assert!(said.contains("lease") && said.contains("and renews it"), "{said}");
+    // A load of this process.
+    let (memory, loader) = (MemoryStore::new(10), Loader::gated());
+    let here = waiting(memory, wait, &loader);
+    let _leads = ask(&here, 1);
+    loader.has_begun(1).await;
+    let said = told(&here).await;
+    assert!(said.contains("in this process") && said.contains("2s"), "{said}");
+    // The store.
+    let store = Scripted::over(&MemoryStore::new(10));
+    let _asked = store.holds(Op::Acquire, Moment::Before);
+    let said = told(&waiting(store, wait, &Loader::new())).await;
+    assert!(said.contains("the store has not answered"), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_tells_how_long_was_waited_in_all() {
+    let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND * 7));
+    let _leads = ask(&cached(memory.clone(), &loader), 1);
+    idle().await;
+    let ended = settled(burst(&cached(memory, &loader), 1, 1)).await;
+    let CacheStatus::Collapsed { place: Place::Elsewhere, waited } = ended[0].1 else {
+        panic!("{:?}", ended[0]);
+    };
+    assert_eq!(waited.as_secs(), 6);
+}
