@@ -73,9 +73,15 @@ pub enum Verdict {
     /// others: who waits for it loads for himself, and who comes later waits as ever. What is kept
     /// stays.
     Own,
-    /// It counts as a failure: it is given to those who wait for it unless there is a stale answer
-    /// to be given instead, and for a while nobody tries again.
+    /// It counts as a failure, of the source or of this one request. If there is a stale answer to be
+    /// given instead, that is given to all. If not, it is given to the caller whose load it was, and
+    /// the others load again, with another request; if that load fails too, they share its failure,
+    /// and so do later callers for a while.
     Failure,
+    /// It may be the fault of the request that it answers: it is given to the caller whose load it
+    /// was. The others load again, with another request, and share that answer even if it is of
+    /// this kind. It is not kept nor shared with later callers, and no stale answer replaces it.
+    Unconfirmed,
 }
 
 /// Room for an encoded answer, bounded, so that one that is too large is found out while it is

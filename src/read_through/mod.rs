@@ -82,6 +82,7 @@ mod ask;
 pub mod attribute;
 mod call;
 mod core;
+mod failures;
 mod fallback;
 mod flight_task;
 mod future;

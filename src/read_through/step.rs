@@ -10,7 +10,9 @@
 //!     │           │               └─superseded──────────► Land on those who joined before the load
 //!     │           ├─not to be shared──► Disperse ──► Commit (a marker) ──► Disperse
 //!     │           ├─of this caller only──► Land on who opened it ──► Release
-//!     │           ├─error──► Land on all ──► Fail
+//!     │           ├─error──► Land on who opened it ──► Fail    (the others load with a request of theirs)
+//!     │           ├─error again, or of the source──► Land on all ──► Fail
+//!     │           ├─took too long──► Land on those who joined before the load ──► Fail
 //!     │           └─nobody waits any more──► Release
 //!     ├─a load failed a moment ago──► Rest: land the failure on all, until its window is over
 //!     ├─marked: not to be shared──► Disperse
@@ -59,9 +61,8 @@ pub(crate) enum Event {
     LoadedOwn,
     /// Those for whom it was not were told to load for themselves.
     Dispersed,
-    /// The loader failed, panicked or took too long. Whoever may have a stale value instead was
-    /// given it, or there is none.
-    LoadFailed { spared: bool },
+    /// The loader failed, panicked or took too long.
+    LoadFailed(Blame),
     /// There is nothing left to load with: the caller who opened the flight took its request back.
     NoJob,
     /// Whether the value is kept.
@@ -74,6 +75,20 @@ pub(crate) enum Event {
     Joined,
     /// The window of a failure is over, or something has changed.
     Rested,
+}
+
+/// Where the fault of a failed load lies, as far as that decides which callers are given it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Blame {
+    /// It does not matter: the callers that may have a stale value were given it.
+    Spared,
+    /// Perhaps with its request: no other load has failed.
+    Request,
+    /// The same, and it took as long as a load may: the callers that have waited for all of it
+    /// would have waited as long for a load of their own.
+    Limit,
+    /// With the source: the load of another request has failed too, or it is certain without that.
+    Source,
 }
 
 /// What came of a commit.
@@ -148,6 +163,9 @@ pub(crate) enum On {
     BeforeLoad,
     /// Everybody. For errors, which are no value that could be out of date.
     All,
+    /// Who opened the flight, for an error that may be the fault of its request. Everybody else
+    /// looks again once the flight is closed, and the first to do so leads the next load.
+    Requester,
     /// Who opened the flight. Everybody else is told once nothing is left to be given up, as they
     /// may ask again.
     Opener,
@@ -175,7 +193,9 @@ pub(crate) fn next(event: Event, standing: Standing) -> Step {
         Event::Led | Event::AskFailed | Event::Unkept if can_load => Step::Load,
         Event::Loaded | Event::Dispersed if leased == Leased::Yes => Step::Commit,
         Event::Loaded => Step::Land(On::BeforeLoad),
-        Event::LoadFailed { spared: false } => Step::Land(On::All),
+        Event::LoadFailed(Blame::Request) => Step::Land(On::Requester),
+        Event::LoadFailed(Blame::Limit) => Step::Land(On::BeforeLoad),
+        Event::LoadFailed(Blame::Source) => Step::Land(On::All),
         Event::Committed(_) if standing.is_private => Step::Disperse,
         Event::Committed(Committed::Stored) => Step::Land(On::Asked),
         Event::Committed(Committed::Superseded | Committed::Failed) => Step::Land(On::BeforeLoad),
@@ -188,7 +208,7 @@ pub(crate) fn next(event: Event, standing: Standing) -> Step {
         | Event::Deserted
         | Event::NoJob
         | Event::Dispersed
-        | Event::LoadFailed { spared: true }
+        | Event::LoadFailed(Blame::Spared)
         | Event::Rested
         | Event::Landed { .. } => end(standing),
         Event::Released => Step::Close,
@@ -212,7 +232,7 @@ fn end(standing: Standing) -> Step {
 mod tests {
     use super::*;
 
-    const EVENTS: [Event; 30] = [
+    const EVENTS: [Event; 32] = [
         Event::Opened { store_failed: false },
         Event::Opened { store_failed: true },
         Event::Found,
@@ -233,8 +253,10 @@ mod tests {
         Event::LoadedPrivate,
         Event::LoadedOwn,
         Event::Dispersed,
-        Event::LoadFailed { spared: false },
-        Event::LoadFailed { spared: true },
+        Event::LoadFailed(Blame::Spared),
+        Event::LoadFailed(Blame::Request),
+        Event::LoadFailed(Blame::Limit),
+        Event::LoadFailed(Blame::Source),
         Event::NoJob,
         Event::Committed(Committed::Stored),
         Event::Committed(Committed::Superseded),
@@ -289,6 +311,7 @@ mod tests {
             Step::Land(On::BeforeLoad) => 'b',
             Step::Land(On::All) => 'e',
             Step::Land(On::Opener) => 'o',
+            Step::Land(On::Requester) => 'r',
             Step::Close => '.',
         }
     }
@@ -319,8 +342,10 @@ mod tests {
             (Event::LoadedPrivate, "DDDD DDDD DDDD"),
             (Event::LoadedOwn, "oooo oooo oooo"),
             (Event::Dispersed, ".... CCCC RRRR"),
-            (Event::LoadFailed { spared: false }, "eeee eeee eeee"),
-            (Event::LoadFailed { spared: true }, ".... RRRR RRRR"),
+            (Event::LoadFailed(Blame::Spared), ".... RRRR RRRR"),
+            (Event::LoadFailed(Blame::Request), "rrrr rrrr rrrr"),
+            (Event::LoadFailed(Blame::Limit), "bbbb bbbb bbbb"),
+            (Event::LoadFailed(Blame::Source), "eeee eeee eeee"),
             (Event::NoJob, ".... RRRR RRRR"),
             (Event::Committed(Committed::Stored), "aaaa aaaa aaaa"),
             (Event::Committed(Committed::Superseded), "bbbb bbbb bbbb"),
@@ -351,7 +376,7 @@ mod tests {
         for others in [false, true] {
             assert_eq!(row(Event::Landed { others }, failed), ".... XXXX RRRR");
         }
-        assert_eq!(row(Event::LoadFailed { spared: true }, failed), ".... XXXX RRRR");
+        assert_eq!(row(Event::LoadFailed(Blame::Spared), failed), ".... XXXX RRRR");
     }
 
     #[test]

@@ -50,6 +50,8 @@ pub(crate) struct FlightTask<S, Req, C> {
     failures: u32,
     /// How the load of this flight failed.
     failed: Option<Failure>,
+    /// Its load is a probe: what every other caller is given meanwhile.
+    probing: Option<Landing>,
     /// What is landed on whoever comes while it rests.
     resting: Option<Landing>,
     rest_until: Instant,
@@ -122,6 +124,7 @@ where
             stand_in: None,
             failures: 0,
             failed: None,
+            probing: None,
             resting: None,
             rest_until: now,
             value: None,
@@ -185,8 +188,8 @@ where
     /// The store has failed. It may be known all the same that the load would.
     fn note_failure_of_the_store(&mut self, error: &StoreError) -> Event {
         self.store_failed = true;
-        if let Some((failure, left)) = self.recalled() {
-            return self.rest_on(failure, left);
+        if let Some(event) = self.rest_on_what_failed_here() {
+            return event;
         }
         let error = CacheError::store(self.leader.key(), error);
         self.answer = Some(Landing::Failed(error));
@@ -243,6 +246,10 @@ where
             On::Asked => self.asked,
             On::BeforeLoad => self.loading,
             On::All => self.leader.line(),
+            On::Requester => {
+                self.leader.land_on_opener(answer);
+                return Event::Landed { others: true };
+            }
             On::Opener => {
                 self.leader.land_on_opener(answer);
                 self.leader.part_with(Landing::Own);

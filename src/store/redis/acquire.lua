@@ -8,10 +8,15 @@
 --        {2, what is left of the lease in ms, stale entry or false,
 --            its remaining life}                                        busy
 --        {3, fence, the server's time in us, stale entry or false,
---            its remaining life, failures in a row}                     lead
+--            its remaining life, failures in a row,
+--            the failure that others share meanwhile or false}          lead
 --            where '' stands for an entry that is no string
---        {4, failure, what is left of its window in ms,
+--        {4, failure, how long it holds up this caller in ms,
 --            stale entry or false, its remaining life}                  failed
+--
+-- A failure with a window answers for the key during its cooldown, and while another caller holds
+-- the lease. With the lease free and the cooldown over, one caller leads as a probe. A lease that is
+-- granted after the window ends the failure.
 --
 -- One script, because between a look and a lease another process can load and leave, and the key
 -- would be loaded twice. Who is not to load has subscribed by being told so. Names of which nobody
@@ -31,25 +36,29 @@ if readable(entry) then
 else
   entry = false
 end
-local lease = peek(KEYS[2])
+local lease, busy = peek(KEYS[2]), false
 if lease and #lease == 24 and string.sub(lease, 1, 16) ~= ARGV[1] then
   local left = redis.call('PTTL', KEYS[2])
   -- Without a life of its own it is none of our leases.
-  if left >= 0 then
-    watch(KEYS[1])
-    watch(KEYS[2])
-    return {2, left, entry, remaining}
-  end
+  if left >= 0 then busy = left end
 end
-local failed, failures = peek(failed_name), 0
-if failed and #failed >= 17 and string.sub(failed, 1, 4) == 'BWF\1' then
-  failures = struct.unpack('>I4', failed, 6)
-  local left = redis.call('PTTL', failed_name) - struct.unpack('>I8', failed, 10)
-  if left > 0 and ARGV[3] ~= '0' then
+local failed, failures, shared = peek(failed_name), 0, false
+if failed and #failed >= 33 and string.sub(failed, 1, 4) == 'BWF\2' then
+  local times, cooldown, window, life = struct.unpack('>I4I8I8I8', failed, 6)
+  local age = life - redis.call('PTTL', failed_name)
+  local held_up = busy or age < cooldown and cooldown - age
+  if window > 0 and held_up and ARGV[3] ~= '0' then
     watch(KEYS[1])
     watch(KEYS[2])
-    return {4, failed, left, entry, remaining}
+    return {4, failed, held_up, entry, remaining}
   end
+  if age < (window > 0 and math.min(2 * window, life) or life) then failures = times end
+  shared = age < window and failed
+end
+if busy then
+  watch(KEYS[1])
+  watch(KEYS[2])
+  return {2, busy, entry, remaining}
 end
 -- What is there and is no string was read as nothing: an empty one says so.
 if not is_there and redis.pcall('SETRANGE', KEYS[1], 0, '') ~= 0 then entry = '' end
@@ -60,4 +69,5 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local fence = math.max(number(peek(floor_name)) + 1, stored + 1, now)
 redis.call('SET', KEYS[2], ARGV[1] .. struct.pack('>I8', fence), 'PX', ARGV[2])
-return {3, fence, now, entry, remaining, failures}
+if failed and not shared then redis.call('DEL', failed_name) end
+return {3, fence, now, entry, remaining, failures, ARGV[3] ~= '0' and shared}

@@ -25,7 +25,7 @@ pub(super) enum Acquired {
     Found(Found),
     Busy { remaining: Duration, stale: Option<Found> },
     Failed { record: Vec<u8>, remaining: Duration, stale: Option<Found> },
-    Lead { fence: u64, now: u64, stale: Option<Found>, failures: u32 },
+    Lead { fence: u64, now: u64, stale: Option<Found>, failures: u32, probe: Option<Vec<u8>> },
 }
 
 /// What an `MGET` gives: what is no string counts as nothing.
@@ -84,6 +84,11 @@ impl Acquired {
                 now: whole(&next()?)?,
                 stale: Found::of(next()?, &next()?),
                 failures: u32::try_from(whole(&next()?)?).ok()?,
+                probe: match next()? {
+                    Value::BulkString(record) => Some(record),
+                    Value::Nil | Value::Boolean(false) => None,
+                    _ => return None,
+                },
             }),
             Value::Int(4) => {
                 let Value::BulkString(record) = next()? else { return None };
@@ -125,7 +130,9 @@ mod tests {
             Value::Array(vec![]),
             Value::Array(vec![int(5)]),
             Value::Array(vec![int(4), int(1)]),
-            Value::Array(vec![int(3), int(1), int(1), Value::Nil, int(0), int(-1)]),
+            Value::Array(vec![int(3), int(1), int(1), Value::Nil, int(0), int(-1), Value::Nil]),
+            Value::Array(vec![int(3), int(1), int(1), Value::Nil, int(0), int(1)]),
+            Value::Array(vec![int(3), int(1), int(1), Value::Nil, int(0), int(1), int(1)]),
             Value::Array(vec![int(1), Value::Nil, int(5)]),
             Value::Array(vec![int(2)]),
             Value::Array(vec![int(3), int(-7), int(1), Value::Nil, int(0)]),
