@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower::Layer;
+use tower::{BoxError, Layer};
 
 use super::apart::Apart;
 use super::fetch::Fetch;
@@ -15,6 +15,7 @@ use super::request_key::RequestKey;
 use super::rules::Defaults;
 use super::service::HttpCache;
 use super::shared::Shared;
+use crate::error::is_unreachable;
 use crate::read_through::{Handle, ReadThroughLayer, Within, knobs_of_loads};
 use crate::store::Store;
 
@@ -150,6 +151,7 @@ impl HttpCacheLayer<Keyed> {
 impl<R> HttpCacheLayer<R> {
     fn by<S: Store>(rules: R, store: S) -> Self {
         let layer = ReadThroughLayer::over(store, ()).capture(HttpCapture);
+        let layer = layer.source_failures(|error: &BoxError| is_unreachable(&**error));
         Self { layer, rules, apart: Arc::default() }
     }
 

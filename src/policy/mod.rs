@@ -9,8 +9,8 @@ mod wait;
 
 use std::time::Duration;
 
-pub(crate) use failing::{Doubling, FailureWindow, FailureWindows};
 pub use failing::WhenStoreFails;
+pub(crate) use failing::{Doubling, FailureWindow, FailureWindows};
 pub(crate) use freshness::Freshness;
 pub(crate) use pause::Pauses;
 pub(crate) use wait::Then;
