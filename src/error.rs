@@ -275,29 +275,6 @@ pub enum StoreErrorKind {
     Unreachable,
 }
 
-/// Whether an error says that nothing listens where a request was to be sent, so that it is not the
-/// fault of that request.
-#[cfg(any(feature = "http", feature = "grpc"))]
-pub(crate) fn is_unreachable(error: &(dyn StdError + 'static)) -> bool {
-    use std::io::ErrorKind;
-
-    let mut cause = Some(error);
-    while let Some(error) = cause {
-        let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
-        if let Some(
-            ErrorKind::ConnectionRefused
-            | ErrorKind::HostUnreachable
-            | ErrorKind::NetworkUnreachable
-            | ErrorKind::NetworkDown,
-        ) = kind
-        {
-            return true;
-        }
-        cause = error.source();
-    }
-    false
-}
-
 /// A setting that makes no sense, found where it was given.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use tonic::{Code, Status};
 use tower::BoxError;
 
-use crate::error::{CacheError, CacheErrorKind, Error, is_unreachable};
+use crate::error::{CacheError, CacheErrorKind, Error};
+use crate::response::is_unreachable;
 
 /// The status of an error of the service behind the cache: its own if it has one, or else
 /// `UNAVAILABLE`, with nothing of its message, as that may hold anything.

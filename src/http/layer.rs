@@ -15,8 +15,8 @@ use super::request_key::RequestKey;
 use super::rules::Defaults;
 use super::service::HttpCache;
 use super::shared::Shared;
-use crate::error::is_unreachable;
 use crate::read_through::{Handle, ReadThroughLayer, Within, knobs_of_loads};
+use crate::response::is_unreachable;
 use crate::store::Store;
 
 /// Puts a shared HTTP cache in front of a service. See the [module page](super) for examples.

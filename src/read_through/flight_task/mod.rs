@@ -79,6 +79,16 @@ pub(crate) enum Purpose {
     Refresh(Accept),
 }
 
+impl Purpose {
+    fn accept(self) -> Accept {
+        match self {
+            Self::Answer => Accept::Fresh,
+            Self::AnswerAnew => Accept::Nothing,
+            Self::Refresh(accept) => accept,
+        }
+    }
+}
+
 impl<S, Req, C> FlightTask<S, Req, C>
 where
     S: Service<Req>,
@@ -97,11 +107,6 @@ where
         let pauses = core.policy.pauses(!watch.is_silent());
         let claim = Claim::new(key.clone());
         let (line, now) = (leader.line(), Instant::now());
-        let accept = match purpose {
-            Purpose::Answer => Accept::Fresh,
-            Purpose::AnswerAnew => Accept::Nothing,
-            Purpose::Refresh(accept) => accept,
-        };
         Self {
             core,
             leader,
@@ -109,7 +114,7 @@ where
             claim,
             watch,
             pauses,
-            accept,
+            accept: purpose.accept(),
             lease: None,
             unheard: false,
             leased_at: now,

@@ -238,8 +238,8 @@ fn check(without: Without) -> Result<usize, Violated> {
     let model = Model { without };
     let store_fails = Left { writes: 1, lapses: 1, failures: 1, failed_loads: 0 };
     let load_fails = Left { writes: 1, lapses: 1, failures: 0, failed_loads: 1 };
-    let loads_fail = Left { writes: 0, lapses: 1, failures: 0, failed_loads: 3 };
-    let probe_fails = Left { writes: 0, lapses: 1, failures: 0, failed_loads: 1 };
+    let loads_fail = Left { writes: 0, lapses: 0, failures: 0, failed_loads: 2 };
+    let probe_fails = Left { writes: 0, lapses: 0, failures: 0, failed_loads: 1 };
     let worlds = [store_fails, load_fails, loads_fail].map(World::new);
     let probe_fails = World::new(probe_fails).after_failures();
     let mut states = 0;

@@ -146,7 +146,6 @@ async fn a_request_that_breaks_its_load_denies_no_other_request() {
     }
 }
 
-/// Point of the attack: the load of the bad request is slow, so that many wait for it.
 #[tokio::test(start_paused = true)]
 async fn a_slow_failure_of_one_request_is_given_to_none_of_those_who_waited_for_it() {
     for place in PLACES {
@@ -210,7 +209,7 @@ async fn a_failure_is_shared_once_a_second_request_has_failed_too() {
     }
 }
 
-/// The longest gap between two loads, and what has to lie between any two after the second.
+/// What has to lie between any two loads after the second.
 const PROBES: [u64; 5] = [100, 200, 400, 800, 1_000];
 
 #[tokio::test(start_paused = true)]
@@ -282,7 +281,6 @@ async fn a_success_ends_the_window_for_the_fleet() {
         for (answer, after) in all(asked).await {
             assert!(answer.is_ok() && after < MILLI * 300, "{answer:?} after {after:?}");
         }
-        // And the count begins anew: one failure holds up nobody.
         assert!(ask(&fleet[0], Request::Bad).await.unwrap().0.is_err());
         assert!(ask(&fleet[1], Request::Good).await.unwrap().0.is_ok());
     }
@@ -335,7 +333,6 @@ async fn with_the_store_down_a_process_probes_by_itself() {
     assert!(ask(&process, Request::Good).await.unwrap().0.is_ok());
 }
 
-/// Where the program says so, one failure is enough.
 #[tokio::test(start_paused = true)]
 async fn a_failure_of_the_source_itself_needs_no_second_witness() {
     for place in PLACES {
