@@ -8,17 +8,21 @@ use std::io::{self, ErrorKind};
 pub(crate) fn is_unreachable(error: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
-        let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        let io = error.downcast_ref::<io::Error>();
         if let Some(
             ErrorKind::ConnectionRefused
             | ErrorKind::HostUnreachable
             | ErrorKind::NetworkUnreachable
             | ErrorKind::NetworkDown,
-        ) = kind
+        ) = io.map(io::Error::kind)
         {
             return true;
         }
-        cause = error.source();
+        // The source of one of these is that of the error within it, which would be left out.
+        cause = match io.and_then(io::Error::get_ref) {
+            Some(within) => Some(within),
+            None => error.source(),
+        };
     }
     false
 }

@@ -205,6 +205,8 @@ where
                 Ok(()) => self.core.loads.recall.note_told(&self.leader.key().digest()),
                 Err(error) => {
                     tracing::debug!(%error, "a failure is remembered by this process only");
+                    // Those who wait for another load would wait for this lease.
+                    return self.release().await;
                 }
             }
         }

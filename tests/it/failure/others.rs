@@ -298,6 +298,7 @@ async fn nobody_waits_for_a_probe_that_hangs() {
         sleep(MILLI * 150).await;
         source.takes(SECOND * 29);
         let probe = ask(&fleet[1], Request::Good);
+        sleep(MILLI * 5).await;
         let until = Instant::now() + SECOND * 28;
         let mut tick = 0;
         while Instant::now() < until {

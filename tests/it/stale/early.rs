@@ -74,7 +74,7 @@ async fn while_early_refreshes_fail_what_is_fresh_is_given_out_and_they_back_off
         loader.ends_by(End::Fail);
         while loader.loads() < 3 || loader.running() > 0 {
             answer(&cached, 1).await;
-            idle().await;
+            sleep(SECOND / 20).await;
         }
         for _ in 0..9 {
             for (_, status) in settled(burst(&cached, 1, 10)).await {
