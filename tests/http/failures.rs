@@ -80,14 +80,16 @@ async fn who_makes_the_origin_fail_for_himself_does_not_make_it_fail_for_others(
 
 /// The response to a request that is bad: after a second, as all responses.
 fn breakable(status: &'static str) -> Origin {
-    Origin::new(async move |request: Request<_>, _| {
+    Origin::new(move |request: Request<_>, _| {
         let is_bad = request.headers().contains_key("x-bad");
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        match is_bad {
-            true if status == "panic" => panic!("scripted"),
-            true if status == "reset" => Err("connection reset".into()),
-            true => Ok(page(&[(":status", status)], "")),
-            false => Ok(page(&[], "")),
+        async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            match is_bad {
+                true if status == "panic" => panic!("scripted"),
+                true if status == "reset" => Err("connection reset".into()),
+                true => Ok(page(&[(":status", status)], "")),
+                false => Ok(page(&[("cache-control", "max-age=60")], "")),
+            }
         }
     })
 }

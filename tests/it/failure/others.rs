@@ -274,7 +274,6 @@ async fn a_success_ends_the_window_for_the_fleet() {
             sleep(MILLI * 100).await;
         }
         source.is_down(false);
-        // The probe is due by then.
         sleep(SECOND).await;
         ask(&fleet[0], Request::Good).await.unwrap().0.unwrap();
         let asked = fleet.iter().map(|process| ask(process, Request::Good)).collect();

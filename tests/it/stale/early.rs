@@ -7,7 +7,7 @@ use tower::Layer;
 use super::PLACES;
 use crate::support::loader::{End, Loader};
 use crate::support::{
-    MINUTE, NO_TIME, SECOND, answer, answers, ask, burst, idle, layer, remembering_layer, settled,
+    MINUTE, NO_TIME, SECOND, answer, answers, ask, burst, layer, remembering_layer, settled,
     unprobed,
 };
 
