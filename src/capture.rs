@@ -78,9 +78,7 @@ pub enum Verdict {
     /// the others load again, with another request; if that load fails too, they share its failure,
     /// and so do later callers for a while.
     Failure,
-    /// It may be the fault of the request that it answers: it is given to the caller whose load it
-    /// was. The others load again, with another request, and share that answer even if it is of
-    /// this kind. It is not kept nor shared with later callers, and no stale answer replaces it.
+    /// The same, and it is neither remembered nor replaced by a stale answer.
     Unconfirmed,
 }
 
