@@ -74,7 +74,7 @@ fn letter(step: Step) -> char {
         Step::Load => 'F',
         Step::Commit => 'C',
         Step::Release => 'R',
-        Step::Fail => 'X',
+        Step::Fail => 'x',
         Step::Disperse => 'D',
         Step::Rest => 'Z',
         Step::Land(On::Asked) => 'a',
@@ -144,9 +144,9 @@ fn where_the_store_must_not_fail_its_failure_is_everybodys_answer() {
 fn a_lease_under_which_a_load_failed_is_given_up_with_word_of_that() {
     let failed = |at| Standing { load_failed: true, ..at };
     for others in [false, true] {
-        assert_eq!(row(Event::Landed { others }, failed), ".... XXXX RRRR");
+        assert_eq!(row(Event::Landed { others }, failed), ".... xxxx RRRR");
     }
-    assert_eq!(row(Event::LoadFailed(Blame::Spared), failed), ".... XXXX RRRR");
+    assert_eq!(row(Event::LoadFailed(Blame::Spared), failed), ".... xxxx RRRR");
 }
 
 #[test]

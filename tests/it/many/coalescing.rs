@@ -61,7 +61,7 @@ async fn a_failure_of_what_two_batches_share_is_shared_and_the_rest_delivered() 
     assert_eq!(fault(first[1].0.clone()).load(), Some(&Refusal(2)));
     assert_eq!(fault(second[0].0.clone()).load(), Some(&Refusal(2)));
     assert_eq!((first[0].0.as_ref().ok(), second[1].0.as_ref().ok()), (Some(&10), Some(&30)));
-    assert_eq!(query.loaded(), [1, 2, 3, 2]);
+    assert_eq!(query.loaded(), [1, 2, 2, 3]);
 }
 
 #[tokio::test(start_paused = true)]
