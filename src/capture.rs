@@ -73,9 +73,13 @@ pub enum Verdict {
     /// others: who waits for it loads for himself, and who comes later waits as ever. What is kept
     /// stays.
     Own,
-    /// It counts as a failure: it is given to those who wait for it unless there is a stale answer
-    /// to be given instead, and for a while nobody tries again.
+    /// It counts as a failure, of the source or of this one request. If there is a stale answer to be
+    /// given instead, that is given to all. If not, it is given to the caller whose load it was, and
+    /// the others load again, with another request; if that load fails too, they share its failure,
+    /// and so do later callers for a while.
     Failure,
+    /// The same, and it is neither remembered nor replaced by a stale answer.
+    Unconfirmed,
 }
 
 /// Room for an encoded answer, bounded, so that one that is too large is found out while it is

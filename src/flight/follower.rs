@@ -38,11 +38,8 @@ impl<L> Follower<L> {
         }
         let chair = Chair { joined: state.lines, impatient, opener, answer: None, waker: None };
         let chair = state.chairs.insert(chair);
-        let rests = state.phase == Phase::Resting;
         drop(state);
-        if rests {
-            flight.joined.notify_one();
-        }
+        flight.joined.notify_one();
         Some(Self { flight: Arc::clone(flight), chair, opener })
     }
 

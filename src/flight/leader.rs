@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Flight, Flights, Listener, Offer, Phase, SeenLease, Slot, lock};
+use super::{Chair, Flight, Flights, Listener, Offer, Phase, SeenLease, Slot, lock};
+use crate::chance::draw;
 use crate::key::Key;
 
 /// The one that works for a flight. Dropping it tells whoever still waits to look again.
@@ -94,6 +95,22 @@ impl<L> Leader<L> {
         others_remain
     }
 
+    /// Lands an answer on every caller but the one that opened the flight.
+    pub(crate) fn land_on_others(&self, answer: &L)
+    where
+        L: Clone,
+    {
+        let answer = Arc::new(answer.clone());
+        let mut state = lock(&self.flight.state);
+        let mut wakers = Vec::new();
+        for (_, chair) in state.chairs.iter_mut().filter(|(_, chair)| !chair.opener) {
+            chair.answer.get_or_insert_with(|| Arc::clone(&answer));
+            wakers.extend(chair.waker.take());
+        }
+        drop(state);
+        wake(wakers);
+    }
+
     /// Lands an answer on everybody who is there.
     pub(crate) fn land_on_all(&self, answer: &L)
     where
@@ -164,12 +181,13 @@ impl<L> Leader<L> {
         drop(earlier);
     }
 
-    /// Waits until somebody is there for whom nothing has landed. To be called while it rests.
+    /// Waits until a caller is there that has no answer and did not open the flight.
     ///
     /// # Cancel safety
     /// Dropping it loses nothing.
     pub(crate) async fn joined(&self) {
-        while lock(&self.flight.state).chairs.iter().all(|(_, chair)| chair.answer.is_some()) {
+        let is_served = |chair: &Chair<L>| chair.opener || chair.answer.is_some();
+        while lock(&self.flight.state).chairs.iter().all(|(_, chair)| is_served(chair)) {
             self.flight.joined.notified().await;
         }
     }
@@ -211,9 +229,15 @@ impl<L> Drop for Leader<L> {
         let mut state = lock(&self.flight.state);
         state.closed = true;
         let offer = state.offer.take();
-        let wakers = state.take_wakers(|_| true);
+        let mut wakers = state.take_wakers(|_| true);
         drop(state);
         drop(offer);
+        // The first to run opens the next flight, with its own request. After a request that broke
+        // its load, the next one must not be of the same sender's choosing.
+        if wakers.len() > 1 {
+            let first = (wakers.len() as f64 * draw()) as usize % wakers.len();
+            wakers.rotate_left(first);
+        }
         wake(wakers);
     }
 }

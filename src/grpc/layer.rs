@@ -10,6 +10,7 @@ use super::fetch::{Fetch, Load};
 use super::handle::GrpcHandle;
 use super::method::{CachedMethod, Methods, check};
 use super::service::GrpcCache;
+use super::trouble::is_of_source;
 use crate::error::{ConfigError, number_within};
 use crate::read_through::{Ask, ReadThroughLayer, knobs_of_loads};
 use crate::store::Store;
@@ -33,7 +34,9 @@ impl GrpcCacheLayer {
     /// A layer over a store. Nothing is cached until a [`method`](Self::method) is named.
     pub fn new<S: Store>(store: S) -> Self {
         Self {
-            layer: ReadThroughLayer::new(store, Load::ask as AskOf).capture(Answers),
+            layer: ReadThroughLayer::new(store, Load::ask as AskOf)
+                .capture(Answers)
+                .source_failures(is_of_source),
             methods: Arc::default(),
             max_request_bytes: FOUR_MIB,
             shows_status: false,

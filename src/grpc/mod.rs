@@ -80,9 +80,10 @@
 //! |---|---|
 //! | `OK` | kept, unless its `cache-control` says otherwise |
 //! | one that the method [names](CachedMethod::status) | the same |
-//! | `UNAVAILABLE`, `DEADLINE_EXCEEDED`, `INTERNAL`, `UNKNOWN`, `RESOURCE_EXHAUSTED`, `DATA_LOSS`, `ABORTED` | a failure: shared for its failure window, or a stale answer instead |
+//! | `UNAVAILABLE`, `DEADLINE_EXCEEDED`, `INTERNAL`, `UNKNOWN`, `RESOURCE_EXHAUSTED`, `DATA_LOSS`, `ABORTED` | a failure: a stale answer instead if there is one, or else for its caller; the others that wait cause one more call, with a request of one of them, and if that fails too all share it for its failure window |
 //! | `UNAUTHENTICATED`, `PERMISSION_DENIED` | for its caller only |
-//! | any other | shared with those who wait for it, and not kept |
+//! | `NOT_FOUND` | shared with those who wait for it, and not kept |
+//! | any other | for its caller; the others that wait cause one more call, with a request of one of them, and share its answer. Not kept |
 //!
 //! What is not the handler's is a status too: `DEADLINE_EXCEEDED` if there was no answer by the
 //! caller's deadline or the load took too long, `RESOURCE_EXHAUSTED` if a bound is reached, `INTERNAL`

@@ -1,18 +1,45 @@
 //! What goes wrong, as a status of gRPC.
 
+use std::error::Error as _;
+use std::fmt;
+use std::sync::Arc;
+
 use tonic::{Code, Status};
 use tower::BoxError;
 
 use crate::error::{CacheError, CacheErrorKind, Error};
+use crate::response::is_unreachable;
 
 /// The status of an error of the service behind the cache: its own if it has one, or else
 /// `UNAVAILABLE`, with nothing of its message, as that may hold anything.
 pub(super) fn status_of(error: BoxError) -> Status {
-    Status::try_from_error(error).unwrap_or_else(|error| {
+    let is_of_source = is_unreachable(&*error);
+    let mut status = Status::try_from_error(error).unwrap_or_else(|error| {
         tracing::debug!(%error, "the service behind the cache failed");
         Status::unavailable("the service failed")
-    })
+    });
+    if is_of_source {
+        status.set_source(Arc::new(Unreachable));
+    }
+    status
 }
+
+/// Whether a status stands for a service that cannot be reached, whatever was asked of it.
+pub(super) fn is_of_source(status: &Status) -> bool {
+    status.source().is_some_and(|source| source.is::<Unreachable>())
+}
+
+/// Marks the status of a service that cannot be reached, and says nothing of where that is.
+#[derive(Debug)]
+struct Unreachable;
+
+impl fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the service cannot be reached")
+    }
+}
+
+impl std::error::Error for Unreachable {}
 
 /// The status for a caller that the cache has no answer for.
 pub(super) fn status_for_caller(error: &Error<Status>) -> Status {
@@ -49,6 +76,16 @@ mod tests {
         assert_eq!((status.code(), status.message()), (Code::NotFound, "no such thing"));
         let status = status_of("password: secret".into());
         assert_eq!((status.code(), status.message()), (Code::Unavailable, "the service failed"));
+    }
+
+    #[test]
+    fn a_service_that_cannot_be_reached_is_told_from_one_that_fails_at_a_request() {
+        let refused = || std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        assert!(is_of_source(&status_of(Box::new(std::io::Error::other(refused())))));
+        assert!(is_of_source(&status_of(refused().into())));
+        let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+        assert!(!is_of_source(&status_of(reset.into())));
+        assert!(!is_of_source(&status_of(Box::new(Status::unavailable("no")))));
     }
 
     #[test]

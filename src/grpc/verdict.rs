@@ -42,7 +42,14 @@ fn unkept(code: Code) -> Verdict {
         | Code::DataLoss
         | Code::Aborted => Verdict::Failure,
         Code::Unauthenticated | Code::PermissionDenied => Verdict::Private,
-        _ => Verdict::KeepFor(Windows::fresh_for(Duration::ZERO)),
+        // Metadata that is not part of the key may be what is wrong.
+        Code::Cancelled
+        | Code::InvalidArgument
+        | Code::AlreadyExists
+        | Code::FailedPrecondition
+        | Code::OutOfRange
+        | Code::Unimplemented => Verdict::Unconfirmed,
+        Code::Ok | Code::NotFound => Verdict::KeepFor(Windows::fresh_for(Duration::ZERO)),
     }
 }
 
@@ -120,7 +127,7 @@ mod tests {
                 5 => continue,
                 2 | 4 | 8 | 10 | 13 | 14 | 15 => Verdict::Failure,
                 7 | 16 => Verdict::Private,
-                _ => Verdict::KeepFor(Windows::fresh_for(Duration::ZERO)),
+                _ => Verdict::Unconfirmed,
             };
             assert_eq!(verdict, expected, "{code:?}");
         }

@@ -155,10 +155,12 @@ impl<ReqB> Load<'_, ReqB> {
         let request = &self.errand.asked.parts.headers;
         let judgement = match self.shared.mode.judge(&Method::GET, request, status, headers, times)
         {
-            Judgement::Share | Judgement::Failure if !self.is_for_all_who_wait(headers) => {
+            Judgement::Share | Judgement::Unconfirmed | Judgement::Failure
+                if !self.is_for_all_who_wait(headers) =>
+            {
                 Judgement::Private(Why::Vary)
             }
-            Judgement::Share if status.is_server_error() && self.earlier.will_do() => {
+            Judgement::Unconfirmed if status.is_server_error() && self.earlier.will_do() => {
                 Judgement::Failure
             }
             judgement => judgement,
@@ -200,6 +202,7 @@ impl<ReqB> Load<'_, ReqB> {
                 return self.pass_whole(answered, why);
             }
             Judgement::Share => Found::Whole(answered.whole(Fate::Share, &Terms::NONE)),
+            Judgement::Unconfirmed => Found::Whole(answered.whole(Fate::Unconfirmed, &Terms::NONE)),
             Judgement::Failure => Found::Whole(answered.whole(Fate::Failure, &Terms::NONE)),
             Judgement::Private(why) => return self.pass_whole(answered, why),
         })

@@ -61,6 +61,8 @@ pub(super) enum Fate {
     Keep(Windows),
     /// It is given to those who wait for it, and not kept.
     Share,
+    /// It may be the fault of its request.
+    Unconfirmed,
     /// It counts as a failure.
     Failure,
 }
@@ -291,6 +293,7 @@ where
             Kept::Whole(whole) => match whole.fate {
                 Fate::Keep(windows) => Verdict::KeepFor(windows),
                 Fate::Share => NOT_KEPT,
+                Fate::Unconfirmed => Verdict::Unconfirmed,
                 Fate::Failure => Verdict::Failure,
             },
             Kept::Spec(spec) => Verdict::KeepFor(spec.windows()),

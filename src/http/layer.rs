@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tower::Layer;
+use tower::{BoxError, Layer};
 
 use super::apart::Apart;
 use super::fetch::Fetch;
@@ -16,6 +16,7 @@ use super::rules::Defaults;
 use super::service::HttpCache;
 use super::shared::Shared;
 use crate::read_through::{Handle, ReadThroughLayer, Within, knobs_of_loads};
+use crate::response::is_unreachable;
 use crate::store::Store;
 
 /// Puts a shared HTTP cache in front of a service. See the [module page](super) for examples.
@@ -150,6 +151,7 @@ impl HttpCacheLayer<Keyed> {
 impl<R> HttpCacheLayer<R> {
     fn by<S: Store>(rules: R, store: S) -> Self {
         let layer = ReadThroughLayer::over(store, ()).capture(HttpCapture);
+        let layer = layer.source_failures(|error: &BoxError| is_unreachable(&**error));
         Self { layer, rules, apart: Arc::default() }
     }
 

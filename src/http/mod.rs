@@ -85,9 +85,16 @@
 //!   without credentials share their loads all the same.
 //! - A response that is never fresh goes to whoever asked, and is kept to be validated for the
 //!   next; if it says `public`, it is given to all who wait for it.
-//! - An error (5xx) that says nothing else is given to all who wait for it, if the request had
-//!   neither `Authorization` nor `Cookie`, and is not kept. If there is something better to be
-//!   given in its place, an error counts as a failure.
+//! - An error may be the fault of the request that it answers, so it is given to the caller whose
+//!   request it was. The others that wait ask the origin once more, with a request of one of them,
+//!   and share what that gives. This holds for an error (5xx) that says nothing else, if the request
+//!   had neither `Authorization` nor `Cookie`; with keys of your own also for client errors (4xx)
+//!   that are not kept. Such an error is not kept.
+//! - An error counts as a failure if there is something better to be given in its place, and with
+//!   keys of your own. Once a second one follows, later callers share it
+//!   ([`HttpCacheLayer::failure_windows`]). An origin that gives no answer fails in the same way.
+//!   No status is taken for a failure of the whole origin at once, since a 503 may be a limit on one
+//!   client; a connection that is refused or has no route is, since no request was sent.
 //! - What cannot be answered is answered by 502 (the origin gave no answer), 503 (there is no room,
 //!   the store failed, or the origin failed a moment ago) or 504 (it took too long).
 //!

@@ -36,7 +36,11 @@ pub(super) enum Judgement {
     Validate(Terms, Why),
     /// It is given to those who wait for it, and not kept.
     Share,
-    /// The same, and it counts as a failure: if there is something better, that is given instead.
+    /// It may be the fault of this request: it is given to whoever asked, and those who wait ask the
+    /// origin again, by a request of one of theirs. Whatever that gives is for all of them.
+    Unconfirmed,
+    /// The same, and it counts as a failure: if there is something better, that is given instead,
+    /// and a second one is shared with later callers for a while.
     Failure,
     /// It is for whoever asked. An error is given to nobody if there is something better.
     Private(Why),
@@ -81,7 +85,7 @@ impl Mode {
                     Storing::Private(Why::NotFresh)
                         if status.is_server_error() && is_nobodys(request) =>
                     {
-                        Judgement::Share
+                        Judgement::Unconfirmed
                     }
                     Storing::Private(why) => Judgement::Private(why),
                 }
@@ -124,6 +128,9 @@ impl Keyed {
             _ if status.is_success() => self.ttl,
             _ => Duration::ZERO,
         };
+        if status.is_client_error() && ttl.is_zero() {
+            return Judgement::Unconfirmed;
+        }
         if ttl.is_zero() {
             return Judgement::Share;
         }

@@ -9,8 +9,8 @@ mod wait;
 
 use std::time::Duration;
 
-pub(crate) use failing::FailureWindows;
 pub use failing::WhenStoreFails;
+pub(crate) use failing::{Doubling, FailureWindow, FailureWindows};
 pub(crate) use freshness::Freshness;
 pub(crate) use pause::Pauses;
 pub(crate) use wait::Then;
@@ -22,7 +22,7 @@ pub use wait::Wait;
 pub(crate) struct Policy {
     /// How long answers are good for, and when they are loaded anew.
     pub(crate) freshness: Freshness,
-    /// For how long nobody tries again after a load has failed.
+    /// How long a failure is shared, and how often the key is tried meanwhile.
     pub(crate) failures: FailureWindows,
     pub(crate) when_store_fails: WhenStoreFails,
     /// How long a lease holds without being renewed, once it has been renewed.

@@ -23,7 +23,7 @@ pub(crate) struct Core<C> {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) policy: Policy,
     pub(crate) capture: Arc<C>,
-    pub(crate) describe: Option<Describe>,
+    pub(crate) errors: ErrorRules,
     pub(crate) loads: Loads,
 }
 
@@ -38,8 +38,17 @@ impl<C: fmt::Debug> fmt::Debug for Core<C> {
     }
 }
 
-/// Puts a loader's error into words, if it is of the type that it knows.
-pub(crate) type Describe = Arc<dyn Fn(&(dyn Any + Send + Sync)) -> Option<String> + Send + Sync>;
+/// What a program says of its loader's errors.
+#[derive(Clone, Default)]
+pub(crate) struct ErrorRules {
+    /// Puts an error into words, if it is of the type that it knows.
+    pub(crate) describe: Option<Arc<dyn Fn(AnyError<'_>) -> Option<String> + Send + Sync>>,
+    /// Whether an error is the source's, whatever was asked for.
+    pub(crate) is_of_source: Option<Arc<dyn Fn(AnyError<'_>) -> bool + Send + Sync>>,
+}
+
+/// An error of any type.
+pub(crate) type AnyError<'a> = &'a (dyn Any + Send + Sync);
 
 /// What is under way in this process, for all services of a layer.
 #[derive(Clone, Debug)]
@@ -54,6 +63,8 @@ pub(crate) struct Loads {
     pub(crate) around: Arc<Semaphore>,
     /// What failed here a moment ago.
     pub(crate) recall: Arc<Recall>,
+    /// The same, of loads whose failures must not hold up other callers: reliefs and forced ones.
+    pub(crate) apart: Arc<Recall>,
     /// How long loads take, in microseconds: a moving average. Zero: none has ended yet.
     typical: Arc<AtomicU64>,
 }
@@ -68,6 +79,7 @@ impl Loads {
             forced: flights(),
             around: Arc::new(Semaphore::new(loads_around)),
             recall: Arc::default(),
+            apart: Arc::default(),
             typical: Arc::default(),
         }
     }

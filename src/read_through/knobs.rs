@@ -77,6 +77,19 @@ macro_rules! knobs_of_loads {
             Ok(self)
         }
 
+        /// As [`ReadThroughLayer::failure_probes`](crate::ReadThroughLayer::failure_probes), with its default.
+        ///
+        /// # Errors
+        /// As there.
+        pub fn failure_probes(
+            mut self,
+            first: std::time::Duration,
+            longest: std::time::Duration,
+        ) -> Result<Self, $crate::ConfigError> {
+            self.layer = self.layer.failure_probes(first, longest)?;
+            Ok(self)
+        }
+
         /// As [`ReadThroughLayer::when_store_fails`](crate::ReadThroughLayer::when_store_fails), with its default.
         #[must_use]
         pub fn when_store_fails(mut self, when_store_fails: $crate::WhenStoreFails) -> Self {

@@ -1,6 +1,5 @@
 //! `ReadThroughLayer`: what a layer is told, and the services it makes.
 
-use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,12 +7,12 @@ use std::time::Duration;
 use tower::Layer;
 
 use super::ask::Ask;
-use super::core::{Core, Describe, Loads};
+use super::core::{Core, ErrorRules, Loads};
 use super::handle::Handle;
 use super::service::ReadThrough;
 use crate::capture::{Json, Judged, Verdict};
 use crate::error::{ConfigError, duration_within, number_within, share_within};
-use crate::policy::{FailureWindows, Policy, Wait, WhenAbandoned, WhenStoreFails};
+use crate::policy::{Policy, Wait, WhenAbandoned};
 use crate::store::Store;
 
 /// Puts a cache in front of a loader. See the [module page](super) for examples.
@@ -23,9 +22,9 @@ use crate::store::Store;
 pub struct ReadThroughLayer<K, C = Json> {
     key_of: K,
     store: Arc<dyn Store>,
-    policy: Policy,
+    pub(super) policy: Policy,
     capture: Arc<C>,
-    describe: Option<Describe>,
+    pub(super) errors: ErrorRules,
     loads: Loads,
 }
 
@@ -52,7 +51,7 @@ impl<K> ReadThroughLayer<K> {
         let policy = Policy::default();
         let loads = Loads::none(policy.bounds);
         let (store, capture) = (Arc::new(store), Arc::new(Json));
-        Self { key_of, store, policy, capture, describe: None, loads }
+        Self { key_of, store, policy, capture, errors: ErrorRules::default(), loads }
     }
 }
 
@@ -147,49 +146,6 @@ impl<K, C> ReadThroughLayer<K, C> {
     #[must_use]
     pub fn not_kept_for(mut self, window: Duration) -> Self {
         self.policy.freshness.marker_ttl = window.min(Policy::MAX_TTL);
-        self
-    }
-
-    /// Sets for how long nobody in the whole fleet tries again after a load has failed: `first`
-    /// after the first failure, twice as long after each further one in a row, and never longer than
-    /// `longest`. Who asks meanwhile has the failure, or a stale answer. A `first` of zero: anybody
-    /// may try again at once.
-    ///
-    /// Default: 1 s up to 30 s. What fails is mostly overloaded.
-    ///
-    /// # Errors
-    /// If `longest` is shorter than `first`, or longer than an hour.
-    pub fn failure_windows(
-        mut self,
-        first: Duration,
-        longest: Duration,
-    ) -> Result<Self, ConfigError> {
-        let longest = duration_within("longest failure window", longest, first, AN_HOUR)?;
-        self.policy.failures = FailureWindows { first, longest };
-        Ok(self)
-    }
-
-    /// Sets what other processes are told of a loader's error: up to 256 bytes of text that whoever
-    /// can read the store can read. In this process those who share a failure have the error itself.
-    ///
-    /// Default: nothing but that there was one, since a message may hold anything.
-    #[must_use]
-    pub fn describe_failures<E, F>(mut self, describe: F) -> Self
-    where
-        E: 'static,
-        F: Fn(&E) -> String + Send + Sync + 'static,
-    {
-        let describe = move |error: &(dyn Any + Send + Sync)| error.downcast_ref().map(&describe);
-        self.describe = Some(Arc::new(describe));
-        self
-    }
-
-    /// Sets what a request does when the store fails.
-    ///
-    /// Default: [`WhenStoreFails::Load`].
-    #[must_use]
-    pub fn when_store_fails(mut self, when_store_fails: WhenStoreFails) -> Self {
-        self.policy.when_store_fails = when_store_fails;
         self
     }
 
@@ -346,10 +302,10 @@ impl<K, C> ReadThroughLayer<K, C> {
     }
 
     fn captured_by<D>(self, capture: Arc<D>) -> ReadThroughLayer<K, D> {
-        let Self { key_of, store, policy, describe, .. } = self;
+        let Self { key_of, store, policy, errors, .. } = self;
         // Loads of its own: what lands in those of another capture is of another type.
         let loads = Loads::none(policy.bounds);
-        ReadThroughLayer { key_of, store, policy, capture, describe, loads }
+        ReadThroughLayer { key_of, store, policy, capture, errors, loads }
     }
 
     /// How large an answer is kept at most, encoded, in bytes.
@@ -365,8 +321,8 @@ impl<K, C> ReadThroughLayer<K, C> {
 
     pub(super) fn core(&self) -> Core<C> {
         let (store, capture) = (Arc::clone(&self.store), Arc::clone(&self.capture));
-        let (policy, describe) = (self.policy.clone(), self.describe.clone());
-        Core { store, policy, capture, describe, loads: self.loads.clone() }
+        let (policy, errors) = (self.policy.clone(), self.errors.clone());
+        Core { store, policy, capture, errors, loads: self.loads.clone() }
     }
 }
 
@@ -380,8 +336,8 @@ impl<S, K: Clone, C> Layer<S> for ReadThroughLayer<K, C> {
 
 impl<K: Clone, C> Clone for ReadThroughLayer<K, C> {
     fn clone(&self) -> Self {
-        let Core { store, policy, capture, describe, loads } = self.core();
-        Self { key_of: self.key_of.clone(), store, policy, capture, describe, loads }
+        let Core { store, policy, capture, errors, loads } = self.core();
+        Self { key_of: self.key_of.clone(), store, policy, capture, errors, loads }
     }
 }
 
@@ -398,4 +354,4 @@ impl<K, C: fmt::Debug> fmt::Debug for ReadThroughLayer<K, C> {
 /// What Redis can hold in one value.
 const LARGEST: usize = 512 * 1024 * 1024;
 
-const AN_HOUR: Duration = Duration::from_secs(60 * 60);
+pub(super) const AN_HOUR: Duration = Duration::from_secs(60 * 60);

@@ -11,16 +11,16 @@ use futures_util::FutureExt;
 use tokio::time::{Instant, timeout};
 use tower::{Service, ServiceExt};
 
-use super::core::{Core, Landing};
+use super::core::{Core, Landing, Origin};
 use super::recall::Recall;
 use crate::capture::{Capture, Room, Verdict};
 use crate::chance::draw;
 use crate::error::{CacheError, Cause};
 use crate::flight::Leader;
 use crate::key::Key;
-use crate::policy::WhenAbandoned;
+use crate::policy::{FailureWindow, Policy, WhenAbandoned};
 use crate::quiet::warn_seldom;
-use crate::store::Windows;
+use crate::store::{Failure, Windows};
 
 /// What is needed to load: a clone of the loader, and the request.
 pub(crate) struct Job<S, Req> {
@@ -96,8 +96,43 @@ pub(crate) struct Failed {
     /// How many bytes of it there are to be remembered, as far as that is known.
     pub(crate) bytes: usize,
     pub(crate) cause: Cause,
+    pub(crate) fault: Fault,
     /// Words for people, if the layer has them.
     pub(crate) message: String,
+}
+
+/// Where the fault lies if a load fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// With the source, whatever was asked for.
+    Source,
+    /// With the source or with this one request: only a load by another request can tell.
+    Unknown,
+    /// The same, and what the source gave is an answer: it is not remembered, and a stale answer is
+    /// no better.
+    Answer,
+}
+
+impl Failed {
+    fn by(landing: Landing, bytes: usize, fault: Fault) -> Self {
+        Self { landing, bytes, cause: Cause::Error, fault, message: String::new() }
+    }
+
+    /// Whether other callers may be held up by it, after so many others in a row.
+    pub(crate) fn is_confirmed(&self, before: u32) -> bool {
+        before > 0 || self.fault == Fault::Source
+    }
+
+    /// What is to be remembered of it, after so many others in a row.
+    pub(crate) fn remembered(&self, before: u32, policy: &Policy) -> Failure {
+        let window = match self.is_confirmed(before) && self.fault != Fault::Answer {
+            true => policy.failures.confirmed(before.saturating_sub(1), policy.load_timeout),
+            false => policy.failures.unconfirmed(),
+        };
+        let FailureWindow { window, cooldown, life } = window;
+        let failure = Failure::new(self.cause, before.saturating_add(1), window);
+        failure.with_cooldown(cooldown).with_life(life).saying(&self.message)
+    }
 }
 
 /// Loads for a flight, for as long as the policy is to go on.
@@ -148,8 +183,8 @@ where
         Ok(captured(core.capture.keep(response), core, key))
     });
     let failed = |error, cause| {
-        let message = String::new();
-        Outcome::Failed(Failed { landing: Landing::Failed(error), bytes: 0, cause, message })
+        let (fault, message) = (Fault::Unknown, String::new());
+        Outcome::Failed(Failed { landing: Landing::Failed(error), bytes: 0, cause, fault, message })
     };
     // The loader is dropped with the panic; nothing of it is looked at again.
     match AssertUnwindSafe(called).catch_unwind().await {
@@ -164,11 +199,17 @@ where
 }
 
 fn refused<C>(error: Arc<dyn Any + Send + Sync>, core: &Core<C>) -> Outcome {
-    let describe = || core.describe.as_ref()?(&*error);
-    // The words are the program's own, and so is a panic over them.
+    let rules = &core.errors;
+    let describe = || rules.describe.as_ref()?(&*error);
+    let is_of_source = || rules.is_of_source.as_ref().is_some_and(|rule| rule(&*error));
+    // The rules are the program's own, and so is a panic in them.
     let message = catch_unwind(AssertUnwindSafe(describe)).ok().flatten().unwrap_or_default();
+    let fault = match catch_unwind(AssertUnwindSafe(is_of_source)) {
+        Ok(true) => Fault::Source,
+        Ok(false) | Err(_) => Fault::Unknown,
+    };
     let landing = Landing::LoadFailed(error);
-    Outcome::Failed(Failed { landing, bytes: 0, cause: Cause::Error, message })
+    Outcome::Failed(Failed { landing, bytes: 0, cause: Cause::Error, fault, message })
 }
 
 fn captured<R, C: Capture<R>>(kept: C::Kept, core: &Core<C>, key: &Key) -> Outcome {
@@ -181,8 +222,12 @@ fn captured<R, C: Capture<R>>(kept: C::Kept, core: &Core<C>, key: &Key) -> Outco
         Verdict::Own => return Outcome::Loaded(Arc::new(kept), Keeping::Own),
         Verdict::Failure => {
             let bytes = weight(&kept, core);
-            let (landing, message) = (Landing::FailedValue(Arc::new(kept)), String::new());
-            return Outcome::Failed(Failed { landing, bytes, cause: Cause::Error, message });
+            let landing = Landing::FailedValue(Arc::new(kept));
+            return Outcome::Failed(Failed::by(landing, bytes, Fault::Unknown));
+        }
+        Verdict::Unconfirmed => {
+            let landing = Landing::Value(Arc::new(kept), Origin::Loaded { stored: false });
+            return Outcome::Failed(Failed::by(landing, 0, Fault::Answer));
         }
     };
     let keeping = match windows.life().is_zero() {

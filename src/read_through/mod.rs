@@ -83,6 +83,7 @@ pub mod attribute;
 mod call;
 mod core;
 mod deadline;
+mod failures;
 mod fallback;
 mod flight_task;
 mod future;

@@ -9,8 +9,9 @@ use tokio::time::Instant;
 
 use super::core::Landing;
 use crate::key::Digest;
+use crate::store::Failure;
 
-/// Failures of this process, each for its window.
+/// Failures of this process, each for its life.
 ///
 /// The store remembers failures for the fleet, as words at best. This remembers them as they were,
 /// for those who ask here; and where the store is down, it is all that is remembered. There is a
@@ -29,49 +30,54 @@ struct Table {
 }
 
 struct Failed {
-    /// None: it is too large.
+    /// None: it is too large, or is shared with no later caller.
     landing: Option<Landing>,
     bytes: usize,
     times: u32,
+    /// The store knows of it.
+    is_told: bool,
+    /// When one caller is let through as a probe.
+    due: Instant,
+    /// When its window is over.
     until: Instant,
     /// Until when it counts for the next one in a row.
-    known_until: Instant,
+    counts_until: Instant,
+    gone_at: Instant,
+}
+
+/// A failure whose window is not over.
+pub(crate) struct Recalled {
+    /// None: it was too large.
+    pub(crate) landing: Option<Landing>,
+    /// What is left of its cooldown. Zero: one caller is let through as a probe.
+    pub(crate) left: Duration,
 }
 
 impl Recall {
     /// How many bytes one failure may have.
     pub(crate) const MOST_OF_ONE: usize = 64 * 1024;
 
-    /// Remembers a failure of so many bytes for a window.
-    pub(crate) fn note(
-        &self,
-        key: Digest,
-        landing: Landing,
-        bytes: usize,
-        times: u32,
-        window: Duration,
-    ) {
+    /// Remembers a failure of so many bytes.
+    pub(crate) fn note(&self, key: Digest, landing: Landing, bytes: usize, failure: &Failure) {
         let now = Instant::now();
-        let until = now + window;
-        let known_until = until + window;
         let (mut over, mut left_out) = (Vec::new(), None);
         let earlier = {
             let mut table = self.table();
             let earlier = table.remove(&key);
             if table.sweep_at.is_none_or(|at| at <= now) {
-                over.extend(table.failed.extract_if(|_, failed| failed.known_until <= now));
+                over.extend(table.failed.extract_if(|_, failed| failed.gone_at <= now));
                 table.bytes -= over.iter().map(|(_, failed)| failed.bytes).sum::<usize>();
                 table.sweep_at = Some(now + BETWEEN_SWEEPS);
             }
             let fits = bytes <= Self::MOST_OF_ONE && table.bytes + bytes <= MOST_BYTES;
             let mut landing = Some(landing);
-            if !fits {
+            if !fits || failure.window().is_zero() {
                 left_out = landing.take();
             }
-            let bytes = if fits { bytes } else { 0 };
+            let bytes = if landing.is_some() { bytes } else { 0 };
             if table.failed.len() < MOST {
                 table.bytes += bytes;
-                table.failed.insert(key, Failed { landing, bytes, times, until, known_until });
+                table.failed.insert(key, Failed::new(landing, bytes, failure, now));
             } else {
                 left_out = left_out.or(landing);
             }
@@ -81,20 +87,42 @@ impl Recall {
         drop((over, left_out, earlier));
     }
 
-    /// What failed, if its window is not over, and what is left of that. Nothing is known but that,
-    /// if it was too large.
-    pub(crate) fn of(&self, key: &Digest) -> Option<(Option<Landing>, Duration)> {
+    /// What failed, if its window is not over.
+    pub(crate) fn of(&self, key: &Digest) -> Option<Recalled> {
+        let (table, now) = (self.table(), Instant::now());
+        let failed = table.failed.get(key).filter(|failed| failed.until > now)?;
+        let left = failed.due.saturating_duration_since(now);
+        Some(Recalled { landing: failed.landing.clone(), left })
+    }
+
+    /// The error itself, for as long as it is remembered.
+    pub(crate) fn landing(&self, key: &Digest) -> Option<Landing> {
         let table = self.table();
-        let failed = table.failed.get(key)?;
-        let left = failed.until.checked_duration_since(Instant::now())?;
-        Some((failed.landing.clone(), left))
+        let failed = table.failed.get(key).filter(|failed| failed.gone_at > Instant::now())?;
+        failed.landing.clone()
     }
 
     /// How many times in a row it has failed, as far as that is known.
     pub(crate) fn times(&self, key: &Digest) -> u32 {
-        let table = self.table();
-        let failed = table.failed.get(key).filter(|failed| failed.known_until > Instant::now());
-        failed.map_or(0, |failed| failed.times)
+        self.count(key, |_| true)
+    }
+
+    /// The same, of what the store does not know.
+    pub(crate) fn untold(&self, key: &Digest) -> u32 {
+        self.count(key, |failed| !failed.is_told)
+    }
+
+    fn count(&self, key: &Digest, matters: impl Fn(&Failed) -> bool) -> u32 {
+        let (table, now) = (self.table(), Instant::now());
+        let failed = table.failed.get(key).filter(|failed| failed.counts_until > now);
+        failed.filter(|failed| matters(failed)).map_or(0, |failed| failed.times)
+    }
+
+    /// The store knows of it.
+    pub(crate) fn note_told(&self, key: &Digest) {
+        if let Some(failed) = self.table().failed.get_mut(key) {
+            failed.is_told = true;
+        }
     }
 
     /// It has not failed any more.
@@ -106,6 +134,21 @@ impl Recall {
     /// Guards the table only: held for a map operation, never across an `.await`.
     fn table(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Failed {
+    fn new(landing: Option<Landing>, bytes: usize, failure: &Failure, now: Instant) -> Self {
+        Self {
+            landing,
+            bytes,
+            times: failure.times(),
+            is_told: false,
+            due: now + failure.cooldown(),
+            until: now + failure.window(),
+            counts_until: now + failure.counts_for(),
+            gone_at: now + failure.life(),
+        }
     }
 }
 
@@ -141,6 +184,7 @@ mod tests {
 
     use super::*;
     use crate::key::Key;
+    use crate::store::Cause;
 
     const WINDOW: Duration = Duration::from_secs(1);
 
@@ -149,11 +193,12 @@ mod tests {
     }
 
     fn note(recall: &Recall, nth: usize, bytes: usize) {
-        recall.note(digest(nth), Landing::LoadFailed(Arc::new(nth)), bytes, 1, WINDOW);
+        let failure = Failure::new(Cause::Error, 1, WINDOW);
+        recall.note(digest(nth), Landing::LoadFailed(Arc::new(nth)), bytes, &failure);
     }
 
     fn is_whole(recall: &Recall, nth: usize) -> Option<bool> {
-        recall.of(&digest(nth)).map(|(landing, _)| landing.is_some())
+        recall.of(&digest(nth)).map(|recalled| recalled.landing.is_some())
     }
 
     #[tokio::test(start_paused = true)]

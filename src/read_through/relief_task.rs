@@ -6,7 +6,7 @@ use tokio::time::timeout;
 use tower::Service;
 
 use super::core::{Core, Landing, Origin};
-use super::load::{Keeping, Lent, Outcome, load};
+use super::load::{Failed, Keeping, Lent, Outcome, load};
 use crate::capture::Capture;
 use crate::error::CacheError;
 use crate::flight::Leader;
@@ -33,8 +33,12 @@ pub(crate) async fn relieve<S, Req, C>(
     };
     let Some(job) = job.take() else { return };
     let begun = leader.line();
+    let key = leader.key().digest();
+    let before = core.loads.apart.times(&key);
     match load(job, &core, &leader, core.policy.when_abandoned).await {
         Outcome::Loaded(kept, keeping) => {
+            core.loads.recall.forget(&key);
+            core.loads.apart.forget(&key);
             let landing = Landing::Value(kept, Origin::Around(Bypass::WaitRanOut));
             match keeping {
                 Keeping::Private => {
@@ -48,7 +52,21 @@ pub(crate) async fn relieve<S, Req, C>(
                 _ => drop(leader.land(begun, &landing)),
             }
         }
-        Outcome::Failed(failed) => leader.land_on_all(&failed.landing),
+        Outcome::Failed(failed) => fail(&core, &leader, failed, before),
         Outcome::Deserted => {}
+    }
+}
+
+/// The failure of one load may be the fault of its request: the others load again with another.
+fn fail<C>(core: &Core<C>, leader: &Leader<Landing>, mut failed: Failed, before: u32) {
+    if let Landing::Value(_, origin) = &mut failed.landing {
+        *origin = Origin::Around(Bypass::WaitRanOut);
+    }
+    let failure = failed.remembered(before, &core.policy).without_window();
+    let is_confirmed = failed.is_confirmed(before);
+    core.loads.apart.note(leader.key().digest(), failed.landing.clone(), 0, &failure);
+    match is_confirmed {
+        true => leader.land_on_all(&failed.landing),
+        false => leader.land_on_opener(failed.landing),
     }
 }

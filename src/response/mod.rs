@@ -5,6 +5,7 @@ mod body;
 mod collect;
 mod joined;
 mod kept;
+mod unreachable;
 
 pub use body::CacheBody;
 #[cfg(feature = "http")]
@@ -12,3 +13,4 @@ pub(crate) use collect::{Collected, collect};
 #[cfg(feature = "grpc")]
 pub(crate) use joined::Joined;
 pub(crate) use kept::KeptResponse;
+pub(crate) use unreachable::is_unreachable;

@@ -12,8 +12,8 @@
 //! 4. Time is the store's. No client's clock takes part in a decision about a lease, and whether an
 //!    entry is fresh is judged by what is left of its life in the store.
 //! 5. Nothing that a store writes lives for ever.
-//!    A [failure](Store::fail) is remembered for twice its window, and forgotten with the next
-//!    commit or invalidation.
+//!    A [failure](Store::fail) is remembered for its [life](Failure::life), and forgotten with the
+//!    next commit or invalidation.
 //! 6. Every operation is one atomic step. It may be dropped at any await, or be answered after the
 //!    caller has gone; the token is chosen before the question is sent, so that a lease whose grant
 //!    was never heard of can still be abandoned.
@@ -103,9 +103,14 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Gives up a lease, if it still holds, remembers why its load failed, and tells the watchers.
     ///
-    /// Until its window is over, [`acquire`](Store::acquire) answers
-    /// [`Failed`](Acquire::Failed) where it would have granted a lease. It is forgotten with the
-    /// next commit, and with an invalidation.
+    /// Within its window, [`acquire`](Store::acquire) answers [`Failed`](Acquire::Failed): always
+    /// during its cooldown, and after that if another caller holds the lease. With the lease free
+    /// and the cooldown over, it grants the lease as a [probe](Acquire::Lead::probe). A probe that
+    /// outlives the window keeps the failure shared until the probe or the failure's life ends. A
+    /// lease granted after the window ends the failure, and only tells how often it had failed.
+    ///
+    /// A failure without a window never answers for the key. The next commit and an invalidation
+    /// forget it.
     fn fail(&self, lease: Lease, failure: Failure) -> Answer<()>;
 
     /// Gives up a lease, if it was granted and still holds, and tells the watchers.
@@ -160,11 +165,11 @@ pub enum Acquire {
         /// What is there and was not acceptable, stale or fresh.
         stale: Option<Entry>,
     },
-    /// A load failed a moment ago, and is not to be tried again yet.
+    /// A load failed a moment ago, and this caller is not to try again yet.
     Failed {
         /// What is remembered of it.
         failure: Failure,
-        /// What is left of its window.
+        /// What is left of its cooldown; or of the probe's lease, if the holder does not renew it.
         remaining: Duration,
         /// What is there and was not acceptable, stale or fresh.
         stale: Option<Entry>,
@@ -179,6 +184,9 @@ pub enum Acquire {
         stale: Option<Entry>,
         /// How many times in a row its load has failed, as far as that is remembered.
         failures: u32,
+        /// This load is a probe: it tries whether the source is back. Until it ends, every other
+        /// caller is given this failure.
+        probe: Option<Failure>,
     },
 }
 

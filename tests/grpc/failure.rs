@@ -30,10 +30,42 @@ async fn a_failure_is_not_called_for_again_for_a_while() {
         let seen = [
             ask(&service, request(PRODUCT, "a")).await,
             ask(&service, request(PRODUCT, "a")).await,
+            ask(&service, request(PRODUCT, "a")).await,
         ];
         assert_eq!(i64::from(seen[0].grpc_status()), i64::from(code));
-        assert_eq!(seen[0], seen[1]);
-        assert_eq!(catalog.calls(), 1, "{code}");
+        assert_eq!([&seen[0], &seen[1]], [&seen[1], &seen[2]]);
+        assert_eq!(catalog.calls(), 2, "{code}");
+    }
+}
+
+/// Metadata that is not part of the key breaks the call of one caller.
+#[tokio::test(start_paused = true)]
+async fn metadata_that_breaks_one_call_fails_no_other() {
+    for code in [1, 2, 3, 4, 8, 9, 10, 11, 12, 13, 14, 15] {
+        let answer = move |request: tonic::Request<crate::catalog::Wanted>| async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            match request.metadata().contains_key("x-bad") {
+                true => Err(Status::new(Code::from_i32(code), "broken")),
+                false => Ok(Response::new(Product::of("good"))),
+            }
+        };
+        let catalog = Catalog::new(answer);
+        let service = layer().layer(catalog.clone());
+        let mut asked = Vec::new();
+        for nth in 0..48 {
+            let service = service.clone();
+            let mut request = request(PRODUCT, "a");
+            if nth == 0 {
+                request.headers_mut().insert("x-bad", "1".parse().unwrap());
+            }
+            asked.push(tokio::spawn(async move { ask(&service, request).await.grpc_status() }));
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        for (nth, asked) in asked.into_iter().enumerate() {
+            let expected = if nth == 0 { code.cast_unsigned() } else { 0 };
+            assert_eq!(asked.await.unwrap(), expected, "caller {nth}");
+        }
+        assert_eq!(catalog.calls(), 2, "{code}");
     }
 }
 

@@ -35,13 +35,13 @@ async fn remembered(bytes: usize) -> (usize, HttpCache<Origin>) {
     };
     let layer = HttpCacheLayer::keyed(MemoryStore::new(1_000), RequestKey::path());
     let cache = cached(&layer.ttl(Duration::from_secs(60)), &origin);
-    for nth in 0..100 {
-        let answer = ask(&cache, "GET", &format!("/item/{nth}"), &[]).await;
+    for nth in 0..200 {
+        let answer = ask(&cache, "GET", &format!("/item/{}", nth / 2), &[]).await;
         assert_eq!(answer.status(), 500);
         assert_eq!(text(answer).await.len(), bytes);
         tokio::task::yield_now().await;
     }
-    assert_eq!(origin.asked(), 100);
+    assert_eq!(origin.asked(), 200);
     // One each is held by who counts, and by the origin.
     (Arc::strong_count(&there) - 2, cache)
 }
@@ -76,4 +76,73 @@ async fn who_makes_the_origin_fail_for_himself_does_not_make_it_fail_for_others(
         get(&cache, &[("x-bad", "1"), ("cache-control", "no-cache")]).await;
         pass(1).await;
     }
+}
+
+/// The response to a request that is bad: after a second, as all responses.
+fn breakable(status: &'static str) -> Origin {
+    Origin::new(move |request: Request<_>, _| {
+        let is_bad = request.headers().contains_key("x-bad");
+        async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            match is_bad {
+                true if status == "panic" => panic!("scripted"),
+                true if status == "reset" => Err("connection reset".into()),
+                true => Ok(page(&[(":status", status)], "")),
+                false => Ok(page(&[("cache-control", "max-age=60")], "")),
+            }
+        }
+    })
+}
+
+/// How the callers fare that wait for the response to a bad request, and the sender of that.
+async fn attacked(cache: &HttpCache<Origin>) -> (u16, Vec<u16>) {
+    let (mut asked, bad) = (Vec::new(), [("x-bad", "1")]);
+    for nth in 0..48 {
+        let cache = cache.clone();
+        asked.push(tokio::spawn(async move {
+            let fields: &[_] = if nth == 0 { &bad } else { &[] };
+            get(&cache, fields).await.status().as_u16()
+        }));
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let mut statuses = Vec::new();
+    for asked in asked {
+        statuses.push(asked.await.unwrap());
+    }
+    (statuses.remove(0), statuses)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_slow_error_of_one_request_is_given_to_none_of_those_who_waited_for_it() {
+    for status in ["500", "502", "503", "panic", "reset"] {
+        let origin = breakable(status);
+        let (bad, others) = attacked(&cached(&memory(), &origin)).await;
+        assert!(bad >= 500);
+        assert_eq!(others, [200; 47], "{status}");
+        assert_eq!(origin.asked(), 2, "{status}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_keys_of_ones_own_an_error_of_one_request_is_given_to_no_other() {
+    for status in ["400", "403", "500", "503", "panic", "reset"] {
+        let origin = breakable(status);
+        let layer = HttpCacheLayer::keyed(MemoryStore::new(10), RequestKey::path());
+        let (bad, others) = attacked(&cached(&layer, &origin)).await;
+        assert!(bad >= 400);
+        assert_eq!(others, [200; 47], "{status}");
+        assert_eq!(origin.asked(), 2, "{status}");
+    }
+}
+
+/// No request was sent, so none is at fault.
+#[tokio::test(start_paused = true)]
+async fn an_origin_that_refuses_connections_is_asked_once_by_all_who_wait() {
+    let origin = Origin::new(async |_, _| {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into())
+    });
+    let (first, others) = attacked(&cached(&memory(), &origin)).await;
+    assert_eq!((first, others), (502, vec![502; 47]));
+    assert_eq!(origin.asked(), 1);
 }

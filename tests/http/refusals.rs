@@ -17,7 +17,7 @@ async fn an_origin_that_gives_no_answer_is_a_bad_gateway_for_all_who_wait() {
         assert_eq!(answer.status(), StatusCode::BAD_GATEWAY);
         assert!(!text(answer).await.contains("password"), "what it said is not for everybody");
     }
-    assert_eq!(origin.asked(), 1);
+    assert_eq!(origin.asked(), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -172,14 +172,15 @@ async fn an_error_is_not_given_while_there_is_something_better() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_is_shared_and_not_kept() {
+async fn a_second_error_is_shared_and_not_kept() {
     let origin = Origin::counting(&[(":status", "500")]);
     let cache = cached(&memory(), &origin);
-    let (one, other) = tokio::join!(get(&cache, &[]), get(&cache, &[]));
-    assert_eq!(text(one).await, text(other).await);
-    assert_eq!(origin.asked(), 1);
-    get(&cache, &[]).await;
+    let (one, second, third) = tokio::join!(get(&cache, &[]), get(&cache, &[]), get(&cache, &[]));
+    assert_eq!(text(one).await, "answer 0");
+    assert_eq!([text(second).await, text(third).await], ["answer 1", "answer 1"]);
     assert_eq!(origin.asked(), 2);
+    get(&cache, &[]).await;
+    assert_eq!(origin.asked(), 3);
 }
 
 #[tokio::test(start_paused = true)]

@@ -9,7 +9,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("capture", &["status", "windows"]),
     ("chance", &[]),
     ("error", &["key"]),
-    ("flight", &["key"]),
+    ("flight", &["chance", "key"]),
     ("http", &["capture", "error", "key", "quiet", "read_through", "response", "status", "store"]),
     (
         "grpc",

@@ -170,6 +170,7 @@ async fn who_joins_a_load_of_another_type_of_error_has_an_error() {
         sleep(SECOND).await;
         Err::<usize, _>(std::io::Error::other("of another type"))
     }));
+    assert!(fails.clone().oneshot(1).await.is_err());
     let first = tokio::spawn(fails.oneshot(1));
     idle().await;
     let (second, _) = ask(&layer.layer(Loader::new()), 1).await.unwrap();

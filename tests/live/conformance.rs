@@ -90,7 +90,9 @@ impl Store for Broken {
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> Answer<Acquire> {
         if self.breaks(Promise::GrantsOnce) {
             let lease = Lease::granted(claim, term, 1, 1);
-            return Box::pin(async { Ok(Acquire::Lead { lease, stale: None, failures: 0 }) });
+            return Box::pin(async {
+                Ok(Acquire::Lead { lease, stale: None, failures: 0, probe: None })
+            });
         }
         self.store.acquire(claim, term, accept)
     }

@@ -12,6 +12,7 @@ use crate::error::{CacheError, Cause, StoreErrorKind};
 use crate::flight::{Line, Phase};
 use crate::quiet::warn_seldom;
 use crate::read_through::core::{self, Landing, Origin};
+use crate::read_through::recall::Recalled;
 use crate::read_through::step::Event;
 use crate::status::{CacheStatus, Stale};
 use crate::store::{Accept, Acquire, Entry, Failure, Lease, Marker};
@@ -41,7 +42,11 @@ where
             Ok(Acquire::Failed { failure, remaining, stale }) => {
                 self.failing(&failure, remaining, stale)
             }
-            Ok(Acquire::Lead { lease, stale, failures }) => self.led(lease, stale, failures),
+            Ok(Acquire::Lead { lease, stale, failures, probe }) => {
+                self.led(lease, stale, failures);
+                self.give_during_probe(probe.as_ref());
+                Event::Led
+            }
             Err(error) => {
                 warn_seldom!(%error, "loading without a lease");
                 // A store that is down was not asked.
@@ -89,18 +94,22 @@ where
 
     /// It is loaded without a lease, unless it is known here that the load would fail.
     fn found_unkept(&mut self) -> Event {
-        match self.recalled() {
-            Some((failure, left)) => self.rest_on(failure, left),
-            None => Event::Unkept,
-        }
+        self.rest_on_what_failed_here().unwrap_or(Event::Unkept)
     }
 
-    /// What failed here a moment ago, if that matters to those who wait, and for how much longer.
-    pub(super) fn recalled(&self) -> Option<(Landing, Duration)> {
+    /// Without the store: if the load failed here a moment ago, the failure is given to every caller,
+    /// or to every caller but the one whose request is the probe.
+    pub(super) fn rest_on_what_failed_here(&mut self) -> Option<Event> {
         let key = self.leader.key();
-        let (landing, left) = self.core.loads.recall.of(&key.digest()).filter(|_| !self.anew)?;
+        let recalled = self.core.loads.recall.of(&key.digest()).filter(|_| !self.anew)?;
+        let Recalled { landing, left } = recalled;
         let in_words = || Landing::Failed(CacheError::load_failed(key, Cause::Error, "", left));
-        Some((landing.unwrap_or_else(in_words), left))
+        let landing = landing.unwrap_or_else(in_words);
+        if left.is_zero() {
+            self.probing = Some(landing);
+            return None;
+        }
+        Some(self.rest_on(landing, left))
     }
 
     /// Whether it is time to load anew what is still fresh, and there is something to load with.
@@ -110,12 +119,32 @@ where
         left.is_some_and(|left| freshness.is_due_early(entry.load_time(), left, draw()))
     }
 
-    fn led(&mut self, lease: Lease, stale: Option<Entry>, failures: u32) -> Event {
+    fn led(&mut self, lease: Lease, stale: Option<Entry>, failures: u32) {
         self.lease = Some(lease);
         self.leased_at = Instant::now();
         self.failures = failures;
         self.give_meanwhile(stale);
-        Event::Led
+    }
+
+    /// If the load is a probe, no caller but the one whose request it is waits for it. With a stale
+    /// value at hand, not even that one.
+    fn give_during_probe(&mut self, probe: Option<&Failure>) {
+        self.probing = probe.map(|failure| self.failure_landing(failure, failure.cooldown()));
+        if self.probing.is_some()
+            && let Some((stand_in, asked)) = self.stand_in()
+        {
+            self.leader.land(asked, &stand_in);
+            self.go_on_in_the_background();
+        }
+    }
+
+    /// The error itself if it was this process's, or else what the store has of it.
+    fn failure_landing(&self, failure: &Failure, left: Duration) -> Landing {
+        let key = self.leader.key();
+        self.core.loads.recall.landing(&key.digest()).unwrap_or_else(|| {
+            let (cause, message) = (failure.cause(), failure.message());
+            Landing::Failed(CacheError::load_failed(key, cause, message, left))
+        })
     }
 
     /// Those whom the answer is for are given what is stale if that will do, and are offered it if
@@ -146,12 +175,7 @@ where
             self.resting = None;
             return Event::Spared { others: self.leader.land(asked, &stand_in) };
         }
-        let key = self.leader.key();
-        let ours = self.core.loads.recall.of(&key.digest()).and_then(|(landing, _)| landing);
-        let landing = ours.unwrap_or_else(|| {
-            let (cause, message) = (failure.cause(), failure.message());
-            Landing::Failed(CacheError::load_failed(key, cause, message, left))
-        });
+        let landing = self.failure_landing(failure, left);
         self.rest_on(landing, left)
     }
 

@@ -11,14 +11,15 @@ use tower::Service;
 
 use super::FlightTask;
 use crate::capture::Capture;
-use crate::flight::Phase;
+use crate::error::Cause;
+use crate::flight::{Leader, Phase};
 use crate::policy::Policy;
 use crate::quiet::warn_seldom;
 use crate::read_through::core::{self, Landing, Origin};
-use crate::read_through::load::{self, Failed, Keeping, Outcome};
-use crate::read_through::step::{Committed, Event};
+use crate::read_through::load::{self, Failed, Fault, Keeping, Outcome};
+use crate::read_through::step::{Blame, Committed, Event};
 use crate::status::Bypass;
-use crate::store::{Commit, Draft, Failure, Lease, Marker, Renew, Store, Value, Windows};
+use crate::store::{Commit, Draft, Lease, Marker, Renew, Store, Value, Windows};
 
 impl<S, Req, C> FlightTask<S, Req, C>
 where
@@ -27,12 +28,18 @@ where
     C: Capture<S::Response>,
 {
     pub(super) async fn load(&mut self) -> Event {
-        let Some(_leave) = self.leave_to_load().await else {
+        let leave = tokio::select! {
+            biased;
+            leave = self.leave_to_load() => leave,
+            never = serving_others(&self.leader, self.probing.as_ref()) => match never {},
+        };
+        let Some(_leave) = leave else {
             return Event::Deserted;
         };
         let Some(job) = self.job.take() else {
             return Event::NoJob;
         };
+        self.failures = self.failures_before();
         self.leader.enter(Phase::Loading);
         self.loading = self.leader.line();
         let began = Instant::now();
@@ -43,12 +50,24 @@ where
             never = renewing(&*self.core.store, self.lease.as_ref(), self.core.policy.lease) => {
                 match never {}
             }
+            never = serving_others(&self.leader, self.probing.as_ref()) => match never {},
         };
         self.load_time = began.elapsed();
         match outcome {
             Outcome::Loaded(kept, keeping) => self.loaded(kept, keeping),
             Outcome::Failed(failed) => self.load_failed(failed),
             Outcome::Deserted => Event::Deserted,
+        }
+    }
+
+    /// How many loads in a row have failed before this one. Under a lease the store knows, since it
+    /// is told of successes elsewhere too: what it was not told is all that counts here then.
+    fn failures_before(&self) -> u32 {
+        let (key, loads) = (self.leader.key().digest(), &self.core.loads);
+        match self.lease {
+            _ if self.anew => loads.apart.times(&key),
+            Some(_) => self.failures.max(loads.recall.untold(&key)),
+            None => loads.recall.times(&key),
         }
     }
 
@@ -74,7 +93,9 @@ where
     }
 
     fn loaded(&mut self, kept: Arc<dyn std::any::Any + Send + Sync>, keeping: Keeping) -> Event {
-        self.core.loads.recall.forget(&self.leader.key().digest());
+        let key = self.leader.key().digest();
+        self.core.loads.recall.forget(&key);
+        self.core.loads.apart.forget(&key);
         if let Keeping::Keep(bytes, _) = &keeping {
             self.value = Some(Value::of(bytes.clone(), Arc::clone(&kept)));
         }
@@ -88,32 +109,33 @@ where
     }
 
     fn load_failed(&mut self, failed: Failed) -> Event {
-        let Failed { landing, bytes, cause, message } = failed;
-        let (key, recall) = (self.leader.key().digest(), &self.core.loads.recall);
-        // Who has the lease knows from the store, which is told of successes elsewhere too.
-        let before = if self.lease.is_some() { self.failures } else { recall.times(&key) };
-        // Who will not have what is kept may ask as often as it likes, and in ways of its own: that
-        // its load failed is held against nobody else.
-        let window = match self.anew {
-            true => Duration::ZERO,
-            false => self.core.policy.failures.after(before),
-        };
-        let times = before.saturating_add(1);
-        if !window.is_zero() {
-            recall.note(key, landing.clone(), bytes, times, window);
+        let failure = failed.remembered(self.failures, &self.core.policy);
+        let is_confirmed = failed.is_confirmed(self.failures);
+        let Failed { mut landing, bytes, cause, fault, .. } = failed;
+        if let Landing::Value(_, origin) = &mut landing {
+            *origin = self.origin(false);
         }
-        self.failed = Some(Failure::new(cause, times, window).saying(&message));
-        match self.stand_in() {
+        // A forced load may be repeated at will and in ways of its own, so its failure must not
+        // hold up other callers.
+        let (key, loads) = (self.leader.key().digest(), &self.core.loads);
+        match self.anew {
+            true => loads.apart.note(key, landing.clone(), 0, &failure.clone().without_window()),
+            false => loads.recall.note(key, landing.clone(), bytes, &failure),
+        }
+        self.failed = Some(failure);
+        if fault != Fault::Answer
+            && let Some((stand_in, asked)) = self.stand_in()
+        {
             // Whoever came later may have more than this, and asks for it.
-            Some((stand_in, asked)) => {
-                self.leader.land(asked, &stand_in);
-                Event::LoadFailed { spared: true }
-            }
-            None => {
-                self.answer = Some(landing);
-                Event::LoadFailed { spared: false }
-            }
+            self.leader.land(asked, &stand_in);
+            return Event::LoadFailed(Blame::Spared);
         }
+        self.answer = Some(landing);
+        Event::LoadFailed(match cause {
+            _ if is_confirmed => Blame::Source,
+            Cause::TimedOut => Blame::Limit,
+            Cause::Error | Cause::Panicked => Blame::Request,
+        })
     }
 
     /// Where a value of ours is from.
@@ -170,19 +192,24 @@ where
         }
     }
 
-    /// Gives the lease up with word of the failure, so that nobody tries again at once.
+    /// Gives the lease up with word of the failure, so that it counts in the whole fleet.
     pub(super) async fn fail(&mut self) -> Event {
         let (Some(failure), Some(_)) = (&self.failed, &self.lease) else {
             return self.release().await;
         };
-        if failure.window().is_zero() {
+        if self.anew || self.core.policy.failures.windows.first.is_zero() {
             return self.release().await;
         }
         let failure = failure.clone();
-        if let Some(lease) = self.lease.take()
-            && let Err(error) = self.core.store.fail(lease, failure).await
-        {
-            tracing::debug!(%error, "a failure is remembered by this process only");
+        if let Some(lease) = self.lease.take() {
+            match self.core.store.fail(lease, failure).await {
+                Ok(()) => self.core.loads.recall.note_told(&self.leader.key().digest()),
+                Err(error) => {
+                    tracing::debug!(%error, "a failure is remembered by this process only");
+                    // Those who wait for another load would wait for this lease.
+                    return self.release().await;
+                }
+            }
         }
         Event::Released
     }
@@ -194,6 +221,17 @@ where
             tracing::debug!(%error, "the lease lapses by itself");
         }
         Event::Released
+    }
+}
+
+/// During a probe: gives the failure to every caller but the one whose request is the probe.
+async fn serving_others(leader: &Leader<Landing>, failure: Option<&Landing>) -> Infallible {
+    let Some(failure) = failure else {
+        return pending().await;
+    };
+    loop {
+        leader.land_on_others(failure);
+        leader.joined().await;
     }
 }
 

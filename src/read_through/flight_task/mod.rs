@@ -50,6 +50,8 @@ pub(crate) struct FlightTask<S, Req, C> {
     failures: u32,
     /// How the load of this flight failed.
     failed: Option<Failure>,
+    /// Its load is a probe: what every other caller is given meanwhile.
+    probing: Option<Landing>,
     /// What is landed on whoever comes while it rests.
     resting: Option<Landing>,
     rest_until: Instant,
@@ -77,6 +79,16 @@ pub(crate) enum Purpose {
     Refresh(Accept),
 }
 
+impl Purpose {
+    fn accept(self) -> Accept {
+        match self {
+            Self::Answer => Accept::Fresh,
+            Self::AnswerAnew => Accept::Nothing,
+            Self::Refresh(accept) => accept,
+        }
+    }
+}
+
 impl<S, Req, C> FlightTask<S, Req, C>
 where
     S: Service<Req>,
@@ -95,11 +107,6 @@ where
         let pauses = core.policy.pauses(!watch.is_silent());
         let claim = Claim::new(key.clone());
         let (line, now) = (leader.line(), Instant::now());
-        let accept = match purpose {
-            Purpose::Answer => Accept::Fresh,
-            Purpose::AnswerAnew => Accept::Nothing,
-            Purpose::Refresh(accept) => accept,
-        };
         Self {
             core,
             leader,
@@ -107,7 +114,7 @@ where
             claim,
             watch,
             pauses,
-            accept,
+            accept: purpose.accept(),
             lease: None,
             unheard: false,
             leased_at: now,
@@ -122,6 +129,7 @@ where
             stand_in: None,
             failures: 0,
             failed: None,
+            probing: None,
             resting: None,
             rest_until: now,
             value: None,
@@ -185,8 +193,8 @@ where
     /// The store has failed. It may be known all the same that the load would.
     fn note_failure_of_the_store(&mut self, error: &StoreError) -> Event {
         self.store_failed = true;
-        if let Some((failure, left)) = self.recalled() {
-            return self.rest_on(failure, left);
+        if let Some(event) = self.rest_on_what_failed_here() {
+            return event;
         }
         let error = CacheError::store(self.leader.key(), error);
         self.answer = Some(Landing::Failed(error));
@@ -243,6 +251,10 @@ where
             On::Asked => self.asked,
             On::BeforeLoad => self.loading,
             On::All => self.leader.line(),
+            On::Requester => {
+                self.leader.land_on_opener(answer);
+                return Event::Landed { others: true };
+            }
             On::Opener => {
                 self.leader.land_on_opener(answer);
                 self.leader.part_with(Landing::Own);

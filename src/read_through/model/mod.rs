@@ -2,8 +2,9 @@
 //! lapses and store failures, with [`step::next`] deciding what each flight does.
 //!
 //! Checked is promise 7: no request that begins after an invalidation has returned is answered with
-//! a value that was loaded before it. And that nothing gets stuck: where nothing can happen any
-//! more, everybody has been answered.
+//! a value that was loaded before it. Checked is promise 8: no caller is given the failure of
+//! another's load unless a second load has failed, or it has waited for as long as a load may take.
+//! And that nothing gets stuck: where nothing can happen any more, everybody has been answered.
 //!
 //! A question is executed by the store at one moment and its answer acted upon at a later one, so
 //! anything can come between.
@@ -13,8 +14,8 @@ mod world;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use self::world::{Flight, Left, Now, READERS, Store, World};
-use super::step::{self, Committed, Event, Leased, On, Standing, Step};
+use self::world::{Failed, Flight, Left, Now, READERS, Store, Who, World};
+use super::step::{self, Blame, Committed, Event, Leased, On, Standing, Step};
 
 /// A rule of the protocol that the model can be run without.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,6 +25,7 @@ enum Without {
     LinesForCommits,
     Floors,
     ChecksOfSuperseded,
+    SecondWitnesses,
 }
 
 struct Model {
@@ -35,8 +37,8 @@ struct Violated;
 
 impl Model {
     /// How many states there are; or that one of them is a violation.
-    fn check(&self, left: Left) -> Result<usize, Violated> {
-        let mut open = vec![World::new(left)];
+    fn check(&self, world: World) -> Result<usize, Violated> {
+        let mut open = vec![world];
         let mut seen = HashSet::from([fingerprint(&open[0])]);
         while let Some(world) = open.pop() {
             let next = self.successors(&world)?;
@@ -50,7 +52,7 @@ impl Model {
         let mut next = vec![];
         world.write(&mut next);
         world.lapse(&mut next);
-        world.forget_failure(&mut next);
+        world.age_failure(&mut next);
         for reader in 0..READERS {
             world.read(reader, &mut next)?;
         }
@@ -64,7 +66,11 @@ impl Model {
                     woken.flights[flight].now = Now::After(Event::Waited);
                     next.push(woken);
                 }
-                Now::Loading => world.load(flight, &mut next),
+                Now::Loading => {
+                    world.load(flight, &mut next);
+                    self.fail_load(world, flight, &mut next);
+                    world.serve_others(flight, &mut next)?;
+                }
                 Now::Resting => world.rest(flight, &mut next)?,
             }
         }
@@ -109,19 +115,47 @@ impl Model {
         let flight = &mut world.flights[at];
         let was_commit = flight.loading > 0;
         let value = flight.value.take();
-        let line = match on {
-            On::All => u8::MAX,
-            On::Asked if was_commit && self.without == Without::LinesForCommits => u8::MAX,
-            On::Asked if !was_commit && self.without == Without::LinesForFound => u8::MAX,
-            On::Asked => flight.asked,
-            On::BeforeLoad if self.without == Without::ChecksOfSuperseded => flight.asked,
-            On::BeforeLoad => flight.loading,
+        let who = match on {
+            On::All => Who::All,
+            On::Asked if was_commit && self.without == Without::LinesForCommits => Who::All,
+            On::Asked if !was_commit && self.without == Without::LinesForFound => Who::All,
+            On::Asked => Who::Before(flight.asked),
+            On::BeforeLoad if self.without == Without::ChecksOfSuperseded => {
+                Who::Before(flight.asked)
+            }
+            On::BeforeLoad => Who::Before(flight.loading),
+            On::Requester => Who::Opener,
             On::Opener => unreachable!("no answer is for one caller only"),
         };
         let id = flight.id;
-        let others = world.give(id, line, value)?;
+        let is_due = flight.load_failed && on == On::BeforeLoad;
+        let others = match value {
+            None if flight.load_failed && !is_due => world.give_failure(id, who)?,
+            value => world.give(id, who, value)?,
+        };
         world.flights[at].now = Now::After(Event::Landed { others });
         Ok(world)
+    }
+
+    /// The loader fails: for what this flight knows by the fault of its request, or of the source.
+    fn fail_load(&self, world: &World, at: usize, next: &mut Vec<World>) {
+        if world.left.failed_loads == 0 {
+            return;
+        }
+        let is_confirmed = world.flights[at].before > 0 || self.without == Without::SecondWitnesses;
+        let blames: &[_] = match is_confirmed {
+            true => &[Blame::Source],
+            false => &[Blame::Request, Blame::Limit],
+        };
+        for blame in blames {
+            let mut failed = world.clone();
+            failed.left.failed_loads -= 1;
+            failed.witnesses += 1;
+            let flight = &mut failed.flights[at];
+            (flight.value, flight.load_failed) = (None, true);
+            flight.now = Now::After(Event::LoadFailed(*blame));
+            next.push(failed);
+        }
     }
 
     /// The store executes a question. It may also fail, having executed it or not.
@@ -156,12 +190,14 @@ impl Model {
                 flight.value = store.entry.map(|(value, _)| value);
                 Event::Found
             }
-            Step::Acquire if store.lease.is_some_and(|holder| holder != flight.id) => Event::Busy,
-            Step::Acquire if store.load_failed => {
+            Step::Acquire if store.is_held_up(flight.id) => {
                 flight.value = None;
                 Event::Failing
             }
+            Step::Acquire if store.lease.is_some_and(|holder| holder != flight.id) => Event::Busy,
             Step::Acquire => {
+                flight.before = u8::from(store.failed != Failed::No);
+                flight.probing = store.failed == Failed::Due;
                 store.fence += 1;
                 store.lease = Some(flight.id);
                 (flight.leased, flight.fence) = (Leased::Yes, store.fence);
@@ -172,7 +208,9 @@ impl Model {
                 Event::Committed(self.commit(store, flight))
             }
             _ => {
-                store.load_failed |= step == Step::Fail && store.lease == Some(flight.id);
+                if step == Step::Fail && store.lease == Some(flight.id) {
+                    store.failed = if flight.before > 0 { Failed::Shared } else { Failed::Once };
+                }
                 store.lease = store.lease.filter(|holder| *holder != flight.id);
                 flight.leased = Leased::No;
                 Event::Released
@@ -189,7 +227,7 @@ impl Model {
         } else if !(above_floor && above_entry) {
             return Committed::Superseded;
         }
-        store.load_failed = false;
+        store.failed = Failed::No;
         store.entry = flight.value.map(|value| (value, flight.fence));
         Committed::Stored
     }
@@ -202,12 +240,20 @@ fn fingerprint(world: &World) -> u64 {
     hasher.finish()
 }
 
-/// With a store that fails once, and with a loader that does.
+/// With a store that fails once, with a loader that fails, and with one that has failed before.
 fn check(without: Without) -> Result<usize, Violated> {
     let model = Model { without };
     let store_fails = Left { writes: 1, lapses: 1, failures: 1, failed_loads: 0 };
-    let loader_fails = Left { writes: 1, lapses: 1, failures: 0, failed_loads: 1 };
-    Ok(model.check(store_fails)? + model.check(loader_fails)?)
+    let load_fails = Left { writes: 1, lapses: 1, failures: 0, failed_loads: 1 };
+    let loads_fail = Left { writes: 0, lapses: 0, failures: 0, failed_loads: 2 };
+    let probe_fails = Left { writes: 0, lapses: 0, failures: 0, failed_loads: 1 };
+    let worlds = [store_fails, load_fails, loads_fail].map(World::new);
+    let probe_fails = World::new(probe_fails).after_failures();
+    let mut states = 0;
+    for world in worlds.into_iter().chain([probe_fails]) {
+        states += model.check(world)?;
+    }
+    Ok(states)
 }
 
 #[test]
@@ -224,6 +270,7 @@ fn each_rule_is_needed() {
         Without::LinesForCommits,
         Without::Floors,
         Without::ChecksOfSuperseded,
+        Without::SecondWitnesses,
     ] {
         assert!(check(without).is_err(), "{without:?}");
     }

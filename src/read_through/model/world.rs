@@ -20,6 +20,8 @@ pub(super) struct World {
     pub(super) readers: [Reader; READERS],
     pub(super) flights: Vec<Flight>,
     pub(super) opened: u8,
+    /// How many loads in a row have failed.
+    pub(super) witnesses: u8,
     pub(super) left: Left,
 }
 
@@ -46,8 +48,41 @@ pub(super) struct Store {
     pub(super) lease: Option<u8>,
     pub(super) floor: u8,
     pub(super) fence: u8,
-    /// A load failed a moment ago.
-    pub(super) load_failed: bool,
+    pub(super) failed: Failed,
+}
+
+/// What the store remembers of failed loads.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Failed {
+    No,
+    /// One load: it counts for the next.
+    Once,
+    /// Every caller shares the failure.
+    Shared,
+    /// The same, but one caller is let through as a probe.
+    Due,
+}
+
+impl Store {
+    /// Whether the failure answers for the key.
+    pub(super) fn is_held_up(&self, asker: u8) -> bool {
+        match self.failed {
+            Failed::No | Failed::Once => false,
+            Failed::Shared => true,
+            Failed::Due => self.lease.is_some_and(|holder| holder != asker),
+        }
+    }
+}
+
+/// On whom an answer lands.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Who {
+    All,
+    /// Who joined before a line.
+    Before(u8),
+    Opener,
+    /// All but the opener.
+    Others,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -71,6 +106,10 @@ pub(super) struct Flight {
     pub(super) fence: u8,
     pub(super) store_failed: bool,
     pub(super) load_failed: bool,
+    /// How many loads had failed in a row when it was granted its lease.
+    pub(super) before: u8,
+    /// Its load is a probe.
+    pub(super) probing: bool,
     pub(super) value: Option<Version>,
     pub(super) now: Now,
 }
@@ -95,12 +134,19 @@ impl World {
             source: 0,
             required: 0,
             writer: Writer::Idle,
-            store: Store { entry: None, lease: None, floor: 0, fence: 0, load_failed: false },
+            store: Store { entry: None, lease: None, floor: 0, fence: 0, failed: Failed::No },
             readers: [Reader::Idle; READERS],
             flights: vec![],
             opened: 0,
+            witnesses: 0,
             left,
         }
+    }
+
+    /// The same, when two loads have failed.
+    pub(super) fn after_failures(mut self) -> Self {
+        (self.store.failed, self.witnesses) = (Failed::Shared, 2);
+        self
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -118,8 +164,8 @@ impl World {
                 world.writer = Writer::Written;
             }
             Writer::Written => {
-                let Store { entry, lease, floor, fence, load_failed } = &mut world.store;
-                (*entry, *lease, *floor, *load_failed) = (None, None, *fence, false);
+                let Store { entry, lease, floor, fence, failed } = &mut world.store;
+                (*entry, *lease, *floor, *failed) = (None, None, *fence, Failed::No);
                 world.writer = Writer::Invalidated;
             }
             Writer::Invalidated => {
@@ -185,46 +231,68 @@ impl World {
             flight.now = Now::After(Event::Loaded);
         }
         next.push(loaded);
-        if self.left.failed_loads > 0 {
-            let mut failed = self.clone();
-            failed.left.failed_loads -= 1;
-            let flight = &mut failed.flights[at];
-            (flight.value, flight.load_failed) = (None, true);
-            flight.now = Now::After(Event::LoadFailed { spared: false });
-            next.push(failed);
+    }
+
+    /// During a probe the failure is given to all others who are there.
+    pub(super) fn serve_others(&self, at: usize, next: &mut Vec<Self>) -> Result<(), Violated> {
+        if self.flights[at].probing {
+            let mut served = self.clone();
+            served.give_failure(self.flights[at].id, Who::Others)?;
+            next.push(served);
         }
+        Ok(())
     }
 
     /// Whoever is there is given the failure; and at any time the rest is over.
     pub(super) fn rest(&self, at: usize, next: &mut Vec<Self>) -> Result<(), Violated> {
         let mut rested = self.clone();
-        rested.give(self.flights[at].id, u8::MAX, None)?;
+        rested.give_failure(self.flights[at].id, Who::All)?;
         next.push(rested.clone());
         rested.flights[at].now = Now::After(Event::Rested);
         next.push(rested);
         Ok(())
     }
 
-    /// The window of a failure is over.
-    pub(super) fn forget_failure(&self, next: &mut Vec<Self>) {
-        if self.store.load_failed {
-            let mut world = self.clone();
-            world.store.load_failed = false;
-            next.push(world);
-        }
+    /// The cooldown of a failure is over, or its window.
+    pub(super) fn age_failure(&self, next: &mut Vec<Self>) {
+        let mut world = self.clone();
+        world.store.failed = match self.store.failed {
+            Failed::No => return,
+            Failed::Shared => Failed::Due,
+            Failed::Once | Failed::Due => Failed::No,
+        };
+        next.push(world);
     }
 
-    /// Answers those who had joined a flight before a line. Says whether others remain.
+    /// Gives the failure of a load. Only its own request has it before another has failed too.
+    pub(super) fn give_failure(&mut self, id: u8, who: Who) -> Result<bool, Violated> {
+        let is_there = |reader: &Reader| match *reader {
+            Reader::Waiting { flight, opener, .. } => flight == id && !opener,
+            _ => false,
+        };
+        if who != Who::Opener && self.witnesses < 2 && self.readers.iter().any(is_there) {
+            return Err(Violated);
+        }
+        self.give(id, who, None)
+    }
+
+    /// Answers some of those who have joined a flight. Says whether others remain.
     pub(super) fn give(
         &mut self,
         id: u8,
-        line: u8,
+        who: Who,
         value: Option<Version>,
     ) -> Result<bool, Violated> {
         let mut others = false;
         for reader in &mut self.readers {
-            let Reader::Waiting { required, flight, joined, .. } = *reader else { continue };
-            if flight == id && joined < line {
+            let Reader::Waiting { required, flight, joined, opener } = *reader else { continue };
+            let is_given = match who {
+                Who::All => true,
+                Who::Before(line) => joined < line,
+                Who::Opener => opener,
+                Who::Others => !opener,
+            };
+            if flight == id && is_given {
                 if value.is_some_and(|value| value < required) {
                     return Err(Violated);
                 }
@@ -264,6 +332,8 @@ impl Flight {
             fence: 0,
             store_failed: false,
             load_failed: false,
+            before: 0,
+            probing: false,
             value: None,
             now: Now::After(Event::Opened { store_failed: false }),
         }

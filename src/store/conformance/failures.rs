@@ -34,6 +34,69 @@ pub(super) async fn a_failure_is_told_to_whoever_asks(on: Subject) -> Checked {
     Ok(())
 }
 
+pub(super) async fn after_its_cooldown_one_caller_leads_as_a_probe(on: Subject) -> Checked {
+    let lease = on.lead(LONG).await?;
+    let failure = probed(LONG, SHORT);
+    on.store.fail(lease, failure.clone()).await?;
+    let (_, remaining, _) = on.failed().await?;
+    ensure!(remaining <= SHORT, "the cooldown is {remaining:?} long");
+    sleep(SHORT + SHORT / 2).await;
+    let Acquire::Lead { lease, failures, probe, .. } = on.acquire(&on.claim(), LONG).await? else {
+        return Err(Instead("no caller may try again after the cooldown".into()));
+    };
+    ensure!(failures == 3, "the number of failures in a row is {failures}, not 3");
+    ensure!(probe.as_ref() == Some(&failure), "the failure to be shared meanwhile is {probe:?}");
+    on.failed().await?;
+    on.store.abandon(lease.into_claim()).await?;
+    match on.acquire(&on.claim(), LONG).await? {
+        Acquire::Lead { probe: Some(_), .. } => Ok(()),
+        other => Err(Instead(format!("after a probe that was abandoned, gave {other:?}"))),
+    }
+}
+
+pub(super) async fn no_caller_waits_for_a_probe_that_outlives_the_window(on: Subject) -> Checked {
+    let lease = on.lead(LONG).await?;
+    on.store.fail(lease, probed(SHORT, SHORT / 2).with_life(LONG)).await?;
+    sleep(SHORT * 3 / 4).await;
+    let probe = on.acquire(&on.claim(), LONG).await?;
+    let Acquire::Lead { lease, probe: Some(_), .. } = probe else {
+        // Slow enough for the window to be over: then it is no probe, and there is nothing to see.
+        return Ok(());
+    };
+    sleep(SHORT).await;
+    on.failed().await?;
+    on.commit(lease, "value").await.map(drop)
+}
+
+pub(super) async fn a_lease_that_is_granted_after_the_window_is_waited_for(on: Subject) -> Checked {
+    let lease = on.lead(LONG).await?;
+    on.store.fail(lease, probed(SHORT, SHORT / 2).with_life(LONG)).await?;
+    sleep(SHORT * 3 / 2).await;
+    match on.acquire(&on.claim(), LONG).await? {
+        Acquire::Lead { probe: None, failures: 3, .. } => {}
+        other => return Err(Instead(format!("after the window, gave {other:?}"))),
+    }
+    match on.acquire(&on.claim(), LONG).await? {
+        Acquire::Busy { .. } => Ok(()),
+        other => Err(Instead(format!("while it is loaded after the window, gave {other:?}"))),
+    }
+}
+
+pub(super) async fn a_failure_without_a_window_only_counts(on: Subject) -> Checked {
+    let lease = on.lead(LONG).await?;
+    on.store.fail(lease, probed(Duration::ZERO, Duration::ZERO).with_life(LONG)).await?;
+    match on.acquire(&on.claim(), LONG).await? {
+        Acquire::Lead { probe: None, failures: 3, .. } => {}
+        other => return Err(Instead(format!("after a failure without a window, gave {other:?}"))),
+    }
+    ensure!(on.is_busy().await?, "the lease is held, and was granted again");
+    Ok(())
+}
+
+fn probed(window: Duration, cooldown: Duration) -> Failure {
+    Failure::new(Cause::TimedOut, 3, window).with_cooldown(cooldown)
+}
+
 pub(super) async fn after_its_window_a_failure_counts_for_the_next(on: Subject) -> Checked {
     let lease = on.lead(LONG).await?;
     on.fail(lease, SHORT).await?;

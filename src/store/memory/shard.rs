@@ -116,24 +116,30 @@ impl Shard {
             Some(entry) if will_do(&entry, accept) => return Acquire::Found(entry),
             entry => entry,
         };
-        if let Some(granted) = self.granted(claim.key(), now)
-            && granted.token != claim.token()
+        let busy = self.granted(claim.key(), now).filter(|granted| granted.token != claim.token());
+        let busy = busy.map(|granted| left(granted.until, now));
+        let failed = self.failed(claim.key(), now);
+        if let Some(failed) = failed.filter(|_| accept != Accept::Nothing)
+            && let Some(remaining) = failed.holds_up(busy, now)
         {
-            let remaining = left(granted.until, now);
+            return Acquire::Failed { failure: failed.failure.clone(), remaining, stale };
+        }
+        if let Some(remaining) = busy {
             return Acquire::Busy { remaining, stale };
         }
-        let failed = self.failed(claim.key(), now);
-        let failures = failed.map_or(0, |failed| failed.failure.times());
-        if let Some(Failed { failure, at }) = failed.filter(|_| accept != Accept::Nothing)
-            && let remaining = left(later(*at, failure.window()), now)
-            && !remaining.is_zero()
-        {
-            return Acquire::Failed { failure: failure.clone(), remaining, stale };
-        }
+        let failures = failed.map_or(0, |failed| failed.times(now));
+        let probe = failed.filter(|failed| failed.is_shared(now));
+        let probe = probe.map(|failed| failed.failure.clone());
         let fence = self.next_fence(claim.key(), stale.as_ref(), now);
         let until = later(now.instant, term);
-        self.guard(claim.key(), now).lease = Some(Granted { token: claim.token(), until });
-        Acquire::Lead { lease: Lease::granted(claim, term, fence, now.micros), stale, failures }
+        let guard = self.guard(claim.key(), now);
+        guard.lease = Some(Granted { token: claim.token(), until });
+        if probe.is_none() {
+            guard.failed = None;
+        }
+        let probe = probe.filter(|_| accept != Accept::Nothing);
+        let lease = Lease::granted(claim, term, fence, now.micros);
+        Acquire::Lead { lease, stale, failures, probe }
     }
 
     pub(super) fn renew(&mut self, claim: &Claim, term: Duration, now: Now) -> Renew {
@@ -324,6 +330,27 @@ impl Guard {
 impl Failed {
     fn until(&self) -> Instant {
         later(self.at, self.failure.life())
+    }
+
+    /// For how long it holds up a caller, if it does: with what is left of the lease of another
+    /// caller, if there is one.
+    fn holds_up(&self, busy: Option<Duration>, now: Now) -> Option<Duration> {
+        if self.failure.window().is_zero() {
+            return None;
+        }
+        let cooldown = left(later(self.at, self.failure.cooldown()), now);
+        busy.or((!cooldown.is_zero()).then_some(cooldown))
+    }
+
+    /// Whether its window is not over.
+    fn is_shared(&self, now: Now) -> bool {
+        later(self.at, self.failure.window()) > now.instant
+    }
+
+    /// How many failures in a row the next one would follow.
+    fn times(&self, now: Now) -> u32 {
+        let counts = later(self.at, self.failure.counts_for()) > now.instant;
+        if counts { self.failure.times() } else { 0 }
     }
 }
 

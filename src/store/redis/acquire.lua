@@ -11,12 +11,17 @@
 --        {2, now, what is left of the lease in ms, stale entry or false,
 --            its remaining life}                                        busy
 --        {3, now, fence, stale entry or false, its remaining life,
---            failures in a row}                                         lead
+--            failures in a row, the failure that others share meanwhile
+--            or false}                                                  lead
 --            where '' stands for an entry that is no string
---        {4, now, failure, what is left of its window in ms,
+--        {4, now, failure, how long it holds up this caller in ms,
 --            stale entry or false, its remaining life}                  failed
 --        {5, now}                                                       late
 --            where now is the server's time in us
+--
+-- A failure with a window answers for the key during its cooldown, and while another caller holds
+-- the lease. With the lease free and the cooldown over, one caller leads as a probe. A lease that is
+-- granted after the window ends the failure.
 --
 -- One script, because between a look and a lease another process can load and leave, and the key
 -- would be loaded twice. A caller that gets busy or failed is subscribed by this script's GET. Names
@@ -46,28 +51,31 @@ if readable(entry) then
   stored = fence_at(entry, 29)
 end
 if remaining == 0 then entry = false end
-local lease = peek(KEYS[2])
+local lease, busy = peek(KEYS[2]), false
 if lease_fence(lease) and not is_ours(string.sub(lease, 1, 16)) then
   local left = lease_left(KEYS[2], lease)
   -- Without a life of its own it is none of our leases.
-  if left >= 0 then
-    watch(KEYS[1])
-    watch(KEYS[2])
-    return {2, now, left, entry, remaining}
-  end
+  if left >= 0 then busy = left end
 end
-local failed, failures = peek(failed_name), 0
-if failed and #failed >= 17 and string.sub(failed, 1, 4) == 'BWF\1' then
-  failures = struct.unpack('>I4', failed, 6)
-  local window = struct.unpack('>I8', failed, 10)
-  -- It lives for twice its window. If it has more, the clock was set back, and what is left of the
-  -- window is not known.
-  local left = redis.call('PTTL', failed_name) - window
-  if left > 0 and left <= window and ARGV[3] ~= '0' then
+local failed, failures, shared = peek(failed_name), 0, false
+if failed and #failed >= 33 and string.sub(failed, 1, 4) == 'BWF\2' then
+  local times, cooldown, window, life = struct.unpack('>I4I8I8I8', failed, 6)
+  local age = life - redis.call('PTTL', failed_name)
+  -- With more life than it was given, the clock was set back, and its age is not known.
+  local is_known = age >= 0
+  local held_up = busy or age < cooldown and cooldown - age
+  if window > 0 and is_known and held_up and ARGV[3] ~= '0' then
     watch(KEYS[1])
     watch(KEYS[2])
-    return {4, now, failed, left, entry, remaining}
+    return {4, now, failed, held_up, entry, remaining}
   end
+  if age < (window > 0 and math.min(2 * window, life) or life) then failures = times end
+  shared = is_known and age < window and failed
+end
+if busy then
+  watch(KEYS[1])
+  watch(KEYS[2])
+  return {2, now, busy, entry, remaining}
 end
 -- What is there and is no string was read as nothing: an empty one says so.
 if not is_there and redis.pcall('SETRANGE', KEYS[1], 0, '') ~= 0 then entry = '' end
@@ -80,4 +88,5 @@ local fence = math.max(number(peek(floor_name)) + 1, stored + 1, now)
 -- lapsed stores nothing.
 if fence > now then redis.call('SET', floor_name, struct.pack('>I8', fence), 'PX', floor_life) end
 redis.call('SET', KEYS[2], ARGV[1] .. struct.pack('>I8I8', fence, ARGV[2]), 'PX', ARGV[2])
-return {3, now, fence, entry, remaining, failures}
+if failed and not shared then redis.call('DEL', failed_name) end
+return {3, now, fence, entry, remaining, failures, ARGV[3] ~= '0' and shared}

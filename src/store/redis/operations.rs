@@ -117,9 +117,10 @@ impl Inner {
                 let failure = record::read(&record).ok_or(Trouble::Malformed).map_err(during)?;
                 Ok(Acquire::Failed { failure, remaining, stale: readable(stale) })
             }
-            Acquired::Lead { fence, stale, failures } => {
+            Acquired::Lead { fence, stale, failures, probe } => {
                 let lease = Lease::granted(claim.clone(), term, fence, now);
-                Ok(Acquire::Lead { lease, stale: readable(stale), failures })
+                let probe = probe.as_deref().and_then(record::read);
+                Ok(Acquire::Lead { lease, stale: readable(stale), failures, probe })
             }
         })
     }

@@ -1,9 +1,10 @@
 //! Records of failures: the bytes that are remembered of one.
 //!
 //! ```text
-//! BWF 1 | cause | times, 4 | window in ms, 8 | message
+//! BWF 2 | cause | times, 4 | cooldown, 8 | window, 8 | life, 8 | message
 //! ```
-//! Numbers are big-endian. The scripts read the times and the window.
+//! Numbers are big-endian, and times are in milliseconds. The scripts read all but the cause and
+//! the message. The age of a record is its life less what is left of that.
 
 use std::str;
 use std::time::Duration;
@@ -16,12 +17,13 @@ pub(super) fn write(failure: &Failure) -> Vec<u8> {
         Cause::TimedOut => 2,
         Cause::Panicked => 3,
     };
-    let window = u64::try_from(failure.window().as_millis()).unwrap_or(u64::MAX);
     let mut record = Vec::with_capacity(HEADER + failure.message().len());
     record.extend_from_slice(MAGIC);
     record.push(cause);
     record.extend_from_slice(&failure.times().to_be_bytes());
-    record.extend_from_slice(&window.to_be_bytes());
+    for time in [failure.cooldown(), failure.window(), failure.life()] {
+        record.extend_from_slice(&millis(time).to_be_bytes());
+    }
     record.extend_from_slice(failure.message().as_bytes());
     record
 }
@@ -30,20 +32,29 @@ pub(super) fn read(record: &[u8]) -> Option<Failure> {
     let rest = record.strip_prefix(MAGIC)?;
     let ([cause], rest) = rest.split_first_chunk()?;
     let (times, rest) = rest.split_first_chunk()?;
-    let (window, message) = rest.split_first_chunk()?;
+    let (cooldown, rest) = rest.split_first_chunk()?;
+    let (window, rest) = rest.split_first_chunk()?;
+    let (life, message) = rest.split_first_chunk()?;
     let cause = match cause {
         2 => Cause::TimedOut,
         3 => Cause::Panicked,
         _ => Cause::Error,
     };
-    let window = Duration::from_millis(u64::from_be_bytes(*window));
+    let [cooldown, window, life] =
+        [cooldown, window, life].map(|time| Duration::from_millis(u64::from_be_bytes(*time)));
     let message = str::from_utf8(message).unwrap_or_default();
-    Some(Failure::new(cause, u32::from_be_bytes(*times), window).saying(message))
+    let failure = Failure::new(cause, u32::from_be_bytes(*times), window);
+    Some(failure.with_cooldown(cooldown).with_life(life).saying(message))
 }
 
-const MAGIC: &[u8] = b"BWF\x01";
+/// Scripts count in floating point, and add and double these: far beyond what any layer sets.
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).min(1 << 50)
+}
 
-const HEADER: usize = 17;
+const MAGIC: &[u8] = b"BWF\x02";
+
+const HEADER: usize = 33;
 
 #[cfg(test)]
 mod tests {
@@ -52,15 +63,22 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         for cause in [Cause::Error, Cause::TimedOut, Cause::Panicked] {
-            let failure = Failure::new(cause, 7, Duration::from_secs(30)).saying("no route: ö");
+            let [cooldown, window, life] = [1, 30, 90].map(Duration::from_secs);
+            let failure = Failure::new(cause, 7, window).with_cooldown(cooldown).with_life(life);
+            let failure = failure.saying("no route: ö");
             assert_eq!(read(&write(&failure)), Some(failure));
         }
     }
 
     #[test]
     fn the_bytes_of_a_record_do_not_change() {
-        let failure = Failure::new(Cause::TimedOut, 3, Duration::from_millis(4000)).saying("late");
-        assert_eq!(write(&failure), b"BWF\x01\x02\0\0\0\x03\0\0\0\0\0\0\x0f\xa0late");
+        let [cooldown, window, life] = [200, 4_000, 34_000].map(Duration::from_millis);
+        let failure = Failure::new(Cause::TimedOut, 3, window).with_cooldown(cooldown);
+        let written = write(&failure.with_life(life).saying("late"));
+        let (head, rest) = written.split_at(9);
+        assert_eq!(head, b"BWF\x02\x02\0\0\0\x03");
+        assert_eq!(&rest[..16], b"\0\0\0\0\0\0\0\xc8\0\0\0\0\0\0\x0f\xa0");
+        assert_eq!(&rest[16..], b"\0\0\0\0\0\0\x84\xd0late");
     }
 
     #[test]

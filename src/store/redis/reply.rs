@@ -35,7 +35,7 @@ pub(super) enum Acquired {
     Found(Found),
     Busy { remaining: Duration, stale: Option<Found> },
     Failed { record: Vec<u8>, remaining: Duration, stale: Option<Found> },
-    Lead { fence: u64, stale: Option<Found>, failures: u32 },
+    Lead { fence: u64, stale: Option<Found>, failures: u32, probe: Option<Vec<u8>> },
 }
 
 /// What an `MGET` gives: what is no string counts as nothing.
@@ -105,6 +105,11 @@ impl Acquired {
                 fence: whole(&next()?)?,
                 stale: Found::of(next()?, &next()?),
                 failures: u32::try_from(whole(&next()?)?).ok()?,
+                probe: match next()? {
+                    Value::BulkString(record) => Some(record),
+                    Value::Nil | Value::Boolean(false) => None,
+                    _ => return None,
+                },
             }),
             Value::Int(4) => {
                 let Value::BulkString(record) = next()? else { return None };
@@ -148,7 +153,9 @@ mod tests {
             Value::Array(vec![int(6), int(1)]),
             Value::Array(vec![int(5), int(-1)]),
             Value::Array(vec![int(4), int(1), int(1)]),
-            Value::Array(vec![int(3), int(1), int(1), Value::Nil, int(0), int(-1)]),
+            Value::Array(vec![int(3), int(1), int(1), Value::Nil, int(0), int(-1), Value::Nil]),
+            Value::Array(vec![int(3), int(1), int(1), Value::Nil, int(0), int(1)]),
+            Value::Array(vec![int(3), int(1), int(1), Value::Nil, int(0), int(1), int(1)]),
             Value::Array(vec![int(1), int(1), Value::Nil, int(5)]),
             Value::Array(vec![int(2), int(1)]),
             Value::Array(vec![int(3), int(1), int(-7), Value::Nil, int(0)]),

@@ -2,5 +2,6 @@
 
 mod down;
 mod loads;
+mod others;
 mod stores;
 mod windows;

@@ -50,6 +50,11 @@ pub(crate) fn remembering_layer(store: impl Store) -> ReadThroughLayer<KeyOf> {
     ReadThroughLayer::new(store, key_of).ttl(MINUTE).jitter(0.0).expect("no jitter")
 }
 
+/// The same, letting no probe through within the window of a failure.
+pub(crate) fn unprobed<C>(layer: ReadThroughLayer<KeyOf, C>) -> ReadThroughLayer<KeyOf, C> {
+    layer.failure_probes(MINUTE, MINUTE).expect("windows")
+}
+
 /// What a process of the fleet has: a layer of its own, over the store that all share.
 pub(crate) fn cached(store: impl Store, loader: &Loader) -> Cached {
     layer(store).layer(loader.clone())
