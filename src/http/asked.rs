@@ -50,6 +50,8 @@ pub(super) struct Errand<ReqB> {
     pub(super) spec: Option<Arc<Spec>>,
     /// What is kept did not do.
     pub(super) is_anew: bool,
+    /// It is for one caller, which waits for no other, and nothing is kept for others.
+    pub(super) is_alone: bool,
     /// The origin is asked with an empty one: a request with content is not for a cache.
     body: PhantomData<fn() -> ReqB>,
 }
@@ -58,13 +60,27 @@ impl<ReqB> Errand<ReqB> {
     /// For the target itself.
     pub(super) fn primary(asked: &Arc<Asked>) -> Self {
         let key = asked.primary.clone();
-        Self { asked: Arc::clone(asked), key, spec: None, is_anew: false, body: PhantomData }
+        Self {
+            asked: Arc::clone(asked),
+            key,
+            spec: None,
+            is_anew: false,
+            is_alone: false,
+            body: PhantomData,
+        }
     }
 
     /// For the variant of it that this request selects.
     pub(super) fn variant(asked: &Arc<Asked>, spec: Arc<Spec>) -> Self {
         let key = spec.key_for(&asked.primary, &asked.parts.headers);
-        Self { asked: Arc::clone(asked), key, spec: Some(spec), is_anew: false, body: PhantomData }
+        Self {
+            asked: Arc::clone(asked),
+            key,
+            spec: Some(spec),
+            is_anew: false,
+            is_alone: false,
+            body: PhantomData,
+        }
     }
 }
 

@@ -15,7 +15,8 @@ use super::fallback::{Fallback, offered};
 use super::flight_task::{FlightTask, Purpose};
 use super::load::{Job, Lent};
 use super::relief_task::relieve;
-use super::state::{Start, State};
+use super::state::{Settled, Start, State};
+use super::unshared::Bypassing;
 use super::waiting::Waiting;
 use crate::capture::Capture;
 use crate::chance::draw;
@@ -25,7 +26,7 @@ use crate::key::Key;
 use crate::policy::Then;
 use crate::quiet::warn_seldom;
 use crate::status::{Bypass, CacheStatus, Place, Stale};
-use crate::store::{Accept, Entry, Marker};
+use crate::store::{Accept, Entry};
 
 /// What a request needs until it is answered.
 pub(super) struct Call<S, Req, C> {
@@ -41,6 +42,7 @@ pub(super) struct Call<S, Req, C> {
     relieved: bool,
     /// What its look found, to be given out instead of an error.
     fallback: Option<Box<Fallback>>,
+    bypassing: Option<Bypassing>,
     /// Hears what its flights wait for.
     listener: Option<Listener>,
 }
@@ -63,6 +65,7 @@ where
             how,
             relieved: false,
             fallback: None,
+            bypassing: None,
             listener: None,
         }
     }
@@ -103,10 +106,8 @@ where
     /// An entry was found: gives it out if it will do, and sees to it that it is loaded anew if it
     /// is time for that.
     fn consider(&mut self, entry: Entry) -> State<S, Req> {
-        if entry.as_marker() == Some(Marker::Private) {
-            return self.pass(Bypass::NotKept);
-        }
         let (status, refresh) = match entry.fresh_for() {
+            _ if entry.as_marker().is_some() => return self.join(None),
             _ if entry.serves_while_revalidating() => {
                 (core::stale(&entry, Stale::Revalidating), Some(Accept::Fresh))
             }
@@ -222,6 +223,10 @@ where
     }
 
     fn join(&mut self, store_failed: Option<StoreError>) -> State<S, Req> {
+        self.bypassing = self.core.bypass(&self.key, self.how).filter(|_| store_failed.is_none());
+        if self.bypassing.is_some() {
+            return self.pass(Bypass::NotKept);
+        }
         let Ok(runtime) = Handle::try_current() else {
             return self.fail(CacheError::no_runtime(&self.key).into());
         };
@@ -280,14 +285,27 @@ where
         self.fail(error.into())
     }
 
-    /// Goes around the cache.
+    /// Loads for itself.
     fn pass(&mut self, why: Bypass) -> State<S, Req> {
+        if self.how.bypasses_by_itself {
+            let error = CacheError::contended(&self.key);
+            return State::Settled(Some((Err(error.into()), CacheStatus::Bypass(why))));
+        }
         match self.take_job() {
             Some(Job { service, request }) => {
                 State::Passing(Box::pin(service.oneshot(request)), why)
             }
             None => self.fail(CacheError::load_lost(&self.key).into()),
         }
+    }
+
+    /// After it has loaded for itself.
+    pub(super) fn passed(
+        &self,
+        answer: Result<S::Response, S::Error>,
+        why: Bypass,
+    ) -> Settled<S::Response, S::Error> {
+        self.core.answer_of_bypass(&self.key, answer, CacheStatus::Bypass(why))
     }
 
     fn take_job(&mut self) -> Option<Job<S, Req>> {

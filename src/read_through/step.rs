@@ -13,8 +13,9 @@
 //!     │           ├─error──► Land on all ──► Fail
 //!     │           └─nobody waits any more──► Release
 //!     ├─a load failed a moment ago──► Rest: land the failure on all, until its window is over
-//!     ├─marked: not to be shared──► Disperse
-//!     ├─marked: not kept──► Load without a lease
+//!     ├─waited, and it is not to be shared──► Disperse
+//!     ├─waited, and it was of one caller only──► Land on who opened it: all load for themselves
+//!     ├─waited, and it could not be kept──► Load without a lease
 //!     └─store failed──► Load without a lease ──► Land on those who joined before the load
 //!
 //!  Close: whoever is still there looks again.
@@ -29,9 +30,11 @@ pub(crate) enum Event {
     Found,
     /// The store answered that there is an entry, but it is not one that we can read.
     Unreadable,
-    /// The store answered that the answers for this key are each for one caller only.
+    /// The store answered that what was waited for was for one caller only.
     Private,
-    /// The store answered that the answers for this key are not kept.
+    /// The same, but it says nothing of the answers of others.
+    Own,
+    /// The store answered that what was waited for could not be kept.
     Unkept,
     /// The store answered that a load failed a moment ago, and there is nothing to give instead.
     Failing,
@@ -168,7 +171,7 @@ pub(crate) fn next(event: Event, standing: Standing) -> Step {
         Event::Opened { store_failed: true } => Step::Load,
         Event::Found => Step::Land(On::Asked),
         Event::Private | Event::LoadedPrivate => Step::Disperse,
-        Event::LoadedOwn => Step::Land(On::Opener),
+        Event::Own | Event::LoadedOwn => Step::Land(On::Opener),
         Event::Failing | Event::Spared { others: false } => Step::Rest,
         Event::Gone | Event::Due if can_load => Step::Acquire,
         Event::Busy => Step::Wait,
@@ -212,12 +215,13 @@ fn end(standing: Standing) -> Step {
 mod tests {
     use super::*;
 
-    const EVENTS: [Event; 30] = [
+    const EVENTS: [Event; 31] = [
         Event::Opened { store_failed: false },
         Event::Opened { store_failed: true },
         Event::Found,
         Event::Unreadable,
         Event::Private,
+        Event::Own,
         Event::Unkept,
         Event::Failing,
         Event::Spared { others: true },
@@ -304,6 +308,7 @@ mod tests {
             (Event::Found, "aaaa aaaa aaaa"),
             (Event::Unreadable, "AAAA AAAA AAAA"),
             (Event::Private, "DDDD DDDD DDDD"),
+            (Event::Own, "oooo oooo oooo"),
             (Event::Unkept, "..FF RRFF RRFF"),
             (Event::Failing, "ZZZZ ZZZZ ZZZZ"),
             (Event::Spared { others: true }, "AAAA AAAA AAAA"),

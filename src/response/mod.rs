@@ -3,12 +3,15 @@
 mod body;
 #[cfg(feature = "http")]
 mod collect;
+mod follow;
 mod joined;
 mod kept;
 
 pub use body::CacheBody;
 #[cfg(feature = "http")]
 pub(crate) use collect::{Collected, collect};
+#[cfg(feature = "http")]
+pub(crate) use follow::{Follow, Followed};
 #[cfg(feature = "grpc")]
 pub(crate) use joined::Joined;
 pub(crate) use kept::KeptResponse;
