@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::request::Parts;
 
 use super::kept::{Spec, Whole};
+use super::mode;
 use super::rules::Demand;
-use crate::key::Key;
+use crate::key::{Digest, Key};
 
 /// What one request asks for, for as long as it is on its way.
 pub(super) struct Asked {
@@ -23,6 +24,16 @@ pub(super) struct Asked {
 impl Asked {
     pub(super) fn new(parts: Parts, primary: Key, demand: Demand) -> Self {
         Self { parts, primary, demand, own: Mutex::new(None) }
+    }
+
+    /// What its answers are known by: those to requests with credentials and those to requests
+    /// without may be for different callers.
+    pub(super) fn alike(&self) -> Digest {
+        let target = self.primary.digest();
+        match mode::is_nobodys(&self.parts.headers) {
+            true => target,
+            false => Key::of("http-credentials").with(target.as_bytes()).digest(),
+        }
     }
 
     pub(super) fn put_own(&self, whole: Arc<Whole>) {

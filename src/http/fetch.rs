@@ -147,7 +147,6 @@ impl<ReqB> Load<'_, ReqB> {
         let (parts, body) = response.into_parts();
         let said = self.said(parts.status);
         let judgement = self.judge(parts.status, &parts.headers, times);
-        let asked = &self.errand.asked;
         let until = match judgement {
             Judgement::Private(why) => {
                 let response = Response::from_parts(parts, CacheBody::passing(body));
@@ -156,7 +155,7 @@ impl<ReqB> Load<'_, ReqB> {
             // It is for one caller: no more of it is waited for than is there.
             Judgement::Validate(..) => Instant::now(),
             _ if self.errand.is_alone => Instant::now(),
-            _ => self.shared.deadline(&asked.primary, &asked.parts.headers),
+            _ => self.shared.deadline(&self.errand.asked),
         };
         let most = self.shared.within.max_entry_bytes();
         let (body, trailers) = match collect(body, most, until).await.map_err(Into::into)? {
@@ -203,8 +202,7 @@ impl<ReqB> Load<'_, ReqB> {
                 self.pass(response, why, said)
             }
             _ if is_slow && self.errand.is_alone => {
-                let asked = &self.errand.asked;
-                let follow = self.shared.follow(&asked.primary, &asked.parts.headers);
+                let follow = self.shared.follow(&self.errand.asked);
                 let response = response.map(|body| body.followed_by(follow));
                 Ok(passing(response, Why::NotShared, said, true))
             }
@@ -264,9 +262,8 @@ impl<ReqB> Load<'_, ReqB> {
         answered: Answered,
         judgement: Judgement,
     ) -> Result<Found<B>, BoxError> {
-        let asked = &self.errand.asked;
         if matches!(judgement, Judgement::Keep(_) | Judgement::Share) {
-            self.shared.note_shared(&asked.primary, &asked.parts.headers);
+            self.shared.note_shared(&self.errand.asked);
         }
         Ok(match judgement {
             Judgement::Keep(_) if self.errand.is_alone => {
@@ -306,13 +303,13 @@ impl<ReqB> Load<'_, ReqB> {
         if is_error && self.earlier.will_do() && !self.errand.is_anew && !self.errand.is_alone {
             return Err(format!("the origin answered {}", response.status()).into());
         }
-        let (asked, fields) = (&self.errand.asked, &self.errand.asked.parts.headers);
+        let asked = &self.errand.asked;
         // It says nothing of the next answer, or there was one for the others.
         let is_own = is_error
             || self.earlier.is_shared()
-            || !mode::is_nobodys(fields)
+            || !mode::is_nobodys(&asked.parts.headers)
             || why == Why::RequestNoStore;
-        self.shared.note_private(&asked.primary, fields, response.status(), &why);
+        self.shared.note_private(asked, response.status(), &why);
         Ok(passing(response, why, said, is_own))
     }
 

@@ -166,9 +166,8 @@ where
         Way::Ask => match visit::at_hand(&fetch.shared, &parts, &key, &demand) {
             Some(response) => Begun::Settled(response),
             None => {
-                let bypassing = fetch.shared.bypass(&parts.headers, &key);
                 let visit = Visit::new(fetch.clone(), Asked::new(parts, key, demand));
-                match bypassing {
+                match fetch.shared.bypass(&visit.asked) {
                     Some(leave) => {
                         Begun::Going(Box::pin(around::bypass::<_, ReqB, _>(visit, leave)))
                     }

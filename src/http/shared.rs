@@ -8,11 +8,12 @@ use futures_util::future::join_all;
 use http::{HeaderMap, HeaderName, StatusCode};
 use tokio::time::Instant;
 
+use super::asked::Asked;
 use super::kept::{Fate, Found, HttpCapture, Kept, Spec, Whole};
-use super::mode::{self, Mode};
+use super::mode::Mode;
 use super::rules::Why;
 use crate::capture::Room;
-use crate::key::{Digest, Key};
+use crate::key::Key;
 use crate::quiet::warn_seldom;
 use crate::read_through::{Bypassing, Unshared, Within};
 use crate::response::{Follow, Followed};
@@ -46,21 +47,15 @@ impl Located {
 
 impl Shared {
     /// Leave for a request to ask the origin without waiting for the load of another.
-    pub(super) fn bypass(&self, request: &HeaderMap, target: &Key) -> Option<Bypassing> {
-        self.unshared.bypass(&alike(request, target))
+    pub(super) fn bypass(&self, asked: &Asked) -> Option<Bypassing> {
+        self.unshared.bypass(&asked.alike())
     }
 
     /// Notes that the answer to a request was for its caller only. One that refuses, fails or has
     /// not changed says nothing of the answers to others, nor does one that is private because the
     /// request says so.
-    pub(super) fn note_private(
-        &self,
-        target: &Key,
-        request: &HeaderMap,
-        status: StatusCode,
-        why: &Why,
-    ) {
-        let (alike, window) = (alike(request, target), self.within.not_kept_for());
+    pub(super) fn note_private(&self, asked: &Asked, status: StatusCode, why: &Why) {
+        let (alike, window) = (asked.alike(), self.within.not_kept_for());
         match why {
             Why::RequestNoStore => {}
             Why::TooSlow => self.unshared.note_slow(alike, window),
@@ -70,22 +65,22 @@ impl Shared {
     }
 
     /// Notes that the answer to a request may be shared, and is complete.
-    pub(super) fn note_shared(&self, target: &Key, request: &HeaderMap) {
-        self.unshared.note_shared(&alike(request, target));
+    pub(super) fn note_shared(&self, asked: &Asked) {
+        self.unshared.note_shared(&asked.alike());
     }
 
     /// Until when a response has to be complete to be kept, if its head is there now. The less
     /// time, the more of those before took too long.
-    pub(super) fn deadline(&self, target: &Key, request: &HeaderMap) -> Instant {
-        let slow = self.unshared.slow_in_a_row(&alike(request, target)).min(MOST_SLOW);
+    pub(super) fn deadline(&self, asked: &Asked) -> Instant {
+        let slow = self.unshared.slow_in_a_row(&asked.alike()).min(MOST_SLOW);
         let now = Instant::now();
         now.checked_add(self.within.collect_within() / 8_u32.pow(slow)).unwrap_or(now)
     }
 
     /// Follows a response that goes through and could be shared if it were complete in time.
-    pub(super) fn follow(&self, target: &Key, request: &HeaderMap) -> Follow {
+    pub(super) fn follow(&self, asked: &Asked) -> Follow {
         let (alike, unshared, window) =
-            (alike(request, target), Arc::clone(&self.unshared), self.within.not_kept_for());
+            (asked.alike(), Arc::clone(&self.unshared), self.within.not_kept_for());
         let deadline = Instant::now() + self.within.collect_within().min(LONGEST_FOLLOWED);
         Follow::new(self.within.max_entry_bytes(), deadline, move |followed| match followed {
             Followed::Complete { .. } => unshared.note_shared(&alike),
@@ -243,15 +238,6 @@ impl Shared {
         if let Err(error) = self.within.store().expire(key).await {
             warn_seldom!(%error, "perhaps not expired");
         }
-    }
-}
-
-/// What the answers to a request are known by: to requests with credentials and to those without,
-/// answers may be for different callers.
-fn alike(request: &HeaderMap, target: &Key) -> Digest {
-    match mode::is_nobodys(request) {
-        true => target.digest(),
-        false => Key::of("http-credentials").with(target.digest().as_bytes()).digest(),
     }
 }
 

@@ -8,7 +8,7 @@
 //!     ├─busy──► Wait ──told, or paused──► Acquire                 (a flat loop)
 //!     ├─lead──► Load ──value──► Commit ──stored────────► Land on those who joined before it
 //!     │           │               └─superseded──────────► Land on those who joined before the load
-//!     │           ├─not to be shared──► Disperse ──► Commit (a marker) ──► Disperse
+//!     │           ├─not to be shared──► Disperse ──► Commit (a marker)
 //!     │           ├─of this caller only──► Land on who opened it ──► Release
 //!     │           ├─error──► Land on all ──► Fail
 //!     │           └─nobody waits any more──► Release
@@ -179,7 +179,7 @@ pub(crate) fn next(event: Event, standing: Standing) -> Step {
         Event::Loaded | Event::Dispersed if leased == Leased::Yes => Step::Commit,
         Event::Loaded => Step::Land(On::BeforeLoad),
         Event::LoadFailed { spared: false } => Step::Land(On::All),
-        Event::Committed(_) if standing.is_private => Step::Disperse,
+        Event::Committed(_) if standing.is_private => end(standing),
         Event::Committed(Committed::Stored) => Step::Land(On::Asked),
         Event::Committed(Committed::Superseded | Committed::Failed) => Step::Land(On::BeforeLoad),
         Event::Landed { others: true } if is_clear(standing) && !store_failed => Step::Look,
@@ -360,10 +360,10 @@ mod tests {
     }
 
     #[test]
-    fn whatever_becomes_of_a_marker_those_who_came_meanwhile_load_for_themselves() {
+    fn whatever_becomes_of_a_marker_those_who_came_meanwhile_look_again() {
         let private = |at| Standing { is_private: true, ..at };
         for committed in [Committed::Stored, Committed::Superseded, Committed::Failed] {
-            assert_eq!(row(Event::Committed(committed), private), "DDDD DDDD DDDD");
+            assert_eq!(row(Event::Committed(committed), private), ".... RRRR RRRR");
         }
     }
 
