@@ -66,12 +66,17 @@ pub enum Verdict {
     /// It says that there is no such thing. It is kept for as long as the layer says for that; by
     /// default it is shared with those who wait for it, and not kept.
     NotFound,
-    /// It is for the caller whose load it was, and nobody else. Those who wait for it load for
-    /// themselves, all at once; for a short while nobody waits for an answer for this key at all.
+    /// It is for the caller whose load it was, and the next answers are likely to be for one caller
+    /// each. Waiters load for themselves, all at once.
+    ///
+    /// After two such answers in a row, later callers of this process load for themselves without
+    /// waiting: at most as many at once as there were such answers in a row, so a key whose answers
+    /// are all private queues no caller after its first burst, and an odd answer for a key that is
+    /// shared lets no crowd past. It ends with the first answer that may be shared, or when there
+    /// was none of this kind for [`not_kept_for`](crate::ReadThroughLayer::not_kept_for).
     Private,
-    /// It is for the caller whose load it was, and nobody else, but says nothing of the answers of
-    /// others: who waits for it loads for himself, and who comes later waits as ever. What is kept
-    /// stays.
+    /// It is for the caller whose load it was, and says nothing of the answers to others. Waiters
+    /// load for themselves, and later callers are coalesced as usual. What is kept stays.
     Own,
     /// It counts as a failure, of the source or of this one request. If there is a stale answer to be
     /// given instead, that is given to all. If not, it is given to the caller whose load it was, and

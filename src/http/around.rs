@@ -10,17 +10,21 @@ use tokio::runtime::Handle;
 use tower::{BoxError, Service, ServiceExt};
 
 use super::answer;
+use super::answered::Answered;
 use super::asked::Asked;
-use super::fetch::Answered;
 use super::kept::{Fate, Said, Whole};
 use super::mode::Judgement;
+use super::origin::Origin;
 use super::refusal;
 use super::report::Report;
 use super::rules::{self, HeadSays, Times, Why};
 use super::shared::{Located, Shared};
 use super::target::Target;
+use super::visit::{Next, Visit};
 use crate::key::Key;
+use crate::read_through::Bypassing;
 use crate::response::{CacheBody, KeptResponse};
+use crate::status::{Bypass, CacheStatus};
 
 /// Passes a request on.
 pub(super) async fn pass<S, ReqB, B>(
@@ -136,10 +140,8 @@ where
     B: Body<Data = Bytes> + Send + 'static,
 {
     let located = shared.locate::<B>(&asked.primary, &asked.parts.headers).await;
-    if let Some(report) = located.as_ref().and_then(|located| will_do(located, &asked))
-        && let Some(located) = &located
-    {
-        return answer::answer(&located.whole, &asked.parts, &report);
+    if let Some(answer) = located.as_ref().and_then(|located| given(located, &asked)) {
+        return answer;
     }
     let why = match &located {
         _ if asked.demand.only_if_cached => return refusal::not_kept(),
@@ -147,20 +149,66 @@ where
         Some(_) => "request",
         None => "uri-miss",
     };
-    let Asked { parts, primary, .. } = asked;
+    let Asked { parts, .. } = asked;
     let is_head = parts.method == Method::HEAD;
     let began = SystemTime::now();
     let fields = parts.headers.clone();
     let response = pass(inner, Request::from_parts(parts, body), why).await;
     let times = Times { asked: began, answered: SystemTime::now() };
     let (status, said) = (response.status(), response.headers());
-    if !is_head {
-        let judgement = shared.mode.judge(&Method::GET, &fields, status, said, times);
-        shared.note_whose(&primary, &fields, status, &judgement);
-    } else if let Some(located) = located {
+    if is_head && let Some(located) = located {
         hear::<B>(&shared, located, &fields, status, said, times).await;
     }
     response
+}
+
+/// Answers a request by what is kept, or else by the origin, without waiting for other requests.
+pub(super) async fn bypass<S, ReqB, B>(
+    visit: Visit<S>,
+    bypassing: Bypassing,
+) -> Response<CacheBody<B>>
+where
+    S: Origin<ReqB, B>,
+    ReqB: Default + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    let asked = &visit.asked;
+    let located = visit.fetch.shared.locate::<B>(&asked.primary, &asked.parts.headers).await;
+    if let Some(answer) = located.as_ref().and_then(|located| given(located, asked)) {
+        return answer;
+    }
+    let answer = alone::<_, ReqB, _>(visit).await;
+    drop(bypassing);
+    answer
+}
+
+/// Answers a request by the origin, without waiting for other requests and without keeping what
+/// all could have.
+pub(super) async fn alone<S, ReqB, B>(mut visit: Visit<S>) -> Response<CacheBody<B>>
+where
+    S: Origin<ReqB, B>,
+    ReqB: Default + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    let (mut errand, _) = visit.errand::<ReqB>();
+    errand.is_alone = true;
+    let found = match visit.fetch.clone().oneshot(errand).await {
+        Ok(found) => found,
+        Err(error) => return refusal::of_origin(&error),
+    };
+    match visit.answered::<ReqB, B>(Ok(found), &CacheStatus::Bypass(Bypass::NotKept)) {
+        Next::Answer(answer) => answer,
+        Next::Ask(..) | Next::Alone | Next::Around => {
+            let (errand, _) = visit.errand::<ReqB>();
+            let request = errand.request(visit.asked.parts.headers.clone());
+            pass(visit.fetch.inner.clone(), request, "bypass").await
+        }
+    }
+}
+
+fn given<B>(located: &Located, asked: &Asked) -> Option<Response<CacheBody<B>>> {
+    let report = will_do(located, asked)?;
+    Some(answer::answer(&located.whole, &asked.parts, &report))
 }
 
 /// How it is reported that what was found is given out, if it will do.

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::request::Parts;
 
 use super::kept::{Spec, Whole};
+use super::mode;
 use super::rules::Demand;
-use crate::key::Key;
+use crate::key::{Digest, Key};
 
 /// What one request asks for, for as long as it is on its way.
 pub(super) struct Asked {
@@ -23,6 +24,16 @@ pub(super) struct Asked {
 impl Asked {
     pub(super) fn new(parts: Parts, primary: Key, demand: Demand) -> Self {
         Self { parts, primary, demand, own: Mutex::new(None) }
+    }
+
+    /// What its answers are known by: those to requests with credentials and those to requests
+    /// without may be for different callers.
+    pub(super) fn alike(&self) -> Digest {
+        let target = self.primary.digest();
+        match mode::is_nobodys(&self.parts.headers) {
+            true => target,
+            false => Key::of("http-credentials").with(target.as_bytes()).digest(),
+        }
     }
 
     pub(super) fn put_own(&self, whole: Arc<Whole>) {
@@ -50,6 +61,8 @@ pub(super) struct Errand<ReqB> {
     pub(super) spec: Option<Arc<Spec>>,
     /// What is kept did not do.
     pub(super) is_anew: bool,
+    /// It is for one caller, which waits for no other, and nothing is kept for others.
+    pub(super) is_alone: bool,
     /// The origin is asked with an empty one: a request with content is not for a cache.
     body: PhantomData<fn() -> ReqB>,
 }
@@ -58,13 +71,27 @@ impl<ReqB> Errand<ReqB> {
     /// For the target itself.
     pub(super) fn primary(asked: &Arc<Asked>) -> Self {
         let key = asked.primary.clone();
-        Self { asked: Arc::clone(asked), key, spec: None, is_anew: false, body: PhantomData }
+        Self {
+            asked: Arc::clone(asked),
+            key,
+            spec: None,
+            is_anew: false,
+            is_alone: false,
+            body: PhantomData,
+        }
     }
 
     /// For the variant of it that this request selects.
     pub(super) fn variant(asked: &Arc<Asked>, spec: Arc<Spec>) -> Self {
         let key = spec.key_for(&asked.primary, &asked.parts.headers);
-        Self { asked: Arc::clone(asked), key, spec: Some(spec), is_anew: false, body: PhantomData }
+        Self {
+            asked: Arc::clone(asked),
+            key,
+            spec: Some(spec),
+            is_anew: false,
+            is_alone: false,
+            body: PhantomData,
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use super::kept::{Kept, Whole};
 use super::rules;
 use super::shared::{Located, Shared};
 use crate::key::Key;
-use crate::store::{Entry, Marker};
+use crate::store::Entry;
 
 /// What is there already when the origin is asked.
 #[derive(Debug)]
@@ -48,16 +48,15 @@ impl Earlier {
         })
     }
 
-    /// Whether answers are known to be each for one caller. Then each loads for himself, and nobody
-    /// would find what one of them keeps as a variant.
-    pub(super) fn is_private(&self) -> bool {
-        self.entry.as_ref().and_then(Entry::as_marker) == Some(Marker::Private)
+    /// Whether an answer was kept for others, though it may be stale.
+    pub(super) fn is_shared(&self) -> bool {
+        self.entry.as_ref().is_some_and(|entry| entry.as_marker().is_none())
     }
 
     /// The request for the origin, and whether it asks if what is kept is still good.
     ///
-    /// What everybody is to have is asked for without the conditions of one caller. Where answers
-    /// are known to be private, each caller's own go through.
+    /// What all callers are to have is asked for without the conditions of one. Those of a caller
+    /// that waits for no other go through.
     pub(super) fn request_for<ReqB: Default>(
         &self,
         errand: &Errand<ReqB>,
@@ -67,7 +66,7 @@ impl Earlier {
             let validates = rules::add_validators(&mut headers, &whole.response.headers);
             return (errand.request(headers), validates);
         }
-        let headers = match self.is_private() {
+        let headers = match errand.is_alone {
             true => errand.asked.parts.headers.clone(),
             false => errand.without_conditions(),
         };

@@ -9,16 +9,21 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, header, response};
 use http_body::Body;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, timeout};
 use tower::{BoxError, Service, ServiceExt};
 
+use super::answered::{Answered, check_length};
 use super::asked::Errand;
 use super::earlier::Earlier;
-use super::kept::{Fate, Found, Note, Passing, Said, Spec, Whole};
+use super::kept::{Fate, Found, Passing, Said, Spec, Whole};
 use super::mode::{self, Judgement, Terms};
 use super::origin::Origin;
-use super::rules::{self, Times, Why};
+use super::rules::{Times, Why};
 use super::shared::Shared;
-use crate::response::{CacheBody, Collected, KeptResponse, collect};
+use crate::key::Key;
+use crate::read_through::LoadTimedOut;
+use crate::response::{CacheBody, Collected, Follow, Followed, KeptResponse, collect};
 
 /// Asks the origin for what is to be kept.
 #[derive(Clone)]
@@ -72,7 +77,11 @@ where
     let (request, validates) = earlier.request_for(&errand);
     let again = inner.clone();
     let mut asked = SystemTime::now();
-    let mut response = inner.call(request).await.map_err(Into::into)?;
+    let answered = inner.call(request);
+    let mut response = match errand.is_alone {
+        true => answered.await.map_err(Into::into)?,
+        false => in_time(&shared, &errand.key, answered).await?.map_err(Into::into)?,
+    };
     let mut answered = SystemTime::now();
     if response.status() == StatusCode::NOT_MODIFIED && validates {
         match earlier.validated_by(response.headers()) {
@@ -91,6 +100,12 @@ where
     }
     let load = Load { shared: &shared, errand: &errand, earlier: &earlier };
     load.received(response, Times { asked, answered }).await
+}
+
+/// The head of an answer, within the limit on a load.
+async fn in_time<F: Future>(shared: &Shared, key: &Key, answer: F) -> Result<F::Output, BoxError> {
+    let limit = shared.within.load_timeout();
+    timeout(limit, answer).await.map_err(|_| LoadTimedOut::new(key, limit).into())
 }
 
 /// One load, once the origin has answered.
@@ -132,16 +147,22 @@ impl<ReqB> Load<'_, ReqB> {
         let (parts, body) = response.into_parts();
         let said = self.said(parts.status);
         let judgement = self.judge(parts.status, &parts.headers, times);
-        if let Judgement::Private(why) = judgement {
-            let response = Response::from_parts(parts, CacheBody::passing(body));
-            return self.pass(response, why, said);
-        }
+        let until = match judgement {
+            Judgement::Private(why) => {
+                let response = Response::from_parts(parts, CacheBody::passing(body));
+                return self.pass(response, why, said);
+            }
+            // It is for one caller: no more of it is waited for than is there.
+            Judgement::Validate(..) => Instant::now(),
+            _ if self.errand.is_alone => Instant::now(),
+            _ => self.shared.deadline(&self.errand.asked),
+        };
         let most = self.shared.within.max_entry_bytes();
-        let (body, trailers) = match collect(body, most).await.map_err(Into::into)? {
+        let (body, trailers) = match collect(body, most, until).await.map_err(Into::into)? {
             Collected::Whole { data, trailers } => (data, trailers),
-            Collected::TooLarge { begun, rest } => {
+            Collected::Unfinished { begun, rest, is_slow } => {
                 let response = Response::from_parts(parts, CacheBody::rejoined(begun, rest));
-                return self.pass(response, Why::TooLarge, said);
+                return self.unfinished(response, judgement, is_slow, (said, times));
             }
         };
         check_length(&parts.headers, body.len())?;
@@ -153,8 +174,7 @@ impl<ReqB> Load<'_, ReqB> {
     /// answer is too large.
     fn judge(&self, status: StatusCode, headers: &HeaderMap, times: Times) -> Judgement {
         let request = &self.errand.asked.parts.headers;
-        let judgement = match self.shared.mode.judge(&Method::GET, request, status, headers, times)
-        {
+        match self.shared.mode.judge(&Method::GET, request, status, headers, times) {
             Judgement::Share | Judgement::Unconfirmed | Judgement::Failure
                 if !self.is_for_all_who_wait(headers) =>
             {
@@ -164,9 +184,65 @@ impl<ReqB> Load<'_, ReqB> {
                 Judgement::Failure
             }
             judgement => judgement,
+        }
+    }
+
+    /// What could be kept and is not here to its end: it goes through.
+    fn unfinished<B: Send + 'static>(
+        &self,
+        response: Response<CacheBody<B>>,
+        judgement: Judgement,
+        is_slow: bool,
+        (said, times): (Said, Times),
+    ) -> Result<Found<B>, BoxError> {
+        match judgement {
+            Judgement::Validate(terms, why) if is_slow => {
+                let response = match self.key_to_validate(response.headers(), &terms) {
+                    Some(key) => self.copied(response, key, terms, (said, times)),
+                    None => response,
+                };
+                self.pass(response, why, said)
+            }
+            _ if is_slow && self.errand.is_alone => {
+                let follow = self.shared.follow(&self.errand.asked);
+                let response = response.map(|body| body.followed_by(follow));
+                Ok(passing(response, Why::NotShared, said, true))
+            }
+            _ if is_slow => self.pass(response, Why::TooSlow, said),
+            _ => self.pass(response, Why::TooLarge, said),
+        }
+    }
+
+    /// Keeps a copy of what goes through, once it has.
+    fn copied<B: Send + 'static>(
+        &self,
+        response: Response<CacheBody<B>>,
+        key: Key,
+        terms: Terms,
+        (said, times): (Said, Times),
+    ) -> Response<CacheBody<B>> {
+        let (shared, runtime) = (self.shared.clone(), Handle::current());
+        let (status, headers) = (response.status(), response.headers().clone());
+        let keep = move |followed| {
+            let Followed::Complete { data: body, trailers } = followed else { return };
+            if check_length(&headers, body.len()).is_ok() {
+                let answered = Answered { status, headers, body, trailers, said, times };
+                let whole = answered.whole(Fate::Keep(terms.windows), &terms);
+                runtime.spawn(async move { shared.keep::<B>(key, &whole, |_| true).await });
+            }
         };
-        self.shared.note_whose(&self.errand.asked.primary, request, status, &judgement);
-        judgement
+        let most = self.shared.within.max_entry_bytes();
+        let deadline = Instant::now() + self.shared.within.load_timeout();
+        response.map(|body| body.followed_by(Follow::new(most, deadline, keep).copying()))
+    }
+
+    /// Where a response that is never fresh is kept to be validated for others, if it may be. A
+    /// date does not tell one variant from another, nor one user's from another's.
+    fn key_to_validate(&self, headers: &HeaderMap, terms: &Terms) -> Option<Key> {
+        let is_tagged = headers.contains_key(header::ETAG);
+        let is_nobodys = mode::is_nobodys(&self.errand.asked.parts.headers);
+        let is_told = terms.vary.is_empty() && (is_tagged || is_nobodys);
+        is_told.then(|| Earlier::key_for_validation(&self.errand.key))
     }
 
     /// Whether it varies by nothing by which those who wait for this load may differ.
@@ -188,14 +264,16 @@ impl<ReqB> Load<'_, ReqB> {
         answered: Answered,
         judgement: Judgement,
     ) -> Result<Found<B>, BoxError> {
+        if matches!(judgement, Judgement::Keep(_) | Judgement::Share) {
+            self.shared.note_shared(&self.errand.asked);
+        }
         Ok(match judgement {
+            Judgement::Keep(_) if self.errand.is_alone => {
+                Found::Whole(answered.whole(Fate::Share, &Terms::NONE))
+            }
             Judgement::Keep(terms) => self.keep(answered, terms).await,
             Judgement::Validate(terms, why) => {
-                // A date does not tell one variant from another, nor one user's from another's.
-                let is_tagged = answered.headers.contains_key(header::ETAG);
-                let is_nobodys = mode::is_nobodys(&self.errand.asked.parts.headers);
-                if terms.vary.is_empty() && (is_tagged || is_nobodys) {
-                    let key = Earlier::key_for_validation(&self.errand.key);
+                if let Some(key) = self.key_to_validate(&answered.headers, &terms) {
                     let whole = answered.whole(Fate::Keep(terms.windows), &terms);
                     self.shared.keep::<B>(key, &whole, |_| true).await;
                 }
@@ -225,15 +303,17 @@ impl<ReqB> Load<'_, ReqB> {
         said: Said,
     ) -> Result<Found<B>, BoxError> {
         let is_error = response.status().is_server_error();
-        if is_error && self.earlier.will_do() && !self.errand.is_anew {
+        if is_error && self.earlier.will_do() && !self.errand.is_anew && !self.errand.is_alone {
             return Err(format!("the origin answered {}", response.status()).into());
         }
-        // It says nothing of the next answer, or there is one for the others.
+        let asked = &self.errand.asked;
+        // It says nothing of the next answer, or there was one for the others.
         let is_own = is_error
-            || self.earlier.will_do()
-            || matches!(why, Why::Authorization | Why::RequestNoStore);
-        let why = why.to_string();
-        Ok(Found::Passing(Box::new(Passing { response, why, said, is_own })))
+            || self.earlier.is_shared()
+            || !mode::is_nobodys(&asked.parts.headers)
+            || why == Why::RequestNoStore;
+        self.shared.note_private(asked, response.status(), &why);
+        Ok(passing(response, why, said, is_own))
     }
 
     /// Keeps an answer where it belongs.
@@ -241,10 +321,6 @@ impl<ReqB> Load<'_, ReqB> {
         let whole = answered.whole(Fate::Keep(terms.windows), &terms);
         match &self.errand.spec {
             None if terms.vary.is_empty() => Found::Whole(whole),
-            _ if self.earlier.is_private() => {
-                self.errand.asked.put_own(whole);
-                Found::Moved
-            }
             None => Found::Spec(Arc::new(self.first_variant::<B>(&terms.vary, &whole).await)),
             Some(spec) if spec.covers(&terms.vary) => self.variant(spec, answered, whole).await,
             Some(spec) => self.other_names(spec, &terms.vary, whole).await,
@@ -307,40 +383,8 @@ impl<ReqB> Load<'_, ReqB> {
     }
 }
 
-/// An answer of the origin that was read to its end.
-pub(super) struct Answered {
-    pub(super) status: StatusCode,
-    pub(super) headers: HeaderMap,
-    pub(super) body: Bytes,
-    pub(super) trailers: Option<HeaderMap>,
-    pub(super) said: Said,
-    pub(super) times: Times,
-}
-
-impl Answered {
-    pub(super) fn whole(&self, fate: Fate, terms: &Terms) -> Arc<Whole> {
-        let mut headers = rules::storable_headers(&self.headers);
-        if !headers.contains_key(header::DATE)
-            && let Ok(now) = httpdate::fmt_http_date(self.times.answered).parse()
-        {
-            headers.insert(header::DATE, now);
-        }
-        let note = Note::new(self.times.answered, terms.age, terms.freshness);
-        let (body, trailers) = (self.body.clone(), self.trailers.clone());
-        let response = KeptResponse { status: self.status, headers, body, trailers, note };
-        Arc::new(Whole::new(response, fate, self.said))
-    }
-}
-
-/// Less or more than was announced is not the response.
-fn check_length(headers: &HeaderMap, length: usize) -> Result<(), BoxError> {
-    let announced = headers.get(header::CONTENT_LENGTH).map(|value| value.to_str().ok());
-    match announced.map(|value| value?.trim().parse::<usize>().ok()) {
-        Some(announced) if announced != Some(length) => {
-            Err("the content is not as long as was announced".into())
-        }
-        _ => Ok(()),
-    }
+fn passing<B>(response: Response<CacheBody<B>>, why: Why, said: Said, is_own: bool) -> Found<B> {
+    Found::Passing(Box::new(Passing { response, why: why.to_string(), said, is_own }))
 }
 
 /// The fields that `Vary` names. Nothing, if it cannot be told which.

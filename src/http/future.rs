@@ -139,6 +139,9 @@ where
                             *asking = ask(visit, (errand, how));
                             continue;
                         }
+                        Next::Alone => {
+                            State::Going(Box::pin(around::alone::<_, ReqB, _>(visit.clone())))
+                        }
                         Next::Around => {
                             let errand: Errand<ReqB> = visit.errand().0;
                             let request = errand.request(errand.asked.parts.headers.clone());

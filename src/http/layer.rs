@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use tower::{BoxError, Layer};
 
-use super::apart::Apart;
 use super::fetch::Fetch;
 use super::handle::HttpHandle;
 use super::kept::HttpCapture;
@@ -15,7 +14,7 @@ use super::request_key::RequestKey;
 use super::rules::Defaults;
 use super::service::HttpCache;
 use super::shared::Shared;
-use crate::read_through::{Handle, ReadThroughLayer, Within, knobs_of_loads};
+use crate::read_through::{Handle, ReadThroughLayer, Unshared, Within, knobs_of_loads};
 use crate::response::is_unreachable;
 use crate::store::Store;
 
@@ -27,7 +26,8 @@ use crate::store::Store;
 pub struct HttpCacheLayer<R = Stated> {
     layer: ReadThroughLayer<(), HttpCapture>,
     rules: R,
-    apart: Arc<Apart>,
+    collect_within: Duration,
+    unshared: Arc<Unshared>,
 }
 
 /// The rules of RFC 9111: a response says for how long it is good, and for whom.
@@ -152,7 +152,23 @@ impl<R> HttpCacheLayer<R> {
     fn by<S: Store>(rules: R, store: S) -> Self {
         let layer = ReadThroughLayer::over(store, ()).capture(HttpCapture);
         let layer = layer.source_failures(|error: &BoxError| is_unreachable(&**error));
-        Self { layer, rules, apart: Arc::default() }
+        Self { layer, rules, collect_within: COLLECT_WITHIN, unshared: Arc::default() }
+    }
+
+    /// Sets how long after its head a response is read to be kept and shared. One that is not
+    /// complete by then goes through to the caller that asked for it, beginning with what was read,
+    /// and those who wait for it ask the origin for themselves. After such an answer the next one
+    /// has an eighth of that time, and so on, until one is complete in time. The
+    /// [`load_timeout`](Self::load_timeout) is for the time until the head; what goes through is
+    /// not cut.
+    ///
+    /// Default: 2 s. Nearly all responses that are worth keeping are complete sooner, and a caller
+    /// of a stream without an end does not wait longer for its first byte. Zero keeps only what is
+    /// complete together with its head.
+    #[must_use]
+    pub fn collect_within(mut self, limit: Duration) -> Self {
+        self.collect_within = limit;
+        self
     }
 
     knobs_of_loads!();
@@ -165,12 +181,14 @@ where
     type Service = HttpCache<S>;
 
     fn layer(&self, inner: S) -> HttpCache<S> {
-        let within = Within::of(&self.layer);
-        let (mode, apart) = (Arc::new(self.rules.mode()), Arc::clone(&self.apart));
-        let shared = Shared { within, mode, apart };
+        let within = Within::of(&self.layer, self.collect_within);
+        let (mode, unshared) = (Arc::new(self.rules.mode()), Arc::clone(&self.unshared));
+        let shared = Shared { within, mode, unshared };
         HttpCache::new(Fetch { inner, shared })
     }
 }
+
+const COLLECT_WITHIN: Duration = Duration::from_secs(2);
 
 /// By which rules a layer goes: [`Stated`] or [`Keyed`].
 pub trait Rules: sealed::Sealed {}

@@ -76,15 +76,21 @@
 //! - **Others**: the origin. If an unsafe one goes well, what is kept for its target is removed, by
 //!   `http` and by `https`. With keys of your own, that is what is kept under the key that this very
 //!   request makes, [and no other](RequestKey#changes).
-//! - A response that may not be shared, or is larger than is kept, goes through as it comes, and
-//!   those who waited for it ask for themselves, all at once. Others are read to their end first,
-//!   so that what breaks off is not kept.
-//! - If the answer to a request with credentials (`Authorization`) may not be shared, such requests
-//!   are answered by what is kept for that target, or go to the origin without waiting for each
-//!   other, until for a while ([`HttpCacheLayer::not_kept_for`]) there was no such answer. Those
-//!   without credentials share their loads all the same.
-//! - A response that is never fresh goes to whoever asked, and is kept to be validated for the
-//!   next; if it says `public`, it is given to all who wait for it.
+//! - A response that may not be shared goes through as it comes. As soon as its head says so, the
+//!   waiters ask the origin for themselves, all at once. Other responses are read to their end
+//!   first, so that what breaks off is not kept.
+//! - A response that is larger than is kept, or not complete within a bounded time after its head
+//!   ([`HttpCacheLayer::collect_within`]), goes through too: what was read of it, and the rest as it
+//!   comes. So a stream without an end holds its first byte for that time at most.
+//! - After such answers to two requests in a row, later requests for that target are answered by
+//!   what is kept for it, or go to the origin without waiting for each other: at most as many at
+//!   once as there were such answers in a row. The first response that may be shared ends that, and
+//!   so does a while without such an answer ([`HttpCacheLayer::not_kept_for`]). Requests with
+//!   credentials (`Authorization`, `Cookie`) and those without are counted apart, and requests
+//!   without never ask for themselves because of one answer to a request with credentials: they
+//!   share a load of their own.
+//! - A response that is never fresh goes to the caller that asked as it comes, and a copy is kept to
+//!   be validated for the next; if it says `public`, it is given to all who wait for it.
 //! - An error may be the fault of the request that it answers, so it is given to the caller whose
 //!   request it was. The others that wait ask the origin once more, with a request of one of them,
 //!   and share what that gives. This holds for an error (5xx) that says nothing else, if the request
@@ -110,7 +116,7 @@
 //! [`Router::nest`]: https://docs.rs/axum/0.8/axum/struct.Router.html#method.nest
 
 mod answer;
-mod apart;
+mod answered;
 mod around;
 mod asked;
 mod earlier;

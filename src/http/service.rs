@@ -95,8 +95,8 @@ impl<S: fmt::Debug> fmt::Debug for HttpCache<S> {
 fn stated<S, ReqB, B>(fetch: &Fetch<S>, parts: Parts, body: ReqB) -> Begun<S, B>
 where
     S: Origin<ReqB, B>,
-    ReqB: Body + Send + 'static,
-    B: Body<Data = Bytes> + Send + 'static,
+    ReqB: Body + Default + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     let Some(target) = Target::of(&parts) else {
         return pass(fetch, parts, body, "request");
@@ -111,8 +111,8 @@ where
 async fn extracted<S, ReqB, B>(fetch: Fetch<S>, mut parts: Parts, body: ReqB) -> Begun<S, B>
 where
     S: Origin<ReqB, B>,
-    ReqB: Body + Send + 'static,
-    B: Body<Data = Bytes> + Send + 'static,
+    ReqB: Body + Default + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     let Mode::Keyed(keyed) = &*fetch.shared.mode else { return stated(&fetch, parts, body) };
     let named = keyed.key.extracted(&mut parts).await;
@@ -129,8 +129,8 @@ fn named_by<S, ReqB, B>(
 ) -> Begun<S, B>
 where
     S: Origin<ReqB, B>,
-    ReqB: Body + Send + 'static,
-    B: Body<Data = Bytes> + Send + 'static,
+    ReqB: Body + Default + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     let key = match named {
         Named::Key(key) if key.byte_len() <= Key::MAX_BYTES => key,
@@ -159,18 +159,20 @@ fn begin<S, ReqB, B>(
 ) -> Begun<S, B>
 where
     S: Origin<ReqB, B>,
-    ReqB: Body + Send + 'static,
-    B: Body<Data = Bytes> + Send + 'static,
+    ReqB: Body + Default + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     match way {
         Way::Ask => match visit::at_hand(&fetch.shared, &parts, &key, &demand) {
             Some(response) => Begun::Settled(response),
-            None if fetch.shared.goes_apart(&parts.headers, &key) => {
-                look(fetch, Asked::new(parts, key, demand), body)
-            }
             None => {
-                let asked = Asked::new(parts, key, demand);
-                Begun::Asking(Visit::new(fetch.clone(), asked))
+                let visit = Visit::new(fetch.clone(), Asked::new(parts, key, demand));
+                match fetch.shared.bypass(&visit.asked) {
+                    Some(leave) => {
+                        Begun::Going(Box::pin(around::bypass::<_, ReqB, _>(visit, leave)))
+                    }
+                    None => Begun::Asking(visit),
+                }
             }
         },
         Way::Look => look(fetch, Asked::new(parts, key, demand), body),
@@ -187,7 +189,7 @@ fn look<S, ReqB, B>(fetch: &Fetch<S>, asked: Asked, body: ReqB) -> Begun<S, B>
 where
     S: Origin<ReqB, B>,
     ReqB: Send + 'static,
-    B: Body<Data = Bytes> + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     let Fetch { inner, shared } = fetch.clone();
     Begun::Going(Box::pin(around::look(inner, shared, asked, body)))
@@ -197,7 +199,7 @@ fn pass<S, ReqB, B>(fetch: &Fetch<S>, parts: Parts, body: ReqB, why: &'static st
 where
     S: Origin<ReqB, B>,
     ReqB: Send + 'static,
-    B: Body<Data = Bytes> + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     Begun::Going(Box::pin(around::pass(fetch.inner.clone(), Request::from_parts(parts, body), why)))
 }

@@ -5,16 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, StatusCode};
+use tokio::time::Instant;
 
-use super::apart::Apart;
+use super::asked::Asked;
 use super::kept::{Fate, Found, HttpCapture, Kept, Spec, Whole};
-use super::mode::{Judgement, Mode};
+use super::mode::Mode;
+use super::rules::Why;
 use crate::capture::Room;
 use crate::key::Key;
 use crate::quiet::warn_seldom;
-use crate::read_through::Within;
+use crate::read_through::{Bypassing, Unshared, Within};
+use crate::response::{Follow, Followed};
 use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Peek, Value, Windows};
 
 /// What all services of a layer share.
@@ -22,7 +24,8 @@ use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Peek, Va
 pub(super) struct Shared {
     pub(super) within: Within<HttpCapture>,
     pub(super) mode: Arc<Mode>,
-    pub(super) apart: Arc<Apart>,
+    /// Targets whose answers are each for one caller.
+    pub(super) unshared: Arc<Unshared>,
 }
 
 /// A response that was found in the store.
@@ -43,22 +46,46 @@ impl Located {
 }
 
 impl Shared {
-    /// Whether a request waits for no load of others.
-    pub(super) fn goes_apart(&self, request: &HeaderMap, target: &Key) -> bool {
-        request.contains_key(AUTHORIZATION) && self.apart.has(target)
+    /// Leave for a request to ask the origin without waiting for the load of another.
+    pub(super) fn bypass(&self, asked: &Asked) -> Option<Bypassing> {
+        self.unshared.bypass(&asked.alike())
     }
 
-    /// Notes whether what a request with credentials was answered says anything of such requests.
-    pub(super) fn note_whose(
-        &self,
-        target: &Key,
-        request: &HeaderMap,
-        status: StatusCode,
-        judgement: &Judgement,
-    ) {
-        if request.contains_key(AUTHORIZATION) {
-            self.apart.hear(target, status, judgement, self.within.not_kept_for());
+    /// Notes that the answer to a request was for its caller only. One that refuses, fails or has
+    /// not changed says nothing of the answers to others, nor does one that is private because the
+    /// request says so.
+    pub(super) fn note_private(&self, asked: &Asked, status: StatusCode, why: &Why) {
+        let (alike, window) = (asked.alike(), self.within.not_kept_for());
+        match why {
+            Why::RequestNoStore => {}
+            Why::TooSlow => self.unshared.note_slow(alike, window),
+            _ if status.is_server_error() || SAYS_NOTHING.contains(&status) => {}
+            _ => self.unshared.note_unshared(alike, window),
         }
+    }
+
+    /// Notes that the answer to a request may be shared, and is complete.
+    pub(super) fn note_shared(&self, asked: &Asked) {
+        self.unshared.note_shared(&asked.alike());
+    }
+
+    /// Until when a response has to be complete to be kept, if its head is there now. The less
+    /// time, the more of those before took too long.
+    pub(super) fn deadline(&self, asked: &Asked) -> Instant {
+        let slow = self.unshared.slow_in_a_row(&asked.alike()).min(MOST_SLOW);
+        let now = Instant::now();
+        now.checked_add(self.within.collect_within() / 8_u32.pow(slow)).unwrap_or(now)
+    }
+
+    /// Follows a response that goes through and could be shared if it were complete in time.
+    pub(super) fn follow(&self, asked: &Asked) -> Follow {
+        let (alike, unshared, window) =
+            (asked.alike(), Arc::clone(&self.unshared), self.within.not_kept_for());
+        let deadline = Instant::now() + self.within.collect_within().min(LONGEST_FOLLOWED);
+        Follow::new(self.within.max_entry_bytes(), deadline, move |followed| match followed {
+            Followed::Complete { .. } => unshared.note_shared(&alike),
+            Followed::Unfinished => unshared.note_slow(alike, window),
+        })
     }
 
     /// What is kept under a key, fresh or not. A store that fails has nothing.
@@ -213,6 +240,20 @@ impl Shared {
         }
     }
 }
+
+/// Statuses of answers that say nothing of the answers to others.
+const SAYS_NOTHING: [StatusCode; 5] = [
+    StatusCode::NOT_MODIFIED,
+    StatusCode::UNAUTHORIZED,
+    StatusCode::FORBIDDEN,
+    StatusCode::PROXY_AUTHENTICATION_REQUIRED,
+    StatusCode::TOO_MANY_REQUESTS,
+];
+
+/// How many slow answers in a row leave less and less time.
+const MOST_SLOW: u32 = 4;
+
+const LONGEST_FOLLOWED: Duration = Duration::from_secs(60 * 60);
 
 /// How long a lease holds that is taken to store what is there already.
 const TERM: Duration = Duration::from_secs(2);

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use http::Response;
-use http::header::AUTHORIZATION;
 use http::request::Parts;
 use tower::BoxError;
 
@@ -14,7 +13,7 @@ use super::kept::{Found, Spec, Whole};
 use super::report::{Asking, Report};
 use super::rules::Demand;
 use super::shared::Shared;
-use super::{answer, refusal};
+use super::{answer, mode, refusal};
 use crate::error::Error;
 use crate::key::Key;
 use crate::read_through::How;
@@ -22,7 +21,7 @@ use crate::response::CacheBody;
 use crate::status::{CacheStatus, Stale};
 
 /// One request that asks for what is kept.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Visit<S> {
     pub(super) fetch: Fetch<S>,
     pub(super) asked: Arc<Asked>,
@@ -38,6 +37,8 @@ pub(super) struct Visit<S> {
 pub(super) enum Next<ReqB, B> {
     Answer(Response<CacheBody<B>>),
     Ask(Errand<ReqB>, How),
+    /// To the origin, since the answer that it waited for was for one caller only.
+    Alone,
     /// To the origin, and nothing of it is kept.
     Around,
 }
@@ -54,9 +55,11 @@ impl<S> Visit<S> {
             Some(spec) => Errand::variant(&self.asked, Arc::clone(spec)),
         };
         errand.is_anew = self.is_anew;
-        // Whoever has credentials may be one of many whose answers are their own.
-        let asks_again = !self.asked.parts.headers.contains_key(AUTHORIZATION);
-        (errand, How { is_forced: self.is_anew, asks_again, ..How::default() })
+        // A request with credentials may be one of many whose answers are their own.
+        let asks_again = mode::is_nobodys(&self.asked.parts.headers);
+        let how =
+            How { is_forced: self.is_anew, asks_again, bypasses_by_itself: true, ..How::default() };
+        (errand, how)
     }
 
     /// After an answer of the core.
@@ -66,6 +69,7 @@ impl<S> Visit<S> {
         status: &CacheStatus,
     ) -> Next<ReqB, B> {
         match answer {
+            Err(_) if matches!(status, CacheStatus::Bypass(_)) => Next::Alone,
             Err(error) => Next::Answer(refusal::of(&error)),
             Ok(Found::Whole(whole))
                 if self.is_anew || will_do(&self.asked.demand, &whole, status) =>

@@ -29,6 +29,9 @@ pub(crate) struct Policy {
     pub(crate) lease: Duration,
     /// The hard limit on one load.
     pub(crate) load_timeout: Duration,
+    /// How much longer a load may take once the head of its response is there. Zero where answers
+    /// have no head.
+    pub(crate) collect_within: Duration,
     /// After how long a load is slow enough that a stale answer is given out instead.
     pub(crate) slow_load: Option<Duration>,
     /// What a loser does.
@@ -98,6 +101,7 @@ impl Default for Policy {
             when_store_fails: WhenStoreFails::default(),
             lease: Duration::from_secs(3),
             load_timeout: Duration::from_secs(30),
+            collect_within: Duration::ZERO,
             slow_load: None,
             wait: Wait::default(),
             when_abandoned: WhenAbandoned::default(),

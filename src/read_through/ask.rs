@@ -36,6 +36,9 @@ pub(crate) struct How {
     /// If what it has waited for is for somebody else only, it asks once more before it loads for
     /// itself: it is not one of those whose answers are their own.
     pub(crate) asks_again: bool,
+    /// Where a request would load for itself, its call ends instead, with an error and the status
+    /// [`Bypass`](crate::CacheStatus::Bypass): the layer that asks knows better how.
+    pub(crate) bypasses_by_itself: bool,
 }
 
 impl Ask {

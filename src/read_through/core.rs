@@ -9,9 +9,11 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
+use super::ask::How;
 use super::recall::Recall;
-use crate::capture::Capture;
-use crate::error::CacheError;
+use super::unshared::{Bypassing, Unshared};
+use crate::capture::{Capture, Verdict};
+use crate::error::{CacheError, Error};
 use crate::flight::{self, Flights};
 use crate::key::Key;
 use crate::policy::{Bounds, Policy};
@@ -65,6 +67,8 @@ pub(crate) struct Loads {
     pub(crate) recall: Arc<Recall>,
     /// The same, of loads whose failures must not hold up other callers: reliefs and forced ones.
     pub(crate) apart: Arc<Recall>,
+    /// Keys whose answers are each for one caller.
+    pub(crate) unshared: Arc<Unshared>,
     /// How long loads take, in microseconds: a moving average. Zero: none has ended yet.
     typical: Arc<AtomicU64>,
 }
@@ -80,6 +84,7 @@ impl Loads {
             around: Arc::new(Semaphore::new(loads_around)),
             recall: Arc::default(),
             apart: Arc::default(),
+            unshared: Arc::default(),
             typical: Arc::default(),
         }
     }
@@ -168,6 +173,49 @@ impl<C> Core<C> {
         let fresh_for = entry.fresh_for();
         let status = CacheStatus::Hit { fresh_for };
         Some((self.capture.restore(entry.value().known()?, &status), fresh_for))
+    }
+
+    /// Leave for a request to load for itself, if it does not wait for the loads of others.
+    pub(crate) fn bypass(&self, key: &Key, how: How) -> Option<Bypassing> {
+        let coalesces = how.bypasses_by_itself || how.is_forced;
+        if coalesces { None } else { self.loads.unshared.bypass(&key.digest()) }
+    }
+
+    /// The answer to a caller that has loaded for itself. Notes for whom it was.
+    pub(crate) fn answer_of_bypass<R, E>(
+        &self,
+        key: &Key,
+        loaded: Result<R, E>,
+        status: CacheStatus,
+    ) -> (Result<R, Error<E>>, CacheStatus)
+    where
+        C: Capture<R>,
+    {
+        let answer = loaded.map(|response| {
+            let kept = self.capture.keep(response);
+            self.note_verdict(key, &kept);
+            self.capture.give_out(kept, &status)
+        });
+        (answer.map_err(|error| Error::Load(Arc::new(error))), status)
+    }
+
+    fn note_verdict<R>(&self, key: &Key, kept: &C::Kept)
+    where
+        C: Capture<R>,
+    {
+        // A panic of the program's code over an answer says nothing of it.
+        match catch_unwind(AssertUnwindSafe(|| self.capture.verdict(kept))) {
+            Ok(Verdict::Private) => self.note_unshared(key),
+            Ok(Verdict::Own | Verdict::Failure | Verdict::Unconfirmed) | Err(_) => {}
+            Ok(Verdict::Keep | Verdict::KeepFor(_) | Verdict::NotFound) => {
+                self.loads.unshared.note_shared(&key.digest());
+            }
+        }
+    }
+
+    /// Notes that an answer for a key was for one caller only.
+    pub(crate) fn note_unshared(&self, key: &Key) {
+        self.loads.unshared.note_unshared(key.digest(), self.policy.freshness.marker_ttl);
     }
 
     /// The answer of an entry that was looked up, if it can be read.

@@ -162,7 +162,10 @@ where
                 (StateProjection::Hit(answer, fresh_for), _) => {
                     return Poll::Ready(hit(once(answer), *fresh_for));
                 }
-                (StateProjection::Passing(response, why), _) => {
+                (StateProjection::Passing(response, why), Some(call)) => {
+                    return Poll::Ready(call.passed(ready!(response.as_mut().poll(cx)), *why));
+                }
+                (StateProjection::Passing(response, why), None) => {
                     let answer = ready!(response.as_mut().poll(cx));
                     let answer = answer.map_err(|error| Error::Load(Arc::new(error)));
                     return Poll::Ready((answer, CacheStatus::Bypass(*why)));

@@ -138,9 +138,10 @@ impl<K, C> ReadThroughLayer<K, C> {
         Ok(self)
     }
 
-    /// Sets for how long it is known of a key that its answers are not kept: meanwhile nobody waits
-    /// for anybody if each is for one caller only ([`Verdict::Private`]), and no process for another
-    /// if they are too large or cannot be written down. Longer than 366 days counts as that.
+    /// Sets for how long a process remembers that the last answers for a key were each for one
+    /// caller only, counted from the last of them: see [`Verdict::Private`]. An answer that may be
+    /// shared ends it at once. For as long, the store keeps word of an answer that is not kept, for
+    /// processes that waited for it. Longer than 366 days counts as that.
     ///
     /// Default: 10 s. Once in a while it is worth to see whether that has changed.
     #[must_use]

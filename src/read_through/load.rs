@@ -5,11 +5,13 @@ use std::fmt;
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+#[cfg(feature = "http")]
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
 use tokio::time::{Instant, timeout};
-use tower::{Service, ServiceExt};
+use tower::{BoxError, Service, ServiceExt};
 
 use super::core::{Core, Landing, Origin};
 use super::recall::Recall;
@@ -178,7 +180,7 @@ where
     C: Capture<S::Response>,
 {
     let limit = core.policy.load_timeout;
-    let called = timeout(limit, async {
+    let called = timeout(limit.saturating_add(core.policy.collect_within), async {
         let response = job.service.oneshot(job.request).await?;
         Ok(captured(core.capture.keep(response), core, key))
     });
@@ -199,6 +201,11 @@ where
 }
 
 fn refused<C>(error: Arc<dyn Any + Send + Sync>, core: &Core<C>) -> Outcome {
+    if let Some(error) = timed_out(&*error) {
+        let (landing, message) = (Landing::Failed(error), String::new());
+        let (cause, fault) = (Cause::TimedOut, Fault::Unknown);
+        return Outcome::Failed(Failed { landing, bytes: 0, cause, fault, message });
+    }
     let rules = &core.errors;
     let describe = || rules.describe.as_ref()?(&*error);
     let is_of_source = || rules.is_of_source.as_ref().is_some_and(|rule| rule(&*error));
@@ -211,6 +218,30 @@ fn refused<C>(error: Arc<dyn Any + Send + Sync>, core: &Core<C>) -> Outcome {
     let landing = Landing::LoadFailed(error);
     Outcome::Failed(Failed { landing, bytes: 0, cause: Cause::Error, fault, message })
 }
+
+fn timed_out(error: &(dyn Any + Send + Sync)) -> Option<CacheError> {
+    let error = error.downcast_ref::<BoxError>()?.downcast_ref::<LoadTimedOut>()?;
+    Some(error.0.clone())
+}
+
+/// The error of a loader that watches over the limit by itself.
+#[derive(Debug)]
+pub(crate) struct LoadTimedOut(CacheError);
+
+impl LoadTimedOut {
+    #[cfg(feature = "http")]
+    pub(crate) fn new(key: &Key, limit: Duration) -> Self {
+        Self(CacheError::load_timed_out(key, limit))
+    }
+}
+
+impl fmt::Display for LoadTimedOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for LoadTimedOut {}
 
 fn captured<R, C: Capture<R>>(kept: C::Kept, core: &Core<C>, key: &Key) -> Outcome {
     let freshness = &core.policy.freshness;

@@ -100,6 +100,7 @@ mod relief_task;
 mod service;
 mod state;
 mod step;
+mod unshared;
 mod waiting;
 #[cfg(feature = "http")]
 mod within;
@@ -112,7 +113,11 @@ pub use handle::Handle;
 #[cfg(any(feature = "grpc", feature = "http"))]
 pub(crate) use knobs::knobs_of_loads;
 pub use layer::ReadThroughLayer;
+#[cfg(feature = "http")]
+pub(crate) use load::LoadTimedOut;
 pub use many::{Answers, BatchError, BatchLoader, Batched, LoadMany, Loaded, ManyWithStatus};
 pub use service::ReadThrough;
+#[cfg(feature = "http")]
+pub(crate) use unshared::{Bypassing, Unshared};
 #[cfg(feature = "http")]
 pub(crate) use within::Within;

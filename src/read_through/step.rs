@@ -8,15 +8,16 @@
 //!     ├─busy──► Wait ──told, or paused──► Acquire                 (a flat loop)
 //!     ├─lead──► Load ──value──► Commit ──stored────────► Land on those who joined before it
 //!     │           │               └─superseded──────────► Land on those who joined before the load
-//!     │           ├─not to be shared──► Disperse ──► Commit (a marker) ──► Disperse
+//!     │           ├─not to be shared──► Disperse ──► Commit (a marker)
 //!     │           ├─of this caller only──► Land on who opened it ──► Release
 //!     │           ├─error──► Land on who opened it ──► Fail    (the others load with a request of theirs)
 //!     │           ├─error again, or of the source──► Land on all ──► Fail
 //!     │           ├─took too long──► Land on those who joined before the load ──► Fail
 //!     │           └─nobody waits any more──► Release
 //!     ├─a load failed a moment ago──► Rest: land the failure on all, until its window is over
-//!     ├─marked: not to be shared──► Disperse
-//!     ├─marked: not kept──► Load without a lease
+//!     ├─waited, and it is not to be shared──► Disperse
+//!     ├─waited, and it was of one caller only──► Land on who opened it: all load for themselves
+//!     ├─waited, and it could not be kept──► Load without a lease
 //!     └─store failed──► Load without a lease ──► Land on those who joined before the load
 //!
 //!  Close: whoever is still there looks again.
@@ -31,9 +32,11 @@ pub(crate) enum Event {
     Found,
     /// The store answered that there is an entry, but it is not one that we can read.
     Unreadable,
-    /// The store answered that the answers for this key are each for one caller only.
+    /// The store answered that what was waited for was for one caller only.
     Private,
-    /// The store answered that the answers for this key are not kept.
+    /// The same, but it says nothing of the answers of others.
+    Own,
+    /// The store answered that what was waited for could not be kept.
     Unkept,
     /// The store answered that a load failed a moment ago, and there is nothing to give instead.
     Failing,
@@ -186,7 +189,7 @@ pub(crate) fn next(event: Event, standing: Standing) -> Step {
         Event::Opened { store_failed: true } => Step::Load,
         Event::Found => Step::Land(On::Asked),
         Event::Private | Event::LoadedPrivate => Step::Disperse,
-        Event::LoadedOwn => Step::Land(On::Opener),
+        Event::Own | Event::LoadedOwn => Step::Land(On::Opener),
         Event::Failing | Event::Spared { others: false } => Step::Rest,
         Event::Gone | Event::Due if can_load => Step::Acquire,
         Event::Busy => Step::Wait,
@@ -196,7 +199,7 @@ pub(crate) fn next(event: Event, standing: Standing) -> Step {
         Event::LoadFailed(Blame::Request) => Step::Land(On::Requester),
         Event::LoadFailed(Blame::Limit) => Step::Land(On::BeforeLoad),
         Event::LoadFailed(Blame::Source) => Step::Land(On::All),
-        Event::Committed(_) if standing.is_private => Step::Disperse,
+        Event::Committed(_) if standing.is_private => end(standing),
         Event::Committed(Committed::Stored) => Step::Land(On::Asked),
         Event::Committed(Committed::Superseded | Committed::Failed) => Step::Land(On::BeforeLoad),
         Event::Landed { others: true } if is_clear(standing) && !store_failed => Step::Look,

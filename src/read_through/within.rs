@@ -20,8 +20,21 @@ use crate::store::{Entry, Store, Windows};
 pub(crate) struct Within<C>(Arc<Core<C>>);
 
 impl<C> Within<C> {
-    pub(crate) fn of<K>(layer: &ReadThroughLayer<K, C>) -> Self {
-        Self(Arc::new(layer.core()))
+    /// Of a layer whose loads may take so much longer once the head of a response is there.
+    pub(crate) fn of<K>(layer: &ReadThroughLayer<K, C>, collect_within: Duration) -> Self {
+        let mut core = layer.core();
+        core.policy.collect_within = collect_within;
+        Self(Arc::new(core))
+    }
+
+    /// How long a load may take until the head of its response is there.
+    pub(crate) fn load_timeout(&self) -> Duration {
+        self.0.policy.load_timeout
+    }
+
+    /// How much longer it may take from then on.
+    pub(crate) fn collect_within(&self) -> Duration {
+        self.0.policy.collect_within
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn Store> {

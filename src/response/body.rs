@@ -8,6 +8,8 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 
+use super::follow::Follow;
+
 /// The body of an answer: one that was kept, with its trailers, or one that goes through as the
 /// loader sends it.
 pub struct CacheBody<B>(Source<B>);
@@ -21,6 +23,7 @@ enum Source<B> {
     Passing {
         begun: Bytes,
         rest: Pin<Box<B>>,
+        follow: Option<Box<Follow>>,
     },
 }
 
@@ -41,7 +44,15 @@ impl<B> CacheBody<B> {
 
     /// A body of which some was read.
     pub(crate) fn rejoined(begun: Bytes, rest: Pin<Box<B>>) -> Self {
-        Self(Source::Passing { begun, rest })
+        Self(Source::Passing { begun, rest, follow: None })
+    }
+
+    /// The same, followed on its way if it goes through.
+    pub(crate) fn followed_by(mut self, by: Follow) -> Self {
+        if let Source::Passing { follow, .. } = &mut self.0 {
+            *follow = Some(Box::new(by));
+        }
+        self
     }
 }
 
@@ -57,13 +68,22 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         match &mut self.0 {
-            Source::Kept { data, .. } | Source::Passing { begun: data, .. } if !data.is_empty() => {
+            Source::Kept { data, .. } if !data.is_empty() => {
                 Poll::Ready(Some(Ok(Frame::data(std::mem::take(data)))))
             }
             Source::Kept { trailers, .. } => {
                 Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
             }
-            Source::Passing { rest, .. } => rest.as_mut().poll_frame(cx),
+            Source::Passing { begun, rest, follow } => {
+                let polled = match begun.is_empty() {
+                    true => rest.as_mut().poll_frame(cx),
+                    false => Poll::Ready(Some(Ok(Frame::data(std::mem::take(begun))))),
+                };
+                if let Some(follow) = follow {
+                    followed(follow, &polled, rest.is_end_stream(), cx);
+                }
+                polled
+            }
         }
     }
 
@@ -71,7 +91,7 @@ where
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Source::Kept { data, trailers } => data.is_empty() && trailers.is_none(),
-            Source::Passing { begun, rest } => begun.is_empty() && rest.is_end_stream(),
+            Source::Passing { begun, rest, .. } => begun.is_empty() && rest.is_end_stream(),
         }
     }
 
@@ -85,7 +105,7 @@ where
                 hint.set_lower(data.len() as u64);
                 hint
             }
-            Source::Passing { begun, rest } => {
+            Source::Passing { begun, rest, .. } => {
                 let read = begun.len() as u64;
                 let left = rest.size_hint();
                 let mut hint = SizeHint::new();
@@ -96,6 +116,26 @@ where
                 hint
             }
         }
+    }
+}
+
+/// Shows what came of a poll to what follows the body.
+fn followed<E>(
+    follow: &mut Follow,
+    polled: &Poll<Option<Result<Frame<Bytes>, E>>>,
+    is_end: bool,
+    cx: &mut Context<'_>,
+) {
+    match polled {
+        Poll::Pending => return follow.poll_deadline(cx),
+        Poll::Ready(Some(Err(_))) => return follow.broke_off(),
+        Poll::Ready(Some(Ok(frame))) => follow.saw(frame),
+        Poll::Ready(None) => return follow.ended(),
+    }
+    // Servers ask for no more of what says that this was all.
+    match is_end {
+        true => follow.ended(),
+        false => follow.poll_deadline(cx),
     }
 }
 

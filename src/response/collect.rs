@@ -1,4 +1,4 @@
-//! Reading a body up to a bound.
+//! Reading a body up to a bound, for a bounded time.
 
 use std::pin::Pin;
 
@@ -6,6 +6,7 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http_body::Body;
 use http_body_util::BodyExt;
+use tokio::time::{Instant, timeout_at};
 
 use super::joined::Joined;
 
@@ -13,15 +14,23 @@ use super::joined::Joined;
 pub(crate) enum Collected<B> {
     /// All of it.
     Whole { data: Bytes, trailers: Option<HeaderMap> },
-    /// It has more bytes than wanted: what was read, and the rest.
-    TooLarge { begun: Bytes, rest: Pin<Box<B>> },
+    /// It has more bytes than wanted, or takes longer: what was read, and the rest.
+    Unfinished { begun: Bytes, rest: Pin<Box<B>>, is_slow: bool },
 }
 
-/// Reads a body, but no more of it than one frame beyond `most` bytes.
+/// Reads a body, but no more of it than one frame beyond `most` bytes, and only what is there
+/// `until` then.
+///
+/// # Cancel safety
+/// Dropping it drops the body.
 ///
 /// # Errors
 /// If the body ends with an error: what was read of it is not to be kept.
-pub(crate) async fn collect<B>(body: B, most: usize) -> Result<Collected<B>, B::Error>
+pub(crate) async fn collect<B>(
+    body: B,
+    most: usize,
+    until: Instant,
+) -> Result<Collected<B>, B::Error>
 where
     B: Body<Data = Bytes>,
 {
@@ -29,9 +38,17 @@ where
     let (mut begun, mut trailers) = (Joined::default(), None::<HeaderMap>);
     let in_all = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if in_all > most {
-        return Ok(Collected::TooLarge { begun: Bytes::new(), rest: body });
+        return Ok(Collected::Unfinished { begun: Bytes::new(), rest: body, is_slow: false });
     }
-    while let Some(frame) = body.frame().await {
+    loop {
+        let frame = match timeout_at(until, body.frame()).await {
+            Ok(Some(frame)) => frame,
+            Ok(None) => break,
+            Err(_) => {
+                let begun = begun.into_bytes();
+                return Ok(Collected::Unfinished { begun, rest: body, is_slow: true });
+            }
+        };
         match frame?.into_data() {
             Ok(data) => begun.push(data, in_all),
             Err(frame) => {
@@ -41,7 +58,8 @@ where
             }
         }
         if begun.len() > most {
-            return Ok(Collected::TooLarge { begun: begun.into_bytes(), rest: body });
+            let begun = begun.into_bytes();
+            return Ok(Collected::Unfinished { begun, rest: body, is_slow: false });
         }
     }
     Ok(Collected::Whole { data: begun.into_bytes(), trailers })
@@ -50,8 +68,9 @@ where
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
+    use std::time::Duration;
 
-    use futures_util::stream;
+    use futures_util::{StreamExt, stream};
     use http_body::Frame;
     use http_body_util::StreamBody;
 
@@ -63,9 +82,34 @@ mod tests {
         StreamBody::new(stream::iter(frames.collect::<Vec<_>>()))
     }
 
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(1)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_stands_still_goes_on_from_where_it_was_left() {
+        let frame =
+            |text: &'static [u8]| Ok::<_, Infallible>(Frame::data(Bytes::from_static(text)));
+        let late = stream::once(async move {
+            tokio::time::sleep(Duration::from_secs(9)).await;
+            frame(b"cd")
+        });
+        let body = StreamBody::new(Box::pin(stream::iter([frame(b"ab")]).chain(late)));
+        let until = soon();
+        let Ok(Collected::Unfinished { begun, rest, is_slow: true }) =
+            collect(body, 4, until).await
+        else {
+            panic!("all of it")
+        };
+        assert_eq!((&begun[..], Instant::now()), (&b"ab"[..], until));
+        let whole = CacheBody::rejoined(begun, rest).collect().await.unwrap();
+        assert_eq!(whole.to_bytes(), "abcd");
+    }
+
     #[tokio::test]
     async fn a_body_as_large_as_may_be_is_collected() {
-        let Ok(Collected::Whole { data, trailers }) = collect(body(&["ab", "", "cd"]), 4).await
+        let Ok(Collected::Whole { data, trailers }) =
+            collect(body(&["ab", "", "cd"]), 4, soon()).await
         else {
             panic!("not all of it")
         };
@@ -74,7 +118,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_larger_one_goes_on_from_where_it_was_left() {
-        let Ok(Collected::TooLarge { begun, rest }) = collect(body(&["ab", "cd", "ef"]), 3).await
+        let body = body(&["ab", "cd", "ef"]);
+        let Ok(Collected::Unfinished { begun, rest, is_slow: false }) =
+            collect(body, 3, soon()).await
         else {
             panic!("all of it")
         };

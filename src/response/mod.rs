@@ -3,6 +3,7 @@
 mod body;
 #[cfg(feature = "http")]
 mod collect;
+mod follow;
 mod joined;
 mod kept;
 mod unreachable;
@@ -10,6 +11,8 @@ mod unreachable;
 pub use body::CacheBody;
 #[cfg(feature = "http")]
 pub(crate) use collect::{Collected, collect};
+#[cfg(feature = "http")]
+pub(crate) use follow::{Follow, Followed};
 #[cfg(feature = "grpc")]
 pub(crate) use joined::Joined;
 pub(crate) use kept::KeptResponse;

@@ -90,11 +90,12 @@ impl Draft {
         Self { value, codec, windows, load_time: Duration::ZERO, lease_age: Duration::ZERO }
     }
 
-    /// No value, but the mark that the answers for this key are not to be kept: for so long, nobody
-    /// has to wait for anybody else's.
+    /// No value, but a mark that says why the last answer is not there, for those who waited for
+    /// it.
     pub fn marker(life: Duration, how: Marker) -> Self {
         let bytes = match how {
             Marker::Private => PRIVATE,
+            Marker::Own => OWN,
             Marker::Unkept => UNKEPT,
         };
         Self::new(Value::new(Bytes::from_static(bytes)), MARKER, Windows::fresh_for(life))
@@ -154,13 +155,21 @@ struct Stored {
     stored_at: u64,
 }
 
-/// Why the answers for a key are not kept.
+/// Why the last answer for a key is not there.
+///
+/// A marker is for those who waited for that answer: they do not wait for the next one. Callers
+/// that come later load under a lease as if it were not there, since one answer says nothing of
+/// the answers to other requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Marker {
-    /// Each is for who asked for it, and for nobody else.
+    /// It was for the caller that asked for it, and those who waited for it load for themselves.
     Private,
-    /// They could be shared, but are too large to be kept, or cannot be written down.
+    /// The same, but they may also wait for each other: see
+    /// [`Verdict::Own`](crate::Verdict::Own).
+    Own,
+    /// It could be shared, but is too large to be kept, or cannot be written down. Each process
+    /// loads without a lease.
     Unkept,
 }
 
@@ -261,6 +270,7 @@ impl Entry {
         match &self.stored.draft.value.encoded()[..] {
             _ if self.stored.draft.codec != MARKER => None,
             PRIVATE => Some(Marker::Private),
+            OWN => Some(Marker::Own),
             _ => Some(Marker::Unkept),
         }
     }
@@ -282,5 +292,7 @@ impl fmt::Debug for Entry {
 const MARKER: u8 = 0;
 
 const PRIVATE: &[u8] = b"private";
+
+const OWN: &[u8] = b"own";
 
 const UNKEPT: &[u8] = b"unkept";

@@ -3,11 +3,16 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use bellwether::{MemoryStore, Store};
+use axum::body::Body;
+use bellwether::{HttpCache, MemoryStore, Store};
+use bytes::Bytes;
 use futures_util::future::join_all;
+use futures_util::stream;
+use http::Request;
 use tokio::time::{Instant, sleep};
+use tower::BoxError;
 
-use crate::origin::{Origin, cached, get, page, plain, redis, text};
+use crate::origin::{Origin, cached, get, memory, page, plain, redis, text};
 use crate::support::redis_server::Reply;
 
 const LOAD: Duration = Duration::from_millis(100);
@@ -89,4 +94,88 @@ async fn who_has_credentials_does_not_open_the_gate_for_those_who_have_not() {
     assert_eq!(text(own).await, "answer 0");
     let answers = join_all((0..100).map(async |_| text(get(&cache, &[]).await).await)).await;
     assert_eq!(answers, vec!["answer 1"; 100]);
+}
+
+/// An origin whose page may be kept, unless a request has an odd field.
+fn odd() -> Origin {
+    Origin::new(async |request: Request<Body>, _| {
+        sleep(LOAD).await;
+        let is_odd = request.headers().contains_key("x-odd");
+        let says = if is_odd { "private" } else { "max-age=60" };
+        Ok(page(&[("cache-control", says)], if is_odd { "odd" } else { "plain" }))
+    })
+}
+
+async fn ask_at_once(cache: &HttpCache<Origin>, callers: usize, fields: &[(&str, &str)]) {
+    join_all((0..callers).map(async |_| text(get(cache, fields).await).await)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_private_answer_leaves_the_protection_on() {
+    let origin = odd();
+    let cache = cached(&memory(), &origin);
+    get(&cache, &[("x-odd", "1")]).await;
+    ask_at_once(&cache, 200, &[]).await;
+    assert_eq!(origin.asked(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn private_answers_let_no_more_requests_past_than_there_were_of_them() {
+    for odd_ones in [2, 5, 20] {
+        let origin = odd();
+        let cache = cached(&memory(), &origin);
+        for _ in 0..odd_ones {
+            get(&cache, &[("x-odd", "1")]).await;
+        }
+        ask_at_once(&cache, 200, &[]).await;
+        let plain = origin.asked() - odd_ones;
+        assert!(plain <= odd_ones + 1, "{plain} plain requests after {odd_ones} odd ones");
+        ask_at_once(&cache, 200, &[]).await;
+        assert_eq!(origin.asked(), odd_ones + plain, "it is kept");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn users_of_a_private_page_do_not_wait_for_each_other_once_that_is_known() {
+    let origin = slow(&[("cache-control", "private")]);
+    let cache = cached(&memory(), &origin);
+    ask_at_once(&cache, 100, &[]).await;
+    for _ in 0..3 {
+        let began = Instant::now();
+        ask_at_once(&cache, 100, &[]).await;
+        assert_eq!(began.elapsed(), LOAD);
+    }
+}
+
+/// A head at once, and a body that takes two seconds.
+fn slow_body(fields: &'static [(&'static str, &'static str)]) -> Origin {
+    Origin::new(async move |_, nth| {
+        let body = stream::once(async move {
+            sleep(Duration::from_secs(2)).await;
+            Ok::<_, BoxError>(Bytes::from(format!("page {nth}")))
+        });
+        Ok(page(fields, Body::from_stream(body)))
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_start_as_soon_as_a_head_says_that_its_answer_is_not_for_them() {
+    for fields in [
+        &[("cache-control", "private")][..],
+        &[("cache-control", "no-store")],
+        &[],
+        &[("cache-control", "no-cache"), ("etag", "\"x\"")],
+        &[("set-cookie", "a=b"), ("cache-control", "max-age=60")],
+    ] {
+        let (origin, began) = (slow_body(fields), Instant::now());
+        let cache = cached(&memory(), &origin);
+        let answers = join_all((0..5).map(async |_| {
+            let answer = get(&cache, &[]).await;
+            assert_eq!(began.elapsed(), Duration::ZERO, "the first byte waits for no body");
+            text(answer).await
+        }));
+        let distinct: HashSet<_> = answers.await.into_iter().collect();
+        assert_eq!((distinct.len(), origin.asked()), (5, 5), "{fields:?}");
+        assert_eq!(began.elapsed(), Duration::from_secs(2), "{fields:?}");
+    }
 }

@@ -27,6 +27,13 @@ async fn get_as(cache: &Cache, user: &str) -> Answer {
     get(cache, &[("authorization", user)]).await
 }
 
+/// Some users one after the other.
+async fn get_as_some(cache: &Cache, users: usize) {
+    for nth in 0..users {
+        get_as(cache, &format!("early {nth}")).await;
+    }
+}
+
 /// Each user a moment after the one before; how long the slowest of them took.
 async fn slowest(cache: &Cache, users: u64) -> Duration {
     let asked = (0..users).map(async |nth| {
@@ -43,7 +50,7 @@ async fn users_with_tokens_do_not_wait_for_each_other() {
     // Longer than anybody waits for somebody else.
     for load in [LOAD, Duration::from_secs(6)] {
         let cache = cached(&memory(), &api(load));
-        get_as(&cache, "the first").await;
+        get_as_some(&cache, 10).await;
         for _ in 0..10 {
             assert_eq!(slowest(&cache, 10).await, load);
         }
@@ -53,7 +60,7 @@ async fn users_with_tokens_do_not_wait_for_each_other() {
 #[tokio::test(start_paused = true)]
 async fn users_with_tokens_do_not_wait_for_each_other_s_reloads() {
     let cache = cached(&memory(), &api(LOAD));
-    get_as(&cache, "the first").await;
+    get_as_some(&cache, 2).await;
     get(&cache, &[]).await;
     let reload = |user| [("authorization", user), ("cache-control", "no-cache")];
     let (ours, theirs) = (reload("we"), reload("they"));
@@ -116,14 +123,14 @@ async fn callers_without_tokens_who_reload_after_one_with_a_token_are_one_load()
 async fn users_with_tokens_are_one_load_again_once_answers_are_for_all() {
     let origin = Origin::new(async |_, nth| {
         sleep(LOAD).await;
-        let says = if nth == 0 { "max-age=60" } else { "public, max-age=60" };
+        let says = if nth < 10 { "max-age=60" } else { "public, max-age=60" };
         Ok(page(&[("cache-control", says)], ""))
     });
     let cache = cached(&memory(), &origin);
-    get_as(&cache, "the first").await;
-    get_as(&cache, "the second").await;
+    get_as_some(&cache, 10).await;
+    get_as(&cache, "another").await;
     burst(&cache).await;
-    assert_eq!(origin.asked(), 3);
+    assert_eq!(origin.asked(), 12);
 }
 
 #[tokio::test(start_paused = true)]
@@ -135,10 +142,12 @@ async fn users_with_tokens_are_one_load_again_after_a_while() {
         Ok(page(&[("cache-control", says)], ""))
     });
     let cache = cached(&memory(), &origin);
-    get(&cache, &[("authorization", "the first"), ("x-old", "1")]).await;
+    for _ in 0..10 {
+        get(&cache, &[("authorization", "the first"), ("x-old", "1")]).await;
+    }
     pass(10).await;
     burst(&cache).await;
-    assert_eq!(origin.asked(), 2);
+    assert_eq!(origin.asked(), 11);
 }
 
 async fn burst(cache: &Cache) {
@@ -164,7 +173,7 @@ async fn a_token_that_is_refused_sends_nobody_else_to_the_origin() {
 async fn conditions_of_a_user_with_a_token_reach_the_origin() {
     let origin = api(LOAD);
     let cache = cached(&memory(), &origin);
-    get_as(&cache, "the first").await;
+    get_as_some(&cache, 2).await;
     get(&cache, &[("authorization", "the first"), ("if-none-match", "\"mine\"")]).await;
     assert_eq!(origin.last("if-none-match").as_deref(), Some("\"mine\""));
 }
@@ -172,6 +181,39 @@ async fn conditions_of_a_user_with_a_token_reach_the_origin() {
 #[tokio::test(start_paused = true)]
 async fn services_of_one_layer_know_of_tokens_together() {
     let (layer, origin) = (memory(), api(LOAD));
-    get_as(&cached(&layer, &origin), "the first").await;
+    get_as_some(&cached(&layer, &origin), 10).await;
     assert_eq!(slowest(&cached(&layer, &origin), 10).await, LOAD);
+}
+
+/// A page of each user's own by cookie, and one for all without.
+fn by_cookie() -> Origin {
+    Origin::new(async |request: Request<Body>, _| {
+        sleep(LOAD).await;
+        let is_own = request.headers().contains_key("cookie");
+        let says = if is_own { "private" } else { "max-age=60" };
+        Ok(page(&[("cache-control", says)], if is_own { "own" } else { "all" }))
+    })
+}
+
+async fn plain_burst(cache: &Cache) {
+    join_all((0..200).map(async |_| assert_eq!(text(get(cache, &[]).await).await, "all"))).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn private_answers_to_cookies_say_nothing_of_requests_without() {
+    let origin = by_cookie();
+    let cache = cached(&memory(), &origin);
+    for _ in 0..10 {
+        get(&cache, &[("cookie", "a=b")]).await;
+    }
+    plain_burst(&cache).await;
+    assert_eq!(origin.asked(), 11);
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_without_cookies_who_waited_for_one_with_a_cookie_are_one_load() {
+    let origin = by_cookie();
+    let cache = cached(&memory(), &origin);
+    tokio::join!(get(&cache, &[("cookie", "a=b")]), plain_burst(&cache));
+    assert_eq!(origin.asked(), 2);
 }

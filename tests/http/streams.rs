@@ -1,19 +1,25 @@
 //! Bodies: those that go through, and those that break off.
 
 use std::sync::Mutex;
+use std::time::Duration;
 
 use axum::body::Body;
-use bellwether::http::HttpCacheLayer;
+use bellwether::MemoryStore;
+use bellwether::http::{HttpCacheLayer, RequestKey, Rules};
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::future::join_all;
+use futures_util::{StreamExt, stream};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tower::BoxError;
 
-use crate::origin::{Origin, cached, get, is_hit, memory, page, text};
+use crate::origin::{Answer, Origin, cached, get, is_hit, memory, page, text};
+
+type Fields = &'static [(&'static str, &'static str)];
 
 type Frames = Result<Frame<Bytes>, BoxError>;
 
@@ -105,4 +111,103 @@ async fn what_is_shorter_than_was_announced_is_not_given() {
         Origin::new(move |_, _| async move { Ok(page(&fields, body(vec![data("half")]))) });
     let answer = get(&cached(&memory(), &origin), &[]).await;
     assert_eq!(answer.status(), StatusCode::BAD_GATEWAY);
+}
+
+const BOUND: Duration = Duration::from_secs(2);
+
+/// How precise timers are.
+const MOMENT: Duration = Duration::from_millis(2);
+
+/// An origin whose answers have a first frame and then no end.
+fn endless(fields: Fields) -> Origin {
+    Origin::new(async move |_, _| {
+        let frames = stream::iter([data("first")]).chain(stream::pending());
+        Ok(page(fields, Body::new(StreamBody::new(frames))))
+    })
+}
+
+async fn first_frame(mut answer: Answer) -> Bytes {
+    answer.body_mut().frame().await.unwrap().unwrap().into_data().unwrap()
+}
+
+/// Callers at once, and how long after the first of them each has its first frame.
+async fn first_frames<R: Rules>(layer: &HttpCacheLayer<R>, fields: Fields) {
+    let origin = endless(fields);
+    let cache = cached(layer, &origin);
+    let began = Instant::now();
+    for round in 0..3 {
+        let began = Instant::now();
+        let frames = join_all((0..10).map(async |_| first_frame(get(&cache, &[]).await).await));
+        let frames = timeout(BOUND * 2, frames).await.expect("it streams");
+        assert_eq!(frames, ["first"; 10]);
+        // One finds out, and the others have what is there at once; then it is known.
+        let most = if round == 0 { BOUND } else { BOUND / 8 };
+        assert!(began.elapsed() <= most + MOMENT, "{:?} in round {round}", began.elapsed());
+    }
+    assert!(began.elapsed() <= BOUND * 4 / 3, "callers wait each time: {:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_endless_answer_streams_through_in_every_mode() {
+    first_frames(&memory(), &[("cache-control", "max-age=60")]).await;
+    first_frames(&memory().ttl(Duration::from_secs(60)), &[]).await;
+    let keyed = HttpCacheLayer::keyed(MemoryStore::new(10), RequestKey::path());
+    first_frames(&keyed.ttl(Duration::from_secs(60)), &[]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_caller_of_an_endless_answer_has_its_first_byte_after_a_bounded_time() {
+    let cache = cached(&memory(), &endless(&[("cache-control", "max-age=60")]));
+    let answer = timeout(BOUND * 2, get(&cache, &[])).await.expect("it streams");
+    assert_eq!(first_frame(answer).await, "first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_streams_for_longer_than_a_load_may_take_is_not_cut() {
+    let origin = Origin::new(async |_, _| {
+        let frames = stream::unfold(0, async |nth| {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            (nth < 90).then_some((data("x"), nth + 1))
+        });
+        Ok(page(&[("cache-control", "max-age=60")], Body::new(StreamBody::new(frames))))
+    });
+    let cache = cached(&memory(), &origin);
+    let answers = join_all((0..5).map(async |_| get(&cache, &[]).await)).await;
+    for answer in answers {
+        assert_eq!(answer.status(), StatusCode::OK);
+        assert_eq!(text(answer).await.len(), 90);
+    }
+}
+
+/// The head comes just before the load would be given up.
+#[tokio::test(start_paused = true)]
+async fn a_late_head_leaves_as_much_time_for_its_body_as_an_early_one() {
+    let origin = Origin::new(async |_, _| {
+        tokio::time::sleep(Duration::from_millis(29_900)).await;
+        let frames = stream::once(async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            data("whole")
+        });
+        let body = Body::new(StreamBody::new(Box::pin(frames)));
+        Ok(page(&[("cache-control", "max-age=60")], body))
+    });
+    let cache = cached(&memory(), &origin);
+    assert_eq!(text(get(&cache, &[]).await).await, "whole");
+    assert!(is_hit(&get(&cache, &[]).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_endless_answer_does_not_keep_the_next_from_being_kept() {
+    let origin = Origin::new(async |_, nth| {
+        let fields = [("cache-control", "max-age=60")];
+        let endless = stream::iter([data("first")]).chain(stream::pending());
+        Ok(match nth {
+            0 => page(&fields, Body::new(StreamBody::new(endless))),
+            _ => page(&fields, "whole"),
+        })
+    });
+    let cache = cached(&memory(), &origin);
+    drop(get(&cache, &[]).await);
+    assert_eq!(text(get(&cache, &[]).await).await, "whole");
+    assert!(is_hit(&get(&cache, &[]).await));
 }

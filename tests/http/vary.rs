@@ -124,12 +124,12 @@ async fn a_field_that_is_named_later_tells_variants_apart_from_then_on() {
     assert!(is_hit(&get(&cache, &fields).await));
 }
 
-/// While answers are known to be each for one caller, nobody looks for one that is kept.
+/// Callers that wait for no other keep nothing, as no other would find it.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_kept_where_nobody_finds_it() {
     let origin = Origin::new(async |request: Request<_>, nth| {
         let fields = [("cache-control", "max-age=60"), ("vary", "accept-encoding")];
-        Ok(match request.headers().contains_key("cookie") {
+        Ok(match request.headers().contains_key("x-odd") {
             true => page(&fields, nth.to_string()),
             false => page(&[("set-cookie", "a=b")], ""),
         })
@@ -137,10 +137,10 @@ async fn nothing_is_kept_where_nobody_finds_it() {
     let store = MemoryStore::new(1_000);
     let cache = cached(&plain(store.clone()), &origin);
     get(&cache, &[]).await;
-    for nth in 1..200 {
-        assert_eq!(text(get(&cache, &[("cookie", "a=b")]).await).await, nth.to_string());
-    }
-    assert!(format!("{store:?}").contains("entries: 1,"), "{store:?}");
+    get(&cache, &[]).await;
+    let entries = format!("{store:?}");
+    assert_eq!(text(get(&cache, &[("x-odd", "1")]).await).await, "2");
+    assert_eq!(format!("{store:?}"), entries);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,10 +1,13 @@
 //! Answers that are not kept, or for a time of their own.
 
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use bellwether::{Bypass, CacheStatus, MemoryStore, Verdict};
 use tokio::time::{Instant, sleep};
-use tower::Layer;
+use tower::{Layer, ServiceExt, service_fn};
 
 use crate::support::capture::{Faults, Text};
 use crate::support::loader::Loader;
@@ -48,16 +51,16 @@ async fn after_a_while_a_key_of_private_answers_is_shared_again() {
     for place in PLACES {
         let loader = Loader::taking(LOAD);
         let layer = layer(place(&MemoryStore::new(10))).not_kept_for(SECOND);
-        let first_only = |number: &usize| match number {
-            1 => Verdict::Private,
+        let first_ones = |number: &usize| match number {
+            ..=20 => Verdict::Private,
             _ => Verdict::Keep,
         };
-        let cached = layer.judge(first_only).layer(loader.clone());
-        answer(&cached, 1).await;
+        let cached = layer.judge(first_ones).layer(loader.clone());
+        answers(burst(&cached, 1, 10)).await;
         sleep(SECOND - LOAD).await;
         assert!(are_all_different(answers(burst(&cached, 1, 10)).await));
         sleep(SECOND).await;
-        assert_eq!(answers(burst(&cached, 1, 10)).await, [12; 10]);
+        assert_eq!(answers(burst(&cached, 1, 10)).await, [21; 10]);
     }
 }
 
@@ -148,5 +151,80 @@ async fn that_there_is_none_is_kept_for_a_time_of_its_own() {
         assert_eq!(answer(&cached, 1).await, 1);
         sleep(Duration::from_millis(1)).await;
         assert_eq!(answer(&cached, 1).await, 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_private_answer_does_not_end_the_sharing() {
+    for place in PLACES {
+        let (memory, loader) = (MemoryStore::new(10), Loader::taking(LOAD));
+        let process = || layer(place(&memory)).judge(first_private);
+        let fleet: Vec<_> = (0..5).map(|_| process().layer(loader.clone())).collect();
+        answer(&fleet[0], 1).await;
+        let asked = fleet.iter().flat_map(|process| burst(process, 1, 40)).collect();
+        assert_eq!(answers(asked).await, [2; 200]);
+    }
+}
+
+fn first_private(number: &usize) -> Verdict {
+    match number {
+        1 => Verdict::Private,
+        _ => Verdict::Keep,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_answer_for_all_ends_the_time_of_private_ones() {
+    for place in PLACES {
+        let loader = Loader::taking(LOAD);
+        let first_ten = |number: &usize| match number {
+            1..=10 => Verdict::Private,
+            _ => Verdict::Keep,
+        };
+        let cached = layer(place(&MemoryStore::new(10))).judge(first_ten).layer(loader.clone());
+        for _ in 0..10 {
+            answer(&cached, 1).await;
+        }
+        answers(burst(&cached, 1, 200)).await;
+        assert!(loader.loads() <= 10 + 10 + 1, "{} loads", loader.loads());
+        let loads = loader.loads();
+        answers(burst(&cached, 1, 200)).await;
+        assert!(loader.loads() <= loads + 1, "{} loads, {loads} before", loader.loads());
+    }
+}
+
+/// The users of five processes, where each process has few.
+#[tokio::test(start_paused = true)]
+async fn private_answers_queue_no_process() {
+    for (place, verdict) in PLACES
+        .into_iter()
+        .flat_map(|place| [Verdict::Private, Verdict::Own].map(|verdict| (place, verdict)))
+    {
+        let (memory, loader) = (MemoryStore::new(10), Loader::taking(LOAD));
+        let process = || layer(place(&memory)).judge(move |_: &usize| verdict);
+        let fleet: Vec<_> = (0..20).map(|_| process().layer(loader.clone())).collect();
+        for _ in 0..3 {
+            let began = Instant::now();
+            let asked = fleet.iter().flat_map(|process| burst(process, 1, 2)).collect();
+            assert!(are_all_different(answers(asked).await));
+            assert!(began.elapsed() <= LOAD * 4, "{verdict:?}: {:?}", began.elapsed());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_answer_too_large_does_not_keep_the_next_from_being_kept() {
+    for place in PLACES {
+        let layer = layer(place(&MemoryStore::new(10))).max_entry_bytes(9).expect("it makes sense");
+        let loads = Arc::new(AtomicUsize::new(0));
+        let cached = layer.layer(service_fn(move |_: u64| {
+            let load = loads.fetch_add(1, SeqCst);
+            let answer = if load == 0 { "too large".repeat(9) } else { format!("load {load}") };
+            async move { Ok::<_, Infallible>(answer) }
+        }));
+        let ask = async || cached.clone().oneshot(1).await.expect("no error");
+        ask().await;
+        assert_eq!(ask().await, "load 1");
+        assert_eq!(ask().await, "load 1", "it is kept");
     }
 }

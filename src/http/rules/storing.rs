@@ -55,6 +55,10 @@ pub(crate) enum Why {
     NotFresh,
     /// It is larger than what is kept.
     TooLarge,
+    /// It was not complete in time.
+    TooSlow,
+    /// The answers before it were not shared.
+    NotShared,
 }
 
 /// What becomes of the response to a request.
@@ -191,6 +195,8 @@ impl fmt::Display for Why {
             Self::Vary => "vary",
             Self::NotFresh => "not-fresh",
             Self::TooLarge => "too-large",
+            Self::TooSlow => "too-slow",
+            Self::NotShared => "not-shared",
         })
     }
 }

@@ -17,7 +17,8 @@ use super::fallback::Fallback;
 use super::flight_task::{FlightTask, Purpose};
 use super::load::{Job, Lent};
 use super::relief_task::relieve;
-use super::state::{Looking, Start, State};
+use super::state::{Looking, Settled, Start, State};
+use super::unshared::Bypassing;
 use super::waiting::Waiting;
 use crate::capture::Capture;
 use crate::chance::draw;
@@ -26,7 +27,7 @@ use crate::flight::{Landed, Listener, Phase, Seat};
 use crate::key::Key;
 use crate::quiet::warn_seldom;
 use crate::status::{Bypass, CacheStatus, Place, Stale};
-use crate::store::{Accept, Entry, Marker};
+use crate::store::{Accept, Entry};
 
 /// What a request needs until it is answered.
 pub(super) struct Call<S, Req, C> {
@@ -45,6 +46,7 @@ pub(super) struct Call<S, Req, C> {
     relieved: bool,
     /// What its look found, to be given out instead of an error.
     fallback: Option<Box<Fallback>>,
+    bypassing: Option<Bypassing>,
     /// Hears what its flights wait for.
     listener: Option<Listener>,
 }
@@ -69,6 +71,7 @@ where
             how,
             relieved: false,
             fallback: None,
+            bypassing: None,
             listener: None,
         }
     }
@@ -117,10 +120,8 @@ where
     /// An entry was found: gives it out if it will do, and sees to it that it is loaded anew if it
     /// is time for that.
     fn consider(&mut self, entry: Entry) -> State<S, Req> {
-        if entry.as_marker() == Some(Marker::Private) {
-            return self.pass(Bypass::NotKept);
-        }
         let (status, refresh) = match entry.fresh_for() {
+            _ if entry.as_marker().is_some() => return self.join(None),
             _ if entry.serves_while_revalidating() => {
                 (core::stale(&entry, Stale::Revalidating), Some(Accept::Fresh))
             }
@@ -208,6 +209,10 @@ where
         if self.is_late() {
             return self.out_of_time(None);
         }
+        self.bypassing = self.core.bypass(&self.key, self.how).filter(|_| store_failed.is_none());
+        if self.bypassing.is_some() {
+            return self.pass(Bypass::NotKept);
+        }
         let Ok(runtime) = Handle::try_current() else {
             return self.fail(CacheError::no_runtime(&self.key).into());
         };
@@ -245,10 +250,14 @@ where
         State::Waiting(Waiting::new(follower, until, slow))
     }
 
-    /// Goes around the cache.
+    /// Loads for itself.
     fn pass(&mut self, why: Bypass) -> State<S, Req> {
         if self.is_late() {
             return self.out_of_time(None);
+        }
+        if self.how.bypasses_by_itself {
+            let error = CacheError::contended(&self.key);
+            return State::Settled(Some((Err(error.into()), CacheStatus::Bypass(why))));
         }
         match self.take_job() {
             Some(Job { service, request }) => {
@@ -256,6 +265,15 @@ where
             }
             None => self.fail(CacheError::load_lost(&self.key).into()),
         }
+    }
+
+    /// After it has loaded for itself.
+    pub(super) fn passed(
+        &self,
+        answer: Result<S::Response, S::Error>,
+        why: Bypass,
+    ) -> Settled<S::Response, S::Error> {
+        self.core.answer_of_bypass(&self.key, answer, CacheStatus::Bypass(why))
     }
 
     fn take_job(&mut self) -> Option<Job<S, Req>> {

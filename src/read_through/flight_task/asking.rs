@@ -73,10 +73,8 @@ where
     }
 
     fn found(&mut self, entry: &Entry) -> Event {
-        match entry.as_marker() {
-            Some(Marker::Private) => return Event::Private,
-            Some(Marker::Unkept) => return self.found_unkept(),
-            None => {}
+        if let Some(marker) = entry.as_marker() {
+            return self.found_marker(marker, entry.fence());
         }
         let status = match self.waited {
             true => None,
@@ -90,6 +88,20 @@ where
         self.answer = Some(landing);
         self.due = self.is_due(entry).then(|| Accept::Other { than: entry.fence() });
         Event::Found
+    }
+
+    /// The answer that those who waited for it cannot have. It says nothing to those who did not:
+    /// theirs may well be for all.
+    fn found_marker(&mut self, marker: Marker, fence: u64) -> Event {
+        if !self.waited {
+            self.accept = Accept::Other { than: fence };
+            return Event::Unreadable;
+        }
+        match marker {
+            Marker::Private => Event::Private,
+            Marker::Own => Event::Own,
+            Marker::Unkept => self.found_unkept(),
+        }
     }
 
     /// It is loaded without a lease, unless it is known here that the load would fail.
@@ -123,6 +135,8 @@ where
         self.lease = Some(lease);
         self.leased_at = Instant::now();
         self.failures = failures;
+        self.replaces =
+            failures > 0 || stale.as_ref().is_some_and(|entry| entry.as_marker().is_none());
         self.give_meanwhile(stale);
     }
 

@@ -93,9 +93,14 @@ where
     }
 
     fn loaded(&mut self, kept: Arc<dyn std::any::Any + Send + Sync>, keeping: Keeping) -> Event {
-        let key = self.leader.key().digest();
-        self.core.loads.recall.forget(&key);
-        self.core.loads.apart.forget(&key);
+        let (key, loads) = (self.leader.key().digest(), &self.core.loads);
+        loads.recall.forget(&key);
+        loads.apart.forget(&key);
+        match &keeping {
+            Keeping::Private => self.core.note_unshared(self.leader.key()),
+            Keeping::Own => {}
+            _ => loads.unshared.note_shared(&key),
+        }
         if let Keeping::Keep(bytes, _) = &keeping {
             self.value = Some(Value::of(bytes.clone(), Arc::clone(&kept)));
         }
@@ -175,9 +180,8 @@ where
         let draft = match &self.keeping {
             Keeping::Private => Draft::marker(marker_ttl, Marker::Private),
             Keeping::Unkept => Draft::marker(marker_ttl, Marker::Unkept),
-            Keeping::Share | Keeping::Own => {
-                Draft::new(core::nothing(), 0, Windows::fresh_for(Duration::ZERO))
-            }
+            Keeping::Own => Draft::marker(marker_ttl, Marker::Own),
+            Keeping::Share => Draft::new(core::nothing(), 0, Windows::fresh_for(Duration::ZERO)),
             Keeping::Keep(_, windows) => {
                 let value = self.value.take().unwrap_or_else(core::nothing);
                 Draft::new(value, self.core.capture.codec(), *windows)
@@ -190,6 +194,16 @@ where
         if let Some(Landing::Value(_, origin)) = &mut self.answer {
             *origin = from;
         }
+    }
+
+    /// Gives the lease up and tells other processes, whose callers wait for this answer, that it is
+    /// not for them.
+    async fn leave_word(&mut self, lease: Lease) -> Event {
+        let draft = self.draft();
+        if let Err(error) = self.core.store.commit(lease, draft).await {
+            tracing::debug!(%error, "the lease lapses by itself");
+        }
+        Event::Released
     }
 
     /// Gives the lease up with word of the failure, so that it counts in the whole fleet.
@@ -216,6 +230,12 @@ where
 
     pub(super) async fn release(&mut self) -> Event {
         self.unheard = false;
+        if matches!(self.keeping, Keeping::Own)
+            && !self.replaces
+            && let Some(lease) = self.lease.take()
+        {
+            return self.leave_word(lease).await;
+        }
         let claim = self.lease.take().map_or_else(|| self.claim.clone(), Lease::into_claim);
         if let Err(error) = self.core.store.abandon(claim).await {
             tracing::debug!(%error, "the lease lapses by itself");

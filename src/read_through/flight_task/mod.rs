@@ -46,6 +46,8 @@ pub(crate) struct FlightTask<S, Req, C> {
     load_time: Duration,
     /// What is there and was not good enough, as the store answered last.
     stand_in: Option<StandIn>,
+    /// Something is there that a marker would replace, or a failure that it would end.
+    replaces: bool,
     /// How many times in a row the load had failed before.
     failures: u32,
     /// How the load of this flight failed.
@@ -127,6 +129,7 @@ where
             loading: line,
             load_time: Duration::ZERO,
             stand_in: None,
+            replaces: false,
             failures: 0,
             failed: None,
             probing: None,
@@ -244,22 +247,23 @@ where
     }
 
     fn land(&mut self, on: On) -> Event {
-        let Some(answer) = self.answer.take() else {
-            return Event::Landed { others: true };
-        };
+        let answer = self.answer.take();
         let line = match on {
             On::Asked => self.asked,
             On::BeforeLoad => self.loading,
             On::All => self.leader.line(),
             On::Requester => {
-                self.leader.land_on_opener(answer);
+                answer.into_iter().for_each(|answer| self.leader.land_on_opener(answer));
                 return Event::Landed { others: true };
             }
             On::Opener => {
-                self.leader.land_on_opener(answer);
+                answer.into_iter().for_each(|answer| self.leader.land_on_opener(answer));
                 self.leader.part_with(Landing::Own);
                 return Event::Landed { others: false };
             }
+        };
+        let Some(answer) = answer else {
+            return Event::Landed { others: true };
         };
         let others = self.leader.land(line, &answer);
         match self.due.take() {

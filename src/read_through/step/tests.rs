@@ -2,12 +2,13 @@
 
 use super::*;
 
-const EVENTS: [Event; 32] = [
+const EVENTS: [Event; 33] = [
     Event::Opened { store_failed: false },
     Event::Opened { store_failed: true },
     Event::Found,
     Event::Unreadable,
     Event::Private,
+    Event::Own,
     Event::Unkept,
     Event::Failing,
     Event::Spared { others: true },
@@ -97,6 +98,7 @@ fn the_whole_protocol_is_this_table() {
         (Event::Found, "aaaa aaaa aaaa"),
         (Event::Unreadable, "AAAA AAAA AAAA"),
         (Event::Private, "DDDD DDDD DDDD"),
+        (Event::Own, "oooo oooo oooo"),
         (Event::Unkept, "..FF RRFF RRFF"),
         (Event::Failing, "ZZZZ ZZZZ ZZZZ"),
         (Event::Spared { others: true }, "AAAA AAAA AAAA"),
@@ -153,7 +155,7 @@ fn a_lease_under_which_a_load_failed_is_given_up_with_word_of_that() {
 fn whatever_becomes_of_a_marker_those_who_came_meanwhile_load_for_themselves() {
     let private = |at| Standing { is_private: true, ..at };
     for committed in [Committed::Stored, Committed::Superseded, Committed::Failed] {
-        assert_eq!(row(Event::Committed(committed), private), "DDDD DDDD DDDD");
+        assert_eq!(row(Event::Committed(committed), private), ".... RRRR RRRR");
     }
 }
 
