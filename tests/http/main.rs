@@ -3,8 +3,10 @@
 
 mod burst;
 mod changes;
+mod cookies;
 mod credentials;
 mod failures;
+mod hop_by_hop;
 mod keyed;
 mod origin;
 mod poison;
@@ -15,6 +17,7 @@ mod shapes;
 mod streams;
 mod users;
 mod validation;
+mod variants;
 mod vary;
 
 #[path = "../support/mod.rs"]
