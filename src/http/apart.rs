@@ -38,7 +38,7 @@ impl Apart {
         window: Duration,
     ) {
         match judgement {
-            Judgement::Private(Why::Authorization)
+            Judgement::Private(Why::Authorization | Why::Cookie)
                 if status.is_success() || status.is_redirection() =>
             {
                 self.table().note(target.digest(), window);

@@ -139,6 +139,9 @@ where
     if let Some(report) = located.as_ref().and_then(|located| will_do(located, &asked))
         && let Some(located) = &located
     {
+        if located.spec.is_some() {
+            shared.variants.touch(&asked.primary, &located.key);
+        }
         return answer::answer(&located.whole, &asked.parts, &report);
     }
     let why = match &located {
@@ -147,7 +150,7 @@ where
         Some(_) => "request",
         None => "uri-miss",
     };
-    let Asked { parts, primary, .. } = asked;
+    let Asked { parts, primary, demand, .. } = asked;
     let is_head = parts.method == Method::HEAD;
     let began = SystemTime::now();
     let fields = parts.headers.clone();
@@ -157,7 +160,9 @@ where
     if !is_head {
         let judgement = shared.mode.judge(&Method::GET, &fields, status, said, times);
         shared.note_whose(&primary, &fields, status, &judgement);
-    } else if let Some(located) = located {
+    } else if let Some(located) = located
+        && demand.may_share(located.whole.response.note.consent)
+    {
         hear::<B>(&shared, located, &fields, status, said, times).await;
     }
     response
@@ -168,7 +173,10 @@ fn will_do(located: &Located, asked: &Asked) -> Option<Report> {
     let Located { entry, whole, .. } = located;
     let fresh_for = ttl(whole, entry.fresh_for());
     let is_good = entry.is_fresh() || entry.serves_while_revalidating();
-    let will_do = is_good && asked.demand.accepts(whole.response.note.age(), fresh_for);
+    let note = &whole.response.note;
+    let will_do = is_good
+        && asked.demand.may_share(note.consent)
+        && asked.demand.accepts(note.age(), fresh_for);
     let ttl = match (fresh_for, entry.stale_for()) {
         (_, Some(stale)) => -seconds(stale),
         (fresh, None) => seconds(fresh.unwrap_or_default()),

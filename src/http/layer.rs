@@ -15,6 +15,7 @@ use super::request_key::RequestKey;
 use super::rules::Defaults;
 use super::service::HttpCache;
 use super::shared::Shared;
+use super::variants::Variants;
 use crate::read_through::{Handle, ReadThroughLayer, Within, knobs_of_loads};
 use crate::store::Store;
 
@@ -27,6 +28,7 @@ pub struct HttpCacheLayer<R = Stated> {
     layer: ReadThroughLayer<(), HttpCapture>,
     rules: R,
     apart: Arc<Apart>,
+    variants: Arc<Variants>,
 }
 
 /// The rules of RFC 9111: a response says for how long it is good, and for whom.
@@ -44,12 +46,28 @@ impl HttpCacheLayer {
     }
 
     /// Sets how long responses are fresh that say nothing about it and from which it cannot be
-    /// guessed (RFC 9111, section 4.2.2).
+    /// guessed (RFC 9111, section 4.2.2). Requests with a cookie share no such response: see
+    /// [`needs_public_with_cookies`](Self::needs_public_with_cookies).
     ///
     /// Default: none, so such responses are not kept.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.rules.0.ttl = Some(ttl);
+        self
+    }
+
+    /// Sets whether requests with `Cookie` share only responses that say `public` or `s-maxage`.
+    ///
+    /// If not, they also share those that say for how long they are fresh (`max-age`, `Expires`). A
+    /// response that says neither is never shared with a request that has a cookie, in either
+    /// direction: that it may be kept is a guess, and it may be one user's page.
+    ///
+    /// Default: false. A response that states a lifetime and does not say `private` may be kept by
+    /// any shared cache (RFC 9111, section 3), and most browsers send some cookie with every
+    /// request. Set it in front of an origin that states a lifetime for pages of one user.
+    #[must_use]
+    pub fn needs_public_with_cookies(mut self, yes: bool) -> Self {
+        self.rules.0.needs_public = yes;
         self
     }
 
@@ -150,7 +168,7 @@ impl HttpCacheLayer<Keyed> {
 impl<R> HttpCacheLayer<R> {
     fn by<S: Store>(rules: R, store: S) -> Self {
         let layer = ReadThroughLayer::over(store, ()).capture(HttpCapture);
-        Self { layer, rules, apart: Arc::default() }
+        Self { layer, rules, apart: Arc::default(), variants: Arc::default() }
     }
 
     knobs_of_loads!();
@@ -165,7 +183,8 @@ where
     fn layer(&self, inner: S) -> HttpCache<S> {
         let within = Within::of(&self.layer);
         let (mode, apart) = (Arc::new(self.rules.mode()), Arc::clone(&self.apart));
-        let shared = Shared { within, mode, apart };
+        let variants = Arc::clone(&self.variants);
+        let shared = Shared { within, mode, apart, variants };
         HttpCache::new(Fetch { inner, shared })
     }
 }

@@ -123,6 +123,7 @@ mod rules;
 mod service;
 mod shared;
 mod target;
+mod variants;
 mod visit;
 mod way;
 

@@ -4,13 +4,14 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::join_all;
-use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, StatusCode};
 
 use super::apart::Apart;
 use super::kept::{Fate, Found, HttpCapture, Kept, Spec, Whole};
-use super::mode::{Judgement, Mode};
+use super::mode::{self, Judgement, Mode};
+use super::variants::Variants;
 use crate::capture::Room;
 use crate::key::Key;
 use crate::quiet::warn_seldom;
@@ -23,6 +24,7 @@ pub(super) struct Shared {
     pub(super) within: Within<HttpCapture>,
     pub(super) mode: Arc<Mode>,
     pub(super) apart: Arc<Apart>,
+    pub(super) variants: Arc<Variants>,
 }
 
 /// A response that was found in the store.
@@ -45,7 +47,7 @@ impl Located {
 impl Shared {
     /// Whether a request waits for no load of others.
     pub(super) fn goes_apart(&self, request: &HeaderMap, target: &Key) -> bool {
-        request.contains_key(AUTHORIZATION) && self.apart.has(target)
+        !mode::is_nobodys(request) && self.apart.has(target)
     }
 
     /// Notes whether what a request with credentials was answered says anything of such requests.
@@ -56,7 +58,7 @@ impl Shared {
         status: StatusCode,
         judgement: &Judgement,
     ) {
-        if request.contains_key(AUTHORIZATION) {
+        if !mode::is_nobodys(request) {
             self.apart.hear(target, status, judgement, self.within.not_kept_for());
         }
     }
@@ -139,20 +141,13 @@ impl Shared {
         &self,
         primary: &Key,
         old: &Spec,
-        new: impl FnOnce(&Spec) -> Option<Spec>,
+        spec: Spec,
     ) -> bool {
-        let mut found = None;
         let lease = self.lease(primary.clone(), |entry| {
             let kept = entry.and_then(|entry| self.read::<B>(entry));
-            if let Some(Kept::Spec(spec)) = kept.as_deref()
-                && spec.is_same_as(old)
-            {
-                found = new(spec);
-            }
-            found.is_some()
+            matches!(kept.as_deref(), Some(Kept::Spec(spec)) if spec.is_same_as(old))
         });
         let Some(lease) = lease.await else { return false };
-        let Some(spec) = found else { return false };
         let mut room = Room::new(self.within.max_entry_bytes());
         if HttpCapture::encode_spec(&spec, &mut room).is_err() {
             self.abandon(lease).await;
@@ -188,6 +183,13 @@ impl Shared {
                 warn_seldom!(%error, "loaded, and perhaps not kept");
                 false
             }
+        }
+    }
+
+    /// Removes what is kept under a key, unless it is loaded just now.
+    pub(super) async fn remove(&self, key: Key) {
+        if let Some(lease) = self.lease(key, |_| true).await {
+            self.commit(lease, Value::new(Bytes::new()), Windows::NONE).await;
         }
     }
 

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use http::Response;
-use http::header::AUTHORIZATION;
 use http::request::Parts;
 use tower::BoxError;
 
@@ -14,7 +13,7 @@ use super::kept::{Found, Spec, Whole};
 use super::report::{Asking, Report};
 use super::rules::Demand;
 use super::shared::Shared;
-use super::{answer, refusal};
+use super::{answer, mode, refusal};
 use crate::error::Error;
 use crate::key::Key;
 use crate::read_through::How;
@@ -55,7 +54,7 @@ impl<S> Visit<S> {
         };
         errand.is_anew = self.is_anew;
         // Whoever has credentials may be one of many whose answers are their own.
-        let asks_again = !self.asked.parts.headers.contains_key(AUTHORIZATION);
+        let asks_again = mode::is_nobodys(&self.asked.parts.headers);
         (errand, How { is_forced: self.is_anew, asks_again, ..How::default() })
     }
 
@@ -70,6 +69,7 @@ impl<S> Visit<S> {
             Ok(Found::Whole(whole))
                 if self.is_anew || will_do(&self.asked.demand, &whole, status) =>
             {
+                self.note_use(status);
                 self.give(&whole, status)
             }
             Ok(Found::Whole(_)) => {
@@ -110,6 +110,16 @@ impl<S> Visit<S> {
         Next::Ask(errand, how)
     }
 
+    /// Notes that a variant was given out that was kept.
+    fn note_use(&self, status: &CacheStatus) {
+        if let (Some(spec), CacheStatus::Hit { .. } | CacheStatus::Stale { .. }) =
+            (&self.spec, status)
+        {
+            let Asked { primary, parts, .. } = &*self.asked;
+            self.fetch.shared.variants.touch(primary, &spec.key_for(primary, &parts.headers));
+        }
+    }
+
     fn give<ReqB, B>(&self, whole: &Whole, status: &CacheStatus) -> Next<ReqB, B> {
         Next::Answer(give(self.asking(), &self.asked.parts, whole, status))
     }
@@ -136,7 +146,10 @@ pub(super) fn at_hand<B: Send + 'static>(
         Found::Spec(spec) => {
             let key = spec.key_for(primary, &parts.headers);
             match shared.within.at_hand::<Found<B>>(&key)? {
-                (Found::Whole(whole), status) => (whole, status, Asking::Variant),
+                (Found::Whole(whole), status) => {
+                    shared.variants.touch(primary, &key);
+                    (whole, status, Asking::Variant)
+                }
                 _ => return None,
             }
         }
@@ -156,6 +169,10 @@ fn will_do(demand: &Demand, whole: &Whole, status: &CacheStatus) -> bool {
         CacheStatus::Hit { fresh_for } => ttl(whole, *fresh_for),
         _ => None,
     };
+    let is_own = matches!(status, CacheStatus::Led { .. });
+    if !is_own && !demand.may_share(whole.response.note.consent) {
+        return false;
+    }
     // Few ask for anything, and clocks take time.
     !is_kept || *demand == Demand::default() || demand.accepts(whole.response.note.age(), fresh_for)
 }

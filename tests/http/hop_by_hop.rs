@@ -102,7 +102,8 @@ async fn what_is_about_the_connection_only_changes_nothing() {
     for name in ["connection", "te", "keep-alive"] {
         assert_eq!(origin.last(name), None, "{name} is of the one who loads");
     }
-    for options in ["close", "keep-alive", "Keep-Alive, TE", ", ", "TE, close", "proxy-connection"] {
+    for options in ["close", "keep-alive", "Keep-Alive, TE", ", ", "TE, close", "proxy-connection"]
+    {
         assert!(is_hit(&get(&cache, &[("connection", options)]).await), "{options}");
     }
 }
