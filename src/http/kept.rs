@@ -278,6 +278,21 @@ where
         }
     }
 
+    fn settle(&self, kept: Kept<B>, encoded: &Bytes) -> Kept<B> {
+        let Kept::Whole(whole) = &kept else { return kept };
+        match KeptResponse::borrowing(&encoded.slice(1..)) {
+            Ok(response) => Kept::Whole(Arc::new(Whole::new(response, whole.fate, whole.said))),
+            Err(_) => kept,
+        }
+    }
+
+    fn weight(&self, kept: &Kept<B>, encoded: &Bytes) -> usize {
+        match kept {
+            Kept::Whole(whole) => size_of::<Whole>() + whole.response.weight_of_fields(),
+            _ => encoded.len(),
+        }
+    }
+
     fn decode(&self, bytes: &[u8]) -> Result<Kept<B>, BoxError> {
         match bytes.split_first() {
             Some((&WHOLE, rest)) => {

@@ -12,7 +12,7 @@ use super::apart::Apart;
 use super::kept::{Fate, Found, HttpCapture, Kept, Spec, Whole};
 use super::mode::{self, Judgement, Mode};
 use super::variants::Variants;
-use crate::capture::Room;
+use crate::capture::{Capture, Room};
 use crate::key::Key;
 use crate::quiet::warn_seldom;
 use crate::read_through::Within;
@@ -130,9 +130,9 @@ impl Shared {
             self.abandon(lease).await;
             return false;
         }
-        let kept: Kept<B> = Kept::Whole(Arc::clone(whole));
         let windows = self.within.jittered(windows);
-        self.commit(lease, Value::of(room.into_bytes(), Arc::new(kept)), windows).await
+        let value = value_of::<B>(Kept::Whole(Arc::clone(whole)), room);
+        self.commit(lease, value, windows).await
     }
 
     /// Replaces a spec by another, unless it is not the one that is there any more, or somebody
@@ -154,8 +154,8 @@ impl Shared {
             return false;
         }
         let windows = spec.windows();
-        let kept: Kept<B> = Kept::Spec(Arc::new(spec));
-        self.commit(lease, Value::of(room.into_bytes(), Arc::new(kept)), windows).await
+        let value = value_of::<B>(Kept::Spec(Arc::new(spec)), room);
+        self.commit(lease, value, windows).await
     }
 
     /// The lease on a key, if nobody has it and what is there will do.
@@ -214,6 +214,14 @@ impl Shared {
             warn_seldom!(%error, "perhaps not expired");
         }
     }
+}
+
+/// What is kept, and its bytes.
+fn value_of<B: Send + 'static>(kept: Kept<B>, room: Room) -> Value {
+    let encoded = room.into_bytes();
+    let kept = Capture::<Found<B>>::settle(&HttpCapture, kept, &encoded);
+    let beside = Capture::<Found<B>>::weight(&HttpCapture, &kept, &encoded);
+    Value::of(encoded, Arc::new(kept), beside)
 }
 
 /// How long a lease holds that is taken to store what is there already.

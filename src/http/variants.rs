@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::kept::Spec;
-use crate::key::{Digest, Key};
+use crate::key::Key;
 
 /// Which variants this process has stored of each target.
 ///
@@ -19,26 +18,25 @@ use crate::key::{Digest, Key};
 ///
 /// 1. one that is stale,
 /// 2. one that was never used, the oldest first,
-/// 3. one that is used, where a few uses lately count for more than many long ago.
+/// 3. one that is used least, where a few uses lately count for more than many long ago.
 ///
 /// Variants that have lost their place are remembered for a while, in a sample of bounded size: one
 /// that is asked for again and again comes back with its uses, however many others come between.
 #[derive(Default)]
 pub(super) struct Variants {
     table: Mutex<Table>,
-    /// How many targets have so many variants that it matters which of them are used. While there
-    /// are none, a hit does not take the lock.
-    crowded: AtomicUsize,
 }
 
 #[derive(Default)]
 struct Table {
-    targets: HashMap<Digest, Target>,
+    targets: HashMap<Key, Target>,
     /// How many slots they have in all.
     slots: usize,
     lost: Lost,
     /// Counts what happens, to tell which was first.
     clock: u64,
+    /// Draws lots.
+    hasher: RandomState,
 }
 
 /// The variants of one target.
@@ -62,16 +60,14 @@ impl Variants {
     /// Notes that a variant is stored for so long. Says which one has to make room for it.
     pub(super) fn add(&self, spec: &Spec, target: &Key, key: &Key, life: Duration) -> Option<Key> {
         let now = Instant::now();
-        let mut table = self.table();
-        let gone = table.add(spec.nonce(), target.digest(), key, now + life.min(A_YEAR), now);
-        self.crowded.store(table.crowded(), Ordering::Relaxed);
-        gone
+        self.table().add(spec.nonce(), target, key, now + life.min(A_YEAR), now)
     }
 
-    /// Notes that a variant was given out.
+    /// Notes that a variant was given out. A hit waits for nothing: while others use the table, it
+    /// is not counted, which leaves those that are used most with most uses.
     pub(super) fn touch(&self, target: &Key, key: &Key) {
-        if self.crowded.load(Ordering::Relaxed) > 0 {
-            self.table().touch(&target.digest(), key, Instant::now());
+        if let Ok(mut table) = self.table.try_lock() {
+            table.touch(target, key, Instant::now());
         }
     }
 
@@ -85,15 +81,15 @@ impl Table {
     fn add(
         &mut self,
         nonce: [u8; 16],
-        target: Digest,
+        target: &Key,
         key: &Key,
         until: Instant,
         now: Instant,
     ) -> Option<Key> {
         self.clock += 1;
         let touched = self.clock;
-        self.make_room(&target);
-        let variants = self.targets.entry(target).or_insert_with(|| Target::new(nonce));
+        self.make_room(target);
+        let variants = self.targets.entry(target.clone()).or_insert_with(|| Target::new(nonce));
         if variants.nonce != nonce {
             self.slots -= variants.slots.len();
             *variants = Target::new(nonce);
@@ -103,7 +99,7 @@ impl Table {
             return None;
         }
         let is_full = variants.slots.len() >= Variants::MOST_VARIANTS;
-        let victim = is_full.then(|| variants.victim(now)).flatten();
+        let victim = is_full.then(|| variants.victim(&self.hasher, now)).flatten();
         let gone = victim.map(|place| variants.slots.swap_remove(place));
         // Only where places are scarce does it matter how often a variant was asked for before.
         let uses = if is_full { self.lost.take(key, now) } else { Uses::NONE };
@@ -115,7 +111,7 @@ impl Table {
         })
     }
 
-    fn touch(&mut self, target: &Digest, key: &Key, now: Instant) {
+    fn touch(&mut self, target: &Key, key: &Key, now: Instant) {
         self.clock += 1;
         let slots = self.targets.get_mut(target).map(|target| &mut target.slots);
         if let Some(slot) = slots.into_iter().flatten().find(|slot| slot.key == *key) {
@@ -126,17 +122,13 @@ impl Table {
 
     /// Forgets another target if too many variants are known. What is kept of it runs out by itself,
     /// or is evicted by its store.
-    fn make_room(&mut self, target: &Digest) {
+    fn make_room(&mut self, target: &Key) {
         if self.slots < MOST_SLOTS {
             return;
         }
-        let other = self.targets.keys().find(|known| *known != target).copied();
+        let other = self.targets.keys().find(|known| *known != target).cloned();
         let forgotten = other.and_then(|other| self.targets.remove(&other));
         self.slots -= forgotten.map_or(0, |forgotten| forgotten.slots.len());
-    }
-
-    fn crowded(&self) -> usize {
-        usize::from(self.slots > Variants::MOST_VARIANTS / 2)
     }
 }
 
@@ -146,10 +138,12 @@ impl Target {
     }
 
     /// The place of the variant that can be spared first.
-    fn victim(&self, now: Instant) -> Option<usize> {
-        let rank = |slot: &Slot| match slot.until <= now {
-            true => (0, 0, slot.touched),
-            false => (1, slot.uses.lately(now).rank(), slot.touched),
+    fn victim(&self, lots: &RandomState, now: Instant) -> Option<usize> {
+        let rank = |slot: &Slot| match slot.uses.lately(now).rank() {
+            _ if slot.until <= now => (0, 0, slot.touched),
+            0 => (1, 0, slot.touched),
+            // Of those that are used alike each has its turn, also where they come in a circle.
+            uses => (1, uses, lots.hash_one(slot.touched)),
         };
         (0..self.slots.len()).min_by_key(|place| rank(&self.slots[*place]))
     }
@@ -176,8 +170,8 @@ impl Uses {
         *self = Self { count, at: Some(now) };
     }
 
-    /// In steps of doubling, so that those that are used alike are told apart by which of them was
-    /// touched last. Less than a quarter of a use is none.
+    /// In steps of doubling, so that those that are used about as often are alike. Less than a quarter
+    /// of a use is none.
     fn rank(self) -> u32 {
         // At most 130: a count is finite, and no less than a quarter.
         if self.count < 0.25 { 0 } else { (self.count.log2() + 2.5) as u32 }
@@ -310,7 +304,7 @@ mod tests {
         }
     }
 
-    /// At a thousand a second, of which none comes again, for as long as it takes.
+    /// At a hundred a second, of which none comes again, for as long as it takes.
     #[tokio::test(start_paused = true)]
     async fn a_variant_that_is_asked_for_every_second_gets_in_at_any_rate() {
         let (variants, spec, target) = (Variants::default(), spec(), Key::of("target"));
@@ -320,7 +314,7 @@ mod tests {
             let is_there = variants
                 .table()
                 .targets
-                .get(&target.digest())
+                .get(&target)
                 .is_some_and(|target| target.slots.iter().any(|slot| slot.key == real));
             match is_there {
                 true => variants.touch(&target, &real),

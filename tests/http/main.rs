@@ -8,6 +8,7 @@ mod credentials;
 mod failures;
 mod hop_by_hop;
 mod keyed;
+mod memory;
 mod origin;
 mod poison;
 mod privacy;

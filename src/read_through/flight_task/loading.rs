@@ -74,8 +74,8 @@ where
 
     fn loaded(&mut self, kept: Arc<dyn std::any::Any + Send + Sync>, keeping: Keeping) -> Event {
         self.core.loads.recall.forget(&self.leader.key().digest());
-        if let Keeping::Keep(bytes, _) = &keeping {
-            self.value = Some(Value::of(bytes.clone(), Arc::clone(&kept)));
+        if let Keeping::Keep(bytes, beside, _) = &keeping {
+            self.value = Some(Value::of(bytes.clone(), Arc::clone(&kept), *beside));
         }
         self.answer = Some(Landing::Value(kept, self.origin(false)));
         self.keeping = keeping;
@@ -155,7 +155,7 @@ where
             Keeping::Share | Keeping::Own => {
                 Draft::new(core::nothing(), 0, Windows::fresh_for(Duration::ZERO))
             }
-            Keeping::Keep(_, windows) => {
+            Keeping::Keep(_, _, windows) => {
                 let value = self.value.take().unwrap_or_else(core::nothing);
                 Draft::new(value, self.core.capture.codec(), *windows)
             }
