@@ -79,10 +79,16 @@
 //! - A response that may not be shared, or is larger than is kept, goes through as it comes, and
 //!   those who waited for it ask for themselves, all at once. Others are read to their end first,
 //!   so that what breaks off is not kept.
-//! - If the answer to a request with credentials (`Authorization`) may not be shared, such requests
+//! - If the answer to a request with credentials (`Authorization`, `Cookie`) may not be shared, such requests
 //!   are answered by what is kept for that target, or go to the origin without waiting for each
 //!   other, until for a while ([`HttpCacheLayer::not_kept_for`]) there was no such answer. Those
 //!   without credentials share their loads all the same.
+//! - A request with `Cookie` shares only a response that says `public` or `s-maxage`, or for how long
+//!   it is fresh ([`HttpCacheLayer::needs_public_with_cookies`]). A guess never does for it.
+//! - Fields that `Connection` names are removed before the key is made. If it names any that is not
+//!   about the connection, the request goes to the origin alone: the next hop may remove that too.
+//! - Of one target 64 variants (`Vary`) are kept by each process. One more takes the place of one
+//!   that is stale, of one that was never used, or else of the one that is used least.
 //! - A response that is never fresh goes to whoever asked, and is kept to be validated for the
 //!   next; if it says `public`, it is given to all who wait for it.
 //! - An error (5xx) that says nothing else is given to all who wait for it, if the request had
