@@ -52,6 +52,19 @@ pub trait Capture<Response>: Send + Sync + 'static {
     /// # Errors
     /// If the bytes are not what it wrote: that entry counts as a miss.
     fn decode(&self, bytes: &[u8]) -> Result<Self::Kept, BoxError>;
+
+    /// Gives what is kept in the form in which a store within the process holds it beside the bytes
+    /// that `encode` wrote. Provided: as it is. Worth writing where it can borrow from those bytes,
+    /// so that they are there once, or where it holds on to more memory than its own.
+    fn settle(&self, kept: Self::Kept, _encoded: &Bytes) -> Self::Kept {
+        kept
+    }
+
+    /// How many bytes of memory that form takes beside the encoded ones. A store within the process
+    /// counts them. Provided: as many as are encoded.
+    fn weight(&self, _kept: &Self::Kept, encoded: &Bytes) -> usize {
+        encoded.len()
+    }
 }
 
 /// What is to become of an answer.
@@ -107,7 +120,9 @@ impl Room {
     }
 
     /// What was written.
-    pub fn into_bytes(self) -> Bytes {
+    pub fn into_bytes(mut self) -> Bytes {
+        // It is kept for long, and grew by doubling.
+        self.bytes.shrink_to_fit();
         self.bytes.into()
     }
 }
@@ -183,6 +198,14 @@ where
 
     fn decode(&self, bytes: &[u8]) -> Result<C::Kept, BoxError> {
         self.capture.decode(bytes)
+    }
+
+    fn settle(&self, kept: C::Kept, encoded: &Bytes) -> C::Kept {
+        self.capture.settle(kept, encoded)
+    }
+
+    fn weight(&self, kept: &C::Kept, encoded: &Bytes) -> usize {
+        self.capture.weight(kept, encoded)
     }
 }
 

@@ -44,13 +44,33 @@ struct Outcome {
 
 impl Outcome {
     fn is_passed(&self) -> bool {
-        self.outcome == "passed"
+        match REVISED.contains(&self.id.as_str()) {
+            true => self.outcome == "failed" && self.detail.contains(REUSED),
+            false => self.outcome == "passed",
+        }
     }
 }
 
 /// Of 157 and 86. The rest is a matter of taste, or of time on a busy machine.
-const REQUIRED: usize = 150;
-const OPTIMAL: usize = 75;
+const REQUIRED: usize = 151;
+const OPTIMAL: usize = 76;
+
+/// Required tests of this edition that ask for a stale response where the RFC, and later editions of
+/// the suite, take the first of several ages, and ignore what is no number of seconds (RFC 9111,
+/// section 5.1). They are passed by what this edition calls a failure: the response is reused.
+const REVISED: [&str; 9] = [
+    "age-parse-nonnumeric",
+    "age-parse-negative",
+    "age-parse-float",
+    "age-parse-prefix-twoline",
+    "age-parse-dup-0",
+    "age-parse-dup-0-twoline",
+    "age-parse-dup-old",
+    "age-parse-parameter",
+    "age-parse-numeric-parameter",
+];
+
+const REUSED: &str = "comes from cache";
 
 fn check(outcomes: &[Outcome]) {
     let of = |kind: &str| {

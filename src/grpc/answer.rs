@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
+use bytes::Bytes;
 use http::Response;
 use tonic::Status;
 use tower::BoxError;
@@ -108,6 +109,20 @@ where
         match kept {
             Answer::Whole(kept, _) => kept.encode(room),
             Answer::Passing(_) => Err("an answer that goes through is not kept".into()),
+        }
+    }
+
+    fn settle(&self, kept: Answer<B>, encoded: &Bytes) -> Answer<B> {
+        match (&kept, KeptResponse::borrowing(encoded)) {
+            (Answer::Whole(_, verdict), Ok(response)) => Answer::Whole(response, *verdict),
+            _ => kept,
+        }
+    }
+
+    fn weight(&self, kept: &Answer<B>, encoded: &Bytes) -> usize {
+        match kept {
+            Answer::Whole(kept, _) => size_of::<Answer<B>>() + kept.weight_of_fields(),
+            Answer::Passing(_) => encoded.len(),
         }
     }
 

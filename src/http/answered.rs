@@ -28,7 +28,7 @@ impl Answered {
         {
             headers.insert(header::DATE, now);
         }
-        let note = Note::new(self.times.answered, terms.age, terms.freshness);
+        let note = Note::new(self.times.answered, terms.age, terms.freshness, terms.consent);
         let (body, trailers) = (self.body.clone(), self.trailers.clone());
         let response = KeptResponse { status: self.status, headers, body, trailers, note };
         Arc::new(Whole::new(response, fate, self.said))

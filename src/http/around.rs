@@ -140,7 +140,7 @@ where
     B: Body<Data = Bytes> + Send + 'static,
 {
     let located = shared.locate::<B>(&asked.primary, &asked.parts.headers).await;
-    if let Some(answer) = located.as_ref().and_then(|located| given(located, &asked)) {
+    if let Some(answer) = located.as_ref().and_then(|located| given(&shared, located, &asked)) {
         return answer;
     }
     let why = match &located {
@@ -149,14 +149,17 @@ where
         Some(_) => "request",
         None => "uri-miss",
     };
-    let Asked { parts, .. } = asked;
+    let Asked { parts, demand, .. } = asked;
     let is_head = parts.method == Method::HEAD;
     let began = SystemTime::now();
     let fields = parts.headers.clone();
     let response = pass(inner, Request::from_parts(parts, body), why).await;
     let times = Times { asked: began, answered: SystemTime::now() };
     let (status, said) = (response.status(), response.headers());
-    if is_head && let Some(located) = located {
+    if is_head
+        && let Some(located) = located
+        && demand.may_share(located.whole.response.note.consent)
+    {
         hear::<B>(&shared, located, &fields, status, said, times).await;
     }
     response
@@ -174,7 +177,8 @@ where
 {
     let asked = &visit.asked;
     let located = visit.fetch.shared.locate::<B>(&asked.primary, &asked.parts.headers).await;
-    if let Some(answer) = located.as_ref().and_then(|located| given(located, asked)) {
+    let shared = &visit.fetch.shared;
+    if let Some(answer) = located.as_ref().and_then(|located| given(shared, located, asked)) {
         return answer;
     }
     let answer = alone::<_, ReqB, _>(visit).await;
@@ -206,8 +210,12 @@ where
     }
 }
 
-fn given<B>(located: &Located, asked: &Asked) -> Option<Response<CacheBody<B>>> {
+/// What was found, if it will do.
+fn given<B>(shared: &Shared, located: &Located, asked: &Asked) -> Option<Response<CacheBody<B>>> {
     let report = will_do(located, asked)?;
+    if located.spec.is_some() {
+        shared.variants.touch(&asked.primary, &located.key);
+    }
     Some(answer::answer(&located.whole, &asked.parts, &report))
 }
 
@@ -216,7 +224,10 @@ fn will_do(located: &Located, asked: &Asked) -> Option<Report> {
     let Located { entry, whole, .. } = located;
     let fresh_for = ttl(whole, entry.fresh_for());
     let is_good = entry.is_fresh() || entry.serves_while_revalidating();
-    let will_do = is_good && asked.demand.accepts(whole.response.note.age(), fresh_for);
+    let note = &whole.response.note;
+    let will_do = is_good
+        && asked.demand.may_share(note.consent)
+        && asked.demand.accepts(note.age(), fresh_for);
     let ttl = match (fresh_for, entry.stale_for()) {
         (_, Some(stale)) => -seconds(stale),
         (fresh, None) => seconds(fresh.unwrap_or_default()),

@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName, Method, Request, Uri, header};
 
 use super::asked::Errand;
 use super::kept::{Kept, Whole};
-use super::rules;
+use super::rules::{self, Demand};
 use super::shared::{Located, Shared};
 use crate::key::Key;
 use crate::store::Entry;
@@ -19,7 +19,9 @@ pub(super) struct Earlier {
 }
 
 impl Earlier {
-    pub(super) async fn of<B: Send + 'static>(shared: &Shared, key: &Key) -> Self {
+    /// What is there for a request. A response that does not say that it may be shared with it is
+    /// not validated for it: that two users are told of one tag does not make their pages one.
+    pub(super) async fn of<B: Send + 'static>(shared: &Shared, key: &Key, demand: &Demand) -> Self {
         let for_validation = Self::key_for_validation(key);
         let (entry, validated) =
             tokio::join!(shared.entry(key), shared.whole_at::<B>(&for_validation));
@@ -28,7 +30,8 @@ impl Earlier {
             _ => None,
         });
         let validated = validated.map(|Located { whole, .. }| whole);
-        Self { entry, whole: whole.or(validated) }
+        let whole = whole.or(validated);
+        Self { entry, whole: whole.filter(|whole| demand.may_share(whole.response.note.consent)) }
     }
 
     /// Where a response is kept that may be given to nobody without asking the origin.
@@ -114,6 +117,7 @@ impl<ReqB> Errand<ReqB> {
         *request.uri_mut() = Uri::clone(&parts.uri);
         *request.version_mut() = parts.version;
         *request.headers_mut() = headers;
+        rules::remove_hop_by_hop(request.headers_mut());
         *request.extensions_mut() = parts.extensions.clone();
         request
     }

@@ -73,7 +73,7 @@ where
     ReqB: Default,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    let earlier = Earlier::of::<B>(&shared, &errand.key).await;
+    let earlier = Earlier::of::<B>(&shared, &errand.key, &errand.asked.demand).await;
     let (request, validates) = earlier.request_for(&errand);
     let again = inner.clone();
     let mut asked = SystemTime::now();
@@ -322,7 +322,10 @@ impl<ReqB> Load<'_, ReqB> {
         match &self.errand.spec {
             None if terms.vary.is_empty() => Found::Whole(whole),
             None => Found::Spec(Arc::new(self.first_variant::<B>(&terms.vary, &whole).await)),
-            Some(spec) if spec.covers(&terms.vary) => self.variant(spec, answered, whole).await,
+            Some(spec) if spec.covers(&terms.vary) => {
+                self.note_variant::<B>(spec, &self.errand.key, &whole).await;
+                Found::Whole(whole)
+            }
             Some(spec) => self.other_names(spec, &terms.vary, whole).await,
         }
     }
@@ -338,34 +341,19 @@ impl<ReqB> Load<'_, ReqB> {
         let asked = &self.errand.asked;
         let spec = Spec::new(names, windows.life());
         let key = spec.key_for(&asked.primary, &asked.parts.headers);
-        let spec = spec.with_variant(&key, windows.life(), SystemTime::now()).unwrap_or(spec);
+        self.note_variant::<B>(&spec, &key, whole).await;
         self.shared.keep::<B>(key, whole, |_| true).await;
         asked.put_own(Arc::clone(whole));
         spec
     }
 
-    /// One more variant, if there are not too many.
-    async fn variant<B: Send + 'static>(
-        &self,
-        spec: &Arc<Spec>,
-        answered: Answered,
-        whole: Arc<Whole>,
-    ) -> Found<B> {
-        let Fate::Keep(windows) = whole.fate else { return Found::Whole(whole) };
-        let key = &self.errand.key;
-        if spec.has_for_good(key) {
-            return Found::Whole(whole);
-        }
-        let now = SystemTime::now();
-        if !spec.has_room_for(key, now) {
-            return Found::Whole(answered.whole(Fate::Share, &Terms::NONE));
-        }
+    /// Notes that there is a variant, and removes the one that makes room for it.
+    async fn note_variant<B: Send + 'static>(&self, spec: &Spec, key: &Key, whole: &Whole) {
+        let Fate::Keep(windows) = whole.fate else { return };
         let primary = &self.errand.asked.primary;
-        let more = |there: &Spec| there.with_variant(key, windows.life(), now);
-        // That it is counted is not worth waiting for whoever is about the spec: there is a next
-        // time, and whoever is about it counts one.
-        self.shared.replace_spec::<B>(primary, spec, more).await;
-        Found::Whole(whole)
+        if let Some(gone) = self.shared.variants.add(spec, primary, key, windows.life()) {
+            self.shared.remove(gone).await;
+        }
     }
 
     /// The origin names fields that it did not name before.
@@ -378,7 +366,7 @@ impl<ReqB> Load<'_, ReqB> {
         let all: Vec<_> = spec.names().into_iter().chain(names.iter().cloned()).collect();
         let asked = &self.errand.asked;
         let new = self.first_variant::<B>(&all, &whole).await;
-        self.shared.replace_spec::<B>(&asked.primary, spec, |_| Some(new)).await;
+        self.shared.replace_spec::<B>(&asked.primary, spec, new).await;
         Found::Moved
     }
 }

@@ -10,9 +10,9 @@ use http::{HeaderMap, HeaderName, Response, StatusCode};
 use serde::{Deserialize, Serialize};
 use tower::BoxError;
 
-use super::rules;
+use super::rules::{self, Consent};
 use crate::capture::{Capture, Room, Verdict};
-use crate::key::{Digest, Key};
+use crate::key::Key;
 use crate::response::{CacheBody, KeptResponse};
 use crate::status::CacheStatus;
 use crate::store::Windows;
@@ -85,11 +85,18 @@ pub(super) struct Note {
     age: u64,
     /// How long it was to be fresh from then on, in milliseconds.
     fresh: u64,
+    /// How plainly it says that it may be shared.
+    pub(super) consent: Consent,
 }
 
 impl Note {
-    pub(super) fn new(received: SystemTime, age: Duration, fresh: Duration) -> Self {
-        Self { received: since_epoch(received), age: millis(age), fresh: millis(fresh) }
+    pub(super) fn new(
+        received: SystemTime,
+        age: Duration,
+        fresh: Duration,
+        consent: Consent,
+    ) -> Self {
+        Self { received: since_epoch(received), age: millis(age), fresh: millis(fresh), consent }
     }
 
     /// How old the response is. A clock that was set back makes nothing younger than it came.
@@ -124,63 +131,23 @@ pub(super) struct Spec {
     names: Vec<String>,
     /// Part of the keys of its variants: with a new one, none of them is found any more.
     nonce: [u8; 16],
-    variants: Vec<Slot>,
     /// How long it is kept, in milliseconds.
     life: u64,
 }
 
-/// The place of one variant. It may be another's when that has run out.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Slot {
-    /// Of its key.
-    digest: [u8; Digest::BYTES],
-    /// When it runs out, in milliseconds since the Unix epoch.
-    until: u64,
-}
-
 impl Spec {
-    /// How many variants are kept of one target: whoever can send requests can make more.
-    pub(super) const MOST_VARIANTS: usize = 64;
-
-    /// A spec without variants, by names in any order.
+    /// A spec by names in any order, for variants of which the first is kept for so long.
     pub(super) fn new(names: &[HeaderName], life: Duration) -> Self {
         let mut names: Vec<_> = names.iter().map(|name| name.as_str().to_owned()).collect();
         names.sort_unstable();
         names.dedup();
         let nonce = *uuid::Uuid::new_v4().as_bytes();
-        Self { names, nonce, variants: Vec::new(), life: millis(life.max(A_DAY)) }
+        Self { names, nonce, life: millis(life.max(A_DAY)) }
     }
 
-    /// The same with one variant more, or with one that is kept for longer. Nothing, if there is no
-    /// room for it.
-    pub(super) fn with_variant(&self, key: &Key, life: Duration, now: SystemTime) -> Option<Self> {
-        let mut spec = self.clone();
-        spec.life = spec.life.max(millis(life));
-        let until = since_epoch(now).saturating_add(millis(life));
-        let slot = Slot { digest: *key.digest().as_bytes(), until };
-        match self.place_for(key, now)? {
-            place if place < spec.variants.len() => spec.variants[place] = slot,
-            _ => spec.variants.push(slot),
-        }
-        Some(spec)
-    }
-
-    /// Whether there is room for a variant: there are not as many as are kept, or one has run out.
-    pub(super) fn has_room_for(&self, key: &Key, now: SystemTime) -> bool {
-        self.place_for(key, now).is_some()
-    }
-
-    fn place_for(&self, key: &Key, now: SystemTime) -> Option<usize> {
-        let (digest, now) = (key.digest(), since_epoch(now));
-        let own = self.variants.iter().position(|slot| slot.digest == *digest.as_bytes());
-        let new = Some(self.variants.len()).filter(|place| *place < Self::MOST_VARIANTS);
-        own.or(new).or_else(|| self.variants.iter().position(|slot| slot.until <= now))
-    }
-
-    /// Whether it has a variant for good: there is so much room that nobody needs its place.
-    pub(super) fn has_for_good(&self, key: &Key) -> bool {
-        self.variants.len() <= Self::MOST_VARIANTS / 2
-            && self.variants.iter().any(|slot| slot.digest == *key.digest().as_bytes())
+    /// What tells the keys of its variants from those of any other spec.
+    pub(super) fn nonce(&self) -> [u8; 16] {
+        self.nonce
     }
 
     pub(super) fn is_same_as(&self, other: &Self) -> bool {
@@ -248,7 +215,7 @@ pub(super) struct HttpCapture;
 
 impl HttpCapture {
     /// The number of its encoding.
-    pub(super) const CODEC: u8 = 2;
+    pub(super) const CODEC: u8 = 4;
 
     /// Writes a response down.
     pub(super) fn encode_whole(whole: &Whole, room: &mut Room) -> Result<(), BoxError> {
@@ -314,6 +281,21 @@ where
         }
     }
 
+    fn settle(&self, kept: Kept<B>, encoded: &Bytes) -> Kept<B> {
+        let Kept::Whole(whole) = &kept else { return kept };
+        match KeptResponse::borrowing(&encoded.slice(1..)) {
+            Ok(response) => Kept::Whole(Arc::new(Whole::new(response, whole.fate, whole.said))),
+            Err(_) => kept,
+        }
+    }
+
+    fn weight(&self, kept: &Kept<B>, encoded: &Bytes) -> usize {
+        match kept {
+            Kept::Whole(whole) => size_of::<Whole>() + whole.response.weight_of_fields(),
+            _ => encoded.len(),
+        }
+    }
+
     fn decode(&self, bytes: &[u8]) -> Result<Kept<B>, BoxError> {
         match bytes.split_first() {
             Some((&WHOLE, rest)) => {
@@ -323,7 +305,7 @@ where
             }
             Some((&SPEC, rest)) => {
                 let KeptResponse { note: spec, .. } = KeptResponse::<Spec>::decode(rest)?;
-                if spec.variants.len() > Spec::MOST_VARIANTS || spec.names.len() > MOST_NAMES {
+                if spec.names.len() > MOST_NAMES {
                     return Err("a spec larger than any that is kept".into());
                 }
                 Ok(Kept::Spec(Arc::new(spec)))
@@ -371,25 +353,4 @@ impl fmt::Debug for Whole {
 /// An empty body of any kind, as a 304 has.
 pub(super) fn no_body<B>() -> CacheBody<B> {
     CacheBody::kept(Bytes::new(), None)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_variant_may_have_the_place_of_one_that_has_run_out_and_of_no_other() {
-        let (now, life) = (SystemTime::now(), Duration::from_secs(60));
-        let key = |nth: usize| Key::of("variant").with(nth);
-        let add = |spec: Spec, nth, at| spec.with_variant(&key(nth), life, at);
-        let full = (0..Spec::MOST_VARIANTS)
-            .try_fold(Spec::new(&[], life), |spec, nth| add(spec, nth, now));
-        let full = add(full.unwrap(), 1, now + life / 2).unwrap();
-        assert!(!full.has_room_for(&key(99), now + life / 2));
-        let later = add(full, 99, now + life).unwrap();
-        let has =
-            |nth| later.variants.iter().any(|slot| slot.digest == *key(nth).digest().as_bytes());
-        assert_eq!((has(0), has(1), has(99)), (false, true, true));
-        assert_eq!(later.variants.len(), Spec::MOST_VARIANTS);
-    }
 }

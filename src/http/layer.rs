@@ -14,6 +14,7 @@ use super::request_key::RequestKey;
 use super::rules::Defaults;
 use super::service::HttpCache;
 use super::shared::Shared;
+use super::variants::Variants;
 use crate::read_through::{Handle, ReadThroughLayer, Unshared, Within, knobs_of_loads};
 use crate::response::is_unreachable;
 use crate::store::Store;
@@ -28,6 +29,7 @@ pub struct HttpCacheLayer<R = Stated> {
     rules: R,
     collect_within: Duration,
     unshared: Arc<Unshared>,
+    variants: Arc<Variants>,
 }
 
 /// The rules of RFC 9111: a response says for how long it is good, and for whom.
@@ -45,12 +47,28 @@ impl HttpCacheLayer {
     }
 
     /// Sets how long responses are fresh that say nothing about it and from which it cannot be
-    /// guessed (RFC 9111, section 4.2.2).
+    /// guessed (RFC 9111, section 4.2.2). Requests with a cookie share no such response: see
+    /// [`needs_public_with_cookies`](Self::needs_public_with_cookies).
     ///
     /// Default: none, so such responses are not kept.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.rules.0.ttl = Some(ttl);
+        self
+    }
+
+    /// Sets whether requests with `Cookie` share only responses that say `public` or `s-maxage`.
+    ///
+    /// If not, they also share those that say for how long they are fresh (`max-age`, `Expires`). A
+    /// response that says neither is never shared with a request that has a cookie, in either
+    /// direction: that it may be kept is a guess, and it may be one user's page.
+    ///
+    /// Default: false. A response that states a lifetime and does not say `private` may be kept by
+    /// any shared cache (RFC 9111, section 3), and most browsers send some cookie with every
+    /// request. Set it in front of an origin that states a lifetime for pages of one user.
+    #[must_use]
+    pub fn needs_public_with_cookies(mut self, yes: bool) -> Self {
+        self.rules.0.needs_public = yes;
         self
     }
 
@@ -152,7 +170,8 @@ impl<R> HttpCacheLayer<R> {
     fn by<S: Store>(rules: R, store: S) -> Self {
         let layer = ReadThroughLayer::over(store, ()).capture(HttpCapture);
         let layer = layer.source_failures(|error: &BoxError| is_unreachable(&**error));
-        Self { layer, rules, collect_within: COLLECT_WITHIN, unshared: Arc::default() }
+        let (unshared, variants) = (Arc::default(), Arc::default());
+        Self { layer, rules, collect_within: COLLECT_WITHIN, unshared, variants }
     }
 
     /// Sets how long after its head a response is read to be kept and shared. One that is not
@@ -183,7 +202,8 @@ where
     fn layer(&self, inner: S) -> HttpCache<S> {
         let within = Within::of(&self.layer, self.collect_within);
         let (mode, unshared) = (Arc::new(self.rules.mode()), Arc::clone(&self.unshared));
-        let shared = Shared { within, mode, unshared };
+        let variants = Arc::clone(&self.variants);
+        let shared = Shared { within, mode, unshared, variants };
         HttpCache::new(Fetch { inner, shared })
     }
 }

@@ -89,6 +89,12 @@
 //!   credentials (`Authorization`, `Cookie`) and those without are counted apart, and requests
 //!   without never ask for themselves because of one answer to a request with credentials: they
 //!   share a load of their own.
+//! - A request with `Cookie` shares only a response that says `public` or `s-maxage`, or for how long
+//!   it is fresh ([`HttpCacheLayer::needs_public_with_cookies`]). A guess never does for it.
+//! - Fields that `Connection` names are removed before the key is made. If it names any that is not
+//!   about the connection, the request goes to the origin alone: the next hop may remove that too.
+//! - Of one target 64 variants (`Vary`) are kept by each process. One more takes the place of one
+//!   that is stale, of one that was never used, or else of the one that is used least.
 //! - A response that is never fresh goes to the caller that asked as it comes, and a copy is kept to
 //!   be validated for the next; if it says `public`, it is given to all who wait for it.
 //! - An error may be the fault of the request that it answers, so it is given to the caller whose
@@ -136,6 +142,7 @@ mod rules;
 mod service;
 mod shared;
 mod target;
+mod variants;
 mod visit;
 mod way;
 

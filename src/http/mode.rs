@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 
 use super::request_key::RequestKey;
-use super::rules::{self, Defaults, Storing, Times, Why};
+use super::rules::{self, Consent, Defaults, Demand, Storing, Times, Why};
 use crate::store::Windows;
 
 /// By which rules responses are judged.
@@ -55,19 +55,31 @@ pub(super) struct Terms {
     /// How long it is fresh from then on.
     pub(super) freshness: Duration,
     pub(super) vary: Vec<HeaderName>,
+    pub(super) consent: Consent,
 }
 
 impl Terms {
-    /// Of what is not kept.
+    /// Of what is not kept, and is for all who wait for it.
     pub(super) const NONE: Self = Self {
         windows: Windows::NONE,
         age: Duration::ZERO,
         freshness: Duration::ZERO,
         vary: Vec::new(),
+        consent: Consent::Public,
     };
 }
 
 impl Mode {
+    /// What a request says about the answers that will do.
+    pub(super) fn demand(&self, request: &HeaderMap) -> Demand {
+        match self {
+            Self::Stated(defaults) => Demand::of(request, defaults.needs_public),
+            // What is kept is the program's choice, so what the caller would rather have is not
+            // heard.
+            Self::Keyed(_) => Demand::default(),
+        }
+    }
+
     /// What is to become of a response, by what it says and by what was asked.
     pub(super) fn judge(
         &self,
@@ -113,6 +125,7 @@ impl Keyed {
         // Whose request it is, is part of the key or was said not to matter.
         let mut request = request.clone();
         request.remove(header::AUTHORIZATION);
+        request.remove(header::COOKIE);
         let vary = match rules::for_others(method, &request, status, response) {
             Ok(vary) => vary,
             Err(why) => return Judgement::Private(why),
@@ -138,7 +151,7 @@ impl Keyed {
             .stale_while_revalidate(self.while_revalidate)
             .stale_if_error(self.if_error);
         let age = rules::on_arrival(response, times);
-        Judgement::Keep(Terms { windows, age, freshness: ttl, vary })
+        Judgement::Keep(Terms { windows, age, freshness: ttl, vary, consent: Consent::Public })
     }
 }
 
@@ -148,6 +161,7 @@ impl From<rules::Terms> for Terms {
             .stale_while_revalidate(terms.while_revalidate)
             .stale_if_error(terms.if_error)
             .kept_for_validation(terms.for_validation);
-        Self { windows, age: terms.age, freshness: terms.freshness, vary: terms.vary }
+        let rules::Terms { age, freshness, vary, consent, .. } = terms;
+        Self { windows, age, freshness, vary, consent }
     }
 }

@@ -18,7 +18,7 @@ use super::mode::{Keyed, Mode};
 use super::origin::Origin;
 use super::refusal;
 use super::request_key::Named;
-use super::rules::Demand;
+use super::rules::{self, Demand};
 use super::target::Target;
 use super::visit::{self, Visit};
 use super::way::Way;
@@ -77,10 +77,13 @@ where
         let fetch = &self.fetch;
         HttpResponseFuture::new(match &*fetch.shared.mode {
             Mode::Stated(_) => stated(fetch, parts, body),
-            Mode::Keyed(keyed) => match keyed.key.at_once(&mut parts) {
-                Some(named) => named_by(fetch, keyed, parts, body, named),
-                None => Begun::Keying(Box::pin(extracted(fetch.clone(), parts, body))),
-            },
+            Mode::Keyed(keyed) => {
+                rules::remove_named(&mut parts.headers);
+                match keyed.key.at_once(&mut parts) {
+                    Some(named) => named_by(fetch, keyed, parts, body, named),
+                    None => Begun::Keying(Box::pin(extracted(fetch.clone(), parts, body))),
+                }
+            }
         })
     }
 }
@@ -92,16 +95,19 @@ impl<S: fmt::Debug> fmt::Debug for HttpCache<S> {
 }
 
 /// Begins a request whose target is its key.
-fn stated<S, ReqB, B>(fetch: &Fetch<S>, parts: Parts, body: ReqB) -> Begun<S, B>
+fn stated<S, ReqB, B>(fetch: &Fetch<S>, mut parts: Parts, body: ReqB) -> Begun<S, B>
 where
     S: Origin<ReqB, B>,
     ReqB: Body + Default + Send + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    let Some(target) = Target::of(&parts) else {
+    // By the host that the client named, for what it changes there is not good any more.
+    let target = Target::of(&parts);
+    rules::remove_named(&mut parts.headers);
+    let Some(target) = target else {
         return pass(fetch, parts, body, "request");
     };
-    let demand = Demand::of(&parts.headers);
+    let demand = fetch.shared.mode.demand(&parts.headers);
     let way = Way::of(&parts, &body, &demand);
     let key = target.key();
     begin(fetch, parts, body, way, key, demand, |_| Changes::Target(target))
@@ -139,8 +145,7 @@ where
             return Begun::Going(Box::pin(std::future::ready(refusal::unknown(&name))));
         }
     };
-    // What is kept is the program's choice, so what the caller would rather have is not heard.
-    let demand = Demand::default();
+    let demand = fetch.shared.mode.demand(&parts.headers);
     let way = match Way::of(&parts, &body, &demand) {
         Way::Ask | Way::Look if keyed.key.is_somebodys(&parts.headers) => Way::Around("bypass"),
         way => way,

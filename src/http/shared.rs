@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::future::join_all;
 use http::{HeaderMap, HeaderName, StatusCode};
 use tokio::time::Instant;
@@ -12,7 +13,8 @@ use super::asked::Asked;
 use super::kept::{Fate, Found, HttpCapture, Kept, Spec, Whole};
 use super::mode::Mode;
 use super::rules::Why;
-use crate::capture::Room;
+use super::variants::Variants;
+use crate::capture::{Capture, Room};
 use crate::key::Key;
 use crate::quiet::warn_seldom;
 use crate::read_through::{Bypassing, Unshared, Within};
@@ -26,6 +28,7 @@ pub(super) struct Shared {
     pub(super) mode: Arc<Mode>,
     /// Targets whose answers are each for one caller.
     pub(super) unshared: Arc<Unshared>,
+    pub(super) variants: Arc<Variants>,
 }
 
 /// A response that was found in the store.
@@ -155,9 +158,9 @@ impl Shared {
             self.abandon(lease).await;
             return false;
         }
-        let kept: Kept<B> = Kept::Whole(Arc::clone(whole));
         let windows = self.within.jittered(windows);
-        self.commit(lease, Value::of(room.into_bytes(), Arc::new(kept)), windows).await
+        let value = value_of::<B>(Kept::Whole(Arc::clone(whole)), room);
+        self.commit(lease, value, windows).await
     }
 
     /// Replaces a spec by another, unless it is not the one that is there any more, or somebody
@@ -166,28 +169,21 @@ impl Shared {
         &self,
         primary: &Key,
         old: &Spec,
-        new: impl FnOnce(&Spec) -> Option<Spec>,
+        spec: Spec,
     ) -> bool {
-        let mut found = None;
         let lease = self.lease(primary.clone(), |entry| {
             let kept = entry.and_then(|entry| self.read::<B>(entry));
-            if let Some(Kept::Spec(spec)) = kept.as_deref()
-                && spec.is_same_as(old)
-            {
-                found = new(spec);
-            }
-            found.is_some()
+            matches!(kept.as_deref(), Some(Kept::Spec(spec)) if spec.is_same_as(old))
         });
         let Some(lease) = lease.await else { return false };
-        let Some(spec) = found else { return false };
         let mut room = Room::new(self.within.max_entry_bytes());
         if HttpCapture::encode_spec(&spec, &mut room).is_err() {
             self.abandon(lease).await;
             return false;
         }
         let windows = spec.windows();
-        let kept: Kept<B> = Kept::Spec(Arc::new(spec));
-        self.commit(lease, Value::of(room.into_bytes(), Arc::new(kept)), windows).await
+        let value = value_of::<B>(Kept::Spec(Arc::new(spec)), room);
+        self.commit(lease, value, windows).await
     }
 
     /// The lease on a key, if nobody has it and what is there will do.
@@ -215,6 +211,13 @@ impl Shared {
                 warn_seldom!(%error, "loaded, and perhaps not kept");
                 false
             }
+        }
+    }
+
+    /// Removes what is kept under a key, unless it is loaded just now.
+    pub(super) async fn remove(&self, key: Key) {
+        if let Some(lease) = self.lease(key, |_| true).await {
+            self.commit(lease, Value::new(Bytes::new()), Windows::NONE).await;
         }
     }
 
@@ -254,6 +257,13 @@ const SAYS_NOTHING: [StatusCode; 5] = [
 const MOST_SLOW: u32 = 4;
 
 const LONGEST_FOLLOWED: Duration = Duration::from_secs(60 * 60);
+/// What is kept, and its bytes.
+fn value_of<B: Send + 'static>(kept: Kept<B>, room: Room) -> Value {
+    let encoded = room.into_bytes();
+    let kept = Capture::<Found<B>>::settle(&HttpCapture, kept, &encoded);
+    let beside = Capture::<Found<B>>::weight(&HttpCapture, &kept, &encoded);
+    Value::of(encoded, Arc::new(kept), beside)
+}
 
 /// How long a lease holds that is taken to store what is there already.
 const TERM: Duration = Duration::from_secs(2);

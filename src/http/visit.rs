@@ -74,6 +74,7 @@ impl<S> Visit<S> {
             Ok(Found::Whole(whole))
                 if self.is_anew || will_do(&self.asked.demand, &whole, status) =>
             {
+                self.note_use(status);
                 self.give(&whole, status)
             }
             Ok(Found::Whole(_)) => {
@@ -114,6 +115,16 @@ impl<S> Visit<S> {
         Next::Ask(errand, how)
     }
 
+    /// Notes that a variant was given out that was kept.
+    fn note_use(&self, status: &CacheStatus) {
+        if let (Some(spec), CacheStatus::Hit { .. } | CacheStatus::Stale { .. }) =
+            (&self.spec, status)
+        {
+            let Asked { primary, parts, .. } = &*self.asked;
+            self.fetch.shared.variants.touch(primary, &spec.key_for(primary, &parts.headers));
+        }
+    }
+
     fn give<ReqB, B>(&self, whole: &Whole, status: &CacheStatus) -> Next<ReqB, B> {
         Next::Answer(give(self.asking(), &self.asked.parts, whole, status))
     }
@@ -140,7 +151,10 @@ pub(super) fn at_hand<B: Send + 'static>(
         Found::Spec(spec) => {
             let key = spec.key_for(primary, &parts.headers);
             match shared.within.at_hand::<Found<B>>(&key)? {
-                (Found::Whole(whole), status) => (whole, status, Asking::Variant),
+                (Found::Whole(whole), status) => {
+                    shared.variants.touch(primary, &key);
+                    (whole, status, Asking::Variant)
+                }
                 _ => return None,
             }
         }
@@ -160,6 +174,10 @@ fn will_do(demand: &Demand, whole: &Whole, status: &CacheStatus) -> bool {
         CacheStatus::Hit { fresh_for } => ttl(whole, *fresh_for),
         _ => None,
     };
+    let is_own = matches!(status, CacheStatus::Led { .. });
+    if !is_own && !demand.may_share(whole.response.note.consent) {
+        return false;
+    }
     // Few ask for anything, and clocks take time.
     !is_kept || *demand == Demand::default() || demand.accepts(whole.response.note.age(), fresh_for)
 }

@@ -29,7 +29,10 @@ impl Way {
             _ if rules::is_safe(&parts.method) => return Self::Around("method"),
             _ => return Self::Change,
         }
-        if has_content(headers, body) || asks_for_another_protocol(headers) {
+        if has_content(headers, body)
+            || asks_for_another_protocol(headers)
+            || rules::names_others(headers)
+        {
             return Self::Around("bypass");
         }
         let has_precondition = headers.contains_key(header::IF_MATCH)

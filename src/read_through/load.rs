@@ -79,8 +79,8 @@ pub(crate) enum Outcome {
 /// What is to become of a value.
 #[derive(Clone, Debug)]
 pub(crate) enum Keeping {
-    /// It is kept.
-    Keep(Bytes, Windows),
+    /// It is kept: its bytes, how many it takes besides, and for how long.
+    Keep(Bytes, usize, Windows),
     /// It is shared with those who wait for it, and not kept.
     Share,
     /// The same, and it is better that nobody waits for the next one.
@@ -261,13 +261,15 @@ fn captured<R, C: Capture<R>>(kept: C::Kept, core: &Core<C>, key: &Key) -> Outco
             return Outcome::Failed(Failed::by(landing, 0, Fault::Answer));
         }
     };
-    let keeping = match windows.life().is_zero() {
-        true => Keeping::Share,
-        false => {
-            encoded(&kept, core, key).map_or(Keeping::Unkept, |bytes| Keeping::Keep(bytes, windows))
-        }
+    if windows.life().is_zero() {
+        return Outcome::Loaded(Arc::new(kept), Keeping::Share);
+    }
+    let Some(bytes) = encoded(&kept, core, key) else {
+        return Outcome::Loaded(Arc::new(kept), Keeping::Unkept);
     };
-    Outcome::Loaded(Arc::new(kept), keeping)
+    let kept = core.capture.settle(kept, &bytes);
+    let beside = core.capture.weight(&kept, &bytes);
+    Outcome::Loaded(Arc::new(kept), Keeping::Keep(bytes, beside, windows))
 }
 
 /// How many bytes a value has that counts as a failure. Of more than is remembered, it does not

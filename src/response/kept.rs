@@ -68,16 +68,40 @@ where
     /// Reads what [`encode`](Self::encode) wrote. Whoever can write to the store could have
     /// written anything, so nothing gets through that could not have come from a loader.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, Undecodable> {
+        Self::borrowing(&Bytes::copy_from_slice(bytes))
+    }
+
+    /// The same, with a body and fields that are part of those bytes. What a loader gave may be
+    /// part of a connection's buffer, which is several times as large.
+    pub(crate) fn borrowing(bytes: &Bytes) -> Result<Self, Undecodable> {
         let (head, body): (Head<'_, N>, _) =
             postcard::take_from_bytes(bytes).map_err(Undecodable::Damaged)?;
         let status =
             StatusCode::from_u16(head.status).map_err(|_| Undecodable::Status(head.status))?;
+        let header_map = |fields| header_map(fields, bytes);
         let headers = header_map(&head.headers)?;
         let trailers = head.trailers.as_ref().map(header_map).transpose()?;
-        let body = Bytes::copy_from_slice(body);
+        let body = bytes.slice_ref(body);
         Ok(Self { status, headers, body, trailers, note: head.note })
     }
 }
+
+impl<N> KeptResponse<N> {
+    /// How many bytes of memory its fields take, beside their values.
+    pub(crate) fn weight_of_fields(&self) -> usize {
+        let maps = [Some(&self.headers), self.trailers.as_ref()];
+        maps.into_iter().flatten().map(weight_of).sum()
+    }
+}
+
+fn weight_of(fields: &HeaderMap) -> usize {
+    fields.capacity() * BYTES_OF_A_FIELD
+        + fields.keys().map(|name| name.as_str().len()).sum::<usize>()
+}
+
+/// How many bytes the table of a `HeaderMap` takes for each field that it has room for: its name
+/// and value, their hash, and a place in the index.
+const BYTES_OF_A_FIELD: usize = 112;
 
 /// Header fields as they are written, if they are no more than are kept.
 fn fields(headers: &HeaderMap) -> Result<Fields<'_>, Undecodable> {
@@ -87,12 +111,14 @@ fn fields(headers: &HeaderMap) -> Result<Fields<'_>, Undecodable> {
     Ok(fields)
 }
 
-fn header_map(fields: &Fields<'_>) -> Result<HeaderMap, Undecodable> {
+/// Fields of which the values are part of `bytes`.
+fn header_map(fields: &Fields<'_>, bytes: &Bytes) -> Result<HeaderMap, Undecodable> {
     check(fields)?;
     let mut headers = HeaderMap::with_capacity(fields.len());
     for (name, value) in fields {
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| Undecodable::Field)?;
-        let value = HeaderValue::from_bytes(value).map_err(|_| Undecodable::Field)?;
+        let value = bytes.slice_ref(value);
+        let value = HeaderValue::from_maybe_shared(value).map_err(|_| Undecodable::Field)?;
         headers.append(name, value);
     }
     Ok(headers)

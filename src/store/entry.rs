@@ -18,17 +18,25 @@ pub struct Value(Arc<Inner>);
 struct Inner {
     encoded: Bytes,
     decoded: OnceLock<Arc<dyn Any + Send + Sync>>,
+    /// How many bytes of memory what is decoded takes beside the encoded ones.
+    beside: usize,
 }
 
 impl Value {
     /// A value of which only the bytes are known.
     pub fn new(encoded: Bytes) -> Self {
-        Self(Arc::new(Inner { encoded, decoded: OnceLock::new() }))
+        let beside = encoded.len();
+        Self(Arc::new(Inner { encoded, decoded: OnceLock::new(), beside }))
     }
 
-    /// A value whose meaning is known already.
-    pub(crate) fn of(encoded: Bytes, decoded: Arc<dyn Any + Send + Sync>) -> Self {
-        Self(Arc::new(Inner { encoded, decoded: OnceLock::from(decoded) }))
+    /// A value whose meaning is known already, and takes so many bytes beside the encoded ones.
+    pub(crate) fn of(encoded: Bytes, decoded: Arc<dyn Any + Send + Sync>, beside: usize) -> Self {
+        Self(Arc::new(Inner { encoded, decoded: OnceLock::from(decoded), beside }))
+    }
+
+    /// How many bytes of memory it takes: those that are encoded, and what they mean.
+    pub(crate) fn weight(&self) -> usize {
+        self.0.encoded.len().saturating_add(self.0.beside)
     }
 
     /// The bytes.

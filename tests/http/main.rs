@@ -3,9 +3,12 @@
 
 mod burst;
 mod changes;
+mod cookies;
 mod credentials;
 mod failures;
+mod hop_by_hop;
 mod keyed;
+mod memory;
 mod origin;
 mod poison;
 mod privacy;
@@ -15,6 +18,7 @@ mod shapes;
 mod streams;
 mod users;
 mod validation;
+mod variants;
 mod vary;
 
 #[path = "../support/mod.rs"]

@@ -74,19 +74,6 @@ async fn an_invalidated_target_has_no_variants_left() {
     assert_eq!(origin.asked(), 4);
 }
 
-#[tokio::test(start_paused = true)]
-async fn no_more_than_64_variants_are_kept() {
-    let origin = polyglot("accept-language");
-    let cache = cached(&memory(), &origin);
-    for nth in 0..70 {
-        get(&cache, &[("accept-language", &nth.to_string())]).await;
-    }
-    let asked = origin.asked();
-    assert!(is_hit(&get(&cache, &[("accept-language", "63")]).await));
-    assert!(!is_hit(&get(&cache, &[("accept-language", "64")]).await));
-    assert_eq!(origin.asked(), asked + 1);
-}
-
 /// By the clock of the machine, which a paused runtime does not pause.
 #[tokio::test]
 async fn variants_that_have_run_out_make_room_for_others() {

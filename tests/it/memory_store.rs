@@ -70,7 +70,7 @@ async fn it_never_keeps_more_bytes_than_it_may() {
 async fn an_entry_counts_its_key_and_value_twice_and_its_tables() {
     let store = MemoryStore::new(10);
     put(&store, 1, &"x".repeat(1_000), JSON).await;
-    assert_eq!(store.bytes(), (1_000 + key(1).byte_len()) * 2 + 256);
+    assert_eq!(store.bytes(), (1_000 + key(1).byte_len()) * 2 + 640);
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,7 +5,9 @@ use std::time::{Duration, SystemTime};
 use http::header::{AGE, DATE, EXPIRES, LAST_MODIFIED};
 use http::{HeaderMap, HeaderName};
 
+use super::dates::parse;
 use super::directives::{Directives, delta_seconds};
+use super::lists::members;
 
 /// The longest time for which a guess is made.
 const LONGEST_GUESS: Duration = Duration::from_secs(86_400);
@@ -47,32 +49,24 @@ pub(super) fn guessed(headers: &HeaderMap, times: Times) -> Option<Duration> {
 
 /// How old a response is when it arrives, as far as that can be said.
 pub(crate) fn on_arrival(headers: &HeaderMap, times: Times) -> Duration {
-    initial(headers, times).unwrap_or_else(|| delay(times))
-}
-
-/// How old a response is when it arrives, if that can be said.
-///
-/// A list of ages is as little an age as a word is. RFC 9111 would take the first of them; that
-/// nobody knows how old it is makes the response stale, which is on the safe side of both.
-pub(super) fn initial(headers: &HeaderMap, times: Times) -> Option<Duration> {
-    let stated = stated(headers)?;
     // The clock of the origin tells whole seconds.
     let answered = times.answered.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let answered = SystemTime::UNIX_EPOCH + Duration::from_secs(answered.as_secs());
     let apparent = since(answered, made(headers, times));
-    Some(apparent.max(stated.saturating_add(delay(times))))
+    apparent.max(stated(headers).saturating_add(delay(times)))
 }
 
 /// How long the answer took: it may have aged all that time.
-pub(super) fn delay(times: Times) -> Duration {
+fn delay(times: Times) -> Duration {
     since(times.answered, times.asked)
 }
 
-fn stated(headers: &HeaderMap) -> Option<Duration> {
-    let mut lines = headers.get_all(AGE).iter();
-    let Some(first) = lines.next() else { return Some(Duration::ZERO) };
-    let is_only = lines.next().is_none();
-    first.to_str().ok().filter(|_| is_only).and_then(|age| delta_seconds(age.trim()))
+/// The age that a response states: of several, the first one. One that is no number of seconds is
+/// ignored (RFC 9111, section 5.1).
+fn stated(headers: &HeaderMap) -> Duration {
+    let first = members(headers, &AGE).next();
+    let age = first.and_then(|age| delta_seconds(std::str::from_utf8(age).ok()?));
+    age.unwrap_or_default()
 }
 
 /// When the origin made the response, as far as it says.
@@ -85,10 +79,6 @@ pub(super) fn date(headers: &HeaderMap, name: &HeaderName) -> Option<SystemTime>
     let mut lines = headers.get_all(name).iter();
     let first = lines.next().filter(|_| lines.next().is_none())?;
     parse(first.to_str().ok()?)
-}
-
-fn parse(date: &str) -> Option<SystemTime> {
-    httpdate::parse_http_date(date).ok()
 }
 
 /// Nothing, if that is still to come: clocks differ.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::HeaderMap;
 use http::header::PRAGMA;
 
+use super::consent::Consent;
 use super::directives::Directives;
 use super::lists::members;
 
@@ -17,22 +18,31 @@ pub(crate) struct Demand {
     pub(crate) max_age: Option<Duration>,
     pub(crate) min_fresh: Option<Duration>,
     pub(crate) only_if_cached: bool,
+    /// What an answer has to say that was not made for this request.
+    pub(crate) consent: Consent,
 }
 
 impl Demand {
     /// Reads `Cache-Control`, and `Pragma` if there is none.
-    pub(crate) fn of(headers: &HeaderMap) -> Self {
+    pub(crate) fn of(headers: &HeaderMap, needs_public: bool) -> Self {
         let directives = Directives::of(headers);
+        let consent = Consent::needed_by(headers, needs_public);
         if directives.is_empty() {
-            return Self { no_cache: asks_for_no_cache(headers), ..Self::default() };
+            return Self { no_cache: asks_for_no_cache(headers), consent, ..Self::default() };
         }
         Self {
+            consent,
             no_store: directives.has("no-store"),
             no_cache: directives.has("no-cache"),
             max_age: directives.seconds("max-age"),
             min_fresh: directives.seconds("min-fresh"),
             only_if_cached: directives.has("only-if-cached"),
         }
+    }
+
+    /// Whether an answer that was made for another request says enough to be shared with this one.
+    pub(crate) fn may_share(&self, consent: Consent) -> bool {
+        consent >= self.consent
     }
 
     /// Whether an answer of this age will do, which stays fresh for so much longer, if that is
@@ -59,21 +69,21 @@ mod tests {
     }
 
     fn of(line: &str) -> Demand {
-        Demand::of(&headers(&[("cache-control", line)]))
+        Demand::of(&headers(&[("cache-control", line)]), false)
     }
 
     #[test]
     fn pragma_counts_only_without_cache_control() {
-        let pragma = Demand::of(&headers(&[("pragma", "foo, No-Cache")]));
+        let pragma = Demand::of(&headers(&[("pragma", "foo, No-Cache")]), false);
         assert!(pragma.no_cache);
-        assert!(!Demand::of(&headers(&[("pragma", "unrecognised-extension")])).no_cache);
+        assert!(!Demand::of(&headers(&[("pragma", "unrecognised-extension")]), false).no_cache);
         let both = headers(&[("pragma", "no-cache"), ("cache-control", "max-age=5")]);
-        assert!(!Demand::of(&both).no_cache);
+        assert!(!Demand::of(&both, false).no_cache);
     }
 
     #[test]
     fn what_a_request_does_not_ask_for_it_does_not_demand() {
-        assert_eq!(Demand::of(&headers(&[])), Demand::default());
+        assert_eq!(Demand::of(&headers(&[]), false), Demand::default());
         assert_eq!(of("max-stale=1000"), Demand::default());
         assert!(of("max-stale=1000").accepts(seconds(1_000_000), None));
     }
@@ -87,6 +97,7 @@ mod tests {
             max_age: Some(seconds(1)),
             min_fresh: Some(seconds(2)),
             only_if_cached: true,
+            ..Demand::default()
         };
         assert_eq!(demand, expected);
     }

@@ -1,14 +1,18 @@
 //! What HTTP says about caching (RFC 9110, 9111, 9213 and 5861), as functions of what was said.
 //!
-//! There is no I/O here, no clock but the times that are passed in, and nothing is kept.
+//! There is no I/O here, and nothing is kept. Times are passed in; only the century of a date whose
+//! year has two digits is read by the clock.
 
 mod ages;
 #[cfg(test)]
 mod cases;
 mod conditions;
+mod consent;
+mod dates;
 mod demand;
 mod directives;
 mod fields;
+mod hop_by_hop;
 mod invalidation;
 mod lists;
 mod ranges;
@@ -21,8 +25,10 @@ mod vary;
 
 pub(crate) use ages::{Times, on_arrival};
 pub(crate) use conditions::{is_not_modified, not_modified_headers};
+pub(crate) use consent::Consent;
 pub(crate) use demand::Demand;
 pub(crate) use fields::storable_headers;
+pub(crate) use hop_by_hop::{names_others, remove_hop_by_hop, remove_named};
 pub(crate) use invalidation::{invalidated, is_safe};
 pub(crate) use ranges::{Slice, slice};
 pub(crate) use storing::{Storing, Why, for_others, must_be_validated, storing};

@@ -6,6 +6,7 @@ use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, SET_COOKIE, TRA
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use super::ages::Times;
+use super::consent::Consent;
 use super::directives::Directives;
 use super::terms::{Defaults, Terms, terms};
 use super::vary::nominated;
@@ -37,6 +38,8 @@ pub(crate) enum Why {
     RequestNoStore,
     /// The request has credentials, and the response does not say that it is for others too.
     Authorization,
+    /// The request has a cookie, and the response does not say that it is for others too.
+    Cookie,
     /// Not a status whose responses are kept.
     Status,
     /// Only a part.
@@ -76,6 +79,9 @@ pub(crate) fn storing(
     };
     let directives = Directives::of_response(response);
     let terms = Terms { vary, ..terms(status, response, &directives, times, defaults) };
+    if terms.consent < Consent::needed_by(request, defaults.needs_public) {
+        return Storing::Private(Why::Cookie);
+    }
     if !terms.freshness.max(terms.while_revalidate).max(terms.if_error).is_zero() {
         return Storing::Keep(terms);
     }
@@ -186,6 +192,7 @@ impl fmt::Display for Why {
             Self::RequestContent => "request-content",
             Self::RequestNoStore => "request-no-store",
             Self::Authorization => "authorization",
+            Self::Cookie => "cookie",
             Self::Status => "status",
             Self::Partial => "partial",
             Self::NoStore => "no-store",
@@ -228,6 +235,36 @@ mod tests {
             "cache-control: s-maxage=3600",
         ] {
             assert!(matches!(judged(WHO, says), Storing::Keep(_)), "{says}");
+        }
+    }
+
+    #[test]
+    fn a_cookie_makes_an_answer_private_unless_it_says_that_it_is_for_others() {
+        const WHO: &str = "cookie: a=b";
+        for says in [
+            "last-modified: {-86400}\ndate: {0}",
+            "cache-control: no-cache\netag: \"a\"",
+            "cache-control: max-age=0\netag: \"a\"",
+            "cache-control: must-revalidate\nlast-modified: {-86400}\ndate: {0}",
+            "cache-control: stale-while-revalidate=60",
+            "expires: {-1}\nlast-modified: {-86400}\ndate: {0}",
+        ] {
+            assert_private(WHO, says, Why::Cookie);
+        }
+        for says in [
+            "cache-control: public\nlast-modified: {-86400}\ndate: {0}",
+            "cache-control: s-maxage=3600",
+            "cache-control: max-age=3600",
+            "expires: {3600}\ndate: {0}",
+        ] {
+            assert!(matches!(judged(WHO, says), Storing::Keep(_)), "{says}");
+        }
+        let strict = Defaults { needs_public: true, ..Defaults::default() };
+        for (says, is_kept) in [("max-age=60", false), ("public, max-age=60", true)] {
+            let (request, response) = (read(WHO), headers(&[("cache-control", says)]));
+            let storing =
+                storing(&Method::GET, &request, StatusCode::OK, &response, at_once(), &strict);
+            assert_eq!(matches!(storing, Storing::Keep(_)), is_kept, "{says}");
         }
     }
 

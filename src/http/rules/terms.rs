@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::{HeaderMap, HeaderName, StatusCode};
 
 use super::ages::{self, Times};
+use super::consent::Consent;
 use super::directives::Directives;
 use super::validation::has_validator;
 
@@ -30,6 +31,8 @@ pub(crate) struct Terms {
     pub(crate) for_validation: Duration,
     /// Which fields of a request it depends on: sorted, each once.
     pub(crate) vary: Vec<HeaderName>,
+    /// How plainly it says that it may be shared.
+    pub(crate) consent: Consent,
 }
 
 /// What goes for responses that do not say.
@@ -40,6 +43,8 @@ pub(crate) struct Defaults {
     /// The stale windows of those that were ever fresh.
     pub(crate) while_revalidate: Duration,
     pub(crate) if_error: Duration,
+    /// Whether what is shared with requests that have cookies has to say so.
+    pub(crate) needs_public: bool,
 }
 
 /// On which terms a response is kept, apart from what it depends on.
@@ -51,24 +56,27 @@ pub(super) fn terms(
     defaults: &Defaults,
 ) -> Terms {
     let always_validate = directives.has_for_all_fields("no-cache");
-    let age = ages::initial(response, times);
-    // What has no age that can be told was never fresh, as far as we know.
-    let lifetime = age.and_then(|_| lifetime(status, response, directives, times, defaults));
+    let age = ages::on_arrival(response, times);
+    let stated = ages::explicit(directives, response, times);
+    let lifetime = stated.or_else(|| unstated(status, response, directives, times, defaults));
     let lifetime = lifetime.filter(|_| !always_validate).unwrap_or_default();
-    let age = age.unwrap_or_else(|| ages::delay(times));
     let (while_revalidate, if_error) = stale_windows(directives, lifetime, age, defaults);
     let is_validated = has_validator(status, response);
+    let freshness = lifetime.saturating_sub(age);
+    let consent = Consent::of(directives, stated.is_some() && !freshness.is_zero());
     Terms {
-        freshness: lifetime.saturating_sub(age),
+        freshness,
         age,
         while_revalidate,
         if_error,
         for_validation: if is_validated { KEPT_FOR_VALIDATION } else { Duration::ZERO },
         vary: Vec::new(),
+        consent,
     }
 }
 
-fn lifetime(
+/// For how long a response is fresh that does not say it itself.
+fn unstated(
     status: StatusCode,
     response: &HeaderMap,
     directives: &Directives,
@@ -76,10 +84,8 @@ fn lifetime(
     defaults: &Defaults,
 ) -> Option<Duration> {
     let is_cacheable = HEURISTICALLY_CACHEABLE.contains(&status.as_u16());
-    ages::explicit(directives, response, times)
-        .or_else(|| {
-            ages::guessed(response, times).filter(|_| is_cacheable || directives.has("public"))
-        })
+    ages::guessed(response, times)
+        .filter(|_| is_cacheable || directives.has("public"))
         .or_else(|| defaults.ttl.filter(|_| is_cacheable && !status.is_server_error()))
 }
 
@@ -172,13 +178,17 @@ mod tests {
         assert_eq!(terms_of("cache-control: max-age=5", defaults).freshness, seconds(5));
         let stale = judged("cache-control: max-age=0", defaults);
         assert_eq!(stale, Storing::Private(Why::NotFresh));
-        let unsound = judged("age: old", defaults);
-        assert_eq!(unsound, Storing::Private(Why::NotFresh));
+        assert_eq!(terms_of("age: old", defaults).freshness, seconds(60));
     }
 
     #[test]
     fn what_must_be_validated_is_kept_for_that_and_given_to_nobody() {
-        let defaults = Defaults { while_revalidate: seconds(9), if_error: seconds(9), ttl: None };
+        let defaults = Defaults {
+            while_revalidate: seconds(9),
+            if_error: seconds(9),
+            ttl: None,
+            ..Defaults::default()
+        };
         let storing = judged("cache-control: max-age=60, no-cache\netag: \"a\"", defaults);
         let Storing::Validate(terms, Why::NoCache) = storing else { panic!("{storing:?}") };
         assert!(terms.for_validation > Duration::ZERO, "{terms:?}");
@@ -190,7 +200,12 @@ mod tests {
 
     #[test]
     fn stale_windows_are_what_is_said_or_else_the_defaults() {
-        let defaults = Defaults { while_revalidate: seconds(7), if_error: seconds(8), ttl: None };
+        let defaults = Defaults {
+            while_revalidate: seconds(7),
+            if_error: seconds(8),
+            ttl: None,
+            ..Defaults::default()
+        };
         assert_eq!(stale("cache-control: max-age=2", defaults), (7, 8));
         let said = "cache-control: max-age=2, stale-while-revalidate=0, stale-if-error=60";
         assert_eq!(stale(said, defaults), (0, 60));

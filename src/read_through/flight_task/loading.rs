@@ -101,8 +101,8 @@ where
             Keeping::Own => {}
             _ => loads.unshared.note_shared(&key),
         }
-        if let Keeping::Keep(bytes, _) = &keeping {
-            self.value = Some(Value::of(bytes.clone(), Arc::clone(&kept)));
+        if let Keeping::Keep(bytes, beside, _) = &keeping {
+            self.value = Some(Value::of(bytes.clone(), Arc::clone(&kept), *beside));
         }
         self.answer = Some(Landing::Value(kept, self.origin(false)));
         self.keeping = keeping;
@@ -182,7 +182,7 @@ where
             Keeping::Unkept => Draft::marker(marker_ttl, Marker::Unkept),
             Keeping::Own => Draft::marker(marker_ttl, Marker::Own),
             Keeping::Share => Draft::new(core::nothing(), 0, Windows::fresh_for(Duration::ZERO)),
-            Keeping::Keep(_, windows) => {
+            Keeping::Keep(_, _, windows) => {
                 let value = self.value.take().unwrap_or_else(core::nothing);
                 Draft::new(value, self.core.capture.codec(), *windows)
             }

@@ -56,8 +56,15 @@ impl MemoryStore {
 
     /// Sets how many bytes are kept. To be called before the store is in use: it starts empty.
     ///
-    /// An entry counts its key and its encoded value twice, the second time for the decoded copy
-    /// that is kept beside it so that a hit decodes nothing, and 256 bytes for the tables.
+    /// An entry counts the memory that it takes: its encoded value, the decoded one beside it (so
+    /// that a hit decodes nothing), its key twice, and 640 bytes for the tables. A decoded value
+    /// counts as much as the encoded one, unless its [capture](crate::Capture::weight) knows better:
+    /// a response of HTTP or gRPC shares its content and the values of its fields with the encoded
+    /// form, and takes about 300 bytes and 112 for each field besides. A page of 2 KiB with ten
+    /// fields counts some 5 KiB.
+    ///
+    /// Leases, remembered failures and watermarks are not counted. They end by themselves: a lease
+    /// with its load, a failure with its window, a watermark ten minutes after its invalidation.
     ///
     /// Default: 64 MiB, what a small service can spare.
     #[must_use]

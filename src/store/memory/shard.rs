@@ -315,7 +315,8 @@ impl Shard {
 
 impl Kept {
     fn weight(&self) -> usize {
-        (self.entry.value().encoded().len() + self.key.byte_len()) * 2 + TABLES
+        let value = self.entry.value().weight();
+        value.saturating_add(self.key.byte_len() * 2 + TABLES)
     }
 }
 
@@ -374,7 +375,7 @@ fn later(now: Instant, after: Duration) -> Instant {
 
 const A_YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// What an entry costs beside its key and value.
-const TABLES: usize = 256;
+/// What an entry costs beside its key and value: the tables of the store, and what is noted of it.
+const TABLES: usize = 640;
 
 const FIRST_SWEEP: usize = 64;

@@ -1,0 +1,81 @@
+//! What is about one connection only (RFC 9110, section 7.6.1).
+
+use http::header::{CONNECTION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
+use http::{HeaderMap, HeaderName};
+
+use super::lists::members;
+
+/// Options of a connection that name no field.
+const OPTIONS: [&[u8]; 1] = [b"close"];
+
+/// Fields that are for one connection by their nature, so that `Connection` may well name them.
+const HOP_BY_HOP: [HeaderName; 8] = [
+    CONNECTION,
+    HeaderName::from_static("http2-settings"),
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// Whether `Connection` names anything but what is for one connection by its nature. The next hop
+/// may remove that before it looks at the request, so the answer says nothing of a request that has
+/// it. What cannot be read may name anything.
+pub(crate) fn names_others(request: &HeaderMap) -> bool {
+    members(request, &CONNECTION).any(|name| !is_known(name))
+}
+
+/// Removes the fields that `Connection` names and that are not for one connection by their nature.
+/// The others may be part of a change of protocol, which is for the service within.
+pub(crate) fn remove_named(request: &mut HeaderMap) {
+    let others = members(request, &CONNECTION).filter(|name| !is_known(name));
+    let others: Vec<_> = others.filter_map(|name| HeaderName::from_bytes(name).ok()).collect();
+    others.iter().for_each(|name| _ = request.remove(name));
+}
+
+/// Removes what is for one connection by its nature: a load is for all who wait for it.
+pub(crate) fn remove_hop_by_hop(request: &mut HeaderMap) {
+    HOP_BY_HOP.iter().for_each(|name| _ = request.remove(name));
+}
+
+fn is_known(name: &[u8]) -> bool {
+    let is_field = HOP_BY_HOP.iter().any(|field| name.eq_ignore_ascii_case(field.as_ref()));
+    is_field || OPTIONS.iter().any(|option| name.eq_ignore_ascii_case(option))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples::{headers, read};
+    use super::*;
+
+    #[test]
+    fn what_is_for_one_connection_by_its_nature_may_be_named() {
+        for line in ["", "close", "Keep-Alive", "upgrade, HTTP2-Settings", "TE , ,close"] {
+            assert!(!names_others(&headers(&[("connection", line)])), "{line:?}");
+        }
+        assert!(!names_others(&headers(&[])));
+    }
+
+    #[test]
+    fn whatever_else_is_named_is_told() {
+        for line in
+            ["x-tenant", "close, Host", "cookie", "a b", "\"close\"", "\"close, x", "keep-alive;x"]
+        {
+            assert!(names_others(&headers(&[("connection", line)])), "{line:?}");
+        }
+        assert!(names_others(&read("connection: close\nconnection: authorization")));
+    }
+
+    #[test]
+    fn what_is_named_is_removed_and_a_change_of_protocol_is_left() {
+        let mut request =
+            read("connection: upgrade, X-Tenant\nx-tenant: a\nx-tenant: b\nupgrade: h2c\nte: gzip");
+        remove_named(&mut request);
+        let left = read("connection: upgrade, X-Tenant\nupgrade: h2c\nte: gzip");
+        assert_eq!(request, left);
+        remove_hop_by_hop(&mut request);
+        assert_eq!(request, headers(&[]));
+    }
+}

@@ -1,0 +1,143 @@
+//! What callers with cookies share, and what they do not.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use futures_util::future::join_all;
+use http::Request;
+use tokio::time::sleep;
+
+use crate::origin::{Origin, cached, field, get, is_hit, memory, page, pass, text};
+
+type Field = (&'static str, &'static str);
+
+const OLD: Field = ("last-modified", "Wed, 01 Jan 2020 00:00:00 GMT");
+const TAG: Field = ("etag", "\"v1\"");
+const USERS: usize = 30;
+
+fn whose(request: &Request<Body>) -> String {
+    let whose = request.headers().get("cookie");
+    whose.map_or("nobody", |whose| whose.to_str().unwrap()).to_owned()
+}
+
+/// Pages of each user's own, whose tag and date are those of the template: who has the tag, or the
+/// date, is told that it is still good.
+fn pages(fields: &'static [Field]) -> Origin {
+    Origin::new(move |request: Request<Body>, _| async move {
+        sleep(Duration::from_millis(50)).await;
+        let has = |name: &str| request.headers().contains_key(name);
+        let is_validated = has("if-none-match") || has("if-modified-since");
+        let status = (":status", if is_validated { "304" } else { "200" });
+        let content = if is_validated { String::new() } else { whose(&request) };
+        Ok(page(&[fields, &[status]].concat(), content))
+    })
+}
+
+/// What is not said to be for all.
+const UNSAID: [&[Field]; 7] = [
+    &[OLD],
+    &[OLD, TAG],
+    &[TAG, ("cache-control", "no-cache")],
+    &[TAG, ("cache-control", "max-age=0")],
+    &[TAG, ("cache-control", "max-age=60, no-cache")],
+    &[OLD, ("cache-control", "stale-while-revalidate=60")],
+    &[OLD, TAG, ("cache-control", "must-revalidate")],
+];
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_does_not_say_so_is_shared_with_no_other_user() {
+    for fields in UNSAID {
+        let cache = cached(&memory(), &pages(fields));
+        for user in ["alice", "bob", "alice"] {
+            assert_eq!(text(get(&cache, &[("cookie", user)]).await).await, user, "{fields:?}");
+        }
+        assert_eq!(text(get(&cache, &[]).await).await, "nobody", "{fields:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_that_does_not_say_so_is_shared_with_no_user_who_asks_at_the_same_time() {
+    for fields in UNSAID {
+        let cache = cached(&memory(), &pages(fields));
+        for _ in 0..2 {
+            let asked = (0..USERS).map(async |nth| {
+                let user = format!("user {nth}");
+                (text(get(&cache, &[("cookie", &user)]).await).await, user)
+            });
+            for (given, user) in join_all(asked).await {
+                assert_eq!(given, user, "{fields:?}");
+            }
+        }
+    }
+}
+
+/// What was kept for callers without cookies is not known to be for those with cookies.
+#[tokio::test(start_paused = true)]
+async fn a_guess_does_not_answer_a_user() {
+    for fields in UNSAID {
+        let cache = cached(&memory(), &pages(fields));
+        get(&cache, &[]).await;
+        let (user, nobody) = ([("cookie", "alice")], []);
+        let (user, nobody) = tokio::join!(get(&cache, &user), get(&cache, &nobody));
+        assert_eq!(text(user).await, "alice", "{fields:?}");
+        assert_eq!(text(nobody).await, "nobody", "{fields:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn users_leave_what_callers_without_cookies_share() {
+    let cache = cached(&memory(), &pages(&[OLD]));
+    get(&cache, &[]).await;
+    get(&cache, &[("cookie", "alice")]).await;
+    let kept = get(&cache, &[]).await;
+    assert!(is_hit(&kept));
+    assert_eq!(text(kept).await, "nobody");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_says_that_it_may_be_shared_is() {
+    for says in ["public", "public, max-age=60", "s-maxage=60", "max-age=60"] {
+        let origin = Origin::new(move |request: Request<Body>, _| async move {
+            Ok(page(&[OLD, ("cache-control", says)], whose(&request)))
+        });
+        let cache = cached(&memory(), &origin);
+        get(&cache, &[("cookie", "alice")]).await;
+        for fields in [&[("cookie", "bob")][..], &[]] {
+            let kept = get(&cache, fields).await;
+            assert!(is_hit(&kept), "{says}: {}", field(&kept, "cache-status"));
+            assert_eq!(text(kept).await, "alice", "{says}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_says_that_it_may_be_shared_is_validated_for_all() {
+    let origin = pages(&[TAG, ("cache-control", "public, no-cache")]);
+    let cache = cached(&memory(), &origin);
+    for user in ["alice", "bob"] {
+        assert_eq!(text(get(&cache, &[("cookie", user)]).await).await, "alice");
+    }
+    assert_eq!(origin.last("if-none-match").as_deref(), Some("\"v1\""));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_time_that_the_program_gives_is_a_guess_for_users() {
+    let layer = memory().ttl(Duration::from_secs(60));
+    let cache = cached(&layer, &pages(&[]));
+    for user in ["alice", "bob"] {
+        assert_eq!(text(get(&cache, &[("cookie", user)]).await).await, user);
+    }
+    get(&cache, &[]).await;
+    assert!(is_hit(&get(&cache, &[]).await));
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_without_cookies_are_one_load_whatever_users_do() {
+    let origin = pages(&[OLD]);
+    let cache = cached(&memory(), &origin);
+    get(&cache, &[("cookie", "alice")]).await;
+    let others = join_all((0..100).map(async |_| text(get(&cache, &[]).await).await)).await;
+    assert_eq!((others, origin.asked()), (vec!["nobody".to_owned(); 100], 2));
+    pass(1).await;
+    assert!(is_hit(&get(&cache, &[]).await));
+}
