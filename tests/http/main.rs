@@ -6,6 +6,7 @@ mod changes;
 mod credentials;
 mod failures;
 mod keyed;
+mod not_modified;
 mod origin;
 mod poison;
 mod privacy;
@@ -19,3 +20,4 @@ mod vary;
 
 #[path = "../support/mod.rs"]
 mod support;
+

@@ -20,7 +20,7 @@ mod validation;
 mod vary;
 
 pub(crate) use ages::{Times, on_arrival};
-pub(crate) use conditions::{is_not_modified, not_modified_headers};
+pub(crate) use conditions::{asks_if_modified, is_not_modified, not_modified_headers};
 pub(crate) use demand::Demand;
 pub(crate) use fields::storable_headers;
 pub(crate) use invalidation::{invalidated, is_safe};
