@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Uri;
+use http::request::Parts;
 use tower::Layer;
 
 use super::apart::Apart;
@@ -15,6 +17,7 @@ use super::request_key::RequestKey;
 use super::rules::Defaults;
 use super::service::HttpCache;
 use super::shared::Shared;
+use super::target::TargetUri;
 use crate::read_through::{Handle, ReadThroughLayer, Within, knobs_of_loads};
 use crate::store::Store;
 
@@ -26,6 +29,7 @@ use crate::store::Store;
 pub struct HttpCacheLayer<R = Stated> {
     layer: ReadThroughLayer<(), HttpCapture>,
     rules: R,
+    target: TargetUri,
     apart: Arc<Apart>,
 }
 
@@ -70,6 +74,21 @@ impl HttpCacheLayer {
     #[must_use]
     pub fn stale_if_error(mut self, window: Duration) -> Self {
         self.rules.0.if_error = window;
+        self
+    }
+
+    /// Sets how the target URI of a request is found, which its response is kept under. The request
+    /// itself goes on as it is. Without an authority, the URI is at the host that the request names.
+    /// A request without a target URI goes past the cache.
+    ///
+    /// Default: the URI as the layer sees it, with [what `Router::nest` took
+    /// off](super#where-to-put-it). Only the program knows of other services that take something off.
+    #[must_use]
+    pub fn target_uri<F>(mut self, uri_of: F) -> Self
+    where
+        F: Fn(&Parts) -> Option<Uri> + Send + Sync + 'static,
+    {
+        self.target = TargetUri::by(uri_of);
         self
     }
 
@@ -150,7 +169,7 @@ impl HttpCacheLayer<Keyed> {
 impl<R> HttpCacheLayer<R> {
     fn by<S: Store>(rules: R, store: S) -> Self {
         let layer = ReadThroughLayer::over(store, ()).capture(HttpCapture);
-        Self { layer, rules, apart: Arc::default() }
+        Self { layer, rules, target: TargetUri::default(), apart: Arc::default() }
     }
 
     knobs_of_loads!();
@@ -165,7 +184,7 @@ where
     fn layer(&self, inner: S) -> HttpCache<S> {
         let within = Within::of(&self.layer);
         let (mode, apart) = (Arc::new(self.rules.mode()), Arc::clone(&self.apart));
-        let shared = Shared { within, mode, apart };
+        let shared = Shared { within, mode, target: self.target.clone(), apart };
         HttpCache::new(Fetch { inner, shared })
     }
 }
@@ -199,10 +218,11 @@ impl sealed::Sealed for Keyed {
 
 impl<R: fmt::Debug> fmt::Debug for HttpCacheLayer<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { layer, rules, .. } = self;
+        let Self { layer, rules, target, .. } = self;
         f.debug_struct("HttpCacheLayer")
             .field("layer", layer)
             .field("rules", rules)
+            .field("target", target)
             .finish_non_exhaustive()
     }
 }

@@ -115,6 +115,8 @@ mod handle;
 mod kept;
 mod layer;
 mod mode;
+#[cfg(feature = "axum")]
+mod nested;
 mod origin;
 mod refusal;
 mod report;

@@ -19,7 +19,6 @@ use super::origin::Origin;
 use super::refusal;
 use super::request_key::Named;
 use super::rules::Demand;
-use super::target::Target;
 use super::visit::{self, Visit};
 use super::way::Way;
 use crate::key::Key;
@@ -92,13 +91,13 @@ impl<S: fmt::Debug> fmt::Debug for HttpCache<S> {
 }
 
 /// Begins a request whose target is its key.
-fn stated<S, ReqB, B>(fetch: &Fetch<S>, parts: Parts, body: ReqB) -> Begun<S, B>
+fn stated<S, ReqB, B>(fetch: &Fetch<S>, mut parts: Parts, body: ReqB) -> Begun<S, B>
 where
     S: Origin<ReqB, B>,
     ReqB: Body + Send + 'static,
     B: Body<Data = Bytes> + Send + 'static,
 {
-    let Some(target) = Target::of(&parts) else {
+    let Some(target) = fetch.shared.target.target_of(&mut parts) else {
         return pass(fetch, parts, body, "request");
     };
     let demand = Demand::of(&parts.headers);

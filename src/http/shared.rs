@@ -11,6 +11,7 @@ use http::{HeaderMap, HeaderName, StatusCode};
 use super::apart::Apart;
 use super::kept::{Fate, Found, HttpCapture, Kept, Spec, Whole};
 use super::mode::{Judgement, Mode};
+use super::target::TargetUri;
 use crate::capture::Room;
 use crate::key::Key;
 use crate::quiet::warn_seldom;
@@ -22,6 +23,7 @@ use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Peek, Va
 pub(super) struct Shared {
     pub(super) within: Within<HttpCapture>,
     pub(super) mode: Arc<Mode>,
+    pub(super) target: TargetUri,
     pub(super) apart: Arc<Apart>,
 }
 

@@ -12,6 +12,7 @@ mod poison;
 mod privacy;
 mod refusals;
 mod reload;
+mod rewrites;
 mod shapes;
 mod streams;
 mod users;
