@@ -18,7 +18,7 @@ use super::mode::{Keyed, Mode};
 use super::origin::Origin;
 use super::refusal;
 use super::request_key::Named;
-use super::rules::Demand;
+use super::rules::{self, Demand};
 use super::visit::{self, Visit};
 use super::way::Way;
 use crate::key::Key;
@@ -73,6 +73,7 @@ where
 
     fn call(&mut self, request: Request<ReqB>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
+        rules::ignore_offer_of_h2c(&mut parts.headers);
         let fetch = &self.fetch;
         HttpResponseFuture::new(match &*fetch.shared.mode {
             Mode::Stated(_) => stated(fetch, parts, body),

@@ -15,6 +15,7 @@ mod reload;
 mod rewrites;
 mod shapes;
 mod streams;
+mod upgrades;
 mod users;
 mod validation;
 mod vary;
@@ -22,3 +23,5 @@ mod vary;
 #[path = "../support/mod.rs"]
 mod support;
 
+#[path = "../../examples/reverse_proxy/proxy.rs"]
+mod proxy;

@@ -16,6 +16,7 @@ mod ranges;
 mod samples;
 mod storing;
 mod terms;
+mod upgrade;
 mod validation;
 mod vary;
 
@@ -27,5 +28,6 @@ pub(crate) use invalidation::{invalidated, is_safe};
 pub(crate) use ranges::{Slice, slice};
 pub(crate) use storing::{Storing, Why, for_others, must_be_validated, storing};
 pub(crate) use terms::{Defaults, Terms};
+pub(crate) use upgrade::ignore_offer_of_h2c;
 pub(crate) use validation::{HeadSays, add_validators, freshen, head_says};
 pub(crate) use vary::variant;
