@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
+use tokio::sync::oneshot;
 
 /// The body of an answer: one that was kept, with its trailers, or one that goes through as the
 /// loader sends it.
@@ -17,11 +18,21 @@ enum Source<B> {
         data: Bytes,
         trailers: Option<HeaderMap>,
     },
-    /// What was read of it already, and the rest.
+    /// What was read of it already, the rest, and a watch that is told how that ends.
     Passing {
         begun: Bytes,
         rest: Pin<Box<B>>,
+        watch: Option<oneshot::Sender<End>>,
     },
+}
+
+/// How a body ends of which one part was read.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// That part was all but for its trailers.
+    Ended(Option<HeaderMap>),
+    /// There are more parts.
+    GoesOn,
 }
 
 impl<B> CacheBody<B> {
@@ -41,7 +52,26 @@ impl<B> CacheBody<B> {
 
     /// A body of which some was read.
     pub(crate) fn rejoined(begun: Bytes, rest: Pin<Box<B>>) -> Self {
-        Self(Source::Passing { begun, rest })
+        Self(Source::Passing { begun, rest, watch: None })
+    }
+
+    /// The same, and the watch is told how it ends as soon as its reader gets that far.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn watched(begun: Bytes, rest: Pin<Box<B>>, watch: oneshot::Sender<End>) -> Self {
+        Self(Source::Passing { begun, rest, watch: Some(watch) })
+    }
+}
+
+/// How a body ends, if its next frame tells.
+fn end_by<E>(next: Option<&Result<Frame<Bytes>, E>>) -> Option<End> {
+    match next {
+        None => Some(End::Ended(None)),
+        Some(Ok(frame)) => match frame.data_ref() {
+            Some(data) if data.is_empty() => None,
+            Some(_) => Some(End::GoesOn),
+            None => Some(End::Ended(frame.trailers_ref().cloned())),
+        },
+        Some(Err(_)) => None,
     }
 }
 
@@ -63,7 +93,16 @@ where
             Source::Kept { trailers, .. } => {
                 Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
             }
-            Source::Passing { rest, .. } => rest.as_mut().poll_frame(cx),
+            Source::Passing { rest, watch, .. } => {
+                let next = ready!(rest.as_mut().poll_frame(cx));
+                if watch.is_some()
+                    && let Some(end) = end_by(next.as_ref())
+                    && let Some(watch) = watch.take()
+                {
+                    _ = watch.send(end);
+                }
+                Poll::Ready(next)
+            }
         }
     }
 
@@ -71,7 +110,7 @@ where
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Source::Kept { data, trailers } => data.is_empty() && trailers.is_none(),
-            Source::Passing { begun, rest } => begun.is_empty() && rest.is_end_stream(),
+            Source::Passing { begun, rest, .. } => begun.is_empty() && rest.is_end_stream(),
         }
     }
 
@@ -85,7 +124,7 @@ where
                 hint.set_lower(data.len() as u64);
                 hint
             }
-            Source::Passing { begun, rest } => {
+            Source::Passing { begun, rest, .. } => {
                 let read = begun.len() as u64;
                 let left = rest.size_hint();
                 let mut hint = SizeHint::new();

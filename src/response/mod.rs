@@ -7,6 +7,8 @@ mod joined;
 mod kept;
 
 pub use body::CacheBody;
+#[cfg(feature = "grpc")]
+pub(crate) use body::End;
 #[cfg(feature = "http")]
 pub(crate) use collect::{Collected, collect};
 #[cfg(feature = "grpc")]
