@@ -1,5 +1,8 @@
 //! The proxy itself: what the tests run as well.
 
+#[path = "upgrade.rs"]
+mod upgrade;
+
 use std::io;
 use std::time::Duration;
 
@@ -7,7 +10,7 @@ use axum::body::Body;
 use bellwether::HttpCacheLayer;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
-use http::{Request, Uri, Version};
+use http::{Request, StatusCode, Uri, Version};
 use hyper::body::Incoming;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -16,6 +19,7 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tower::{Layer, ServiceExt, service_fn};
+use upgrade::{Offer, Tunnels};
 
 /// Answers whoever connects, by HTTP/1.1 or by HTTP/2 with prior knowledge, until it is dropped.
 ///
@@ -28,12 +32,23 @@ pub(crate) async fn serve(
 ) -> io::Result<()> {
     let origin = Origin::of(origin)?;
     let client = Client::builder(TokioExecutor::new()).build_http::<Body>();
-    let forward = service_fn(move |request| {
-        let (client, request) = (client.clone(), origin.address(request));
+    let tunnels = Tunnels::default();
+    let forward = service_fn(move |mut request| {
+        let (client, tunnels) = (client.clone(), tunnels.clone());
+        let offer = Offer::of(&mut request);
+        let mut request = origin.address(request);
+        if let Some(offer) = &offer {
+            offer.make(request.headers_mut());
+        }
         async move {
             let mut response = client.request(request).await?;
+            let accepted = offer.filter(|_| response.status() == StatusCode::SWITCHING_PROTOCOLS);
             strip_hop_by_hop(response.headers_mut());
             add_via(response.headers_mut(), Version::HTTP_11);
+            if let Some(offer) = accepted {
+                offer.make(response.headers_mut());
+                tunnels.join(offer, &mut response);
+            }
             Ok::<_, hyper_util::client::legacy::Error>(response)
         }
     });
@@ -54,7 +69,8 @@ pub(crate) async fn serve(
             server.http1().timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(30));
             server.http2().timer(TokioTimer::new());
             // What breaks a connection is its own affair.
-            let _ = server.serve_connection(TokioIo::new(stream), service).await;
+            let io = TokioIo::new(stream);
+            let _ = server.serve_connection_with_upgrades(io, service).await;
         });
     }
 }

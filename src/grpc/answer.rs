@@ -5,6 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use http::Response;
+use http::header::CONTENT_TYPE;
 use tonic::Status;
 use tower::BoxError;
 
@@ -18,6 +19,8 @@ pub(crate) enum Answer<B> {
     Whole(KeptResponse<()>, Verdict),
     /// One that nobody else can have, until its caller takes it.
     Passing(Passing<B>),
+    /// One that its caller has already, and what that says of the next ones.
+    Taken(Verdict),
 }
 
 /// A response that goes through.
@@ -37,11 +40,11 @@ impl<B> Answer<B> {
                 let mut response = Response::new(CacheBody::kept(kept.body, kept.trailers));
                 *response.status_mut() = kept.status;
                 *response.headers_mut() = kept.headers;
+                note_status(&mut response);
                 response
             }
-            Self::Passing(passing) => passing.take().unwrap_or_else(|| {
-                Status::internal("the answer was taken by somebody else").into_http()
-            }),
+            Self::Passing(passing) => passing.take().unwrap_or_else(taken),
+            Self::Taken(_) => taken(),
         }
     }
 
@@ -50,7 +53,25 @@ impl<B> Answer<B> {
         match self {
             Self::Whole(kept, verdict) => Self::Whole(kept.clone(), *verdict),
             Self::Passing(passing) => Self::Passing(Passing(Mutex::new(passing.take()))),
+            Self::Taken(verdict) => Self::Taken(*verdict),
         }
+    }
+}
+
+fn taken<B>() -> Response<CacheBody<B>> {
+    Status::internal("another caller has taken the answer").into_http()
+}
+
+/// Adds the status of an answer that is a head alone to its extensions, as tonic does for what is
+/// above the service.
+fn note_status<B>(response: &mut Response<CacheBody<B>>) {
+    if !response.headers().contains_key(Status::GRPC_STATUS) {
+        return;
+    }
+    let mut fields = response.headers().clone();
+    fields.remove(CONTENT_TYPE);
+    if let Some(status) = Status::from_header_map(&fields) {
+        response.extensions_mut().insert(status);
     }
 }
 
@@ -68,6 +89,7 @@ impl<B> fmt::Debug for Answer<B> {
                 write!(f, "Answer(whole, {} bytes, {verdict:?})", kept.body.len())
             }
             Self::Passing(_) => f.write_str("Answer(passing)"),
+            Self::Taken(verdict) => write!(f, "Answer(taken, {verdict:?})"),
         }
     }
 }
@@ -100,7 +122,7 @@ where
 
     fn verdict(&self, kept: &Answer<B>) -> Verdict {
         match kept {
-            Answer::Whole(_, verdict) => *verdict,
+            Answer::Whole(_, verdict) | Answer::Taken(verdict) => *verdict,
             Answer::Passing(_) => Verdict::Private,
         }
     }
@@ -108,7 +130,9 @@ where
     fn encode(&self, kept: &Answer<B>, room: &mut Room) -> Result<(), BoxError> {
         match kept {
             Answer::Whole(kept, _) => kept.encode(room),
-            Answer::Passing(_) => Err("an answer that goes through is not kept".into()),
+            Answer::Passing(_) | Answer::Taken(_) => {
+                Err("an answer that goes through is not kept".into())
+            }
         }
     }
 
@@ -122,7 +146,7 @@ where
     fn weight(&self, kept: &Answer<B>, encoded: &Bytes) -> usize {
         match kept {
             Answer::Whole(kept, _) => size_of::<Answer<B>>() + kept.weight_of_fields(),
-            Answer::Passing(_) => encoded.len(),
+            Answer::Passing(_) | Answer::Taken(_) => encoded.len(),
         }
     }
 

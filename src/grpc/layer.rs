@@ -44,7 +44,8 @@ impl GrpcCacheLayer {
     }
 
     /// Caches a method, by its path as in `/package.Service/Method`. It has to be a unary one that
-    /// changes nothing. The last word on a method counts.
+    /// changes nothing. The last word on a method counts. The messages of a server stream that is named
+    /// by mistake go through as they come, but its head waits for the first of them.
     ///
     /// Default: none. Only who knows a method can say whether its answers may be shared.
     ///

@@ -3,6 +3,7 @@
 use std::pin::Pin;
 
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http::HeaderMap;
 use http_body::Body;
 use http_body_util::BodyExt;
@@ -18,21 +19,40 @@ pub(super) enum Read<B> {
     Ended { data: Bytes, trailers: Option<HeaderMap>, is_whole: bool },
     /// It goes on after one message, or its message is too long: what was read, and the rest.
     GoesOn { begun: Bytes, rest: Pin<Box<B>> },
+    /// One message is there, and nothing behind it yet: what was read, and the rest.
+    Pauses { begun: Bytes, rest: Pin<Box<B>> },
 }
 
-/// Reads a body to its end, but not beyond the frame that shows that there is more in it than one
-/// message of `most` bytes. A message that says to be longer is not waited for.
+/// How far a body is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Until {
+    /// To its end.
+    End,
+    /// To its end, or until there is nothing to be read behind its message.
+    Pause,
+}
+
+/// Reads a body, but not beyond the frame that shows that there is more in it than one message of
+/// `most` bytes. A message that says to be longer is not waited for.
 ///
 /// # Errors
 /// If the body ends with an error.
-pub(super) async fn read<B>(body: B, most: usize) -> Result<Read<B>, B::Error>
+pub(super) async fn read<B>(body: B, most: usize, until: Until) -> Result<Read<B>, B::Error>
 where
     B: Body<Data = Bytes>,
 {
     let mut rest = Box::pin(body);
     let (mut begun, mut trailers) = (Joined::default(), None::<HeaderMap>);
     let mut prefix = Vec::with_capacity(PREFIX);
-    while let Some(frame) = rest.frame().await {
+    loop {
+        let frame = match until == Until::Pause && expected(&prefix) == Some(begun.len()) {
+            true => match rest.frame().now_or_never() {
+                Some(frame) => frame,
+                None => return Ok(Read::Pauses { begun: begun.into_bytes(), rest }),
+            },
+            false => rest.frame().await,
+        };
+        let Some(frame) = frame else { break };
         match frame?.into_data() {
             Ok(data) => {
                 let missing = (PREFIX - prefix.len()).min(data.len());
@@ -81,7 +101,7 @@ mod tests {
         let parts: Vec<_> =
             parts.iter().map(|part| Ok(Frame::data(Bytes::from_static(part)))).collect();
         let parts: Vec<Result<_, Infallible>> = parts;
-        match read(StreamBody::new(stream::iter(parts)), most).await {
+        match read(StreamBody::new(stream::iter(parts)), most, Until::Pause).await {
             Ok(read) => read,
             Err(never) => match never {},
         }
@@ -142,7 +162,10 @@ mod tests {
             let frames =
                 parts.map(|part| Ok::<_, Infallible>(Frame::data(Bytes::from_static(part))));
             let body = StreamBody::new(stream::iter(frames));
-            allocation_counter::measure(|| drop(runtime.block_on(read(body, 4 * MIB)))).bytes_max
+            allocation_counter::measure(|| {
+                drop(runtime.block_on(read(body, 4 * MIB, Until::Pause)))
+            })
+            .bytes_max
         };
         assert!(held(b"a") <= 4 * MIB as u64, "{}", held(b"a"));
         assert!(held(b"") <= 1024, "{}", held(b""));
@@ -153,6 +176,22 @@ mod tests {
         let begun =
             stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"\0\0\0\0\x03")))]);
         let body = StreamBody::new(futures_util::StreamExt::chain(begun, stream::pending()));
-        assert!(matches!(read(body, 2).await, Ok(Read::GoesOn { .. })));
+        assert!(matches!(read(body, 2, Until::End).await, Ok(Read::GoesOn { .. })));
+    }
+
+    #[tokio::test]
+    async fn what_may_follow_a_message_is_waited_for_only_by_those_who_say_so() {
+        let body = || {
+            let begun = stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from_static(
+                b"\0\0\0\0\x01a",
+            )))]);
+            StreamBody::new(futures_util::StreamExt::chain(begun, stream::pending()))
+        };
+        let read_until = |until| read(body(), 2, until).now_or_never();
+        assert!(read_until(Until::End).is_none());
+        let Some(Ok(Read::Pauses { begun, .. })) = read_until(Until::Pause) else {
+            panic!("it waits")
+        };
+        assert_eq!(begun, &b"\0\0\0\0\x01a"[..]);
     }
 }

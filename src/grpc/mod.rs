@@ -68,8 +68,12 @@
 //! the key, more than one message, one that is compressed or longer than
 //! [`max_request_bytes`](GrpcCacheLayer::max_request_bytes), or if it is not protobuf over gRPC. An
 //! answer with more than one message, or larger than
-//! [`max_entry_bytes`](GrpcCacheLayer::max_entry_bytes), goes through to its caller as it comes; who
-//! waited for it asks for itself, and for a while nobody waits.
+//! [`max_entry_bytes`](GrpcCacheLayer::max_entry_bytes), goes through to its caller as it comes. The
+//! waiters ask for themselves, and for a while callers do not wait for each other.
+//!
+//! The first message of an answer is not held back until it is known whether another one follows: its
+//! caller gets the message at once. Waiters get the answer when its trailers are there. If the
+//! trailers take longer than a tenth of a second, the answer counts as a stream.
 //!
 //! A load is for all callers that wait, so the handler is not told of a caller's `grpc-timeout`: that
 //! bounds how long its caller waits, for others and for a load of its own, and
@@ -91,6 +95,7 @@
 
 mod answer;
 mod deadline;
+mod early;
 mod fetch;
 mod future;
 mod handle;

@@ -18,11 +18,12 @@ use tower::{BoxError, Service, ServiceExt};
 
 use super::answer::Answers;
 use super::deadline::{GRPC_TIMEOUT, deadline};
+use super::early::Early;
 use super::fetch::{Fetch, Load};
 use super::future::{GrpcResponseFuture, past};
 use super::key::{accept_known, key};
 use super::layer::AskOf;
-use super::message::{Read, read};
+use super::message::{Read, Until, read};
 use super::method::{CachedMethod, Methods};
 use super::trouble::status_for_caller;
 use crate::read_through::{Ask, ReadThrough};
@@ -113,7 +114,7 @@ where
         R: HttpBody<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {
-        let body = match read(body, self.max_request_bytes).await.ok() {
+        let body = match read(body, self.max_request_bytes, Until::End).await.ok() {
             Some(Read::Ended { data, trailers, is_whole })
                 if is_whole && asking.method.takes_message(&data) =>
             {
@@ -122,7 +123,9 @@ where
             Some(Read::Ended { data, trailers, .. }) => {
                 Body::new(CacheBody::<Full<Bytes>>::kept(data, trailers))
             }
-            Some(Read::GoesOn { begun, rest }) => Body::new(CacheBody::rejoined(begun, rest)),
+            Some(Read::GoesOn { begun, rest } | Read::Pauses { begun, rest }) => {
+                Body::new(CacheBody::rejoined(begun, rest))
+            }
             None => return Status::cancelled("the request broke off").into_http(),
         };
         let request = Request::from_parts(asking.parts, body);
@@ -145,11 +148,15 @@ where
         // that another may not know.
         parts.headers.remove(GRPC_TIMEOUT);
         accept_known(&mut parts.headers);
-        let load = Load { ask, method, parts, message, trailers };
-        let (answered, status) = self.cache.call(load).with_status().await;
-        let response = match answered {
-            Ok(answer) => answer.into_response(),
-            Err(error) => status_for_caller(&error).into_http(),
+        let (early, given) = Early::channel();
+        let load = Load { ask, method, parts, message, trailers, early };
+        let (response, status) = tokio::select! {
+            biased;
+            Ok(response) = given => (response, CacheStatus::Led { stored: false }),
+            (answered, status) = self.cache.call(load).with_status() => match answered {
+                Ok(answer) => (answer.into_response(), status),
+                Err(error) => (status_for_caller(&error).into_http(), status),
+            },
         };
         self.shown(response, &status)
     }

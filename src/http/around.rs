@@ -14,7 +14,7 @@ use super::answered::Answered;
 use super::asked::Asked;
 use super::kept::{Fate, Said, Whole};
 use super::mode::Judgement;
-use super::origin::Origin;
+use super::origin::{self, Origin};
 use super::refusal;
 use super::report::Report;
 use super::rules::{self, HeadSays, Times, Why};
@@ -36,14 +36,18 @@ where
     S: Service<Request<ReqB>, Response = Response<B>>,
     S::Error: Into<BoxError>,
 {
-    match inner.oneshot(request).await {
+    let has_conditions = rules::asks_if_modified(request.headers());
+    let answered = inner.oneshot(request).await.map_err(Into::into).and_then(|response| {
+        origin::check_not_modified(response.status(), has_conditions).map(|()| response)
+    });
+    match answered {
         Ok(response) => {
             let report = Report::around(why, response.status());
             let mut response = response.map(CacheBody::passing);
             report.add_to(response.headers_mut());
             response
         }
-        Err(error) => refusal::of_origin(&error.into()),
+        Err(error) => refusal::of_origin(&error),
     }
 }
 

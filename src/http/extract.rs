@@ -4,21 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 
 pub(super) use axum::extract::FromRequestParts;
+use axum::extract::RawPathParams;
 use axum::extract::rejection::RawPathParamsRejection;
-use axum::extract::{OriginalUri, RawPathParams};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::request::Parts;
-use http::{Extensions, Uri};
 
 use super::request_key::Named;
 use crate::error::ConfigError;
 use crate::key::Key;
-
-/// The URI before a nested router took off what led to it.
-pub(super) fn original_uri(extensions: &Extensions) -> Option<&Uri> {
-    extensions.get::<OriginalUri>().map(|OriginalUri(uri)| uri)
-}
 
 /// A name for a kind of answer, with the parameters of the route that tell one from another.
 #[derive(Clone, Debug)]

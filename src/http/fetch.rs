@@ -18,8 +18,8 @@ use super::asked::Errand;
 use super::earlier::Earlier;
 use super::kept::{Fate, Found, Passing, Said, Spec, Whole};
 use super::mode::{self, Judgement, Terms};
-use super::origin::Origin;
-use super::rules::{Times, Why};
+use super::origin::{self, Origin};
+use super::rules::{self, Times, Why};
 use super::shared::Shared;
 use crate::key::Key;
 use crate::read_through::LoadTimedOut;
@@ -75,6 +75,7 @@ where
 {
     let earlier = Earlier::of::<B>(&shared, &errand.key, &errand.asked.demand).await;
     let (request, validates) = earlier.request_for(&errand);
+    let mut has_conditions = rules::asks_if_modified(request.headers());
     let again = inner.clone();
     let mut asked = SystemTime::now();
     let answered = inner.call(request);
@@ -92,12 +93,14 @@ where
             // It speaks of something else than what is kept.
             None => {
                 let request = errand.request(errand.without_conditions());
+                has_conditions = false;
                 asked = SystemTime::now();
                 response = again.oneshot(request).await.map_err(Into::into)?;
                 answered = SystemTime::now();
             }
         }
     }
+    origin::check_not_modified(response.status(), has_conditions)?;
     let load = Load { shared: &shared, errand: &errand, earlier: &earlier };
     load.received(response, Times { asked, answered }).await
 }

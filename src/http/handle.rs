@@ -19,7 +19,8 @@ impl HttpHandle {
     /// Removes what is kept for a URI, all of its variants. No request that starts after this has
     /// returned is answered with a response that was asked for before it, in any process.
     ///
-    /// The URI is the one that clients ask for, with its authority if they send a `Host`. By which
+    /// The URI is the one that clients ask for, with its authority if they send a `Host`. If
+    /// middleware above the layer writes another one, it is [that one](super#where-to-put-it). By which
     /// scheme it is does not matter: `http` and `https` are both meant, since over HTTP/1.1 a server
     /// is not told which one it is asked by.
     ///

@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::Uri;
+use http::request::Parts;
 use tower::{BoxError, Layer};
 
 use super::fetch::Fetch;
@@ -14,6 +16,7 @@ use super::request_key::RequestKey;
 use super::rules::Defaults;
 use super::service::HttpCache;
 use super::shared::Shared;
+use super::target::TargetUri;
 use super::variants::Variants;
 use crate::read_through::{Handle, ReadThroughLayer, Unshared, Within, knobs_of_loads};
 use crate::response::is_unreachable;
@@ -27,6 +30,7 @@ use crate::store::Store;
 pub struct HttpCacheLayer<R = Stated> {
     layer: ReadThroughLayer<(), HttpCapture>,
     rules: R,
+    target: TargetUri,
     collect_within: Duration,
     unshared: Arc<Unshared>,
     variants: Arc<Variants>,
@@ -89,6 +93,21 @@ impl HttpCacheLayer {
     #[must_use]
     pub fn stale_if_error(mut self, window: Duration) -> Self {
         self.rules.0.if_error = window;
+        self
+    }
+
+    /// Sets how the target URI of a request is found, which its response is kept under. The request
+    /// itself goes on as it is. Without an authority, the URI is at the host that the request names.
+    /// A request without a target URI goes past the cache.
+    ///
+    /// Default: the URI as the layer sees it, with [what `Router::nest` took
+    /// off](super#where-to-put-it). Only the program knows of other services that take something off.
+    #[must_use]
+    pub fn target_uri<F>(mut self, uri_of: F) -> Self
+    where
+        F: Fn(&Parts) -> Option<Uri> + Send + Sync + 'static,
+    {
+        self.target = TargetUri::by(uri_of);
         self
     }
 
@@ -170,8 +189,14 @@ impl<R> HttpCacheLayer<R> {
     fn by<S: Store>(rules: R, store: S) -> Self {
         let layer = ReadThroughLayer::over(store, ()).capture(HttpCapture);
         let layer = layer.source_failures(|error: &BoxError| is_unreachable(&**error));
-        let (unshared, variants) = (Arc::default(), Arc::default());
-        Self { layer, rules, collect_within: COLLECT_WITHIN, unshared, variants }
+        Self {
+            layer,
+            rules,
+            target: TargetUri::default(),
+            collect_within: COLLECT_WITHIN,
+            unshared: Arc::default(),
+            variants: Arc::default(),
+        }
     }
 
     /// Sets how long after its head a response is read to be kept and shared. One that is not
@@ -201,9 +226,9 @@ where
 
     fn layer(&self, inner: S) -> HttpCache<S> {
         let within = Within::of(&self.layer, self.collect_within);
-        let (mode, unshared) = (Arc::new(self.rules.mode()), Arc::clone(&self.unshared));
-        let variants = Arc::clone(&self.variants);
-        let shared = Shared { within, mode, unshared, variants };
+        let (mode, target) = (Arc::new(self.rules.mode()), self.target.clone());
+        let (unshared, variants) = (Arc::clone(&self.unshared), Arc::clone(&self.variants));
+        let shared = Shared { within, mode, target, unshared, variants };
         HttpCache::new(Fetch { inner, shared })
     }
 }
@@ -239,10 +264,11 @@ impl sealed::Sealed for Keyed {
 
 impl<R: fmt::Debug> fmt::Debug for HttpCacheLayer<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { layer, rules, .. } = self;
+        let Self { layer, rules, target, .. } = self;
         f.debug_struct("HttpCacheLayer")
             .field("layer", layer)
             .field("rules", rules)
+            .field("target", target)
             .finish_non_exhaustive()
     }
 }

@@ -112,12 +112,32 @@
 //!
 //! Every answer says in `Cache-Status` (RFC 9211) how it came about.
 //!
+//! - **Upgrades**: an offer of `h2c` is ignored, and the answer is cached as any other: the layer
+//!   takes `Upgrade` and `HTTP2-Settings` out of the request. A request that offers another protocol
+//!   (a WebSocket) bypasses the cache whole, with its fields and extensions, and so does its answer:
+//!   what hyper has put there to upgrade the connection arrives on both sides.
+//! - **304** of the origin is given only to a client that has asked with `If-None-Match` or
+//!   `If-Modified-Since`. Without such a field there is nothing that it could be about, so it counts
+//!   as a failure of the origin: a stale answer is given instead, or 502.
+//! - **102, 103** (Early Hints) of the origin do not arrive: a [`tower::Service`] gives one response
+//!   to a request, and hyper's server sends no interim ones for it. Clients get the final response.
+//!
 //! # Where to put it
-//! The key is the URI as the client sent it. Behind [`Router::nest`], axum takes off what led to
-//! the nested router; the feature `axum` lets the layer see it all the same. Without that feature,
-//! put the layer outside. Responses that depend on more than the URI, and do not say so in `Vary`,
-//! must not be kept: that holds for everything below the layer, so put what reads a session above
-//! it, and compression below it (it says `Vary: accept-encoding`).
+//! The key is the host and the URI as the layer sees it, behind what middleware above it has
+//! written. Tenants that middleware tells apart by the path share nothing. What [`Router::nest`] takes
+//! off belongs to the key: the feature `axum` lets the layer know the prefix, by the pattern of the
+//! nested path and the parameters of the route. Two nested routers never share by accident, even if
+//! middleware writes a path before, within or between them. The URI to
+//! [invalidate](HttpHandle::invalidate) by is then that prefix with the written path behind it.
+//!
+//! Other services that take something off the path are not known to the layer: put it above them, or
+//! say what the target is by [`target_uri`](HttpCacheLayer::target_uri). The same holds for a nested
+//! router without the feature `axum`. A request bypasses the cache if its prefix cannot be told: a
+//! parameter is not UTF-8, or a name stands for two of them.
+//!
+//! Responses that depend on more than the URI, and do not say so in `Vary`, must not be kept: that
+//! holds for everything below the layer, so put what reads a session above it, and compression below
+//! it (it says `Vary: accept-encoding`).
 //!
 //! [`Router::nest`]: https://docs.rs/axum/0.8/axum/struct.Router.html#method.nest
 
@@ -134,6 +154,8 @@ mod handle;
 mod kept;
 mod layer;
 mod mode;
+#[cfg(feature = "axum")]
+mod nested;
 mod origin;
 mod refusal;
 mod report;

@@ -1,6 +1,6 @@
 //! `Origin`: what the layer needs of the service within.
 
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use tower::{BoxError, Service};
 
 /// A service of HTTP of which there can be more than one, to be asked from anywhere.
@@ -18,4 +18,13 @@ impl<S, ReqB, B> Origin<ReqB, B> for S where
         + Send
         + 'static
 {
+}
+
+/// Refuses a 304 to a request without conditions, as a failure of the origin: there is nothing that
+/// it could be about, neither here nor at the client.
+pub(super) fn check_not_modified(status: StatusCode, has_conditions: bool) -> Result<(), BoxError> {
+    match status == StatusCode::NOT_MODIFIED && !has_conditions {
+        true => Err("the origin answered 304 to a request without conditions".into()),
+        false => Ok(()),
+    }
 }

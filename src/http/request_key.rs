@@ -7,7 +7,7 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 
-use super::target::original_uri;
+use super::target::routed;
 use crate::error::ConfigError;
 use crate::key::Key;
 
@@ -61,7 +61,8 @@ pub(super) enum Named {
 }
 
 impl RequestKey {
-    /// The path as it is sent, and nothing of the query: `Key::of("path").with(path)`.
+    /// The path as the layer sees it, and nothing of the query: `Key::of("path").with(path)`. What
+    /// [`Router::nest`](super#where-to-put-it) took off is part of it.
     pub fn path() -> Self {
         Self::on(Base::Path)
     }
@@ -152,7 +153,10 @@ impl RequestKey {
     )]
     pub(super) fn at_once(&self, parts: &mut Parts) -> Option<Named> {
         let named = match &self.base {
-            Base::Path => Named::Key(Key::of("path").with(original_uri(parts).path())),
+            Base::Path => match routed(parts) {
+                Some(routed) => Named::Key(Key::of("path").with(routed.path())),
+                None => Named::Nothing,
+            },
             Base::By(key_of) => key_of(parts).map_or(Named::Nothing, Named::Key),
             #[cfg(feature = "axum")]
             Base::Template(template) => template.fill(parts),
@@ -177,7 +181,7 @@ impl RequestKey {
     fn completed(&self, named: Named, parts: &Parts) -> Named {
         let Named::Key(mut key) = named else { return named };
         for name in &self.query {
-            key = with_query(key, original_uri(parts), name);
+            key = with_query(key, &parts.uri, name);
         }
         for name in &self.headers {
             key = with_field(key, &parts.headers, name);
@@ -208,13 +212,18 @@ fn decoded(name: &str) -> Cow<'_, str> {
     if !name.contains(['%', '+']) {
         return Cow::Borrowed(name);
     }
-    let (mut bytes, mut left) = (Vec::with_capacity(name.len()), name.as_bytes());
+    Cow::Owned(String::from_utf8_lossy(&unescaped(name, b' ')).into_owned())
+}
+
+/// The bytes that an escaped text stands for, and what a plus sign stands for in it.
+pub(super) fn unescaped(text: &str, plus: u8) -> Vec<u8> {
+    let (mut bytes, mut left) = (Vec::with_capacity(text.len()), text.as_bytes());
     while let Some((&first, rest)) = left.split_first() {
         let escaped = rest.get(..2).filter(|_| first == b'%').and_then(byte);
         left = if escaped.is_some() { &rest[2..] } else { rest };
-        bytes.push(escaped.unwrap_or(if first == b'+' { b' ' } else { first }));
+        bytes.push(escaped.unwrap_or(if first == b'+' { plus } else { first }));
     }
-    Cow::Owned(String::from_utf8_lossy(&bytes).into_owned())
+    bytes
 }
 
 fn byte(digits: &[u8]) -> Option<u8> {

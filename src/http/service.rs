@@ -19,7 +19,6 @@ use super::origin::Origin;
 use super::refusal;
 use super::request_key::Named;
 use super::rules::{self, Demand};
-use super::target::Target;
 use super::visit::{self, Visit};
 use super::way::Way;
 use crate::key::Key;
@@ -74,6 +73,7 @@ where
 
     fn call(&mut self, request: Request<ReqB>) -> Self::Future {
         let (mut parts, body) = request.into_parts();
+        rules::ignore_offer_of_h2c(&mut parts.headers);
         let fetch = &self.fetch;
         HttpResponseFuture::new(match &*fetch.shared.mode {
             Mode::Stated(_) => stated(fetch, parts, body),
@@ -102,7 +102,7 @@ where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     // By the host that the client named, for what it changes there is not good any more.
-    let target = Target::of(&parts);
+    let target = fetch.shared.target.target_of(&mut parts);
     rules::remove_named(&mut parts.headers);
     let Some(target) = target else {
         return pass(fetch, parts, body, "request");

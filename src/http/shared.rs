@@ -13,6 +13,7 @@ use super::asked::Asked;
 use super::kept::{Fate, Found, HttpCapture, Kept, Spec, Whole};
 use super::mode::Mode;
 use super::rules::Why;
+use super::target::TargetUri;
 use super::variants::Variants;
 use crate::capture::{Capture, Room};
 use crate::key::Key;
@@ -26,6 +27,7 @@ use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Peek, Va
 pub(super) struct Shared {
     pub(super) within: Within<HttpCapture>,
     pub(super) mode: Arc<Mode>,
+    pub(super) target: TargetUri,
     /// Targets whose answers are each for one caller.
     pub(super) unshared: Arc<Unshared>,
     pub(super) variants: Arc<Variants>,

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
 
 use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
@@ -22,8 +24,9 @@ pub(super) struct Target {
 impl Target {
     /// The target of a request. Nothing, if it contradicts itself: what cannot be named for sure
     /// is not kept.
-    pub(super) fn of(parts: &Parts) -> Option<Self> {
-        let uri = original_uri(parts);
+    fn of(parts: &mut Parts) -> Option<Self> {
+        let path_and_query = routed(parts)?;
+        let uri = with_authority(parts);
         let stated = uri.authority().map(Authority::as_str);
         let host = host(&parts.headers)?;
         let scheme = uri.scheme().cloned();
@@ -33,8 +36,18 @@ impl Target {
         if stated.is_some() && host.is_some() && stated != host {
             return None;
         }
-        let path_and_query = uri.path_and_query().cloned()?;
         Some(Self { scheme, authority: stated.or(host), path_and_query })
+    }
+
+    /// The target that the program names. Without an authority it is at the host that the request
+    /// names.
+    fn named(uri: &Uri, headers: &HeaderMap) -> Option<Self> {
+        let named = Self::of_uri(uri)?;
+        if named.authority.is_some() {
+            return Some(named);
+        }
+        let host = host(headers)?.map(|host| normal(host, or_http(&named.scheme)));
+        Some(Self { authority: host.transpose().ok()?, ..named })
     }
 
     /// The target that a URI names.
@@ -101,10 +114,52 @@ pub(super) fn within_bounds(key: Key) -> Key {
     Key::of("http-long").with(key.digest().as_bytes())
 }
 
-/// The URI of a request before a router took off what led to the handler.
-pub(super) fn original_uri(parts: &Parts) -> &Uri {
+/// How the program makes the target URI of a request, if it says so.
+#[derive(Clone, Default)]
+pub(super) struct TargetUri(Option<Arc<UriOf>>);
+
+type UriOf = dyn Fn(&Parts) -> Option<Uri> + Send + Sync;
+
+impl TargetUri {
+    pub(super) fn by(uri_of: impl Fn(&Parts) -> Option<Uri> + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(uri_of)))
+    }
+
+    /// The target of a request, if it has one that can be named for sure.
+    pub(super) fn target_of(&self, parts: &mut Parts) -> Option<Target> {
+        match &self.0 {
+            Some(uri_of) => Target::named(&uri_of(parts)?, &parts.headers),
+            None => Target::of(parts),
+        }
+    }
+}
+
+impl fmt::Debug for TargetUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "TargetUri(function)" } else { "TargetUri(request)" })
+    }
+}
+
+/// The path and query of a request as the layer sees them, with the prefix that nested routers took
+/// off. Nothing, if that prefix cannot be named for sure.
+#[cfg_attr(
+    not(feature = "axum"),
+    allow(clippy::needless_pass_by_ref_mut, reason = "axum's extractors ask for it")
+)]
+pub(super) fn routed(parts: &mut Parts) -> Option<PathAndQuery> {
+    let seen = parts.uri.path_and_query().cloned()?;
     #[cfg(feature = "axum")]
-    if let Some(uri) = super::extract::original_uri(&parts.extensions) {
+    let seen = super::nested::with_prefix(parts, seen)?;
+    Some(seen)
+}
+
+/// The URI of a request that has its authority, if there is one: middleware that writes another
+/// path may leave the authority out.
+fn with_authority(parts: &Parts) -> &Uri {
+    #[cfg(feature = "axum")]
+    if parts.uri.authority().is_none()
+        && let Some(uri) = super::nested::original_uri(&parts.extensions)
+    {
         return uri;
     }
     &parts.uri
@@ -142,8 +197,8 @@ mod tests {
         for host in host {
             request = request.header(header::HOST, *host);
         }
-        let (parts, ()) = request.body(()).unwrap().into_parts();
-        Target::of(&parts).map(|target| target.key())
+        let (mut parts, ()) = request.body(()).unwrap().into_parts();
+        Target::of(&mut parts).map(|target| target.key())
     }
 
     #[test]

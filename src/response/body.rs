@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
+use tokio::sync::oneshot;
 
 use super::follow::Follow;
 
@@ -19,12 +20,29 @@ enum Source<B> {
         data: Bytes,
         trailers: Option<HeaderMap>,
     },
-    /// What was read of it already, and the rest.
+    /// What was read of it already, the rest, and a watch that is told how that ends.
     Passing {
         begun: Bytes,
         rest: Pin<Box<B>>,
-        follow: Option<Box<Follow>>,
+        watch: Option<Watch>,
     },
+}
+
+/// What watches a body that goes through.
+enum Watch {
+    /// It sees all of it.
+    Follow(Box<Follow>),
+    /// It is told how the body ends.
+    End(oneshot::Sender<End>),
+}
+
+/// How a body ends of which one part was read.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// That part was all but for its trailers.
+    Ended(Option<HeaderMap>),
+    /// There are more parts.
+    GoesOn,
 }
 
 impl<B> CacheBody<B> {
@@ -44,15 +62,35 @@ impl<B> CacheBody<B> {
 
     /// A body of which some was read.
     pub(crate) fn rejoined(begun: Bytes, rest: Pin<Box<B>>) -> Self {
-        Self(Source::Passing { begun, rest, follow: None })
+        Self(Source::Passing { begun, rest, watch: None })
     }
 
     /// The same, followed on its way if it goes through.
+    #[cfg(feature = "http")]
     pub(crate) fn followed_by(mut self, by: Follow) -> Self {
-        if let Source::Passing { follow, .. } = &mut self.0 {
-            *follow = Some(Box::new(by));
+        if let Source::Passing { watch, .. } = &mut self.0 {
+            *watch = Some(Watch::Follow(Box::new(by)));
         }
         self
+    }
+
+    /// A body of which some was read. It is told how it ends as soon as its reader gets that far.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn watched(begun: Bytes, rest: Pin<Box<B>>, end: oneshot::Sender<End>) -> Self {
+        Self(Source::Passing { begun, rest, watch: Some(Watch::End(end)) })
+    }
+}
+
+/// How a body ends, if its next frame tells.
+fn end_by<E>(next: Option<&Result<Frame<Bytes>, E>>) -> Option<End> {
+    match next {
+        None => Some(End::Ended(None)),
+        Some(Ok(frame)) => match frame.data_ref() {
+            Some(data) if data.is_empty() => None,
+            Some(_) => Some(End::GoesOn),
+            None => Some(End::Ended(frame.trailers_ref().cloned())),
+        },
+        Some(Err(_)) => None,
     }
 }
 
@@ -74,13 +112,18 @@ where
             Source::Kept { trailers, .. } => {
                 Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
             }
-            Source::Passing { begun, rest, follow } => {
-                let polled = match begun.is_empty() {
-                    true => rest.as_mut().poll_frame(cx),
-                    false => Poll::Ready(Some(Ok(Frame::data(std::mem::take(begun))))),
+            Source::Passing { begun, rest, watch } => {
+                let was_read = !begun.is_empty();
+                let polled = match was_read {
+                    true => Poll::Ready(Some(Ok(Frame::data(std::mem::take(begun))))),
+                    false => rest.as_mut().poll_frame(cx),
                 };
-                if let Some(follow) = follow {
-                    followed(follow, &polled, rest.is_end_stream(), cx);
+                match watch {
+                    Some(Watch::Follow(follow)) => {
+                        followed(follow, &polled, rest.is_end_stream(), cx);
+                    }
+                    Some(Watch::End(_)) if !was_read => tell_end(watch, &polled),
+                    _ => {}
                 }
                 polled
             }
@@ -116,6 +159,20 @@ where
                 hint
             }
         }
+    }
+}
+
+/// Tells how the body ends, if that is known by now.
+fn tell_end<E>(
+    watch: &mut Option<Watch>,
+    polled: &Poll<Option<Result<Frame<Bytes>, E>>>,
+) {
+    if let Poll::Ready(next) = polled
+        && let Some(end) = end_by(next.as_ref())
+        && let Some(Watch::End(sender)) = watch.take()
+    {
+        // It may not be waited for any more.
+        _ = sender.send(end);
     }
 }
 

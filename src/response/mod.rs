@@ -9,6 +9,8 @@ mod kept;
 mod unreachable;
 
 pub use body::CacheBody;
+#[cfg(feature = "grpc")]
+pub(crate) use body::End;
 #[cfg(feature = "http")]
 pub(crate) use collect::{Collected, collect};
 #[cfg(feature = "http")]

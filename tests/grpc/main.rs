@@ -5,6 +5,7 @@ mod support;
 
 mod catalog;
 mod deadline;
+mod errors;
 mod failure;
 mod fleet;
 mod foreign;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bellwether::CachedMethod;
 use bytes::Bytes;
@@ -33,11 +34,15 @@ fn changing() -> (Catalog, Changes) {
 
 /// Reads a stream of a thousand changes of which none is sent before the last was received.
 async fn each_is_received_before_the_next_is_sent(connection: &Connection, changes: Changes) {
-    let asked = connection.send(request(CHANGES, ""));
-    let mut body = asked.await.into_body();
+    // The head of a stream whose method was named comes with its first message.
+    let of = |number| Product::of(format!("{number:04}"));
+    changes.send(Ok(of(0))).await.expect("room for one");
+    let mut body = connection.send(request(CHANGES, "")).await.into_body();
     for number in 0..1_000 {
-        let product = Product::of(format!("{number:04}"));
-        changes.send(Ok(product.clone())).await.expect("a receiver");
+        let product = of(number);
+        if number > 0 {
+            changes.send(Ok(product.clone())).await.expect("a receiver");
+        }
         let frame = body.frame().await.expect("a frame").expect("no error");
         assert_eq!(frame.into_data().expect("data"), framed(&product));
     }
@@ -51,6 +56,94 @@ async fn no_message_of_a_stream_is_held_back() {
     let (catalog, changes) = changing();
     let cached = Connection::to(layered(catalog, layer()).await).await;
     each_is_received_before_the_next_is_sent(&cached, changes).await;
+}
+
+/// Its method was named by mistake.
+#[tokio::test]
+async fn no_message_of_a_stream_of_a_method_that_was_named_is_held_back() {
+    let (catalog, changes) = changing();
+    let named = layer().method(CHANGES, CachedMethod::fresh_for(MINUTE)).unwrap();
+    let cached = Connection::to(layered(catalog, named).await).await;
+    each_is_received_before_the_next_is_sent(&cached, changes).await;
+}
+
+type Frames = mpsc::Sender<Result<Frame<Bytes>, Status>>;
+
+/// A catalog whose raw answers are each what the test sends into one of these, in turn.
+fn sending(answers: usize) -> (Catalog, Vec<Frames>) {
+    let (senders, receivers): (Vec<_>, Vec<_>) = (0..answers).map(|_| mpsc::channel(8)).unzip();
+    let receivers = std::sync::Mutex::new(receivers.into_iter());
+    let catalog = Catalog::numbered().raw(move || {
+        let frames = receivers.lock().unwrap().next().expect("no more answers than these");
+        let response = http::Response::builder().header("content-type", "application/grpc");
+        response.body(Body::new(StreamBody::new(ReceiverStream::new(frames)))).unwrap()
+    });
+    (catalog, senders)
+}
+
+fn message() -> Frame<Bytes> {
+    Frame::data(Bytes::from_static(b"\0\0\0\0\x04\x0a\x02ab"))
+}
+
+fn trailers() -> Frame<Bytes> {
+    let status = [("grpc-status".parse().unwrap(), "0".parse().unwrap())];
+    Frame::trailers(http::HeaderMap::from_iter(status))
+}
+
+async fn next(
+    body: &mut (impl http_body::Body<Data = Bytes, Error: std::fmt::Debug> + Unpin),
+) -> Frame<Bytes> {
+    body.frame().await.expect("a frame").expect("no error")
+}
+
+/// The origin may send its message and its trailers apart.
+#[tokio::test]
+async fn a_message_is_given_before_its_trailers_and_kept_with_them() {
+    let (catalog, senders) = sending(1);
+    let service = layer().layer(catalog.clone());
+    senders[0].send(Ok(message())).await.unwrap();
+    let mut body = service.clone().oneshot(request(RAW, "")).await.unwrap().into_body();
+    assert_eq!(next(&mut body).await.into_data().unwrap(), message().into_data().unwrap());
+    senders[0].send(Ok(trailers())).await.unwrap();
+    assert_eq!(next(&mut body).await.into_trailers().unwrap()["grpc-status"], "0");
+    drop(senders);
+    assert!(body.frame().await.is_none());
+    assert_eq!(ask(&service, request(RAW, "")).await.content(), "ab");
+    assert_eq!(catalog.calls(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_stream_is_not_ended_by_the_time_that_a_load_may_take() {
+    let (catalog, senders) = sending(1);
+    let service = layer().load_timeout(Duration::from_secs(1)).unwrap().layer(catalog);
+    senders[0].send(Ok(message())).await.unwrap();
+    let mut body = service.oneshot(request(RAW, "")).await.unwrap().into_body();
+    next(&mut body).await;
+    for _ in 0..3 {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        senders[0].send(Ok(message())).await.unwrap();
+        assert_eq!(next(&mut body).await.into_data().unwrap(), message().into_data().unwrap());
+    }
+    senders[0].send(Err(Status::aborted("broken"))).await.unwrap();
+    assert!(body.frame().await.expect("word of it").is_err());
+}
+
+/// Those who ask for the same stream meanwhile wait for a moment, and then each has its own.
+#[tokio::test(start_paused = true)]
+async fn callers_of_one_stream_do_not_wait_for_its_end() {
+    let (catalog, senders) = sending(3);
+    let service = layer().layer(catalog.clone());
+    for sender in &senders {
+        sender.send(Ok(message())).await.unwrap();
+    }
+    let asked = (0..3).map(|_| service.clone().oneshot(request(RAW, "")));
+    let began = tokio::time::Instant::now();
+    for answer in futures_util::future::join_all(asked).await {
+        let mut body = answer.unwrap().into_body();
+        assert_eq!(next(&mut body).await.into_data().unwrap(), message().into_data().unwrap());
+    }
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert_eq!(catalog.calls(), 3);
 }
 
 #[tokio::test]

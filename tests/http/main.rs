@@ -9,13 +9,16 @@ mod failures;
 mod hop_by_hop;
 mod keyed;
 mod memory;
+mod not_modified;
 mod origin;
 mod poison;
 mod privacy;
 mod refusals;
 mod reload;
+mod rewrites;
 mod shapes;
 mod streams;
+mod upgrades;
 mod users;
 mod validation;
 mod variants;
@@ -23,3 +26,6 @@ mod vary;
 
 #[path = "../support/mod.rs"]
 mod support;
+
+#[path = "../../examples/reverse_proxy/proxy.rs"]
+mod proxy;

@@ -23,6 +23,11 @@ const OF_THE_BODY: [HeaderName; 9] = [
     TRAILER,
 ];
 
+/// Whether a request may be answered by 304: its client has something, and says what.
+pub(crate) fn asks_if_modified(request: &HeaderMap) -> bool {
+    request.contains_key(IF_NONE_MATCH) || request.contains_key(IF_MODIFIED_SINCE)
+}
+
 /// Whether the client has what is kept, so that a 304 will do.
 pub(crate) fn is_not_modified(request: &HeaderMap, status: StatusCode, stored: &HeaderMap) -> bool {
     if status != StatusCode::OK {

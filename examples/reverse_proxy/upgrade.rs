@@ -1,0 +1,55 @@
+//! Connections that become WebSockets: the proxy then carries bytes both ways.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::body::Body;
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::upgrade::{self, OnUpgrade};
+use hyper_util::rt::TokioIo;
+use tokio::io::copy_bidirectional;
+use tokio::task::JoinSet;
+
+/// An offer of a client to go on in the WebSocket protocol (RFC 6455), over HTTP/1.1.
+pub(crate) struct Offer {
+    client: OnUpgrade,
+}
+
+impl Offer {
+    /// The offer that a request makes, if any.
+    pub(crate) fn of(request: &mut Request<Body>) -> Option<Self> {
+        let offers = request.headers().get_all(header::UPGRADE).iter();
+        let is_websocket =
+            |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"websocket");
+        let is_offered = offers.map(is_websocket).reduce(|one, other| one && other);
+        (is_offered == Some(true)).then(|| Self { client: upgrade::on(request) })
+    }
+
+    /// Makes the same offer on the next connection, or accepts it.
+    pub(crate) fn make(&self, headers: &mut HeaderMap) {
+        headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
+    }
+}
+
+/// The connections that go on as WebSockets. They end when the last clone of this is dropped.
+#[derive(Clone, Default)]
+pub(crate) struct Tunnels(Arc<Mutex<JoinSet<()>>>);
+
+impl Tunnels {
+    /// Joins the connection of the client with the one to the origin, which accepts the offer by
+    /// this response.
+    pub(crate) fn join(&self, offer: Offer, accepted: &mut Response<Incoming>) {
+        let origin = upgrade::on(accepted);
+        let mut tunnels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        while tunnels.try_join_next().is_some() {}
+        tunnels.spawn(async move {
+            if let Ok((client, origin)) = tokio::try_join!(offer.client, origin) {
+                let (mut client, mut origin) = (TokioIo::new(client), TokioIo::new(origin));
+                // What breaks a connection is its own affair.
+                let _ = copy_bidirectional(&mut client, &mut origin).await;
+            }
+        });
+    }
+}

@@ -1,0 +1,124 @@
+//! What axum's nested routers took off the path of a request.
+//!
+//! `Router::nest` strips its prefix, so two routers with the same routes see the same paths. The
+//! prefix is known by the pattern of the nested path and by the parameters of the route.
+
+use axum::extract::{FromRequestParts, NestedPath, OriginalUri, RawPathParams};
+use futures_util::FutureExt;
+use http::request::Parts;
+use http::uri::PathAndQuery;
+use http::{Extensions, Uri};
+
+use super::request_key::unescaped;
+
+/// The URI with which a request came to the first router.
+pub(super) fn original_uri(extensions: &Extensions) -> Option<&Uri> {
+    extensions.get::<OriginalUri>().map(|OriginalUri(uri)| uri)
+}
+
+/// What is seen of the path and query, behind the prefix that nested routers took off. Nothing, if
+/// it is not known what that was.
+///
+/// If the prefix and what is seen make up the path that the first router was asked for, it is that
+/// one, to the byte. If not, middleware has written another path: what is seen counts.
+pub(super) fn with_prefix(parts: &mut Parts, seen: PathAndQuery) -> Option<PathAndQuery> {
+    let Some(nested) = parts.extensions.get::<NestedPath>().cloned() else { return Some(seen) };
+    let prefix = prefix(nested.as_str(), parts)?;
+    let original = original_uri(&parts.extensions).and_then(Uri::path_and_query);
+    match original.filter(|original| is_joined_of(original, &prefix, &seen)) {
+        Some(original) => Some(original.clone()),
+        None => joined(&prefix, &seen),
+    }
+}
+
+/// One part of a prefix.
+enum Segment<'a> {
+    /// As it is written in the program.
+    Text(&'a str),
+    /// The value of a parameter, decoded.
+    Value(String),
+}
+
+/// The segments of a prefix, given its pattern.
+fn prefix<'a>(pattern: &'a str, parts: &mut Parts) -> Option<Vec<Segment<'a>>> {
+    let segments = || pattern.split('/').skip(1);
+    let names: Vec<_> = segments().filter_map(parameter).collect();
+    let mut values = match names.is_empty() {
+        true => Vec::new(),
+        false => values(&names, parts)?,
+    }
+    .into_iter();
+    let segment = |text| match parameter(text) {
+        Some(_) => values.next().map(Segment::Value),
+        None => Some(Segment::Text(text)),
+    };
+    segments().map(segment).collect()
+}
+
+/// The name of the parameter that a segment stands for.
+fn parameter(segment: &str) -> Option<&str> {
+    let name = segment.strip_prefix('{')?.strip_suffix('}')?;
+    (!name.starts_with(['{', '*'])).then_some(name)
+}
+
+/// The values of these parameters, in their order. Nothing, if a name stands for more of them: then
+/// it cannot be told which is which.
+fn values(names: &[&str], parts: &mut Parts) -> Option<Vec<String>> {
+    // It is ready at once: the router has read the path.
+    let params = RawPathParams::from_request_parts(parts, &()).now_or_never()?.ok()?;
+    let named = params.iter().filter(|(name, _)| names.contains(name));
+    let (found, values): (Vec<_>, _) = named.map(|(name, value)| (name, value.to_owned())).unzip();
+    (found == names).then_some(values)
+}
+
+/// Whether a path consists of this prefix and what is seen behind it.
+fn is_joined_of(path: &PathAndQuery, prefix: &[Segment<'_>], seen: &PathAndQuery) -> bool {
+    let rest = prefix.iter().try_fold(path.path(), |rest, segment| {
+        let rest = rest.strip_prefix('/')?;
+        match segment {
+            Segment::Text(text) => rest.strip_prefix(text).filter(|rest| ends_segment(text, rest)),
+            Segment::Value(value) => {
+                let (found, rest) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+                (unescaped(found, b'+') == value.as_bytes()).then_some(rest)
+            }
+        }
+    });
+    let is_seen = |rest: &str| match rest.starts_with('/') {
+        true => rest == seen.path(),
+        false => seen.path().strip_prefix('/') == Some(rest),
+    };
+    rest.is_some_and(is_seen) && path.query() == seen.query()
+}
+
+/// A prefix that ends with a slash has a last segment without text.
+fn ends_segment(text: &str, rest: &str) -> bool {
+    text.is_empty() || rest.is_empty() || rest.starts_with('/')
+}
+
+/// What is seen, behind a prefix.
+fn joined(prefix: &[Segment<'_>], seen: &PathAndQuery) -> Option<PathAndQuery> {
+    let mut path = String::new();
+    for segment in prefix {
+        match segment {
+            Segment::Text("") => {}
+            Segment::Text(text) => push(&mut path, text),
+            Segment::Value(value) => push(&mut path, value),
+        }
+    }
+    path.push_str(seen.as_str());
+    PathAndQuery::try_from(path).ok()
+}
+
+/// Adds a segment, with what cannot stand in one in its escaped form (RFC 3986, section 3.3).
+fn push(path: &mut String, segment: &str) {
+    path.push('/');
+    for byte in segment.bytes() {
+        match byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte) {
+            true => path.push(char::from(byte)),
+            false => {
+                let digit = |nibble: u8| char::from(b"0123456789ABCDEF"[usize::from(nibble & 15)]);
+                path.extend(['%', digit(byte >> 4), digit(byte)]);
+            }
+        }
+    }
+}
