@@ -44,10 +44,13 @@ impl<C: fmt::Debug> fmt::Debug for Core<C> {
 #[derive(Clone, Default)]
 pub(crate) struct ErrorRules {
     /// Puts an error into words, if it is of the type that it knows.
-    pub(crate) describe: Option<Arc<dyn Fn(AnyError<'_>) -> Option<String> + Send + Sync>>,
+    pub(crate) describe: Option<Arc<ErrorRule<Option<String>>>>,
     /// Whether an error is the source's, whatever was asked for.
-    pub(crate) is_of_source: Option<Arc<dyn Fn(AnyError<'_>) -> bool + Send + Sync>>,
+    pub(crate) is_of_source: Option<Arc<ErrorRule<bool>>>,
 }
+
+/// What a program says of an error.
+pub(crate) type ErrorRule<T> = dyn Fn(AnyError<'_>) -> T + Send + Sync;
 
 /// An error of any type.
 pub(crate) type AnyError<'a> = &'a (dyn Any + Send + Sync);

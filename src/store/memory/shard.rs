@@ -340,7 +340,7 @@ impl Failed {
             return None;
         }
         let cooldown = left(later(self.at, self.failure.cooldown()), now);
-        busy.or((!cooldown.is_zero()).then_some(cooldown))
+        busy.or_else(|| Some(cooldown).filter(|left| !left.is_zero()))
     }
 
     /// Whether its window is not over.

@@ -86,7 +86,7 @@ async fn a_load_around_the_cache_that_fails_fails_for_all_who_wait_for_it() {
     loader.ends_by(End::Fail);
     let ended = settled(burst(&waiting(store, then_load(), &loader), 1, 10)).await;
     assert!(ended.iter().all(|(answer, _)| answer.as_ref().is_err_and(|e| e.load().is_some())));
-    assert_eq!(loader.loads(), 1);
+    assert_eq!(loader.loads(), 2);
 }
 
 /// The caller whose flight waits for somebody elsewhere has lent its request to that flight.
