@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::join;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::error::may_pass;
 use super::{Attempt, Claim, Lock, Request};
@@ -104,25 +104,47 @@ impl<S: Store, L: Lock> Guarded<S, L> {
             }
             Attempt::Granted(_) => self.begin(&claim, term),
         }
-        let acquired = self.0.store.acquire(claim.clone(), term, accept).await;
+        let acquired = self.lease(&claim, term, accept).await;
         if !matches!(acquired, Ok(Acquire::Lead { .. })) {
             self.give_up(claim).await;
         }
         acquired
     }
 
-    /// Somebody leads; whether there is what makes that of no matter.
+    /// The store's half, for the holder of the lock. A caller without the lock has the lease for a
+    /// moment while it asks what there is ([`busy`](Self::busy)), and that is waited out.
+    async fn lease(
+        &self,
+        claim: &Claim,
+        term: Duration,
+        accept: Accept,
+    ) -> Result<Acquire, StoreError> {
+        for _ in 0..TRIES {
+            match self.0.store.acquire(claim.clone(), term, accept).await {
+                Ok(Acquire::Busy { .. }) => sleep(A_MOMENT).await,
+                acquired => return acquired,
+            }
+        }
+        self.0.store.acquire(claim.clone(), term, accept).await
+    }
+
+    /// What the store says while another claim has the lock: whether there is something that makes
+    /// that of no matter, or a failure that the holder is about to try again.
     async fn busy(
         &self,
         key: &Key,
         remaining: Duration,
         accept: Accept,
     ) -> Result<Acquire, StoreError> {
-        let found = self.0.store.look(key.clone()).await?;
-        Ok(match found {
-            Some(entry) if is_accepted(&entry, accept) => Acquire::Found(entry),
-            stale => Acquire::Busy { remaining, stale },
-        })
+        let asking = Claim::new(key.clone());
+        match self.0.store.acquire(asking, A_LEASE, accept).await? {
+            Acquire::Lead { lease, stale, .. } => {
+                self.0.store.abandon(lease.into_claim()).await?;
+                Ok(Acquire::Busy { remaining, stale })
+            }
+            Acquire::Busy { stale, .. } => Ok(Acquire::Busy { remaining, stale }),
+            found_or_failed => Ok(found_or_failed),
+        }
     }
 
     async fn renew_both(&self, lease: Lease, term: Duration) -> Result<Renew, StoreError> {
@@ -201,7 +223,7 @@ impl<S: Store, L: Lock> Guarded<S, L> {
                     }
                     Err(_) => return,
                 }
-                tokio::time::sleep(PAUSE).await;
+                sleep(PAUSE).await;
             }
         };
         match Handle::try_current() {
@@ -295,15 +317,6 @@ impl<S: Store, L: Lock> Store for Guarded<S, L> {
     }
 }
 
-fn is_accepted(entry: &Entry, accept: Accept) -> bool {
-    entry.is_fresh()
-        && match accept {
-            Accept::Fresh => true,
-            Accept::Nothing => false,
-            Accept::Other { than } => entry.fence() != than,
-        }
-}
-
 impl<S, L> Clone for Guarded<S, L> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
@@ -322,3 +335,9 @@ impl<S: fmt::Debug, L: fmt::Debug> fmt::Debug for Guarded<S, L> {
 /// How often a release is tried that fails: a lease ends by itself, and a session with its process.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(200);
+
+/// The lease of a caller that gives it up at once, should it be lost.
+const A_LEASE: Duration = Duration::from_millis(100);
+
+/// How long the holder of the lock waits for such a lease to go.
+const A_MOMENT: Duration = Duration::from_millis(5);

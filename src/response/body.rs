@@ -7,8 +7,10 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
+#[cfg(feature = "grpc")]
 use tokio::sync::oneshot;
 
+#[cfg(feature = "http")]
 use super::follow::Follow;
 
 /// The body of an answer: one that was kept, with its trailers, or one that goes through as the
@@ -31,12 +33,15 @@ enum Source<B> {
 /// What watches a body that goes through.
 enum Watch {
     /// It sees all of it.
+    #[cfg(feature = "http")]
     Follow(Box<Follow>),
     /// It is told how the body ends.
+    #[cfg(feature = "grpc")]
     End(oneshot::Sender<End>),
 }
 
 /// How a body ends of which one part was read.
+#[cfg(feature = "grpc")]
 #[derive(Debug)]
 pub(crate) enum End {
     /// That part was all but for its trailers.
@@ -82,6 +87,7 @@ impl<B> CacheBody<B> {
 }
 
 /// How a body ends, if its next frame tells.
+#[cfg(feature = "grpc")]
 fn end_by<E>(next: Option<&Result<Frame<Bytes>, E>>) -> Option<End> {
     match next {
         None => Some(End::Ended(None)),
@@ -119,9 +125,11 @@ where
                     false => rest.as_mut().poll_frame(cx),
                 };
                 match watch {
+                    #[cfg(feature = "http")]
                     Some(Watch::Follow(follow)) => {
                         followed(follow, &polled, rest.is_end_stream(), cx);
                     }
+                    #[cfg(feature = "grpc")]
                     Some(Watch::End(_)) if !was_read => tell_end(watch, &polled),
                     _ => {}
                 }
@@ -163,10 +171,8 @@ where
 }
 
 /// Tells how the body ends, if that is known by now.
-fn tell_end<E>(
-    watch: &mut Option<Watch>,
-    polled: &Poll<Option<Result<Frame<Bytes>, E>>>,
-) {
+#[cfg(feature = "grpc")]
+fn tell_end<E>(watch: &mut Option<Watch>, polled: &Poll<Option<Result<Frame<Bytes>, E>>>) {
     if let Poll::Ready(next) = polled
         && let Some(end) = end_by(next.as_ref())
         && let Some(Watch::End(sender)) = watch.take()
@@ -177,6 +183,7 @@ fn tell_end<E>(
 }
 
 /// Shows what came of a poll to what follows the body.
+#[cfg(feature = "http")]
 fn followed<E>(
     follow: &mut Follow,
     polled: &Poll<Option<Result<Frame<Bytes>, E>>>,

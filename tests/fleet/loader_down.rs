@@ -17,7 +17,7 @@ const STORM: Storm = Storm { key: KEY, callers: 250, millis: 10_000, rest_millis
 const QUERY: Duration = Duration::from_millis(20);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failing_loader_is_asked_once_per_window_and_everybody_hears_of_it_at_once() {
+async fn a_failing_loader_is_probed_once_per_interval_and_all_hear_of_it_at_once() {
     let fleet = Fleet::start().await;
     let workers = fleet.workers(PROCESSES, &fleet.setup()).await;
     fleet.database.fails_after(QUERY);

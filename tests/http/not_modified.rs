@@ -40,11 +40,12 @@ async fn a_304_to_a_request_without_conditions_is_a_failure_of_the_origin() {
             let (one, other) =
                 tokio::join!(ask(cache, "GET", uri, fields), ask(cache, "GET", uri, fields));
             assert_eq!((one.status(), other.status()), (BAD_GATEWAY, BAD_GATEWAY), "{fields:?}");
-            assert_eq!(origin.asked(), asked + 1);
+            // The request may be to blame for a failure, so another one is tried.
+            assert_eq!(origin.asked(), asked + 2);
             assert_eq!(origin.last("if-none-match"), None);
             let again = ask(cache, "GET", uri, &[]).await;
             assert_ne!(again.status(), StatusCode::NOT_MODIFIED);
-            assert_eq!(origin.asked(), asked + 1, "it has failed a moment ago");
+            assert_eq!(origin.asked(), asked + 2, "it has failed a moment ago");
         }
     }
 }

@@ -32,7 +32,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
 
 /// Which crate is named where, if it is named in one place only.
 const ADAPTERS: [(&str, &str); 14] = [
-    ("axum", "http/extract.rs"),
+    ("axum", "http/"),
     ("bb8", "store/redis/"),
     ("bb8_redis", "store/redis/"),
     ("blake3", "key.rs"),
@@ -251,19 +251,27 @@ fn nothing_is_left_to_do() {
     }
 }
 
-/// All but what stands before each of them.
+/// All but what stands before or behind each of them.
 fn scripts() -> Vec<Source> {
     let mut scripts = sources_below("src", "lua");
-    scripts.retain(|script| !script.path.ends_with("/prelude.lua"));
+    scripts.retain(|script| !is_part(script));
     scripts
 }
 
-/// The header of a script, and what comes after it.
+fn is_part(script: &Source) -> bool {
+    ["/prelude.lua", "/contested.lua"].iter().any(|name| script.path.ends_with(name))
+}
+
+/// The header of a script, and what comes after it, with what stands behind the script.
 fn split(script: &Source) -> (String, String) {
     let header = script.text.lines().take_while(|line| line.starts_with("--"));
     let header = header.collect::<Vec<_>>();
-    let code = script.text.lines().skip(header.len()).collect::<Vec<_>>();
-    (header.join("\n"), code.join("\n"))
+    let mut code = script.text.lines().skip(header.len()).collect::<Vec<_>>().join("\n");
+    if let Some(folder) = script.path.strip_suffix("take.lua") {
+        let behind = root().join("src").join(folder).join("contested.lua");
+        code += &fs::read_to_string(behind).expect("the rest of it");
+    }
+    (header.join("\n"), code)
 }
 
 #[test]

@@ -170,9 +170,7 @@ impl RedisStore {
         let count = if near.is_some() { 0 } else { options.connections - 1 };
         let plain = (0..count).map(|_| looks(None)).collect();
         let hearing = looks(Some(ears));
-        if near.is_some() {
-            hearing.ask_for_lives();
-        }
+        near.as_ref().inspect(|_| hearing.ask_for_lives());
         Self(Arc::new(Inner {
             health: Health::new(options.rules(draw())),
             unacknowledged: Unacknowledged::new(options.timeout),

@@ -53,7 +53,7 @@ impl FairLock {
                 include_str!("take.lua"),
                 include_str!("../prelude.lua"),
                 include_str!("prelude.lua"),
-                include_str!("acquire.lua"),
+                include_str!("contested.lua"),
             ]),
             renew: script(&[include_str!("../renew.lua")]),
             verify: script(&[include_str!("../verify.lua")]),

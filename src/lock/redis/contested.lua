@@ -1,4 +1,4 @@
--- acquire: the rest of it, for a lock that is not simply free.
+-- contested: the rest of take.lua, for a lock that is not simply free.
 --
 -- KEYS, ARGV and what it gives: see take.lua, which stands before the prelude and this. There, the
 -- common case ends before a function of the prelude is made.

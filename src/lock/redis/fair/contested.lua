@@ -1,4 +1,4 @@
--- acquire: the rest of it, for a lock that is held or waited for.
+-- contested: the rest of take.lua, for a lock that is held or waited for.
 --
 -- KEYS, ARGV and what it gives: see take.lua, which stands before the preludes and this. There, the
 -- common case ends before a function of a prelude is made.
