@@ -117,7 +117,7 @@ impl Store for AtOnce {
         unreachable!("a hit takes no lease")
     }
 
-    fn renew(&self, _: &Lease) -> Answer<Renew> {
+    fn renew(&self, _: &Lease, _: Duration) -> Answer<Renew> {
         unreachable!("a hit takes no lease")
     }
 

@@ -24,10 +24,10 @@ impl Early {
     pub(super) fn give<B: Send + 'static>(
         self,
         response: Response<CacheBody<B>>,
-    ) -> Result<(), Response<CacheBody<B>>> {
+    ) -> Option<Response<CacheBody<B>>> {
         match self.0.downcast::<Sender<B>>() {
-            Ok(sender) => sender.send(response),
-            Err(_) => Err(response),
+            Ok(sender) => sender.send(response).err(),
+            Err(_) => Some(response),
         }
     }
 }

@@ -142,9 +142,9 @@ async fn end_of<B>(
 where
     B: HttpBody<Data = Bytes> + Send + 'static,
 {
-    let given = early.give(response);
+    let left_over = early.give(response);
     let ended = timeout(PAUSE, async {
-        if let Err(response) = given {
+        if let Some(response) = left_over {
             // There is no caller that would read it.
             let mut body = response.into_body();
             while body.frame().await.is_some_and(|frame| frame.is_ok()) {}

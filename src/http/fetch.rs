@@ -326,7 +326,7 @@ impl<ReqB> Load<'_, ReqB> {
             None if terms.vary.is_empty() => Found::Whole(whole),
             None => Found::Spec(Arc::new(self.first_variant::<B>(&terms.vary, &whole).await)),
             Some(spec) if spec.covers(&terms.vary) => {
-                self.note_variant::<B>(spec, &self.errand.key, &whole).await;
+                self.note_variant(spec, &self.errand.key, &whole).await;
                 Found::Whole(whole)
             }
             Some(spec) => self.other_names(spec, &terms.vary, whole).await,
@@ -344,14 +344,14 @@ impl<ReqB> Load<'_, ReqB> {
         let asked = &self.errand.asked;
         let spec = Spec::new(names, windows.life());
         let key = spec.key_for(&asked.primary, &asked.parts.headers);
-        self.note_variant::<B>(&spec, &key, whole).await;
+        self.note_variant(&spec, &key, whole).await;
         self.shared.keep::<B>(key, whole, |_| true).await;
         asked.put_own(Arc::clone(whole));
         spec
     }
 
     /// Notes that there is a variant, and removes the one that makes room for it.
-    async fn note_variant<B: Send + 'static>(&self, spec: &Spec, key: &Key, whole: &Whole) {
+    async fn note_variant(&self, spec: &Spec, key: &Key, whole: &Whole) {
         let Fate::Keep(windows) = whole.fate else { return };
         let primary = &self.errand.asked.primary;
         if let Some(gone) = self.shared.variants.add(spec, primary, key, windows.life()) {
