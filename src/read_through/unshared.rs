@@ -55,6 +55,7 @@ impl Unshared {
     }
 
     /// The same, and it was for one caller only because it took too long to be complete.
+    #[cfg(feature = "http")]
     pub(crate) fn note_slow(&self, key: Digest, window: Duration) {
         let mut table = self.table();
         let record = table.note(key, window);

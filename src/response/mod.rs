@@ -3,6 +3,7 @@
 mod body;
 #[cfg(feature = "http")]
 mod collect;
+#[cfg(feature = "http")]
 mod follow;
 mod joined;
 mod kept;
