@@ -32,7 +32,7 @@ pub struct Request {
 impl Request {
     /// A try: by an owner that has no other claims, and without patience.
     pub fn new(claim: Claim, lease: Duration) -> Self {
-        let owner = Owner(Uuid::from_bytes(*claim.token().as_bytes()));
+        let owner = Owner::of(&claim);
         Self { claim, owner, lease, patience: Duration::ZERO }
     }
 
@@ -58,6 +58,11 @@ impl Owner {
     /// An owner that nobody else is.
     pub fn new() -> Self {
         Self(Uuid::new_v4())
+    }
+
+    /// The owner of one claim and of no other.
+    pub(super) fn of(claim: &Claim) -> Self {
+        Self(Uuid::from_bytes(*claim.token().as_bytes()))
     }
 
     /// The bytes of it.

@@ -248,6 +248,10 @@ impl<L: Lock> Keeper<L> {
         let mut until = by_lease.then(|| valid_until(*asked_at, self.lease));
         let mut renewal = Renewal::due(*asked_at + self.lease / 3);
         let mut hearing = Hearing::of(watch, self.lease);
+        let dues = [until, hearing.due_at(), Some(renewal.due_at())].into_iter().flatten();
+        if let Some(end) = idle_until(dues.fold(longest, Instant::min), session, ears).await {
+            return end;
+        }
         loop {
             tokio::select! {
                 biased;
@@ -337,6 +341,20 @@ impl Ears {
 fn tell(ending: Option<Ending>, released: Result<Released, StoreError>) {
     if let Some(ending) = ending {
         ending.tell(released);
+    }
+}
+
+/// Waits until there is something to do for a hold, or for its end. Most holds end first, and one
+/// timer is enough for those.
+async fn idle_until(due: Instant, session: &mut Option<Session>, ears: &mut Ears) -> Option<End> {
+    tokio::select! {
+        biased;
+        ending = &mut ears.ending => Some(End::Given(ending.ok())),
+        _ = ears.stage.wait_for(|stage| *stage == Stage::Closed) => {
+            Some(End::Lost { release_at: Some(Instant::now()) })
+        }
+        () = ended(session) => Some(End::Lost { release_at: None }),
+        () = sleep_until(due) => None,
     }
 }
 

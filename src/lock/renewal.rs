@@ -19,6 +19,10 @@ impl Renewal {
         Self { due, under_way: None }
     }
 
+    pub(super) fn due_at(&self) -> Instant {
+        self.due
+    }
+
     /// When it was asked, and the answer.
     pub(super) async fn next(
         &mut self,
@@ -52,6 +56,11 @@ impl<'a> Hearing<'a> {
         // Where nothing is told, the renewals are what there is.
         let due = (!watch.is_silent()).then(|| Instant::now() + FIRST_VERIFIED.min(lease / 3));
         Self { watch, lease, due, under_way: None }
+    }
+
+    /// When the hold is to be verified although nothing was heard.
+    pub(super) fn due_at(&self) -> Option<Instant> {
+        self.due
     }
 
     /// Waits until the hold is verified to be lost.

@@ -127,13 +127,15 @@ enum Asked {
 impl<'a, L: Lock> Waiting<'a, L> {
     pub(super) fn new(locks: &'a Locks<L>, key: &'a Key, limit: Limit) -> Self {
         let began = Instant::now();
+        let claim = Claim::new(key.clone());
+        let owner = locks.knobs.owner.unwrap_or_else(|| Owner::of(&claim));
         Self {
             locks,
             key,
             limit,
             began,
-            claim: Claim::new(key.clone()),
-            owner: locks.knobs.owner.unwrap_or_default(),
+            claim,
+            owner,
             due: began,
             left: 0,
             seen: None,
