@@ -14,7 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use bellwether::lock::{FairLock, Lock, Locks, RedisLock, ReentrantLock};
+use bellwether::lock::{Attempt, Claim, FairLock, Lock, Locks, RedisLock, ReentrantLock};
+use bellwether::lock::{Released, Request};
 use bellwether::{Key, RedisOptions};
 use redis::aio::MultiplexedConnection;
 use redis::{Client, Script};
@@ -35,6 +36,7 @@ async fn main() -> Result<(), Failure> {
     let contenders = [
         Contender::connect("plain SET NX and script", &server).await?,
         Contender::connect("rslock", &server).await?,
+        Contender::connect("RedisLock by itself", &server).await?,
         Contender::connect("RedisLock", &server).await?,
         Contender::connect("ReentrantLock", &server).await?,
         Contender::connect("FairLock", &server).await?,
@@ -77,6 +79,7 @@ struct Contender {
 enum Kind {
     Plain(MultiplexedConnection, Arc<Script>),
     Rslock(LockManager),
+    Bare(RedisLock),
     Ours(Locks<Arc<dyn Lock>>),
 }
 
@@ -85,6 +88,7 @@ impl Contender {
         let options = || RedisOptions::new(&server.url());
         let kind = match name {
             "rslock" => Kind::Rslock(LockManager::new(vec![server.url()])),
+            "RedisLock by itself" => Kind::Bare(RedisLock::connect(options()?).await?),
             "RedisLock" => ours(RedisLock::connect(options()?).await?),
             "ReentrantLock" => ours(ReentrantLock::connect(options()?).await?),
             "FairLock" => ours(FairLock::connect(options()?).await?),
@@ -154,6 +158,12 @@ impl Kind {
                 let name = format!("rslock:{task}:{nth}");
                 let lock = manager.lock(name.as_bytes(), LEASE).await.expect("taken");
                 manager.unlock(&lock).await;
+            }
+            Self::Bare(lock) => {
+                let claim = Claim::new(Key::of("free").with(task).with(nth));
+                let asked = lock.acquire(Request::new(claim.clone(), LEASE)).await;
+                assert!(matches!(asked, Ok(Attempt::Granted(_))), "{asked:?}");
+                assert_eq!(lock.release(claim).await.expect("an answer"), Released::Freed);
             }
             Self::Ours(locks) => {
                 let held = locks.try_lock(&Key::of("free").with(task).with(nth)).await;
