@@ -49,8 +49,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = exponent)]
     zipf: f64,
 
-    /// Database of the catalog: sqlite:, postgres: or mysql: (default: an SQLite file beside the
-    /// program, created once)
+    /// Database of the catalog: sqlite:, or postgres: and mysql: with the features of these names
+    /// (default: an SQLite file beside the program, created once)
     #[arg(long, value_name = "URL")]
     database_url: Option<String>,
 
@@ -125,9 +125,27 @@ impl Args {
             json: self.json,
         };
         settings.check_sizes()?;
+        settings.database_url.as_deref().map_or(Ok(()), check_driver)?;
         settings.database_url.as_deref().map_or(Ok(()), tables::check_url)?;
         settings.html.as_deref().map_or(Ok(()), check_place)?;
         Ok(settings)
+    }
+}
+
+/// Complains about a database that this program was built without.
+fn check_driver(url: &str) -> Result<(), String> {
+    let drivers = [
+        ("mysql:", "mysql", cfg!(feature = "mysql")),
+        ("mariadb:", "mysql", cfg!(feature = "mysql")),
+        ("postgres:", "postgres", cfg!(feature = "postgres")),
+        ("postgresql:", "postgres", cfg!(feature = "postgres")),
+    ];
+    match drivers.iter().find(|(scheme, ..)| url.starts_with(scheme)) {
+        Some((scheme, feature, false)) => Err(format!(
+            "--database-url: this program was built without {scheme} databases: \
+             cargo run --release --features {feature} --example stampede"
+        )),
+        _ => Ok(()),
     }
 }
 
