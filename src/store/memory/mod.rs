@@ -1,5 +1,6 @@
 //! `MemoryStore`: the reference implementation of the contract, and the embedded default.
 
+mod guards;
 mod shard;
 
 use std::fmt;
@@ -64,7 +65,9 @@ impl MemoryStore {
     /// fields counts some 5 KiB.
     ///
     /// Leases, remembered failures and watermarks are not counted. They end by themselves: a lease
-    /// with its load, a failure with its window, a watermark ten minutes after its invalidation.
+    /// with its load, a failure with its window, a watermark ten minutes after its invalidation. Where
+    /// there are more than 16,384 of them, failures are forgotten, and the watermarks become one for
+    /// some keys together, which refuses the store of some loads that have outlived their lease.
     ///
     /// Default: 64 MiB, what a small service can spare.
     #[must_use]

@@ -6,11 +6,11 @@ use std::time::Duration;
 use slab::Slab;
 use tokio::time::Instant;
 
+use super::guards::{Failed, Floor, Granted, Guard, Guards};
 use super::{Now, micros};
 use crate::key::Key;
 use crate::store::{
     Accept, Acquire, Claim, Commit, Draft, Entry, FLOOR_LIFE, Failure, Lease, Remaining, Renew,
-    Token,
 };
 
 pub(super) struct Shard {
@@ -20,10 +20,7 @@ pub(super) struct Shard {
     kept: Slab<Kept>,
     /// Where the clock's hand stands: the next place to be considered for eviction.
     hand: usize,
-    guards: HashMap<Key, Guard>,
-    /// When `guards` has grown to this, those that have ended are removed: as many as were added
-    /// since the last time, so it costs each of them a constant share.
-    sweep_at: usize,
+    guards: Guards,
     /// What was removed, to be dropped by whoever holds the lock, after it: a value is of anybody's
     /// type, and may do anything when it is dropped.
     pub(super) removed: Vec<Kept>,
@@ -45,30 +42,6 @@ pub(super) struct Kept {
     read: bool,
 }
 
-/// What keeps others from loading or storing.
-#[derive(Default)]
-struct Guard {
-    lease: Option<Granted>,
-    floor: Option<Floor>,
-    failed: Option<Failed>,
-}
-
-struct Failed {
-    failure: Failure,
-    at: Instant,
-}
-
-struct Granted {
-    token: Token,
-    until: Instant,
-}
-
-#[derive(Clone, Copy)]
-struct Floor {
-    fence: u64,
-    until: Instant,
-}
-
 impl Shard {
     pub(super) fn new(limits: Limits) -> Self {
         Self {
@@ -77,8 +50,7 @@ impl Shard {
             places: HashMap::new(),
             kept: Slab::new(),
             hand: 0,
-            guards: HashMap::new(),
-            sweep_at: FIRST_SWEEP,
+            guards: Guards::default(),
             removed: Vec::new(),
             last_fence: 0,
         }
@@ -116,9 +88,10 @@ impl Shard {
             Some(entry) if will_do(&entry, accept) => return Acquire::Found(entry),
             entry => entry,
         };
-        let busy = self.granted(claim.key(), now).filter(|granted| granted.token != claim.token());
+        let busy =
+            self.guards.granted(claim.key(), now).filter(|granted| granted.token != claim.token());
         let busy = busy.map(|granted| left(granted.until, now));
-        let failed = self.failed(claim.key(), now);
+        let failed = self.guards.failed(claim.key(), now);
         if let Some(failed) = failed.filter(|_| accept != Accept::Nothing)
             && let Some(remaining) = failed.holds_up(busy, now)
         {
@@ -132,7 +105,7 @@ impl Shard {
         let probe = probe.map(|failed| failed.failure.clone());
         let fence = self.next_fence(claim.key(), stale.as_ref(), now);
         let until = later(now.instant, term);
-        let guard = self.guard(claim.key(), now);
+        let guard = self.guards.at(claim.key(), now);
         guard.lease = Some(Granted { token: claim.token(), until });
         if probe.is_none() {
             guard.failed = None;
@@ -143,7 +116,7 @@ impl Shard {
     }
 
     pub(super) fn renew(&mut self, claim: &Claim, term: Duration, now: Now) -> Renew {
-        match self.granted_mut(claim.key(), now) {
+        match self.guards.granted_mut(claim.key(), now) {
             Some(granted) if granted.token == claim.token() => {
                 granted.until = later(now.instant, term);
                 Renew::Held
@@ -154,15 +127,14 @@ impl Shard {
 
     pub(super) fn commit(&mut self, lease: &Lease, draft: Draft, now: Now) -> Commit {
         let key = lease.key();
-        let holds = self.granted(key, now).is_some_and(|granted| granted.token == lease.token());
+        let holds =
+            self.guards.granted(key, now).is_some_and(|granted| granted.token == lease.token());
         if !holds && !self.may_still_store(lease, now) {
             return Commit::Superseded;
         }
-        if let Some(guard) = self.guards.get_mut(key) {
-            guard.failed = None;
-        }
+        self.guards.forget_failure(key);
         if holds {
-            self.end_lease(key);
+            self.guards.end_lease(key);
         }
         if !draft.windows().life().is_zero() {
             self.insert(lease, draft, now);
@@ -174,21 +146,21 @@ impl Shard {
 
     /// As [`abandon`](Self::abandon), remembering why.
     pub(super) fn fail(&mut self, claim: &Claim, failure: Failure, now: Now) -> bool {
-        let ours = self.granted(claim.key(), now).is_some_and(|lease| lease.token == claim.token());
+        let granted = self.guards.granted(claim.key(), now);
+        let ours = granted.is_some_and(|lease| lease.token == claim.token());
         if ours {
             let failed = Failed { failure, at: now.instant };
-            self.guard(claim.key(), now).failed = Some(failed);
-            self.end_lease(claim.key());
+            self.guards.at(claim.key(), now).failed = Some(failed);
+            self.guards.end_lease(claim.key());
         }
         ours
     }
 
     /// Ends the lease that was granted to a claim. Says whether there was one.
     pub(super) fn abandon(&mut self, claim: &Claim) -> bool {
-        let lease = self.guards.get(claim.key()).and_then(|guard| guard.lease.as_ref());
-        let ours = lease.is_some_and(|granted| granted.token == claim.token());
+        let ours = self.guards.is_of(claim);
         if ours {
-            self.end_lease(claim.key());
+            self.guards.end_lease(claim.key());
         }
         ours
     }
@@ -211,13 +183,13 @@ impl Shard {
     /// Whether a lease that no longer holds may store all the same: see point 2 of the contract.
     fn may_still_store(&mut self, lease: &Lease, now: Now) -> bool {
         let age = now.micros.saturating_sub(lease.granted_at());
-        let floor = self.floor(lease.key(), now);
+        let floor = self.guards.floor(lease.key(), now);
         let stored = self.find(lease.key(), now).map_or(0, |entry| entry.fence());
         age < micros(FLOOR_LIFE) && lease.fence() > floor && lease.fence() > stored
     }
 
     fn next_fence(&mut self, key: &Key, entry: Option<&Entry>, now: Now) -> u64 {
-        let floor = self.floor(key, now);
+        let floor = self.guards.floor(key, now);
         let stored = entry.map_or(0, Entry::fence);
         let above = floor.max(stored).max(self.last_fence) + 1;
         self.last_fence = above.max(now.micros);
@@ -229,44 +201,7 @@ impl Shard {
         let fence = self.last_fence.max(now.micros);
         self.last_fence = fence;
         let floor = Floor { fence, until: later(now.instant, FLOOR_LIFE) };
-        *self.guard(key, now) = Guard { floor: Some(floor), ..Guard::default() };
-    }
-
-    fn floor(&self, key: &Key, now: Now) -> u64 {
-        let floor = self.guards.get(key).and_then(|guard| guard.floor);
-        floor.filter(|floor| floor.until > now.instant).map_or(0, |floor| floor.fence)
-    }
-
-    fn failed(&self, key: &Key, now: Now) -> Option<&Failed> {
-        let failed = self.guards.get(key)?.failed.as_ref();
-        failed.filter(|failed| failed.until() > now.instant)
-    }
-
-    fn granted(&self, key: &Key, now: Now) -> Option<&Granted> {
-        let lease = self.guards.get(key)?.lease.as_ref();
-        lease.filter(|granted| granted.until > now.instant)
-    }
-
-    fn granted_mut(&mut self, key: &Key, now: Now) -> Option<&mut Granted> {
-        let lease = self.guards.get_mut(key)?.lease.as_mut();
-        lease.filter(|granted| granted.until > now.instant)
-    }
-
-    fn end_lease(&mut self, key: &Key) {
-        if let Some(guard) = self.guards.get_mut(key) {
-            guard.lease = None;
-            if guard.floor.is_none() && guard.failed.is_none() {
-                self.guards.remove(key);
-            }
-        }
-    }
-
-    fn guard(&mut self, key: &Key, now: Now) -> &mut Guard {
-        if self.guards.len() >= self.sweep_at {
-            self.guards.retain(|_, guard| guard.is_live(now));
-            self.sweep_at = (self.guards.len() * 2).max(FIRST_SWEEP);
-        }
-        self.guards.entry(key.clone()).or_default()
+        *self.guards.at(key, now) = Guard { floor: Some(floor), ..Guard::default() };
     }
 
     fn insert(&mut self, lease: &Lease, draft: Draft, now: Now) {
@@ -320,41 +255,6 @@ impl Kept {
     }
 }
 
-impl Guard {
-    fn is_live(&self, now: Now) -> bool {
-        self.lease.as_ref().is_some_and(|granted| granted.until > now.instant)
-            || self.floor.is_some_and(|floor| floor.until > now.instant)
-            || self.failed.as_ref().is_some_and(|failed| failed.until() > now.instant)
-    }
-}
-
-impl Failed {
-    fn until(&self) -> Instant {
-        later(self.at, self.failure.life())
-    }
-
-    /// For how long it holds up a caller, if it does: with what is left of the lease of another
-    /// caller, if there is one.
-    fn holds_up(&self, busy: Option<Duration>, now: Now) -> Option<Duration> {
-        if self.failure.window().is_zero() {
-            return None;
-        }
-        let cooldown = left(later(self.at, self.failure.cooldown()), now);
-        busy.or_else(|| Some(cooldown).filter(|left| !left.is_zero()))
-    }
-
-    /// Whether its window is not over.
-    fn is_shared(&self, now: Now) -> bool {
-        later(self.at, self.failure.window()) > now.instant
-    }
-
-    /// How many failures in a row the next one would follow.
-    fn times(&self, now: Now) -> u32 {
-        let counts = later(self.at, self.failure.counts_for()) > now.instant;
-        if counts { self.failure.times() } else { 0 }
-    }
-}
-
 fn will_do(entry: &Entry, accept: Accept) -> bool {
     entry.is_fresh()
         && match accept {
@@ -364,12 +264,12 @@ fn will_do(entry: &Entry, accept: Accept) -> bool {
         }
 }
 
-fn left(until: Instant, now: Now) -> Duration {
+pub(super) fn left(until: Instant, now: Now) -> Duration {
     until.saturating_duration_since(now.instant)
 }
 
 /// Durations are bounded by the policy, but a store takes what it is given.
-fn later(now: Instant, after: Duration) -> Instant {
+pub(super) fn later(now: Instant, after: Duration) -> Instant {
     now.checked_add(after).unwrap_or_else(|| now + A_YEAR)
 }
 
@@ -377,5 +277,3 @@ const A_YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// What an entry costs beside its key and value: the tables of the store, and what is noted of it.
 const TABLES: usize = 640;
-
-const FIRST_SWEEP: usize = 64;

@@ -1,0 +1,210 @@
+//! `Guards`: leases, invalidation watermarks and failures, by key.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Now;
+use super::shard::{later, left};
+use crate::key::Key;
+use crate::store::{Claim, Failure, Token};
+
+/// The guards of a shard, bounded by count.
+///
+/// Each ends by itself: a lease with its load, a failure with its window, a watermark ten minutes after
+/// its invalidation. Where more are made than end, the watermarks of all keys become one, the highest:
+/// that refuses what it has to refuse, and the store of some loads besides that have outlived their
+/// lease. Failures are forgotten then, which costs a load each. Leases stay: there are no more of them
+/// than loads.
+#[derive(Default)]
+pub(super) struct Guards {
+    of_keys: HashMap<Key, Guard>,
+    /// When there are so many, those that have ended are removed: as many as were added since the last
+    /// time, so it costs each of them a constant share.
+    sweep_at: usize,
+    /// Of the keys whose own watermark is gone.
+    merged: Option<Floor>,
+}
+
+/// What keeps others from loading or storing.
+#[derive(Default)]
+pub(super) struct Guard {
+    pub(super) lease: Option<Granted>,
+    pub(super) floor: Option<Floor>,
+    pub(super) failed: Option<Failed>,
+}
+
+pub(super) struct Failed {
+    pub(super) failure: Failure,
+    pub(super) at: Instant,
+}
+
+pub(super) struct Granted {
+    pub(super) token: Token,
+    pub(super) until: Instant,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Floor {
+    pub(super) fence: u64,
+    pub(super) until: Instant,
+}
+
+impl Guards {
+    /// The watermark of a key: no fence up to it may be stored.
+    pub(super) fn floor(&self, key: &Key, now: Now) -> u64 {
+        let own = self.of_keys.get(key).and_then(|guard| guard.floor);
+        let live =
+            [own, self.merged].into_iter().flatten().filter(|floor| floor.until > now.instant);
+        live.map(|floor| floor.fence).max().unwrap_or(0)
+    }
+
+    pub(super) fn failed(&self, key: &Key, now: Now) -> Option<&Failed> {
+        let failed = self.of_keys.get(key)?.failed.as_ref();
+        failed.filter(|failed| failed.until() > now.instant)
+    }
+
+    pub(super) fn granted(&self, key: &Key, now: Now) -> Option<&Granted> {
+        let lease = self.of_keys.get(key)?.lease.as_ref();
+        lease.filter(|granted| granted.until > now.instant)
+    }
+
+    pub(super) fn granted_mut(&mut self, key: &Key, now: Now) -> Option<&mut Granted> {
+        let lease = self.of_keys.get_mut(key)?.lease.as_mut();
+        lease.filter(|granted| granted.until > now.instant)
+    }
+
+    /// Whether the lease of a key, though it may have lapsed, is that of this claim.
+    pub(super) fn is_of(&self, claim: &Claim) -> bool {
+        let lease = self.of_keys.get(claim.key()).and_then(|guard| guard.lease.as_ref());
+        lease.is_some_and(|granted| granted.token == claim.token())
+    }
+
+    pub(super) fn forget_failure(&mut self, key: &Key) {
+        if let Some(guard) = self.of_keys.get_mut(key) {
+            guard.failed = None;
+        }
+    }
+
+    pub(super) fn end_lease(&mut self, key: &Key) {
+        if let Some(guard) = self.of_keys.get_mut(key) {
+            guard.lease = None;
+            if guard.floor.is_none() && guard.failed.is_none() {
+                self.of_keys.remove(key);
+            }
+        }
+    }
+
+    /// That of a key, to be changed.
+    pub(super) fn at(&mut self, key: &Key, now: Now) -> &mut Guard {
+        if self.of_keys.len() >= self.sweep_at.max(FIRST_SWEEP) {
+            self.sweep(now);
+        }
+        self.of_keys.entry(key.clone()).or_default()
+    }
+
+    fn sweep(&mut self, now: Now) {
+        self.of_keys.retain(|_, guard| guard.is_live(now));
+        if self.of_keys.len() > MOST / 2 {
+            self.merge(now);
+        }
+        let count = self.of_keys.len();
+        self.sweep_at = (count * 2).min(MOST).max(count + MOST / 4);
+    }
+
+    /// Makes one watermark of all, and forgets failures.
+    fn merge(&mut self, now: Now) {
+        let merged = self.merged.filter(|floor| floor.until > now.instant);
+        let floors = self.of_keys.values().filter_map(|guard| guard.floor).chain(merged);
+        self.merged = floors.reduce(|one, other| Floor {
+            fence: one.fence.max(other.fence),
+            until: one.until.max(other.until),
+        });
+        self.of_keys.retain(|_, guard| {
+            guard.floor = None;
+            guard.failed = None;
+            guard.is_live(now)
+        });
+    }
+}
+
+impl Guard {
+    fn is_live(&self, now: Now) -> bool {
+        self.lease.as_ref().is_some_and(|granted| granted.until > now.instant)
+            || self.floor.is_some_and(|floor| floor.until > now.instant)
+            || self.failed.as_ref().is_some_and(|failed| failed.until() > now.instant)
+    }
+}
+
+impl Failed {
+    fn until(&self) -> Instant {
+        later(self.at, self.failure.life())
+    }
+
+    /// For how long it holds up a caller, if it does: with what is left of the lease of another
+    /// caller, if there is one.
+    pub(super) fn holds_up(&self, busy: Option<Duration>, now: Now) -> Option<Duration> {
+        if self.failure.window().is_zero() {
+            return None;
+        }
+        let cooldown = left(later(self.at, self.failure.cooldown()), now);
+        busy.or_else(|| Some(cooldown).filter(|left| !left.is_zero()))
+    }
+
+    /// Whether its window is not over.
+    pub(super) fn is_shared(&self, now: Now) -> bool {
+        later(self.at, self.failure.window()) > now.instant
+    }
+
+    /// How many failures in a row the next one would follow.
+    pub(super) fn times(&self, now: Now) -> u32 {
+        let counts = later(self.at, self.failure.counts_for()) > now.instant;
+        if counts { self.failure.times() } else { 0 }
+    }
+}
+
+const FIRST_SWEEP: usize = 64;
+
+/// How many guards a shard has, as far as they are no leases.
+const MOST: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn now() -> Now {
+        Now { instant: Instant::now(), micros: 1 }
+    }
+
+    fn invalidate(guards: &mut Guards, nth: u64) {
+        let until = now().instant + Duration::from_secs(600);
+        guards.at(&Key::of("item").with(nth), now()).floor = Some(Floor { fence: nth, until });
+    }
+
+    #[test]
+    fn invalidations_of_any_number_of_keys_leave_a_bounded_number_of_watermarks() {
+        let mut guards = Guards::default();
+        for nth in 0..100_000 {
+            invalidate(&mut guards, nth);
+            assert!(guards.of_keys.len() <= MOST);
+        }
+        // None is lower than it was.
+        for nth in 0..100_000 {
+            assert!(guards.floor(&Key::of("item").with(nth), now()) >= nth);
+        }
+    }
+
+    #[test]
+    fn leases_stay_however_many_watermarks_there_are() {
+        let mut guards = Guards::default();
+        let claims: Vec<_> = (0..50).map(|nth| Claim::new(Key::of("load").with(nth))).collect();
+        let until = now().instant + Duration::from_secs(600);
+        for claim in &claims {
+            let granted = Granted { token: claim.token(), until };
+            guards.at(claim.key(), now()).lease = Some(granted);
+        }
+        (0..10_000).for_each(|nth| invalidate(&mut guards, nth));
+        assert!(claims.iter().all(|claim| guards.granted(claim.key(), now()).is_some()));
+    }
+}
