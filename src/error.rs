@@ -194,7 +194,7 @@ pub enum CacheErrorKind {
     OtherType,
     /// The store failed.
     Store(StoreErrorKind),
-    /// The caller's [wait](crate::Wait) for somebody else's load ran out. The message says what it
+    /// The caller's [wait](crate::Wait) for a load of another caller ran out. The message says what it
     /// waited for: the store, a load in this process, or a lease of another process and whether
     /// that was renewed.
     WaitTimedOut,

@@ -220,7 +220,7 @@ struct Flight<L> {
     state: Mutex<State<L>>,
     /// Rung when the last seat is freed.
     deserted: Notify,
-    /// Rung when a seat is taken: the leader may have an answer for whoever comes.
+    /// Rung when a seat is taken: the leader may have an answer for new callers.
     joined: Notify,
 }
 

@@ -36,8 +36,8 @@ pub(super) enum Judgement {
     Validate(Terms, Why),
     /// It is given to those who wait for it, and not kept.
     Share,
-    /// It may be the fault of this request: it is given to whoever asked, and those who wait ask the
-    /// origin again, by a request of one of theirs. Whatever that gives is for all of them.
+    /// It may be the fault of this request: it is given to its own caller, and the waiters ask the
+    /// origin again, by a request of one of them. Whatever that gives is for all of them.
     Unconfirmed,
     /// The same, and it counts as a failure: if there is something better, that is given instead,
     /// and a second one is shared with later callers for a while.

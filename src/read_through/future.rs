@@ -124,8 +124,8 @@ where
         }
     }
 
-    /// Once its deadline has come, it is answered: whatever it waits for goes on without it, or is
-    /// dropped if it is for nobody else.
+    /// Once its deadline has come, it is answered: what it waits for goes on without it, or is
+    /// dropped if no other caller may have it.
     fn poll_deadline(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,

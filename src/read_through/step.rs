@@ -166,8 +166,8 @@ pub(crate) enum On {
     BeforeLoad,
     /// Everybody. For errors, which are no value that could be out of date.
     All,
-    /// Who opened the flight, for an error that may be the fault of its request. Everybody else
-    /// looks again once the flight is closed, and the first to do so leads the next load.
+    /// The opener of the flight, for an error that may be the fault of its request. The others look
+    /// again once the flight is closed, and the first to do so leads the next load.
     Requester,
     /// Who opened the flight. Everybody else is told once nothing is left to be given up, as they
     /// may ask again.

@@ -11,7 +11,7 @@ use crate::origin::{Origin, ask, cached, field, get, memory, page, pass, text};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Says "not modified" to whoever asks, conditions or not.
+/// Says "not modified" to all requests, with conditions or without.
 fn always_not_modified() -> Origin {
     Origin::counting(&[(":status", "304"), ("etag", "\"1\""), ("cache-control", "max-age=60")])
 }

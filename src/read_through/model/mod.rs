@@ -4,7 +4,7 @@
 //! Checked is promise 7: no request that begins after an invalidation has returned is answered with
 //! a value that was loaded before it. Checked is promise 8: no caller is given the failure of
 //! another's load unless a second load has failed, or it has waited for as long as a load may take.
-//! And that nothing gets stuck: where nothing can happen any more, everybody has been answered.
+//! And that nothing gets stuck: where nothing can happen any more, all callers have been answered.
 //!
 //! A question is executed by the store at one moment and its answer acted upon at a later one, so
 //! anything can come between.

@@ -172,7 +172,7 @@ fn nothing_is_closed_while_a_lease_may_be_ours() {
 fn the_loader_is_called_only_with_a_request_at_hand() {
     let without = standings().filter(|standing| !standing.can_load);
     for (standing, event) in without.flat_map(|at| EVENTS.map(|event| (at, event))) {
-        // Who opens a flight brings a request.
+        // The opener of a flight brings a request.
         if !matches!(event, Event::Opened { .. }) {
             assert_ne!(next(event, standing), Step::Load, "{event:?}, {standing:?}");
         }

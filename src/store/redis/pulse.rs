@@ -1,7 +1,7 @@
 //! The heartbeat: signs of life of the connection that hears of changes, while copies are read.
 //!
 //! A copy is given out only if that connection was [heard from](super::near) within [`silence`]. The
-//! heartbeat asks twice within that, so that a late question costs nobody a look. An idle process is
+//! heartbeat asks twice within that, so that a late question costs no caller a lookup. An idle process is
 //! silent: its first read asks the server.
 
 use std::sync::atomic::Ordering;

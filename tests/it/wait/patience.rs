@@ -66,7 +66,7 @@ async fn a_shorter_limit_on_loads_shortens_the_wait_for_them() {
     assert_eq!(ended, (CacheErrorKind::WaitTimedOut, SECOND * 3));
 }
 
-/// Somebody else has the lease, and dies; one of this process takes it over when the wait of the
+/// Another holder has the lease, and dies; one of this process takes it over when the wait of the
 /// others is nearly over.
 #[tokio::test(start_paused = true)]
 async fn by_default_a_load_of_this_process_is_waited_for_to_its_end() {

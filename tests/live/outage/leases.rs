@@ -111,7 +111,7 @@ async fn a_lease_whose_grant_was_lost_is_given_up_as_soon_as_the_server_answers(
     within(SOON, || site.lease_left(&key(1)) > 0).await;
     site.proxy.cut();
     site.proxy.pass();
-    // Nobody asks this store for anything.
+    // No caller asks this store for anything.
     within(SOON, || site.lease_left(&key(1)) < 0).await;
 }
 
