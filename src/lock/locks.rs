@@ -86,8 +86,8 @@ pub(super) struct Succession<L> {
 }
 
 impl<L: Lock> Locks<L> {
-    /// Locks of this kind, held by a lease of 30 s for 10 minutes at most, and waited for as
-    /// [`Wait`] does by default.
+    /// Locks of this kind, held by a lease of 30 s for 10 minutes at most, and waited for 5 s at
+    /// most.
     pub fn new(lock: L) -> Self {
         Self {
             shared: Arc::new(Shared {
