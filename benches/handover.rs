@@ -11,11 +11,11 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use bellwether::lock::{
+use bellwether::{Key, RedisOptions, Wait};
+use bellwether_lock::{
     FairLock, LocalLock, Lock, LockErrorKind, Locks, MySqlLock, MySqlRowLock, PostgresLock,
     RedisLock, Redlock, ReentrantLock, ZooKeeperLock,
 };
-use bellwether::{Key, RedisOptions, Wait};
 use futures_util::future::join_all;
 use tokio::runtime::Runtime;
 use tokio::time::sleep;

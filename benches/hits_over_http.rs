@@ -11,7 +11,8 @@ use std::time::Duration;
 use axum::http::header::CACHE_CONTROL;
 use axum::routing::get;
 use axum::{Router, serve};
-use bellwether::{HttpCacheLayer, RedisOptions};
+use bellwether::RedisOptions;
+use bellwether_http::HttpCacheLayer;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 

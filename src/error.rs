@@ -9,7 +9,10 @@ use crate::key::Key;
 
 /// Why a request was not answered: the loader's fault or ours.
 #[derive(Debug)]
-#[non_exhaustive]
+#[allow(
+    clippy::exhaustive_enums,
+    reason = "it is the loader's fault or ours, and there is no third"
+)]
 pub enum Error<E> {
     /// The loader failed. Everybody who waited for that load is given the same error.
     Load(Arc<E>),
@@ -351,8 +354,11 @@ impl fmt::Display for ConfigError {
 
 impl StdError for ConfigError {}
 
-/// Checks a duration that was given for a setting.
-pub(crate) fn duration_within(
+/// Checks a duration that was given for an option.
+///
+/// # Errors
+/// [`ConfigError::Duration`] if it is not from `least` to `most`.
+pub fn duration_within(
     setting: &'static str,
     given: Duration,
     least: Duration,
@@ -364,8 +370,11 @@ pub(crate) fn duration_within(
     Ok(given)
 }
 
-/// Checks a number that was given for a setting.
-pub(crate) fn number_within(
+/// Checks a number that was given for an option.
+///
+/// # Errors
+/// [`ConfigError::Number`] if it is not from `least` to `most`.
+pub fn number_within(
     setting: &'static str,
     given: usize,
     least: usize,

@@ -73,7 +73,7 @@ impl Key {
     }
 
     /// The same key, with its digest at hand.
-    pub(crate) fn digested(mut self) -> Self {
+    pub fn digested(mut self) -> Self {
         self.digest = Some(self.digest());
         self
     }

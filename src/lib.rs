@@ -52,22 +52,16 @@
 //! | `postgres` | no | `lock::PostgresLock`: locks in a PostgreSQL server |
 //! | `test-util` | no | `store::conformance`: the contract as checks, for stores of your own; `store::faulty`: a store that fails as told; `lock::conformance`: the same for locks |
 
+pub mod adapter;
 mod capture;
-mod chance;
 mod claim;
 mod error;
 mod flight;
-#[cfg(feature = "grpc")]
-pub mod grpc;
-#[cfg(feature = "http")]
-pub mod http;
+mod jitter;
 mod key;
-pub mod lock;
+mod log_throttle;
 mod policy;
-mod quiet;
 pub mod read_through;
-#[cfg(any(feature = "grpc", feature = "http"))]
-mod response;
 mod status;
 pub mod store;
 mod windows;
@@ -76,13 +70,7 @@ pub use capture::{Capture, Json, Judged, Room, Verdict};
 pub use error::{
     CacheError, CacheErrorKind, Cause, ConfigError, Error, StoreError, StoreErrorKind,
 };
-#[cfg(feature = "grpc")]
-pub use grpc::{CachedMethod, GrpcCacheLayer};
-#[cfg(feature = "http")]
-pub use http::{HttpCache, HttpCacheLayer, HttpHandle, RequestKey};
 pub use key::{Digest, Key, KeyPart};
-#[cfg(feature = "macros")]
-pub use lock::attribute::locked;
 pub use policy::{Wait, WhenAbandoned, WhenStoreFails};
 #[cfg(feature = "macros")]
 pub use read_through::attribute::{ByKey, read_through};
@@ -90,8 +78,6 @@ pub use read_through::{
     Answers, Ask, BatchError, BatchLoader, Batched, Handle, LoadMany, Loaded, ManyWithStatus,
     ReadThrough, ReadThroughLayer, ResponseFuture, WithStatus,
 };
-#[cfg(any(feature = "grpc", feature = "http"))]
-pub use response::CacheBody;
 pub use status::{Bypass, CacheStatus, Place, Stale};
 pub use store::{MemoryStore, Store};
 #[cfg(feature = "redis")]
@@ -99,6 +85,6 @@ pub use store::{RedisOptions, RedisStats, RedisStore};
 pub use windows::Windows;
 
 /// The examples of the README are compiled and run with those of the docs.
-#[cfg(all(doctest, feature = "axum", feature = "grpc", feature = "macros", feature = "redis"))]
+#[cfg(all(doctest, feature = "macros", feature = "redis"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

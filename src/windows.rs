@@ -17,8 +17,7 @@ pub struct Windows {
 
 impl Windows {
     /// No window at all: it is not kept.
-    #[cfg(feature = "http")]
-    pub(crate) const NONE: Self = Self {
+    pub const NONE: Self = Self {
         ttl: Duration::ZERO,
         while_revalidate: Duration::ZERO,
         if_error: Duration::ZERO,

@@ -10,7 +10,8 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
-use bellwether::{HttpCacheLayer, MemoryStore, RedisStore};
+use bellwether::{MemoryStore, RedisStore};
+use bellwether_http::HttpCacheLayer;
 use http::Uri;
 use serde::Deserialize;
 use support::redis_server::RedisServer;

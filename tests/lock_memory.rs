@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use allocation_counter::{AllocationInfo, measure};
 use bellwether::Key;
-use bellwether::lock::{LocalLock, Locks};
+use bellwether_lock::{LocalLock, Locks};
 use tokio::runtime::{Builder, Runtime};
 
 /// Locks and releases so many keys, half of them by a drop, and counts what that leaves allocated.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use bellwether::Key;
-use bellwether::lock::{Lock, LockError, Locks};
+use bellwether_lock::{Lock, LockError, Locks};
 use futures_util::future::{join, try_join};
 use tokio::time::sleep;
 

@@ -4,11 +4,11 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::lock::{
+use bellwether::RedisOptions;
+use bellwether_lock::{
     FairLock, LocalLock, Lock, Locks, MySqlLock, MySqlRowLock, PostgresLock, RedisLock, Redlock,
     ReentrantLock, ZooKeeperLock,
 };
-use bellwether::{RedisOptions, Wait};
 use clap::ValueEnum;
 
 use crate::servers::Servers;
@@ -61,7 +61,7 @@ impl Kind {
         self,
         servers: &Servers,
     ) -> Result<[Locks<Arc<dyn Lock>>; 2], Box<dyn Error>> {
-        let wait = Wait::at_most(Duration::from_secs(30));
+        let wait = LockWait::at_most(Duration::from_secs(30));
         let one = self.connect(servers).await?;
         let other = match self {
             Self::Local => Arc::clone(&one),

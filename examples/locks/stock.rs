@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bellwether::Key;
-use bellwether::lock::{Lock, LockLayer, LockedError, Locks};
+use bellwether_lock::{Lock, LockLayer, LockedError, Locks};
 use futures_util::future::{join_all, try_join_all};
 use tokio::time::sleep;
 use tower::{Layer, ServiceExt, service_fn};

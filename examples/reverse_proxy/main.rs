@@ -6,7 +6,8 @@ mod proxy;
 use std::error::Error;
 use std::net::SocketAddr;
 
-use bellwether::{HttpCacheLayer, MemoryStore, RedisStore};
+use bellwether::{MemoryStore, RedisStore};
+use bellwether_http::HttpCacheLayer;
 use clap::Parser;
 use http::Uri;
 use tokio::net::TcpListener;

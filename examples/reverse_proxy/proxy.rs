@@ -7,7 +7,7 @@ use std::io;
 use std::time::Duration;
 
 use axum::body::Body;
-use bellwether::HttpCacheLayer;
+use bellwether_http::HttpCacheLayer;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{Request, StatusCode, Uri, Version};

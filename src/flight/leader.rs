@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::{Chair, Flight, Flights, Listener, Offer, Phase, SeenLease, Slot, lock};
-use crate::chance::draw;
+use crate::jitter::jitter;
 use crate::key::Key;
 
 /// The one that works for a flight. Dropping it tells whoever still waits to look again.
@@ -235,7 +235,7 @@ impl<L> Drop for Leader<L> {
         // The first to run opens the next flight, with its own request. After a request that broke
         // its load, the next one must not be of the same sender's choosing.
         if wakers.len() > 1 {
-            let first = (wakers.len() as f64 * draw()) as usize % wakers.len();
+            let first = (wakers.len() as f64 * jitter()) as usize % wakers.len();
             wakers.rotate_left(first);
         }
         wake(wakers);

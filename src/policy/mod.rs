@@ -12,7 +12,7 @@ use std::time::Duration;
 pub use failing::WhenStoreFails;
 pub(crate) use failing::{Doubling, FailureWindow, FailureWindows};
 pub(crate) use freshness::Freshness;
-pub(crate) use pause::Pauses;
+pub use pause::Backoff;
 pub(crate) use wait::Then;
 pub use wait::Wait;
 
@@ -88,8 +88,8 @@ impl Policy {
     }
 
     /// How the losers of this policy pause, given whether the store tells them of changes.
-    pub(crate) fn pauses(&self, told: bool) -> Pauses {
-        self.wait.interval().map_or_else(|| Pauses::backing_off(told), Pauses::fixed)
+    pub(crate) fn pauses(&self, told: bool) -> Backoff {
+        self.wait.interval().map_or_else(|| Backoff::backing_off(told), Backoff::fixed)
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// does not, they double from short to long with full jitter (Brooker, "Exponential Backoff And
 /// Jitter", AWS Architecture Blog, 2015).
 #[derive(Clone, Debug)]
-pub(crate) struct Pauses {
+pub struct Backoff {
     kind: Kind,
     taken: u32,
 }
@@ -21,19 +21,22 @@ enum Kind {
     BackOff,
 }
 
-impl Pauses {
-    pub(crate) fn fixed(interval: Duration) -> Self {
+impl Backoff {
+    /// Pauses of the same length.
+    pub fn fixed(interval: Duration) -> Self {
         Self { kind: Kind::Fixed(interval), taken: 0 }
     }
 
-    pub(crate) fn backing_off(told: bool) -> Self {
+    /// Pauses between 5 ms and 250 ms. `told` says whether the waiter is told of changes, so that a
+    /// pause only insures against a lost message.
+    pub fn backing_off(told: bool) -> Self {
         let kind = if told { Kind::Insurance } else { Kind::BackOff };
         Self { kind, taken: 0 }
     }
 
     /// The next pause, by a draw from 0 to 1, and never past the end of a lease that has
     /// `lease_left`: then the key is free for whoever asks first.
-    pub(crate) fn next(&mut self, draw: f64, lease_left: Duration) -> Duration {
+    pub fn next(&mut self, draw: f64, lease_left: Duration) -> Duration {
         let pause = match self.kind {
             Kind::Fixed(interval) => interval,
             Kind::Insurance => LONGEST.mul_f64(0.7 + 0.2 * draw),
@@ -65,20 +68,20 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_the_longest_where_nobody_tells() {
-        let mut pauses = Pauses::backing_off(false);
+        let mut pauses = Backoff::backing_off(false);
         let taken: Vec<_> = (0..6).map(|_| pauses.next(1.0, HOUR).as_millis()).collect();
         assert_eq!(taken, [25, 50, 100, 200, 250, 250]);
     }
 
     #[test]
     fn a_pause_is_never_zero_however_the_draw_falls() {
-        let mut pauses = Pauses::backing_off(false);
+        let mut pauses = Backoff::backing_off(false);
         assert!((0..100).all(|_| pauses.next(0.0, HOUR) >= Duration::from_millis(5)));
     }
 
     #[test]
     fn insurance_stays_within_the_promise_for_a_lost_message() {
-        let mut pauses = Pauses::backing_off(true);
+        let mut pauses = Backoff::backing_off(true);
         for draw in [0.0, 0.5, 1.0] {
             let pause = pauses.next(draw, HOUR).as_millis();
             assert!((175..=225).contains(&pause), "{pause} ms");
@@ -88,7 +91,7 @@ mod tests {
     #[test]
     fn no_pause_goes_past_the_lease() {
         let left = Duration::from_millis(7);
-        for mut pauses in [Pauses::fixed(HOUR), Pauses::backing_off(true)] {
+        for mut pauses in [Backoff::fixed(HOUR), Backoff::backing_off(true)] {
             assert_eq!(pauses.next(1.0, left), left);
         }
     }

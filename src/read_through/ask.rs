@@ -25,12 +25,13 @@ use crate::key::Key;
 #[derive(Clone, Debug)]
 pub struct Ask {
     pub(crate) key: Option<Key>,
-    pub(crate) how: How,
+    pub(crate) how: RequestOptions,
 }
 
-/// What a request asks of the cache, apart from the key.
+/// What a request asks of the cache, apart from the key: for
+/// [`CacheClient::request`](crate::adapter::CacheClient::request). The default asks for nothing special.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct How {
+pub struct RequestOptions {
     pub(crate) deadline: Option<Instant>,
     pub(crate) is_forced: bool,
     /// If what it has waited for is for somebody else only, it asks once more before it loads for
@@ -44,12 +45,12 @@ pub(crate) struct How {
 impl Ask {
     /// Asks for a key.
     pub fn of(key: Key) -> Self {
-        Self { key: Some(key), how: How::default() }
+        Self { key: Some(key), how: RequestOptions::default() }
     }
 
     /// Asks for nothing: the request goes straight to the loader.
     pub fn nothing() -> Self {
-        Self { key: None, how: How::default() }
+        Self { key: None, how: RequestOptions::default() }
     }
 
     /// By when the answer is needed. The deadline bounds everything that the caller waits for: the
@@ -71,7 +72,7 @@ impl Ask {
     /// as much.
     #[must_use]
     pub fn by(self, deadline: Instant) -> Self {
-        Self { how: How { deadline: Some(deadline), ..self.how }, ..self }
+        Self { how: RequestOptions { deadline: Some(deadline), ..self.how }, ..self }
     }
 
     /// Will not have what is kept, nor word of an earlier failure: it is loaded anew, under the
@@ -80,7 +81,35 @@ impl Ask {
     /// sure of something newer, [`invalidate`](crate::Handle::invalidate) first.
     #[must_use]
     pub fn anew(self) -> Self {
-        Self { how: How { is_forced: true, ..self.how }, ..self }
+        Self { how: RequestOptions { is_forced: true, ..self.how }, ..self }
+    }
+}
+
+impl RequestOptions {
+    /// As [`Ask::by`].
+    #[must_use]
+    pub fn deadline(self, deadline: Instant) -> Self {
+        Self { deadline: Some(deadline), ..self }
+    }
+
+    /// As [`Ask::anew`], if `yes`.
+    #[must_use]
+    pub fn force_refresh(self, yes: bool) -> Self {
+        Self { is_forced: yes, ..self }
+    }
+
+    /// Whether the request is sent to the cache once more before it loads for itself, if the answer
+    /// that it waited for is private to another caller. For requests whose own answer can be shared.
+    #[must_use]
+    pub fn retry_private(self, yes: bool) -> Self {
+        Self { asks_again: yes, ..self }
+    }
+
+    /// Where the request would load without being coalesced, its call ends with an error and the
+    /// status [`Bypass`](crate::CacheStatus::Bypass) instead: the adapter sends it on by itself.
+    #[must_use]
+    pub fn return_bypass(self) -> Self {
+        Self { bypasses_by_itself: true, ..self }
     }
 }
 

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use super::ask::How;
+use super::ask::RequestOptions;
+use super::private_keys::{BypassPermit, PrivateKeys};
 use super::recall::Recall;
-use super::unshared::{Bypassing, Unshared};
 use crate::capture::{Capture, Verdict};
 use crate::error::{CacheError, Error};
 use crate::flight::{self, Flights};
@@ -71,7 +71,7 @@ pub(crate) struct Loads {
     /// The same, of loads whose failures must not hold up other callers: reliefs and forced ones.
     pub(crate) apart: Arc<Recall>,
     /// Keys whose answers are each for one caller.
-    pub(crate) unshared: Arc<Unshared>,
+    pub(crate) private_keys: Arc<PrivateKeys>,
     /// How long loads take, in microseconds: a moving average. Zero: none has ended yet.
     typical: Arc<AtomicU64>,
 }
@@ -87,7 +87,7 @@ impl Loads {
             around: Arc::new(Semaphore::new(loads_around)),
             recall: Arc::default(),
             apart: Arc::default(),
-            unshared: Arc::default(),
+            private_keys: Arc::default(),
             typical: Arc::default(),
         }
     }
@@ -179,9 +179,9 @@ impl<C> Core<C> {
     }
 
     /// Leave for a request to load for itself, if it does not wait for the loads of others.
-    pub(crate) fn bypass(&self, key: &Key, how: How) -> Option<Bypassing> {
+    pub(crate) fn bypass(&self, key: &Key, how: RequestOptions) -> Option<BypassPermit> {
         let coalesces = how.bypasses_by_itself || how.is_forced;
-        if coalesces { None } else { self.loads.unshared.bypass(&key.digest()) }
+        if coalesces { None } else { self.loads.private_keys.bypass(&key.digest()) }
     }
 
     /// The answer to a caller that has loaded for itself. Notes for whom it was.
@@ -208,17 +208,17 @@ impl<C> Core<C> {
     {
         // A panic of the program's code over an answer says nothing of it.
         match catch_unwind(AssertUnwindSafe(|| self.capture.verdict(kept))) {
-            Ok(Verdict::Private) => self.note_unshared(key),
+            Ok(Verdict::Private) => self.note_private(key),
             Ok(Verdict::Own | Verdict::Failure | Verdict::Unconfirmed) | Err(_) => {}
             Ok(Verdict::Keep | Verdict::KeepFor(_) | Verdict::NotFound) => {
-                self.loads.unshared.note_shared(&key.digest());
+                self.loads.private_keys.note_shared(&key.digest());
             }
         }
     }
 
     /// Notes that an answer for a key was for one caller only.
-    pub(crate) fn note_unshared(&self, key: &Key) {
-        self.loads.unshared.note_unshared(key.digest(), self.policy.freshness.marker_ttl);
+    pub(crate) fn note_private(&self, key: &Key) {
+        self.loads.private_keys.note_private(key.digest(), self.policy.freshness.marker_ttl);
     }
 
     /// The answer of an entry that was looked up, if it can be read.

@@ -11,7 +11,7 @@ use pin_project::pin_project;
 use tokio::time::Instant;
 use tower::{Service, ServiceExt};
 
-use super::ask::How;
+use super::ask::RequestOptions;
 use super::call::Call;
 use super::core::{Core, Peeked};
 use super::deadline::{Deadline, answer_by};
@@ -54,7 +54,7 @@ where
         WithStatus(self)
     }
 
-    pub(super) fn pass(service: S, request: Req, how: How) -> Self {
+    pub(super) fn pass(service: S, request: Req, how: RequestOptions) -> Self {
         let how = on_time(how);
         if how.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return Self::settled(late());
@@ -70,7 +70,7 @@ where
         key: Key,
         service: &S,
         request: Req,
-        how: How,
+        how: RequestOptions,
     ) -> Self {
         if key.byte_len() > Key::MAX_BYTES {
             let error = CacheError::key_too_long(&key);
@@ -218,11 +218,11 @@ where
 }
 
 /// The same, with the moment at which it is answered at the latest for its deadline.
-fn on_time(how: How) -> How {
-    How { deadline: how.deadline.map(answer_by), ..how }
+fn on_time(how: RequestOptions) -> RequestOptions {
+    RequestOptions { deadline: how.deadline.map(answer_by), ..how }
 }
 
-fn boxed(how: How) -> Option<Box<Deadline>> {
+fn boxed(how: RequestOptions) -> Option<Box<Deadline>> {
     how.deadline.map(|deadline| Box::new(Deadline::at(deadline)))
 }
 

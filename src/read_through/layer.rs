@@ -46,12 +46,18 @@ impl<K> ReadThroughLayer<K> {
         Self::over(store, key_of)
     }
 
-    /// A layer whose keys do not come from a function.
-    pub(crate) fn over<S: Store>(store: S, key_of: K) -> Self {
+    fn over<S: Store>(store: S, key_of: K) -> Self {
         let policy = Policy::default();
         let loads = Loads::none(policy.bounds);
         let (store, capture) = (Arc::new(store), Arc::new(Json));
         Self { key_of, store, policy, capture, errors: ErrorRules::default(), loads }
+    }
+}
+
+impl ReadThroughLayer<()> {
+    /// A layer for an adapter that makes its keys itself: see [`adapter`](crate::adapter).
+    pub fn without_keys<S: Store>(store: S) -> Self {
+        Self::over(store, ())
     }
 }
 
@@ -307,12 +313,6 @@ impl<K, C> ReadThroughLayer<K, C> {
         // Loads of its own: what lands in those of another capture is of another type.
         let loads = Loads::none(policy.bounds);
         ReadThroughLayer { key_of, store, policy, capture, errors, loads }
-    }
-
-    /// How large an answer is kept at most, encoded, in bytes.
-    #[cfg(feature = "grpc")]
-    pub(crate) fn most_entry_bytes(&self) -> usize {
-        self.policy.max_entry_bytes
     }
 
     /// A handle to what is kept: to invalidate and expire it, also from elsewhere in the program.

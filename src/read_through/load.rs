@@ -5,7 +5,6 @@ use std::fmt;
 use std::future::pending;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-#[cfg(feature = "http")]
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,12 +15,12 @@ use tower::{BoxError, Service, ServiceExt};
 use super::core::{Core, Landing, Origin};
 use super::recall::Recall;
 use crate::capture::{Capture, Room, Verdict};
-use crate::chance::draw;
 use crate::error::{CacheError, Cause};
 use crate::flight::Leader;
+use crate::jitter::jitter;
 use crate::key::Key;
+use crate::log_throttle::warn_throttled;
 use crate::policy::{FailureWindow, Policy, WhenAbandoned};
-use crate::quiet::warn_seldom;
 use crate::store::{Failure, Windows};
 
 /// What is needed to load: a clone of the loader, and the request.
@@ -224,13 +223,14 @@ fn timed_out(error: &(dyn Any + Send + Sync)) -> Option<CacheError> {
     Some(error.0.clone())
 }
 
-/// The error of a loader that watches over the limit by itself.
+/// The error of a loader that watches over the [limit on one load](crate::adapter::CacheClient::load_timeout)
+/// by itself. Boxed, it counts as if the layer had ended the load.
 #[derive(Debug)]
-pub(crate) struct LoadTimedOut(CacheError);
+pub struct LoadTimedOut(CacheError);
 
 impl LoadTimedOut {
-    #[cfg(feature = "http")]
-    pub(crate) fn new(key: &Key, limit: Duration) -> Self {
+    /// The load of a key took longer than the limit.
+    pub fn new(key: &Key, limit: Duration) -> Self {
         Self(CacheError::load_timed_out(key, limit))
     }
 }
@@ -246,9 +246,9 @@ impl std::error::Error for LoadTimedOut {}
 fn captured<R, C: Capture<R>>(kept: C::Kept, core: &Core<C>, key: &Key) -> Outcome {
     let freshness = &core.policy.freshness;
     let windows = match core.capture.verdict(&kept) {
-        Verdict::Keep => freshness.windows(draw()),
-        Verdict::KeepFor(windows) => freshness.jittered(windows, draw()),
-        Verdict::NotFound => freshness.windows_of_not_found(draw()),
+        Verdict::Keep => freshness.windows(jitter()),
+        Verdict::KeepFor(windows) => freshness.jittered(windows, jitter()),
+        Verdict::NotFound => freshness.windows_of_not_found(jitter()),
         Verdict::Private => return Outcome::Loaded(Arc::new(kept), Keeping::Private),
         Verdict::Own => return Outcome::Loaded(Arc::new(kept), Keeping::Own),
         Verdict::Failure => {
@@ -285,8 +285,8 @@ fn encoded<R, C: Capture<R>>(kept: &C::Kept, core: &Core<C>, key: &Key) -> Optio
     let mut room = Room::new(most);
     match core.capture.encode(kept, &mut room) {
         Ok(()) => return Some(room.into_bytes()),
-        Err(_) if room.is_over() => warn_seldom!(%key, most, "too large to be kept"),
-        Err(error) => warn_seldom!(%key, %error, "cannot be encoded, and is not kept"),
+        Err(_) if room.is_over() => warn_throttled!(%key, most, "too large to be kept"),
+        Err(error) => warn_throttled!(%key, %error, "cannot be encoded, and is not kept"),
     }
     None
 }

@@ -76,48 +76,37 @@
 //! flight, and each question that it asks is for all who had joined by then, so the work that a
 //! burst makes for the store grows with processes and not with callers.
 
-mod ask;
+pub(crate) mod ask;
 #[cfg(feature = "macros")]
 #[doc(hidden)]
 pub mod attribute;
 mod call;
+pub(crate) mod client;
 mod core;
 mod deadline;
+mod delegate;
 mod failures;
 mod fallback;
 mod flight_task;
 mod future;
 mod handle;
-#[cfg(any(feature = "grpc", feature = "http"))]
-mod knobs;
 mod layer;
-mod load;
+pub(crate) mod load;
 mod many;
 #[cfg(test)]
 mod model;
+pub(crate) mod private_keys;
 mod recall;
 mod relief_task;
 mod service;
 mod state;
 mod step;
-mod unshared;
+
 mod waiting;
-#[cfg(feature = "http")]
-mod within;
 
 pub use ask::Ask;
-#[cfg(feature = "http")]
-pub(crate) use ask::How;
 pub use future::{ResponseFuture, WithStatus};
 pub use handle::Handle;
-#[cfg(any(feature = "grpc", feature = "http"))]
-pub(crate) use knobs::knobs_of_loads;
 pub use layer::ReadThroughLayer;
-#[cfg(feature = "http")]
-pub(crate) use load::LoadTimedOut;
 pub use many::{Answers, BatchError, BatchLoader, Batched, LoadMany, Loaded, ManyWithStatus};
 pub use service::ReadThrough;
-#[cfg(feature = "http")]
-pub(crate) use unshared::{Bypassing, Unshared};
-#[cfg(feature = "http")]
-pub(crate) use within::Within;

@@ -42,7 +42,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 #[cfg(feature = "redis")]
-pub(crate) use self::redis::{Call, Source, Value as RedisValue, Wire};
+pub use self::redis::{Call, Source, Value as RedisValue, Wire};
 pub use entry::{Draft, Entry, Marker, Remaining, Value};
 pub use failure::Failure;
 #[cfg(feature = "test-util")]
@@ -192,7 +192,7 @@ pub enum Acquire {
 
 /// What came of renewing a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
+#[allow(clippy::exhaustive_enums, reason = "a claim holds its key or it does not")]
 pub enum Renew {
     /// It holds for the term that was asked for, from now on.
     Held,

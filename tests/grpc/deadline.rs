@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::{CachedMethod, Wait};
+use bellwether::Wait;
+use bellwether_grpc::CachedMethod;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 use tonic::Response;

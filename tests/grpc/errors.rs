@@ -1,6 +1,7 @@
 //! Answers that are errors, or odd, are the same kept as they are from the origin.
 
-use bellwether::{CachedMethod, GrpcCacheLayer, RedisStore};
+use bellwether::RedisStore;
+use bellwether_grpc::{CachedMethod, GrpcCacheLayer};
 use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, HeaderName, HeaderValue};

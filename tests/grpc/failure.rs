@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bellwether::store::FaultyStore;
-use bellwether::{CachedMethod, GrpcCacheLayer, MemoryStore, StoreErrorKind, WhenStoreFails};
+use bellwether::{MemoryStore, StoreErrorKind, WhenStoreFails};
+use bellwether_grpc::{CachedMethod, GrpcCacheLayer};
 use http::Request;
 use tokio::time::advance;
 use tonic::body::Body;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::{CachedMethod, GrpcCacheLayer, RedisOptions};
+use bellwether::RedisOptions;
+use bellwether_grpc::{CachedMethod, GrpcCacheLayer};
 use prost::Message;
 use tonic::{Code, Status};
 

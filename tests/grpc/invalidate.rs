@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::{CachedMethod, GrpcCacheLayer, MemoryStore};
+use bellwether::MemoryStore;
+use bellwether_grpc::{CachedMethod, GrpcCacheLayer};
 use prost::Message;
 use tower::Layer;
 

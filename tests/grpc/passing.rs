@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bellwether::CachedMethod;
+use bellwether_grpc::CachedMethod;
 use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::Request;
@@ -208,7 +208,10 @@ async fn an_answer_that_says_to_be_too_large_is_not_held_back() {
 }
 
 /// What a catalog is given of a request.
-async fn received(layer: bellwether::GrpcCacheLayer, request: Request<Full<Bytes>>) -> Vec<Seen> {
+async fn received(
+    layer: bellwether_grpc::GrpcCacheLayer,
+    request: Request<Full<Bytes>>,
+) -> Vec<Seen> {
     let behind = tower::service_fn(async |request: Request<Body>| {
         let (parts, body) = request.into_parts();
         let mut echo = http::Response::new(body);

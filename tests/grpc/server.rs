@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use bellwether::{CachedMethod, GrpcCacheLayer, MemoryStore};
+use bellwether::MemoryStore;
+use bellwether_grpc::{CachedMethod, GrpcCacheLayer};
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::service::Routes;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use bellwether::{CachedMethod, GrpcCacheLayer, MemoryStore};
+use bellwether::MemoryStore;
+use bellwether_grpc::{CachedMethod, GrpcCacheLayer};
 use futures_util::future::join_all;
 use tokio::sync::Semaphore;
 use tonic::{Code, Response, Status};

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use axum::body::Body;
-use bellwether::{HttpCache, MemoryStore, Store};
+use bellwether::{MemoryStore, Store};
+use bellwether_http::HttpCache;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use futures_util::stream;

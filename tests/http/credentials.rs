@@ -11,7 +11,7 @@ use crate::origin::{Answer, Origin, cached, get, is_hit, memory, page, pass, tex
 
 const LOAD: Duration = Duration::from_millis(100);
 
-type Cache = bellwether::http::HttpCache<Origin>;
+type Cache = bellwether_http::HttpCache<Origin>;
 
 /// An API that answers each user by name, and says nothing of others.
 fn api(load: Duration) -> Origin {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::MemoryStore;
-use bellwether::http::{HttpCache, HttpCacheLayer, RequestKey};
+use bellwether_http::{HttpCache, HttpCacheLayer, RequestKey};
 use bytes::Bytes;
 use http::Request;
 

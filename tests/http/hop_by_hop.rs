@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use bellwether::MemoryStore;
-use bellwether::http::{HttpCache, HttpCacheLayer, Keyed, RequestKey};
+use bellwether_http::{HttpCache, HttpCacheLayer, Keyed, RequestKey};
 use http::{HeaderName, Request};
 
 use crate::origin::{Origin, ask, cached, get, is_hit, memory, page, says, text};

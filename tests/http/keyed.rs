@@ -6,8 +6,8 @@ use axum::body::Body;
 use axum::extract::{Path, Query};
 use axum::routing::get as route;
 use axum::{Router, http::StatusCode};
-use bellwether::http::{HttpCacheLayer, Keyed, RequestKey};
 use bellwether::{Key, MemoryStore};
+use bellwether_http::{HttpCacheLayer, Keyed, RequestKey};
 use http_body_util::BodyExt;
 use tower::ServiceExt;
 
@@ -30,7 +30,7 @@ async fn body(app: &Router, uri: &str) -> String {
 }
 
 async fn is_kept(
-    cache: &bellwether::HttpCache<Origin>,
+    cache: &bellwether_http::HttpCache<Origin>,
     uri: &str,
     fields: &[(&str, &str)],
 ) -> bool {

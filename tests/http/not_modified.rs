@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bellwether::MemoryStore;
-use bellwether::http::{HttpCacheLayer, RequestKey};
+use bellwether_http::{HttpCacheLayer, RequestKey};
 use http::{Request, StatusCode};
 
 use crate::origin::{Origin, ask, cached, field, get, memory, page, pass, text};

@@ -7,8 +7,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
-use bellwether::http::{HttpCache, HttpCacheLayer, Rules};
-use bellwether::{CacheBody, MemoryStore, RedisStore};
+use bellwether::{MemoryStore, RedisStore};
+use bellwether_body::CacheBody;
+use bellwether_http::{HttpCache, HttpCacheLayer, Rules};
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, Method, Request, Response};
 use http_body_util::BodyExt;

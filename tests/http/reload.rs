@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use axum::body::Body;
-use bellwether::HttpCache;
+use bellwether_http::HttpCache;
 use futures_util::future::join_all;
 use http::{Request, StatusCode};
 use tokio::time::sleep;

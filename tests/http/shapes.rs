@@ -3,8 +3,9 @@
 use axum::body::Body;
 use axum::routing::get;
 use axum::{Router, ServiceExt as _, extract::Request};
-use bellwether::http::HttpCacheLayer;
-use bellwether::{HttpCache, MemoryStore};
+use bellwether::MemoryStore;
+use bellwether_http::HttpCache;
+use bellwether_http::HttpCacheLayer;
 use http::header::CACHE_CONTROL;
 use http_body_util::BodyExt;
 use hyper_util::client::legacy::Client;

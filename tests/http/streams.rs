@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bellwether::MemoryStore;
-use bellwether::http::{HttpCacheLayer, RequestKey, Rules};
+use bellwether_http::{HttpCacheLayer, RequestKey, Rules};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use bellwether::MemoryStore;
-use bellwether::http::{HttpCacheLayer, RequestKey};
+use bellwether_http::{HttpCacheLayer, RequestKey};
 use http::Uri;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::{HttpCache, MemoryStore};
+use bellwether::MemoryStore;
+use bellwether_http::HttpCache;
 use http::Request;
 
 use crate::origin::{Origin, cached, get, is_hit, memory, page, pass, plain};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::lock::{FairLock, Lock, RedisLock, Redlock, ReentrantLock, Renew};
+use bellwether_lock::{FairLock, Lock, RedisLock, Redlock, ReentrantLock, Renew};
 use tokio::time::sleep;
 
 use crate::support::redis_server::{RedisServer, Reply};

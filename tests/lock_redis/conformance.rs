@@ -1,6 +1,6 @@
 //! Every lock in Redis keeps the contract of locks.
 
-use bellwether::lock::{FairLock, Guarded, Lock, RedisLock, Redlock, ReentrantLock, conformance};
+use bellwether_lock::{FairLock, Guarded, Lock, RedisLock, Redlock, ReentrantLock, conformance};
 
 use crate::support::redis_server::{RedisServer, Reply};
 use crate::world::{options, within};

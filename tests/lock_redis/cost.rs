@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bellwether::StoreError;
-use bellwether::lock::{Attempt, Claim, FairLock, Lock, RedisLock, Redlock, ReentrantLock};
+use bellwether_lock::{Attempt, Claim, FairLock, Lock, RedisLock, Redlock, ReentrantLock};
 use futures_util::{StreamExt, stream};
 use tokio::task::JoinSet;
 use tokio::time::sleep;

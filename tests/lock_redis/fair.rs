@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bellwether::lock::{FairLock, Lock, Released};
+use bellwether_lock::{FairLock, Lock, Released};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 

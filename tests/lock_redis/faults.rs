@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bellwether::StoreErrorKind;
-use bellwether::lock::{FairLock, Lock, Locks, RedisLock, ReentrantLock, Released, Renew};
+use bellwether_lock::{FairLock, Lock, Locks, RedisLock, ReentrantLock, Released, Renew};
 use tokio::time::timeout;
 
 use crate::support::fault_proxy::{FaultProxy, Replacement};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use bellwether::Wait;
-use bellwether::lock::{FairLock, Lock, LockErrorKind, Locks, RedisLock, Redlock, ReentrantLock};
-use bellwether::lock::{Released, TakeOver};
+use bellwether_lock::{FairLock, Lock, LockErrorKind, Locks, RedisLock, Redlock, ReentrantLock};
+use bellwether_lock::{Released, TakeOver};
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
@@ -97,7 +97,7 @@ async fn a_holder_whose_key_was_taken_over_is_told_at_once() {
     sleep(Duration::from_millis(300)).await;
     let theirs = claim(1);
     let holder = busy(&other, &theirs).await.holder.expect("a holder");
-    let request = bellwether::lock::Request::new(theirs, LONG);
+    let request = bellwether_lock::Request::new(theirs, LONG);
     other.take_over(request, holder).await.expect("an answer");
     timeout(SOON, held.lost()).await.expect("it is told long before the next renewal");
 }

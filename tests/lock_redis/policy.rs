@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bellwether::Wait;
-use bellwether::lock::{FairLock, Lock, LockErrorKind, Locks, Owner, RedisLock, Redlock};
-use bellwether::lock::{ReentrantLock, Released};
+use bellwether_lock::{FairLock, Lock, LockErrorKind, Locks, Owner, RedisLock, Redlock};
+use bellwether_lock::{ReentrantLock, Released};
 use tokio::time::{sleep, timeout};
 
 use crate::support::fault_proxy::FaultProxy;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bellwether::lock::{FairLock, Lock, RedisLock, Redlock, ReentrantLock, Renew};
+use bellwether_lock::{FairLock, Lock, RedisLock, Redlock, ReentrantLock, Renew};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::sleep;

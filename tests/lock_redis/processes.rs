@@ -4,7 +4,7 @@ use std::env;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use bellwether::lock::{Attempt, Lock, RedisLock, Redlock, Released, Renew, Request, TakeOver};
+use bellwether_lock::{Attempt, Lock, RedisLock, Redlock, Released, Renew, Request, TakeOver};
 
 use crate::process::{Process, Task};
 use crate::support::redis_server::RedisServer;

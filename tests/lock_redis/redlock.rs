@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use bellwether::lock::{Attempt, Lock, Redlock, Released, Renew};
 use bellwether::{RedisOptions, StoreError};
+use bellwether_lock::{Attempt, Lock, Redlock, Released, Renew};
 use tokio::time::sleep;
 
 use crate::support::redis_server::{RedisServer, Reply};

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use bellwether::lock::{Lock, Redlock, Released, Renew};
 use bellwether::{ConfigError, StoreErrorKind};
+use bellwether_lock::{Lock, Redlock, Released, Renew};
 use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::lock::{
+use bellwether_lock::{
     Attempt, Claim, Grant, Lock, Owner, ReentrantLock, Released, Renew, Request,
 };
 use tokio::time::sleep;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::lock::{Lock, RedisLock, Released, Renew};
+use bellwether_lock::{Lock, RedisLock, Released, Renew};
 
 use crate::support::redis_server::{RedisServer, Reply};
 use crate::world::{LONG, claim, options, take, within};

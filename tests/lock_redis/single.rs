@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bellwether::StoreErrorKind;
-use bellwether::lock::{FairLock, Lock, RedisLock, Redlock, ReentrantLock, Released, Renew};
+use bellwether_lock::{FairLock, Lock, RedisLock, Redlock, ReentrantLock, Released, Renew};
 
 use crate::support::guarded::free_port;
 use crate::support::redis_server::{RedisServer, Reply};
@@ -96,7 +96,7 @@ async fn names_tell_nothing_of_a_key_but_its_digest() {
     let server = RedisServer::start();
     let lock = lock(&server).await;
     let secret = bellwether::Key::of("patient").with("Jane Doe").with("{}\r\n");
-    take(&lock, &bellwether::lock::Claim::new(secret.clone()), LONG).await;
+    take(&lock, &bellwether_lock::Claim::new(secret.clone()), LONG).await;
     let Reply::Array(names) = server.command(&["KEYS", "*:lock"]) else { panic!("no names") };
     let expected = format!("bw:default:{{{}}}:lock", secret.digest());
     assert_eq!(names, [Reply::Text(expected)]);
@@ -107,7 +107,7 @@ async fn fences_grow_over_a_flush_and_a_clock_that_was_put_back() {
     let server = RedisServer::start();
     let lock = lock(&server).await;
     let mut last = 0;
-    let mut grows = |grant: bellwether::lock::Grant| {
+    let mut grows = |grant: bellwether_lock::Grant| {
         let fence = grant.fence.expect("a fence");
         assert!(fence > last, "{fence} after {last}");
         last = fence;
@@ -211,7 +211,7 @@ async fn an_error_names_the_key_by_its_digest_and_nothing_secret() {
     let lock =
         RedisLock::connect_lazily(options_of(&format!("redis://u:hunter2@127.0.0.1:{port}")));
     let secret = bellwether::Key::of("patient").with("Jane Doe");
-    let claim = bellwether::lock::Claim::new(secret.clone());
+    let claim = bellwether_lock::Claim::new(secret.clone());
     let error = attempt(&lock, &claim, LONG).await.expect_err("nobody is there").to_string();
     assert!(error.contains(&secret.to_string()), "{error}");
     let shown = format!("{error} {lock:?}");

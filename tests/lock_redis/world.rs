@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use bellwether::lock::{Attempt, Busy, Claim, Grant, Lock, Released, Request};
 use bellwether::{Key, RedisOptions, StoreError};
+use bellwether_lock::{Attempt, Busy, Claim, Grant, Lock, Released, Request};
 use tokio::time::timeout;
 
 use crate::support::redis_server::RedisServer;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use bellwether::lock::{
+use bellwether::{Key, StoreError};
+use bellwether_lock::{
     Attempt, Claim, Fenced, Grant, Lock, MySqlLock, MySqlOptions, MySqlRowLock, PostgresLock,
     PostgresOptions, Released, Request, Session, Term,
 };
-use bellwether::{Key, StoreError};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::mariadb_server::MariaDbServer;

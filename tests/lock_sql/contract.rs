@@ -1,6 +1,6 @@
 //! The contract.
 
-use bellwether::lock::conformance;
+use bellwether_lock::conformance;
 
 use crate::bench::{Bench, SESSION, promises};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::lock::Released;
+use bellwether_lock::Released;
 use tokio::time::{Instant, sleep};
 
 use crate::bench::{

@@ -62,7 +62,7 @@ async fn who_finds_no_connection_is_told_so(on: Bench) {
     let timeout = Duration::from_secs(1);
     let lock = on.lock_told(&Told { connections: 1, timeout, ..Told::default() });
     let held = take(&*lock, key(1)).await;
-    let claim = bellwether::lock::Claim::new(key(2));
+    let claim = bellwether_lock::Claim::new(key(2));
     let error = crate::bench::ask_by(&*lock, claim, Duration::ZERO).await.expect_err("no room");
     assert_eq!(error.kind(), bellwether::StoreErrorKind::NotReady);
     assert!(error.to_string().contains("all 1 connections"), "{error}");
@@ -91,7 +91,7 @@ async fn broken_connections_leave_their_room_to_others(on: Bench) {
 async fn keys_that_are_free_leave_nothing_in_the_process(on: Bench) {
     let lock = on.lock_told(&Told { connections: 4, ..Told::default() });
     for number in 0..500 {
-        let watch = bellwether::lock::Lock::watch(&*lock, &key(number));
+        let watch = bellwether_lock::Lock::watch(&*lock, &key(number));
         let held = take(&*lock, key(number)).await;
         free(&*lock, held).await;
         drop(watch);

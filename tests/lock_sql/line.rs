@@ -4,7 +4,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::lock::{Claim, Lock, Released};
+use bellwether_lock::{Claim, Lock, Released};
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bellwether::StoreErrorKind;
-use bellwether::lock::{Claim, MySqlOptions, PostgresOptions};
+use bellwether_lock::{Claim, MySqlOptions, PostgresOptions};
 use tokio::time::timeout;
 
 use crate::bench::{Bench, Kind, SLACK, Server, Told, ask, ask_by, free, key, promises, take};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bellwether::StoreErrorKind;
-use bellwether::lock::Claim;
+use bellwether_lock::Claim;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
@@ -35,7 +35,7 @@ async fn who_holds_and_who_waits_outlive_a_restart_and_fences_grow_over_it(mut o
     let next = waits.await.expect("it is granted the key in the end");
     assert!(next.fence > before.fence, "{} came after {}", next.fence, before.fence);
     let released = lock.release(other.claim).await.expect("an answer");
-    assert_eq!(released, bellwether::lock::Released::NotHeld);
+    assert_eq!(released, bellwether_lock::Released::NotHeld);
     free(&*lock, next).await;
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::Wait;
-use bellwether::lock::{Fenced, Locks, Released};
+use bellwether_lock::{Fenced, Locks, Released};
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
 

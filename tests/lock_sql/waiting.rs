@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bellwether::StoreErrorKind;
-use bellwether::lock::{Claim, Lock, Released, Request};
+use bellwether_lock::{Claim, Lock, Released, Request};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::bench::{

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::lock::{Claim, Fenced};
+use bellwether_lock::{Claim, Fenced};
 use futures_util::future::join_all;
 use tokio::sync::mpsc;
 use tokio::task::yield_now;

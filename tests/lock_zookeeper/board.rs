@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bellwether::Key;
-use bellwether::lock::{
+use bellwether_lock::{
     Attempt, Busy, Claim, Grant, Lock, Released, Request, Term, ZooKeeperLock, ZooKeeperOptions,
 };
 use tokio::task::JoinHandle;

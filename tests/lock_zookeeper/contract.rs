@@ -1,6 +1,6 @@
 //! It keeps the contract of locks.
 
-use bellwether::lock::conformance;
+use bellwether_lock::conformance;
 
 use crate::board::{Board, SESSION};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::lock::{Claim, Lock, Renew, ZooKeeperLock, ZooKeeperOptions};
+use bellwether_lock::{Claim, Lock, Renew, ZooKeeperLock, ZooKeeperOptions};
 use tokio::time::{Instant, sleep};
 use zookeeper_client::Client;
 

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use bellwether::StoreErrorKind;
-use bellwether::lock::{Attempt, Lock, Released, ZooKeeperLock, ZooKeeperOptions};
+use bellwether_lock::{Attempt, Lock, Released, ZooKeeperLock, ZooKeeperOptions};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::time::Instant;

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::lock::{Attempt, Claim, Lock, ZooKeeperOptions};
 use bellwether::{Key, StoreErrorKind};
+use bellwether_lock::{Attempt, Claim, Lock, ZooKeeperOptions};
 use tokio::time::{Instant, sleep};
 use zookeeper_client::Client;
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bellwether::Wait;
-use bellwether::lock::{LockErrorKind, Locks, Released, ZooKeeperLock, ZooKeeperOptions};
+use bellwether_lock::{LockErrorKind, Locks, Released, ZooKeeperLock, ZooKeeperOptions};
 use futures_util::future::join_all;
 use tokio::time::timeout;
 

@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use bellwether::lock::{Claim, Term, ZooKeeperLock, ZooKeeperOptions};
+use bellwether_lock::{Claim, Term, ZooKeeperLock, ZooKeeperOptions};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 

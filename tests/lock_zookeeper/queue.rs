@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::lock::{Attempt, Lock, Released, Renew, ZooKeeperOptions};
+use bellwether_lock::{Attempt, Lock, Released, Renew, ZooKeeperOptions};
 use tokio::time::Instant;
 use zookeeper_client::{Acls, CreateMode};
 

@@ -3,8 +3,9 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock};
 
-use bellwether::lock::{LocalLock, LockErrorKind, LockedError, Locks, Standing};
-use bellwether::{Key, KeyPart, locked};
+use bellwether::{Key, KeyPart};
+use bellwether_lock::locked;
+use bellwether_lock::{LocalLock, LockErrorKind, LockedError, Locks, Standing};
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::Key;
-use bellwether::lock::{
+use bellwether_lock::{
     Answer, Attempt, Busy, Claim, Fenced, Grant, Holder, LocalLock, Lock, Released, Renew, Request,
     TakeOver, Watch, conformance,
 };

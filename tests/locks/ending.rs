@@ -4,7 +4,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use bellwether::StoreErrorKind;
-use bellwether::lock::{Claim, LocalLock, Lock, LockErrorKind, Released};
+use bellwether_lock::{Claim, LocalLock, Lock, LockErrorKind, Released};
 use futures_util::FutureExt;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bellwether::Key;
-use bellwether::lock::{LocalLock, LockErrorKind, Released};
+use bellwether_lock::{LocalLock, LockErrorKind, Released};
 use futures_util::future::join_all;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep, timeout};

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bellwether::lock::{Attempt, Claim, Guarded, LocalLock, Lock, Request};
 use bellwether::store::{
     Accept, Acquire, Commit, Draft, Lease, Renew, Store, Value, Windows, conformance,
 };
 use bellwether::{MemoryStore, ReadThroughLayer, StoreErrorKind};
+use bellwether_lock::{Attempt, Claim, Guarded, LocalLock, Lock, Request};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};

@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
-use bellwether::lock::{Fenced, Held, LocalLock, Lock, LockErrorKind, Locks, Released};
 use bellwether::{StoreErrorKind, Wait};
+use bellwether_lock::{Fenced, Held, LocalLock, Lock, LockErrorKind, Locks, Released};
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tokio::time::{Instant, advance, sleep, timeout};
@@ -75,7 +75,7 @@ async fn a_lock_that_the_server_forgot_is_lost_and_the_next_one_is_kept() {
 
 /// Takes a key away from who holds it.
 async fn forget<L: Fenced>(lock: &LocalLock, held: &Held<L>) {
-    use bellwether::lock::{Attempt, Claim, Request, TakeOver};
+    use bellwether_lock::{Attempt, Claim, Request, TakeOver};
     let claim = Claim::new(held.key().clone());
     let request = Request::new(claim.clone(), SECOND);
     let Attempt::Busy(busy) = lock.acquire(request.clone()).await.unwrap() else {
@@ -265,7 +265,7 @@ async fn others_are_told_what_remains_of_a_lease() {
     let lock = LocalLock::new();
     seize(&lock, &key(), SECOND * 10).await;
     advance(SECOND).await;
-    use bellwether::lock::{Attempt, Claim, Request};
+    use bellwether_lock::{Attempt, Claim, Request};
     let request = Request::new(Claim::new(key()), SECOND);
     let Attempt::Busy(busy) = lock.acquire(request).await.unwrap() else { panic!("it is free") };
     assert_eq!(busy.remaining, Some(SECOND * 9));

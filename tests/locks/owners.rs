@@ -4,11 +4,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use bellwether::lock::{
+use bellwether::{StoreErrorKind, Wait};
+use bellwether_lock::{
     Attempt, Claim, LocalLock, Lock, LockErrorKind, Locks, Owner, Released, Request, TakeOver,
     conformance,
 };
-use bellwether::{StoreErrorKind, Wait};
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bellwether::lock::{
+use bellwether::{Key, StoreErrorKind, Wait};
+use bellwether_lock::{
     Attempt, Claim, Held, LocalLock, Lock, LockErrorKind, LockLayer, LockedError, Locks, Request,
     Standing, TakeOver, WhenLost,
 };
-use bellwether::{Key, StoreErrorKind, Wait};
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bellwether::StoreErrorKind;
-use bellwether::lock::{Held, LocalLock, Lock, LockErrorKind, Locks};
+use bellwether_lock::{Held, LocalLock, Lock, LockErrorKind, Locks};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, timeout};

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::lock::{LocalLock, Lock, LockErrorKind, Locks};
 use bellwether::{ConfigError, StoreErrorKind, Wait};
+use bellwether_lock::{LocalLock, Lock, LockErrorKind, Locks};
 use futures_util::future::join_all;
 use tokio::task::yield_now;
 use tokio::time::{Instant, advance, sleep, timeout};

@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use bellwether::lock::{Attempt, Claim, FairLock, Lock, Locks, RedisLock, ReentrantLock};
-use bellwether::lock::{Released, Request};
+use bellwether_lock::{Attempt, Claim, FairLock, Lock, Locks, RedisLock, ReentrantLock};
+use bellwether_lock::{Released, Request};
 use bellwether::{Key, RedisOptions};
 use redis::aio::MultiplexedConnection;
 use redis::{Client, Script};

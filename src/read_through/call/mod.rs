@@ -11,21 +11,21 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tower::{Service, ServiceExt};
 
-use super::ask::How;
+use super::ask::RequestOptions;
 use super::core::{self, Core, Landing, Origin, Peeked};
 use super::fallback::Fallback;
 use super::flight_task::{FlightTask, Purpose};
 use super::load::{Job, Lent};
+use super::private_keys::BypassPermit;
 use super::relief_task::relieve;
 use super::state::{Looking, Settled, Start, State};
-use super::unshared::Bypassing;
 use super::waiting::Waiting;
 use crate::capture::Capture;
-use crate::chance::draw;
 use crate::error::{CacheError, Error, StoreError};
 use crate::flight::{Landed, Listener, Phase, Seat};
+use crate::jitter::jitter;
 use crate::key::Key;
-use crate::quiet::warn_seldom;
+use crate::log_throttle::warn_throttled;
 use crate::status::{Bypass, CacheStatus, Place, Stale};
 use crate::store::{Accept, Entry};
 
@@ -41,12 +41,12 @@ pub(super) struct Call<S, Req, C> {
     /// From when on its patience is counted.
     patient_from: Instant,
     /// Its deadline is earlier than the caller's: when it is answered at the latest.
-    how: How,
+    how: RequestOptions,
     /// It has waited in vain for somebody else's load.
     relieved: bool,
     /// What its look found, to be given out instead of an error.
     fallback: Option<Box<Fallback>>,
-    bypassing: Option<Bypassing>,
+    bypassing: Option<BypassPermit>,
     /// Hears what its flights wait for.
     listener: Option<Listener>,
 }
@@ -59,7 +59,13 @@ where
     Req: Send + 'static,
     C: Capture<S::Response>,
 {
-    pub(super) fn new(core: Arc<Core<C>>, key: Key, service: S, request: Req, how: How) -> Self {
+    pub(super) fn new(
+        core: Arc<Core<C>>,
+        key: Key,
+        service: S,
+        request: Req,
+        how: RequestOptions,
+    ) -> Self {
         let now = Instant::now();
         Self {
             core,
@@ -111,7 +117,7 @@ where
             Ok(Some(entry)) => self.consider(entry),
             Ok(None) => self.join(None),
             Err(error) => {
-                warn_seldom!(%error, "taken for a miss");
+                warn_throttled!(%error, "taken for a miss");
                 self.join(Some(error))
             }
         }
@@ -145,7 +151,7 @@ where
 
     fn is_due_early(&self, entry: &Entry, left: Duration) -> bool {
         let freshness = &self.core.policy.freshness;
-        freshness.early.is_some() && freshness.is_due_early(entry.load_time(), left, draw())
+        freshness.early.is_some() && freshness.is_due_early(entry.load_time(), left, jitter())
     }
 
     /// Loads anew in the background what this request was answered with, unless somebody in this

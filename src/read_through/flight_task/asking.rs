@@ -7,10 +7,10 @@ use tower::Service;
 
 use super::{FlightTask, StandIn};
 use crate::capture::Capture;
-use crate::chance::draw;
 use crate::error::{CacheError, Cause, StoreErrorKind};
 use crate::flight::{Line, Phase};
-use crate::quiet::warn_seldom;
+use crate::jitter::jitter;
+use crate::log_throttle::warn_throttled;
 use crate::read_through::core::{self, Landing, Origin};
 use crate::read_through::recall::Recalled;
 use crate::read_through::step::Event;
@@ -48,7 +48,7 @@ where
                 Event::Led
             }
             Err(error) => {
-                warn_seldom!(%error, "loading without a lease");
+                warn_throttled!(%error, "loading without a lease");
                 // A store that is down was not asked.
                 self.unheard = error.kind() != StoreErrorKind::Down;
                 self.note_failure_of_the_store(&error)
@@ -66,7 +66,7 @@ where
             },
             Ok(_) => Event::Gone,
             Err(error) => {
-                warn_seldom!(%error, "those who wait look for themselves");
+                warn_throttled!(%error, "those who wait look for themselves");
                 Event::Gone
             }
         }
@@ -128,7 +128,7 @@ where
     fn is_due(&self, entry: &Entry) -> bool {
         let freshness = &self.core.policy.freshness;
         let left = entry.fresh_for().filter(|_| freshness.early.is_some() && self.job.is_there());
-        left.is_some_and(|left| freshness.is_due_early(entry.load_time(), left, draw()))
+        left.is_some_and(|left| freshness.is_due_early(entry.load_time(), left, jitter()))
     }
 
     fn led(&mut self, lease: Lease, stale: Option<Entry>, failures: u32) {

@@ -13,8 +13,8 @@ use super::FlightTask;
 use crate::capture::Capture;
 use crate::error::Cause;
 use crate::flight::{Leader, Phase};
+use crate::log_throttle::warn_throttled;
 use crate::policy::Policy;
-use crate::quiet::warn_seldom;
 use crate::read_through::core::{self, Landing, Origin};
 use crate::read_through::load::{self, Failed, Fault, Keeping, Outcome};
 use crate::read_through::step::{Blame, Committed, Event};
@@ -97,9 +97,9 @@ where
         loads.recall.forget(&key);
         loads.apart.forget(&key);
         match &keeping {
-            Keeping::Private => self.core.note_unshared(self.leader.key()),
+            Keeping::Private => self.core.note_private(self.leader.key()),
             Keeping::Own => {}
-            _ => loads.unshared.note_shared(&key),
+            _ => loads.private_keys.note_shared(&key),
         }
         if let Keeping::Keep(bytes, beside, _) = &keeping {
             self.value = Some(Value::of(bytes.clone(), Arc::clone(&kept), *beside));
@@ -168,7 +168,7 @@ where
             }
             Ok(Commit::Superseded) => Event::Committed(Committed::Superseded),
             Err(error) => {
-                warn_seldom!(%error, "loaded, and perhaps not kept");
+                warn_throttled!(%error, "loaded, and perhaps not kept");
                 self.unheard = true;
                 Event::Committed(Committed::Failed)
             }
@@ -267,7 +267,7 @@ async fn renewing(store: &dyn Store, lease: Option<&Lease>, whole: Duration) -> 
             Ok(Renew::Held) => term = whole,
             // The load goes on: what it gives may still be newer than anything else.
             Ok(Renew::Lost) => return pending().await,
-            Err(error) => warn_seldom!(%error, "a lease could not be renewed"),
+            Err(error) => warn_throttled!(%error, "a lease could not be renewed"),
         }
     }
 }

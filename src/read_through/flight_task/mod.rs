@@ -13,10 +13,10 @@ use super::core::{Core, Landing};
 use super::load::{Keeping, Lent};
 use super::step::{self, Event, Leased, On, Standing, Step};
 use crate::capture::Capture;
-use crate::chance::draw;
 use crate::error::{CacheError, StoreError};
 use crate::flight::{Leader, Line, Phase};
-use crate::policy::{Pauses, WhenStoreFails};
+use crate::jitter::jitter;
+use crate::policy::{Backoff, WhenStoreFails};
 use crate::store::{Accept, Claim, Entry, Failure, Lease, Value, Watch};
 
 /// One flight, seen from the one that works for it.
@@ -26,7 +26,7 @@ pub(crate) struct FlightTask<S, Req, C> {
     job: Lent<S, Req>,
     claim: Claim,
     watch: Watch,
-    pauses: Pauses,
+    pauses: Backoff,
     accept: Accept,
     lease: Option<Lease>,
     /// A question was sent that grants or ends a lease, and its answer was not heard.
@@ -216,7 +216,7 @@ where
     async fn wait(&mut self) -> Event {
         self.leader.wait_for_lease(self.lease_left);
         self.waited = true;
-        let pause = self.pauses.next(draw(), self.lease_left);
+        let pause = self.pauses.next(jitter(), self.lease_left);
         tokio::select! {
             () = self.watch.changed() => Event::Waited,
             () = sleep(pause) => Event::Waited,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::error::{StoreError, StoreErrorKind};
-use crate::quiet::Throttle;
+use crate::log_throttle::LogThrottle;
 use crate::store::breaker::{Breaker, Rules, Turn};
 
 /// Around every operation of a store.
@@ -17,14 +17,14 @@ pub(super) struct Health {
     down: Mutex<StoreError>,
     /// Told when the server answers again.
     is_back: Arc<Notify>,
-    went_down: Throttle,
-    came_back: Throttle,
+    went_down: LogThrottle,
+    came_back: LogThrottle,
 }
 
 impl Health {
     pub(super) fn new(rules: Rules) -> Self {
         let down = Mutex::new(StoreError::new(StoreErrorKind::Down, DOWN));
-        let [went_down, came_back] = [(); 2].map(|()| Throttle::once_per(LOG_EVERY));
+        let [went_down, came_back] = [(); 2].map(|()| LogThrottle::once_per(LOG_EVERY));
         let is_back = Arc::default();
         Self { breaker: Breaker::new(rules), down, is_back, went_down, came_back }
     }

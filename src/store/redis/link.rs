@@ -19,8 +19,8 @@ use super::near::Near;
 use super::reconnect::{Attempts, Moves};
 use super::script::Source;
 use super::server_clock::ServerClock;
-use crate::chance::draw;
-use crate::quiet::warn_seldom;
+use crate::jitter::jitter;
+use crate::log_throttle::warn_throttled;
 use crate::store::Watchers;
 
 /// A connection that everybody shares: clones send over one socket.
@@ -261,7 +261,7 @@ impl Links {
             near.listen(link.health.number, sent_at, || link.is_broken());
         }
         if let Some(error) = refused {
-            warn_seldom!(%error, "redis tells nothing of changes: losers will poll");
+            warn_throttled!(%error, "redis tells nothing of changes: losers will poll");
         }
         Ok(())
     }
@@ -315,7 +315,7 @@ impl bb8::ManageConnection for Links {
         let made = made.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
         match &made {
             Ok(_) => self.attempts.succeeded(),
-            Err(error) => self.attempts.failed(error, Instant::now(), draw()),
+            Err(error) => self.attempts.failed(error, Instant::now(), jitter()),
         }
         made
     }

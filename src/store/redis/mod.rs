@@ -27,9 +27,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 pub use self::options::RedisOptions;
-pub(crate) use self::script::Source;
+pub use self::script::Source;
 pub use self::stats::RedisStats;
-pub(crate) use self::wire::{Call, Value, Wire};
+pub use self::wire::{Call, Value, Wire};
 
 use self::health::Health;
 use self::lane::Lane;
@@ -43,8 +43,8 @@ use self::server_clock::ServerClock;
 use self::unacknowledged::{Asking, Unacknowledged};
 use super::{Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Failure, Lease};
 use super::{Peek, Renew, Store, Watch, Watchers};
-use crate::chance::draw;
 use crate::error::{StoreError, StoreErrorKind};
+use crate::jitter::jitter;
 use crate::key::Key;
 
 /// Entries and leases in a Redis (6.2 or later) or Valkey server, shared by a fleet.
@@ -172,7 +172,7 @@ impl RedisStore {
         let hearing = looks(Some(ears));
         near.as_ref().inspect(|_| hearing.ask_for_lives());
         Self(Arc::new(Inner {
-            health: Health::new(options.rules(draw())),
+            health: Health::new(options.rules(jitter())),
             unacknowledged: Unacknowledged::new(options.timeout),
             options,
             names,

@@ -215,7 +215,7 @@ impl RedisOptions {
     }
 
     /// Where the server is, without user and password.
-    pub(crate) fn address(&self) -> String {
+    pub fn address(&self) -> String {
         self.client.get_connection_info().addr().to_string()
     }
 

@@ -9,7 +9,7 @@ use redis::RedisError;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::quiet::Throttle;
+use crate::log_throttle::LogThrottle;
 
 /// The attempts of one lane to connect.
 ///
@@ -120,12 +120,12 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 pub(super) struct Moves {
     count: AtomicU64,
     /// If the name still leads to a replica, to connect for each write would make it worse.
-    throttle: Throttle,
+    throttle: LogThrottle,
 }
 
 impl Default for Moves {
     fn default() -> Self {
-        let throttle = Throttle::once_per(Duration::from_secs(1));
+        let throttle = LogThrottle::once_per(Duration::from_secs(1));
         Self { count: AtomicU64::new(0), throttle }
     }
 }
@@ -138,7 +138,7 @@ impl Moves {
     pub(super) fn note(&self) {
         if self.throttle.admit().is_some() {
             self.count.fetch_add(1, Ordering::Relaxed);
-            static LOG: Throttle = Throttle::once_per(Duration::from_secs(10));
+            static LOG: LogThrottle = LogThrottle::once_per(Duration::from_secs(10));
             if let Some(held_back) = LOG.admit() {
                 tracing::warn!(held_back, "redis has become a replica: connecting anew");
             }

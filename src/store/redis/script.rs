@@ -20,7 +20,7 @@ pub(super) struct Scripts {
 
 /// A script's text and its hash. Clones share both.
 #[derive(Clone, Debug)]
-pub(crate) struct Source {
+pub struct Source {
     text: Arc<str>,
     hash: Arc<str>,
 }
@@ -52,7 +52,7 @@ fn ours(text: &str) -> Source {
 
 impl Source {
     /// A script of parts that follow each other.
-    pub(crate) fn new(parts: &[&str]) -> Self {
+    pub fn new(parts: &[&str]) -> Self {
         let text = parts.join("\n");
         let hash = Script::new(&text).get_hash().into();
         Self { text: text.into(), hash }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::{fmt, io};
 
-pub(crate) use redis::Value;
+pub use redis::Value;
 
 use super::health::Health;
 use super::lane::{Lane, Reply};
@@ -14,14 +14,14 @@ use super::options::RedisOptions;
 use super::reconnect::{Attempts, Moves};
 use super::script::Source;
 use super::trouble::Trouble;
-use crate::chance::draw;
 use crate::error::StoreError;
+use crate::jitter::jitter;
 use crate::key::{Digest, Key};
 use crate::store::{Watch, Watchers};
 
 /// One connection to a server, replaced when it breaks, that scripts are run over and that hears
 /// of changes of what they have read.
-pub(crate) struct Wire {
+pub struct Wire {
     options: RedisOptions,
     health: Health,
     names: Names,
@@ -33,7 +33,7 @@ pub(crate) struct Wire {
 
 impl Wire {
     /// A wire that connects when it is first used, and tells these watchers.
-    pub(crate) fn new(options: RedisOptions, scripts: Arc<[Source]>, watchers: Watchers) -> Self {
+    pub fn new(options: RedisOptions, scripts: Arc<[Source]>, watchers: Watchers) -> Self {
         let names = Names::new(&options.namespace);
         let told = Arc::new(AtomicBool::new(options.tracking));
         let ears = Ears {
@@ -54,17 +54,17 @@ impl Wire {
             clock: None,
             ears: Some(ears),
         });
-        let health = Health::new(options.rules(draw()));
+        let health = Health::new(options.rules(jitter()));
         Self { options, health, names, watchers, told, lane }
     }
 
     /// Where it leads to.
-    pub(crate) fn options(&self) -> &RedisOptions {
+    pub fn options(&self) -> &RedisOptions {
         &self.options
     }
 
     /// Hints that something changes that a script has read for a key.
-    pub(crate) fn watch(&self, digest: Digest) -> Watch {
+    pub fn watch(&self, digest: Digest) -> Watch {
         if self.told.load(Ordering::Relaxed) {
             self.watchers.watch(digest)
         } else {
@@ -73,12 +73,12 @@ impl Wire {
     }
 
     /// A name of a key.
-    pub(crate) fn name(&self, digest: &Digest, suffix: &str) -> Vec<u8> {
+    pub fn name(&self, digest: &Digest, suffix: &str) -> Vec<u8> {
         self.names.name(digest, suffix.as_bytes())
     }
 
     /// A name that all keys of the namespace share.
-    pub(crate) fn shared_name(&self, suffix: &str) -> Vec<u8> {
+    pub fn shared_name(&self, suffix: &str) -> Vec<u8> {
         format!("bw:{}:{suffix}", self.options.namespace).into_bytes()
     }
 
@@ -86,7 +86,7 @@ impl Wire {
     ///
     /// # Cancel safety
     /// Dropping it loses the reply; the script may have run, or run later.
-    pub(crate) async fn run<T>(
+    pub async fn run<T>(
         &self,
         call: Call<'_>,
         read: impl FnOnce(Value) -> Option<T>,
@@ -105,7 +105,7 @@ impl Wire {
     ///
     /// # Cancel safety
     /// As that of [`run`](Self::run).
-    pub(crate) async fn run_once<T>(
+    pub async fn run_once<T>(
         &self,
         call: Call<'_>,
         read: impl FnOnce(Value) -> Option<T>,
@@ -141,14 +141,17 @@ impl Wire {
 
 /// A script to be run.
 #[derive(Debug)]
-pub(crate) struct Call<'a> {
-    pub(crate) source: &'a Source,
-    pub(crate) keys: Vec<Vec<u8>>,
-    pub(crate) args: Vec<Vec<u8>>,
+pub struct Call<'a> {
+    /// The script.
+    pub source: &'a Source,
+    /// Its keys.
+    pub keys: Vec<Vec<u8>>,
+    /// Its arguments.
+    pub args: Vec<Vec<u8>>,
     /// What it does, for messages: "taking the lock".
-    pub(crate) doing: &'static str,
+    pub doing: &'static str,
     /// To which key.
-    pub(crate) key: &'a Key,
+    pub key: &'a Key,
 }
 
 /// Shows where the server is, and neither user nor password.

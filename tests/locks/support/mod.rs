@@ -5,8 +5,8 @@ pub(crate) mod scripted;
 
 use std::time::Duration;
 
-use bellwether::lock::{Attempt, Claim, Held, Lock, LockError, LockErrorKind, Locks, Request};
 use bellwether::{Key, Wait};
+use bellwether_lock::{Attempt, Claim, Held, Lock, LockError, LockErrorKind, Locks, Request};
 
 pub(crate) use self::scripted::{Operation, Scripted};
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bellwether::Key;
-use bellwether::lock::{
+use bellwether_lock::{
     Answer, Attempt, Busy, Claim, Fenced, Grant, Lock, Owner, Reentrant, Released, Renew, Request,
     Token, Watch, Watchers,
 };

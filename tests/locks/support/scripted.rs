@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bellwether::lock::{
+use bellwether::{Key, StoreError, StoreErrorKind};
+use bellwether_lock::{
     Answer, Attempt, Claim, Fenced, Grant, Holder, LocalLock, Lock, Released, Renew, Request,
     Session, TakeOver, Watch,
 };
-use bellwether::{Key, StoreError, StoreErrorKind};
 use tokio::sync::watch;
 use tokio::time::sleep;
 

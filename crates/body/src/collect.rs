@@ -1,0 +1,151 @@
+//! Reading a body up to a bound, for a bounded time.
+
+use std::fmt;
+use std::pin::Pin;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::Body;
+use http_body_util::BodyExt;
+use tokio::time::{Instant, timeout_at};
+
+use super::joined::Joined;
+
+/// What came of reading a body.
+#[allow(clippy::exhaustive_enums, reason = "a body ends or it does not")]
+pub enum Collected<B> {
+    /// All of it.
+    Whole {
+        /// Its data.
+        data: Bytes,
+        /// Its trailer fields.
+        trailers: Option<HeaderMap>,
+    },
+    /// It has more bytes than wanted, or takes longer.
+    Unfinished {
+        /// What was read.
+        begun: Bytes,
+        /// The rest.
+        rest: Pin<Box<B>>,
+        /// Whether it takes longer.
+        is_slow: bool,
+    },
+}
+
+/// Shows no content.
+impl<B> fmt::Debug for Collected<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Whole { data, .. } => write!(f, "Whole({} bytes)", data.len()),
+            Self::Unfinished { begun, .. } => write!(f, "Unfinished({} bytes ..)", begun.len()),
+        }
+    }
+}
+
+/// Reads a body, but no more of it than one frame beyond `most` bytes, and only what is there
+/// `until` then.
+///
+/// # Cancel safety
+/// Dropping it drops the body.
+///
+/// # Errors
+/// If the body ends with an error: what was read of it is not to be kept.
+pub async fn collect<B>(body: B, most: usize, until: Instant) -> Result<Collected<B>, B::Error>
+where
+    B: Body<Data = Bytes>,
+{
+    let mut body = Box::pin(body);
+    let (mut begun, mut trailers) = (Joined::default(), None::<HeaderMap>);
+    let in_all = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if in_all > most {
+        return Ok(Collected::Unfinished { begun: Bytes::new(), rest: body, is_slow: false });
+    }
+    loop {
+        let frame = match timeout_at(until, body.frame()).await {
+            Ok(Some(frame)) => frame,
+            Ok(None) => break,
+            Err(_) => {
+                let begun = begun.into_bytes();
+                return Ok(Collected::Unfinished { begun, rest: body, is_slow: true });
+            }
+        };
+        match frame?.into_data() {
+            Ok(data) => begun.push(data, in_all),
+            Err(frame) => {
+                if let Ok(more) = frame.into_trailers() {
+                    trailers.get_or_insert_default().extend(more);
+                }
+            }
+        }
+        if begun.len() > most {
+            let begun = begun.into_bytes();
+            return Ok(Collected::Unfinished { begun, rest: body, is_slow: false });
+        }
+    }
+    Ok(Collected::Whole { data: begun.into_bytes(), trailers })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::time::Duration;
+
+    use futures_util::{StreamExt, stream};
+    use http_body::Frame;
+    use http_body_util::StreamBody;
+
+    use super::*;
+    use crate::CacheBody;
+
+    fn body(parts: &[&'static str]) -> impl Body<Data = Bytes, Error = Infallible> {
+        let frames = parts.iter().map(|part| Ok(Frame::data(Bytes::from_static(part.as_bytes()))));
+        StreamBody::new(stream::iter(frames.collect::<Vec<_>>()))
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + Duration::from_secs(1)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_stands_still_goes_on_from_where_it_was_left() {
+        let frame =
+            |text: &'static [u8]| Ok::<_, Infallible>(Frame::data(Bytes::from_static(text)));
+        let late = stream::once(async move {
+            tokio::time::sleep(Duration::from_secs(9)).await;
+            frame(b"cd")
+        });
+        let body = StreamBody::new(Box::pin(stream::iter([frame(b"ab")]).chain(late)));
+        let until = soon();
+        let Ok(Collected::Unfinished { begun, rest, is_slow: true }) =
+            collect(body, 4, until).await
+        else {
+            panic!("all of it")
+        };
+        assert_eq!((&begun[..], Instant::now()), (&b"ab"[..], until));
+        let whole = CacheBody::rejoined(begun, rest).collect().await.unwrap();
+        assert_eq!(whole.to_bytes(), "abcd");
+    }
+
+    #[tokio::test]
+    async fn a_body_as_large_as_may_be_is_collected() {
+        let Ok(Collected::Whole { data, trailers }) =
+            collect(body(&["ab", "", "cd"]), 4, soon()).await
+        else {
+            panic!("not all of it")
+        };
+        assert_eq!((&data[..], trailers), (&b"abcd"[..], None));
+    }
+
+    #[tokio::test]
+    async fn a_larger_one_goes_on_from_where_it_was_left() {
+        let body = body(&["ab", "cd", "ef"]);
+        let Ok(Collected::Unfinished { begun, rest, is_slow: false }) =
+            collect(body, 3, soon()).await
+        else {
+            panic!("all of it")
+        };
+        assert_eq!(begun, "abcd");
+        let whole = CacheBody::rejoined(begun, rest).collect().await.unwrap();
+        assert_eq!(whole.to_bytes(), "abcdef");
+    }
+}

@@ -1,0 +1,174 @@
+//! What an answer is kept under: the method, the message, and what else the answer depends on.
+
+use bellwether::Key;
+use http::{HeaderMap, HeaderValue};
+
+use super::message::{PREFIX, is_compressed};
+use super::method::CachedMethod;
+
+/// The key of a call. `message` is as it is sent, with its prefix.
+///
+/// A key is short and a message need not be, so it is in it by its digest.
+pub(super) fn key(path: &str, method: &CachedMethod, headers: &HeaderMap, message: &[u8]) -> Key {
+    let encoding = headers.get(GRPC_ENCODING).filter(|_| is_compressed(message));
+    key_accepting(path, method, headers, message, &accepted(headers), encoding)
+}
+
+/// The keys under which the answers to a message that is not compressed may be: one for each way
+/// to accept the encodings that answers can have.
+pub(super) fn keys(
+    path: &str,
+    method: &CachedMethod,
+    metadata: &HeaderMap,
+    message: &[u8],
+) -> Vec<Key> {
+    let ways = ways_to_accept();
+    ways.iter().map(|way| key_accepting(path, method, metadata, message, way, None)).collect()
+}
+
+fn key_accepting(
+    path: &str,
+    method: &CachedMethod,
+    headers: &HeaderMap,
+    message: &[u8],
+    accepted: &[&str],
+    encoding: Option<&HeaderValue>,
+) -> Key {
+    let call = Key::of("call")
+        .with(encoding.map(HeaderValue::as_bytes))
+        .with(&message[PREFIX.min(message.len())..])
+        .with(accepted.join(","));
+    let call = method.names().iter().fold(call, |call, name| {
+        let values: Vec<_> = headers.get_all(name).iter().map(HeaderValue::as_bytes).collect();
+        let call = call.with(name.as_str()).with(values.len());
+        values.into_iter().fold(call, |call, value| call.with(value))
+    });
+    Key::of("grpc").with(path).with(call.digest().as_bytes())
+}
+
+/// Which encodings a caller accepts, of those that are known here: in its order, since the server
+/// may choose by that.
+fn accepted(headers: &HeaderMap) -> Vec<&'static str> {
+    let mut accepted = Vec::with_capacity(ENCODINGS.len());
+    for token in tokens(headers) {
+        let known = ENCODINGS.into_iter().find(|known| *known == token);
+        accepted.extend(known.filter(|known| !accepted.contains(known)));
+    }
+    accepted
+}
+
+/// Has a request accept no encoding but those that are part of its key: others that share the
+/// answer may not know them.
+pub(super) fn accept_known(headers: &mut HeaderMap) {
+    if tokens(headers).all(|token| token == "identity" || ENCODINGS.contains(&token)) {
+        return;
+    }
+    let known = accepted(headers).join(",");
+    headers.remove(GRPC_ACCEPT_ENCODING);
+    if let (false, Ok(value)) = (known.is_empty(), HeaderValue::try_from(&known)) {
+        headers.insert(GRPC_ACCEPT_ENCODING, value);
+    }
+}
+
+fn tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
+    let values = headers.get_all(GRPC_ACCEPT_ENCODING).iter();
+    // What cannot be read is an encoding that nobody knows.
+    values.flat_map(|value| value.to_str().unwrap_or("?").split(',').map(str::trim))
+}
+
+/// All the known encodings that may be accepted, in each order.
+fn ways_to_accept() -> Vec<Vec<&'static str>> {
+    let mut ways = vec![Vec::new()];
+    let mut at = 0;
+    while let Some(way) = ways.get(at).cloned() {
+        let more = ENCODINGS.into_iter().filter(|encoding| !way.contains(encoding));
+        ways.extend(more.map(|encoding| [&way[..], &[encoding]].concat()));
+        at += 1;
+    }
+    ways
+}
+
+const GRPC_ENCODING: &str = "grpc-encoding";
+
+const GRPC_ACCEPT_ENCODING: &str = "grpc-accept-encoding";
+
+/// What tonic can compress by.
+const ENCODINGS: [&str; 3] = ["gzip", "deflate", "zstd"];
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const PATH: &str = "/catalog.Catalog/Product";
+
+    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        headers
+    }
+
+    fn by_tenant() -> CachedMethod {
+        CachedMethod::fresh_for(Duration::from_secs(1)).metadata("x-tenant").unwrap()
+    }
+
+    #[test]
+    fn all_ways_to_accept_have_their_keys_and_are_found_by_their_message() {
+        let method = by_tenant();
+        let tenant = headers(&[("x-tenant", "a")]);
+        let found = keys(PATH, &method, &tenant, b"\0\0\0\0\x01m");
+        assert_eq!(found.len(), 16);
+        for accepted in
+            ["gzip", "zstd, gzip", "identity,deflate,gzip", "", "snappy,gzip", "deflate,zstd,gzip"]
+        {
+            let sent = headers(&[("x-tenant", "a"), (GRPC_ACCEPT_ENCODING, accepted)]);
+            let key = key(PATH, &method, &sent, b"\0\0\0\0\x01m");
+            assert_eq!(found.iter().filter(|found| **found == key).count(), 1, "{accepted}");
+        }
+    }
+
+    #[test]
+    fn whatever_the_answer_depends_on_makes_another_key() {
+        let method = by_tenant();
+        let key = |fields: &[_], message| key(PATH, &method, &headers(fields), message);
+        let all = [
+            key(&[], b"\0\0\0\0\x01m"),
+            key(&[], b"\0\0\0\0\x01n"),
+            key(&[("x-tenant", "")], b"\0\0\0\0\x01m"),
+            key(&[("x-tenant", "a")], b"\0\0\0\0\x01m"),
+            key(&[("x-tenant", "a"), ("x-tenant", "b")], b"\0\0\0\0\x01m"),
+            key(&[("x-tenant", "b"), ("x-tenant", "a")], b"\0\0\0\0\x01m"),
+            key(&[(GRPC_ACCEPT_ENCODING, "gzip")], b"\0\0\0\0\x01m"),
+            key(&[(GRPC_ENCODING, "gzip")], b"\x01\0\0\0\x01m"),
+            key(&[(GRPC_ENCODING, "zstd")], b"\x01\0\0\0\x01m"),
+        ];
+        for (at, one) in all.iter().enumerate() {
+            assert!(!all[at + 1..].contains(one), "{at}");
+        }
+        assert_eq!(key(&[("x-other", "a"), ("grpc-timeout", "1S")], b"\0\0\0\0\x01m"), all[0]);
+    }
+
+    #[test]
+    fn an_encoding_that_is_not_in_the_key_is_not_accepted() {
+        for (given, left) in [("snappy,gzip", "gzip"), ("identity,gzip", "identity,gzip")] {
+            let mut headers = headers(&[(GRPC_ACCEPT_ENCODING, given)]);
+            accept_known(&mut headers);
+            assert_eq!(headers[GRPC_ACCEPT_ENCODING], left);
+        }
+        for mut none in [HeaderMap::new(), headers(&[(GRPC_ACCEPT_ENCODING, "br")])] {
+            accept_known(&mut none);
+            assert!(none.is_empty());
+        }
+    }
+
+    #[test]
+    fn the_longest_message_and_path_make_a_key_that_is_short_enough() {
+        let path = format!("/a/{}", "b".repeat(509));
+        assert!(super::super::method::check(&path).is_ok());
+        let key = key(&path, &by_tenant(), &HeaderMap::new(), &[0; 1 << 20]);
+        assert!(key.byte_len() <= Key::MAX_BYTES);
+    }
+}

@@ -1,0 +1,190 @@
+//! `GrpcCache`: the service.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bellwether::{Ask, CacheStatus, ReadThrough};
+use bellwether_body::CacheBody;
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response};
+use http_body::Body as HttpBody;
+use http_body_util::Full;
+use tokio::time::Instant;
+use tonic::Status;
+use tonic::body::Body;
+use tonic::server::NamedService;
+use tower::{BoxError, Service, ServiceExt};
+
+use super::answer::Answers;
+use super::deadline::{GRPC_TIMEOUT, deadline};
+use super::early::Early;
+use super::fetch::{Fetch, Load};
+use super::future::{GrpcResponseFuture, past};
+use super::key::{accept_known, key};
+use super::layer::AskOf;
+use super::message::{Read, Until, read};
+use super::method::{CachedMethod, Methods};
+use super::trouble::status_for_caller;
+
+/// Services behind a cache. See the [module page](super).
+///
+/// It is always ready, as [`ReadThrough`] is. Errors are answers: each has its status.
+#[derive(Clone)]
+pub struct GrpcCache<S> {
+    pub(super) cache: ReadThrough<Fetch<S>, AskOf, Answers>,
+    pub(super) methods: Arc<Methods>,
+    pub(super) max_request_bytes: usize,
+    pub(super) shows_status: bool,
+}
+
+impl<S> GrpcCache<S> {
+    /// The service behind the cache.
+    pub fn get_ref(&self) -> &S {
+        &self.cache.get_ref().inner
+    }
+
+    /// The service behind the cache.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.cache.get_mut().inner
+    }
+
+    /// The service behind the cache.
+    pub fn into_inner(self) -> S {
+        self.cache.into_inner().inner
+    }
+}
+
+impl<S, B, R> Service<Request<R>> for GrpcCache<S>
+where
+    S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+    R: HttpBody<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
+{
+    type Response = Response<CacheBody<B>>;
+    type Error = Infallible;
+    type Future = GrpcResponseFuture<S, B>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<R>) -> Self::Future {
+        let method = self.methods.get(request.uri().path()).cloned();
+        let (parts, body) = request.into_parts();
+        match method.filter(|method| method.takes(&parts)) {
+            Some(method) => {
+                let asking = Asking { deadline: deadline(&parts.headers), method, parts };
+                GrpcResponseFuture::asking(Box::pin(self.clone().read(asking, body)))
+            }
+            None => {
+                let request = Request::from_parts(parts, Body::new(body));
+                GrpcResponseFuture::passing(self.get_ref().clone().oneshot(request))
+            }
+        }
+    }
+}
+
+/// A request of a cached method whose message has not been read.
+struct Asking {
+    deadline: Option<Instant>,
+    method: Arc<CachedMethod>,
+    parts: Parts,
+}
+
+impl<S, B> GrpcCache<S>
+where
+    S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Error: Into<BoxError>,
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    /// Answers from the cache if the body is one message, and else goes past it with what was read
+    /// and the rest.
+    async fn read<R>(mut self, asking: Asking, body: R) -> Response<CacheBody<B>>
+    where
+        R: HttpBody<Data = Bytes> + Send + 'static,
+        R::Error: Into<BoxError>,
+    {
+        let body = match read(body, self.max_request_bytes, Until::End).await.ok() {
+            Some(Read::Ended { data, trailers, is_whole })
+                if is_whole && asking.method.takes_message(&data) =>
+            {
+                return self.ask(asking, data, trailers).await;
+            }
+            Some(Read::Ended { data, trailers, .. }) => {
+                Body::new(CacheBody::<Full<Bytes>>::kept(data, trailers))
+            }
+            Some(Read::GoesOn { begun, rest } | Read::Backoff { begun, rest }) => {
+                Body::new(CacheBody::rejoined(begun, rest))
+            }
+            None => return Status::cancelled("the request broke off").into_http(),
+        };
+        let request = Request::from_parts(asking.parts, body);
+        past(self.get_mut().oneshot(request).await)
+    }
+
+    async fn ask(
+        &mut self,
+        asking: Asking,
+        message: Bytes,
+        trailers: Option<HeaderMap>,
+    ) -> Response<CacheBody<B>> {
+        let Asking { deadline, method, mut parts } = asking;
+        let key = key(parts.uri.path(), &method, &parts.headers, &message);
+        let ask = match deadline {
+            Some(deadline) => Ask::of(key).by(deadline),
+            None => Ask::of(key),
+        };
+        // A load is for everybody who waits for it, so it has no caller's time and no encoding
+        // that another may not know.
+        parts.headers.remove(GRPC_TIMEOUT);
+        accept_known(&mut parts.headers);
+        let (early, given) = Early::channel();
+        let load = Load { ask, method, parts, message, trailers, early };
+        let (response, status) = tokio::select! {
+            biased;
+            Ok(response) = given => (response, CacheStatus::Led { stored: false }),
+            (answered, status) = self.cache.call(load).with_status() => match answered {
+                Ok(answer) => (answer.into_response(), status),
+                Err(error) => (status_for_caller(&error).into_http(), status),
+            },
+        };
+        self.shown(response, &status)
+    }
+
+    fn shown(
+        &self,
+        mut response: Response<CacheBody<B>>,
+        status: &CacheStatus,
+    ) -> Response<CacheBody<B>> {
+        let value = self.shows_status.then(|| HeaderValue::try_from(status.to_string()));
+        if let Some(Ok(value)) = value {
+            response.headers_mut().append(CACHE_STATUS, value);
+        }
+        response
+    }
+}
+
+/// The name that the service behind the cache is routed by.
+impl<S: NamedService> NamedService for GrpcCache<S> {
+    const NAME: &'static str = S::NAME;
+}
+
+impl<S: fmt::Debug> fmt::Debug for GrpcCache<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GrpcCache")
+            .field("cache", &self.cache)
+            .field("methods", &self.methods)
+            .finish_non_exhaustive()
+    }
+}
+
+const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");

@@ -1,0 +1,100 @@
+//! What goes wrong, as a status of gRPC.
+
+use std::error::Error as _;
+use std::fmt;
+use std::sync::Arc;
+
+use bellwether::{CacheError, CacheErrorKind, Error};
+use bellwether_body::is_unreachable;
+use tonic::{Code, Status};
+use tower::BoxError;
+
+/// The status of an error of the service behind the cache: its own if it has one, or else
+/// `UNAVAILABLE`, with nothing of its message, as that may hold anything.
+pub(super) fn status_of(error: BoxError) -> Status {
+    let is_of_source = is_unreachable(&*error);
+    let mut status = Status::try_from_error(error).unwrap_or_else(|error| {
+        tracing::debug!(%error, "the service behind the cache failed");
+        Status::unavailable("the service failed")
+    });
+    if is_of_source {
+        status.set_source(Arc::new(Unreachable));
+    }
+    status
+}
+
+/// Whether a status stands for a service that cannot be reached, whatever was asked of it.
+pub(super) fn is_of_source(status: &Status) -> bool {
+    status.source().is_some_and(|source| source.is::<Unreachable>())
+}
+
+/// Marks the status of a service that cannot be reached, and says nothing of where that is.
+#[derive(Debug)]
+struct Unreachable;
+
+impl fmt::Display for Unreachable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the service cannot be reached")
+    }
+}
+
+impl std::error::Error for Unreachable {}
+
+/// The status for a caller that the cache has no answer for.
+pub(super) fn status_for_caller(error: &Error<Status>) -> Status {
+    match error {
+        Error::Load(status) => Status::clone(status),
+        Error::Cache(error) => Status::new(code(error), error.to_string()),
+    }
+}
+
+fn code(error: &CacheError) -> Code {
+    match error.kind() {
+        CacheErrorKind::DeadlineExceeded | CacheErrorKind::LoadTimedOut => Code::DeadlineExceeded,
+        CacheErrorKind::Full => Code::ResourceExhausted,
+        CacheErrorKind::WaitTimedOut
+        | CacheErrorKind::Contended
+        | CacheErrorKind::LoadFailed(_)
+        | CacheErrorKind::LoadLost
+        | CacheErrorKind::Store(_) => Code::Unavailable,
+        // A key that is too long, a loader that panicked, no runtime, another type under the key.
+        _ => Code::Internal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bellwether::Key;
+
+    #[test]
+    fn a_status_behind_an_error_is_kept_and_other_errors_say_nothing() {
+        let status = status_of(Box::new(Status::not_found("no such thing")));
+        assert_eq!((status.code(), status.message()), (Code::NotFound, "no such thing"));
+        let status = status_of("password: secret".into());
+        assert_eq!((status.code(), status.message()), (Code::Unavailable, "the service failed"));
+    }
+
+    #[test]
+    fn a_service_that_cannot_be_reached_is_told_from_one_that_fails_at_a_request() {
+        let refused = || std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        assert!(is_of_source(&status_of(Box::new(std::io::Error::other(refused())))));
+        assert!(is_of_source(&status_of(refused().into())));
+        let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+        assert!(!is_of_source(&status_of(reset.into())));
+        assert!(!is_of_source(&status_of(Box::new(Status::unavailable("no")))));
+    }
+
+    #[test]
+    fn a_wait_that_ran_out_is_a_deadline_only_for_who_has_one() {
+        let key = Key::of("grpc");
+        let missed = CacheError::new(CacheErrorKind::DeadlineExceeded, String::new()).into();
+        assert_eq!(status_for_caller(&missed).code(), Code::DeadlineExceeded);
+        let ran_out = CacheError::new(CacheErrorKind::WaitTimedOut, String::new()).into();
+        assert_eq!(status_for_caller(&ran_out).code(), Code::Unavailable);
+        let panicked = CacheError::loader_panicked(&key).into();
+        assert_eq!(status_for_caller(&panicked).code(), Code::Internal);
+        let contended = CacheError::contended(&key).into();
+        assert_eq!(status_for_caller(&contended).code(), Code::Unavailable);
+    }
+}

@@ -1,0 +1,163 @@
+//! What becomes of an answer, by its status and by what the server says of it.
+
+use std::time::Duration;
+
+use bellwether::{Verdict, Windows};
+use http::HeaderMap;
+use http::header::{CACHE_CONTROL, SET_COOKIE};
+use tonic::Code;
+
+use super::method::{CachedMethod, lasting};
+
+/// The status of an answer: in its trailers, or in its head if that is all there is. One without a
+/// status has failed in an unknown way, as gRPC says.
+pub(super) fn status(head: &HeaderMap, trailers: Option<&HeaderMap>) -> Code {
+    let said = trailers.and_then(|trailers| trailers.get(GRPC_STATUS));
+    said.or_else(|| head.get(GRPC_STATUS))
+        .map_or(Code::Unknown, |status| Code::from_bytes(status.as_bytes()))
+}
+
+/// What becomes of a whole answer.
+pub(super) fn verdict(method: &CachedMethod, code: Code, head: &HeaderMap) -> Verdict {
+    let Some(windows) = method.windows_of(code) else {
+        return unkept(code);
+    };
+    match Said::of(head) {
+        _ if head.contains_key(SET_COOKIE) => Verdict::Private,
+        Said { is_private: true, .. } => Verdict::Private,
+        Said { ttl: Some(ttl), .. } => Verdict::KeepFor(lasting(ttl, &windows)),
+        Said { ttl: None, .. } => Verdict::KeepFor(windows),
+    }
+}
+
+/// What becomes of an answer with a status that is not kept.
+fn unkept(code: Code) -> Verdict {
+    match code {
+        Code::Unavailable
+        | Code::DeadlineExceeded
+        | Code::Internal
+        | Code::Unknown
+        | Code::ResourceExhausted
+        | Code::DataLoss
+        | Code::Aborted => Verdict::Failure,
+        Code::Unauthenticated | Code::PermissionDenied => Verdict::Private,
+        // Metadata that is not part of the key may be what is wrong.
+        Code::Cancelled
+        | Code::InvalidArgument
+        | Code::AlreadyExists
+        | Code::FailedPrecondition
+        | Code::OutOfRange
+        | Code::Unimplemented => Verdict::Unconfirmed,
+        Code::Ok | Code::NotFound => Verdict::KeepFor(Windows::fresh_for(Duration::ZERO)),
+    }
+}
+
+/// What a server says of its answer, by `cache-control`.
+struct Said {
+    is_private: bool,
+    /// For how long it is fresh: the shortest time, if there are several.
+    ttl: Option<Duration>,
+}
+
+impl Said {
+    fn of(head: &HeaderMap) -> Self {
+        let mut said = Self { is_private: false, ttl: None };
+        for value in head.get_all(CACHE_CONTROL) {
+            // What cannot be read may be anything.
+            let Ok(value) = value.to_str() else {
+                return Self { is_private: true, ttl: None };
+            };
+            value.split(',').for_each(|directive| said.hear(directive.trim()));
+        }
+        said
+    }
+
+    fn hear(&mut self, directive: &str) {
+        let (name, argument) = directive.split_once('=').unwrap_or((directive, ""));
+        match name.trim().to_ascii_lowercase().as_str() {
+            "no-store" | "private" => self.is_private = true,
+            "no-cache" => self.ttl = Some(Duration::ZERO),
+            "max-age" => {
+                // A time that cannot be read is none (RFC 9111, section 4.2.1).
+                let seconds = argument.trim().trim_matches('"').parse::<u32>().unwrap_or(0);
+                let ttl = Duration::from_secs(seconds.into());
+                self.ttl = Some(self.ttl.map_or(ttl, |other| other.min(ttl)));
+            }
+            _ => {}
+        }
+    }
+}
+
+const GRPC_STATUS: &str = "grpc-status";
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn head(name: &'static str, value: &'static str) -> HeaderMap {
+        HeaderMap::from_iter([(name.parse().unwrap(), HeaderValue::from_static(value))])
+    }
+
+    fn kept_for(verdict: Verdict) -> Option<u64> {
+        match verdict {
+            Verdict::KeepFor(windows) => Some(windows.ttl().as_secs()),
+            _ => None,
+        }
+    }
+
+    fn of(code: Code, head: &HeaderMap) -> Verdict {
+        let method = CachedMethod::fresh_for(MINUTE).status(Code::NotFound, MINUTE * 2);
+        verdict(&method, code, head)
+    }
+
+    #[test]
+    fn only_statuses_that_are_named_are_kept() {
+        let none = HeaderMap::new();
+        assert_eq!(kept_for(of(Code::Ok, &none)), Some(60));
+        assert_eq!(kept_for(of(Code::NotFound, &none)), Some(120));
+        for number in 1..=16 {
+            let code = Code::from_i32(number);
+            let verdict = of(code, &none);
+            let expected = match number {
+                5 => continue,
+                2 | 4 | 8 | 10 | 13 | 14 | 15 => Verdict::Failure,
+                7 | 16 => Verdict::Private,
+                _ => Verdict::Unconfirmed,
+            };
+            assert_eq!(verdict, expected, "{code:?}");
+        }
+    }
+
+    #[test]
+    fn the_status_is_that_of_the_trailers_or_else_of_the_head() {
+        let (five, none) = (head("grpc-status", "5"), HeaderMap::new());
+        assert_eq!(status(&none, Some(&five)), Code::NotFound);
+        assert_eq!(status(&five, None), Code::NotFound);
+        assert_eq!(status(&five, Some(&none)), Code::NotFound);
+        assert_eq!(status(&five, Some(&head("grpc-status", "0"))), Code::Ok);
+        assert_eq!(status(&none, None), Code::Unknown);
+        assert_eq!(status(&head("grpc-status", "seven"), None), Code::Unknown);
+    }
+
+    #[test]
+    fn the_server_may_say_no_and_how_long() {
+        for private in ["no-store", "PRIVATE", "max-age=5, no-store", "private=\"x\""] {
+            assert_eq!(
+                of(Code::Ok, &head("cache-control", private)),
+                Verdict::Private,
+                "{private}"
+            );
+        }
+        assert_eq!(of(Code::Ok, &head("set-cookie", "a=b")), Verdict::Private);
+        let times = [("max-age=5", 5), ("public, Max-Age = 7", 7), ("max-age=9, max-age=3", 3)];
+        let none = [("no-cache", 0), ("max-age=x", 0), ("max-age=5, no-cache", 0), ("public", 60)];
+        for (said, ttl) in times.into_iter().chain(none) {
+            assert_eq!(kept_for(of(Code::Ok, &head("cache-control", said))), Some(ttl), "{said}");
+        }
+        assert_eq!(of(Code::Internal, &head("cache-control", "no-store")), Verdict::Failure);
+    }
+}

@@ -1,0 +1,138 @@
+//! Answers: what one caller is given of a response that is kept.
+
+use bellwether_body::CacheBody;
+use bytes::Bytes;
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
+
+use super::kept::{Whole, no_body};
+use super::report::Report;
+use super::rules::{self, Slice};
+
+/// What one caller is given of a response that is kept: all of it, the part that it wants, or word
+/// that it has it already.
+pub(super) fn answer<B>(whole: &Whole, request: &Parts, report: &Report) -> Response<CacheBody<B>> {
+    let stored = &whole.response;
+    let mut response = match wanted(whole, request) {
+        Wanted::Nothing => {
+            with(StatusCode::NOT_MODIFIED, rules::not_modified_headers(&stored.headers), no_body())
+        }
+        Wanted::All if request.method == Method::HEAD => {
+            with(stored.status, head_fields(whole), no_body())
+        }
+        Wanted::All => {
+            let body = CacheBody::kept(stored.body.clone(), stored.trailers.clone());
+            with(stored.status, stored.headers.clone(), body)
+        }
+        Wanted::Part { first, last } => part(whole, first, last),
+        Wanted::NoPart => {
+            let mut headers = HeaderMap::new();
+            let length = format!("bytes */{}", stored.body.len());
+            insert(&mut headers, header::CONTENT_RANGE, &length);
+            with(StatusCode::RANGE_NOT_SATISFIABLE, headers, no_body())
+        }
+    };
+    // An answer that its origin gave to this very request has none (RFC 9111, section 5.1).
+    let age = stored.note.age().as_secs();
+    if age > 0 || !report.is_of_this_request() {
+        response.headers_mut().insert(header::AGE, age.into());
+    }
+    report.add_to(response.headers_mut());
+    response
+}
+
+/// What a caller wants of a response.
+enum Wanted {
+    All,
+    Part { first: u64, last: u64 },
+    NoPart,
+    Nothing,
+}
+
+fn wanted(whole: &Whole, request: &Parts) -> Wanted {
+    let stored = &whole.response;
+    if rules::is_not_modified(&request.headers, stored.status, &stored.headers) {
+        return Wanted::Nothing;
+    }
+    let may_slice = request.method == Method::GET
+        && stored.status == StatusCode::OK
+        && request.headers.contains_key(header::RANGE);
+    if !may_slice {
+        return Wanted::All;
+    }
+    match rules::slice(&request.headers, &stored.headers, stored.body.len() as u64) {
+        Slice::Whole => Wanted::All,
+        Slice::Part { first, last } => Wanted::Part { first, last },
+        Slice::Unsatisfiable => Wanted::NoPart,
+    }
+}
+
+fn part<B>(whole: &Whole, first: u64, last: u64) -> Response<CacheBody<B>> {
+    let stored = &whole.response;
+    let length = stored.body.len();
+    let bound = |at: u64| usize::try_from(at).unwrap_or(length).min(length);
+    let data = stored.body.slice(bound(first)..bound(last.saturating_add(1)).max(bound(first)));
+    let mut headers = stored.headers.clone();
+    DIGESTS_OF_CONTENT.iter().for_each(|name| _ = headers.remove(name));
+    insert(&mut headers, header::CONTENT_RANGE, &format!("bytes {first}-{last}/{length}"));
+    insert(&mut headers, header::CONTENT_LENGTH, &data.len().to_string());
+    with(StatusCode::PARTIAL_CONTENT, headers, CacheBody::kept(data, None))
+}
+
+/// What is true of a whole content and not of a part. `Repr-Digest` is of the whole either way (RFC
+/// 9530, section 3).
+const DIGESTS_OF_CONTENT: [HeaderName; 2] =
+    [HeaderName::from_static("content-digest"), HeaderName::from_static("content-md5")];
+
+/// The fields of an answer without content, which say how long it would be.
+fn head_fields(whole: &Whole) -> HeaderMap {
+    let mut headers = whole.response.headers.clone();
+    if whole.response.trailers.is_none() && !headers.contains_key(header::CONTENT_LENGTH) {
+        insert(&mut headers, header::CONTENT_LENGTH, &whole.response.body.len().to_string());
+    }
+    headers
+}
+
+fn with<B>(status: StatusCode, headers: HeaderMap, body: CacheBody<B>) -> Response<CacheBody<B>> {
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    *response.headers_mut() = headers;
+    response
+}
+
+pub(super) fn insert(headers: &mut HeaderMap, name: HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        headers.insert(name, value);
+    }
+}
+
+/// What goes through, without its content if the caller has that already.
+pub(super) fn passed<B>(
+    mut response: Response<CacheBody<B>>,
+    request: &Parts,
+    report: &Report,
+) -> Response<CacheBody<B>> {
+    if rules::is_not_modified(&request.headers, response.status(), response.headers()) {
+        let headers = rules::not_modified_headers(response.headers());
+        response = with(StatusCode::NOT_MODIFIED, headers, no_body());
+    }
+    report.add_to(response.headers_mut());
+    response
+}
+
+/// Why a request cannot be answered.
+pub(super) fn refusal<B>(
+    status: StatusCode,
+    said: impl Into<Bytes>,
+    report: &Report,
+) -> Response<CacheBody<B>> {
+    let mut response = Response::new(CacheBody::kept(said.into(), None));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    insert(headers, header::CONTENT_TYPE, "text/plain; charset=utf-8");
+    if [StatusCode::SERVICE_UNAVAILABLE, StatusCode::GATEWAY_TIMEOUT].contains(&status) {
+        insert(headers, header::RETRY_AFTER, "1");
+    }
+    report.add_to(headers);
+    response
+}

@@ -1,0 +1,289 @@
+//! Requests that load nothing that is kept: they go to the origin, or are answered by what is kept.
+
+use std::collections::HashSet;
+use std::time::{Duration, SystemTime};
+
+use bellwether::adapter::BypassPermit;
+use bellwether::{Bypass, CacheStatus, Key};
+use bellwether_body::{CacheBody, KeptResponse};
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body::Body;
+use tokio::runtime::Handle;
+use tower::{BoxError, Service, ServiceExt};
+
+use super::answer;
+use super::answered::Answered;
+use super::asked::Asked;
+use super::kept::{Fate, Said, Whole};
+use super::mode::Judgement;
+use super::origin::{self, Origin};
+use super::refusal;
+use super::report::Report;
+use super::rules::{self, HeadSays, Times, Why};
+use super::shared::{Located, Shared};
+use super::target::Target;
+use super::visit::{Next, Visit};
+
+/// Passes a request on.
+pub(super) async fn pass<S, ReqB, B>(
+    inner: S,
+    request: Request<ReqB>,
+    why: &'static str,
+) -> Response<CacheBody<B>>
+where
+    S: Service<Request<ReqB>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+{
+    let has_conditions = rules::asks_if_modified(request.headers());
+    let answered = inner.oneshot(request).await.map_err(Into::into).and_then(|response| {
+        origin::check_not_modified(response.status(), has_conditions).map(|()| response)
+    });
+    match answered {
+        Ok(response) => {
+            let report = Report::around(why, response.status());
+            let mut response = response.map(CacheBody::passing);
+            report.add_to(response.headers_mut());
+            response
+        }
+        Err(error) => refusal::of_origin(&error),
+    }
+}
+
+/// Passes on a request that may change something, and removes what is not good any more then.
+///
+/// # Cancel safety
+/// If it is dropped, what is kept for its target is removed in the background.
+pub(super) async fn change<S, ReqB, B>(
+    inner: S,
+    shared: Shared,
+    request: Request<ReqB>,
+    changes: Changes,
+) -> Response<CacheBody<B>>
+where
+    S: Service<Request<ReqB>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+{
+    let method = request.method().clone();
+    let mut owed = Owed(Some((shared.clone(), changes.own_keys())));
+    match inner.oneshot(request).await.map_err(Into::<BoxError>::into) {
+        Ok(response) => {
+            let gone = changes.keys(&method, response.status(), response.headers());
+            shared.invalidate(gone).await;
+            owed.0 = None;
+            let report = Report::around("method", response.status());
+            let mut response = response.map(CacheBody::passing);
+            report.add_to(response.headers_mut());
+            response
+        }
+        // It may have been done all the same.
+        Err(error) => refusal::of_origin(&error),
+    }
+}
+
+/// What is to be removed if nobody hears what became of a change.
+struct Owed(Option<(Shared, HashSet<Key>)>);
+
+impl Drop for Owed {
+    fn drop(&mut self) {
+        if let Some((shared, keys)) = self.0.take()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            runtime.spawn(async move { shared.invalidate(keys).await });
+        }
+    }
+}
+
+/// What a request may change.
+#[derive(Debug)]
+pub(super) enum Changes {
+    /// What is kept for a target, and what the answer names besides.
+    Target(Target),
+    /// What is kept under a key.
+    Key(Key),
+}
+
+impl Changes {
+    fn own_keys(&self) -> HashSet<Key> {
+        match self {
+            Self::Target(target) => target.keys(),
+            Self::Key(key) => [key.clone()].into(),
+        }
+    }
+
+    fn keys(&self, method: &Method, status: StatusCode, response: &HeaderMap) -> HashSet<Key> {
+        match self {
+            Self::Target(target) => {
+                let uris = target.uris();
+                let gone =
+                    uris.iter().flat_map(|uri| rules::invalidated(method, uri, status, response));
+                let gone = gone.filter_map(|uri| Target::of_uri(&uri));
+                gone.flat_map(|target| target.keys()).collect()
+            }
+            Self::Key(key) => {
+                let nowhere = http::Uri::default();
+                let is_changed =
+                    !rules::invalidated(method, &nowhere, status, &HeaderMap::new()).is_empty();
+                is_changed.then(|| key.clone()).into_iter().collect()
+            }
+        }
+    }
+}
+
+/// Answers a request by what is kept; what is not is for the origin, if it may be asked.
+pub(super) async fn look<S, ReqB, B>(
+    inner: S,
+    shared: Shared,
+    asked: Asked,
+    body: ReqB,
+) -> Response<CacheBody<B>>
+where
+    S: Service<Request<ReqB>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    B: Body<Data = Bytes> + Send + 'static,
+{
+    let located = shared.locate::<B>(&asked.primary, &asked.parts.headers).await;
+    if let Some(answer) = located.as_ref().and_then(|located| given(&shared, located, &asked)) {
+        return answer;
+    }
+    let why = match &located {
+        _ if asked.demand.only_if_cached => return refusal::not_kept(),
+        Some(located) if !located.entry.is_fresh() => "stale",
+        Some(_) => "request",
+        None => "uri-miss",
+    };
+    let Asked { parts, demand, .. } = asked;
+    let is_head = parts.method == Method::HEAD;
+    let began = SystemTime::now();
+    let fields = parts.headers.clone();
+    let response = pass(inner, Request::from_parts(parts, body), why).await;
+    let times = Times { asked: began, answered: SystemTime::now() };
+    let (status, said) = (response.status(), response.headers());
+    if is_head
+        && let Some(located) = located
+        && demand.may_share(located.whole.response.note.consent)
+    {
+        hear::<B>(&shared, located, &fields, status, said, times).await;
+    }
+    response
+}
+
+/// Answers a request by what is kept, or else by the origin, without waiting for other requests.
+pub(super) async fn bypass<S, ReqB, B>(
+    visit: Visit<S>,
+    bypassing: BypassPermit,
+) -> Response<CacheBody<B>>
+where
+    S: Origin<ReqB, B>,
+    ReqB: Default + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    let asked = &visit.asked;
+    let located = visit.fetch.shared.locate::<B>(&asked.primary, &asked.parts.headers).await;
+    let shared = &visit.fetch.shared;
+    if let Some(answer) = located.as_ref().and_then(|located| given(shared, located, asked)) {
+        return answer;
+    }
+    let answer = alone::<_, ReqB, _>(visit).await;
+    drop(bypassing);
+    answer
+}
+
+/// Answers a request by the origin, without waiting for other requests and without keeping what
+/// all could have.
+pub(super) async fn alone<S, ReqB, B>(mut visit: Visit<S>) -> Response<CacheBody<B>>
+where
+    S: Origin<ReqB, B>,
+    ReqB: Default + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    let (mut errand, _) = visit.errand::<ReqB>();
+    errand.is_alone = true;
+    let found = match visit.fetch.clone().oneshot(errand).await {
+        Ok(found) => found,
+        Err(error) => return refusal::of_origin(&error),
+    };
+    match visit.answered::<ReqB, B>(Ok(found), &CacheStatus::Bypass(Bypass::NotKept)) {
+        Next::Answer(answer) => answer,
+        Next::Ask(..) | Next::Alone | Next::Around => {
+            let (errand, _) = visit.errand::<ReqB>();
+            let request = errand.request(visit.asked.parts.headers.clone());
+            pass(visit.fetch.inner.clone(), request, "bypass").await
+        }
+    }
+}
+
+/// What was found, if it will do.
+fn given<B>(shared: &Shared, located: &Located, asked: &Asked) -> Option<Response<CacheBody<B>>> {
+    let report = will_do(located, asked)?;
+    if located.spec.is_some() {
+        shared.variants.touch(&asked.primary, &located.key);
+    }
+    Some(answer::answer(&located.whole, &asked.parts, &report))
+}
+
+/// How it is reported that what was found is given out, if it will do.
+fn will_do(located: &Located, asked: &Asked) -> Option<Report> {
+    let Located { entry, whole, .. } = located;
+    let fresh_for = ttl(whole, entry.fresh_for());
+    let is_good = entry.is_fresh() || entry.serves_while_revalidating();
+    let note = &whole.response.note;
+    let will_do = is_good
+        && asked.demand.may_share(note.consent)
+        && asked.demand.accepts(note.age(), fresh_for);
+    let ttl = match (fresh_for, entry.stale_for()) {
+        (_, Some(stale)) => -seconds(stale),
+        (fresh, None) => seconds(fresh.unwrap_or_default()),
+    };
+    will_do.then(|| Report::hit(ttl))
+}
+
+/// How much longer it is fresh: as the store says, or else as the origin said.
+pub(super) fn ttl(whole: &Whole, said: Option<Duration>) -> Option<Duration> {
+    said.or_else(|| whole.response.note.fresh_for())
+}
+
+pub(super) fn seconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)
+}
+
+/// Hears what the answer to a HEAD says of what is kept (RFC 9111, section 4.3.5).
+async fn hear<B: Send + 'static>(
+    shared: &Shared,
+    located: Located,
+    request: &HeaderMap,
+    status: StatusCode,
+    head: &HeaderMap,
+    times: Times,
+) {
+    let stored = &located.whole.response;
+    match rules::head_says(&stored.headers, status, head) {
+        HeadSays::Nothing => {}
+        HeadSays::Changed => shared.expire(located.key).await,
+        HeadSays::Same => {
+            let headers = rules::freshen(&stored.headers, head);
+            let KeptResponse { status, body, trailers, .. } = stored.clone();
+            let judgement = shared.mode.judge(&Method::GET, request, status, &headers, times);
+            let terms = match judgement {
+                Judgement::Keep(terms) | Judgement::Validate(terms, _)
+                    if located.is_told_by(&terms.vary) =>
+                {
+                    terms
+                }
+                // Kept by fewer fields, it would be given to whom it is not for.
+                Judgement::Keep(_) | Judgement::Validate(..) | Judgement::Private(Why::Vary) => {
+                    return shared.expire(located.key).await;
+                }
+                _ => return,
+            };
+            let fresh = Answered { status, headers, body, trailers, said: Said::default(), times };
+            let whole = fresh.whole(Fate::Keep(terms.windows), &terms);
+            let fence = located.entry.fence();
+            // What was invalidated or replaced meanwhile stays so.
+            let is_same = |entry: Option<&bellwether::store::Entry>| {
+                entry.is_some_and(|entry| entry.fence() == fence)
+            };
+            shared.keep::<B>(located.key, &whole, is_same).await;
+        }
+    }
+}

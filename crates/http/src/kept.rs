@@ -1,0 +1,353 @@
+//! What is kept of responses, and how it is written down.
+
+use std::fmt;
+use std::io::Write;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bellwether::{CacheStatus, Capture, Key, Room, Verdict, Windows};
+use bellwether_body::{CacheBody, KeptResponse};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, Response, StatusCode};
+use serde::{Deserialize, Serialize};
+use tower::BoxError;
+
+use super::rules::{self, Consent};
+
+/// What a load gives.
+pub(super) enum Found<B> {
+    /// A response that may be given out many times.
+    Whole(Arc<Whole>),
+    /// There are variants: how a request selects one.
+    Spec(Arc<Spec>),
+    /// A response for whoever asked for it, as the origin sends it.
+    Passing(Box<Passing<B>>),
+    /// What was asked for is no more kept under this key: to begin anew.
+    Moved,
+}
+
+/// A response that goes through.
+pub(super) struct Passing<B> {
+    pub(super) response: Response<CacheBody<B>>,
+    /// Why it is not kept, for the `detail` of `Cache-Status`.
+    pub(super) why: String,
+    pub(super) said: Said,
+    /// Whether it says nothing of the answers to others, which may well be kept.
+    pub(super) is_own: bool,
+}
+
+/// A response that may be given out many times.
+pub(super) struct Whole {
+    pub(super) response: KeptResponse<Note>,
+    /// What is to become of it. Nothing any more, if it was read from a store.
+    pub(super) fate: Fate,
+    /// What the origin said when it was asked for it.
+    pub(super) said: Said,
+}
+
+impl Whole {
+    pub(super) fn new(mut response: KeptResponse<Note>, fate: Fate, said: Said) -> Self {
+        response.headers.reserve(ADDED);
+        Self { response, fate, said }
+    }
+}
+
+/// What is to become of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Keep(Windows),
+    /// It is given to those who wait for it, and not kept.
+    Share,
+    /// It may be the fault of its request.
+    Unconfirmed,
+    /// It counts as a failure.
+    Failure,
+}
+
+/// What the origin said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Said {
+    /// Its status. None: it was not this process that asked.
+    pub(super) status: Option<StatusCode>,
+    /// There was a stale answer to be validated or replaced.
+    pub(super) was_stale: bool,
+}
+
+/// What is noted beside a response that is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Note {
+    /// When it was received, in milliseconds since the Unix epoch.
+    received: u64,
+    /// How old it was by then, in milliseconds.
+    age: u64,
+    /// How long it was to be fresh from then on, in milliseconds.
+    fresh: u64,
+    /// How plainly it says that it may be shared.
+    pub(super) consent: Consent,
+}
+
+impl Note {
+    pub(super) fn new(
+        received: SystemTime,
+        age: Duration,
+        fresh: Duration,
+        consent: Consent,
+    ) -> Self {
+        Self { received: since_epoch(received), age: millis(age), fresh: millis(fresh), consent }
+    }
+
+    /// How old the response is. A clock that was set back makes nothing younger than it came.
+    pub(super) fn age(&self) -> Duration {
+        Duration::from_millis(self.age).saturating_add(self.resident())
+    }
+
+    /// How much longer it is fresh, as the origin said.
+    pub(super) fn fresh_for(&self) -> Option<Duration> {
+        Duration::from_millis(self.fresh).checked_sub(self.resident())
+    }
+
+    fn resident(&self) -> Duration {
+        let received = UNIX_EPOCH.checked_add(Duration::from_millis(self.received));
+        let since = received.and_then(|received| SystemTime::now().duration_since(received).ok());
+        since.unwrap_or_default()
+    }
+}
+
+fn since_epoch(time: SystemTime) -> u64 {
+    millis(time.duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// How a request selects a variant of what is kept for its target.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Spec {
+    /// The request fields that matter, sorted and in lower case.
+    names: Vec<String>,
+    /// Part of the keys of its variants: with a new one, none of them is found any more.
+    nonce: [u8; 16],
+    /// How long it is kept, in milliseconds.
+    life: u64,
+}
+
+impl Spec {
+    /// A spec by names in any order, for variants of which the first is kept for so long.
+    pub(super) fn new(names: &[HeaderName], life: Duration) -> Self {
+        let mut names: Vec<_> = names.iter().map(|name| name.as_str().to_owned()).collect();
+        names.sort_unstable();
+        names.dedup();
+        let nonce = *uuid::Uuid::new_v4().as_bytes();
+        Self { names, nonce, life: millis(life.max(A_DAY)) }
+    }
+
+    /// What tells the keys of its variants from those of any other spec.
+    pub(super) fn nonce(&self) -> [u8; 16] {
+        self.nonce
+    }
+
+    pub(super) fn is_same_as(&self, other: &Self) -> bool {
+        self.nonce == other.nonce
+    }
+
+    pub(super) fn names(&self) -> Vec<HeaderName> {
+        self.names.iter().filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok()).collect()
+    }
+
+    /// Whether it knows all these names.
+    pub(super) fn covers(&self, names: &[HeaderName]) -> bool {
+        names.iter().all(|name| self.names.iter().any(|known| known == name.as_str()))
+    }
+
+    /// The key of the variant that a request selects. It is of one length whatever the request
+    /// says, so that no header field makes a key too long.
+    pub(super) fn key_for(&self, primary: &Key, request: &HeaderMap) -> Key {
+        let mut selecting = Key::of("http-select").with(self.nonce);
+        for (name, value) in rules::variant(&self.names(), request) {
+            selecting = selecting.with(name).with(value);
+        }
+        Key::of("http-variant")
+            .with(primary.digest().as_bytes())
+            .with(selecting.digest().as_bytes())
+    }
+
+    pub(super) fn windows(&self) -> Windows {
+        Windows::fresh_for(Duration::from_millis(self.life))
+    }
+}
+
+const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// What is kept of what a load gave.
+pub(super) enum Kept<B> {
+    Whole(Arc<Whole>),
+    Spec(Arc<Spec>),
+    /// For the first who takes it: there is but one body.
+    Passing(Mutex<Option<Box<Passing<B>>>>),
+    Moved,
+}
+
+impl<B> Kept<B> {
+    fn passing(passing: Box<Passing<B>>) -> Self {
+        Self::Passing(Mutex::new(Some(passing)))
+    }
+
+    fn give(&self) -> Found<B> {
+        match self {
+            Self::Whole(whole) => Found::Whole(Arc::clone(whole)),
+            Self::Spec(spec) => Found::Spec(Arc::clone(spec)),
+            Self::Passing(slot) => {
+                let passing = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+                passing.map_or(Found::Moved, Found::Passing)
+            }
+            Self::Moved => Found::Moved,
+        }
+    }
+}
+
+/// How responses are kept.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct HttpCapture;
+
+impl HttpCapture {
+    /// The number of its encoding.
+    pub(super) const CODEC: u8 = 4;
+
+    /// Writes a response down.
+    pub(super) fn encode_whole(whole: &Whole, room: &mut Room) -> Result<(), BoxError> {
+        room.write_all(&[WHOLE])?;
+        whole.response.encode(room)
+    }
+
+    /// Writes a spec down.
+    pub(super) fn encode_spec(spec: &Spec, room: &mut Room) -> Result<(), BoxError> {
+        room.write_all(&[SPEC])?;
+        let (headers, body) = (HeaderMap::new(), Bytes::new());
+        let (status, note) = (StatusCode::OK, spec.clone());
+        KeptResponse { status, headers, body, trailers: None, note }.encode(room)
+    }
+}
+
+impl<B> Capture<Found<B>> for HttpCapture
+where
+    B: Send + 'static,
+{
+    type Kept = Kept<B>;
+
+    fn codec(&self) -> u8 {
+        Self::CODEC
+    }
+
+    fn keep(&self, found: Found<B>) -> Kept<B> {
+        match found {
+            Found::Whole(whole) => Kept::Whole(whole),
+            Found::Spec(spec) => Kept::Spec(spec),
+            Found::Passing(passing) => Kept::passing(passing),
+            Found::Moved => Kept::Moved,
+        }
+    }
+
+    fn restore(&self, kept: &Kept<B>, _: &CacheStatus) -> Found<B> {
+        kept.give()
+    }
+
+    fn verdict(&self, kept: &Kept<B>) -> Verdict {
+        match kept {
+            Kept::Whole(whole) => match whole.fate {
+                Fate::Keep(windows) => Verdict::KeepFor(windows),
+                Fate::Share => NOT_KEPT,
+                Fate::Unconfirmed => Verdict::Unconfirmed,
+                Fate::Failure => Verdict::Failure,
+            },
+            Kept::Spec(spec) => Verdict::KeepFor(spec.windows()),
+            Kept::Passing(slot) => {
+                let passing = slot.lock().unwrap_or_else(PoisonError::into_inner);
+                let is_own = passing.as_ref().is_some_and(|passing| passing.is_own);
+                if is_own { Verdict::Own } else { Verdict::Private }
+            }
+            Kept::Moved => NOT_KEPT,
+        }
+    }
+
+    fn encode(&self, kept: &Kept<B>, room: &mut Room) -> Result<(), BoxError> {
+        match kept {
+            Kept::Whole(whole) => Self::encode_whole(whole, room),
+            Kept::Spec(spec) => Self::encode_spec(spec, room),
+            Kept::Passing(_) | Kept::Moved => Err("there is nothing to be kept".into()),
+        }
+    }
+
+    fn settle(&self, kept: Kept<B>, encoded: &Bytes) -> Kept<B> {
+        let Kept::Whole(whole) = &kept else { return kept };
+        match KeptResponse::borrowing(&encoded.slice(1..)) {
+            Ok(response) => Kept::Whole(Arc::new(Whole::new(response, whole.fate, whole.said))),
+            Err(_) => kept,
+        }
+    }
+
+    fn weight(&self, kept: &Kept<B>, encoded: &Bytes) -> usize {
+        match kept {
+            Kept::Whole(whole) => size_of::<Whole>() + whole.response.weight_of_fields(),
+            _ => encoded.len(),
+        }
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<Kept<B>, BoxError> {
+        match bytes.split_first() {
+            Some((&WHOLE, rest)) => {
+                let response = KeptResponse::decode(rest)?;
+                let whole = Whole::new(response, Fate::Share, Said::default());
+                Ok(Kept::Whole(Arc::new(whole)))
+            }
+            Some((&SPEC, rest)) => {
+                let KeptResponse { note: spec, .. } = KeptResponse::<Spec>::decode(rest)?;
+                if spec.names.len() > MOST_NAMES {
+                    return Err("a spec larger than any that is kept".into());
+                }
+                Ok(Kept::Spec(Arc::new(spec)))
+            }
+            _ => Err("neither a response nor a spec".into()),
+        }
+    }
+}
+
+/// It is shared, and that is all.
+const NOT_KEPT: Verdict = Verdict::KeepFor(Windows::NONE);
+
+const WHOLE: u8 = 1;
+
+const SPEC: u8 = 2;
+
+/// How many fields each answer has more than what is kept. With room for them from the start, the
+/// copies that are given out need not grow.
+const ADDED: usize = 2;
+
+/// How many request fields a response may depend on.
+const MOST_NAMES: usize = 16;
+
+impl<B> fmt::Debug for Found<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Whole(whole) => whole.fmt(f),
+            Self::Spec(spec) => spec.fmt(f),
+            Self::Passing(passing) => write!(f, "Passing({})", passing.why),
+            Self::Moved => f.write_str("Moved"),
+        }
+    }
+}
+
+/// Shows neither headers nor body.
+impl fmt::Debug for Whole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Whole")
+            .field("status", &self.response.status)
+            .field("fate", &self.fate)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An empty body of any kind, as a 304 has.
+pub(super) fn no_body<B>() -> CacheBody<B> {
+    CacheBody::kept(Bytes::new(), None)
+}

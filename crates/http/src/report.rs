@@ -1,0 +1,131 @@
+//! `Report`: how an answer came about, as the field `Cache-Status` (RFC 9211).
+
+use std::fmt::{self, Write as _};
+
+use bellwether::{CacheStatus, Stale};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+
+use super::kept::Said;
+
+/// How an answer came about. Says nothing of the key: it may hold what is not for everybody.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Report {
+    /// Kept, and given out without asking the origin.
+    is_hit: bool,
+    /// Why the origin was asked.
+    forwarded: Option<&'static str>,
+    /// What the origin said.
+    status: Option<StatusCode>,
+    is_stored: bool,
+    is_collapsed: bool,
+    /// How much longer it is fresh, in seconds.
+    ttl: Option<i64>,
+    detail: Option<String>,
+}
+
+/// What an answer was asked for by, if nothing was kept for it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Asking {
+    Target,
+    Variant,
+    /// What was kept did not do for this request.
+    Anew,
+}
+
+impl Report {
+    /// Of a request that went straight to the origin.
+    pub(super) fn around(why: &'static str, status: StatusCode) -> Self {
+        Self { forwarded: Some(why), status: Some(status), ..Self::default() }
+    }
+
+    /// Of an answer that was not for keeping.
+    pub(super) fn not_kept(asking: Asking, status: &CacheStatus, said: Said, why: String) -> Self {
+        Self { detail: Some(why), is_stored: false, ..Self::of(asking, status, said) }
+    }
+
+    /// Of a request that could not be answered.
+    pub(super) fn failed(why: &str) -> Self {
+        Self { forwarded: Some("miss"), detail: Some(why.to_owned()), ..Self::default() }
+    }
+
+    /// Of an answer that was kept, and found without asking.
+    pub(super) fn hit(ttl: i64) -> Self {
+        Self { is_hit: true, ttl: Some(ttl), ..Self::default() }
+    }
+
+    /// Of an answer of the core.
+    pub(super) fn of(asking: Asking, status: &CacheStatus, said: Said) -> Self {
+        let forwarded = match asking {
+            Asking::Anew => "request",
+            _ if said.was_stale => "stale",
+            Asking::Target => "uri-miss",
+            Asking::Variant => "vary-miss",
+        };
+        let asked = Self { forwarded: Some(forwarded), status: said.status, ..Self::default() };
+        match status {
+            CacheStatus::Hit { .. } => Self { is_hit: true, ..Self::default() },
+            CacheStatus::Stale { why: Stale::Revalidating, .. } => {
+                Self { is_hit: true, detail: Some("revalidating".to_owned()), ..Self::default() }
+            }
+            CacheStatus::Stale { why, .. } => {
+                let detail = Some(why.to_string());
+                Self { forwarded: Some("stale"), detail, ..Self::default() }
+            }
+            CacheStatus::Led { stored } => Self { is_stored: *stored, ..asked },
+            CacheStatus::Collapsed { place, .. } => {
+                Self { is_collapsed: true, detail: Some(place.to_string()), ..asked }
+            }
+            CacheStatus::Bypass(why) => Self { detail: Some(why.to_string()), ..asked },
+            _ => Self::failed("failed"),
+        }
+    }
+
+    /// Whether the origin gave the answer to this request and no other.
+    pub(super) fn is_of_this_request(&self) -> bool {
+        self.status.is_some() && !self.is_collapsed
+    }
+
+    pub(super) fn ttl(self, seconds: i64) -> Self {
+        Self { ttl: Some(seconds), ..self }
+    }
+
+    /// Adds it to what caches nearer to the origin have said.
+    pub(super) fn add_to(&self, headers: &mut HeaderMap) {
+        let mut member = String::with_capacity(64);
+        if write!(member, "{self}").is_ok()
+            && let Ok(value) = HeaderValue::try_from(member)
+        {
+            headers.append(CACHE_STATUS, value);
+        }
+    }
+}
+
+/// One member of the list.
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("bellwether")?;
+        if self.is_hit {
+            f.write_str("; hit")?;
+        } else if let Some(why) = self.forwarded {
+            write!(f, "; fwd={why}")?;
+        }
+        if let Some(status) = self.status {
+            write!(f, "; fwd-status={}", status.as_u16())?;
+        }
+        if self.is_stored {
+            f.write_str("; stored")?;
+        }
+        if self.is_collapsed {
+            f.write_str("; collapsed")?;
+        }
+        if let Some(ttl) = self.ttl {
+            write!(f, "; ttl={ttl}")?;
+        }
+        match &self.detail {
+            Some(detail) => write!(f, "; detail={detail}"),
+            None => Ok(()),
+        }
+    }
+}
+
+const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");

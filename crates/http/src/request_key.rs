@@ -1,0 +1,249 @@
+//! `RequestKey`: which key a request asks for, where the program says so.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use bellwether::{ConfigError, Key};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
+
+use super::target::routed;
+
+/// Which key a request asks for: everything in a request on which the response depends.
+///
+/// The host is no part of it, and neither is the method: HEAD is answered by what GET has kept.
+///
+/// # Changes
+/// A change that goes well (PUT, say) removes what is kept under one key: the one that it makes
+/// itself, by the same rule. What else is kept for its path, by other values of a
+/// [parameter](Self::query) or a [field](Self::header), stays until it runs out, unless the program
+/// [invalidates](bellwether::Handle::invalidate) it by its key.
+///
+/// ```
+/// use bellwether_http::RequestKey;
+///
+/// // `/items?page=2&q=wool` and `/items?q=wool&page=2&utm_source=x` are one.
+/// let key = RequestKey::path().query(["page", "q"]).header("accept-language")?;
+/// # let _ = key;
+/// # Ok::<_, bellwether::ConfigError>(())
+/// ```
+#[derive(Clone)]
+pub struct RequestKey {
+    base: Base,
+    query: Vec<String>,
+    headers: Vec<HeaderName>,
+    ignores_credentials: bool,
+}
+
+#[derive(Clone)]
+enum Base {
+    Path,
+    By(Arc<By>),
+    #[cfg(feature = "axum")]
+    Template(super::extract::Template),
+    #[cfg(feature = "axum")]
+    Extracted(super::extract::Extracted),
+}
+
+type By = dyn Fn(&Parts) -> Option<Key> + Send + Sync;
+
+/// What came of making a key.
+#[derive(Debug)]
+pub(super) enum Named {
+    Key(Key),
+    /// It is not for a cache.
+    Nothing,
+    /// The route has no parameter of this name.
+    #[cfg_attr(not(feature = "axum"), allow(dead_code, reason = "only templates name any"))]
+    Unknown(String),
+}
+
+impl RequestKey {
+    /// The path as the layer sees it, and nothing of the query: `Key::of("path").with(path)`. What
+    /// [`Router::nest`](super#where-to-put-it) took off is part of it.
+    pub fn path() -> Self {
+        Self::on(Base::Path)
+    }
+
+    /// A key that a function makes. A request without one goes around the cache.
+    pub fn by<F>(key_of: F) -> Self
+    where
+        F: Fn(&Parts) -> Option<Key> + Send + Sync + 'static,
+    {
+        Self::on(Base::By(Arc::new(key_of)))
+    }
+
+    /// The parameters of an axum route, such as `catalog/{warehouse}/{sku}`: a name for this kind of
+    /// answer, with the parameters in braces. The key is [`Key::of`] the template, with each
+    /// parameter as decoded text, in this order, so two templates never share a key.
+    ///
+    /// A request on whose route a parameter is missing is answered by an error (500) that names it.
+    /// One whose parameters are not UTF-8 goes around the cache, so that the handler can reject it.
+    ///
+    /// # Errors
+    /// If a brace has no counterpart, or a parameter no name.
+    #[cfg(feature = "axum")]
+    pub fn template(template: &str) -> Result<Self, ConfigError> {
+        Ok(Self::on(Base::Template(super::extract::Template::read(template)?)))
+    }
+
+    /// A key made of what an axum extractor gives. A request that it rejects goes around the
+    /// cache, so that the handler can reject it itself.
+    ///
+    /// It has no state: `E` is `FromRequestParts<()>`.
+    #[cfg(feature = "axum")]
+    pub fn extract<E>(key_of: impl Fn(E) -> Key + Send + Sync + 'static) -> Self
+    where
+        E: super::extract::FromRequestParts<()> + Send + 'static,
+    {
+        Self::on(Base::Extracted(super::extract::Extracted::by(key_of)))
+    }
+
+    fn on(base: Base) -> Self {
+        Self { base, query: Vec::new(), headers: Vec::new(), ignores_credentials: false }
+    }
+
+    /// Adds parameters of the query: each by how often it is there and all of its values as they
+    /// are sent. The order in which a request has different parameters does not matter, and neither
+    /// do those that are not named here.
+    ///
+    /// A change that does not have the same ones [removes nothing](Self#changes) that is kept by them.
+    #[must_use]
+    pub fn query<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.query.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Adds a field of the request, by how many lines of it there are and what each says, to the
+    /// byte. If it is `authorization` or `cookie`, requests with it do not go around the cache any
+    /// more.
+    ///
+    /// A change that does not say the same in it [removes nothing](Self#changes) that is kept by it.
+    ///
+    /// # Errors
+    /// If there can be no field of this name.
+    pub fn header(mut self, name: &str) -> Result<Self, ConfigError> {
+        let reason = "no header field has such a name";
+        let error = |_| ConfigError::Key { given: name.to_owned(), reason };
+        self.headers.push(HeaderName::from_bytes(name.as_bytes()).map_err(error)?);
+        Ok(self)
+    }
+
+    /// Says that the response does not depend on who asks, though requests may have `Authorization`
+    /// or `Cookie`. Without this, and unless the field is [part of the key](Self::header), a
+    /// request with one of them goes around the cache, since the response may be for nobody else.
+    #[must_use]
+    pub fn ignoring_credentials(self) -> Self {
+        Self { ignores_credentials: true, ..self }
+    }
+
+    /// Whether the answer may depend on who asks, and the key does not.
+    pub(super) fn is_somebodys(&self, request: &HeaderMap) -> bool {
+        let credentials = [header::AUTHORIZATION, header::COOKIE];
+        let mut unknown = credentials.iter().filter(|name| !self.headers.contains(name));
+        !self.ignores_credentials && unknown.any(|name| request.contains_key(name))
+    }
+
+    /// The key, unless it takes time to know it.
+    #[cfg_attr(
+        not(feature = "axum"),
+        allow(clippy::needless_pass_by_ref_mut, reason = "axum's extractors ask for it")
+    )]
+    pub(super) fn at_once(&self, parts: &mut Parts) -> Option<Named> {
+        let named = match &self.base {
+            Base::Path => match routed(parts) {
+                Some(routed) => Named::Key(Key::of("path").with(routed.path())),
+                None => Named::Nothing,
+            },
+            Base::By(key_of) => key_of(parts).map_or(Named::Nothing, Named::Key),
+            #[cfg(feature = "axum")]
+            Base::Template(template) => template.fill(parts),
+            #[cfg(feature = "axum")]
+            Base::Extracted(_) => return None,
+        };
+        Some(self.completed(named, parts))
+    }
+
+    /// The key, where that takes time.
+    pub(super) async fn extracted(&self, parts: &mut Parts) -> Named {
+        match &self.base {
+            #[cfg(feature = "axum")]
+            Base::Extracted(extracted) => {
+                let key = extracted.of(parts).await;
+                self.completed(key.map_or(Named::Nothing, Named::Key), parts)
+            }
+            _ => self.at_once(parts).unwrap_or(Named::Nothing),
+        }
+    }
+
+    fn completed(&self, named: Named, parts: &Parts) -> Named {
+        let Named::Key(mut key) = named else { return named };
+        for name in &self.query {
+            key = with_query(key, &parts.uri, name);
+        }
+        for name in &self.headers {
+            key = with_field(key, &parts.headers, name);
+        }
+        Named::Key(key)
+    }
+}
+
+/// Whoever handles the request decodes the names of its parameters, so a name that is written
+/// otherwise is that parameter too.
+fn with_query(key: Key, uri: &Uri, name: &str) -> Key {
+    let query = uri.query().unwrap_or_default();
+    let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let values: Vec<_> =
+        pairs.filter(|(found, _)| decoded(found) == name).map(|(_, value)| value).collect();
+    let key = key.with(name).with(values.len());
+    values.into_iter().fold(key, |key, value| key.with(value))
+}
+
+/// To the byte: whoever handles the request may read it in any way.
+fn with_field(key: Key, request: &HeaderMap, name: &HeaderName) -> Key {
+    let values: Vec<_> = request.get_all(name).iter().map(HeaderValue::as_bytes).collect();
+    let key = key.with(name.as_str()).with(values.len());
+    values.into_iter().fold(key, |key, value| key.with(value))
+}
+
+fn decoded(name: &str) -> Cow<'_, str> {
+    if !name.contains(['%', '+']) {
+        return Cow::Borrowed(name);
+    }
+    Cow::Owned(String::from_utf8_lossy(&unescaped(name, b' ')).into_owned())
+}
+
+/// The bytes that an escaped text stands for, and what a plus sign stands for in it.
+pub(super) fn unescaped(text: &str, plus: u8) -> Vec<u8> {
+    let (mut bytes, mut left) = (Vec::with_capacity(text.len()), text.as_bytes());
+    while let Some((&first, rest)) = left.split_first() {
+        let escaped = rest.get(..2).filter(|_| first == b'%').and_then(byte);
+        left = if escaped.is_some() { &rest[2..] } else { rest };
+        bytes.push(escaped.unwrap_or(if first == b'+' { plus } else { first }));
+    }
+    bytes
+}
+
+fn byte(digits: &[u8]) -> Option<u8> {
+    let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
+    u8::from_str_radix(digits, 16).ok()
+}
+
+impl fmt::Debug for RequestKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let base = match &self.base {
+            Base::Path => "path",
+            Base::By(_) => "function",
+            #[cfg(feature = "axum")]
+            Base::Template(template) => template.text(),
+            #[cfg(feature = "axum")]
+            Base::Extracted(_) => "extractor",
+        };
+        f.debug_struct("RequestKey")
+            .field("base", &base)
+            .field("query", &self.query)
+            .field("headers", &self.headers)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,249 @@
+//! Targets: which URI a request is for, and the key of that.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use bellwether::Key;
+use http::request::Parts;
+use http::uri::{Authority, PathAndQuery, Scheme};
+use http::{HeaderMap, Uri, header};
+
+/// What a request is for. Nothing in it is decoded: what looks alike to us need not to the origin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    /// None: the request does not say. Over HTTP/1.1 none does, not even to a server behind TLS.
+    scheme: Option<Scheme>,
+    /// In lower case, without a port that goes without saying.
+    authority: Option<Authority>,
+    path_and_query: PathAndQuery,
+}
+
+impl Target {
+    /// The target of a request. Nothing, if it contradicts itself: what cannot be named for sure
+    /// is not kept.
+    fn of(parts: &mut Parts) -> Option<Self> {
+        let path_and_query = routed(parts)?;
+        let uri = with_authority(parts);
+        let stated = uri.authority().map(Authority::as_str);
+        let host = host(&parts.headers)?;
+        let scheme = uri.scheme().cloned();
+        let normal =
+            |text: Option<&str>| text.map(|text| normal(text, or_http(&scheme))).transpose();
+        let (stated, host) = (normal(stated).ok()?, normal(host).ok()?);
+        if stated.is_some() && host.is_some() && stated != host {
+            return None;
+        }
+        Some(Self { scheme, authority: stated.or(host), path_and_query })
+    }
+
+    /// The target that the program names. Without an authority it is at the host that the request
+    /// names.
+    fn named(uri: &Uri, headers: &HeaderMap) -> Option<Self> {
+        let named = Self::of_uri(uri)?;
+        if named.authority.is_some() {
+            return Some(named);
+        }
+        let host = host(headers)?.map(|host| normal(host, or_http(&named.scheme)));
+        Some(Self { authority: host.transpose().ok()?, ..named })
+    }
+
+    /// The target that a URI names.
+    pub(super) fn of_uri(uri: &Uri) -> Option<Self> {
+        let scheme = uri.scheme().cloned();
+        let authority = uri.authority().map(|named| normal(named.as_str(), or_http(&scheme)));
+        let authority = authority.transpose().ok()?;
+        let path_and_query = uri.path_and_query().cloned();
+        let path_and_query = path_and_query.unwrap_or(PathAndQuery::from_static("/"));
+        Some(Self { scheme, authority, path_and_query })
+    }
+
+    /// The whole URI, or what is known of it: one by each scheme that it may be by.
+    pub(super) fn uris(&self) -> Vec<Uri> {
+        match &self.scheme {
+            Some(_) => vec![self.uri()],
+            None => SCHEMES.map(|scheme| self.by(scheme).uri()).into(),
+        }
+    }
+
+    fn uri(&self) -> Uri {
+        let mut parts = http::uri::Parts::default();
+        if let Some(authority) = &self.authority {
+            parts.scheme = Some(or_http(&self.scheme).clone());
+            parts.authority = Some(authority.clone());
+        }
+        parts.path_and_query = Some(self.path_and_query.clone());
+        Uri::from_parts(parts).unwrap_or_default()
+    }
+
+    /// Where there may be something of it: what was asked for over HTTP/1.1 is kept as by `http`,
+    /// whatever it was by.
+    pub(super) fn keys(&self) -> HashSet<Key> {
+        let by_either = SCHEMES.into_iter().map(|scheme| self.by(scheme).key());
+        by_either.chain([self.key()]).collect()
+    }
+
+    fn by(&self, scheme: Scheme) -> Self {
+        let authority = self.authority.as_ref();
+        let authority = authority.and_then(|named| normal(named.as_str(), &scheme).ok());
+        Self { scheme: Some(scheme), authority, path_and_query: self.path_and_query.clone() }
+    }
+
+    /// What it is kept under.
+    pub(super) fn key(&self) -> Key {
+        let authority = self.authority.as_ref().map(Authority::as_str);
+        let (path, query) = (self.path_and_query.path(), self.path_and_query.query());
+        let key = Key::of("http").with(or_http(&self.scheme).as_str()).with(authority);
+        within_bounds(key.with(path).with(query))
+    }
+}
+
+const SCHEMES: [Scheme; 2] = [Scheme::HTTP, Scheme::HTTPS];
+
+fn or_http(scheme: &Option<Scheme>) -> &Scheme {
+    scheme.as_ref().unwrap_or(&Scheme::HTTP)
+}
+
+/// A key for what has a name longer than a key may be: its digest.
+pub(super) fn within_bounds(key: Key) -> Key {
+    if key.byte_len() <= Key::MAX_BYTES {
+        return key;
+    }
+    Key::of("http-long").with(key.digest().as_bytes())
+}
+
+/// How the program makes the target URI of a request, if it says so.
+#[derive(Clone, Default)]
+pub(super) struct TargetUri(Option<Arc<UriOf>>);
+
+type UriOf = dyn Fn(&Parts) -> Option<Uri> + Send + Sync;
+
+impl TargetUri {
+    pub(super) fn by(uri_of: impl Fn(&Parts) -> Option<Uri> + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(uri_of)))
+    }
+
+    /// The target of a request, if it has one that can be named for sure.
+    pub(super) fn target_of(&self, parts: &mut Parts) -> Option<Target> {
+        match &self.0 {
+            Some(uri_of) => Target::named(&uri_of(parts)?, &parts.headers),
+            None => Target::of(parts),
+        }
+    }
+}
+
+impl fmt::Debug for TargetUri {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "TargetUri(function)" } else { "TargetUri(request)" })
+    }
+}
+
+/// The path and query of a request as the layer sees them, with the prefix that nested routers took
+/// off. Nothing, if that prefix cannot be named for sure.
+#[cfg_attr(
+    not(feature = "axum"),
+    allow(clippy::needless_pass_by_ref_mut, reason = "axum's extractors ask for it")
+)]
+pub(super) fn routed(parts: &mut Parts) -> Option<PathAndQuery> {
+    let seen = parts.uri.path_and_query().cloned()?;
+    #[cfg(feature = "axum")]
+    let seen = super::nested::with_prefix(parts, seen)?;
+    Some(seen)
+}
+
+/// The URI of a request that has its authority, if there is one: middleware that writes another
+/// path may leave the authority out.
+fn with_authority(parts: &Parts) -> &Uri {
+    #[cfg(feature = "axum")]
+    if parts.uri.authority().is_none()
+        && let Some(uri) = super::nested::original_uri(&parts.extensions)
+    {
+        return uri;
+    }
+    &parts.uri
+}
+
+/// What `Host` says, if anything. Nothing at all, if it says more than one thing.
+fn host(headers: &HeaderMap) -> Option<Option<&str>> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (None, _) => Some(None),
+        (Some(host), None) => host.to_str().ok().map(Some),
+        (Some(_), Some(_)) => None,
+    }
+}
+
+fn normal(authority: &str, scheme: &Scheme) -> Result<Authority, ()> {
+    let is_lower = !authority.bytes().any(|byte| byte.is_ascii_uppercase());
+    let lower: Cow<'_, str> =
+        if is_lower { authority.into() } else { authority.to_ascii_lowercase().into() };
+    let usual = if *scheme == Scheme::HTTPS { ":443" } else { ":80" };
+    let lower = lower.strip_suffix(usual).unwrap_or(&lower);
+    let authority: Authority = lower.parse().map_err(|_| ())?;
+    // Whoever asks in a user's name does not ask for what everybody may have.
+    if authority.as_str().contains('@') { Err(()) } else { Ok(authority) }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+
+    use super::*;
+
+    fn key(uri: &str, host: &[&str]) -> Option<Key> {
+        let mut request = Request::get(uri);
+        for host in host {
+            request = request.header(header::HOST, *host);
+        }
+        let (mut parts, ()) = request.body(()).unwrap().into_parts();
+        Target::of(&mut parts).map(|target| target.key())
+    }
+
+    #[test]
+    fn a_target_has_one_key_however_it_is_written() {
+        let plain = key("/a?b", &["shop.example"]);
+        assert!(plain.is_some());
+        assert_eq!(plain, key("http://shop.example/a?b", &[]));
+        assert_eq!(plain, key("http://SHOP.example:80/a?b", &["shop.EXAMPLE"]));
+        assert_eq!(key("/", &["a:443"]), key("http://a:443/", &[]));
+    }
+
+    #[test]
+    fn nothing_is_decoded_and_nothing_is_left_out() {
+        let keys = ["/a", "/a?", "/a?b", "/A", "/%61", "/a/", "/a;b", "//a"]
+            .map(|uri| key(uri, &["a"]).unwrap());
+        for (at, one) in keys.iter().enumerate() {
+            assert!(keys[..at].iter().all(|other| other != one), "{at}");
+        }
+        assert_ne!(key("/", &["a"]), key("/", &["a:8080"]));
+        assert_ne!(key("/", &["a"]), key("https://a/", &[]));
+    }
+
+    #[test]
+    fn what_may_be_kept_of_a_target_is_by_either_scheme_and_by_its_own() {
+        let keys = |uri| Target::of_uri(&Uri::from_static(uri)).unwrap().keys();
+        assert_eq!(keys("http://a:80/"), keys("https://a:443/"));
+        assert_eq!(
+            keys("https://a/"),
+            [key("/", &["a"]), key("https://a/", &[])].map(Option::unwrap).into()
+        );
+        assert!(keys("other://a/").contains(&key("other://a/", &[]).unwrap()));
+    }
+
+    #[test]
+    fn who_contradicts_himself_has_no_key() {
+        assert_eq!(key("http://a/", &["b"]), None);
+        assert_eq!(key("/", &["a", "b"]), None);
+        assert_eq!(key("/", &["user@a"]), None);
+        assert_eq!(key("/", &["a b"]), None);
+    }
+
+    #[test]
+    fn a_name_too_long_for_a_key_has_one_all_the_same() {
+        let long = format!("/{}", "a".repeat(3_000));
+        let one = key(&long, &["a"]).unwrap();
+        assert!(one.byte_len() <= Key::MAX_BYTES);
+        assert_ne!(Some(one), key(&format!("{long}a"), &["a"]));
+    }
+}

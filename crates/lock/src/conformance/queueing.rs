@@ -1,0 +1,102 @@
+//! First come, first served.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::try_join_all;
+use tokio::time::{sleep, timeout};
+
+use super::{Checked, Instead, LONG, SHORT, Subject, ensure};
+use crate::{Attempt, Busy, Claim, Request};
+
+impl Subject {
+    /// Takes a place in the queue.
+    async fn queue_up(&self, claim: &Claim) -> Result<Busy, Instead> {
+        let request = Request::new(claim.clone(), LONG).patient_for(SHORT);
+        match self.lock.acquire(request).await? {
+            Attempt::Busy(busy) => Ok(busy),
+            Attempt::Granted(_) => Err(Instead("a second claim was granted the key".into())),
+        }
+    }
+}
+
+pub(super) async fn first_come_first_served(on: Arc<Subject>) -> Checked {
+    let hold = on.take(LONG).await?;
+    let order = Mutex::new(Vec::new());
+    let waiters = (0..5).map(|number| {
+        let (on, order) = (&on, &order);
+        async move {
+            sleep(APART * number).await;
+            let claim = on.claim();
+            on.wait_by(&claim, Duration::from_secs(2)).await?;
+            order.lock().unwrap_or_else(PoisonError::into_inner).push(number);
+            on.release(claim).await
+        }
+    });
+    let frees = async {
+        sleep(APART * 6).await;
+        on.free(hold).await
+    };
+    let (waited, freed) = tokio::join!(try_join_all(waiters), frees);
+    freed?;
+    waited?;
+    let order = order.into_inner().unwrap_or_else(PoisonError::into_inner);
+    ensure!(order == [0, 1, 2, 3, 4], "they were served as {order:?}");
+    Ok(())
+}
+
+pub(super) async fn a_waiter_is_told_how_many_are_before_it(on: Arc<Subject>) -> Checked {
+    let hold = on.take(LONG).await?;
+    let claims: Vec<_> = (0..3).map(|_| on.claim()).collect();
+    for (before, claim) in (1..).zip(&claims) {
+        if let Some(ahead) = on.queue_up(claim).await?.ahead {
+            ensure!(ahead == before, "{ahead} are told to be before it, not {before}");
+        }
+    }
+    for claim in claims {
+        on.release(claim).await?;
+    }
+    on.free(hold).await
+}
+
+/// A try that finds others waiting is busy, even while the key is being handed over.
+pub(super) async fn a_try_goes_before_nobody(on: Arc<Subject>) -> Checked {
+    let hold = on.take(LONG).await?;
+    let waiting = on.claim();
+    on.queue_up(&waiting).await?;
+    on.free(hold).await?;
+    on.busy().await?;
+    let granted = timeout(Duration::from_secs(5), on.wait_by(&waiting, SHORT)).await;
+    ensure!(granted.is_ok(), "who waited was not granted it");
+    on.release(waiting).await?;
+    Ok(())
+}
+
+pub(super) async fn who_leaves_the_queue_holds_up_nobody(on: Arc<Subject>) -> Checked {
+    let hold = on.take(LONG).await?;
+    let [first, middle, last] = [on.claim(), on.claim(), on.claim()];
+    for claim in [&first, &middle, &last] {
+        on.queue_up(claim).await?;
+    }
+    on.release(middle).await?;
+    on.queue_up(&last).await?;
+    on.release(first).await?;
+    on.free(hold).await?;
+    let granted = timeout(Duration::from_secs(5), on.wait_by(&last, SHORT)).await;
+    ensure!(granted.is_ok(), "the last waits for those who have left");
+    on.release(last).await?;
+    Ok(())
+}
+
+pub(super) async fn a_try_takes_no_place(on: Arc<Subject>) -> Checked {
+    let hold = on.take(LONG).await?;
+    on.busy().await?;
+    let waiting = on.claim();
+    let busy = on.queue_up(&waiting).await?;
+    ensure!(busy.ahead.is_none_or(|ahead| ahead == 1), "{:?} are before the first", busy.ahead);
+    on.release(waiting).await?;
+    on.free(hold).await
+}
+
+/// Enough that who comes later comes later on the server too.
+const APART: Duration = Duration::from_millis(60);

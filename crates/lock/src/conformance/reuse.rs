@@ -1,0 +1,46 @@
+//! What a process gives up is free for the next attempt of the same process.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::LockWait;
+
+use super::{Checked, Instead, Subject, ensure};
+use crate::{Lock, Locks};
+
+impl Subject {
+    /// The locks of a process that never waits for another holder.
+    fn locks(&self) -> Locks<Arc<dyn Lock>> {
+        Locks::new(Arc::clone(&self.lock)).wait(LockWait::fail_fast())
+    }
+}
+
+pub(super) async fn what_was_dropped_is_free_for_the_next_attempt_of_this_process(
+    on: Arc<Subject>,
+) -> Checked {
+    let (locks, key) = (on.locks(), on.key());
+    for round in 0..ROUNDS {
+        match locks.try_lock(&key).await {
+            Ok(held) => drop(held),
+            Err(error) => return Err(Instead(format!("attempt {round} of {ROUNDS}: {error}"))),
+        }
+    }
+    let kept = locks.shutdown(CLOSING).await;
+    ensure!(kept == 0, "{kept} were still held after {CLOSING:?}");
+    Ok(())
+}
+
+/// As another process sees it, which knows nothing of a release that is under way.
+pub(super) async fn what_ran_under_it_has_released_it_when_it_returns(on: Arc<Subject>) -> Checked {
+    let (processes, key) = ([on.locks(), on.locks()], on.key());
+    for round in 0..ROUNDS {
+        let ran = processes[round % 2].run(&key, async { round }).await;
+        ensure!(ran.is_ok(), "run {round} of {ROUNDS}: {ran:?}");
+    }
+    Ok(())
+}
+
+const ROUNDS: usize = 100;
+
+/// Longer than any release takes.
+const CLOSING: Duration = Duration::from_secs(10);

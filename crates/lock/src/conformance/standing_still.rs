@@ -1,0 +1,45 @@
+//! What a holder knows after its process stood still.
+
+use std::sync::Arc;
+use std::thread;
+
+use super::{Checked, Instead, Subject, ensure};
+use crate::{Lock, LockErrorKind, Locks, WhenLost};
+
+impl Subject {
+    fn locks_that_lapse(&self) -> Result<Locks<Arc<dyn Lock>>, Instead> {
+        let locks = Locks::new(Arc::clone(&self.lock)).lease(self.term);
+        locks.map_err(|error| Instead(format!("the lease was refused: {error}")))
+    }
+
+    /// Nothing else of this process runs meanwhile.
+    fn stand_still(&self) {
+        thread::sleep(self.term + self.term / 10);
+    }
+}
+
+pub(super) async fn a_holder_that_stood_still_for_its_term_knows_it_when_it_looks(
+    on: Arc<Subject>,
+) -> Checked {
+    let locks = on.locks_that_lapse()?;
+    let held = locks.lock(&on.key()).await.map_err(|error| Instead(error.to_string()))?;
+    ensure!(!held.is_lost(), "it is lost at once");
+    on.stand_still();
+    ensure!(held.is_lost(), "it says that it holds the key, after {:?} and more", on.term);
+    let told = tokio::time::timeout(on.term, held.lost()).await;
+    ensure!(told.is_ok(), "it is not told within {:?}", on.term);
+    ensure!(held.is_lost(), "what was lost is held again");
+    Ok(())
+}
+
+pub(super) async fn work_that_stood_still_for_the_term_of_its_lock_fails(
+    on: Arc<Subject>,
+) -> Checked {
+    for when_lost in [WhenLost::Cancel, WhenLost::Fail] {
+        let locks = on.locks_that_lapse()?.when_lost(when_lost);
+        let ran = locks.run(&on.key(), async { on.stand_still() }).await;
+        let kind = ran.as_ref().err().map(|error| error.kind());
+        ensure!(kind == Some(LockErrorKind::Lost), "{when_lost:?}: it was {ran:?}");
+    }
+    Ok(())
+}

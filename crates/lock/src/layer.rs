@@ -1,0 +1,163 @@
+//! `LockLayer`: a lock around every call of a service.
+
+use std::fmt;
+use std::task::{Context, Poll};
+
+use bellwether::Key;
+use futures_util::future::BoxFuture;
+use tower::{Layer, Service, ServiceExt};
+
+use super::running::LockedError;
+use super::{Lock, Locks};
+
+/// Puts a lock around every call of a service: one at a time for each key, in the whole fleet.
+///
+/// ```
+/// use std::convert::Infallible;
+/// use std::time::Duration;
+///
+/// use bellwether_lock::{LocalLock, LockLayer, LockWait, Locks, Standing};
+/// use bellwether::Key;
+/// use tower::{Layer, Service, ServiceExt, service_fn};
+///
+/// struct Deduct { warehouse: String, sku: u64, count: u32 }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let locks = Locks::new(LocalLock::new()).wait(LockWait::at_most(Duration::from_secs(2)));
+/// let layer = LockLayer::new(locks, |request: &Deduct| {
+///     Key::of("stock").with(&request.warehouse).with(request.sku)
+/// });
+///
+/// let mut stock = layer.layer(service_fn(async |request: Deduct| {
+///     // One at a time for each warehouse and article, with the fence to prove it.
+///     let fence = Standing::current().and_then(|standing| standing.fence());
+///     assert!(fence.is_some());
+///     Ok::<_, Infallible>(request.count)
+/// }));
+/// let request = Deduct { warehouse: "berlin".to_owned(), sku: 42, count: 3 };
+/// assert_eq!(stock.ready().await?.call(request).await?, 3);
+/// # Ok(())
+/// # }
+/// ```
+///
+/// An answer is given when the lock has been released, as by [`Locks::run`], so the next call need not
+/// wait for that.
+///
+/// How long it waits for a lock, how that is kept, and what becomes of a call whose lock is lost, is
+/// as the [`Locks`] say. The key is a [`Key`] or an `Option<Key>`: without one, a request is passed
+/// on without a lock.
+pub struct LockLayer<L, K> {
+    locks: Locks<L>,
+    key_of: K,
+}
+
+impl<L: Lock, K> LockLayer<L, K> {
+    /// A layer by these locks, and a function that makes a key of a request.
+    pub fn new<Req, R>(locks: Locks<L>, key_of: K) -> Self
+    where
+        K: Fn(&Req) -> R,
+        R: Into<Option<Key>>,
+    {
+        Self { locks, key_of }
+    }
+}
+
+impl<S, L, K: Clone> Layer<S> for LockLayer<L, K> {
+    type Service = Locked<S, L, K>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        Locked { inner, locks: self.locks.clone(), key_of: self.key_of.clone() }
+    }
+}
+
+impl<L, K: Clone> Clone for LockLayer<L, K> {
+    fn clone(&self) -> Self {
+        Self { locks: self.locks.clone(), key_of: self.key_of.clone() }
+    }
+}
+
+impl<L: fmt::Debug, K> fmt::Debug for LockLayer<L, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LockLayer").field("locks", &self.locks).finish_non_exhaustive()
+    }
+}
+
+/// A service whose calls are made under a lock.
+///
+/// It is always ready: who waits for a lock takes no capacity of the service within. A call drives a
+/// clone of that to readiness when it has the lock.
+///
+/// # Cancel safety
+/// When its future is dropped, so is the call within, and the lock is given up in the background.
+pub struct Locked<S, L, K> {
+    inner: S,
+    locks: Locks<L>,
+    key_of: K,
+}
+
+impl<S, L, K> Locked<S, L, K> {
+    /// The service within.
+    pub fn get_ref(&self) -> &S {
+        &self.inner
+    }
+
+    /// The service within.
+    pub fn get_mut(&mut self) -> &mut S {
+        &mut self.inner
+    }
+
+    /// The service within.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S, Req, L, K, R> Service<Req> for Locked<S, L, K>
+where
+    S: Service<Req> + Clone + Send + 'static,
+    S::Future: Send,
+    S::Response: Send,
+    S::Error: Send,
+    Req: Send + 'static,
+    L: Lock,
+    K: Fn(&Req) -> R,
+    R: Into<Option<Key>>,
+{
+    type Response = S::Response;
+    type Error = LockedError<S::Error>;
+    type Future = BoxFuture<'static, Result<S::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Req) -> Self::Future {
+        let key = (self.key_of)(&request).into();
+        let call = self.inner.clone().oneshot(request);
+        let locks = self.locks.clone();
+        Box::pin(async move {
+            let answer = match key {
+                Some(key) => locks.run(&key, call).await?,
+                None => call.await,
+            };
+            answer.map_err(LockedError::Inner)
+        })
+    }
+}
+
+impl<S: Clone, L, K: Clone> Clone for Locked<S, L, K> {
+    fn clone(&self) -> Self {
+        let (inner, key_of) = (self.inner.clone(), self.key_of.clone());
+        Self { inner, locks: self.locks.clone(), key_of }
+    }
+}
+
+impl<S: fmt::Debug, L: fmt::Debug, K> fmt::Debug for Locked<S, L, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Locked")
+            .field("inner", &self.inner)
+            .field("locks", &self.locks)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,273 @@
+//! `LocalLock`: the reference implementation of the contract, for the tasks of one process.
+
+use std::collections::{BTreeSet, HashMap};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use bellwether::{Digest, Key};
+use tokio::time::Instant;
+
+use super::{Answer, Attempt, Busy, Claim, Fenced, Grant, Holder, Lock, Released, Renew, Request};
+use super::{TakeOver, Token, Watch, Watchers};
+
+/// Locks in the memory of this process.
+///
+/// A handle: clones share one state. It is what the tasks of one process need, and it stands in for
+/// the others in tests: holders that are not heard of lose their keys here too.
+///
+/// Its fences are those of one counter for all keys, which is at least the time in microseconds, so
+/// that nothing is kept for a key and fences grow over restarts, as far as the system's clock does.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use bellwether::Key;
+/// use bellwether_lock::{Attempt, Claim, LocalLock, Lock, Request};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), bellwether::StoreError> {
+/// let lock = LocalLock::new();
+/// let claim = Claim::new(Key::of("stock").with(42));
+/// let request = Request::new(claim.clone(), Duration::from_secs(30));
+/// assert!(matches!(lock.acquire(request).await?, Attempt::Granted(_)));
+/// lock.release(claim).await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct LocalLock(Arc<Inner>);
+
+struct Inner {
+    /// Guards who holds what: held for a few operations on it, never across an `.await`.
+    table: Mutex<Table>,
+    watchers: Watchers,
+    clock: Clock,
+}
+
+#[derive(Default)]
+struct Table {
+    holds: HashMap<Digest, Hold>,
+    /// When each of them ends, the first one first.
+    ends: BTreeSet<(Instant, Digest)>,
+    last_fence: u64,
+}
+
+/// Who has a key.
+struct Hold {
+    token: Token,
+    fence: u64,
+    ends: Instant,
+    renewed_at: u64,
+}
+
+impl LocalLock {
+    /// A lock that nobody holds anything of.
+    pub fn new() -> Self {
+        Self(Arc::new(Inner {
+            table: Mutex::default(),
+            watchers: Watchers::default(),
+            clock: Clock::start(),
+        }))
+    }
+
+    /// How many keys are held.
+    pub fn len(&self) -> usize {
+        let now = self.0.clock.now();
+        self.table(now).holds.len()
+    }
+
+    /// Whether no key is held.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Who holds what now: those whose lease has ended are gone.
+    fn table(&self, now: Now) -> MutexGuard<'_, Table> {
+        // A table whose holder panicked is still whole: no user code runs under the lock.
+        let mut table = self.0.table.lock().unwrap_or_else(PoisonError::into_inner);
+        table.forget_ended(now.instant);
+        table
+    }
+
+    /// Does an operation when its future is polled, at that moment.
+    fn answer<T: Send + 'static>(
+        &self,
+        operation: impl FnOnce(&Self, Now) -> T + Send + 'static,
+    ) -> Answer<T> {
+        let lock = self.clone();
+        Box::pin(async move { Ok(operation(&lock, lock.0.clock.now())) })
+    }
+}
+
+impl Lock for LocalLock {
+    fn watch(&self, key: &Key) -> Watch {
+        self.0.watchers.watch(key.digest())
+    }
+
+    fn acquire(&self, request: Request) -> Answer<Attempt> {
+        self.answer(move |lock, now| lock.table(now).acquire(&request, None, now))
+    }
+
+    fn renew(&self, claim: &Claim, lease: Duration) -> Answer<Renew> {
+        let claim = claim.clone();
+        self.answer(move |lock, now| lock.table(now).renew(&claim, lease, now))
+    }
+
+    fn verify(&self, claim: &Claim) -> Option<Answer<Renew>> {
+        let claim = claim.clone();
+        Some(self.answer(move |lock, now| lock.table(now).verify(&claim)))
+    }
+
+    fn release(&self, claim: Claim) -> Answer<Released> {
+        self.answer(move |lock, now| {
+            let digest = claim.key().digest();
+            let released = lock.table(now).release(&digest, claim.token());
+            if released == Released::Freed {
+                lock.0.watchers.tell(&digest);
+            }
+            released
+        })
+    }
+}
+
+impl Fenced for LocalLock {}
+
+impl TakeOver for LocalLock {
+    fn take_over(&self, request: Request, from: Holder) -> Answer<Attempt> {
+        self.answer(move |lock, now| {
+            let attempt = lock.table(now).acquire(&request, Some(from), now);
+            if matches!(attempt, Attempt::Granted(_)) {
+                lock.0.watchers.tell(&request.claim.key().digest());
+            }
+            attempt
+        })
+    }
+}
+
+impl Default for LocalLock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for LocalLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalLock").field("held", &self.len()).finish()
+    }
+}
+
+impl Table {
+    fn acquire(&mut self, request: &Request, from: Option<Holder>, now: Now) -> Attempt {
+        let (digest, token) = (request.claim.key().digest(), request.claim.token());
+        let fence = match self.holds.get(&digest) {
+            Some(hold) if hold.token == token => hold.fence,
+            Some(hold) if from != Some(hold.holder()) => {
+                let remaining = hold.ends.saturating_duration_since(now.instant);
+                return Attempt::Busy(Busy::new().held_by(hold.holder()).for_another(remaining));
+            }
+            _ => self.next_fence(now),
+        };
+        self.hold(
+            digest,
+            Hold { token, fence, ends: now.after(request.lease), renewed_at: now.millis() },
+        );
+        Attempt::Granted(Grant::by_lease().fenced(fence))
+    }
+
+    fn renew(&mut self, claim: &Claim, lease: Duration, now: Now) -> Renew {
+        let digest = claim.key().digest();
+        let ours = self.holds.get(&digest).filter(|hold| hold.token == claim.token());
+        let Some(fence) = ours.map(|hold| hold.fence) else { return Renew::Lost };
+        let hold =
+            Hold { token: claim.token(), fence, ends: now.after(lease), renewed_at: now.millis() };
+        self.hold(digest, hold);
+        Renew::Held
+    }
+
+    fn verify(&self, claim: &Claim) -> Renew {
+        let hold = self.holds.get(&claim.key().digest());
+        let is_held = hold.is_some_and(|hold| hold.token == claim.token());
+        if is_held { Renew::Held } else { Renew::Lost }
+    }
+
+    fn release(&mut self, digest: &Digest, token: Token) -> Released {
+        match self.holds.get(digest) {
+            Some(hold) if hold.token == token => {
+                self.ends.remove(&(hold.ends, *digest));
+                self.holds.remove(digest);
+                Released::Freed
+            }
+            _ => Released::NotHeld,
+        }
+    }
+
+    fn hold(&mut self, digest: Digest, hold: Hold) {
+        self.ends.insert((hold.ends, digest));
+        let ends = hold.ends;
+        if let Some(before) = self.holds.insert(digest, hold).filter(|before| before.ends != ends) {
+            self.ends.remove(&(before.ends, digest));
+        }
+    }
+
+    fn forget_ended(&mut self, now: Instant) {
+        while let Some((ends, digest)) = self.ends.first().copied().filter(|(ends, _)| *ends <= now)
+        {
+            self.ends.remove(&(ends, digest));
+            self.holds.remove(&digest);
+        }
+    }
+
+    fn next_fence(&mut self, now: Now) -> u64 {
+        self.last_fence = now.micros.max(self.last_fence + 1);
+        self.last_fence
+    }
+}
+
+impl Hold {
+    fn holder(&self) -> Holder {
+        Holder::new(self.fence, self.renewed_at)
+    }
+}
+
+/// The lock's time: monotonic, and counted from the Unix epoch.
+struct Clock {
+    started: Instant,
+    started_micros: u64,
+}
+
+/// A moment in the lock's time.
+#[derive(Clone, Copy)]
+struct Now {
+    instant: Instant,
+    micros: u64,
+}
+
+impl Clock {
+    fn start() -> Self {
+        let since_epoch = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        Self { started: Instant::now(), started_micros: micros(since_epoch) }
+    }
+
+    fn now(&self) -> Now {
+        let instant = Instant::now();
+        let since = micros(instant.saturating_duration_since(self.started));
+        Now { instant, micros: self.started_micros.saturating_add(since) }
+    }
+}
+
+impl Now {
+    /// When a lease ends. No instant is too far away to be told: a lease is cut to a year.
+    fn after(&self, lease: Duration) -> Instant {
+        let year = Duration::from_secs(366 * 24 * 60 * 60);
+        self.instant + lease.min(year)
+    }
+
+    fn millis(&self) -> u64 {
+        self.micros / 1000
+    }
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

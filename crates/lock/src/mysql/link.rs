@@ -1,0 +1,100 @@
+//! A session with a server.
+
+use mysql_async::prelude::Queryable;
+use mysql_async::{Conn, Error, FromValueError, Row};
+use uuid::Uuid;
+
+use super::MySqlOptions;
+use super::trouble::{malformed, meaning};
+use crate::session::Trouble;
+
+/// A connection.
+pub(super) struct Link {
+    pub(super) conn: Conn,
+    /// Is in every statement that waits, so that nothing else is interrupted in its place: numbers
+    /// of connections begin anew with the server.
+    pub(super) mark: Uuid,
+}
+
+/// What finds the statement that a link waits for.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    connection: u32,
+    mark: Uuid,
+}
+
+impl Link {
+    pub(super) async fn open(options: &MySqlOptions) -> Result<Self, Trouble> {
+        let conn = Conn::new(options.connecting()).await.map_err(meaning)?;
+        Ok(Self { conn, mark: Uuid::new_v4() })
+    }
+
+    /// Runs statements.
+    pub(super) async fn run(&mut self, statements: &str) -> Result<(), Trouble> {
+        self.try_run(statements).await.map_err(meaning)
+    }
+
+    pub(super) async fn try_run(&mut self, statements: &str) -> Result<(), Error> {
+        self.conn.query_drop(statements).await
+    }
+
+    /// Runs statements, and gives the first value of the last row of them all. `None` stands for no
+    /// row.
+    pub(super) async fn last(&mut self, statements: &str) -> Result<Option<Value>, Trouble> {
+        self.try_last(statements).await.map_err(meaning)
+    }
+
+    pub(super) async fn try_last(&mut self, statements: &str) -> Result<Option<Value>, Error> {
+        let mut results = self.conn.query_iter(statements).await?;
+        let mut last = None;
+        while !results.is_empty() {
+            results.for_each(|row| last = Some(Value(row))).await?;
+        }
+        // A statement that failed after others ends them, and says so here.
+        results.drop_result().await?;
+        Ok(last)
+    }
+
+    /// Runs statements, and gives the first text of each row of them all.
+    pub(super) async fn texts(&mut self, statements: &str) -> Result<Vec<String>, Trouble> {
+        let mut results = self.conn.query_iter(statements).await.map_err(meaning)?;
+        let mut texts = Vec::new();
+        while !results.is_empty() {
+            let of_row = |row: Row| texts.extend(row.get_opt(0).and_then(Result::ok));
+            results.for_each(of_row).await.map_err(meaning)?;
+        }
+        results.drop_result().await.map_err(meaning)?;
+        Ok(texts)
+    }
+
+    pub(super) fn waiting(&self) -> Waiting {
+        Waiting { connection: self.conn.id(), mark: self.mark }
+    }
+}
+
+impl Waiting {
+    /// Ends the statement, if it still runs.
+    pub(super) async fn interrupt(&self, options: &MySqlOptions) -> Result<(), Trouble> {
+        let mut link = Link::open(options).await?;
+        let (id, mark) = (self.connection, self.mark);
+        let find = format!(
+            "SELECT 1 FROM information_schema.processlist WHERE id = {id} AND info LIKE '%{mark}%'"
+        );
+        if link.last(&find).await?.is_some() {
+            link.run(&format!("KILL QUERY {id}")).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The first value of a row.
+#[derive(Debug)]
+pub(super) struct Value(Row);
+
+impl Value {
+    /// A number, or `NULL`.
+    pub(super) fn number(&self) -> Result<Option<u64>, Trouble> {
+        let number: Option<Result<Option<u64>, FromValueError>> = self.0.get_opt(0);
+        number.and_then(Result::ok).ok_or_else(malformed)
+    }
+}

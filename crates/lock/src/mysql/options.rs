@@ -1,0 +1,127 @@
+//! What a lock in a MariaDB or MySQL server is made from.
+
+use std::fmt;
+use std::time::Duration;
+
+use bellwether::ConfigError;
+use mysql_async::{Opts, OptsBuilder};
+
+use crate::session::Settings;
+
+/// Where a MariaDB or MySQL server is, and how it is talked to.
+///
+/// ```no_run
+/// # async fn options() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use bellwether_lock::{MySqlLock, MySqlOptions};
+///
+/// let options = MySqlOptions::new("mysql://shop:secret@127.0.0.1/shop")?
+///     .namespace("shop")?
+///     .session_timeout(Duration::from_secs(10))?;
+/// let lock = MySqlLock::connect_with(options).await?;
+/// # let _ = lock;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct MySqlOptions {
+    pub(super) address: Opts,
+    pub(super) settings: Settings,
+}
+
+impl MySqlOptions {
+    /// Options for a `mysql://` address, with a database: there the counter of fences is kept.
+    ///
+    /// # Errors
+    /// If it is none. The message repeats no part of it, as any may hold a password.
+    pub fn new(url: &str) -> Result<Self, ConfigError> {
+        let refused = || ConfigError::Url { reason: ADDRESS };
+        let address = Opts::from_url(url).map_err(|_| refused())?;
+        if address.db_name().is_none_or(str::is_empty) {
+            return Err(refused());
+        }
+        Ok(Self { address, settings: Settings::default() })
+    }
+
+    /// Sets whose keys these are: services that share locks share a namespace.
+    ///
+    /// Default: `default`, so that one service needs no name.
+    ///
+    /// # Errors
+    /// If it is not 1 to 64 of `A-Z a-z 0-9 _ . -`.
+    pub fn namespace(self, namespace: &str) -> Result<Self, ConfigError> {
+        Ok(Self { settings: self.settings.namespace(namespace)?, ..self })
+    }
+
+    /// Sets how long the server may take for an answer, and for a connection, beyond the patience
+    /// of who asks.
+    ///
+    /// Default: 2 s. A connection takes several round trips, and a database that is busy is not
+    /// down.
+    ///
+    /// # Errors
+    /// If it is not from 1 ms to 60 s.
+    pub fn timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
+        Ok(Self { settings: self.settings.timeout(timeout)?, ..self })
+    }
+
+    /// Sets after how long a silence the server ends a session. That is how long a holder keeps
+    /// others out that is stopped, or that was killed with its machine.
+    ///
+    /// Default: 6 s. A session is heard of every third of it, and two seconds are a pause that a
+    /// healthy process does not make. The server counts whole seconds, so it may take up to one
+    /// longer.
+    ///
+    /// # Errors
+    /// If it is not from 1 s to one hour.
+    pub fn session_timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
+        Ok(Self { settings: self.settings.session(timeout)?, ..self })
+    }
+
+    /// Sets how many connections there may be at a time. Every claim has one to itself while it
+    /// waits or holds. Who finds all in use waits for one as long as its patience allows, or the
+    /// [`timeout`](Self::timeout) if that is longer. Who stops waiting has the server told so over
+    /// one more, for a moment.
+    ///
+    /// Default: 64. Servers allow 151 by default, for all their clients.
+    ///
+    /// # Errors
+    /// If it is not from 1 to 10,000.
+    pub fn connections(self, connections: usize) -> Result<Self, ConfigError> {
+        Ok(Self { settings: self.settings.connections(connections)?, ..self })
+    }
+
+    /// What connections are made from.
+    pub(super) fn connecting(&self) -> OptsBuilder {
+        let Settings { session, timeout, .. } = &self.settings;
+        let seconds = session.as_secs() + u64::from(session.subsec_nanos() > 0);
+        let wait = timeout.as_secs().max(1);
+        let silence = format!(
+            "SET SESSION wait_timeout = {seconds}, innodb_lock_wait_timeout = {wait}, autocommit = 1"
+        );
+        // What is known is not asked. And nobody who gave an address is led to a socket.
+        OptsBuilder::from_opts(self.address.clone())
+            .prefer_socket(false)
+            .max_allowed_packet(Some(PACKET))
+            .wait_timeout(Some(usize::try_from(seconds).unwrap_or(usize::MAX)))
+            .tcp_keepalive(Some(*session))
+            .tcp_nodelay(true)
+            .setup(vec!["SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".into(), silence])
+    }
+}
+
+/// Shows where the server is, and neither user nor password.
+impl fmt::Debug for MySqlOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = (self.address.ip_or_hostname(), self.address.tcp_port());
+        f.debug_struct("MySqlOptions")
+            .field("address", &format_args!("{}:{}", address.0, address.1))
+            .field("settings", &self.settings)
+            .finish()
+    }
+}
+
+const ADDRESS: &str = "it must be mysql://[user[:password]@]host[:port]/database";
+
+/// The longest packet. Ours are short.
+const PACKET: usize = 1 << 20;

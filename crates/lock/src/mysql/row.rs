@@ -1,0 +1,189 @@
+//! Rows: `SELECT ... FOR UPDATE`, in a transaction that stays open.
+
+use std::fmt;
+use std::future;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bellwether::adapter::jitter;
+use futures_util::future::BoxFuture;
+use mysql_async::consts::StatusFlags;
+use mysql_async::prelude::Queryable;
+use tokio::time::{Instant, sleep};
+
+use super::fence::Counter;
+use super::link::{Link, Waiting};
+use super::trouble::{is_locked, meaning};
+use super::{MySqlOptions, fence};
+use crate::session::{Database, Held, Name, Trouble};
+
+/// The rows of a table.
+pub(super) struct Rows {
+    options: MySqlOptions,
+    counter: Counter,
+    /// How many were freed, as every so often whoever comes by cleans up.
+    freed: AtomicU64,
+}
+
+/// What came of trying to lock a row.
+enum Row {
+    Locked,
+    Missing,
+    /// Somebody else has it.
+    Taken,
+}
+
+impl Rows {
+    pub(super) fn new(options: MySqlOptions) -> Self {
+        Self { counter: Counter::new(options.clone()), options, freed: AtomicU64::new(0) }
+    }
+
+    /// Locks the row of a name, and leaves the transaction open if it could.
+    async fn lock(link: &mut Link, name: &Name, left: Duration) -> Result<Row, Trouble> {
+        let (seconds, mark) = (left.as_secs(), link.mark);
+        // What is not to be waited for for a whole second is not waited for by the server.
+        let how = if seconds == 0 { "NOWAIT" } else { "" };
+        let wait = seconds.max(1);
+        let select = format!(
+            "SET SESSION innodb_lock_wait_timeout = {wait}; START TRANSACTION; \
+             SELECT 1 FROM bellwether_locks WHERE name = '{name}' FOR UPDATE {how} /* {mark} */"
+        );
+        let row = match link.try_last(&select).await {
+            Ok(Some(_)) => return Ok(Row::Locked),
+            Ok(None) => Row::Missing,
+            Err(error) if is_locked(&error) => Row::Taken,
+            Err(error) => return Err(meaning(error)),
+        };
+        link.run("ROLLBACK").await?;
+        Ok(row)
+    }
+
+    /// Makes the row of a name. Somebody else may be first, and hold it already.
+    async fn make(link: &mut Link, name: &Name) -> Result<(), Trouble> {
+        let insert = format!("INSERT IGNORE INTO bellwether_locks (name) VALUES ('{name}')");
+        match link.try_run(&insert).await {
+            Err(error) if !is_locked(&error) => Err(meaning(error)),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Removes rows that are of no use any more, now and then.
+    async fn clean_up(&self, link: &mut Link) -> Result<(), Trouble> {
+        if self.freed.fetch_add(1, Ordering::Relaxed) % CLEAN_UP_EVERY != CLEAN_UP_EVERY - 1 {
+            return Ok(());
+        }
+        // What somebody holds is skipped; who waits for one that is removed makes it again.
+        let old = link
+            .texts(
+                "START TRANSACTION; SELECT name FROM bellwether_locks \
+                 WHERE made_at < NOW() - INTERVAL 10 SECOND LIMIT 256 FOR UPDATE SKIP LOCKED",
+            )
+            .await?;
+        // Ours are of these letters only, and the others can stay.
+        let is_ours = |name: &&String| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b':');
+        let old = old.iter().filter(is_ours);
+        // One by one, as a server that looks for several may look at all, and wait for one.
+        let remove =
+            |name: &String| format!("DELETE FROM bellwether_locks WHERE name = '{name}'; ");
+        link.run(&(old.map(remove).collect::<String>() + "COMMIT")).await
+    }
+}
+
+/// Whether a transaction is open, as the server has last said.
+fn is_open(link: &Link) -> bool {
+    let status = link.conn.last_ok_packet().map(|packet| packet.status_flags());
+    status.is_some_and(|status| status.contains(StatusFlags::SERVER_STATUS_IN_TRANS))
+}
+
+impl Database for Rows {
+    const NAME: &'static str = "mysql";
+
+    type Link = Link;
+    type Interrupt = Waiting;
+
+    async fn connect(&self) -> Result<Link, Trouble> {
+        Link::open(&self.options).await
+    }
+
+    async fn prepare(&self, link: &mut Link) -> Result<(), Trouble> {
+        fence::prepare(link).await?;
+        if fence::is_there(link, "bellwether_locks").await? {
+            return Ok(());
+        }
+        fence::make(link, TABLE).await
+    }
+
+    async fn take(
+        &self,
+        link: &mut Link,
+        name: &Name,
+        patience: Duration,
+    ) -> Result<Option<Held>, Trouble> {
+        let until = Instant::now() + patience;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            match Self::lock(link, name, left).await? {
+                Row::Locked => break,
+                Row::Missing => Self::make(link, name).await?,
+                Row::Taken if left.is_zero() => return Ok(None),
+                Row::Taken => sleep(left.min(PAUSE.mul_f64(0.5 + jitter() / 2.0))).await,
+            }
+        }
+        let fence = self.counter.next().await?;
+        let asked = Instant::now();
+        // After it was counted: a session that has ended by then may have been followed by another
+        // one, which has a smaller fence.
+        self.ping(link).await?;
+        Ok(Some(Held { fence, asked }))
+    }
+
+    async fn holds(&self, link: &mut Link, _: &Name) -> Result<bool, Trouble> {
+        self.ping(link).await?;
+        Ok(is_open(link))
+    }
+
+    async fn free(&self, link: &mut Link, name: &Name) -> Result<bool, Trouble> {
+        let was_held = self.holds(link, name).await?;
+        link.run("ROLLBACK").await?;
+        if let Err(trouble) = self.clean_up(link).await {
+            tracing::debug!(?trouble, "old rows of locks were not removed");
+            link.run("ROLLBACK").await?;
+        }
+        Ok(was_held)
+    }
+
+    async fn ping(&self, link: &mut Link) -> Result<(), Trouble> {
+        link.conn.ping().await.map_err(meaning)
+    }
+
+    fn interrupt_of(&self, link: &Link) -> Waiting {
+        link.waiting()
+    }
+
+    async fn interrupt(&self, of: Waiting) {
+        if let Err(trouble) = of.interrupt(&self.options).await {
+            tracing::debug!(?trouble, "a wait in mysql was not interrupted");
+        }
+    }
+
+    /// It is not: a connection that nobody reads from tells of nothing.
+    fn ended(_: &Link) -> BoxFuture<'static, ()> {
+        Box::pin(future::pending())
+    }
+}
+
+impl fmt::Debug for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.options.fmt(f)
+    }
+}
+
+const TABLE: &str = "CREATE TABLE IF NOT EXISTS bellwether_locks \
+     (name CHAR(43) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY, \
+     made_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, KEY made_at (made_at)) ENGINE=InnoDB";
+
+/// Between two questions for a row that is to be waited for for less than a second.
+const PAUSE: Duration = Duration::from_millis(25);
+
+/// Four times as many rows are removed at a time as this process can have made meanwhile.
+const CLEAN_UP_EVERY: u64 = 64;

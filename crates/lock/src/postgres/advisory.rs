@@ -1,0 +1,147 @@
+//! Advisory locks of sessions.
+
+use std::fmt;
+use std::time::Duration;
+
+use bellwether::StoreErrorKind;
+use futures_util::future::BoxFuture;
+use tokio::time::Instant;
+use tokio_postgres::{CancelToken, NoTls};
+
+use super::PostgresOptions;
+use super::link::Link;
+use super::trouble::{is_late, malformed, meaning};
+use crate::session::{Database, Held, Name, Trouble};
+
+/// The advisory locks of a database.
+pub(super) struct Advisory(PostgresOptions);
+
+impl Advisory {
+    pub(super) fn new(options: PostgresOptions) -> Self {
+        Self(options)
+    }
+
+    /// Takes the lock if it is free, with a fence, in one step.
+    async fn try_take(link: &Link, lock: i64) -> Result<Option<Held>, Trouble> {
+        let asked = Instant::now();
+        let take = format!(
+            "SELECT CASE WHEN pg_try_advisory_lock({lock}) THEN nextval('bellwether_fences') END"
+        );
+        let Some(fence) = link.last(&take).await? else { return Ok(None) };
+        Ok(Some(Held { fence: number(&fence)?, asked }))
+    }
+
+    /// Waits for the lock. The fence is asked for when it is held, for it may have been granted and
+    /// the session ended long before we come to hear of it.
+    async fn wait(link: &Link, lock: i64, patience: Duration) -> Result<Option<Held>, Trouble> {
+        // Zero would be for ever.
+        let millis = patience.as_millis().max(1);
+        let wait = format!("SET lock_timeout = {millis}; SELECT pg_advisory_lock({lock})");
+        match link.client.batch_execute(&wait).await {
+            Ok(()) => {}
+            // The timeout may have come when it was just granted.
+            Err(error) if is_late(&error) && Self::has_any(link).await? => {}
+            Err(error) if is_late(&error) => return Ok(None),
+            Err(error) => return Err(meaning(&error)),
+        }
+        let asked = Instant::now();
+        let fence = link.last("SELECT nextval('bellwether_fences')").await?;
+        let fence = number(&fence.ok_or_else(malformed)?)?;
+        Ok(Some(Held { fence, asked }))
+    }
+
+    /// Whether the session has an advisory lock. It never asks for more than one.
+    async fn has_any(link: &Link) -> Result<bool, Trouble> {
+        let has = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' \
+                   AND pid = pg_backend_pid() AND granted)";
+        Ok(link.last(has).await?.as_deref() == Some("t"))
+    }
+
+    async fn is_there(link: &Link) -> Result<bool, Trouble> {
+        Ok(link.last("SELECT to_regclass('bellwether_fences')").await?.is_some())
+    }
+}
+
+fn number(text: &str) -> Result<u64, Trouble> {
+    text.parse().map_err(|_| malformed())
+}
+
+impl Database for Advisory {
+    const NAME: &'static str = "postgres";
+
+    type Link = Link;
+    type Interrupt = CancelToken;
+
+    async fn connect(&self) -> Result<Link, Trouble> {
+        Link::open(&self.0).await
+    }
+
+    async fn prepare(&self, link: &mut Link) -> Result<(), Trouble> {
+        if Self::is_there(link).await? {
+            return Ok(());
+        }
+        let now = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint";
+        let now = number(&link.last(now).await?.ok_or_else(malformed)?)?;
+        let make =
+            format!("CREATE SEQUENCE IF NOT EXISTS bellwether_fences START WITH {now} CACHE 1");
+        let Err(trouble) = link.run(&make).await else { return Ok(()) };
+        // Of two who make it at once, one fails.
+        if trouble.is_broken() || Self::is_there(link).await? {
+            return if trouble.is_broken() { Err(trouble) } else { Ok(()) };
+        }
+        let advice = format!("{trouble}; a sequence is missing: {make}");
+        Err(Trouble::refused(StoreErrorKind::Misconfigured, advice))
+    }
+
+    async fn take(
+        &self,
+        link: &mut Link,
+        name: &Name,
+        patience: Duration,
+    ) -> Result<Option<Held>, Trouble> {
+        let held = Self::try_take(link, name.number()).await?;
+        if held.is_some() || patience.is_zero() {
+            return Ok(held);
+        }
+        Self::wait(link, name.number(), patience).await
+    }
+
+    async fn holds(&self, link: &mut Link, _: &Name) -> Result<bool, Trouble> {
+        Self::has_any(link).await
+    }
+
+    async fn free(&self, link: &mut Link, name: &Name) -> Result<bool, Trouble> {
+        let lock = name.number();
+        // All of them: the session will be another claim's.
+        let free = format!("SELECT pg_advisory_unlock({lock}), pg_advisory_unlock_all()");
+        Ok(link.last(&free).await?.as_deref() == Some("t"))
+    }
+
+    async fn ping(&self, link: &mut Link) -> Result<(), Trouble> {
+        link.run("").await
+    }
+
+    fn interrupt_of(&self, link: &Link) -> CancelToken {
+        link.client.cancel_token()
+    }
+
+    async fn interrupt(&self, of: CancelToken) {
+        if let Err(error) = of.cancel_query(NoTls).await {
+            tracing::debug!(%error, "a wait in postgres was not interrupted");
+        }
+    }
+
+    fn ended(link: &Link) -> BoxFuture<'static, ()> {
+        let mut ended = link.ended.clone();
+        Box::pin(async move {
+            // Nothing is ever sent: an error is the end.
+            while ended.changed().await.is_ok() {}
+        })
+    }
+}
+
+impl fmt::Debug for Advisory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

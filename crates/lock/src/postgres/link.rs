@@ -1,0 +1,65 @@
+//! A session with a server.
+
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio_postgres::{Client, Error, NoTls, SimpleQueryMessage};
+
+use super::PostgresOptions;
+use super::trouble::{malformed, meaning};
+use crate::session::Trouble;
+
+/// A connection.
+pub(super) struct Link {
+    pub(super) client: Client,
+    pub(super) ended: watch::Receiver<()>,
+    connection: AbortHandle,
+}
+
+impl Link {
+    pub(super) async fn open(options: &PostgresOptions) -> Result<Self, Trouble> {
+        let connected = options.address.connect(NoTls).await;
+        let (client, connection) = connected.map_err(|error| meaning(&error))?;
+        let (open, ended) = watch::channel(());
+        let connection = tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a session of postgres has ended");
+            }
+            drop(open);
+        });
+        let link = Self { client, ended, connection: connection.abort_handle() };
+        let millis = options.settings.session.as_millis();
+        // Whoever waits is cancelled by us.
+        link.run(&format!("SET statement_timeout = 0; SET idle_session_timeout = {millis}"))
+            .await?;
+        // Not every system can look for that. Then a waiter whose process was killed gets what it
+        // waited for, for a moment.
+        let _ = link.run("SET client_connection_check_interval = '500ms'").await;
+        Ok(link)
+    }
+
+    pub(super) async fn run(&self, statements: &str) -> Result<(), Trouble> {
+        self.client.batch_execute(statements).await.map_err(|error| meaning(&error))
+    }
+
+    /// Runs statements, and gives the first value of the last row of them all, which may be null.
+    pub(super) async fn last(&self, statements: &str) -> Result<Option<String>, Trouble> {
+        self.try_last(statements).await.map_err(|error| meaning(&error))?.ok_or_else(malformed)
+    }
+
+    pub(super) async fn try_last(&self, statements: &str) -> Result<Option<Option<String>>, Error> {
+        let messages = self.client.simple_query(statements).await?;
+        let rows = messages.iter().filter_map(|message| match message {
+            SimpleQueryMessage::Row(row) => Some(row),
+            _ => None,
+        });
+        let last = rows.last().map(|row| row.try_get(0)).transpose()?;
+        Ok(last.map(|value| value.map(str::to_owned)))
+    }
+}
+
+/// The client alone would wait for the answers to what it has asked.
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.connection.abort();
+    }
+}

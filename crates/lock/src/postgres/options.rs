@@ -1,0 +1,111 @@
+//! What a lock in a PostgreSQL server is made from.
+
+use std::fmt;
+use std::time::Duration;
+
+use bellwether::ConfigError;
+use tokio_postgres::Config;
+
+use crate::session::Settings;
+
+/// Where a PostgreSQL server is, and how it is talked to.
+///
+/// ```no_run
+/// # async fn options() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use bellwether_lock::{PostgresLock, PostgresOptions};
+///
+/// let options = PostgresOptions::new("postgresql://shop:secret@127.0.0.1/shop")?
+///     .namespace("shop")?
+///     .session_timeout(Duration::from_secs(10))?;
+/// let lock = PostgresLock::connect_with(options).await?;
+/// # let _ = lock;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct PostgresOptions {
+    pub(super) address: Config,
+    pub(super) settings: Settings,
+}
+
+impl PostgresOptions {
+    /// Options for a `postgresql://` address.
+    ///
+    /// # Errors
+    /// If it is none. The message repeats no part of it, as any may hold a password.
+    pub fn new(url: &str) -> Result<Self, ConfigError> {
+        let refused = || ConfigError::Url { reason: ADDRESS };
+        if !["postgresql://", "postgres://"].iter().any(|scheme| url.starts_with(scheme)) {
+            return Err(refused());
+        }
+        let mut address: Config = url.parse().map_err(|_| refused())?;
+        if address.get_hosts().is_empty() {
+            return Err(refused());
+        }
+        if address.get_application_name().is_none() {
+            address.application_name("bellwether");
+        }
+        Ok(Self { address, settings: Settings::default() })
+    }
+
+    /// Sets whose keys these are: services that share locks share a namespace.
+    ///
+    /// Default: `default`, so that one service needs no name.
+    ///
+    /// # Errors
+    /// If it is not 1 to 64 of `A-Z a-z 0-9 _ . -`.
+    pub fn namespace(self, namespace: &str) -> Result<Self, ConfigError> {
+        Ok(Self { settings: self.settings.namespace(namespace)?, ..self })
+    }
+
+    /// Sets how long the server may take for an answer, and for a connection, beyond the patience
+    /// of who asks.
+    ///
+    /// Default: 2 s. A connection takes several round trips, and a database that is busy is not
+    /// down.
+    ///
+    /// # Errors
+    /// If it is not from 1 ms to 60 s.
+    pub fn timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
+        Ok(Self { settings: self.settings.timeout(timeout)?, ..self })
+    }
+
+    /// Sets after how long a silence the server ends a session. That is how long a holder keeps
+    /// others out that is stopped, or that was killed with its machine.
+    ///
+    /// Default: 6 s. A session is heard of every third of it, and two seconds are a pause that a
+    /// healthy process does not make.
+    ///
+    /// # Errors
+    /// If it is not from 1 s to one hour.
+    pub fn session_timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
+        Ok(Self { settings: self.settings.session(timeout)?, ..self })
+    }
+
+    /// Sets how many connections there may be at a time. Every claim has one to itself while it
+    /// waits or holds. Who finds all in use waits for one as long as its patience allows, or the
+    /// [`timeout`](Self::timeout) if that is longer. Who stops waiting has the server told so over
+    /// one more, for a moment.
+    ///
+    /// Default: 64. Servers allow 100 by default, for all their clients.
+    ///
+    /// # Errors
+    /// If it is not from 1 to 10,000.
+    pub fn connections(self, connections: usize) -> Result<Self, ConfigError> {
+        Ok(Self { settings: self.settings.connections(connections)?, ..self })
+    }
+}
+
+/// Shows where the server is, and neither user nor password.
+impl fmt::Debug for PostgresOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PostgresOptions")
+            .field("hosts", &self.address.get_hosts())
+            .field("ports", &self.address.get_ports())
+            .field("settings", &self.settings)
+            .finish()
+    }
+}
+
+const ADDRESS: &str = "it must be postgresql://[user[:password]@]host[:port][/database]";

@@ -1,0 +1,126 @@
+//! `FairLock`: a name that one claim has set, and a queue of those who wait for it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bellwether::adapter::duration_within;
+use bellwether::store::Source;
+use bellwether::{ConfigError, Key, RedisOptions, StoreError};
+
+use super::scripted::{Scripted, Scripts};
+use super::{millis, prove, script, token};
+use crate::{Answer, Attempt, Claim, Fenced, Lock, Released, Renew, Request, Watch};
+
+/// A lock in one Redis server that is granted in the order in which it was asked for. A handle:
+/// clones share one connection.
+///
+/// Who asks with [patience](Request::patience) and finds it taken has a place in a queue, by the
+/// clock of the server, and keeps it by asking again. Who is not heard of for the
+/// [silence](Self::silence) is taken to be dead and skipped; dead waiters do not delay one another.
+/// Who asks without patience has no place, and is granted the lock only if nobody waits.
+///
+/// When the lock is freed, the first of the queue is told, and nobody else. [This page](super) says
+/// what is kept in the server, what is not guaranteed, and what the user must be allowed to do.
+///
+/// Order costs throughput: a lock that is free stands idle until the first of the queue has heard of
+/// it. Where nobody starves without it, a [`RedisLock`](super::RedisLock) does more.
+///
+/// # Errors
+/// As those of a [`RedisLock`](super::RedisLock).
+#[derive(Clone, Debug)]
+pub struct FairLock {
+    lock: Arc<Scripted>,
+    silence: Duration,
+}
+
+impl FairLock {
+    /// Connects, and makes sure that the server answers and allows what the scripts need.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or is not ready, if it is a replica or a node of a cluster,
+    /// or if the user lacks a right.
+    pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
+        let lock = Self::connect_lazily(options);
+        lock.lock.prove().await?;
+        prove(&lock).await?;
+        Ok(lock)
+    }
+
+    /// A lock that connects when it is first used, for services that start before their Redis.
+    pub fn connect_lazily(options: RedisOptions) -> Self {
+        let ours = |text| script(&[include_str!("prelude.lua"), text]);
+        let scripts = Scripts {
+            acquire: Source::new(&[
+                include_str!("take.lua"),
+                include_str!("../prelude.lua"),
+                include_str!("prelude.lua"),
+                include_str!("contested.lua"),
+            ]),
+            renew: script(&[include_str!("../renew.lua")]),
+            verify: script(&[include_str!("../verify.lua")]),
+            release: ours(include_str!("release.lua")),
+        };
+        Self { lock: Scripted::new(options, ":fair", scripts, &[]), silence: SILENCE }
+    }
+
+    /// Sets after how long without a word a waiter is taken to be dead, and loses its place.
+    ///
+    /// Default: 1 s. [`Locks`](bellwether::Locks) asks four times a second while it waits until a
+    /// time, so a waiter that is alive misses it only if it is held up for three of its turns. A lock
+    /// that comes free stands still for at most this and a quarter of a second when the waiters at the
+    /// head of its queue have died, however many they are. A caller that makes a number of tries which
+    /// are further apart has no place between them.
+    ///
+    /// # Errors
+    /// If it is not from 10 ms to 10 minutes.
+    pub fn silence(self, silence: Duration) -> Result<Self, ConfigError> {
+        let [least, most] = [Duration::from_millis(10), Duration::from_secs(600)];
+        let silence = duration_within("silence of a waiter", silence, least, most)?;
+        Ok(Self { silence, ..self })
+    }
+    /// What tells a waiter that it is its turn.
+    fn call_name(&self, claim: &Claim) -> Vec<u8> {
+        [&self.lock.name(claim.key()), &b":call:"[..], &token(claim)].concat()
+    }
+
+    /// Of a name that tells nothing when it changes: it does so all the time.
+    fn queue(&self, key: &Key) -> Vec<u8> {
+        self.lock.unheard_name("queue", &key.digest())
+    }
+}
+
+impl Lock for FairLock {
+    fn watch(&self, key: &Key) -> Watch {
+        self.lock.watch(key)
+    }
+
+    fn acquire(&self, request: Request) -> Answer<Attempt> {
+        let key = request.claim.key();
+        let (name, queue) = (self.lock.name(key), self.queue(key));
+        // Some servers tell of the names that a script is given, and of no others that it reads.
+        let (heard, silence) = if request.patience.is_zero() {
+            (name.clone(), b"0".to_vec())
+        } else {
+            (self.call_name(&request.claim), millis(self.silence))
+        };
+        let more = vec![queue, silence, name, self.lock.prolongs_mark()];
+        self.lock.acquire(&request, heard, more)
+    }
+
+    fn renew(&self, claim: &Claim, lease: Duration) -> Answer<Renew> {
+        self.lock.renew(claim, lease)
+    }
+
+    fn verify(&self, claim: &Claim) -> Option<Answer<Renew>> {
+        self.lock.verify(claim)
+    }
+
+    fn release(&self, claim: Claim) -> Answer<Released> {
+        let (name, queue) = (self.lock.name(claim.key()), self.queue(claim.key()));
+        self.lock.release(claim, name, vec![queue])
+    }
+}
+
+impl Fenced for FairLock {}
+
+const SILENCE: Duration = Duration::from_secs(1);

@@ -1,0 +1,285 @@
+//! `Redlock`: a lock that a majority of independent servers grants.
+
+mod verdict;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bellwether::adapter::number_within;
+use bellwether::store::{Call, RedisValue as Value, Source, Wire};
+use bellwether::{ConfigError, Key, RedisOptions, StoreError, StoreErrorKind};
+use futures_util::future::join_all;
+use tokio::time::Instant;
+
+use self::verdict::{Asked, Attempted, Renewed};
+use super::{millis, prove, prove_single, reply, script, token};
+use crate::{Answer, Attempt, Claim, Grant, Lock, Released, Renew, Request, Term};
+use crate::{Watch, Watchers};
+
+/// A lock that more than half of some independent Redis servers have to grant. A handle: clones
+/// share one connection to each.
+///
+/// All nodes are asked at once, and none for longer than the
+/// [timeout of its options](RedisOptions::timeout), so that one that hangs costs that much, until it
+/// is taken to be [down](RedisOptions::down_after) and costs nothing. Who has a majority, and has it
+/// before the lease less a hundredth of it and 2 ms is over, holds the lock. Everybody else gives
+/// back at once what they were granted, also on the nodes that did not answer. A renewal needs a
+/// majority that still holds, and then takes the nodes again that nobody has: one that came back
+/// empty counts again. A renewal that too few answer is an error, and no loss, until the lease is
+/// over.
+///
+/// # What it does not guarantee
+/// It is not [`Fenced`](bellwether::Fenced): no counter of one node grows with every grant, so a
+/// resource cannot tell who is late. Two can hold it at a time, when a holder was stopped or cut off
+/// beyond its lease and does not know it yet; when the clock of a node jumps; and when a node of the
+/// majority restarts without what it had granted. Start a node that may have lost data no sooner
+/// than the longest lease after it went down, or have it write every command to its disk before it
+/// answers (`appendfsync always`). So it keeps work from being done twice, and data right only as
+/// far as clocks and disks are. For data, take a lock with a fence, as a
+/// [`RedisLock`](super::RedisLock) is; for being available while a server is not, take this one.
+///
+/// Replicas are no nodes: nodes must not know of each other.
+#[derive(Clone)]
+pub struct Redlock(Arc<Inner>);
+
+struct Inner {
+    nodes: Vec<Wire>,
+    acquire: Source,
+    renew: Source,
+    verify: Source,
+    release: Source,
+}
+
+impl Redlock {
+    /// Connects, and makes sure that a majority answers and allows what the scripts need.
+    ///
+    /// # Errors
+    /// As those of [`connect_lazily`](Self::connect_lazily), or if no majority can be reached, or if
+    /// any node is a node of a cluster or lacks a right.
+    pub async fn connect(
+        nodes: impl IntoIterator<Item = RedisOptions>,
+    ) -> Result<Self, StoreError> {
+        let misfit =
+            |error: ConfigError| StoreError::new(StoreErrorKind::Misconfigured, error.to_string());
+        let lock = Self::connect_lazily(nodes).map_err(misfit)?;
+        let proved = lock.0.nodes.iter().map(|node| prove_single(node, &lock.0.renew));
+        let misfits = |error: &StoreError| error.kind() == StoreErrorKind::Misconfigured;
+        // Of the others, a majority is enough.
+        if let Some(error) =
+            join_all(proved).await.into_iter().filter_map(Result::err).find(misfits)
+        {
+            return Err(error);
+        }
+        prove(&lock).await?;
+        Ok(lock)
+    }
+
+    /// A lock that connects to its nodes when it is first used.
+    ///
+    /// Three nodes bear the loss of one, five of two. An even number bears no more than the odd one
+    /// below it. Give each a [timeout](RedisOptions::timeout) that is a small part of the leases.
+    ///
+    /// # Errors
+    /// If there are not 3 to 31 nodes, or two with the same address.
+    pub fn connect_lazily(
+        nodes: impl IntoIterator<Item = RedisOptions>,
+    ) -> Result<Self, ConfigError> {
+        let nodes: Vec<_> = nodes.into_iter().collect();
+        number_within("nodes of a Redlock", nodes.len(), 3, 31)?;
+        let addresses: BTreeSet<_> = nodes.iter().map(RedisOptions::address).collect();
+        if addresses.len() < nodes.len() {
+            return Err(ConfigError::Url { reason: "two nodes of a Redlock are one" });
+        }
+        let acquire = script(&[include_str!("acquire.lua")]);
+        let renew = script(&[include_str!("renew.lua")]);
+        let verify = script(&[include_str!("../verify.lua")]);
+        let release = Source::new(&[include_str!("../release.lua")]);
+        let scripts = [&acquire, &renew, &verify, &release];
+        let scripts: Arc<[_]> = scripts.into_iter().cloned().collect();
+        let watchers = Watchers::default();
+        let wire = |options| Wire::new(options, Arc::clone(&scripts), watchers.clone());
+        let nodes = nodes.into_iter().map(wire).collect();
+        Ok(Self(Arc::new(Inner { nodes, acquire, renew, verify, release })))
+    }
+}
+
+impl Inner {
+    async fn acquire(&self, claim: &Claim, lease: Duration) -> Result<Attempt, StoreError> {
+        let began = Instant::now();
+        let answers = join_all(self.nodes.iter().map(|node| self.take(node, claim, lease))).await;
+        let in_time = began.elapsed() < dependable(lease);
+        let attempted = verdict::attempted(&answers);
+        if in_time && matches!(attempted, Attempted::Granted) {
+            return Ok(Attempt::Granted(Grant { fence: None, term: Term::Lease }));
+        }
+        // Those that did not answer may have granted it.
+        let nodes = self.nodes.iter().zip(&answers);
+        let ours = nodes.filter(|(_, answer)| !matches!(answer, Ok(Asked::Taken(_))));
+        join_all(ours.map(|(node, _)| self.free(node, claim))).await;
+        match attempted {
+            Attempted::Granted => {
+                let message = format!("redlock, {TAKING} of `{}`: the lease was over", claim.key());
+                Err(StoreError::new(StoreErrorKind::TimedOut, message))
+            }
+            Attempted::Busy(busy) => Ok(Attempt::Busy(busy)),
+            Attempted::Failed => Err(self.failure(TAKING, claim, &answers)),
+        }
+    }
+
+    async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Renew, StoreError> {
+        let renew = |node| {
+            let args = vec![token(claim), millis(lease)];
+            ask(node, &self.renew, claim, args, RENEWING, renewed)
+        };
+        let answers = join_all(self.nodes.iter().map(renew)).await;
+        let Some(verdict) = verdict::renewed(&answers) else {
+            return Err(self.failure(RENEWING, claim, &answers));
+        };
+        if verdict == Renew::Held {
+            let nodes = self.nodes.iter().zip(&answers);
+            let free = nodes.filter(|(_, answer)| matches!(answer, Ok(Renewed::Free)));
+            // It holds without them.
+            join_all(free.map(|(node, _)| self.take(node, claim, lease))).await;
+        }
+        Ok(verdict)
+    }
+
+    /// Whether a majority still holds. It has each node tell of the next change of its name.
+    async fn verify(&self, claim: &Claim) -> Result<Renew, StoreError> {
+        let verify = |node| ask(node, &self.verify, claim, vec![token(claim)], VERIFYING, renewed);
+        let answers = join_all(self.nodes.iter().map(verify)).await;
+        verdict::renewed(&answers).ok_or_else(|| self.failure(VERIFYING, claim, &answers))
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<Released, StoreError> {
+        let answers = join_all(self.nodes.iter().map(|node| self.free(node, claim))).await;
+        verdict::released(&answers).ok_or_else(|| self.failure(FREEING, claim, &answers))
+    }
+
+    async fn take(&self, node: &Wire, claim: &Claim, lease: Duration) -> Result<Asked, StoreError> {
+        let args = vec![token(claim), millis(lease)];
+        ask(node, &self.acquire, claim, args, TAKING, asked).await
+    }
+
+    async fn free(&self, node: &Wire, claim: &Claim) -> Result<Released, StoreError> {
+        let call = call(node, &self.release, claim, vec![token(claim)], FREEING);
+        node.run_once(call, reply::released).await
+    }
+
+    /// Too few have answered: which, and why.
+    fn failure<T>(
+        &self,
+        doing: &str,
+        claim: &Claim,
+        answers: &[Result<T, StoreError>],
+    ) -> StoreError {
+        let nodes = self.nodes.iter().zip(answers);
+        let failed: Vec<_> =
+            nodes.filter_map(|(node, answer)| Some((node, answer.as_ref().err()?))).collect();
+        let why: Vec<_> = failed
+            .iter()
+            .map(|(node, error)| format!("{}: {error}", node.options().address()))
+            .collect();
+        let message = format!(
+            "redlock, {doing} of `{}`: {} of {} nodes did not answer: {}",
+            claim.key(),
+            failed.len(),
+            answers.len(),
+            why.join("; ")
+        );
+        let kind = failed.first().map_or(StoreErrorKind::Unreachable, |(_, error)| error.kind());
+        StoreError::new(kind, message)
+    }
+}
+
+async fn ask<T>(
+    node: &Wire,
+    source: &Source,
+    claim: &Claim,
+    args: Vec<Vec<u8>>,
+    doing: &'static str,
+    read: fn(Value) -> Option<T>,
+) -> Result<T, StoreError> {
+    node.run(call(node, source, claim, args, doing), read).await
+}
+
+fn call<'a>(
+    node: &Wire,
+    source: &'a Source,
+    claim: &'a Claim,
+    args: Vec<Vec<u8>>,
+    doing: &'static str,
+) -> Call<'a> {
+    let keys = vec![node.name(&claim.key().digest(), ":redlock")];
+    Call { source, keys, args, doing, key: claim.key() }
+}
+
+fn asked(reply: Value) -> Option<Asked> {
+    let Value::Array(fields) = reply else {
+        return None;
+    };
+    match fields.as_slice() {
+        [Value::Int(1)] => Some(Asked::Granted),
+        [Value::Int(2), Value::Int(left)] => {
+            Some(Asked::Taken(u64::try_from(*left).ok().map(Duration::from_millis)))
+        }
+        _ => None,
+    }
+}
+
+fn renewed(reply: Value) -> Option<Renewed> {
+    match reply {
+        Value::Int(0) => Some(Renewed::Free),
+        Value::Int(1) => Some(Renewed::Held),
+        Value::Int(2) => Some(Renewed::Taken),
+        _ => None,
+    }
+}
+
+/// What of a lease can be depended on: the clocks of the nodes go at their own paces.
+fn dependable(lease: Duration) -> Duration {
+    lease.saturating_sub(lease / 100 + Duration::from_millis(2))
+}
+
+impl Lock for Redlock {
+    /// Tells when any of the nodes does.
+    fn watch(&self, key: &Key) -> Watch {
+        let digest = key.digest();
+        let mut watches = self.0.nodes.iter().map(|node| node.watch(digest));
+        watches.find(|watch| !watch.is_silent()).unwrap_or_else(Watch::silent)
+    }
+
+    fn acquire(&self, request: Request) -> Answer<Attempt> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move { inner.acquire(&request.claim, request.lease).await })
+    }
+
+    fn renew(&self, claim: &Claim, lease: Duration) -> Answer<Renew> {
+        let (inner, claim) = (Arc::clone(&self.0), claim.clone());
+        Box::pin(async move { inner.renew(&claim, lease).await })
+    }
+
+    fn verify(&self, claim: &Claim) -> Option<Answer<Renew>> {
+        let (inner, claim) = (Arc::clone(&self.0), claim.clone());
+        Some(Box::pin(async move { inner.verify(&claim).await }))
+    }
+
+    fn release(&self, claim: Claim) -> Answer<Released> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move { inner.release(&claim).await })
+    }
+}
+
+/// Shows where the nodes are, and neither users nor passwords.
+impl fmt::Debug for Redlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Redlock").field(&self.0.nodes).finish()
+    }
+}
+
+const TAKING: &str = "taking the lock";
+const RENEWING: &str = "renewing the lock";
+const VERIFYING: &str = "verifying the lock";
+const FREEING: &str = "freeing the lock";

@@ -1,0 +1,94 @@
+//! `ReentrantLock`: a hash that counts the holds of one owner.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bellwether::store::Source;
+use bellwether::{Key, RedisOptions, StoreError};
+
+use super::scripted::{Scripted, Scripts};
+use super::{prove, reply, script};
+use crate::{Answer, Attempt, Claim, Fenced, Lock, Reentrant, Released, Renew, Request, Watch};
+
+/// A lock in one Redis server that its [owner](Request::owner) may take again while it holds it. A
+/// handle: clones share one connection.
+///
+/// An owner is logical: not a thread, nor a process, nor a connection. Each claim of it is one hold,
+/// counted once, with a lease of its own. The lock is free when the last hold has been released or
+/// has lapsed, so one that was forgotten keeps it no longer than its lease, however often the others
+/// are renewed. All holds from the first to the last have one fence.
+///
+/// [This page](super) says what is kept in the server, what is not guaranteed, and what the user
+/// must be allowed to do.
+///
+/// # Errors
+/// As those of a [`RedisLock`](super::RedisLock).
+#[derive(Clone, Debug)]
+pub struct ReentrantLock {
+    lock: Arc<Scripted>,
+    count: Source,
+}
+
+impl ReentrantLock {
+    /// Connects, and makes sure that the server answers and allows what the scripts need.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or is not ready, if it is a replica or a node of a cluster,
+    /// or if the user lacks a right.
+    pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
+        let lock = Self::connect_lazily(options);
+        lock.lock.prove().await?;
+        prove(&lock).await?;
+        Ok(lock)
+    }
+
+    /// A lock that connects when it is first used, for services that start before their Redis.
+    pub fn connect_lazily(options: RedisOptions) -> Self {
+        let ours = |text| script(&[include_str!("prelude.lua"), text]);
+        let scripts = Scripts {
+            acquire: ours(include_str!("acquire.lua")),
+            renew: ours(include_str!("renew.lua")),
+            verify: ours(include_str!("verify.lua")),
+            release: ours(include_str!("release.lua")),
+        };
+        let count = ours(include_str!("count.lua"));
+        Self { lock: Scripted::new(options, ":holds", scripts, &[&count]), count }
+    }
+
+    /// How many holds of a key there are now, whosever they are.
+    ///
+    /// # Errors
+    /// As those of the other operations.
+    pub fn holds(&self, key: Key) -> Answer<u64> {
+        let (lock, count) = (Arc::clone(&self.lock), self.count.clone());
+        Box::pin(async move { lock.ask(&count, &key, |count| reply::whole(&count)).await })
+    }
+}
+
+impl Lock for ReentrantLock {
+    fn watch(&self, key: &Key) -> Watch {
+        self.lock.watch(key)
+    }
+
+    fn acquire(&self, request: Request) -> Answer<Attempt> {
+        let name = self.lock.name(request.claim.key());
+        self.lock.acquire(&request, name, vec![request.owner.as_bytes().to_vec()])
+    }
+
+    fn renew(&self, claim: &Claim, lease: Duration) -> Answer<Renew> {
+        self.lock.renew(claim, lease)
+    }
+
+    fn verify(&self, claim: &Claim) -> Option<Answer<Renew>> {
+        self.lock.verify(claim)
+    }
+
+    fn release(&self, claim: Claim) -> Answer<Released> {
+        let name = self.lock.name(claim.key());
+        self.lock.release(claim, name, Vec::new())
+    }
+}
+
+impl Fenced for ReentrantLock {}
+
+impl Reentrant for ReentrantLock {}

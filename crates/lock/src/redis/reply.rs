@@ -1,0 +1,111 @@
+//! Replies of the scripts, read.
+
+use std::time::Duration;
+
+use bellwether::store::RedisValue as Value;
+
+use crate::{Attempt, Busy, Grant, Holder, Released, Renew, Term};
+
+/// What the scripts named acquire give, but for that of a [`Redlock`](super::Redlock).
+pub(super) fn attempt(reply: Value) -> Option<Attempt> {
+    let Value::Array(fields) = reply else {
+        return None;
+    };
+    match fields.as_slice() {
+        [Value::Int(1), fence] => {
+            Some(Attempt::Granted(Grant { fence: Some(whole(fence)?), term: Term::Lease }))
+        }
+        [Value::Int(2), left, fence, renewed] => busy(left, fence, renewed),
+        [Value::Int(2), left, fence, renewed, ahead] => match busy(left, fence, renewed)? {
+            Attempt::Busy(busy) => {
+                Some(Attempt::Busy(busy.behind(u32::try_from(whole(ahead)?).ok()?)))
+            }
+            granted @ Attempt::Granted(_) => Some(granted),
+        },
+        _ => None,
+    }
+}
+
+fn busy(left: &Value, fence: &Value, renewed: &Value) -> Option<Attempt> {
+    let (Value::Int(left), Value::Int(fence)) = (left, fence) else {
+        return None;
+    };
+    let mut busy = Busy::new();
+    // Without a life it is none of ours, or nobody holds it and somebody was there first.
+    if let Ok(left) = u64::try_from(*left) {
+        busy = busy.for_another(Duration::from_millis(left));
+    }
+    if let Ok(grant) = u64::try_from(*fence) {
+        busy = busy.held_by(Holder { grant, renewed_at: whole(renewed)? });
+    }
+    Some(Attempt::Busy(busy))
+}
+
+/// What the scripts named renew give.
+pub(super) fn renew(reply: Value) -> Option<Renew> {
+    match reply {
+        Value::Int(1) => Some(Renew::Held),
+        Value::Int(0) => Some(Renew::Lost),
+        _ => None,
+    }
+}
+
+/// What the scripts named release give.
+pub(super) fn released(reply: Value) -> Option<Released> {
+    match reply {
+        Value::Int(1) => Some(Released::Freed),
+        Value::Int(0) => Some(Released::NotHeld),
+        _ => None,
+    }
+}
+
+pub(super) fn whole(value: &Value) -> Option<u64> {
+    let Value::Int(whole) = value else {
+        return None;
+    };
+    u64::try_from(*whole).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(fields: &[i64]) -> Option<Attempt> {
+        attempt(Value::Array(fields.iter().map(|field| Value::Int(*field)).collect()))
+    }
+
+    #[test]
+    fn a_grant_has_its_fence() {
+        let granted = of(&[1, 1_795_224_578_535_484]);
+        assert!(matches!(
+            granted,
+            Some(Attempt::Granted(Grant { fence: Some(1_795_224_578_535_484), .. }))
+        ));
+    }
+
+    #[test]
+    fn what_is_not_ours_has_neither_holder_nor_an_end() {
+        let Some(Attempt::Busy(busy)) = of(&[2, -1, -1, 0]) else { panic!("it is busy") };
+        assert_eq!((busy.holder, busy.remaining, busy.ahead), (None, None, None));
+        let Some(Attempt::Busy(busy)) = of(&[2, 40, 7, 9, 3]) else { panic!("it is busy") };
+        assert_eq!(busy.holder, Some(Holder { grant: 7, renewed_at: 9 }));
+        assert_eq!(busy.remaining, Some(Duration::from_millis(40)));
+        assert_eq!(busy.ahead, Some(3));
+    }
+
+    #[test]
+    fn replies_that_make_no_sense_are_refused() {
+        for fields in
+            [&[] as &[i64], &[1], &[1, -1], &[1, 1, 1], &[2, 1, 1], &[3, 1], &[2, 1, 1, -1]]
+        {
+            assert!(of(fields).is_none(), "{fields:?}");
+        }
+        for reply in [Value::Nil, Value::Okay, Value::Int(2), Value::Array(vec![Value::Nil])] {
+            assert!(attempt(reply.clone()).is_none(), "{reply:?}");
+            assert!(
+                renew(reply.clone()).is_none() && released(reply.clone()).is_none(),
+                "{reply:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! `RedisLock`: a name that one claim has set.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bellwether::store::Source;
+use bellwether::{Key, RedisOptions, StoreError};
+
+use super::scripted::{Scripted, Scripts};
+use super::{prove, script};
+use crate::{Answer, Attempt, Claim, Fenced, Holder, Lock, Released, Renew, Request};
+use crate::{TakeOver, Watch};
+
+/// A lock in one Redis server. A handle: clones share one connection.
+///
+/// It is held by who has set its name, for as long as the lease, and freed by who shows the token it
+/// was set with. Each operation is one script and one round trip. [This page](super) says what is
+/// kept in the server, what is not guaranteed, and what the user must be allowed to do.
+///
+/// ```no_run
+/// # async fn options() -> Result<(), Box<dyn std::error::Error>> {
+/// use bellwether::RedisOptions;
+/// use bellwether_lock::RedisLock;
+///
+/// let options = RedisOptions::new("redis://127.0.0.1:6379")?.namespace("shop")?;
+/// let lock = RedisLock::connect(options).await?;
+/// # let _ = lock;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+/// Those of [`RedisOptions`]: each operation takes no longer than its
+/// [timeout](RedisOptions::timeout), and a server that is [down](RedisOptions::down_after) is not
+/// asked.
+#[derive(Clone, Debug)]
+pub struct RedisLock(Arc<Scripted>);
+
+impl RedisLock {
+    /// Connects, and makes sure that the server answers and allows what the scripts need.
+    ///
+    /// # Errors
+    /// If the server cannot be reached or is not ready, if it is a replica or a node of a cluster,
+    /// or if the user lacks a right.
+    pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
+        let lock = Self::connect_lazily(options);
+        lock.0.prove().await?;
+        prove(&lock).await?;
+        Ok(lock)
+    }
+
+    /// A lock that connects when it is first used, for services that start before their Redis.
+    pub fn connect_lazily(options: RedisOptions) -> Self {
+        let scripts = Scripts {
+            acquire: Source::new(&[
+                include_str!("take.lua"),
+                include_str!("prelude.lua"),
+                include_str!("contested.lua"),
+            ]),
+            renew: script(&[include_str!("renew.lua")]),
+            verify: script(&[include_str!("verify.lua")]),
+            release: Source::new(&[include_str!("release.lua")]),
+        };
+        Self(Scripted::new(options, ":lock", scripts, &[]))
+    }
+}
+
+impl Lock for RedisLock {
+    fn watch(&self, key: &Key) -> Watch {
+        self.0.watch(key)
+    }
+
+    fn acquire(&self, request: Request) -> Answer<Attempt> {
+        let name = self.0.name(request.claim.key());
+        self.0.acquire(&request, name, vec![Vec::new(), self.0.prolongs_mark()])
+    }
+
+    fn renew(&self, claim: &Claim, lease: Duration) -> Answer<Renew> {
+        self.0.renew(claim, lease)
+    }
+
+    fn verify(&self, claim: &Claim) -> Option<Answer<Renew>> {
+        self.0.verify(claim)
+    }
+
+    fn release(&self, claim: Claim) -> Answer<Released> {
+        let name = self.0.name(claim.key());
+        self.0.release(claim, name, Vec::new())
+    }
+}
+
+impl Fenced for RedisLock {}
+
+impl TakeOver for RedisLock {
+    fn take_over(&self, request: Request, from: Holder) -> Answer<Attempt> {
+        let from = [from.grant.to_be_bytes(), from.renewed_at.to_be_bytes()].concat();
+        let name = self.0.name(request.claim.key());
+        self.0.acquire(&request, name, vec![from, self.0.prolongs_mark()])
+    }
+}

@@ -1,0 +1,75 @@
+//! What a database is to a lock by sessions.
+
+use std::fmt;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use tokio::time::Instant;
+
+use super::{Name, Trouble};
+
+/// A database whose sessions can hold a name.
+///
+/// Of the futures, only that of [`interrupt`](Database::interrupt) may be dropped before its end
+/// without the link being dropped after it.
+pub(crate) trait Database: fmt::Debug + Send + Sync + 'static {
+    /// For messages.
+    const NAME: &'static str;
+
+    /// One session. It is ended by being dropped.
+    type Link: Send + 'static;
+
+    /// What a wait is interrupted by.
+    type Interrupt: Send + 'static;
+
+    /// Begins a session, which the server ends when it has not heard of it for as long as the
+    /// settings say.
+    fn connect(&self) -> impl Future<Output = Result<Self::Link, Trouble>> + Send;
+
+    /// Makes the tables that are missing.
+    fn prepare(&self, link: &mut Self::Link) -> impl Future<Output = Result<(), Trouble>> + Send;
+
+    /// Takes the name if it is free, or gets free within the patience.
+    fn take(
+        &self,
+        link: &mut Self::Link,
+        name: &Name,
+        patience: Duration,
+    ) -> impl Future<Output = Result<Option<Held>, Trouble>> + Send;
+
+    /// Whether this session holds the name.
+    fn holds(
+        &self,
+        link: &mut Self::Link,
+        name: &Name,
+    ) -> impl Future<Output = Result<bool, Trouble>> + Send;
+
+    /// Gives the name up, and all else, so that the session is as good as new. Says whether it held
+    /// the name.
+    fn free(
+        &self,
+        link: &mut Self::Link,
+        name: &Name,
+    ) -> impl Future<Output = Result<bool, Trouble>> + Send;
+
+    /// Makes itself heard.
+    fn ping(&self, link: &mut Self::Link) -> impl Future<Output = Result<(), Trouble>> + Send;
+
+    /// For [`interrupt`](Database::interrupt).
+    fn interrupt_of(&self, link: &Self::Link) -> Self::Interrupt;
+
+    /// Ends what the session waits for, over a connection of its own.
+    fn interrupt(&self, of: Self::Interrupt) -> impl Future<Output = ()> + Send;
+
+    /// Comes when the session is known to have ended, if that is ever known by itself.
+    fn ended(link: &Self::Link) -> BoxFuture<'static, ()>;
+}
+
+/// A name that a session has taken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    pub(crate) fence: u64,
+    /// When the last question was sent that was answered after the name was held: the session
+    /// cannot have ended before that.
+    pub(crate) asked: Instant,
+}

@@ -1,0 +1,292 @@
+//! The keeper of a claim: a task that has a session for it, and ends with it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bellwether::StoreError;
+use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+
+use super::claims::{Ask, Place, Wish};
+use super::links::Seat;
+use super::{Database, Held, Name, Shared, Trouble};
+use crate::{Attempt, Busy, Grant, Released, Renew, Request, Session};
+
+/// Who sees to one claim.
+pub(super) struct Keeper<D: Database> {
+    shared: Arc<Shared<D>>,
+    request: Request,
+    name: Name,
+    place: Place,
+}
+
+/// A name that is held, by a session.
+struct Hold<D: Database> {
+    seat: Seat<D>,
+    fence: u64,
+    /// When the last question was sent that was answered.
+    asked: Instant,
+}
+
+/// What a holder is told of its session.
+struct Life {
+    ended: watch::Sender<bool>,
+    /// When the server may have ended it, if nothing more is answered.
+    until: watch::Sender<Option<Instant>>,
+}
+
+/// What a keeper that holds is to do next.
+enum Next {
+    Answer(Ask),
+    Ping,
+    /// Nobody is left who could ask for anything.
+    Leave,
+    Mourn,
+}
+
+type Answering = oneshot::Sender<Result<Attempt, StoreError>>;
+
+impl<D: Database> Keeper<D> {
+    pub(super) fn new(shared: Arc<Shared<D>>, request: Request, place: Place) -> Self {
+        let name = Name::of(request.claim.key(), &shared.settings.namespace);
+        Self { shared, request, name, place }
+    }
+
+    /// Asks, answers, and keeps what was granted until it is given up or lost.
+    pub(super) async fn live(self, answer: Answering) {
+        let mut wishes = self.place.wishes();
+        tokio::select! {
+            () = self.work(answer) => {}
+            Ok(_) = wishes.wait_for(|wish| *wish == Wish::Close) => {}
+        }
+    }
+
+    async fn work(self, mut answer: Answering) {
+        let hold = match self.take(&mut answer).await {
+            Ok(hold) => hold,
+            // A wait that was interrupted ends in trouble, too.
+            Err(_) if !self.is_wanted() => None,
+            Err(trouble) => {
+                let key = self.request.claim.key();
+                // Nobody to tell is nobody to mind.
+                let _ = answer.send(Err(trouble.during(D::NAME, "asking for", key)));
+                return;
+            }
+        };
+        let Some(hold) = hold else {
+            let _ = answer.send(Ok(Attempt::Busy(Busy::new())));
+            return;
+        };
+        let life = Life::new(self.certain_until(&hold));
+        if !self.is_wanted() {
+            let _ = self.free(hold).await;
+            let _ = answer.send(Ok(Attempt::Busy(Busy::new())));
+        } else if answer.send(Ok(life.granted(&hold))).is_ok() {
+            self.keep(hold, life).await;
+        } else {
+            let _ = self.free(hold).await;
+        }
+    }
+
+    /// Whether nobody has said that the wait is over.
+    fn is_wanted(&self) -> bool {
+        *self.place.wishes().borrow() == Wish::None
+    }
+
+    /// Takes the name, unless whoever asked goes.
+    async fn take(&self, answer: &mut Answering) -> Result<Option<Hold<D>>, Trouble> {
+        let until = Instant::now() + self.request.patience.min(LONGEST_WAIT);
+        loop {
+            let seat = tokio::select! {
+                biased;
+                () = self.is_left(answer) => return Ok(None),
+                seat = self.shared.links.seat(until) => seat?,
+            };
+            let is_used = seat.is_used;
+            match self.take_by(seat, until, answer).await {
+                // It was left for too long, as may be all the others: a new one will tell.
+                Err(trouble) if is_used && trouble.is_broken() && !trouble.is_late() => {
+                    self.shared.links.suspect();
+                }
+                taken => return taken,
+            }
+        }
+    }
+
+    async fn take_by(
+        &self,
+        mut seat: Seat<D>,
+        until: Instant,
+        answer: &mut Answering,
+    ) -> Result<Option<Hold<D>>, Trouble> {
+        let links = &self.shared.links;
+        let mut taken = self.ask(&mut seat, until, answer).await;
+        if taken.as_ref().is_err_and(Trouble::is_unprepared) {
+            // The tables have gone since they were looked for. The name may be ours already.
+            let limit = self.shared.settings.timeout;
+            let again = async {
+                links.database.free(&mut seat.link, &self.name).await?;
+                links.prepare(&mut seat.link).await
+            };
+            timeout(limit, again).await.unwrap_or_else(|_| Err(Trouble::late(limit)))?;
+            taken = self.ask(&mut seat, until, answer).await;
+        }
+        let Some(Held { fence, asked }) = taken? else {
+            seat.give_back();
+            return Ok(None);
+        };
+        Ok(Some(Hold { seat, fence, asked }))
+    }
+
+    /// Asks once. A question that waits is interrupted when whoever asked goes; any other one is
+    /// soon over by itself.
+    async fn ask(
+        &self,
+        seat: &mut Seat<D>,
+        until: Instant,
+        answer: &mut Answering,
+    ) -> Result<Option<Held>, Trouble> {
+        let (database, limit) = (&self.shared.links.database, self.shared.settings.timeout);
+        let patience = until.saturating_duration_since(Instant::now());
+        let interrupt = database.interrupt_of(&seat.link);
+        let taking = database.take(&mut seat.link, &self.name, patience);
+        let mut taking = std::pin::pin!(timeout(patience + limit, taking));
+        let taken = tokio::select! {
+            taken = &mut taking => taken,
+            () = self.is_left(answer) => {
+                if !patience.is_zero() {
+                    seat.is_interrupted = true;
+                    let _ = timeout(limit, database.interrupt(interrupt)).await;
+                }
+                timeout(limit, taking).await.unwrap_or_else(Err)
+            }
+        };
+        taken.unwrap_or_else(|_| Err(Trouble::late(patience + limit)))
+    }
+
+    /// Waits until nobody waits for the answer.
+    async fn is_left(&self, answer: &mut Answering) {
+        let mut wishes = self.place.wishes();
+        tokio::select! {
+            () = answer.closed() => {}
+            Ok(_) = wishes.wait_for(|wish| *wish != Wish::None) => {}
+        }
+    }
+
+    async fn keep(mut self, mut hold: Hold<D>, life: Life) {
+        let mut link_ended = D::ended(&hold.seat.link);
+        loop {
+            let due = hold.asked + self.shared.settings.pause();
+            let next = tokio::select! {
+                biased;
+                () = &mut link_ended => Next::Mourn,
+                ask = self.place.asks.recv() => ask.map_or(Next::Leave, Next::Answer),
+                () = sleep_until(due) => Next::Ping,
+            };
+            let is_held = match next {
+                Next::Answer(Ask::Free(answer)) => {
+                    let freed = self.free(hold).await;
+                    // Who hears of it may ask again by the same claim.
+                    drop(self);
+                    let _ = answer.send(freed);
+                    return life.rest().await;
+                }
+                Next::Answer(Ask::Again(answer)) => {
+                    let is_held = self.is_held(&mut hold, &life).await;
+                    // If it is lost, whoever asks again begins anew.
+                    let _ = is_held.then(|| answer.send(Ok(life.granted(&hold))));
+                    is_held
+                }
+                Next::Answer(Ask::IsHeld(answer)) => {
+                    let is_held = self.is_held(&mut hold, &life).await;
+                    let _ = answer.send(Ok(if is_held { Renew::Held } else { Renew::Lost }));
+                    is_held
+                }
+                Next::Ping => self.ping(&mut hold, &life).await,
+                Next::Leave => {
+                    let _ = self.free(hold).await;
+                    return;
+                }
+                Next::Mourn => false,
+            };
+            if !is_held {
+                life.ended.send_replace(true);
+                drop(hold);
+                self.shared.watchers.tell(&self.request.claim.key().digest());
+                return;
+            }
+        }
+    }
+
+    /// Whether it is held beyond doubt. No answer before the session may have ended is a no.
+    async fn is_held(&self, hold: &mut Hold<D>, life: &Life) -> bool {
+        let (asked, until) = (Instant::now(), self.certain_until(hold));
+        let holds = self.shared.links.database.holds(&mut hold.seat.link, &self.name);
+        let is_held = matches!(timeout_at(until, holds).await, Ok(Ok(true)));
+        is_held && self.was_heard(hold, life, asked)
+    }
+
+    /// Keeps the session alive, if it is.
+    async fn ping(&self, hold: &mut Hold<D>, life: &Life) -> bool {
+        let (asked, until) = (Instant::now(), self.certain_until(hold));
+        let ping = self.shared.links.database.ping(&mut hold.seat.link);
+        let is_there = matches!(timeout_at(until, ping).await, Ok(Ok(())));
+        is_there && self.was_heard(hold, life, asked)
+    }
+
+    /// A question of then was answered. That comes too late if the session may have ended meanwhile:
+    /// the holder has been told so by the clock.
+    fn was_heard(&self, hold: &mut Hold<D>, life: &Life, asked: Instant) -> bool {
+        let is_in_time = Instant::now() < self.certain_until(hold);
+        if is_in_time {
+            hold.asked = asked;
+            life.until.send_replace(Some(self.certain_until(hold)));
+        }
+        is_in_time
+    }
+
+    fn certain_until(&self, hold: &Hold<D>) -> Instant {
+        hold.asked + self.shared.settings.certain()
+    }
+
+    /// Gives the name up. By the time this answers, the server has said so or the session has been
+    /// ended.
+    async fn free(&self, hold: Hold<D>) -> Result<Released, StoreError> {
+        let (mut seat, limit) = (hold.seat, self.shared.settings.timeout);
+        let freed = self.shared.links.database.free(&mut seat.link, &self.name);
+        let freed = timeout(limit, freed).await.unwrap_or_else(|_| Err(Trouble::late(limit)));
+        let key = self.request.claim.key();
+        let released = match freed {
+            Ok(true) => {
+                seat.give_back();
+                Ok(Released::Freed)
+            }
+            Ok(false) => Ok(Released::NotHeld),
+            // The session has gone, and what it held with it.
+            Err(trouble) if trouble.is_broken() && !trouble.is_late() => Ok(Released::NotHeld),
+            Err(trouble) => Err(trouble.during(D::NAME, "releasing", key)),
+        };
+        self.shared.watchers.tell(&key.digest());
+        released
+    }
+}
+
+impl Life {
+    fn new(until: Instant) -> Self {
+        Self { ended: watch::Sender::new(false), until: watch::Sender::new(Some(until)) }
+    }
+
+    fn granted<D: Database>(&self, hold: &Hold<D>) -> Attempt {
+        let session = Session::new(self.ended.subscribe()).alive_until(self.until.subscribe());
+        Attempt::Granted(Grant::by_session(session).fenced(hold.fence))
+    }
+
+    /// A release is no loss, and must not look like one to a session that is still listened to.
+    async fn rest(self) {
+        self.until.send_replace(None);
+        self.ended.closed().await;
+    }
+}
+
+/// Who has more patience asks again. It is less than what any server takes for a timeout.
+const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);

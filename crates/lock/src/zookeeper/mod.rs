@@ -1,0 +1,262 @@
+//! `ZooKeeperLock`: locks by sessions, in the order of arrival.
+
+mod link;
+mod names;
+mod options;
+mod places;
+mod trouble;
+mod visit;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bellwether::{Digest, Key, StoreError, StoreErrorKind};
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
+use tokio::time::{Instant, sleep};
+
+pub use self::options::ZooKeeperOptions;
+
+use self::link::Link;
+use self::trouble::Trouble;
+use self::visit::Visit;
+use super::{Answer, Attempt, Claim, Fenced, Lock, Released, Renew, Request, Watch, Watchers};
+
+/// Locks in a ZooKeeper ensemble (3.5.3 or later): first come, first served, held by a session.
+///
+/// Whoever wants a key makes an ephemeral sequential node below the key's own parent, and holds it
+/// when nobody stands before them. Who waits watches the one node before theirs, so a release wakes
+/// one process and no herd. A try leaves no node; a claim that waits keeps its node, and with it its
+/// place, until it is released or has not asked again for the session's time-out.
+///
+/// A handle: clones share one session. It beats by itself, and is closed with the last handle. All
+/// nodes are below `/bellwether/<namespace>`, and the parent of a key that nobody wants any more is
+/// removed by the servers, within a minute or two.
+///
+/// # When a key is lost
+/// With the session ([`Term::Session`](super::Term::Session)). The holder is told when the servers
+/// say that it has expired, and as soon as they *may* have ended it: when nothing that was sent
+/// within three quarters of the session's time-out has been answered. That is before anybody else is
+/// granted the key, as long as this process runs (and one that stood still
+/// [knows](super::Held::is_lost) when it looks) and the time-out is more than three of the servers'
+/// ticks. A connection that breaks, or a server that goes, loses nothing if another one is found in
+/// that time. (What Curator calls *suspended* is not told; what it calls *lost* is told earlier.)
+///
+/// Once told, it is final: the session is closed even if the servers still know it, its nodes never
+/// count as ours again, and the next claim begins with a new session. A process that was
+/// stopped is told when it goes on, which is too late for what it does in that moment:
+/// [`Fenced`] is for that. The fence is the transaction that made the node (`czxid`), which grows
+/// over all keys, sessions and restarts of an ensemble.
+///
+/// A node that is removed by hand frees its key. Its holder watches it from 0.1 s after the grant on,
+/// and is told of that within about a round trip.
+///
+/// # What it cannot do
+/// A key cannot be taken over: it is free when its holder's session ends, which the servers see to.
+/// It is not reentrant either. The lease that is asked for has no meaning. Nothing is heard of
+/// releases of other processes but by waiting: [`watch`](Lock::watch) tells of this one's.
+///
+/// # Errors
+/// An operation takes no longer than [`ZooKeeperOptions::timeout`], or twice that if a session is to
+/// be established first, besides the patience it was given. One that timed out may have been done all
+/// the same. Who waits while the session ends waits on with another one, if that is established
+/// within the same time.
+/// What a release could not remove is removed in the background, as soon as the servers answer.
+#[derive(Clone)]
+pub struct ZooKeeperLock(Arc<Inner>);
+
+struct Inner {
+    options: ZooKeeperOptions,
+    watchers: Watchers,
+    /// The session, or who is establishing it. Held for a look, never across an `.await`.
+    link: Mutex<Option<Linking>>,
+}
+
+/// Everybody who needs the session waits for the same one.
+type Linking = Shared<BoxFuture<'static, Result<Arc<Link>, StoreError>>>;
+
+impl ZooKeeperLock {
+    /// Connects to the servers of an ensemble, with the defaults of [`ZooKeeperOptions`].
+    ///
+    /// # Errors
+    /// If it is no such list, if no server can be reached in time, or if they refuse.
+    pub async fn connect(servers: &str) -> Result<Self, StoreError> {
+        let options = ZooKeeperOptions::new(servers)
+            .map_err(|error| StoreError::new(StoreErrorKind::Misconfigured, error.to_string()))?;
+        options.connect().await
+    }
+
+    fn new(options: ZooKeeperOptions) -> Self {
+        let (watchers, link) = (Watchers::default(), Mutex::default());
+        Self(Arc::new(Inner { options, watchers, link }))
+    }
+
+    async fn prepare(&self) -> Result<(), StoreError> {
+        self.0.link().await.map(drop)
+    }
+}
+
+impl Inner {
+    /// The session, which is established if there is none.
+    async fn link(&self) -> Result<Arc<Link>, StoreError> {
+        let linking = {
+            let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+            let usable = link.take().filter(|linking| match linking.peek() {
+                None => true,
+                Some(established) => established.as_ref().is_ok_and(|link| link.client().is_some()),
+            });
+            link.insert(usable.unwrap_or_else(|| self.establish())).clone()
+        };
+        linking.await
+    }
+
+    /// The session, if there is one.
+    fn established(&self) -> Option<Arc<Link>> {
+        let link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
+        let established = link.as_ref()?.peek()?.as_ref().ok()?;
+        established.client().is_some().then(|| Arc::clone(established))
+    }
+
+    /// In a task of its own: who waits for it may go, and others wait for it too.
+    fn establish(&self) -> Linking {
+        let (options, watchers) = (self.options.clone(), self.watchers.clone());
+        let linking = async move {
+            let opening = tokio::spawn(async move { Link::open(&options, watchers).await });
+            let opened = opening.await.unwrap_or(Err(Trouble::Broken));
+            opened.map_err(|trouble| trouble.during("connecting", None))
+        };
+        linking.boxed().shared()
+    }
+
+    async fn acquire(&self, request: &Request) -> Result<Attempt, Trouble> {
+        let (token, digest) = (request.claim.token(), request.claim.key().digest());
+        let (began, limit) = (Instant::now(), self.options.settings.timeout);
+        let ends = began + request.patience.min(FOR_EVER);
+        // A session that has ended costs the place, and no more: the claim stands in line again, if
+        // there is another session in time.
+        let (gives_up, mut connects_until) = (ends.max(began + limit), began);
+        loop {
+            let visited = async {
+                let link = self.link().await.map_err(Trouble::Unconnected)?;
+                Visit::new(&link, token, digest)?.acquire(request, ends).await
+            };
+            match visited.await {
+                Err(Trouble::Ended) if Instant::now() < gives_up => {
+                    connects_until = Instant::now() + limit;
+                }
+                Err(Trouble::Unconnected(_)) if Instant::now() < connects_until => {
+                    sleep(RECONNECT).await;
+                }
+                attempt => return attempt,
+            }
+        }
+    }
+
+    async fn renew(&self, claim: &Claim) -> Result<Renew, Trouble> {
+        // What was granted in a session that has ended is lost, whatever the servers say.
+        let Some(link) = self.established() else { return Ok(Renew::Lost) };
+        let (token, digest) = (claim.token(), claim.key().digest());
+        let answer = async { Visit::new(&link, token, digest)?.renew().await }.await;
+        match answer {
+            Err(Trouble::Ended) => Ok(Renew::Lost),
+            answer => answer,
+        }
+    }
+
+    async fn verify(&self, claim: &Claim) -> Result<Renew, Trouble> {
+        let Some(link) = self.established() else { return Ok(Renew::Lost) };
+        let (token, digest) = (claim.token(), claim.key().digest());
+        // One watch at a time, however often it is verified.
+        if link.places.is_watched(token) {
+            return self.renew(claim).await;
+        }
+        match async { Visit::new(&link, token, digest)?.watched().await }.await {
+            Err(Trouble::Ended) | Ok(None) => Ok(Renew::Lost),
+            Err(trouble) => Err(trouble),
+            Ok(Some(watcher)) => {
+                link.places.watched(token, true);
+                let (link, watchers) = (Arc::downgrade(&link), self.watchers.clone());
+                // It ends with the node, or with the session.
+                tokio::spawn(async move {
+                    watcher.changed().await;
+                    if let Some(link) = link.upgrade() {
+                        link.places.watched(token, false);
+                    }
+                    watchers.tell(&digest);
+                });
+                Ok(Renew::Held)
+            }
+        }
+    }
+
+    async fn release(&self, claim: &Claim) -> Result<Released, Trouble> {
+        let (token, digest) = (claim.token(), claim.key().digest());
+        let link = self.link().await.map_err(Trouble::Unconnected)?;
+        link.places.leave(token);
+        let was_held = Visit::new(&link, token, digest)?.leave().await?;
+        link.places.forget(token);
+        self.tell(&digest);
+        Ok(if was_held { Released::Freed } else { Released::NotHeld })
+    }
+
+    fn tell(&self, digest: &Digest) {
+        self.watchers.tell(digest);
+    }
+}
+
+impl Lock for ZooKeeperLock {
+    fn watch(&self, key: &Key) -> Watch {
+        self.0.watchers.watch(key.digest())
+    }
+
+    fn acquire(&self, request: Request) -> Answer<Attempt> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move {
+            let attempt = inner.acquire(&request).await;
+            attempt.map_err(|trouble| trouble.during("acquiring", Some(request.claim.key())))
+        })
+    }
+
+    fn renew(&self, claim: &Claim, _: Duration) -> Answer<Renew> {
+        let (inner, claim) = (Arc::clone(&self.0), claim.clone());
+        Box::pin(async move {
+            let answer = inner.renew(&claim).await;
+            answer.map_err(|trouble| trouble.during("renewing", Some(claim.key())))
+        })
+    }
+
+    fn verify(&self, claim: &Claim) -> Option<Answer<Renew>> {
+        let (inner, claim) = (Arc::clone(&self.0), claim.clone());
+        Some(Box::pin(async move {
+            let answer = inner.verify(&claim).await;
+            answer.map_err(|trouble| trouble.during("verifying", Some(claim.key())))
+        }))
+    }
+
+    fn release(&self, claim: Claim) -> Answer<Released> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move {
+            let answer = inner.release(&claim).await;
+            answer.map_err(|trouble| trouble.during("releasing", Some(claim.key())))
+        })
+    }
+}
+
+impl Fenced for ZooKeeperLock {}
+
+/// Shows where the servers are, and no credentials.
+impl fmt::Debug for ZooKeeperLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ZooKeeperLock")
+            .field("options", &self.0.options)
+            .field("link", &self.0.established())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Between a session that could not be established and the next.
+const RECONNECT: Duration = Duration::from_millis(100);
+
+/// Longer than any clock is sure to count on from now.
+const FOR_EVER: Duration = Duration::from_secs(366 * 24 * 60 * 60);

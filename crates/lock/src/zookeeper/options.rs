@@ -1,0 +1,236 @@
+//! What a `ZooKeeperLock` is made from.
+
+use std::fmt;
+use std::time::Duration;
+
+use bellwether::adapter::duration_within;
+use bellwether::{ConfigError, StoreError};
+
+use super::ZooKeeperLock;
+use super::names::Names;
+
+/// Where a ZooKeeper is, and how it is talked to.
+///
+/// ```no_run
+/// # async fn options() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use bellwether_lock::ZooKeeperOptions;
+///
+/// let lock = ZooKeeperOptions::new("zoo1:2181,zoo2:2181,zoo3:2181/apps")?
+///     .namespace("shop")?
+///     .session_timeout(Duration::from_secs(6))?
+///     .auth("digest", b"shop:secret")
+///     .private()
+///     .connect()
+///     .await?;
+/// # let _ = lock;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct ZooKeeperOptions {
+    pub(super) hosts: String,
+    chroot: String,
+    namespace: String,
+    pub(super) session_timeout: Duration,
+    pub(super) auth: Vec<(String, Vec<u8>)>,
+    pub(super) settings: Settings,
+}
+
+/// What every visit goes by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub(super) timeout: Duration,
+    /// Whether nodes are for those only who authenticate as we do.
+    pub(super) private: bool,
+}
+
+impl ZooKeeperOptions {
+    /// Options for the servers of one ensemble: `host[:port],host[:port]...`, and after them, if our
+    /// nodes are not to be at the root, the path below which they are. That is made if it is not
+    /// there.
+    ///
+    /// There is no TLS: the client's own would bring a C compiler into every build.
+    ///
+    /// # Errors
+    /// If it is no such list, or no such path.
+    pub fn new(servers: &str) -> Result<Self, ConfigError> {
+        let (hosts, chroot) = servers.split_at(servers.find('/').unwrap_or(servers.len()));
+        let chroot = chroot.trim_end_matches('/');
+        if !hosts.split(',').all(is_host) || !chroot.split('/').skip(1).all(is_name) {
+            return Err(ConfigError::Url { reason: SERVERS });
+        }
+        Ok(Self {
+            hosts: hosts.to_owned(),
+            chroot: chroot.to_owned(),
+            namespace: "default".to_owned(),
+            session_timeout: Duration::from_secs(10),
+            auth: Vec::new(),
+            settings: Settings { timeout: Duration::from_secs(2), private: false },
+        })
+    }
+
+    /// Sets which nodes are ours: all of them are below `/bellwether/<namespace>`. Services that
+    /// share locks share a namespace.
+    ///
+    /// Default: `default`, so that one service needs no name.
+    ///
+    /// # Errors
+    /// If it is not 1 to 64 of `A-Z a-z 0-9 _ . -`, or if it is `.` or `..`.
+    pub fn namespace(self, namespace: &str) -> Result<Self, ConfigError> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+        let fits = (1..=64).contains(&namespace.len()) && is_name(namespace);
+        if !fits || !namespace.bytes().all(allowed) {
+            return Err(ConfigError::Namespace { given: namespace.chars().take(80).collect() });
+        }
+        Ok(Self { namespace: namespace.to_owned(), ..self })
+    }
+
+    /// Sets how long the servers wait for a process they do not hear of before they end its session,
+    /// and with it all that it holds. The servers keep it between 2 and 20 of their ticks, unless
+    /// they are told otherwise: 4 s and 40 s.
+    ///
+    /// Default: 10 s. So long does a key stay locked whose holder was killed, and three quarters of
+    /// it may a process stand still, or a connection be broken, without losing what it holds.
+    ///
+    /// # Errors
+    /// If it is not from 100 ms to one hour.
+    pub fn session_timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
+        let [least, most] = [Duration::from_millis(100), Duration::from_secs(60 * 60)];
+        let session_timeout = duration_within("session timeout of the lock", timeout, least, most)?;
+        Ok(Self { session_timeout, ..self })
+    }
+
+    /// Sets how long the servers may take to answer one operation, connecting included. Waiting for
+    /// a holder is not counted.
+    ///
+    /// Default: 2 s. A healthy ensemble answers within a few milliseconds; another one of its
+    /// servers is found within a second.
+    ///
+    /// # Errors
+    /// If it is not from 1 ms to 60 s.
+    pub fn timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
+        let [least, most] = [Duration::from_millis(1), Duration::from_secs(60)];
+        let timeout = duration_within("timeout of the lock", timeout, least, most)?;
+        Ok(Self { settings: Settings { timeout, ..self.settings }, ..self })
+    }
+
+    /// Adds who we are, by a scheme of the servers' such as `digest` with `user:password`.
+    ///
+    /// Default: nobody.
+    #[must_use]
+    pub fn auth(mut self, scheme: &str, credentials: &[u8]) -> Self {
+        self.auth.push((scheme.to_owned(), credentials.to_vec()));
+        self
+    }
+
+    /// Lets only those touch our nodes who are the same by [`auth`](Self::auth) as we are. All who
+    /// share the locks must say so.
+    ///
+    /// Default: anybody may, as everybody who shares a lock needs to, and as most ensembles are
+    /// guarded by their network.
+    #[must_use]
+    pub fn private(self) -> Self {
+        Self { settings: Settings { private: true, ..self.settings }, ..self }
+    }
+
+    /// Connects, and establishes a session.
+    ///
+    /// # Errors
+    /// If no server can be reached in time, or if they refuse who we are.
+    pub async fn connect(self) -> Result<ZooKeeperLock, StoreError> {
+        let lock = self.connect_lazily();
+        lock.prepare().await?;
+        Ok(lock)
+    }
+
+    /// A lock that connects when it is first used, for services that start before their ZooKeeper.
+    pub fn connect_lazily(self) -> ZooKeeperLock {
+        ZooKeeperLock::new(self)
+    }
+
+    pub(super) fn names(&self) -> Names {
+        Names::new(&self.chroot, &self.namespace)
+    }
+}
+
+/// Shows which schemes there are, and no credentials.
+impl fmt::Debug for ZooKeeperOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let schemes: Vec<_> = self.auth.iter().map(|(scheme, _)| scheme).collect();
+        f.debug_struct("ZooKeeperOptions")
+            .field("hosts", &self.hosts)
+            .field("chroot", &self.chroot)
+            .field("namespace", &self.namespace)
+            .field("session_timeout", &self.session_timeout)
+            .field("auth", &schemes)
+            .field("timeout", &self.settings.timeout)
+            .field("private", &self.settings.private)
+            .finish()
+    }
+}
+
+/// Whether it is a host, with or without a port.
+fn is_host(host: &str) -> bool {
+    let (name, port) = match host.rsplit_once(':') {
+        Some((name, port)) if !port.ends_with(']') => (name, port),
+        _ => (host, "2181"),
+    };
+    let is_bare = !name.contains(|letter: char| letter.is_whitespace() || letter.is_control());
+    let is_one = !name.contains(':') || name.starts_with('[') && name.ends_with(']');
+    let has_port = port.parse::<u16>().is_ok_and(|port| port > 0);
+    !name.is_empty() && is_bare && is_one && has_port
+}
+
+/// Whether a node may have this name.
+fn is_name(name: &str) -> bool {
+    !["", ".", ".."].contains(&name) && !name.contains(char::is_control)
+}
+
+const SERVERS: &str = "it must be host[:port],host[:port]...[/path]";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_after_the_servers_is_where_all_nodes_are() {
+        let options = ZooKeeperOptions::new("zoo1,[::1]:2182/apps/shop/").unwrap();
+        let options = options.namespace("stock").unwrap();
+        assert_eq!(options.hosts, "zoo1,[::1]:2182");
+        assert_eq!(options.names().root(), "/apps/shop/bellwether/stock");
+    }
+
+    #[test]
+    fn what_is_no_list_of_servers_is_refused() {
+        let wrong = ["", ",", "zoo1,", ":2181", "zoo1:port", "zoo1:0", "tcp://zoo1", "a:b:1"];
+        for servers in wrong.into_iter().chain(["zoo1//apps", "zoo1/./apps", "zoo1/a\0b"]) {
+            assert!(ZooKeeperOptions::new(servers).is_err(), "{servers:?}");
+        }
+    }
+
+    #[test]
+    fn a_namespace_is_one_name() {
+        let options = || ZooKeeperOptions::new("zoo1").unwrap();
+        for namespace in ["", ".", "..", "a/b", "ä", &"n".repeat(65)] {
+            assert!(options().namespace(namespace).is_err(), "{namespace:?}");
+        }
+        assert!(options().namespace("a..b").is_ok());
+    }
+
+    #[test]
+    fn times_that_make_no_sense_are_refused() {
+        let options = || ZooKeeperOptions::new("zoo1").unwrap();
+        for wrong in [Duration::ZERO, Duration::from_micros(999), Duration::MAX] {
+            assert!(options().session_timeout(wrong).is_err(), "{wrong:?}");
+            assert!(options().timeout(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn credentials_are_not_shown() {
+        let options = ZooKeeperOptions::new("zoo1").unwrap().auth("digest", b"shop:secret");
+        let shown = format!("{options:?}");
+        assert!(shown.contains("digest") && !shown.contains("secret"), "{shown}");
+    }
+}

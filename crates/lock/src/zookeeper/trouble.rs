@@ -1,0 +1,107 @@
+//! Trouble: what comes of a question instead of an answer, and what that means.
+
+use std::fmt;
+use std::time::Duration;
+
+use bellwether::{Key, StoreError, StoreErrorKind};
+use zookeeper_client::Error;
+
+/// What can come of a question instead of an answer.
+#[derive(Clone, Debug)]
+pub(super) enum Trouble {
+    /// The session has ended, or may have.
+    Ended,
+    /// The connection broke before there was an answer. What was asked for may have been done.
+    Lost(Error),
+    /// The claim is being released.
+    Released,
+    /// There was no answer in time.
+    TimedOut(Duration),
+    /// The server refuses, or the client does.
+    Reported(Error),
+    /// There is no session.
+    Unconnected(StoreError),
+    /// The client broke down while it connected.
+    Broken,
+}
+
+impl Trouble {
+    /// The error to be shown, with what was being done to which key.
+    pub(super) fn during(&self, what: &str, key: Option<&Key>) -> StoreError {
+        if let Self::Unconnected(error) = self {
+            return error.clone();
+        }
+        let of = key.map(|key| format!(" `{key}`")).unwrap_or_default();
+        StoreError::new(self.kind(), format!("zookeeper, {what}{of}: {self}"))
+    }
+
+    fn kind(&self) -> StoreErrorKind {
+        match self {
+            Self::Ended | Self::Lost(_) | Self::Broken => StoreErrorKind::Unreachable,
+            Self::Released => StoreErrorKind::NotReady,
+            Self::TimedOut(_) => StoreErrorKind::TimedOut,
+            Self::Unconnected(error) => error.kind(),
+            Self::Reported(error) => kind_of(error),
+        }
+    }
+}
+
+fn kind_of(error: &Error) -> StoreErrorKind {
+    match error {
+        Error::BadArguments(_) | Error::AuthFailed | Error::InvalidAcl | Error::Unimplemented => {
+            StoreErrorKind::Misconfigured
+        }
+        Error::NoAuth | Error::QuotaExceeded | Error::MarshallingError => StoreErrorKind::Refused,
+        Error::Throttled | Error::NotReadOnly => StoreErrorKind::NotReady,
+        Error::Timeout | Error::NoHosts => StoreErrorKind::Unreachable,
+        _ => StoreErrorKind::Malformed,
+    }
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::SessionExpired | Error::SessionMoved | Error::ClientClosed => Self::Ended,
+            // Whatever breaks a connection is told to all who wait for an answer by it.
+            Error::ConnectionLoss | Error::Custom(_) => Self::Lost(error),
+            _ => Self::Reported(error),
+        }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ended => f.write_str("the session has ended"),
+            Self::Released => f.write_str("the claim is being released"),
+            Self::TimedOut(timeout) => write!(f, "no answer within {timeout:?}"),
+            Self::Lost(error) => error.fmt(f),
+            Self::Reported(error) => write!(f, "{error}{}", advice(error)),
+            Self::Unconnected(error) => error.fmt(f),
+            Self::Broken => f.write_str("the client broke down"),
+        }
+    }
+}
+
+/// What to do about it, for those who can.
+fn advice(error: &Error) -> &'static str {
+    match error {
+        Error::NoAuth => ": its nodes are for others only; see `ZooKeeperOptions::auth`",
+        Error::InvalidAcl => ": nodes for their creator only need `ZooKeeperOptions::auth`",
+        Error::Unimplemented => ": it must be ZooKeeper 3.5.3 or later",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_what_was_done_what_came_of_it_and_what_to_do() {
+        let error = Trouble::from(Error::NoAuth).during("acquiring", Some(&Key::of("item")));
+        assert_eq!(error.kind(), StoreErrorKind::Refused);
+        let said = error.to_string();
+        assert!(said.contains("acquiring `item#") && said.contains("Options::auth"), "{said}");
+    }
+}

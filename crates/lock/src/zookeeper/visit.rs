@@ -1,0 +1,318 @@
+//! Visit: what is done for one claim at its key, over one session.
+
+use std::future::Future;
+
+use bellwether::Digest;
+use tokio::select;
+use tokio::time::{Instant, sleep, sleep_until};
+use zookeeper_client::{Acls, Client, CreateMode, Error, OneshotWatcher};
+
+use super::link::{Link, PAUSE};
+use super::names::{line, prefix};
+use super::places::{Known, Node};
+use super::trouble::Trouble;
+use crate::{Attempt, Busy, Grant, Renew, Request, Token};
+
+/// A claim at its key.
+pub(super) struct Visit<'a> {
+    link: &'a Link,
+    client: Client,
+    token: Token,
+    digest: Digest,
+    /// Where all stand who want the key.
+    parent: String,
+    /// What the names of the claim's own nodes begin with.
+    prefix: String,
+    /// Until when the server has to answer.
+    until: Instant,
+}
+
+/// Who stands before a node.
+enum Standing {
+    First,
+    /// So many do, and this one is the last of them.
+    Behind(u32, String),
+    /// The node itself is not there.
+    Nowhere,
+}
+
+impl<'a> Visit<'a> {
+    /// # Errors
+    /// If the session has ended.
+    pub(super) fn new(link: &'a Link, token: Token, digest: Digest) -> Result<Self, Trouble> {
+        let client = link.client().ok_or(Trouble::Ended)?;
+        let (parent, until) = (link.names.parent(&digest), Instant::now() + link.settings.timeout);
+        Ok(Self { link, client, token, digest, parent, prefix: prefix(token), until })
+    }
+
+    /// Stands in line, and waits there as long as may be.
+    pub(super) async fn acquire(
+        &mut self,
+        request: &Request,
+        ends: Instant,
+    ) -> Result<Attempt, Trouble> {
+        let heard_of_until = ends + self.link.granted + 2 * self.link.settings.timeout;
+        let asking = self.link.places.ask(self.token, self.digest, heard_of_until);
+        let asking = asking.ok_or(Trouble::Released)?;
+        let mut known = asking.known.clone();
+        let is_try = request.patience.is_zero();
+        if is_try && known == Known::Absent && self.is_wanted().await? {
+            self.link.places.forget(self.token);
+            return Ok(Attempt::Busy(Busy::new()));
+        }
+        loop {
+            let node = self.stand(known).await?;
+            match self.look(&node).await? {
+                Standing::First => return self.grant(&node),
+                Standing::Nowhere => known = self.note(Known::Absent),
+                Standing::Behind(ahead, _) if is_try => {
+                    self.give_up().await;
+                    return Ok(Attempt::Busy(Busy::new().behind(ahead)));
+                }
+                Standing::Behind(ahead, _) if Instant::now() >= ends => {
+                    return Ok(Attempt::Busy(Busy::new().behind(ahead)));
+                }
+                Standing::Behind(_, last) => {
+                    self.wait_for(&last, ends).await?;
+                    known = Known::There(node);
+                }
+            }
+        }
+    }
+
+    /// Whether the claim still holds what it was granted.
+    pub(super) async fn renew(&self) -> Result<Renew, Trouble> {
+        let Some(node) = self.link.places.held(self.token) else { return Ok(Renew::Lost) };
+        if self.made_by(&node.name).await? == Some((node.made_by, self.link.id)) {
+            return Ok(Renew::Held);
+        }
+        self.note(Known::Absent);
+        Ok(Renew::Lost)
+    }
+
+    /// What tells of the next change of the node that the claim holds by. None if it has gone.
+    ///
+    /// It is read, as by [`wait_for`](Self::wait_for).
+    pub(super) async fn watched(&self) -> Result<Option<OneshotWatcher>, Trouble> {
+        let Some(node) = self.link.places.held(self.token) else { return Ok(None) };
+        let path = self.path(&node.name);
+        let (stat, watcher) = match self.insist(|| self.client.get_and_watch_data(&path)).await {
+            Ok((_, stat, watcher)) => (stat, watcher),
+            Err(Trouble::Reported(Error::NoNode)) => {
+                self.note(Known::Absent);
+                return Ok(None);
+            }
+            Err(trouble) => return Err(trouble),
+        };
+        let is_ours = (stat.czxid as u64, stat.ephemeral_owner) == (node.made_by, self.link.id);
+        Ok(is_ours.then_some(watcher))
+    }
+
+    /// Removes what the claim has there, and says whether that held the key.
+    pub(super) async fn leave(&self) -> Result<bool, Trouble> {
+        if let Some(node) = self.link.places.held(self.token) {
+            return self.delete(&node.name).await;
+        }
+        // What is not known for sure is looked for. It may be another session's, too.
+        let line = self.line().await?;
+        let was_first = line.first().is_some_and(|first| first.starts_with(&self.prefix));
+        for name in line.iter().filter(|name| name.starts_with(&self.prefix)) {
+            self.delete(name).await?;
+        }
+        Ok(was_first)
+    }
+
+    fn grant(&self, node: &Node) -> Result<Attempt, Trouble> {
+        if !self.link.places.hold(self.token) {
+            return Err(Trouble::Released);
+        }
+        let grant = Grant::by_session(self.link.session());
+        Ok(Attempt::Granted(grant.fenced(node.made_by)))
+    }
+
+    /// Leaves, now or as soon as the server answers.
+    async fn give_up(&self) {
+        self.link.places.leave(self.token);
+        if self.leave().await.is_ok() {
+            self.link.places.forget(self.token);
+        }
+    }
+
+    /// The claim's own node, which is made if there is none.
+    ///
+    /// A node whose making was not answered is looked for before another one is made.
+    async fn stand(&self, mut known: Known) -> Result<Node, Trouble> {
+        loop {
+            if known == Known::Perhaps {
+                known = self.note(self.find().await?);
+            }
+            if let Known::There(node) = known {
+                return Ok(node);
+            }
+            if !self.link.places.may_stand(self.token) {
+                return Err(Trouble::Released);
+            }
+            self.note(Known::Perhaps);
+            known = match self.make().await {
+                Ok(node) => self.note(Known::There(node)),
+                Err(Trouble::Lost(_)) => Known::Perhaps,
+                Err(Trouble::Reported(Error::NoNode)) => self.make_with_parent().await?,
+                Err(trouble) => return Err(trouble),
+            };
+        }
+    }
+
+    async fn make(&self) -> Result<Node, Trouble> {
+        let options = CreateMode::EphemeralSequential.with_acls(self.acls());
+        let path = self.path(&self.prefix);
+        let (stat, number) = self.ask(self.client.create(&path, b"", &options)).await?;
+        Ok(Node { name: format!("{}{number}", self.prefix), made_by: stat.czxid as u64 })
+    }
+
+    /// The parent is made together with its first child: the server removes a container only when
+    /// the last child has gone, so one that never had any would stay.
+    async fn make_with_parent(&self) -> Result<Known, Trouble> {
+        let mut writer = self.client.new_multi_writer();
+        writer.add_create(&self.parent, b"", &CreateMode::Container.with_acls(self.acls()))?;
+        let node = CreateMode::EphemeralSequential.with_acls(self.acls());
+        writer.add_create(&self.path(&self.prefix), b"", &node)?;
+        let commit = writer.commit();
+        match self.ask(async { commit.await.map_err(Error::from) }).await {
+            // Within a transaction, not every server says what it has made.
+            Ok(_) | Err(Trouble::Lost(_)) => Ok(Known::Perhaps),
+            // Somebody else has made it meanwhile.
+            Err(Trouble::Reported(Error::NodeExists)) => Ok(self.note(Known::Absent)),
+            Err(Trouble::Reported(Error::NoNode)) => {
+                let options = CreateMode::Persistent.with_acls(self.acls());
+                let root = self.link.names.root();
+                self.insist(|| self.client.mkdir(root, &options)).await?;
+                Ok(self.note(Known::Absent))
+            }
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// The node that was made for the claim in this session. What an earlier session left of it is
+    /// removed: it goes with that session, and cannot be relied on.
+    async fn find(&self) -> Result<Known, Trouble> {
+        let mut found = Known::Absent;
+        for name in self.line().await?.into_iter().filter(|name| name.starts_with(&self.prefix)) {
+            match self.made_by(&name).await? {
+                Some((made_by, owner)) if owner == self.link.id && found == Known::Absent => {
+                    found = Known::There(Node { name, made_by });
+                }
+                Some(_) => drop(self.delete(&name).await?),
+                None => {}
+            }
+        }
+        Ok(found)
+    }
+
+    async fn look(&self, node: &Node) -> Result<Standing, Trouble> {
+        let mut line = self.line().await?;
+        let Some(place) = line.iter().position(|name| *name == node.name) else {
+            return Ok(Standing::Nowhere);
+        };
+        line.truncate(place);
+        // The claim's own, of an earlier session or made twice, must not be what it waits for.
+        for stale in line.extract_if(.., |name| name.starts_with(&self.prefix)) {
+            self.delete(&stale).await?;
+        }
+        let ahead = u32::try_from(line.len()).unwrap_or(u32::MAX);
+        Ok(line.pop().map_or(Standing::First, |last| Standing::Behind(ahead, last)))
+    }
+
+    /// Waits until this node may be gone, or until the end.
+    ///
+    /// It is read, and not asked whether it exists: that would leave a watch on a node that is gone
+    /// and never comes back.
+    async fn wait_for(&mut self, name: &str, ends: Instant) -> Result<(), Trouble> {
+        let path = self.path(name);
+        let watched = self.insist(|| self.client.get_and_watch_data(&path)).await;
+        let (_, _, watcher) = match watched {
+            Err(Trouble::Reported(Error::NoNode)) => return Ok(()),
+            watched => watched?,
+        };
+        let mut session = self.link.session();
+        select! {
+            _ = watcher.changed() => {}
+            () = session.ended() => return Err(Trouble::Ended),
+            () = sleep_until(ends) => {}
+            // A watch that was lost costs this much.
+            () = sleep(self.link.granted) => {}
+        }
+        self.until = Instant::now() + self.link.settings.timeout;
+        Ok(())
+    }
+
+    /// Whether anybody else wants the key. A look costs no write, and a try is often too late.
+    async fn is_wanted(&self) -> Result<bool, Trouble> {
+        Ok(self.line().await?.iter().any(|name| !name.starts_with(&self.prefix)))
+    }
+
+    async fn line(&self) -> Result<Vec<String>, Trouble> {
+        match self.insist(|| self.client.list_children(&self.parent)).await {
+            Err(Trouble::Reported(Error::NoNode)) => Ok(Vec::new()),
+            children => children.map(line),
+        }
+    }
+
+    /// Which transaction made a node, and whose it is.
+    async fn made_by(&self, name: &str) -> Result<Option<(u64, i64)>, Trouble> {
+        let path = self.path(name);
+        let stat = self.insist(|| self.client.check_stat(&path)).await?;
+        Ok(stat.map(|stat| (stat.czxid as u64, stat.ephemeral_owner)))
+    }
+
+    /// Whether it was there.
+    async fn delete(&self, name: &str) -> Result<bool, Trouble> {
+        let path = self.path(name);
+        let mut was_asked = false;
+        loop {
+            match self.ask(self.client.delete(&path, None)).await {
+                Err(Trouble::Lost(_)) => was_asked = true,
+                // It may have been our own question that was not answered.
+                Err(Trouble::Reported(Error::NoNode)) => return Ok(was_asked),
+                deleted => return deleted.map(|()| true),
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Asks again as long as the connection breaks, what may be asked twice.
+    async fn insist<T, F>(&self, question: impl Fn() -> F) -> Result<T, Trouble>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        loop {
+            match self.ask(question()).await {
+                Err(Trouble::Lost(_)) => sleep(PAUSE).await,
+                answer => return answer,
+            }
+        }
+    }
+
+    async fn ask<T>(&self, answer: impl Future<Output = Result<T, Error>>) -> Result<T, Trouble> {
+        let mut session = self.link.session();
+        let limit = self.link.settings.timeout;
+        select! {
+            biased;
+            () = session.ended() => Err(Trouble::Ended),
+            () = sleep_until(self.until) => Err(Trouble::TimedOut(limit)),
+            answer = answer => Ok(answer?),
+        }
+    }
+
+    fn note(&self, known: Known) -> Known {
+        self.link.places.note(self.token, known.clone());
+        known
+    }
+
+    fn path(&self, name: &str) -> String {
+        format!("{}/{name}", self.parent)
+    }
+
+    fn acls(&self) -> Acls<'static> {
+        if self.link.settings.private { Acls::creator_all() } else { Acls::anyone_all() }
+    }
+}

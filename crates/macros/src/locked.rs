@@ -1,0 +1,100 @@
+//! `#[locked]`: a function that runs under a lock.
+
+use proc_macro2::{Span, TokenStream};
+use quote::{format_ident, quote};
+use syn::ext::IdentExt;
+use syn::parse::{Parse, ParseStream};
+use syn::spanned::Spanned;
+use syn::{Error, Expr, FnArg, Ident, ItemFn, Pat, PatIdent, PatType, Result, Token};
+
+use crate::expand::{Answer, around, called, key, path, written};
+use crate::options::{milliseconds, value};
+use crate::template::Template;
+
+/// What stands in the brackets of the attribute.
+pub(crate) struct Options {
+    key: Template,
+    locks: Expr,
+    /// For how many milliseconds it is waited for, if not as the locks say.
+    wait: Option<u64>,
+}
+
+impl Parse for Options {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let (mut key, mut locks, mut wait) = (None, None, None);
+        while !input.is_empty() {
+            let name = input.call(Ident::parse_any)?;
+            let is_new = match name.to_string().as_str() {
+                "key" => key.replace(Template::read(&value(input)?)?).is_none(),
+                "locks" => locks.replace(value(input)?).is_none(),
+                "wait" => wait.replace(milliseconds(&value(input)?)?).is_none(),
+                unknown => {
+                    let message =
+                        format!("no such option: `{unknown}`; there are `key`, `locks` and `wait`");
+                    return Err(Error::new(name.span(), message));
+                }
+            };
+            if !is_new {
+                return Err(Error::new(name.span(), format!("`{name}` is said twice")));
+            }
+            if !input.is_empty() {
+                input.parse::<Token![,]>()?;
+            }
+        }
+        let missing = |what| Error::new(Span::call_site(), what);
+        let key = key.ok_or_else(|| missing("what is locked? say `key = \"kind/{argument}\"`"))?;
+        let locks =
+            locks.ok_or_else(|| missing("by which locks? say `locks = ..`, some `Locks`"))?;
+        Ok(Self { key, locks, wait })
+    }
+}
+
+/// Two functions: the one that was written, under another name, and one that runs it when it has
+/// the lock.
+pub(crate) fn expand(options: &Options, function: &ItemFn) -> Result<TokenStream> {
+    let signature = &function.sig;
+    if signature.asyncness.is_none() {
+        let message = "only an `async fn` can be run under a lock: it may have to wait";
+        return Err(Error::new(signature.fn_token.span(), message));
+    }
+    let wrong = "what is run under a lock returns a `Result<T, E>`: the lock can fail";
+    let answer = Answer::of(&signature.output, wrong)?;
+    let arguments = signature.inputs.iter().map(name).collect::<Result<Vec<_>>>()?;
+    let mut named = options.key.arguments();
+    if let Some(name) = named.find(|name| !arguments.iter().any(|argument| argument == name)) {
+        let message = format!("`{name}` is no argument of `{}`", signature.ident);
+        return Err(Error::new(options.key.span, message));
+    }
+    let inner = format_ident!("__locked_{}", signature.ident);
+    let (value, error) = answer.parts();
+    let output = quote!(::core::result::Result<#value, ::bellwether_lock::LockedError<#error>>);
+    let locked = called(function, &output, &run(options, function, &inner, &arguments));
+    Ok(around(locked, &written(function, &inner)))
+}
+
+/// Runs what was written, when it has the lock.
+fn run(options: &Options, function: &ItemFn, inner: &Ident, arguments: &[Ident]) -> TokenStream {
+    let Options { locks, wait, .. } = options;
+    let key = key(&options.key);
+    let inner = path(&function.sig, inner);
+    let wait = wait.map(|milliseconds| {
+        quote!(.wait(::bellwether_lock::LockWait::at_most(::core::time::Duration::from_millis(#milliseconds))))
+    });
+    // The key and the locks first: what is called takes its arguments with it.
+    quote! {
+        let __key = #key;
+        let __locks = ::bellwether_lock::attribute::locks(&#locks) #wait;
+        ::bellwether_lock::attribute::run(&__locks, &__key, #inner(#(#arguments),*)).await
+    }
+}
+
+/// What an argument is called.
+fn name(input: &FnArg) -> Result<Ident> {
+    match input {
+        FnArg::Receiver(receiver) => Ok(Ident::new("self", receiver.self_token.span())),
+        FnArg::Typed(PatType { pat, .. }) => match &**pat {
+            Pat::Ident(PatIdent { ident, by_ref: None, subpat: None, .. }) => Ok(ident.clone()),
+            _ => Err(Error::new(pat.span(), "give this argument a name of its own")),
+        },
+    }
+}

@@ -1,0 +1,57 @@
+//! Building blocks for adapters: layers of your own that have a [`ReadThroughLayer`] inside.
+//!
+//! `bellwether-http` and `bellwether-grpc` are built from this module and the rest of the public
+//! API, and so can a third adapter be. `bellwether-lock` uses its utilities.
+//!
+//! An adapter wraps a `ReadThroughLayer` in a field `layer`, offers that layer's options with
+//! [`delegate_load_options!`], and makes its keys itself: [`CacheClient`] looks up, coalesces and
+//! loads by a [`Key`](crate::Key) and a loader.
+//!
+//! ```
+//! use std::convert::Infallible;
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! use bellwether::adapter::{CacheClient, RequestOptions, delegate_load_options};
+//! use bellwether::{Json, Key, MemoryStore, ReadThroughLayer, Store};
+//! use tower::service_fn;
+//!
+//! /// A cache of DNS answers.
+//! struct DnsCacheLayer {
+//!     layer: ReadThroughLayer<(), Json>,
+//! }
+//!
+//! impl DnsCacheLayer {
+//!     fn new(store: impl Store) -> Self {
+//!         Self { layer: ReadThroughLayer::without_keys(store).ttl(Duration::from_secs(30)) }
+//!     }
+//!
+//!     delegate_load_options!();
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let layer = DnsCacheLayer::new(MemoryStore::new(1_000)).lease(Duration::from_secs(1))?;
+//! let client = CacheClient::new(&layer.layer);
+//! let resolver = service_fn(async |name: String| Ok::<_, Infallible>(format!("{name}: ::1")));
+//!
+//! let key = Key::of("dns").with("localhost");
+//! let options = RequestOptions::default();
+//! let answer = client.request(key, options, &resolver, "localhost".to_owned()).await?;
+//! assert_eq!(answer, "localhost: ::1");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`ReadThroughLayer`]: crate::ReadThroughLayer
+
+pub use crate::delegate_load_options;
+pub use crate::error::{duration_within, number_within};
+pub use crate::jitter::jitter;
+pub use crate::log_throttle::LogThrottle;
+pub use crate::policy::Backoff;
+pub use crate::read_through::ask::RequestOptions;
+pub use crate::read_through::client::CacheClient;
+pub use crate::read_through::load::LoadTimedOut;
+pub use crate::read_through::private_keys::{BypassPermit, PrivateKeys};
+pub use crate::warn_throttled;

@@ -1,0 +1,7 @@
+//! Jitter: random delays.
+
+/// A random number from 0 to 1, to spread delays: sixteen random bits, more than a delay can show.
+pub fn jitter() -> f64 {
+    let [high, low, ..] = *uuid::Uuid::new_v4().as_bytes();
+    f64::from(u16::from_be_bytes([high, low])) / f64::from(u16::MAX)
+}
