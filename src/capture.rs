@@ -3,9 +3,9 @@
 use std::fmt;
 use std::io;
 
+use crate::error::BoxError;
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
-use tower::BoxError;
 
 use crate::status::CacheStatus;
 use crate::windows::Windows;

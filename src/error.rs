@@ -7,6 +7,9 @@ use std::time::Duration;
 
 use crate::key::Key;
 
+/// An error of any type, as Tower's middleware gives it.
+pub type BoxError = Box<dyn StdError + Send + Sync>;
+
 /// Why a request was not answered: the loader's fault or ours.
 #[derive(Debug)]
 #[allow(
@@ -158,8 +161,10 @@ impl CacheError {
         Self::new(CacheErrorKind::Store(error.kind()), format!("`{key}`: {error}"))
     }
 
-    pub(crate) fn new(kind: CacheErrorKind, message: String) -> Self {
-        Self { kind, message: message.into() }
+    /// An error of a cache, for adapters and for tests of programs that handle one. The message must
+    /// hold no value and no secret.
+    pub fn new(kind: CacheErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into().into() }
     }
 }
 

@@ -26,13 +26,21 @@
 //!
 //! # Where to look
 //! - [`mod@read_through`]: the layer, its service and their future; how a request goes.
-//! - `http` (features `http`, `axum`): a shared HTTP cache in front of axum routes or any service.
-//! - `grpc` (feature `grpc`): a cache in front of tonic services.
-//! - [`Key`]: what an answer is kept under. [`Capture`]: how an answer is kept.
-//! - [`Wait`]: what a caller does while somebody else loads. [`CacheStatus`]: how an answer came
-//!   about. [`Error`]: the loader's fault, or ours.
+//! - [`Key`]: what an answer is stored under. [`Capture`]: how an answer is stored.
+//! - [`Wait`]: what a caller does while another caller loads. [`CacheStatus`]: how an answer came
+//!   about. [`Error`]: the loader's fault, or the cache's.
 //! - [`store`]: the contract of a store, [`MemoryStore`] and `RedisStore`.
-//! - [`lock`]: locks to use on their own, around any service, and as the lease of a store.
+//! - [`adapter`]: building blocks for layers that have a [`ReadThroughLayer`] inside.
+//!
+//! # Other crates
+//! | crate | what it adds |
+//! |---|---|
+//! | `bellwether-http` | `HttpCacheLayer`: a shared HTTP cache in front of axum routes, or of any `http` service |
+//! | `bellwether-grpc` | `GrpcCacheLayer`: a cache in front of tonic services |
+//! | `bellwether-lock` | nine distributed locks, `#[locked]`, and locks as the leases of a store |
+//!
+//! They are built on the public API of this crate, so a new version of axum, tonic or a database
+//! driver is a new version of one of them and not of this crate.
 //!
 //! # What is not promised
 //! Leases here are for efficiency, not for correctness: in a fault (a lease that lapses under a
@@ -42,15 +50,9 @@
 //! # Features
 //! | feature | default | what it adds |
 //! |---|---|---|
-//! | `macros` | no | `#[read_through]`: an async function as a cached loader; `#[locked]`: one that runs under a lock |
-//! | `redis` | yes | `RedisStore`: entries and leases shared by a fleet; `lock::redis`: four locks |
-//! | `http` | no | [`http`](mod@http): a shared HTTP cache in front of any `http` service |
-//! | `axum` | no | keys of axum's path parameters and extractors |
-//! | `grpc` | no | `GrpcCacheLayer`: a cache in front of tonic services |
-//! | `zookeeper` | no | `lock::ZooKeeperLock`: locks by sessions, in the order of arrival |
-//! | `mysql` | no | `lock::MySqlLock`, `lock::MySqlRowLock`: locks in a MariaDB or MySQL server |
-//! | `postgres` | no | `lock::PostgresLock`: locks in a PostgreSQL server |
-//! | `test-util` | no | `store::conformance`: the contract as checks, for stores of your own; `store::faulty`: a store that fails as told; `lock::conformance`: the same for locks |
+//! | `redis` | yes | `RedisStore`: entries and leases that all processes share |
+//! | `macros` | no | `#[read_through]`: an async function as a cached loader |
+//! | `test-util` | no | `store::conformance`: the contract as checks, for stores of your own; `store::faulty`: a store that fails as told |
 
 pub mod adapter;
 mod capture;
@@ -66,9 +68,12 @@ mod status;
 pub mod store;
 mod windows;
 
+use std::future::Future;
+use std::pin::Pin;
+
 pub use capture::{Capture, Json, Judged, Room, Verdict};
 pub use error::{
-    CacheError, CacheErrorKind, Cause, ConfigError, Error, StoreError, StoreErrorKind,
+    BoxError, CacheError, CacheErrorKind, Cause, ConfigError, Error, StoreError, StoreErrorKind,
 };
 pub use key::{Digest, Key, KeyPart};
 pub use policy::{Wait, WhenAbandoned, WhenStoreFails};
@@ -84,7 +89,5 @@ pub use store::{MemoryStore, Store};
 pub use store::{RedisOptions, RedisStats, RedisStore};
 pub use windows::Windows;
 
-/// The examples of the README are compiled and run with those of the docs.
-#[cfg(all(doctest, feature = "macros", feature = "redis"))]
-#[doc = include_str!("../README.md")]
-struct Readme;
+/// A future in a box, as stores and locks answer with.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -7,10 +7,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::error::BoxError;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use tokio::time::{Instant, timeout};
-use tower::{BoxError, Service, ServiceExt};
+use tower::{Service, ServiceExt};
 
 use super::core::{Core, Landing, Origin};
 use super::recall::Recall;

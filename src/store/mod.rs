@@ -39,7 +39,7 @@ mod redis;
 use std::fmt;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use crate::BoxFuture;
 
 #[cfg(feature = "redis")]
 pub use self::redis::{Call, Source, Value as RedisValue, Wire};

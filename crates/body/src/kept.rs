@@ -3,11 +3,11 @@
 use std::fmt;
 use std::io::Write;
 
+use bellwether::BoxError;
 use bellwether::Room;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use tower::BoxError;
 
 /// A whole response, and what its adapter notes beside it.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,9 +39,10 @@ type Fields<'a> = Vec<(&'a str, &'a [u8])>;
 
 /// Why bytes are not a response that may be given out.
 #[derive(Debug)]
+#[non_exhaustive]
 pub enum Undecodable {
     /// Not what was written.
-    Damaged(postcard::Error),
+    Damaged(String),
     /// No status that there is.
     Status(u16),
     /// A header field that could not stand in a message.
@@ -78,8 +79,8 @@ where
     /// The same, with a body and fields that are part of those bytes. What a loader gave may be
     /// part of a connection's buffer, which is several times as large.
     pub fn borrowing(bytes: &Bytes) -> Result<Self, Undecodable> {
-        let (head, body): (Head<'_, N>, _) =
-            postcard::take_from_bytes(bytes).map_err(Undecodable::Damaged)?;
+        let (head, body): (Head<'_, N>, _) = postcard::take_from_bytes(bytes)
+            .map_err(|error| Undecodable::Damaged(error.to_string()))?;
         let status =
             StatusCode::from_u16(head.status).map_err(|_| Undecodable::Status(head.status))?;
         let header_map = |fields| header_map(fields, bytes);

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
+use bellwether::BoxError;
 use bellwether::{CacheStatus, Capture, Room, Verdict};
 use bellwether_body::{CacheBody, KeptResponse};
 use bytes::Bytes;
 use http::Response;
 use http::header::CONTENT_TYPE;
 use tonic::Status;
-use tower::BoxError;
 
 /// An answer of a service.
 pub(crate) enum Answer<B> {

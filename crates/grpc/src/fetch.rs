@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bellwether::BoxError;
 use bellwether::{Ask, Verdict};
 use bellwether_body::{CacheBody, End, KeptResponse};
 use bytes::Bytes;
@@ -18,7 +19,7 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tonic::Status;
 use tonic::body::Body;
-use tower::{BoxError, Service};
+use tower::Service;
 
 use super::answer::Answer;
 use super::early::Early;

@@ -6,6 +6,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use bellwether::BoxError;
 use bellwether_body::CacheBody;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -13,8 +14,8 @@ use http::{Request, Response};
 use http_body::Body as HttpBody;
 use pin_project::pin_project;
 use tonic::body::Body;
+use tower::Service;
 use tower::util::Oneshot;
-use tower::{BoxError, Service};
 
 use super::trouble::status_of;
 

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bellwether::BoxError;
 use bellwether::{Ask, CacheStatus, ReadThrough};
 use bellwether_body::CacheBody;
 use bytes::Bytes;
@@ -16,7 +17,7 @@ use tokio::time::Instant;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::server::NamedService;
-use tower::{BoxError, Service, ServiceExt};
+use tower::{Service, ServiceExt};
 
 use super::answer::Answers;
 use super::deadline::{GRPC_TIMEOUT, deadline};

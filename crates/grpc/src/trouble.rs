@@ -4,10 +4,10 @@ use std::error::Error as _;
 use std::fmt;
 use std::sync::Arc;
 
+use bellwether::BoxError;
 use bellwether::{CacheError, CacheErrorKind, Error};
 use bellwether_body::is_unreachable;
 use tonic::{Code, Status};
-use tower::BoxError;
 
 /// The status of an error of the service behind the cache: its own if it has one, or else
 /// `UNAVAILABLE`, with nothing of its message, as that may hold anything.
@@ -65,7 +65,6 @@ fn code(error: &CacheError) -> Code {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bellwether::Key;
 
     #[test]
     fn a_status_behind_an_error_is_kept_and_other_errors_say_nothing() {
@@ -87,14 +86,10 @@ mod tests {
 
     #[test]
     fn a_wait_that_ran_out_is_a_deadline_only_for_who_has_one() {
-        let key = Key::of("grpc");
-        let missed = CacheError::new(CacheErrorKind::DeadlineExceeded, String::new()).into();
-        assert_eq!(status_for_caller(&missed).code(), Code::DeadlineExceeded);
-        let ran_out = CacheError::new(CacheErrorKind::WaitTimedOut, String::new()).into();
-        assert_eq!(status_for_caller(&ran_out).code(), Code::Unavailable);
-        let panicked = CacheError::loader_panicked(&key).into();
-        assert_eq!(status_for_caller(&panicked).code(), Code::Internal);
-        let contended = CacheError::contended(&key).into();
-        assert_eq!(status_for_caller(&contended).code(), Code::Unavailable);
+        let code_of = |kind| status_for_caller(&CacheError::new(kind, "").into()).code();
+        assert_eq!(code_of(CacheErrorKind::DeadlineExceeded), Code::DeadlineExceeded);
+        assert_eq!(code_of(CacheErrorKind::WaitTimedOut), Code::Unavailable);
+        assert_eq!(code_of(CacheErrorKind::LoaderPanicked), Code::Internal);
+        assert_eq!(code_of(CacheErrorKind::Contended), Code::Unavailable);
     }
 }

@@ -1,10 +1,10 @@
 //! `Answered`: an answer of the origin that was read to its end.
 
+use bellwether::BoxError;
 use bellwether_body::KeptResponse;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use std::sync::Arc;
-use tower::BoxError;
 
 use super::kept::{Fate, Note, Said, Whole};
 use super::mode::Terms;

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::time::{Duration, SystemTime};
 
+use bellwether::BoxError;
 use bellwether::adapter::BypassPermit;
 use bellwether::{Bypass, CacheStatus, Key};
 use bellwether_body::{CacheBody, KeptResponse};
@@ -10,7 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body::Body;
 use tokio::runtime::Handle;
-use tower::{BoxError, Service, ServiceExt};
+use tower::{Service, ServiceExt};
 
 use super::answer;
 use super::answered::Answered;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
+use bellwether::BoxError;
 use bellwether::Key;
 use bellwether::adapter::LoadTimedOut;
 use bellwether_body::{CacheBody, Collected, Follow, Followed, KeptResponse, collect};
@@ -14,7 +15,7 @@ use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, header,
 use http_body::Body;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
-use tower::{BoxError, Service, ServiceExt};
+use tower::{Service, ServiceExt};
 
 use super::answered::{Answered, check_length};
 use super::asked::Errand;

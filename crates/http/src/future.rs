@@ -7,6 +7,7 @@ use std::marker::PhantomData;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use bellwether::BoxError;
 use bellwether::adapter::RequestOptions;
 use bellwether::{CacheStatus, Error};
 use bellwether_body::CacheBody;
@@ -16,7 +17,7 @@ use futures_util::future::BoxFuture;
 use http::{Request, Response};
 use http_body::Body;
 use pin_project::pin_project;
-use tower::{BoxError, Service};
+use tower::Service;
 
 use super::around;
 use super::asked::Errand;

@@ -5,12 +5,12 @@ use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use bellwether::BoxError;
 use bellwether::{CacheStatus, Capture, Key, Room, Verdict, Windows};
 use bellwether_body::{CacheBody, KeptResponse};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Response, StatusCode};
 use serde::{Deserialize, Serialize};
-use tower::BoxError;
 
 use super::rules::{self, Consent};
 

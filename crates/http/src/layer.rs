@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bellwether::BoxError;
 use bellwether::adapter::{CacheClient, PrivateKeys, delegate_load_options};
 use bellwether::{Handle, ReadThroughLayer, Store};
 use bellwether_body::is_unreachable;
 use http::Uri;
 use http::request::Parts;
-use tower::{BoxError, Layer};
+use tower::Layer;
 
 use super::fetch::Fetch;
 use super::handle::HttpHandle;

@@ -1,7 +1,8 @@
 //! `Origin`: what the layer needs of the service within.
 
+use bellwether::BoxError;
 use http::{Request, Response, StatusCode};
-use tower::{BoxError, Service};
+use tower::Service;
 
 /// A service of HTTP of which there can be more than one, to be asked from anywhere.
 pub(super) trait Origin<ReqB, B>:

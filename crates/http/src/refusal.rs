@@ -1,10 +1,10 @@
 //! Refusals: the answers to requests that cannot be answered.
 
+use bellwether::BoxError;
 use bellwether::adapter::warn_throttled;
 use bellwether::{CacheError, CacheErrorKind, Error};
 use bellwether_body::CacheBody;
 use http::{Response, StatusCode};
-use tower::BoxError;
 
 use super::answer::refusal;
 use super::report::Report;

@@ -4,13 +4,14 @@ use std::convert::Infallible;
 use std::fmt;
 use std::task::{Context, Poll};
 
+use bellwether::BoxError;
 use bellwether::Key;
 use bellwether_body::CacheBody;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Request, Response};
 use http_body::Body;
-use tower::{BoxError, Service};
+use tower::Service;
 
 use super::around::{self, Changes};
 use super::asked::Asked;

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use bellwether::BoxError;
 use bellwether::adapter::RequestOptions;
 use bellwether::{CacheStatus, Error, Key, Stale};
 use bellwether_body::CacheBody;
 use http::Response;
 use http::request::Parts;
-use tower::BoxError;
 
 use super::around::{seconds, ttl};
 use super::asked::{Asked, Errand};

@@ -123,8 +123,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bellwether::BoxFuture;
 use bellwether::{Key, StoreError};
-use futures_util::future::BoxFuture;
 
 pub use error::{LockError, LockErrorKind};
 pub use grant::{Attempt, Busy, Grant, Holder, Owner, Released, Request, Session, Term};

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash};
 
+use crate::BoxFuture;
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use tower::{Service, ServiceExt};
 
 /// What a batch loader answers: an outcome for each request of the batch.

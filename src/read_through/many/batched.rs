@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use crate::BoxFuture;
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use tower::Service;
 
 use super::answers::Answers;

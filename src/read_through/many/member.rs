@@ -5,8 +5,8 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use crate::BoxFuture;
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 use tower::Service;
 

@@ -14,8 +14,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use crate::BoxFuture;
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 
 pub use self::answers::{Answers, BatchLoader, Loaded};
 pub use self::batched::Batched;

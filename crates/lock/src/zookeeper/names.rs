@@ -73,8 +73,8 @@ const HEX: &[u8; 16] = b"0123456789abcdef";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bellwether::Claim;
     use bellwether::Key;
+    use bellwether::store::Claim;
 
     fn named(number: &str) -> String {
         format!("_c_{}-lock-{number}", "0123456789abcdef".repeat(2))

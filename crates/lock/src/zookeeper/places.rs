@@ -180,8 +180,8 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use bellwether::Claim;
     use bellwether::Key;
+    use bellwether::store::Claim;
 
     fn asked() -> (Places, Token, Instant) {
         let (places, claim) = (Places::default(), Claim::new(Key::of("item")));

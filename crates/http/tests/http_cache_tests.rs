@@ -2,7 +2,7 @@
 //!
 //! `scripts/test` installs the suite.
 
-#[path = "../examples/reverse_proxy/proxy.rs"]
+#[path = "../../../examples/reverse_proxy/proxy.rs"]
 mod proxy;
 mod support;
 
@@ -131,7 +131,7 @@ fn node(arguments: &[&str]) -> Command {
     let suite = root.join("target/http-cache-tests/node_modules/http-cache-tests");
     assert!(suite.is_dir(), "{} is not there: `scripts/test` installs it", suite.display());
     let mut command = Command::new("node");
-    command.arg("--no-warnings").arg(root.join("tests/http_cache_tests/suite.mjs"));
+    command.arg("--no-warnings").arg(root.join("crates/http/tests/http_cache_tests/suite.mjs"));
     command.arg(suite).args(arguments);
     command
 }

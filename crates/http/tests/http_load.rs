@@ -2,7 +2,7 @@
 //!
 //! `wrk` speaks HTTP/1.1 and `h2load` HTTP/2; `scripts/test` installs both.
 
-#[path = "../examples/reverse_proxy/proxy.rs"]
+#[path = "../../../examples/reverse_proxy/proxy.rs"]
 mod proxy;
 
 use std::process::Output;

@@ -27,5 +27,5 @@ mod vary;
 #[path = "../support/mod.rs"]
 mod support;
 
-#[path = "../../examples/reverse_proxy/proxy.rs"]
+#[path = "../../../../examples/reverse_proxy/proxy.rs"]
 mod proxy;

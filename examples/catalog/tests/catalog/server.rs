@@ -32,7 +32,7 @@ pub(crate) struct Answer {
 impl Catalog {
     pub(crate) fn start(args: &[&str]) -> Self {
         let anywhere = ["--listen", "127.0.0.1:0", "--grpc-listen", "127.0.0.1:0"];
-        let program = Program::start(example(), &[&anywhere, args].concat());
+        let program = Program::start(env!("CARGO_BIN_EXE_catalog"), &[&anywhere, args].concat());
         let (web, grpc) = program.said(|line| {
             let (web, grpc) = line.strip_prefix("catalog: ")?.split_once(" (gRPC: ")?;
             Some((web.to_owned(), format!("http://{}", grpc.strip_suffix(')')?)))
@@ -98,17 +98,4 @@ pub(crate) async fn ask(method: Method, url: &str, json: &str) -> Answer {
     let body = to_bytes(Body::new(body), usize::MAX).await.expect("a whole body");
     let json = serde_json::from_slice(&body).unwrap_or(Value::Null);
     Answer { status: parts.status, headers: parts.headers, json }
-}
-
-/// Where cargo puts examples: beside the folder of this binary.
-fn example() -> PathBuf {
-    let this = std::env::current_exe().expect("the path of this binary");
-    let folder = this.parent().and_then(|deps| deps.parent()).expect("a target folder");
-    let example = folder.join("examples/catalog");
-    assert!(
-        example.exists(),
-        "{} is not there; run: cargo build --all-features --example catalog",
-        example.display()
-    );
-    example
 }

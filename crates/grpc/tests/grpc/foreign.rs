@@ -53,7 +53,7 @@ fn seen(address: SocketAddr, calls: &[Value]) -> Vec<Value> {
         --target target/grpcio -r scripts/grpcio-requirements.txt";
     assert!(installed.join("grpc").is_dir(), "grpcio is missing; run scripts/test, or: {how}");
     let mut python = Command::new("python3")
-        .arg(root.join("tests/grpc/foreign.py"))
+        .arg(root.join("crates/grpc/tests/grpc/foreign.py"))
         .arg(address.to_string())
         .env("PYTHONPATH", installed)
         .stdin(Stdio::piped())

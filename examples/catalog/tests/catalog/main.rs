@@ -9,5 +9,5 @@ mod server;
 mod support;
 
 /// The messages of the example: what is sent is what it was built with.
-#[path = "../../examples/catalog/grpc/messages.rs"]
+#[path = "../../grpc/messages.rs"]
 mod messages;
