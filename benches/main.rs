@@ -1,9 +1,9 @@
 //! What this crate costs, as ratios.
 //!
 //! ```text
-//! cargo bench                            everything, in about two minutes
-//! cargo bench --bench main -- redis      the sections with that word in their name
-//! cargo bench --all-features --bench main -- handover      of locks on all kinds of servers
+//! cargo bench -p bellwether-benches                            everything, in about two minutes
+//! cargo bench -p bellwether-benches -- redis      the sections with that word in their name
+//! cargo bench -p bellwether-benches --features handover -- handover      of locks on all kinds of servers
 //! ```
 //!
 //! Machines differ and are shared, so no figure here is to be compared with one of another run.
@@ -19,7 +19,7 @@ mod cpu;
 mod crowd;
 mod envelope;
 mod figures;
-#[cfg(all(feature = "mysql", feature = "postgres", feature = "zookeeper"))]
+#[cfg(feature = "handover")]
 mod handover;
 mod hits_in_memory;
 mod hits_in_redis;
@@ -49,7 +49,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("envelope", envelope::run),
     ("parked", parked::run),
     ("outage", outage::run),
-    #[cfg(all(feature = "mysql", feature = "postgres", feature = "zookeeper"))]
+    #[cfg(feature = "handover")]
     ("handover", handover::run),
 ];
 
