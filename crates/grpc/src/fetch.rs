@@ -103,7 +103,7 @@ where
         Read::GoesOn { begun, rest } => {
             Answer::passing(Response::from_parts(head, CacheBody::rejoined(begun, rest)))
         }
-        Read::Backoff { begun, rest } => {
+        Read::Pauses { begun, rest } => {
             let (watch, end) = oneshot::channel();
             let body = CacheBody::watched(begun.clone(), rest, watch);
             match end_of(Response::from_parts(head.clone(), body), early, end).await {

@@ -19,7 +19,7 @@ pub(super) enum Read<B> {
     /// It goes on after one message, or its message is too long: what was read, and the rest.
     GoesOn { begun: Bytes, rest: Pin<Box<B>> },
     /// One message is there, and nothing behind it yet: what was read, and the rest.
-    Backoff { begun: Bytes, rest: Pin<Box<B>> },
+    Pauses { begun: Bytes, rest: Pin<Box<B>> },
 }
 
 /// How far a body is read.
@@ -47,7 +47,7 @@ where
         let frame = match until == Until::Pause && expected(&prefix) == Some(begun.len()) {
             true => match rest.frame().now_or_never() {
                 Some(frame) => frame,
-                None => return Ok(Read::Backoff { begun: begun.into_bytes(), rest }),
+                None => return Ok(Read::Pauses { begun: begun.into_bytes(), rest }),
             },
             false => rest.frame().await,
         };
@@ -188,7 +188,7 @@ mod tests {
         };
         let read_until = |until| read(body(), 2, until).now_or_never();
         assert!(read_until(Until::End).is_none());
-        let Some(Ok(Read::Backoff { begun, .. })) = read_until(Until::Pause) else {
+        let Some(Ok(Read::Pauses { begun, .. })) = read_until(Until::Pause) else {
             panic!("it waits")
         };
         assert_eq!(begun, &b"\0\0\0\0\x01a"[..]);

@@ -123,7 +123,7 @@ where
             Some(Read::Ended { data, trailers, .. }) => {
                 Body::new(CacheBody::<Full<Bytes>>::kept(data, trailers))
             }
-            Some(Read::GoesOn { begun, rest } | Read::Backoff { begun, rest }) => {
+            Some(Read::GoesOn { begun, rest } | Read::Pauses { begun, rest }) => {
                 Body::new(CacheBody::rejoined(begun, rest))
             }
             None => return Status::cancelled("the request broke off").into_http(),
