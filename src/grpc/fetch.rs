@@ -46,6 +46,9 @@ impl Load {
     }
 }
 
+/// Which lookup a request needs.
+pub(super) type AskOf = fn(&Load) -> Ask;
+
 /// The service behind the cache.
 #[derive(Clone, Debug)]
 pub(crate) struct Fetch<S> {

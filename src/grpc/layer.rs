@@ -6,13 +6,13 @@ use std::sync::Arc;
 use tower::Layer;
 
 use super::answer::Answers;
-use super::fetch::{Fetch, Load};
+use super::fetch::{AskOf, Fetch, Load};
 use super::handle::GrpcHandle;
 use super::method::{CachedMethod, Methods, check};
 use super::service::GrpcCache;
 use super::trouble::is_of_source;
 use crate::error::{ConfigError, number_within};
-use crate::read_through::{Ask, ReadThroughLayer, knobs_of_loads};
+use crate::read_through::{ReadThroughLayer, knobs_of_loads};
 use crate::store::Store;
 
 /// Puts a cache in front of tonic services. See the [module page](super) for examples.
@@ -26,9 +26,6 @@ pub struct GrpcCacheLayer {
     max_request_bytes: usize,
     shows_status: bool,
 }
-
-/// How it is asked for what a request needs.
-pub(super) type AskOf = fn(&Load) -> Ask;
 
 impl GrpcCacheLayer {
     /// A layer over a store. Nothing is cached until a [`method`](Self::method) is named.

@@ -1,7 +1,7 @@
 //! Requests that load nothing that is kept: they go to the origin, or are answered by what is kept.
 
 use std::collections::HashSet;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -12,11 +12,11 @@ use tower::{BoxError, Service, ServiceExt};
 use super::answer;
 use super::answered::Answered;
 use super::asked::Asked;
-use super::kept::{Fate, Said, Whole};
+use super::kept::{Fate, Said};
 use super::mode::Judgement;
 use super::origin::{self, Origin};
 use super::refusal;
-use super::report::Report;
+use super::report::{Report, seconds};
 use super::rules::{self, HeadSays, Times, Why};
 use super::shared::{Located, Shared};
 use super::target::Target;
@@ -226,7 +226,7 @@ fn given<B>(shared: &Shared, located: &Located, asked: &Asked) -> Option<Respons
 /// How it is reported that what was found is given out, if it will do.
 fn will_do(located: &Located, asked: &Asked) -> Option<Report> {
     let Located { entry, whole, .. } = located;
-    let fresh_for = ttl(whole, entry.fresh_for());
+    let fresh_for = whole.fresh_for(entry.fresh_for());
     let is_good = entry.is_fresh() || entry.serves_while_revalidating();
     let note = &whole.response.note;
     let will_do = is_good
@@ -237,15 +237,6 @@ fn will_do(located: &Located, asked: &Asked) -> Option<Report> {
         (fresh, None) => seconds(fresh.unwrap_or_default()),
     };
     will_do.then(|| Report::hit(ttl))
-}
-
-/// How much longer it is fresh: as the store says, or else as the origin said.
-pub(super) fn ttl(whole: &Whole, said: Option<Duration>) -> Option<Duration> {
-    said.or_else(|| whole.response.note.fresh_for())
-}
-
-pub(super) fn seconds(duration: Duration) -> i64 {
-    i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// Hears what the answer to a HEAD says of what is kept (RFC 9111, section 4.3.5).

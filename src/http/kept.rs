@@ -53,6 +53,11 @@ impl Whole {
         response.headers.reserve(ADDED);
         Self { response, fate, said }
     }
+
+    /// How much longer it is fresh: as the store says, or else as the origin said.
+    pub(super) fn fresh_for(&self, by_store: Option<Duration>) -> Option<Duration> {
+        by_store.or_else(|| self.response.note.fresh_for())
+    }
 }
 
 /// What is to become of a response.

@@ -145,6 +145,7 @@ mod answer;
 mod answered;
 mod around;
 mod asked;
+mod derived_key;
 mod earlier;
 #[cfg(feature = "axum")]
 mod extract;
@@ -157,6 +158,7 @@ mod mode;
 #[cfg(feature = "axum")]
 mod nested;
 mod origin;
+mod percent_encoding;
 mod refusal;
 mod report;
 mod request_key;

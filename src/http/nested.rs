@@ -9,7 +9,7 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Extensions, Uri};
 
-use super::request_key::unescaped;
+use super::percent_encoding::unescaped;
 
 /// The URI with which a request came to the first router.
 pub(super) fn original_uri(extensions: &Extensions) -> Option<&Uri> {

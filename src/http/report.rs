@@ -1,6 +1,7 @@
 //! `Report`: how an answer came about, as the field `Cache-Status` (RFC 9211).
 
 use std::fmt::{self, Write as _};
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
@@ -126,6 +127,11 @@ impl fmt::Display for Report {
             None => Ok(()),
         }
     }
+}
+
+/// A time as the parameter `ttl` has it.
+pub(super) fn seconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)
 }
 
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");

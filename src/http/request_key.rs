@@ -7,6 +7,8 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 
+use super::derived_key::DerivedKey;
+use super::percent_encoding::unescaped;
 use super::target::routed;
 use crate::error::ConfigError;
 use crate::key::Key;
@@ -48,17 +50,6 @@ enum Base {
 }
 
 type By = dyn Fn(&Parts) -> Option<Key> + Send + Sync;
-
-/// What came of making a key.
-#[derive(Debug)]
-pub(super) enum Named {
-    Key(Key),
-    /// It is not for a cache.
-    Nothing,
-    /// The route has no parameter of this name.
-    #[cfg_attr(not(feature = "axum"), allow(dead_code, reason = "only templates name any"))]
-    Unknown(String),
-}
 
 impl RequestKey {
     /// The path as the layer sees it, and nothing of the query: `Key::of("path").with(path)`. What
@@ -151,13 +142,13 @@ impl RequestKey {
         not(feature = "axum"),
         allow(clippy::needless_pass_by_ref_mut, reason = "axum's extractors ask for it")
     )]
-    pub(super) fn at_once(&self, parts: &mut Parts) -> Option<Named> {
+    pub(super) fn at_once(&self, parts: &mut Parts) -> Option<DerivedKey> {
         let named = match &self.base {
             Base::Path => match routed(parts) {
-                Some(routed) => Named::Key(Key::of("path").with(routed.path())),
-                None => Named::Nothing,
+                Some(routed) => DerivedKey::Key(Key::of("path").with(routed.path())),
+                None => DerivedKey::Nothing,
             },
-            Base::By(key_of) => key_of(parts).map_or(Named::Nothing, Named::Key),
+            Base::By(key_of) => key_of(parts).map_or(DerivedKey::Nothing, DerivedKey::Key),
             #[cfg(feature = "axum")]
             Base::Template(template) => template.fill(parts),
             #[cfg(feature = "axum")]
@@ -167,26 +158,26 @@ impl RequestKey {
     }
 
     /// The key, where that takes time.
-    pub(super) async fn extracted(&self, parts: &mut Parts) -> Named {
+    pub(super) async fn extracted(&self, parts: &mut Parts) -> DerivedKey {
         match &self.base {
             #[cfg(feature = "axum")]
             Base::Extracted(extracted) => {
                 let key = extracted.of(parts).await;
-                self.completed(key.map_or(Named::Nothing, Named::Key), parts)
+                self.completed(key.map_or(DerivedKey::Nothing, DerivedKey::Key), parts)
             }
-            _ => self.at_once(parts).unwrap_or(Named::Nothing),
+            _ => self.at_once(parts).unwrap_or(DerivedKey::Nothing),
         }
     }
 
-    fn completed(&self, named: Named, parts: &Parts) -> Named {
-        let Named::Key(mut key) = named else { return named };
+    fn completed(&self, named: DerivedKey, parts: &Parts) -> DerivedKey {
+        let DerivedKey::Key(mut key) = named else { return named };
         for name in &self.query {
             key = with_query(key, &parts.uri, name);
         }
         for name in &self.headers {
             key = with_field(key, &parts.headers, name);
         }
-        Named::Key(key)
+        DerivedKey::Key(key)
     }
 }
 
@@ -213,22 +204,6 @@ fn decoded(name: &str) -> Cow<'_, str> {
         return Cow::Borrowed(name);
     }
     Cow::Owned(String::from_utf8_lossy(&unescaped(name, b' ')).into_owned())
-}
-
-/// The bytes that an escaped text stands for, and what a plus sign stands for in it.
-pub(super) fn unescaped(text: &str, plus: u8) -> Vec<u8> {
-    let (mut bytes, mut left) = (Vec::with_capacity(text.len()), text.as_bytes());
-    while let Some((&first, rest)) = left.split_first() {
-        let escaped = rest.get(..2).filter(|_| first == b'%').and_then(byte);
-        left = if escaped.is_some() { &rest[2..] } else { rest };
-        bytes.push(escaped.unwrap_or(if first == b'+' { plus } else { first }));
-    }
-    bytes
-}
-
-fn byte(digits: &[u8]) -> Option<u8> {
-    let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
-    u8::from_str_radix(digits, 16).ok()
 }
 
 impl fmt::Debug for RequestKey {

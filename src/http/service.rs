@@ -12,12 +12,12 @@ use tower::{BoxError, Service};
 
 use super::around::{self, Changes};
 use super::asked::Asked;
+use super::derived_key::DerivedKey;
 use super::fetch::Fetch;
 use super::future::{Begun, HttpResponseFuture};
 use super::mode::{Keyed, Mode};
 use super::origin::Origin;
 use super::refusal;
-use super::request_key::Named;
 use super::rules::{self, Demand};
 use super::visit::{self, Visit};
 use super::way::Way;
@@ -131,7 +131,7 @@ fn named_by<S, ReqB, B>(
     keyed: &Keyed,
     parts: Parts,
     body: ReqB,
-    named: Named,
+    named: DerivedKey,
 ) -> Begun<S, B>
 where
     S: Origin<ReqB, B>,
@@ -139,9 +139,9 @@ where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     let key = match named {
-        Named::Key(key) if key.byte_len() <= Key::MAX_BYTES => key,
-        Named::Key(_) | Named::Nothing => return pass(fetch, parts, body, "bypass"),
-        Named::Unknown(name) => {
+        DerivedKey::Key(key) if key.byte_len() <= Key::MAX_BYTES => key,
+        DerivedKey::Key(_) | DerivedKey::Nothing => return pass(fetch, parts, body, "bypass"),
+        DerivedKey::Unknown(name) => {
             return Begun::Going(Box::pin(std::future::ready(refusal::unknown(&name))));
         }
     };

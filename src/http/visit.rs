@@ -6,11 +6,10 @@ use http::Response;
 use http::request::Parts;
 use tower::BoxError;
 
-use super::around::{seconds, ttl};
 use super::asked::{Asked, Errand};
 use super::fetch::Fetch;
 use super::kept::{Found, Spec, Whole};
-use super::report::{Asking, Report};
+use super::report::{Asking, Report, seconds};
 use super::rules::Demand;
 use super::shared::Shared;
 use super::{answer, mode, refusal};
@@ -171,7 +170,7 @@ fn will_do(demand: &Demand, whole: &Whole, status: &CacheStatus) -> bool {
         _ => false,
     };
     let fresh_for = match status {
-        CacheStatus::Hit { fresh_for } => ttl(whole, *fresh_for),
+        CacheStatus::Hit { fresh_for } => whole.fresh_for(*fresh_for),
         _ => None,
     };
     let is_own = matches!(status, CacheStatus::Led { .. });
@@ -191,7 +190,9 @@ fn give<B>(
     let report = Report::of(asking, status, whole.said);
     let report = match status {
         CacheStatus::Stale { stale_for, .. } => report.ttl(-seconds(*stale_for)),
-        CacheStatus::Hit { fresh_for } => report.ttl(ttl(whole, *fresh_for).map_or(0, seconds)),
+        CacheStatus::Hit { fresh_for } => {
+            report.ttl(whole.fresh_for(*fresh_for).map_or(0, seconds))
+        }
         _ => match whole.response.note.fresh_for() {
             Some(left) => report.ttl(seconds(left)),
             None => report,

@@ -3,13 +3,14 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::{Answer, Attempt, Busy, Claim, Fenced, Grant, Holder, Lock, Released, Renew, Request};
 use super::{TakeOver, Token, Watch, Watchers};
 use crate::key::{Digest, Key};
+use crate::store::{Clock, Moment};
 
 /// Locks in the memory of this process.
 ///
@@ -83,17 +84,17 @@ impl LocalLock {
     }
 
     /// Who holds what now: those whose lease has ended are gone.
-    fn table(&self, now: Now) -> MutexGuard<'_, Table> {
+    fn table(&self, now: Moment) -> MutexGuard<'_, Table> {
         // A table whose holder panicked is still whole: no user code runs under the lock.
         let mut table = self.0.table.lock().unwrap_or_else(PoisonError::into_inner);
-        table.forget_ended(now.instant);
+        table.forget_ended(now.instant());
         table
     }
 
     /// Does an operation when its future is polled, at that moment.
     fn answer<T: Send + 'static>(
         &self,
-        operation: impl FnOnce(&Self, Now) -> T + Send + 'static,
+        operation: impl FnOnce(&Self, Moment) -> T + Send + 'static,
     ) -> Answer<T> {
         let lock = self.clone();
         Box::pin(async move { Ok(operation(&lock, lock.0.clock.now())) })
@@ -158,29 +159,29 @@ impl fmt::Debug for LocalLock {
 }
 
 impl Table {
-    fn acquire(&mut self, request: &Request, from: Option<Holder>, now: Now) -> Attempt {
+    fn acquire(&mut self, request: &Request, from: Option<Holder>, now: Moment) -> Attempt {
         let (digest, token) = (request.claim.key().digest(), request.claim.token());
         let fence = match self.holds.get(&digest) {
             Some(hold) if hold.token == token => hold.fence,
             Some(hold) if from != Some(hold.holder()) => {
-                let remaining = hold.ends.saturating_duration_since(now.instant);
+                let remaining = now.until(hold.ends);
                 return Attempt::Busy(Busy::new().held_by(hold.holder()).for_another(remaining));
             }
             _ => self.next_fence(now),
         };
         self.hold(
             digest,
-            Hold { token, fence, ends: now.after(request.lease), renewed_at: now.millis() },
+            Hold { token, fence, ends: now.after(request.lease), renewed_at: millis(now) },
         );
         Attempt::Granted(Grant::by_lease().fenced(fence))
     }
 
-    fn renew(&mut self, claim: &Claim, lease: Duration, now: Now) -> Renew {
+    fn renew(&mut self, claim: &Claim, lease: Duration, now: Moment) -> Renew {
         let digest = claim.key().digest();
         let ours = self.holds.get(&digest).filter(|hold| hold.token == claim.token());
         let Some(fence) = ours.map(|hold| hold.fence) else { return Renew::Lost };
         let hold =
-            Hold { token: claim.token(), fence, ends: now.after(lease), renewed_at: now.millis() };
+            Hold { token: claim.token(), fence, ends: now.after(lease), renewed_at: millis(now) };
         self.hold(digest, hold);
         Renew::Held
     }
@@ -218,8 +219,8 @@ impl Table {
         }
     }
 
-    fn next_fence(&mut self, now: Now) -> u64 {
-        self.last_fence = now.micros.max(self.last_fence + 1);
+    fn next_fence(&mut self, now: Moment) -> u64 {
+        self.last_fence = now.micros().max(self.last_fence + 1);
         self.last_fence
     }
 }
@@ -230,44 +231,6 @@ impl Hold {
     }
 }
 
-/// The lock's time: monotonic, and counted from the Unix epoch.
-struct Clock {
-    started: Instant,
-    started_micros: u64,
-}
-
-/// A moment in the lock's time.
-#[derive(Clone, Copy)]
-struct Now {
-    instant: Instant,
-    micros: u64,
-}
-
-impl Clock {
-    fn start() -> Self {
-        let since_epoch = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-        Self { started: Instant::now(), started_micros: micros(since_epoch) }
-    }
-
-    fn now(&self) -> Now {
-        let instant = Instant::now();
-        let since = micros(instant.saturating_duration_since(self.started));
-        Now { instant, micros: self.started_micros.saturating_add(since) }
-    }
-}
-
-impl Now {
-    /// When a lease ends. No instant is too far away to be told: a lease is cut to a year.
-    fn after(&self, lease: Duration) -> Instant {
-        let year = Duration::from_secs(366 * 24 * 60 * 60);
-        self.instant + lease.min(year)
-    }
-
-    fn millis(&self) -> u64 {
-        self.micros / 1000
-    }
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+fn millis(now: Moment) -> u64 {
+    now.micros() / 1000
 }

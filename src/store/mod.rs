@@ -23,6 +23,7 @@
 
 #[cfg(feature = "redis")]
 mod breaker;
+mod clock;
 #[cfg(feature = "test-util")]
 pub mod conformance;
 mod entry;
@@ -43,6 +44,7 @@ use futures_util::future::BoxFuture;
 
 #[cfg(feature = "redis")]
 pub(crate) use self::redis::{Call, Source, Value as RedisValue, Wire};
+pub use clock::{Clock, Moment};
 pub use entry::{Draft, Entry, Marker, Remaining, Value};
 pub use failure::Failure;
 #[cfg(feature = "test-util")]
@@ -152,6 +154,18 @@ pub enum Accept {
         /// The fence of the entry that will not do.
         than: u64,
     },
+}
+
+impl Accept {
+    /// Whether an entry that was found makes a lease needless.
+    pub fn admits(self, entry: &Entry) -> bool {
+        entry.is_fresh()
+            && match self {
+                Self::Fresh => true,
+                Self::Nothing => false,
+                Self::Other { than } => entry.fence() != than,
+            }
+    }
 }
 
 /// What came of asking to load a key.

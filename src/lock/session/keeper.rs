@@ -8,7 +8,8 @@ use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::claims::{Ask, Place, Wish};
 use super::links::Seat;
-use super::{Database, Held, Name, Shared, Trouble};
+use super::shared::Shared;
+use super::{Database, Held, Name, Trouble};
 use crate::error::StoreError;
 use crate::lock::{Attempt, Busy, Grant, Released, Renew, Request, Session};
 

@@ -17,6 +17,7 @@ mod keeper;
 mod links;
 mod name;
 mod settings;
+mod shared;
 mod trouble;
 
 use std::fmt;
@@ -34,6 +35,7 @@ pub(super) use self::trouble::Trouble;
 use self::claims::{Ask, Claims, Joined, Wish};
 use self::keeper::Keeper;
 use self::links::Links;
+use self::shared::Shared;
 use super::{Answer, Attempt, Claim, Released, Renew, Request, Watch, Watchers};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Key;
@@ -42,14 +44,6 @@ use crate::key::Key;
 pub(super) struct Sessions<D: Database> {
     claims: Arc<Claims>,
     shared: Arc<Shared<D>>,
-}
-
-/// What keepers have in common. They do not know the claims, so that all is given up when the last
-/// handle is dropped.
-struct Shared<D: Database> {
-    links: Links<D>,
-    settings: Settings,
-    watchers: Watchers,
 }
 
 impl<D: Database> Sessions<D> {

@@ -4,6 +4,7 @@ mod link;
 mod names;
 mod options;
 mod places;
+mod session_task;
 mod trouble;
 mod visit;
 
@@ -18,6 +19,7 @@ use tokio::time::{Instant, sleep};
 pub use self::options::ZooKeeperOptions;
 
 use self::link::Link;
+use self::session_task::open;
 use self::trouble::Trouble;
 use self::visit::Visit;
 use super::{Answer, Attempt, Claim, Fenced, Lock, Released, Renew, Request, Watch, Watchers};
@@ -87,14 +89,23 @@ impl ZooKeeperLock {
             .map_err(|error| StoreError::new(StoreErrorKind::Misconfigured, error.to_string()))?;
         options.connect().await
     }
+}
 
-    fn new(options: ZooKeeperOptions) -> Self {
-        let (watchers, link) = (Watchers::default(), Mutex::default());
-        Self(Arc::new(Inner { options, watchers, link }))
+impl ZooKeeperOptions {
+    /// Connects, and establishes a session.
+    ///
+    /// # Errors
+    /// If no server can be reached in time, or if they refuse who we are.
+    pub async fn connect(self) -> Result<ZooKeeperLock, StoreError> {
+        let lock = self.connect_lazily();
+        lock.0.link().await?;
+        Ok(lock)
     }
 
-    async fn prepare(&self) -> Result<(), StoreError> {
-        self.0.link().await.map(drop)
+    /// A lock that connects when it is first used, for services that start before their ZooKeeper.
+    pub fn connect_lazily(self) -> ZooKeeperLock {
+        let (watchers, link) = (Watchers::default(), Mutex::default());
+        ZooKeeperLock(Arc::new(Inner { options: self, watchers, link }))
     }
 }
 
@@ -123,7 +134,7 @@ impl Inner {
     fn establish(&self) -> Linking {
         let (options, watchers) = (self.options.clone(), self.watchers.clone());
         let linking = async move {
-            let opening = tokio::spawn(async move { Link::open(&options, watchers).await });
+            let opening = tokio::spawn(async move { open(&options, watchers).await });
             let opened = opening.await.unwrap_or(Err(Trouble::Broken));
             opened.map_err(|trouble| trouble.during("connecting", None))
         };

@@ -3,9 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::ZooKeeperLock;
 use super::names::Names;
-use crate::error::{ConfigError, StoreError, duration_within};
+use crate::error::{ConfigError, duration_within};
 
 /// Where a ZooKeeper is, and how it is talked to.
 ///
@@ -130,21 +129,6 @@ impl ZooKeeperOptions {
     #[must_use]
     pub fn private(self) -> Self {
         Self { settings: Settings { private: true, ..self.settings }, ..self }
-    }
-
-    /// Connects, and establishes a session.
-    ///
-    /// # Errors
-    /// If no server can be reached in time, or if they refuse who we are.
-    pub async fn connect(self) -> Result<ZooKeeperLock, StoreError> {
-        let lock = self.connect_lazily();
-        lock.prepare().await?;
-        Ok(lock)
-    }
-
-    /// A lock that connects when it is first used, for services that start before their ZooKeeper.
-    pub fn connect_lazily(self) -> ZooKeeperLock {
-        ZooKeeperLock::new(self)
     }
 
     pub(super) fn names(&self) -> Names {

@@ -1,12 +1,13 @@
 //! Visit: what is done for one claim at its key, over one session.
 
 use std::future::Future;
+use std::time::Duration;
 
 use tokio::select;
 use tokio::time::{Instant, sleep, sleep_until};
 use zookeeper_client::{Acls, Client, CreateMode, Error, OneshotWatcher};
 
-use super::link::{Link, PAUSE};
+use super::link::Link;
 use super::names::{line, prefix};
 use super::places::{Known, Node};
 use super::trouble::Trouble;
@@ -316,3 +317,6 @@ impl<'a> Visit<'a> {
         if self.link.settings.private { Acls::creator_all() } else { Acls::anyone_all() }
     }
 }
+
+/// Between a question that was lost and the next.
+pub(super) const PAUSE: Duration = Duration::from_millis(20);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::future::ready;
 use tokio::time::timeout;
 
-use super::Operation;
-use super::script::Healed;
+use super::healing::Healed;
+use super::operation::Operation;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::{Acquire, Answer, Commit, Entry, Renew};
 

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Now;
-use super::shard::{later, left};
 use crate::key::Key;
+use crate::store::clock::{Moment, later};
 use crate::store::{Claim, Failure, Token};
 
 /// The guards of a shard, bounded by count.
@@ -53,24 +52,24 @@ pub(super) struct Floor {
 
 impl Guards {
     /// The watermark of a key: no fence up to it may be stored.
-    pub(super) fn floor(&self, key: &Key, now: Now) -> u64 {
+    pub(super) fn floor(&self, key: &Key, now: Moment) -> u64 {
         let own = self.of_keys.get(key).and_then(|guard| guard.floor);
         let live =
             [own, self.merged].into_iter().flatten().filter(|floor| floor.until > now.instant);
         live.map(|floor| floor.fence).max().unwrap_or(0)
     }
 
-    pub(super) fn failed(&self, key: &Key, now: Now) -> Option<&Failed> {
+    pub(super) fn failed(&self, key: &Key, now: Moment) -> Option<&Failed> {
         let failed = self.of_keys.get(key)?.failed.as_ref();
         failed.filter(|failed| failed.until() > now.instant)
     }
 
-    pub(super) fn granted(&self, key: &Key, now: Now) -> Option<&Granted> {
+    pub(super) fn granted(&self, key: &Key, now: Moment) -> Option<&Granted> {
         let lease = self.of_keys.get(key)?.lease.as_ref();
         lease.filter(|granted| granted.until > now.instant)
     }
 
-    pub(super) fn granted_mut(&mut self, key: &Key, now: Now) -> Option<&mut Granted> {
+    pub(super) fn granted_mut(&mut self, key: &Key, now: Moment) -> Option<&mut Granted> {
         let lease = self.of_keys.get_mut(key)?.lease.as_mut();
         lease.filter(|granted| granted.until > now.instant)
     }
@@ -97,14 +96,14 @@ impl Guards {
     }
 
     /// That of a key, to be changed.
-    pub(super) fn at(&mut self, key: &Key, now: Now) -> &mut Guard {
+    pub(super) fn at(&mut self, key: &Key, now: Moment) -> &mut Guard {
         if self.of_keys.len() >= self.sweep_at.max(FIRST_SWEEP) {
             self.sweep(now);
         }
         self.of_keys.entry(key.clone()).or_default()
     }
 
-    fn sweep(&mut self, now: Now) {
+    fn sweep(&mut self, now: Moment) {
         self.of_keys.retain(|_, guard| guard.is_live(now));
         if self.of_keys.len() > MOST / 2 {
             self.merge(now);
@@ -114,7 +113,7 @@ impl Guards {
     }
 
     /// Makes one watermark of all, and forgets failures.
-    fn merge(&mut self, now: Now) {
+    fn merge(&mut self, now: Moment) {
         let merged = self.merged.filter(|floor| floor.until > now.instant);
         let floors = self.of_keys.values().filter_map(|guard| guard.floor).chain(merged);
         self.merged = floors.reduce(|one, other| Floor {
@@ -130,7 +129,7 @@ impl Guards {
 }
 
 impl Guard {
-    fn is_live(&self, now: Now) -> bool {
+    fn is_live(&self, now: Moment) -> bool {
         self.lease.as_ref().is_some_and(|granted| granted.until > now.instant)
             || self.floor.is_some_and(|floor| floor.until > now.instant)
             || self.failed.as_ref().is_some_and(|failed| failed.until() > now.instant)
@@ -144,21 +143,21 @@ impl Failed {
 
     /// For how long it holds up a caller, if it does: with what is left of the lease of another
     /// caller, if there is one.
-    pub(super) fn holds_up(&self, busy: Option<Duration>, now: Now) -> Option<Duration> {
+    pub(super) fn holds_up(&self, busy: Option<Duration>, now: Moment) -> Option<Duration> {
         if self.failure.window().is_zero() {
             return None;
         }
-        let cooldown = left(later(self.at, self.failure.cooldown()), now);
+        let cooldown = now.until(later(self.at, self.failure.cooldown()));
         busy.or_else(|| Some(cooldown).filter(|left| !left.is_zero()))
     }
 
     /// Whether its window is not over.
-    pub(super) fn is_shared(&self, now: Now) -> bool {
+    pub(super) fn is_shared(&self, now: Moment) -> bool {
         later(self.at, self.failure.window()) > now.instant
     }
 
     /// How many failures in a row the next one would follow.
-    pub(super) fn times(&self, now: Now) -> u32 {
+    pub(super) fn times(&self, now: Moment) -> u32 {
         let counts = later(self.at, self.failure.counts_for()) > now.instant;
         if counts { self.failure.times() } else { 0 }
     }
@@ -173,8 +172,8 @@ const MOST: usize = 1024;
 mod tests {
     use super::*;
 
-    fn now() -> Now {
-        Now { instant: Instant::now(), micros: 1 }
+    fn now() -> Moment {
+        Moment { instant: Instant::now(), micros: 1 }
     }
 
     fn invalidate(guards: &mut Guards, nth: u64) {

@@ -6,11 +6,10 @@ mod shard;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
-
-use tokio::time::Instant;
+use std::time::Duration;
 
 use self::shard::{Limits, Shard};
+use super::clock::{Clock, Moment};
 use super::{Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew};
 use super::{Store, Watch, Watchers};
 use crate::key::Key;
@@ -131,7 +130,7 @@ impl MemoryStore {
     /// Does an operation when its future is polled, at that moment.
     fn answer<T: Send + 'static>(
         &self,
-        operation: impl FnOnce(&Self, Now) -> T + Send + 'static,
+        operation: impl FnOnce(&Self, Moment) -> T + Send + 'static,
     ) -> Answer<T> {
         let store = self.clone();
         Box::pin(async move { Ok(operation(&store, store.0.clock.now())) })
@@ -220,34 +219,4 @@ impl fmt::Debug for MemoryStore {
             .field("max_bytes", &self.0.max_bytes)
             .finish()
     }
-}
-
-/// The store's time: monotonic, and counted from the Unix epoch so that fences grow over restarts.
-struct Clock {
-    started: Instant,
-    started_micros: u64,
-}
-
-/// A moment in the store's time.
-#[derive(Clone, Copy, Debug)]
-struct Now {
-    instant: Instant,
-    micros: u64,
-}
-
-impl Clock {
-    fn start() -> Self {
-        let since_epoch = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-        Self { started: Instant::now(), started_micros: micros(since_epoch) }
-    }
-
-    fn now(&self) -> Now {
-        let instant = Instant::now();
-        let since = micros(instant.saturating_duration_since(self.started));
-        Now { instant, micros: self.started_micros.saturating_add(since) }
-    }
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
