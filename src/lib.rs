@@ -50,11 +50,13 @@
 //! | `zookeeper` | no | `lock::ZooKeeperLock`: locks by sessions, in the order of arrival |
 //! | `mysql` | no | `lock::MySqlLock`, `lock::MySqlRowLock`: locks in a MariaDB or MySQL server |
 //! | `postgres` | no | `lock::PostgresLock`: locks in a PostgreSQL server |
-//! | `test-util` | no | `store::conformance`: the contract as checks, for stores of your own; `store::faulty`: a store that fails as told; `lock::conformance`: the same for locks |
+//! | `test-util` | no | `conformance`: what suites of checks are made of; `store::conformance`: the contract as checks, for stores of your own; `store::faulty`: a store that fails as told; `lock::conformance`: the same for locks |
 
 mod capture;
 mod chance;
 mod claim;
+#[cfg(feature = "test-util")]
+pub mod conformance;
 mod error;
 mod flight;
 #[cfg(feature = "grpc")]

@@ -11,9 +11,10 @@ use std::fs;
 use self::sources::{Source, after, root, sources, sources_below};
 
 /// Which modules a module may know. No arrow points up, and there is no cycle.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("capture", &["status", "windows"]),
     ("chance", &[]),
+    ("conformance", &["claim", "error", "key"]),
     ("error", &["key"]),
     ("flight", &["chance", "key"]),
     ("http", &["capture", "error", "key", "quiet", "read_through", "response", "status", "store"]),
@@ -23,7 +24,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ),
     ("claim", &["key"]),
     ("key", &[]),
-    ("lock", &["chance", "claim", "error", "key", "policy", "quiet", "store"]),
+    ("lock", &["chance", "claim", "conformance", "error", "key", "policy", "quiet", "store"]),
     ("policy", &["windows"]),
     ("quiet", &[]),
     (
@@ -32,7 +33,7 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ),
     ("response", &["capture"]),
     ("status", &[]),
-    ("store", &["chance", "claim", "error", "key", "quiet", "windows"]),
+    ("store", &["chance", "claim", "conformance", "error", "key", "quiet", "windows"]),
     ("windows", &[]),
 ];
 
@@ -141,6 +142,8 @@ fn no_function_is_over_50_lines() {
     for source in sources() {
         let lines: Vec<_> = source.text.lines().collect();
         let begins = (0..lines.len()).filter(|at| first_words(lines[*at]).contains(&"fn"));
+        // A trait may declare one without a body.
+        let begins = begins.filter(|at| !lines[*at].ends_with(';'));
         for begin in begins {
             let indent = lines[begin].len() - lines[begin].trim_start().len();
             let end = format!("{}}}", " ".repeat(indent));
