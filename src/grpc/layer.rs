@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tower::Layer;
 
-use super::answer::Answers;
-use super::fetch::{AskOf, Fetch, Load};
+use super::answer::GrpcCodec;
+use super::fetch::{AskOf, GrpcFetch, UnaryRequest};
 use super::handle::GrpcHandle;
 use super::method::{CachedMethod, Methods, check};
 use super::service::GrpcCache;
@@ -21,7 +21,7 @@ use crate::store::Store;
 /// one layer, and their clones, share its loads: one per key in this process.
 #[derive(Clone)]
 pub struct GrpcCacheLayer {
-    layer: ReadThroughLayer<AskOf, Answers>,
+    layer: ReadThroughLayer<AskOf, GrpcCodec>,
     methods: Arc<Methods>,
     max_request_bytes: usize,
     shows_status: bool,
@@ -31,8 +31,8 @@ impl GrpcCacheLayer {
     /// A layer over a store. Nothing is cached until a [`method`](Self::method) is named.
     pub fn new<S: Store>(store: S) -> Self {
         Self {
-            layer: ReadThroughLayer::new(store, Load::ask as AskOf)
-                .capture(Answers)
+            layer: ReadThroughLayer::new(store, UnaryRequest::ask as AskOf)
+                .capture(GrpcCodec)
                 .source_failures(is_of_source),
             methods: Arc::default(),
             max_request_bytes: FOUR_MIB,
@@ -88,7 +88,7 @@ impl<S> Layer<S> for GrpcCacheLayer {
     type Service = GrpcCache<S>;
 
     fn layer(&self, inner: S) -> GrpcCache<S> {
-        let fetch = Fetch { inner, most: self.layer.most_entry_bytes() };
+        let fetch = GrpcFetch { inner, most: self.layer.most_entry_bytes() };
         GrpcCache {
             cache: self.layer.layer(fetch),
             methods: Arc::clone(&self.methods),

@@ -16,12 +16,12 @@ use crate::key::Key;
 
 /// A name for a kind of answer, with the parameters of the route that tell one from another.
 #[derive(Clone, Debug)]
-pub(super) struct Template {
+pub(super) struct RouteTemplate {
     text: String,
     names: Vec<String>,
 }
 
-impl Template {
+impl RouteTemplate {
     pub(super) fn read(text: &str) -> Result<Self, ConfigError> {
         let error = |reason| ConfigError::Key { given: text.to_owned(), reason };
         let (mut names, mut left) = (Vec::new(), text);

@@ -172,6 +172,6 @@ mod way;
 
 pub use future::HttpResponseFuture;
 pub use handle::HttpHandle;
-pub use layer::{HttpCacheLayer, Keyed, Rules, Stated};
+pub use layer::{CachingRules, HttpCacheLayer, KeyedRules, Rfc9111Rules};
 pub use request_key::RequestKey;
 pub use service::HttpCache;

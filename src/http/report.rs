@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use super::kept::Said;
+use super::kept::OriginInfo;
 use crate::status::{CacheStatus, Stale};
 
 /// How an answer came about. Says nothing of the key: it may hold what is not for everybody.
@@ -40,7 +40,12 @@ impl Report {
     }
 
     /// Of an answer that was not for keeping.
-    pub(super) fn not_kept(asking: Asking, status: &CacheStatus, said: Said, why: String) -> Self {
+    pub(super) fn not_kept(
+        asking: Asking,
+        status: &CacheStatus,
+        said: OriginInfo,
+        why: String,
+    ) -> Self {
         Self { detail: Some(why), is_stored: false, ..Self::of(asking, status, said) }
     }
 
@@ -55,7 +60,7 @@ impl Report {
     }
 
     /// Of an answer of the core.
-    pub(super) fn of(asking: Asking, status: &CacheStatus, said: Said) -> Self {
+    pub(super) fn of(asking: Asking, status: &CacheStatus, said: OriginInfo) -> Self {
         let forwarded = match asking {
             Asking::Anew => "request",
             _ if said.was_stale => "stale",

@@ -44,7 +44,7 @@ enum Base {
     Path,
     By(Arc<By>),
     #[cfg(feature = "axum")]
-    Template(super::extract::Template),
+    RouteTemplate(super::extract::RouteTemplate),
     #[cfg(feature = "axum")]
     Extracted(super::extract::Extracted),
 }
@@ -77,7 +77,7 @@ impl RequestKey {
     /// If a brace has no counterpart, or a parameter no name.
     #[cfg(feature = "axum")]
     pub fn template(template: &str) -> Result<Self, ConfigError> {
-        Ok(Self::on(Base::Template(super::extract::Template::read(template)?)))
+        Ok(Self::on(Base::RouteTemplate(super::extract::RouteTemplate::read(template)?)))
     }
 
     /// A key made of what an axum extractor gives. A request that it rejects goes around the
@@ -150,7 +150,7 @@ impl RequestKey {
             },
             Base::By(key_of) => key_of(parts).map_or(DerivedKey::Nothing, DerivedKey::Key),
             #[cfg(feature = "axum")]
-            Base::Template(template) => template.fill(parts),
+            Base::RouteTemplate(template) => template.fill(parts),
             #[cfg(feature = "axum")]
             Base::Extracted(_) => return None,
         };
@@ -212,7 +212,7 @@ impl fmt::Debug for RequestKey {
             Base::Path => "path",
             Base::By(_) => "function",
             #[cfg(feature = "axum")]
-            Base::Template(template) => template.text(),
+            Base::RouteTemplate(template) => template.text(),
             #[cfg(feature = "axum")]
             Base::Extracted(_) => "extractor",
         };

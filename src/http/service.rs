@@ -11,15 +11,15 @@ use http_body::Body;
 use tower::{BoxError, Service};
 
 use super::around::{self, Changes};
-use super::asked::Asked;
+use super::asked::CacheRequest;
 use super::derived_key::DerivedKey;
-use super::fetch::Fetch;
+use super::fetch::OriginFetch;
 use super::future::{Begun, HttpResponseFuture};
-use super::mode::{Keyed, Mode};
+use super::mode::{Mode, ProgramRules};
 use super::origin::Origin;
 use super::refusal;
 use super::rules::{self, Demand};
-use super::visit::{self, Visit};
+use super::visit::{self, Exchange};
 use super::way::Way;
 use crate::key::Key;
 use crate::response::CacheBody;
@@ -30,11 +30,11 @@ use crate::response::CacheBody;
 /// response that says so.
 #[derive(Clone)]
 pub struct HttpCache<S> {
-    fetch: Fetch<S>,
+    fetch: OriginFetch<S>,
 }
 
 impl<S> HttpCache<S> {
-    pub(super) fn new(fetch: Fetch<S>) -> Self {
+    pub(super) fn new(fetch: OriginFetch<S>) -> Self {
         Self { fetch }
     }
 
@@ -95,7 +95,7 @@ impl<S: fmt::Debug> fmt::Debug for HttpCache<S> {
 }
 
 /// Begins a request whose target is its key.
-fn stated<S, ReqB, B>(fetch: &Fetch<S>, mut parts: Parts, body: ReqB) -> Begun<S, B>
+fn stated<S, ReqB, B>(fetch: &OriginFetch<S>, mut parts: Parts, body: ReqB) -> Begun<S, B>
 where
     S: Origin<ReqB, B>,
     ReqB: Body + Default + Send + 'static,
@@ -114,7 +114,7 @@ where
 }
 
 /// Begins a request whose key takes time to know.
-async fn extracted<S, ReqB, B>(fetch: Fetch<S>, mut parts: Parts, body: ReqB) -> Begun<S, B>
+async fn extracted<S, ReqB, B>(fetch: OriginFetch<S>, mut parts: Parts, body: ReqB) -> Begun<S, B>
 where
     S: Origin<ReqB, B>,
     ReqB: Body + Default + Send + 'static,
@@ -127,8 +127,8 @@ where
 
 /// Begins a request whose key is for the program to say.
 fn named_by<S, ReqB, B>(
-    fetch: &Fetch<S>,
-    keyed: &Keyed,
+    fetch: &OriginFetch<S>,
+    keyed: &ProgramRules,
     parts: Parts,
     body: ReqB,
     named: DerivedKey,
@@ -154,7 +154,7 @@ where
 }
 
 fn begin<S, ReqB, B>(
-    fetch: &Fetch<S>,
+    fetch: &OriginFetch<S>,
     parts: Parts,
     body: ReqB,
     way: Way,
@@ -171,36 +171,41 @@ where
         Way::Ask => match visit::at_hand(&fetch.shared, &parts, &key, &demand) {
             Some(response) => Begun::Settled(response),
             None => {
-                let visit = Visit::new(fetch.clone(), Asked::new(parts, key, demand));
-                match fetch.shared.bypass(&visit.asked) {
+                let exchange = Exchange::new(fetch.clone(), CacheRequest::new(parts, key, demand));
+                match fetch.shared.bypass(&exchange.asked) {
                     Some(leave) => {
-                        Begun::Going(Box::pin(around::bypass::<_, ReqB, _>(visit, leave)))
+                        Begun::Going(Box::pin(around::bypass::<_, ReqB, _>(exchange, leave)))
                     }
-                    None => Begun::Asking(visit),
+                    None => Begun::Asking(exchange),
                 }
             }
         },
-        Way::Look => look(fetch, Asked::new(parts, key, demand), body),
+        Way::Look => look(fetch, CacheRequest::new(parts, key, demand), body),
         Way::Around(why) => pass(fetch, parts, body, why),
         Way::Change => {
-            let Fetch { inner, shared } = fetch.clone();
+            let OriginFetch { inner, shared } = fetch.clone();
             let request = Request::from_parts(parts, body);
             Begun::Going(Box::pin(around::change(inner, shared, request, changes(key))))
         }
     }
 }
 
-fn look<S, ReqB, B>(fetch: &Fetch<S>, asked: Asked, body: ReqB) -> Begun<S, B>
+fn look<S, ReqB, B>(fetch: &OriginFetch<S>, asked: CacheRequest, body: ReqB) -> Begun<S, B>
 where
     S: Origin<ReqB, B>,
     ReqB: Send + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    let Fetch { inner, shared } = fetch.clone();
+    let OriginFetch { inner, shared } = fetch.clone();
     Begun::Going(Box::pin(around::look(inner, shared, asked, body)))
 }
 
-fn pass<S, ReqB, B>(fetch: &Fetch<S>, parts: Parts, body: ReqB, why: &'static str) -> Begun<S, B>
+fn pass<S, ReqB, B>(
+    fetch: &OriginFetch<S>,
+    parts: Parts,
+    body: ReqB,
+    why: &'static str,
+) -> Begun<S, B>
 where
     S: Origin<ReqB, B>,
     ReqB: Send + 'static,

@@ -9,8 +9,8 @@ use futures_util::future::join_all;
 use http::{HeaderMap, HeaderName, StatusCode};
 use tokio::time::Instant;
 
-use super::asked::Asked;
-use super::kept::{Fate, Found, HttpCapture, Kept, Spec, Whole};
+use super::asked::CacheRequest;
+use super::kept::{CacheAnswer, CachedResponse, Disposition, HttpCapture, KeptAnswer, VaryIndex};
 use super::mode::Mode;
 use super::rules::Why;
 use super::target::TargetUri;
@@ -24,7 +24,7 @@ use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Peek, Va
 
 /// What all services of a layer share.
 #[derive(Clone, Debug)]
-pub(super) struct Shared {
+pub(super) struct LayerState {
     pub(super) within: Within<HttpCapture>,
     pub(super) mode: Arc<Mode>,
     pub(super) target: TargetUri,
@@ -38,28 +38,28 @@ pub(super) struct Shared {
 pub(super) struct Located {
     pub(super) key: Key,
     pub(super) entry: Entry,
-    pub(super) whole: Arc<Whole>,
+    pub(super) whole: Arc<CachedResponse>,
     /// How it is told from others, if it is one of several variants.
-    pub(super) spec: Option<Arc<Spec>>,
+    pub(super) vary_index: Option<Arc<VaryIndex>>,
 }
 
 impl Located {
     /// Whether it is told from others by all these fields of a request.
     pub(super) fn is_told_by(&self, names: &[HeaderName]) -> bool {
-        self.spec.as_ref().map_or(names.is_empty(), |spec| spec.covers(names))
+        self.vary_index.as_ref().map_or(names.is_empty(), |vary_index| vary_index.covers(names))
     }
 }
 
-impl Shared {
+impl LayerState {
     /// Leave for a request to ask the origin without waiting for the load of another.
-    pub(super) fn bypass(&self, asked: &Asked) -> Option<Bypassing> {
+    pub(super) fn bypass(&self, asked: &CacheRequest) -> Option<Bypassing> {
         self.unshared.bypass(&asked.alike())
     }
 
     /// Notes that the answer to a request was for its caller only. One that refuses, fails or has
     /// not changed says nothing of the answers to others, nor does one that is private because the
     /// request says so.
-    pub(super) fn note_private(&self, asked: &Asked, status: StatusCode, why: &Why) {
+    pub(super) fn note_private(&self, asked: &CacheRequest, status: StatusCode, why: &Why) {
         let (alike, window) = (asked.alike(), self.within.not_kept_for());
         match why {
             Why::RequestNoStore => {}
@@ -70,20 +70,20 @@ impl Shared {
     }
 
     /// Notes that the answer to a request may be shared, and is complete.
-    pub(super) fn note_shared(&self, asked: &Asked) {
+    pub(super) fn note_shared(&self, asked: &CacheRequest) {
         self.unshared.note_shared(&asked.alike());
     }
 
     /// Until when a response has to be complete to be kept, if its head is there now. The less
     /// time, the more of those before took too long.
-    pub(super) fn deadline(&self, asked: &Asked) -> Instant {
+    pub(super) fn deadline(&self, asked: &CacheRequest) -> Instant {
         let slow = self.unshared.slow_in_a_row(&asked.alike()).min(MOST_SLOW);
         let now = Instant::now();
         now.checked_add(self.within.collect_within() / 8_u32.pow(slow)).unwrap_or(now)
     }
 
     /// Follows a response that goes through and could be shared if it were complete in time.
-    pub(super) fn follow(&self, asked: &Asked) -> Follow {
+    pub(super) fn follow(&self, asked: &CacheRequest) -> Follow {
         let (alike, unshared, window) =
             (asked.alike(), Arc::clone(&self.unshared), self.within.not_kept_for());
         let deadline = Instant::now() + self.within.collect_within().min(LONGEST_FOLLOWED);
@@ -109,17 +109,17 @@ impl Shared {
         }
     }
 
-    pub(super) fn read<B: Send + 'static>(&self, entry: &Entry) -> Option<Arc<Kept<B>>> {
-        self.within.read::<Found<B>>(entry)
+    pub(super) fn read<B: Send + 'static>(&self, entry: &Entry) -> Option<Arc<KeptAnswer<B>>> {
+        self.within.read::<CacheAnswer<B>>(entry)
     }
 
     /// The response that is kept under a key itself.
     pub(super) async fn whole_at<B: Send + 'static>(&self, key: &Key) -> Option<Located> {
         let entry = self.entry(key).await?;
         match &*self.read::<B>(&entry)? {
-            Kept::Whole(whole) => {
+            KeptAnswer::CachedResponse(whole) => {
                 let whole = Arc::clone(whole);
-                Some(Located { key: key.clone(), entry, whole, spec: None })
+                Some(Located { key: key.clone(), entry, whole, vary_index: None })
             }
             _ => None,
         }
@@ -133,15 +133,15 @@ impl Shared {
     ) -> Option<Located> {
         let entry = self.entry(primary).await?;
         match &*self.read::<B>(&entry)? {
-            Kept::Whole(whole) => {
+            KeptAnswer::CachedResponse(whole) => {
                 let whole = Arc::clone(whole);
-                Some(Located { key: primary.clone(), entry, whole, spec: None })
+                Some(Located { key: primary.clone(), entry, whole, vary_index: None })
             }
-            Kept::Spec(spec) => {
-                let located = self.whole_at::<B>(&spec.key_for(primary, request)).await?;
-                Some(Located { spec: Some(Arc::clone(spec)), ..located })
+            KeptAnswer::VaryIndex(vary_index) => {
+                let located = self.whole_at::<B>(&vary_index.key_for(primary, request)).await?;
+                Some(Located { vary_index: Some(Arc::clone(vary_index)), ..located })
             }
-            Kept::Passing(_) | Kept::Moved => None,
+            KeptAnswer::Passthrough(_) | KeptAnswer::Retry => None,
         }
     }
 
@@ -150,10 +150,10 @@ impl Shared {
     pub(super) async fn keep<B: Send + 'static>(
         &self,
         key: Key,
-        whole: &Arc<Whole>,
+        whole: &Arc<CachedResponse>,
         instead_of: impl FnOnce(Option<&Entry>) -> bool,
     ) -> bool {
-        let Fate::Keep(windows) = whole.fate else { return false };
+        let Disposition::Keep(windows) = whole.disposition else { return false };
         let Some(lease) = self.lease(key, instead_of).await else { return false };
         let mut room = Room::new(self.within.max_entry_bytes());
         if HttpCapture::encode_whole(whole, &mut room).is_err() {
@@ -161,30 +161,30 @@ impl Shared {
             return false;
         }
         let windows = self.within.jittered(windows);
-        let value = value_of::<B>(Kept::Whole(Arc::clone(whole)), room);
+        let value = value_of::<B>(KeptAnswer::CachedResponse(Arc::clone(whole)), room);
         self.commit(lease, value, windows).await
     }
 
-    /// Replaces a spec by another, unless it is not the one that is there any more, or somebody
+    /// Replaces a `Vary` index by another, unless it is not the one that is there any more, or somebody
     /// else is about it.
     pub(super) async fn replace_spec<B: Send + 'static>(
         &self,
         primary: &Key,
-        old: &Spec,
-        spec: Spec,
+        old: &VaryIndex,
+        vary_index: VaryIndex,
     ) -> bool {
         let lease = self.lease(primary.clone(), |entry| {
             let kept = entry.and_then(|entry| self.read::<B>(entry));
-            matches!(kept.as_deref(), Some(Kept::Spec(spec)) if spec.is_same_as(old))
+            matches!(kept.as_deref(), Some(KeptAnswer::VaryIndex(vary_index)) if vary_index.is_same_as(old))
         });
         let Some(lease) = lease.await else { return false };
         let mut room = Room::new(self.within.max_entry_bytes());
-        if HttpCapture::encode_spec(&spec, &mut room).is_err() {
+        if HttpCapture::encode_spec(&vary_index, &mut room).is_err() {
             self.abandon(lease).await;
             return false;
         }
-        let windows = spec.windows();
-        let value = value_of::<B>(Kept::Spec(Arc::new(spec)), room);
+        let windows = vary_index.windows();
+        let value = value_of::<B>(KeptAnswer::VaryIndex(Arc::new(vary_index)), room);
         self.commit(lease, value, windows).await
     }
 
@@ -260,10 +260,10 @@ const MOST_SLOW: u32 = 4;
 
 const LONGEST_FOLLOWED: Duration = Duration::from_secs(60 * 60);
 /// What is kept, and its bytes.
-fn value_of<B: Send + 'static>(kept: Kept<B>, room: Room) -> Value {
+fn value_of<B: Send + 'static>(kept: KeptAnswer<B>, room: Room) -> Value {
     let encoded = room.into_bytes();
-    let kept = Capture::<Found<B>>::settle(&HttpCapture, kept, &encoded);
-    let beside = Capture::<Found<B>>::weight(&HttpCapture, &kept, &encoded);
+    let kept = Capture::<CacheAnswer<B>>::settle(&HttpCapture, kept, &encoded);
+    let beside = Capture::<CacheAnswer<B>>::weight(&HttpCapture, &kept, &encoded);
     Value::of(encoded, Arc::new(kept), beside)
 }
 
