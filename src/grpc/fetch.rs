@@ -26,7 +26,7 @@ use super::trouble::status_of;
 use super::verdict::{status, verdict};
 use crate::capture::Verdict;
 use crate::read_through::Ask;
-use crate::response::{CacheBody, End, KeptResponse};
+use crate::response::{BodyEnd, CacheBody, KeptResponse};
 
 /// A unary request that was read, and what it asks of the cache.
 pub(crate) struct UnaryRequest {
@@ -110,8 +110,8 @@ where
             let (watch, end) = oneshot::channel();
             let body = CacheBody::watched(begun.clone(), rest, watch);
             match end_of(Response::from_parts(head.clone(), body), early, end).await {
-                Some(End::Ended(trailers)) => whole(head, begun, trailers, true, method),
-                Some(End::GoesOn) => GrpcAnswer::Taken(Verdict::Private),
+                Some(BodyEnd::Ended(trailers)) => whole(head, begun, trailers, true, method),
+                Some(BodyEnd::GoesOn) => GrpcAnswer::Taken(Verdict::Private),
                 None => GrpcAnswer::Taken(Verdict::Own),
             }
         }
@@ -140,8 +140,8 @@ fn whole<B>(
 async fn end_of<B>(
     response: Response<CacheBody<B>>,
     early: Early,
-    end: oneshot::Receiver<End>,
-) -> Option<End>
+    end: oneshot::Receiver<BodyEnd>,
+) -> Option<BodyEnd>
 where
     B: HttpBody<Data = Bytes> + Send + 'static,
 {
@@ -154,7 +154,7 @@ where
         }
         end.await.ok()
     });
-    ended.await.unwrap_or(Some(End::GoesOn))
+    ended.await.unwrap_or(Some(BodyEnd::GoesOn))
 }
 
 /// How long the end of an answer may take once its message is there. A server sends it along with

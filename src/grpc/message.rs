@@ -8,7 +8,7 @@ use http::HeaderMap;
 use http_body::Body;
 use http_body_util::BodyExt;
 
-use crate::response::Joined;
+use crate::response::JoinedFrames;
 
 /// The bytes before each message: whether it is compressed, and its length.
 pub(super) const PREFIX: usize = 5;
@@ -42,7 +42,7 @@ where
     B: Body<Data = Bytes>,
 {
     let mut rest = Box::pin(body);
-    let (mut begun, mut trailers) = (Joined::default(), None::<HeaderMap>);
+    let (mut begun, mut trailers) = (JoinedFrames::default(), None::<HeaderMap>);
     let mut prefix = Vec::with_capacity(PREFIX);
     loop {
         let frame = match until == Until::Pause && expected(&prefix) == Some(begun.len()) {

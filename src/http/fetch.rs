@@ -23,7 +23,7 @@ use super::rules::{self, Times, Why};
 use super::shared::LayerState;
 use crate::key::Key;
 use crate::read_through::LoadTimedOut;
-use crate::response::{CacheBody, Collected, Follow, Followed, KeptResponse, collect};
+use crate::response::{CacheBody, CollectedBody, Follow, Followed, KeptResponse, collect};
 
 /// Asks the origin for what is to be kept.
 #[derive(Clone)]
@@ -175,8 +175,8 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         };
         let most = self.shared.within.max_entry_bytes();
         let (body, trailers) = match collect(body, most, until).await.map_err(Into::into)? {
-            Collected::Whole { data, trailers } => (data, trailers),
-            Collected::Unfinished { begun, rest, is_slow } => {
+            CollectedBody::Whole { data, trailers } => (data, trailers),
+            CollectedBody::Unfinished { begun, rest, is_slow } => {
                 let response = Response::from_parts(parts, CacheBody::rejoined(begun, rest));
                 return self.unfinished(response, judgement, is_slow, (said, times));
             }

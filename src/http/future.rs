@@ -46,7 +46,7 @@ pub(super) type Going<B> = BoxFuture<'static, Response<CacheBody<B>>>;
 pub(super) type Keying<S, B> = BoxFuture<'static, Begun<S, B>>;
 
 /// Polls the core. Away from the rest, since most requests are answered without.
-type Asking<B> = BoxFuture<'static, (Result<CacheAnswer<B>, Error<BoxError>>, CacheStatus)>;
+type PendingAnswer<B> = BoxFuture<'static, (Result<CacheAnswer<B>, Error<BoxError>>, CacheStatus)>;
 
 /// How a request begins.
 #[allow(clippy::large_enum_variant, reason = "nearly every request is in the large one")]
@@ -65,7 +65,7 @@ enum State<S, B> {
     /// Finding out what it asks for. Goes anywhere.
     Keying(Keying<S, B>),
     /// Polling the core. Goes to the core again, or around it.
-    Asking(Exchange<S>, Asking<B>),
+    Asking(Exchange<S>, PendingAnswer<B>),
     /// Polling an answer that goes another way.
     Going(Going<B>),
     /// Giving an answer that was at hand, once.
@@ -103,7 +103,7 @@ where
 fn ask<S, ReqB, B>(
     exchange: &Exchange<S>,
     (fetch_request, how): (FetchRequest<ReqB>, How),
-) -> Asking<B>
+) -> PendingAnswer<B>
 where
     S: Origin<ReqB, B>,
     ReqB: Default + Send + 'static,

@@ -11,7 +11,7 @@ use crate::status::{CacheStatus, Stale};
 /// How an answer came about. Says nothing of the key: it may hold what is not for everybody.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Report {
-    /// Kept, and given out without asking the origin.
+    /// Kept, and given out without lookup the origin.
     is_hit: bool,
     /// Why the origin was asked.
     forwarded: Option<&'static str>,
@@ -24,13 +24,13 @@ pub(super) struct Report {
     detail: Option<String>,
 }
 
-/// What an answer was asked for by, if nothing was kept for it.
+/// What was looked up before the origin was asked.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Asking {
+pub(super) enum LookupKind {
     Target,
     Variant,
-    /// What was kept did not do for this request.
-    Anew,
+    /// The cached response does not satisfy the request, so the origin is asked again.
+    Refetch,
 }
 
 impl Report {
@@ -41,12 +41,12 @@ impl Report {
 
     /// Of an answer that was not for keeping.
     pub(super) fn not_kept(
-        asking: Asking,
+        lookup: LookupKind,
         status: &CacheStatus,
         said: OriginInfo,
         why: String,
     ) -> Self {
-        Self { detail: Some(why), is_stored: false, ..Self::of(asking, status, said) }
+        Self { detail: Some(why), is_stored: false, ..Self::of(lookup, status, said) }
     }
 
     /// Of a request that could not be answered.
@@ -54,18 +54,18 @@ impl Report {
         Self { forwarded: Some("miss"), detail: Some(why.to_owned()), ..Self::default() }
     }
 
-    /// Of an answer that was kept, and found without asking.
+    /// Of an answer that was kept, and found without lookup.
     pub(super) fn hit(ttl: i64) -> Self {
         Self { is_hit: true, ttl: Some(ttl), ..Self::default() }
     }
 
     /// Of an answer of the core.
-    pub(super) fn of(asking: Asking, status: &CacheStatus, said: OriginInfo) -> Self {
-        let forwarded = match asking {
-            Asking::Anew => "request",
+    pub(super) fn of(lookup: LookupKind, status: &CacheStatus, said: OriginInfo) -> Self {
+        let forwarded = match lookup {
+            LookupKind::Refetch => "request",
             _ if said.was_stale => "stale",
-            Asking::Target => "uri-miss",
-            Asking::Variant => "vary-miss",
+            LookupKind::Target => "uri-miss",
+            LookupKind::Variant => "vary-miss",
         };
         let asked = Self { forwarded: Some(forwarded), status: said.status, ..Self::default() };
         match status {

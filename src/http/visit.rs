@@ -9,7 +9,7 @@ use tower::BoxError;
 use super::asked::{CacheRequest, FetchRequest};
 use super::fetch::OriginFetch;
 use super::kept::{CacheAnswer, CachedResponse, VaryIndex};
-use super::report::{Asking, Report, seconds};
+use super::report::{LookupKind, Report, seconds};
 use super::rules::Demand;
 use super::shared::LayerState;
 use super::{answer, mode, refusal};
@@ -82,7 +82,7 @@ impl<S> Exchange<S> {
             }
             Ok(CacheAnswer::Passthrough(passing)) => {
                 let (said, why) = (passing.said, passing.why);
-                let report = Report::not_kept(self.asking(), status, said, why);
+                let report = Report::not_kept(self.lookup(), status, said, why);
                 NextStep::Answer(answer::passed(passing.response, &self.asked.parts, &report))
             }
             Ok(CacheAnswer::VaryIndex(vary_index)) => match self.asked.take_own() {
@@ -125,14 +125,14 @@ impl<S> Exchange<S> {
     }
 
     fn give<ReqB, B>(&self, whole: &CachedResponse, status: &CacheStatus) -> NextStep<ReqB, B> {
-        NextStep::Answer(give(self.asking(), &self.asked.parts, whole, status))
+        NextStep::Answer(give(self.lookup(), &self.asked.parts, whole, status))
     }
 
-    fn asking(&self) -> Asking {
+    fn lookup(&self) -> LookupKind {
         match &self.vary_index {
-            _ if self.is_anew => Asking::Anew,
-            None => Asking::Target,
-            Some(_) => Asking::Variant,
+            _ if self.is_anew => LookupKind::Refetch,
+            None => LookupKind::Target,
+            Some(_) => LookupKind::Variant,
         }
     }
 }
@@ -145,21 +145,21 @@ pub(super) fn at_hand<B: Send + 'static>(
     demand: &Demand,
 ) -> Option<Response<CacheBody<B>>> {
     let (found, status) = shared.within.at_hand::<CacheAnswer<B>>(primary)?;
-    let (whole, status, asking) = match found {
-        CacheAnswer::CachedResponse(whole) => (whole, status, Asking::Target),
+    let (whole, status, lookup) = match found {
+        CacheAnswer::CachedResponse(whole) => (whole, status, LookupKind::Target),
         CacheAnswer::VaryIndex(vary_index) => {
             let key = vary_index.key_for(primary, &parts.headers);
             match shared.within.at_hand::<CacheAnswer<B>>(&key)? {
                 (CacheAnswer::CachedResponse(whole), status) => {
                     shared.variants.touch(primary, &key);
-                    (whole, status, Asking::Variant)
+                    (whole, status, LookupKind::Variant)
                 }
                 _ => return None,
             }
         }
         CacheAnswer::Passthrough(_) | CacheAnswer::Retry => return None,
     };
-    will_do(demand, &whole, &status).then(|| give(asking, parts, &whole, &status))
+    will_do(demand, &whole, &status).then(|| give(lookup, parts, &whole, &status))
 }
 
 /// Whether an answer is one that a request will have. What was loaded for it is.
@@ -182,12 +182,12 @@ fn will_do(demand: &Demand, whole: &CachedResponse, status: &CacheStatus) -> boo
 }
 
 fn give<B>(
-    asking: Asking,
+    lookup: LookupKind,
     request: &Parts,
     whole: &CachedResponse,
     status: &CacheStatus,
 ) -> Response<CacheBody<B>> {
-    let report = Report::of(asking, status, whole.said);
+    let report = Report::of(lookup, status, whole.said);
     let report = match status {
         CacheStatus::Stale { stale_for, .. } => report.ttl(-seconds(*stale_for)),
         CacheStatus::Hit { fresh_for } => {

@@ -41,21 +41,21 @@ pub struct LocalLock(Arc<Inner>);
 
 struct Inner {
     /// Guards who holds what: held for a few operations on it, never across an `.await`.
-    table: Mutex<Table>,
+    table: Mutex<LocalTable>,
     watchers: Watchers,
     clock: Clock,
 }
 
 #[derive(Default)]
-struct Table {
-    holds: HashMap<Digest, Hold>,
+struct LocalTable {
+    holds: HashMap<Digest, LocalHold>,
     /// When each of them ends, the first one first.
     ends: BTreeSet<(Instant, Digest)>,
     last_fence: u64,
 }
 
 /// Who has a key.
-struct Hold {
+struct LocalHold {
     token: Token,
     fence: u64,
     ends: Instant,
@@ -84,7 +84,7 @@ impl LocalLock {
     }
 
     /// Who holds what now: those whose lease has ended are gone.
-    fn table(&self, now: Moment) -> MutexGuard<'_, Table> {
+    fn table(&self, now: Moment) -> MutexGuard<'_, LocalTable> {
         // A table whose holder panicked is still whole: no user code runs under the lock.
         let mut table = self.0.table.lock().unwrap_or_else(PoisonError::into_inner);
         table.forget_ended(now.instant());
@@ -158,7 +158,7 @@ impl fmt::Debug for LocalLock {
     }
 }
 
-impl Table {
+impl LocalTable {
     fn acquire(&mut self, request: &Request, from: Option<Holder>, now: Moment) -> Attempt {
         let (digest, token) = (request.claim.key().digest(), request.claim.token());
         let fence = match self.holds.get(&digest) {
@@ -171,7 +171,7 @@ impl Table {
         };
         self.hold(
             digest,
-            Hold { token, fence, ends: now.after(request.lease), renewed_at: millis(now) },
+            LocalHold { token, fence, ends: now.after(request.lease), renewed_at: millis(now) },
         );
         Attempt::Granted(Grant::by_lease().fenced(fence))
     }
@@ -180,8 +180,12 @@ impl Table {
         let digest = claim.key().digest();
         let ours = self.holds.get(&digest).filter(|hold| hold.token == claim.token());
         let Some(fence) = ours.map(|hold| hold.fence) else { return Renew::Lost };
-        let hold =
-            Hold { token: claim.token(), fence, ends: now.after(lease), renewed_at: millis(now) };
+        let hold = LocalHold {
+            token: claim.token(),
+            fence,
+            ends: now.after(lease),
+            renewed_at: millis(now),
+        };
         self.hold(digest, hold);
         Renew::Held
     }
@@ -203,7 +207,7 @@ impl Table {
         }
     }
 
-    fn hold(&mut self, digest: Digest, hold: Hold) {
+    fn hold(&mut self, digest: Digest, hold: LocalHold) {
         self.ends.insert((hold.ends, digest));
         let ends = hold.ends;
         if let Some(before) = self.holds.insert(digest, hold).filter(|before| before.ends != ends) {
@@ -225,7 +229,7 @@ impl Table {
     }
 }
 
-impl Hold {
+impl LocalHold {
     fn holder(&self) -> Holder {
         Holder::new(self.fence, self.renewed_at)
     }

@@ -8,10 +8,10 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout_at};
 
-use super::joined::Joined;
+use super::joined::JoinedFrames;
 
 /// What came of reading a body.
-pub(crate) enum Collected<B> {
+pub(crate) enum CollectedBody<B> {
     /// All of it.
     Whole { data: Bytes, trailers: Option<HeaderMap> },
     /// It has more bytes than wanted, or takes longer: what was read, and the rest.
@@ -30,15 +30,15 @@ pub(crate) async fn collect<B>(
     body: B,
     most: usize,
     until: Instant,
-) -> Result<Collected<B>, B::Error>
+) -> Result<CollectedBody<B>, B::Error>
 where
     B: Body<Data = Bytes>,
 {
     let mut body = Box::pin(body);
-    let (mut begun, mut trailers) = (Joined::default(), None::<HeaderMap>);
+    let (mut begun, mut trailers) = (JoinedFrames::default(), None::<HeaderMap>);
     let in_all = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if in_all > most {
-        return Ok(Collected::Unfinished { begun: Bytes::new(), rest: body, is_slow: false });
+        return Ok(CollectedBody::Unfinished { begun: Bytes::new(), rest: body, is_slow: false });
     }
     loop {
         let frame = match timeout_at(until, body.frame()).await {
@@ -46,7 +46,7 @@ where
             Ok(None) => break,
             Err(_) => {
                 let begun = begun.into_bytes();
-                return Ok(Collected::Unfinished { begun, rest: body, is_slow: true });
+                return Ok(CollectedBody::Unfinished { begun, rest: body, is_slow: true });
             }
         };
         match frame?.into_data() {
@@ -59,10 +59,10 @@ where
         }
         if begun.len() > most {
             let begun = begun.into_bytes();
-            return Ok(Collected::Unfinished { begun, rest: body, is_slow: false });
+            return Ok(CollectedBody::Unfinished { begun, rest: body, is_slow: false });
         }
     }
-    Ok(Collected::Whole { data: begun.into_bytes(), trailers })
+    Ok(CollectedBody::Whole { data: begun.into_bytes(), trailers })
 }
 
 #[cfg(test)]
@@ -96,7 +96,7 @@ mod tests {
         });
         let body = StreamBody::new(Box::pin(stream::iter([frame(b"ab")]).chain(late)));
         let until = soon();
-        let Ok(Collected::Unfinished { begun, rest, is_slow: true }) =
+        let Ok(CollectedBody::Unfinished { begun, rest, is_slow: true }) =
             collect(body, 4, until).await
         else {
             panic!("all of it")
@@ -108,7 +108,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_as_large_as_may_be_is_collected() {
-        let Ok(Collected::Whole { data, trailers }) =
+        let Ok(CollectedBody::Whole { data, trailers }) =
             collect(body(&["ab", "", "cd"]), 4, soon()).await
         else {
             panic!("not all of it")
@@ -119,7 +119,7 @@ mod tests {
     #[tokio::test]
     async fn a_larger_one_goes_on_from_where_it_was_left() {
         let body = body(&["ab", "cd", "ef"]);
-        let Ok(Collected::Unfinished { begun, rest, is_slow: false }) =
+        let Ok(CollectedBody::Unfinished { begun, rest, is_slow: false }) =
             collect(body, 3, soon()).await
         else {
             panic!("all of it")

@@ -9,14 +9,14 @@ mod joined;
 mod kept;
 mod unreachable;
 
-pub use body::CacheBody;
 #[cfg(feature = "grpc")]
-pub(crate) use body::End;
+pub(crate) use body::BodyEnd;
+pub use body::CacheBody;
 #[cfg(feature = "http")]
-pub(crate) use collect::{Collected, collect};
+pub(crate) use collect::{CollectedBody, collect};
 #[cfg(feature = "http")]
 pub(crate) use follow::{Follow, Followed};
 #[cfg(feature = "grpc")]
-pub(crate) use joined::Joined;
+pub(crate) use joined::JoinedFrames;
 pub(crate) use kept::KeptResponse;
 pub(crate) use unreachable::is_unreachable;

@@ -126,7 +126,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn expire(&self, key: Key) -> Answer<()>;
 }
 
-/// The answer of a store, to be awaited.
+/// The answer of a store or a lock, to be awaited.
 pub type Answer<T> = BoxFuture<'static, Result<T, StoreError>>;
 
 /// What a process knows of a key by itself.

@@ -5,13 +5,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Semaphore;
 
 use super::MySqlOptions;
-use super::link::Link;
+use super::link::MySqlSession;
 use super::trouble::{is_forbidden, malformed, meaning};
 use crate::error::StoreErrorKind;
-use crate::lock::session::Trouble;
+use crate::lock::session::SessionError;
 
 /// The next number, in a transaction of its own. The row that it takes is seen by nobody.
-pub(super) async fn next(link: &mut Link) -> Result<u64, Trouble> {
+pub(super) async fn next(link: &mut MySqlSession) -> Result<u64, SessionError> {
     number(
         link,
         "START TRANSACTION; INSERT INTO bellwether_fences () VALUES (); \
@@ -21,7 +21,7 @@ pub(super) async fn next(link: &mut Link) -> Result<u64, Trouble> {
     .await
 }
 
-async fn number(link: &mut Link, statements: &str) -> Result<u64, Trouble> {
+async fn number(link: &mut MySqlSession, statements: &str) -> Result<u64, SessionError> {
     let last = link.last(statements).await?.ok_or_else(malformed)?;
     last.number()?.ok_or_else(malformed)
 }
@@ -33,7 +33,7 @@ pub(super) struct Counter {
     /// One counts at a time, so that one connection will do.
     turns: Semaphore,
     /// It, while it is not in use. Held for a moment, never across an `.await`.
-    idle: Mutex<Option<Link>>,
+    idle: Mutex<Option<MySqlSession>>,
 }
 
 impl Counter {
@@ -41,7 +41,7 @@ impl Counter {
         Self { options, turns: Semaphore::new(1), idle: Mutex::default() }
     }
 
-    pub(super) async fn next(&self) -> Result<u64, Trouble> {
+    pub(super) async fn next(&self) -> Result<u64, SessionError> {
         // Nobody closes it.
         let _turn = self.turns.acquire().await;
         let idle = self.idle().take();
@@ -52,12 +52,16 @@ impl Counter {
                 counted => return self.give_back(link, counted),
             }
         }
-        let mut link = Link::open(&self.options).await?;
+        let mut link = MySqlSession::open(&self.options).await?;
         let counted = next(&mut link).await;
         self.give_back(link, counted)
     }
 
-    fn give_back(&self, link: Link, counted: Result<u64, Trouble>) -> Result<u64, Trouble> {
+    fn give_back(
+        &self,
+        link: MySqlSession,
+        counted: Result<u64, SessionError>,
+    ) -> Result<u64, SessionError> {
         // One that met trouble may be in the middle of a transaction.
         if counted.is_ok() {
             *self.idle() = Some(link);
@@ -65,13 +69,13 @@ impl Counter {
         counted
     }
 
-    fn idle(&self) -> MutexGuard<'_, Option<Link>> {
+    fn idle(&self) -> MutexGuard<'_, Option<MySqlSession>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Makes the counter, if it is not there.
-pub(super) async fn prepare(link: &mut Link) -> Result<(), Trouble> {
+pub(super) async fn prepare(link: &mut MySqlSession) -> Result<(), SessionError> {
     if is_there(link, "bellwether_fences").await? {
         return Ok(());
     }
@@ -86,7 +90,7 @@ pub(super) async fn prepare(link: &mut Link) -> Result<(), Trouble> {
 }
 
 /// Whether there is such a table.
-pub(super) async fn is_there(link: &mut Link, table: &str) -> Result<bool, Trouble> {
+pub(super) async fn is_there(link: &mut MySqlSession, table: &str) -> Result<bool, SessionError> {
     match link.run(&format!("SELECT 1 FROM {table} LIMIT 0")).await {
         Ok(()) => Ok(true),
         Err(trouble) if trouble.is_unprepared() => Ok(false),
@@ -95,13 +99,13 @@ pub(super) async fn is_there(link: &mut Link, table: &str) -> Result<bool, Troub
 }
 
 /// Makes a table. Who may not is told what to do.
-pub(super) async fn make(link: &mut Link, statement: &str) -> Result<(), Trouble> {
+pub(super) async fn make(link: &mut MySqlSession, statement: &str) -> Result<(), SessionError> {
     link.try_run(statement).await.map_err(|error| {
         let is_forbidden = is_forbidden(&error);
         let trouble = meaning(error);
         if is_forbidden {
             let advice = format!("a table is missing that the user may not make: {statement}");
-            return Trouble::refused(StoreErrorKind::Misconfigured, advice);
+            return SessionError::refused(StoreErrorKind::Misconfigured, advice);
         }
         trouble
     })

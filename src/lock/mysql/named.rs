@@ -10,40 +10,40 @@ use tokio::time::Instant;
 
 use super::MySqlOptions;
 use super::fence;
-use super::link::{Link, Waiting};
+use super::link::{MySqlSession, WaitingStatement};
 use super::trouble::{malformed, meaning};
 use crate::error::StoreErrorKind;
-use crate::lock::session::{Database, Held, Name, Trouble};
+use crate::lock::session::{Database, Name, SessionError, TakenName};
 
 /// The names of a server.
-pub(super) struct Named(MySqlOptions);
+pub(super) struct NamedLocks(MySqlOptions);
 
-impl Named {
+impl NamedLocks {
     pub(super) fn new(options: MySqlOptions) -> Self {
         Self(options)
     }
 }
 
-impl Database for Named {
+impl Database for NamedLocks {
     const NAME: &'static str = "mysql";
 
-    type Link = Link;
-    type Interrupt = Waiting;
+    type Session = MySqlSession;
+    type Interrupt = WaitingStatement;
 
-    async fn connect(&self) -> Result<Link, Trouble> {
-        Link::open(&self.0).await
+    async fn connect(&self) -> Result<MySqlSession, SessionError> {
+        MySqlSession::open(&self.0).await
     }
 
-    async fn prepare(&self, link: &mut Link) -> Result<(), Trouble> {
+    async fn prepare(&self, link: &mut MySqlSession) -> Result<(), SessionError> {
         fence::prepare(link).await
     }
 
     async fn take(
         &self,
-        link: &mut Link,
+        link: &mut MySqlSession,
         name: &Name,
         patience: Duration,
-    ) -> Result<Option<Held>, Trouble> {
+    ) -> Result<Option<TakenName>, SessionError> {
         let (seconds, mark) = (patience.as_secs_f64(), link.mark);
         let take = format!("SELECT GET_LOCK('{name}', {seconds:.3}) /* {mark} */");
         match link.last(&take).await?.ok_or_else(malformed)?.number()? {
@@ -51,46 +51,46 @@ impl Database for Named {
             Some(_) => return Ok(None),
             None => {
                 let said = "GET_LOCK gave NULL: it was interrupted, or the server lacks memory";
-                return Err(Trouble::refused(StoreErrorKind::NotReady, said));
+                return Err(SessionError::refused(StoreErrorKind::NotReady, said));
             }
         }
         let asked = Instant::now();
         let fence = fence::next(link).await?;
-        Ok(Some(Held { fence, asked }))
+        Ok(Some(TakenName { fence, asked }))
     }
 
-    async fn holds(&self, link: &mut Link, name: &Name) -> Result<bool, Trouble> {
+    async fn holds(&self, link: &mut MySqlSession, name: &Name) -> Result<bool, SessionError> {
         let holds = format!("SELECT IS_USED_LOCK('{name}') = CONNECTION_ID()");
         Ok(link.last(&holds).await?.ok_or_else(malformed)?.number()? == Some(1))
     }
 
-    async fn free(&self, link: &mut Link, name: &Name) -> Result<bool, Trouble> {
+    async fn free(&self, link: &mut MySqlSession, name: &Name) -> Result<bool, SessionError> {
         // The session holds no other name, and nothing else was changed in it.
         let free = format!("SELECT RELEASE_LOCK('{name}')");
         Ok(link.last(&free).await?.ok_or_else(malformed)?.number()? == Some(1))
     }
 
-    async fn ping(&self, link: &mut Link) -> Result<(), Trouble> {
+    async fn ping(&self, link: &mut MySqlSession) -> Result<(), SessionError> {
         link.conn.ping().await.map_err(meaning)
     }
 
-    fn interrupt_of(&self, link: &Link) -> Waiting {
+    fn interrupt_of(&self, link: &MySqlSession) -> WaitingStatement {
         link.waiting()
     }
 
-    async fn interrupt(&self, of: Waiting) {
+    async fn interrupt(&self, of: WaitingStatement) {
         if let Err(trouble) = of.interrupt(&self.0).await {
             tracing::debug!(?trouble, "a wait in mysql was not interrupted");
         }
     }
 
     /// It is not: a connection that nobody reads from tells of nothing.
-    fn ended(_: &Link) -> BoxFuture<'static, ()> {
+    fn ended(_: &MySqlSession) -> BoxFuture<'static, ()> {
         Box::pin(future::pending())
     }
 }
 
-impl fmt::Debug for Named {
+impl fmt::Debug for NamedLocks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }

@@ -11,11 +11,11 @@ use mysql_async::prelude::Queryable;
 use tokio::time::{Instant, sleep};
 
 use super::fence::Counter;
-use super::link::{Link, Waiting};
+use super::link::{MySqlSession, WaitingStatement};
 use super::trouble::{is_locked, meaning};
 use super::{MySqlOptions, fence};
 use crate::chance::draw;
-use crate::lock::session::{Database, Held, Name, Trouble};
+use crate::lock::session::{Database, Name, SessionError, TakenName};
 
 /// The rows of a table.
 pub(super) struct Rows {
@@ -39,7 +39,11 @@ impl Rows {
     }
 
     /// Locks the row of a name, and leaves the transaction open if it could.
-    async fn lock(link: &mut Link, name: &Name, left: Duration) -> Result<Row, Trouble> {
+    async fn lock(
+        link: &mut MySqlSession,
+        name: &Name,
+        left: Duration,
+    ) -> Result<Row, SessionError> {
         let (seconds, mark) = (left.as_secs(), link.mark);
         // What is not to be waited for for a whole second is not waited for by the server.
         let how = if seconds == 0 { "NOWAIT" } else { "" };
@@ -59,7 +63,7 @@ impl Rows {
     }
 
     /// Makes the row of a name. Somebody else may be first, and hold it already.
-    async fn make(link: &mut Link, name: &Name) -> Result<(), Trouble> {
+    async fn make(link: &mut MySqlSession, name: &Name) -> Result<(), SessionError> {
         let insert = format!("INSERT IGNORE INTO bellwether_locks (name) VALUES ('{name}')");
         match link.try_run(&insert).await {
             Err(error) if !is_locked(&error) => Err(meaning(error)),
@@ -68,7 +72,7 @@ impl Rows {
     }
 
     /// Removes rows that are of no use any more, now and then.
-    async fn clean_up(&self, link: &mut Link) -> Result<(), Trouble> {
+    async fn clean_up(&self, link: &mut MySqlSession) -> Result<(), SessionError> {
         if self.freed.fetch_add(1, Ordering::Relaxed) % CLEAN_UP_EVERY != CLEAN_UP_EVERY - 1 {
             return Ok(());
         }
@@ -90,7 +94,7 @@ impl Rows {
 }
 
 /// Whether a transaction is open, as the server has last said.
-fn is_open(link: &Link) -> bool {
+fn is_open(link: &MySqlSession) -> bool {
     let status = link.conn.last_ok_packet().map(|packet| packet.status_flags());
     status.is_some_and(|status| status.contains(StatusFlags::SERVER_STATUS_IN_TRANS))
 }
@@ -98,14 +102,14 @@ fn is_open(link: &Link) -> bool {
 impl Database for Rows {
     const NAME: &'static str = "mysql";
 
-    type Link = Link;
-    type Interrupt = Waiting;
+    type Session = MySqlSession;
+    type Interrupt = WaitingStatement;
 
-    async fn connect(&self) -> Result<Link, Trouble> {
-        Link::open(&self.options).await
+    async fn connect(&self) -> Result<MySqlSession, SessionError> {
+        MySqlSession::open(&self.options).await
     }
 
-    async fn prepare(&self, link: &mut Link) -> Result<(), Trouble> {
+    async fn prepare(&self, link: &mut MySqlSession) -> Result<(), SessionError> {
         fence::prepare(link).await?;
         if fence::is_there(link, "bellwether_locks").await? {
             return Ok(());
@@ -115,10 +119,10 @@ impl Database for Rows {
 
     async fn take(
         &self,
-        link: &mut Link,
+        link: &mut MySqlSession,
         name: &Name,
         patience: Duration,
-    ) -> Result<Option<Held>, Trouble> {
+    ) -> Result<Option<TakenName>, SessionError> {
         let until = Instant::now() + patience;
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -134,15 +138,15 @@ impl Database for Rows {
         // After it was counted: a session that has ended by then may have been followed by another
         // one, which has a smaller fence.
         self.ping(link).await?;
-        Ok(Some(Held { fence, asked }))
+        Ok(Some(TakenName { fence, asked }))
     }
 
-    async fn holds(&self, link: &mut Link, _: &Name) -> Result<bool, Trouble> {
+    async fn holds(&self, link: &mut MySqlSession, _: &Name) -> Result<bool, SessionError> {
         self.ping(link).await?;
         Ok(is_open(link))
     }
 
-    async fn free(&self, link: &mut Link, name: &Name) -> Result<bool, Trouble> {
+    async fn free(&self, link: &mut MySqlSession, name: &Name) -> Result<bool, SessionError> {
         let was_held = self.holds(link, name).await?;
         link.run("ROLLBACK").await?;
         if let Err(trouble) = self.clean_up(link).await {
@@ -152,22 +156,22 @@ impl Database for Rows {
         Ok(was_held)
     }
 
-    async fn ping(&self, link: &mut Link) -> Result<(), Trouble> {
+    async fn ping(&self, link: &mut MySqlSession) -> Result<(), SessionError> {
         link.conn.ping().await.map_err(meaning)
     }
 
-    fn interrupt_of(&self, link: &Link) -> Waiting {
+    fn interrupt_of(&self, link: &MySqlSession) -> WaitingStatement {
         link.waiting()
     }
 
-    async fn interrupt(&self, of: Waiting) {
+    async fn interrupt(&self, of: WaitingStatement) {
         if let Err(trouble) = of.interrupt(&self.options).await {
             tracing::debug!(?trouble, "a wait in mysql was not interrupted");
         }
     }
 
     /// It is not: a connection that nobody reads from tells of nothing.
-    fn ended(_: &Link) -> BoxFuture<'static, ()> {
+    fn ended(_: &MySqlSession) -> BoxFuture<'static, ()> {
         Box::pin(future::pending())
     }
 }

@@ -8,10 +8,10 @@ use tokio::time::Instant;
 use tokio_postgres::{CancelToken, NoTls};
 
 use super::PostgresOptions;
-use super::link::Link;
+use super::link::PostgresSession;
 use super::trouble::{is_late, malformed, meaning};
 use crate::error::StoreErrorKind;
-use crate::lock::session::{Database, Held, Name, Trouble};
+use crate::lock::session::{Database, Name, SessionError, TakenName};
 
 /// The advisory locks of a database.
 pub(super) struct Advisory(PostgresOptions);
@@ -22,18 +22,25 @@ impl Advisory {
     }
 
     /// Takes the lock if it is free, with a fence, in one step.
-    async fn try_take(link: &Link, lock: i64) -> Result<Option<Held>, Trouble> {
+    async fn try_take(
+        link: &PostgresSession,
+        lock: i64,
+    ) -> Result<Option<TakenName>, SessionError> {
         let asked = Instant::now();
         let take = format!(
             "SELECT CASE WHEN pg_try_advisory_lock({lock}) THEN nextval('bellwether_fences') END"
         );
         let Some(fence) = link.last(&take).await? else { return Ok(None) };
-        Ok(Some(Held { fence: number(&fence)?, asked }))
+        Ok(Some(TakenName { fence: number(&fence)?, asked }))
     }
 
     /// Waits for the lock. The fence is asked for when it is held, for it may have been granted and
     /// the session ended long before we come to hear of it.
-    async fn wait(link: &Link, lock: i64, patience: Duration) -> Result<Option<Held>, Trouble> {
+    async fn wait(
+        link: &PostgresSession,
+        lock: i64,
+        patience: Duration,
+    ) -> Result<Option<TakenName>, SessionError> {
         // Zero would be for ever.
         let millis = patience.as_millis().max(1);
         let wait = format!("SET lock_timeout = {millis}; SELECT pg_advisory_lock({lock})");
@@ -47,36 +54,36 @@ impl Advisory {
         let asked = Instant::now();
         let fence = link.last("SELECT nextval('bellwether_fences')").await?;
         let fence = number(&fence.ok_or_else(malformed)?)?;
-        Ok(Some(Held { fence, asked }))
+        Ok(Some(TakenName { fence, asked }))
     }
 
     /// Whether the session has an advisory lock. It never asks for more than one.
-    async fn has_any(link: &Link) -> Result<bool, Trouble> {
+    async fn has_any(link: &PostgresSession) -> Result<bool, SessionError> {
         let has = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' \
                    AND pid = pg_backend_pid() AND granted)";
         Ok(link.last(has).await?.as_deref() == Some("t"))
     }
 
-    async fn is_there(link: &Link) -> Result<bool, Trouble> {
+    async fn is_there(link: &PostgresSession) -> Result<bool, SessionError> {
         Ok(link.last("SELECT to_regclass('bellwether_fences')").await?.is_some())
     }
 }
 
-fn number(text: &str) -> Result<u64, Trouble> {
+fn number(text: &str) -> Result<u64, SessionError> {
     text.parse().map_err(|_| malformed())
 }
 
 impl Database for Advisory {
     const NAME: &'static str = "postgres";
 
-    type Link = Link;
+    type Session = PostgresSession;
     type Interrupt = CancelToken;
 
-    async fn connect(&self) -> Result<Link, Trouble> {
-        Link::open(&self.0).await
+    async fn connect(&self) -> Result<PostgresSession, SessionError> {
+        PostgresSession::open(&self.0).await
     }
 
-    async fn prepare(&self, link: &mut Link) -> Result<(), Trouble> {
+    async fn prepare(&self, link: &mut PostgresSession) -> Result<(), SessionError> {
         if Self::is_there(link).await? {
             return Ok(());
         }
@@ -90,15 +97,15 @@ impl Database for Advisory {
             return if trouble.is_broken() { Err(trouble) } else { Ok(()) };
         }
         let advice = format!("{trouble}; a sequence is missing: {make}");
-        Err(Trouble::refused(StoreErrorKind::Misconfigured, advice))
+        Err(SessionError::refused(StoreErrorKind::Misconfigured, advice))
     }
 
     async fn take(
         &self,
-        link: &mut Link,
+        link: &mut PostgresSession,
         name: &Name,
         patience: Duration,
-    ) -> Result<Option<Held>, Trouble> {
+    ) -> Result<Option<TakenName>, SessionError> {
         let held = Self::try_take(link, name.number()).await?;
         if held.is_some() || patience.is_zero() {
             return Ok(held);
@@ -106,22 +113,22 @@ impl Database for Advisory {
         Self::wait(link, name.number(), patience).await
     }
 
-    async fn holds(&self, link: &mut Link, _: &Name) -> Result<bool, Trouble> {
+    async fn holds(&self, link: &mut PostgresSession, _: &Name) -> Result<bool, SessionError> {
         Self::has_any(link).await
     }
 
-    async fn free(&self, link: &mut Link, name: &Name) -> Result<bool, Trouble> {
+    async fn free(&self, link: &mut PostgresSession, name: &Name) -> Result<bool, SessionError> {
         let lock = name.number();
         // All of them: the session will be another claim's.
         let free = format!("SELECT pg_advisory_unlock({lock}), pg_advisory_unlock_all()");
         Ok(link.last(&free).await?.as_deref() == Some("t"))
     }
 
-    async fn ping(&self, link: &mut Link) -> Result<(), Trouble> {
+    async fn ping(&self, link: &mut PostgresSession) -> Result<(), SessionError> {
         link.run("").await
     }
 
-    fn interrupt_of(&self, link: &Link) -> CancelToken {
+    fn interrupt_of(&self, link: &PostgresSession) -> CancelToken {
         link.client.cancel_token()
     }
 
@@ -131,7 +138,7 @@ impl Database for Advisory {
         }
     }
 
-    fn ended(link: &Link) -> BoxFuture<'static, ()> {
+    fn ended(link: &PostgresSession) -> BoxFuture<'static, ()> {
         let mut ended = link.ended.clone();
         Box::pin(async move {
             // Nothing is ever sent: an error is the end.

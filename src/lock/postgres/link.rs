@@ -6,17 +6,17 @@ use tokio_postgres::{Client, Error, NoTls, SimpleQueryMessage};
 
 use super::PostgresOptions;
 use super::trouble::{malformed, meaning};
-use crate::lock::session::Trouble;
+use crate::lock::session::SessionError;
 
 /// A connection.
-pub(super) struct Link {
+pub(super) struct PostgresSession {
     pub(super) client: Client,
     pub(super) ended: watch::Receiver<()>,
     connection: AbortHandle,
 }
 
-impl Link {
-    pub(super) async fn open(options: &PostgresOptions) -> Result<Self, Trouble> {
+impl PostgresSession {
+    pub(super) async fn open(options: &PostgresOptions) -> Result<Self, SessionError> {
         let connected = options.address.connect(NoTls).await;
         let (client, connection) = connected.map_err(|error| meaning(&error))?;
         let (open, ended) = watch::channel(());
@@ -37,12 +37,12 @@ impl Link {
         Ok(link)
     }
 
-    pub(super) async fn run(&self, statements: &str) -> Result<(), Trouble> {
+    pub(super) async fn run(&self, statements: &str) -> Result<(), SessionError> {
         self.client.batch_execute(statements).await.map_err(|error| meaning(&error))
     }
 
     /// Runs statements, and gives the first value of the last row of them all, which may be null.
-    pub(super) async fn last(&self, statements: &str) -> Result<Option<String>, Trouble> {
+    pub(super) async fn last(&self, statements: &str) -> Result<Option<String>, SessionError> {
         self.try_last(statements).await.map_err(|error| meaning(&error))?.ok_or_else(malformed)
     }
 
@@ -58,7 +58,7 @@ impl Link {
 }
 
 /// The client alone would wait for the answers to what it has asked.
-impl Drop for Link {
+impl Drop for PostgresSession {
     fn drop(&mut self) {
         self.connection.abort();
     }

@@ -8,11 +8,11 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::{Database, Settings, Trouble};
+use super::{Database, SessionError, SessionSettings};
 use crate::error::StoreErrorKind;
 
 /// The sessions of one lock.
-pub(super) struct Links<D: Database> {
+pub(super) struct SessionPool<D: Database> {
     pub(super) database: D,
     timeout: Duration,
     /// A session that was not used for so long is not used again: the server is about to end it.
@@ -24,10 +24,10 @@ pub(super) struct Links<D: Database> {
     /// Those that hold nothing, the last used at the end. Held for a moment, never across an
     /// `.await`. With those in use they are never more than there may be, as a session is begun
     /// only when there is none here.
-    idle: Arc<Mutex<Resting<D::Link>>>,
+    idle: Arc<Mutex<IdleSessions<D::Session>>>,
 }
 
-struct Resting<L> {
+struct IdleSessions<L> {
     links: Vec<Idle<L>>,
     /// Whether a task ends those that are left for too long. There is one as long as any is here.
     is_swept: bool,
@@ -39,20 +39,20 @@ struct Idle<L> {
 }
 
 /// A session in use. It is ended when this is dropped.
-pub(super) struct Seat<D: Database> {
-    pub(super) link: D::Link,
+pub(super) struct PooledSession<D: Database> {
+    pub(super) link: D::Session,
     /// It may have ended since it was used last.
     pub(super) is_used: bool,
     /// What waited on it was interrupted. When the server hears of that is not known, and then it
     /// may be somebody else's question that is.
     pub(super) is_interrupted: bool,
-    idle: Arc<Mutex<Resting<D::Link>>>,
+    idle: Arc<Mutex<IdleSessions<D::Session>>>,
     fresh_for: Duration,
     _room: OwnedSemaphorePermit,
 }
 
-impl<D: Database> Links<D> {
-    pub(super) fn new(database: D, settings: &Settings) -> Self {
+impl<D: Database> SessionPool<D> {
+    pub(super) fn new(database: D, settings: &SessionSettings) -> Self {
         Self {
             database,
             timeout: settings.timeout,
@@ -60,17 +60,17 @@ impl<D: Database> Links<D> {
             most: settings.connections,
             prepared: AtomicBool::new(false),
             room: Arc::new(Semaphore::new(settings.connections)),
-            idle: Arc::new(Mutex::new(Resting { links: Vec::new(), is_swept: false })),
+            idle: Arc::new(Mutex::new(IdleSessions { links: Vec::new(), is_swept: false })),
         }
     }
 
     /// A session to use. When all are in use, one is waited for until then, or a while at least.
-    pub(super) async fn seat(&self, until: Instant) -> Result<Seat<D>, Trouble> {
+    pub(super) async fn seat(&self, until: Instant) -> Result<PooledSession<D>, SessionError> {
         let until = until.max(Instant::now() + self.timeout);
         let room = timeout_at(until, Arc::clone(&self.room).acquire_owned()).await;
         let Ok(Ok(room)) = room else {
             let said = format!("all {} connections of this lock are in use", self.most);
-            return Err(Trouble::refused(StoreErrorKind::NotReady, said));
+            return Err(SessionError::refused(StoreErrorKind::NotReady, said));
         };
         let used = self.used();
         let is_used = used.is_some();
@@ -84,12 +84,12 @@ impl<D: Database> Links<D> {
             }
             Ok(link)
         });
-        let link = made.await.unwrap_or_else(|_| Err(Trouble::late(self.timeout)))?;
+        let link = made.await.unwrap_or_else(|_| Err(SessionError::late(self.timeout)))?;
         let (idle, fresh_for) = (Arc::clone(&self.idle), self.fresh_for);
-        Ok(Seat { link, is_used, is_interrupted: false, idle, fresh_for, _room: room })
+        Ok(PooledSession { link, is_used, is_interrupted: false, idle, fresh_for, _room: room })
     }
 
-    pub(super) async fn prepare(&self, link: &mut D::Link) -> Result<(), Trouble> {
+    pub(super) async fn prepare(&self, link: &mut D::Session) -> Result<(), SessionError> {
         self.database.prepare(link).await?;
         self.prepared.store(true, Ordering::Release);
         Ok(())
@@ -102,7 +102,7 @@ impl<D: Database> Links<D> {
     }
 
     /// One that can be used again.
-    fn used(&self) -> Option<D::Link> {
+    fn used(&self) -> Option<D::Session> {
         let mut idle = lock(&self.idle);
         let stale = idle.stale(self.fresh_for);
         let found = idle.links.pop().map(|idle| idle.link);
@@ -113,7 +113,7 @@ impl<D: Database> Links<D> {
     }
 }
 
-impl<D: Database> Seat<D> {
+impl<D: Database> PooledSession<D> {
     /// For a session that holds nothing.
     pub(super) fn give_back(self) {
         if self.is_interrupted {
@@ -131,7 +131,7 @@ impl<D: Database> Seat<D> {
 }
 
 /// Ends the sessions that nobody uses, until there is none.
-async fn sweep<L>(idle: Weak<Mutex<Resting<L>>>, fresh_for: Duration) {
+async fn sweep<L>(idle: Weak<Mutex<IdleSessions<L>>>, fresh_for: Duration) {
     loop {
         sleep(fresh_for).await;
         let Some(idle) = idle.upgrade() else { return };
@@ -147,7 +147,7 @@ async fn sweep<L>(idle: Weak<Mutex<Resting<L>>>, fresh_for: Duration) {
     }
 }
 
-impl<L> Resting<L> {
+impl<L> IdleSessions<L> {
     /// Takes out those that are not to be used again, which are the first.
     fn stale(&mut self, fresh_for: Duration) -> Vec<Idle<L>> {
         let now = Instant::now();
@@ -156,13 +156,13 @@ impl<L> Resting<L> {
     }
 }
 
-fn lock<L>(idle: &Mutex<Resting<L>>) -> MutexGuard<'_, Resting<L>> {
+fn lock<L>(idle: &Mutex<IdleSessions<L>>) -> MutexGuard<'_, IdleSessions<L>> {
     idle.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<D: Database> fmt::Debug for Links<D> {
+impl<D: Database> fmt::Debug for SessionPool<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Links")
+        f.debug_struct("SessionPool")
             .field("database", &self.database)
             .field("idle", &lock(&self.idle).links.len())
             .field("room", &self.room.available_permits())

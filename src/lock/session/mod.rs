@@ -27,15 +27,15 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-pub(super) use self::database::{Database, Held};
+pub(super) use self::database::{Database, TakenName};
 pub(super) use self::name::Name;
-pub(super) use self::settings::Settings;
-pub(super) use self::trouble::Trouble;
+pub(super) use self::settings::SessionSettings;
+pub(super) use self::trouble::SessionError;
 
-use self::claims::{Ask, Claims, Joined, Wish};
-use self::keeper::Keeper;
-use self::links::Links;
-use self::shared::Shared;
+use self::claims::{ClaimEntry, ClaimRequest, Claims, Wish};
+use self::keeper::ClaimTask;
+use self::links::SessionPool;
+use self::shared::SessionContext;
 use super::{Answer, Attempt, Claim, Released, Renew, Request, Watch, Watchers};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Key;
@@ -43,13 +43,13 @@ use crate::key::Key;
 /// A lock by the sessions of a database.
 pub(super) struct Sessions<D: Database> {
     claims: Arc<Claims>,
-    shared: Arc<Shared<D>>,
+    shared: Arc<SessionContext<D>>,
 }
 
 impl<D: Database> Sessions<D> {
-    pub(super) fn new(database: D, settings: Settings) -> Self {
-        let links = Links::new(database, &settings);
-        let shared = Shared { links, settings, watchers: Watchers::default() };
+    pub(super) fn new(database: D, settings: SessionSettings) -> Self {
+        let links = SessionPool::new(database, &settings);
+        let shared = SessionContext { links, settings, watchers: Watchers::default() };
         Self { claims: Arc::default(), shared: Arc::new(shared) }
     }
 
@@ -57,7 +57,8 @@ impl<D: Database> Sessions<D> {
     /// by who needs a lock.
     pub(super) async fn prepare(&self) -> Result<(), StoreError> {
         let seat = self.shared.links.seat(tokio::time::Instant::now()).await;
-        seat.map(links::Seat::give_back).map_err(|trouble| trouble.while_connecting(D::NAME))
+        seat.map(links::PooledSession::give_back)
+            .map_err(|trouble| trouble.while_connecting(D::NAME))
     }
 
     pub(super) fn watch(&self, key: &Key) -> Watch {
@@ -69,16 +70,17 @@ impl<D: Database> Sessions<D> {
         Box::pin(async move {
             loop {
                 match ours.claims.join(request.claim.token()) {
-                    Joined::New(place) => {
+                    ClaimEntry::New(place) => {
                         let (answer, answered) = oneshot::channel();
-                        let keeper = Keeper::new(Arc::clone(&ours.shared), request.clone(), place);
+                        let keeper =
+                            ClaimTask::new(Arc::clone(&ours.shared), request.clone(), place);
                         tokio::spawn(keeper.live(answer));
                         let gone = || gone::<D>("asking for", request.claim.key());
                         return answered.await.unwrap_or_else(|_| Err(gone()));
                     }
                     // None if it has gone while we asked: then we are the first.
-                    Joined::There(ask) => {
-                        if let Some(attempt) = ask.of(Ask::Again).await {
+                    ClaimEntry::There(ask) => {
+                        if let Some(attempt) = ask.of(ClaimRequest::Again).await {
                             return attempt;
                         }
                     }
@@ -91,7 +93,7 @@ impl<D: Database> Sessions<D> {
         let (ours, claim) = (self.clone(), claim.clone());
         Box::pin(async move {
             let Some(asker) = ours.claims.find(claim.token()) else { return Ok(Renew::Lost) };
-            let answered = timeout(ours.longest(), asker.of(Ask::IsHeld)).await;
+            let answered = timeout(ours.longest(), asker.of(ClaimRequest::IsHeld)).await;
             let late = |_| late::<D>("renewing", claim.key(), ours.longest());
             answered.map_err(late)?.unwrap_or(Ok(Renew::Lost))
         })
@@ -104,7 +106,7 @@ impl<D: Database> Sessions<D> {
                 return Ok(Released::NotHeld);
             };
             asker.wish(Wish::Leave);
-            let Ok(answered) = timeout(ours.longest(), asker.of(Ask::Free)).await else {
+            let Ok(answered) = timeout(ours.longest(), asker.of(ClaimRequest::Free)).await else {
                 // To close the connection is what is left.
                 asker.wish(Wish::Close);
                 return Err(late::<D>("releasing", claim.key(), ours.longest()));
@@ -121,11 +123,11 @@ impl<D: Database> Sessions<D> {
 
 fn gone<D: Database>(what: &str, key: &Key) -> StoreError {
     let said = "the task that asked was dropped (is the runtime going down?)";
-    Trouble::broken(StoreErrorKind::Unreachable, said).during(D::NAME, what, key)
+    SessionError::broken(StoreErrorKind::Unreachable, said).during(D::NAME, what, key)
 }
 
 fn late<D: Database>(what: &str, key: &Key, longest: Duration) -> StoreError {
-    Trouble::late(longest).during(D::NAME, what, key)
+    SessionError::late(longest).during(D::NAME, what, key)
 }
 
 impl<D: Database> Clone for Sessions<D> {

@@ -6,7 +6,7 @@ use crate::error::{ConfigError, duration_within, number_within};
 
 /// What a lock by sessions goes by.
 #[derive(Clone, Debug)]
-pub(in crate::lock) struct Settings {
+pub(in crate::lock) struct SessionSettings {
     pub(in crate::lock) namespace: String,
     /// How long anything may take that does not wait for a holder.
     pub(in crate::lock) timeout: Duration,
@@ -15,7 +15,7 @@ pub(in crate::lock) struct Settings {
     pub(in crate::lock) connections: usize,
 }
 
-impl Settings {
+impl SessionSettings {
     pub(in crate::lock) fn namespace(self, namespace: &str) -> Result<Self, ConfigError> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
         if !(1..=64).contains(&namespace.len()) || !namespace.bytes().all(allowed) {
@@ -53,7 +53,7 @@ impl Settings {
     }
 }
 
-impl Default for Settings {
+impl Default for SessionSettings {
     fn default() -> Self {
         Self {
             namespace: "default".to_owned(),

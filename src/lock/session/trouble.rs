@@ -8,7 +8,7 @@ use crate::key::Key;
 
 /// What came of a question instead of an answer.
 #[derive(Debug)]
-pub(in crate::lock) struct Trouble {
+pub(in crate::lock) struct SessionError {
     kind: StoreErrorKind,
     said: String,
     effect: Effect,
@@ -25,7 +25,7 @@ enum Effect {
     Broken,
 }
 
-impl Trouble {
+impl SessionError {
     /// The server answered that it will not.
     pub(in crate::lock) fn refused(kind: StoreErrorKind, said: impl Into<String>) -> Self {
         Self { kind, said: said.into(), effect: Effect::None }
@@ -68,7 +68,7 @@ impl Trouble {
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for SessionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.said)
     }

@@ -8,26 +8,26 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use zookeeper_client::Client;
 
-use super::names::Names;
-use super::options::{Settings, ZooKeeperOptions};
-use super::places::Places;
+use super::names::NodeNames;
+use super::options::{NodeSettings, ZooKeeperOptions};
+use super::places::ClaimTable;
 use crate::lock::Session;
 
 /// A session that has been established.
 ///
 /// What it holds is lost for good when it has ended: another one takes its place, which begins with
 /// nothing. It is closed on the server then, if that still knows it, and when it is dropped.
-pub(super) struct Link {
+pub(super) struct ServerSession {
     /// `None` when it has ended: the client would keep the session alive, and all that it holds.
     /// Held for a clone, never across an `.await`.
     client: Mutex<Option<Client>>,
     /// The number of the session, by which the server marks its nodes.
     pub(super) id: i64,
-    pub(super) names: Names,
-    pub(super) settings: Settings,
+    pub(super) names: NodeNames,
+    pub(super) settings: NodeSettings,
     /// How long the server waits before it ends the session.
     pub(super) granted: Duration,
-    pub(super) places: Places,
+    pub(super) places: ClaimTable,
     ended: watch::Receiver<bool>,
     /// When the servers may have ended it, if nothing more is answered.
     until: watch::Receiver<Option<Instant>>,
@@ -35,7 +35,7 @@ pub(super) struct Link {
     _dropped: oneshot::Sender<()>,
 }
 
-impl Link {
+impl ServerSession {
     /// A session that a server has granted. It is alive `until` then, if nothing more is answered.
     pub(super) fn new(
         options: &ZooKeeperOptions,
@@ -48,7 +48,7 @@ impl Link {
             names: options.names(),
             settings: options.settings,
             granted: client.session_timeout().min(LONGEST),
-            places: Places::default(),
+            places: ClaimTable::default(),
             ended,
             until,
             _dropped: dropped,
@@ -74,9 +74,9 @@ impl Link {
     }
 }
 
-impl fmt::Debug for Link {
+impl fmt::Debug for ServerSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link")
+        f.debug_struct("ServerSession")
             .field("granted", &self.granted)
             .field("claims", &self.places.len())
             .field("has_ended", &self.client().is_none())

@@ -18,10 +18,10 @@ use tokio::time::{Instant, sleep};
 
 pub use self::options::ZooKeeperOptions;
 
-use self::link::Link;
+use self::link::ServerSession;
 use self::session_task::open;
-use self::trouble::Trouble;
-use self::visit::Visit;
+use self::trouble::ZooKeeperError;
+use self::visit::ClaimOperation;
 use super::{Answer, Attempt, Claim, Fenced, Lock, Released, Renew, Request, Watch, Watchers};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::{Digest, Key};
@@ -77,7 +77,7 @@ struct Inner {
 }
 
 /// Everybody who needs the session waits for the same one.
-type Linking = Shared<BoxFuture<'static, Result<Arc<Link>, StoreError>>>;
+type Linking = Shared<BoxFuture<'static, Result<Arc<ServerSession>, StoreError>>>;
 
 impl ZooKeeperLock {
     /// Connects to the servers of an ensemble, with the defaults of [`ZooKeeperOptions`].
@@ -111,7 +111,7 @@ impl ZooKeeperOptions {
 
 impl Inner {
     /// The session, which is established if there is none.
-    async fn link(&self) -> Result<Arc<Link>, StoreError> {
+    async fn link(&self) -> Result<Arc<ServerSession>, StoreError> {
         let linking = {
             let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
             let usable = link.take().filter(|linking| match linking.peek() {
@@ -124,7 +124,7 @@ impl Inner {
     }
 
     /// The session, if there is one.
-    fn established(&self) -> Option<Arc<Link>> {
+    fn established(&self) -> Option<Arc<ServerSession>> {
         let link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
         let established = link.as_ref()?.peek()?.as_ref().ok()?;
         established.client().is_some().then(|| Arc::clone(established))
@@ -135,13 +135,13 @@ impl Inner {
         let (options, watchers) = (self.options.clone(), self.watchers.clone());
         let linking = async move {
             let opening = tokio::spawn(async move { open(&options, watchers).await });
-            let opened = opening.await.unwrap_or(Err(Trouble::Broken));
+            let opened = opening.await.unwrap_or(Err(ZooKeeperError::Broken));
             opened.map_err(|trouble| trouble.during("connecting", None))
         };
         linking.boxed().shared()
     }
 
-    async fn acquire(&self, request: &Request) -> Result<Attempt, Trouble> {
+    async fn acquire(&self, request: &Request) -> Result<Attempt, ZooKeeperError> {
         let (token, digest) = (request.claim.token(), request.claim.key().digest());
         let (began, limit) = (Instant::now(), self.options.settings.timeout);
         let ends = began + request.patience.min(FOR_EVER);
@@ -150,14 +150,14 @@ impl Inner {
         let (gives_up, mut connects_until) = (ends.max(began + limit), began);
         loop {
             let visited = async {
-                let link = self.link().await.map_err(Trouble::Unconnected)?;
-                Visit::new(&link, token, digest)?.acquire(request, ends).await
+                let link = self.link().await.map_err(ZooKeeperError::Unconnected)?;
+                ClaimOperation::new(&link, token, digest)?.acquire(request, ends).await
             };
             match visited.await {
-                Err(Trouble::Ended) if Instant::now() < gives_up => {
+                Err(ZooKeeperError::Ended) if Instant::now() < gives_up => {
                     connects_until = Instant::now() + limit;
                 }
-                Err(Trouble::Unconnected(_)) if Instant::now() < connects_until => {
+                Err(ZooKeeperError::Unconnected(_)) if Instant::now() < connects_until => {
                     sleep(RECONNECT).await;
                 }
                 attempt => return attempt,
@@ -165,26 +165,26 @@ impl Inner {
         }
     }
 
-    async fn renew(&self, claim: &Claim) -> Result<Renew, Trouble> {
+    async fn renew(&self, claim: &Claim) -> Result<Renew, ZooKeeperError> {
         // What was granted in a session that has ended is lost, whatever the servers say.
         let Some(link) = self.established() else { return Ok(Renew::Lost) };
         let (token, digest) = (claim.token(), claim.key().digest());
-        let answer = async { Visit::new(&link, token, digest)?.renew().await }.await;
+        let answer = async { ClaimOperation::new(&link, token, digest)?.renew().await }.await;
         match answer {
-            Err(Trouble::Ended) => Ok(Renew::Lost),
+            Err(ZooKeeperError::Ended) => Ok(Renew::Lost),
             answer => answer,
         }
     }
 
-    async fn verify(&self, claim: &Claim) -> Result<Renew, Trouble> {
+    async fn verify(&self, claim: &Claim) -> Result<Renew, ZooKeeperError> {
         let Some(link) = self.established() else { return Ok(Renew::Lost) };
         let (token, digest) = (claim.token(), claim.key().digest());
         // One watch at a time, however often it is verified.
         if link.places.is_watched(token) {
             return self.renew(claim).await;
         }
-        match async { Visit::new(&link, token, digest)?.watched().await }.await {
-            Err(Trouble::Ended) | Ok(None) => Ok(Renew::Lost),
+        match async { ClaimOperation::new(&link, token, digest)?.watched().await }.await {
+            Err(ZooKeeperError::Ended) | Ok(None) => Ok(Renew::Lost),
             Err(trouble) => Err(trouble),
             Ok(Some(watcher)) => {
                 link.places.watched(token, true);
@@ -202,11 +202,11 @@ impl Inner {
         }
     }
 
-    async fn release(&self, claim: &Claim) -> Result<Released, Trouble> {
+    async fn release(&self, claim: &Claim) -> Result<Released, ZooKeeperError> {
         let (token, digest) = (claim.token(), claim.key().digest());
-        let link = self.link().await.map_err(Trouble::Unconnected)?;
+        let link = self.link().await.map_err(ZooKeeperError::Unconnected)?;
         link.places.leave(token);
-        let was_held = Visit::new(&link, token, digest)?.leave().await?;
+        let was_held = ClaimOperation::new(&link, token, digest)?.leave().await?;
         link.places.forget(token);
         self.tell(&digest);
         Ok(if was_held { Released::Freed } else { Released::NotHeld })

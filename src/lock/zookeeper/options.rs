@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::names::Names;
+use super::names::NodeNames;
 use crate::error::{ConfigError, duration_within};
 
 /// Where a ZooKeeper is, and how it is talked to.
@@ -31,12 +31,12 @@ pub struct ZooKeeperOptions {
     namespace: String,
     pub(super) session_timeout: Duration,
     pub(super) auth: Vec<(String, Vec<u8>)>,
-    pub(super) settings: Settings,
+    pub(super) settings: NodeSettings,
 }
 
 /// What every visit goes by.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Settings {
+pub(super) struct NodeSettings {
     pub(super) timeout: Duration,
     /// Whether nodes are for those only who authenticate as we do.
     pub(super) private: bool,
@@ -63,7 +63,7 @@ impl ZooKeeperOptions {
             namespace: "default".to_owned(),
             session_timeout: Duration::from_secs(10),
             auth: Vec::new(),
-            settings: Settings { timeout: Duration::from_secs(2), private: false },
+            settings: NodeSettings { timeout: Duration::from_secs(2), private: false },
         })
     }
 
@@ -109,7 +109,7 @@ impl ZooKeeperOptions {
     pub fn timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
         let [least, most] = [Duration::from_millis(1), Duration::from_secs(60)];
         let timeout = duration_within("timeout of the lock", timeout, least, most)?;
-        Ok(Self { settings: Settings { timeout, ..self.settings }, ..self })
+        Ok(Self { settings: NodeSettings { timeout, ..self.settings }, ..self })
     }
 
     /// Adds who we are, by a scheme of the servers' such as `digest` with `user:password`.
@@ -128,11 +128,11 @@ impl ZooKeeperOptions {
     /// guarded by their network.
     #[must_use]
     pub fn private(self) -> Self {
-        Self { settings: Settings { private: true, ..self.settings }, ..self }
+        Self { settings: NodeSettings { private: true, ..self.settings }, ..self }
     }
 
-    pub(super) fn names(&self) -> Names {
-        Names::new(&self.chroot, &self.namespace)
+    pub(super) fn names(&self) -> NodeNames {
+        NodeNames::new(&self.chroot, &self.namespace)
     }
 }
 

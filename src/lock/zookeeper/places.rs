@@ -30,7 +30,7 @@ pub(super) enum Known {
 }
 
 #[derive(Debug)]
-struct Place {
+struct ClaimRecord {
     digest: Digest,
     known: Known,
     /// Whether the claim has been told that it holds the key.
@@ -50,14 +50,14 @@ struct Place {
 
 /// One who asks by a claim, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Asking<'a> {
-    places: &'a Places,
+pub(super) struct PendingRequest<'a> {
+    places: &'a ClaimTable,
     token: Token,
     /// What was known of the claim's node.
     pub(super) known: Known,
 }
 
-impl Drop for Asking<'_> {
+impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
         let mut claims = self.places.claims();
         if let Entry::Occupied(mut place) = claims.entry(self.token) {
@@ -71,16 +71,21 @@ impl Drop for Asking<'_> {
 
 /// The claims that have a node, or may have one.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(super) struct ClaimTable {
     /// Held for a map operation, never across an `.await`.
-    claims: Mutex<HashMap<Token, Place>>,
+    claims: Mutex<HashMap<Token, ClaimRecord>>,
 }
 
-impl Places {
+impl ClaimTable {
     /// A claim asks. `None` if it is being given up.
-    pub(super) fn ask(&self, token: Token, digest: Digest, until: Instant) -> Option<Asking<'_>> {
+    pub(super) fn ask(
+        &self,
+        token: Token,
+        digest: Digest,
+        until: Instant,
+    ) -> Option<PendingRequest<'_>> {
         let mut claims = self.claims();
-        let place = claims.entry(token).or_insert(Place {
+        let place = claims.entry(token).or_insert(ClaimRecord {
             digest,
             known: Known::Absent,
             held: false,
@@ -95,7 +100,7 @@ impl Places {
         }
         (place.until, place.gone) = (until, false);
         place.asking += 1;
-        Some(Asking { places: self, token, known: place.known.clone() })
+        Some(PendingRequest { places: self, token, known: place.known.clone() })
     }
 
     /// Whether the claim may have a node: it is not being given up.
@@ -123,7 +128,7 @@ impl Places {
     pub(super) fn held(&self, token: Token) -> Option<Node> {
         let claims = self.claims();
         match claims.get(&token) {
-            Some(Place { held: true, known: Known::There(node), .. }) => Some(node.clone()),
+            Some(ClaimRecord { held: true, known: Known::There(node), .. }) => Some(node.clone()),
             _ => None,
         }
     }
@@ -171,7 +176,7 @@ impl Places {
         self.claims().len()
     }
 
-    fn claims(&self) -> MutexGuard<'_, HashMap<Token, Place>> {
+    fn claims(&self) -> MutexGuard<'_, HashMap<Token, ClaimRecord>> {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -184,8 +189,8 @@ mod tests {
     use crate::key::Key;
     use crate::lock::Claim;
 
-    fn asked() -> (Places, Token, Instant) {
-        let (places, claim) = (Places::default(), Claim::new(Key::of("item")));
+    fn asked() -> (ClaimTable, Token, Instant) {
+        let (places, claim) = (ClaimTable::default(), Claim::new(Key::of("item")));
         let until = Instant::now() + Duration::from_secs(1);
         let asking = places.ask(claim.token(), claim.key().digest(), until);
         assert_eq!(asking.unwrap().known, Known::Absent);

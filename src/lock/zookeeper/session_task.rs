@@ -8,17 +8,17 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use zookeeper_client::{Client, StateWatcher};
 
-use super::link::Link;
+use super::link::ServerSession;
 use super::options::ZooKeeperOptions;
-use super::trouble::Trouble;
-use super::visit::{PAUSE, Visit};
+use super::trouble::ZooKeeperError;
+use super::visit::{ClaimOperation, PAUSE};
 use crate::lock::Watchers;
 
 /// Establishes a session, within the time of one operation.
 pub(super) async fn open(
     options: &ZooKeeperOptions,
     watchers: Watchers,
-) -> Result<Arc<Link>, Trouble> {
+) -> Result<Arc<ServerSession>, ZooKeeperError> {
     let began = Instant::now();
     // One round over the hosts is what the time of an operation has room for.
     let connector =
@@ -29,15 +29,15 @@ pub(super) async fn open(
         .fold(connector, |connector, (scheme, secret)| connector.with_auth(scheme, secret));
     let limit = options.settings.timeout;
     let connected = timeout(limit, connector.connect(&options.hosts)).await;
-    let client = connected.map_err(|_| Trouble::TimedOut(limit))??;
+    let client = connected.map_err(|_| ZooKeeperError::TimedOut(limit))??;
     let (end, ended) = watch::channel(false);
     let (sender, dropped) = oneshot::channel();
     let alive = watch::Sender::new(None);
-    let link = Link::new(options, client.clone(), ended, alive.subscribe(), sender);
+    let link = ServerSession::new(options, client.clone(), ended, alive.subscribe(), sender);
     alive.send_replace(Some(began + validity(link.granted)));
     let link = Arc::new(link);
     let keeper =
-        Keeper { client, link: Arc::downgrade(&link), began, granted: link.granted, alive };
+        SessionTask { client, link: Arc::downgrade(&link), began, granted: link.granted, alive };
     tokio::spawn(async move {
         select! {
             () = keeper.keep() => {}
@@ -53,9 +53,9 @@ pub(super) async fn open(
 }
 
 /// Finds out when a session ends, and gives up what nobody asks for.
-struct Keeper {
+struct SessionTask {
     client: Client,
-    link: Weak<Link>,
+    link: Weak<ServerSession>,
     /// Before the session was asked for.
     began: Instant,
     granted: Duration,
@@ -63,7 +63,7 @@ struct Keeper {
     alive: watch::Sender<Option<Instant>>,
 }
 
-impl Keeper {
+impl SessionTask {
     /// Returns when the session has ended, or may have.
     async fn keep(&self) {
         select! {
@@ -114,7 +114,7 @@ impl Keeper {
             let Some(link) = self.link.upgrade() else { return };
             for (token, digest) in link.places.owed(Instant::now()) {
                 // An error is tried again the next time. It ends with the session at the latest.
-                let Ok(visit) = Visit::new(&link, token, digest) else { return };
+                let Ok(visit) = ClaimOperation::new(&link, token, digest) else { return };
                 if visit.leave().await.is_ok() {
                     link.places.forget(token);
                 }

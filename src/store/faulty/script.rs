@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use super::fault::{Met, Part};
+use super::fault::{FaultPart, Met};
 use super::healing::Healed;
 use super::operation::Operation;
 
@@ -34,7 +34,7 @@ pub(super) struct Rule {
     pub(super) choice: Choice,
     /// How many calls of it came since it was said.
     pub(super) seen: u64,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<FaultPart>,
 }
 
 /// Which calls, counted from 1.
@@ -102,7 +102,7 @@ impl fmt::Debug for Script {
 
 impl Rule {
     /// Counts a call, if it is of this operation, and says what happens to it.
-    fn strike(&mut self, operation: Operation) -> Option<Vec<Part>> {
+    fn strike(&mut self, operation: Operation) -> Option<Vec<FaultPart>> {
         if self.operation.is_some_and(|of| of != operation) {
             return None;
         }

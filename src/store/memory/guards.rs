@@ -23,29 +23,29 @@ pub(super) struct Guards {
     /// time, so it costs each of them a constant share.
     sweep_at: usize,
     /// Of the keys whose own watermark is gone.
-    merged: Option<Floor>,
+    merged: Option<Watermark>,
 }
 
 /// What keeps others from loading or storing.
 #[derive(Default)]
 pub(super) struct Guard {
-    pub(super) lease: Option<Granted>,
-    pub(super) floor: Option<Floor>,
-    pub(super) failed: Option<Failed>,
+    pub(super) lease: Option<ActiveLease>,
+    pub(super) floor: Option<Watermark>,
+    pub(super) failed: Option<RecentFailure>,
 }
 
-pub(super) struct Failed {
+pub(super) struct RecentFailure {
     pub(super) failure: Failure,
     pub(super) at: Instant,
 }
 
-pub(super) struct Granted {
+pub(super) struct ActiveLease {
     pub(super) token: Token,
     pub(super) until: Instant,
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Floor {
+pub(super) struct Watermark {
     pub(super) fence: u64,
     pub(super) until: Instant,
 }
@@ -59,17 +59,17 @@ impl Guards {
         live.map(|floor| floor.fence).max().unwrap_or(0)
     }
 
-    pub(super) fn failed(&self, key: &Key, now: Moment) -> Option<&Failed> {
+    pub(super) fn failed(&self, key: &Key, now: Moment) -> Option<&RecentFailure> {
         let failed = self.of_keys.get(key)?.failed.as_ref();
         failed.filter(|failed| failed.until() > now.instant)
     }
 
-    pub(super) fn granted(&self, key: &Key, now: Moment) -> Option<&Granted> {
+    pub(super) fn granted(&self, key: &Key, now: Moment) -> Option<&ActiveLease> {
         let lease = self.of_keys.get(key)?.lease.as_ref();
         lease.filter(|granted| granted.until > now.instant)
     }
 
-    pub(super) fn granted_mut(&mut self, key: &Key, now: Moment) -> Option<&mut Granted> {
+    pub(super) fn granted_mut(&mut self, key: &Key, now: Moment) -> Option<&mut ActiveLease> {
         let lease = self.of_keys.get_mut(key)?.lease.as_mut();
         lease.filter(|granted| granted.until > now.instant)
     }
@@ -116,7 +116,7 @@ impl Guards {
     fn merge(&mut self, now: Moment) {
         let merged = self.merged.filter(|floor| floor.until > now.instant);
         let floors = self.of_keys.values().filter_map(|guard| guard.floor).chain(merged);
-        self.merged = floors.reduce(|one, other| Floor {
+        self.merged = floors.reduce(|one, other| Watermark {
             fence: one.fence.max(other.fence),
             until: one.until.max(other.until),
         });
@@ -136,7 +136,7 @@ impl Guard {
     }
 }
 
-impl Failed {
+impl RecentFailure {
     fn until(&self) -> Instant {
         later(self.at, self.failure.life())
     }
@@ -178,7 +178,7 @@ mod tests {
 
     fn invalidate(guards: &mut Guards, nth: u64) {
         let until = now().instant + Duration::from_secs(600);
-        guards.at(&Key::of("item").with(nth), now()).floor = Some(Floor { fence: nth, until });
+        guards.at(&Key::of("item").with(nth), now()).floor = Some(Watermark { fence: nth, until });
     }
 
     #[test]
@@ -200,7 +200,7 @@ mod tests {
         let claims: Vec<_> = (0..50).map(|nth| Claim::new(Key::of("load").with(nth))).collect();
         let until = now().instant + Duration::from_secs(600);
         for claim in &claims {
-            let granted = Granted { token: claim.token(), until };
+            let granted = ActiveLease { token: claim.token(), until };
             guards.at(claim.key(), now()).lease = Some(granted);
         }
         (0..10_000).for_each(|nth| invalidate(&mut guards, nth));

@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use self::shard::{Limits, Shard};
+use self::shard::{Limits, MemoryShard};
 use super::clock::{Clock, Moment};
 use super::{Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew};
 use super::{Store, Watch, Watchers};
@@ -39,7 +39,7 @@ struct Inner {
     max_bytes: usize,
     /// Guards the entries and leases of some keys: held for a few operations on them, never across
     /// an `.await`; no two are held at once.
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Mutex<MemoryShard>]>,
     hasher: RandomState,
     watchers: Watchers,
     clock: Clock,
@@ -95,7 +95,7 @@ impl MemoryStore {
         let share = |whole: usize, of: usize| whole / count + usize::from(of < whole % count);
         let shards = (0..count)
             .map(|of| Limits { entries: share(max_entries, of), bytes: share(max_bytes, of) })
-            .map(|limits| Mutex::new(Shard::new(limits)))
+            .map(|limits| Mutex::new(MemoryShard::new(limits)))
             .collect();
         Self(Arc::new(Inner {
             max_entries,
@@ -107,12 +107,12 @@ impl MemoryStore {
         }))
     }
 
-    fn shards(&self) -> impl Iterator<Item = MutexGuard<'_, Shard>> {
+    fn shards(&self) -> impl Iterator<Item = MutexGuard<'_, MemoryShard>> {
         self.0.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Does something to the shard of a key.
-    fn shard<T>(&self, key: &Key, deed: impl FnOnce(&mut Shard) -> T) -> T {
+    fn shard<T>(&self, key: &Key, deed: impl FnOnce(&mut MemoryShard) -> T) -> T {
         let shards = &self.0.shards;
         let shard = match shards.len() {
             1 => 0,

@@ -6,24 +6,24 @@ use std::time::Duration;
 use slab::Slab;
 use tokio::time::Instant;
 
-use super::guards::{Failed, Floor, Granted, Guard, Guards};
+use super::guards::{ActiveLease, Guard, Guards, RecentFailure, Watermark};
 use crate::key::Key;
 use crate::store::clock::{Moment, micros};
 use crate::store::{
     Accept, Acquire, Claim, Commit, Draft, Entry, FLOOR_LIFE, Failure, Lease, Remaining, Renew,
 };
 
-pub(super) struct Shard {
+pub(super) struct MemoryShard {
     limits: Limits,
     bytes: usize,
     places: HashMap<Key, usize>,
-    kept: Slab<Kept>,
+    kept: Slab<CachedEntry>,
     /// Where the clock's hand stands: the next place to be considered for eviction.
     hand: usize,
     guards: Guards,
     /// What was removed, to be dropped by whoever holds the lock, after it: a value is of anybody's
     /// type, and may do anything when it is dropped.
-    pub(super) removed: Vec<Kept>,
+    pub(super) removed: Vec<CachedEntry>,
     /// The highest fence given, so that two leases of one microsecond have two.
     last_fence: u64,
 }
@@ -34,7 +34,7 @@ pub(super) struct Limits {
     pub(super) bytes: usize,
 }
 
-pub(super) struct Kept {
+pub(super) struct CachedEntry {
     key: Key,
     entry: Entry,
     gone_at: Instant,
@@ -42,7 +42,7 @@ pub(super) struct Kept {
     read: bool,
 }
 
-impl Shard {
+impl MemoryShard {
     pub(super) fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -106,7 +106,7 @@ impl Shard {
         let fence = self.next_fence(claim.key(), stale.as_ref(), now);
         let until = now.after(term);
         let guard = self.guards.at(claim.key(), now);
-        guard.lease = Some(Granted { token: claim.token(), until });
+        guard.lease = Some(ActiveLease { token: claim.token(), until });
         if probe.is_none() {
             guard.failed = None;
         }
@@ -149,7 +149,7 @@ impl Shard {
         let granted = self.guards.granted(claim.key(), now);
         let ours = granted.is_some_and(|lease| lease.token == claim.token());
         if ours {
-            let failed = Failed { failure, at: now.instant };
+            let failed = RecentFailure { failure, at: now.instant };
             self.guards.at(claim.key(), now).failed = Some(failed);
             self.guards.end_lease(claim.key());
         }
@@ -200,7 +200,7 @@ impl Shard {
         // Every fence given so far is at most the last one; the next one is above the floor.
         let fence = self.last_fence.max(now.micros);
         self.last_fence = fence;
-        let floor = Floor { fence, until: now.after(FLOOR_LIFE) };
+        let floor = Watermark { fence, until: now.after(FLOOR_LIFE) };
         *self.guards.at(key, now) = Guard { floor: Some(floor), ..Guard::default() };
     }
 
@@ -212,7 +212,7 @@ impl Shard {
         let life = draft.windows().life();
         let entry = draft.into_entry(lease.fence(), now.micros, Remaining::Known(life));
         let gone_at = now.after(life);
-        let kept = Kept { key: key.clone(), entry, gone_at, read: false };
+        let kept = CachedEntry { key: key.clone(), entry, gone_at, read: false };
         if kept.weight() > self.limits.bytes || self.limits.entries == 0 {
             // There is no room for it, whoever goes. So nobody has to.
             return self.removed.push(kept);
@@ -248,7 +248,7 @@ impl Shard {
     }
 }
 
-impl Kept {
+impl CachedEntry {
     fn weight(&self) -> usize {
         let value = self.entry.value().weight();
         value.saturating_add(self.key.byte_len() * 2 + TABLES)

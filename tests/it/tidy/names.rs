@@ -4,11 +4,39 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::sources::{crates, declared};
 
-/// What may be defined wherever it is needed: everybody knows what it is without looking.
+/// Names by convention, of which each module may have one of its own.
 const CONVENTIONAL: [&str; 3] = ["Inner", "Options", "State"];
 
-/// Names that are known to be double.
-const OPEN: &[&str] = &[];
+/// Names that are known to be double, and still to be changed.
+const OPEN: &[&str] = &[
+    "Asked",
+    "Asking",
+    "Bounds",
+    "Call",
+    "Departure",
+    "Ears",
+    "Failed",
+    "Failure",
+    "Fault",
+    "Health",
+    "Hearing",
+    "Listener",
+    "Looked",
+    "Looking",
+    "On",
+    "Origin",
+    "Outcome",
+    "Pass",
+    "Place",
+    "Reply",
+    "Scripts",
+    "Seat",
+    "Shared",
+    "Standing",
+    "Table",
+    "Waiting",
+    "Within",
+];
 
 /// The types that code defines, private ones too. Associated types are none: they are indented.
 fn types(code: &str) -> Vec<String> {
