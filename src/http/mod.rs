@@ -143,6 +143,7 @@
 
 mod answer;
 mod answered;
+mod answered_fetch;
 mod around;
 mod asked;
 mod derived_key;
