@@ -16,7 +16,7 @@ pub(super) struct MySqlSession {
     pub(super) mark: Uuid,
 }
 
-/// What finds the statement that a link waits for.
+/// What finds the statement that a session waits for.
 #[derive(Debug)]
 pub(super) struct WaitingStatement {
     connection: u32,
@@ -78,13 +78,13 @@ impl MySqlSession {
 impl WaitingStatement {
     /// Ends the statement, if it still runs.
     pub(super) async fn interrupt(&self, options: &MySqlOptions) -> Result<(), SessionError> {
-        let mut link = MySqlSession::open(options).await?;
+        let mut session = MySqlSession::open(options).await?;
         let (id, mark) = (self.connection, self.mark);
         let find = format!(
             "SELECT 1 FROM information_schema.processlist WHERE id = {id} AND info LIKE '%{mark}%'"
         );
-        if link.last(&find).await?.is_some() {
-            link.run(&format!("KILL QUERY {id}")).await?;
+        if session.last(&find).await?.is_some() {
+            session.run(&format!("KILL QUERY {id}")).await?;
         }
         Ok(())
     }

@@ -34,19 +34,19 @@ impl Database for NamedLocks {
         MySqlSession::open(&self.0).await
     }
 
-    async fn prepare(&self, link: &mut MySqlSession) -> Result<(), SessionError> {
-        fence::prepare(link).await
+    async fn prepare(&self, session: &mut MySqlSession) -> Result<(), SessionError> {
+        fence::prepare(session).await
     }
 
     async fn take(
         &self,
-        link: &mut MySqlSession,
+        session: &mut MySqlSession,
         name: &Name,
         patience: Duration,
     ) -> Result<Option<TakenName>, SessionError> {
-        let (seconds, mark) = (patience.as_secs_f64(), link.mark);
+        let (seconds, mark) = (patience.as_secs_f64(), session.mark);
         let take = format!("SELECT GET_LOCK('{name}', {seconds:.3}) /* {mark} */");
-        match link.last(&take).await?.ok_or_else(malformed)?.number()? {
+        match session.last(&take).await?.ok_or_else(malformed)?.number()? {
             Some(1) => {}
             Some(_) => return Ok(None),
             None => {
@@ -55,27 +55,27 @@ impl Database for NamedLocks {
             }
         }
         let asked = Instant::now();
-        let fence = fence::next(link).await?;
+        let fence = fence::next(session).await?;
         Ok(Some(TakenName { fence, asked }))
     }
 
-    async fn holds(&self, link: &mut MySqlSession, name: &Name) -> Result<bool, SessionError> {
+    async fn holds(&self, session: &mut MySqlSession, name: &Name) -> Result<bool, SessionError> {
         let holds = format!("SELECT IS_USED_LOCK('{name}') = CONNECTION_ID()");
-        Ok(link.last(&holds).await?.ok_or_else(malformed)?.number()? == Some(1))
+        Ok(session.last(&holds).await?.ok_or_else(malformed)?.number()? == Some(1))
     }
 
-    async fn free(&self, link: &mut MySqlSession, name: &Name) -> Result<bool, SessionError> {
+    async fn free(&self, session: &mut MySqlSession, name: &Name) -> Result<bool, SessionError> {
         // The session holds no other name, and nothing else was changed in it.
         let free = format!("SELECT RELEASE_LOCK('{name}')");
-        Ok(link.last(&free).await?.ok_or_else(malformed)?.number()? == Some(1))
+        Ok(session.last(&free).await?.ok_or_else(malformed)?.number()? == Some(1))
     }
 
-    async fn ping(&self, link: &mut MySqlSession) -> Result<(), SessionError> {
-        link.conn.ping().await.map_err(meaning)
+    async fn ping(&self, session: &mut MySqlSession) -> Result<(), SessionError> {
+        session.conn.ping().await.map_err(meaning)
     }
 
-    fn interrupt_of(&self, link: &MySqlSession) -> WaitingStatement {
-        link.waiting()
+    fn interrupt_of(&self, session: &MySqlSession) -> WaitingStatement {
+        session.waiting()
     }
 
     async fn interrupt(&self, of: WaitingStatement) {

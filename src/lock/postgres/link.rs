@@ -26,15 +26,16 @@ impl PostgresSession {
             }
             drop(open);
         });
-        let link = Self { client, ended, connection: connection.abort_handle() };
+        let session = Self { client, ended, connection: connection.abort_handle() };
         let millis = options.settings.session.as_millis();
         // Whoever waits is cancelled by us.
-        link.run(&format!("SET statement_timeout = 0; SET idle_session_timeout = {millis}"))
+        session
+            .run(&format!("SET statement_timeout = 0; SET idle_session_timeout = {millis}"))
             .await?;
         // Not every system can look for that. Then a waiter whose process was killed gets what it
         // waited for, for a moment.
-        let _ = link.run("SET client_connection_check_interval = '500ms'").await;
-        Ok(link)
+        let _ = session.run("SET client_connection_check_interval = '500ms'").await;
+        Ok(session)
     }
 
     pub(super) async fn run(&self, statements: &str) -> Result<(), SessionError> {

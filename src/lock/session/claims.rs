@@ -1,4 +1,4 @@
-//! The claims of this process that wait or hold, and how their keepers are asked.
+//! The claims of this process that wait or hold, and how their tasks are asked.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -16,7 +16,7 @@ pub(super) struct Claims {
     askers: Mutex<HashMap<Token, TaskHandle>>,
 }
 
-/// What came of asking for a claim's keeper.
+/// What came of asking for a claim's task.
 pub(super) enum ClaimEntry {
     /// There is one.
     There(TaskHandle),
@@ -24,14 +24,14 @@ pub(super) enum ClaimEntry {
     New(ClaimSlot),
 }
 
-/// How a keeper is asked.
+/// How a task is asked.
 #[derive(Clone, Debug)]
 pub(super) struct TaskHandle {
     asks: mpsc::UnboundedSender<ClaimRequest>,
     wish: Arc<watch::Sender<Wish>>,
 }
 
-/// What is asked of a keeper.
+/// What is asked of a task.
 pub(super) enum ClaimRequest {
     /// For the same claim once more.
     Again(oneshot::Sender<Result<Attempt, StoreError>>),
@@ -41,7 +41,7 @@ pub(super) enum ClaimRequest {
     Free(oneshot::Sender<Result<Released, StoreError>>),
 }
 
-/// What a keeper should do besides, whatever it is at.
+/// What a task should do besides, whatever it is at.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Wish {
     None,
@@ -51,7 +51,7 @@ pub(super) enum Wish {
     Close,
 }
 
-/// A keeper's place among the claims. It is gone when this is dropped.
+/// A task's place among the claims. It is gone when this is dropped.
 #[derive(Debug)]
 pub(super) struct ClaimSlot {
     claims: Weak<Claims>,
@@ -92,7 +92,7 @@ impl Claims {
 }
 
 impl TaskHandle {
-    /// The answer; none if the keeper has gone.
+    /// The answer; none if the task has gone.
     pub(super) async fn of<T>(
         &self,
         ask: impl FnOnce(oneshot::Sender<T>) -> ClaimRequest,
@@ -117,7 +117,7 @@ impl Drop for ClaimSlot {
     fn drop(&mut self) {
         let Some(claims) = self.claims.upgrade() else { return };
         let mut askers = claims.askers();
-        // A later keeper may already have our place: remove only our own.
+        // A later task may already have our place: remove only our own.
         if askers.get(&self.token).is_some_and(|there| Arc::ptr_eq(&there.wish, &self.ours)) {
             askers.remove(&self.token);
         }

@@ -11,7 +11,7 @@ use super::{Name, SessionError};
 /// A database whose sessions can hold a name.
 ///
 /// Of the futures, only that of [`interrupt`](Database::interrupt) may be dropped before its end
-/// without the link being dropped after it.
+/// without the session being dropped after it.
 pub(in crate::lock) trait Database: fmt::Debug + Send + Sync + 'static {
     /// For messages.
     const NAME: &'static str;
@@ -29,13 +29,13 @@ pub(in crate::lock) trait Database: fmt::Debug + Send + Sync + 'static {
     /// Makes the tables that are missing.
     fn prepare(
         &self,
-        link: &mut Self::Session,
+        session: &mut Self::Session,
     ) -> impl Future<Output = Result<(), SessionError>> + Send;
 
     /// Takes the name if it is free, or gets free within the patience.
     fn take(
         &self,
-        link: &mut Self::Session,
+        session: &mut Self::Session,
         name: &Name,
         patience: Duration,
     ) -> impl Future<Output = Result<Option<TakenName>, SessionError>> + Send;
@@ -43,7 +43,7 @@ pub(in crate::lock) trait Database: fmt::Debug + Send + Sync + 'static {
     /// Whether this session holds the name.
     fn holds(
         &self,
-        link: &mut Self::Session,
+        session: &mut Self::Session,
         name: &Name,
     ) -> impl Future<Output = Result<bool, SessionError>> + Send;
 
@@ -51,24 +51,24 @@ pub(in crate::lock) trait Database: fmt::Debug + Send + Sync + 'static {
     /// the name.
     fn free(
         &self,
-        link: &mut Self::Session,
+        session: &mut Self::Session,
         name: &Name,
     ) -> impl Future<Output = Result<bool, SessionError>> + Send;
 
     /// Makes itself heard.
     fn ping(
         &self,
-        link: &mut Self::Session,
+        session: &mut Self::Session,
     ) -> impl Future<Output = Result<(), SessionError>> + Send;
 
     /// For [`interrupt`](Database::interrupt).
-    fn interrupt_of(&self, link: &Self::Session) -> Self::Interrupt;
+    fn interrupt_of(&self, session: &Self::Session) -> Self::Interrupt;
 
     /// Ends what the session waits for, over a connection of its own.
     fn interrupt(&self, of: Self::Interrupt) -> impl Future<Output = ()> + Send;
 
     /// Comes when the session is known to have ended, if that is ever known by itself.
-    fn ended(link: &Self::Session) -> BoxFuture<'static, ()>;
+    fn ended(session: &Self::Session) -> BoxFuture<'static, ()>;
 }
 
 /// A name that a session has taken.

@@ -1,4 +1,4 @@
-//! The keeper of a claim: a task that has a session for it, and ends with it.
+//! The task of a claim: a task that has a session for it, and ends with it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::lock::{Attempt, Busy, Grant, Released, Renew, Request, Session};
 
 /// Who sees to one claim.
 pub(super) struct ClaimTask<D: Database> {
-    shared: Arc<SessionContext<D>>,
+    context: Arc<SessionContext<D>>,
     request: Request,
     name: Name,
     place: ClaimSlot,
@@ -23,7 +23,7 @@ pub(super) struct ClaimTask<D: Database> {
 
 /// A name that is held, by a session.
 struct HeldName<D: Database> {
-    seat: PooledSession<D>,
+    pooled: PooledSession<D>,
     fence: u64,
     /// When the last question was sent that was answered.
     asked: Instant,
@@ -36,7 +36,7 @@ struct Life {
     until: watch::Sender<Option<Instant>>,
 }
 
-/// What a keeper that holds is to do next.
+/// What a task that holds is to do next.
 enum TaskEvent {
     Answer(ClaimRequest),
     Ping,
@@ -48,9 +48,9 @@ enum TaskEvent {
 type Answering = oneshot::Sender<Result<Attempt, StoreError>>;
 
 impl<D: Database> ClaimTask<D> {
-    pub(super) fn new(shared: Arc<SessionContext<D>>, request: Request, place: ClaimSlot) -> Self {
-        let name = Name::of(request.claim.key(), &shared.settings.namespace);
-        Self { shared, request, name, place }
+    pub(super) fn new(context: Arc<SessionContext<D>>, request: Request, place: ClaimSlot) -> Self {
+        let name = Name::of(request.claim.key(), &context.settings.namespace);
+        Self { context, request, name, place }
     }
 
     /// Asks, answers, and keeps what was granted until it is given up or lost.
@@ -98,16 +98,16 @@ impl<D: Database> ClaimTask<D> {
     async fn take(&self, answer: &mut Answering) -> Result<Option<HeldName<D>>, SessionError> {
         let until = Instant::now() + self.request.patience.min(LONGEST_WAIT);
         loop {
-            let seat = tokio::select! {
+            let pooled = tokio::select! {
                 biased;
                 () = self.is_left(answer) => return Ok(None),
-                seat = self.shared.links.seat(until) => seat?,
+                pooled = self.context.pool.get(until) => pooled?,
             };
-            let is_used = seat.is_used;
-            match self.take_by(seat, until, answer).await {
+            let is_used = pooled.is_used;
+            match self.take_by(pooled, until, answer).await {
                 // It was left for too long, as may be all the others: a new one will tell.
                 Err(trouble) if is_used && trouble.is_broken() && !trouble.is_late() => {
-                    self.shared.links.suspect();
+                    self.context.pool.suspect();
                 }
                 taken => return taken,
             }
@@ -116,47 +116,47 @@ impl<D: Database> ClaimTask<D> {
 
     async fn take_by(
         &self,
-        mut seat: PooledSession<D>,
+        mut pooled: PooledSession<D>,
         until: Instant,
         answer: &mut Answering,
     ) -> Result<Option<HeldName<D>>, SessionError> {
-        let links = &self.shared.links;
-        let mut taken = self.ask(&mut seat, until, answer).await;
+        let pool = &self.context.pool;
+        let mut taken = self.ask(&mut pooled, until, answer).await;
         if taken.as_ref().is_err_and(SessionError::is_unprepared) {
             // The tables have gone since they were looked for. The name may be ours already.
-            let limit = self.shared.settings.timeout;
+            let limit = self.context.settings.timeout;
             let again = async {
-                links.database.free(&mut seat.link, &self.name).await?;
-                links.prepare(&mut seat.link).await
+                pool.database.free(&mut pooled.session, &self.name).await?;
+                pool.prepare(&mut pooled.session).await
             };
             timeout(limit, again).await.unwrap_or_else(|_| Err(SessionError::late(limit)))?;
-            taken = self.ask(&mut seat, until, answer).await;
+            taken = self.ask(&mut pooled, until, answer).await;
         }
         let Some(TakenName { fence, asked }) = taken? else {
-            seat.give_back();
+            pooled.give_back();
             return Ok(None);
         };
-        Ok(Some(HeldName { seat, fence, asked }))
+        Ok(Some(HeldName { pooled, fence, asked }))
     }
 
     /// Asks once. A question that waits is interrupted when whoever asked goes; any other one is
     /// soon over by itself.
     async fn ask(
         &self,
-        seat: &mut PooledSession<D>,
+        pooled: &mut PooledSession<D>,
         until: Instant,
         answer: &mut Answering,
     ) -> Result<Option<TakenName>, SessionError> {
-        let (database, limit) = (&self.shared.links.database, self.shared.settings.timeout);
+        let (database, limit) = (&self.context.pool.database, self.context.settings.timeout);
         let patience = until.saturating_duration_since(Instant::now());
-        let interrupt = database.interrupt_of(&seat.link);
-        let taking = database.take(&mut seat.link, &self.name, patience);
+        let interrupt = database.interrupt_of(&pooled.session);
+        let taking = database.take(&mut pooled.session, &self.name, patience);
         let mut taking = std::pin::pin!(timeout(patience + limit, taking));
         let taken = tokio::select! {
             taken = &mut taking => taken,
             () = self.is_left(answer) => {
                 if !patience.is_zero() {
-                    seat.is_interrupted = true;
+                    pooled.is_interrupted = true;
                     let _ = timeout(limit, database.interrupt(interrupt)).await;
                 }
                 timeout(limit, taking).await.unwrap_or_else(Err)
@@ -175,12 +175,12 @@ impl<D: Database> ClaimTask<D> {
     }
 
     async fn keep(mut self, mut hold: HeldName<D>, life: Life) {
-        let mut link_ended = D::ended(&hold.seat.link);
+        let mut session_ended = D::ended(&hold.pooled.session);
         loop {
-            let due = hold.asked + self.shared.settings.pause();
+            let due = hold.asked + self.context.settings.pause();
             let next = tokio::select! {
                 biased;
-                () = &mut link_ended => TaskEvent::Mourn,
+                () = &mut session_ended => TaskEvent::Mourn,
                 ask = self.place.asks.recv() => ask.map_or(TaskEvent::Leave, TaskEvent::Answer),
                 () = sleep_until(due) => TaskEvent::Ping,
             };
@@ -213,7 +213,7 @@ impl<D: Database> ClaimTask<D> {
             if !is_held {
                 life.ended.send_replace(true);
                 drop(hold);
-                self.shared.watchers.tell(&self.request.claim.key().digest());
+                self.context.watchers.tell(&self.request.claim.key().digest());
                 return;
             }
         }
@@ -222,7 +222,7 @@ impl<D: Database> ClaimTask<D> {
     /// Whether it is held beyond doubt. No answer before the session may have ended is a no.
     async fn is_held(&self, hold: &mut HeldName<D>, life: &Life) -> bool {
         let (asked, until) = (Instant::now(), self.certain_until(hold));
-        let holds = self.shared.links.database.holds(&mut hold.seat.link, &self.name);
+        let holds = self.context.pool.database.holds(&mut hold.pooled.session, &self.name);
         let is_held = matches!(timeout_at(until, holds).await, Ok(Ok(true)));
         is_held && self.was_heard(hold, life, asked)
     }
@@ -230,7 +230,7 @@ impl<D: Database> ClaimTask<D> {
     /// Keeps the session alive, if it is.
     async fn ping(&self, hold: &mut HeldName<D>, life: &Life) -> bool {
         let (asked, until) = (Instant::now(), self.certain_until(hold));
-        let ping = self.shared.links.database.ping(&mut hold.seat.link);
+        let ping = self.context.pool.database.ping(&mut hold.pooled.session);
         let is_there = matches!(timeout_at(until, ping).await, Ok(Ok(())));
         is_there && self.was_heard(hold, life, asked)
     }
@@ -247,19 +247,19 @@ impl<D: Database> ClaimTask<D> {
     }
 
     fn certain_until(&self, hold: &HeldName<D>) -> Instant {
-        hold.asked + self.shared.settings.certain()
+        hold.asked + self.context.settings.certain()
     }
 
     /// Gives the name up. By the time this answers, the server has said so or the session has been
     /// ended.
     async fn free(&self, hold: HeldName<D>) -> Result<Released, StoreError> {
-        let (mut seat, limit) = (hold.seat, self.shared.settings.timeout);
-        let freed = self.shared.links.database.free(&mut seat.link, &self.name);
+        let (mut pooled, limit) = (hold.pooled, self.context.settings.timeout);
+        let freed = self.context.pool.database.free(&mut pooled.session, &self.name);
         let freed = timeout(limit, freed).await.unwrap_or_else(|_| Err(SessionError::late(limit)));
         let key = self.request.claim.key();
         let released = match freed {
             Ok(true) => {
-                seat.give_back();
+                pooled.give_back();
                 Ok(Released::Freed)
             }
             Ok(false) => Ok(Released::NotHeld),
@@ -267,7 +267,7 @@ impl<D: Database> ClaimTask<D> {
             Err(trouble) if trouble.is_broken() && !trouble.is_late() => Ok(Released::NotHeld),
             Err(trouble) => Err(trouble.during(D::NAME, "releasing", key)),
         };
-        self.shared.watchers.tell(&key.digest());
+        self.context.watchers.tell(&key.digest());
         released
     }
 }

@@ -28,19 +28,19 @@ pub(super) struct SessionPool<D: Database> {
 }
 
 struct IdleSessions<L> {
-    links: Vec<Idle<L>>,
+    sessions: Vec<Idle<L>>,
     /// Whether a task ends those that are left for too long. There is one as long as any is here.
     is_swept: bool,
 }
 
 struct Idle<L> {
-    link: L,
+    session: L,
     since: Instant,
 }
 
 /// A session in use. It is ended when this is dropped.
 pub(super) struct PooledSession<D: Database> {
-    pub(super) link: D::Session,
+    pub(super) session: D::Session,
     /// It may have ended since it was used last.
     pub(super) is_used: bool,
     /// What waited on it was interrupted. When the server hears of that is not known, and then it
@@ -60,12 +60,12 @@ impl<D: Database> SessionPool<D> {
             most: settings.connections,
             prepared: AtomicBool::new(false),
             room: Arc::new(Semaphore::new(settings.connections)),
-            idle: Arc::new(Mutex::new(IdleSessions { links: Vec::new(), is_swept: false })),
+            idle: Arc::new(Mutex::new(IdleSessions { sessions: Vec::new(), is_swept: false })),
         }
     }
 
     /// A session to use. When all are in use, one is waited for until then, or a while at least.
-    pub(super) async fn seat(&self, until: Instant) -> Result<PooledSession<D>, SessionError> {
+    pub(super) async fn get(&self, until: Instant) -> Result<PooledSession<D>, SessionError> {
         let until = until.max(Instant::now() + self.timeout);
         let room = timeout_at(until, Arc::clone(&self.room).acquire_owned()).await;
         let Ok(Ok(room)) = room else {
@@ -75,29 +75,29 @@ impl<D: Database> SessionPool<D> {
         let used = self.used();
         let is_used = used.is_some();
         let made = timeout(self.timeout, async {
-            let mut link = match used {
-                Some(link) => link,
+            let mut session = match used {
+                Some(session) => session,
                 None => self.database.connect().await?,
             };
             if !self.prepared.load(Ordering::Acquire) {
-                self.prepare(&mut link).await?;
+                self.prepare(&mut session).await?;
             }
-            Ok(link)
+            Ok(session)
         });
-        let link = made.await.unwrap_or_else(|_| Err(SessionError::late(self.timeout)))?;
+        let session = made.await.unwrap_or_else(|_| Err(SessionError::late(self.timeout)))?;
         let (idle, fresh_for) = (Arc::clone(&self.idle), self.fresh_for);
-        Ok(PooledSession { link, is_used, is_interrupted: false, idle, fresh_for, _room: room })
+        Ok(PooledSession { session, is_used, is_interrupted: false, idle, fresh_for, _room: room })
     }
 
-    pub(super) async fn prepare(&self, link: &mut D::Session) -> Result<(), SessionError> {
-        self.database.prepare(link).await?;
+    pub(super) async fn prepare(&self, session: &mut D::Session) -> Result<(), SessionError> {
+        self.database.prepare(session).await?;
         self.prepared.store(true, Ordering::Release);
         Ok(())
     }
 
     /// Ends those that hold nothing: they may have broken, as another one has.
     pub(super) fn suspect(&self) {
-        let suspects = std::mem::take(&mut lock(&self.idle).links);
+        let suspects = std::mem::take(&mut lock(&self.idle).sessions);
         drop(suspects);
     }
 
@@ -105,7 +105,7 @@ impl<D: Database> SessionPool<D> {
     fn used(&self) -> Option<D::Session> {
         let mut idle = lock(&self.idle);
         let stale = idle.stale(self.fresh_for);
-        let found = idle.links.pop().map(|idle| idle.link);
+        let found = idle.sessions.pop().map(|idle| idle.session);
         drop(idle);
         // Not while the others wait for us: to end a session is work.
         drop(stale);
@@ -119,9 +119,9 @@ impl<D: Database> PooledSession<D> {
         if self.is_interrupted {
             return;
         }
-        let Self { link, idle, fresh_for, .. } = self;
+        let Self { session, idle, fresh_for, .. } = self;
         let mut resting = lock(&idle);
-        resting.links.push(Idle { link, since: Instant::now() });
+        resting.sessions.push(Idle { session, since: Instant::now() });
         let is_swept = std::mem::replace(&mut resting.is_swept, true);
         drop(resting);
         if !is_swept {
@@ -137,7 +137,7 @@ async fn sweep<L>(idle: Weak<Mutex<IdleSessions<L>>>, fresh_for: Duration) {
         let Some(idle) = idle.upgrade() else { return };
         let mut resting = lock(&idle);
         let stale = resting.stale(fresh_for);
-        resting.is_swept = !resting.links.is_empty();
+        resting.is_swept = !resting.sessions.is_empty();
         let is_done = !resting.is_swept;
         drop(resting);
         drop(stale);
@@ -151,8 +151,8 @@ impl<L> IdleSessions<L> {
     /// Takes out those that are not to be used again, which are the first.
     fn stale(&mut self, fresh_for: Duration) -> Vec<Idle<L>> {
         let now = Instant::now();
-        let count = self.links.iter().take_while(|idle| now - idle.since >= fresh_for).count();
-        self.links.drain(..count).collect()
+        let count = self.sessions.iter().take_while(|idle| now - idle.since >= fresh_for).count();
+        self.sessions.drain(..count).collect()
     }
 }
 
@@ -164,7 +164,7 @@ impl<D: Database> fmt::Debug for SessionPool<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SessionPool")
             .field("database", &self.database)
-            .field("idle", &lock(&self.idle).links.len())
+            .field("idle", &lock(&self.idle).sessions.len())
             .field("room", &self.room.available_permits())
             .finish_non_exhaustive()
     }

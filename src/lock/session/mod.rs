@@ -1,15 +1,15 @@
 //! Locks by sessions: a connection of its own for every claim, while it waits and while it holds.
 //!
 //! What a database counts per session (`GET_LOCK`, advisory locks) it grants to the same session
-//! again, so two claims must never share one. A claim has a [keeper](keeper::Keeper), a task with
+//! again, so two claims must never share one. A claim has a [task](keeper::ClaimTask) of its own, with
 //! the connection; everybody else asks it. The task goes with the claim.
 //!
 //! A database tells nobody that it has ended a session, and may not notice for hours that a client
 //! has gone. So a session is bounded from both sides: the server is told to end what it has not
-//! heard of for so long, and the keeper, who asks it three times as often, gives the session up
-//! when the last answer was to a question of so long ago, less a little. The keeper is first. The
+//! heard of for so long, and the task, who asks it three times as often, gives the session up
+//! when the last answer was to a question of so long ago, less a little. The task is first. The
 //! holder has the same clock ([`Session::alive_until`](super::Session::alive_until)), so it knows
-//! although the keeper stood still with the whole runtime.
+//! although the task stood still with the whole runtime.
 
 mod claims;
 mod database;
@@ -43,26 +43,27 @@ use crate::key::Key;
 /// A lock by the sessions of a database.
 pub(super) struct Sessions<D: Database> {
     claims: Arc<Claims>,
-    shared: Arc<SessionContext<D>>,
+    context: Arc<SessionContext<D>>,
 }
 
 impl<D: Database> Sessions<D> {
     pub(super) fn new(database: D, settings: SessionSettings) -> Self {
-        let links = SessionPool::new(database, &settings);
-        let shared = SessionContext { links, settings, watchers: Watchers::default() };
-        Self { claims: Arc::default(), shared: Arc::new(shared) }
+        let pool = SessionPool::new(database, &settings);
+        let context = SessionContext { pool, settings, watchers: Watchers::default() };
+        Self { claims: Arc::default(), context: Arc::new(context) }
     }
 
     /// Makes sure that the server is there and has what is needed, so that it need not be found out
     /// by who needs a lock.
     pub(super) async fn prepare(&self) -> Result<(), StoreError> {
-        let seat = self.shared.links.seat(tokio::time::Instant::now()).await;
-        seat.map(links::PooledSession::give_back)
+        let pooled = self.context.pool.get(tokio::time::Instant::now()).await;
+        pooled
+            .map(links::PooledSession::give_back)
             .map_err(|trouble| trouble.while_connecting(D::NAME))
     }
 
     pub(super) fn watch(&self, key: &Key) -> Watch {
-        self.shared.watchers.watch(key.digest())
+        self.context.watchers.watch(key.digest())
     }
 
     pub(super) fn acquire(&self, request: Request) -> Answer<Attempt> {
@@ -72,9 +73,9 @@ impl<D: Database> Sessions<D> {
                 match ours.claims.join(request.claim.token()) {
                     ClaimEntry::New(place) => {
                         let (answer, answered) = oneshot::channel();
-                        let keeper =
-                            ClaimTask::new(Arc::clone(&ours.shared), request.clone(), place);
-                        tokio::spawn(keeper.live(answer));
+                        let task =
+                            ClaimTask::new(Arc::clone(&ours.context), request.clone(), place);
+                        tokio::spawn(task.live(answer));
                         let gone = || gone::<D>("asking for", request.claim.key());
                         return answered.await.unwrap_or_else(|_| Err(gone()));
                     }
@@ -115,9 +116,9 @@ impl<D: Database> Sessions<D> {
         })
     }
 
-    /// How long a keeper that is well can take to answer: it may be at something else first.
+    /// How long a task that is well can take to answer: it may be at something else first.
     fn longest(&self) -> Duration {
-        self.shared.settings.timeout * 3
+        self.context.settings.timeout * 3
     }
 }
 
@@ -132,15 +133,15 @@ fn late<D: Database>(what: &str, key: &Key, longest: Duration) -> StoreError {
 
 impl<D: Database> Clone for Sessions<D> {
     fn clone(&self) -> Self {
-        Self { claims: Arc::clone(&self.claims), shared: Arc::clone(&self.shared) }
+        Self { claims: Arc::clone(&self.claims), context: Arc::clone(&self.context) }
     }
 }
 
 impl<D: Database> fmt::Debug for Sessions<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sessions")
-            .field("links", &self.shared.links)
-            .field("settings", &self.shared.settings)
+            .field("pool", &self.context.pool)
+            .field("settings", &self.context.settings)
             .field("claims", &self.claims.len())
             .finish()
     }

@@ -1,13 +1,13 @@
-//! What the keepers of one lock have in common.
+//! What the tasks of one lock have in common.
 
 use super::links::SessionPool;
 use super::{Database, SessionSettings};
 use crate::lock::Watchers;
 
-/// What keepers have in common. They do not know the claims, so that all is given up when the last
+/// What tasks have in common. They do not know the claims, so that all is given up when the last
 /// handle is dropped.
 pub(super) struct SessionContext<D: Database> {
-    pub(super) links: SessionPool<D>,
+    pub(super) pool: SessionPool<D>,
     pub(super) settings: SessionSettings,
     pub(super) watchers: Watchers,
 }

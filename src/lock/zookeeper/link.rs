@@ -31,7 +31,7 @@ pub(super) struct ServerSession {
     ended: watch::Receiver<bool>,
     /// When the servers may have ended it, if nothing more is answered.
     until: watch::Receiver<Option<Instant>>,
-    /// Its keeper hears when it is dropped.
+    /// Its task hears when it is dropped.
     _dropped: oneshot::Sender<()>,
 }
 
@@ -60,7 +60,7 @@ impl ServerSession {
     /// What asks for us, unless it has ended, or may have.
     pub(super) fn client(&self) -> Option<Client> {
         let client = self.client.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        client.filter(|client| !client.state().is_terminated() && !self.session().has_ended())
+        client.filter(|client| !client.state().is_terminated() && !self.liveness().has_ended())
     }
 
     /// Lets the client go, which ends the session on the server.
@@ -69,7 +69,7 @@ impl ServerSession {
     }
 
     /// Tells of its end, and knows by the clock when it may have ended.
-    pub(super) fn session(&self) -> Session {
+    pub(super) fn liveness(&self) -> Session {
         Session::new(self.ended.clone()).alive_until(self.until.clone())
     }
 }

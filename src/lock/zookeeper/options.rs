@@ -34,7 +34,7 @@ pub struct ZooKeeperOptions {
     pub(super) settings: NodeSettings,
 }
 
-/// What every visit goes by.
+/// What every operation goes by.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NodeSettings {
     pub(super) timeout: Duration,

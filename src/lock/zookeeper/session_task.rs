@@ -33,29 +33,34 @@ pub(super) async fn open(
     let (end, ended) = watch::channel(false);
     let (sender, dropped) = oneshot::channel();
     let alive = watch::Sender::new(None);
-    let link = ServerSession::new(options, client.clone(), ended, alive.subscribe(), sender);
-    alive.send_replace(Some(began + validity(link.granted)));
-    let link = Arc::new(link);
-    let keeper =
-        SessionTask { client, link: Arc::downgrade(&link), began, granted: link.granted, alive };
+    let session = ServerSession::new(options, client.clone(), ended, alive.subscribe(), sender);
+    alive.send_replace(Some(began + validity(session.granted)));
+    let session = Arc::new(session);
+    let task = SessionTask {
+        client,
+        session: Arc::downgrade(&session),
+        began,
+        granted: session.granted,
+        alive,
+    };
     tokio::spawn(async move {
         select! {
-            () = keeper.keep() => {}
+            () = task.keep() => {}
             _ = dropped => {}
         }
         end.send_replace(true);
-        if let Some(link) = keeper.link.upgrade() {
-            link.close();
+        if let Some(session) = task.session.upgrade() {
+            session.close();
         }
         watchers.tell_all();
     });
-    Ok(link)
+    Ok(session)
 }
 
 /// Finds out when a session ends, and gives up what nobody asks for.
 struct SessionTask {
     client: Client,
-    link: Weak<ServerSession>,
+    session: Weak<ServerSession>,
     /// Before the session was asked for.
     began: Instant,
     granted: Duration,
@@ -111,12 +116,12 @@ impl SessionTask {
     async fn sweep(&self) {
         loop {
             sleep(self.granted / BEATS).await;
-            let Some(link) = self.link.upgrade() else { return };
-            for (token, digest) in link.places.owed(Instant::now()) {
+            let Some(session) = self.session.upgrade() else { return };
+            for (token, digest) in session.places.owed(Instant::now()) {
                 // An error is tried again the next time. It ends with the session at the latest.
-                let Ok(visit) = ClaimOperation::new(&link, token, digest) else { return };
-                if visit.leave().await.is_ok() {
-                    link.places.forget(token);
+                let Ok(operation) = ClaimOperation::new(&session, token, digest) else { return };
+                if operation.leave().await.is_ok() {
+                    session.places.forget(token);
                 }
             }
         }

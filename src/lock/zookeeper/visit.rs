@@ -16,7 +16,7 @@ use crate::lock::{Attempt, Busy, Grant, Renew, Request, Token};
 
 /// A claim at its key.
 pub(super) struct ClaimOperation<'a> {
-    link: &'a ServerSession,
+    session: &'a ServerSession,
     client: Client,
     token: Token,
     digest: Digest,
@@ -41,13 +41,14 @@ impl<'a> ClaimOperation<'a> {
     /// # Errors
     /// If the session has ended.
     pub(super) fn new(
-        link: &'a ServerSession,
+        session: &'a ServerSession,
         token: Token,
         digest: Digest,
     ) -> Result<Self, ZooKeeperError> {
-        let client = link.client().ok_or(ZooKeeperError::Ended)?;
-        let (parent, until) = (link.names.parent(&digest), Instant::now() + link.settings.timeout);
-        Ok(Self { link, client, token, digest, parent, prefix: prefix(token), until })
+        let client = session.client().ok_or(ZooKeeperError::Ended)?;
+        let (parent, until) =
+            (session.names.parent(&digest), Instant::now() + session.settings.timeout);
+        Ok(Self { session, client, token, digest, parent, prefix: prefix(token), until })
     }
 
     /// Stands in line, and waits there as long as may be.
@@ -56,13 +57,13 @@ impl<'a> ClaimOperation<'a> {
         request: &Request,
         ends: Instant,
     ) -> Result<Attempt, ZooKeeperError> {
-        let heard_of_until = ends + self.link.granted + 2 * self.link.settings.timeout;
-        let asking = self.link.places.ask(self.token, self.digest, heard_of_until);
+        let heard_of_until = ends + self.session.granted + 2 * self.session.settings.timeout;
+        let asking = self.session.places.ask(self.token, self.digest, heard_of_until);
         let asking = asking.ok_or(ZooKeeperError::Released)?;
         let mut known = asking.known.clone();
         let is_try = request.patience.is_zero();
         if is_try && known == Known::Absent && self.is_wanted().await? {
-            self.link.places.forget(self.token);
+            self.session.places.forget(self.token);
             return Ok(Attempt::Busy(Busy::new()));
         }
         loop {
@@ -87,8 +88,8 @@ impl<'a> ClaimOperation<'a> {
 
     /// Whether the claim still holds what it was granted.
     pub(super) async fn renew(&self) -> Result<Renew, ZooKeeperError> {
-        let Some(node) = self.link.places.held(self.token) else { return Ok(Renew::Lost) };
-        if self.made_by(&node.name).await? == Some((node.made_by, self.link.id)) {
+        let Some(node) = self.session.places.held(self.token) else { return Ok(Renew::Lost) };
+        if self.made_by(&node.name).await? == Some((node.made_by, self.session.id)) {
             return Ok(Renew::Held);
         }
         self.note(Known::Absent);
@@ -99,7 +100,7 @@ impl<'a> ClaimOperation<'a> {
     ///
     /// It is read, as by [`wait_for`](Self::wait_for).
     pub(super) async fn watched(&self) -> Result<Option<OneshotWatcher>, ZooKeeperError> {
-        let Some(node) = self.link.places.held(self.token) else { return Ok(None) };
+        let Some(node) = self.session.places.held(self.token) else { return Ok(None) };
         let path = self.path(&node.name);
         let (stat, watcher) = match self.insist(|| self.client.get_and_watch_data(&path)).await {
             Ok((_, stat, watcher)) => (stat, watcher),
@@ -109,13 +110,13 @@ impl<'a> ClaimOperation<'a> {
             }
             Err(trouble) => return Err(trouble),
         };
-        let is_ours = (stat.czxid as u64, stat.ephemeral_owner) == (node.made_by, self.link.id);
+        let is_ours = (stat.czxid as u64, stat.ephemeral_owner) == (node.made_by, self.session.id);
         Ok(is_ours.then_some(watcher))
     }
 
     /// Removes what the claim has there, and says whether that held the key.
     pub(super) async fn leave(&self) -> Result<bool, ZooKeeperError> {
-        if let Some(node) = self.link.places.held(self.token) {
+        if let Some(node) = self.session.places.held(self.token) {
             return self.delete(&node.name).await;
         }
         // What is not known for sure is looked for. It may be another session's, too.
@@ -128,18 +129,18 @@ impl<'a> ClaimOperation<'a> {
     }
 
     fn grant(&self, node: &Node) -> Result<Attempt, ZooKeeperError> {
-        if !self.link.places.hold(self.token) {
+        if !self.session.places.hold(self.token) {
             return Err(ZooKeeperError::Released);
         }
-        let grant = Grant::by_session(self.link.session());
+        let grant = Grant::by_session(self.session.liveness());
         Ok(Attempt::Granted(grant.fenced(node.made_by)))
     }
 
     /// Leaves, now or as soon as the server answers.
     async fn give_up(&self) {
-        self.link.places.leave(self.token);
+        self.session.places.leave(self.token);
         if self.leave().await.is_ok() {
-            self.link.places.forget(self.token);
+            self.session.places.forget(self.token);
         }
     }
 
@@ -154,7 +155,7 @@ impl<'a> ClaimOperation<'a> {
             if let Known::There(node) = known {
                 return Ok(node);
             }
-            if !self.link.places.may_stand(self.token) {
+            if !self.session.places.may_stand(self.token) {
                 return Err(ZooKeeperError::Released);
             }
             self.note(Known::Perhaps);
@@ -189,7 +190,7 @@ impl<'a> ClaimOperation<'a> {
             Err(ZooKeeperError::Reported(Error::NodeExists)) => Ok(self.note(Known::Absent)),
             Err(ZooKeeperError::Reported(Error::NoNode)) => {
                 let options = CreateMode::Persistent.with_acls(self.acls());
-                let root = self.link.names.root();
+                let root = self.session.names.root();
                 self.insist(|| self.client.mkdir(root, &options)).await?;
                 Ok(self.note(Known::Absent))
             }
@@ -203,7 +204,7 @@ impl<'a> ClaimOperation<'a> {
         let mut found = Known::Absent;
         for name in self.line().await?.into_iter().filter(|name| name.starts_with(&self.prefix)) {
             match self.made_by(&name).await? {
-                Some((made_by, owner)) if owner == self.link.id && found == Known::Absent => {
+                Some((made_by, owner)) if owner == self.session.id && found == Known::Absent => {
                     found = Known::There(Node { name, made_by });
                 }
                 Some(_) => drop(self.delete(&name).await?),
@@ -238,15 +239,15 @@ impl<'a> ClaimOperation<'a> {
             Err(ZooKeeperError::Reported(Error::NoNode)) => return Ok(()),
             watched => watched?,
         };
-        let mut session = self.link.session();
+        let mut liveness = self.session.liveness();
         select! {
             _ = watcher.changed() => {}
-            () = session.ended() => return Err(ZooKeeperError::Ended),
+            () = liveness.ended() => return Err(ZooKeeperError::Ended),
             () = sleep_until(ends) => {}
             // A watch that was lost costs this much.
-            () = sleep(self.link.granted) => {}
+            () = sleep(self.session.granted) => {}
         }
-        self.until = Instant::now() + self.link.settings.timeout;
+        self.until = Instant::now() + self.session.settings.timeout;
         Ok(())
     }
 
@@ -301,18 +302,18 @@ impl<'a> ClaimOperation<'a> {
         &self,
         answer: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, ZooKeeperError> {
-        let mut session = self.link.session();
-        let limit = self.link.settings.timeout;
+        let mut liveness = self.session.liveness();
+        let limit = self.session.settings.timeout;
         select! {
             biased;
-            () = session.ended() => Err(ZooKeeperError::Ended),
+            () = liveness.ended() => Err(ZooKeeperError::Ended),
             () = sleep_until(self.until) => Err(ZooKeeperError::TimedOut(limit)),
             answer = answer => Ok(answer?),
         }
     }
 
     fn note(&self, known: Known) -> Known {
-        self.link.places.note(self.token, known.clone());
+        self.session.places.note(self.token, known.clone());
         known
     }
 
@@ -321,7 +322,7 @@ impl<'a> ClaimOperation<'a> {
     }
 
     fn acls(&self) -> Acls<'static> {
-        if self.link.settings.private { Acls::creator_all() } else { Acls::anyone_all() }
+        if self.session.settings.private { Acls::creator_all() } else { Acls::anyone_all() }
     }
 }
 
