@@ -57,6 +57,8 @@
 pub mod adapter;
 mod capture;
 mod claim;
+#[cfg(feature = "test-util")]
+pub mod conformance;
 mod error;
 mod flight;
 mod jitter;

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use super::Policy;
 use crate::windows::Windows;
 
 /// For how long answers are kept, and given out.
@@ -25,6 +24,10 @@ pub(crate) struct Freshness {
 }
 
 impl Freshness {
+    /// The longest that anything is kept. "No entry lives for ever" needs an end, and stores
+    /// overflow on absurd ones.
+    pub(crate) const MAX_TTL: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+
     /// The windows of an answer, given a number from 0 to 1.
     pub(crate) fn windows(&self, draw: f64) -> Windows {
         if self.ttl.is_zero() {
@@ -47,11 +50,11 @@ impl Freshness {
     /// at the same time does not run out at the same time.
     pub(crate) fn jittered(&self, windows: Windows, draw: f64) -> Windows {
         let share = 1.0 - self.jitter * draw.clamp(0.0, 1.0);
-        let ttl = windows.ttl().min(Policy::MAX_TTL).mul_f64(share);
+        let ttl = windows.ttl().min(Self::MAX_TTL).mul_f64(share);
         let windows = Windows::fresh_for(ttl)
-            .stale_while_revalidate(windows.while_revalidate().min(Policy::MAX_TTL))
-            .stale_if_error(windows.if_error().min(Policy::MAX_TTL))
-            .kept_for_validation(windows.for_validation().min(Policy::MAX_TTL));
+            .stale_while_revalidate(windows.while_revalidate().min(Self::MAX_TTL))
+            .stale_if_error(windows.if_error().min(Self::MAX_TTL))
+            .kept_for_validation(windows.for_validation().min(Self::MAX_TTL));
         if self.early.is_some() { windows.refreshed_early() } else { windows }
     }
 
@@ -112,7 +115,7 @@ mod tests {
     fn nothing_is_kept_for_longer_than_the_longest_ttl() {
         let windows = Windows::fresh_for(Duration::MAX).stale_if_error(Duration::MAX);
         let windows = of(MINUTE).jittered(windows, 0.0);
-        assert_eq!((windows.ttl(), windows.if_error()), (Policy::MAX_TTL, Policy::MAX_TTL));
+        assert_eq!((windows.ttl(), windows.if_error()), (Freshness::MAX_TTL, Freshness::MAX_TTL));
     }
 
     #[test]

@@ -55,9 +55,6 @@ pub(crate) struct Bounds {
 }
 
 impl Policy {
-    /// The longest that anything is kept. "No entry lives for ever" needs an end, and stores
-    /// overflow on absurd ones.
-    pub(crate) const MAX_TTL: Duration = Duration::from_secs(366 * 24 * 60 * 60);
     pub(crate) const LEASES: [Duration; 2] =
         [Duration::from_millis(100), Duration::from_secs(60 * 60)];
     pub(crate) const LOAD_TIMEOUTS: [Duration; 2] =

@@ -140,12 +140,12 @@ impl ReadThroughLayer<ByKey> {
 
 /// What a function returns, whatever its name is for `Result`.
 #[doc(hidden)]
-pub trait Outcome {
+pub trait FunctionResult {
     type Value;
     type Error;
 }
 
-impl<T, E> Outcome for Result<T, E> {
+impl<T, E> FunctionResult for Result<T, E> {
     type Value = T;
     type Error = E;
 }

@@ -12,7 +12,7 @@ use super::handle::Handle;
 use super::service::ReadThrough;
 use crate::capture::{Json, Judged, Verdict};
 use crate::error::{ConfigError, duration_within, number_within, share_within};
-use crate::policy::{Policy, Wait, WhenAbandoned};
+use crate::policy::{Freshness, Policy, Wait, WhenAbandoned};
 use crate::store::Store;
 
 /// Puts a cache in front of a loader. See the [module page](super) for examples.
@@ -69,7 +69,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// so there is no number that could be right.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.policy.freshness.ttl = ttl.min(Policy::MAX_TTL);
+        self.policy.freshness.ttl = ttl.min(Freshness::MAX_TTL);
         self
     }
 
@@ -80,7 +80,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// after the other finds out. What is asked for before it exists is wanted soon after.
     #[must_use]
     pub fn not_found_ttl(mut self, ttl: Duration) -> Self {
-        self.policy.freshness.not_found_ttl = ttl.min(Policy::MAX_TTL);
+        self.policy.freshness.not_found_ttl = ttl.min(Freshness::MAX_TTL);
         self
     }
 
@@ -92,7 +92,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// seldom is given an older answer for it.
     #[must_use]
     pub fn stale_while_revalidate(mut self, window: Duration) -> Self {
-        self.policy.freshness.stale_while_revalidate = window.min(Policy::MAX_TTL);
+        self.policy.freshness.stale_while_revalidate = window.min(Freshness::MAX_TTL);
         self
     }
 
@@ -103,7 +103,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// Default: zero, which gives out errors.
     #[must_use]
     pub fn stale_if_error(mut self, window: Duration) -> Self {
-        self.policy.freshness.stale_if_error = window.min(Policy::MAX_TTL);
+        self.policy.freshness.stale_if_error = window.min(Freshness::MAX_TTL);
         self
     }
 
@@ -152,7 +152,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// Default: 10 s. Once in a while it is worth to see whether that has changed.
     #[must_use]
     pub fn not_kept_for(mut self, window: Duration) -> Self {
-        self.policy.freshness.marker_ttl = window.min(Policy::MAX_TTL);
+        self.policy.freshness.marker_ttl = window.min(Freshness::MAX_TTL);
         self
     }
 

@@ -23,6 +23,7 @@
 
 #[cfg(feature = "redis")]
 mod breaker;
+mod clock;
 #[cfg(feature = "test-util")]
 pub mod conformance;
 mod entry;
@@ -43,6 +44,7 @@ use crate::BoxFuture;
 
 #[cfg(feature = "redis")]
 pub use self::redis::{Call, Source, Value as RedisValue, Wire};
+pub use clock::{Clock, Moment};
 pub use entry::{Draft, Entry, Marker, Remaining, Value};
 pub use failure::Failure;
 #[cfg(feature = "test-util")]
@@ -124,7 +126,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn expire(&self, key: Key) -> Answer<()>;
 }
 
-/// The answer of a store, to be awaited.
+/// The answer of a store or a lock, to be awaited.
 pub type Answer<T> = BoxFuture<'static, Result<T, StoreError>>;
 
 /// What a process knows of a key by itself.
@@ -152,6 +154,18 @@ pub enum Accept {
         /// The fence of the entry that will not do.
         than: u64,
     },
+}
+
+impl Accept {
+    /// Whether an entry that was found makes a lease needless.
+    pub fn admits(self, entry: &Entry) -> bool {
+        entry.is_fresh()
+            && match self {
+                Self::Fresh => true,
+                Self::Nothing => false,
+                Self::Other { than } => entry.fence() != than,
+            }
+    }
 }
 
 /// What came of asking to load a key.

@@ -13,9 +13,9 @@ use super::follow::Follow;
 
 /// The body of an answer: one that was kept, with its trailers, or one that goes through as the
 /// loader sends it.
-pub struct CacheBody<B>(Source<B>);
+pub struct CacheBody<B>(BodySource<B>);
 
-enum Source<B> {
+enum BodySource<B> {
     Kept {
         data: Bytes,
         trailers: Option<HeaderMap>,
@@ -24,21 +24,21 @@ enum Source<B> {
     Passing {
         begun: Bytes,
         rest: Pin<Box<B>>,
-        watch: Option<Watch>,
+        watch: Option<BodyObserver>,
     },
 }
 
 /// What watches a body that goes through.
-enum Watch {
+enum BodyObserver {
     /// It sees all of it.
     Follow(Box<Follow>),
     /// It is told how the body ends.
-    End(oneshot::Sender<End>),
+    BodyEnd(oneshot::Sender<BodyEnd>),
 }
 
 /// How a body ends of which one part was read.
 #[derive(Debug)]
-pub enum End {
+pub enum BodyEnd {
     /// That part was all but for its trailers.
     Ended(Option<HeaderMap>),
     /// There are more parts.
@@ -53,7 +53,7 @@ impl<B> CacheBody<B> {
 
     /// A stored body, with its trailers.
     pub fn kept(data: Bytes, trailers: Option<HeaderMap>) -> Self {
-        Self(Source::Kept { data, trailers })
+        Self(BodySource::Kept { data, trailers })
     }
 
     /// A body of which nothing was read.
@@ -63,31 +63,31 @@ impl<B> CacheBody<B> {
 
     /// A body of which some was read.
     pub fn rejoined(begun: Bytes, rest: Pin<Box<B>>) -> Self {
-        Self(Source::Passing { begun, rest, watch: None })
+        Self(BodySource::Passing { begun, rest, watch: None })
     }
 
     /// The same, followed on its way if it goes through.
     pub fn followed_by(mut self, by: Follow) -> Self {
-        if let Source::Passing { watch, .. } = &mut self.0 {
-            *watch = Some(Watch::Follow(Box::new(by)));
+        if let BodySource::Passing { watch, .. } = &mut self.0 {
+            *watch = Some(BodyObserver::Follow(Box::new(by)));
         }
         self
     }
 
     /// A body of which some was read. It is told how it ends as soon as its reader gets that far.
-    pub fn watched(begun: Bytes, rest: Pin<Box<B>>, end: oneshot::Sender<End>) -> Self {
-        Self(Source::Passing { begun, rest, watch: Some(Watch::End(end)) })
+    pub fn watched(begun: Bytes, rest: Pin<Box<B>>, end: oneshot::Sender<BodyEnd>) -> Self {
+        Self(BodySource::Passing { begun, rest, watch: Some(BodyObserver::BodyEnd(end)) })
     }
 }
 
 /// How a body ends, if its next frame tells.
-fn end_by<E>(next: Option<&Result<Frame<Bytes>, E>>) -> Option<End> {
+fn end_by<E>(next: Option<&Result<Frame<Bytes>, E>>) -> Option<BodyEnd> {
     match next {
-        None => Some(End::Ended(None)),
+        None => Some(BodyEnd::Ended(None)),
         Some(Ok(frame)) => match frame.data_ref() {
             Some(data) if data.is_empty() => None,
-            Some(_) => Some(End::GoesOn),
-            None => Some(End::Ended(frame.trailers_ref().cloned())),
+            Some(_) => Some(BodyEnd::GoesOn),
+            None => Some(BodyEnd::Ended(frame.trailers_ref().cloned())),
         },
         Some(Err(_)) => None,
     }
@@ -105,23 +105,23 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         match &mut self.0 {
-            Source::Kept { data, .. } if !data.is_empty() => {
+            BodySource::Kept { data, .. } if !data.is_empty() => {
                 Poll::Ready(Some(Ok(Frame::data(std::mem::take(data)))))
             }
-            Source::Kept { trailers, .. } => {
+            BodySource::Kept { trailers, .. } => {
                 Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
             }
-            Source::Passing { begun, rest, watch } => {
+            BodySource::Passing { begun, rest, watch } => {
                 let was_read = !begun.is_empty();
                 let polled = match was_read {
                     true => Poll::Ready(Some(Ok(Frame::data(std::mem::take(begun))))),
                     false => rest.as_mut().poll_frame(cx),
                 };
                 match watch {
-                    Some(Watch::Follow(follow)) => {
+                    Some(BodyObserver::Follow(follow)) => {
                         followed(follow, &polled, rest.is_end_stream(), cx);
                     }
-                    Some(Watch::End(_)) if !was_read => tell_end(watch, &polled),
+                    Some(BodyObserver::BodyEnd(_)) if !was_read => tell_end(watch, &polled),
                     _ => {}
                 }
                 polled
@@ -132,22 +132,22 @@ where
     /// Not before the trailers are out: who asks this would leave them behind.
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Source::Kept { data, trailers } => data.is_empty() && trailers.is_none(),
-            Source::Passing { begun, rest, .. } => begun.is_empty() && rest.is_end_stream(),
+            BodySource::Kept { data, trailers } => data.is_empty() && trailers.is_none(),
+            BodySource::Passing { begun, rest, .. } => begun.is_empty() && rest.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Source::Kept { data, trailers: None } => SizeHint::with_exact(data.len() as u64),
+            BodySource::Kept { data, trailers: None } => SizeHint::with_exact(data.len() as u64),
             // Of what says its exact length, servers make a `content-length` that the loader did
             // not send, and over HTTP/1.1 they leave out its trailers.
-            Source::Kept { data, .. } => {
+            BodySource::Kept { data, .. } => {
                 let mut hint = SizeHint::new();
                 hint.set_lower(data.len() as u64);
                 hint
             }
-            Source::Passing { begun, rest, .. } => {
+            BodySource::Passing { begun, rest, .. } => {
                 let read = begun.len() as u64;
                 let left = rest.size_hint();
                 let mut hint = SizeHint::new();
@@ -162,10 +162,10 @@ where
 }
 
 /// Tells how the body ends, if that is known by now.
-fn tell_end<E>(watch: &mut Option<Watch>, polled: &Poll<Option<Result<Frame<Bytes>, E>>>) {
+fn tell_end<E>(watch: &mut Option<BodyObserver>, polled: &Poll<Option<Result<Frame<Bytes>, E>>>) {
     if let Poll::Ready(next) = polled
         && let Some(end) = end_by(next.as_ref())
-        && let Some(Watch::End(sender)) = watch.take()
+        && let Some(BodyObserver::BodyEnd(sender)) = watch.take()
     {
         // It may not be waited for any more.
         _ = sender.send(end);
@@ -202,8 +202,8 @@ impl<B> Default for CacheBody<B> {
 impl<B> fmt::Debug for CacheBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Source::Kept { data, .. } => write!(f, "CacheBody(kept, {} bytes)", data.len()),
-            Source::Passing { .. } => f.write_str("CacheBody(passing)"),
+            BodySource::Kept { data, .. } => write!(f, "CacheBody(kept, {} bytes)", data.len()),
+            BodySource::Passing { .. } => f.write_str("CacheBody(passing)"),
         }
     }
 }

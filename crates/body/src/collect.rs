@@ -9,11 +9,11 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use tokio::time::{Instant, timeout_at};
 
-use super::joined::Joined;
+use super::joined::JoinedFrames;
 
 /// What came of reading a body.
 #[allow(clippy::exhaustive_enums, reason = "a body ends or it does not")]
-pub enum Collected<B> {
+pub enum CollectedBody<B> {
     /// All of it.
     Whole {
         /// Its data.
@@ -33,7 +33,7 @@ pub enum Collected<B> {
 }
 
 /// Shows no content.
-impl<B> fmt::Debug for Collected<B> {
+impl<B> fmt::Debug for CollectedBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Whole { data, .. } => write!(f, "Whole({} bytes)", data.len()),
@@ -50,15 +50,15 @@ impl<B> fmt::Debug for Collected<B> {
 ///
 /// # Errors
 /// If the body ends with an error: what was read of it is not to be kept.
-pub async fn collect<B>(body: B, most: usize, until: Instant) -> Result<Collected<B>, B::Error>
+pub async fn collect<B>(body: B, most: usize, until: Instant) -> Result<CollectedBody<B>, B::Error>
 where
     B: Body<Data = Bytes>,
 {
     let mut body = Box::pin(body);
-    let (mut begun, mut trailers) = (Joined::default(), None::<HeaderMap>);
+    let (mut begun, mut trailers) = (JoinedFrames::default(), None::<HeaderMap>);
     let in_all = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if in_all > most {
-        return Ok(Collected::Unfinished { begun: Bytes::new(), rest: body, is_slow: false });
+        return Ok(CollectedBody::Unfinished { begun: Bytes::new(), rest: body, is_slow: false });
     }
     loop {
         let frame = match timeout_at(until, body.frame()).await {
@@ -66,7 +66,7 @@ where
             Ok(None) => break,
             Err(_) => {
                 let begun = begun.into_bytes();
-                return Ok(Collected::Unfinished { begun, rest: body, is_slow: true });
+                return Ok(CollectedBody::Unfinished { begun, rest: body, is_slow: true });
             }
         };
         match frame?.into_data() {
@@ -79,10 +79,10 @@ where
         }
         if begun.len() > most {
             let begun = begun.into_bytes();
-            return Ok(Collected::Unfinished { begun, rest: body, is_slow: false });
+            return Ok(CollectedBody::Unfinished { begun, rest: body, is_slow: false });
         }
     }
-    Ok(Collected::Whole { data: begun.into_bytes(), trailers })
+    Ok(CollectedBody::Whole { data: begun.into_bytes(), trailers })
 }
 
 #[cfg(test)]
@@ -116,7 +116,7 @@ mod tests {
         });
         let body = StreamBody::new(Box::pin(stream::iter([frame(b"ab")]).chain(late)));
         let until = soon();
-        let Ok(Collected::Unfinished { begun, rest, is_slow: true }) =
+        let Ok(CollectedBody::Unfinished { begun, rest, is_slow: true }) =
             collect(body, 4, until).await
         else {
             panic!("all of it")
@@ -128,7 +128,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_as_large_as_may_be_is_collected() {
-        let Ok(Collected::Whole { data, trailers }) =
+        let Ok(CollectedBody::Whole { data, trailers }) =
             collect(body(&["ab", "", "cd"]), 4, soon()).await
         else {
             panic!("not all of it")
@@ -139,7 +139,7 @@ mod tests {
     #[tokio::test]
     async fn a_larger_one_goes_on_from_where_it_was_left() {
         let body = body(&["ab", "cd", "ef"]);
-        let Ok(Collected::Unfinished { begun, rest, is_slow: false }) =
+        let Ok(CollectedBody::Unfinished { begun, rest, is_slow: false }) =
             collect(body, 3, soon()).await
         else {
             panic!("all of it")

@@ -10,7 +10,7 @@ use http::HeaderMap;
 use http_body::Frame;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::joined::Joined;
+use super::joined::JoinedFrames;
 
 /// Follows a body that goes through to one caller, and tells once what it turned out to be. A body
 /// that its caller drops before either is known is nothing.
@@ -25,7 +25,7 @@ pub struct Follow {
 
 #[derive(Default)]
 struct Copy {
-    data: Joined,
+    data: JoinedFrames,
     trailers: Option<HeaderMap>,
 }
 

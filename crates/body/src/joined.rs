@@ -5,14 +5,14 @@ use bytes::Bytes;
 /// What was read of a body. Frames are joined as they come, so that it takes no more room than a
 /// few times what they hold, however little that is in each.
 #[derive(Debug, Default)]
-pub struct Joined {
+pub struct JoinedFrames {
     /// All that came, as long as that was one frame.
     first: Bytes,
     /// All that came, as soon as it was more.
     all: Vec<u8>,
 }
 
-impl Joined {
+impl JoinedFrames {
     /// Adds a frame, to be one of so many bytes in all, as far as that is known.
     pub fn push(&mut self, data: Bytes, in_all: usize) {
         if self.len() == 0 {
@@ -48,7 +48,7 @@ mod tests {
     const MIB: usize = 1 << 20;
 
     fn joined(parts: &[&'static str], in_all: usize) -> Bytes {
-        let mut joined = Joined::default();
+        let mut joined = JoinedFrames::default();
         parts.iter().for_each(|part| joined.push(Bytes::from_static(part.as_bytes()), in_all));
         assert_eq!(joined.len(), parts.concat().len());
         joined.into_bytes()
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn one_frame_is_not_copied() {
-        let mut joined = Joined::default();
+        let mut joined = JoinedFrames::default();
         let frame = Bytes::from_static(b"abcd");
         joined.push(frame.clone(), 0);
         joined.push(Bytes::new(), 0);
@@ -77,7 +77,7 @@ mod tests {
     fn frames_take_no_more_room_than_a_few_times_what_they_hold() {
         let held = |frame: &'static [u8]| {
             let used = allocation_counter::measure(|| {
-                let mut joined = Joined::default();
+                let mut joined = JoinedFrames::default();
                 (0..MIB).for_each(|_| joined.push(Bytes::from_static(frame), 0));
                 drop(joined.into_bytes());
             });

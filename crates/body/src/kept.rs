@@ -29,13 +29,13 @@ pub struct KeptResponse<N> {
 struct Head<'a, N> {
     status: u16,
     #[serde(borrow)]
-    headers: Fields<'a>,
+    headers: HeaderFields<'a>,
     #[serde(borrow)]
-    trailers: Option<Fields<'a>>,
+    trailers: Option<HeaderFields<'a>>,
     note: N,
 }
 
-type Fields<'a> = Vec<(&'a str, &'a [u8])>;
+type HeaderFields<'a> = Vec<(&'a str, &'a [u8])>;
 
 /// Why bytes are not a response that may be given out.
 #[derive(Debug)]
@@ -109,15 +109,15 @@ fn weight_of(fields: &HeaderMap) -> usize {
 const BYTES_OF_A_FIELD: usize = 112;
 
 /// Header fields as they are written, if they are no more than are kept.
-fn fields(headers: &HeaderMap) -> Result<Fields<'_>, Undecodable> {
-    let fields: Fields<'_> =
+fn fields(headers: &HeaderMap) -> Result<HeaderFields<'_>, Undecodable> {
+    let fields: HeaderFields<'_> =
         headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
     check(&fields)?;
     Ok(fields)
 }
 
 /// Fields of which the values are part of `bytes`.
-fn header_map(fields: &Fields<'_>, bytes: &Bytes) -> Result<HeaderMap, Undecodable> {
+fn header_map(fields: &HeaderFields<'_>, bytes: &Bytes) -> Result<HeaderMap, Undecodable> {
     check(fields)?;
     let mut headers = HeaderMap::with_capacity(fields.len());
     for (name, value) in fields {
@@ -129,7 +129,7 @@ fn header_map(fields: &Fields<'_>, bytes: &Bytes) -> Result<HeaderMap, Undecodab
     Ok(headers)
 }
 
-fn check(fields: &Fields<'_>) -> Result<(), Undecodable> {
+fn check(fields: &HeaderFields<'_>) -> Result<(), Undecodable> {
     let bytes: usize = fields.iter().map(|(name, value)| name.len() + value.len()).sum();
     if fields.len() > MAX_FIELDS || bytes > MAX_FIELD_BYTES {
         return Err(Undecodable::TooManyFields);
@@ -178,7 +178,7 @@ mod tests {
         room.into_bytes()
     }
 
-    fn forged(headers: Fields<'_>) -> Vec<u8> {
+    fn forged(headers: HeaderFields<'_>) -> Vec<u8> {
         postcard::to_stdvec(&Head { status: 200, headers, trailers: None, note: 7_u64 }).unwrap()
     }
 

@@ -11,10 +11,10 @@ mod joined;
 mod kept;
 mod unreachable;
 
+pub use body::BodyEnd;
 pub use body::CacheBody;
-pub use body::End;
-pub use collect::{Collected, collect};
+pub use collect::{CollectedBody, collect};
 pub use follow::{Follow, Followed};
-pub use joined::Joined;
+pub use joined::JoinedFrames;
 pub use kept::{KeptResponse, Undecodable};
 pub use unreachable::is_unreachable;

@@ -12,11 +12,11 @@ use http::header::CONTENT_TYPE;
 use tonic::Status;
 
 /// An answer of a service.
-pub(crate) enum Answer<B> {
+pub(crate) enum GrpcAnswer<B> {
     /// All of it, and what is to become of it.
     Whole(KeptResponse<()>, Verdict),
     /// One that nobody else can have, until its caller takes it.
-    Passing(Passing<B>),
+    TakeOnce(TakeOnce<B>),
     /// One that its caller has already, and what that says of the next ones.
     Taken(Verdict),
 }
@@ -25,11 +25,11 @@ pub(crate) enum Answer<B> {
 ///
 /// The lock is held to take it and never across an `.await`; it is there because what a flight
 /// lands may be seen by many, and a body need not stand that.
-pub(crate) struct Passing<B>(Mutex<Option<Response<CacheBody<B>>>>);
+pub(crate) struct TakeOnce<B>(Mutex<Option<Response<CacheBody<B>>>>);
 
-impl<B> Answer<B> {
+impl<B> GrpcAnswer<B> {
     pub(super) fn passing(response: Response<CacheBody<B>>) -> Self {
-        Self::Passing(Passing(Mutex::new(Some(response))))
+        Self::TakeOnce(TakeOnce(Mutex::new(Some(response))))
     }
 
     pub(super) fn into_response(self) -> Response<CacheBody<B>> {
@@ -41,7 +41,7 @@ impl<B> Answer<B> {
                 note_status(&mut response);
                 response
             }
-            Self::Passing(passing) => passing.take().unwrap_or_else(taken),
+            Self::TakeOnce(passing) => passing.take().unwrap_or_else(taken),
             Self::Taken(_) => taken(),
         }
     }
@@ -50,7 +50,7 @@ impl<B> Answer<B> {
     fn again(&self) -> Self {
         match self {
             Self::Whole(kept, verdict) => Self::Whole(kept.clone(), *verdict),
-            Self::Passing(passing) => Self::Passing(Passing(Mutex::new(passing.take()))),
+            Self::TakeOnce(passing) => Self::TakeOnce(TakeOnce(Mutex::new(passing.take()))),
             Self::Taken(verdict) => Self::Taken(*verdict),
         }
     }
@@ -73,82 +73,82 @@ fn note_status<B>(response: &mut Response<CacheBody<B>>) {
     }
 }
 
-impl<B> Passing<B> {
+impl<B> TakeOnce<B> {
     fn take(&self) -> Option<Response<CacheBody<B>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 /// Shows no content.
-impl<B> fmt::Debug for Answer<B> {
+impl<B> fmt::Debug for GrpcAnswer<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Whole(kept, verdict) => {
-                write!(f, "Answer(whole, {} bytes, {verdict:?})", kept.body.len())
+                write!(f, "GrpcAnswer(whole, {} bytes, {verdict:?})", kept.body.len())
             }
-            Self::Passing(_) => f.write_str("Answer(passing)"),
-            Self::Taken(verdict) => write!(f, "Answer(taken, {verdict:?})"),
+            Self::TakeOnce(_) => f.write_str("GrpcAnswer(passing)"),
+            Self::Taken(verdict) => write!(f, "GrpcAnswer(taken, {verdict:?})"),
         }
     }
 }
 
 /// How answers are kept.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Answers;
+pub(crate) struct GrpcCodec;
 
-impl<B> Capture<Answer<B>> for Answers
+impl<B> Capture<GrpcAnswer<B>> for GrpcCodec
 where
     B: Send + 'static,
 {
-    type Kept = Answer<B>;
+    type Kept = GrpcAnswer<B>;
 
     fn codec(&self) -> u8 {
         3
     }
 
-    fn keep(&self, answer: Answer<B>) -> Answer<B> {
+    fn keep(&self, answer: GrpcAnswer<B>) -> GrpcAnswer<B> {
         answer
     }
 
-    fn restore(&self, kept: &Answer<B>, _: &CacheStatus) -> Answer<B> {
+    fn restore(&self, kept: &GrpcAnswer<B>, _: &CacheStatus) -> GrpcAnswer<B> {
         kept.again()
     }
 
-    fn give_out(&self, kept: Answer<B>, _: &CacheStatus) -> Answer<B> {
+    fn give_out(&self, kept: GrpcAnswer<B>, _: &CacheStatus) -> GrpcAnswer<B> {
         kept
     }
 
-    fn verdict(&self, kept: &Answer<B>) -> Verdict {
+    fn verdict(&self, kept: &GrpcAnswer<B>) -> Verdict {
         match kept {
-            Answer::Whole(_, verdict) | Answer::Taken(verdict) => *verdict,
-            Answer::Passing(_) => Verdict::Private,
+            GrpcAnswer::Whole(_, verdict) | GrpcAnswer::Taken(verdict) => *verdict,
+            GrpcAnswer::TakeOnce(_) => Verdict::Private,
         }
     }
 
-    fn encode(&self, kept: &Answer<B>, room: &mut Room) -> Result<(), BoxError> {
+    fn encode(&self, kept: &GrpcAnswer<B>, room: &mut Room) -> Result<(), BoxError> {
         match kept {
-            Answer::Whole(kept, _) => kept.encode(room),
-            Answer::Passing(_) | Answer::Taken(_) => {
+            GrpcAnswer::Whole(kept, _) => kept.encode(room),
+            GrpcAnswer::TakeOnce(_) | GrpcAnswer::Taken(_) => {
                 Err("an answer that goes through is not kept".into())
             }
         }
     }
 
-    fn settle(&self, kept: Answer<B>, encoded: &Bytes) -> Answer<B> {
+    fn settle(&self, kept: GrpcAnswer<B>, encoded: &Bytes) -> GrpcAnswer<B> {
         match (&kept, KeptResponse::borrowing(encoded)) {
-            (Answer::Whole(_, verdict), Ok(response)) => Answer::Whole(response, *verdict),
+            (GrpcAnswer::Whole(_, verdict), Ok(response)) => GrpcAnswer::Whole(response, *verdict),
             _ => kept,
         }
     }
 
-    fn weight(&self, kept: &Answer<B>, encoded: &Bytes) -> usize {
+    fn weight(&self, kept: &GrpcAnswer<B>, encoded: &Bytes) -> usize {
         match kept {
-            Answer::Whole(kept, _) => size_of::<Answer<B>>() + kept.weight_of_fields(),
-            Answer::Passing(_) | Answer::Taken(_) => encoded.len(),
+            GrpcAnswer::Whole(kept, _) => size_of::<GrpcAnswer<B>>() + kept.weight_of_fields(),
+            GrpcAnswer::TakeOnce(_) | GrpcAnswer::Taken(_) => encoded.len(),
         }
     }
 
-    fn decode(&self, bytes: &[u8]) -> Result<Answer<B>, BoxError> {
-        Ok(Answer::Whole(KeptResponse::decode(bytes)?, Verdict::Keep))
+    fn decode(&self, bytes: &[u8]) -> Result<GrpcAnswer<B>, BoxError> {
+        Ok(GrpcAnswer::Whole(KeptResponse::decode(bytes)?, Verdict::Keep))
     }
 }

@@ -1,4 +1,4 @@
-//! `Fetch`: the service behind the cache, as its loader.
+//! `GrpcFetch`: the service behind the cache, as its loader.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bellwether::BoxError;
 use bellwether::{Ask, Verdict};
-use bellwether_body::{CacheBody, End, KeptResponse};
+use bellwether_body::{BodyEnd, CacheBody, KeptResponse};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::header::CONTENT_TYPE;
@@ -21,7 +21,7 @@ use tonic::Status;
 use tonic::body::Body;
 use tower::Service;
 
-use super::answer::Answer;
+use super::answer::GrpcAnswer;
 use super::early::Early;
 use super::message::{Read, Until, read};
 use super::method::CachedMethod;
@@ -29,7 +29,7 @@ use super::trouble::status_of;
 use super::verdict::{status, verdict};
 
 /// A unary request that was read, and what it asks of the cache.
-pub(crate) struct Load {
+pub(crate) struct UnaryRequest {
     pub(super) ask: Ask,
     pub(super) method: Arc<CachedMethod>,
     pub(super) parts: Parts,
@@ -40,21 +40,24 @@ pub(crate) struct Load {
     pub(super) early: Early,
 }
 
-impl Load {
+impl UnaryRequest {
     pub(super) fn ask(&self) -> Ask {
         self.ask.clone()
     }
 }
 
+/// Which lookup a request needs.
+pub(super) type AskOf = fn(&UnaryRequest) -> Ask;
+
 /// The service behind the cache.
 #[derive(Clone, Debug)]
-pub(crate) struct Fetch<S> {
+pub(crate) struct GrpcFetch<S> {
     pub(super) inner: S,
     /// How large an answer is read, to be kept.
     pub(super) most: usize,
 }
 
-impl<S, B> Service<Load> for Fetch<S>
+impl<S, B> Service<UnaryRequest> for GrpcFetch<S>
 where
     S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
     S::Future: Send,
@@ -62,16 +65,16 @@ where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    type Response = Answer<B>;
+    type Response = GrpcAnswer<B>;
     type Error = Status;
-    type Future = BoxFuture<'static, Result<Answer<B>, Status>>;
+    type Future = BoxFuture<'static, Result<GrpcAnswer<B>, Status>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
         self.inner.poll_ready(cx).map_err(|error| status_of(error.into()))
     }
 
-    fn call(&mut self, load: Load) -> Self::Future {
-        let Load { method, parts, message, trailers, early, .. } = load;
+    fn call(&mut self, load: UnaryRequest) -> Self::Future {
+        let UnaryRequest { method, parts, message, trailers, early, .. } = load;
         let body = Body::new(CacheBody::<Full<Bytes>>::kept(message, trailers));
         let answered = self.inner.call(Request::from_parts(parts, body));
         let most = self.most;
@@ -89,27 +92,27 @@ async fn answer<B>(
     method: &CachedMethod,
     most: usize,
     early: Early,
-) -> Result<Answer<B>, B::Error>
+) -> Result<GrpcAnswer<B>, B::Error>
 where
     B: HttpBody<Data = Bytes> + Send + 'static,
 {
     let (head, body) = response.into_parts();
     if !is_grpc(&head) {
-        return Ok(Answer::passing(Response::from_parts(head, CacheBody::passing(body))));
+        return Ok(GrpcAnswer::passing(Response::from_parts(head, CacheBody::passing(body))));
     }
     let read = read(body, most, Until::Pause).await?;
     Ok(match read {
         Read::Ended { data, trailers, is_whole } => whole(head, data, trailers, is_whole, method),
         Read::GoesOn { begun, rest } => {
-            Answer::passing(Response::from_parts(head, CacheBody::rejoined(begun, rest)))
+            GrpcAnswer::passing(Response::from_parts(head, CacheBody::rejoined(begun, rest)))
         }
         Read::Pauses { begun, rest } => {
             let (watch, end) = oneshot::channel();
             let body = CacheBody::watched(begun.clone(), rest, watch);
             match end_of(Response::from_parts(head.clone(), body), early, end).await {
-                Some(End::Ended(trailers)) => whole(head, begun, trailers, true, method),
-                Some(End::GoesOn) => Answer::Taken(Verdict::Private),
-                None => Answer::Taken(Verdict::Own),
+                Some(BodyEnd::Ended(trailers)) => whole(head, begun, trailers, true, method),
+                Some(BodyEnd::GoesOn) => GrpcAnswer::Taken(Verdict::Private),
+                None => GrpcAnswer::Taken(Verdict::Own),
             }
         }
     })
@@ -121,7 +124,7 @@ fn whole<B>(
     trailers: Option<HeaderMap>,
     is_whole: bool,
     method: &CachedMethod,
-) -> Answer<B> {
+) -> GrpcAnswer<B> {
     let code = status(&head.headers, trailers.as_ref());
     let lacks_message = code == tonic::Code::Ok && data.is_empty();
     let verdict = match is_whole && !lacks_message {
@@ -129,7 +132,7 @@ fn whole<B>(
         false => Verdict::Failure,
     };
     let response::Parts { status, headers, .. } = head;
-    Answer::Whole(KeptResponse { status, headers, body: data, trailers, note: () }, verdict)
+    GrpcAnswer::Whole(KeptResponse { status, headers, body: data, trailers, note: () }, verdict)
 }
 
 /// Gives a response to its caller, and tells how it ends. What does not end soon goes on. Nothing,
@@ -137,8 +140,8 @@ fn whole<B>(
 async fn end_of<B>(
     response: Response<CacheBody<B>>,
     early: Early,
-    end: oneshot::Receiver<End>,
-) -> Option<End>
+    end: oneshot::Receiver<BodyEnd>,
+) -> Option<BodyEnd>
 where
     B: HttpBody<Data = Bytes> + Send + 'static,
 {
@@ -151,7 +154,7 @@ where
         }
         end.await.ok()
     });
-    ended.await.unwrap_or(Some(End::GoesOn))
+    ended.await.unwrap_or(Some(BodyEnd::GoesOn))
 }
 
 /// How long the end of an answer may take once its message is there. A server sends it along with

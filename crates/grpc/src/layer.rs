@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use bellwether::adapter::{CacheClient, delegate_load_options, number_within};
-use bellwether::{Ask, ConfigError, ReadThroughLayer, Store};
+use bellwether::{ConfigError, ReadThroughLayer, Store};
 use tower::Layer;
 
-use super::answer::Answers;
-use super::fetch::{Fetch, Load};
+use super::answer::GrpcCodec;
+use super::fetch::{AskOf, GrpcFetch, UnaryRequest};
 use super::handle::GrpcHandle;
 use super::method::{CachedMethod, Methods, check};
 use super::service::GrpcCache;
@@ -20,21 +20,18 @@ use super::trouble::is_of_source;
 /// one layer, and their clones, share its loads: one per key in this process.
 #[derive(Clone)]
 pub struct GrpcCacheLayer {
-    layer: ReadThroughLayer<AskOf, Answers>,
+    layer: ReadThroughLayer<AskOf, GrpcCodec>,
     methods: Arc<Methods>,
     max_request_bytes: usize,
     shows_status: bool,
 }
 
-/// How it is asked for what a request needs.
-pub(super) type AskOf = fn(&Load) -> Ask;
-
 impl GrpcCacheLayer {
     /// A layer over a store. Nothing is cached until a [`method`](Self::method) is named.
     pub fn new<S: Store>(store: S) -> Self {
         Self {
-            layer: ReadThroughLayer::new(store, Load::ask as AskOf)
-                .capture(Answers)
+            layer: ReadThroughLayer::new(store, UnaryRequest::ask as AskOf)
+                .capture(GrpcCodec)
                 .source_failures(is_of_source),
             methods: Arc::default(),
             max_request_bytes: FOUR_MIB,
@@ -91,7 +88,7 @@ impl<S> Layer<S> for GrpcCacheLayer {
 
     fn layer(&self, inner: S) -> GrpcCache<S> {
         let most = CacheClient::new(&self.layer).max_entry_bytes();
-        let fetch = Fetch { inner, most };
+        let fetch = GrpcFetch { inner, most };
         GrpcCache {
             cache: self.layer.layer(fetch),
             methods: Arc::clone(&self.methods),

@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 
-use bellwether_body::Joined;
+use bellwether_body::JoinedFrames;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use http::HeaderMap;
@@ -41,7 +41,7 @@ where
     B: Body<Data = Bytes>,
 {
     let mut rest = Box::pin(body);
-    let (mut begun, mut trailers) = (Joined::default(), None::<HeaderMap>);
+    let (mut begun, mut trailers) = (JoinedFrames::default(), None::<HeaderMap>);
     let mut prefix = Vec::with_capacity(PREFIX);
     loop {
         let frame = match until == Until::Pause && expected(&prefix) == Some(begun.len()) {

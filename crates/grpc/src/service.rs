@@ -19,13 +19,12 @@ use tonic::body::Body;
 use tonic::server::NamedService;
 use tower::{Service, ServiceExt};
 
-use super::answer::Answers;
+use super::answer::GrpcCodec;
 use super::deadline::{GRPC_TIMEOUT, deadline};
 use super::early::Early;
-use super::fetch::{Fetch, Load};
+use super::fetch::{AskOf, GrpcFetch, UnaryRequest};
 use super::future::{GrpcResponseFuture, past};
 use super::key::{accept_known, key};
-use super::layer::AskOf;
 use super::message::{Read, Until, read};
 use super::method::{CachedMethod, Methods};
 use super::trouble::status_for_caller;
@@ -35,7 +34,7 @@ use super::trouble::status_for_caller;
 /// It is always ready, as [`ReadThrough`] is. Errors are answers: each has its status.
 #[derive(Clone)]
 pub struct GrpcCache<S> {
-    pub(super) cache: ReadThrough<Fetch<S>, AskOf, Answers>,
+    pub(super) cache: ReadThrough<GrpcFetch<S>, AskOf, GrpcCodec>,
     pub(super) methods: Arc<Methods>,
     pub(super) max_request_bytes: usize,
     pub(super) shows_status: bool,
@@ -81,7 +80,7 @@ where
         let (parts, body) = request.into_parts();
         match method.filter(|method| method.takes(&parts)) {
             Some(method) => {
-                let asking = Asking { deadline: deadline(&parts.headers), method, parts };
+                let asking = UnreadRequest { deadline: deadline(&parts.headers), method, parts };
                 GrpcResponseFuture::asking(Box::pin(self.clone().read(asking, body)))
             }
             None => {
@@ -93,7 +92,7 @@ where
 }
 
 /// A request of a cached method whose message has not been read.
-struct Asking {
+struct UnreadRequest {
     deadline: Option<Instant>,
     method: Arc<CachedMethod>,
     parts: Parts,
@@ -109,7 +108,7 @@ where
 {
     /// Answers from the cache if the body is one message, and else goes past it with what was read
     /// and the rest.
-    async fn read<R>(mut self, asking: Asking, body: R) -> Response<CacheBody<B>>
+    async fn read<R>(mut self, asking: UnreadRequest, body: R) -> Response<CacheBody<B>>
     where
         R: HttpBody<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
@@ -134,11 +133,11 @@ where
 
     async fn ask(
         &mut self,
-        asking: Asking,
+        asking: UnreadRequest,
         message: Bytes,
         trailers: Option<HeaderMap>,
     ) -> Response<CacheBody<B>> {
-        let Asking { deadline, method, mut parts } = asking;
+        let UnreadRequest { deadline, method, mut parts } = asking;
         let key = key(parts.uri.path(), &method, &parts.headers, &message);
         let ask = match deadline {
             Some(deadline) => Ask::of(key).by(deadline),
@@ -149,7 +148,7 @@ where
         parts.headers.remove(GRPC_TIMEOUT);
         accept_known(&mut parts.headers);
         let (early, given) = Early::channel();
-        let load = Load { ask, method, parts, message, trailers, early };
+        let load = UnaryRequest { ask, method, parts, message, trailers, early };
         let (response, status) = tokio::select! {
             biased;
             Ok(response) = given => (response, CacheStatus::Led { stored: false }),

@@ -22,11 +22,11 @@ pub(super) fn verdict(method: &CachedMethod, code: Code, head: &HeaderMap) -> Ve
     let Some(windows) = method.windows_of(code) else {
         return unkept(code);
     };
-    match Said::of(head) {
+    match ServerDirectives::of(head) {
         _ if head.contains_key(SET_COOKIE) => Verdict::Private,
-        Said { is_private: true, .. } => Verdict::Private,
-        Said { ttl: Some(ttl), .. } => Verdict::KeepFor(lasting(ttl, &windows)),
-        Said { ttl: None, .. } => Verdict::KeepFor(windows),
+        ServerDirectives { is_private: true, .. } => Verdict::Private,
+        ServerDirectives { ttl: Some(ttl), .. } => Verdict::KeepFor(lasting(ttl, &windows)),
+        ServerDirectives { ttl: None, .. } => Verdict::KeepFor(windows),
     }
 }
 
@@ -53,13 +53,13 @@ fn unkept(code: Code) -> Verdict {
 }
 
 /// What a server says of its answer, by `cache-control`.
-struct Said {
+struct ServerDirectives {
     is_private: bool,
     /// For how long it is fresh: the shortest time, if there are several.
     ttl: Option<Duration>,
 }
 
-impl Said {
+impl ServerDirectives {
     fn of(head: &HeaderMap) -> Self {
         let mut said = Self { is_private: false, ttl: None };
         for value in head.get_all(CACHE_CONTROL) {

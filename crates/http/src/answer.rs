@@ -5,13 +5,17 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
 
-use super::kept::{Whole, no_body};
+use super::kept::{CachedResponse, no_body};
 use super::report::Report;
 use super::rules::{self, Slice};
 
 /// What one caller is given of a response that is kept: all of it, the part that it wants, or word
 /// that it has it already.
-pub(super) fn answer<B>(whole: &Whole, request: &Parts, report: &Report) -> Response<CacheBody<B>> {
+pub(super) fn answer<B>(
+    whole: &CachedResponse,
+    request: &Parts,
+    report: &Report,
+) -> Response<CacheBody<B>> {
     let stored = &whole.response;
     let mut response = match wanted(whole, request) {
         Wanted::Nothing => {
@@ -49,7 +53,7 @@ enum Wanted {
     Nothing,
 }
 
-fn wanted(whole: &Whole, request: &Parts) -> Wanted {
+fn wanted(whole: &CachedResponse, request: &Parts) -> Wanted {
     let stored = &whole.response;
     if rules::is_not_modified(&request.headers, stored.status, &stored.headers) {
         return Wanted::Nothing;
@@ -67,7 +71,7 @@ fn wanted(whole: &Whole, request: &Parts) -> Wanted {
     }
 }
 
-fn part<B>(whole: &Whole, first: u64, last: u64) -> Response<CacheBody<B>> {
+fn part<B>(whole: &CachedResponse, first: u64, last: u64) -> Response<CacheBody<B>> {
     let stored = &whole.response;
     let length = stored.body.len();
     let bound = |at: u64| usize::try_from(at).unwrap_or(length).min(length);
@@ -85,7 +89,7 @@ const DIGESTS_OF_CONTENT: [HeaderName; 2] =
     [HeaderName::from_static("content-digest"), HeaderName::from_static("content-md5")];
 
 /// The fields of an answer without content, which say how long it would be.
-fn head_fields(whole: &Whole) -> HeaderMap {
+fn head_fields(whole: &CachedResponse) -> HeaderMap {
     let mut headers = whole.response.headers.clone();
     if whole.response.trailers.is_none() && !headers.contains_key(header::CONTENT_LENGTH) {
         insert(&mut headers, header::CONTENT_LENGTH, &whole.response.body.len().to_string());

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use std::sync::Arc;
 
-use super::kept::{Fate, Note, Said, Whole};
-use super::mode::Terms;
+use super::kept::{CachedResponse, Disposition, Note, OriginInfo};
+use super::mode::StorageTerms;
 use super::rules::{self, Times};
 
 /// An answer of the origin that was read to its end.
@@ -16,12 +16,16 @@ pub(super) struct Answered {
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
     pub(super) trailers: Option<HeaderMap>,
-    pub(super) said: Said,
+    pub(super) said: OriginInfo,
     pub(super) times: Times,
 }
 
 impl Answered {
-    pub(super) fn whole(&self, fate: Fate, terms: &Terms) -> Arc<Whole> {
+    pub(super) fn whole(
+        &self,
+        disposition: Disposition,
+        terms: &StorageTerms,
+    ) -> Arc<CachedResponse> {
         let mut headers = rules::storable_headers(&self.headers);
         if !headers.contains_key(header::DATE)
             && let Ok(now) = httpdate::fmt_http_date(self.times.answered).parse()
@@ -31,7 +35,7 @@ impl Answered {
         let note = Note::new(self.times.answered, terms.age, terms.freshness, terms.consent);
         let (body, trailers) = (self.body.clone(), self.trailers.clone());
         let response = KeptResponse { status: self.status, headers, body, trailers, note };
-        Arc::new(Whole::new(response, fate, self.said))
+        Arc::new(CachedResponse::new(response, disposition, self.said))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Requests that load nothing that is kept: they go to the origin, or are answered by what is kept.
 
 use std::collections::HashSet;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use bellwether::BoxError;
 use bellwether::adapter::BypassPermit;
@@ -15,16 +15,16 @@ use tower::{Service, ServiceExt};
 
 use super::answer;
 use super::answered::Answered;
-use super::asked::Asked;
-use super::kept::{Fate, Said, Whole};
-use super::mode::Judgement;
+use super::asked::CacheRequest;
+use super::kept::{Disposition, OriginInfo};
+use super::mode::StorageDecision;
 use super::origin::{self, Origin};
 use super::refusal;
-use super::report::Report;
+use super::report::{Report, seconds};
 use super::rules::{self, HeadSays, Times, Why};
-use super::shared::{Located, Shared};
+use super::shared::{LayerState, Located};
 use super::target::Target;
-use super::visit::{Next, Visit};
+use super::visit::{Exchange, NextStep};
 
 /// Passes a request on.
 pub(super) async fn pass<S, ReqB, B>(
@@ -57,7 +57,7 @@ where
 /// If it is dropped, what is kept for its target is removed in the background.
 pub(super) async fn change<S, ReqB, B>(
     inner: S,
-    shared: Shared,
+    shared: LayerState,
     request: Request<ReqB>,
     changes: Changes,
 ) -> Response<CacheBody<B>>
@@ -83,7 +83,7 @@ where
 }
 
 /// What is to be removed if nobody hears what became of a change.
-struct Owed(Option<(Shared, HashSet<Key>)>);
+struct Owed(Option<(LayerState, HashSet<Key>)>);
 
 impl Drop for Owed {
     fn drop(&mut self) {
@@ -134,8 +134,8 @@ impl Changes {
 /// Answers a request by what is kept; what is not is for the origin, if it may be asked.
 pub(super) async fn look<S, ReqB, B>(
     inner: S,
-    shared: Shared,
-    asked: Asked,
+    shared: LayerState,
+    asked: CacheRequest,
     body: ReqB,
 ) -> Response<CacheBody<B>>
 where
@@ -153,7 +153,7 @@ where
         Some(_) => "request",
         None => "uri-miss",
     };
-    let Asked { parts, demand, .. } = asked;
+    let CacheRequest { parts, demand, .. } = asked;
     let is_head = parts.method == Method::HEAD;
     let began = SystemTime::now();
     let fields = parts.headers.clone();
@@ -171,7 +171,7 @@ where
 
 /// Answers a request by what is kept, or else by the origin, without waiting for other requests.
 pub(super) async fn bypass<S, ReqB, B>(
-    visit: Visit<S>,
+    exchange: Exchange<S>,
     bypassing: BypassPermit,
 ) -> Response<CacheBody<B>>
 where
@@ -179,54 +179,58 @@ where
     ReqB: Default + Send + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    let asked = &visit.asked;
-    let located = visit.fetch.shared.locate::<B>(&asked.primary, &asked.parts.headers).await;
-    let shared = &visit.fetch.shared;
+    let asked = &exchange.asked;
+    let located = exchange.fetch.shared.locate::<B>(&asked.primary, &asked.parts.headers).await;
+    let shared = &exchange.fetch.shared;
     if let Some(answer) = located.as_ref().and_then(|located| given(shared, located, asked)) {
         return answer;
     }
-    let answer = alone::<_, ReqB, _>(visit).await;
+    let answer = alone::<_, ReqB, _>(exchange).await;
     drop(bypassing);
     answer
 }
 
 /// Answers a request by the origin, without waiting for other requests and without keeping what
 /// all could have.
-pub(super) async fn alone<S, ReqB, B>(mut visit: Visit<S>) -> Response<CacheBody<B>>
+pub(super) async fn alone<S, ReqB, B>(mut exchange: Exchange<S>) -> Response<CacheBody<B>>
 where
     S: Origin<ReqB, B>,
     ReqB: Default + Send + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    let (mut errand, _) = visit.errand::<ReqB>();
-    errand.is_alone = true;
-    let found = match visit.fetch.clone().oneshot(errand).await {
+    let (mut fetch_request, _) = exchange.fetch_request::<ReqB>();
+    fetch_request.is_alone = true;
+    let found = match exchange.fetch.clone().oneshot(fetch_request).await {
         Ok(found) => found,
         Err(error) => return refusal::of_origin(&error),
     };
-    match visit.answered::<ReqB, B>(Ok(found), &CacheStatus::Bypass(Bypass::NotKept)) {
-        Next::Answer(answer) => answer,
-        Next::Ask(..) | Next::Alone | Next::Around => {
-            let (errand, _) = visit.errand::<ReqB>();
-            let request = errand.request(visit.asked.parts.headers.clone());
-            pass(visit.fetch.inner.clone(), request, "bypass").await
+    match exchange.answered::<ReqB, B>(Ok(found), &CacheStatus::Bypass(Bypass::NotKept)) {
+        NextStep::Answer(answer) => answer,
+        NextStep::Ask(..) | NextStep::Alone | NextStep::Around => {
+            let (fetch_request, _) = exchange.fetch_request::<ReqB>();
+            let request = fetch_request.request(exchange.asked.parts.headers.clone());
+            pass(exchange.fetch.inner.clone(), request, "bypass").await
         }
     }
 }
 
 /// What was found, if it will do.
-fn given<B>(shared: &Shared, located: &Located, asked: &Asked) -> Option<Response<CacheBody<B>>> {
+fn given<B>(
+    shared: &LayerState,
+    located: &Located,
+    asked: &CacheRequest,
+) -> Option<Response<CacheBody<B>>> {
     let report = will_do(located, asked)?;
-    if located.spec.is_some() {
+    if located.vary_index.is_some() {
         shared.variants.touch(&asked.primary, &located.key);
     }
     Some(answer::answer(&located.whole, &asked.parts, &report))
 }
 
 /// How it is reported that what was found is given out, if it will do.
-fn will_do(located: &Located, asked: &Asked) -> Option<Report> {
+fn will_do(located: &Located, asked: &CacheRequest) -> Option<Report> {
     let Located { entry, whole, .. } = located;
-    let fresh_for = ttl(whole, entry.fresh_for());
+    let fresh_for = whole.fresh_for(entry.fresh_for());
     let is_good = entry.is_fresh() || entry.serves_while_revalidating();
     let note = &whole.response.note;
     let will_do = is_good
@@ -239,18 +243,9 @@ fn will_do(located: &Located, asked: &Asked) -> Option<Report> {
     will_do.then(|| Report::hit(ttl))
 }
 
-/// How much longer it is fresh: as the store says, or else as the origin said.
-pub(super) fn ttl(whole: &Whole, said: Option<Duration>) -> Option<Duration> {
-    said.or_else(|| whole.response.note.fresh_for())
-}
-
-pub(super) fn seconds(duration: Duration) -> i64 {
-    i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)
-}
-
 /// Hears what the answer to a HEAD says of what is kept (RFC 9111, section 4.3.5).
 async fn hear<B: Send + 'static>(
-    shared: &Shared,
+    shared: &LayerState,
     located: Located,
     request: &HeaderMap,
     status: StatusCode,
@@ -266,19 +261,22 @@ async fn hear<B: Send + 'static>(
             let KeptResponse { status, body, trailers, .. } = stored.clone();
             let judgement = shared.mode.judge(&Method::GET, request, status, &headers, times);
             let terms = match judgement {
-                Judgement::Keep(terms) | Judgement::Validate(terms, _)
+                StorageDecision::Keep(terms) | StorageDecision::Validate(terms, _)
                     if located.is_told_by(&terms.vary) =>
                 {
                     terms
                 }
                 // Kept by fewer fields, it would be given to whom it is not for.
-                Judgement::Keep(_) | Judgement::Validate(..) | Judgement::Private(Why::Vary) => {
+                StorageDecision::Keep(_)
+                | StorageDecision::Validate(..)
+                | StorageDecision::Private(Why::Vary) => {
                     return shared.expire(located.key).await;
                 }
                 _ => return,
             };
-            let fresh = Answered { status, headers, body, trailers, said: Said::default(), times };
-            let whole = fresh.whole(Fate::Keep(terms.windows), &terms);
+            let fresh =
+                Answered { status, headers, body, trailers, said: OriginInfo::default(), times };
+            let whole = fresh.whole(Disposition::Keep(terms.windows), &terms);
             let fence = located.entry.fence();
             // What was invalidated or replaced meanwhile stays so.
             let is_same = |entry: Option<&bellwether::store::Entry>| {

@@ -1,4 +1,4 @@
-//! `Asked`: what one request asks for.
+//! `CacheRequest`: what one request asks for.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -7,21 +7,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bellwether::{Digest, Key};
 use http::request::Parts;
 
-use super::kept::{Spec, Whole};
+use super::kept::{CachedResponse, VaryIndex};
 use super::mode;
 use super::rules::Demand;
 
 /// What one request asks for, for as long as it is on its way.
-pub(super) struct Asked {
+pub(super) struct CacheRequest {
     pub(super) parts: Parts,
     /// What its target is kept under, whatever the request says besides.
     pub(super) primary: Key,
     pub(super) demand: Demand,
     /// What its own load gave, where those who wait for that load are told something else.
-    own: Mutex<Option<Arc<Whole>>>,
+    own: Mutex<Option<Arc<CachedResponse>>>,
 }
 
-impl Asked {
+impl CacheRequest {
     pub(super) fn new(parts: Parts, primary: Key, demand: Demand) -> Self {
         Self { parts, primary, demand, own: Mutex::new(None) }
     }
@@ -36,29 +36,32 @@ impl Asked {
         }
     }
 
-    pub(super) fn put_own(&self, whole: Arc<Whole>) {
+    pub(super) fn put_own(&self, whole: Arc<CachedResponse>) {
         *self.own.lock().unwrap_or_else(PoisonError::into_inner) = Some(whole);
     }
 
-    pub(super) fn take_own(&self) -> Option<Arc<Whole>> {
+    pub(super) fn take_own(&self) -> Option<Arc<CachedResponse>> {
         self.own.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
 /// Shows no headers: they may hold anything.
-impl fmt::Debug for Asked {
+impl fmt::Debug for CacheRequest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { parts, primary, .. } = self;
-        f.debug_struct("Asked").field("method", &parts.method).field("primary", primary).finish()
+        f.debug_struct("CacheRequest")
+            .field("method", &parts.method)
+            .field("primary", primary)
+            .finish()
     }
 }
 
 /// One load: what it is for, and the key that it lands under.
-pub(super) struct Errand<ReqB> {
-    pub(super) asked: Arc<Asked>,
+pub(super) struct FetchRequest<ReqB> {
+    pub(super) asked: Arc<CacheRequest>,
     pub(super) key: Key,
     /// What the key was made by, if it is the key of a variant.
-    pub(super) spec: Option<Arc<Spec>>,
+    pub(super) vary_index: Option<Arc<VaryIndex>>,
     /// What is kept did not do.
     pub(super) is_anew: bool,
     /// It is for one caller, which waits for no other, and nothing is kept for others.
@@ -67,14 +70,14 @@ pub(super) struct Errand<ReqB> {
     body: PhantomData<fn() -> ReqB>,
 }
 
-impl<ReqB> Errand<ReqB> {
+impl<ReqB> FetchRequest<ReqB> {
     /// For the target itself.
-    pub(super) fn primary(asked: &Arc<Asked>) -> Self {
+    pub(super) fn primary(asked: &Arc<CacheRequest>) -> Self {
         let key = asked.primary.clone();
         Self {
             asked: Arc::clone(asked),
             key,
-            spec: None,
+            vary_index: None,
             is_anew: false,
             is_alone: false,
             body: PhantomData,
@@ -82,12 +85,12 @@ impl<ReqB> Errand<ReqB> {
     }
 
     /// For the variant of it that this request selects.
-    pub(super) fn variant(asked: &Arc<Asked>, spec: Arc<Spec>) -> Self {
-        let key = spec.key_for(&asked.primary, &asked.parts.headers);
+    pub(super) fn variant(asked: &Arc<CacheRequest>, vary_index: Arc<VaryIndex>) -> Self {
+        let key = vary_index.key_for(&asked.primary, &asked.parts.headers);
         Self {
             asked: Arc::clone(asked),
             key,
-            spec: Some(spec),
+            vary_index: Some(vary_index),
             is_anew: false,
             is_alone: false,
             body: PhantomData,
@@ -95,8 +98,8 @@ impl<ReqB> Errand<ReqB> {
     }
 }
 
-impl<ReqB> fmt::Debug for Errand<ReqB> {
+impl<ReqB> fmt::Debug for FetchRequest<ReqB> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Errand").field("asked", &self.asked).field("key", &self.key).finish()
+        f.debug_struct("FetchRequest").field("asked", &self.asked).field("key", &self.key).finish()
     }
 }

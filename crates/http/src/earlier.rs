@@ -1,4 +1,4 @@
-//! `Earlier`: what is there already when the origin is asked, and what it is good for.
+//! `StoredResponse`: what is there already when the origin is asked, and what it is good for.
 
 use std::sync::Arc;
 
@@ -6,30 +6,35 @@ use bellwether::Key;
 use bellwether::store::Entry;
 use http::{HeaderMap, HeaderName, Method, Request, Uri, header};
 
-use super::asked::Errand;
-use super::kept::{Found, Kept, Whole};
+use super::asked::FetchRequest;
+use super::kept::{CacheAnswer, CachedResponse, KeptAnswer};
 use super::rules::{self, Demand};
-use super::shared::{Located, Shared};
+use super::shared::{LayerState, Located};
 
 /// What is there already when the origin is asked.
 #[derive(Debug)]
-pub(super) struct Earlier {
+pub(super) struct StoredResponse {
     entry: Option<Entry>,
-    whole: Option<Arc<Whole>>,
+    whole: Option<Arc<CachedResponse>>,
 }
 
-impl Earlier {
+impl StoredResponse {
     /// What is there for a request. A response that does not say that it may be shared with it is
     /// not validated for it: that two users are told of one tag does not make their pages one.
-    pub(super) async fn of<B: Send + 'static>(shared: &Shared, key: &Key, demand: &Demand) -> Self {
+    pub(super) async fn of<B: Send + 'static>(
+        shared: &LayerState,
+        key: &Key,
+        demand: &Demand,
+    ) -> Self {
         let for_validation = Self::key_for_validation(key);
         let (entry, validated) =
             tokio::join!(shared.client.lookup(key), shared.whole_at::<B>(&for_validation));
-        let whole =
-            entry.as_ref().and_then(|entry| match &*shared.client.read::<Found<B>>(entry)? {
-                Kept::Whole(whole) => Some(Arc::clone(whole)),
+        let whole = entry.as_ref().and_then(|entry| {
+            match &*shared.client.read::<CacheAnswer<B>>(entry)? {
+                KeptAnswer::CachedResponse(whole) => Some(Arc::clone(whole)),
                 _ => None,
-            });
+            }
+        });
         let validated = validated.map(|Located { whole, .. }| whole);
         let whole = whole.or(validated);
         Self { entry, whole: whole.filter(|whole| demand.may_share(whole.response.note.consent)) }
@@ -63,24 +68,27 @@ impl Earlier {
     /// that waits for no other go through.
     pub(super) fn request_for<ReqB: Default>(
         &self,
-        errand: &Errand<ReqB>,
+        fetch_request: &FetchRequest<ReqB>,
     ) -> (Request<ReqB>, bool) {
         if let Some(whole) = &self.whole {
-            let mut headers = errand.without_conditions();
+            let mut headers = fetch_request.without_conditions();
             let validates = rules::add_validators(&mut headers, &whole.response.headers);
-            return (errand.request(headers), validates);
+            return (fetch_request.request(headers), validates);
         }
-        let headers = match errand.is_alone {
-            true => errand.asked.parts.headers.clone(),
-            false => errand.without_conditions(),
+        let headers = match fetch_request.is_alone {
+            true => fetch_request.asked.parts.headers.clone(),
+            false => fetch_request.without_conditions(),
         };
-        (errand.request(headers), false)
+        (fetch_request.request(headers), false)
     }
 
     /// What is kept and its headers as they are now, if a 304 is about it. An origin that was asked
     /// by a date too may have gone by that, which does not see a change within a second; then its
     /// tag tells.
-    pub(super) fn validated_by(&self, headers: &HeaderMap) -> Option<(Arc<Whole>, HeaderMap)> {
+    pub(super) fn validated_by(
+        &self,
+        headers: &HeaderMap,
+    ) -> Option<(Arc<CachedResponse>, HeaderMap)> {
         let whole = self.whole.as_ref()?;
         let stored = &whole.response.headers;
         if stored.contains_key(header::LAST_MODIFIED)
@@ -97,7 +105,7 @@ fn weak(tag: &http::HeaderValue) -> &[u8] {
     tag.as_bytes().strip_prefix(b"W/").unwrap_or(tag.as_bytes())
 }
 
-impl<ReqB> Errand<ReqB> {
+impl<ReqB> FetchRequest<ReqB> {
     /// The fields of the request, but not its conditions.
     pub(super) fn without_conditions(&self) -> HeaderMap {
         let mut headers = self.asked.parts.headers.clone();

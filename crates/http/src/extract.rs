@@ -11,16 +11,16 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use http::request::Parts;
 
-use super::request_key::Named;
+use super::derived_key::DerivedKey;
 
 /// A name for a kind of answer, with the parameters of the route that tell one from another.
 #[derive(Clone, Debug)]
-pub(super) struct Template {
+pub(super) struct RouteTemplate {
     text: String,
     names: Vec<String>,
 }
 
-impl Template {
+impl RouteTemplate {
     pub(super) fn read(text: &str) -> Result<Self, ConfigError> {
         let error = |reason| ConfigError::Key { given: text.to_owned(), reason };
         let (mut names, mut left) = (Vec::new(), text);
@@ -46,11 +46,13 @@ impl Template {
     }
 
     /// The key of a request.
-    pub(super) fn fill(&self, parts: &mut Parts) -> Named {
+    pub(super) fn fill(&self, parts: &mut Parts) -> DerivedKey {
         // It is ready at once: the router has read the path.
         let params = match RawPathParams::from_request_parts(parts, &()).now_or_never() {
             // The handler can say best what is wrong with the request.
-            Some(Err(RawPathParamsRejection::InvalidUtf8InPathParam(_))) => return Named::Nothing,
+            Some(Err(RawPathParamsRejection::InvalidUtf8InPathParam(_))) => {
+                return DerivedKey::Nothing;
+            }
             params => params.and_then(Result::ok),
         };
         let value_of = |name: &str| {
@@ -59,10 +61,10 @@ impl Template {
         };
         let mut key = Key::of(&self.text);
         for name in &self.names {
-            let Some(value) = value_of(name) else { return Named::Unknown(name.clone()) };
+            let Some(value) = value_of(name) else { return DerivedKey::Unknown(name.clone()) };
             key = key.with(value);
         }
-        Named::Key(key)
+        DerivedKey::Key(key)
     }
 }
 

@@ -1,39 +1,35 @@
-//! `Fetch`: the loader of the core. Asks the origin, and says what is to be kept of the answer.
+//! `OriginFetch`: the loader of the core. It asks the origin.
 
 use std::fmt;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::SystemTime;
 
 use bellwether::BoxError;
 use bellwether::Key;
 use bellwether::adapter::LoadTimedOut;
-use bellwether_body::{CacheBody, Collected, Follow, Followed, KeptResponse, collect};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use http::{HeaderMap, HeaderName, Method, Request, Response, StatusCode, header, response};
+use http::{Request, Response, StatusCode};
 use http_body::Body;
-use tokio::runtime::Handle;
-use tokio::time::{Instant, timeout};
+use tokio::time::timeout;
 use tower::{Service, ServiceExt};
 
-use super::answered::{Answered, check_length};
-use super::asked::Errand;
-use super::earlier::Earlier;
-use super::kept::{Fate, Found, Passing, Said, Spec, Whole};
-use super::mode::{self, Judgement, Terms};
+use super::answered_fetch::AnsweredFetch;
+use super::asked::FetchRequest;
+use super::earlier::StoredResponse;
+use super::kept::CacheAnswer;
 use super::origin::{self, Origin};
-use super::rules::{self, Times, Why};
-use super::shared::Shared;
+use super::rules::{self, Times};
+use super::shared::LayerState;
 
 /// Asks the origin for what is to be kept.
 #[derive(Clone)]
-pub(super) struct Fetch<S> {
+pub(super) struct OriginFetch<S> {
     pub(super) inner: S,
-    pub(super) shared: Shared,
+    pub(super) shared: LayerState,
 }
 
-impl<S, ReqB, B> Service<Errand<ReqB>> for Fetch<S>
+impl<S, ReqB, B> Service<FetchRequest<ReqB>> for OriginFetch<S>
 where
     S: Service<Request<ReqB>, Response = Response<B>> + Clone + Send + 'static,
     S::Future: Send,
@@ -42,58 +38,63 @@ where
     B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    type Response = Found<B>;
+    type Response = CacheAnswer<B>;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Found<B>, BoxError>>;
+    type Future = BoxFuture<'static, Result<CacheAnswer<B>, BoxError>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
-    fn call(&mut self, errand: Errand<ReqB>) -> Self::Future {
+    fn call(&mut self, fetch_request: FetchRequest<ReqB>) -> Self::Future {
         // The one that is ready goes along.
         let clone = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, clone);
-        Box::pin(fetch(inner, self.shared.clone(), errand))
+        Box::pin(fetch(inner, self.shared.clone(), fetch_request))
     }
 }
 
-impl<S> fmt::Debug for Fetch<S> {
+impl<S> fmt::Debug for OriginFetch<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fetch").finish_non_exhaustive()
+        f.debug_struct("OriginFetch").finish_non_exhaustive()
     }
 }
 
 async fn fetch<S, ReqB, B>(
     mut inner: S,
-    shared: Shared,
-    errand: Errand<ReqB>,
-) -> Result<Found<B>, BoxError>
+    shared: LayerState,
+    fetch_request: FetchRequest<ReqB>,
+) -> Result<CacheAnswer<B>, BoxError>
 where
     S: Origin<ReqB, B>,
     ReqB: Default,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    let earlier = Earlier::of::<B>(&shared, &errand.key, &errand.asked.demand).await;
-    let (request, validates) = earlier.request_for(&errand);
+    let earlier =
+        StoredResponse::of::<B>(&shared, &fetch_request.key, &fetch_request.asked.demand).await;
+    let (request, validates) = earlier.request_for(&fetch_request);
     let mut has_conditions = rules::asks_if_modified(request.headers());
     let again = inner.clone();
     let mut asked = SystemTime::now();
     let answered = inner.call(request);
-    let mut response = match errand.is_alone {
+    let mut response = match fetch_request.is_alone {
         true => answered.await.map_err(Into::into)?,
-        false => in_time(&shared, &errand.key, answered).await?.map_err(Into::into)?,
+        false => in_time(&shared, &fetch_request.key, answered).await?.map_err(Into::into)?,
     };
     let mut answered = SystemTime::now();
     if response.status() == StatusCode::NOT_MODIFIED && validates {
         match earlier.validated_by(response.headers()) {
             Some((whole, headers)) => {
-                let load = Load { shared: &shared, errand: &errand, earlier: &earlier };
+                let load = AnsweredFetch {
+                    shared: &shared,
+                    fetch_request: &fetch_request,
+                    earlier: &earlier,
+                };
                 return load.validated(&whole, headers, Times { asked, answered }).await;
             }
             // It speaks of something else than what is kept.
             None => {
-                let request = errand.request(errand.without_conditions());
+                let request = fetch_request.request(fetch_request.without_conditions());
                 has_conditions = false;
                 asked = SystemTime::now();
                 response = again.oneshot(request).await.map_err(Into::into)?;
@@ -102,292 +103,16 @@ where
         }
     }
     origin::check_not_modified(response.status(), has_conditions)?;
-    let load = Load { shared: &shared, errand: &errand, earlier: &earlier };
+    let load = AnsweredFetch { shared: &shared, fetch_request: &fetch_request, earlier: &earlier };
     load.received(response, Times { asked, answered }).await
 }
 
 /// The head of an answer, within the limit on a load.
-async fn in_time<F: Future>(shared: &Shared, key: &Key, answer: F) -> Result<F::Output, BoxError> {
+async fn in_time<F: Future>(
+    shared: &LayerState,
+    key: &Key,
+    answer: F,
+) -> Result<F::Output, BoxError> {
     let limit = shared.client.load_timeout();
     timeout(limit, answer).await.map_err(|_| LoadTimedOut::new(key, limit).into())
 }
-
-/// One load, once the origin has answered.
-struct Load<'a, ReqB> {
-    shared: &'a Shared,
-    errand: &'a Errand<ReqB>,
-    earlier: &'a Earlier,
-}
-
-impl<ReqB> Load<'_, ReqB> {
-    /// What is kept is still good.
-    async fn validated<B>(
-        &self,
-        earlier: &Whole,
-        headers: HeaderMap,
-        times: Times,
-    ) -> Result<Found<B>, BoxError>
-    where
-        B: Send + 'static,
-    {
-        let KeptResponse { status, body, trailers, .. } = &earlier.response;
-        let judgement = self.judge(*status, &headers, times);
-        let fresh = Answered {
-            status: *status,
-            headers,
-            body: body.clone(),
-            trailers: trailers.clone(),
-            said: self.said(StatusCode::NOT_MODIFIED),
-            times,
-        };
-        self.settle(fresh, judgement).await
-    }
-
-    async fn received<B>(&self, response: Response<B>, times: Times) -> Result<Found<B>, BoxError>
-    where
-        B: Body<Data = Bytes> + Send + 'static,
-        B::Error: Into<BoxError>,
-    {
-        let (parts, body) = response.into_parts();
-        let said = self.said(parts.status);
-        let judgement = self.judge(parts.status, &parts.headers, times);
-        let until = match judgement {
-            Judgement::Private(why) => {
-                let response = Response::from_parts(parts, CacheBody::passing(body));
-                return self.pass(response, why, said);
-            }
-            // It is for one caller: no more of it is waited for than is there.
-            Judgement::Validate(..) => Instant::now(),
-            _ if self.errand.is_alone => Instant::now(),
-            _ => self.shared.deadline(&self.errand.asked),
-        };
-        let most = self.shared.client.max_entry_bytes();
-        let (body, trailers) = match collect(body, most, until).await.map_err(Into::into)? {
-            Collected::Whole { data, trailers } => (data, trailers),
-            Collected::Unfinished { begun, rest, is_slow } => {
-                let response = Response::from_parts(parts, CacheBody::rejoined(begun, rest));
-                return self.unfinished(response, judgement, is_slow, (said, times));
-            }
-        };
-        check_length(&parts.headers, body.len())?;
-        let response::Parts { status, headers, .. } = parts;
-        self.settle(Answered { status, headers, body, trailers, said, times }, judgement).await
-    }
-
-    /// For whom an answer is, and what is to become of it. Nothing else decides that, but that an
-    /// answer is too large.
-    fn judge(&self, status: StatusCode, headers: &HeaderMap, times: Times) -> Judgement {
-        let request = &self.errand.asked.parts.headers;
-        match self.shared.mode.judge(&Method::GET, request, status, headers, times) {
-            Judgement::Share | Judgement::Unconfirmed | Judgement::Failure
-                if !self.is_for_all_who_wait(headers) =>
-            {
-                Judgement::Private(Why::Vary)
-            }
-            Judgement::Unconfirmed if status.is_server_error() && self.earlier.will_do() => {
-                Judgement::Failure
-            }
-            judgement => judgement,
-        }
-    }
-
-    /// What could be kept and is not here to its end: it goes through.
-    fn unfinished<B: Send + 'static>(
-        &self,
-        response: Response<CacheBody<B>>,
-        judgement: Judgement,
-        is_slow: bool,
-        (said, times): (Said, Times),
-    ) -> Result<Found<B>, BoxError> {
-        match judgement {
-            Judgement::Validate(terms, why) if is_slow => {
-                let response = match self.key_to_validate(response.headers(), &terms) {
-                    Some(key) => self.copied(response, key, terms, (said, times)),
-                    None => response,
-                };
-                self.pass(response, why, said)
-            }
-            _ if is_slow && self.errand.is_alone => {
-                let follow = self.shared.follow(&self.errand.asked);
-                let response = response.map(|body| body.followed_by(follow));
-                Ok(passing(response, Why::NotShared, said, true))
-            }
-            _ if is_slow => self.pass(response, Why::TooSlow, said),
-            _ => self.pass(response, Why::TooLarge, said),
-        }
-    }
-
-    /// Keeps a copy of what goes through, once it has.
-    fn copied<B: Send + 'static>(
-        &self,
-        response: Response<CacheBody<B>>,
-        key: Key,
-        terms: Terms,
-        (said, times): (Said, Times),
-    ) -> Response<CacheBody<B>> {
-        let (shared, runtime) = (self.shared.clone(), Handle::current());
-        let (status, headers) = (response.status(), response.headers().clone());
-        let keep = move |followed| {
-            let Followed::Complete { data: body, trailers } = followed else { return };
-            if check_length(&headers, body.len()).is_ok() {
-                let answered = Answered { status, headers, body, trailers, said, times };
-                let whole = answered.whole(Fate::Keep(terms.windows), &terms);
-                runtime.spawn(async move { shared.keep::<B>(key, &whole, |_| true).await });
-            }
-        };
-        let most = self.shared.client.max_entry_bytes();
-        let deadline = Instant::now() + self.shared.client.load_timeout();
-        response.map(|body| body.followed_by(Follow::new(most, deadline, keep).copying()))
-    }
-
-    /// Where a response that is never fresh is kept to be validated for others, if it may be. A
-    /// date does not tell one variant from another, nor one user's from another's.
-    fn key_to_validate(&self, headers: &HeaderMap, terms: &Terms) -> Option<Key> {
-        let is_tagged = headers.contains_key(header::ETAG);
-        let is_nobodys = mode::is_nobodys(&self.errand.asked.parts.headers);
-        let is_told = terms.vary.is_empty() && (is_tagged || is_nobodys);
-        is_told.then(|| Earlier::key_for_validation(&self.errand.key))
-    }
-
-    /// Whether it varies by nothing by which those who wait for this load may differ.
-    fn is_for_all_who_wait(&self, headers: &HeaderMap) -> bool {
-        match (varies_by(headers), &self.errand.spec) {
-            (Some(names), Some(spec)) => spec.covers(&names),
-            (Some(names), None) => names.is_empty(),
-            (None, _) => false,
-        }
-    }
-
-    fn said(&self, status: StatusCode) -> Said {
-        Said { status: Some(status), was_stale: self.earlier.is_there() }
-    }
-
-    /// What becomes of an answer that is here to its end.
-    async fn settle<B: Send + 'static>(
-        &self,
-        answered: Answered,
-        judgement: Judgement,
-    ) -> Result<Found<B>, BoxError> {
-        if matches!(judgement, Judgement::Keep(_) | Judgement::Share) {
-            self.shared.note_shared(&self.errand.asked);
-        }
-        Ok(match judgement {
-            Judgement::Keep(_) if self.errand.is_alone => {
-                Found::Whole(answered.whole(Fate::Share, &Terms::NONE))
-            }
-            Judgement::Keep(terms) => self.keep(answered, terms).await,
-            Judgement::Validate(terms, why) => {
-                if let Some(key) = self.key_to_validate(&answered.headers, &terms) {
-                    let whole = answered.whole(Fate::Keep(terms.windows), &terms);
-                    self.shared.keep::<B>(key, &whole, |_| true).await;
-                }
-                return self.pass_whole(answered, why);
-            }
-            Judgement::Share => Found::Whole(answered.whole(Fate::Share, &Terms::NONE)),
-            Judgement::Unconfirmed => Found::Whole(answered.whole(Fate::Unconfirmed, &Terms::NONE)),
-            Judgement::Failure => Found::Whole(answered.whole(Fate::Failure, &Terms::NONE)),
-            Judgement::Private(why) => return self.pass_whole(answered, why),
-        })
-    }
-
-    fn pass_whole<B>(&self, answered: Answered, why: Why) -> Result<Found<B>, BoxError> {
-        let Answered { status, headers, body, trailers, said, .. } = answered;
-        let mut response = Response::new(CacheBody::kept(body, trailers));
-        *response.status_mut() = status;
-        *response.headers_mut() = headers;
-        self.pass(response, why, said)
-    }
-
-    /// For whoever asked, and nobody else. An error counts as a failure instead, of which nobody is
-    /// given a byte, if there is something better to be given.
-    fn pass<B>(
-        &self,
-        response: Response<CacheBody<B>>,
-        why: Why,
-        said: Said,
-    ) -> Result<Found<B>, BoxError> {
-        let is_error = response.status().is_server_error();
-        if is_error && self.earlier.will_do() && !self.errand.is_anew && !self.errand.is_alone {
-            return Err(format!("the origin answered {}", response.status()).into());
-        }
-        let asked = &self.errand.asked;
-        // It says nothing of the next answer, or there was one for the others.
-        let is_own = is_error
-            || self.earlier.is_shared()
-            || !mode::is_nobodys(&asked.parts.headers)
-            || why == Why::RequestNoStore;
-        self.shared.note_private(asked, response.status(), &why);
-        Ok(passing(response, why, said, is_own))
-    }
-
-    /// Keeps an answer where it belongs.
-    async fn keep<B: Send + 'static>(&self, answered: Answered, terms: Terms) -> Found<B> {
-        let whole = answered.whole(Fate::Keep(terms.windows), &terms);
-        match &self.errand.spec {
-            None if terms.vary.is_empty() => Found::Whole(whole),
-            None => Found::Spec(Arc::new(self.first_variant::<B>(&terms.vary, &whole).await)),
-            Some(spec) if spec.covers(&terms.vary) => {
-                self.note_variant(spec, &self.errand.key, &whole).await;
-                Found::Whole(whole)
-            }
-            Some(spec) => self.other_names(spec, &terms.vary, whole).await,
-        }
-    }
-
-    /// There are variants: this is kept as one of them, and what is kept for the target is how to
-    /// find them.
-    async fn first_variant<B: Send + 'static>(
-        &self,
-        names: &[HeaderName],
-        whole: &Arc<Whole>,
-    ) -> Spec {
-        let Fate::Keep(windows) = whole.fate else { return Spec::new(names, A_MOMENT) };
-        let asked = &self.errand.asked;
-        let spec = Spec::new(names, windows.life());
-        let key = spec.key_for(&asked.primary, &asked.parts.headers);
-        self.note_variant(&spec, &key, whole).await;
-        self.shared.keep::<B>(key, whole, |_| true).await;
-        asked.put_own(Arc::clone(whole));
-        spec
-    }
-
-    /// Notes that there is a variant, and removes the one that makes room for it.
-    async fn note_variant(&self, spec: &Spec, key: &Key, whole: &Whole) {
-        let Fate::Keep(windows) = whole.fate else { return };
-        let primary = &self.errand.asked.primary;
-        if let Some(gone) = self.shared.variants.add(spec, primary, key, windows.life()) {
-            self.shared.client.remove_unless_loading(gone).await;
-        }
-    }
-
-    /// The origin names fields that it did not name before.
-    async fn other_names<B: Send + 'static>(
-        &self,
-        spec: &Spec,
-        names: &[HeaderName],
-        whole: Arc<Whole>,
-    ) -> Found<B> {
-        let all: Vec<_> = spec.names().into_iter().chain(names.iter().cloned()).collect();
-        let asked = &self.errand.asked;
-        let new = self.first_variant::<B>(&all, &whole).await;
-        self.shared.replace_spec::<B>(&asked.primary, spec, new).await;
-        Found::Moved
-    }
-}
-
-fn passing<B>(response: Response<CacheBody<B>>, why: Why, said: Said, is_own: bool) -> Found<B> {
-    Found::Passing(Box::new(Passing { response, why: why.to_string(), said, is_own }))
-}
-
-/// The fields that `Vary` names. Nothing, if it cannot be told which.
-fn varies_by(headers: &HeaderMap) -> Option<Vec<HeaderName>> {
-    let mut names = Vec::new();
-    for value in headers.get_all(header::VARY) {
-        for name in value.to_str().ok()?.split(',').map(str::trim).filter(|name| !name.is_empty()) {
-            names.push(HeaderName::from_bytes(name.as_bytes()).ok().filter(|_| name != "*")?);
-        }
-    }
-    Some(names)
-}
-
-const A_MOMENT: std::time::Duration = std::time::Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! `HttpResponseFuture`: polls one request on its way. What it does next is decided in `visit`.
+//! `HttpResponseFuture`: polls one request on its way. What it does next is decided in `exchange`.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -20,10 +20,10 @@ use pin_project::pin_project;
 use tower::Service;
 
 use super::around;
-use super::asked::Errand;
-use super::kept::Found;
+use super::asked::FetchRequest;
+use super::kept::CacheAnswer;
 use super::origin::Origin;
-use super::visit::{Next, Visit};
+use super::visit::{Exchange, NextStep};
 
 /// One request on its way. Made by [`HttpCache`](super::HttpCache).
 ///
@@ -46,13 +46,13 @@ pub(super) type Going<B> = BoxFuture<'static, Response<CacheBody<B>>>;
 pub(super) type Keying<S, B> = BoxFuture<'static, Begun<S, B>>;
 
 /// Polls the core. Away from the rest, since most requests are answered without.
-type Asking<B> = BoxFuture<'static, (Result<Found<B>, Error<BoxError>>, CacheStatus)>;
+type PendingAnswer<B> = BoxFuture<'static, (Result<CacheAnswer<B>, Error<BoxError>>, CacheStatus)>;
 
 /// How a request begins.
 #[allow(clippy::large_enum_variant, reason = "nearly every request is in the large one")]
 pub(super) enum Begun<S, B> {
     /// It asks for what is kept.
-    Asking(Visit<S>),
+    Asking(Exchange<S>),
     /// It goes another way.
     Going(Going<B>),
     /// It has its answer.
@@ -65,7 +65,7 @@ enum State<S, B> {
     /// Finding out what it asks for. Goes anywhere.
     Keying(Keying<S, B>),
     /// Polling the core. Goes to the core again, or around it.
-    Asking(Visit<S>, Asking<B>),
+    Asking(Exchange<S>, PendingAnswer<B>),
     /// Polling an answer that goes another way.
     Going(Going<B>),
     /// Giving an answer that was at hand, once.
@@ -90,9 +90,9 @@ where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     match begun {
-        Begun::Asking(visit) => {
-            let asking = ask::<_, ReqB, _>(&visit, visit.errand());
-            State::Asking(visit, asking)
+        Begun::Asking(exchange) => {
+            let asking = ask::<_, ReqB, _>(&exchange, exchange.fetch_request());
+            State::Asking(exchange, asking)
         }
         Begun::Going(going) => State::Going(going),
         Begun::Settled(response) => State::Settled(Some(response)),
@@ -100,14 +100,24 @@ where
     }
 }
 
-fn ask<S, ReqB, B>(visit: &Visit<S>, (errand, how): (Errand<ReqB>, RequestOptions)) -> Asking<B>
+fn ask<S, ReqB, B>(
+    exchange: &Exchange<S>,
+    (fetch_request, how): (FetchRequest<ReqB>, RequestOptions),
+) -> PendingAnswer<B>
 where
     S: Origin<ReqB, B>,
     ReqB: Default + Send + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    let key = errand.key.clone();
-    Box::pin(visit.fetch.shared.client.request(key, how, &visit.fetch, errand).with_status())
+    let key = fetch_request.key.clone();
+    Box::pin(
+        exchange
+            .fetch
+            .shared
+            .client
+            .request(key, how, &exchange.fetch, fetch_request)
+            .with_status(),
+    )
 }
 
 impl<S, ReqB, B> Future for HttpResponseFuture<S, ReqB, B>
@@ -131,21 +141,22 @@ where
                 },
                 State::Keying(keying) => begin::<_, ReqB, _>(ready!(keying.poll_unpin(cx))),
                 State::Going(going) => return going.poll_unpin(cx).map(Ok),
-                State::Asking(visit, asking) => {
+                State::Asking(exchange, asking) => {
                     let (answer, status) = ready!(asking.as_mut().poll(cx));
-                    match visit.answered::<ReqB, B>(answer, &status) {
-                        Next::Answer(response) => return Poll::Ready(Ok(response)),
-                        Next::Ask(errand, how) => {
-                            *asking = ask(visit, (errand, how));
+                    match exchange.answered::<ReqB, B>(answer, &status) {
+                        NextStep::Answer(response) => return Poll::Ready(Ok(response)),
+                        NextStep::Ask(fetch_request, how) => {
+                            *asking = ask(exchange, (fetch_request, how));
                             continue;
                         }
-                        Next::Alone => {
-                            State::Going(Box::pin(around::alone::<_, ReqB, _>(visit.clone())))
+                        NextStep::Alone => {
+                            State::Going(Box::pin(around::alone::<_, ReqB, _>(exchange.clone())))
                         }
-                        Next::Around => {
-                            let errand: Errand<ReqB> = visit.errand().0;
-                            let request = errand.request(errand.asked.parts.headers.clone());
-                            let inner = visit.fetch.inner.clone();
+                        NextStep::Around => {
+                            let fetch_request: FetchRequest<ReqB> = exchange.fetch_request().0;
+                            let request =
+                                fetch_request.request(fetch_request.asked.parts.headers.clone());
+                            let inner = exchange.fetch.inner.clone();
                             State::Going(Box::pin(around::pass(inner, request, "bypass")))
                         }
                     }

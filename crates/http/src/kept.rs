@@ -15,46 +15,55 @@ use serde::{Deserialize, Serialize};
 use super::rules::{self, Consent};
 
 /// What a load gives.
-pub(super) enum Found<B> {
+pub(super) enum CacheAnswer<B> {
     /// A response that may be given out many times.
-    Whole(Arc<Whole>),
+    CachedResponse(Arc<CachedResponse>),
     /// There are variants: how a request selects one.
-    Spec(Arc<Spec>),
+    VaryIndex(Arc<VaryIndex>),
     /// A response for whoever asked for it, as the origin sends it.
-    Passing(Box<Passing<B>>),
+    Passthrough(Box<Passthrough<B>>),
     /// What was asked for is no more kept under this key: to begin anew.
-    Moved,
+    Retry,
 }
 
 /// A response that goes through.
-pub(super) struct Passing<B> {
+pub(super) struct Passthrough<B> {
     pub(super) response: Response<CacheBody<B>>,
     /// Why it is not kept, for the `detail` of `Cache-Status`.
     pub(super) why: String,
-    pub(super) said: Said,
+    pub(super) said: OriginInfo,
     /// Whether it says nothing of the answers to others, which may well be kept.
     pub(super) is_own: bool,
 }
 
 /// A response that may be given out many times.
-pub(super) struct Whole {
+pub(super) struct CachedResponse {
     pub(super) response: KeptResponse<Note>,
     /// What is to become of it. Nothing any more, if it was read from a store.
-    pub(super) fate: Fate,
+    pub(super) disposition: Disposition,
     /// What the origin said when it was asked for it.
-    pub(super) said: Said,
+    pub(super) said: OriginInfo,
 }
 
-impl Whole {
-    pub(super) fn new(mut response: KeptResponse<Note>, fate: Fate, said: Said) -> Self {
+impl CachedResponse {
+    pub(super) fn new(
+        mut response: KeptResponse<Note>,
+        disposition: Disposition,
+        said: OriginInfo,
+    ) -> Self {
         response.headers.reserve(ADDED);
-        Self { response, fate, said }
+        Self { response, disposition, said }
+    }
+
+    /// How much longer it is fresh: as the store says, or else as the origin said.
+    pub(super) fn fresh_for(&self, by_store: Option<Duration>) -> Option<Duration> {
+        by_store.or_else(|| self.response.note.fresh_for())
     }
 }
 
 /// What is to become of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum Disposition {
     Keep(Windows),
     /// It is given to those who wait for it, and not kept.
     Share,
@@ -66,7 +75,7 @@ pub(super) enum Fate {
 
 /// What the origin said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct OriginInfo {
     /// Its status. None: it was not this process that asked.
     pub(super) status: Option<StatusCode>,
     /// There was a stale answer to be validated or replaced.
@@ -123,7 +132,7 @@ fn millis(duration: Duration) -> u64 {
 
 /// How a request selects a variant of what is kept for its target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Spec {
+pub(super) struct VaryIndex {
     /// The request fields that matter, sorted and in lower case.
     names: Vec<String>,
     /// Part of the keys of its variants: with a new one, none of them is found any more.
@@ -132,8 +141,8 @@ pub(super) struct Spec {
     life: u64,
 }
 
-impl Spec {
-    /// A spec by names in any order, for variants of which the first is kept for so long.
+impl VaryIndex {
+    /// A `Vary` index by names in any order, for variants of which the first is kept for so long.
     pub(super) fn new(names: &[HeaderName], life: Duration) -> Self {
         let mut names: Vec<_> = names.iter().map(|name| name.as_str().to_owned()).collect();
         names.sort_unstable();
@@ -142,7 +151,7 @@ impl Spec {
         Self { names, nonce, life: millis(life.max(A_DAY)) }
     }
 
-    /// What tells the keys of its variants from those of any other spec.
+    /// What tells the keys of its variants from those of any other `Vary` index.
     pub(super) fn nonce(&self) -> [u8; 16] {
         self.nonce
     }
@@ -180,28 +189,28 @@ impl Spec {
 const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What is kept of what a load gave.
-pub(super) enum Kept<B> {
-    Whole(Arc<Whole>),
-    Spec(Arc<Spec>),
+pub(super) enum KeptAnswer<B> {
+    CachedResponse(Arc<CachedResponse>),
+    VaryIndex(Arc<VaryIndex>),
     /// For the first who takes it: there is but one body.
-    Passing(Mutex<Option<Box<Passing<B>>>>),
-    Moved,
+    Passthrough(Mutex<Option<Box<Passthrough<B>>>>),
+    Retry,
 }
 
-impl<B> Kept<B> {
-    fn passing(passing: Box<Passing<B>>) -> Self {
-        Self::Passing(Mutex::new(Some(passing)))
+impl<B> KeptAnswer<B> {
+    fn passing(passing: Box<Passthrough<B>>) -> Self {
+        Self::Passthrough(Mutex::new(Some(passing)))
     }
 
-    fn give(&self) -> Found<B> {
+    fn give(&self) -> CacheAnswer<B> {
         match self {
-            Self::Whole(whole) => Found::Whole(Arc::clone(whole)),
-            Self::Spec(spec) => Found::Spec(Arc::clone(spec)),
-            Self::Passing(slot) => {
+            Self::CachedResponse(whole) => CacheAnswer::CachedResponse(Arc::clone(whole)),
+            Self::VaryIndex(vary_index) => CacheAnswer::VaryIndex(Arc::clone(vary_index)),
+            Self::Passthrough(slot) => {
                 let passing = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
-                passing.map_or(Found::Moved, Found::Passing)
+                passing.map_or(CacheAnswer::Retry, CacheAnswer::Passthrough)
             }
-            Self::Moved => Found::Moved,
+            Self::Retry => CacheAnswer::Retry,
         }
     }
 }
@@ -215,99 +224,109 @@ impl HttpCapture {
     pub(super) const CODEC: u8 = 4;
 
     /// Writes a response down.
-    pub(super) fn encode_whole(whole: &Whole, room: &mut Room) -> Result<(), BoxError> {
+    pub(super) fn encode_whole(whole: &CachedResponse, room: &mut Room) -> Result<(), BoxError> {
         room.write_all(&[WHOLE])?;
         whole.response.encode(room)
     }
 
-    /// Writes a spec down.
-    pub(super) fn encode_spec(spec: &Spec, room: &mut Room) -> Result<(), BoxError> {
+    /// Writes a `Vary` index down.
+    pub(super) fn encode_spec(vary_index: &VaryIndex, room: &mut Room) -> Result<(), BoxError> {
         room.write_all(&[SPEC])?;
         let (headers, body) = (HeaderMap::new(), Bytes::new());
-        let (status, note) = (StatusCode::OK, spec.clone());
+        let (status, note) = (StatusCode::OK, vary_index.clone());
         KeptResponse { status, headers, body, trailers: None, note }.encode(room)
     }
 }
 
-impl<B> Capture<Found<B>> for HttpCapture
+impl<B> Capture<CacheAnswer<B>> for HttpCapture
 where
     B: Send + 'static,
 {
-    type Kept = Kept<B>;
+    type Kept = KeptAnswer<B>;
 
     fn codec(&self) -> u8 {
         Self::CODEC
     }
 
-    fn keep(&self, found: Found<B>) -> Kept<B> {
+    fn keep(&self, found: CacheAnswer<B>) -> KeptAnswer<B> {
         match found {
-            Found::Whole(whole) => Kept::Whole(whole),
-            Found::Spec(spec) => Kept::Spec(spec),
-            Found::Passing(passing) => Kept::passing(passing),
-            Found::Moved => Kept::Moved,
+            CacheAnswer::CachedResponse(whole) => KeptAnswer::CachedResponse(whole),
+            CacheAnswer::VaryIndex(vary_index) => KeptAnswer::VaryIndex(vary_index),
+            CacheAnswer::Passthrough(passing) => KeptAnswer::passing(passing),
+            CacheAnswer::Retry => KeptAnswer::Retry,
         }
     }
 
-    fn restore(&self, kept: &Kept<B>, _: &CacheStatus) -> Found<B> {
+    fn restore(&self, kept: &KeptAnswer<B>, _: &CacheStatus) -> CacheAnswer<B> {
         kept.give()
     }
 
-    fn verdict(&self, kept: &Kept<B>) -> Verdict {
+    fn verdict(&self, kept: &KeptAnswer<B>) -> Verdict {
         match kept {
-            Kept::Whole(whole) => match whole.fate {
-                Fate::Keep(windows) => Verdict::KeepFor(windows),
-                Fate::Share => NOT_KEPT,
-                Fate::Unconfirmed => Verdict::Unconfirmed,
-                Fate::Failure => Verdict::Failure,
+            KeptAnswer::CachedResponse(whole) => match whole.disposition {
+                Disposition::Keep(windows) => Verdict::KeepFor(windows),
+                Disposition::Share => NOT_KEPT,
+                Disposition::Unconfirmed => Verdict::Unconfirmed,
+                Disposition::Failure => Verdict::Failure,
             },
-            Kept::Spec(spec) => Verdict::KeepFor(spec.windows()),
-            Kept::Passing(slot) => {
+            KeptAnswer::VaryIndex(vary_index) => Verdict::KeepFor(vary_index.windows()),
+            KeptAnswer::Passthrough(slot) => {
                 let passing = slot.lock().unwrap_or_else(PoisonError::into_inner);
                 let is_own = passing.as_ref().is_some_and(|passing| passing.is_own);
                 if is_own { Verdict::Own } else { Verdict::Private }
             }
-            Kept::Moved => NOT_KEPT,
+            KeptAnswer::Retry => NOT_KEPT,
         }
     }
 
-    fn encode(&self, kept: &Kept<B>, room: &mut Room) -> Result<(), BoxError> {
+    fn encode(&self, kept: &KeptAnswer<B>, room: &mut Room) -> Result<(), BoxError> {
         match kept {
-            Kept::Whole(whole) => Self::encode_whole(whole, room),
-            Kept::Spec(spec) => Self::encode_spec(spec, room),
-            Kept::Passing(_) | Kept::Moved => Err("there is nothing to be kept".into()),
+            KeptAnswer::CachedResponse(whole) => Self::encode_whole(whole, room),
+            KeptAnswer::VaryIndex(vary_index) => Self::encode_spec(vary_index, room),
+            KeptAnswer::Passthrough(_) | KeptAnswer::Retry => {
+                Err("there is nothing to be kept".into())
+            }
         }
     }
 
-    fn settle(&self, kept: Kept<B>, encoded: &Bytes) -> Kept<B> {
-        let Kept::Whole(whole) = &kept else { return kept };
+    fn settle(&self, kept: KeptAnswer<B>, encoded: &Bytes) -> KeptAnswer<B> {
+        let KeptAnswer::CachedResponse(whole) = &kept else { return kept };
         match KeptResponse::borrowing(&encoded.slice(1..)) {
-            Ok(response) => Kept::Whole(Arc::new(Whole::new(response, whole.fate, whole.said))),
+            Ok(response) => KeptAnswer::CachedResponse(Arc::new(CachedResponse::new(
+                response,
+                whole.disposition,
+                whole.said,
+            ))),
             Err(_) => kept,
         }
     }
 
-    fn weight(&self, kept: &Kept<B>, encoded: &Bytes) -> usize {
+    fn weight(&self, kept: &KeptAnswer<B>, encoded: &Bytes) -> usize {
         match kept {
-            Kept::Whole(whole) => size_of::<Whole>() + whole.response.weight_of_fields(),
+            KeptAnswer::CachedResponse(whole) => {
+                size_of::<CachedResponse>() + whole.response.weight_of_fields()
+            }
             _ => encoded.len(),
         }
     }
 
-    fn decode(&self, bytes: &[u8]) -> Result<Kept<B>, BoxError> {
+    fn decode(&self, bytes: &[u8]) -> Result<KeptAnswer<B>, BoxError> {
         match bytes.split_first() {
             Some((&WHOLE, rest)) => {
                 let response = KeptResponse::decode(rest)?;
-                let whole = Whole::new(response, Fate::Share, Said::default());
-                Ok(Kept::Whole(Arc::new(whole)))
+                let whole =
+                    CachedResponse::new(response, Disposition::Share, OriginInfo::default());
+                Ok(KeptAnswer::CachedResponse(Arc::new(whole)))
             }
             Some((&SPEC, rest)) => {
-                let KeptResponse { note: spec, .. } = KeptResponse::<Spec>::decode(rest)?;
-                if spec.names.len() > MOST_NAMES {
-                    return Err("a spec larger than any that is kept".into());
+                let KeptResponse { note: vary_index, .. } =
+                    KeptResponse::<VaryIndex>::decode(rest)?;
+                if vary_index.names.len() > MOST_NAMES {
+                    return Err("a vary_index larger than any that is kept".into());
                 }
-                Ok(Kept::Spec(Arc::new(spec)))
+                Ok(KeptAnswer::VaryIndex(Arc::new(vary_index)))
             }
-            _ => Err("neither a response nor a spec".into()),
+            _ => Err("neither a response nor a vary_index".into()),
         }
     }
 }
@@ -326,23 +345,23 @@ const ADDED: usize = 2;
 /// How many request fields a response may depend on.
 const MOST_NAMES: usize = 16;
 
-impl<B> fmt::Debug for Found<B> {
+impl<B> fmt::Debug for CacheAnswer<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Whole(whole) => whole.fmt(f),
-            Self::Spec(spec) => spec.fmt(f),
-            Self::Passing(passing) => write!(f, "Passing({})", passing.why),
-            Self::Moved => f.write_str("Moved"),
+            Self::CachedResponse(whole) => whole.fmt(f),
+            Self::VaryIndex(vary_index) => vary_index.fmt(f),
+            Self::Passthrough(passing) => write!(f, "Passthrough({})", passing.why),
+            Self::Retry => f.write_str("Retry"),
         }
     }
 }
 
 /// Shows neither headers nor body.
-impl fmt::Debug for Whole {
+impl fmt::Debug for CachedResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Whole")
+        f.debug_struct("CachedResponse")
             .field("status", &self.response.status)
-            .field("fate", &self.fate)
+            .field("disposition", &self.disposition)
             .finish_non_exhaustive()
     }
 }

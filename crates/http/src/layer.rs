@@ -12,14 +12,14 @@ use http::Uri;
 use http::request::Parts;
 use tower::Layer;
 
-use super::fetch::Fetch;
+use super::fetch::OriginFetch;
 use super::handle::HttpHandle;
 use super::kept::HttpCapture;
 use super::mode::{self, Mode};
 use super::request_key::RequestKey;
 use super::rules::Defaults;
 use super::service::HttpCache;
-use super::shared::Shared;
+use super::shared::LayerState;
 use super::target::TargetUri;
 use super::variants::Variants;
 
@@ -28,7 +28,7 @@ use super::variants::Variants;
 /// A plain value: a knob changes this one, not the services that were made of it. Services made by
 /// one layer, and their clones, share its loads: one per target in this process.
 #[derive(Clone)]
-pub struct HttpCacheLayer<R = Stated> {
+pub struct HttpCacheLayer<R = Rfc9111Rules> {
     layer: ReadThroughLayer<(), HttpCapture>,
     rules: R,
     target: TargetUri,
@@ -39,16 +39,16 @@ pub struct HttpCacheLayer<R = Stated> {
 
 /// The rules of RFC 9111: a response says for how long it is good, and for whom.
 #[derive(Clone, Debug)]
-pub struct Stated(Defaults);
+pub struct Rfc9111Rules(Defaults);
 
 /// The rules of the program: it says under which key responses are kept, and for how long.
 #[derive(Clone, Debug)]
-pub struct Keyed(mode::Keyed);
+pub struct KeyedRules(mode::ProgramRules);
 
 impl HttpCacheLayer {
     /// A layer over a store, for responses that say for how long they are good.
     pub fn new<S: Store>(store: S) -> Self {
-        Self::by(Stated(Defaults::default()), store)
+        Self::by(Rfc9111Rules(Defaults::default()), store)
     }
 
     /// Sets how long responses are fresh that say nothing about it and from which it cannot be
@@ -118,7 +118,7 @@ impl HttpCacheLayer {
     }
 }
 
-impl HttpCacheLayer<Keyed> {
+impl HttpCacheLayer<KeyedRules> {
     /// A layer over a store, for handlers that say nothing about caching: by a key of your own.
     ///
     /// A response of status 2xx is kept for the [`ttl`](Self::ttl), and 404 and 410 for the
@@ -133,14 +133,14 @@ impl HttpCacheLayer<Keyed> {
     /// [what is kept under its own key](RequestKey#changes).
     pub fn keyed<S: Store>(store: S, key: RequestKey) -> Self {
         let zero = Duration::ZERO;
-        let rules = mode::Keyed {
+        let rules = mode::ProgramRules {
             key,
             ttl: zero,
             not_found_ttl: zero,
             while_revalidate: zero,
             if_error: zero,
         };
-        Self::by(Keyed(rules), store)
+        Self::by(KeyedRules(rules), store)
     }
 
     /// Sets how long a response of status 2xx is kept.
@@ -221,7 +221,7 @@ impl<R> HttpCacheLayer<R> {
 
 impl<S, R> Layer<S> for HttpCacheLayer<R>
 where
-    R: Rules,
+    R: CachingRules,
 {
     type Service = HttpCache<S>;
 
@@ -229,17 +229,17 @@ where
         let client = CacheClient::with_bodies(&self.layer, self.collect_within);
         let (mode, target) = (Arc::new(self.rules.mode()), self.target.clone());
         let (unshared, variants) = (Arc::clone(&self.unshared), Arc::clone(&self.variants));
-        let shared = Shared { client, mode, target, unshared, variants };
-        HttpCache::new(Fetch { inner, shared })
+        let shared = LayerState { client, mode, target, unshared, variants };
+        HttpCache::new(OriginFetch { inner, shared })
     }
 }
 
 const COLLECT_WITHIN: Duration = Duration::from_secs(2);
 
-/// By which rules a layer goes: [`Stated`] or [`Keyed`].
-pub trait Rules: sealed::Sealed {}
+/// By which rules a layer goes: [`Rfc9111Rules`] or [`KeyedRules`].
+pub trait CachingRules: sealed::Sealed {}
 
-impl<R: sealed::Sealed> Rules for R {}
+impl<R: sealed::Sealed> CachingRules for R {}
 
 mod sealed {
     #[allow(unnameable_types, reason = "it is sealed: there are two")]
@@ -250,14 +250,14 @@ mod sealed {
 }
 
 #[allow(private_interfaces, reason = "nobody outside can call it")]
-impl sealed::Sealed for Stated {
+impl sealed::Sealed for Rfc9111Rules {
     fn mode(&self) -> Mode {
         Mode::Stated(self.0)
     }
 }
 
 #[allow(private_interfaces, reason = "nobody outside can call it")]
-impl sealed::Sealed for Keyed {
+impl sealed::Sealed for KeyedRules {
     fn mode(&self) -> Mode {
         Mode::Keyed(self.0.clone())
     }

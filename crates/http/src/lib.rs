@@ -145,8 +145,10 @@
 
 mod answer;
 mod answered;
+mod answered_fetch;
 mod around;
 mod asked;
+mod derived_key;
 mod earlier;
 #[cfg(feature = "axum")]
 mod extract;
@@ -159,6 +161,7 @@ mod mode;
 #[cfg(feature = "axum")]
 mod nested;
 mod origin;
+mod percent_encoding;
 mod refusal;
 mod report;
 mod request_key;
@@ -172,6 +175,6 @@ mod way;
 
 pub use future::HttpResponseFuture;
 pub use handle::HttpHandle;
-pub use layer::{HttpCacheLayer, Keyed, Rules, Stated};
+pub use layer::{CachingRules, HttpCacheLayer, KeyedRules, Rfc9111Rules};
 pub use request_key::RequestKey;
 pub use service::HttpCache;

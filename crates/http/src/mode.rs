@@ -14,12 +14,12 @@ pub(super) enum Mode {
     /// Those of RFC 9111: the origin says how long.
     Stated(Defaults),
     /// Those of the program: it says under which key, and how long.
-    Keyed(Keyed),
+    Keyed(ProgramRules),
 }
 
 /// What the program says.
 #[derive(Clone, Debug)]
-pub(super) struct Keyed {
+pub(super) struct ProgramRules {
     pub(super) key: RequestKey,
     pub(super) ttl: Duration,
     pub(super) not_found_ttl: Duration,
@@ -29,11 +29,11 @@ pub(super) struct Keyed {
 
 /// For whom a response is, and what is to become of it.
 #[derive(Debug)]
-pub(super) enum Judgement {
+pub(super) enum StorageDecision {
     /// It is for all, and kept.
-    Keep(Terms),
+    Keep(StorageTerms),
     /// It is for whoever asked, and kept so that the origin can be asked if it is good for others.
-    Validate(Terms, Why),
+    Validate(StorageTerms, Why),
     /// It is given to those who wait for it, and not kept.
     Share,
     /// It may be the fault of this request: it is given to its own caller, and the waiters ask the
@@ -48,7 +48,7 @@ pub(super) enum Judgement {
 
 /// On which terms a response is kept.
 #[derive(Clone, Debug)]
-pub(super) struct Terms {
+pub(super) struct StorageTerms {
     pub(super) windows: Windows,
     /// How old it was when it came.
     pub(super) age: Duration,
@@ -58,7 +58,7 @@ pub(super) struct Terms {
     pub(super) consent: Consent,
 }
 
-impl Terms {
+impl StorageTerms {
     /// Of what is not kept, and is for all who wait for it.
     pub(super) const NONE: Self = Self {
         windows: Windows::NONE,
@@ -88,18 +88,18 @@ impl Mode {
         status: StatusCode,
         response: &HeaderMap,
         times: Times,
-    ) -> Judgement {
+    ) -> StorageDecision {
         match self {
             Self::Stated(defaults) => {
                 match rules::storing(method, request, status, response, times, defaults) {
-                    Storing::Keep(terms) => Judgement::Keep(terms.into()),
-                    Storing::Validate(terms, why) => Judgement::Validate(terms.into(), why),
+                    Storing::Keep(terms) => StorageDecision::Keep(terms.into()),
+                    Storing::Validate(terms, why) => StorageDecision::Validate(terms.into(), why),
                     Storing::Private(Why::NotFresh)
                         if status.is_server_error() && is_nobodys(request) =>
                     {
-                        Judgement::Unconfirmed
+                        StorageDecision::Unconfirmed
                     }
-                    Storing::Private(why) => Judgement::Private(why),
+                    Storing::Private(why) => StorageDecision::Private(why),
                 }
             }
             Self::Keyed(keyed) => keyed.judge(method, request, status, response, times),
@@ -112,7 +112,7 @@ pub(super) fn is_nobodys(request: &HeaderMap) -> bool {
     ![header::AUTHORIZATION, header::COOKIE].iter().any(|name| request.contains_key(name))
 }
 
-impl Keyed {
+impl ProgramRules {
     /// How long is for the program to say, and not for the response.
     fn judge(
         &self,
@@ -121,20 +121,20 @@ impl Keyed {
         status: StatusCode,
         response: &HeaderMap,
         times: Times,
-    ) -> Judgement {
+    ) -> StorageDecision {
         // Whose request it is, is part of the key or was said not to matter.
         let mut request = request.clone();
         request.remove(header::AUTHORIZATION);
         request.remove(header::COOKIE);
         let vary = match rules::for_others(method, &request, status, response) {
             Ok(vary) => vary,
-            Err(why) => return Judgement::Private(why),
+            Err(why) => return StorageDecision::Private(why),
         };
         if status.is_server_error() {
-            return Judgement::Failure;
+            return StorageDecision::Failure;
         }
         if rules::must_be_validated(response) {
-            return Judgement::Private(Why::NoCache);
+            return StorageDecision::Private(Why::NoCache);
         }
         let ttl = match status {
             StatusCode::NOT_FOUND | StatusCode::GONE => self.not_found_ttl,
@@ -142,20 +142,26 @@ impl Keyed {
             _ => Duration::ZERO,
         };
         if status.is_client_error() && ttl.is_zero() {
-            return Judgement::Unconfirmed;
+            return StorageDecision::Unconfirmed;
         }
         if ttl.is_zero() {
-            return Judgement::Share;
+            return StorageDecision::Share;
         }
         let windows = Windows::fresh_for(ttl)
             .stale_while_revalidate(self.while_revalidate)
             .stale_if_error(self.if_error);
         let age = rules::on_arrival(response, times);
-        Judgement::Keep(Terms { windows, age, freshness: ttl, vary, consent: Consent::Public })
+        StorageDecision::Keep(StorageTerms {
+            windows,
+            age,
+            freshness: ttl,
+            vary,
+            consent: Consent::Public,
+        })
     }
 }
 
-impl From<rules::Terms> for Terms {
+impl From<rules::Terms> for StorageTerms {
     fn from(terms: rules::Terms) -> Self {
         let windows = Windows::fresh_for(terms.freshness)
             .stale_while_revalidate(terms.while_revalidate)

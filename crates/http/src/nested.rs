@@ -9,7 +9,7 @@ use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Extensions, Uri};
 
-use super::request_key::unescaped;
+use super::percent_encoding::unescaped;
 
 /// The URI with which a request came to the first router.
 pub(super) fn original_uri(extensions: &Extensions) -> Option<&Uri> {
@@ -32,7 +32,7 @@ pub(super) fn with_prefix(parts: &mut Parts, seen: PathAndQuery) -> Option<PathA
 }
 
 /// One part of a prefix.
-enum Segment<'a> {
+enum PrefixSegment<'a> {
     /// As it is written in the program.
     Text(&'a str),
     /// The value of a parameter, decoded.
@@ -40,7 +40,7 @@ enum Segment<'a> {
 }
 
 /// The segments of a prefix, given its pattern.
-fn prefix<'a>(pattern: &'a str, parts: &mut Parts) -> Option<Vec<Segment<'a>>> {
+fn prefix<'a>(pattern: &'a str, parts: &mut Parts) -> Option<Vec<PrefixSegment<'a>>> {
     let segments = || pattern.split('/').skip(1);
     let names: Vec<_> = segments().filter_map(parameter).collect();
     let mut values = match names.is_empty() {
@@ -49,8 +49,8 @@ fn prefix<'a>(pattern: &'a str, parts: &mut Parts) -> Option<Vec<Segment<'a>>> {
     }
     .into_iter();
     let segment = |text| match parameter(text) {
-        Some(_) => values.next().map(Segment::Value),
-        None => Some(Segment::Text(text)),
+        Some(_) => values.next().map(PrefixSegment::Value),
+        None => Some(PrefixSegment::Text(text)),
     };
     segments().map(segment).collect()
 }
@@ -72,12 +72,14 @@ fn values(names: &[&str], parts: &mut Parts) -> Option<Vec<String>> {
 }
 
 /// Whether a path consists of this prefix and what is seen behind it.
-fn is_joined_of(path: &PathAndQuery, prefix: &[Segment<'_>], seen: &PathAndQuery) -> bool {
+fn is_joined_of(path: &PathAndQuery, prefix: &[PrefixSegment<'_>], seen: &PathAndQuery) -> bool {
     let rest = prefix.iter().try_fold(path.path(), |rest, segment| {
         let rest = rest.strip_prefix('/')?;
         match segment {
-            Segment::Text(text) => rest.strip_prefix(text).filter(|rest| ends_segment(text, rest)),
-            Segment::Value(value) => {
+            PrefixSegment::Text(text) => {
+                rest.strip_prefix(text).filter(|rest| ends_segment(text, rest))
+            }
+            PrefixSegment::Value(value) => {
                 let (found, rest) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
                 (unescaped(found, b'+') == value.as_bytes()).then_some(rest)
             }
@@ -96,13 +98,13 @@ fn ends_segment(text: &str, rest: &str) -> bool {
 }
 
 /// What is seen, behind a prefix.
-fn joined(prefix: &[Segment<'_>], seen: &PathAndQuery) -> Option<PathAndQuery> {
+fn joined(prefix: &[PrefixSegment<'_>], seen: &PathAndQuery) -> Option<PathAndQuery> {
     let mut path = String::new();
     for segment in prefix {
         match segment {
-            Segment::Text("") => {}
-            Segment::Text(text) => push(&mut path, text),
-            Segment::Value(value) => push(&mut path, value),
+            PrefixSegment::Text("") => {}
+            PrefixSegment::Text(text) => push(&mut path, text),
+            PrefixSegment::Value(value) => push(&mut path, value),
         }
     }
     path.push_str(seen.as_str());

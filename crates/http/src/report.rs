@@ -1,16 +1,17 @@
 //! `Report`: how an answer came about, as the field `Cache-Status` (RFC 9211).
 
 use std::fmt::{self, Write as _};
+use std::time::Duration;
 
 use bellwether::{CacheStatus, Stale};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use super::kept::Said;
+use super::kept::OriginInfo;
 
 /// How an answer came about. Says nothing of the key: it may hold what is not for everybody.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Report {
-    /// Kept, and given out without asking the origin.
+    /// Kept, and given out without lookup the origin.
     is_hit: bool,
     /// Why the origin was asked.
     forwarded: Option<&'static str>,
@@ -23,13 +24,13 @@ pub(super) struct Report {
     detail: Option<String>,
 }
 
-/// What an answer was asked for by, if nothing was kept for it.
+/// What was looked up before the origin was asked.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Asking {
+pub(super) enum LookupKind {
     Target,
     Variant,
-    /// What was kept did not do for this request.
-    Anew,
+    /// The cached response does not satisfy the request, so the origin is asked again.
+    Refetch,
 }
 
 impl Report {
@@ -39,8 +40,13 @@ impl Report {
     }
 
     /// Of an answer that was not for keeping.
-    pub(super) fn not_kept(asking: Asking, status: &CacheStatus, said: Said, why: String) -> Self {
-        Self { detail: Some(why), is_stored: false, ..Self::of(asking, status, said) }
+    pub(super) fn not_kept(
+        lookup: LookupKind,
+        status: &CacheStatus,
+        said: OriginInfo,
+        why: String,
+    ) -> Self {
+        Self { detail: Some(why), is_stored: false, ..Self::of(lookup, status, said) }
     }
 
     /// Of a request that could not be answered.
@@ -48,18 +54,18 @@ impl Report {
         Self { forwarded: Some("miss"), detail: Some(why.to_owned()), ..Self::default() }
     }
 
-    /// Of an answer that was kept, and found without asking.
+    /// Of an answer that was kept, and found without lookup.
     pub(super) fn hit(ttl: i64) -> Self {
         Self { is_hit: true, ttl: Some(ttl), ..Self::default() }
     }
 
     /// Of an answer of the core.
-    pub(super) fn of(asking: Asking, status: &CacheStatus, said: Said) -> Self {
-        let forwarded = match asking {
-            Asking::Anew => "request",
+    pub(super) fn of(lookup: LookupKind, status: &CacheStatus, said: OriginInfo) -> Self {
+        let forwarded = match lookup {
+            LookupKind::Refetch => "request",
             _ if said.was_stale => "stale",
-            Asking::Target => "uri-miss",
-            Asking::Variant => "vary-miss",
+            LookupKind::Target => "uri-miss",
+            LookupKind::Variant => "vary-miss",
         };
         let asked = Self { forwarded: Some(forwarded), status: said.status, ..Self::default() };
         match status {
@@ -126,6 +132,11 @@ impl fmt::Display for Report {
             None => Ok(()),
         }
     }
+}
+
+/// A time as the parameter `ttl` has it.
+pub(super) fn seconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)
 }
 
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");

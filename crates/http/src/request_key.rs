@@ -8,6 +8,8 @@ use bellwether::{ConfigError, Key};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 
+use super::derived_key::DerivedKey;
+use super::percent_encoding::unescaped;
 use super::target::routed;
 
 /// Which key a request asks for: everything in a request on which the response depends.
@@ -41,23 +43,12 @@ enum Base {
     Path,
     By(Arc<By>),
     #[cfg(feature = "axum")]
-    Template(super::extract::Template),
+    RouteTemplate(super::extract::RouteTemplate),
     #[cfg(feature = "axum")]
     Extracted(super::extract::Extracted),
 }
 
 type By = dyn Fn(&Parts) -> Option<Key> + Send + Sync;
-
-/// What came of making a key.
-#[derive(Debug)]
-pub(super) enum Named {
-    Key(Key),
-    /// It is not for a cache.
-    Nothing,
-    /// The route has no parameter of this name.
-    #[cfg_attr(not(feature = "axum"), allow(dead_code, reason = "only templates name any"))]
-    Unknown(String),
-}
 
 impl RequestKey {
     /// The path as the layer sees it, and nothing of the query: `Key::of("path").with(path)`. What
@@ -85,7 +76,7 @@ impl RequestKey {
     /// If a brace has no counterpart, or a parameter no name.
     #[cfg(feature = "axum")]
     pub fn template(template: &str) -> Result<Self, ConfigError> {
-        Ok(Self::on(Base::Template(super::extract::Template::read(template)?)))
+        Ok(Self::on(Base::RouteTemplate(super::extract::RouteTemplate::read(template)?)))
     }
 
     /// A key made of what an axum extractor gives. A request that it rejects goes around the
@@ -150,15 +141,15 @@ impl RequestKey {
         not(feature = "axum"),
         allow(clippy::needless_pass_by_ref_mut, reason = "axum's extractors ask for it")
     )]
-    pub(super) fn at_once(&self, parts: &mut Parts) -> Option<Named> {
+    pub(super) fn at_once(&self, parts: &mut Parts) -> Option<DerivedKey> {
         let named = match &self.base {
             Base::Path => match routed(parts) {
-                Some(routed) => Named::Key(Key::of("path").with(routed.path())),
-                None => Named::Nothing,
+                Some(routed) => DerivedKey::Key(Key::of("path").with(routed.path())),
+                None => DerivedKey::Nothing,
             },
-            Base::By(key_of) => key_of(parts).map_or(Named::Nothing, Named::Key),
+            Base::By(key_of) => key_of(parts).map_or(DerivedKey::Nothing, DerivedKey::Key),
             #[cfg(feature = "axum")]
-            Base::Template(template) => template.fill(parts),
+            Base::RouteTemplate(template) => template.fill(parts),
             #[cfg(feature = "axum")]
             Base::Extracted(_) => return None,
         };
@@ -166,26 +157,26 @@ impl RequestKey {
     }
 
     /// The key, where that takes time.
-    pub(super) async fn extracted(&self, parts: &mut Parts) -> Named {
+    pub(super) async fn extracted(&self, parts: &mut Parts) -> DerivedKey {
         match &self.base {
             #[cfg(feature = "axum")]
             Base::Extracted(extracted) => {
                 let key = extracted.of(parts).await;
-                self.completed(key.map_or(Named::Nothing, Named::Key), parts)
+                self.completed(key.map_or(DerivedKey::Nothing, DerivedKey::Key), parts)
             }
-            _ => self.at_once(parts).unwrap_or(Named::Nothing),
+            _ => self.at_once(parts).unwrap_or(DerivedKey::Nothing),
         }
     }
 
-    fn completed(&self, named: Named, parts: &Parts) -> Named {
-        let Named::Key(mut key) = named else { return named };
+    fn completed(&self, named: DerivedKey, parts: &Parts) -> DerivedKey {
+        let DerivedKey::Key(mut key) = named else { return named };
         for name in &self.query {
             key = with_query(key, &parts.uri, name);
         }
         for name in &self.headers {
             key = with_field(key, &parts.headers, name);
         }
-        Named::Key(key)
+        DerivedKey::Key(key)
     }
 }
 
@@ -214,29 +205,13 @@ fn decoded(name: &str) -> Cow<'_, str> {
     Cow::Owned(String::from_utf8_lossy(&unescaped(name, b' ')).into_owned())
 }
 
-/// The bytes that an escaped text stands for, and what a plus sign stands for in it.
-pub(super) fn unescaped(text: &str, plus: u8) -> Vec<u8> {
-    let (mut bytes, mut left) = (Vec::with_capacity(text.len()), text.as_bytes());
-    while let Some((&first, rest)) = left.split_first() {
-        let escaped = rest.get(..2).filter(|_| first == b'%').and_then(byte);
-        left = if escaped.is_some() { &rest[2..] } else { rest };
-        bytes.push(escaped.unwrap_or(if first == b'+' { plus } else { first }));
-    }
-    bytes
-}
-
-fn byte(digits: &[u8]) -> Option<u8> {
-    let digits = std::str::from_utf8(digits).ok().filter(|digits| !digits.starts_with('+'))?;
-    u8::from_str_radix(digits, 16).ok()
-}
-
 impl fmt::Debug for RequestKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let base = match &self.base {
             Base::Path => "path",
             Base::By(_) => "function",
             #[cfg(feature = "axum")]
-            Base::Template(template) => template.text(),
+            Base::RouteTemplate(template) => template.text(),
             #[cfg(feature = "axum")]
             Base::Extracted(_) => "extractor",
         };

@@ -14,15 +14,15 @@ use http_body::Body;
 use tower::Service;
 
 use super::around::{self, Changes};
-use super::asked::Asked;
-use super::fetch::Fetch;
+use super::asked::CacheRequest;
+use super::derived_key::DerivedKey;
+use super::fetch::OriginFetch;
 use super::future::{Begun, HttpResponseFuture};
-use super::mode::{Keyed, Mode};
+use super::mode::{Mode, ProgramRules};
 use super::origin::Origin;
 use super::refusal;
-use super::request_key::Named;
 use super::rules::{self, Demand};
-use super::visit::{self, Visit};
+use super::visit::{self, Exchange};
 use super::way::Way;
 
 /// An `http` service behind a cache. See the [module page](super) for examples.
@@ -31,11 +31,11 @@ use super::way::Way;
 /// response that says so.
 #[derive(Clone)]
 pub struct HttpCache<S> {
-    fetch: Fetch<S>,
+    fetch: OriginFetch<S>,
 }
 
 impl<S> HttpCache<S> {
-    pub(super) fn new(fetch: Fetch<S>) -> Self {
+    pub(super) fn new(fetch: OriginFetch<S>) -> Self {
         Self { fetch }
     }
 
@@ -96,7 +96,7 @@ impl<S: fmt::Debug> fmt::Debug for HttpCache<S> {
 }
 
 /// Begins a request whose target is its key.
-fn stated<S, ReqB, B>(fetch: &Fetch<S>, mut parts: Parts, body: ReqB) -> Begun<S, B>
+fn stated<S, ReqB, B>(fetch: &OriginFetch<S>, mut parts: Parts, body: ReqB) -> Begun<S, B>
 where
     S: Origin<ReqB, B>,
     ReqB: Body + Default + Send + 'static,
@@ -115,7 +115,7 @@ where
 }
 
 /// Begins a request whose key takes time to know.
-async fn extracted<S, ReqB, B>(fetch: Fetch<S>, mut parts: Parts, body: ReqB) -> Begun<S, B>
+async fn extracted<S, ReqB, B>(fetch: OriginFetch<S>, mut parts: Parts, body: ReqB) -> Begun<S, B>
 where
     S: Origin<ReqB, B>,
     ReqB: Body + Default + Send + 'static,
@@ -128,11 +128,11 @@ where
 
 /// Begins a request whose key is for the program to say.
 fn named_by<S, ReqB, B>(
-    fetch: &Fetch<S>,
-    keyed: &Keyed,
+    fetch: &OriginFetch<S>,
+    keyed: &ProgramRules,
     parts: Parts,
     body: ReqB,
-    named: Named,
+    named: DerivedKey,
 ) -> Begun<S, B>
 where
     S: Origin<ReqB, B>,
@@ -140,9 +140,9 @@ where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     let key = match named {
-        Named::Key(key) if key.byte_len() <= Key::MAX_BYTES => key,
-        Named::Key(_) | Named::Nothing => return pass(fetch, parts, body, "bypass"),
-        Named::Unknown(name) => {
+        DerivedKey::Key(key) if key.byte_len() <= Key::MAX_BYTES => key,
+        DerivedKey::Key(_) | DerivedKey::Nothing => return pass(fetch, parts, body, "bypass"),
+        DerivedKey::Unknown(name) => {
             return Begun::Going(Box::pin(std::future::ready(refusal::unknown(&name))));
         }
     };
@@ -155,7 +155,7 @@ where
 }
 
 fn begin<S, ReqB, B>(
-    fetch: &Fetch<S>,
+    fetch: &OriginFetch<S>,
     parts: Parts,
     body: ReqB,
     way: Way,
@@ -172,36 +172,41 @@ where
         Way::Ask => match visit::at_hand(&fetch.shared, &parts, &key, &demand) {
             Some(response) => Begun::Settled(response),
             None => {
-                let visit = Visit::new(fetch.clone(), Asked::new(parts, key, demand));
-                match fetch.shared.bypass(&visit.asked) {
+                let exchange = Exchange::new(fetch.clone(), CacheRequest::new(parts, key, demand));
+                match fetch.shared.bypass(&exchange.asked) {
                     Some(leave) => {
-                        Begun::Going(Box::pin(around::bypass::<_, ReqB, _>(visit, leave)))
+                        Begun::Going(Box::pin(around::bypass::<_, ReqB, _>(exchange, leave)))
                     }
-                    None => Begun::Asking(visit),
+                    None => Begun::Asking(exchange),
                 }
             }
         },
-        Way::Look => look(fetch, Asked::new(parts, key, demand), body),
+        Way::Look => look(fetch, CacheRequest::new(parts, key, demand), body),
         Way::Around(why) => pass(fetch, parts, body, why),
         Way::Change => {
-            let Fetch { inner, shared } = fetch.clone();
+            let OriginFetch { inner, shared } = fetch.clone();
             let request = Request::from_parts(parts, body);
             Begun::Going(Box::pin(around::change(inner, shared, request, changes(key))))
         }
     }
 }
 
-fn look<S, ReqB, B>(fetch: &Fetch<S>, asked: Asked, body: ReqB) -> Begun<S, B>
+fn look<S, ReqB, B>(fetch: &OriginFetch<S>, asked: CacheRequest, body: ReqB) -> Begun<S, B>
 where
     S: Origin<ReqB, B>,
     ReqB: Send + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    let Fetch { inner, shared } = fetch.clone();
+    let OriginFetch { inner, shared } = fetch.clone();
     Begun::Going(Box::pin(around::look(inner, shared, asked, body)))
 }
 
-fn pass<S, ReqB, B>(fetch: &Fetch<S>, parts: Parts, body: ReqB, why: &'static str) -> Begun<S, B>
+fn pass<S, ReqB, B>(
+    fetch: &OriginFetch<S>,
+    parts: Parts,
+    body: ReqB,
+    why: &'static str,
+) -> Begun<S, B>
 where
     S: Origin<ReqB, B>,
     ReqB: Send + 'static,

@@ -12,8 +12,8 @@ use futures_util::future::join_all;
 use http::{HeaderMap, HeaderName, StatusCode};
 use tokio::time::Instant;
 
-use super::asked::Asked;
-use super::kept::{Fate, Found, HttpCapture, Kept, Spec, Whole};
+use super::asked::CacheRequest;
+use super::kept::{CacheAnswer, CachedResponse, Disposition, HttpCapture, KeptAnswer, VaryIndex};
 use super::mode::Mode;
 use super::rules::Why;
 use super::target::TargetUri;
@@ -21,7 +21,7 @@ use super::variants::Variants;
 
 /// What all services of a layer share.
 #[derive(Clone, Debug)]
-pub(super) struct Shared {
+pub(super) struct LayerState {
     pub(super) client: CacheClient<HttpCapture>,
     pub(super) mode: Arc<Mode>,
     pub(super) target: TargetUri,
@@ -35,28 +35,28 @@ pub(super) struct Shared {
 pub(super) struct Located {
     pub(super) key: Key,
     pub(super) entry: Entry,
-    pub(super) whole: Arc<Whole>,
+    pub(super) whole: Arc<CachedResponse>,
     /// How it is told from others, if it is one of several variants.
-    pub(super) spec: Option<Arc<Spec>>,
+    pub(super) vary_index: Option<Arc<VaryIndex>>,
 }
 
 impl Located {
     /// Whether it is told from others by all these fields of a request.
     pub(super) fn is_told_by(&self, names: &[HeaderName]) -> bool {
-        self.spec.as_ref().map_or(names.is_empty(), |spec| spec.covers(names))
+        self.vary_index.as_ref().map_or(names.is_empty(), |vary_index| vary_index.covers(names))
     }
 }
 
-impl Shared {
+impl LayerState {
     /// Leave for a request to ask the origin without waiting for the load of another.
-    pub(super) fn bypass(&self, asked: &Asked) -> Option<BypassPermit> {
+    pub(super) fn bypass(&self, asked: &CacheRequest) -> Option<BypassPermit> {
         self.unshared.bypass(&asked.alike())
     }
 
     /// Notes that the answer to a request was for its caller only. One that refuses, fails or has
     /// not changed says nothing of the answers to others, nor does one that is private because the
     /// request says so.
-    pub(super) fn note_private(&self, asked: &Asked, status: StatusCode, why: &Why) {
+    pub(super) fn note_private(&self, asked: &CacheRequest, status: StatusCode, why: &Why) {
         let (alike, window) = (asked.alike(), self.client.not_kept_for());
         match why {
             Why::RequestNoStore => {}
@@ -67,20 +67,20 @@ impl Shared {
     }
 
     /// Notes that the answer to a request may be shared, and is complete.
-    pub(super) fn note_shared(&self, asked: &Asked) {
+    pub(super) fn note_shared(&self, asked: &CacheRequest) {
         self.unshared.note_shared(&asked.alike());
     }
 
     /// Until when a response has to be complete to be kept, if its head is there now. The less
     /// time, the more of those before took too long.
-    pub(super) fn deadline(&self, asked: &Asked) -> Instant {
+    pub(super) fn deadline(&self, asked: &CacheRequest) -> Instant {
         let slow = self.unshared.slow_in_a_row(&asked.alike()).min(MOST_SLOW);
         let now = Instant::now();
         now.checked_add(self.client.collect_within() / 8_u32.pow(slow)).unwrap_or(now)
     }
 
     /// Follows a response that goes through and could be shared if it were complete in time.
-    pub(super) fn follow(&self, asked: &Asked) -> Follow {
+    pub(super) fn follow(&self, asked: &CacheRequest) -> Follow {
         let (alike, unshared, window) =
             (asked.alike(), Arc::clone(&self.unshared), self.client.not_kept_for());
         let deadline = Instant::now() + self.client.collect_within().min(LONGEST_FOLLOWED);
@@ -93,10 +93,10 @@ impl Shared {
     /// The response that is kept under a key itself.
     pub(super) async fn whole_at<B: Send + 'static>(&self, key: &Key) -> Option<Located> {
         let entry = self.client.lookup(key).await?;
-        match &*self.client.read::<Found<B>>(&entry)? {
-            Kept::Whole(whole) => {
+        match &*self.client.read::<CacheAnswer<B>>(&entry)? {
+            KeptAnswer::CachedResponse(whole) => {
                 let whole = Arc::clone(whole);
-                Some(Located { key: key.clone(), entry, whole, spec: None })
+                Some(Located { key: key.clone(), entry, whole, vary_index: None })
             }
             _ => None,
         }
@@ -109,16 +109,16 @@ impl Shared {
         request: &HeaderMap,
     ) -> Option<Located> {
         let entry = self.client.lookup(primary).await?;
-        match &*self.client.read::<Found<B>>(&entry)? {
-            Kept::Whole(whole) => {
+        match &*self.client.read::<CacheAnswer<B>>(&entry)? {
+            KeptAnswer::CachedResponse(whole) => {
                 let whole = Arc::clone(whole);
-                Some(Located { key: primary.clone(), entry, whole, spec: None })
+                Some(Located { key: primary.clone(), entry, whole, vary_index: None })
             }
-            Kept::Spec(spec) => {
-                let located = self.whole_at::<B>(&spec.key_for(primary, request)).await?;
-                Some(Located { spec: Some(Arc::clone(spec)), ..located })
+            KeptAnswer::VaryIndex(vary_index) => {
+                let located = self.whole_at::<B>(&vary_index.key_for(primary, request)).await?;
+                Some(Located { vary_index: Some(Arc::clone(vary_index)), ..located })
             }
-            Kept::Passing(_) | Kept::Moved => None,
+            KeptAnswer::Passthrough(_) | KeptAnswer::Retry => None,
         }
     }
 
@@ -127,30 +127,30 @@ impl Shared {
     pub(super) async fn keep<B: Send + 'static>(
         &self,
         key: Key,
-        whole: &Arc<Whole>,
+        whole: &Arc<CachedResponse>,
         instead_of: impl FnOnce(Option<&Entry>) -> bool,
     ) -> bool {
-        let Fate::Keep(windows) = whole.fate else { return false };
+        let Disposition::Keep(windows) = whole.disposition else { return false };
         let windows = self.client.jittered(windows);
-        let kept = Kept::Whole(Arc::clone(whole));
-        self.client.replace::<Found<B>>(key, kept, windows, instead_of).await
+        let kept = KeptAnswer::CachedResponse(Arc::clone(whole));
+        self.client.replace::<CacheAnswer<B>>(key, kept, windows, instead_of).await
     }
 
-    /// Replaces a spec by another, unless it is not the one that is there any more, or another
-    /// caller has the lease of the key.
-    pub(super) async fn replace_spec<B: Send + 'static>(
+    /// Replaces a `Vary` index by another, unless it is not the one that is there any more, or
+    /// another caller has the lease of the key.
+    pub(super) async fn replace_vary_index<B: Send + 'static>(
         &self,
         primary: &Key,
-        old: &Spec,
-        spec: Spec,
+        old: &VaryIndex,
+        vary_index: VaryIndex,
     ) -> bool {
         let is_old = |entry: Option<&Entry>| {
-            let kept = entry.and_then(|entry| self.client.read::<Found<B>>(entry));
-            matches!(kept.as_deref(), Some(Kept::Spec(spec)) if spec.is_same_as(old))
+            let kept = entry.and_then(|entry| self.client.read::<CacheAnswer<B>>(entry));
+            matches!(kept.as_deref(), Some(KeptAnswer::VaryIndex(found)) if found.is_same_as(old))
         };
-        let windows = spec.windows();
-        let kept = Kept::Spec(Arc::new(spec));
-        self.client.replace::<Found<B>>(primary.clone(), kept, windows, is_old).await
+        let windows = vary_index.windows();
+        let kept = KeptAnswer::VaryIndex(Arc::new(vary_index));
+        self.client.replace::<CacheAnswer<B>>(primary.clone(), kept, windows, is_old).await
     }
 
     /// Removes what is kept under some keys. An answer that says so is waited for, but not insisted

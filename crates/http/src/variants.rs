@@ -9,7 +9,7 @@ use std::time::Duration;
 use bellwether::Key;
 use tokio::time::Instant;
 
-use super::kept::Spec;
+use super::kept::VaryIndex;
 
 /// Which variants this process has stored of each target.
 ///
@@ -24,12 +24,12 @@ use super::kept::Spec;
 /// that is asked for again and again comes back with its uses, however many others come between.
 #[derive(Default)]
 pub(super) struct Variants {
-    table: Mutex<Table>,
+    table: Mutex<VariantTable>,
 }
 
 #[derive(Default)]
-struct Table {
-    targets: HashMap<Key, Target>,
+struct VariantTable {
+    targets: HashMap<Key, TargetVariants>,
     /// How many slots they have in all.
     slots: usize,
     lost: Lost,
@@ -40,13 +40,13 @@ struct Table {
 }
 
 /// The variants of one target.
-struct Target {
-    /// Of its spec: with another one, none of them is found any more.
+struct TargetVariants {
+    /// Of its `Vary` index: with another one, none of them is found any more.
     nonce: [u8; 16],
-    slots: Vec<Slot>,
+    slots: Vec<VariantSlot>,
 }
 
-struct Slot {
+struct VariantSlot {
     key: Key,
     until: Instant,
     uses: Uses,
@@ -58,9 +58,15 @@ impl Variants {
     pub(super) const MOST_VARIANTS: usize = 64;
 
     /// Notes that a variant is stored for so long. Says which one has to make room for it.
-    pub(super) fn add(&self, spec: &Spec, target: &Key, key: &Key, life: Duration) -> Option<Key> {
+    pub(super) fn add(
+        &self,
+        vary_index: &VaryIndex,
+        target: &Key,
+        key: &Key,
+        life: Duration,
+    ) -> Option<Key> {
         let now = Instant::now();
-        self.table().add(spec.nonce(), target, key, now + life.min(A_YEAR), now)
+        self.table().add(vary_index.nonce(), target, key, now + life.min(A_YEAR), now)
     }
 
     /// Notes that a variant was given out. A hit waits for nothing: while others use the table, it
@@ -72,12 +78,12 @@ impl Variants {
     }
 
     /// Guards the table only: held for a few operations on it, never across an `.await`.
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, VariantTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Table {
+impl VariantTable {
     fn add(
         &mut self,
         nonce: [u8; 16],
@@ -89,10 +95,11 @@ impl Table {
         self.clock += 1;
         let touched = self.clock;
         self.make_room(target);
-        let variants = self.targets.entry(target.clone()).or_insert_with(|| Target::new(nonce));
+        let variants =
+            self.targets.entry(target.clone()).or_insert_with(|| TargetVariants::new(nonce));
         if variants.nonce != nonce {
             self.slots -= variants.slots.len();
-            *variants = Target::new(nonce);
+            *variants = TargetVariants::new(nonce);
         }
         if let Some(slot) = variants.slots.iter_mut().find(|slot| slot.key == *key) {
             slot.until = until;
@@ -103,7 +110,7 @@ impl Table {
         let gone = victim.map(|place| variants.slots.swap_remove(place));
         // Only where places are scarce does it matter how often a variant was asked for before.
         let uses = if is_full { self.lost.take(key, now) } else { Uses::NONE };
-        variants.slots.push(Slot { key: key.clone(), until, uses, touched });
+        variants.slots.push(VariantSlot { key: key.clone(), until, uses, touched });
         self.slots += usize::from(gone.is_none());
         gone.map(|slot| {
             self.lost.note(&slot, now);
@@ -132,14 +139,14 @@ impl Table {
     }
 }
 
-impl Target {
+impl TargetVariants {
     fn new(nonce: [u8; 16]) -> Self {
         Self { nonce, slots: Vec::new() }
     }
 
     /// The place of the variant that can be spared first.
     fn victim(&self, lots: &RandomState, now: Instant) -> Option<usize> {
-        let rank = |slot: &Slot| match slot.uses.lately(now).rank() {
+        let rank = |slot: &VariantSlot| match slot.uses.lately(now).rank() {
             _ if slot.until <= now => (0, 0, slot.touched),
             0 => (1, 0, slot.touched),
             // Of those that are used alike each has its turn, also where they come in a circle.
@@ -198,7 +205,7 @@ struct Period {
 
 impl Lost {
     /// Remembers one that makes room.
-    fn note(&mut self, slot: &Slot, now: Instant) {
+    fn note(&mut self, slot: &VariantSlot, now: Instant) {
         let began = *self.now.began.get_or_insert(now);
         if now.saturating_duration_since(began) >= PERIOD {
             self.before = std::mem::take(&mut self.now);
@@ -256,8 +263,8 @@ mod tests {
         Key::of("variant").with(nth)
     }
 
-    fn spec() -> Spec {
-        Spec::new(&[], A_YEAR)
+    fn vary_index() -> VaryIndex {
+        VaryIndex::new(&[], A_YEAR)
     }
 
     fn slots(variants: &Variants) -> usize {
@@ -267,10 +274,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn no_more_variants_are_known_than_there_is_room_for() {
         let variants = Variants::default();
-        let spec = spec();
+        let vary_index = vary_index();
         for target in 0..MOST_SLOTS / 32 {
             for nth in 0..Variants::MOST_VARIANTS * 2 {
-                variants.add(&spec, &Key::of("target").with(target), &key(nth), A_YEAR);
+                variants.add(&vary_index, &Key::of("target").with(target), &key(nth), A_YEAR);
             }
             assert!(slots(&variants) < MOST_SLOTS + Variants::MOST_VARIANTS);
         }
@@ -282,23 +289,23 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_variant_makes_room_for_each_that_comes_once_there_are_as_many_as_may_be() {
-        let (variants, spec, target) = (Variants::default(), spec(), Key::of("target"));
+        let (variants, vary_index, target) = (Variants::default(), vary_index(), Key::of("target"));
         for nth in 0..Variants::MOST_VARIANTS {
-            assert_eq!(variants.add(&spec, &target, &key(nth), A_YEAR), None);
+            assert_eq!(variants.add(&vary_index, &target, &key(nth), A_YEAR), None);
         }
-        assert_eq!(variants.add(&spec, &target, &key(7), A_YEAR), None, "it is there");
+        assert_eq!(variants.add(&vary_index, &target, &key(7), A_YEAR), None, "it is there");
         variants.touch(&target, &key(0));
-        assert_eq!(variants.add(&spec, &target, &key(100), A_YEAR), Some(key(1)));
-        assert_eq!(variants.add(&spec, &target, &key(101), A_YEAR), Some(key(2)));
+        assert_eq!(variants.add(&vary_index, &target, &key(100), A_YEAR), Some(key(1)));
+        assert_eq!(variants.add(&vary_index, &target, &key(101), A_YEAR), Some(key(2)));
     }
 
     /// The others are not found any more.
     #[tokio::test(start_paused = true)]
     async fn a_new_spec_begins_without_variants() {
         let (variants, target) = (Variants::default(), Key::of("target"));
-        for spec in [spec(), spec()] {
+        for vary_index in [vary_index(), vary_index()] {
             for nth in 0..Variants::MOST_VARIANTS {
-                assert_eq!(variants.add(&spec, &target, &key(nth), A_YEAR), None);
+                assert_eq!(variants.add(&vary_index, &target, &key(nth), A_YEAR), None);
             }
             assert_eq!(slots(&variants), Variants::MOST_VARIANTS);
         }
@@ -307,7 +314,7 @@ mod tests {
     /// At a hundred a second, of which none comes again, for as long as it takes.
     #[tokio::test(start_paused = true)]
     async fn a_variant_that_is_asked_for_every_second_gets_in_at_any_rate() {
-        let (variants, spec, target) = (Variants::default(), spec(), Key::of("target"));
+        let (variants, vary_index, target) = (Variants::default(), vary_index(), Key::of("target"));
         let real = Key::of("variant").with("real");
         let mut hits = 0;
         for second in 0..3_600 {
@@ -318,11 +325,11 @@ mod tests {
                 .is_some_and(|target| target.slots.iter().any(|slot| slot.key == real));
             match is_there {
                 true => variants.touch(&target, &real),
-                false => _ = variants.add(&spec, &target, &real, A_YEAR),
+                false => _ = variants.add(&vary_index, &target, &real, A_YEAR),
             }
             hits += usize::from(is_there);
             for nth in 0..100 {
-                variants.add(&spec, &target, &key(second * 100 + nth), A_YEAR);
+                variants.add(&vary_index, &target, &key(second * 100 + nth), A_YEAR);
             }
             tokio::time::advance(Duration::from_secs(1)).await;
         }

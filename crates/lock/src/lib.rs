@@ -123,8 +123,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::BoxFuture;
-use bellwether::{Key, StoreError};
+use bellwether::Key;
 
 pub use error::{LockError, LockErrorKind};
 pub use grant::{Attempt, Busy, Grant, Holder, Owner, Released, Request, Session, Term};
@@ -144,7 +143,7 @@ pub use zookeeper::{ZooKeeperLock, ZooKeeperOptions};
 
 #[cfg(feature = "redis")]
 pub use self::redis::{FairLock, RedisLock, Redlock, ReentrantLock};
-pub use bellwether::store::{Claim, Renew, Token, Watch, Watchers};
+pub use bellwether::store::{Answer, Claim, Renew, Token, Watch, Watchers};
 
 /// Who holds what. See the [contract](self) for what implementors promise.
 ///
@@ -184,9 +183,6 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
     /// Gives up the key and the place in the queue.
     fn release(&self, claim: Claim) -> Answer<Released>;
 }
-
-/// The answer of a lock, to be awaited.
-pub type Answer<T> = BoxFuture<'static, Result<T, StoreError>>;
 
 /// A lock whose grants carry a number that grows: a resource that remembers the largest it has seen
 /// can refuse who has lost the key and does not know it yet.

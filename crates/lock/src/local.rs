@@ -3,8 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use bellwether::store::{Clock, Moment};
 use bellwether::{Digest, Key};
 use tokio::time::Instant;
 
@@ -40,21 +41,21 @@ pub struct LocalLock(Arc<Inner>);
 
 struct Inner {
     /// Guards who holds what: held for a few operations on it, never across an `.await`.
-    table: Mutex<Table>,
+    table: Mutex<LocalTable>,
     watchers: Watchers,
     clock: Clock,
 }
 
 #[derive(Default)]
-struct Table {
-    holds: HashMap<Digest, Hold>,
+struct LocalTable {
+    holds: HashMap<Digest, LocalHold>,
     /// When each of them ends, the first one first.
     ends: BTreeSet<(Instant, Digest)>,
     last_fence: u64,
 }
 
 /// Who has a key.
-struct Hold {
+struct LocalHold {
     token: Token,
     fence: u64,
     ends: Instant,
@@ -83,17 +84,17 @@ impl LocalLock {
     }
 
     /// Who holds what now: those whose lease has ended are gone.
-    fn table(&self, now: Now) -> MutexGuard<'_, Table> {
+    fn table(&self, now: Moment) -> MutexGuard<'_, LocalTable> {
         // A table whose holder panicked is still whole: no user code runs under the lock.
         let mut table = self.0.table.lock().unwrap_or_else(PoisonError::into_inner);
-        table.forget_ended(now.instant);
+        table.forget_ended(now.instant());
         table
     }
 
     /// Does an operation when its future is polled, at that moment.
     fn answer<T: Send + 'static>(
         &self,
-        operation: impl FnOnce(&Self, Now) -> T + Send + 'static,
+        operation: impl FnOnce(&Self, Moment) -> T + Send + 'static,
     ) -> Answer<T> {
         let lock = self.clone();
         Box::pin(async move { Ok(operation(&lock, lock.0.clock.now())) })
@@ -157,30 +158,34 @@ impl fmt::Debug for LocalLock {
     }
 }
 
-impl Table {
-    fn acquire(&mut self, request: &Request, from: Option<Holder>, now: Now) -> Attempt {
+impl LocalTable {
+    fn acquire(&mut self, request: &Request, from: Option<Holder>, now: Moment) -> Attempt {
         let (digest, token) = (request.claim.key().digest(), request.claim.token());
         let fence = match self.holds.get(&digest) {
             Some(hold) if hold.token == token => hold.fence,
             Some(hold) if from != Some(hold.holder()) => {
-                let remaining = hold.ends.saturating_duration_since(now.instant);
+                let remaining = now.until(hold.ends);
                 return Attempt::Busy(Busy::new().held_by(hold.holder()).for_another(remaining));
             }
             _ => self.next_fence(now),
         };
         self.hold(
             digest,
-            Hold { token, fence, ends: now.after(request.lease), renewed_at: now.millis() },
+            LocalHold { token, fence, ends: now.after(request.lease), renewed_at: millis(now) },
         );
         Attempt::Granted(Grant::by_lease().fenced(fence))
     }
 
-    fn renew(&mut self, claim: &Claim, lease: Duration, now: Now) -> Renew {
+    fn renew(&mut self, claim: &Claim, lease: Duration, now: Moment) -> Renew {
         let digest = claim.key().digest();
         let ours = self.holds.get(&digest).filter(|hold| hold.token == claim.token());
         let Some(fence) = ours.map(|hold| hold.fence) else { return Renew::Lost };
-        let hold =
-            Hold { token: claim.token(), fence, ends: now.after(lease), renewed_at: now.millis() };
+        let hold = LocalHold {
+            token: claim.token(),
+            fence,
+            ends: now.after(lease),
+            renewed_at: millis(now),
+        };
         self.hold(digest, hold);
         Renew::Held
     }
@@ -202,7 +207,7 @@ impl Table {
         }
     }
 
-    fn hold(&mut self, digest: Digest, hold: Hold) {
+    fn hold(&mut self, digest: Digest, hold: LocalHold) {
         self.ends.insert((hold.ends, digest));
         let ends = hold.ends;
         if let Some(before) = self.holds.insert(digest, hold).filter(|before| before.ends != ends) {
@@ -218,56 +223,18 @@ impl Table {
         }
     }
 
-    fn next_fence(&mut self, now: Now) -> u64 {
-        self.last_fence = now.micros.max(self.last_fence + 1);
+    fn next_fence(&mut self, now: Moment) -> u64 {
+        self.last_fence = now.micros().max(self.last_fence + 1);
         self.last_fence
     }
 }
 
-impl Hold {
+impl LocalHold {
     fn holder(&self) -> Holder {
         Holder::new(self.fence, self.renewed_at)
     }
 }
 
-/// The lock's time: monotonic, and counted from the Unix epoch.
-struct Clock {
-    started: Instant,
-    started_micros: u64,
-}
-
-/// A moment in the lock's time.
-#[derive(Clone, Copy)]
-struct Now {
-    instant: Instant,
-    micros: u64,
-}
-
-impl Clock {
-    fn start() -> Self {
-        let since_epoch = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-        Self { started: Instant::now(), started_micros: micros(since_epoch) }
-    }
-
-    fn now(&self) -> Now {
-        let instant = Instant::now();
-        let since = micros(instant.saturating_duration_since(self.started));
-        Now { instant, micros: self.started_micros.saturating_add(since) }
-    }
-}
-
-impl Now {
-    /// When a lease ends. No instant is too far away to be told: a lease is cut to a year.
-    fn after(&self, lease: Duration) -> Instant {
-        let year = Duration::from_secs(366 * 24 * 60 * 60);
-        self.instant + lease.min(year)
-    }
-
-    fn millis(&self) -> u64 {
-        self.micros / 1000
-    }
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+fn millis(now: Moment) -> u64 {
+    now.micros() / 1000
 }

@@ -20,7 +20,7 @@ pub(crate) fn expand(options: &Options, function: &ItemFn) -> Result<TokenStream
         let message = "only an `async fn` can be read through a cache: who asks may have to wait";
         return Err(Error::new(signature.fn_token.span(), message));
     }
-    let answer = Answer::of(
+    let answer = ReturnedResult::of(
         &signature.output,
         "what is read through a cache is a `Result<T, E>`: a load can fail",
     )?;
@@ -72,7 +72,7 @@ fn loader_name(function: &Ident) -> Ident {
 }
 
 /// The function that is called.
-fn reader(function: &ItemFn, answer: &Answer, read: &TokenStream) -> ItemFn {
+fn reader(function: &ItemFn, answer: &ReturnedResult, read: &TokenStream) -> ItemFn {
     let (value, error) = answer.parts();
     let output = quote!(::core::result::Result<#value, ::bellwether::Error<#error>>);
     called(function, &output, read)
@@ -185,13 +185,13 @@ fn key_fn(name: &Ident, options: &Options, function: &ItemFn) -> TokenStream {
 }
 
 /// What the function returns: some `Result`.
-pub(crate) struct Answer {
+pub(crate) struct ReturnedResult {
     ty: Type,
     /// The value, and the error if it is said.
     arguments: Vec<Type>,
 }
 
-impl Answer {
+impl ReturnedResult {
     /// Or what is wrong with it.
     pub(crate) fn of(output: &ReturnType, wrong: &str) -> Result<Self> {
         let ReturnType::Type(_, ty) = output else {
@@ -219,7 +219,7 @@ impl Answer {
             return (value.to_token_stream(), error.to_token_stream());
         }
         let ty = &self.ty;
-        let outcome = quote!(<#ty as ::bellwether::read_through::attribute::Outcome>);
+        let outcome = quote!(<#ty as ::bellwether::read_through::attribute::FunctionResult>);
         (quote!(#outcome::Value), quote!(#outcome::Error))
     }
 }

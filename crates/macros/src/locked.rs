@@ -7,7 +7,7 @@ use syn::parse::{Parse, ParseStream};
 use syn::spanned::Spanned;
 use syn::{Error, Expr, FnArg, Ident, ItemFn, Pat, PatIdent, PatType, Result, Token};
 
-use crate::expand::{Answer, around, called, key, path, written};
+use crate::expand::{ReturnedResult, around, called, key, path, written};
 use crate::options::{milliseconds, value};
 use crate::template::Template;
 
@@ -58,7 +58,7 @@ pub(crate) fn expand(options: &Options, function: &ItemFn) -> Result<TokenStream
         return Err(Error::new(signature.fn_token.span(), message));
     }
     let wrong = "what is run under a lock returns a `Result<T, E>`: the lock can fail";
-    let answer = Answer::of(&signature.output, wrong)?;
+    let answer = ReturnedResult::of(&signature.output, wrong)?;
     let arguments = signature.inputs.iter().map(name).collect::<Result<Vec<_>>>()?;
     let mut named = options.key.arguments();
     if let Some(name) = named.find(|name| !arguments.iter().any(|argument| argument == name)) {

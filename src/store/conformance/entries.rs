@@ -5,14 +5,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::sleep;
 
-use super::{CODEC, Checked, Instead, LONG, MEDIUM, SHORT, Subject, ensure};
+use super::subject::{CODEC, LONG, MEDIUM, SHORT, StoreSubject};
+use crate::conformance::{Checked, Deviation, ensure};
 use crate::store::{Accept, Acquire, Claim, Commit, Draft, Value, Windows};
 
-pub(super) async fn nothing_is_found_where_nothing_was_stored(on: Subject) -> Checked {
+pub(super) async fn nothing_is_found_where_nothing_was_stored(on: StoreSubject) -> Checked {
     on.ensure_text(None).await
 }
 
-pub(super) async fn what_was_committed_is_found(on: Subject) -> Checked {
+pub(super) async fn what_was_committed_is_found(on: StoreSubject) -> Checked {
     let lease = on.lead(LONG).await?;
     let fence = lease.fence();
     let windows = Windows::fresh_for(LONG).stale_while_revalidate(SHORT);
@@ -20,7 +21,7 @@ pub(super) async fn what_was_committed_is_found(on: Subject) -> Checked {
     let draft = Draft::new(value, CODEC, windows).timed(SHORT, Duration::ZERO);
     ensure!(on.store.commit(lease, draft).await? == Commit::Stored, "it was not stored");
     let Some(entry) = on.look().await? else {
-        return Err(Instead("it was not found".into()));
+        return Err(Deviation::new("it was not found"));
     };
     ensure!(entry.value().encoded() == &b"\0value\xff"[..], "its bytes have changed");
     ensure!(entry.codec() == CODEC, "its codec is {}", entry.codec());
@@ -31,13 +32,13 @@ pub(super) async fn what_was_committed_is_found(on: Subject) -> Checked {
     Ok(())
 }
 
-pub(super) async fn hostile_keys_are_kept_apart(on: Subject) -> Checked {
+pub(super) async fn hostile_keys_are_kept_apart(on: StoreSubject) -> Checked {
     let texts = ["", "}", "{x}", "{", "a:lease", "\0", "\r\n*1\r\n", "a", "a:", "ä"];
     for (position, text) in texts.iter().enumerate() {
         let claim = Claim::new(on.key().with(*text));
         let acquired = on.store.acquire(claim, LONG, Accept::Fresh).await?;
         let Acquire::Lead { lease, .. } = acquired else {
-            return Err(Instead(format!("{text:?} is taken for another key")));
+            return Err(Deviation::new(format!("{text:?} is taken for another key")));
         };
         let value = Value::new(Bytes::copy_from_slice(&[position as u8]));
         on.store.commit(lease, Draft::new(value, CODEC, Windows::fresh_for(LONG))).await?;
@@ -50,15 +51,15 @@ pub(super) async fn hostile_keys_are_kept_apart(on: Subject) -> Checked {
     Ok(())
 }
 
-pub(super) async fn who_asks_for_the_lease_finds_what_was_stored(on: Subject) -> Checked {
+pub(super) async fn who_asks_for_the_lease_finds_what_was_stored(on: StoreSubject) -> Checked {
     let fence = on.store_one("value", Windows::fresh_for(LONG)).await?;
     match on.acquire(&on.claim(), LONG).await? {
         Acquire::Found(entry) if entry.fence() == fence && entry.is_fresh() => Ok(()),
-        other => Err(Instead(format!("gave {other:?} instead of the entry"))),
+        other => Err(Deviation::new(format!("gave {other:?} instead of the entry"))),
     }
 }
 
-pub(super) async fn a_fresh_entry_can_be_declined(on: Subject) -> Checked {
+pub(super) async fn a_fresh_entry_can_be_declined(on: StoreSubject) -> Checked {
     let first = on.store_one("first", Windows::fresh_for(LONG)).await?;
     let lease = on.lead_unless(LONG, Accept::Nothing).await?;
     ensure!(lease.fence() > first, "the next fence is not above the entry's");
@@ -67,17 +68,17 @@ pub(super) async fn a_fresh_entry_can_be_declined(on: Subject) -> Checked {
     on.ensure_text(Some("second")).await
 }
 
-pub(super) async fn an_entry_can_be_declined_by_its_fence(on: Subject) -> Checked {
+pub(super) async fn an_entry_can_be_declined_by_its_fence(on: StoreSubject) -> Checked {
     let than = on.store_one("first", Windows::fresh_for(LONG)).await?;
     let lease = on.lead_unless(LONG, Accept::Other { than }).await?;
     ensure!(on.commit(lease, "second").await? == Commit::Stored, "it was not replaced");
     match on.store.acquire(on.claim(), LONG, Accept::Other { than }).await? {
         Acquire::Found(entry) if entry.fence() != than => Ok(()),
-        other => Err(Instead(format!("gave {other:?} instead of the other entry"))),
+        other => Err(Deviation::new(format!("gave {other:?} instead of the other entry"))),
     }
 }
 
-pub(super) async fn an_entry_without_a_life_is_not_kept(on: Subject) -> Checked {
+pub(super) async fn an_entry_without_a_life_is_not_kept(on: StoreSubject) -> Checked {
     let lifeless = Windows::fresh_for(Duration::ZERO);
     on.store_one("value", lifeless).await?;
     on.ensure_text(None).await?;
@@ -88,7 +89,7 @@ pub(super) async fn an_entry_without_a_life_is_not_kept(on: Subject) -> Checked 
     Ok(())
 }
 
-pub(super) async fn an_entry_without_a_life_removes_what_was_there(on: Subject) -> Checked {
+pub(super) async fn an_entry_without_a_life_removes_what_was_there(on: StoreSubject) -> Checked {
     on.store_one("value", Windows::fresh_for(LONG)).await?;
     let lease = on.lead_unless(LONG, Accept::Nothing).await?;
     let commit = on.commit_for(lease, "none", Windows::fresh_for(Duration::ZERO)).await?;
@@ -96,46 +97,46 @@ pub(super) async fn an_entry_without_a_life_removes_what_was_there(on: Subject) 
     on.ensure_text(None).await
 }
 
-pub(super) async fn who_is_told_to_wait_is_told_what_is_there(on: Subject) -> Checked {
+pub(super) async fn who_is_told_to_wait_is_told_what_is_there(on: StoreSubject) -> Checked {
     let fence = on.store_one("value", Windows::fresh_for(LONG)).await?;
     let _lease = on.lead_unless(LONG, Accept::Nothing).await?;
     match on.store.acquire(on.claim(), LONG, Accept::Nothing).await? {
         Acquire::Busy { stale: Some(entry), .. } if entry.fence() == fence => Ok(()),
-        other => Err(Instead(format!("gave {other:?}, and the fresh entry not with it"))),
+        other => Err(Deviation::new(format!("gave {other:?}, and the fresh entry not with it"))),
     }
 }
 
-pub(super) async fn an_entry_runs_out(on: Subject) -> Checked {
+pub(super) async fn an_entry_runs_out(on: StoreSubject) -> Checked {
     on.store_one("value", Windows::fresh_for(MEDIUM)).await?;
     on.ensure_text(Some("value")).await?;
     sleep(MEDIUM * 3 / 2).await;
     on.ensure_text(None).await
 }
 
-pub(super) async fn an_entry_becomes_stale_and_then_runs_out(on: Subject) -> Checked {
+pub(super) async fn an_entry_becomes_stale_and_then_runs_out(on: StoreSubject) -> Checked {
     on.store_one("value", Windows::fresh_for(SHORT).stale_while_revalidate(MEDIUM * 2)).await?;
     sleep(SHORT * 3 / 2).await;
     let found = on.look().await?;
     ensure!(found.is_some_and(|entry| !entry.is_fresh()), "it is not there as stale");
     let Acquire::Lead { lease, stale: Some(_), .. } = on.acquire(&on.claim(), LONG).await? else {
-        return Err(Instead("who leads is not given the stale entry".into()));
+        return Err(Deviation::new("who leads is not given the stale entry"));
     };
     let Acquire::Busy { stale: Some(_), .. } = on.acquire(&on.claim(), LONG).await? else {
-        return Err(Instead("who waits is not given the stale entry".into()));
+        return Err(Deviation::new("who waits is not given the stale entry"));
     };
     on.store.abandon(lease.into_claim()).await?;
     sleep(MEDIUM * 2).await;
     on.ensure_text(None).await
 }
 
-pub(super) async fn a_lapsed_lease_stores_if_nothing_newer_came(on: Subject) -> Checked {
+pub(super) async fn a_lapsed_lease_stores_if_nothing_newer_came(on: StoreSubject) -> Checked {
     let lapsed = on.lapsed().await?;
     let commit = on.commit(lapsed, "late").await?;
     ensure!(commit == Commit::Stored, "it was {commit:?}");
     on.ensure_text(Some("late")).await
 }
 
-pub(super) async fn a_late_commit_does_not_end_the_lease_of_others(on: Subject) -> Checked {
+pub(super) async fn a_late_commit_does_not_end_the_lease_of_others(on: StoreSubject) -> Checked {
     let lapsed = on.lapsed().await?;
     let theirs = on.lead(LONG).await?;
     let commit = on.commit(lapsed, "late").await?;
@@ -146,7 +147,7 @@ pub(super) async fn a_late_commit_does_not_end_the_lease_of_others(on: Subject) 
     on.ensure_text(Some("newer")).await
 }
 
-pub(super) async fn a_late_commit_does_not_replace_a_newer_entry(on: Subject) -> Checked {
+pub(super) async fn a_late_commit_does_not_replace_a_newer_entry(on: StoreSubject) -> Checked {
     let lapsed = on.lapsed().await?;
     on.store_one("newer", Windows::fresh_for(LONG)).await?;
     let commit = on.commit(lapsed, "late").await?;

@@ -4,26 +4,27 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::{Checked, Instead, LONG, SHORT, Subject, ensure};
+use super::subject::{LONG, SHORT, StoreSubject};
+use crate::conformance::{Checked, Deviation, ensure};
 use crate::error::Cause;
 use crate::store::{Accept, Acquire, Commit, Entry, Failure, Lease, Windows};
 
-impl Subject {
+impl StoreSubject {
     async fn fail(&self, lease: Lease, window: Duration) -> Checked {
         let failure = Failure::new(Cause::TimedOut, 3, window).saying("no answer: ü");
         Ok(self.store.fail(lease, failure).await?)
     }
 
     /// What is remembered, and the entry beside it.
-    async fn failed(&self) -> Result<(Failure, Duration, Option<Entry>), Instead> {
+    async fn failed(&self) -> Result<(Failure, Duration, Option<Entry>), Deviation> {
         match self.acquire(&self.claim(), LONG).await? {
             Acquire::Failed { failure, remaining, stale } => Ok((failure, remaining, stale)),
-            other => Err(Instead(format!("after a failure, gave {other:?}"))),
+            other => Err(Deviation::new(format!("after a failure, gave {other:?}"))),
         }
     }
 }
 
-pub(super) async fn a_failure_is_told_to_whoever_asks(on: Subject) -> Checked {
+pub(super) async fn a_failure_is_told_to_whoever_asks(on: StoreSubject) -> Checked {
     let lease = on.lead(LONG).await?;
     on.fail(lease, LONG).await?;
     let (failure, remaining, stale) = on.failed().await?;
@@ -34,7 +35,7 @@ pub(super) async fn a_failure_is_told_to_whoever_asks(on: Subject) -> Checked {
     Ok(())
 }
 
-pub(super) async fn after_its_cooldown_one_caller_leads_as_a_probe(on: Subject) -> Checked {
+pub(super) async fn after_its_cooldown_one_caller_leads_as_a_probe(on: StoreSubject) -> Checked {
     let lease = on.lead(LONG).await?;
     let failure = probed(LONG, SHORT);
     on.store.fail(lease, failure.clone()).await?;
@@ -42,7 +43,7 @@ pub(super) async fn after_its_cooldown_one_caller_leads_as_a_probe(on: Subject) 
     ensure!(remaining <= SHORT, "the cooldown is {remaining:?} long");
     sleep(SHORT + SHORT / 2).await;
     let Acquire::Lead { lease, failures, probe, .. } = on.acquire(&on.claim(), LONG).await? else {
-        return Err(Instead("no caller may try again after the cooldown".into()));
+        return Err(Deviation::new("no caller may try again after the cooldown"));
     };
     ensure!(failures == 3, "the number of failures in a row is {failures}, not 3");
     ensure!(probe.as_ref() == Some(&failure), "the failure to be shared meanwhile is {probe:?}");
@@ -50,11 +51,13 @@ pub(super) async fn after_its_cooldown_one_caller_leads_as_a_probe(on: Subject) 
     on.store.abandon(lease.into_claim()).await?;
     match on.acquire(&on.claim(), LONG).await? {
         Acquire::Lead { probe: Some(_), .. } => Ok(()),
-        other => Err(Instead(format!("after a probe that was abandoned, gave {other:?}"))),
+        other => Err(Deviation::new(format!("after a probe that was abandoned, gave {other:?}"))),
     }
 }
 
-pub(super) async fn no_caller_waits_for_a_probe_that_outlives_the_window(on: Subject) -> Checked {
+pub(super) async fn no_caller_waits_for_a_probe_that_outlives_the_window(
+    on: StoreSubject,
+) -> Checked {
     let lease = on.lead(LONG).await?;
     on.store.fail(lease, probed(SHORT, SHORT / 2).with_life(LONG)).await?;
     sleep(SHORT * 3 / 4).await;
@@ -68,26 +71,34 @@ pub(super) async fn no_caller_waits_for_a_probe_that_outlives_the_window(on: Sub
     on.commit(lease, "value").await.map(drop)
 }
 
-pub(super) async fn a_lease_that_is_granted_after_the_window_is_waited_for(on: Subject) -> Checked {
+pub(super) async fn a_lease_that_is_granted_after_the_window_is_waited_for(
+    on: StoreSubject,
+) -> Checked {
     let lease = on.lead(LONG).await?;
     on.store.fail(lease, probed(SHORT, SHORT / 2).with_life(LONG)).await?;
     sleep(SHORT * 3 / 2).await;
     match on.acquire(&on.claim(), LONG).await? {
         Acquire::Lead { probe: None, failures: 3, .. } => {}
-        other => return Err(Instead(format!("after the window, gave {other:?}"))),
+        other => return Err(Deviation::new(format!("after the window, gave {other:?}"))),
     }
     match on.acquire(&on.claim(), LONG).await? {
         Acquire::Busy { .. } => Ok(()),
-        other => Err(Instead(format!("while it is loaded after the window, gave {other:?}"))),
+        other => {
+            Err(Deviation::new(format!("while it is loaded after the window, gave {other:?}")))
+        }
     }
 }
 
-pub(super) async fn a_failure_without_a_window_only_counts(on: Subject) -> Checked {
+pub(super) async fn a_failure_without_a_window_only_counts(on: StoreSubject) -> Checked {
     let lease = on.lead(LONG).await?;
     on.store.fail(lease, probed(Duration::ZERO, Duration::ZERO).with_life(LONG)).await?;
     match on.acquire(&on.claim(), LONG).await? {
         Acquire::Lead { probe: None, failures: 3, .. } => {}
-        other => return Err(Instead(format!("after a failure without a window, gave {other:?}"))),
+        other => {
+            return Err(Deviation::new(format!(
+                "after a failure without a window, gave {other:?}"
+            )));
+        }
     }
     ensure!(on.is_busy().await?, "the lease is held, and was granted again");
     Ok(())
@@ -97,30 +108,30 @@ fn probed(window: Duration, cooldown: Duration) -> Failure {
     Failure::new(Cause::TimedOut, 3, window).with_cooldown(cooldown)
 }
 
-pub(super) async fn after_its_window_a_failure_counts_for_the_next(on: Subject) -> Checked {
+pub(super) async fn after_its_window_a_failure_counts_for_the_next(on: StoreSubject) -> Checked {
     let lease = on.lead(LONG).await?;
     on.fail(lease, SHORT).await?;
     on.failed().await?;
     sleep(SHORT + SHORT / 2).await;
     let Acquire::Lead { failures, .. } = on.acquire(&on.claim(), LONG).await? else {
-        return Err(Instead("nobody may try again after the window".into()));
+        return Err(Deviation::new("nobody may try again after the window"));
     };
     ensure!(failures == 3, "the number of failures in a row is {failures}, not 3");
     Ok(())
 }
 
-pub(super) async fn a_failure_is_forgotten_after_twice_its_window(on: Subject) -> Checked {
+pub(super) async fn a_failure_is_forgotten_after_twice_its_window(on: StoreSubject) -> Checked {
     let lease = on.lead(LONG).await?;
     on.fail(lease, SHORT).await?;
     sleep(SHORT * 3).await;
     let Acquire::Lead { failures, .. } = on.acquire(&on.claim(), LONG).await? else {
-        return Err(Instead("nobody may try again long after the window".into()));
+        return Err(Deviation::new("nobody may try again long after the window"));
     };
     ensure!(failures == 0, "{failures} failures are remembered");
     Ok(())
 }
 
-pub(super) async fn only_who_has_the_lease_can_fail(on: Subject) -> Checked {
+pub(super) async fn only_who_has_the_lease_can_fail(on: StoreSubject) -> Checked {
     let lapsed = on.lapsed().await?;
     on.fail(lapsed, LONG).await?;
     let lease = on.lead(LONG).await?;
@@ -131,13 +142,15 @@ pub(super) async fn only_who_has_the_lease_can_fail(on: Subject) -> Checked {
     Ok(())
 }
 
-pub(super) async fn a_failure_does_not_matter_to_who_declines_everything(on: Subject) -> Checked {
+pub(super) async fn a_failure_does_not_matter_to_who_declines_everything(
+    on: StoreSubject,
+) -> Checked {
     let lease = on.lead(LONG).await?;
     on.fail(lease, LONG).await?;
     on.lead_unless(LONG, Accept::Nothing).await.map(drop)
 }
 
-pub(super) async fn a_failure_leaves_what_is_stale(on: Subject) -> Checked {
+pub(super) async fn a_failure_leaves_what_is_stale(on: StoreSubject) -> Checked {
     let windows = Windows::fresh_for(SHORT).stale_if_error(LONG);
     on.store_one("value", windows).await?;
     sleep(SHORT * 2).await;
@@ -148,17 +161,17 @@ pub(super) async fn a_failure_leaves_what_is_stale(on: Subject) -> Checked {
     on.ensure_text(Some("value")).await
 }
 
-pub(super) async fn what_is_fresh_is_found_whatever_failed(on: Subject) -> Checked {
+pub(super) async fn what_is_fresh_is_found_whatever_failed(on: StoreSubject) -> Checked {
     on.store_one("value", Windows::fresh_for(LONG)).await?;
     let lease = on.lead_unless(LONG, Accept::Nothing).await?;
     on.fail(lease, LONG).await?;
     match on.acquire(&on.claim(), LONG).await? {
         Acquire::Found(_) => Ok(()),
-        other => Err(Instead(format!("gave {other:?} instead of the fresh entry"))),
+        other => Err(Deviation::new(format!("gave {other:?} instead of the fresh entry"))),
     }
 }
 
-pub(super) async fn a_commit_forgets_failures(on: Subject) -> Checked {
+pub(super) async fn a_commit_forgets_failures(on: StoreSubject) -> Checked {
     let lease = on.lead(LONG).await?;
     on.fail(lease, LONG).await?;
     let lease = on.lead_unless(LONG, Accept::Nothing).await?;
@@ -167,7 +180,7 @@ pub(super) async fn a_commit_forgets_failures(on: Subject) -> Checked {
     on.lead(LONG).await.map(drop)
 }
 
-pub(super) async fn an_invalidation_forgets_failures(on: Subject) -> Checked {
+pub(super) async fn an_invalidation_forgets_failures(on: StoreSubject) -> Checked {
     for keeps_stale in [false, true] {
         let lease = on.lead(LONG).await?;
         on.fail(lease, LONG).await?;

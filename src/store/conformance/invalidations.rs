@@ -1,15 +1,16 @@
 //! What an invalidation and an expiry leave.
 
-use super::{Checked, Instead, LONG, Subject, ensure};
+use super::subject::{LONG, StoreSubject};
+use crate::conformance::{Checked, ensure};
 use crate::store::{Commit, Renew, Windows};
 
-pub(super) async fn an_invalidation_removes_the_entry(on: Subject) -> Checked {
+pub(super) async fn an_invalidation_removes_the_entry(on: StoreSubject) -> Checked {
     on.store_one("value", Windows::fresh_for(LONG).stale_while_revalidate(LONG)).await?;
     on.store.invalidate(on.key()).await?;
     on.ensure_text(None).await
 }
 
-pub(super) async fn an_invalidation_ends_the_lease(on: Subject) -> Checked {
+pub(super) async fn an_invalidation_ends_the_lease(on: StoreSubject) -> Checked {
     let lease = on.lead(LONG).await?;
     on.store.invalidate(on.key()).await?;
     let renewed = on.store.renew(&lease, LONG).await?;
@@ -17,7 +18,9 @@ pub(super) async fn an_invalidation_ends_the_lease(on: Subject) -> Checked {
     on.lead(LONG).await.map(drop)
 }
 
-pub(super) async fn an_invalidation_refuses_loads_that_began_before_it(on: Subject) -> Checked {
+pub(super) async fn an_invalidation_refuses_loads_that_began_before_it(
+    on: StoreSubject,
+) -> Checked {
     let lease = on.lead(LONG).await?;
     on.store.invalidate(on.key()).await?;
     let commit = on.commit(lease, "old").await?;
@@ -25,7 +28,7 @@ pub(super) async fn an_invalidation_refuses_loads_that_began_before_it(on: Subje
     on.ensure_text(None).await
 }
 
-pub(super) async fn an_invalidation_refuses_lapsed_loads_too(on: Subject) -> Checked {
+pub(super) async fn an_invalidation_refuses_lapsed_loads_too(on: StoreSubject) -> Checked {
     let lapsed = on.lapsed().await?;
     on.store.invalidate(on.key()).await?;
     let theirs = on.lead(LONG).await?;
@@ -36,13 +39,13 @@ pub(super) async fn an_invalidation_refuses_lapsed_loads_too(on: Subject) -> Che
     Ok(())
 }
 
-pub(super) async fn a_load_after_an_invalidation_is_stored(on: Subject) -> Checked {
+pub(super) async fn a_load_after_an_invalidation_is_stored(on: StoreSubject) -> Checked {
     on.store.invalidate(on.key()).await?;
     on.store_one("value", Windows::fresh_for(LONG)).await?;
     on.ensure_text(Some("value")).await
 }
 
-pub(super) async fn expiring_keeps_the_entry_as_stale(on: Subject) -> Checked {
+pub(super) async fn expiring_keeps_the_entry_as_stale(on: StoreSubject) -> Checked {
     let first =
         on.store_one("value", Windows::fresh_for(LONG).stale_while_revalidate(LONG)).await?;
     on.store.expire(on.key()).await?;
@@ -54,7 +57,9 @@ pub(super) async fn expiring_keeps_the_entry_as_stale(on: Subject) -> Checked {
     on.ensure_text(Some("next")).await
 }
 
-pub(super) async fn what_is_kept_for_validation_is_found_and_not_given_out(on: Subject) -> Checked {
+pub(super) async fn what_is_kept_for_validation_is_found_and_not_given_out(
+    on: StoreSubject,
+) -> Checked {
     on.store_one("value", Windows::fresh_for(LONG).kept_for_validation(LONG)).await?;
     on.store.expire(on.key()).await?;
     let found = on.look().await?;
@@ -64,13 +69,13 @@ pub(super) async fn what_is_kept_for_validation_is_found_and_not_given_out(on: S
     on.lead(LONG).await.map(drop)
 }
 
-pub(super) async fn expiring_removes_what_has_no_stale_window(on: Subject) -> Checked {
+pub(super) async fn expiring_removes_what_has_no_stale_window(on: StoreSubject) -> Checked {
     on.store_one("value", Windows::fresh_for(LONG)).await?;
     on.store.expire(on.key()).await?;
     on.ensure_text(None).await
 }
 
-pub(super) async fn expiring_refuses_loads_that_began_before_it(on: Subject) -> Checked {
+pub(super) async fn expiring_refuses_loads_that_began_before_it(on: StoreSubject) -> Checked {
     let lease = on.lead(LONG).await?;
     on.store.expire(on.key()).await?;
     let commit = on.commit(lease, "old").await?;

@@ -8,19 +8,20 @@ use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
 
-use super::{Checked, Instead, LONG, MEDIUM, SHORT, Subject, ensure};
+use super::subject::{LONG, MEDIUM, SHORT, StoreSubject};
+use crate::conformance::{Checked, Deviation, ensure};
 use crate::error::Cause;
 use crate::store::{Accept, Acquire, Commit, Failure, Renew, Windows};
 
-pub(super) async fn a_lease_is_given_to_one_at_a_time(on: Subject) -> Checked {
+pub(super) async fn a_lease_is_given_to_one_at_a_time(on: StoreSubject) -> Checked {
     let _lease = on.lead(LONG).await?;
     match on.acquire(&on.claim(), LONG).await? {
         Acquire::Busy { remaining, stale: None } if remaining <= LONG => Ok(()),
-        other => Err(Instead(format!("gave {other:?} while somebody had the lease"))),
+        other => Err(Deviation::new(format!("gave {other:?} while somebody had the lease"))),
     }
 }
 
-pub(super) async fn of_many_who_ask_at_once_one_leads(on: Subject) -> Checked {
+pub(super) async fn of_many_who_ask_at_once_one_leads(on: StoreSubject) -> Checked {
     let asked = join_all((0..64).map(|_| on.store.acquire(on.claim(), LONG, Accept::Fresh))).await;
     let mut leads = 0;
     for acquired in asked {
@@ -30,18 +31,18 @@ pub(super) async fn of_many_who_ask_at_once_one_leads(on: Subject) -> Checked {
     Ok(())
 }
 
-pub(super) async fn the_same_claim_is_granted_again(on: Subject) -> Checked {
+pub(super) async fn the_same_claim_is_granted_again(on: StoreSubject) -> Checked {
     let claim = on.claim();
     let first = on.acquire(&claim, LONG).await?;
     let second = on.acquire(&claim, LONG).await?;
     let (Acquire::Lead { .. }, Acquire::Lead { lease, .. }) = (first, second) else {
-        return Err(Instead("a claim was in its own way".into()));
+        return Err(Deviation::new("a claim was in its own way"));
     };
     ensure!(on.commit(lease, "value").await? == Commit::Stored, "it could not be used");
     Ok(())
 }
 
-pub(super) async fn a_dropped_question_can_be_abandoned(on: Subject) -> Checked {
+pub(super) async fn a_dropped_question_can_be_abandoned(on: StoreSubject) -> Checked {
     let claim = on.claim();
     {
         let mut question = pin!(on.store.acquire(claim.clone(), LONG, Accept::Fresh));
@@ -52,27 +53,27 @@ pub(super) async fn a_dropped_question_can_be_abandoned(on: Subject) -> Checked 
     on.lead(LONG).await.map(drop)
 }
 
-pub(super) async fn an_abandoned_lease_is_free(on: Subject) -> Checked {
+pub(super) async fn an_abandoned_lease_is_free(on: StoreSubject) -> Checked {
     let lease = on.lead(LONG).await?;
     on.store.abandon(lease.into_claim()).await?;
     on.lead(LONG).await.map(drop)
 }
 
-pub(super) async fn only_its_own_claim_abandons_a_lease(on: Subject) -> Checked {
+pub(super) async fn only_its_own_claim_abandons_a_lease(on: StoreSubject) -> Checked {
     let _lease = on.lead(LONG).await?;
     on.store.abandon(on.claim()).await?;
     ensure!(on.is_busy().await?, "a stranger gave it up");
     Ok(())
 }
 
-pub(super) async fn a_lease_lapses(on: Subject) -> Checked {
+pub(super) async fn a_lease_lapses(on: StoreSubject) -> Checked {
     let lapsed = on.lapsed().await?;
     let next = on.lead(LONG).await?;
     ensure!(next.fence() > lapsed.fence(), "the next fence is not above that of the lapsed lease");
     Ok(())
 }
 
-pub(super) async fn a_renewed_lease_does_not_lapse(on: Subject) -> Checked {
+pub(super) async fn a_renewed_lease_does_not_lapse(on: StoreSubject) -> Checked {
     let lease = on.lead(MEDIUM).await?;
     for _ in 0..4 {
         sleep(MEDIUM / 3).await;
@@ -83,7 +84,7 @@ pub(super) async fn a_renewed_lease_does_not_lapse(on: Subject) -> Checked {
     Ok(())
 }
 
-pub(super) async fn a_renewed_lease_holds_for_the_term_of_its_renewal(on: Subject) -> Checked {
+pub(super) async fn a_renewed_lease_holds_for_the_term_of_its_renewal(on: StoreSubject) -> Checked {
     let lease = on.lead(MEDIUM).await?;
     let renewed = on.store.renew(&lease, LONG).await?;
     ensure!(renewed == Renew::Held, "it could not be renewed to a longer term");
@@ -96,14 +97,14 @@ pub(super) async fn a_renewed_lease_holds_for_the_term_of_its_renewal(on: Subjec
     Ok(())
 }
 
-pub(super) async fn a_lapsed_lease_is_not_renewed(on: Subject) -> Checked {
+pub(super) async fn a_lapsed_lease_is_not_renewed(on: StoreSubject) -> Checked {
     let lapsed = on.lapsed().await?;
     let renewed = on.store.renew(&lapsed, LONG).await?;
     ensure!(renewed == Renew::Lost, "it was");
     on.lead(LONG).await.map(drop)
 }
 
-pub(super) async fn renewing_does_not_prolong_the_lease_of_others(on: Subject) -> Checked {
+pub(super) async fn renewing_does_not_prolong_the_lease_of_others(on: StoreSubject) -> Checked {
     // By a term so long that, if it took the lease of others for its own, it would show.
     let lease = on.lead(LONG).await?;
     on.store.invalidate(on.key()).await?;
@@ -115,13 +116,13 @@ pub(super) async fn renewing_does_not_prolong_the_lease_of_others(on: Subject) -
     Ok(())
 }
 
-pub(super) async fn a_commit_ends_its_lease(on: Subject) -> Checked {
+pub(super) async fn a_commit_ends_its_lease(on: StoreSubject) -> Checked {
     on.store_one("value", Windows::fresh_for(LONG)).await?;
     ensure!(!on.is_busy().await?, "the key is still leased");
     Ok(())
 }
 
-pub(super) async fn fences_grow(on: Subject) -> Checked {
+pub(super) async fn fences_grow(on: StoreSubject) -> Checked {
     let mut last = 0;
     for round in 0..20 {
         let lease = on.lead_unless(LONG, Accept::Nothing).await?;
@@ -136,7 +137,7 @@ pub(super) async fn fences_grow(on: Subject) -> Checked {
     Ok(())
 }
 
-pub(super) async fn watchers_are_told(on: Subject) -> Checked {
+pub(super) async fn watchers_are_told(on: StoreSubject) -> Checked {
     let lease = on.lead(LONG).await?;
     told(&on, on.store.abandon(lease.into_claim()).map(drop), "an abandoned lease").await?;
     let lease = on.lead(LONG).await?;
@@ -152,7 +153,7 @@ pub(super) async fn watchers_are_told(on: Subject) -> Checked {
 
 /// Whether who was told that the key is busy hears of an event. A store that hears of nothing says
 /// so by a silent watch.
-async fn told(on: &Subject, event: impl Future<Output = ()>, what: &str) -> Checked {
+async fn told(on: &StoreSubject, event: impl Future<Output = ()>, what: &str) -> Checked {
     let mut watch = on.store.watch(&on.key());
     ensure!(on.is_busy().await?, "the lease does not hold");
     event.await;

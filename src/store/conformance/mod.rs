@@ -18,48 +18,19 @@ mod entries;
 mod failures;
 mod invalidations;
 mod leases;
+mod subject;
 
-use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::Bytes;
-use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, join_all};
-use tokio::time::sleep;
-use uuid::Uuid;
-
-use super::{Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Store, Value, Windows};
-use crate::error::StoreError;
-use crate::key::Key;
-
-/// A check that a store did not pass.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Violation {
-    /// The check: what the contract promises.
-    pub check: &'static str,
-    /// What the store did instead.
-    pub instead: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.check, self.instead)
-    }
-}
+use self::subject::StoreSubject;
+use super::Store;
+use crate::conformance::{Check, Violation, checks, run_checks};
 
 /// Puts a store to all checks, and says which it did not pass.
 pub async fn run(store: impl Store) -> Vec<Violation> {
     let store: Arc<dyn Store> = Arc::new(store);
-    let checks = CHECKS.iter().map(|(check, run)| {
-        let subject = Subject { store: Arc::clone(&store), run: Uuid::new_v4(), check };
-        async move {
-            let Instead(instead) = run(subject).await.err()?;
-            Some(Violation { check, instead })
-        }
-    });
-    join_all(checks).await.into_iter().flatten().collect()
+    let subject = |trial| StoreSubject { store: Arc::clone(&store), trial };
+    run_checks(CHECKS, CHECKS.len(), subject).await
 }
 
 /// The names of all checks.
@@ -67,16 +38,7 @@ pub fn checks() -> impl Iterator<Item = &'static str> {
     CHECKS.iter().map(|(check, _)| *check)
 }
 
-macro_rules! checks {
-    ($($topic:ident::$check:ident),* $(,)?) => {
-        const CHECKS: &[(&str, Check)] =
-            &[$((stringify!($check), |subject| $topic::$check(subject).boxed())),*];
-    };
-}
-
-type Check = fn(Subject) -> BoxFuture<'static, Checked>;
-
-checks![
+const CHECKS: &[(&str, Check<StoreSubject>)] = checks![
     entries::nothing_is_found_where_nothing_was_stored,
     entries::what_was_committed_is_found,
     entries::hostile_keys_are_kept_apart,
@@ -128,116 +90,3 @@ checks![
     invalidations::expiring_removes_what_has_no_stale_window,
     invalidations::expiring_refuses_loads_that_began_before_it,
 ];
-
-type Checked = Result<(), Instead>;
-
-/// What a store did instead.
-#[derive(Debug)]
-struct Instead(String);
-
-impl From<StoreError> for Instead {
-    fn from(error: StoreError) -> Self {
-        Self(format!("failed: {error}"))
-    }
-}
-
-macro_rules! ensure {
-    ($condition:expr, $($instead:tt)+) => {
-        if !$condition {
-            return Err(Instead(format!($($instead)+)));
-        }
-    };
-}
-
-use ensure;
-
-/// A store, and a key that nobody else uses.
-struct Subject {
-    store: Arc<dyn Store>,
-    run: Uuid,
-    check: &'static str,
-}
-
-impl Subject {
-    fn key(&self) -> Key {
-        Key::of("conformance").with(self.check).with(self.run)
-    }
-
-    fn claim(&self) -> Claim {
-        Claim::new(self.key())
-    }
-
-    async fn acquire(&self, claim: &Claim, term: Duration) -> Result<Acquire, Instead> {
-        Ok(self.store.acquire(claim.clone(), term, Accept::Fresh).await?)
-    }
-
-    /// A lease, where there has to be one.
-    async fn lead(&self, term: Duration) -> Result<Lease, Instead> {
-        self.lead_unless(term, Accept::Fresh).await
-    }
-
-    async fn lead_unless(&self, term: Duration, accept: Accept) -> Result<Lease, Instead> {
-        match self.store.acquire(self.claim(), term, accept).await? {
-            Acquire::Lead { lease, .. } => Ok(lease),
-            other => Err(Instead(format!("gave no lease of a free key, but {other:?}"))),
-        }
-    }
-
-    /// A lease that has lapsed.
-    async fn lapsed(&self) -> Result<Lease, Instead> {
-        let lease = self.lead(SHORT).await?;
-        sleep(SHORT * 2).await;
-        Ok(lease)
-    }
-
-    async fn is_busy(&self) -> Result<bool, Instead> {
-        let acquired = self.store.acquire(self.claim(), LONG, Accept::Nothing).await?;
-        Ok(matches!(acquired, Acquire::Busy { .. }))
-    }
-
-    async fn commit(&self, lease: Lease, value: &'static str) -> Result<Commit, Instead> {
-        self.commit_for(lease, value, Windows::fresh_for(LONG)).await
-    }
-
-    async fn commit_for(
-        &self,
-        lease: Lease,
-        value: &'static str,
-        windows: Windows,
-    ) -> Result<Commit, Instead> {
-        let value = Value::new(Bytes::from_static(value.as_bytes()));
-        Ok(self.store.commit(lease, Draft::new(value, CODEC, windows)).await?)
-    }
-
-    /// Loads the key once, and gives the fence by which it was stored.
-    async fn store_one(&self, value: &'static str, windows: Windows) -> Result<u64, Instead> {
-        let lease = self.lead(LONG).await?;
-        let fence = lease.fence();
-        let commit = self.commit_for(lease, value, windows).await?;
-        ensure!(commit == Commit::Stored, "a commit under its own lease was {commit:?}");
-        Ok(fence)
-    }
-
-    async fn look(&self) -> Result<Option<Entry>, Instead> {
-        Ok(self.store.look(self.key()).await?)
-    }
-
-    async fn ensure_text(&self, expected: Option<&str>) -> Checked {
-        let entry = self.look().await?;
-        let found = entry.map(|entry| entry.value().encoded().clone());
-        let is_as_expected = found.as_deref() == expected.map(str::as_bytes);
-        ensure!(is_as_expected, "found {found:?} instead of {expected:?}");
-        Ok(())
-    }
-}
-
-/// Short enough to wait for its end, long enough to do something before.
-const SHORT: Duration = Duration::from_millis(150);
-
-const MEDIUM: Duration = Duration::from_millis(300);
-
-/// Longer than any check.
-const LONG: Duration = Duration::from_secs(60);
-
-/// Of nobody's encoding.
-const CODEC: u8 = 99;

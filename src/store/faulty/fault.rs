@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::future::ready;
 use tokio::time::timeout;
 
-use super::Operation;
-use super::script::Healed;
+use super::healing::Healed;
+use super::operation::Operation;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::{Acquire, Answer, Commit, Entry, Renew};
 
@@ -19,13 +19,13 @@ use crate::store::{Acquire, Answer, Commit, Entry, Renew};
 /// happened. A fault that has an answer of its own is for the one operation that answers by an `A`;
 /// any other is for every operation.
 pub struct Fault<A = Infallible> {
-    parts: Vec<Part>,
+    parts: Vec<FaultPart>,
     answers: PhantomData<fn(A)>,
 }
 
 /// One thing that happens.
 #[derive(Clone, Debug)]
-pub(super) enum Part {
+pub(super) enum FaultPart {
     Delay(Duration),
     Hang,
     DoIt,
@@ -45,29 +45,29 @@ pub(super) enum Lie {
 /// All that happens to one call.
 #[derive(Debug)]
 pub(super) struct Met {
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<FaultPart>,
     pub(super) healed: Healed,
 }
 
 impl<A> Fault<A> {
     /// It goes on after this long, by tokio's clock, or when the store is healed.
     pub fn delay(delay: Duration) -> Self {
-        Self::of(Part::Delay(delay))
+        Self::of(FaultPart::Delay(delay))
     }
 
     /// It does not go on until the store is healed.
     pub fn hang() -> Self {
-        Self::of(Part::Hang)
+        Self::of(FaultPart::Hang)
     }
 
     /// It is done now: what comes after this, comes over its answer.
     pub fn do_it() -> Self {
-        Self::of(Part::DoIt)
+        Self::of(FaultPart::DoIt)
     }
 
     /// It is answered by an error. Unless [`do_it`](Self::do_it) came before, it is not done.
     pub fn fail(kind: StoreErrorKind) -> Self {
-        Self::of(Part::Fail(kind))
+        Self::of(FaultPart::Fail(kind))
     }
 
     /// First this, then the other.
@@ -77,11 +77,11 @@ impl<A> Fault<A> {
         self
     }
 
-    pub(super) fn into_parts(self) -> Vec<Part> {
+    pub(super) fn into_parts(self) -> Vec<FaultPart> {
         self.parts
     }
 
-    fn of(part: Part) -> Self {
+    fn of(part: FaultPart) -> Self {
         Self { parts: vec![part], answers: PhantomData }
     }
 }
@@ -89,7 +89,7 @@ impl<A> Fault<A> {
 impl Fault<Option<Entry>> {
     /// It finds this, whatever there is. Unless [`do_it`](Self::do_it) came before, nobody looks.
     pub fn found(found: Option<Entry>) -> Self {
-        Self::of(Part::Lie(Lie::Look(found)))
+        Self::of(FaultPart::Lie(Lie::Look(found)))
     }
 }
 
@@ -97,21 +97,21 @@ impl Fault<Acquire> {
     /// It is answered that somebody else loads, with this much left of their lease. Unless
     /// [`do_it`](Self::do_it) came before, it is not done.
     pub fn busy(remaining: Duration) -> Self {
-        Self::of(Part::Lie(Lie::Busy(remaining)))
+        Self::of(FaultPart::Lie(Lie::Busy(remaining)))
     }
 }
 
 impl Fault<Renew> {
     /// It is answered by this. Unless [`do_it`](Self::do_it) came before, it is not done.
     pub fn renewed(renew: Renew) -> Self {
-        Self::of(Part::Lie(Lie::Renew(renew)))
+        Self::of(FaultPart::Lie(Lie::Renew(renew)))
     }
 }
 
 impl Fault<Commit> {
     /// It is answered by this. Unless [`do_it`](Self::do_it) came before, it is not done.
     pub fn committed(commit: Commit) -> Self {
-        Self::of(Part::Lie(Lie::Commit(commit)))
+        Self::of(FaultPart::Lie(Lie::Commit(commit)))
     }
 }
 
@@ -140,14 +140,14 @@ impl Met {
             }
             match part {
                 // Either end will do.
-                Part::Delay(delay) => _ = timeout(delay, self.healed.wait()).await,
-                Part::Hang => self.healed.wait().await,
-                Part::DoIt => {
+                FaultPart::Delay(delay) => _ = timeout(delay, self.healed.wait()).await,
+                FaultPart::Hang => self.healed.wait().await,
+                FaultPart::DoIt => {
                     let done = answer.await;
                     answer = Box::pin(ready(done));
                 }
-                Part::Fail(kind) => return Err(failure(operation, kind)),
-                Part::Lie(lie) => {
+                FaultPart::Fail(kind) => return Err(failure(operation, kind)),
+                FaultPart::Lie(lie) => {
                     if let Some(lie) = T::by(&lie) {
                         return Ok(lie);
                     }

@@ -58,7 +58,9 @@
 //! A call that several faults are for meets them in the order in which they were said.
 
 mod fault;
+mod healing;
 mod on;
+mod operation;
 mod script;
 
 use std::fmt;
@@ -67,6 +69,7 @@ use std::time::Duration;
 
 pub use self::fault::Fault;
 pub use self::on::On;
+pub use self::operation::Operation;
 
 use self::fault::Lies;
 use self::script::Script;
@@ -83,42 +86,6 @@ pub struct FaultyStore<S> {
     script: Arc<Script>,
     remote: bool,
     deaf: bool,
-}
-
-/// An operation of a [`Store`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Operation {
-    /// [`Store::look`].
-    Look,
-    /// [`Store::acquire`].
-    Acquire,
-    /// [`Store::renew`].
-    Renew,
-    /// [`Store::commit`].
-    Commit,
-    /// [`Store::fail`].
-    Fail,
-    /// [`Store::abandon`].
-    Abandon,
-    /// [`Store::invalidate`].
-    Invalidate,
-    /// [`Store::expire`].
-    Expire,
-}
-
-impl Operation {
-    /// All of them.
-    pub const ALL: &[Self] = &[
-        Self::Look,
-        Self::Acquire,
-        Self::Renew,
-        Self::Commit,
-        Self::Fail,
-        Self::Abandon,
-        Self::Invalidate,
-        Self::Expire,
-    ];
 }
 
 impl<S: Store> FaultyStore<S> {

@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Operation;
 use super::fault::Fault;
+use super::operation::Operation;
 use super::script::{Choice, Rule, Script};
 use crate::error::StoreErrorKind;
 use crate::store::{Acquire, Commit, Entry, Renew};

@@ -5,8 +5,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use super::Operation;
-use super::fault::{Met, Part};
+use super::fault::{FaultPart, Met};
+use super::healing::Healed;
+use super::operation::Operation;
 
 /// Shared by all handles of one store.
 #[derive(Default)]
@@ -33,7 +34,7 @@ pub(super) struct Rule {
     pub(super) choice: Choice,
     /// How many calls of it came since it was said.
     pub(super) seen: u64,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<FaultPart>,
 }
 
 /// Which calls, counted from 1.
@@ -85,8 +86,7 @@ impl Script {
             return None;
         }
         state.struck += 1;
-        let (healings, before) = (self.healings.clone(), *self.healings.borrow());
-        Some(Met { parts, healed: Healed { healings, before } })
+        Some(Met { parts, healed: Healed::since_now(self.healings.clone()) })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -102,7 +102,7 @@ impl fmt::Debug for Script {
 
 impl Rule {
     /// Counts a call, if it is of this operation, and says what happens to it.
-    fn strike(&mut self, operation: Operation) -> Option<Vec<Part>> {
+    fn strike(&mut self, operation: Operation) -> Option<Vec<FaultPart>> {
         if self.operation.is_some_and(|of| of != operation) {
             return None;
         }
@@ -130,22 +130,4 @@ fn mixed(seed: u64, call: u64) -> u64 {
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ (mixed >> 31)
-}
-
-/// Whether the store was healed since a call began.
-#[derive(Debug)]
-pub(super) struct Healed {
-    healings: watch::Sender<u64>,
-    before: u64,
-}
-
-impl Healed {
-    pub(super) fn is_so(&self) -> bool {
-        *self.healings.borrow() != self.before
-    }
-
-    pub(super) async fn wait(&self) {
-        // It cannot fail: we hold a sender.
-        _ = self.healings.subscribe().wait_for(|healings| *healings != self.before).await;
-    }
 }

@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Now;
-use super::shard::{later, left};
 use crate::key::Key;
+use crate::store::clock::{Moment, later};
 use crate::store::{Claim, Failure, Token};
 
 /// The guards of a shard, bounded by count.
@@ -24,53 +23,53 @@ pub(super) struct Guards {
     /// time, so it costs each of them a constant share.
     sweep_at: usize,
     /// Of the keys whose own watermark is gone.
-    merged: Option<Floor>,
+    merged: Option<Watermark>,
 }
 
 /// What keeps others from loading or storing.
 #[derive(Default)]
 pub(super) struct Guard {
-    pub(super) lease: Option<Granted>,
-    pub(super) floor: Option<Floor>,
-    pub(super) failed: Option<Failed>,
+    pub(super) lease: Option<ActiveLease>,
+    pub(super) floor: Option<Watermark>,
+    pub(super) failed: Option<RecentFailure>,
 }
 
-pub(super) struct Failed {
+pub(super) struct RecentFailure {
     pub(super) failure: Failure,
     pub(super) at: Instant,
 }
 
-pub(super) struct Granted {
+pub(super) struct ActiveLease {
     pub(super) token: Token,
     pub(super) until: Instant,
 }
 
 #[derive(Clone, Copy)]
-pub(super) struct Floor {
+pub(super) struct Watermark {
     pub(super) fence: u64,
     pub(super) until: Instant,
 }
 
 impl Guards {
     /// The watermark of a key: no fence up to it may be stored.
-    pub(super) fn floor(&self, key: &Key, now: Now) -> u64 {
+    pub(super) fn floor(&self, key: &Key, now: Moment) -> u64 {
         let own = self.of_keys.get(key).and_then(|guard| guard.floor);
         let live =
             [own, self.merged].into_iter().flatten().filter(|floor| floor.until > now.instant);
         live.map(|floor| floor.fence).max().unwrap_or(0)
     }
 
-    pub(super) fn failed(&self, key: &Key, now: Now) -> Option<&Failed> {
+    pub(super) fn failed(&self, key: &Key, now: Moment) -> Option<&RecentFailure> {
         let failed = self.of_keys.get(key)?.failed.as_ref();
         failed.filter(|failed| failed.until() > now.instant)
     }
 
-    pub(super) fn granted(&self, key: &Key, now: Now) -> Option<&Granted> {
+    pub(super) fn granted(&self, key: &Key, now: Moment) -> Option<&ActiveLease> {
         let lease = self.of_keys.get(key)?.lease.as_ref();
         lease.filter(|granted| granted.until > now.instant)
     }
 
-    pub(super) fn granted_mut(&mut self, key: &Key, now: Now) -> Option<&mut Granted> {
+    pub(super) fn granted_mut(&mut self, key: &Key, now: Moment) -> Option<&mut ActiveLease> {
         let lease = self.of_keys.get_mut(key)?.lease.as_mut();
         lease.filter(|granted| granted.until > now.instant)
     }
@@ -97,14 +96,14 @@ impl Guards {
     }
 
     /// That of a key, to be changed.
-    pub(super) fn at(&mut self, key: &Key, now: Now) -> &mut Guard {
+    pub(super) fn at(&mut self, key: &Key, now: Moment) -> &mut Guard {
         if self.of_keys.len() >= self.sweep_at.max(FIRST_SWEEP) {
             self.sweep(now);
         }
         self.of_keys.entry(key.clone()).or_default()
     }
 
-    fn sweep(&mut self, now: Now) {
+    fn sweep(&mut self, now: Moment) {
         self.of_keys.retain(|_, guard| guard.is_live(now));
         if self.of_keys.len() > MOST / 2 {
             self.merge(now);
@@ -114,10 +113,10 @@ impl Guards {
     }
 
     /// Makes one watermark of all, and forgets failures.
-    fn merge(&mut self, now: Now) {
+    fn merge(&mut self, now: Moment) {
         let merged = self.merged.filter(|floor| floor.until > now.instant);
         let floors = self.of_keys.values().filter_map(|guard| guard.floor).chain(merged);
-        self.merged = floors.reduce(|one, other| Floor {
+        self.merged = floors.reduce(|one, other| Watermark {
             fence: one.fence.max(other.fence),
             until: one.until.max(other.until),
         });
@@ -130,35 +129,35 @@ impl Guards {
 }
 
 impl Guard {
-    fn is_live(&self, now: Now) -> bool {
+    fn is_live(&self, now: Moment) -> bool {
         self.lease.as_ref().is_some_and(|granted| granted.until > now.instant)
             || self.floor.is_some_and(|floor| floor.until > now.instant)
             || self.failed.as_ref().is_some_and(|failed| failed.until() > now.instant)
     }
 }
 
-impl Failed {
+impl RecentFailure {
     fn until(&self) -> Instant {
         later(self.at, self.failure.life())
     }
 
     /// For how long it holds up a caller, if it does: with what is left of the lease of another
     /// caller, if there is one.
-    pub(super) fn holds_up(&self, busy: Option<Duration>, now: Now) -> Option<Duration> {
+    pub(super) fn holds_up(&self, busy: Option<Duration>, now: Moment) -> Option<Duration> {
         if self.failure.window().is_zero() {
             return None;
         }
-        let cooldown = left(later(self.at, self.failure.cooldown()), now);
+        let cooldown = now.until(later(self.at, self.failure.cooldown()));
         busy.or_else(|| Some(cooldown).filter(|left| !left.is_zero()))
     }
 
     /// Whether its window is not over.
-    pub(super) fn is_shared(&self, now: Now) -> bool {
+    pub(super) fn is_shared(&self, now: Moment) -> bool {
         later(self.at, self.failure.window()) > now.instant
     }
 
     /// How many failures in a row the next one would follow.
-    pub(super) fn times(&self, now: Now) -> u32 {
+    pub(super) fn times(&self, now: Moment) -> u32 {
         let counts = later(self.at, self.failure.counts_for()) > now.instant;
         if counts { self.failure.times() } else { 0 }
     }
@@ -173,13 +172,13 @@ const MOST: usize = 1024;
 mod tests {
     use super::*;
 
-    fn now() -> Now {
-        Now { instant: Instant::now(), micros: 1 }
+    fn now() -> Moment {
+        Moment { instant: Instant::now(), micros: 1 }
     }
 
     fn invalidate(guards: &mut Guards, nth: u64) {
         let until = now().instant + Duration::from_secs(600);
-        guards.at(&Key::of("item").with(nth), now()).floor = Some(Floor { fence: nth, until });
+        guards.at(&Key::of("item").with(nth), now()).floor = Some(Watermark { fence: nth, until });
     }
 
     #[test]
@@ -201,7 +200,7 @@ mod tests {
         let claims: Vec<_> = (0..50).map(|nth| Claim::new(Key::of("load").with(nth))).collect();
         let until = now().instant + Duration::from_secs(600);
         for claim in &claims {
-            let granted = Granted { token: claim.token(), until };
+            let granted = ActiveLease { token: claim.token(), until };
             guards.at(claim.key(), now()).lease = Some(granted);
         }
         (0..10_000).for_each(|nth| invalidate(&mut guards, nth));

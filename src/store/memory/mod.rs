@@ -6,11 +6,10 @@ mod shard;
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use tokio::time::Instant;
-
-use self::shard::{Limits, Shard};
+use self::shard::{Limits, MemoryShard};
+use super::clock::{Clock, Moment};
 use super::{Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew};
 use super::{Store, Watch, Watchers};
 use crate::key::Key;
@@ -40,7 +39,7 @@ struct Inner {
     max_bytes: usize,
     /// Guards the entries and leases of some keys: held for a few operations on them, never across
     /// an `.await`; no two are held at once.
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Mutex<MemoryShard>]>,
     hasher: RandomState,
     watchers: Watchers,
     clock: Clock,
@@ -96,7 +95,7 @@ impl MemoryStore {
         let share = |whole: usize, of: usize| whole / count + usize::from(of < whole % count);
         let shards = (0..count)
             .map(|of| Limits { entries: share(max_entries, of), bytes: share(max_bytes, of) })
-            .map(|limits| Mutex::new(Shard::new(limits)))
+            .map(|limits| Mutex::new(MemoryShard::new(limits)))
             .collect();
         Self(Arc::new(Inner {
             max_entries,
@@ -108,12 +107,12 @@ impl MemoryStore {
         }))
     }
 
-    fn shards(&self) -> impl Iterator<Item = MutexGuard<'_, Shard>> {
+    fn shards(&self) -> impl Iterator<Item = MutexGuard<'_, MemoryShard>> {
         self.0.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Does something to the shard of a key.
-    fn shard<T>(&self, key: &Key, deed: impl FnOnce(&mut Shard) -> T) -> T {
+    fn shard<T>(&self, key: &Key, deed: impl FnOnce(&mut MemoryShard) -> T) -> T {
         let shards = &self.0.shards;
         let shard = match shards.len() {
             1 => 0,
@@ -131,7 +130,7 @@ impl MemoryStore {
     /// Does an operation when its future is polled, at that moment.
     fn answer<T: Send + 'static>(
         &self,
-        operation: impl FnOnce(&Self, Now) -> T + Send + 'static,
+        operation: impl FnOnce(&Self, Moment) -> T + Send + 'static,
     ) -> Answer<T> {
         let store = self.clone();
         Box::pin(async move { Ok(operation(&store, store.0.clock.now())) })
@@ -220,34 +219,4 @@ impl fmt::Debug for MemoryStore {
             .field("max_bytes", &self.0.max_bytes)
             .finish()
     }
-}
-
-/// The store's time: monotonic, and counted from the Unix epoch so that fences grow over restarts.
-struct Clock {
-    started: Instant,
-    started_micros: u64,
-}
-
-/// A moment in the store's time.
-#[derive(Clone, Copy, Debug)]
-struct Now {
-    instant: Instant,
-    micros: u64,
-}
-
-impl Clock {
-    fn start() -> Self {
-        let since_epoch = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
-        Self { started: Instant::now(), started_micros: micros(since_epoch) }
-    }
-
-    fn now(&self) -> Now {
-        let instant = Instant::now();
-        let since = micros(instant.saturating_duration_since(self.started));
-        Now { instant, micros: self.started_micros.saturating_add(since) }
-    }
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }

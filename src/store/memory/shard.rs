@@ -6,24 +6,24 @@ use std::time::Duration;
 use slab::Slab;
 use tokio::time::Instant;
 
-use super::guards::{Failed, Floor, Granted, Guard, Guards};
-use super::{Now, micros};
+use super::guards::{ActiveLease, Guard, Guards, RecentFailure, Watermark};
 use crate::key::Key;
+use crate::store::clock::{Moment, micros};
 use crate::store::{
     Accept, Acquire, Claim, Commit, Draft, Entry, FLOOR_LIFE, Failure, Lease, Remaining, Renew,
 };
 
-pub(super) struct Shard {
+pub(super) struct MemoryShard {
     limits: Limits,
     bytes: usize,
     places: HashMap<Key, usize>,
-    kept: Slab<Kept>,
+    kept: Slab<CachedEntry>,
     /// Where the clock's hand stands: the next place to be considered for eviction.
     hand: usize,
     guards: Guards,
     /// What was removed, to be dropped by whoever holds the lock, after it: a value is of anybody's
     /// type, and may do anything when it is dropped.
-    pub(super) removed: Vec<Kept>,
+    pub(super) removed: Vec<CachedEntry>,
     /// The highest fence given, so that two leases of one microsecond have two.
     last_fence: u64,
 }
@@ -34,7 +34,7 @@ pub(super) struct Limits {
     pub(super) bytes: usize,
 }
 
-pub(super) struct Kept {
+pub(super) struct CachedEntry {
     key: Key,
     entry: Entry,
     gone_at: Instant,
@@ -42,7 +42,7 @@ pub(super) struct Kept {
     read: bool,
 }
 
-impl Shard {
+impl MemoryShard {
     pub(super) fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -64,10 +64,10 @@ impl Shard {
         self.bytes
     }
 
-    pub(super) fn find(&mut self, key: &Key, now: Now) -> Option<Entry> {
+    pub(super) fn find(&mut self, key: &Key, now: Moment) -> Option<Entry> {
         let place = *self.places.get(key)?;
         let kept = &mut self.kept[place];
-        let remaining = left(kept.gone_at, now);
+        let remaining = now.until(kept.gone_at);
         if remaining.is_zero() {
             self.remove(place);
             return None;
@@ -81,16 +81,16 @@ impl Shard {
         claim: Claim,
         term: Duration,
         accept: Accept,
-        now: Now,
+        now: Moment,
     ) -> Acquire {
         let entry = self.find(claim.key(), now);
         let stale = match entry {
-            Some(entry) if will_do(&entry, accept) => return Acquire::Found(entry),
+            Some(entry) if accept.admits(&entry) => return Acquire::Found(entry),
             entry => entry,
         };
         let busy =
             self.guards.granted(claim.key(), now).filter(|granted| granted.token != claim.token());
-        let busy = busy.map(|granted| left(granted.until, now));
+        let busy = busy.map(|granted| now.until(granted.until));
         let failed = self.guards.failed(claim.key(), now);
         if let Some(failed) = failed.filter(|_| accept != Accept::Nothing)
             && let Some(remaining) = failed.holds_up(busy, now)
@@ -104,9 +104,9 @@ impl Shard {
         let probe = failed.filter(|failed| failed.is_shared(now));
         let probe = probe.map(|failed| failed.failure.clone());
         let fence = self.next_fence(claim.key(), stale.as_ref(), now);
-        let until = later(now.instant, term);
+        let until = now.after(term);
         let guard = self.guards.at(claim.key(), now);
-        guard.lease = Some(Granted { token: claim.token(), until });
+        guard.lease = Some(ActiveLease { token: claim.token(), until });
         if probe.is_none() {
             guard.failed = None;
         }
@@ -115,17 +115,17 @@ impl Shard {
         Acquire::Lead { lease, stale, failures, probe }
     }
 
-    pub(super) fn renew(&mut self, claim: &Claim, term: Duration, now: Now) -> Renew {
+    pub(super) fn renew(&mut self, claim: &Claim, term: Duration, now: Moment) -> Renew {
         match self.guards.granted_mut(claim.key(), now) {
             Some(granted) if granted.token == claim.token() => {
-                granted.until = later(now.instant, term);
+                granted.until = now.after(term);
                 Renew::Held
             }
             _ => Renew::Lost,
         }
     }
 
-    pub(super) fn commit(&mut self, lease: &Lease, draft: Draft, now: Now) -> Commit {
+    pub(super) fn commit(&mut self, lease: &Lease, draft: Draft, now: Moment) -> Commit {
         let key = lease.key();
         let holds =
             self.guards.granted(key, now).is_some_and(|granted| granted.token == lease.token());
@@ -145,11 +145,11 @@ impl Shard {
     }
 
     /// As [`abandon`](Self::abandon), remembering why.
-    pub(super) fn fail(&mut self, claim: &Claim, failure: Failure, now: Now) -> bool {
+    pub(super) fn fail(&mut self, claim: &Claim, failure: Failure, now: Moment) -> bool {
         let granted = self.guards.granted(claim.key(), now);
         let ours = granted.is_some_and(|lease| lease.token == claim.token());
         if ours {
-            let failed = Failed { failure, at: now.instant };
+            let failed = RecentFailure { failure, at: now.instant };
             self.guards.at(claim.key(), now).failed = Some(failed);
             self.guards.end_lease(claim.key());
         }
@@ -165,30 +165,30 @@ impl Shard {
         ours
     }
 
-    pub(super) fn invalidate(&mut self, key: &Key, now: Now) {
+    pub(super) fn invalidate(&mut self, key: &Key, now: Moment) {
         self.raise_floor(key, now);
         if let Some(place) = self.places.get(key).copied() {
             self.remove(place);
         }
     }
 
-    pub(super) fn expire(&mut self, key: &Key, now: Now) {
+    pub(super) fn expire(&mut self, key: &Key, now: Moment) {
         self.raise_floor(key, now);
         if let Some(place) = self.places.get(key).copied() {
             let kept = &mut self.kept[place];
-            kept.gone_at = kept.gone_at.min(later(now.instant, kept.entry.windows().stale()));
+            kept.gone_at = kept.gone_at.min(now.after(kept.entry.windows().stale()));
         }
     }
 
     /// Whether a lease that no longer holds may store all the same: see point 2 of the contract.
-    fn may_still_store(&mut self, lease: &Lease, now: Now) -> bool {
+    fn may_still_store(&mut self, lease: &Lease, now: Moment) -> bool {
         let age = now.micros.saturating_sub(lease.granted_at());
         let floor = self.guards.floor(lease.key(), now);
         let stored = self.find(lease.key(), now).map_or(0, |entry| entry.fence());
         age < micros(FLOOR_LIFE) && lease.fence() > floor && lease.fence() > stored
     }
 
-    fn next_fence(&mut self, key: &Key, entry: Option<&Entry>, now: Now) -> u64 {
+    fn next_fence(&mut self, key: &Key, entry: Option<&Entry>, now: Moment) -> u64 {
         let floor = self.guards.floor(key, now);
         let stored = entry.map_or(0, Entry::fence);
         let above = floor.max(stored).max(self.last_fence) + 1;
@@ -196,23 +196,23 @@ impl Shard {
         self.last_fence
     }
 
-    fn raise_floor(&mut self, key: &Key, now: Now) {
+    fn raise_floor(&mut self, key: &Key, now: Moment) {
         // Every fence given so far is at most the last one; the next one is above the floor.
         let fence = self.last_fence.max(now.micros);
         self.last_fence = fence;
-        let floor = Floor { fence, until: later(now.instant, FLOOR_LIFE) };
+        let floor = Watermark { fence, until: now.after(FLOOR_LIFE) };
         *self.guards.at(key, now) = Guard { floor: Some(floor), ..Guard::default() };
     }
 
-    fn insert(&mut self, lease: &Lease, draft: Draft, now: Now) {
+    fn insert(&mut self, lease: &Lease, draft: Draft, now: Moment) {
         let key = lease.key().clone();
         if let Some(place) = self.places.get(&key).copied() {
             self.remove(place);
         }
         let life = draft.windows().life();
         let entry = draft.into_entry(lease.fence(), now.micros, Remaining::Known(life));
-        let gone_at = later(now.instant, life);
-        let kept = Kept { key: key.clone(), entry, gone_at, read: false };
+        let gone_at = now.after(life);
+        let kept = CachedEntry { key: key.clone(), entry, gone_at, read: false };
         if kept.weight() > self.limits.bytes || self.limits.entries == 0 {
             // There is no room for it, whoever goes. So nobody has to.
             return self.removed.push(kept);
@@ -226,7 +226,7 @@ impl Shard {
     }
 
     /// Removes what has run out or was not read since the hand passed, and not the newest.
-    fn evict(&mut self, newest: usize, now: Now) {
+    fn evict(&mut self, newest: usize, now: Moment) {
         loop {
             self.hand = if self.hand < self.kept.capacity() { self.hand } else { 0 };
             let place = self.hand;
@@ -248,32 +248,12 @@ impl Shard {
     }
 }
 
-impl Kept {
+impl CachedEntry {
     fn weight(&self) -> usize {
         let value = self.entry.value().weight();
         value.saturating_add(self.key.byte_len() * 2 + TABLES)
     }
 }
-
-fn will_do(entry: &Entry, accept: Accept) -> bool {
-    entry.is_fresh()
-        && match accept {
-            Accept::Fresh => true,
-            Accept::Nothing => false,
-            Accept::Other { than } => entry.fence() != than,
-        }
-}
-
-pub(super) fn left(until: Instant, now: Now) -> Duration {
-    until.saturating_duration_since(now.instant)
-}
-
-/// Durations are bounded by the policy, but a store takes what it is given.
-pub(super) fn later(now: Instant, after: Duration) -> Instant {
-    now.checked_add(after).unwrap_or_else(|| now + A_YEAR)
-}
-
-const A_YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// What an entry costs beside its key and value: the tables of the store, and what is noted of it.
 const TABLES: usize = 640;

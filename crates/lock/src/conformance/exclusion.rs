@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use bellwether::Key;
 use futures_util::future::try_join_all;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
-use super::{Checked, Instead, LONG, MEDIUM, SHORT, Subject, ensure};
+use super::subject::{LONG, LockSubject, MEDIUM, SHORT};
 use crate::{Attempt, Claim, Released};
+use bellwether::conformance::{Checked, ensure};
 
-pub(super) async fn a_key_is_locked_and_unlocked_twice_in_a_row(on: Arc<Subject>) -> Checked {
+pub(super) async fn a_key_is_locked_and_unlocked_twice_in_a_row(on: Arc<LockSubject>) -> Checked {
     for _ in 0..2 {
         let hold = on.take(LONG).await?;
         on.free(hold).await?;
@@ -21,7 +21,7 @@ pub(super) async fn a_key_is_locked_and_unlocked_twice_in_a_row(on: Arc<Subject>
 }
 
 /// Two tasks of one process are two, whatever connection they share.
-pub(super) async fn a_second_try_is_busy_at_once(on: Arc<Subject>) -> Checked {
+pub(super) async fn a_second_try_is_busy_at_once(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
     let began = Instant::now();
     on.busy().await?;
@@ -30,17 +30,17 @@ pub(super) async fn a_second_try_is_busy_at_once(on: Arc<Subject>) -> Checked {
     on.free(hold).await
 }
 
-pub(super) async fn two_names_are_independent(on: Arc<Subject>) -> Checked {
+pub(super) async fn two_names_are_independent(on: Arc<LockSubject>) -> Checked {
     let one = on.take_by(Claim::new(on.key().with(1)), LONG).await?;
     let other = on.take_by(Claim::new(on.key().with(2)), LONG).await?;
     on.free(one).await?;
     on.free(other).await
 }
 
-pub(super) async fn hostile_names_are_kept_apart(on: Arc<Subject>) -> Checked {
+pub(super) async fn hostile_names_are_kept_apart(on: Arc<LockSubject>) -> Checked {
     let long = "x".repeat(1_000);
     let longer = "x".repeat(1_001);
-    let base = || Key::of("conformance").with(on.run);
+    let base = || on.key();
     let keys = [
         base(),
         base().with(""),
@@ -73,7 +73,7 @@ pub(super) async fn hostile_names_are_kept_apart(on: Arc<Subject>) -> Checked {
     Ok(())
 }
 
-pub(super) async fn of_many_who_ask_at_once_one_is_granted(on: Arc<Subject>) -> Checked {
+pub(super) async fn of_many_who_ask_at_once_one_is_granted(on: Arc<LockSubject>) -> Checked {
     let claims: Vec<_> = (0..32).map(|_| on.claim()).collect();
     let asked = claims.iter().map(|claim| on.attempt(claim, LONG));
     let attempts = try_join_all(asked).await?;
@@ -87,7 +87,7 @@ pub(super) async fn of_many_who_ask_at_once_one_is_granted(on: Arc<Subject>) -> 
     Ok(())
 }
 
-pub(super) async fn the_same_claim_is_granted_again(on: Arc<Subject>) -> Checked {
+pub(super) async fn the_same_claim_is_granted_again(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(MEDIUM).await?;
     for _ in 0..4 {
         sleep(MEDIUM / 3).await;
@@ -101,7 +101,7 @@ pub(super) async fn the_same_claim_is_granted_again(on: Arc<Subject>) -> Checked
 }
 
 /// Eight tasks read, give way and write; two of them in each others' way would lose a write.
-pub(super) async fn an_unprotected_counter_is_exact(on: Arc<Subject>) -> Checked {
+pub(super) async fn an_unprotected_counter_is_exact(on: Arc<LockSubject>) -> Checked {
     let (counter, inside) = (AtomicU32::new(0), AtomicU32::new(0));
     let task = async || {
         for _ in 0..ROUNDS {
@@ -124,7 +124,7 @@ pub(super) async fn an_unprotected_counter_is_exact(on: Arc<Subject>) -> Checked
     Ok(())
 }
 
-pub(super) async fn a_try_leaves_nobody_waiting(on: Arc<Subject>) -> Checked {
+pub(super) async fn a_try_leaves_nobody_waiting(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
     for _ in 0..4 {
         on.busy().await?;

@@ -4,17 +4,18 @@ use std::sync::Arc;
 
 use tokio::time::sleep;
 
-use super::{Checked, Instead, LONG, MEDIUM, SHORT, Subject, ensure};
+use super::subject::{LONG, LockSubject, MEDIUM, SHORT};
 use crate::{Attempt, Renew};
+use bellwether::conformance::{Checked, Deviation, ensure};
 
-pub(super) async fn every_grant_has_a_fence(on: Arc<Subject>) -> Checked {
+pub(super) async fn every_grant_has_a_fence(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
     let fence = hold.fence()?;
     ensure!(fence > 0, "its fence is zero, and nothing is below that");
     on.free(hold).await
 }
 
-pub(super) async fn fences_grow_over_releases(on: Arc<Subject>) -> Checked {
+pub(super) async fn fences_grow_over_releases(on: Arc<LockSubject>) -> Checked {
     let mut last = 0;
     for _ in 0..20 {
         let hold = on.take(LONG).await?;
@@ -26,7 +27,7 @@ pub(super) async fn fences_grow_over_releases(on: Arc<Subject>) -> Checked {
     Ok(())
 }
 
-pub(super) async fn fences_grow_over_lapsed_leases(on: Arc<Subject>) -> Checked {
+pub(super) async fn fences_grow_over_lapsed_leases(on: Arc<LockSubject>) -> Checked {
     let lapses = on.take(SHORT).await?;
     let before = lapses.fence()?;
     if !lapses.is_by_lease() {
@@ -39,16 +40,16 @@ pub(super) async fn fences_grow_over_lapsed_leases(on: Arc<Subject>) -> Checked 
     on.free(next).await
 }
 
-pub(super) async fn a_repeated_question_has_the_same_fence(on: Arc<Subject>) -> Checked {
+pub(super) async fn a_repeated_question_has_the_same_fence(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
     let fence = hold.fence()?;
     match on.attempt(&hold.claim, LONG).await? {
         Attempt::Granted(again) if again.fence == Some(fence) => on.free(hold).await,
-        other => Err(Instead(format!("it had {fence}, and was answered with {other:?}"))),
+        other => Err(Deviation::new(format!("it had {fence}, and was answered with {other:?}"))),
     }
 }
 
-pub(super) async fn renewing_keeps_the_fence(on: Arc<Subject>) -> Checked {
+pub(super) async fn renewing_keeps_the_fence(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(MEDIUM).await?;
     let fence = hold.fence()?;
     let renewed = on.lock.renew(&hold.claim, LONG).await?;

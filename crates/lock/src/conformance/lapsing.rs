@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{Checked, Hold, Instead, LONG, MEDIUM, SHORT, Subject, ensure};
+use super::subject::{HeldKey, LONG, LockSubject, MEDIUM, SHORT};
 use crate::{Released, Renew};
+use bellwether::conformance::{Checked, Deviation, ensure};
 
-impl Subject {
-    async fn renew(&self, hold: &Hold, lease: Duration) -> Result<Renew, Instead> {
+impl LockSubject {
+    async fn renew(&self, hold: &HeldKey, lease: Duration) -> Result<Renew, Deviation> {
         Ok(self.lock.renew(&hold.claim, lease).await?)
     }
 
     /// A hold whose lease has ended, unless it is one by a session.
-    async fn lapsed(&self) -> Result<Option<Hold>, Instead> {
+    async fn lapsed(&self) -> Result<Option<HeldKey>, Deviation> {
         let hold = self.take(SHORT).await?;
         if !hold.is_by_lease() {
             self.free(hold).await?;
@@ -25,13 +26,15 @@ impl Subject {
     }
 }
 
-pub(super) async fn a_lease_lapses(on: Arc<Subject>) -> Checked {
+pub(super) async fn a_lease_lapses(on: Arc<LockSubject>) -> Checked {
     let Some(_lapsed) = on.lapsed().await? else { return Ok(()) };
     let next = on.take(LONG).await?;
     on.free(next).await
 }
 
-pub(super) async fn a_waiter_gets_it_right_at_the_end_of_the_lease(on: Arc<Subject>) -> Checked {
+pub(super) async fn a_waiter_gets_it_right_at_the_end_of_the_lease(
+    on: Arc<LockSubject>,
+) -> Checked {
     let hold = on.take(MEDIUM).await?;
     if !hold.is_by_lease() {
         return on.free(hold).await;
@@ -45,7 +48,7 @@ pub(super) async fn a_waiter_gets_it_right_at_the_end_of_the_lease(on: Arc<Subje
     Ok(())
 }
 
-pub(super) async fn a_renewed_lock_does_not_lapse(on: Arc<Subject>) -> Checked {
+pub(super) async fn a_renewed_lock_does_not_lapse(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(MEDIUM).await?;
     for _ in 0..6 {
         sleep(MEDIUM / 3).await;
@@ -56,7 +59,7 @@ pub(super) async fn a_renewed_lock_does_not_lapse(on: Arc<Subject>) -> Checked {
     on.free(hold).await
 }
 
-pub(super) async fn a_lapsed_lease_is_not_renewed(on: Arc<Subject>) -> Checked {
+pub(super) async fn a_lapsed_lease_is_not_renewed(on: Arc<LockSubject>) -> Checked {
     let Some(lapsed) = on.lapsed().await? else { return Ok(()) };
     let renewed = on.renew(&lapsed, LONG).await?;
     ensure!(renewed == Renew::Lost, "it was");
@@ -66,7 +69,7 @@ pub(super) async fn a_lapsed_lease_is_not_renewed(on: Arc<Subject>) -> Checked {
     on.free(next).await
 }
 
-pub(super) async fn nothing_is_renewed_after_a_release(on: Arc<Subject>) -> Checked {
+pub(super) async fn nothing_is_renewed_after_a_release(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
     on.release(hold.claim.clone()).await?;
     let renewed = on.renew(&hold, LONG).await?;
@@ -75,14 +78,16 @@ pub(super) async fn nothing_is_renewed_after_a_release(on: Arc<Subject>) -> Chec
     Ok(())
 }
 
-pub(super) async fn a_stranger_renews_nothing(on: Arc<Subject>) -> Checked {
+pub(super) async fn a_stranger_renews_nothing(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
     let renewed = on.lock.renew(&on.claim(), LONG).await?;
     ensure!(renewed == Renew::Lost, "a claim that was never granted was renewed");
     on.free(hold).await
 }
 
-pub(super) async fn a_renewal_does_not_prolong_the_lease_of_others(on: Arc<Subject>) -> Checked {
+pub(super) async fn a_renewal_does_not_prolong_the_lease_of_others(
+    on: Arc<LockSubject>,
+) -> Checked {
     let Some(lapsed) = on.lapsed().await? else { return Ok(()) };
     let _theirs = on.take(SHORT).await?;
     // By a lease so long that, if it took the hold of others for its own, it would show.
@@ -92,7 +97,7 @@ pub(super) async fn a_renewal_does_not_prolong_the_lease_of_others(on: Arc<Subje
     Ok(())
 }
 
-pub(super) async fn what_remains_of_the_lease_is_told(on: Arc<Subject>) -> Checked {
+pub(super) async fn what_remains_of_the_lease_is_told(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG / 2).await?;
     let told = on.busy().await?.remaining;
     if let Some(remaining) = told.filter(|_| hold.is_by_lease()) {
@@ -105,7 +110,7 @@ pub(super) async fn what_remains_of_the_lease_is_told(on: Arc<Subject>) -> Check
     on.free(hold).await
 }
 
-pub(super) async fn the_release_of_a_lapsed_lease_is_not_held(on: Arc<Subject>) -> Checked {
+pub(super) async fn the_release_of_a_lapsed_lease_is_not_held(on: Arc<LockSubject>) -> Checked {
     let Some(lapsed) = on.lapsed().await? else { return Ok(()) };
     let released = on.release(lapsed.claim.clone()).await?;
     ensure!(released == Released::NotHeld, "it was {released:?}");

@@ -29,36 +29,15 @@ mod reentry;
 mod release;
 mod reuse;
 mod standing_still;
+mod subject;
 mod taking_over;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::{Key, StoreError};
-use futures_util::future::BoxFuture;
-use futures_util::{FutureExt, StreamExt, stream};
-use tokio::time::{sleep, timeout};
-use uuid::Uuid;
-
-use super::{Attempt, Busy, Claim, Fenced, Grant, Lock, Owner, Reentrant, Released, Request};
-use super::{TakeOver, Term};
-
-/// A check that a lock did not pass.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Violation {
-    /// The check: what the contract promises.
-    pub check: &'static str,
-    /// What the lock did instead.
-    pub instead: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.check, self.instead)
-    }
-}
+use self::subject::{LockSubject, SHORT};
+use super::{Fenced, Lock, Reentrant, TakeOver};
+use bellwether::conformance::{Check, Violation, checks, run_checks};
 
 /// Puts a lock to the checks that are for every lock, and says which it did not pass.
 pub async fn run(lock: impl Lock) -> Vec<Violation> {
@@ -108,7 +87,7 @@ pub fn checks() -> impl Iterator<Item = &'static str> {
 }
 
 async fn put_to(
-    checks: &'static [(&'static str, Check)],
+    checks: Checks,
     lock: Arc<dyn Lock>,
     take_over: Option<Arc<dyn TakeOver>>,
 ) -> Vec<Violation> {
@@ -117,36 +96,22 @@ async fn put_to(
 }
 
 async fn put_to_for(
-    checks: &'static [(&'static str, Check)],
+    checks: Checks,
     lock: Arc<dyn Lock>,
     take_over: Option<Arc<dyn TakeOver>>,
     term: Duration,
     at_once: usize,
 ) -> Vec<Violation> {
-    let checks = checks.iter().map(|(check, run)| {
+    let subject = |trial| {
         let (lock, take_over) = (Arc::clone(&lock), take_over.clone());
-        let subject = Arc::new(Subject { lock, take_over, run: Uuid::new_v4(), check, term });
-        async move {
-            let checked = timeout(LONG, run(subject)).await;
-            let Instead(instead) = checked
-                .unwrap_or_else(|_| Err(Instead(format!("no end of it in {LONG:?}"))))
-                .err()?;
-            Some(Violation { check, instead })
-        }
-    });
-    stream::iter(checks).buffered(at_once).filter_map(std::future::ready).collect().await
-}
-
-type Check = fn(Arc<Subject>) -> BoxFuture<'static, Checked>;
-
-macro_rules! checks {
-    ($group:ident: $($topic:ident::$check:ident),* $(,)?) => {
-        const $group: &[(&str, Check)] =
-            &[$((stringify!($check), |subject| $topic::$check(subject).boxed())),*];
+        Arc::new(LockSubject { lock, take_over, trial, term })
     };
+    run_checks(checks, at_once, subject).await
 }
 
-checks![COMMON:
+type Checks = &'static [(&'static str, Check<Arc<LockSubject>>)];
+
+const COMMON: Checks = checks![
     exclusion::a_key_is_locked_and_unlocked_twice_in_a_row,
     exclusion::a_second_try_is_busy_at_once,
     exclusion::two_names_are_independent,
@@ -178,7 +143,7 @@ checks![COMMON:
     lapsing::the_release_of_a_lapsed_lease_is_not_held,
 ];
 
-checks![FENCED:
+const FENCED: Checks = checks![
     fencing::every_grant_has_a_fence,
     fencing::fences_grow_over_releases,
     fencing::fences_grow_over_lapsed_leases,
@@ -186,7 +151,7 @@ checks![FENCED:
     fencing::renewing_keeps_the_fence,
 ];
 
-checks![REENTRANT:
+const REENTRANT: Checks = checks![
     reentry::an_owner_takes_it_again_and_releases_as_often,
     reentry::a_claim_is_counted_once,
     reentry::another_owner_is_refused_until_the_last_release,
@@ -196,9 +161,9 @@ checks![REENTRANT:
     reentry::the_lease_lasts_as_long_as_the_longest_hold,
 ];
 
-checks![EXCLUSIVE: reentry::the_owner_is_refused_too];
+const EXCLUSIVE: Checks = checks![reentry::the_owner_is_refused_too];
 
-checks![TAKE_OVER:
+const TAKE_OVER: Checks = checks![
     taking_over::of_many_who_take_it_from_a_silent_holder_one_wins,
     taking_over::it_is_not_taken_from_another_than_was_seen,
     taking_over::it_is_not_taken_from_who_has_renewed_it,
@@ -206,7 +171,7 @@ checks![TAKE_OVER:
     taking_over::what_is_free_is_taken,
 ];
 
-checks![QUEUE:
+const QUEUE: Checks = checks![
     queueing::first_come_first_served,
     queueing::a_waiter_is_told_how_many_are_before_it,
     queueing::a_try_goes_before_nobody,
@@ -214,155 +179,7 @@ checks![QUEUE:
     queueing::a_try_takes_no_place,
 ];
 
-checks![STANDING_STILL:
+const STANDING_STILL: Checks = checks![
     standing_still::a_holder_that_stood_still_for_its_term_knows_it_when_it_looks,
     standing_still::work_that_stood_still_for_the_term_of_its_lock_fails,
 ];
-
-type Checked = Result<(), Instead>;
-
-/// What a lock did instead.
-#[derive(Debug)]
-struct Instead(String);
-
-impl From<StoreError> for Instead {
-    fn from(error: StoreError) -> Self {
-        Self(format!("failed: {error}"))
-    }
-}
-
-macro_rules! ensure {
-    ($condition:expr, $($instead:tt)+) => {
-        if !$condition {
-            return Err(Instead(format!($($instead)+)));
-        }
-    };
-}
-
-use ensure;
-
-/// A lock, and a key that nobody else uses.
-struct Subject {
-    lock: Arc<dyn Lock>,
-    take_over: Option<Arc<dyn TakeOver>>,
-    run: Uuid,
-    check: &'static str,
-    /// What a lease or a session is known to end after.
-    term: Duration,
-}
-
-/// Who holds the key.
-struct Hold {
-    claim: Claim,
-    owner: Owner,
-    grant: Grant,
-}
-
-impl Hold {
-    fn fence(&self) -> Result<u64, Instead> {
-        self.grant.fence.ok_or_else(|| Instead("a grant without a fence".into()))
-    }
-
-    /// Whether it ends with a lease.
-    fn is_by_lease(&self) -> bool {
-        matches!(self.grant.term, Term::Lease)
-    }
-}
-
-impl Subject {
-    fn key(&self) -> Key {
-        Key::of("conformance").with(self.check).with(self.run)
-    }
-
-    fn claim(&self) -> Claim {
-        Claim::new(self.key())
-    }
-
-    /// A try by this claim.
-    async fn attempt(&self, claim: &Claim, lease: Duration) -> Result<Attempt, Instead> {
-        Ok(self.lock.acquire(Request::new(claim.clone(), lease)).await?)
-    }
-
-    /// The key, where it has to be free.
-    async fn take(&self, lease: Duration) -> Result<Hold, Instead> {
-        self.take_by(self.claim(), lease).await
-    }
-
-    async fn take_by(&self, claim: Claim, lease: Duration) -> Result<Hold, Instead> {
-        let owner = Request::new(claim.clone(), lease).owner;
-        self.take_for(claim, owner, lease).await
-    }
-
-    async fn take_for(&self, claim: Claim, owner: Owner, lease: Duration) -> Result<Hold, Instead> {
-        let request = Request::new(claim.clone(), lease).owned_by(owner);
-        match self.lock.acquire(request).await? {
-            Attempt::Granted(grant) => Ok(Hold { claim, owner, grant }),
-            Attempt::Busy(busy) => Err(Instead(format!("a free key was not granted: {busy:?}"))),
-        }
-    }
-
-    /// The key, where it has to become free soon: what was dropped may still be on its way.
-    async fn take_soon(&self) -> Result<Hold, Instead> {
-        let mut last = None;
-        for _ in 0..100 {
-            match self.take(LONG).await {
-                Ok(hold) => return Ok(hold),
-                Err(instead) => last = Some(instead),
-            }
-            sleep(Duration::from_millis(20)).await;
-        }
-        Err(last.unwrap_or_else(|| Instead("not tried".into())))
-    }
-
-    /// Who is in the way, where somebody has to be.
-    async fn busy(&self) -> Result<Busy, Instead> {
-        let claim = self.claim();
-        match self.attempt(&claim, LONG).await? {
-            Attempt::Busy(busy) => Ok(busy),
-            Attempt::Granted(_) => {
-                self.release(claim).await?;
-                Err(Instead("a second claim was granted the key".into()))
-            }
-        }
-    }
-
-    async fn is_busy(&self) -> Result<bool, Instead> {
-        let claim = self.claim();
-        let is_busy = matches!(self.attempt(&claim, LONG).await?, Attempt::Busy(_));
-        if !is_busy {
-            self.release(claim).await?;
-        }
-        Ok(is_busy)
-    }
-
-    async fn release(&self, claim: Claim) -> Result<Released, Instead> {
-        Ok(self.lock.release(claim).await?)
-    }
-
-    /// Releases what has to be held.
-    async fn free(&self, hold: Hold) -> Checked {
-        let released = self.release(hold.claim).await?;
-        ensure!(released == Released::Freed, "the release of a held key was {released:?}");
-        Ok(())
-    }
-
-    /// Asks by a claim until it is granted, with patience, and without knowing how the lock waits.
-    async fn wait_by(&self, claim: &Claim, patience: Duration) -> Result<Grant, Instead> {
-        let mut watch = self.lock.watch(claim.key());
-        loop {
-            let request = Request::new(claim.clone(), LONG).patient_for(patience);
-            if let Attempt::Granted(grant) = self.lock.acquire(request).await? {
-                return Ok(grant);
-            }
-            let _ = timeout(Duration::from_millis(20), watch.changed()).await;
-        }
-    }
-}
-
-/// Short enough to wait for its end, long enough to do something before.
-const SHORT: Duration = Duration::from_millis(200);
-
-const MEDIUM: Duration = Duration::from_millis(450);
-
-/// Longer than any check.
-const LONG: Duration = Duration::from_secs(60);

@@ -6,21 +6,22 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 use tokio::time::{sleep, timeout};
 
-use super::{Checked, Instead, LONG, SHORT, Subject, ensure};
+use super::subject::{LONG, LockSubject, SHORT};
 use crate::{Attempt, Busy, Claim, Request};
+use bellwether::conformance::{Checked, Deviation, ensure};
 
-impl Subject {
+impl LockSubject {
     /// Takes a place in the queue.
-    async fn queue_up(&self, claim: &Claim) -> Result<Busy, Instead> {
+    async fn queue_up(&self, claim: &Claim) -> Result<Busy, Deviation> {
         let request = Request::new(claim.clone(), LONG).patient_for(SHORT);
         match self.lock.acquire(request).await? {
             Attempt::Busy(busy) => Ok(busy),
-            Attempt::Granted(_) => Err(Instead("a second claim was granted the key".into())),
+            Attempt::Granted(_) => Err(Deviation::new("a second claim was granted the key")),
         }
     }
 }
 
-pub(super) async fn first_come_first_served(on: Arc<Subject>) -> Checked {
+pub(super) async fn first_come_first_served(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
     let order = Mutex::new(Vec::new());
     let waiters = (0..5).map(|number| {
@@ -45,7 +46,7 @@ pub(super) async fn first_come_first_served(on: Arc<Subject>) -> Checked {
     Ok(())
 }
 
-pub(super) async fn a_waiter_is_told_how_many_are_before_it(on: Arc<Subject>) -> Checked {
+pub(super) async fn a_waiter_is_told_how_many_are_before_it(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
     let claims: Vec<_> = (0..3).map(|_| on.claim()).collect();
     for (before, claim) in (1..).zip(&claims) {
@@ -60,7 +61,7 @@ pub(super) async fn a_waiter_is_told_how_many_are_before_it(on: Arc<Subject>) ->
 }
 
 /// A try that finds others waiting is busy, even while the key is being handed over.
-pub(super) async fn a_try_goes_before_nobody(on: Arc<Subject>) -> Checked {
+pub(super) async fn a_try_goes_before_nobody(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
     let waiting = on.claim();
     on.queue_up(&waiting).await?;
@@ -72,7 +73,7 @@ pub(super) async fn a_try_goes_before_nobody(on: Arc<Subject>) -> Checked {
     Ok(())
 }
 
-pub(super) async fn who_leaves_the_queue_holds_up_nobody(on: Arc<Subject>) -> Checked {
+pub(super) async fn who_leaves_the_queue_holds_up_nobody(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
     let [first, middle, last] = [on.claim(), on.claim(), on.claim()];
     for claim in [&first, &middle, &last] {
@@ -88,7 +89,7 @@ pub(super) async fn who_leaves_the_queue_holds_up_nobody(on: Arc<Subject>) -> Ch
     Ok(())
 }
 
-pub(super) async fn a_try_takes_no_place(on: Arc<Subject>) -> Checked {
+pub(super) async fn a_try_takes_no_place(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
     on.busy().await?;
     let waiting = on.claim();

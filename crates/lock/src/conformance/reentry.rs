@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use tokio::time::sleep;
 
-use super::{Checked, Instead, LONG, MEDIUM, SHORT, Subject, ensure};
+use super::subject::{LONG, LockSubject, MEDIUM, SHORT};
 use crate::{Attempt, Owner, Released, Request};
+use bellwether::conformance::{Checked, ensure};
 
-pub(super) async fn an_owner_takes_it_again_and_releases_as_often(on: Arc<Subject>) -> Checked {
+pub(super) async fn an_owner_takes_it_again_and_releases_as_often(on: Arc<LockSubject>) -> Checked {
     let owner = Owner::new();
     let mut holds = Vec::new();
     for _ in 0..3 {
@@ -21,7 +22,7 @@ pub(super) async fn an_owner_takes_it_again_and_releases_as_often(on: Arc<Subjec
     Ok(())
 }
 
-pub(super) async fn a_claim_is_counted_once(on: Arc<Subject>) -> Checked {
+pub(super) async fn a_claim_is_counted_once(on: Arc<LockSubject>) -> Checked {
     let (owner, claim) = (Owner::new(), on.claim());
     for _ in 0..3 {
         on.take_for(claim.clone(), owner, LONG).await?;
@@ -34,7 +35,9 @@ pub(super) async fn a_claim_is_counted_once(on: Arc<Subject>) -> Checked {
     Ok(())
 }
 
-pub(super) async fn another_owner_is_refused_until_the_last_release(on: Arc<Subject>) -> Checked {
+pub(super) async fn another_owner_is_refused_until_the_last_release(
+    on: Arc<LockSubject>,
+) -> Checked {
     let owner = Owner::new();
     let outer = on.take_for(on.claim(), owner, LONG).await?;
     let inner = on.take_for(on.claim(), owner, LONG).await?;
@@ -49,7 +52,7 @@ pub(super) async fn another_owner_is_refused_until_the_last_release(on: Arc<Subj
 }
 
 pub(super) async fn the_release_of_a_claim_that_failed_leaves_the_hold(
-    on: Arc<Subject>,
+    on: Arc<LockSubject>,
 ) -> Checked {
     let outer = on.take(LONG).await?;
     // Of the same owner, but never granted: as an inner acquisition that failed is cleaned up.
@@ -59,7 +62,7 @@ pub(super) async fn the_release_of_a_claim_that_failed_leaves_the_hold(
     on.free(outer).await
 }
 
-pub(super) async fn all_holds_of_an_owner_have_one_fence(on: Arc<Subject>) -> Checked {
+pub(super) async fn all_holds_of_an_owner_have_one_fence(on: Arc<LockSubject>) -> Checked {
     let owner = Owner::new();
     let outer = on.take_for(on.claim(), owner, LONG).await?;
     let inner = on.take_for(on.claim(), owner, LONG).await?;
@@ -70,7 +73,7 @@ pub(super) async fn all_holds_of_an_owner_have_one_fence(on: Arc<Subject>) -> Ch
 }
 
 /// Holds are values, and may end in any order.
-pub(super) async fn an_outer_hold_is_released_before_an_inner_one(on: Arc<Subject>) -> Checked {
+pub(super) async fn an_outer_hold_is_released_before_an_inner_one(on: Arc<LockSubject>) -> Checked {
     let owner = Owner::new();
     let outer = on.take_for(on.claim(), owner, LONG).await?;
     let inner = on.take_for(outer.claim.clone(), outer.owner, LONG).await;
@@ -83,7 +86,7 @@ pub(super) async fn an_outer_hold_is_released_before_an_inner_one(on: Arc<Subjec
     Ok(())
 }
 
-pub(super) async fn the_lease_lasts_as_long_as_the_longest_hold(on: Arc<Subject>) -> Checked {
+pub(super) async fn the_lease_lasts_as_long_as_the_longest_hold(on: Arc<LockSubject>) -> Checked {
     let owner = Owner::new();
     let outer = on.take_for(on.claim(), owner, LONG).await?;
     let inner = on.take_for(on.claim(), owner, SHORT).await?;
@@ -93,7 +96,7 @@ pub(super) async fn the_lease_lasts_as_long_as_the_longest_hold(on: Arc<Subject>
     on.free(outer).await
 }
 
-pub(super) async fn the_owner_is_refused_too(on: Arc<Subject>) -> Checked {
+pub(super) async fn the_owner_is_refused_too(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
     let again = Request::new(on.claim(), LONG).owned_by(hold.owner);
     let attempt = on.lock.acquire(again).await?;

@@ -7,10 +7,11 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tokio::time::timeout;
 
-use super::{Checked, Instead, LONG, SHORT, Subject, ensure};
+use super::subject::{LONG, LockSubject, SHORT};
 use crate::{Released, Request};
+use bellwether::conformance::{Checked, ensure};
 
-pub(super) async fn a_stranger_cannot_release(on: Arc<Subject>) -> Checked {
+pub(super) async fn a_stranger_cannot_release(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
     let released = on.release(on.claim()).await?;
     ensure!(released == Released::NotHeld, "the release of a stranger was {released:?}");
@@ -18,7 +19,7 @@ pub(super) async fn a_stranger_cannot_release(on: Arc<Subject>) -> Checked {
     on.free(hold).await
 }
 
-pub(super) async fn a_release_of_what_was_never_granted_is_safe(on: Arc<Subject>) -> Checked {
+pub(super) async fn a_release_of_what_was_never_granted_is_safe(on: Arc<LockSubject>) -> Checked {
     let released = on.release(on.claim()).await?;
     ensure!(released == Released::NotHeld, "of a free key, it was {released:?}");
     let hold = on.take(LONG).await?;
@@ -30,7 +31,7 @@ pub(super) async fn a_release_of_what_was_never_granted_is_safe(on: Arc<Subject>
     on.free(hold).await
 }
 
-pub(super) async fn a_second_release_frees_nobody(on: Arc<Subject>) -> Checked {
+pub(super) async fn a_second_release_frees_nobody(on: Arc<LockSubject>) -> Checked {
     let claim = on.take(LONG).await?.claim;
     let first = on.release(claim.clone()).await?;
     let second = on.release(claim).await?;
@@ -39,7 +40,9 @@ pub(super) async fn a_second_release_frees_nobody(on: Arc<Subject>) -> Checked {
     Ok(())
 }
 
-pub(super) async fn a_repeated_release_never_frees_the_next_holder(on: Arc<Subject>) -> Checked {
+pub(super) async fn a_repeated_release_never_frees_the_next_holder(
+    on: Arc<LockSubject>,
+) -> Checked {
     let claim = on.take(LONG).await?.claim;
     on.release(claim.clone()).await?;
     let next = on.take(LONG).await?;
@@ -49,7 +52,7 @@ pub(super) async fn a_repeated_release_never_frees_the_next_holder(on: Arc<Subje
     on.free(next).await
 }
 
-pub(super) async fn whoever_knows_the_claim_can_release(on: Arc<Subject>) -> Checked {
+pub(super) async fn whoever_knows_the_claim_can_release(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
     let (lock, known) = (Arc::clone(&on.lock), hold.claim.clone());
     drop(hold);
@@ -59,7 +62,7 @@ pub(super) async fn whoever_knows_the_claim_can_release(on: Arc<Subject>) -> Che
     Ok(())
 }
 
-pub(super) async fn a_dropped_question_can_be_released(on: Arc<Subject>) -> Checked {
+pub(super) async fn a_dropped_question_can_be_released(on: Arc<LockSubject>) -> Checked {
     for _ in 0..4 {
         let claim = on.claim();
         {
@@ -75,7 +78,7 @@ pub(super) async fn a_dropped_question_can_be_released(on: Arc<Subject>) -> Chec
 }
 
 /// What was dropped is granted to nobody when the key becomes free.
-pub(super) async fn a_dropped_wait_can_be_released(on: Arc<Subject>) -> Checked {
+pub(super) async fn a_dropped_wait_can_be_released(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
     let waiting = on.claim();
     let _ = timeout(SHORT, on.wait_by(&waiting, LONG)).await;
@@ -85,7 +88,7 @@ pub(super) async fn a_dropped_wait_can_be_released(on: Arc<Subject>) -> Checked 
     on.free(next).await
 }
 
-pub(super) async fn who_stops_waiting_is_in_nobodys_way(on: Arc<Subject>) -> Checked {
+pub(super) async fn who_stops_waiting_is_in_nobodys_way(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
     let (gone, patient) = (on.claim(), on.claim());
     let _ = timeout(SHORT, on.wait_by(&gone, LONG)).await;
@@ -104,7 +107,7 @@ pub(super) async fn who_stops_waiting_is_in_nobodys_way(on: Arc<Subject>) -> Che
 }
 
 /// Between the answer and the wait is where a wake-up is lost.
-pub(super) async fn a_release_after_the_busy_answer_is_told(on: Arc<Subject>) -> Checked {
+pub(super) async fn a_release_after_the_busy_answer_is_told(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
     let mut watch = on.lock.watch(&on.key());
     on.busy().await?;
@@ -117,7 +120,7 @@ pub(super) async fn a_release_after_the_busy_answer_is_told(on: Arc<Subject>) ->
     Ok(())
 }
 
-pub(super) async fn who_watches_hears_of_every_hand_over(on: Arc<Subject>) -> Checked {
+pub(super) async fn who_watches_hears_of_every_hand_over(on: Arc<LockSubject>) -> Checked {
     let mut watch = on.lock.watch(&on.key());
     for round in 0..5 {
         let hold = on.take(LONG).await?;

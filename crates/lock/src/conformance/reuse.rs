@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use crate::LockWait;
 
-use super::{Checked, Instead, Subject, ensure};
+use super::subject::LockSubject;
 use crate::{Lock, Locks};
+use bellwether::conformance::{Checked, Deviation, ensure};
 
-impl Subject {
+impl LockSubject {
     /// The locks of a process that never waits for another holder.
     fn locks(&self) -> Locks<Arc<dyn Lock>> {
         Locks::new(Arc::clone(&self.lock)).wait(LockWait::fail_fast())
@@ -16,13 +17,15 @@ impl Subject {
 }
 
 pub(super) async fn what_was_dropped_is_free_for_the_next_attempt_of_this_process(
-    on: Arc<Subject>,
+    on: Arc<LockSubject>,
 ) -> Checked {
     let (locks, key) = (on.locks(), on.key());
     for round in 0..ROUNDS {
         match locks.try_lock(&key).await {
             Ok(held) => drop(held),
-            Err(error) => return Err(Instead(format!("attempt {round} of {ROUNDS}: {error}"))),
+            Err(error) => {
+                return Err(Deviation::new(format!("attempt {round} of {ROUNDS}: {error}")));
+            }
         }
     }
     let kept = locks.shutdown(CLOSING).await;
@@ -31,7 +34,9 @@ pub(super) async fn what_was_dropped_is_free_for_the_next_attempt_of_this_proces
 }
 
 /// As another process sees it, which knows nothing of a release that is under way.
-pub(super) async fn what_ran_under_it_has_released_it_when_it_returns(on: Arc<Subject>) -> Checked {
+pub(super) async fn what_ran_under_it_has_released_it_when_it_returns(
+    on: Arc<LockSubject>,
+) -> Checked {
     let (processes, key) = ([on.locks(), on.locks()], on.key());
     for round in 0..ROUNDS {
         let ran = processes[round % 2].run(&key, async { round }).await;

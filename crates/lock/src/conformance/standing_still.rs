@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::thread;
 
-use super::{Checked, Instead, Subject, ensure};
+use super::subject::LockSubject;
 use crate::{Lock, LockErrorKind, Locks, WhenLost};
+use bellwether::conformance::{Checked, Deviation, ensure};
 
-impl Subject {
-    fn locks_that_lapse(&self) -> Result<Locks<Arc<dyn Lock>>, Instead> {
+impl LockSubject {
+    fn locks_that_lapse(&self) -> Result<Locks<Arc<dyn Lock>>, Deviation> {
         let locks = Locks::new(Arc::clone(&self.lock)).lease(self.term);
-        locks.map_err(|error| Instead(format!("the lease was refused: {error}")))
+        locks.map_err(|error| Deviation::new(format!("the lease was refused: {error}")))
     }
 
     /// Nothing else of this process runs meanwhile.
@@ -19,10 +20,10 @@ impl Subject {
 }
 
 pub(super) async fn a_holder_that_stood_still_for_its_term_knows_it_when_it_looks(
-    on: Arc<Subject>,
+    on: Arc<LockSubject>,
 ) -> Checked {
     let locks = on.locks_that_lapse()?;
-    let held = locks.lock(&on.key()).await.map_err(|error| Instead(error.to_string()))?;
+    let held = locks.lock(&on.key()).await.map_err(|error| Deviation::new(error.to_string()))?;
     ensure!(!held.is_lost(), "it is lost at once");
     on.stand_still();
     ensure!(held.is_lost(), "it says that it holds the key, after {:?} and more", on.term);
@@ -33,7 +34,7 @@ pub(super) async fn a_holder_that_stood_still_for_its_term_knows_it_when_it_look
 }
 
 pub(super) async fn work_that_stood_still_for_the_term_of_its_lock_fails(
-    on: Arc<Subject>,
+    on: Arc<LockSubject>,
 ) -> Checked {
     for when_lost in [WhenLost::Cancel, WhenLost::Fail] {
         let locks = on.locks_that_lapse()?.when_lost(when_lost);

@@ -6,18 +6,19 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 use tokio::time::sleep;
 
-use super::{Checked, Hold, Instead, LONG, Subject, ensure};
+use super::subject::{HeldKey, LONG, LockSubject};
 use crate::{Attempt, Claim, Holder, Released, Renew, Request};
+use bellwether::conformance::{Checked, Deviation, ensure};
 
-impl Subject {
-    async fn take_over(&self, claim: &Claim, from: Holder) -> Result<Attempt, Instead> {
-        let Some(lock) = &self.take_over else { return Err(Instead("no such lock".into())) };
+impl LockSubject {
+    async fn take_over(&self, claim: &Claim, from: Holder) -> Result<Attempt, Deviation> {
+        let Some(lock) = &self.take_over else { return Err(Deviation::new("no such lock")) };
         Ok(lock.take_over(Request::new(claim.clone(), LONG), from).await?)
     }
 
     /// Who holds the key, as others see it.
-    async fn seen(&self) -> Result<Holder, Instead> {
-        self.busy().await?.holder.ok_or_else(|| Instead("it does not tell who holds it".into()))
+    async fn seen(&self) -> Result<Holder, Deviation> {
+        self.busy().await?.holder.ok_or_else(|| Deviation::new("it does not tell who holds it"))
     }
 
     async fn ensure_refused(&self, from: Holder, whom: &str) -> Checked {
@@ -27,7 +28,9 @@ impl Subject {
     }
 }
 
-pub(super) async fn of_many_who_take_it_from_a_silent_holder_one_wins(on: Arc<Subject>) -> Checked {
+pub(super) async fn of_many_who_take_it_from_a_silent_holder_one_wins(
+    on: Arc<LockSubject>,
+) -> Checked {
     let silent = on.take(LONG).await?;
     let seen = on.seen().await?;
     let claims: Vec<_> = (0..16).map(|_| on.claim()).collect();
@@ -36,7 +39,7 @@ pub(super) async fn of_many_who_take_it_from_a_silent_holder_one_wins(on: Arc<Su
     let mut winners = Vec::new();
     for (claim, attempt) in claims.into_iter().zip(attempts) {
         if let Attempt::Granted(grant) = attempt {
-            winners.push(Hold { claim, owner: silent.owner, grant });
+            winners.push(HeldKey { claim, owner: silent.owner, grant });
         }
     }
     ensure!(winners.len() == 1, "{} of 16 took it", winners.len());
@@ -48,7 +51,7 @@ pub(super) async fn of_many_who_take_it_from_a_silent_holder_one_wins(on: Arc<Su
     Ok(())
 }
 
-pub(super) async fn it_is_not_taken_from_another_than_was_seen(on: Arc<Subject>) -> Checked {
+pub(super) async fn it_is_not_taken_from_another_than_was_seen(on: Arc<LockSubject>) -> Checked {
     let first = on.take(LONG).await?;
     let seen = on.seen().await?;
     on.free(first).await?;
@@ -57,7 +60,7 @@ pub(super) async fn it_is_not_taken_from_another_than_was_seen(on: Arc<Subject>)
     on.free(next).await
 }
 
-pub(super) async fn it_is_not_taken_from_who_has_renewed_it(on: Arc<Subject>) -> Checked {
+pub(super) async fn it_is_not_taken_from_who_has_renewed_it(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
     let seen = on.seen().await?;
     // Renewals are told apart by the millisecond.
@@ -70,7 +73,7 @@ pub(super) async fn it_is_not_taken_from_who_has_renewed_it(on: Arc<Subject>) ->
     on.free(hold).await
 }
 
-pub(super) async fn who_lost_it_is_told(on: Arc<Subject>) -> Checked {
+pub(super) async fn who_lost_it_is_told(on: Arc<LockSubject>) -> Checked {
     let silent = on.take(LONG).await?;
     let (seen, winner) = (on.seen().await?, on.claim());
     let attempt = on.take_over(&winner, seen).await?;
@@ -85,7 +88,7 @@ pub(super) async fn who_lost_it_is_told(on: Arc<Subject>) -> Checked {
     Ok(())
 }
 
-pub(super) async fn what_is_free_is_taken(on: Arc<Subject>) -> Checked {
+pub(super) async fn what_is_free_is_taken(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
     let seen = on.seen().await?;
     on.free(hold).await?;

@@ -6,14 +6,14 @@ use bellwether::StoreErrorKind;
 use tokio::sync::Semaphore;
 
 use super::MySqlOptions;
-use super::link::Link;
+use super::link::MySqlSession;
 use super::trouble::{is_forbidden, malformed, meaning};
-use crate::session::Trouble;
+use crate::session::SessionError;
 
 /// The next number, in a transaction of its own. The row that it takes is seen by nobody.
-pub(super) async fn next(link: &mut Link) -> Result<u64, Trouble> {
+pub(super) async fn next(session: &mut MySqlSession) -> Result<u64, SessionError> {
     number(
-        link,
+        session,
         "START TRANSACTION; INSERT INTO bellwether_fences () VALUES (); \
          DELETE FROM bellwether_fences WHERE id = LAST_INSERT_ID(); COMMIT; \
          SELECT LAST_INSERT_ID()",
@@ -21,8 +21,8 @@ pub(super) async fn next(link: &mut Link) -> Result<u64, Trouble> {
     .await
 }
 
-async fn number(link: &mut Link, statements: &str) -> Result<u64, Trouble> {
-    let last = link.last(statements).await?.ok_or_else(malformed)?;
+async fn number(session: &mut MySqlSession, statements: &str) -> Result<u64, SessionError> {
+    let last = session.last(statements).await?.ok_or_else(malformed)?;
     last.number()?.ok_or_else(malformed)
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Counter {
     /// One counts at a time, so that one connection will do.
     turns: Semaphore,
     /// It, while it is not in use. Held for a moment, never across an `.await`.
-    idle: Mutex<Option<Link>>,
+    idle: Mutex<Option<MySqlSession>>,
 }
 
 impl Counter {
@@ -41,53 +41,60 @@ impl Counter {
         Self { options, turns: Semaphore::new(1), idle: Mutex::default() }
     }
 
-    pub(super) async fn next(&self) -> Result<u64, Trouble> {
+    pub(super) async fn next(&self) -> Result<u64, SessionError> {
         // Nobody closes it.
         let _turn = self.turns.acquire().await;
         let idle = self.idle().take();
-        if let Some(mut link) = idle {
-            match next(&mut link).await {
+        if let Some(mut session) = idle {
+            match next(&mut session).await {
                 // It was left for too long.
                 Err(trouble) if trouble.is_broken() => {}
-                counted => return self.give_back(link, counted),
+                counted => return self.give_back(session, counted),
             }
         }
-        let mut link = Link::open(&self.options).await?;
-        let counted = next(&mut link).await;
-        self.give_back(link, counted)
+        let mut session = MySqlSession::open(&self.options).await?;
+        let counted = next(&mut session).await;
+        self.give_back(session, counted)
     }
 
-    fn give_back(&self, link: Link, counted: Result<u64, Trouble>) -> Result<u64, Trouble> {
+    fn give_back(
+        &self,
+        session: MySqlSession,
+        counted: Result<u64, SessionError>,
+    ) -> Result<u64, SessionError> {
         // One that met trouble may be in the middle of a transaction.
         if counted.is_ok() {
-            *self.idle() = Some(link);
+            *self.idle() = Some(session);
         }
         counted
     }
 
-    fn idle(&self) -> MutexGuard<'_, Option<Link>> {
+    fn idle(&self) -> MutexGuard<'_, Option<MySqlSession>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Makes the counter, if it is not there.
-pub(super) async fn prepare(link: &mut Link) -> Result<(), Trouble> {
-    if is_there(link, "bellwether_fences").await? {
+pub(super) async fn prepare(session: &mut MySqlSession) -> Result<(), SessionError> {
+    if is_there(session, "bellwether_fences").await? {
         return Ok(());
     }
     let now = "SELECT CAST(UNIX_TIMESTAMP(NOW(6)) * 1000000 AS UNSIGNED)";
-    let now = number(link, now).await?;
+    let now = number(session, now).await?;
     let statement = format!(
         "CREATE TABLE IF NOT EXISTS bellwether_fences \
          (id BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY) \
          ENGINE=InnoDB AUTO_INCREMENT={now}"
     );
-    make(link, &statement).await
+    make(session, &statement).await
 }
 
 /// Whether there is such a table.
-pub(super) async fn is_there(link: &mut Link, table: &str) -> Result<bool, Trouble> {
-    match link.run(&format!("SELECT 1 FROM {table} LIMIT 0")).await {
+pub(super) async fn is_there(
+    session: &mut MySqlSession,
+    table: &str,
+) -> Result<bool, SessionError> {
+    match session.run(&format!("SELECT 1 FROM {table} LIMIT 0")).await {
         Ok(()) => Ok(true),
         Err(trouble) if trouble.is_unprepared() => Ok(false),
         Err(trouble) => Err(trouble),
@@ -95,13 +102,13 @@ pub(super) async fn is_there(link: &mut Link, table: &str) -> Result<bool, Troub
 }
 
 /// Makes a table. Who may not is told what to do.
-pub(super) async fn make(link: &mut Link, statement: &str) -> Result<(), Trouble> {
-    link.try_run(statement).await.map_err(|error| {
+pub(super) async fn make(session: &mut MySqlSession, statement: &str) -> Result<(), SessionError> {
+    session.try_run(statement).await.map_err(|error| {
         let is_forbidden = is_forbidden(&error);
         let trouble = meaning(error);
         if is_forbidden {
             let advice = format!("a table is missing that the user may not make: {statement}");
-            return Trouble::refused(StoreErrorKind::Misconfigured, advice);
+            return SessionError::refused(StoreErrorKind::Misconfigured, advice);
         }
         trouble
     })

@@ -6,31 +6,31 @@ use uuid::Uuid;
 
 use super::MySqlOptions;
 use super::trouble::{malformed, meaning};
-use crate::session::Trouble;
+use crate::session::SessionError;
 
 /// A connection.
-pub(super) struct Link {
+pub(super) struct MySqlSession {
     pub(super) conn: Conn,
     /// Is in every statement that waits, so that nothing else is interrupted in its place: numbers
     /// of connections begin anew with the server.
     pub(super) mark: Uuid,
 }
 
-/// What finds the statement that a link waits for.
+/// What finds the statement that a session waits for.
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct WaitingStatement {
     connection: u32,
     mark: Uuid,
 }
 
-impl Link {
-    pub(super) async fn open(options: &MySqlOptions) -> Result<Self, Trouble> {
+impl MySqlSession {
+    pub(super) async fn open(options: &MySqlOptions) -> Result<Self, SessionError> {
         let conn = Conn::new(options.connecting()).await.map_err(meaning)?;
         Ok(Self { conn, mark: Uuid::new_v4() })
     }
 
     /// Runs statements.
-    pub(super) async fn run(&mut self, statements: &str) -> Result<(), Trouble> {
+    pub(super) async fn run(&mut self, statements: &str) -> Result<(), SessionError> {
         self.try_run(statements).await.map_err(meaning)
     }
 
@@ -40,15 +40,18 @@ impl Link {
 
     /// Runs statements, and gives the first value of the last row of them all. `None` stands for no
     /// row.
-    pub(super) async fn last(&mut self, statements: &str) -> Result<Option<Value>, Trouble> {
+    pub(super) async fn last(
+        &mut self,
+        statements: &str,
+    ) -> Result<Option<FirstValue>, SessionError> {
         self.try_last(statements).await.map_err(meaning)
     }
 
-    pub(super) async fn try_last(&mut self, statements: &str) -> Result<Option<Value>, Error> {
+    pub(super) async fn try_last(&mut self, statements: &str) -> Result<Option<FirstValue>, Error> {
         let mut results = self.conn.query_iter(statements).await?;
         let mut last = None;
         while !results.is_empty() {
-            results.for_each(|row| last = Some(Value(row))).await?;
+            results.for_each(|row| last = Some(FirstValue(row))).await?;
         }
         // A statement that failed after others ends them, and says so here.
         results.drop_result().await?;
@@ -56,7 +59,7 @@ impl Link {
     }
 
     /// Runs statements, and gives the first text of each row of them all.
-    pub(super) async fn texts(&mut self, statements: &str) -> Result<Vec<String>, Trouble> {
+    pub(super) async fn texts(&mut self, statements: &str) -> Result<Vec<String>, SessionError> {
         let mut results = self.conn.query_iter(statements).await.map_err(meaning)?;
         let mut texts = Vec::new();
         while !results.is_empty() {
@@ -67,21 +70,21 @@ impl Link {
         Ok(texts)
     }
 
-    pub(super) fn waiting(&self) -> Waiting {
-        Waiting { connection: self.conn.id(), mark: self.mark }
+    pub(super) fn waiting(&self) -> WaitingStatement {
+        WaitingStatement { connection: self.conn.id(), mark: self.mark }
     }
 }
 
-impl Waiting {
+impl WaitingStatement {
     /// Ends the statement, if it still runs.
-    pub(super) async fn interrupt(&self, options: &MySqlOptions) -> Result<(), Trouble> {
-        let mut link = Link::open(options).await?;
+    pub(super) async fn interrupt(&self, options: &MySqlOptions) -> Result<(), SessionError> {
+        let mut session = MySqlSession::open(options).await?;
         let (id, mark) = (self.connection, self.mark);
         let find = format!(
             "SELECT 1 FROM information_schema.processlist WHERE id = {id} AND info LIKE '%{mark}%'"
         );
-        if link.last(&find).await?.is_some() {
-            link.run(&format!("KILL QUERY {id}")).await?;
+        if session.last(&find).await?.is_some() {
+            session.run(&format!("KILL QUERY {id}")).await?;
         }
         Ok(())
     }
@@ -89,11 +92,11 @@ impl Waiting {
 
 /// The first value of a row.
 #[derive(Debug)]
-pub(super) struct Value(Row);
+pub(super) struct FirstValue(Row);
 
-impl Value {
+impl FirstValue {
     /// A number, or `NULL`.
-    pub(super) fn number(&self) -> Result<Option<u64>, Trouble> {
+    pub(super) fn number(&self) -> Result<Option<u64>, SessionError> {
         let number: Option<Result<Option<u64>, FromValueError>> = self.0.get_opt(0);
         number.and_then(Result::ok).ok_or_else(malformed)
     }

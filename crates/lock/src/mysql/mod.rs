@@ -13,7 +13,7 @@ use bellwether::{Key, StoreError, StoreErrorKind};
 
 pub use self::options::MySqlOptions;
 
-use self::named::Named;
+use self::named::NamedLocks;
 use self::row::Rows;
 use super::session::Sessions;
 use super::{Answer, Attempt, Claim, Fenced, Lock, Released, Renew, Request, Watch};
@@ -111,9 +111,9 @@ macro_rules! by_sessions {
 /// - Tested with MariaDB 10.11. Oracle's MySQL 8 knows all the statements, but was not tested; it
 ///   rounds patience to whole seconds.
 #[derive(Clone, Debug)]
-pub struct MySqlLock(Sessions<Named>);
+pub struct MySqlLock(Sessions<NamedLocks>);
 
-by_sessions!(MySqlLock, Named);
+by_sessions!(MySqlLock, NamedLocks);
 
 /// Rows of a table in a MariaDB or MySQL server, each locked by `SELECT ... FOR UPDATE` in a
 /// transaction that stays open.

@@ -11,86 +11,86 @@ use tokio::time::Instant;
 
 use super::MySqlOptions;
 use super::fence;
-use super::link::{Link, Waiting};
+use super::link::{MySqlSession, WaitingStatement};
 use super::trouble::{malformed, meaning};
-use crate::session::{Database, Held, Name, Trouble};
+use crate::session::{Database, Name, SessionError, TakenName};
 
 /// The names of a server.
-pub(super) struct Named(MySqlOptions);
+pub(super) struct NamedLocks(MySqlOptions);
 
-impl Named {
+impl NamedLocks {
     pub(super) fn new(options: MySqlOptions) -> Self {
         Self(options)
     }
 }
 
-impl Database for Named {
+impl Database for NamedLocks {
     const NAME: &'static str = "mysql";
 
-    type Link = Link;
-    type Interrupt = Waiting;
+    type Session = MySqlSession;
+    type Interrupt = WaitingStatement;
 
-    async fn connect(&self) -> Result<Link, Trouble> {
-        Link::open(&self.0).await
+    async fn connect(&self) -> Result<MySqlSession, SessionError> {
+        MySqlSession::open(&self.0).await
     }
 
-    async fn prepare(&self, link: &mut Link) -> Result<(), Trouble> {
-        fence::prepare(link).await
+    async fn prepare(&self, session: &mut MySqlSession) -> Result<(), SessionError> {
+        fence::prepare(session).await
     }
 
     async fn take(
         &self,
-        link: &mut Link,
+        session: &mut MySqlSession,
         name: &Name,
         patience: Duration,
-    ) -> Result<Option<Held>, Trouble> {
-        let (seconds, mark) = (patience.as_secs_f64(), link.mark);
+    ) -> Result<Option<TakenName>, SessionError> {
+        let (seconds, mark) = (patience.as_secs_f64(), session.mark);
         let take = format!("SELECT GET_LOCK('{name}', {seconds:.3}) /* {mark} */");
-        match link.last(&take).await?.ok_or_else(malformed)?.number()? {
+        match session.last(&take).await?.ok_or_else(malformed)?.number()? {
             Some(1) => {}
             Some(_) => return Ok(None),
             None => {
                 let said = "GET_LOCK gave NULL: it was interrupted, or the server lacks memory";
-                return Err(Trouble::refused(StoreErrorKind::NotReady, said));
+                return Err(SessionError::refused(StoreErrorKind::NotReady, said));
             }
         }
         let asked = Instant::now();
-        let fence = fence::next(link).await?;
-        Ok(Some(Held { fence, asked }))
+        let fence = fence::next(session).await?;
+        Ok(Some(TakenName { fence, asked }))
     }
 
-    async fn holds(&self, link: &mut Link, name: &Name) -> Result<bool, Trouble> {
+    async fn holds(&self, session: &mut MySqlSession, name: &Name) -> Result<bool, SessionError> {
         let holds = format!("SELECT IS_USED_LOCK('{name}') = CONNECTION_ID()");
-        Ok(link.last(&holds).await?.ok_or_else(malformed)?.number()? == Some(1))
+        Ok(session.last(&holds).await?.ok_or_else(malformed)?.number()? == Some(1))
     }
 
-    async fn free(&self, link: &mut Link, name: &Name) -> Result<bool, Trouble> {
+    async fn free(&self, session: &mut MySqlSession, name: &Name) -> Result<bool, SessionError> {
         // The session holds no other name, and nothing else was changed in it.
         let free = format!("SELECT RELEASE_LOCK('{name}')");
-        Ok(link.last(&free).await?.ok_or_else(malformed)?.number()? == Some(1))
+        Ok(session.last(&free).await?.ok_or_else(malformed)?.number()? == Some(1))
     }
 
-    async fn ping(&self, link: &mut Link) -> Result<(), Trouble> {
-        link.conn.ping().await.map_err(meaning)
+    async fn ping(&self, session: &mut MySqlSession) -> Result<(), SessionError> {
+        session.conn.ping().await.map_err(meaning)
     }
 
-    fn interrupt_of(&self, link: &Link) -> Waiting {
-        link.waiting()
+    fn interrupt_of(&self, session: &MySqlSession) -> WaitingStatement {
+        session.waiting()
     }
 
-    async fn interrupt(&self, of: Waiting) {
+    async fn interrupt(&self, of: WaitingStatement) {
         if let Err(trouble) = of.interrupt(&self.0).await {
             tracing::debug!(?trouble, "a wait in mysql was not interrupted");
         }
     }
 
     /// It is not: a connection that nobody reads from tells of nothing.
-    fn ended(_: &Link) -> BoxFuture<'static, ()> {
+    fn ended(_: &MySqlSession) -> BoxFuture<'static, ()> {
         Box::pin(future::pending())
     }
 }
 
-impl fmt::Debug for Named {
+impl fmt::Debug for NamedLocks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }

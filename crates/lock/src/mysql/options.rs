@@ -6,7 +6,7 @@ use std::time::Duration;
 use bellwether::ConfigError;
 use mysql_async::{Opts, OptsBuilder};
 
-use crate::session::Settings;
+use crate::session::SessionSettings;
 
 /// Where a MariaDB or MySQL server is, and how it is talked to.
 ///
@@ -26,7 +26,7 @@ use crate::session::Settings;
 #[derive(Clone)]
 pub struct MySqlOptions {
     pub(super) address: Opts,
-    pub(super) settings: Settings,
+    pub(super) settings: SessionSettings,
 }
 
 impl MySqlOptions {
@@ -40,7 +40,7 @@ impl MySqlOptions {
         if address.db_name().is_none_or(str::is_empty) {
             return Err(refused());
         }
-        Ok(Self { address, settings: Settings::default() })
+        Ok(Self { address, settings: SessionSettings::default() })
     }
 
     /// Sets whose keys these are: services that share locks share a namespace.
@@ -93,7 +93,7 @@ impl MySqlOptions {
 
     /// What connections are made from.
     pub(super) fn connecting(&self) -> OptsBuilder {
-        let Settings { session, timeout, .. } = &self.settings;
+        let SessionSettings { session, timeout, .. } = &self.settings;
         let seconds = session.as_secs() + u64::from(session.subsec_nanos() > 0);
         let wait = timeout.as_secs().max(1);
         let silence = format!(

@@ -12,10 +12,10 @@ use mysql_async::prelude::Queryable;
 use tokio::time::{Instant, sleep};
 
 use super::fence::Counter;
-use super::link::{Link, Waiting};
+use super::link::{MySqlSession, WaitingStatement};
 use super::trouble::{is_locked, meaning};
 use super::{MySqlOptions, fence};
-use crate::session::{Database, Held, Name, Trouble};
+use crate::session::{Database, Name, SessionError, TakenName};
 
 /// The rows of a table.
 pub(super) struct Rows {
@@ -39,8 +39,12 @@ impl Rows {
     }
 
     /// Locks the row of a name, and leaves the transaction open if it could.
-    async fn lock(link: &mut Link, name: &Name, left: Duration) -> Result<Row, Trouble> {
-        let (seconds, mark) = (left.as_secs(), link.mark);
+    async fn lock(
+        session: &mut MySqlSession,
+        name: &Name,
+        left: Duration,
+    ) -> Result<Row, SessionError> {
+        let (seconds, mark) = (left.as_secs(), session.mark);
         // What is not to be waited for for a whole second is not waited for by the server.
         let how = if seconds == 0 { "NOWAIT" } else { "" };
         let wait = seconds.max(1);
@@ -48,32 +52,32 @@ impl Rows {
             "SET SESSION innodb_lock_wait_timeout = {wait}; START TRANSACTION; \
              SELECT 1 FROM bellwether_locks WHERE name = '{name}' FOR UPDATE {how} /* {mark} */"
         );
-        let row = match link.try_last(&select).await {
+        let row = match session.try_last(&select).await {
             Ok(Some(_)) => return Ok(Row::Locked),
             Ok(None) => Row::Missing,
             Err(error) if is_locked(&error) => Row::Taken,
             Err(error) => return Err(meaning(error)),
         };
-        link.run("ROLLBACK").await?;
+        session.run("ROLLBACK").await?;
         Ok(row)
     }
 
     /// Makes the row of a name. Somebody else may be first, and hold it already.
-    async fn make(link: &mut Link, name: &Name) -> Result<(), Trouble> {
+    async fn make(session: &mut MySqlSession, name: &Name) -> Result<(), SessionError> {
         let insert = format!("INSERT IGNORE INTO bellwether_locks (name) VALUES ('{name}')");
-        match link.try_run(&insert).await {
+        match session.try_run(&insert).await {
             Err(error) if !is_locked(&error) => Err(meaning(error)),
             Ok(()) | Err(_) => Ok(()),
         }
     }
 
     /// Removes rows that are of no use any more, now and then.
-    async fn clean_up(&self, link: &mut Link) -> Result<(), Trouble> {
+    async fn clean_up(&self, session: &mut MySqlSession) -> Result<(), SessionError> {
         if self.freed.fetch_add(1, Ordering::Relaxed) % CLEAN_UP_EVERY != CLEAN_UP_EVERY - 1 {
             return Ok(());
         }
         // What somebody holds is skipped; who waits for one that is removed makes it again.
-        let old = link
+        let old = session
             .texts(
                 "START TRANSACTION; SELECT name FROM bellwether_locks \
                  WHERE made_at < NOW() - INTERVAL 10 SECOND LIMIT 256 FOR UPDATE SKIP LOCKED",
@@ -85,46 +89,46 @@ impl Rows {
         // One by one, as a server that looks for several may look at all, and wait for one.
         let remove =
             |name: &String| format!("DELETE FROM bellwether_locks WHERE name = '{name}'; ");
-        link.run(&(old.map(remove).collect::<String>() + "COMMIT")).await
+        session.run(&(old.map(remove).collect::<String>() + "COMMIT")).await
     }
 }
 
 /// Whether a transaction is open, as the server has last said.
-fn is_open(link: &Link) -> bool {
-    let status = link.conn.last_ok_packet().map(|packet| packet.status_flags());
+fn is_open(session: &MySqlSession) -> bool {
+    let status = session.conn.last_ok_packet().map(|packet| packet.status_flags());
     status.is_some_and(|status| status.contains(StatusFlags::SERVER_STATUS_IN_TRANS))
 }
 
 impl Database for Rows {
     const NAME: &'static str = "mysql";
 
-    type Link = Link;
-    type Interrupt = Waiting;
+    type Session = MySqlSession;
+    type Interrupt = WaitingStatement;
 
-    async fn connect(&self) -> Result<Link, Trouble> {
-        Link::open(&self.options).await
+    async fn connect(&self) -> Result<MySqlSession, SessionError> {
+        MySqlSession::open(&self.options).await
     }
 
-    async fn prepare(&self, link: &mut Link) -> Result<(), Trouble> {
-        fence::prepare(link).await?;
-        if fence::is_there(link, "bellwether_locks").await? {
+    async fn prepare(&self, session: &mut MySqlSession) -> Result<(), SessionError> {
+        fence::prepare(session).await?;
+        if fence::is_there(session, "bellwether_locks").await? {
             return Ok(());
         }
-        fence::make(link, TABLE).await
+        fence::make(session, TABLE).await
     }
 
     async fn take(
         &self,
-        link: &mut Link,
+        session: &mut MySqlSession,
         name: &Name,
         patience: Duration,
-    ) -> Result<Option<Held>, Trouble> {
+    ) -> Result<Option<TakenName>, SessionError> {
         let until = Instant::now() + patience;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            match Self::lock(link, name, left).await? {
+            match Self::lock(session, name, left).await? {
                 Row::Locked => break,
-                Row::Missing => Self::make(link, name).await?,
+                Row::Missing => Self::make(session, name).await?,
                 Row::Taken if left.is_zero() => return Ok(None),
                 Row::Taken => sleep(left.min(PAUSE.mul_f64(0.5 + jitter() / 2.0))).await,
             }
@@ -133,41 +137,41 @@ impl Database for Rows {
         let asked = Instant::now();
         // After it was counted: a session that has ended by then may have been followed by another
         // one, which has a smaller fence.
-        self.ping(link).await?;
-        Ok(Some(Held { fence, asked }))
+        self.ping(session).await?;
+        Ok(Some(TakenName { fence, asked }))
     }
 
-    async fn holds(&self, link: &mut Link, _: &Name) -> Result<bool, Trouble> {
-        self.ping(link).await?;
-        Ok(is_open(link))
+    async fn holds(&self, session: &mut MySqlSession, _: &Name) -> Result<bool, SessionError> {
+        self.ping(session).await?;
+        Ok(is_open(session))
     }
 
-    async fn free(&self, link: &mut Link, name: &Name) -> Result<bool, Trouble> {
-        let was_held = self.holds(link, name).await?;
-        link.run("ROLLBACK").await?;
-        if let Err(trouble) = self.clean_up(link).await {
+    async fn free(&self, session: &mut MySqlSession, name: &Name) -> Result<bool, SessionError> {
+        let was_held = self.holds(session, name).await?;
+        session.run("ROLLBACK").await?;
+        if let Err(trouble) = self.clean_up(session).await {
             tracing::debug!(?trouble, "old rows of locks were not removed");
-            link.run("ROLLBACK").await?;
+            session.run("ROLLBACK").await?;
         }
         Ok(was_held)
     }
 
-    async fn ping(&self, link: &mut Link) -> Result<(), Trouble> {
-        link.conn.ping().await.map_err(meaning)
+    async fn ping(&self, session: &mut MySqlSession) -> Result<(), SessionError> {
+        session.conn.ping().await.map_err(meaning)
     }
 
-    fn interrupt_of(&self, link: &Link) -> Waiting {
-        link.waiting()
+    fn interrupt_of(&self, session: &MySqlSession) -> WaitingStatement {
+        session.waiting()
     }
 
-    async fn interrupt(&self, of: Waiting) {
+    async fn interrupt(&self, of: WaitingStatement) {
         if let Err(trouble) = of.interrupt(&self.options).await {
             tracing::debug!(?trouble, "a wait in mysql was not interrupted");
         }
     }
 
     /// It is not: a connection that nobody reads from tells of nothing.
-    fn ended(_: &Link) -> BoxFuture<'static, ()> {
+    fn ended(_: &MySqlSession) -> BoxFuture<'static, ()> {
         Box::pin(future::pending())
     }
 }

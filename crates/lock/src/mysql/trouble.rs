@@ -3,36 +3,38 @@
 use bellwether::StoreErrorKind;
 use mysql_async::Error;
 
-use crate::session::Trouble;
+use crate::session::SessionError;
 
 /// What an error means. Nothing of the address is in any.
-pub(super) fn meaning(error: Error) -> Trouble {
+pub(super) fn meaning(error: Error) -> SessionError {
     match error {
         Error::Server(error) => {
             let said = format!("error {}: {}", error.code, error.message);
             match error.code {
-                NO_SUCH_TABLE => Trouble::unprepared(said),
+                NO_SUCH_TABLE => SessionError::unprepared(said),
                 code if HAVE_ENDED.contains(&code) => {
-                    Trouble::broken(StoreErrorKind::Unreachable, said)
+                    SessionError::broken(StoreErrorKind::Unreachable, said)
                 }
                 code if ARE_OF_SETTINGS.contains(&code) => {
-                    Trouble::refused(StoreErrorKind::Misconfigured, said)
+                    SessionError::refused(StoreErrorKind::Misconfigured, said)
                 }
-                code if PASS.contains(&code) => Trouble::refused(StoreErrorKind::NotReady, said),
-                _ => Trouble::refused(StoreErrorKind::Refused, said),
+                code if PASS.contains(&code) => {
+                    SessionError::refused(StoreErrorKind::NotReady, said)
+                }
+                _ => SessionError::refused(StoreErrorKind::Refused, said),
             }
         }
-        Error::Io(error) => Trouble::broken(StoreErrorKind::Unreachable, error.to_string()),
+        Error::Io(error) => SessionError::broken(StoreErrorKind::Unreachable, error.to_string()),
         // It may show bytes that the server sent.
         Error::Driver(mysql_async::DriverError::ConnectionClosed) => {
-            Trouble::broken(StoreErrorKind::Unreachable, "the connection is closed")
+            SessionError::broken(StoreErrorKind::Unreachable, "the connection is closed")
         }
         Error::Driver(_) | Error::Other(_) | Error::Url(_) => malformed(),
     }
 }
 
-pub(super) fn malformed() -> Trouble {
-    Trouble::broken(StoreErrorKind::Malformed, "the answer makes no sense")
+pub(super) fn malformed() -> SessionError {
+    SessionError::broken(StoreErrorKind::Malformed, "the answer makes no sense")
 }
 
 /// Whether somebody else has the row: MariaDB says that the wait was too long even of one that was

@@ -6,17 +6,17 @@ use tokio_postgres::{Client, Error, NoTls, SimpleQueryMessage};
 
 use super::PostgresOptions;
 use super::trouble::{malformed, meaning};
-use crate::session::Trouble;
+use crate::session::SessionError;
 
 /// A connection.
-pub(super) struct Link {
+pub(super) struct PostgresSession {
     pub(super) client: Client,
     pub(super) ended: watch::Receiver<()>,
     connection: AbortHandle,
 }
 
-impl Link {
-    pub(super) async fn open(options: &PostgresOptions) -> Result<Self, Trouble> {
+impl PostgresSession {
+    pub(super) async fn open(options: &PostgresOptions) -> Result<Self, SessionError> {
         let connected = options.address.connect(NoTls).await;
         let (client, connection) = connected.map_err(|error| meaning(&error))?;
         let (open, ended) = watch::channel(());
@@ -26,23 +26,24 @@ impl Link {
             }
             drop(open);
         });
-        let link = Self { client, ended, connection: connection.abort_handle() };
+        let session = Self { client, ended, connection: connection.abort_handle() };
         let millis = options.settings.session.as_millis();
         // Whoever waits is cancelled by us.
-        link.run(&format!("SET statement_timeout = 0; SET idle_session_timeout = {millis}"))
+        session
+            .run(&format!("SET statement_timeout = 0; SET idle_session_timeout = {millis}"))
             .await?;
         // Not every system can look for that. Then a waiter whose process was killed gets what it
         // waited for, for a moment.
-        let _ = link.run("SET client_connection_check_interval = '500ms'").await;
-        Ok(link)
+        let _ = session.run("SET client_connection_check_interval = '500ms'").await;
+        Ok(session)
     }
 
-    pub(super) async fn run(&self, statements: &str) -> Result<(), Trouble> {
+    pub(super) async fn run(&self, statements: &str) -> Result<(), SessionError> {
         self.client.batch_execute(statements).await.map_err(|error| meaning(&error))
     }
 
     /// Runs statements, and gives the first value of the last row of them all, which may be null.
-    pub(super) async fn last(&self, statements: &str) -> Result<Option<String>, Trouble> {
+    pub(super) async fn last(&self, statements: &str) -> Result<Option<String>, SessionError> {
         self.try_last(statements).await.map_err(|error| meaning(&error))?.ok_or_else(malformed)
     }
 
@@ -58,7 +59,7 @@ impl Link {
 }
 
 /// The client alone would wait for the answers to what it has asked.
-impl Drop for Link {
+impl Drop for PostgresSession {
     fn drop(&mut self) {
         self.connection.abort();
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bellwether::ConfigError;
 use tokio_postgres::Config;
 
-use crate::session::Settings;
+use crate::session::SessionSettings;
 
 /// Where a PostgreSQL server is, and how it is talked to.
 ///
@@ -26,7 +26,7 @@ use crate::session::Settings;
 #[derive(Clone)]
 pub struct PostgresOptions {
     pub(super) address: Config,
-    pub(super) settings: Settings,
+    pub(super) settings: SessionSettings,
 }
 
 impl PostgresOptions {
@@ -46,7 +46,7 @@ impl PostgresOptions {
         if address.get_application_name().is_none() {
             address.application_name("bellwether");
         }
-        Ok(Self { address, settings: Settings::default() })
+        Ok(Self { address, settings: SessionSettings::default() })
     }
 
     /// Sets whose keys these are: services that share locks share a namespace.

@@ -1,4 +1,4 @@
-//! The keeper of a claim: a task that has a session for it, and ends with it.
+//! The task of a claim: a task that has a session for it, and ends with it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,22 +7,23 @@ use bellwether::StoreError;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use super::claims::{Ask, Place, Wish};
-use super::links::Seat;
-use super::{Database, Held, Name, Shared, Trouble};
+use super::claims::{ClaimRequest, ClaimSlot, Wish};
+use super::links::PooledSession;
+use super::shared::SessionContext;
+use super::{Database, Name, SessionError, TakenName};
 use crate::{Attempt, Busy, Grant, Released, Renew, Request, Session};
 
 /// Who sees to one claim.
-pub(super) struct Keeper<D: Database> {
-    shared: Arc<Shared<D>>,
+pub(super) struct ClaimTask<D: Database> {
+    context: Arc<SessionContext<D>>,
     request: Request,
     name: Name,
-    place: Place,
+    place: ClaimSlot,
 }
 
 /// A name that is held, by a session.
-struct Hold<D: Database> {
-    seat: Seat<D>,
+struct HeldName<D: Database> {
+    pooled: PooledSession<D>,
     fence: u64,
     /// When the last question was sent that was answered.
     asked: Instant,
@@ -35,9 +36,9 @@ struct Life {
     until: watch::Sender<Option<Instant>>,
 }
 
-/// What a keeper that holds is to do next.
-enum Next {
-    Answer(Ask),
+/// What a task that holds is to do next.
+enum TaskEvent {
+    Answer(ClaimRequest),
     Ping,
     /// Nobody is left who could ask for anything.
     Leave,
@@ -46,10 +47,10 @@ enum Next {
 
 type Answering = oneshot::Sender<Result<Attempt, StoreError>>;
 
-impl<D: Database> Keeper<D> {
-    pub(super) fn new(shared: Arc<Shared<D>>, request: Request, place: Place) -> Self {
-        let name = Name::of(request.claim.key(), &shared.settings.namespace);
-        Self { shared, request, name, place }
+impl<D: Database> ClaimTask<D> {
+    pub(super) fn new(context: Arc<SessionContext<D>>, request: Request, place: ClaimSlot) -> Self {
+        let name = Name::of(request.claim.key(), &context.settings.namespace);
+        Self { context, request, name, place }
     }
 
     /// Asks, answers, and keeps what was granted until it is given up or lost.
@@ -94,19 +95,19 @@ impl<D: Database> Keeper<D> {
     }
 
     /// Takes the name, unless whoever asked goes.
-    async fn take(&self, answer: &mut Answering) -> Result<Option<Hold<D>>, Trouble> {
+    async fn take(&self, answer: &mut Answering) -> Result<Option<HeldName<D>>, SessionError> {
         let until = Instant::now() + self.request.patience.min(LONGEST_WAIT);
         loop {
-            let seat = tokio::select! {
+            let pooled = tokio::select! {
                 biased;
                 () = self.is_left(answer) => return Ok(None),
-                seat = self.shared.links.seat(until) => seat?,
+                pooled = self.context.pool.get(until) => pooled?,
             };
-            let is_used = seat.is_used;
-            match self.take_by(seat, until, answer).await {
+            let is_used = pooled.is_used;
+            match self.take_by(pooled, until, answer).await {
                 // It was left for too long, as may be all the others: a new one will tell.
                 Err(trouble) if is_used && trouble.is_broken() && !trouble.is_late() => {
-                    self.shared.links.suspect();
+                    self.context.pool.suspect();
                 }
                 taken => return taken,
             }
@@ -115,53 +116,53 @@ impl<D: Database> Keeper<D> {
 
     async fn take_by(
         &self,
-        mut seat: Seat<D>,
+        mut pooled: PooledSession<D>,
         until: Instant,
         answer: &mut Answering,
-    ) -> Result<Option<Hold<D>>, Trouble> {
-        let links = &self.shared.links;
-        let mut taken = self.ask(&mut seat, until, answer).await;
-        if taken.as_ref().is_err_and(Trouble::is_unprepared) {
+    ) -> Result<Option<HeldName<D>>, SessionError> {
+        let pool = &self.context.pool;
+        let mut taken = self.ask(&mut pooled, until, answer).await;
+        if taken.as_ref().is_err_and(SessionError::is_unprepared) {
             // The tables have gone since they were looked for. The name may be ours already.
-            let limit = self.shared.settings.timeout;
+            let limit = self.context.settings.timeout;
             let again = async {
-                links.database.free(&mut seat.link, &self.name).await?;
-                links.prepare(&mut seat.link).await
+                pool.database.free(&mut pooled.session, &self.name).await?;
+                pool.prepare(&mut pooled.session).await
             };
-            timeout(limit, again).await.unwrap_or_else(|_| Err(Trouble::late(limit)))?;
-            taken = self.ask(&mut seat, until, answer).await;
+            timeout(limit, again).await.unwrap_or_else(|_| Err(SessionError::late(limit)))?;
+            taken = self.ask(&mut pooled, until, answer).await;
         }
-        let Some(Held { fence, asked }) = taken? else {
-            seat.give_back();
+        let Some(TakenName { fence, asked }) = taken? else {
+            pooled.give_back();
             return Ok(None);
         };
-        Ok(Some(Hold { seat, fence, asked }))
+        Ok(Some(HeldName { pooled, fence, asked }))
     }
 
     /// Asks once. A question that waits is interrupted when whoever asked goes; any other one is
     /// soon over by itself.
     async fn ask(
         &self,
-        seat: &mut Seat<D>,
+        pooled: &mut PooledSession<D>,
         until: Instant,
         answer: &mut Answering,
-    ) -> Result<Option<Held>, Trouble> {
-        let (database, limit) = (&self.shared.links.database, self.shared.settings.timeout);
+    ) -> Result<Option<TakenName>, SessionError> {
+        let (database, limit) = (&self.context.pool.database, self.context.settings.timeout);
         let patience = until.saturating_duration_since(Instant::now());
-        let interrupt = database.interrupt_of(&seat.link);
-        let taking = database.take(&mut seat.link, &self.name, patience);
+        let interrupt = database.interrupt_of(&pooled.session);
+        let taking = database.take(&mut pooled.session, &self.name, patience);
         let mut taking = std::pin::pin!(timeout(patience + limit, taking));
         let taken = tokio::select! {
             taken = &mut taking => taken,
             () = self.is_left(answer) => {
                 if !patience.is_zero() {
-                    seat.is_interrupted = true;
+                    pooled.is_interrupted = true;
                     let _ = timeout(limit, database.interrupt(interrupt)).await;
                 }
                 timeout(limit, taking).await.unwrap_or_else(Err)
             }
         };
-        taken.unwrap_or_else(|_| Err(Trouble::late(patience + limit)))
+        taken.unwrap_or_else(|_| Err(SessionError::late(patience + limit)))
     }
 
     /// Waits until nobody waits for the answer.
@@ -173,70 +174,70 @@ impl<D: Database> Keeper<D> {
         }
     }
 
-    async fn keep(mut self, mut hold: Hold<D>, life: Life) {
-        let mut link_ended = D::ended(&hold.seat.link);
+    async fn keep(mut self, mut hold: HeldName<D>, life: Life) {
+        let mut session_ended = D::ended(&hold.pooled.session);
         loop {
-            let due = hold.asked + self.shared.settings.pause();
+            let due = hold.asked + self.context.settings.pause();
             let next = tokio::select! {
                 biased;
-                () = &mut link_ended => Next::Mourn,
-                ask = self.place.asks.recv() => ask.map_or(Next::Leave, Next::Answer),
-                () = sleep_until(due) => Next::Ping,
+                () = &mut session_ended => TaskEvent::Mourn,
+                ask = self.place.asks.recv() => ask.map_or(TaskEvent::Leave, TaskEvent::Answer),
+                () = sleep_until(due) => TaskEvent::Ping,
             };
             let is_held = match next {
-                Next::Answer(Ask::Free(answer)) => {
+                TaskEvent::Answer(ClaimRequest::Free(answer)) => {
                     let freed = self.free(hold).await;
                     // Who hears of it may ask again by the same claim.
                     drop(self);
                     let _ = answer.send(freed);
                     return life.rest().await;
                 }
-                Next::Answer(Ask::Again(answer)) => {
+                TaskEvent::Answer(ClaimRequest::Again(answer)) => {
                     let is_held = self.is_held(&mut hold, &life).await;
                     // If it is lost, whoever asks again begins anew.
                     let _ = is_held.then(|| answer.send(Ok(life.granted(&hold))));
                     is_held
                 }
-                Next::Answer(Ask::IsHeld(answer)) => {
+                TaskEvent::Answer(ClaimRequest::IsHeld(answer)) => {
                     let is_held = self.is_held(&mut hold, &life).await;
                     let _ = answer.send(Ok(if is_held { Renew::Held } else { Renew::Lost }));
                     is_held
                 }
-                Next::Ping => self.ping(&mut hold, &life).await,
-                Next::Leave => {
+                TaskEvent::Ping => self.ping(&mut hold, &life).await,
+                TaskEvent::Leave => {
                     let _ = self.free(hold).await;
                     return;
                 }
-                Next::Mourn => false,
+                TaskEvent::Mourn => false,
             };
             if !is_held {
                 life.ended.send_replace(true);
                 drop(hold);
-                self.shared.watchers.tell(&self.request.claim.key().digest());
+                self.context.watchers.tell(&self.request.claim.key().digest());
                 return;
             }
         }
     }
 
     /// Whether it is held beyond doubt. No answer before the session may have ended is a no.
-    async fn is_held(&self, hold: &mut Hold<D>, life: &Life) -> bool {
+    async fn is_held(&self, hold: &mut HeldName<D>, life: &Life) -> bool {
         let (asked, until) = (Instant::now(), self.certain_until(hold));
-        let holds = self.shared.links.database.holds(&mut hold.seat.link, &self.name);
+        let holds = self.context.pool.database.holds(&mut hold.pooled.session, &self.name);
         let is_held = matches!(timeout_at(until, holds).await, Ok(Ok(true)));
         is_held && self.was_heard(hold, life, asked)
     }
 
     /// Keeps the session alive, if it is.
-    async fn ping(&self, hold: &mut Hold<D>, life: &Life) -> bool {
+    async fn ping(&self, hold: &mut HeldName<D>, life: &Life) -> bool {
         let (asked, until) = (Instant::now(), self.certain_until(hold));
-        let ping = self.shared.links.database.ping(&mut hold.seat.link);
+        let ping = self.context.pool.database.ping(&mut hold.pooled.session);
         let is_there = matches!(timeout_at(until, ping).await, Ok(Ok(())));
         is_there && self.was_heard(hold, life, asked)
     }
 
     /// A question of then was answered. That comes too late if the session may have ended meanwhile:
     /// the holder has been told so by the clock.
-    fn was_heard(&self, hold: &mut Hold<D>, life: &Life, asked: Instant) -> bool {
+    fn was_heard(&self, hold: &mut HeldName<D>, life: &Life, asked: Instant) -> bool {
         let is_in_time = Instant::now() < self.certain_until(hold);
         if is_in_time {
             hold.asked = asked;
@@ -245,20 +246,20 @@ impl<D: Database> Keeper<D> {
         is_in_time
     }
 
-    fn certain_until(&self, hold: &Hold<D>) -> Instant {
-        hold.asked + self.shared.settings.certain()
+    fn certain_until(&self, hold: &HeldName<D>) -> Instant {
+        hold.asked + self.context.settings.certain()
     }
 
     /// Gives the name up. By the time this answers, the server has said so or the session has been
     /// ended.
-    async fn free(&self, hold: Hold<D>) -> Result<Released, StoreError> {
-        let (mut seat, limit) = (hold.seat, self.shared.settings.timeout);
-        let freed = self.shared.links.database.free(&mut seat.link, &self.name);
-        let freed = timeout(limit, freed).await.unwrap_or_else(|_| Err(Trouble::late(limit)));
+    async fn free(&self, hold: HeldName<D>) -> Result<Released, StoreError> {
+        let (mut pooled, limit) = (hold.pooled, self.context.settings.timeout);
+        let freed = self.context.pool.database.free(&mut pooled.session, &self.name);
+        let freed = timeout(limit, freed).await.unwrap_or_else(|_| Err(SessionError::late(limit)));
         let key = self.request.claim.key();
         let released = match freed {
             Ok(true) => {
-                seat.give_back();
+                pooled.give_back();
                 Ok(Released::Freed)
             }
             Ok(false) => Ok(Released::NotHeld),
@@ -266,7 +267,7 @@ impl<D: Database> Keeper<D> {
             Err(trouble) if trouble.is_broken() && !trouble.is_late() => Ok(Released::NotHeld),
             Err(trouble) => Err(trouble.during(D::NAME, "releasing", key)),
         };
-        self.shared.watchers.tell(&key.digest());
+        self.context.watchers.tell(&key.digest());
         released
     }
 }
@@ -276,7 +277,7 @@ impl Life {
         Self { ended: watch::Sender::new(false), until: watch::Sender::new(Some(until)) }
     }
 
-    fn granted<D: Database>(&self, hold: &Hold<D>) -> Attempt {
+    fn granted<D: Database>(&self, hold: &HeldName<D>) -> Attempt {
         let session = Session::new(self.ended.subscribe()).alive_until(self.until.subscribe());
         Attempt::Granted(Grant::by_session(session).fenced(hold.fence))
     }

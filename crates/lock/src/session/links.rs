@@ -9,10 +9,10 @@ use bellwether::StoreErrorKind;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::{Database, Settings, Trouble};
+use super::{Database, SessionError, SessionSettings};
 
 /// The sessions of one lock.
-pub(super) struct Links<D: Database> {
+pub(super) struct SessionPool<D: Database> {
     pub(super) database: D,
     timeout: Duration,
     /// A session that was not used for so long is not used again: the server is about to end it.
@@ -24,35 +24,35 @@ pub(super) struct Links<D: Database> {
     /// Those that hold nothing, the last used at the end. Held for a moment, never across an
     /// `.await`. With those in use they are never more than there may be, as a session is begun
     /// only when there is none here.
-    idle: Arc<Mutex<Resting<D::Link>>>,
+    idle: Arc<Mutex<IdleSessions<D::Session>>>,
 }
 
-struct Resting<L> {
-    links: Vec<Idle<L>>,
+struct IdleSessions<L> {
+    sessions: Vec<Idle<L>>,
     /// Whether a task ends those that are left for too long. There is one as long as any is here.
     is_swept: bool,
 }
 
 struct Idle<L> {
-    link: L,
+    session: L,
     since: Instant,
 }
 
 /// A session in use. It is ended when this is dropped.
-pub(super) struct Seat<D: Database> {
-    pub(super) link: D::Link,
+pub(super) struct PooledSession<D: Database> {
+    pub(super) session: D::Session,
     /// It may have ended since it was used last.
     pub(super) is_used: bool,
     /// What waited on it was interrupted. When the server hears of that is not known, and then it
     /// may be somebody else's question that is.
     pub(super) is_interrupted: bool,
-    idle: Arc<Mutex<Resting<D::Link>>>,
+    idle: Arc<Mutex<IdleSessions<D::Session>>>,
     fresh_for: Duration,
     _room: OwnedSemaphorePermit,
 }
 
-impl<D: Database> Links<D> {
-    pub(super) fn new(database: D, settings: &Settings) -> Self {
+impl<D: Database> SessionPool<D> {
+    pub(super) fn new(database: D, settings: &SessionSettings) -> Self {
         Self {
             database,
             timeout: settings.timeout,
@@ -60,52 +60,52 @@ impl<D: Database> Links<D> {
             most: settings.connections,
             prepared: AtomicBool::new(false),
             room: Arc::new(Semaphore::new(settings.connections)),
-            idle: Arc::new(Mutex::new(Resting { links: Vec::new(), is_swept: false })),
+            idle: Arc::new(Mutex::new(IdleSessions { sessions: Vec::new(), is_swept: false })),
         }
     }
 
     /// A session to use. When all are in use, one is waited for until then, or a while at least.
-    pub(super) async fn seat(&self, until: Instant) -> Result<Seat<D>, Trouble> {
+    pub(super) async fn get(&self, until: Instant) -> Result<PooledSession<D>, SessionError> {
         let until = until.max(Instant::now() + self.timeout);
         let room = timeout_at(until, Arc::clone(&self.room).acquire_owned()).await;
         let Ok(Ok(room)) = room else {
             let said = format!("all {} connections of this lock are in use", self.most);
-            return Err(Trouble::refused(StoreErrorKind::NotReady, said));
+            return Err(SessionError::refused(StoreErrorKind::NotReady, said));
         };
         let used = self.used();
         let is_used = used.is_some();
         let made = timeout(self.timeout, async {
-            let mut link = match used {
-                Some(link) => link,
+            let mut session = match used {
+                Some(session) => session,
                 None => self.database.connect().await?,
             };
             if !self.prepared.load(Ordering::Acquire) {
-                self.prepare(&mut link).await?;
+                self.prepare(&mut session).await?;
             }
-            Ok(link)
+            Ok(session)
         });
-        let link = made.await.unwrap_or_else(|_| Err(Trouble::late(self.timeout)))?;
+        let session = made.await.unwrap_or_else(|_| Err(SessionError::late(self.timeout)))?;
         let (idle, fresh_for) = (Arc::clone(&self.idle), self.fresh_for);
-        Ok(Seat { link, is_used, is_interrupted: false, idle, fresh_for, _room: room })
+        Ok(PooledSession { session, is_used, is_interrupted: false, idle, fresh_for, _room: room })
     }
 
-    pub(super) async fn prepare(&self, link: &mut D::Link) -> Result<(), Trouble> {
-        self.database.prepare(link).await?;
+    pub(super) async fn prepare(&self, session: &mut D::Session) -> Result<(), SessionError> {
+        self.database.prepare(session).await?;
         self.prepared.store(true, Ordering::Release);
         Ok(())
     }
 
     /// Ends those that hold nothing: they may have broken, as another one has.
     pub(super) fn suspect(&self) {
-        let suspects = std::mem::take(&mut lock(&self.idle).links);
+        let suspects = std::mem::take(&mut lock(&self.idle).sessions);
         drop(suspects);
     }
 
     /// One that can be used again.
-    fn used(&self) -> Option<D::Link> {
+    fn used(&self) -> Option<D::Session> {
         let mut idle = lock(&self.idle);
         let stale = idle.stale(self.fresh_for);
-        let found = idle.links.pop().map(|idle| idle.link);
+        let found = idle.sessions.pop().map(|idle| idle.session);
         drop(idle);
         // Not while the others wait for us: to end a session is work.
         drop(stale);
@@ -113,15 +113,15 @@ impl<D: Database> Links<D> {
     }
 }
 
-impl<D: Database> Seat<D> {
+impl<D: Database> PooledSession<D> {
     /// For a session that holds nothing.
     pub(super) fn give_back(self) {
         if self.is_interrupted {
             return;
         }
-        let Self { link, idle, fresh_for, .. } = self;
+        let Self { session, idle, fresh_for, .. } = self;
         let mut resting = lock(&idle);
-        resting.links.push(Idle { link, since: Instant::now() });
+        resting.sessions.push(Idle { session, since: Instant::now() });
         let is_swept = std::mem::replace(&mut resting.is_swept, true);
         drop(resting);
         if !is_swept {
@@ -131,13 +131,13 @@ impl<D: Database> Seat<D> {
 }
 
 /// Ends the sessions that nobody uses, until there is none.
-async fn sweep<L>(idle: Weak<Mutex<Resting<L>>>, fresh_for: Duration) {
+async fn sweep<L>(idle: Weak<Mutex<IdleSessions<L>>>, fresh_for: Duration) {
     loop {
         sleep(fresh_for).await;
         let Some(idle) = idle.upgrade() else { return };
         let mut resting = lock(&idle);
         let stale = resting.stale(fresh_for);
-        resting.is_swept = !resting.links.is_empty();
+        resting.is_swept = !resting.sessions.is_empty();
         let is_done = !resting.is_swept;
         drop(resting);
         drop(stale);
@@ -147,24 +147,24 @@ async fn sweep<L>(idle: Weak<Mutex<Resting<L>>>, fresh_for: Duration) {
     }
 }
 
-impl<L> Resting<L> {
+impl<L> IdleSessions<L> {
     /// Takes out those that are not to be used again, which are the first.
     fn stale(&mut self, fresh_for: Duration) -> Vec<Idle<L>> {
         let now = Instant::now();
-        let count = self.links.iter().take_while(|idle| now - idle.since >= fresh_for).count();
-        self.links.drain(..count).collect()
+        let count = self.sessions.iter().take_while(|idle| now - idle.since >= fresh_for).count();
+        self.sessions.drain(..count).collect()
     }
 }
 
-fn lock<L>(idle: &Mutex<Resting<L>>) -> MutexGuard<'_, Resting<L>> {
+fn lock<L>(idle: &Mutex<IdleSessions<L>>) -> MutexGuard<'_, IdleSessions<L>> {
     idle.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl<D: Database> fmt::Debug for Links<D> {
+impl<D: Database> fmt::Debug for SessionPool<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Links")
+        f.debug_struct("SessionPool")
             .field("database", &self.database)
-            .field("idle", &lock(&self.idle).links.len())
+            .field("idle", &lock(&self.idle).sessions.len())
             .field("room", &self.room.available_permits())
             .finish_non_exhaustive()
     }

@@ -1,15 +1,15 @@
 //! Locks by sessions: a connection of its own for every claim, while it waits and while it holds.
 //!
 //! What a database counts per session (`GET_LOCK`, advisory locks) it grants to the same session
-//! again, so two claims must never share one. A claim has a [keeper](keeper::Keeper), a task with
+//! again, so two claims must never share one. A claim has a [task](keeper::ClaimTask) of its own, with
 //! the connection; everybody else asks it. The task goes with the claim.
 //!
 //! A database tells nobody that it has ended a session, and may not notice for hours that a client
 //! has gone. So a session is bounded from both sides: the server is told to end what it has not
-//! heard of for so long, and the keeper, who asks it three times as often, gives the session up
-//! when the last answer was to a question of so long ago, less a little. The keeper is first. The
+//! heard of for so long, and the task, who asks it three times as often, gives the session up
+//! when the last answer was to a question of so long ago, less a little. The task is first. The
 //! holder has the same clock ([`Session::alive_until`](super::Session::alive_until)), so it knows
-//! although the keeper stood still with the whole runtime.
+//! although the task stood still with the whole runtime.
 
 mod claims;
 mod database;
@@ -17,6 +17,7 @@ mod keeper;
 mod links;
 mod name;
 mod settings;
+mod shared;
 mod trouble;
 
 use std::fmt;
@@ -27,46 +28,41 @@ use bellwether::{Key, StoreError, StoreErrorKind};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-pub(super) use self::database::{Database, Held};
+pub(super) use self::database::{Database, TakenName};
 pub(super) use self::name::Name;
-pub(super) use self::settings::Settings;
-pub(super) use self::trouble::Trouble;
+pub(super) use self::settings::SessionSettings;
+pub(super) use self::trouble::SessionError;
 
-use self::claims::{Ask, Claims, Joined, Wish};
-use self::keeper::Keeper;
-use self::links::Links;
+use self::claims::{ClaimEntry, ClaimRequest, Claims, Wish};
+use self::keeper::ClaimTask;
+use self::links::SessionPool;
+use self::shared::SessionContext;
 use super::{Answer, Attempt, Claim, Released, Renew, Request, Watch, Watchers};
 
 /// A lock by the sessions of a database.
 pub(super) struct Sessions<D: Database> {
     claims: Arc<Claims>,
-    shared: Arc<Shared<D>>,
-}
-
-/// What keepers have in common. They do not know the claims, so that all is given up when the last
-/// handle is dropped.
-struct Shared<D: Database> {
-    links: Links<D>,
-    settings: Settings,
-    watchers: Watchers,
+    context: Arc<SessionContext<D>>,
 }
 
 impl<D: Database> Sessions<D> {
-    pub(super) fn new(database: D, settings: Settings) -> Self {
-        let links = Links::new(database, &settings);
-        let shared = Shared { links, settings, watchers: Watchers::default() };
-        Self { claims: Arc::default(), shared: Arc::new(shared) }
+    pub(super) fn new(database: D, settings: SessionSettings) -> Self {
+        let pool = SessionPool::new(database, &settings);
+        let context = SessionContext { pool, settings, watchers: Watchers::default() };
+        Self { claims: Arc::default(), context: Arc::new(context) }
     }
 
     /// Makes sure that the server is there and has what is needed, so that it need not be found out
     /// by who needs a lock.
     pub(super) async fn prepare(&self) -> Result<(), StoreError> {
-        let seat = self.shared.links.seat(tokio::time::Instant::now()).await;
-        seat.map(links::Seat::give_back).map_err(|trouble| trouble.while_connecting(D::NAME))
+        let pooled = self.context.pool.get(tokio::time::Instant::now()).await;
+        pooled
+            .map(links::PooledSession::give_back)
+            .map_err(|trouble| trouble.while_connecting(D::NAME))
     }
 
     pub(super) fn watch(&self, key: &Key) -> Watch {
-        self.shared.watchers.watch(key.digest())
+        self.context.watchers.watch(key.digest())
     }
 
     pub(super) fn acquire(&self, request: Request) -> Answer<Attempt> {
@@ -74,16 +70,17 @@ impl<D: Database> Sessions<D> {
         Box::pin(async move {
             loop {
                 match ours.claims.join(request.claim.token()) {
-                    Joined::New(place) => {
+                    ClaimEntry::New(place) => {
                         let (answer, answered) = oneshot::channel();
-                        let keeper = Keeper::new(Arc::clone(&ours.shared), request.clone(), place);
-                        tokio::spawn(keeper.live(answer));
+                        let task =
+                            ClaimTask::new(Arc::clone(&ours.context), request.clone(), place);
+                        tokio::spawn(task.live(answer));
                         let gone = || gone::<D>("asking for", request.claim.key());
                         return answered.await.unwrap_or_else(|_| Err(gone()));
                     }
                     // None if it has gone while we asked: then we are the first.
-                    Joined::There(ask) => {
-                        if let Some(attempt) = ask.of(Ask::Again).await {
+                    ClaimEntry::There(ask) => {
+                        if let Some(attempt) = ask.of(ClaimRequest::Again).await {
                             return attempt;
                         }
                     }
@@ -96,7 +93,7 @@ impl<D: Database> Sessions<D> {
         let (ours, claim) = (self.clone(), claim.clone());
         Box::pin(async move {
             let Some(asker) = ours.claims.find(claim.token()) else { return Ok(Renew::Lost) };
-            let answered = timeout(ours.longest(), asker.of(Ask::IsHeld)).await;
+            let answered = timeout(ours.longest(), asker.of(ClaimRequest::IsHeld)).await;
             let late = |_| late::<D>("renewing", claim.key(), ours.longest());
             answered.map_err(late)?.unwrap_or(Ok(Renew::Lost))
         })
@@ -109,7 +106,7 @@ impl<D: Database> Sessions<D> {
                 return Ok(Released::NotHeld);
             };
             asker.wish(Wish::Leave);
-            let Ok(answered) = timeout(ours.longest(), asker.of(Ask::Free)).await else {
+            let Ok(answered) = timeout(ours.longest(), asker.of(ClaimRequest::Free)).await else {
                 // To close the connection is what is left.
                 asker.wish(Wish::Close);
                 return Err(late::<D>("releasing", claim.key(), ours.longest()));
@@ -118,32 +115,32 @@ impl<D: Database> Sessions<D> {
         })
     }
 
-    /// How long a keeper that is well can take to answer: it may be at something else first.
+    /// How long a task that is well can take to answer: it may be at something else first.
     fn longest(&self) -> Duration {
-        self.shared.settings.timeout * 3
+        self.context.settings.timeout * 3
     }
 }
 
 fn gone<D: Database>(what: &str, key: &Key) -> StoreError {
     let said = "the task that asked was dropped (is the runtime going down?)";
-    Trouble::broken(StoreErrorKind::Unreachable, said).during(D::NAME, what, key)
+    SessionError::broken(StoreErrorKind::Unreachable, said).during(D::NAME, what, key)
 }
 
 fn late<D: Database>(what: &str, key: &Key, longest: Duration) -> StoreError {
-    Trouble::late(longest).during(D::NAME, what, key)
+    SessionError::late(longest).during(D::NAME, what, key)
 }
 
 impl<D: Database> Clone for Sessions<D> {
     fn clone(&self) -> Self {
-        Self { claims: Arc::clone(&self.claims), shared: Arc::clone(&self.shared) }
+        Self { claims: Arc::clone(&self.claims), context: Arc::clone(&self.context) }
     }
 }
 
 impl<D: Database> fmt::Debug for Sessions<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sessions")
-            .field("links", &self.shared.links)
-            .field("settings", &self.shared.settings)
+            .field("pool", &self.context.pool)
+            .field("settings", &self.context.settings)
             .field("claims", &self.claims.len())
             .finish()
     }

@@ -7,7 +7,7 @@ use bellwether::adapter::{duration_within, number_within};
 
 /// What a lock by sessions goes by.
 #[derive(Clone, Debug)]
-pub(crate) struct Settings {
+pub(crate) struct SessionSettings {
     pub(crate) namespace: String,
     /// How long anything may take that does not wait for a holder.
     pub(crate) timeout: Duration,
@@ -16,7 +16,7 @@ pub(crate) struct Settings {
     pub(crate) connections: usize,
 }
 
-impl Settings {
+impl SessionSettings {
     pub(crate) fn namespace(self, namespace: &str) -> Result<Self, ConfigError> {
         let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
         if !(1..=64).contains(&namespace.len()) || !namespace.bytes().all(allowed) {
@@ -54,7 +54,7 @@ impl Settings {
     }
 }
 
-impl Default for Settings {
+impl Default for SessionSettings {
     fn default() -> Self {
         Self {
             namespace: "default".to_owned(),

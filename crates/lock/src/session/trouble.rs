@@ -7,7 +7,7 @@ use bellwether::{Key, StoreError, StoreErrorKind};
 
 /// What came of a question instead of an answer.
 #[derive(Debug)]
-pub(crate) struct Trouble {
+pub(crate) struct SessionError {
     kind: StoreErrorKind,
     said: String,
     effect: Effect,
@@ -24,7 +24,7 @@ enum Effect {
     Broken,
 }
 
-impl Trouble {
+impl SessionError {
     /// The server answered that it will not.
     pub(crate) fn refused(kind: StoreErrorKind, said: impl Into<String>) -> Self {
         Self { kind, said: said.into(), effect: Effect::None }
@@ -67,7 +67,7 @@ impl Trouble {
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for SessionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.said)
     }

@@ -4,6 +4,7 @@ mod link;
 mod names;
 mod options;
 mod places;
+mod session_task;
 mod trouble;
 mod visit;
 
@@ -18,9 +19,10 @@ use tokio::time::{Instant, sleep};
 
 pub use self::options::ZooKeeperOptions;
 
-use self::link::Link;
-use self::trouble::Trouble;
-use self::visit::Visit;
+use self::link::ServerSession;
+use self::session_task::open;
+use self::trouble::ZooKeeperError;
+use self::visit::ClaimOperation;
 use super::{Answer, Attempt, Claim, Fenced, Lock, Released, Renew, Request, Watch, Watchers};
 
 /// Locks in a ZooKeeper ensemble (3.5.3 or later): first come, first served, held by a session.
@@ -70,11 +72,11 @@ struct Inner {
     options: ZooKeeperOptions,
     watchers: Watchers,
     /// The session, or who is establishing it. Held for a look, never across an `.await`.
-    link: Mutex<Option<Linking>>,
+    session: Mutex<Option<Connecting>>,
 }
 
 /// Everybody who needs the session waits for the same one.
-type Linking = Shared<BoxFuture<'static, Result<Arc<Link>, StoreError>>>;
+type Connecting = Shared<BoxFuture<'static, Result<Arc<ServerSession>, StoreError>>>;
 
 impl ZooKeeperLock {
     /// Connects to the servers of an ensemble, with the defaults of [`ZooKeeperOptions`].
@@ -86,50 +88,61 @@ impl ZooKeeperLock {
             .map_err(|error| StoreError::new(StoreErrorKind::Misconfigured, error.to_string()))?;
         options.connect().await
     }
+}
 
-    fn new(options: ZooKeeperOptions) -> Self {
-        let (watchers, link) = (Watchers::default(), Mutex::default());
-        Self(Arc::new(Inner { options, watchers, link }))
+impl ZooKeeperOptions {
+    /// Connects, and establishes a session.
+    ///
+    /// # Errors
+    /// If no server can be reached in time, or if they refuse who we are.
+    pub async fn connect(self) -> Result<ZooKeeperLock, StoreError> {
+        let lock = self.connect_lazily();
+        lock.0.session().await?;
+        Ok(lock)
     }
 
-    async fn prepare(&self) -> Result<(), StoreError> {
-        self.0.link().await.map(drop)
+    /// A lock that connects when it is first used, for services that start before their ZooKeeper.
+    pub fn connect_lazily(self) -> ZooKeeperLock {
+        let (watchers, session) = (Watchers::default(), Mutex::default());
+        ZooKeeperLock(Arc::new(Inner { options: self, watchers, session }))
     }
 }
 
 impl Inner {
     /// The session, which is established if there is none.
-    async fn link(&self) -> Result<Arc<Link>, StoreError> {
-        let linking = {
-            let mut link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
-            let usable = link.take().filter(|linking| match linking.peek() {
+    async fn session(&self) -> Result<Arc<ServerSession>, StoreError> {
+        let connecting = {
+            let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+            let usable = session.take().filter(|connecting| match connecting.peek() {
                 None => true,
-                Some(established) => established.as_ref().is_ok_and(|link| link.client().is_some()),
+                Some(established) => {
+                    established.as_ref().is_ok_and(|session| session.client().is_some())
+                }
             });
-            link.insert(usable.unwrap_or_else(|| self.establish())).clone()
+            session.insert(usable.unwrap_or_else(|| self.establish())).clone()
         };
-        linking.await
+        connecting.await
     }
 
     /// The session, if there is one.
-    fn established(&self) -> Option<Arc<Link>> {
-        let link = self.link.lock().unwrap_or_else(PoisonError::into_inner);
-        let established = link.as_ref()?.peek()?.as_ref().ok()?;
+    fn established(&self) -> Option<Arc<ServerSession>> {
+        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        let established = session.as_ref()?.peek()?.as_ref().ok()?;
         established.client().is_some().then(|| Arc::clone(established))
     }
 
     /// In a task of its own: who waits for it may go, and others wait for it too.
-    fn establish(&self) -> Linking {
+    fn establish(&self) -> Connecting {
         let (options, watchers) = (self.options.clone(), self.watchers.clone());
-        let linking = async move {
-            let opening = tokio::spawn(async move { Link::open(&options, watchers).await });
-            let opened = opening.await.unwrap_or(Err(Trouble::Broken));
+        let connecting = async move {
+            let opening = tokio::spawn(async move { open(&options, watchers).await });
+            let opened = opening.await.unwrap_or(Err(ZooKeeperError::Broken));
             opened.map_err(|trouble| trouble.during("connecting", None))
         };
-        linking.boxed().shared()
+        connecting.boxed().shared()
     }
 
-    async fn acquire(&self, request: &Request) -> Result<Attempt, Trouble> {
+    async fn acquire(&self, request: &Request) -> Result<Attempt, ZooKeeperError> {
         let (token, digest) = (request.claim.token(), request.claim.key().digest());
         let (began, limit) = (Instant::now(), self.options.settings.timeout);
         let ends = began + request.patience.min(FOR_EVER);
@@ -137,15 +150,15 @@ impl Inner {
         // there is another session in time.
         let (gives_up, mut connects_until) = (ends.max(began + limit), began);
         loop {
-            let visited = async {
-                let link = self.link().await.map_err(Trouble::Unconnected)?;
-                Visit::new(&link, token, digest)?.acquire(request, ends).await
+            let acquired = async {
+                let session = self.session().await.map_err(ZooKeeperError::Unconnected)?;
+                ClaimOperation::new(&session, token, digest)?.acquire(request, ends).await
             };
-            match visited.await {
-                Err(Trouble::Ended) if Instant::now() < gives_up => {
+            match acquired.await {
+                Err(ZooKeeperError::Ended) if Instant::now() < gives_up => {
                     connects_until = Instant::now() + limit;
                 }
-                Err(Trouble::Unconnected(_)) if Instant::now() < connects_until => {
+                Err(ZooKeeperError::Unconnected(_)) if Instant::now() < connects_until => {
                     sleep(RECONNECT).await;
                 }
                 attempt => return attempt,
@@ -153,35 +166,35 @@ impl Inner {
         }
     }
 
-    async fn renew(&self, claim: &Claim) -> Result<Renew, Trouble> {
+    async fn renew(&self, claim: &Claim) -> Result<Renew, ZooKeeperError> {
         // What was granted in a session that has ended is lost, whatever the servers say.
-        let Some(link) = self.established() else { return Ok(Renew::Lost) };
+        let Some(session) = self.established() else { return Ok(Renew::Lost) };
         let (token, digest) = (claim.token(), claim.key().digest());
-        let answer = async { Visit::new(&link, token, digest)?.renew().await }.await;
+        let answer = async { ClaimOperation::new(&session, token, digest)?.renew().await }.await;
         match answer {
-            Err(Trouble::Ended) => Ok(Renew::Lost),
+            Err(ZooKeeperError::Ended) => Ok(Renew::Lost),
             answer => answer,
         }
     }
 
-    async fn verify(&self, claim: &Claim) -> Result<Renew, Trouble> {
-        let Some(link) = self.established() else { return Ok(Renew::Lost) };
+    async fn verify(&self, claim: &Claim) -> Result<Renew, ZooKeeperError> {
+        let Some(session) = self.established() else { return Ok(Renew::Lost) };
         let (token, digest) = (claim.token(), claim.key().digest());
         // One watch at a time, however often it is verified.
-        if link.places.is_watched(token) {
+        if session.places.is_watched(token) {
             return self.renew(claim).await;
         }
-        match async { Visit::new(&link, token, digest)?.watched().await }.await {
-            Err(Trouble::Ended) | Ok(None) => Ok(Renew::Lost),
+        match async { ClaimOperation::new(&session, token, digest)?.watched().await }.await {
+            Err(ZooKeeperError::Ended) | Ok(None) => Ok(Renew::Lost),
             Err(trouble) => Err(trouble),
             Ok(Some(watcher)) => {
-                link.places.watched(token, true);
-                let (link, watchers) = (Arc::downgrade(&link), self.watchers.clone());
+                session.places.watched(token, true);
+                let (session, watchers) = (Arc::downgrade(&session), self.watchers.clone());
                 // It ends with the node, or with the session.
                 tokio::spawn(async move {
                     watcher.changed().await;
-                    if let Some(link) = link.upgrade() {
-                        link.places.watched(token, false);
+                    if let Some(session) = session.upgrade() {
+                        session.places.watched(token, false);
                     }
                     watchers.tell(&digest);
                 });
@@ -190,12 +203,12 @@ impl Inner {
         }
     }
 
-    async fn release(&self, claim: &Claim) -> Result<Released, Trouble> {
+    async fn release(&self, claim: &Claim) -> Result<Released, ZooKeeperError> {
         let (token, digest) = (claim.token(), claim.key().digest());
-        let link = self.link().await.map_err(Trouble::Unconnected)?;
-        link.places.leave(token);
-        let was_held = Visit::new(&link, token, digest)?.leave().await?;
-        link.places.forget(token);
+        let session = self.session().await.map_err(ZooKeeperError::Unconnected)?;
+        session.places.leave(token);
+        let was_held = ClaimOperation::new(&session, token, digest)?.leave().await?;
+        session.places.forget(token);
         self.tell(&digest);
         Ok(if was_held { Released::Freed } else { Released::NotHeld })
     }
@@ -250,7 +263,7 @@ impl fmt::Debug for ZooKeeperLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ZooKeeperLock")
             .field("options", &self.0.options)
-            .field("link", &self.0.established())
+            .field("session", &self.0.established())
             .finish_non_exhaustive()
     }
 }

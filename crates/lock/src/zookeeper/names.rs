@@ -5,12 +5,12 @@ use bellwether::store::Token;
 
 /// Where the nodes of a lock are.
 #[derive(Clone, Debug)]
-pub(super) struct Names {
+pub(super) struct NodeNames {
     /// The parent of all parents.
     root: String,
 }
 
-impl Names {
+impl NodeNames {
     /// `chroot` is empty, or begins with a slash and does not end with one.
     pub(super) fn new(chroot: &str, namespace: &str) -> Self {
         Self { root: format!("{chroot}/bellwether/{namespace}") }

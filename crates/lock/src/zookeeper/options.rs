@@ -3,11 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
+use bellwether::ConfigError;
 use bellwether::adapter::duration_within;
-use bellwether::{ConfigError, StoreError};
 
-use super::ZooKeeperLock;
-use super::names::Names;
+use super::names::NodeNames;
 
 /// Where a ZooKeeper is, and how it is talked to.
 ///
@@ -34,12 +33,12 @@ pub struct ZooKeeperOptions {
     namespace: String,
     pub(super) session_timeout: Duration,
     pub(super) auth: Vec<(String, Vec<u8>)>,
-    pub(super) settings: Settings,
+    pub(super) settings: NodeSettings,
 }
 
-/// What every visit goes by.
+/// What every operation goes by.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Settings {
+pub(super) struct NodeSettings {
     pub(super) timeout: Duration,
     /// Whether nodes are for those only who authenticate as we do.
     pub(super) private: bool,
@@ -66,7 +65,7 @@ impl ZooKeeperOptions {
             namespace: "default".to_owned(),
             session_timeout: Duration::from_secs(10),
             auth: Vec::new(),
-            settings: Settings { timeout: Duration::from_secs(2), private: false },
+            settings: NodeSettings { timeout: Duration::from_secs(2), private: false },
         })
     }
 
@@ -112,7 +111,7 @@ impl ZooKeeperOptions {
     pub fn timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
         let [least, most] = [Duration::from_millis(1), Duration::from_secs(60)];
         let timeout = duration_within("timeout of the lock", timeout, least, most)?;
-        Ok(Self { settings: Settings { timeout, ..self.settings }, ..self })
+        Ok(Self { settings: NodeSettings { timeout, ..self.settings }, ..self })
     }
 
     /// Adds who we are, by a scheme of the servers' such as `digest` with `user:password`.
@@ -131,26 +130,11 @@ impl ZooKeeperOptions {
     /// guarded by their network.
     #[must_use]
     pub fn private(self) -> Self {
-        Self { settings: Settings { private: true, ..self.settings }, ..self }
+        Self { settings: NodeSettings { private: true, ..self.settings }, ..self }
     }
 
-    /// Connects, and establishes a session.
-    ///
-    /// # Errors
-    /// If no server can be reached in time, or if they refuse who we are.
-    pub async fn connect(self) -> Result<ZooKeeperLock, StoreError> {
-        let lock = self.connect_lazily();
-        lock.prepare().await?;
-        Ok(lock)
-    }
-
-    /// A lock that connects when it is first used, for services that start before their ZooKeeper.
-    pub fn connect_lazily(self) -> ZooKeeperLock {
-        ZooKeeperLock::new(self)
-    }
-
-    pub(super) fn names(&self) -> Names {
-        Names::new(&self.chroot, &self.namespace)
+    pub(super) fn names(&self) -> NodeNames {
+        NodeNames::new(&self.chroot, &self.namespace)
     }
 }
 

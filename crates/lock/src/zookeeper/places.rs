@@ -29,7 +29,7 @@ pub(super) enum Known {
 }
 
 #[derive(Debug)]
-struct Place {
+struct ClaimRecord {
     digest: Digest,
     known: Known,
     /// Whether the claim has been told that it holds the key.
@@ -49,14 +49,14 @@ struct Place {
 
 /// One who asks by a claim, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Asking<'a> {
-    places: &'a Places,
+pub(super) struct PendingRequest<'a> {
+    places: &'a ClaimTable,
     token: Token,
     /// What was known of the claim's node.
     pub(super) known: Known,
 }
 
-impl Drop for Asking<'_> {
+impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
         let mut claims = self.places.claims();
         if let Entry::Occupied(mut place) = claims.entry(self.token) {
@@ -70,16 +70,21 @@ impl Drop for Asking<'_> {
 
 /// The claims that have a node, or may have one.
 #[derive(Debug, Default)]
-pub(super) struct Places {
+pub(super) struct ClaimTable {
     /// Held for a map operation, never across an `.await`.
-    claims: Mutex<HashMap<Token, Place>>,
+    claims: Mutex<HashMap<Token, ClaimRecord>>,
 }
 
-impl Places {
+impl ClaimTable {
     /// A claim asks. `None` if it is being given up.
-    pub(super) fn ask(&self, token: Token, digest: Digest, until: Instant) -> Option<Asking<'_>> {
+    pub(super) fn ask(
+        &self,
+        token: Token,
+        digest: Digest,
+        until: Instant,
+    ) -> Option<PendingRequest<'_>> {
         let mut claims = self.claims();
-        let place = claims.entry(token).or_insert(Place {
+        let place = claims.entry(token).or_insert(ClaimRecord {
             digest,
             known: Known::Absent,
             held: false,
@@ -94,7 +99,7 @@ impl Places {
         }
         (place.until, place.gone) = (until, false);
         place.asking += 1;
-        Some(Asking { places: self, token, known: place.known.clone() })
+        Some(PendingRequest { places: self, token, known: place.known.clone() })
     }
 
     /// Whether the claim may have a node: it is not being given up.
@@ -122,7 +127,7 @@ impl Places {
     pub(super) fn held(&self, token: Token) -> Option<Node> {
         let claims = self.claims();
         match claims.get(&token) {
-            Some(Place { held: true, known: Known::There(node), .. }) => Some(node.clone()),
+            Some(ClaimRecord { held: true, known: Known::There(node), .. }) => Some(node.clone()),
             _ => None,
         }
     }
@@ -170,7 +175,7 @@ impl Places {
         self.claims().len()
     }
 
-    fn claims(&self) -> MutexGuard<'_, HashMap<Token, Place>> {
+    fn claims(&self) -> MutexGuard<'_, HashMap<Token, ClaimRecord>> {
         self.claims.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -183,8 +188,8 @@ mod tests {
     use bellwether::Key;
     use bellwether::store::Claim;
 
-    fn asked() -> (Places, Token, Instant) {
-        let (places, claim) = (Places::default(), Claim::new(Key::of("item")));
+    fn asked() -> (ClaimTable, Token, Instant) {
+        let (places, claim) = (ClaimTable::default(), Claim::new(Key::of("item")));
         let until = Instant::now() + Duration::from_secs(1);
         let asking = places.ask(claim.token(), claim.key().digest(), until);
         assert_eq!(asking.unwrap().known, Known::Absent);

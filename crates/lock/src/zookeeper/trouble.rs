@@ -8,7 +8,7 @@ use zookeeper_client::Error;
 
 /// What can come of a question instead of an answer.
 #[derive(Clone, Debug)]
-pub(super) enum Trouble {
+pub(super) enum ZooKeeperError {
     /// The session has ended, or may have.
     Ended,
     /// The connection broke before there was an answer. What was asked for may have been done.
@@ -25,7 +25,7 @@ pub(super) enum Trouble {
     Broken,
 }
 
-impl Trouble {
+impl ZooKeeperError {
     /// The error to be shown, with what was being done to which key.
     pub(super) fn during(&self, what: &str, key: Option<&Key>) -> StoreError {
         if let Self::Unconnected(error) = self {
@@ -58,7 +58,7 @@ fn kind_of(error: &Error) -> StoreErrorKind {
     }
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for ZooKeeperError {
     fn from(error: Error) -> Self {
         match error {
             Error::SessionExpired | Error::SessionMoved | Error::ClientClosed => Self::Ended,
@@ -69,7 +69,7 @@ impl From<Error> for Trouble {
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for ZooKeeperError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ended => f.write_str("the session has ended"),
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn an_error_says_what_was_done_what_came_of_it_and_what_to_do() {
-        let error = Trouble::from(Error::NoAuth).during("acquiring", Some(&Key::of("item")));
+        let error = ZooKeeperError::from(Error::NoAuth).during("acquiring", Some(&Key::of("item")));
         assert_eq!(error.kind(), StoreErrorKind::Refused);
         let said = error.to_string();
         assert!(said.contains("acquiring `item#") && said.contains("Options::auth"), "{said}");

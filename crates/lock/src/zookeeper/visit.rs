@@ -1,21 +1,22 @@
 //! Visit: what is done for one claim at its key, over one session.
 
 use std::future::Future;
+use std::time::Duration;
 
 use bellwether::Digest;
 use tokio::select;
 use tokio::time::{Instant, sleep, sleep_until};
 use zookeeper_client::{Acls, Client, CreateMode, Error, OneshotWatcher};
 
-use super::link::{Link, PAUSE};
+use super::link::ServerSession;
 use super::names::{line, prefix};
 use super::places::{Known, Node};
-use super::trouble::Trouble;
+use super::trouble::ZooKeeperError;
 use crate::{Attempt, Busy, Grant, Renew, Request, Token};
 
 /// A claim at its key.
-pub(super) struct Visit<'a> {
-    link: &'a Link,
+pub(super) struct ClaimOperation<'a> {
+    session: &'a ServerSession,
     client: Client,
     token: Token,
     digest: Digest,
@@ -28,7 +29,7 @@ pub(super) struct Visit<'a> {
 }
 
 /// Who stands before a node.
-enum Standing {
+enum QueuePosition {
     First,
     /// So many do, and this one is the last of them.
     Behind(u32, String),
@@ -36,13 +37,18 @@ enum Standing {
     Nowhere,
 }
 
-impl<'a> Visit<'a> {
+impl<'a> ClaimOperation<'a> {
     /// # Errors
     /// If the session has ended.
-    pub(super) fn new(link: &'a Link, token: Token, digest: Digest) -> Result<Self, Trouble> {
-        let client = link.client().ok_or(Trouble::Ended)?;
-        let (parent, until) = (link.names.parent(&digest), Instant::now() + link.settings.timeout);
-        Ok(Self { link, client, token, digest, parent, prefix: prefix(token), until })
+    pub(super) fn new(
+        session: &'a ServerSession,
+        token: Token,
+        digest: Digest,
+    ) -> Result<Self, ZooKeeperError> {
+        let client = session.client().ok_or(ZooKeeperError::Ended)?;
+        let (parent, until) =
+            (session.names.parent(&digest), Instant::now() + session.settings.timeout);
+        Ok(Self { session, client, token, digest, parent, prefix: prefix(token), until })
     }
 
     /// Stands in line, and waits there as long as may be.
@@ -50,29 +56,29 @@ impl<'a> Visit<'a> {
         &mut self,
         request: &Request,
         ends: Instant,
-    ) -> Result<Attempt, Trouble> {
-        let heard_of_until = ends + self.link.granted + 2 * self.link.settings.timeout;
-        let asking = self.link.places.ask(self.token, self.digest, heard_of_until);
-        let asking = asking.ok_or(Trouble::Released)?;
+    ) -> Result<Attempt, ZooKeeperError> {
+        let heard_of_until = ends + self.session.granted + 2 * self.session.settings.timeout;
+        let asking = self.session.places.ask(self.token, self.digest, heard_of_until);
+        let asking = asking.ok_or(ZooKeeperError::Released)?;
         let mut known = asking.known.clone();
         let is_try = request.patience.is_zero();
         if is_try && known == Known::Absent && self.is_wanted().await? {
-            self.link.places.forget(self.token);
+            self.session.places.forget(self.token);
             return Ok(Attempt::Busy(Busy::new()));
         }
         loop {
             let node = self.stand(known).await?;
             match self.look(&node).await? {
-                Standing::First => return self.grant(&node),
-                Standing::Nowhere => known = self.note(Known::Absent),
-                Standing::Behind(ahead, _) if is_try => {
+                QueuePosition::First => return self.grant(&node),
+                QueuePosition::Nowhere => known = self.note(Known::Absent),
+                QueuePosition::Behind(ahead, _) if is_try => {
                     self.give_up().await;
                     return Ok(Attempt::Busy(Busy::new().behind(ahead)));
                 }
-                Standing::Behind(ahead, _) if Instant::now() >= ends => {
+                QueuePosition::Behind(ahead, _) if Instant::now() >= ends => {
                     return Ok(Attempt::Busy(Busy::new().behind(ahead)));
                 }
-                Standing::Behind(_, last) => {
+                QueuePosition::Behind(_, last) => {
                     self.wait_for(&last, ends).await?;
                     known = Known::There(node);
                 }
@@ -81,9 +87,9 @@ impl<'a> Visit<'a> {
     }
 
     /// Whether the claim still holds what it was granted.
-    pub(super) async fn renew(&self) -> Result<Renew, Trouble> {
-        let Some(node) = self.link.places.held(self.token) else { return Ok(Renew::Lost) };
-        if self.made_by(&node.name).await? == Some((node.made_by, self.link.id)) {
+    pub(super) async fn renew(&self) -> Result<Renew, ZooKeeperError> {
+        let Some(node) = self.session.places.held(self.token) else { return Ok(Renew::Lost) };
+        if self.made_by(&node.name).await? == Some((node.made_by, self.session.id)) {
             return Ok(Renew::Held);
         }
         self.note(Known::Absent);
@@ -93,24 +99,24 @@ impl<'a> Visit<'a> {
     /// What tells of the next change of the node that the claim holds by. None if it has gone.
     ///
     /// It is read, as by [`wait_for`](Self::wait_for).
-    pub(super) async fn watched(&self) -> Result<Option<OneshotWatcher>, Trouble> {
-        let Some(node) = self.link.places.held(self.token) else { return Ok(None) };
+    pub(super) async fn watched(&self) -> Result<Option<OneshotWatcher>, ZooKeeperError> {
+        let Some(node) = self.session.places.held(self.token) else { return Ok(None) };
         let path = self.path(&node.name);
         let (stat, watcher) = match self.insist(|| self.client.get_and_watch_data(&path)).await {
             Ok((_, stat, watcher)) => (stat, watcher),
-            Err(Trouble::Reported(Error::NoNode)) => {
+            Err(ZooKeeperError::Reported(Error::NoNode)) => {
                 self.note(Known::Absent);
                 return Ok(None);
             }
             Err(trouble) => return Err(trouble),
         };
-        let is_ours = (stat.czxid as u64, stat.ephemeral_owner) == (node.made_by, self.link.id);
+        let is_ours = (stat.czxid as u64, stat.ephemeral_owner) == (node.made_by, self.session.id);
         Ok(is_ours.then_some(watcher))
     }
 
     /// Removes what the claim has there, and says whether that held the key.
-    pub(super) async fn leave(&self) -> Result<bool, Trouble> {
-        if let Some(node) = self.link.places.held(self.token) {
+    pub(super) async fn leave(&self) -> Result<bool, ZooKeeperError> {
+        if let Some(node) = self.session.places.held(self.token) {
             return self.delete(&node.name).await;
         }
         // What is not known for sure is looked for. It may be another session's, too.
@@ -122,26 +128,26 @@ impl<'a> Visit<'a> {
         Ok(was_first)
     }
 
-    fn grant(&self, node: &Node) -> Result<Attempt, Trouble> {
-        if !self.link.places.hold(self.token) {
-            return Err(Trouble::Released);
+    fn grant(&self, node: &Node) -> Result<Attempt, ZooKeeperError> {
+        if !self.session.places.hold(self.token) {
+            return Err(ZooKeeperError::Released);
         }
-        let grant = Grant::by_session(self.link.session());
+        let grant = Grant::by_session(self.session.liveness());
         Ok(Attempt::Granted(grant.fenced(node.made_by)))
     }
 
     /// Leaves, now or as soon as the server answers.
     async fn give_up(&self) {
-        self.link.places.leave(self.token);
+        self.session.places.leave(self.token);
         if self.leave().await.is_ok() {
-            self.link.places.forget(self.token);
+            self.session.places.forget(self.token);
         }
     }
 
     /// The claim's own node, which is made if there is none.
     ///
     /// A node whose making was not answered is looked for before another one is made.
-    async fn stand(&self, mut known: Known) -> Result<Node, Trouble> {
+    async fn stand(&self, mut known: Known) -> Result<Node, ZooKeeperError> {
         loop {
             if known == Known::Perhaps {
                 known = self.note(self.find().await?);
@@ -149,20 +155,20 @@ impl<'a> Visit<'a> {
             if let Known::There(node) = known {
                 return Ok(node);
             }
-            if !self.link.places.may_stand(self.token) {
-                return Err(Trouble::Released);
+            if !self.session.places.may_stand(self.token) {
+                return Err(ZooKeeperError::Released);
             }
             self.note(Known::Perhaps);
             known = match self.make().await {
                 Ok(node) => self.note(Known::There(node)),
-                Err(Trouble::Lost(_)) => Known::Perhaps,
-                Err(Trouble::Reported(Error::NoNode)) => self.make_with_parent().await?,
+                Err(ZooKeeperError::Lost(_)) => Known::Perhaps,
+                Err(ZooKeeperError::Reported(Error::NoNode)) => self.make_with_parent().await?,
                 Err(trouble) => return Err(trouble),
             };
         }
     }
 
-    async fn make(&self) -> Result<Node, Trouble> {
+    async fn make(&self) -> Result<Node, ZooKeeperError> {
         let options = CreateMode::EphemeralSequential.with_acls(self.acls());
         let path = self.path(&self.prefix);
         let (stat, number) = self.ask(self.client.create(&path, b"", &options)).await?;
@@ -171,7 +177,7 @@ impl<'a> Visit<'a> {
 
     /// The parent is made together with its first child: the server removes a container only when
     /// the last child has gone, so one that never had any would stay.
-    async fn make_with_parent(&self) -> Result<Known, Trouble> {
+    async fn make_with_parent(&self) -> Result<Known, ZooKeeperError> {
         let mut writer = self.client.new_multi_writer();
         writer.add_create(&self.parent, b"", &CreateMode::Container.with_acls(self.acls()))?;
         let node = CreateMode::EphemeralSequential.with_acls(self.acls());
@@ -179,12 +185,12 @@ impl<'a> Visit<'a> {
         let commit = writer.commit();
         match self.ask(async { commit.await.map_err(Error::from) }).await {
             // Within a transaction, not every server says what it has made.
-            Ok(_) | Err(Trouble::Lost(_)) => Ok(Known::Perhaps),
+            Ok(_) | Err(ZooKeeperError::Lost(_)) => Ok(Known::Perhaps),
             // Somebody else has made it meanwhile.
-            Err(Trouble::Reported(Error::NodeExists)) => Ok(self.note(Known::Absent)),
-            Err(Trouble::Reported(Error::NoNode)) => {
+            Err(ZooKeeperError::Reported(Error::NodeExists)) => Ok(self.note(Known::Absent)),
+            Err(ZooKeeperError::Reported(Error::NoNode)) => {
                 let options = CreateMode::Persistent.with_acls(self.acls());
-                let root = self.link.names.root();
+                let root = self.session.names.root();
                 self.insist(|| self.client.mkdir(root, &options)).await?;
                 Ok(self.note(Known::Absent))
             }
@@ -194,11 +200,11 @@ impl<'a> Visit<'a> {
 
     /// The node that was made for the claim in this session. What an earlier session left of it is
     /// removed: it goes with that session, and cannot be relied on.
-    async fn find(&self) -> Result<Known, Trouble> {
+    async fn find(&self) -> Result<Known, ZooKeeperError> {
         let mut found = Known::Absent;
         for name in self.line().await?.into_iter().filter(|name| name.starts_with(&self.prefix)) {
             match self.made_by(&name).await? {
-                Some((made_by, owner)) if owner == self.link.id && found == Known::Absent => {
+                Some((made_by, owner)) if owner == self.session.id && found == Known::Absent => {
                     found = Known::There(Node { name, made_by });
                 }
                 Some(_) => drop(self.delete(&name).await?),
@@ -208,10 +214,10 @@ impl<'a> Visit<'a> {
         Ok(found)
     }
 
-    async fn look(&self, node: &Node) -> Result<Standing, Trouble> {
+    async fn look(&self, node: &Node) -> Result<QueuePosition, ZooKeeperError> {
         let mut line = self.line().await?;
         let Some(place) = line.iter().position(|name| *name == node.name) else {
-            return Ok(Standing::Nowhere);
+            return Ok(QueuePosition::Nowhere);
         };
         line.truncate(place);
         // The claim's own, of an earlier session or made twice, must not be what it waits for.
@@ -219,60 +225,60 @@ impl<'a> Visit<'a> {
             self.delete(&stale).await?;
         }
         let ahead = u32::try_from(line.len()).unwrap_or(u32::MAX);
-        Ok(line.pop().map_or(Standing::First, |last| Standing::Behind(ahead, last)))
+        Ok(line.pop().map_or(QueuePosition::First, |last| QueuePosition::Behind(ahead, last)))
     }
 
     /// Waits until this node may be gone, or until the end.
     ///
     /// It is read, and not asked whether it exists: that would leave a watch on a node that is gone
     /// and never comes back.
-    async fn wait_for(&mut self, name: &str, ends: Instant) -> Result<(), Trouble> {
+    async fn wait_for(&mut self, name: &str, ends: Instant) -> Result<(), ZooKeeperError> {
         let path = self.path(name);
         let watched = self.insist(|| self.client.get_and_watch_data(&path)).await;
         let (_, _, watcher) = match watched {
-            Err(Trouble::Reported(Error::NoNode)) => return Ok(()),
+            Err(ZooKeeperError::Reported(Error::NoNode)) => return Ok(()),
             watched => watched?,
         };
-        let mut session = self.link.session();
+        let mut liveness = self.session.liveness();
         select! {
             _ = watcher.changed() => {}
-            () = session.ended() => return Err(Trouble::Ended),
+            () = liveness.ended() => return Err(ZooKeeperError::Ended),
             () = sleep_until(ends) => {}
             // A watch that was lost costs this much.
-            () = sleep(self.link.granted) => {}
+            () = sleep(self.session.granted) => {}
         }
-        self.until = Instant::now() + self.link.settings.timeout;
+        self.until = Instant::now() + self.session.settings.timeout;
         Ok(())
     }
 
     /// Whether anybody else wants the key. A look costs no write, and a try is often too late.
-    async fn is_wanted(&self) -> Result<bool, Trouble> {
+    async fn is_wanted(&self) -> Result<bool, ZooKeeperError> {
         Ok(self.line().await?.iter().any(|name| !name.starts_with(&self.prefix)))
     }
 
-    async fn line(&self) -> Result<Vec<String>, Trouble> {
+    async fn line(&self) -> Result<Vec<String>, ZooKeeperError> {
         match self.insist(|| self.client.list_children(&self.parent)).await {
-            Err(Trouble::Reported(Error::NoNode)) => Ok(Vec::new()),
+            Err(ZooKeeperError::Reported(Error::NoNode)) => Ok(Vec::new()),
             children => children.map(line),
         }
     }
 
     /// Which transaction made a node, and whose it is.
-    async fn made_by(&self, name: &str) -> Result<Option<(u64, i64)>, Trouble> {
+    async fn made_by(&self, name: &str) -> Result<Option<(u64, i64)>, ZooKeeperError> {
         let path = self.path(name);
         let stat = self.insist(|| self.client.check_stat(&path)).await?;
         Ok(stat.map(|stat| (stat.czxid as u64, stat.ephemeral_owner)))
     }
 
     /// Whether it was there.
-    async fn delete(&self, name: &str) -> Result<bool, Trouble> {
+    async fn delete(&self, name: &str) -> Result<bool, ZooKeeperError> {
         let path = self.path(name);
         let mut was_asked = false;
         loop {
             match self.ask(self.client.delete(&path, None)).await {
-                Err(Trouble::Lost(_)) => was_asked = true,
+                Err(ZooKeeperError::Lost(_)) => was_asked = true,
                 // It may have been our own question that was not answered.
-                Err(Trouble::Reported(Error::NoNode)) => return Ok(was_asked),
+                Err(ZooKeeperError::Reported(Error::NoNode)) => return Ok(was_asked),
                 deleted => return deleted.map(|()| true),
             }
             sleep(PAUSE).await;
@@ -280,31 +286,34 @@ impl<'a> Visit<'a> {
     }
 
     /// Asks again as long as the connection breaks, what may be asked twice.
-    async fn insist<T, F>(&self, question: impl Fn() -> F) -> Result<T, Trouble>
+    async fn insist<T, F>(&self, question: impl Fn() -> F) -> Result<T, ZooKeeperError>
     where
         F: Future<Output = Result<T, Error>>,
     {
         loop {
             match self.ask(question()).await {
-                Err(Trouble::Lost(_)) => sleep(PAUSE).await,
+                Err(ZooKeeperError::Lost(_)) => sleep(PAUSE).await,
                 answer => return answer,
             }
         }
     }
 
-    async fn ask<T>(&self, answer: impl Future<Output = Result<T, Error>>) -> Result<T, Trouble> {
-        let mut session = self.link.session();
-        let limit = self.link.settings.timeout;
+    async fn ask<T>(
+        &self,
+        answer: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, ZooKeeperError> {
+        let mut liveness = self.session.liveness();
+        let limit = self.session.settings.timeout;
         select! {
             biased;
-            () = session.ended() => Err(Trouble::Ended),
-            () = sleep_until(self.until) => Err(Trouble::TimedOut(limit)),
+            () = liveness.ended() => Err(ZooKeeperError::Ended),
+            () = sleep_until(self.until) => Err(ZooKeeperError::TimedOut(limit)),
             answer = answer => Ok(answer?),
         }
     }
 
     fn note(&self, known: Known) -> Known {
-        self.link.places.note(self.token, known.clone());
+        self.session.places.note(self.token, known.clone());
         known
     }
 
@@ -313,6 +322,9 @@ impl<'a> Visit<'a> {
     }
 
     fn acls(&self) -> Acls<'static> {
-        if self.link.settings.private { Acls::creator_all() } else { Acls::anyone_all() }
+        if self.session.settings.private { Acls::creator_all() } else { Acls::anyone_all() }
     }
 }
+
+/// Between a question that was lost and the next.
+pub(super) const PAUSE: Duration = Duration::from_millis(20);

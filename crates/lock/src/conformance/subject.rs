@@ -1,0 +1,154 @@
+//! A lock that is put to a check.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bellwether::Key;
+use tokio::time::{sleep, timeout};
+
+use crate::{Attempt, Busy, Claim, Grant, Lock, Owner, Released, Request, TakeOver, Term};
+use bellwether::conformance::{Checked, Deviation, Trial, ensure};
+
+/// A lock, and a key that nobody else uses.
+pub(super) struct LockSubject {
+    pub(super) lock: Arc<dyn Lock>,
+    pub(super) take_over: Option<Arc<dyn TakeOver>>,
+    pub(super) trial: Trial,
+    /// What a lease or a session is known to end after.
+    pub(super) term: Duration,
+}
+
+/// Who holds the key.
+pub(super) struct HeldKey {
+    pub(super) claim: Claim,
+    pub(super) owner: Owner,
+    pub(super) grant: Grant,
+}
+
+impl HeldKey {
+    pub(super) fn fence(&self) -> Result<u64, Deviation> {
+        self.grant.fence.ok_or_else(|| Deviation::new("a grant without a fence"))
+    }
+
+    /// Whether it ends with a lease.
+    pub(super) fn is_by_lease(&self) -> bool {
+        matches!(self.grant.term, Term::Lease)
+    }
+}
+
+impl LockSubject {
+    pub(super) fn key(&self) -> Key {
+        self.trial.key()
+    }
+
+    pub(super) fn claim(&self) -> Claim {
+        self.trial.claim()
+    }
+
+    /// A try by this claim.
+    pub(super) async fn attempt(
+        &self,
+        claim: &Claim,
+        lease: Duration,
+    ) -> Result<Attempt, Deviation> {
+        Ok(self.lock.acquire(Request::new(claim.clone(), lease)).await?)
+    }
+
+    /// The key, where it has to be free.
+    pub(super) async fn take(&self, lease: Duration) -> Result<HeldKey, Deviation> {
+        self.take_by(self.claim(), lease).await
+    }
+
+    pub(super) async fn take_by(
+        &self,
+        claim: Claim,
+        lease: Duration,
+    ) -> Result<HeldKey, Deviation> {
+        let owner = Request::new(claim.clone(), lease).owner;
+        self.take_for(claim, owner, lease).await
+    }
+
+    pub(super) async fn take_for(
+        &self,
+        claim: Claim,
+        owner: Owner,
+        lease: Duration,
+    ) -> Result<HeldKey, Deviation> {
+        let request = Request::new(claim.clone(), lease).owned_by(owner);
+        match self.lock.acquire(request).await? {
+            Attempt::Granted(grant) => Ok(HeldKey { claim, owner, grant }),
+            Attempt::Busy(busy) => {
+                Err(Deviation::new(format!("a free key was not granted: {busy:?}")))
+            }
+        }
+    }
+
+    /// The key, where it has to become free soon: what was dropped may still be on its way.
+    pub(super) async fn take_soon(&self) -> Result<HeldKey, Deviation> {
+        let mut last = None;
+        for _ in 0..100 {
+            match self.take(LONG).await {
+                Ok(hold) => return Ok(hold),
+                Err(instead) => last = Some(instead),
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+        Err(last.unwrap_or_else(|| Deviation::new("not tried")))
+    }
+
+    /// Who is in the way, where somebody has to be.
+    pub(super) async fn busy(&self) -> Result<Busy, Deviation> {
+        let claim = self.claim();
+        match self.attempt(&claim, LONG).await? {
+            Attempt::Busy(busy) => Ok(busy),
+            Attempt::Granted(_) => {
+                self.release(claim).await?;
+                Err(Deviation::new("a second claim was granted the key"))
+            }
+        }
+    }
+
+    pub(super) async fn is_busy(&self) -> Result<bool, Deviation> {
+        let claim = self.claim();
+        let is_busy = matches!(self.attempt(&claim, LONG).await?, Attempt::Busy(_));
+        if !is_busy {
+            self.release(claim).await?;
+        }
+        Ok(is_busy)
+    }
+
+    pub(super) async fn release(&self, claim: Claim) -> Result<Released, Deviation> {
+        Ok(self.lock.release(claim).await?)
+    }
+
+    /// Releases what has to be held.
+    pub(super) async fn free(&self, hold: HeldKey) -> Checked {
+        let released = self.release(hold.claim).await?;
+        ensure!(released == Released::Freed, "the release of a held key was {released:?}");
+        Ok(())
+    }
+
+    /// Asks by a claim until it is granted, with patience, and without knowing how the lock waits.
+    pub(super) async fn wait_by(
+        &self,
+        claim: &Claim,
+        patience: Duration,
+    ) -> Result<Grant, Deviation> {
+        let mut watch = self.lock.watch(claim.key());
+        loop {
+            let request = Request::new(claim.clone(), LONG).patient_for(patience);
+            if let Attempt::Granted(grant) = self.lock.acquire(request).await? {
+                return Ok(grant);
+            }
+            let _ = timeout(Duration::from_millis(20), watch.changed()).await;
+        }
+    }
+}
+
+/// Short enough to wait for its end, long enough to do something before.
+pub(super) const SHORT: Duration = Duration::from_millis(200);
+
+pub(super) const MEDIUM: Duration = Duration::from_millis(450);
+
+/// Longer than any check.
+pub(super) const LONG: Duration = Duration::from_secs(60);

@@ -1,0 +1,93 @@
+//! The time that a store within the process goes by.
+
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+
+/// A clock that is monotonic, and counts from the Unix epoch so that fencing tokens grow over
+/// restarts.
+///
+/// It is for stores and locks in the memory of one process. It reads the system's clock once, when
+/// it is started, and is tokio's clock from then on: paused time works.
+#[derive(Debug)]
+pub struct Clock {
+    started: Instant,
+    started_micros: u64,
+}
+
+/// A moment by a [`Clock`].
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    pub(super) instant: Instant,
+    pub(super) micros: u64,
+}
+
+impl Clock {
+    /// A clock that starts now.
+    pub fn start() -> Self {
+        let since_epoch = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        Self { started: Instant::now(), started_micros: micros(since_epoch) }
+    }
+
+    /// What time it is.
+    pub fn now(&self) -> Moment {
+        let instant = Instant::now();
+        let since = micros(instant.saturating_duration_since(self.started));
+        Moment { instant, micros: self.started_micros.saturating_add(since) }
+    }
+}
+
+impl Moment {
+    /// The same moment by tokio's clock.
+    pub fn instant(&self) -> Instant {
+        self.instant
+    }
+
+    /// Microseconds since the Unix epoch.
+    pub fn micros(&self) -> u64 {
+        self.micros
+    }
+
+    /// When so much time has passed. An instant that is too far away to be told becomes one that is
+    /// a year away.
+    pub fn after(&self, duration: Duration) -> Instant {
+        later(self.instant, duration)
+    }
+
+    /// How long it is until then. Zero, once it is over.
+    pub fn until(&self, then: Instant) -> Duration {
+        then.saturating_duration_since(self.instant)
+    }
+}
+
+/// Durations are bounded by the policy, but a store takes what it is given.
+pub(super) fn later(from: Instant, duration: Duration) -> Instant {
+    from.checked_add(duration).unwrap_or_else(|| from + A_YEAR)
+}
+
+pub(super) fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+const A_YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_moment_is_counted_from_the_epoch_and_moves_with_the_clock() {
+        let clock = Clock::start();
+        let before = clock.now();
+        tokio::time::advance(Duration::from_millis(5)).await;
+        assert_eq!(clock.now().micros() - before.micros(), 5_000);
+        assert!(before.micros() > 1_700_000_000_000_000);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn no_duration_is_too_long() {
+        let now = Clock::start().now();
+        assert_eq!(now.until(now.after(Duration::MAX)), A_YEAR);
+        assert_eq!(now.until(now.instant() - Duration::from_secs(1)), Duration::ZERO);
+    }
+}

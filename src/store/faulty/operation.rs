@@ -1,0 +1,40 @@
+//! What a store can be asked to do.
+
+#[cfg(doc)]
+use crate::store::Store;
+
+/// An operation of a [`Store`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Operation {
+    /// [`Store::look`].
+    Look,
+    /// [`Store::acquire`].
+    Acquire,
+    /// [`Store::renew`].
+    Renew,
+    /// [`Store::commit`].
+    Commit,
+    /// [`Store::fail`].
+    Fail,
+    /// [`Store::abandon`].
+    Abandon,
+    /// [`Store::invalidate`].
+    Invalidate,
+    /// [`Store::expire`].
+    Expire,
+}
+
+impl Operation {
+    /// All of them.
+    pub const ALL: &[Self] = &[
+        Self::Look,
+        Self::Acquire,
+        Self::Renew,
+        Self::Commit,
+        Self::Fail,
+        Self::Abandon,
+        Self::Invalidate,
+        Self::Expire,
+    ];
+}
