@@ -30,8 +30,8 @@ pub(super) struct Variants {
 #[derive(Default)]
 struct VariantTable {
     targets: HashMap<Key, TargetVariants>,
-    /// How many slots they have in all.
-    slots: usize,
+    /// How many bytes of memory they take in all.
+    bytes: usize,
     lost: Lost,
     /// Counts what happens, to tell which was first.
     clock: u64,
@@ -95,10 +95,12 @@ impl VariantTable {
         self.clock += 1;
         let touched = self.clock;
         self.make_room(target);
-        let variants =
-            self.targets.entry(target.clone()).or_insert_with(|| TargetVariants::new(nonce));
+        let variants = self.targets.entry(target.clone()).or_insert_with(|| {
+            self.bytes += bytes_of(target);
+            TargetVariants::new(nonce)
+        });
         if variants.nonce != nonce {
-            self.slots -= variants.slots.len();
+            self.bytes -= variants.bytes();
             *variants = TargetVariants::new(nonce);
         }
         if let Some(slot) = variants.slots.iter_mut().find(|slot| slot.key == *key) {
@@ -111,8 +113,9 @@ impl VariantTable {
         // Only where places are scarce does it matter how often a variant was asked for before.
         let uses = if is_full { self.lost.take(key, now) } else { Uses::NONE };
         variants.slots.push(VariantSlot { key: key.clone(), until, uses, touched });
-        self.slots += usize::from(gone.is_none());
+        self.bytes += bytes_of(key);
         gone.map(|slot| {
+            self.bytes -= bytes_of(&slot.key);
             self.lost.note(&slot, now);
             slot.key
         })
@@ -127,21 +130,26 @@ impl VariantTable {
         }
     }
 
-    /// Forgets another target if too many variants are known. What is kept of it runs out by itself,
-    /// or is evicted by its store.
+    /// Forgets other targets while the table takes too much memory. Their stored variants expire, or
+    /// their store evicts them.
     fn make_room(&mut self, target: &Key) {
-        if self.slots < MOST_SLOTS {
-            return;
+        while self.bytes >= MOST_BYTES {
+            let other = self.targets.keys().find(|known| *known != target).cloned();
+            let Some(other) = other else { return };
+            let forgotten = self.targets.remove(&other);
+            let of_variants = forgotten.map_or(0, |forgotten| forgotten.bytes());
+            self.bytes -= bytes_of(&other) + of_variants;
         }
-        let other = self.targets.keys().find(|known| *known != target).cloned();
-        let forgotten = other.and_then(|other| self.targets.remove(&other));
-        self.slots -= forgotten.map_or(0, |forgotten| forgotten.slots.len());
     }
 }
 
 impl TargetVariants {
     fn new(nonce: [u8; 16]) -> Self {
         Self { nonce, slots: Vec::new() }
+    }
+
+    fn bytes(&self) -> usize {
+        self.slots.iter().map(|slot| bytes_of(&slot.key)).sum()
     }
 
     /// The place of the variant that can be spared first.
@@ -236,7 +244,7 @@ impl fmt::Debug for Variants {
         let table = self.table();
         f.debug_struct("Variants")
             .field("targets", &table.targets.len())
-            .field("slots", &table.slots)
+            .field("bytes", &table.bytes)
             .finish_non_exhaustive()
     }
 }
@@ -250,8 +258,17 @@ const PERIOD: Duration = Duration::from_secs(60);
 /// How many of them are remembered in one period: about 300 KiB.
 const MOST_LOST: usize = 4_096;
 
-/// How many variants are known in all: at most 4 MiB.
-const MOST_SLOTS: usize = 16_384;
+/// How many bytes of memory the known variants take at most: 16,000 variants with keys of usual
+/// length. Names of targets are the clients' choice, so their number alone would bound nothing.
+const MOST_BYTES: usize = 4 << 20;
+
+/// About how many bytes a place in the table takes beside the bytes of its key, spare places of
+/// the tables included.
+const BYTES_OF_A_PLACE: usize = 192;
+
+fn bytes_of(key: &Key) -> usize {
+    BYTES_OF_A_PLACE + key.byte_len()
+}
 
 const A_YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
@@ -268,23 +285,35 @@ mod tests {
     }
 
     fn slots(variants: &Variants) -> usize {
-        variants.table().slots
+        variants.table().targets.values().map(|target| target.slots.len()).sum()
+    }
+
+    /// What the table has counted, and what it holds.
+    fn counted_and_held(variants: &Variants) -> (usize, usize) {
+        let table = variants.table();
+        let held = table.targets.iter().map(|(key, target)| bytes_of(key) + target.bytes());
+        (table.bytes, held.sum())
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_variants_are_known_than_there_is_room_for() {
-        let variants = Variants::default();
-        let vary_index = vary_index();
-        for target in 0..MOST_SLOTS / 32 {
-            for nth in 0..Variants::MOST_VARIANTS * 2 {
-                variants.add(&vary_index, &Key::of("target").with(target), &key(nth), A_YEAR);
+    async fn known_variants_take_no_more_memory_than_there_is_room_for_however_long_their_keys_are()
+    {
+        for length in [1, 900] {
+            let variants = Variants::default();
+            let vary_index = vary_index();
+            let name = "x".repeat(length);
+            for target in 0..512 {
+                let target = Key::of("target").with(&name).with(target);
+                for nth in 0..Variants::MOST_VARIANTS * 2 {
+                    variants.add(&vary_index, &target, &key(nth).with(&name), A_YEAR);
+                }
+                let (counted, held) = counted_and_held(&variants);
+                assert_eq!(counted, held);
+                assert!(held < MOST_BYTES + 2 * bytes_of(&target), "{held} bytes");
             }
-            assert!(slots(&variants) < MOST_SLOTS + Variants::MOST_VARIANTS);
+            assert!(slots(&variants) > 3_000, "{variants:?}");
+            assert!(variants.table().lost.now.uses.len() <= MOST_LOST);
         }
-        let table = variants.table();
-        let counted: usize = table.targets.values().map(|target| target.slots.len()).sum();
-        assert_eq!(counted, table.slots);
-        assert!(table.lost.now.uses.len() <= MOST_LOST);
     }
 
     #[tokio::test(start_paused = true)]
