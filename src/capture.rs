@@ -1,4 +1,4 @@
-//! Captures: turning an answer into something that can be kept and given out many times.
+//! Codecs: how an answer becomes a value that is stored and given to many callers.
 
 use std::fmt;
 use std::io;
@@ -10,98 +10,95 @@ use serde::{Serialize, de::DeserializeOwned};
 use crate::status::CacheStatus;
 use crate::windows::Windows;
 
-/// Turns an answer of the loader into something that can be kept and given out many times.
+/// Turns an answer of the loader into a value that is stored and given to many callers, and back.
 ///
-/// What is [kept](Capture::Kept) is shared: those who waited for one load are given copies made
-/// of one value by [`restore`](Capture::restore), and a store within the process keeps that very
-/// value, so that a hit there decodes nothing.
+/// The [kept](Capture::Kept) value is shared: [`restore`](Capture::restore) makes a copy of it for each
+/// waiter, and a store in the process holds that very value, so that a hit there decodes nothing.
 pub trait Capture<Response>: Send + Sync + 'static {
-    /// What is kept of an answer.
+    /// The part of an answer that is kept.
     type Kept: Send + Sync + 'static;
 
-    /// The number of the encoding, stored beside the bytes: an entry of another encoding is a
-    /// miss. 1 to 63 are this crate's, 64 to 255 are yours.
+    /// The number of this codec, stored beside the bytes: an entry of another codec is a miss. This
+    /// crate uses 1 to 63; 64 to 255 are for codecs of your own.
     fn codec(&self) -> u8;
 
-    /// Takes from an answer what is to be kept.
+    /// Takes the part that is kept from an answer.
     fn keep(&self, response: Response) -> Self::Kept;
 
-    /// Makes an answer of what was kept.
+    /// Makes an answer of a kept value.
     fn restore(&self, kept: &Self::Kept, status: &CacheStatus) -> Response;
 
-    /// Makes an answer of what nobody else has, as [`restore`](Capture::restore) would. Provided by
-    /// that; worth writing where it saves a copy.
+    /// As [`restore`](Capture::restore), of a value that no other caller shares. The provided method
+    /// calls `restore`; an own one is worth writing where it saves a copy.
     fn give_out(&self, kept: Self::Kept, status: &CacheStatus) -> Response {
         self.restore(&kept, status)
     }
 
-    /// What is to become of an answer. Provided: it is kept, for as long as the layer says.
+    /// Whether an answer may be stored. Provided: it is stored with the lifetimes of the layer.
     fn verdict(&self, _: &Self::Kept) -> Verdict {
         Verdict::Keep
     }
 
-    /// Writes what is kept, for a store outside of the process, into as much room as there is.
+    /// Encodes a kept value for a store outside of the process.
     ///
     /// # Errors
-    /// If this value cannot be written, or there is not the room; it is then given to who waits for
-    /// it, but not stored.
+    /// If this value cannot be encoded, or is larger than the buffer may become. The waiters get it,
+    /// and it is not stored.
     fn encode(&self, kept: &Self::Kept, room: &mut Room) -> Result<(), BoxError>;
 
-    /// Reads what `encode` wrote.
+    /// Decodes what `encode` wrote.
     ///
     /// # Errors
-    /// If the bytes are not what it wrote: that entry counts as a miss.
+    /// If the bytes are not what `encode` writes: that entry counts as a miss.
     fn decode(&self, bytes: &[u8]) -> Result<Self::Kept, BoxError>;
 
-    /// Gives what is kept in the form in which a store within the process holds it beside the bytes
-    /// that `encode` wrote. Provided: as it is. Worth writing where it can borrow from those bytes,
-    /// so that they are there once, or where it holds on to more memory than its own.
+    /// The form in which a store in the process holds a kept value beside its encoded bytes. Provided:
+    /// the value as it is. An own one is worth writing where the value can borrow from those bytes, or
+    /// where it holds more memory than its own.
     fn settle(&self, kept: Self::Kept, _encoded: &Bytes) -> Self::Kept {
         kept
     }
 
-    /// How many bytes of memory that form takes beside the encoded ones. A store within the process
-    /// counts them. Provided: as many as are encoded.
+    /// How many bytes of memory that form takes beside the encoded bytes. A store in the process counts
+    /// them. Provided: as many as the encoded bytes.
     fn weight(&self, _kept: &Self::Kept, encoded: &Bytes) -> usize {
         encoded.len()
     }
 }
 
-/// What is to become of an answer.
+/// Whether and for whom an answer is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// It is kept, for as long as the layer says.
+    /// It is stored with the lifetimes of the layer.
     Keep,
-    /// It is kept for as long as it says itself. Its time to be fresh is shortened by the layer's
-    /// jitter.
+    /// It is stored with lifetimes of its own. The layer's jitter shortens its ttl.
     KeepFor(Windows),
-    /// It says that there is no such thing. It is kept for as long as the layer says for that; by
-    /// default it is shared with those who wait for it, and not kept.
+    /// It says that there is no such thing (negative caching). It is stored for the layer's
+    /// [`not_found_ttl`](crate::ReadThroughLayer::not_found_ttl), by default not at all: waiters share it.
     NotFound,
-    /// It is for the caller whose load it was, and the next answers are likely to be for one caller
-    /// each. Waiters load for themselves, all at once.
+    /// It is private to its caller, and so are probably the next answers for this key. The waiters
+    /// load individually, all at once.
     ///
-    /// After two such answers in a row, later callers of this process load for themselves without
-    /// waiting: at most as many at once as there were such answers in a row, so a key whose answers
-    /// are all private queues no caller after its first burst, and an odd answer for a key that is
-    /// shared lets no crowd past. It ends with the first answer that may be shared, or when there
-    /// was none of this kind for [`not_kept_for`](crate::ReadThroughLayer::not_kept_for).
+    /// After two such answers in a row, later callers of this process load without waiting: at most
+    /// as many at once as there were such answers in a row. So a key whose answers are all private
+    /// queues no caller after its first burst, and one odd answer for a shared key lets no crowd past.
+    /// This ends with the first answer that can be shared, or when there was no private one for
+    /// [`not_kept_for`](crate::ReadThroughLayer::not_kept_for).
     Private,
-    /// It is for the caller whose load it was, and says nothing of the answers to others. Waiters
-    /// load for themselves, and later callers are coalesced as usual. What is kept stays.
+    /// It is private to its caller this once. The waiters load individually, later callers are
+    /// coalesced as usual, and a stored entry stays.
     Own,
-    /// It counts as a failure, of the source or of this one request. If there is a stale answer to be
-    /// given instead, that is given to all. If not, it is given to the caller whose load it was, and
-    /// the others load again, with another request; if that load fails too, they share its failure,
-    /// and so do later callers for a while.
+    /// It counts as a failure of the source or of this one request. All callers get a stale answer if
+    /// there is one. If not, the caller of that load gets this answer, and the others load again with
+    /// another request. If that load fails too, they share its failure, and so do later callers during
+    /// the cooldown.
     Failure,
-    /// The same, and it is neither remembered nor replaced by a stale answer.
+    /// The same, but it is neither remembered nor replaced by a stale answer.
     Unconfirmed,
 }
 
-/// Room for an encoded answer, bounded, so that one that is too large is found out while it is
-/// written and not afterwards.
+/// A buffer for an encoded answer with a bound, so that encoding a value that is too large ends early.
 pub struct Room {
     bytes: Vec<u8>,
     most: usize,
@@ -109,17 +106,17 @@ pub struct Room {
 }
 
 impl Room {
-    /// Room for this many bytes.
+    /// A buffer for at most this many bytes.
     pub fn new(most: usize) -> Self {
         Self { bytes: Vec::new(), most, is_over: false }
     }
 
-    /// Whether more was to be written than there is room for.
+    /// Whether the encoder tried to write more than that.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// What was written.
+    /// The written bytes.
     pub fn into_bytes(mut self) -> Bytes {
         // It is kept for long, and grew by doubling.
         self.bytes.shrink_to_fit();
@@ -127,7 +124,7 @@ impl Room {
     }
 }
 
-/// Fails when there is no room left.
+/// Fails when the bound is reached.
 impl io::Write for Room {
     fn write(&mut self, more: &[u8]) -> io::Result<usize> {
         if more.len() > self.most - self.bytes.len() {

@@ -1,4 +1,4 @@
-//! Claims: who asks for the right to a key, and how it is proved.
+//! Claims and tokens: a request for the right to a key, and what proves it.
 
 use std::fmt;
 
@@ -6,10 +6,10 @@ use uuid::Uuid;
 
 use crate::key::Key;
 
-/// Who asks for the right to a key, to load it or to lock it: the key, and a token nobody else has.
+/// A request for the right to a key, to load it or to lock it: the key and a unique token.
 ///
-/// Made before anybody is asked, so that what was granted to it can be given up even if the grant
-/// was never heard of.
+/// A claim exists before the request is sent, so that its lease can be released even if the reply
+/// that granted it was lost.
 #[derive(Clone, Debug)]
 pub struct Claim {
     key: Key,
@@ -44,7 +44,7 @@ impl Token {
     }
 }
 
-/// Shows the start only: who knows a token could end its lease.
+/// Shows the start only: with a whole token, a reader of a log could release its lease.
 impl fmt::Debug for Token {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.0.simple().to_string();

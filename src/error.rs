@@ -17,7 +17,7 @@ pub type BoxError = Box<dyn StdError + Send + Sync>;
     reason = "it is the loader's fault or ours, and there is no third"
 )]
 pub enum Error<E> {
-    /// The loader failed. Everybody who waited for that load is given the same error.
+    /// The loader failed. All callers that waited for that load get the same error.
     Load(Arc<E>),
     /// The cache could not answer, and its policy does not let it go around itself.
     Cache(CacheError),
@@ -86,7 +86,7 @@ impl CacheError {
     }
 
     pub(crate) fn contended(key: &Key) -> Self {
-        Self::new(CacheErrorKind::Contended, format!("`{key}` is being loaded by somebody else"))
+        Self::new(CacheErrorKind::Contended, format!("`{key}` is being loaded by another caller"))
     }
 
     pub(crate) fn load_timed_out(key: &Key, limit: Duration) -> Self {
@@ -180,7 +180,7 @@ impl StdError for CacheError {}
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CacheErrorKind {
-    /// Somebody else is loading the key, and the policy is to fail fast.
+    /// Another caller is loading the key, and the policy is to fail fast.
     Contended,
     /// The answer was not there by the caller's [deadline](crate::Ask::by), or cannot be.
     DeadlineExceeded,

@@ -6,8 +6,7 @@ use std::time::{Duration, Instant};
 
 /// Admits one message per period, and counts those that it holds back.
 ///
-/// An outage would otherwise write a line per request, at the time when whoever reads them has the
-/// least of it to spare.
+/// Without it, an outage would write a line per request, when its readers have the least time.
 #[derive(Debug)]
 pub struct LogThrottle {
     period_ms: u64,
@@ -34,7 +33,7 @@ impl LogThrottle {
     fn admit_at(&self, now: u64) -> Option<u64> {
         let due = self.due.load(Ordering::Relaxed);
         let next = now.saturating_add(self.period_ms);
-        // Of those who come together, one moves the date.
+        // Of concurrent callers, one moves the date.
         let is_ours = now >= due
             && self.due.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if !is_ours {
@@ -45,7 +44,7 @@ impl LogThrottle {
     }
 }
 
-/// By a clock that nobody sets. It is not that of the runtime: logs are read by people.
+/// By a monotonic clock, and not by that of the runtime, which tests pause: people read logs.
 fn millis_of_process() -> u64 {
     static BEGAN: OnceLock<Instant> = OnceLock::new();
     let began = BEGAN.get_or_init(Instant::now);

@@ -9,7 +9,7 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CacheStatus {
-    /// Kept and fresh; nobody was asked and nothing waited for.
+    /// Stored and fresh: the answer took no load and no wait.
     Hit {
         /// How much longer it stays fresh, if the store said so: a plain look at Redis does not
         /// ask, to spare a command.
@@ -28,7 +28,7 @@ pub enum CacheStatus {
         /// between, if it is too large or has no time to live, or if the store failed.
         stored: bool,
     },
-    /// Answered by somebody else's load.
+    /// Answered by the load of another caller.
     Collapsed {
         /// Where that load ran.
         place: Place,
@@ -45,11 +45,11 @@ pub enum CacheStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Stale {
-    /// It is loaded anew meanwhile (RFC 5861, section 3).
+    /// A load replaces it in the background (RFC 5861, section 3).
     Revalidating,
-    /// It could not be loaded anew (RFC 5861, section 4), a moment ago or just now.
+    /// The load that should replace it failed, just now or a moment ago (RFC 5861, section 4).
     LoadFailed,
-    /// Loading it anew takes long.
+    /// The load that replaces it takes longer than [`slow_load`](crate::ReadThroughLayer::slow_load).
     LoadSlow,
     /// The wait ran out, or the caller's deadline came or left no time for it.
     WaitRanOut,
@@ -77,7 +77,7 @@ pub enum Bypass {
     NotKept,
     /// The store failed.
     StoreFailed,
-    /// The wait for somebody else's load ran out, and the policy is to load then.
+    /// The wait for the load of another caller ran out, and the policy is to load then.
     WaitRanOut,
 }
 

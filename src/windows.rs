@@ -36,27 +36,27 @@ impl Windows {
         }
     }
 
-    /// After being fresh, given out for this long while it is loaded anew.
+    /// After its ttl, it is served for this long while a load replaces it.
     #[must_use]
     pub fn stale_while_revalidate(self, stale: Duration) -> Self {
         Self { while_revalidate: whole_millis(stale), ..self }
     }
 
-    /// After being fresh, given out for this long if it cannot be loaded anew.
+    /// After its ttl, it is served for this long if a load fails to replace it.
     #[must_use]
     pub fn stale_if_error(self, stale: Duration) -> Self {
         Self { if_error: whole_millis(stale), ..self }
     }
 
-    /// After being fresh, kept for this long and given out to nobody: a loader that can ask its
-    /// source whether the answer is still good (RFC 9111, section 4.3) finds it by
+    /// After its ttl, it is stored for this long and not served: a loader that can ask its source
+    /// whether the answer is still valid (RFC 9111, section 4.3) finds it by
     /// [`Store::look`](crate::Store::look).
     #[must_use]
     pub fn kept_for_validation(self, stale: Duration) -> Self {
         Self { for_validation: whole_millis(stale), ..self }
     }
 
-    /// It may be loaded anew before it is stale, so a look has to tell how much longer it is fresh.
+    /// It can be refreshed before it is stale, so a lookup must tell how much longer it is fresh.
     #[must_use]
     pub fn refreshed_early(self) -> Self {
         Self { is_refreshed_early: true, ..self }
@@ -67,22 +67,22 @@ impl Windows {
         self.ttl
     }
 
-    /// How long after that it is given out while it is loaded anew.
+    /// How long after that it is served while a load replaces it.
     pub fn while_revalidate(&self) -> Duration {
         self.while_revalidate
     }
 
-    /// How long after that it is given out if it cannot be loaded anew.
+    /// How long after that it is served if a load fails to replace it.
     pub fn if_error(&self) -> Duration {
         self.if_error
     }
 
-    /// How long after that it is kept for a loader that validates it.
+    /// How long after that it is stored for a loader that validates it.
     pub fn for_validation(&self) -> Duration {
         self.for_validation
     }
 
-    /// Whether it may be loaded anew before it is stale.
+    /// Whether it can be refreshed before it is stale.
     pub fn is_refreshed_early(&self) -> bool {
         self.is_refreshed_early
     }
@@ -93,7 +93,7 @@ impl Windows {
         self.given_out().max(self.for_validation)
     }
 
-    /// How long after being fresh it is given out to anybody.
+    /// How long after its ttl it is served at all.
     pub(crate) fn given_out(&self) -> Duration {
         self.while_revalidate.max(self.if_error)
     }

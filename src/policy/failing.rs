@@ -77,7 +77,7 @@ const IN_A_ROW: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WhenStoreFails {
-    /// It loads, together with all who want the same key in this process, and within the bound on
+    /// It loads, together with the other callers of the key in this process, and within the bound on
     /// loads around the store. The default: the store being down is not the service being down.
     #[default]
     Load,

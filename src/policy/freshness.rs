@@ -1,4 +1,4 @@
-//! How long answers are good for, and when they are loaded anew.
+//! Lifetimes of answers, and when they are refreshed.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use crate::windows::Windows;
 /// For how long answers are kept, and given out.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Freshness {
-    /// How long an answer is fresh. Zero: it is shared among those who wait, and not kept.
+    /// How long an answer is fresh. Zero: waiters share it, and it is not stored.
     pub(crate) ttl: Duration,
     /// How long "there is none" is fresh. Zero: it is not kept.
     pub(crate) not_found_ttl: Duration,
-    /// How long after that an answer is given out while it is loaded anew.
+    /// How long after that an answer is served while a load replaces it.
     pub(crate) stale_while_revalidate: Duration,
-    /// How long after that an answer is given out if it cannot be loaded anew.
+    /// How long after that an answer is served if a load fails to replace it.
     pub(crate) stale_if_error: Duration,
     /// By which share a ttl is shortened at most.
     pub(crate) jitter: f64,
-    /// How early an answer is loaded anew, as the beta of XFetch.
+    /// How early an answer is refreshed, as the beta of XFetch.
     pub(crate) early: Option<f64>,
     /// How long it is known that the answers for a key are not to be kept.
     pub(crate) marker_ttl: Duration,
@@ -58,7 +58,7 @@ impl Freshness {
         if self.early.is_some() { windows.refreshed_early() } else { windows }
     }
 
-    /// Whether to load anew what is still fresh for a while, given a number from 0 to 1.
+    /// Whether to refresh an answer that is fresh for a while longer, given a random number from 0 to 1.
     ///
     /// XFetch: A. Vattani, F. Chierichetti, K. Lowenstein, "Optimal Probabilistic Cache Stampede
     /// Prevention", PVLDB 8 (2015): the longer the load and the nearer the end, the likelier.

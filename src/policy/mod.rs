@@ -20,7 +20,7 @@ pub use wait::Wait;
 /// [`ReadThroughLayer`](crate::ReadThroughLayer), where each is explained.
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
-    /// How long answers are good for, and when they are loaded anew.
+    /// Lifetimes of answers, and when they are refreshed.
     pub(crate) freshness: Freshness,
     /// How long a failure is shared, and how often the key is tried meanwhile.
     pub(crate) failures: FailureWindows,
@@ -36,7 +36,7 @@ pub(crate) struct Policy {
     pub(crate) slow_load: Option<Duration>,
     /// What a loser does.
     pub(crate) wait: Wait,
-    /// Whether a load nobody waits for any more is ended.
+    /// Whether an abandoned load is cancelled.
     pub(crate) when_abandoned: WhenAbandoned,
     /// The largest encoded answer that is kept, in bytes.
     pub(crate) max_entry_bytes: usize,
@@ -124,7 +124,7 @@ const LONG_LOOK: Duration = Duration::from_secs(1);
 pub enum WhenAbandoned {
     /// It is ended, and the lease given up. For loads that cost more than their answer is worth.
     Cancel,
-    /// It goes on, and its answer is kept for the next caller. The default: who asks once mostly
+    /// It goes on, and its answer is stored for the next caller. The default: a caller that asks once mostly
     /// asks again, and a client that gives up and retries would never get an answer otherwise.
     #[default]
     Finish,

@@ -1,13 +1,13 @@
-//! Pauses: how long a loser sleeps before it looks again if nobody tells it.
+//! Backoff: how long a waiter sleeps before it reads the store again.
 
 use std::time::Duration;
 
-/// The pauses of one wait.
+/// The delays of one wait.
 ///
-/// Where the store tells of changes, a pause only insures against a lost message, and every look
-/// before its end is a wasted command: they are all nearly as long as the promise allows. Where it
-/// does not, they double from short to long with full jitter (Brooker, "Exponential Backoff And
-/// Jitter", AWS Architecture Blog, 2015).
+/// Where the store pushes changes, a delay only insures against a lost message, and every earlier read
+/// is a wasted command: the delays are nearly as long as the promise allows. Where it does not, they
+/// double from short to long with full jitter (Brooker, "Exponential Backoff And Jitter", AWS
+/// Architecture Blog, 2015).
 #[derive(Clone, Debug)]
 pub struct Backoff {
     kind: Kind,
@@ -35,7 +35,7 @@ impl Backoff {
     }
 
     /// The next pause, by a draw from 0 to 1, and never past the end of a lease that has
-    /// `lease_left`: then the key is free for whoever asks first.
+    /// `lease_left`: then the key is free for the first claim.
     pub fn next(&mut self, draw: f64, lease_left: Duration) -> Duration {
         let pause = match self.kind {
             Kind::Fixed(interval) => interval,
@@ -56,8 +56,8 @@ const SHORTEST: Duration = Duration::from_millis(25);
 /// A lost message costs no more than this, the question that follows the pause included.
 const LONGEST: Duration = Duration::from_millis(250);
 
-/// How long after a lease's end it is worth asking, when that is now: stores count in
-/// milliseconds, and a loser that asks in the very last one only asks twice.
+/// How long after the end of a lease a waiter asks at the earliest: stores count in milliseconds, and
+/// a waiter that asks in the last one has to ask twice.
 const JUST_AFTER: Duration = Duration::from_millis(2);
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
-//! What a loser does: how long it waits for somebody else's load, and what then.
+//! `Wait`: how long a waiter waits, and what it does after that.
 
 use std::time::Duration;
 
-/// How long a caller waits for somebody else's load, and what it does when that is over.
+/// How long a caller waits for the load of another caller, and what it does after that.
 ///
-/// It is for losers only. The caller whose own load runs waits for it, up to the hard limit on one
-/// load, unless the caller has a [deadline](crate::Ask::by). No caller waits when the value is there.
+/// The caller whose own load runs waits for it up to the
+/// [limit on one load](crate::ReadThroughLayer::load_timeout), unless the caller has a
+/// [deadline](crate::Ask::by). No caller waits when the value is there.
 ///
 /// ```
 /// use std::time::Duration;
@@ -17,7 +18,7 @@ use std::time::Duration;
 /// # let _ = (patient, brisk, hasty);
 /// ```
 ///
-/// The default is [`Wait::for_load`], then an error: a load that is under way is no failure.
+/// The default is [`Wait::for_load`], then an error: a load under way is no failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Wait {
     patience: Patience,
@@ -35,31 +36,29 @@ enum Patience {
 
 impl Wait {
     /// Waits for as long as a load may take: the
-    /// [limit on one load](crate::ReadThroughLayer::load_timeout), 30 s by default, and a second more,
-    /// in which the caller hears how the load has ended. A load that runs in this process by then is
-    /// waited for to its end, which that limit bounds, unless there is a stale answer to give. The
-    /// default.
+    /// [limit on one load](crate::ReadThroughLayer::load_timeout), 30 s by default, and a second more
+    /// for the outcome to arrive. The caller waits for a load that runs in this process by then to its
+    /// end, which that limit bounds, unless there is a stale answer. The default.
     pub fn for_load() -> Self {
         Self { patience: Patience::Load, interval: None, then: Then::Fail }
     }
 
-    /// Never waits for a load: as soon as it is known that somebody else runs one, gives up.
+    /// Never waits for the load of another caller: gives up when the store says that one runs.
     ///
-    /// To know that, it waits for the store's answer, which a store in trouble gives after its
-    /// timeout. A [deadline](crate::Ask::by) bounds this as well.
+    /// The caller waits for that answer of the store, which a failing store gives after its timeout. A
+    /// [deadline](crate::Ask::by) bounds this as well.
     pub fn fail_fast() -> Self {
         Self::at_most(Duration::ZERO)
     }
 
-    /// Looks `tries` times, `interval` apart, and gives up then; it is answered in between when
-    /// the store tells that the value is there. An interval below 1 ms counts as 1 ms.
+    /// Reads the store `tries` times, `interval` apart, and gives up then. A push message of the store
+    /// wakes the caller in between. An interval below 1 ms counts as 1 ms.
     pub fn tries(tries: u32, interval: Duration) -> Self {
         let interval = interval.max(Duration::from_millis(1));
         Self { interval: Some(interval), ..Self::at_most(interval.saturating_mul(tries)) }
     }
 
-    /// Waits this long at most, however often that means to look. The time that the store takes to
-    /// answer counts, and a look is not waited for any longer than this.
+    /// Waits this long at most, including the time that the store takes to answer.
     pub fn at_most(patience: Duration) -> Self {
         Self { patience: Patience::AtMost(patience), ..Self::for_load() }
     }

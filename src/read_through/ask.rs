@@ -4,10 +4,10 @@ use tokio::time::Instant;
 
 use crate::key::Key;
 
-/// What a request asks of the cache: which key, and how.
+/// What a request asks of the cache: a key, and options for this request.
 ///
-/// What the function of a layer makes of a request. A [`Key`] is one that asks for nothing special,
-/// and `None` instead of a key is one that goes straight to the loader.
+/// The key function of a layer makes one of each request. A [`Key`] converts into one without
+/// options, and `None` into one that bypasses the cache.
 ///
 /// ```
 /// use bellwether::{Ask, Key};
@@ -34,11 +34,11 @@ pub struct Ask {
 pub struct RequestOptions {
     pub(crate) deadline: Option<Instant>,
     pub(crate) is_forced: bool,
-    /// If what it has waited for is for somebody else only, it asks once more before it loads for
-    /// itself: it is not one of those whose answers are their own.
+    /// Whether it asks once more before it loads individually, when the answer that it waited for is
+    /// private to another caller.
     pub(crate) asks_again: bool,
-    /// Where a request would load for itself, its call ends instead, with an error and the status
-    /// [`Bypass`](crate::CacheStatus::Bypass): the layer that asks knows better how.
+    /// Whether its call ends with the status [`Bypass`](crate::CacheStatus::Bypass) where it would load
+    /// individually.
     pub(crate) bypasses_by_itself: bool,
 }
 
@@ -48,23 +48,22 @@ impl Ask {
         Self { key: Some(key), how: RequestOptions::default() }
     }
 
-    /// Asks for nothing: the request goes straight to the loader.
+    /// No key: the request bypasses the cache.
     pub fn nothing() -> Self {
         Self { key: None, how: RequestOptions::default() }
     }
 
-    /// By when the answer is needed. The deadline bounds everything that the caller waits for: the
-    /// store, loads of others and its own load. At the deadline the caller is given a stale answer
-    /// if there is one that may be given instead of an error, or else
+    /// Sets by when the answer is needed. The deadline bounds everything that the caller waits for: the
+    /// store, loads of other callers and its own load. At the deadline the caller gets a stale answer if
+    /// one may be served instead of an error, or else
     /// [`CacheErrorKind::DeadlineExceeded`](crate::CacheErrorKind::DeadlineExceeded).
     ///
-    /// - **A load goes on** when the deadline of the caller that leads it comes, for those who wait
-    ///   for it, and to be kept; if no caller waits any more,
-    ///   [`WhenAbandoned`](crate::WhenAbandoned) says what becomes of it. A call of the loader whose
-    ///   answer is for this caller only, as when answers are private or there is no key, is dropped.
-    /// - **A wait that cannot succeed is not begun,** going by how long loads take here.
-    /// - **A deadline that has passed** starts nothing: neither a question to the store nor a load.
-    ///   What is kept in this process is given all the same.
+    /// - **A load goes on** after the deadline of the caller that leads it, for its waiters and to be
+    ///   stored. If no caller waits any more, [`WhenAbandoned`](crate::WhenAbandoned) applies. A load
+    ///   whose answer is for this caller only is dropped.
+    /// - **A wait that cannot succeed does not begin,** going by how long loads take here.
+    /// - **A deadline that has passed** starts neither a store operation nor a load. A fresh entry in
+    ///   this process is served all the same.
     ///
     /// The wait ends a little before the deadline, so that the answer is there by then: by a tenth of
     /// the time that there was, from 2 ms to 10 ms, and never by more than half of it. A deadline in
@@ -75,10 +74,10 @@ impl Ask {
         Self { how: RequestOptions { deadline: Some(deadline), ..self.how }, ..self }
     }
 
-    /// Will not have what is kept, nor word of an earlier failure: it is loaded anew, under the
-    /// lease like any other load; if that fails, it is a failure for those who wait for it, and
-    /// nobody else. A load that is under way already is waited for instead; to be
-    /// sure of something newer, [`invalidate`](crate::Handle::invalidate) first.
+    /// Forces a refresh: the request gets neither the stored entry nor a remembered failure, and loads
+    /// under the lease like any other. Its failure concerns its own waiters only, and puts the key into
+    /// no cooldown. The request joins a load under way; to get a newer value,
+    /// [`invalidate`](crate::Handle::invalidate) first.
     #[must_use]
     pub fn anew(self) -> Self {
         Self { how: RequestOptions { is_forced: true, ..self.how }, ..self }

@@ -83,22 +83,22 @@ use std::task::{Context, Poll};
 ///
 /// A key says nothing of the function: two functions with one template and one layer have the same
 /// answers. If these are of different types, a call is answered with
-/// [`CacheErrorKind::OtherType`](crate::CacheErrorKind::OtherType) or loads anew, never with the
+/// [`CacheErrorKind::OtherType`](crate::CacheErrorKind::OtherType) or loads again, never with the
 /// other's answer; but two types that are alike as JSON are, in a store that is shared. Give each
 /// kind of answer a kind of key.
 ///
 /// # The function
 /// It is an `async fn` that returns a `Result<T, E>`, and becomes one that returns
-/// `Result<T, Error<E>>` ([`Error`]): those who share a load share its error. `T` is what the layer
+/// `Result<T, Error<E>>` ([`Error`]): callers that share a load share its error. `T` is what the layer
 /// can keep: by default anything that is `Clone + Serialize + DeserializeOwned`, and owned.
 ///
 /// A load [outlives](crate::WhenAbandoned) the call that began it, so it owns its arguments: what
 /// is lent, as `&str`, is copied for it by [`ToOwned`] on every call, and all have to be
 /// `Clone + Send + Sync + 'static`. Where that is dear, lend a handle, such as an `Arc`. The load has
-/// the arguments of whoever began it, those that are skipped as well.
+/// the arguments of the caller that began it, the skipped ones included.
 ///
-/// Whoever calls the function by its name is read through the layer, be it from its own body or from
-/// beside it. Methods of traits are not supported; those of types are, with `self`, `&self` or
+/// Every call of the function by its name is read through the layer, also from its own body. Methods of
+/// traits are not supported; those of types are, with `self`, `&self` or
 /// `self: Arc<Self>`.
 ///
 /// # Options

@@ -76,8 +76,8 @@ impl<K, C> ReadThroughLayer<K, C> {
         self
     }
 
-    /// Sets what other processes are told of a loader's error: up to 256 bytes of text. All who
-    /// can read the store can read it. In this process those who share a failure have the error itself.
+    /// Sets what other processes learn of a loader's error: up to 256 bytes of text, which every reader
+    /// of the store can see. In this process, callers that share a failure get the error itself.
     ///
     /// Default: nothing but that there was one, since a message may hold anything.
     #[must_use]

@@ -9,7 +9,7 @@ use crate::error::CacheError;
 use crate::key::Key;
 use crate::store::Store;
 
-/// A handle to what is kept. Clones are handles to the same.
+/// A handle to the stored entries of a layer. Clones are handles to the same entries.
 ///
 /// It is made by [`ReadThroughLayer::handle`](super::ReadThroughLayer::handle), before there is a
 /// loader, or by [`ReadThrough::handle`](super::ReadThrough::handle), and can [`prefetch`] then.
@@ -34,14 +34,14 @@ impl Handle {
 }
 
 impl<S> Handle<S> {
-    /// Removes what is kept for a key. No request that starts after this has returned is answered
-    /// with a value whose load began before it, in any process: a load that is under way is not
-    /// stored, and is given only to those who had asked for it before it began.
+    /// Removes the entry of a key. After this has returned, no request that starts later gets a value
+    /// whose load began before it, in any process. The value of a load under way is not stored, and
+    /// only callers that had joined it get it.
     ///
-    /// To be called after the source was changed, not before: a load in between would be kept.
+    /// Call it after the source has changed, not before: a load in between would be stored.
     ///
-    /// It rests on a note that the store keeps for ten minutes. A Redis that evicts or loses it
-    /// within the time of a load that was under way cannot refuse what that load gave.
+    /// It leaves a watermark in the store for ten minutes. If Redis evicts or loses the watermark while
+    /// a load is under way, the value of that load is stored.
     ///
     /// # Errors
     /// If the store fails. It may have been done or not: to be sure, do it again.
@@ -53,8 +53,8 @@ impl<S> Handle<S> {
         invalidated.map_err(|error| CacheError::store(key, &error))
     }
 
-    /// Makes what is kept for a key stale, as if its time had run out: it is loaded anew by the
-    /// next request. What has no stale window is removed, as by [`invalidate`](Self::invalidate).
+    /// Makes the entry of a key stale, as if its ttl had passed: the next request loads it again. An
+    /// entry without a stale window is removed, as by [`invalidate`](Self::invalidate).
     ///
     /// # Errors
     /// If the store fails. It may have been done or not: to be sure, do it again.
@@ -66,8 +66,8 @@ impl<S> Handle<S> {
         expired.map_err(|error| CacheError::store(key, &error))
     }
 
-    /// Sees to it that the answer to a request is kept: loads it if it is not there, as the one
-    /// load of the fleet that anybody else who asks for it meanwhile shares.
+    /// Loads the answer to a request unless it is stored already. Other callers in all processes share
+    /// that load.
     ///
     /// # Errors
     /// What the service answers instead.

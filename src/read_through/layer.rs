@@ -17,8 +17,8 @@ use crate::store::Store;
 
 /// Puts a cache in front of a loader. See the [module page](super) for examples.
 ///
-/// A plain value: a knob changes this one, not the services that were made of it. Services made by
-/// one layer, and their clones, share its loads: one per key in this process.
+/// A plain value: an option changes this layer, not the services that it has made. The services of one
+/// layer and their clones share its loads: one per key in this process.
 pub struct ReadThroughLayer<K, C = Json> {
     key_of: K,
     store: Arc<dyn Store>,
@@ -31,12 +31,11 @@ pub struct ReadThroughLayer<K, C = Json> {
 impl<K> ReadThroughLayer<K> {
     /// A layer over a store, by a function that makes a key of a request.
     ///
-    /// The function returns a [`Key`](crate::Key), an `Option<Key>` (without a key, a request goes straight to
-    /// the loader), or an [`Ask`] if there is more to say. Everything on which the answer depends
-    /// belongs into the key.
+    /// The function returns a [`Key`](crate::Key), an `Option<Key>` (without a key, a request bypasses
+    /// the cache), or an [`Ask`] with options for this request. Everything on which the answer depends
+    /// belongs in the key.
     ///
-    /// Until [`ttl`](Self::ttl) is set nothing is kept: those who ask at the same time share a
-    /// load, and that is all.
+    /// Until [`ttl`](Self::ttl) is set, nothing is stored: concurrent callers share a load.
     pub fn new<S, Req, R>(store: S, key_of: K) -> Self
     where
         S: Store,
@@ -62,54 +61,51 @@ impl ReadThroughLayer<()> {
 }
 
 impl<K, C> ReadThroughLayer<K, C> {
-    /// Sets how long an answer is kept. Longer than 366 days counts as that: nothing is kept for
-    /// ever.
+    /// Sets the time to live: how long an answer is fresh. At most 366 days; more counts as that.
     ///
-    /// Default: zero, which keeps nothing. How old an answer may be is a question about your data,
-    /// so there is no number that could be right.
+    /// Default: zero, which stores nothing. How old an answer may be depends on your data, so no
+    /// default could be right.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.policy.freshness.ttl = ttl.min(Freshness::MAX_TTL);
         self
     }
 
-    /// Sets how long an answer that says "there is none" is kept: see [`Verdict::NotFound`]. Longer
-    /// than 366 days counts as that.
+    /// Sets how long an answer that says "there is none" is stored (negative caching): see
+    /// [`Verdict::NotFound`]. At most 366 days; more counts as that.
     ///
-    /// Default: zero, which keeps none: those who wait in one process share it, and one process
-    /// after the other finds out. What is asked for before it exists is wanted soon after.
+    /// Default: zero, which stores none: the waiters of one process share it. Data that is requested
+    /// before it exists is wanted soon after.
     #[must_use]
     pub fn not_found_ttl(mut self, ttl: Duration) -> Self {
         self.policy.freshness.not_found_ttl = ttl.min(Freshness::MAX_TTL);
         self
     }
 
-    /// Sets how long after its `ttl` an answer is given out all the same, while one load in the
-    /// whole fleet replaces it in the background (RFC 5861, section 3). Longer than 366 days counts
-    /// as that.
+    /// Sets how long after its `ttl` an answer is served while one load, in one process, replaces it in
+    /// the background (RFC 5861, section 3). At most 366 days; more counts as that.
     ///
-    /// Default: zero. It hides the time that loads take from those who ask often enough; who asks
-    /// seldom is given an older answer for it.
+    /// Default: zero. A stale window hides the time of loads from callers of hot keys; callers of rare
+    /// keys get an older answer for it.
     #[must_use]
     pub fn stale_while_revalidate(mut self, window: Duration) -> Self {
         self.policy.freshness.stale_while_revalidate = window.min(Freshness::MAX_TTL);
         self
     }
 
-    /// Sets how long after its `ttl` an answer is given out if it cannot be loaded anew: if the load
-    /// fails or has failed a moment ago, if the wait for somebody else's runs out, or if there is no
-    /// room or no time for one (RFC 5861, section 4). Longer than 366 days counts as that.
+    /// Sets how long after its `ttl` an answer is served if no load replaces it: if the load fails or
+    /// has failed a moment ago, if a wait runs out, or if a bound or a deadline leaves no load (RFC
+    /// 5861, section 4). At most 366 days; more counts as that.
     ///
-    /// Default: zero, which gives out errors.
+    /// Default: zero: callers get errors.
     #[must_use]
     pub fn stale_if_error(mut self, window: Duration) -> Self {
         self.policy.freshness.stale_if_error = window.min(Freshness::MAX_TTL);
         self
     }
 
-    /// Sets after how long a load is so slow that who waits for it is given a stale answer instead,
-    /// if there is one in either stale window: counted for each from when it began to wait. The load
-    /// goes on.
+    /// Sets how long a waiter waits at most if there is an answer in either stale window: then it gets
+    /// that one, and the load goes on. Each waiter counts from when it began to wait.
     ///
     /// Default: never.
     #[must_use]
@@ -118,10 +114,10 @@ impl<K, C> ReadThroughLayer<K, C> {
         self
     }
 
-    /// Loads an answer anew while it is still fresh, the likelier the nearer its end is and the
-    /// longer it took to load, so that a key that is asked for often never runs out. Only who is
-    /// given the lease does it. `beta` above 1 is earlier, below 1 later (XFetch: Vattani et al.,
-    /// PVLDB 8, 2015).
+    /// Refreshes an answer while it is still fresh (probabilistic early refresh), the likelier the nearer
+    /// its end is and the longer it took to load, so that a hot key never expires. Only the caller that
+    /// gets the lease loads. `beta` above 1 is earlier, below 1 later (XFetch: Vattani et al., PVLDB 8,
+    /// 2015).
     ///
     /// Default: off. 1.0 is the value that the paper proves optimal.
     ///
@@ -132,8 +128,8 @@ impl<K, C> ReadThroughLayer<K, C> {
         Ok(self)
     }
 
-    /// Sets by which share of it a `ttl` is shortened at most, by chance, so that what was loaded
-    /// at one time does not run out at one time.
+    /// Sets by which share a `ttl` is shortened at most, at random, so that entries loaded together do not
+    /// expire together.
     ///
     /// Default: 0.1, which spreads a minute over six seconds.
     ///
@@ -156,8 +152,8 @@ impl<K, C> ReadThroughLayer<K, C> {
         self
     }
 
-    /// Sets how many callers may wait for one key in this process. One more has an error, or a
-    /// stale answer.
+    /// Sets how many callers may wait for one key in this process. Further callers get a stale answer,
+    /// or [`CacheErrorKind::Full`](crate::CacheErrorKind::Full).
     ///
     /// Default: 10,000, some 10 MB of callers.
     ///
@@ -169,8 +165,8 @@ impl<K, C> ReadThroughLayer<K, C> {
         Ok(self)
     }
 
-    /// Sets for how many keys this process may ask the store and load at once. A miss of one more
-    /// has an error, or a stale answer.
+    /// Sets how many keys this process may look up and load at once. Misses of further keys get a stale
+    /// answer, or [`CacheErrorKind::Full`](crate::CacheErrorKind::Full).
     ///
     /// Default: 10,000. Put a concurrency limit below the layer for how many may load.
     ///
@@ -182,11 +178,11 @@ impl<K, C> ReadThroughLayer<K, C> {
         Ok(self)
     }
 
-    /// Sets how many loads may run at once in this process without a lease: while the store fails,
-    /// and after waits in vain. Further ones wait for their turn, their callers no longer than for
-    /// a load of somebody else's.
+    /// Sets how many uncached loads may run at once in this process: loads without a lease, while the
+    /// store fails and after waits that ran out. Further ones queue; their callers wait no longer than
+    /// for the load of another caller.
     ///
-    /// Default: 64. With the store down, this is what stands between a fleet and its database.
+    /// Default: 64. While the store is down, this protects the database from all processes.
     ///
     /// # Errors
     /// If it is zero, or more than 1,000,000.
@@ -197,7 +193,7 @@ impl<K, C> ReadThroughLayer<K, C> {
         Ok(self)
     }
 
-    /// Sets what a request does while somebody else loads its key.
+    /// Sets what a request does while another caller loads its key.
     ///
     /// Default: [`Wait::for_load`], then an error: as long as a load may take, 30 s unless
     /// [`load_timeout`](Self::load_timeout) says otherwise, and a second more.
@@ -207,17 +203,17 @@ impl<K, C> ReadThroughLayer<K, C> {
         self
     }
 
-    /// Sets how long the lease on a key holds without being renewed. It is renewed every third of
-    /// that while the load runs. So it bounds how long a key stays blocked when the process that
-    /// loads it dies, and not how long a load may take.
+    /// Sets how long the lease of a key holds without renewal. The leader renews it every third of that
+    /// while the load runs. So it bounds how long a key stays blocked when the process that loads it
+    /// dies, and not how long a load may take.
     ///
-    /// A lease is taken for one second at first, or for less if this is less. It is renewed to the
-    /// whole term after a third of that. So a key is blocked for a second at most if a load has
-    /// ended before, or if the answer that grants the lease is lost, however long this is.
+    /// The first term of a lease is one second, or less if this is less. The first renewal, after a
+    /// third of that, extends it to the whole lease. So a lost reply blocks a key for one second at most,
+    /// however long the lease is.
     ///
-    /// Default: 3 s. It is renewed every second, and holds if two renewals fail. A process that
-    /// dies is noticed within three. A process that stands still for longer is taken for dead: that
-    /// costs a second load, and its own answer is stored only if nothing newer came between.
+    /// Default: 3 s. The leader renews every second, and the lease survives two failed renewals. The
+    /// fleet notices a dead process within three seconds. A process that stands still for longer counts
+    /// as dead: that costs a second load, and its own value is stored only if nothing newer came between.
     ///
     /// # Errors
     /// If it is not from 100 ms to 1 h.
@@ -227,8 +223,8 @@ impl<K, C> ReadThroughLayer<K, C> {
         Ok(self)
     }
 
-    /// Sets the hard limit on one load. A loader that takes longer is dropped, its lease is given
-    /// up, and everybody who waited for it has an error.
+    /// Sets the limit on one load. A loader that takes longer is dropped, its lease is released, and its
+    /// waiters get an error.
     ///
     /// Default: 30 s, longer than most clients wait, so that only a loader that hangs meets it.
     ///
@@ -240,17 +236,17 @@ impl<K, C> ReadThroughLayer<K, C> {
         Ok(self)
     }
 
-    /// Sets what becomes of a load that nobody waits for any more.
+    /// Sets what becomes of an abandoned load: one whose callers have all gone away.
     ///
-    /// Default: [`WhenAbandoned::Finish`], since who asks once mostly asks again.
+    /// Default: [`WhenAbandoned::Finish`], since a caller mostly comes back for its answer.
     #[must_use]
     pub fn when_abandoned(mut self, when_abandoned: WhenAbandoned) -> Self {
         self.policy.when_abandoned = when_abandoned;
         self
     }
 
-    /// Sets the largest answer that is kept, encoded, in bytes. A larger one is given to everybody
-    /// who waits for it, and not kept.
+    /// Sets the largest answer that is stored, encoded, in bytes. The waiters share a larger one, and it
+    /// is not stored.
     ///
     /// Default: 1 MiB. Larger values cost a shared store more than they save.
     ///
@@ -262,18 +258,18 @@ impl<K, C> ReadThroughLayer<K, C> {
         Ok(self)
     }
 
-    /// Sets how answers are kept.
+    /// Sets the codec: how an answer becomes bytes, and back.
     ///
-    /// Default: [`Json`], which keeps whatever can be cloned and serialised.
+    /// Default: [`Json`], for answers that can be cloned and serialised.
     #[must_use]
     pub fn capture<D>(self, capture: D) -> ReadThroughLayer<K, D> {
         self.captured_by(Arc::new(capture))
     }
 
-    /// Sets what becomes of an answer, by a function of what is kept of it: whether it is kept and
-    /// for how long, whether it says "there is none", is for one caller only, or is a failure.
+    /// Sets a function that classifies answers: whether an answer is stored and for how long, says
+    /// "there is none", is private to its caller, or counts as a failure.
     ///
-    /// Default: every answer is kept.
+    /// Default: every answer is stored.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -297,7 +293,7 @@ impl<K, C> ReadThroughLayer<K, C> {
         self.captured_by(Arc::new(Judged::new(capture, judge)))
     }
 
-    /// As [`judge`](Self::judge), with the same loads: what lands in them is of the same type.
+    /// As [`judge`](Self::judge), with the same loads: their outcomes are of the same type.
     #[cfg(feature = "macros")]
     pub(super) fn judged_alike<T, F>(self, judge: F) -> ReadThroughLayer<K, Judged<C, F>>
     where
@@ -310,12 +306,12 @@ impl<K, C> ReadThroughLayer<K, C> {
 
     fn captured_by<D>(self, capture: Arc<D>) -> ReadThroughLayer<K, D> {
         let Self { key_of, store, policy, errors, .. } = self;
-        // Loads of its own: what lands in those of another capture is of another type.
+        // Loads of its own: outcomes of another codec are of another type.
         let loads = Loads::none(policy.bounds);
         ReadThroughLayer { key_of, store, policy, capture, errors, loads }
     }
 
-    /// A handle to what is kept: to invalidate and expire it, also from elsewhere in the program.
+    /// A handle to the stored entries, to invalidate and expire them from anywhere in the program.
     pub fn handle(&self) -> Handle {
         Handle::new(Arc::clone(&self.store))
     }

@@ -59,22 +59,22 @@
 //! # }
 //! ```
 //!
-//! # How a request goes
+//! # The path of a request
 //! ```text
-//!  look ──fresh────────────────────────────────────► answered (hit)
-//!    ├─stale, but good enough──────────────────────► answered (stale), and loaded anew by somebody
-//!    └─miss─► join the flight of this key ──► wait for its landing ─► answered
-//!                │ who opens it starts a task                        (led, collapsed)
+//!  lookup ─fresh──────────────────────────────────► answered (hit)
+//!    ├─stale, but usable──────────────────────────► answered (stale), refreshed in the background
+//!    └─miss─► join the flight of the key ─► wait for its outcome ─► answered (led, collapsed)
+//!                │ its first caller starts a task
 //!                ▼
-//!             ask for the lease ──found──► land
-//!                ├─busy──► wait to be told, or a pause ─► ask again
-//!                ├─failed a moment ago──► land the failure, or what is stale
-//!                └─ours──► load, renewing the lease ─► store and release ─► land
+//!             ask for the lease ──found──► complete
+//!                ├─busy──────────► wait for a push message, or a delay ─► ask again
+//!                ├─in cooldown───► complete with the failure, or with a stale answer
+//!                └─granted───────► load, renewing the lease ─► store and release ─► complete
 //! ```
 //!
-//! A reader that is alone with its key looks for itself, without a task. Those who meet share a
-//! flight, and each question that it asks is for all who had joined by then, so the work that a
-//! burst makes for the store grows with processes and not with callers.
+//! A lone caller reads the store itself, without a task. Concurrent callers of a key share a flight,
+//! and each request of the flight to the store is for all callers that had joined by then. So the
+//! store's work in a burst grows with processes and not with callers.
 
 pub(crate) mod ask;
 #[cfg(feature = "macros")]

@@ -15,7 +15,7 @@ use crate::error::Error;
 
 /// A loader behind a cache. See the [module page](super) for examples.
 ///
-/// It is always ready: what is kept and what somebody else loads takes no capacity of the loader.
+/// It is always ready: a hit, and a wait for another caller's load, take no capacity of the loader.
 /// A load drives a clone of the loader to readiness before it is called, so limits, buffers and
 /// timeouts below this keep working; what they refuse is an error of the loader.
 pub struct ReadThrough<S, K, C = Json> {

@@ -1,4 +1,4 @@
-//! What a batch loader answers, and to whom each answer belongs.
+//! The responses of batch loaders, and which request each answer belongs to.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash};

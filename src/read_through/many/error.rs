@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 /// Why a batch loader has not answered a request.
 ///
-/// A panic of the loader is found elsewhere for requests under a key:
+/// For a request under a key, a panic of the loader is
 /// [`LoaderPanicked`](crate::CacheErrorKind::LoaderPanicked), as for any loader.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -17,8 +17,8 @@ pub enum BatchError<E> {
     /// The call was dropped before it ended, or could not begin: there is no tokio runtime, or it
     /// is going down.
     Lost,
-    /// The loader gave more answers, or fewer, than it was asked for. Whose they are cannot be
-    /// known, so nobody is given any.
+    /// The loader gave more or fewer answers than there were requests. Which request each belongs to is
+    /// unknown, so none is used.
     Miscounted {
         /// For how many it was asked.
         asked: usize,

@@ -34,14 +34,13 @@ use crate::error::Error;
 use crate::status::CacheStatus;
 
 impl<B, K, C> ReadThrough<Batched<B>, K, C> {
-    /// Asks for many at once: an answer for each request, in their order.
+    /// Answers a batch of requests: an answer for each, in their order.
     ///
-    /// Each request goes the way that it would go by itself: it is coalesced with whoever else
-    /// asks for its key, is given what is stale where that will do, and fails by itself. But the
-    /// store is asked for all of them in one round trip, and those that are left to be loaded here
-    /// are loaded by one call: it departs as soon as each of the others has been answered or is
-    /// found to be loaded by somebody else. Requests without a key go with that call. Those that
-    /// have to be loaded after all, as when somebody else's load fails, go by a further one.
+    /// Each request behaves as it would alone: it is coalesced with other callers of its key, may get a
+    /// stale answer, and fails by itself. But one round trip looks up all of them, and one call loads the
+    /// misses. That call starts as soon as each other request has its answer or waits for the load of
+    /// another caller. Requests without a key go with that call. Requests that have to load later, as
+    /// when another caller's load fails, go by a further call.
     ///
     /// ```
     /// use std::collections::HashMap;
@@ -122,13 +121,13 @@ where
 
 /// A batch of requests on its way. Made by [`ReadThrough::load_many`].
 ///
-/// What asks the store and the loader are tasks, so that nobody is held up by one that is not
-/// polled. What is kept in this process is there at once, without any.
+/// Tasks ask the store and the loader, so a batch that is not polled delays no other caller. Hits in
+/// this process need no task.
 ///
 /// # Cancel safety
-/// Dropping it takes nothing from others, as with each of its requests: loads that have begun, or
-/// for which leases are held, go on for those who wait for them, and when nobody does, the policy
-/// says what becomes of them. A call of the loader is dropped when none of its requests goes on.
+/// Dropping it takes nothing from other callers. Loads that have begun or hold leases go on for their
+/// waiters; if there are none, [`WhenAbandoned`](crate::WhenAbandoned) applies. A call of the loader is
+/// dropped when none of its requests goes on.
 #[must_use = "futures do nothing unless polled"]
 pub struct LoadMany<R, E>(BoxFuture<'static, Vec<Settled<R, BatchError<E>>>>);
 
