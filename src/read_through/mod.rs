@@ -80,11 +80,10 @@ mod ask;
 #[cfg(feature = "macros")]
 #[doc(hidden)]
 pub mod attribute;
-mod call;
 mod core;
 mod deadline;
+mod failure_cache;
 mod failures;
-mod fallback;
 mod flight_task;
 mod future;
 mod handle;
@@ -95,13 +94,11 @@ mod load;
 mod many;
 #[cfg(test)]
 mod model;
-mod recall;
-mod relief_task;
+mod outcome;
 mod service;
-mod state;
 mod step;
+mod uncached_load;
 mod unshared;
-mod waiting;
 #[cfg(feature = "http")]
 mod within;
 

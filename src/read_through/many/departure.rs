@@ -59,7 +59,7 @@ async fn call<B: BatchLoader<Req>, Req>(loader: B, together: Vec<Collected<B, Re
             Ok(loaded) => each(loaded, asked),
             Err(_) => for_all(&BatchError::Panicked, asked),
         },
-        () = deserted(&mut callers) => return,
+        () = abandoned(&mut callers) => return,
     };
     for (caller, outcome) in callers.into_iter().zip(outcomes) {
         // It may have gone.
@@ -68,7 +68,7 @@ async fn call<B: BatchLoader<Req>, Req>(loader: B, together: Vec<Collected<B, Re
 }
 
 /// Returns when nobody waits for an outcome any more.
-async fn deserted<T>(callers: &mut [oneshot::Sender<T>]) {
+async fn abandoned<T>(callers: &mut [oneshot::Sender<T>]) {
     for caller in callers {
         caller.closed().await;
     }

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::error::BatchError;
 use crate::error::Error;
-use crate::read_through::state::Settled;
+use crate::read_through::future::Settled;
 use crate::status::CacheStatus;
 
 /// The answers of a batch, as far as they are there.

@@ -111,7 +111,7 @@ impl Model {
         Ok(world)
     }
 
-    fn land(&self, mut world: World, at: usize, on: On) -> Result<World, Violated> {
+    fn complete(&self, mut world: World, at: usize, on: On) -> Result<World, Violated> {
         let flight = &mut world.flights[at];
         let was_commit = flight.loading > 0;
         let value = flight.value.take();
