@@ -223,18 +223,14 @@ pub(crate) fn next<P: Payload>(event: Event<P>) -> Step<P> {
             rest(failure, until, hold)
         }
         Event::StoreFailed { error, hold, .. } => complete(To::All, error, give_up(hold)),
-        Event::Waited { memory } | Event::JoinedSpared { memory } => {
-            just(State::Acquiring { memory })
-        }
+        Event::Waited { memory } | Event::JoinedSpared { memory } => ask(memory),
         Event::LoadEnded { hold, end, memory } => load_ended(hold, end, memory),
         Event::Stored { asked, outcome, memory } => look_up_later(asked, outcome, memory),
         Event::Superseded { began, outcome, memory } => look_up_later(began, outcome, memory),
-        Event::CommitFailed { began, outcome } => {
-            complete(To::Before(began), outcome, give_up(Hold::Unacknowledged))
-        }
+        Event::CommitFailed { began, outcome } => complete(To::Before(began), outcome, unsure()),
         Event::JoinedFailing { failure, until, hold } => rest(failure, until, hold),
         Event::Rested { hold } => just(give_up(hold)),
-        Event::Unacknowledged => just(give_up(Hold::Unacknowledged)),
+        Event::Unacknowledged => just(unsure()),
         Event::NoneRemain | Event::Gone { .. } | Event::Abandoned | Event::Released => {
             just(State::Closed)
         }
@@ -265,7 +261,11 @@ fn look_up_later<P: Payload>(
 
 /// With another entry than the one that will not do.
 fn ask_again<P: Payload>(accept: P::Accept, memory: Memory<P::Accept, P::Fallback>) -> Step<P> {
-    just(State::Acquiring { memory: Memory { accept, ..memory } })
+    ask(Memory { accept, ..memory })
+}
+
+fn ask<P: Payload>(memory: Memory<P::Accept, P::Fallback>) -> Step<P> {
+    just(State::Acquiring { memory })
 }
 
 fn give<P: Payload>(
@@ -359,9 +359,14 @@ fn report<P: Payload>(hold: Hold<P::Lease>, failure: Option<P::Failure>) -> Stat
 fn give_up<P: Payload>(hold: Hold<P::Lease>) -> State<P> {
     match hold {
         Hold::Lease(lease) => State::Releasing { lease: Some(lease) },
-        Hold::Unacknowledged => State::Releasing { lease: None },
+        Hold::Unacknowledged => unsure(),
         Hold::Nothing | Hold::StoreDown => State::Closed,
     }
+}
+
+/// Gives up a lease that may be ours.
+fn unsure<P: Payload>() -> State<P> {
+    State::Releasing { lease: None }
 }
 
 fn complete<P: Payload>(to: To<P::Generation>, outcome: P::Outcome, state: State<P>) -> Step<P> {
