@@ -35,26 +35,27 @@ pub(super) enum Mutant {
 }
 
 impl Mutant {
-    pub(super) const ALL: [Self; 19] = [
-        Self::GenerationsForFound,
-        Self::GenerationsForStored,
-        Self::GenerationsForSuperseded,
-        Self::GenerationsForUnacknowledged,
-        Self::GenerationsForUnleased,
-        Self::GenerationsForStale,
-        Self::GenerationsForSpared,
-        Self::GenerationsForFallbacks,
-        Self::GenerationsForOffers,
-        Self::GenerationsForLimits,
-        Self::FailuresOfOneRequest,
-        Self::PrivateAnswers,
-        Self::OwnAnswers,
-        Self::Waits,
-        Self::ReleaseOfAbandoned,
-        Self::ReleaseOfFailed,
-        Self::ReleaseOfMarked,
-        Self::ReleaseOfUnacknowledged,
-        Self::AnswersOfOpeners,
+    /// Each, and the first scenario that notices it.
+    pub(super) const ALL: [(Self, &str); 19] = [
+        (Self::GenerationsForFound, "stale while revalidating"),
+        (Self::GenerationsForStored, "stale while revalidating"),
+        (Self::GenerationsForSuperseded, "stale while revalidating"),
+        (Self::GenerationsForUnacknowledged, "the store fails"),
+        (Self::GenerationsForUnleased, "the store fails"),
+        (Self::GenerationsForStale, "stale while revalidating"),
+        (Self::GenerationsForSpared, "stale after failures"),
+        (Self::GenerationsForFallbacks, "stale if error"),
+        (Self::GenerationsForOffers, "stale if error, callers are in a hurry"),
+        (Self::GenerationsForLimits, "loads fail"),
+        (Self::FailuresOfOneRequest, "loads fail"),
+        (Self::PrivateAnswers, "private answers"),
+        (Self::OwnAnswers, "own answers"),
+        (Self::Waits, "loads fail"),
+        (Self::ReleaseOfAbandoned, "callers go, and loads are cancelled"),
+        (Self::ReleaseOfFailed, "loads fail"),
+        (Self::ReleaseOfMarked, "private answers"),
+        (Self::ReleaseOfUnacknowledged, "the store and a load fail"),
+        (Self::AnswersOfOpeners, "loads fail"),
     ];
 
     /// Breaks the rule, where this event is what it is for.
