@@ -1,9 +1,9 @@
-//! What a follower waits for, in words for people.
+//! What a waiter waits for, in words for people.
 
 use std::fmt;
 use std::time::Duration;
 
-/// What a follower waits for, and for how long that has lasted.
+/// What a waiter waits for, and for how long that has lasted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaited {
     /// An answer of the store.

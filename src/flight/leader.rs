@@ -1,4 +1,4 @@
-//! The leader: draws lines, lands answers, and takes its flight down when it goes.
+//! The leader: counts generations, completes waiters, and takes its flight down when it goes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Chair, Flight, Flights, Listener, Offer, Phase, SeenLease, Slot, lock};
+use super::{Flight, Flights, Listener, Offer, Phase, SeenLease, Slot, WaiterSlot, lock};
 use crate::jitter::jitter;
 use crate::key::Key;
 
-/// The one that works for a flight. Dropping it tells whoever still waits to look again.
+/// The task's side of a flight. Dropping it tells the remaining waiters to look again.
 pub(crate) struct Leader<L> {
     flights: Arc<Flights<L>>,
     key: Key,
@@ -20,16 +20,16 @@ pub(crate) struct Leader<L> {
     listener: Option<Listener>,
 }
 
-/// Separates those who had joined when a question was asked from those who came later.
+/// Separates the waiters that had joined when a question was asked from later ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Line(pub(super) u64);
+pub(crate) struct Generation(pub(super) u64);
 
 impl<L> Leader<L> {
     pub(super) fn new(flights: Arc<Flights<L>>, key: Key, flight: Arc<Flight<L>>) -> Self {
         Self { flights, key, flight, listener: None }
     }
 
-    /// From now on somebody else hears what the flight waits for.
+    /// From now on a listener hears what the flight waits for.
     pub(crate) fn heard_by(mut self, listener: Option<Listener>) -> Self {
         self.listener = listener;
         self
@@ -39,11 +39,11 @@ impl<L> Leader<L> {
         &self.key
     }
 
-    /// Draws a line. To be drawn right before a question is asked.
-    pub(crate) fn line(&self) -> Line {
+    /// Begins a new generation of waiters. To be called right before a question is asked.
+    pub(crate) fn generation(&self) -> Generation {
         let mut state = lock(&self.flight.state);
-        state.lines += 1;
-        Line(state.lines)
+        state.generations += 1;
+        Generation(state.generations)
     }
 
     /// Says that the flight waits for another process, whose lease has so much left.
@@ -54,7 +54,7 @@ impl<L> Leader<L> {
         self.enter(Phase::Waiting);
     }
 
-    /// Says what the flight waits for, to those who will not wait for everything.
+    /// Says what the flight waits for, to the waiters that do not wait for everything.
     pub(crate) fn enter(&self, phase: Phase) {
         let mut state = lock(&self.flight.state);
         if state.phase != phase {
@@ -65,7 +65,7 @@ impl<L> Leader<L> {
         if !matches!(phase, Phase::Asking | Phase::Waiting) {
             state.lease = None;
         }
-        let wakers = state.take_wakers(|chair| chair.impatient);
+        let wakers = state.take_wakers(|slot| slot.impatient);
         drop(state);
         wake(wakers);
         if let Some(listener) = &self.listener {
@@ -73,66 +73,68 @@ impl<L> Leader<L> {
         }
     }
 
-    /// Lands an answer on those who joined before the line. Says whether others remain.
-    pub(crate) fn land(&self, line: Line, answer: &L) -> bool
+    /// Completes the waiters that joined before a generation. An answer may be older than those that
+    /// joined later.
+    pub(crate) fn complete_before(&self, generation: Generation, answer: &L)
+    where
+        L: Clone,
+    {
+        self.complete(answer, |slot| slot.joined < generation.0);
+    }
+
+    /// Completes the waiters that joined in a generation or later.
+    pub(crate) fn complete_late(&self, generation: Generation, answer: &L)
+    where
+        L: Clone,
+    {
+        self.complete(answer, |slot| slot.joined >= generation.0);
+    }
+
+    /// Completes every waiter but the one that opened the flight.
+    pub(crate) fn complete_others(&self, answer: &L)
+    where
+        L: Clone,
+    {
+        self.complete(answer, |slot| !slot.opener);
+    }
+
+    /// Completes the waiter that opened the flight, if it is still there.
+    pub(crate) fn complete_opener(&self, answer: &L)
+    where
+        L: Clone,
+    {
+        self.complete(answer, |slot| slot.opener);
+    }
+
+    /// Completes every waiter that is there.
+    pub(crate) fn complete_all(&self, answer: &L)
+    where
+        L: Clone,
+    {
+        self.complete(answer, |_| true);
+    }
+
+    /// Completes those waiters that `of` picks. One that has an answer keeps it.
+    fn complete(&self, answer: &L, of: impl Fn(&WaiterSlot<L>) -> bool)
     where
         L: Clone,
     {
         let answer = Arc::new(answer.clone());
         let mut state = lock(&self.flight.state);
         let mut wakers = Vec::new();
-        let mut others_remain = false;
-        for (_, chair) in &mut state.chairs {
-            if chair.joined < line.0 {
-                chair.answer.get_or_insert_with(|| Arc::clone(&answer));
-                wakers.extend(chair.waker.take());
-            } else {
-                others_remain = true;
-            }
+        for (_, slot) in state.slots.iter_mut().filter(|(_, slot)| of(slot)) {
+            slot.answer.get_or_insert_with(|| Arc::clone(&answer));
+            wakers.extend(slot.waker.take());
         }
         drop(state);
-        wake(wakers);
-        others_remain
-    }
-
-    /// Lands an answer on every caller but the one that opened the flight.
-    pub(crate) fn land_on_others(&self, answer: &L)
-    where
-        L: Clone,
-    {
-        let answer = Arc::new(answer.clone());
-        let mut state = lock(&self.flight.state);
-        let mut wakers = Vec::new();
-        for (_, chair) in state.chairs.iter_mut().filter(|(_, chair)| !chair.opener) {
-            chair.answer.get_or_insert_with(|| Arc::clone(&answer));
-            wakers.extend(chair.waker.take());
-        }
-        drop(state);
+        // Where no waiter has it, it is dropped after the lock: it may be of any type.
+        drop(answer);
         wake(wakers);
     }
 
-    /// Lands an answer on everybody who is there.
-    pub(crate) fn land_on_all(&self, answer: &L)
-    where
-        L: Clone,
-    {
-        self.land(self.line(), answer);
-    }
-
-    /// Lands an answer on those who joined after the line and have none.
-    pub(crate) fn land_on_late(&self, line: Line, answer: &L)
-    where
-        L: Clone,
-    {
-        let answer = Arc::new(answer.clone());
-        let mut state = lock(&self.flight.state);
-        let mut wakers = Vec::new();
-        for (_, chair) in state.chairs.iter_mut().filter(|(_, chair)| chair.joined >= line.0) {
-            chair.answer.get_or_insert_with(|| Arc::clone(&answer));
-            wakers.extend(chair.waker.take());
-        }
-        drop(state);
-        wake(wakers);
+    /// Whether a waiter is there that joined in a generation or later.
+    pub(crate) fn has_joined_since(&self, generation: Generation) -> bool {
+        lock(&self.flight.state).slots.iter().any(|(_, slot)| slot.joined >= generation.0)
     }
 
     /// From now on callers look for themselves, and join only if they find nothing that will do.
@@ -140,44 +142,27 @@ impl<L> Leader<L> {
         lock(&self.flight.state).looks_first = true;
     }
 
-    /// The same, and it goes on though nobody waits for it.
+    /// The same, and it goes on without waiters.
     pub(crate) fn run_in_the_background(&self) {
         let mut state = lock(&self.flight.state);
         state.looks_first = true;
         state.in_background = true;
     }
 
-    /// Lands an answer on whoever opened the flight, if that is still there.
-    pub(crate) fn land_on_opener(&self, answer: L) {
-        let mut state = lock(&self.flight.state);
-        let opener = state.chairs.iter_mut().map(|(_, chair)| chair).find(|chair| chair.opener);
-        let (mut left, mut waker) = (Some(Arc::new(answer)), None);
-        if let Some(chair) = opener {
-            if chair.answer.is_none() {
-                chair.answer = left.take();
-            }
-            waker = chair.waker.take();
-        }
-        drop(state);
-        // After the lock: it may be anybody's type.
-        drop(left);
-        waker.into_iter().for_each(Waker::wake);
-    }
-
-    /// Leaves an answer to those who still wait when it goes, instead of nothing. From then on there
-    /// is no such flight, so that who asks again does not join it.
-    pub(crate) fn part_with(&self, answer: L) {
-        let earlier = lock(&self.flight.state).parting.replace(Arc::new(answer));
-        // After the lock: it may be anybody's type.
+    /// Leaves an answer to the waiters that remain when it goes. From then on there is no such
+    /// flight, so a caller that asks again does not join it.
+    pub(crate) fn close_with(&self, answer: L) {
+        let earlier = lock(&self.flight.state).closing.replace(Arc::new(answer));
+        // After the lock: it may be of any type.
         drop(earlier);
     }
 
-    /// Offers an answer to those who joined before a line: not as good as what they wait for, but
-    /// better than nothing, for as long as it is good.
-    pub(crate) fn offer(&self, line: Line, answer: L, good_for: Duration) {
-        let offer = Offer { line: line.0, answer, made: Instant::now(), good_for };
+    /// Offers a stale fallback to the waiters that joined before a generation, for as long as it is
+    /// good.
+    pub(crate) fn offer(&self, generation: Generation, answer: L, good_for: Duration) {
+        let offer = Offer { generation: generation.0, answer, made: Instant::now(), good_for };
         let earlier = lock(&self.flight.state).offer.replace(offer);
-        // After the lock: it may be anybody's type.
+        // After the lock: it may be of any type.
         drop(earlier);
     }
 
@@ -186,41 +171,40 @@ impl<L> Leader<L> {
     /// # Cancel safety
     /// Dropping it loses nothing.
     pub(crate) async fn joined(&self) {
-        let is_served = |chair: &Chair<L>| chair.opener || chair.answer.is_some();
-        while lock(&self.flight.state).chairs.iter().all(|(_, chair)| is_served(chair)) {
+        let is_served = |slot: &WaiterSlot<L>| slot.opener || slot.answer.is_some();
+        while lock(&self.flight.state).slots.iter().all(|(_, slot)| is_served(slot)) {
             self.flight.joined.notified().await;
         }
     }
 
-    /// Whether nobody waits right now.
+    /// Whether no waiter is there right now.
     pub(crate) fn is_empty(&self) -> bool {
-        lock(&self.flight.state).chairs.is_empty()
+        lock(&self.flight.state).slots.is_empty()
     }
 
-    /// Waits until nobody waits any more, which matters to no flight in the background.
+    /// Waits until no waiter is left, which matters to no flight in the background.
     ///
     /// # Cancel safety
-    /// Dropping it loses nothing; whether anybody waits is looked at anew each time.
-    pub(crate) async fn deserted(&self) {
+    /// Dropping it loses nothing; each call checks for itself whether a waiter is there.
+    pub(crate) async fn abandoned(&self) {
         loop {
-            let rung = self.flight.deserted.notified();
-            if self.is_deserted() {
+            let rung = self.flight.abandoned.notified();
+            if self.is_abandoned() {
                 return;
             }
             rung.await;
         }
     }
 
-    fn is_deserted(&self) -> bool {
+    fn is_abandoned(&self) -> bool {
         let state = lock(&self.flight.state);
-        state.chairs.is_empty() && !state.in_background
+        state.slots.is_empty() && !state.in_background
     }
 }
 
 impl<L> Drop for Leader<L> {
     fn drop(&mut self) {
-        // Out of the table first: from then on nobody can sit down here, and everybody who has is
-        // told below.
+        // Out of the table first: from then on no caller can join, and every waiter is told below.
         self.flights.remove(
             &self.key.digest(),
             |slot| matches!(slot, Slot::Flight(flight) if Arc::ptr_eq(flight, &self.flight)),

@@ -1,28 +1,28 @@
 //! Flights: one load per key per process.
 //!
 //! A flight is what the callers of one process that want one key have in common. Whoever opens it
-//! is given the [`Leader`], which goes to the task that asks the store and loads; everybody, the
-//! opener too, holds a [`Follower`] and waits for a landing.
+//! is given the [`Leader`], which goes to the task that asks the store and loads; each caller, the
+//! opener too, holds a [`Waiter`] and waits for an outcome.
 //!
-//! # Lines
-//! Whoever leads draws a [line](Leader::line) just before it asks a question, and lands the answer
-//! on those who had joined before that line. Who came later waits for the answer of a later
+//! # Generations
+//! The leader begins a [generation](Leader::generation) just before it asks a question, and the
+//! answer completes the waiters that had joined before. Later ones wait for the answer of a later
 //! question: an answer may be older than they are.
 //!
 //! # Invariants
 //! 1. A flight that is in the table has a leader. A leader that is dropped takes its flight out.
-//! 2. A seat is taken under the table's lock, so no seat is taken in a flight that has left it.
-//! 3. A follower that is waiting is either woken by a landing or told [`Again`](Landed::Again)
+//! 2. A waiter joins under the table's lock, so none joins a flight that has left the table.
+//! 3. A waiter that is waiting is either woken by a landing or told [`Again`](Completion::Again)
 //!    when the leader goes, or what that left for it. Nobody waits for ever.
-//! 4. Dropping a follower frees its seat and nothing else.
+//! 4. Dropping a waiter frees its seat and nothing else.
 //!
 //! # Locks
 //! A shard of the table is locked before a flight in it, never after. Both are held for a few map
 //! operations, never across an `.await`, and nobody is woken while one is held.
 
 mod awaited;
-mod follower;
 mod leader;
+mod waiter;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -37,33 +37,33 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 pub(crate) use awaited::Awaited;
-pub(crate) use follower::{Follower, Landed};
-pub(crate) use leader::{Leader, Line};
+pub(crate) use leader::{Generation, Leader};
+pub(crate) use waiter::{Completion, Waiter};
 
 use crate::key::{Digest, Key};
 
 /// The open flights of one layer in this process. `L` is what lands.
 pub(crate) struct Flights<L> {
     shards: Box<[Mutex<Shard<L>>]>,
-    glances: AtomicU64,
+    lookups: AtomicU64,
     /// How many flights there are.
     open: AtomicUsize,
-    bounds: Bounds,
+    bounds: FlightBounds,
 }
 
 /// How many there may be at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bounds {
+pub(crate) struct FlightBounds {
     pub(crate) flights: usize,
-    /// Followers in one flight.
-    pub(crate) followers: usize,
+    /// Waiters in one flight.
+    pub(crate) waiters: usize,
 }
 
 /// Which bound is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
     Flights,
-    Followers,
+    Waiters,
 }
 
 /// Guards the table only: held for a map operation, never across an `.await`, and taken before a
@@ -72,68 +72,68 @@ type Shard<L> = HashMap<Digest, Slot<L>>;
 
 enum Slot<L> {
     /// One caller looks for itself. It holds up nobody: the next to come opens a flight here.
-    Glance(u64),
+    Lookup(u64),
     Flight(Arc<Flight<L>>),
 }
 
 /// What a caller has in a flight.
 #[derive(Debug)]
-pub(crate) enum Seat<L> {
-    /// It opened the flight: the leader is to be put to work, the follower to be waited on.
-    Opened(Leader<L>, Follower<L>),
+pub(crate) enum Role<L> {
+    /// It opened the flight: the leader is to be put to work, the waiter to be waited on.
+    Opened(Leader<L>, Waiter<L>),
     /// Somebody else leads.
-    Joined(Follower<L>),
+    Joined(Waiter<L>),
     /// There is none.
     Refused(Full),
 }
 
 impl<L> Flights<L> {
-    pub(crate) fn new(bounds: Bounds) -> Arc<Self> {
+    pub(crate) fn new(bounds: FlightBounds) -> Arc<Self> {
         let shards = (0..SHARDS).map(|_| Mutex::new(HashMap::new())).collect();
-        let (glances, open) = (AtomicU64::new(0), AtomicUsize::new(0));
-        Arc::new(Self { shards, glances, open, bounds })
+        let (lookups, open) = (AtomicU64::new(0), AtomicUsize::new(0));
+        Arc::new(Self { shards, lookups, open, bounds })
     }
 
     /// Leave to look for oneself, if nobody else is about this key: a single reader needs no task.
     /// Where somebody is, the answer is none, and joining them keeps the questions few.
-    pub(crate) fn glance(self: &Arc<Self>, key: &Key) -> Option<Glance<L>> {
+    pub(crate) fn look_up_alone(self: &Arc<Self>, key: &Key) -> Option<LoneLookup<L>> {
         let digest = key.digest();
         match self.shard(&digest).entry(digest) {
             Entry::Occupied(place) => match place.get() {
                 // Nobody has to wait for it.
                 Slot::Flight(flight) if lock(&flight.state).looks_first => {
-                    Some(Glance { flights: Arc::clone(self), digest, mark: None })
+                    Some(LoneLookup { flights: Arc::clone(self), digest, mark: None })
                 }
                 _ => None,
             },
             Entry::Vacant(place) => {
-                let mark = self.glances.fetch_add(1, Ordering::Relaxed);
-                place.insert(Slot::Glance(mark));
-                Some(Glance { flights: Arc::clone(self), digest, mark: Some(mark) })
+                let mark = self.lookups.fetch_add(1, Ordering::Relaxed);
+                place.insert(Slot::Lookup(mark));
+                Some(LoneLookup { flights: Arc::clone(self), digest, mark: Some(mark) })
             }
         }
     }
 
-    /// Joins the flight of this key, or opens one. An `impatient` follower is also woken when it
+    /// Joins the flight of this key, or opens one. An `impatient` waiter is also woken when it
     /// becomes known that somebody else loads.
-    pub(crate) fn join(self: &Arc<Self>, key: &Key, impatient: bool) -> Seat<L> {
+    pub(crate) fn join(self: &Arc<Self>, key: &Key, impatient: bool) -> Role<L> {
         let digest = key.digest();
         let mut shard = self.shard(&digest);
         if let Some(Slot::Flight(flight)) = shard.get(&digest) {
-            return match Follower::sit(flight, impatient, false, self.bounds.followers) {
-                Some(follower) => Seat::Joined(follower),
-                None => Seat::Refused(Full::Followers),
+            return match Waiter::register(flight, impatient, false, self.bounds.waiters) {
+                Some(waiter) => Role::Joined(waiter),
+                None => Role::Refused(Full::Waiters),
             };
         }
         let Some(flight) = self.open(&mut shard, digest) else {
-            return Seat::Refused(Full::Flights);
+            return Role::Refused(Full::Flights);
         };
-        let follower = Follower::sit(&flight, impatient, true, self.bounds.followers);
+        let waiter = Waiter::register(&flight, impatient, true, self.bounds.waiters);
         drop(shard);
         let leader = Leader::new(Arc::clone(self), key.clone(), flight);
-        match follower {
-            Some(follower) => Seat::Opened(leader, follower),
-            None => Seat::Refused(Full::Followers),
+        match waiter {
+            Some(waiter) => Role::Opened(leader, waiter),
+            None => Role::Refused(Full::Waiters),
         }
     }
 
@@ -191,25 +191,25 @@ impl<L> fmt::Debug for Flights<L> {
 }
 
 /// The mark of a caller that looks for itself, gone when it is dropped.
-pub(crate) struct Glance<L> {
+pub(crate) struct LoneLookup<L> {
     flights: Arc<Flights<L>>,
     digest: Digest,
     /// None: a flight has its place.
     mark: Option<u64>,
 }
 
-impl<L> Drop for Glance<L> {
+impl<L> Drop for LoneLookup<L> {
     fn drop(&mut self) {
         if let Some(ours) = self.mark {
             self.flights
-                .remove(&self.digest, |slot| matches!(slot, Slot::Glance(mark) if *mark == ours));
+                .remove(&self.digest, |slot| matches!(slot, Slot::Lookup(mark) if *mark == ours));
         }
     }
 }
 
-impl<L> fmt::Debug for Glance<L> {
+impl<L> fmt::Debug for LoneLookup<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Glance").field(&self.digest).finish()
+        f.debug_tuple("LoneLookup").field(&self.digest).finish()
     }
 }
 
@@ -217,22 +217,22 @@ impl<L> fmt::Debug for Glance<L> {
 struct Flight<L> {
     /// Guards the seats and what has landed: held for a few operations on them, never across an
     /// `.await`. Taken after the table's lock, never before it.
-    state: Mutex<State<L>>,
+    state: Mutex<FlightState<L>>,
     /// Rung when the last seat is freed.
-    deserted: Notify,
+    abandoned: Notify,
     /// Rung when a seat is taken: the leader may have an answer for new callers.
     joined: Notify,
 }
 
-struct State<L> {
-    /// How many lines have been drawn.
-    lines: u64,
-    /// What the leader is doing, as far as it matters to a follower that will not wait for it.
+struct FlightState<L> {
+    /// How many generations have begun.
+    generations: u64,
+    /// What the leader is doing, as far as it matters to a waiter that will not wait for it.
     phase: Phase,
     /// The leader has gone: nobody will land anything here any more.
     closed: bool,
     /// What those who still wait are given then.
-    parting: Option<Arc<L>>,
+    closing: Option<Arc<L>>,
     /// Callers look for themselves though it is there: there is something that they may do with.
     looks_first: bool,
     /// It goes on though nobody waits for it.
@@ -242,7 +242,7 @@ struct State<L> {
     since: Instant,
     /// The lease of another process, while it waits for that.
     lease: Option<SeenLease>,
-    chairs: Slab<Chair<L>>,
+    slots: Slab<WaiterSlot<L>>,
 }
 
 /// What is known of a lease of another process.
@@ -269,18 +269,18 @@ impl SeenLease {
 /// By how much the end of a lease may seem to move because answers take different times.
 const UNSURE: Duration = Duration::from_millis(250);
 
-/// What those who joined before a line may have if they will not wait for better.
+/// A stale fallback for the waiters that joined before a generation.
 struct Offer<L> {
-    line: u64,
+    generation: u64,
     answer: L,
     made: Instant,
     /// How long after that it is good.
     good_for: Duration,
 }
 
-/// Where one follower sits.
-struct Chair<L> {
-    /// How many lines had been drawn when it was taken.
+/// Where one waiter sits.
+struct WaiterSlot<L> {
+    /// How many generations had begun when it joined.
     joined: u64,
     impatient: bool,
     opener: bool,
@@ -310,27 +310,27 @@ pub(crate) enum Phase {
 
 impl<L> Flight<L> {
     fn new() -> Self {
-        let state = State {
-            lines: 0,
+        let state = FlightState {
+            generations: 0,
             phase: Phase::Asking,
             closed: false,
-            parting: None,
+            closing: None,
             looks_first: false,
             in_background: false,
             offer: None,
             since: Instant::now(),
             lease: None,
-            chairs: Slab::new(),
+            slots: Slab::new(),
         };
-        Self { state: Mutex::new(state), deserted: Notify::new(), joined: Notify::new() }
+        Self { state: Mutex::new(state), abandoned: Notify::new(), joined: Notify::new() }
     }
 }
 
-impl<L> State<L> {
-    /// The wakers of those chairs that `of` picks.
-    fn take_wakers(&mut self, of: impl Fn(&Chair<L>) -> bool) -> Vec<Waker> {
-        let chairs = self.chairs.iter_mut().map(|(_, chair)| chair);
-        chairs.filter(|chair| of(chair)).filter_map(|chair| chair.waker.take()).collect()
+impl<L> FlightState<L> {
+    /// The wakers of those slots that `of` picks.
+    fn take_wakers(&mut self, of: impl Fn(&WaiterSlot<L>) -> bool) -> Vec<Waker> {
+        let slots = self.slots.iter_mut().map(|(_, slot)| slot);
+        slots.filter(|slot| of(slot)).filter_map(|slot| slot.waker.take()).collect()
     }
 }
 

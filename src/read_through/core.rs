@@ -10,14 +10,15 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use super::ask::RequestOptions;
+use super::failure_cache::FailureCache;
+use super::outcome::Outcome;
 use super::private_keys::{BypassPermit, PrivateKeys};
-use super::recall::Recall;
 use crate::capture::{Capture, Verdict};
-use crate::error::{CacheError, Error};
-use crate::flight::{self, Flights};
+use crate::error::Error;
+use crate::flight::{FlightBounds, Flights};
 use crate::key::Key;
 use crate::policy::{Bounds, Policy};
-use crate::status::{Bypass, CacheStatus, Stale};
+use crate::status::{CacheStatus, Stale};
 use crate::store::{Entry, Peek, Store, Value};
 
 /// What all clones of a service share.
@@ -59,17 +60,17 @@ pub(crate) type AnyError<'a> = &'a (dyn Any + Send + Sync);
 #[derive(Clone, Debug)]
 pub(crate) struct Loads {
     /// One per key.
-    pub(crate) flights: Arc<Flights<Landing>>,
-    /// Of those who have waited in vain for somebody else's, one per key.
-    pub(crate) reliefs: Arc<Flights<Landing>>,
-    /// Of those who will not have what is kept, one per key.
-    pub(crate) forced: Arc<Flights<Landing>>,
-    /// Leave to load without a lease.
-    pub(crate) around: Arc<Semaphore>,
+    pub(crate) flights: Arc<Flights<Outcome>>,
+    /// Uncached loads, for callers that waited in vain for another load, one per key.
+    pub(crate) uncached: Arc<Flights<Outcome>>,
+    /// Forced refreshes, one per key.
+    pub(crate) forced: Arc<Flights<Outcome>>,
+    /// Permits to load without a lease.
+    pub(crate) permits: Arc<Semaphore>,
     /// What failed here a moment ago.
-    pub(crate) recall: Arc<Recall>,
-    /// The same, of loads whose failures must not hold up other callers: reliefs and forced ones.
-    pub(crate) apart: Arc<Recall>,
+    pub(crate) failures: Arc<FailureCache>,
+    /// The same, of loads whose failures must not hold up other callers: uncached and forced ones.
+    pub(crate) apart: Arc<FailureCache>,
     /// Keys whose answers are each for one caller.
     pub(crate) private_keys: Arc<PrivateKeys>,
     /// How long loads take, in microseconds: a moving average. Zero: none has ended yet.
@@ -78,14 +79,14 @@ pub(crate) struct Loads {
 
 impl Loads {
     pub(crate) fn none(bounds: Bounds) -> Self {
-        let Bounds { waiters: followers, flights, loads_around } = bounds;
-        let flights = || Flights::new(flight::Bounds { flights, followers });
+        let Bounds { waiters, flights, loads_around } = bounds;
+        let flights = || Flights::new(FlightBounds { flights, waiters });
         Self {
             flights: flights(),
-            reliefs: flights(),
+            uncached: flights(),
             forced: flights(),
-            around: Arc::new(Semaphore::new(loads_around)),
-            recall: Arc::default(),
+            permits: Arc::new(Semaphore::new(loads_around)),
+            failures: Arc::default(),
             apart: Arc::default(),
             private_keys: Arc::default(),
             typical: Arc::default(),
@@ -93,7 +94,7 @@ impl Loads {
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.flights.len() + self.reliefs.len() + self.forced.len()
+        self.flights.len() + self.uncached.len() + self.forced.len()
     }
 
     /// How long a load takes, by those that have ended.
@@ -108,39 +109,6 @@ impl Loads {
         let average = if old == 0 { new } else { old - old / 8 + new / 8 };
         self.typical.store(average, Ordering::Relaxed);
     }
-}
-
-/// What lands on those who wait. Types are erased, since one layer can wrap many services.
-#[derive(Clone, Debug)]
-pub(crate) enum Landing {
-    /// A `C::Kept`, and where it is from.
-    Value(Arc<dyn Any + Send + Sync>, Origin),
-    /// The loader's error.
-    LoadFailed(Arc<dyn Any + Send + Sync>),
-    /// A `C::Kept` that counts as a failure.
-    FailedValue(Arc<dyn Any + Send + Sync>),
-    /// What was loaded is for somebody else: to load for oneself.
-    Private,
-    /// What was loaded is for somebody else, and says nothing of the answers of others: to load for
-    /// oneself, or to ask again.
-    Own,
-    /// Nothing: who came so late need not wait, as there is something that may do.
-    Look,
-    /// Our error.
-    Failed(CacheError),
-}
-
-/// Where a value is from.
-#[derive(Clone, Debug)]
-pub(crate) enum Origin {
-    /// It was kept when it was first asked for.
-    Kept(CacheStatus),
-    /// Somebody else loaded it while we waited.
-    Elsewhere,
-    /// The load of who opened the flight.
-    Loaded { stored: bool },
-    /// A load around the cache.
-    Around(Bypass),
 }
 
 impl<C> Core<C> {

@@ -13,8 +13,9 @@ use futures_util::FutureExt;
 use tokio::time::{Instant, timeout};
 use tower::{Service, ServiceExt};
 
-use super::core::{Core, Landing, Origin};
-use super::recall::Recall;
+use super::core::Core;
+use super::failure_cache::FailureCache;
+use super::outcome::{Origin, Outcome};
 use crate::capture::{Capture, Room, Verdict};
 use crate::error::{CacheError, Cause};
 use crate::flight::Leader;
@@ -67,13 +68,13 @@ impl<S, Req> fmt::Debug for Lent<S, Req> {
 
 /// What came of a load.
 #[derive(Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum LoaderAnswer {
     /// A value, and what is to become of it.
     Loaded(Arc<dyn Any + Send + Sync>, Keeping),
-    /// No value; this is to be landed instead.
-    Failed(Failed),
-    /// Nobody waits for it any more, and the policy is not to go on then.
-    Deserted,
+    /// No value.
+    Failed(FailedLoad),
+    /// No waiter was left, and the policy is not to go on then.
+    Abandoned,
 }
 
 /// What is to become of a value.
@@ -93,8 +94,8 @@ pub(crate) enum Keeping {
 
 /// How a load failed.
 #[derive(Debug)]
-pub(crate) struct Failed {
-    pub(crate) landing: Landing,
+pub(crate) struct FailedLoad {
+    pub(crate) outcome: Outcome,
     /// How many bytes of it there are to be remembered, as far as that is known.
     pub(crate) bytes: usize,
     pub(crate) cause: Cause,
@@ -115,9 +116,9 @@ pub(crate) enum Fault {
     Answer,
 }
 
-impl Failed {
-    fn by(landing: Landing, bytes: usize, fault: Fault) -> Self {
-        Self { landing, bytes, cause: Cause::Error, fault, message: String::new() }
+impl FailedLoad {
+    fn by(outcome: Outcome, bytes: usize, fault: Fault) -> Self {
+        Self { outcome, bytes, cause: Cause::Error, fault, message: String::new() }
     }
 
     /// Whether other callers may be held up by it, after so many others in a row.
@@ -144,9 +145,9 @@ impl Failed {
 pub(crate) async fn load<S, Req, C>(
     job: Job<S, Req>,
     core: &Core<C>,
-    leader: &Leader<Landing>,
+    leader: &Leader<Outcome>,
     when_abandoned: WhenAbandoned,
-) -> Outcome
+) -> LoaderAnswer
 where
     S: Service<Req>,
     S::Error: Send + Sync + 'static,
@@ -156,24 +157,24 @@ where
     let outcome = tokio::select! {
         // In this order: no load is begun for those who have left already.
         biased;
-        () = abandoned(leader, when_abandoned) => return Outcome::Deserted,
+        () = abandoned(leader, when_abandoned) => return LoaderAnswer::Abandoned,
         outcome = call(job, core, leader.key()) => outcome,
     };
     core.loads.note(began.elapsed());
     outcome
 }
 
-/// Returns when nobody waits any more and the policy is not to go on then.
-async fn abandoned(leader: &Leader<Landing>, policy: WhenAbandoned) {
+/// Returns when no waiter is left and the policy is not to go on then.
+async fn abandoned(leader: &Leader<Outcome>, policy: WhenAbandoned) {
     match policy {
-        WhenAbandoned::Cancel => leader.deserted().await,
+        WhenAbandoned::Cancel => leader.abandoned().await,
         WhenAbandoned::Finish => pending().await,
     }
 }
 
 /// Drives the loader to readiness, calls it, and captures what it answers: within the limit, and
 /// without letting a panic out.
-async fn call<S, Req, C>(job: Job<S, Req>, core: &Core<C>, key: &Key) -> Outcome
+async fn call<S, Req, C>(job: Job<S, Req>, core: &Core<C>, key: &Key) -> LoaderAnswer
 where
     S: Service<Req>,
     S::Error: Send + Sync + 'static,
@@ -186,7 +187,13 @@ where
     });
     let failed = |error, cause| {
         let (fault, message) = (Fault::Unknown, String::new());
-        Outcome::Failed(Failed { landing: Landing::Failed(error), bytes: 0, cause, fault, message })
+        LoaderAnswer::Failed(FailedLoad {
+            outcome: Outcome::Failed(error),
+            bytes: 0,
+            cause,
+            fault,
+            message,
+        })
     };
     // The loader is dropped with the panic; nothing of it is looked at again.
     match AssertUnwindSafe(called).catch_unwind().await {
@@ -200,11 +207,11 @@ where
     }
 }
 
-fn refused<C>(error: Arc<dyn Any + Send + Sync>, core: &Core<C>) -> Outcome {
+fn refused<C>(error: Arc<dyn Any + Send + Sync>, core: &Core<C>) -> LoaderAnswer {
     if let Some(error) = timed_out(&*error) {
-        let (landing, message) = (Landing::Failed(error), String::new());
+        let (outcome, message) = (Outcome::Failed(error), String::new());
         let (cause, fault) = (Cause::TimedOut, Fault::Unknown);
-        return Outcome::Failed(Failed { landing, bytes: 0, cause, fault, message });
+        return LoaderAnswer::Failed(FailedLoad { outcome, bytes: 0, cause, fault, message });
     }
     let rules = &core.errors;
     let describe = || rules.describe.as_ref()?(&*error);
@@ -215,8 +222,8 @@ fn refused<C>(error: Arc<dyn Any + Send + Sync>, core: &Core<C>) -> Outcome {
         Ok(true) => Fault::Source,
         Ok(false) | Err(_) => Fault::Unknown,
     };
-    let landing = Landing::LoadFailed(error);
-    Outcome::Failed(Failed { landing, bytes: 0, cause: Cause::Error, fault, message })
+    let outcome = Outcome::LoadFailed(error);
+    LoaderAnswer::Failed(FailedLoad { outcome, bytes: 0, cause: Cause::Error, fault, message })
 }
 
 fn timed_out(error: &(dyn Any + Send + Sync)) -> Option<CacheError> {
@@ -244,39 +251,39 @@ impl fmt::Display for LoadTimedOut {
 
 impl std::error::Error for LoadTimedOut {}
 
-fn captured<R, C: Capture<R>>(kept: C::Kept, core: &Core<C>, key: &Key) -> Outcome {
+fn captured<R, C: Capture<R>>(kept: C::Kept, core: &Core<C>, key: &Key) -> LoaderAnswer {
     let freshness = &core.policy.freshness;
     let windows = match core.capture.verdict(&kept) {
         Verdict::Keep => freshness.windows(jitter()),
         Verdict::KeepFor(windows) => freshness.jittered(windows, jitter()),
         Verdict::NotFound => freshness.windows_of_not_found(jitter()),
-        Verdict::Private => return Outcome::Loaded(Arc::new(kept), Keeping::Private),
-        Verdict::Own => return Outcome::Loaded(Arc::new(kept), Keeping::Own),
+        Verdict::Private => return LoaderAnswer::Loaded(Arc::new(kept), Keeping::Private),
+        Verdict::Own => return LoaderAnswer::Loaded(Arc::new(kept), Keeping::Own),
         Verdict::Failure => {
             let bytes = weight(&kept, core);
-            let landing = Landing::FailedValue(Arc::new(kept));
-            return Outcome::Failed(Failed::by(landing, bytes, Fault::Unknown));
+            let outcome = Outcome::FailedValue(Arc::new(kept));
+            return LoaderAnswer::Failed(FailedLoad::by(outcome, bytes, Fault::Unknown));
         }
         Verdict::Unconfirmed => {
-            let landing = Landing::Value(Arc::new(kept), Origin::Loaded { stored: false });
-            return Outcome::Failed(Failed::by(landing, 0, Fault::Answer));
+            let outcome = Outcome::Value(Arc::new(kept), Origin::Loaded { stored: false });
+            return LoaderAnswer::Failed(FailedLoad::by(outcome, 0, Fault::Answer));
         }
     };
     if windows.life().is_zero() {
-        return Outcome::Loaded(Arc::new(kept), Keeping::Share);
+        return LoaderAnswer::Loaded(Arc::new(kept), Keeping::Share);
     }
     let Some(bytes) = encoded(&kept, core, key) else {
-        return Outcome::Loaded(Arc::new(kept), Keeping::Unkept);
+        return LoaderAnswer::Loaded(Arc::new(kept), Keeping::Unkept);
     };
     let kept = core.capture.settle(kept, &bytes);
     let beside = core.capture.weight(&kept, &bytes);
-    Outcome::Loaded(Arc::new(kept), Keeping::Keep(bytes, beside, windows))
+    LoaderAnswer::Loaded(Arc::new(kept), Keeping::Keep(bytes, beside, windows))
 }
 
 /// How many bytes a value has that counts as a failure. Of more than is remembered, it does not
 /// matter how many more.
 fn weight<R, C: Capture<R>>(kept: &C::Kept, core: &Core<C>) -> usize {
-    let mut room = Room::new(Recall::MOST_OF_ONE);
+    let mut room = Room::new(FailureCache::MOST_OF_ONE);
     let written = core.capture.encode(kept, &mut room);
     written.map_or(usize::MAX, |()| room.into_bytes().len())
 }

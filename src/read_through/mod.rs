@@ -80,13 +80,12 @@ pub(crate) mod ask;
 #[cfg(feature = "macros")]
 #[doc(hidden)]
 pub mod attribute;
-mod call;
 pub(crate) mod client;
 mod core;
 mod deadline;
 mod delegate;
+mod failure_cache;
 mod failures;
-mod fallback;
 mod flight_task;
 mod future;
 mod handle;
@@ -95,14 +94,11 @@ pub(crate) mod load;
 mod many;
 #[cfg(test)]
 mod model;
+mod outcome;
 pub(crate) mod private_keys;
-mod recall;
-mod relief_task;
 mod service;
-mod state;
 mod step;
-
-mod waiting;
+mod uncached_load;
 
 pub use ask::Ask;
 pub use future::{ResponseFuture, WithStatus};

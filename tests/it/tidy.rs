@@ -116,9 +116,14 @@ fn foreign_crates_are_named_by_their_adapters_only() {
 
 #[test]
 fn the_protocol_imports_nothing() {
-    let step = sources().into_iter().find(|source| source.path == "read_through/step.rs");
-    let code = step.expect("the protocol").code();
+    let of_protocol = ["read_through/step.rs", "read_through/step/parts.rs"];
+    let sources = sources().into_iter().filter(|it| of_protocol.contains(&it.path.as_str()));
+    let code: Vec<_> = sources.map(|source| source.code()).collect();
+    assert_eq!(code.len(), of_protocol.len());
+    // But its own parts.
+    let code = code.join("\n").replace("use self::parts::", "");
     assert!(!code.contains("use ") && !code.contains("crate::"), "{code}");
+    assert!(!code.contains("super::"), "{code}");
 }
 
 #[test]

@@ -5,15 +5,19 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tower::Service;
 
-use super::{FlightTask, StandIn};
+use super::{
+    Event, FlightHold, FlightMemory, FlightTask, GrantedLease, LONGEST_REST, StaleFallback,
+};
 use crate::capture::Capture;
-use crate::error::{CacheError, Cause, StoreErrorKind};
-use crate::flight::{Line, Phase};
+use crate::error::{CacheError, Cause, StoreError, StoreErrorKind};
+use crate::flight::{Generation, Phase};
 use crate::jitter::jitter;
 use crate::log_throttle::warn_throttled;
-use crate::read_through::core::{self, Landing, Origin};
-use crate::read_through::recall::Recalled;
-use crate::read_through::step::Event;
+use crate::policy::WhenStoreFails;
+use crate::read_through::core;
+use crate::read_through::failure_cache::RememberedFailure;
+use crate::read_through::outcome::{Origin, Outcome};
+use crate::read_through::step::{Hold, Known, Meanwhile, Memory};
 use crate::status::{CacheStatus, Stale};
 use crate::store::{Accept, Acquire, Entry, Failure, Lease, Marker};
 
@@ -23,204 +27,232 @@ where
     S::Error: Send + Sync + 'static,
     C: Capture<S::Response>,
 {
-    pub(super) async fn acquire(&mut self) -> Event {
+    pub(super) async fn acquire(&mut self, memory: FlightMemory) -> Event {
         self.leader.enter(Phase::Asking);
-        self.asked = self.leader.line();
+        let asked = self.leader.generation();
         let (claim, term) = (self.claim.clone(), self.core.policy.first_term());
-        match self.core.store.acquire(claim, term, self.accept).await {
-            Ok(Acquire::Found(entry)) => self.found(&entry),
-            Ok(Acquire::Busy { remaining, stale }) => {
-                self.lease_left = remaining;
-                if self.accept == Accept::Nothing {
-                    // Whoever loads gives something newer than what is there.
-                    let than = stale.as_ref().map(Entry::fence);
-                    self.accept = than.map_or(Accept::Fresh, |than| Accept::Other { than });
-                }
-                self.give_meanwhile(stale);
-                Event::Busy
-            }
+        match self.core.store.acquire(claim, term, memory.accept).await {
+            Ok(Acquire::Found(entry)) => self.found(asked, &entry, memory),
+            Ok(Acquire::Busy { remaining, stale }) => self.busy(asked, remaining, stale, memory),
             Ok(Acquire::Failed { failure, remaining, stale }) => {
-                self.failing(&failure, remaining, stale)
+                self.failing(asked, &failure, remaining, stale, memory)
             }
             Ok(Acquire::Lead { lease, stale, failures, probe }) => {
-                self.led(lease, stale, failures);
-                self.give_during_probe(probe.as_ref());
-                Event::Led
+                self.led(asked, lease, stale, failures, probe.as_ref(), memory)
             }
             Err(error) => {
                 warn_throttled!(%error, "loading without a lease");
-                // A store that is down was not asked.
-                self.unheard = error.kind() != StoreErrorKind::Down;
-                self.note_failure_of_the_store(&error)
+                let hold = match error.kind() {
+                    // It was not asked.
+                    StoreErrorKind::Down => Hold::StoreDown,
+                    _ => Hold::Unacknowledged,
+                };
+                self.store_failed(memory, &error, hold)
             }
         }
     }
 
-    pub(super) async fn look(&mut self) -> Event {
+    pub(super) async fn look_up(&mut self, late: Generation, memory: FlightMemory) -> Event {
+        if !self.leader.has_joined_since(late) {
+            return Event::NoneRemain;
+        }
         self.leader.enter(Phase::Asking);
-        self.asked = self.leader.line();
+        let asked = self.leader.generation();
         match self.core.store.look(self.leader.key().clone()).await {
-            Ok(Some(entry)) if entry.is_fresh() => match self.found(&entry) {
-                Event::Found => Event::Found,
-                _ => Event::Gone,
-            },
-            Ok(_) => Event::Gone,
+            Ok(Some(entry)) if entry.is_fresh() => self.found_later(asked, &entry, memory),
+            Ok(_) => self.gone(memory.accept, memory),
             Err(error) => {
-                warn_throttled!(%error, "those who wait look for themselves");
-                Event::Gone
+                warn_throttled!(%error, "the waiters that remain look for themselves");
+                self.gone(memory.accept, memory)
             }
         }
     }
 
-    fn found(&mut self, entry: &Entry) -> Event {
-        if let Some(marker) = entry.as_marker() {
-            return self.found_marker(marker, entry.fence());
-        }
-        let status = match self.waited {
-            true => None,
-            false => Some(core::hit(entry)),
-        };
-        let Some(landing) = self.landing_of(entry, status) else {
-            // Somebody has to replace it. Whoever does so meanwhile is good enough.
-            self.accept = Accept::Other { than: entry.fence() };
-            return Event::Unreadable;
-        };
-        self.answer = Some(landing);
-        self.due = self.is_due(entry).then(|| Accept::Other { than: entry.fence() });
-        Event::Found
-    }
-
-    /// The answer that those who waited for it cannot have. It says nothing to those who did not:
-    /// theirs may well be for all.
-    fn found_marker(&mut self, marker: Marker, fence: u64) -> Event {
-        if !self.waited {
-            self.accept = Accept::Other { than: fence };
-            return Event::Unreadable;
-        }
-        match marker {
-            Marker::Private => Event::Private,
-            Marker::Own => Event::Own,
-            Marker::Unkept => self.found_unkept(),
+    fn found_later(&self, asked: Generation, entry: &Entry, memory: FlightMemory) -> Event {
+        let other = Accept::Other { than: entry.fence() };
+        match entry.as_marker() {
+            // The next question finds it, too: it is what was waited for.
+            Some(_) if memory.waited => self.gone(memory.accept, memory),
+            Some(_) => self.gone(other, memory),
+            None => match self.value_of(entry, memory.waited) {
+                Some(outcome) => Event::Found { asked, outcome, due: self.due(entry), memory },
+                None => self.gone(other, memory),
+            },
         }
     }
 
-    /// It is loaded without a lease, unless it is known here that the load would fail.
-    fn found_unkept(&mut self) -> Event {
-        self.rest_on_what_failed_here().unwrap_or(Event::Unkept)
+    fn gone(&self, accept: Accept, memory: FlightMemory) -> Event {
+        Event::Gone { accept, can_load: self.job.is_there(), memory }
     }
 
-    /// Without the store: if the load failed here a moment ago, the failure is given to every caller,
-    /// or to every caller but the one whose request is the probe.
-    pub(super) fn rest_on_what_failed_here(&mut self) -> Option<Event> {
-        let key = self.leader.key();
-        let recalled = self.core.loads.recall.of(&key.digest()).filter(|_| !self.anew)?;
-        let Recalled { landing, left } = recalled;
-        let in_words = || Landing::Failed(CacheError::load_failed(key, Cause::Error, "", left));
-        let landing = landing.unwrap_or_else(in_words);
-        if left.is_zero() {
-            self.probing = Some(landing);
-            return None;
+    fn found(&self, asked: Generation, entry: &Entry, memory: FlightMemory) -> Event {
+        // Another process has to replace it, or we do. What it is replaced by is good enough.
+        let accept = Accept::Other { than: entry.fence() };
+        match entry.as_marker() {
+            Some(Marker::Private) => Event::Private { accept, memory },
+            Some(Marker::Own) => Event::Own { accept, memory },
+            Some(Marker::Unkept) => Event::Unkept { accept, known: self.known(), memory },
+            None => match self.value_of(entry, memory.waited) {
+                Some(outcome) => Event::Found { asked, outcome, due: self.due(entry), memory },
+                None => Event::Unreadable { accept, memory },
+            },
         }
-        Some(self.rest_on(landing, left))
     }
 
-    /// Whether it is time to load anew what is still fresh, and there is something to load with.
-    fn is_due(&self, entry: &Entry) -> bool {
+    /// An entry as what was kept, or as what another process has loaded meanwhile.
+    fn value_of(&self, entry: &Entry, waited: bool) -> Option<Outcome> {
+        self.outcome_of(entry, (!waited).then(|| core::hit(entry)))
+    }
+
+    /// Whether it is time to replace what is still fresh, and there is something to load with.
+    fn due(&self, entry: &Entry) -> Option<Accept> {
         let freshness = &self.core.policy.freshness;
-        let left = entry.fresh_for().filter(|_| freshness.early.is_some() && self.job.is_there());
-        left.is_some_and(|left| freshness.is_due_early(entry.load_time(), left, jitter()))
+        let left =
+            entry.fresh_for().filter(|_| freshness.early.is_some() && self.job.is_there())?;
+        let is_due = freshness.is_due_early(entry.load_time(), left, jitter());
+        is_due.then(|| Accept::Other { than: entry.fence() })
     }
 
-    fn led(&mut self, lease: Lease, stale: Option<Entry>, failures: u32) {
-        self.lease = Some(lease);
-        self.leased_at = Instant::now();
-        self.failures = failures;
-        self.replaces =
-            failures > 0 || stale.as_ref().is_some_and(|entry| entry.as_marker().is_none());
-        self.give_meanwhile(stale);
+    fn busy(
+        &self,
+        asked: Generation,
+        left: Duration,
+        stale: Option<Entry>,
+        memory: FlightMemory,
+    ) -> Event {
+        let accept = match (memory.accept, &stale) {
+            // The load that runs gives something newer than what is there.
+            (Accept::Nothing, Some(entry)) => Accept::Other { than: entry.fence() },
+            (Accept::Nothing, None) => Accept::Fresh,
+            (accept, _) => accept,
+        };
+        let fallback = self.fallback(asked, stale);
+        let meanwhile = self.meanwhile(fallback.as_ref());
+        let memory = Memory { accept, fallback, ..memory };
+        Event::Busy { asked, left, meanwhile, memory }
     }
 
-    /// If the load is a probe, no caller but the one whose request it is waits for it. With a stale
-    /// value at hand, not even that one.
-    fn give_during_probe(&mut self, probe: Option<&Failure>) {
-        self.probing = probe.map(|failure| self.failure_landing(failure, failure.cooldown()));
-        if self.probing.is_some()
-            && let Some((stand_in, asked)) = self.stand_in()
-        {
-            self.leader.land(asked, &stand_in);
-            self.go_on_in_the_background();
+    fn led(
+        &self,
+        asked: Generation,
+        lease: Lease,
+        stale: Option<Entry>,
+        failures: u32,
+        probe: Option<&Failure>,
+        memory: FlightMemory,
+    ) -> Event {
+        let is_value = |entry: &Entry| entry.as_marker().is_none();
+        let replaces = failures > 0 || stale.as_ref().is_some_and(is_value);
+        let lease = GrantedLease { lease, at: Instant::now(), failures, replaces };
+        let fallback = self.fallback(asked, stale);
+        let probe = probe.map(|failure| self.failure_of(failure, failure.cooldown()));
+        let meanwhile = match self.meanwhile(fallback.as_ref()) {
+            // No caller waits for a probe if there is a stale answer, not even the one whose
+            // request it is.
+            Meanwhile::Nothing | Meanwhile::Offer(..) if probe.is_some() => {
+                self.instead(fallback.as_ref()).map_or(Meanwhile::Nothing, Meanwhile::Give)
+            }
+            meanwhile => meanwhile,
+        };
+        let memory = Memory { fallback, ..memory };
+        Event::Led { asked, lease, probe, meanwhile, memory }
+    }
+
+    /// A load failed a moment ago, here or in another process.
+    fn failing(
+        &self,
+        asked: Generation,
+        failure: &Failure,
+        left: Duration,
+        stale: Option<Entry>,
+        memory: FlightMemory,
+    ) -> Event {
+        let until = Instant::now() + left.min(LONGEST_REST);
+        let fallback = self.fallback(asked, stale);
+        if let Some(stale) = self.instead(fallback.as_ref()) {
+            let memory = Memory { fallback, ..memory };
+            return Event::Spared { asked, stale, until, memory };
+        }
+        // A caller that joins a forced refresh later causes a load.
+        let until = (!self.purpose.is_forced()).then_some(until);
+        Event::Failing { failure: self.failure_of(failure, left), until }
+    }
+
+    /// The store has failed. It may be known all the same that the load would.
+    pub(super) fn store_failed(
+        &self,
+        memory: FlightMemory,
+        error: &StoreError,
+        hold: FlightHold,
+    ) -> Event {
+        let error = Outcome::Failed(CacheError::store(self.leader.key(), error));
+        let may_load = self.core.policy.when_store_fails == WhenStoreFails::Load;
+        Event::StoreFailed { error, known: self.known(), hold, may_load, memory }
+    }
+
+    /// What this process knows by itself of the loads of this key.
+    fn known(&self) -> Known<Outcome, Instant> {
+        let key = self.leader.key();
+        let remembered = self.core.loads.failures.of(&key.digest());
+        let remembered = remembered.filter(|_| !self.purpose.is_forced());
+        let Some(RememberedFailure { outcome, left }) = remembered else {
+            return Known::Nothing;
+        };
+        let in_words = || Outcome::Failed(CacheError::load_failed(key, Cause::Error, "", left));
+        let failure = outcome.unwrap_or_else(in_words);
+        match left.is_zero() {
+            true => Known::Probe(failure),
+            false => Known::Cooldown(failure, Instant::now() + left.min(LONGEST_REST)),
         }
     }
 
     /// The error itself if it was this process's, or else what the store has of it.
-    fn failure_landing(&self, failure: &Failure, left: Duration) -> Landing {
+    fn failure_of(&self, failure: &Failure, left: Duration) -> Outcome {
         let key = self.leader.key();
-        self.core.loads.recall.landing(&key.digest()).unwrap_or_else(|| {
-            let (cause, message) = (failure.cause(), failure.message());
-            Landing::Failed(CacheError::load_failed(key, cause, message, left))
+        self.core.loads.failures.outcome(&key.digest()).unwrap_or_else(|| {
+            let message = failure.message();
+            Outcome::Failed(CacheError::load_failed(key, failure.cause(), message, left))
         })
     }
 
-    /// Those whom the answer is for are given what is stale if that will do, and are offered it if
+    /// What the waiters that asked are given at once if a stale answer will do, and are offered if
     /// it will do only once they have waited in vain.
-    fn give_meanwhile(&mut self, entry: Option<Entry>) {
-        self.note_stand_in(entry);
-        let Some(StandIn { entry, .. }) = &self.stand_in else { return };
-        let Some(stale_for) = entry.stale_for() else { return };
+    fn meanwhile(&self, fallback: Option<&StaleFallback>) -> Meanwhile<Outcome, Duration> {
+        let Some(StaleFallback { entry, .. }) = fallback else { return Meanwhile::Nothing };
+        let Some(stale_for) = entry.stale_for() else { return Meanwhile::Nothing };
         let status = Some(core::stale(entry, Stale::Revalidating));
-        let Some(landing) = self.landing_of(entry, status) else { return };
-        if entry.serves_while_revalidating() {
-            self.leader.land(self.asked, &landing);
-            self.go_on_in_the_background();
-        } else if entry.serves_if_error() {
-            let good_for = entry.windows().if_error().saturating_sub(stale_for);
-            self.leader.offer(self.asked, landing, good_for);
-            self.leader.let_callers_look();
-            self.leader.land_on_late(self.asked, &Landing::Look);
+        match self.outcome_of(entry, status) {
+            Some(stale) if entry.serves_while_revalidating() => Meanwhile::Give(stale),
+            Some(stale) if entry.serves_if_error() => {
+                Meanwhile::Offer(stale, entry.windows().if_error().saturating_sub(stale_for))
+            }
+            _ => Meanwhile::Nothing,
         }
     }
 
-    /// A load failed a moment ago, here or elsewhere.
-    fn failing(&mut self, failure: &Failure, left: Duration, stale: Option<Entry>) -> Event {
-        self.note_stand_in(stale);
-        if let Some((stand_in, asked)) = self.stand_in() {
-            self.rest_on(stand_in.clone(), left);
-            // It is good for those who had asked. Whoever comes has to ask.
-            self.resting = None;
-            return Event::Spared { others: self.leader.land(asked, &stand_in) };
-        }
-        let landing = self.failure_landing(failure, left);
-        self.rest_on(landing, left)
+    fn fallback(&self, asked: Generation, entry: Option<Entry>) -> Option<StaleFallback> {
+        let entry = entry.filter(|_| !self.purpose.is_forced())?;
+        Some(StaleFallback { entry, asked, found_at: Instant::now() })
     }
 
-    fn note_stand_in(&mut self, entry: Option<Entry>) {
-        let (asked, found_at) = (self.asked, Instant::now());
-        let entry = entry.filter(|_| !self.anew);
-        self.stand_in = entry.map(|entry| StandIn { entry, asked, found_at });
-    }
-
-    /// What may be given out if it cannot be loaded anew, and for those who joined before which
-    /// line.
-    pub(super) fn stand_in(&self) -> Option<(Landing, Line)> {
-        let StandIn { entry, asked, found_at } = self.stand_in.as_ref()?;
-        Some((self.standing_in(entry, found_at.elapsed())?, *asked))
-    }
-
-    fn standing_in(&self, entry: &Entry, since: Duration) -> Option<Landing> {
+    /// What may be given out by now instead of a failure.
+    pub(super) fn instead(&self, fallback: Option<&StaleFallback>) -> Option<Outcome> {
+        let StaleFallback { entry, found_at, .. } = fallback?;
+        let since = found_at.elapsed();
         let stale_for = match (entry.stale_for(), entry.fresh_for()) {
             (Some(stale_for), _) => stale_for + since,
             (None, Some(fresh_for)) if fresh_for <= since => since - fresh_for,
-            _ => return self.landing_of(entry, Some(core::hit(entry))),
+            _ => return self.outcome_of(entry, Some(core::hit(entry))),
         };
         let status = CacheStatus::Stale { why: Stale::LoadFailed, stale_for };
-        // In either window: while it is loaded anew it is given out, though that fails.
+        // In either window: while it is replaced it is given out, though that fails.
         let will_do = stale_for < entry.windows().given_out();
-        will_do.then(|| self.landing_of(entry, Some(status))).flatten()
+        will_do.then(|| self.outcome_of(entry, Some(status))).flatten()
     }
 
-    /// What an entry holds, to be landed: as what was kept, or as what somebody else loaded.
-    fn landing_of(&self, entry: &Entry, status: Option<CacheStatus>) -> Option<Landing> {
+    /// What an entry holds: as what was kept, or as what another process has loaded meanwhile.
+    fn outcome_of(&self, entry: &Entry, status: Option<CacheStatus>) -> Option<Outcome> {
         let kept = self.core.read::<S::Response>(entry)?;
-        Some(Landing::Value(kept, status.map_or(Origin::Elsewhere, Origin::Kept)))
+        Some(Outcome::Value(kept, status.map_or(Origin::Elsewhere, Origin::Kept)))
     }
 }

@@ -1,5 +1,6 @@
 //! The load, and what becomes of what it gave.
 
+use std::any::Any;
 use std::convert::Infallible;
 use std::future::pending;
 use std::sync::Arc;
@@ -9,17 +10,22 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep};
 use tower::Service;
 
-use super::FlightTask;
+use super::{
+    Event, FlightHold, FlightMemory, FlightTask, GrantedLease, PreparedDraft, StaleFallback,
+};
 use crate::capture::Capture;
 use crate::error::Cause;
-use crate::flight::{Leader, Phase};
+use crate::flight::{Generation, Leader, Phase};
 use crate::log_throttle::warn_throttled;
 use crate::policy::Policy;
-use crate::read_through::core::{self, Landing, Origin};
-use crate::read_through::load::{self, Failed, Fault, Keeping, Outcome};
-use crate::read_through::step::{Blame, Committed, Event};
+use crate::read_through::core;
+use crate::read_through::load::{self, FailedLoad, Fault, Keeping, LoaderAnswer};
+use crate::read_through::outcome::{Origin, Outcome};
+use crate::read_through::step::{Blame, Hold, LoadEnd};
 use crate::status::Bypass;
-use crate::store::{Commit, Draft, Lease, Marker, Renew, Store, Value, Windows};
+use crate::store::{Commit, Draft, Failure, Marker, Renew, Store, Value, Windows};
+
+type FlightLoadEnd = LoadEnd<Outcome, Generation, PreparedDraft, Failure>;
 
 impl<S, Req, C> FlightTask<S, Req, C>
 where
@@ -27,216 +33,214 @@ where
     S::Error: Send + Sync + 'static,
     C: Capture<S::Response>,
 {
-    pub(super) async fn load(&mut self) -> Event {
-        let leave = tokio::select! {
+    /// Loads, and completes every other waiter with `meanwhile`.
+    pub(super) async fn load(
+        &mut self,
+        hold: FlightHold,
+        meanwhile: Option<Outcome>,
+        memory: FlightMemory,
+    ) -> Event {
+        let fallback = memory.fallback.as_ref();
+        let end = tokio::select! {
             biased;
-            leave = self.leave_to_load() => leave,
-            never = serving_others(&self.leader, self.probing.as_ref()) => match never {},
+            end = self.load_under(&hold, fallback) => end,
+            never = complete_others(&self.leader, meanwhile.as_ref()) => match never {},
         };
-        let Some(_leave) = leave else {
-            return Event::Deserted;
+        Event::LoadEnded { hold, end, memory }
+    }
+
+    async fn load_under(
+        &self,
+        hold: &FlightHold,
+        fallback: Option<&StaleFallback>,
+    ) -> FlightLoadEnd {
+        if !self.job.is_there() {
+            return LoadEnd::NoRequest;
+        }
+        let Some(_permit) = self.permit(hold).await else {
+            return LoadEnd::Abandoned;
         };
         let Some(job) = self.job.take() else {
-            return Event::NoJob;
+            return LoadEnd::NoRequest;
         };
-        self.failures = self.failures_before();
+        let before = self.failures_before(hold);
         self.leader.enter(Phase::Loading);
-        self.loading = self.leader.line();
-        let began = Instant::now();
+        let (began, started) = (self.leader.generation(), Instant::now());
         let when_abandoned = self.core.policy.when_abandoned;
-        let outcome = tokio::select! {
+        let answer = tokio::select! {
             biased;
-            outcome = load::load(job, &self.core, &self.leader, when_abandoned) => outcome,
-            never = renewing(&*self.core.store, self.lease.as_ref(), self.core.policy.lease) => {
-                match never {}
-            }
-            never = serving_others(&self.leader, self.probing.as_ref()) => match never {},
+            answer = load::load(job, &self.core, &self.leader, when_abandoned) => answer,
+            never = renewing(&*self.core.store, hold, self.core.policy.lease) => match never {},
         };
-        self.load_time = began.elapsed();
-        match outcome {
-            Outcome::Loaded(kept, keeping) => self.loaded(kept, keeping),
-            Outcome::Failed(failed) => self.load_failed(failed),
-            Outcome::Deserted => Event::Deserted,
+        match answer {
+            LoaderAnswer::Loaded(kept, keeping) => {
+                let load = Load { hold, began, time: started.elapsed() };
+                self.loaded(&load, kept, keeping)
+            }
+            LoaderAnswer::Failed(failed) => self.load_failed(hold, began, before, failed, fallback),
+            LoaderAnswer::Abandoned => LoadEnd::Abandoned,
         }
     }
 
     /// How many loads in a row have failed before this one. Under a lease the store knows, since it
     /// is told of successes elsewhere too: what it was not told is all that counts here then.
-    fn failures_before(&self) -> u32 {
+    fn failures_before(&self, hold: &FlightHold) -> u32 {
         let (key, loads) = (self.leader.key().digest(), &self.core.loads);
-        match self.lease {
-            _ if self.anew => loads.apart.times(&key),
-            Some(_) => self.failures.max(loads.recall.untold(&key)),
-            None => loads.recall.times(&key),
+        match hold {
+            _ if self.purpose.is_forced() => loads.apart.times(&key),
+            Hold::Lease(lease) => lease.failures.max(loads.failures.untold(&key)),
+            _ => loads.failures.times(&key),
         }
     }
 
     /// A load under a lease needs none. One without has to wait if there are too many; nothing, if
-    /// nobody waits for it by then.
-    async fn leave_to_load(&self) -> Option<Option<OwnedSemaphorePermit>> {
-        if self.lease.is_some() {
+    /// no waiter is there by then.
+    async fn permit(&self, hold: &FlightHold) -> Option<Option<OwnedSemaphorePermit>> {
+        if matches!(hold, Hold::Lease(_)) {
             return Some(None);
         }
         if self.leader.is_empty() {
             // What it loads cannot be kept.
             return None;
         }
-        let around = Arc::clone(&self.core.loads.around);
-        if let Ok(leave) = Arc::clone(&around).try_acquire_owned() {
-            return Some(Some(leave));
+        let permits = Arc::clone(&self.core.loads.permits);
+        if let Ok(permit) = Arc::clone(&permits).try_acquire_owned() {
+            return Some(Some(permit));
         }
         self.leader.enter(Phase::Queueing);
         tokio::select! {
-            leave = around.acquire_owned() => leave.ok().map(Some),
-            () = self.leader.deserted() => None,
+            permit = permits.acquire_owned() => permit.ok().map(Some),
+            () = self.leader.abandoned() => None,
         }
     }
 
-    fn loaded(&mut self, kept: Arc<dyn std::any::Any + Send + Sync>, keeping: Keeping) -> Event {
+    fn loaded(
+        &self,
+        load: &Load<'_>,
+        kept: Arc<dyn Any + Send + Sync>,
+        keeping: Keeping,
+    ) -> FlightLoadEnd {
         let (key, loads) = (self.leader.key().digest(), &self.core.loads);
-        loads.recall.forget(&key);
+        loads.failures.forget(&key);
         loads.apart.forget(&key);
         match &keeping {
             Keeping::Private => self.core.note_private(self.leader.key()),
             Keeping::Own => {}
             _ => loads.private_keys.note_shared(&key),
         }
-        if let Keeping::Keep(bytes, beside, _) = &keeping {
-            self.value = Some(Value::of(bytes.clone(), Arc::clone(&kept), *beside));
-        }
-        self.answer = Some(Landing::Value(kept, self.origin(false)));
-        self.keeping = keeping;
-        match self.keeping {
-            Keeping::Private => Event::LoadedPrivate,
-            Keeping::Own => Event::LoadedOwn,
-            _ => Event::Loaded,
+        let outcome = Outcome::Value(Arc::clone(&kept), origin(load.hold));
+        let marker_ttl = self.core.policy.freshness.marker_ttl;
+        let marker = |marker| load.prepare(Draft::marker(marker_ttl, marker), false);
+        let began = load.began;
+        match keeping {
+            Keeping::Private => LoadEnd::Private { outcome, marker: marker(Marker::Private) },
+            Keeping::Own => {
+                let marker = (!load.replaces()).then(|| marker(Marker::Own));
+                LoadEnd::Own { outcome, marker }
+            }
+            Keeping::Unkept => LoadEnd::Value { began, outcome, draft: marker(Marker::Unkept) },
+            Keeping::Share => {
+                let draft = Draft::new(core::nothing(), 0, Windows::fresh_for(Duration::ZERO));
+                LoadEnd::Value { began, outcome, draft: load.prepare(draft, false) }
+            }
+            Keeping::Keep(bytes, beside, windows) => {
+                let value = Value::of(bytes, kept, beside);
+                let draft = Draft::new(value, self.core.capture.codec(), windows);
+                LoadEnd::Value { began, outcome, draft: load.prepare(draft, true) }
+            }
         }
     }
 
-    fn load_failed(&mut self, failed: Failed) -> Event {
-        let failure = failed.remembered(self.failures, &self.core.policy);
-        let is_confirmed = failed.is_confirmed(self.failures);
-        let Failed { mut landing, bytes, cause, fault, .. } = failed;
-        if let Landing::Value(_, origin) = &mut landing {
-            *origin = self.origin(false);
+    fn load_failed(
+        &self,
+        hold: &FlightHold,
+        began: Generation,
+        before: u32,
+        failed: FailedLoad,
+        fallback: Option<&StaleFallback>,
+    ) -> FlightLoadEnd {
+        let failure = failed.remembered(before, &self.core.policy);
+        let is_confirmed = failed.is_confirmed(before);
+        let FailedLoad { mut outcome, bytes, cause, fault, .. } = failed;
+        if let Outcome::Value(_, from) = &mut outcome {
+            *from = origin(hold);
         }
-        // A forced load may be repeated at will and in ways of its own, so its failure must not
+        // A forced refresh may be repeated at will and in ways of its own, so its failure must not
         // hold up other callers.
+        let is_forced = self.purpose.is_forced();
         let (key, loads) = (self.leader.key().digest(), &self.core.loads);
-        match self.anew {
-            true => loads.apart.note(key, landing.clone(), 0, &failure.clone().without_window()),
-            false => loads.recall.note(key, landing.clone(), bytes, &failure),
+        match is_forced {
+            true => loads.apart.note(key, outcome.clone(), 0, &failure.clone().without_window()),
+            false => loads.failures.note(key, outcome.clone(), bytes, &failure),
         }
-        self.failed = Some(failure);
-        if fault != Fault::Answer
-            && let Some((stand_in, asked)) = self.stand_in()
-        {
-            // Whoever came later may have more than this, and asks for it.
-            self.leader.land(asked, &stand_in);
-            return Event::LoadFailed(Blame::Spared);
-        }
-        self.answer = Some(landing);
-        Event::LoadFailed(match cause {
+        let blame = match cause {
             _ if is_confirmed => Blame::Source,
             Cause::TimedOut => Blame::Limit,
             Cause::Error | Cause::Panicked => Blame::Request,
-        })
-    }
-
-    /// Where a value of ours is from.
-    fn origin(&self, stored: bool) -> Origin {
-        match self.lease {
-            _ if self.store_failed => Origin::Around(Bypass::StoreFailed),
-            None if !stored => Origin::Around(Bypass::NotKept),
-            _ => Origin::Loaded { stored },
-        }
-    }
-
-    pub(super) async fn commit(&mut self) -> Event {
-        let Some(lease) = self.lease.take() else {
-            return Event::Committed(Committed::Failed);
         };
-        // Whoever joins from here on may have begun after an invalidation that this commit, being
-        // under way, does not know of.
-        self.asked = self.leader.line();
-        let stored = matches!(self.keeping, Keeping::Keep(..));
-        let draft = self.draft();
-        match self.core.store.commit(lease, draft).await {
+        let fallback = fallback.filter(|_| fault != Fault::Answer);
+        let stale = self.instead(fallback).zip(fallback.map(|fallback| fallback.asked));
+        let is_remembered = !is_forced && !self.core.policy.failures.windows.first.is_zero();
+        let report = is_remembered.then_some(failure);
+        LoadEnd::Failed { began, outcome, blame, fallback: stale, report }
+    }
+
+    pub(super) async fn commit(
+        &self,
+        granted: GrantedLease,
+        prepared: PreparedDraft,
+        began: Generation,
+        mut outcome: Outcome,
+        memory: FlightMemory,
+    ) -> Event {
+        // A waiter that joins from here on may have begun after an invalidation that this commit,
+        // being under way, does not know of.
+        let asked = self.leader.generation();
+        let PreparedDraft { draft, is_kept: stored } = prepared;
+        match self.core.store.commit(granted.lease, draft).await {
             Ok(Commit::Stored) => {
-                self.mark(Origin::Loaded { stored });
-                Event::Committed(Committed::Stored)
+                if let Outcome::Value(_, origin) = &mut outcome {
+                    *origin = Origin::Loaded { stored };
+                }
+                Event::Stored { asked, outcome, memory }
             }
-            Ok(Commit::Superseded) => Event::Committed(Committed::Superseded),
+            Ok(Commit::Superseded) => Event::Superseded { began, outcome, memory },
             Err(error) => {
                 warn_throttled!(%error, "loaded, and perhaps not kept");
-                self.unheard = true;
-                Event::Committed(Committed::Failed)
+                Event::CommitFailed { began, outcome }
             }
-        }
-    }
-
-    fn draft(&mut self) -> Draft {
-        let marker_ttl = self.core.policy.freshness.marker_ttl;
-        let draft = match &self.keeping {
-            Keeping::Private => Draft::marker(marker_ttl, Marker::Private),
-            Keeping::Unkept => Draft::marker(marker_ttl, Marker::Unkept),
-            Keeping::Own => Draft::marker(marker_ttl, Marker::Own),
-            Keeping::Share => Draft::new(core::nothing(), 0, Windows::fresh_for(Duration::ZERO)),
-            Keeping::Keep(_, _, windows) => {
-                let value = self.value.take().unwrap_or_else(core::nothing);
-                Draft::new(value, self.core.capture.codec(), *windows)
-            }
-        };
-        draft.timed(self.load_time, self.leased_at.elapsed())
-    }
-
-    fn mark(&mut self, from: Origin) {
-        if let Some(Landing::Value(_, origin)) = &mut self.answer {
-            *origin = from;
         }
     }
 
     /// Gives the lease up and tells other processes, whose callers wait for this answer, that it is
     /// not for them.
-    async fn leave_word(&mut self, lease: Lease) -> Event {
-        let draft = self.draft();
-        if let Err(error) = self.core.store.commit(lease, draft).await {
-            tracing::debug!(%error, "the lease lapses by itself");
+    pub(super) async fn mark(&self, granted: GrantedLease, marker: PreparedDraft) -> Event {
+        match self.core.store.commit(granted.lease, marker.draft).await {
+            Ok(_) => Event::Released,
+            Err(error) => {
+                warn_throttled!(%error, "callers elsewhere may wait for what is not for them");
+                Event::Unacknowledged
+            }
         }
-        Event::Released
     }
 
     /// Gives the lease up with word of the failure, so that it counts in the whole fleet.
-    pub(super) async fn fail(&mut self) -> Event {
-        let (Some(failure), Some(_)) = (&self.failed, &self.lease) else {
-            return self.release().await;
-        };
-        if self.anew || self.core.policy.failures.windows.first.is_zero() {
-            return self.release().await;
-        }
-        let failure = failure.clone();
-        if let Some(lease) = self.lease.take() {
-            match self.core.store.fail(lease, failure).await {
-                Ok(()) => self.core.loads.recall.note_told(&self.leader.key().digest()),
-                Err(error) => {
-                    tracing::debug!(%error, "a failure is remembered by this process only");
-                    // Those who wait for another load would wait for this lease.
-                    return self.release().await;
-                }
+    pub(super) async fn report(&self, granted: GrantedLease, failure: Failure) -> Event {
+        match self.core.store.fail(granted.lease, failure).await {
+            Ok(()) => {
+                self.core.loads.failures.note_told(&self.leader.key().digest());
+                Event::Released
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a failure is remembered by this process only");
+                Event::Unacknowledged
             }
         }
-        Event::Released
     }
 
-    pub(super) async fn release(&mut self) -> Event {
-        self.unheard = false;
-        if matches!(self.keeping, Keeping::Own)
-            && !self.replaces
-            && let Some(lease) = self.lease.take()
-        {
-            return self.leave_word(lease).await;
-        }
-        let claim = self.lease.take().map_or_else(|| self.claim.clone(), Lease::into_claim);
+    pub(super) async fn release(&self, granted: Option<GrantedLease>) -> Event {
+        let claim =
+            granted.map_or_else(|| self.claim.clone(), |granted| granted.lease.into_claim());
         if let Err(error) = self.core.store.abandon(claim).await {
             tracing::debug!(%error, "the lease lapses by itself");
         }
@@ -244,20 +248,50 @@ where
     }
 }
 
-/// During a probe: gives the failure to every caller but the one whose request is the probe.
-async fn serving_others(leader: &Leader<Landing>, failure: Option<&Landing>) -> Infallible {
+/// A load that has ended.
+struct Load<'a> {
+    hold: &'a FlightHold,
+    began: Generation,
+    time: Duration,
+}
+
+impl Load<'_> {
+    fn prepare(&self, draft: Draft, is_kept: bool) -> PreparedDraft {
+        let leased_for = match self.hold {
+            Hold::Lease(granted) => granted.at.elapsed(),
+            _ => Duration::ZERO,
+        };
+        PreparedDraft { draft: draft.timed(self.time, leased_for), is_kept }
+    }
+
+    fn replaces(&self) -> bool {
+        matches!(self.hold, Hold::Lease(GrantedLease { replaces: true, .. }))
+    }
+}
+
+/// Where a value of ours is from, before it is stored.
+fn origin(hold: &FlightHold) -> Origin {
+    match hold {
+        Hold::Lease(_) => Origin::Loaded { stored: false },
+        Hold::Nothing => Origin::Around(Bypass::NotKept),
+        Hold::StoreDown | Hold::Unacknowledged => Origin::Around(Bypass::StoreFailed),
+    }
+}
+
+/// During a probe: completes every waiter with the failure but the one whose request is the probe.
+async fn complete_others(leader: &Leader<Outcome>, failure: Option<&Outcome>) -> Infallible {
     let Some(failure) = failure else {
         return pending().await;
     };
     loop {
-        leader.land_on_others(failure);
+        leader.complete_others(failure);
         leader.joined().await;
     }
 }
 
 /// Renews a lease to its whole term for as long as it is polled.
-async fn renewing(store: &dyn Store, lease: Option<&Lease>, whole: Duration) -> Infallible {
-    let Some(lease) = lease else {
+async fn renewing(store: &dyn Store, hold: &FlightHold, whole: Duration) -> Infallible {
+    let Hold::Lease(GrantedLease { lease, .. }) = hold else {
         return pending().await;
     };
     let mut term = lease.term();

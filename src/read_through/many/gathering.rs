@@ -13,19 +13,19 @@ use tokio::sync::oneshot;
 
 use super::error::BatchError;
 use crate::error::Error;
-use crate::read_through::state::Settled;
+use crate::read_through::future::Settled;
 use crate::status::CacheStatus;
 
 /// The answers of a batch, as far as they are there.
 pub(super) struct Gathering<M, R, E> {
     answers: Vec<Option<Settled<R, BatchError<E>>>>,
-    members: FuturesUnordered<Placed<M>>,
+    items: FuturesUnordered<Placed<M>>,
 }
 
-/// A member, and which answer is its.
+/// A item, and which answer is its.
 struct Placed<M> {
     place: usize,
-    member: Pin<Box<M>>,
+    item: Pin<Box<M>>,
 }
 
 impl<M, R, E> Gathering<M, R, E>
@@ -33,20 +33,20 @@ where
     M: Future<Output = Settled<R, BatchError<E>>>,
 {
     pub(super) fn new() -> Self {
-        Self { answers: Vec::new(), members: FuturesUnordered::new() }
+        Self { answers: Vec::new(), items: FuturesUnordered::new() }
     }
 
     pub(super) fn push(&mut self, answer: Settled<R, BatchError<E>>) {
         self.answers.push(Some(answer));
     }
 
-    pub(super) fn push_member(&mut self, member: M) {
-        self.members.push(Placed { place: self.answers.len(), member: Box::pin(member) });
+    pub(super) fn push_item(&mut self, item: M) {
+        self.items.push(Placed { place: self.answers.len(), item: Box::pin(item) });
         self.answers.push(None);
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Vec<Settled<R, BatchError<E>>>> {
-        while let Some((place, answer)) = ready!(self.members.poll_next_unpin(cx)) {
+        while let Some((place, answer)) = ready!(self.items.poll_next_unpin(cx)) {
             self.answers[place] = Some(answer);
         }
         let answers = self.answers.drain(..);
@@ -97,8 +97,8 @@ where
     type Output = (usize, Settled<R, BatchError<E>>);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let member = &mut self.member;
-        let polled = AssertUnwindSafe(|| member.as_mut().poll(cx));
+        let item = &mut self.item;
+        let polled = AssertUnwindSafe(|| item.as_mut().poll(cx));
         // Others are not to suffer by it. It is dropped, and not looked at again.
         let polled = std::panic::catch_unwind(polled);
         let answer = polled.unwrap_or_else(|_| Poll::Ready(failed(BatchError::Panicked)));

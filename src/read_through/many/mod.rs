@@ -3,10 +3,10 @@
 mod answers;
 mod batch;
 mod batched;
-mod departure;
 mod error;
+mod flush;
 mod gathering;
-mod member;
+mod item;
 
 use std::fmt;
 use std::future::Future;
@@ -23,12 +23,12 @@ pub use self::error::BatchError;
 
 use self::batch::Batch;
 use self::gathering::Gathering;
-use self::member::Member;
+use self::item::BatchItem;
 use super::ask::Ask;
 use super::core::Core;
 use super::future::ResponseFuture;
+use super::future::Settled;
 use super::service::ReadThrough;
-use super::state::Settled;
 use crate::capture::Capture;
 use crate::error::Error;
 use crate::status::CacheStatus;
@@ -86,24 +86,24 @@ impl<B, K, C> ReadThrough<Batched<B>, K, C> {
         let batch = Batch::new(batched.get_ref().clone(), batched.most(), requests.len());
         let mut gathering = Gathering::new();
         for (number, request) in requests.into_iter().enumerate() {
-            let member = Member::new(Arc::clone(&batch), number);
-            let mut future = begin(&self.core, member, request, &self.key_of);
+            let item = BatchItem::new(Arc::clone(&batch), number);
+            let mut future = begin(&self.core, item, request, &self.key_of);
             match future.at_once() {
                 Some(answer) => gathering.push(answer),
-                None => gathering.push_member(future.with_status()),
+                None => gathering.push_item(future.with_status()),
             }
         }
         LoadMany(gathering.run().boxed())
     }
 }
 
-/// Begins one request as the service does, with its member of the batch for a loader.
+/// Begins one request as the service does, with its item of the batch for a loader.
 fn begin<B, Req, R, C>(
     core: &Arc<Core<C>>,
-    member: Member<B, Req>,
+    item: BatchItem<B, Req>,
     request: Req,
     key_of: impl Fn(&Req) -> R,
-) -> ResponseFuture<Member<B, Req>, Req, C>
+) -> ResponseFuture<BatchItem<B, Req>, Req, C>
 where
     B: BatchLoader<Req>,
     Req: Send + 'static,
@@ -113,9 +113,9 @@ where
     let Ask { key, how } = key_of(&request).into();
     match key {
         Some(key) => {
-            ResponseFuture::begin(core, key, &member, request, how).heard_by(|| member.listener())
+            ResponseFuture::begin(core, key, &item, request, how).heard_by(|| item.listener())
         }
-        None => ResponseFuture::pass(member, request, how),
+        None => ResponseFuture::pass(item, request, how),
     }
 }
 

@@ -1,37 +1,52 @@
-//! The world of the model: a source, a store, readers, a writer and flights.
+//! The world of the model: a source, a store, readers, a writer and what flights have of it.
 
-use super::Violated;
-use crate::read_through::step::{Committed, Event, Leased, Step};
+use std::hash::{Hash, Hasher};
+
+use super::payload::{Drafted, ModelFlight, Version, Wanted};
 
 pub(super) const READERS: usize = 3;
 
 /// Which process a reader is in.
 pub(super) const PROCESS: [u8; READERS] = [0, 0, 1];
 
-pub(super) type Version = u8;
+/// A promise was broken.
+#[derive(Debug)]
+pub(super) struct Violated(pub(super) &'static str);
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct World {
-    /// What the source holds, and the oldest that a request beginning now may be given.
+    /// What the source holds.
     pub(super) source: Version,
+    /// What the source held when it was last invalidated.
+    pub(super) invalidated: Version,
+    /// The oldest that a request beginning now may be given.
     pub(super) required: Version,
     pub(super) writer: Writer,
-    pub(super) store: Store,
+    pub(super) store: ModelStore,
     pub(super) readers: [Reader; READERS],
-    pub(super) flights: Vec<Flight>,
+    pub(super) flights: Vec<ModelFlight>,
     pub(super) opened: u8,
-    /// How many loads in a row have failed.
+    /// How many loads have failed.
     pub(super) witnesses: u8,
-    pub(super) left: Left,
+    /// It is known that answers cannot be kept.
+    pub(super) is_unkept: bool,
+    pub(super) left: Budget,
 }
 
 /// How often each thing may still happen.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) struct Left {
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub(super) struct Budget {
     pub(super) writes: u8,
     pub(super) lapses: u8,
+    /// An answer of the store, or a question to it, is lost.
     pub(super) failures: u8,
     pub(super) failed_loads: u8,
+    /// An entry becomes stale, or a fresh one is due to be replaced early.
+    pub(super) ages: u8,
+    /// A caller goes, or runs out of patience.
+    pub(super) leaves: u8,
+    /// The task of a flight is dropped.
+    pub(super) kills: u8,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -41,19 +56,34 @@ pub(super) enum Writer {
     Invalidated,
 }
 
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) struct Store {
-    pub(super) entry: Option<(Version, u8)>,
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct ModelStore {
+    pub(super) entry: Option<StoredEntry>,
     /// Which flight has it.
     pub(super) lease: Option<u8>,
-    pub(super) floor: u8,
+    pub(super) watermark: u8,
     pub(super) fence: u8,
-    pub(super) failed: Failed,
+    pub(super) failed: FailureRecord,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct StoredEntry {
+    pub(super) draft: Drafted,
+    pub(super) fence: u8,
+    pub(super) age: Age,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Age {
+    Fresh,
+    /// Fresh, and it is time to replace it.
+    Due,
+    Stale,
 }
 
 /// What the store remembers of failed loads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Failed {
+pub(super) enum FailureRecord {
     No,
     /// One load: it counts for the next.
     Once,
@@ -63,94 +93,85 @@ pub(super) enum Failed {
     Due,
 }
 
-impl Store {
-    /// Whether the failure answers for the key.
-    pub(super) fn is_held_up(&self, asker: u8) -> bool {
-        match self.failed {
-            Failed::No | Failed::Once => false,
-            Failed::Shared => true,
-            Failed::Due => self.lease.is_some_and(|holder| holder != asker),
+impl StoredEntry {
+    /// Whether it makes a lease needless.
+    pub(super) fn will_do(self, accept: Wanted) -> bool {
+        let is_fresh = self.age != Age::Stale;
+        match accept {
+            Wanted::Fresh => is_fresh,
+            Wanted::Nothing => false,
+            Wanted::Other(fence) => is_fresh && self.fence != fence,
         }
     }
 }
 
-/// On whom an answer lands.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Who {
-    All,
-    /// Who joined before a line.
-    Before(u8),
-    Opener,
-    /// All but the opener.
-    Others,
+impl ModelStore {
+    /// Whether the failure answers for the key.
+    pub(super) fn is_held_up(&self, asker: u8) -> bool {
+        match self.failed {
+            FailureRecord::No | FailureRecord::Once => false,
+            FailureRecord::Shared => true,
+            FailureRecord::Due => self.lease.is_some_and(|holder| holder != asker),
+        }
+    }
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Reader {
-    Idle,
+    Idle { forced: bool },
     Looking { required: Version },
-    Joining { required: Version },
+    Joining { required: Version, forced: bool, store_failed: bool },
     Waiting { required: Version, flight: u8, joined: u8, opener: bool },
-    Answered,
-}
-
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) struct Flight {
-    pub(super) id: u8,
-    pub(super) process: u8,
-    pub(super) lines: u8,
-    pub(super) asked: u8,
-    pub(super) loading: u8,
-    pub(super) job: bool,
-    pub(super) leased: Leased,
-    pub(super) fence: u8,
-    pub(super) store_failed: bool,
-    pub(super) load_failed: bool,
-    /// How many loads had failed in a row when it was granted its lease.
-    pub(super) before: u8,
-    /// Its load is a probe.
-    pub(super) probing: bool,
-    pub(super) value: Option<Version>,
-    pub(super) now: Now,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Now {
-    /// Something has happened, and is to be acted upon.
-    After(Event),
-    /// A question is on its way.
-    Asking(Step),
-    /// It waits for the lease of somebody else to end. To look before that changes nothing.
-    Waiting,
-    /// The loader runs, and has read the source or not yet.
-    Loading,
-    /// It gives a failure to whoever comes.
-    Resting,
+    Over,
 }
 
 impl World {
-    pub(super) fn new(left: Left) -> Self {
+    pub(super) fn new(readers: [Reader; READERS], left: Budget) -> Self {
         Self {
-            source: 0,
+            source: 1,
+            invalidated: 0,
             required: 0,
             writer: Writer::Idle,
-            store: Store { entry: None, lease: None, floor: 0, fence: 0, failed: Failed::No },
-            readers: [Reader::Idle; READERS],
+            store: ModelStore {
+                entry: None,
+                lease: None,
+                watermark: 0,
+                fence: 1,
+                failed: FailureRecord::No,
+            },
+            readers,
             flights: vec![],
             opened: 0,
             witnesses: 0,
+            is_unkept: false,
             left,
         }
     }
 
-    /// The same, when two loads have failed.
-    pub(super) fn after_failures(mut self) -> Self {
-        (self.store.failed, self.witnesses) = (Failed::Shared, 2);
+    /// The same, when something is in the store.
+    pub(super) fn with(mut self, draft: Drafted, age: Age) -> Self {
+        self.store.entry = Some(StoredEntry { draft, fence: 1, age });
         self
     }
 
+    /// The same, when two loads have failed.
+    pub(super) fn after_failures(mut self) -> Self {
+        self.store.failed = FailureRecord::Shared;
+        self.witnesses = 2;
+        self
+    }
+
+    /// The same for worlds that differ only in which of two callers of one process is which.
+    pub(super) fn hash_of_kind(&self, hasher: &mut impl Hasher) {
+        let mut readers = self.readers;
+        readers[..2].sort_unstable();
+        let Self { source, invalidated, required, writer, store, flights, .. } = self;
+        (source, invalidated, required, writer, store, readers, flights).hash(hasher);
+        (self.opened, self.witnesses, self.is_unkept, self.left).hash(hasher);
+    }
+
     pub(super) fn is_over(&self) -> bool {
-        self.readers.iter().all(|reader| *reader == Reader::Answered) && self.flights.is_empty()
+        self.readers.iter().all(|reader| *reader == Reader::Over) && self.flights.is_empty()
     }
 
     /// A writer changes the source, then invalidates, then has that confirmed.
@@ -164,8 +185,12 @@ impl World {
                 world.writer = Writer::Written;
             }
             Writer::Written => {
-                let Store { entry, lease, floor, fence, failed } = &mut world.store;
-                (*entry, *lease, *floor, *failed) = (None, None, *fence, Failed::No);
+                let store = &mut world.store;
+                store.entry = None;
+                store.lease = None;
+                store.watermark = store.fence;
+                store.failed = FailureRecord::No;
+                world.invalidated = world.source;
                 world.writer = Writer::Invalidated;
             }
             Writer::Invalidated => {
@@ -177,7 +202,7 @@ impl World {
     }
 
     pub(super) fn lapse(&self, next: &mut Vec<Self>) {
-        // Those who wait for a lease of nobody are waiting for its end, so that always comes.
+        // Those that wait for a lease without a flight are waiting for its end, so that comes.
         let holder = self.store.lease;
         let is_orphan = holder.is_some_and(|id| self.flights.iter().all(|flight| flight.id != id));
         if holder.is_some() && (is_orphan || self.left.lapses > 0) {
@@ -188,178 +213,56 @@ impl World {
         }
     }
 
-    pub(super) fn read(&self, reader: usize, next: &mut Vec<Self>) -> Result<(), Violated> {
-        let mut world = self.clone();
-        match self.readers[reader] {
-            Reader::Idle => {
-                world.readers[reader] = Reader::Looking { required: self.required };
+    /// An entry grows old. Without a stale window it is gone then.
+    pub(super) fn age(&self, ages: &[Option<Age>], next: &mut Vec<Self>) {
+        let Some(entry) = self.store.entry.filter(|entry| entry.age == Age::Fresh) else { return };
+        if self.left.ages > 0 {
+            for age in ages {
+                let mut world = self.clone();
+                world.left.ages -= 1;
+                world.store.entry = age.map(|age| StoredEntry { age, ..entry });
+                next.push(world);
             }
-            Reader::Looking { required } => match self.store.entry {
-                Some((value, _)) if value < required => return Err(Violated),
-                Some(_) => world.readers[reader] = Reader::Answered,
-                None => world.readers[reader] = Reader::Joining { required },
-            },
-            Reader::Joining { required } => world.join(reader, required),
-            Reader::Waiting { .. } | Reader::Answered => return Ok(()),
         }
-        next.push(world);
-        Ok(())
-    }
-
-    pub(super) fn join(&mut self, reader: usize, required: Version) {
-        let process = PROCESS[reader];
-        let open = self.flights.iter().find(|flight| flight.process == process);
-        self.readers[reader] = match open {
-            Some(&Flight { id, lines, .. }) => {
-                Reader::Waiting { required, flight: id, joined: lines, opener: false }
-            }
-            None => {
-                self.opened += 1;
-                self.flights.push(Flight::new(self.opened, process));
-                Reader::Waiting { required, flight: self.opened, joined: 0, opener: true }
-            }
-        };
-    }
-
-    /// The loader reads the source; or fails.
-    pub(super) fn load(&self, at: usize, next: &mut Vec<Self>) {
-        let mut loaded = self.clone();
-        let flight = &mut loaded.flights[at];
-        if flight.value.is_none() {
-            flight.value = Some(self.source);
-        } else {
-            flight.now = Now::After(Event::Loaded);
-        }
-        next.push(loaded);
-    }
-
-    /// During a probe the failure is given to all others who are there.
-    pub(super) fn serve_others(&self, at: usize, next: &mut Vec<Self>) -> Result<(), Violated> {
-        if self.flights[at].probing {
-            let mut served = self.clone();
-            served.give_failure(self.flights[at].id, Who::Others)?;
-            next.push(served);
-        }
-        Ok(())
-    }
-
-    /// Whoever is there is given the failure; and at any time the rest is over.
-    pub(super) fn rest(&self, at: usize, next: &mut Vec<Self>) -> Result<(), Violated> {
-        let mut rested = self.clone();
-        rested.give_failure(self.flights[at].id, Who::All)?;
-        next.push(rested.clone());
-        rested.flights[at].now = Now::After(Event::Rested);
-        next.push(rested);
-        Ok(())
     }
 
     /// The cooldown of a failure is over, or its window.
     pub(super) fn age_failure(&self, next: &mut Vec<Self>) {
         let mut world = self.clone();
         world.store.failed = match self.store.failed {
-            Failed::No => return,
-            Failed::Shared => Failed::Due,
-            Failed::Once | Failed::Due => Failed::No,
+            FailureRecord::No => return,
+            FailureRecord::Shared => FailureRecord::Due,
+            FailureRecord::Once | FailureRecord::Due => FailureRecord::No,
         };
         next.push(world);
     }
 
-    /// Gives the failure of a load. Only its own request has it before another has failed too.
-    pub(super) fn give_failure(&mut self, id: u8, who: Who) -> Result<bool, Violated> {
-        let is_there = |reader: &Reader| match *reader {
-            Reader::Waiting { flight, opener, .. } => flight == id && !opener,
-            _ => false,
+    /// A caller goes. The opener of a flight may take its request back, as it does to load without
+    /// the cache; and a caller that is offered a stale answer may take that.
+    pub(super) fn leave(&self, reader: usize, next: &mut Vec<Self>) -> Result<(), Violated> {
+        let Reader::Waiting { required, flight: id, joined, opener } = self.readers[reader] else {
+            return Ok(());
         };
-        if who != Who::Opener && self.witnesses < 2 && self.readers.iter().any(is_there) {
-            return Err(Violated);
+        if self.left.leaves == 0 {
+            return Ok(());
         }
-        self.give(id, who, None)
-    }
-
-    /// Answers some of those who have joined a flight. Says whether others remain.
-    pub(super) fn give(
-        &mut self,
-        id: u8,
-        who: Who,
-        value: Option<Version>,
-    ) -> Result<bool, Violated> {
-        let mut others = false;
-        for reader in &mut self.readers {
-            let Reader::Waiting { required, flight, joined, opener } = *reader else { continue };
-            let is_given = match who {
-                Who::All => true,
-                Who::Before(line) => joined < line,
-                Who::Opener => opener,
-                Who::Others => !opener,
-            };
-            if flight == id && is_given {
-                if value.is_some_and(|value| value < required) {
-                    return Err(Violated);
-                }
-                *reader = Reader::Answered;
-            } else if flight == id {
-                others = true;
-            }
+        let mut left = self.clone();
+        left.left.leaves -= 1;
+        left.readers[reader] = Reader::Over;
+        let Some(flight) = left.flights.iter().find(|at| at.id == id) else { return Ok(()) };
+        if let Some((asked, version)) = flight.offer
+            && joined < asked
+            && version < required
+        {
+            return Err(Violated("a stale offer is older than an invalidation"));
         }
-        Ok(others)
-    }
-
-    /// Whoever is still there looks again.
-    pub(super) fn close(&mut self, at: usize) {
-        let id = self.flights.remove(at).id;
-        for reader in &mut self.readers {
-            match *reader {
-                Reader::Waiting { required, flight, opener, .. } if flight == id => {
-                    assert!(!opener, "who opened a flight is sent away without an answer");
-                    *reader = Reader::Joining { required };
-                }
-                _ => {}
-            }
+        if opener && flight.job {
+            let mut took = left.clone();
+            let of_it = took.flights.iter_mut().filter(|at| at.id == id);
+            of_it.for_each(|flight| flight.job = false);
+            next.push(took);
         }
-    }
-}
-
-impl Flight {
-    pub(super) fn new(id: u8, process: u8) -> Self {
-        Self {
-            id,
-            process,
-            lines: 0,
-            asked: 0,
-            loading: 0,
-            job: true,
-            leased: Leased::No,
-            fence: 0,
-            store_failed: false,
-            load_failed: false,
-            before: 0,
-            probing: false,
-            value: None,
-            now: Now::After(Event::Opened { store_failed: false }),
-        }
-    }
-
-    /// The lease is not asked for, as the store is known to be down.
-    pub(super) fn is_not_asked(&mut self) {
-        let leased = self.leased;
-        self.fail(Step::Acquire);
-        self.leased = leased;
-    }
-
-    /// The answer to a question is not heard.
-    pub(super) fn fail(&mut self, step: Step) {
-        self.now = Now::After(match step {
-            Step::Acquire => {
-                self.store_failed = true;
-                self.leased = Leased::Perhaps;
-                self.value = None;
-                Event::AskFailed
-            }
-            Step::Commit => {
-                self.leased = Leased::Perhaps;
-                Event::Committed(Committed::Failed)
-            }
-            _ => Event::Gone,
-        });
+        next.push(left);
+        Ok(())
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::core::Landing;
+use super::outcome::Outcome;
 use crate::key::Digest;
 use crate::store::Failure;
 
@@ -18,20 +18,20 @@ use crate::store::Failure;
 /// bound on how many there are, and on how large: of more bytes than that, it is remembered only
 /// that it failed.
 #[derive(Default)]
-pub(crate) struct Recall(Mutex<Table>);
+pub(crate) struct FailureCache(Mutex<FailureTable>);
 
 #[derive(Default)]
-struct Table {
-    failed: HashMap<Digest, Failed>,
+struct FailureTable {
+    failed: HashMap<Digest, CachedFailure>,
     /// How many bytes they have together.
     bytes: usize,
     /// When those that are over are removed, if one is added then.
     sweep_at: Option<Instant>,
 }
 
-struct Failed {
+struct CachedFailure {
     /// None: it is too large, or is shared with no later caller.
-    landing: Option<Landing>,
+    outcome: Option<Outcome>,
     bytes: usize,
     times: u32,
     /// The store knows of it.
@@ -46,19 +46,19 @@ struct Failed {
 }
 
 /// A failure whose window is not over.
-pub(crate) struct Recalled {
+pub(crate) struct RememberedFailure {
     /// None: it was too large.
-    pub(crate) landing: Option<Landing>,
+    pub(crate) outcome: Option<Outcome>,
     /// What is left of its cooldown. Zero: one caller is let through as a probe.
     pub(crate) left: Duration,
 }
 
-impl Recall {
+impl FailureCache {
     /// How many bytes one failure may have.
     pub(crate) const MOST_OF_ONE: usize = 64 * 1024;
 
     /// Remembers a failure of so many bytes.
-    pub(crate) fn note(&self, key: Digest, landing: Landing, bytes: usize, failure: &Failure) {
+    pub(crate) fn note(&self, key: Digest, outcome: Outcome, bytes: usize, failure: &Failure) {
         let now = Instant::now();
         let (mut over, mut left_out) = (Vec::new(), None);
         let earlier = {
@@ -70,16 +70,16 @@ impl Recall {
                 table.sweep_at = Some(now + BETWEEN_SWEEPS);
             }
             let fits = bytes <= Self::MOST_OF_ONE && table.bytes + bytes <= MOST_BYTES;
-            let mut landing = Some(landing);
+            let mut outcome = Some(outcome);
             if !fits || failure.window().is_zero() {
-                left_out = landing.take();
+                left_out = outcome.take();
             }
-            let bytes = if landing.is_some() { bytes } else { 0 };
+            let bytes = if outcome.is_some() { bytes } else { 0 };
             if table.failed.len() < MOST {
                 table.bytes += bytes;
-                table.failed.insert(key, Failed::new(landing, bytes, failure, now));
+                table.failed.insert(key, CachedFailure::new(outcome, bytes, failure, now));
             } else {
-                left_out = left_out.or(landing);
+                left_out = left_out.or(outcome);
             }
             earlier
         };
@@ -88,18 +88,18 @@ impl Recall {
     }
 
     /// What failed, if its window is not over.
-    pub(crate) fn of(&self, key: &Digest) -> Option<Recalled> {
+    pub(crate) fn of(&self, key: &Digest) -> Option<RememberedFailure> {
         let (table, now) = (self.table(), Instant::now());
         let failed = table.failed.get(key).filter(|failed| failed.until > now)?;
         let left = failed.due.saturating_duration_since(now);
-        Some(Recalled { landing: failed.landing.clone(), left })
+        Some(RememberedFailure { outcome: failed.outcome.clone(), left })
     }
 
     /// The error itself, for as long as it is remembered.
-    pub(crate) fn landing(&self, key: &Digest) -> Option<Landing> {
+    pub(crate) fn outcome(&self, key: &Digest) -> Option<Outcome> {
         let table = self.table();
         let failed = table.failed.get(key).filter(|failed| failed.gone_at > Instant::now())?;
-        failed.landing.clone()
+        failed.outcome.clone()
     }
 
     /// How many times in a row it has failed, as far as that is known.
@@ -112,7 +112,7 @@ impl Recall {
         self.count(key, |failed| !failed.is_told)
     }
 
-    fn count(&self, key: &Digest, matters: impl Fn(&Failed) -> bool) -> u32 {
+    fn count(&self, key: &Digest, matters: impl Fn(&CachedFailure) -> bool) -> u32 {
         let (table, now) = (self.table(), Instant::now());
         let failed = table.failed.get(key).filter(|failed| failed.counts_until > now);
         failed.filter(|failed| matters(failed)).map_or(0, |failed| failed.times)
@@ -132,15 +132,15 @@ impl Recall {
     }
 
     /// Guards the table only: held for a map operation, never across an `.await`.
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, FailureTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Failed {
-    fn new(landing: Option<Landing>, bytes: usize, failure: &Failure, now: Instant) -> Self {
+impl CachedFailure {
+    fn new(outcome: Option<Outcome>, bytes: usize, failure: &Failure, now: Instant) -> Self {
         Self {
-            landing,
+            outcome,
             bytes,
             times: failure.times(),
             is_told: false,
@@ -152,18 +152,18 @@ impl Failed {
     }
 }
 
-impl Table {
-    fn remove(&mut self, key: &Digest) -> Option<Failed> {
+impl FailureTable {
+    fn remove(&mut self, key: &Digest) -> Option<CachedFailure> {
         let earlier = self.failed.remove(key)?;
         self.bytes -= earlier.bytes;
         Some(earlier)
     }
 }
 
-impl fmt::Debug for Recall {
+impl fmt::Debug for FailureCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let table = self.table();
-        f.debug_struct("Recall")
+        f.debug_struct("FailureCache")
             .field("failed", &table.failed.len())
             .field("bytes", &table.bytes)
             .finish()
@@ -192,47 +192,47 @@ mod tests {
         Key::of("item").with(nth).digest()
     }
 
-    fn note(recall: &Recall, nth: usize, bytes: usize) {
+    fn note(failures: &FailureCache, nth: usize, bytes: usize) {
         let failure = Failure::new(Cause::Error, 1, WINDOW);
-        recall.note(digest(nth), Landing::LoadFailed(Arc::new(nth)), bytes, &failure);
+        failures.note(digest(nth), Outcome::LoadFailed(Arc::new(nth)), bytes, &failure);
     }
 
-    fn is_whole(recall: &Recall, nth: usize) -> Option<bool> {
-        recall.of(&digest(nth)).map(|recalled| recalled.landing.is_some())
+    fn is_whole(failures: &FailureCache, nth: usize) -> Option<bool> {
+        failures.of(&digest(nth)).map(|remembered| remembered.outcome.is_some())
     }
 
     #[tokio::test(start_paused = true)]
     async fn of_what_is_too_large_it_is_known_that_it_failed() {
-        let recall = Recall::default();
-        note(&recall, 1, Recall::MOST_OF_ONE);
-        note(&recall, 2, Recall::MOST_OF_ONE + 1);
-        assert_eq!((is_whole(&recall, 1), is_whole(&recall, 2)), (Some(true), Some(false)));
+        let failures = FailureCache::default();
+        note(&failures, 1, FailureCache::MOST_OF_ONE);
+        note(&failures, 2, FailureCache::MOST_OF_ONE + 1);
+        assert_eq!((is_whole(&failures, 1), is_whole(&failures, 2)), (Some(true), Some(false)));
     }
 
     #[tokio::test(start_paused = true)]
     async fn no_more_bytes_are_remembered_than_there_is_room_for() {
-        let recall = Recall::default();
-        (0..MOST).for_each(|nth| note(&recall, nth, Recall::MOST_OF_ONE));
-        let whole = (0..MOST).filter(|nth| is_whole(&recall, *nth) == Some(true)).count();
-        assert_eq!(whole, MOST_BYTES / Recall::MOST_OF_ONE);
-        (0..MOST).for_each(|nth| recall.forget(&digest(nth)));
-        assert_eq!(recall.table().bytes, 0);
+        let failures = FailureCache::default();
+        (0..MOST).for_each(|nth| note(&failures, nth, FailureCache::MOST_OF_ONE));
+        let whole = (0..MOST).filter(|nth| is_whole(&failures, *nth) == Some(true)).count();
+        assert_eq!(whole, MOST_BYTES / FailureCache::MOST_OF_ONE);
+        (0..MOST).for_each(|nth| failures.forget(&digest(nth)));
+        assert_eq!(failures.table().bytes, 0);
     }
 
     #[tokio::test(start_paused = true)]
     async fn no_more_failures_are_remembered_than_there_is_room_for() {
-        let recall = Recall::default();
-        (0..MOST * 2).for_each(|nth| note(&recall, nth, 1));
-        assert_eq!(recall.table().failed.len(), MOST);
+        let failures = FailureCache::default();
+        (0..MOST * 2).for_each(|nth| note(&failures, nth, 1));
+        assert_eq!(failures.table().failed.len(), MOST);
     }
 
     #[tokio::test(start_paused = true)]
     async fn failures_that_are_over_make_room() {
-        let recall = Recall::default();
-        (0..MOST).for_each(|nth| note(&recall, nth, Recall::MOST_OF_ONE));
+        let failures = FailureCache::default();
+        (0..MOST).for_each(|nth| note(&failures, nth, FailureCache::MOST_OF_ONE));
         tokio::time::advance(WINDOW * 2).await;
-        note(&recall, MOST, Recall::MOST_OF_ONE);
-        assert_eq!(is_whole(&recall, MOST), Some(true));
-        assert_eq!(recall.table().failed.len(), 1);
+        note(&failures, MOST, FailureCache::MOST_OF_ONE);
+        assert_eq!(is_whole(&failures, MOST), Some(true));
+        assert_eq!(failures.table().failed.len(), 1);
     }
 }

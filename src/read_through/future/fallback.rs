@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::core::{Landing, Origin};
-use crate::flight::Follower;
+use crate::flight::Waiter;
+use crate::read_through::outcome::{Origin, Outcome};
 use crate::status::{CacheStatus, Stale};
 use crate::store::Entry;
 
@@ -32,10 +32,10 @@ impl Fallback {
 }
 
 /// What a flight offers to those who will not wait for better.
-pub(super) fn offered(follower: &Follower<Landing>, why: Stale) -> Option<Landing> {
-    match follower.offered()? {
-        (Landing::Value(kept, Origin::Kept(status)), age) => {
-            Some(Landing::Value(kept, Origin::Kept(aged(status, why, age))))
+pub(super) fn offered(waiter: &Waiter<Outcome>, why: Stale) -> Option<Outcome> {
+    match waiter.offered()? {
+        (Outcome::Value(kept, Origin::Kept(status)), age) => {
+            Some(Outcome::Value(kept, Origin::Kept(aged(status, why, age))))
         }
         _ => None,
     }

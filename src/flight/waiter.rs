@@ -1,67 +1,68 @@
-//! The follower: a seat in a flight, and the wait for a landing.
+//! The waiter: a seat in a flight, and the wait for a landing.
 
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::{Awaited, Chair, Flight, Phase, lock};
+use super::{Awaited, Flight, Phase, WaiterSlot, lock};
 
 /// A seat in a flight. Dropping it frees the seat.
-pub(crate) struct Follower<L> {
+pub(crate) struct Waiter<L> {
     flight: Arc<Flight<L>>,
-    chair: usize,
+    slot: usize,
     /// Whether it opened the flight, so that the load is its own.
     opener: bool,
 }
 
 /// What a wait came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Landed<L> {
-    /// The answer of a question that was asked after this follower joined.
-    Answer(L),
+pub(crate) enum Completion<L> {
+    /// The answer of a question that was asked after this waiter joined.
+    Outcome(L),
     /// The leader has gone and left no answer: look again.
     Again,
 }
 
-impl<L> Follower<L> {
+impl<L> Waiter<L> {
     /// Takes a seat. To be called under the lock of the flight's shard.
-    pub(super) fn sit(
+    pub(super) fn register(
         flight: &Arc<Flight<L>>,
         impatient: bool,
         opener: bool,
         most: usize,
     ) -> Option<Self> {
         let mut state = lock(&flight.state);
-        if state.chairs.len() >= most {
+        if state.slots.len() >= most {
             return None;
         }
-        let chair = Chair { joined: state.lines, impatient, opener, answer: None, waker: None };
-        let chair = state.chairs.insert(chair);
+        let slot =
+            WaiterSlot { joined: state.generations, impatient, opener, answer: None, waker: None };
+        let slot = state.slots.insert(slot);
         drop(state);
         flight.joined.notify_one();
-        Some(Self { flight: Arc::clone(flight), chair, opener })
+        Some(Self { flight: Arc::clone(flight), slot, opener })
     }
 
     /// Waits for a landing.
-    pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Landed<L>>
+    pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Completion<L>>
     where
         L: Clone,
     {
         let mut state = lock(&self.flight.state);
         let closed = state.closed;
-        let parting = state.parting.clone().filter(|_| closed);
-        let chair = &mut state.chairs[self.chair];
-        if let Some(answer) = chair.answer.take().or(parting) {
+        let closing = state.closing.clone().filter(|_| closed);
+        let slot = &mut state.slots[self.slot];
+        if let Some(answer) = slot.answer.take().or(closing) {
             drop(state);
-            return Poll::Ready(Landed::Answer(Arc::unwrap_or_clone(answer)));
+            return Poll::Ready(Completion::Outcome(Arc::unwrap_or_clone(answer)));
         }
         if closed {
-            return Poll::Ready(Landed::Again);
+            return Poll::Ready(Completion::Again);
         }
-        match &mut chair.waker {
+        match &mut slot.waker {
             Some(waker) => waker.clone_from(cx.waker()),
-            None => chair.waker = Some(cx.waker().clone()),
+            None => slot.waker = Some(cx.waker().clone()),
         }
         Poll::Pending
     }
@@ -72,8 +73,8 @@ impl<L> Follower<L> {
         L: Clone,
     {
         let state = lock(&self.flight.state);
-        let joined = state.chairs[self.chair].joined;
-        let offer = state.offer.as_ref().filter(|offer| joined < offer.line)?;
+        let joined = state.slots[self.slot].joined;
+        let offer = state.offer.as_ref().filter(|offer| joined < offer.generation)?;
         let age = offer.made.elapsed();
         (age < offer.good_for).then(|| (offer.answer.clone(), age))
     }
@@ -134,22 +135,22 @@ impl<L> Follower<L> {
     }
 }
 
-impl<L> Drop for Follower<L> {
+impl<L> Drop for Waiter<L> {
     fn drop(&mut self) {
         let mut state = lock(&self.flight.state);
-        let left = state.chairs.remove(self.chair);
-        let deserted = state.chairs.is_empty();
+        let left = state.slots.remove(self.slot);
+        let abandoned = state.slots.is_empty();
         drop(state);
         // What had landed for it is dropped here, after the lock: it may be anybody's type.
         drop(left);
-        if deserted {
-            self.flight.deserted.notify_waiters();
+        if abandoned {
+            self.flight.abandoned.notify_waiters();
         }
     }
 }
 
-impl<L> fmt::Debug for Follower<L> {
+impl<L> fmt::Debug for Waiter<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Follower").field("opener", &self.opener).finish_non_exhaustive()
+        f.debug_struct("Waiter").field("opener", &self.opener).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! The wait of one caller: for a landing, for as long as its patience lasts.
+//! The wait of one caller: for an outcome, for as long as its patience lasts.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -6,14 +6,14 @@ use std::task::{Context, Poll};
 use pin_project::pin_project;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::core::Landing;
-use crate::flight::{Follower, Landed};
+use crate::flight::{Completion, Waiter};
+use crate::read_through::outcome::Outcome;
 
-/// A seat in a flight, and the patience that is left.
+/// A place in a flight, and the patience that is left.
 #[pin_project]
 #[derive(Debug)]
 pub(super) struct Waiting {
-    follower: Follower<Landing>,
+    waiter: Waiter<Outcome>,
     /// Until the load is slow, or else until the patience is over. None: as long as it takes.
     #[pin]
     sleep: Option<Sleep>,
@@ -27,8 +27,8 @@ pub(super) struct Waiting {
 
 /// What a wait came to.
 #[derive(Debug)]
-pub(super) enum Waited {
-    Landed(Landed<Landing>),
+pub(super) enum WaitEnd {
+    Completed(Completion<Outcome>),
     /// The load is slow. From here on it waits for as long as its patience lasts.
     Slow,
     RanOut,
@@ -37,27 +37,27 @@ pub(super) enum Waited {
 impl Waiting {
     /// A wait until some moment, which is interrupted once if the load turns out to be slow.
     pub(super) fn new(
-        follower: Follower<Landing>,
+        waiter: Waiter<Outcome>,
         until: Option<Instant>,
         slow: Option<Instant>,
     ) -> Self {
         let slow = slow.filter(|slow| until.is_none_or(|until| *slow < until));
         let sleep = slow.or(until).map(sleep_until);
-        Self { follower, sleep, until_slow: slow.is_some(), until, fail_fast: false }
+        Self { waiter, sleep, until_slow: slow.is_some(), until, fail_fast: false }
     }
 
-    /// The same, ending as soon as it is known that somebody else loads.
-    pub(super) fn failing_fast(follower: Follower<Landing>, slow: Option<Instant>) -> Self {
-        Self { fail_fast: true, ..Self::new(follower, None, slow) }
+    /// The same, ending as soon as it is known that another caller loads.
+    pub(super) fn failing_fast(waiter: Waiter<Outcome>, slow: Option<Instant>) -> Self {
+        Self { fail_fast: true, ..Self::new(waiter, None, slow) }
     }
 
-    pub(super) fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Waited> {
+    pub(super) fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<WaitEnd> {
         let mut this = self.project();
-        if let Poll::Ready(landed) = this.follower.poll(cx) {
-            return Poll::Ready(Waited::Landed(landed));
+        if let Poll::Ready(completion) = this.waiter.poll(cx) {
+            return Poll::Ready(WaitEnd::Completed(completion));
         }
-        if *this.fail_fast && this.follower.waits_for_a_load_of_others() {
-            return Poll::Ready(Waited::RanOut);
+        if *this.fail_fast && this.waiter.waits_for_a_load_of_others() {
+            return Poll::Ready(WaitEnd::RanOut);
         }
         loop {
             let Some(sleep) = this.sleep.as_mut().as_pin_mut() else {
@@ -68,28 +68,24 @@ impl Waiting {
             }
             if std::mem::take(this.until_slow) {
                 this.sleep.set(this.until.map(sleep_until));
-                return Poll::Ready(Waited::Slow);
+                return Poll::Ready(WaitEnd::Slow);
             }
-            if !this.follower.runs_its_own_load() {
-                return Poll::Ready(Waited::RanOut);
+            if !this.waiter.runs_its_own_load() {
+                return Poll::Ready(WaitEnd::RanOut);
             }
             this.sleep.set(None);
         }
     }
 
     /// From here on it waits for as long as it takes.
-    pub(super) fn be_patient(self: Pin<&mut Self>) {
+    pub(super) fn keep_waiting(self: Pin<&mut Self>) {
         let mut this = self.project();
         this.sleep.set(None);
         *this.until_slow = false;
         *this.fail_fast = false;
     }
 
-    pub(super) fn follower(&self) -> &Follower<Landing> {
-        &self.follower
-    }
-
-    pub(super) fn is_opener(&self) -> bool {
-        self.follower.is_opener()
+    pub(super) fn waiter(&self) -> &Waiter<Outcome> {
+        &self.waiter
     }
 }

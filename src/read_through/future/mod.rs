@@ -1,22 +1,30 @@
-//! `ResponseFuture`: polls one request on its way. What it does next is decided in `call`.
+//! `ResponseFuture`: one request on its way. Its states are in `states`.
+
+mod fallback;
+mod giving_up;
+mod looking;
+mod request;
+mod states;
+mod waiting;
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
 use pin_project::pin_project;
 use tokio::time::Instant;
 use tower::{Service, ServiceExt};
 
+pub(super) use self::states::Settled;
+
+use self::request::Request;
+use self::states::{Start, State};
 use super::ask::RequestOptions;
-use super::call::Call;
 use super::core::{Core, Peeked};
 use super::deadline::{Deadline, answer_by};
-use super::state::{Looked, Settled, Start, State, StateProjection};
-use super::waiting::Waited;
+use super::load::Job;
 use crate::capture::Capture;
 use crate::error::{CacheError, CacheErrorKind, Error};
 use crate::flight::Listener;
@@ -34,7 +42,7 @@ pub struct ResponseFuture<S, Req, C>
 where
     S: Service<Req>,
 {
-    call: Option<Call<S, Req, C>>,
+    request: Option<Request<S, Req, C>>,
     #[pin]
     state: State<S, Req>,
     /// When it is answered at the latest. In a box, as few have one.
@@ -59,8 +67,8 @@ where
         if how.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return Self::settled(late());
         }
-        let passing = State::Passing(Box::pin(service.oneshot(request)), Bypass::NoKey);
-        Self { call: None, state: passing, deadline: boxed(how) }
+        let passing = State::Loading(Box::pin(service.oneshot(request)), Bypass::NoKey);
+        Self { request: None, state: passing, deadline: boxed(how) }
     }
 
     /// Looks at what this process knows by itself, and prepares to ask if that does not do.
@@ -80,26 +88,27 @@ where
         let start = match peeked {
             Peeked::Hit(answer, fresh_for) => {
                 let hit = State::Hit(Some(answer), fresh_for);
-                return Self { call: None, state: hit, deadline: None };
+                return Self { request: None, state: hit, deadline: None };
             }
             Peeked::Entry(entry) => Start::With(entry),
             Peeked::Miss => Start::Join,
             Peeked::Unknown => Start::Look,
         };
         let how = on_time(how);
-        let call = Call::new(Arc::clone(core), key, service.clone(), request, how);
-        Self { call: Some(call), state: State::Fresh(start), deadline: boxed(how) }
+        let job = Job { service: service.clone(), request };
+        let request = Request::new(Arc::clone(core), key, job, how);
+        Self { request: Some(request), state: State::Begun(start), deadline: boxed(how) }
     }
 
     #[inline]
     fn settled(answer: Settled<S::Response, S::Error>) -> Self {
-        Self { call: None, state: State::Settled(Some(answer)), deadline: None }
+        Self { request: None, state: State::Answered(Some(answer)), deadline: None }
     }
 
     /// Tells somebody what its flights wait for.
     pub(super) fn heard_by(mut self, listener: impl FnOnce() -> Listener) -> Self {
-        if let Some(call) = &mut self.call {
-            call.set_listener(listener());
+        if let Some(request) = &mut self.request {
+            request.set_listener(listener());
         }
         self
     }
@@ -107,97 +116,27 @@ where
     /// The answer, if nobody has to be asked for it.
     pub(super) fn at_once(&mut self) -> Option<Settled<S::Response, S::Error>> {
         match &mut self.state {
-            State::Settled(answer) => answer.take(),
-            State::Hit(answer, fresh_for) => answer.take().map(|answer| hit(answer, *fresh_for)),
+            State::Answered(answer) => answer.take(),
+            State::Hit(answer, fresh_for) => {
+                let status = CacheStatus::Hit { fresh_for: *fresh_for };
+                answer.take().map(|answer| (Ok(answer), status))
+            }
             _ => None,
         }
     }
 
     #[inline]
-    fn poll_settled(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Settled<S::Response, S::Error>> {
-        match self.as_mut().poll_state(cx) {
-            Poll::Pending if self.deadline.is_some() => self.poll_deadline(cx),
-            polled => polled,
-        }
-    }
-
-    /// Once its deadline has come, it is answered: what it waits for goes on without it, or is
-    /// dropped if no other caller may have it.
-    fn poll_deadline(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Settled<S::Response, S::Error>> {
-        let mut this = self.as_mut().project();
-        if let Some(deadline) = this.deadline {
-            ready!(deadline.poll(cx));
-        }
-        let next = match (this.state.as_mut().project(), this.call) {
-            (_, None) => State::Settled(Some(late())),
-            (StateProjection::Waiting(waiting), Some(call)) => {
-                call.out_of_time(Some(waiting.follower()))
-            }
-            (StateProjection::Looking(looking), Some(call)) => {
-                looking.finish_alone();
-                call.out_of_time(None)
-            }
-            (_, Some(call)) => call.out_of_time(None),
-        };
-        this.state.set(next);
-        self.poll_state(cx)
-    }
-
-    #[inline]
-    fn poll_state(
+    fn poll_answer(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Settled<S::Response, S::Error>> {
         let mut this = self.project();
-        loop {
-            let call = this.call.as_mut();
-            let next = match (this.state.as_mut().project(), call) {
-                (StateProjection::Settled(answer), _) => return Poll::Ready(once(answer)),
-                (StateProjection::Hit(answer, fresh_for), _) => {
-                    return Poll::Ready(hit(once(answer), *fresh_for));
-                }
-                (StateProjection::Passing(response, why), Some(call)) => {
-                    return Poll::Ready(call.passed(ready!(response.as_mut().poll(cx)), *why));
-                }
-                (StateProjection::Passing(response, why), None) => {
-                    let answer = ready!(response.as_mut().poll(cx));
-                    let answer = answer.map_err(|error| Error::Load(Arc::new(error)));
-                    return Poll::Ready((answer, CacheStatus::Bypass(*why)));
-                }
-                (StateProjection::Fresh(start), Some(call)) => call.start(start),
-                (StateProjection::Looking(looking), Some(call)) => match ready!(looking.poll(cx)) {
-                    Looked::Answered(answer) => call.looked(answer),
-                    Looked::RanOut => {
-                        looking.finish_alone();
-                        call.give_up_looking()
-                    }
-                },
-                (StateProjection::Waiting(mut waiting), Some(call)) => {
-                    match ready!(waiting.as_mut().poll(cx)) {
-                        Waited::Landed(landed) => call.landed(landed, waiting.is_opener()),
-                        Waited::Slow => match call.load_is_slow(waiting.follower()) {
-                            Some(next) => next,
-                            None => continue,
-                        },
-                        Waited::RanOut => match call.give_up(waiting.follower()) {
-                            Some(next) => next,
-                            None => {
-                                waiting.be_patient();
-                                continue;
-                            }
-                        },
-                    }
-                }
-                (_, None) => unreachable!("only what is settled or passed on has no call"),
-            };
-            this.state.set(next);
-        }
+        let answer = this.state.as_mut().poll(this.request, cx);
+        let (Poll::Pending, Some(deadline)) = (&answer, this.deadline) else { return answer };
+        ready!(deadline.poll(cx));
+        let Some(request) = this.request else { return Poll::Ready(late()) };
+        this.state.as_mut().run_out(request);
+        this.state.poll(this.request, cx)
     }
 }
 
@@ -213,7 +152,7 @@ where
 
     #[inline]
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.poll_settled(cx).map(|(answer, _)| answer)
+        self.poll_answer(cx).map(|(answer, _)| answer)
     }
 }
 
@@ -233,17 +172,9 @@ fn late<R, E>() -> Settled<R, E> {
     (Err(error.into()), CacheStatus::Failed)
 }
 
-fn once<T>(answer: &mut Option<T>) -> T {
-    answer.take().unwrap_or_else(|| panic!("polled after it was ready"))
-}
-
-fn hit<R, E>(answer: R, fresh_for: Option<Duration>) -> Settled<R, E> {
-    (Ok(answer), CacheStatus::Hit { fresh_for })
-}
-
 impl<S: Service<Req>, Req, C> fmt::Debug for ResponseFuture<S, Req, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ResponseFuture").field("call", &self.call).finish_non_exhaustive()
+        f.debug_struct("ResponseFuture").field("request", &self.request).finish_non_exhaustive()
     }
 }
 
@@ -267,6 +198,6 @@ where
     type Output = (Result<S::Response, Error<S::Error>>, CacheStatus);
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.project().0.poll_settled(cx)
+        self.project().0.poll_answer(cx)
     }
 }

@@ -5,27 +5,35 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
 use super::answers::{BatchLoader, Loaded};
-use super::batch::{Batch, Collected, Outcome};
+use super::batch::{Batch, Collected, ItemOutcome};
 use super::error::BatchError;
 
 /// The task that takes those who are collected, and calls the loader for them. If it is dropped
 /// before, they are told that their call was lost.
-pub(super) struct Departure<B: BatchLoader<Req>, Req: Send + 'static> {
+pub(super) struct Flush<B: BatchLoader<Req>, Req: Send + 'static> {
     batch: Arc<Batch<B, Req>>,
     has_left: bool,
 }
 
-impl<B: BatchLoader<Req>, Req: Send + 'static> Departure<B, Req> {
-    pub(super) fn of(batch: Arc<Batch<B, Req>>) -> Self {
-        Self { batch, has_left: false }
+impl<B: BatchLoader<Req>, Req: Send + 'static> Flush<B, Req> {
+    /// Lets a call depart, if it is time for that. Without a runtime it is lost.
+    pub(super) fn if_due(batch: &Arc<Batch<B, Req>>, is_due: bool) {
+        if !is_due {
+            return;
+        }
+        let flush = Self { batch: Arc::clone(batch), has_left: false };
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(flush.run());
+        }
     }
 
     /// Lets the scheduler pass once, for those who are about to be collected at the same moment.
-    pub(super) async fn run(mut self) {
+    async fn run(mut self) {
         yield_now().await;
         let loader = self.batch.loader();
         self.has_left = true;
@@ -40,7 +48,7 @@ impl<B: BatchLoader<Req>, Req: Send + 'static> Departure<B, Req> {
     }
 }
 
-impl<B: BatchLoader<Req>, Req: Send + 'static> Drop for Departure<B, Req> {
+impl<B: BatchLoader<Req>, Req: Send + 'static> Drop for Flush<B, Req> {
     fn drop(&mut self) {
         if !self.has_left {
             self.batch.lose();
@@ -54,12 +62,12 @@ async fn call<B: BatchLoader<Req>, Req>(loader: B, together: Vec<Collected<B, Re
         together.into_iter().map(|collected| (collected.request, collected.outcome)).unzip();
     let asked = requests.len();
     let loading = async move { loader.load(requests).await };
-    let outcomes: Vec<Outcome<B, Req>> = tokio::select! {
+    let outcomes: Vec<ItemOutcome<B, Req>> = tokio::select! {
         loaded = AssertUnwindSafe(loading).catch_unwind() => match loaded {
             Ok(loaded) => each(loaded, asked),
             Err(_) => for_all(&BatchError::Panicked, asked),
         },
-        () = deserted(&mut callers) => return,
+        () = all_gone(&mut callers) => return,
     };
     for (caller, outcome) in callers.into_iter().zip(outcomes) {
         // It may have gone.
@@ -68,7 +76,7 @@ async fn call<B: BatchLoader<Req>, Req>(loader: B, together: Vec<Collected<B, Re
 }
 
 /// Returns when nobody waits for an outcome any more.
-async fn deserted<T>(callers: &mut [oneshot::Sender<T>]) {
+async fn all_gone<T>(callers: &mut [oneshot::Sender<T>]) {
     for caller in callers {
         caller.closed().await;
     }
@@ -99,7 +107,7 @@ mod tests {
 
     use super::*;
     use crate::flight::Phase;
-    use crate::read_through::many::member::Member;
+    use crate::read_through::many::item::BatchItem;
 
     /// On such a runtime the task that was spawned last runs first.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
@@ -111,10 +119,10 @@ mod tests {
             async move { Ok::<Vec<Result<_, Infallible>>, _>(requests.into_iter().map(Ok).collect()) }
         });
         let batch = Batch::new(loader, 10, 2);
-        let members = [0, 1].map(|number| Member::new(Arc::clone(&batch), number));
-        (0..2).for_each(|number| batch.hear(number, Phase::Waiting));
+        let items = [0, 1].map(|number| BatchItem::new(Arc::clone(&batch), number));
+        (0..2).for_each(|number| assert!(!batch.hear(number, Phase::Waiting)));
         let both = tokio::spawn(async move {
-            members.map(|mut member| tokio::spawn(async move { member.call(7).await.ok() }))
+            items.map(|mut item| tokio::spawn(async move { item.call(7).await.ok() }))
         });
         for answered in both.await.unwrap() {
             assert_eq!(answered.await.unwrap(), Some(7));

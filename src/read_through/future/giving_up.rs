@@ -3,17 +3,17 @@
 use tokio::time::Instant;
 use tower::Service;
 
-use super::Call;
+use super::fallback::offered;
+use super::request::Request;
+use super::states::State;
 use crate::capture::Capture;
 use crate::error::{CacheError, CacheErrorKind, Error};
-use crate::flight::{Awaited, Follower, Full};
+use crate::flight::{Awaited, Full, Waiter};
 use crate::policy::Then;
-use crate::read_through::core::Landing;
-use crate::read_through::fallback::offered;
-use crate::read_through::state::State;
+use crate::read_through::outcome::Outcome;
 use crate::status::{CacheStatus, Stale};
 
-impl<S, Req, C> Call<S, Req, C>
+impl<S, Req, C> Request<S, Req, C>
 where
     S: Service<Req> + Clone + Send + 'static,
     S::Future: Send,
@@ -22,46 +22,40 @@ where
     C: Capture<S::Response>,
 {
     /// Once the load is slow. Nothing, if there is nothing to be had but that.
-    pub(in crate::read_through) fn load_is_slow(
-        &mut self,
-        follower: &Follower<Landing>,
-    ) -> Option<State<S, Req>> {
-        let stale = self.make_do(follower, Stale::LoadSlow)?;
-        follower.leave_it_running();
+    pub(super) fn load_is_slow(&mut self, waiter: &Waiter<Outcome>) -> Option<State<S, Req>> {
+        let stale = self.make_do(waiter, Stale::LoadSlow)?;
+        waiter.leave_it_running();
         Some(stale)
     }
 
     /// After its patience is over. Nothing, if by now a load runs that it waits for to its end.
-    pub(in crate::read_through) fn give_up(
-        &mut self,
-        follower: &Follower<Landing>,
-    ) -> Option<State<S, Req>> {
-        if let Some(stale) = self.make_do(follower, Stale::WaitRanOut) {
+    pub(super) fn give_up(&mut self, waiter: &Waiter<Outcome>) -> Option<State<S, Req>> {
+        if let Some(stale) = self.make_do(waiter, Stale::WaitRanOut) {
             return Some(stale);
         }
         let (key, wait) = (&self.key, self.core.policy.wait);
-        if wait.is_for_load() && follower.waits_for_a_load_here() {
+        if wait.is_for_load() && waiter.waits_for_a_load_here() {
             return None;
         }
-        if follower.waits_for_leave_to_load() {
+        if waiter.waits_for_leave_to_load() {
             let most = self.core.policy.bounds.loads_around;
             return Some(self.fail(CacheError::too_many_loads(key, most).into()));
         }
         match wait.then() {
             Then::Fail if wait.is_fail_fast() => Some(self.fail(CacheError::contended(key).into())),
-            Then::Fail => Some(self.time_out(follower.awaited())),
+            Then::Fail => Some(self.time_out(waiter.awaited())),
             Then::Load => {
                 self.job = Some(self.take_job()?);
-                Some(self.join_relief())
+                Some(self.join_uncached())
             }
         }
     }
 
     /// After its patience is over while it looks by itself.
-    pub(in crate::read_through) fn give_up_looking(&mut self) -> State<S, Req> {
+    pub(super) fn give_up_looking(&mut self) -> State<S, Req> {
         match self.core.policy.wait.then() {
             Then::Fail => self.time_out(Awaited::Store),
-            Then::Load => self.join_relief(),
+            Then::Load => self.join_uncached(),
         }
     }
 
@@ -73,12 +67,9 @@ where
 
     /// At its deadline, or once that cannot be met: whatever it waits for goes on without it, and
     /// has its request if it was lent.
-    pub(in crate::read_through) fn out_of_time(
-        &mut self,
-        follower: Option<&Follower<Landing>>,
-    ) -> State<S, Req> {
-        let awaited = follower.map_or(Awaited::Store, Follower::awaited);
-        if let Some(stale) = follower.and_then(|it| self.make_do(it, Stale::WaitRanOut)) {
+    pub(super) fn out_of_time(&mut self, waiter: Option<&Waiter<Outcome>>) -> State<S, Req> {
+        let awaited = waiter.map_or(Awaited::Store, Waiter::awaited);
+        if let Some(stale) = waiter.and_then(|it| self.make_do(it, Stale::WaitRanOut)) {
             return stale;
         }
         let (key, waited) = (&self.key, self.begun.elapsed());
@@ -92,17 +83,17 @@ where
     }
 
     /// Whether the load of others that it would wait for cannot be expected to end in time.
-    pub(super) fn is_hopeless(&self, follower: &Follower<Landing>) -> bool {
+    pub(super) fn is_hopeless(&self, waiter: &Waiter<Outcome>) -> bool {
         let Some(deadline) = self.how.deadline else { return false };
         let left = deadline.saturating_duration_since(Instant::now());
-        follower.waits_for_a_load_of_others() && follower.expects(self.core.loads.typical()) > left
+        waiter.waits_for_a_load_of_others() && waiter.expects(self.core.loads.typical()) > left
     }
 
     pub(super) fn refuse(&mut self, full: Full) -> State<S, Req> {
         let (key, bounds) = (&self.key, self.core.policy.bounds);
         let error = match full {
             Full::Flights => CacheError::too_many_flights(key, bounds.flights),
-            Full::Followers => CacheError::too_many_waiters(key, bounds.waiters),
+            Full::Waiters => CacheError::too_many_waiters(key, bounds.waiters),
         };
         self.fail(error.into())
     }
@@ -115,13 +106,14 @@ where
             Some(Contended | DeadlineExceeded | WaitTimedOut) => Stale::WaitRanOut,
             _ => Stale::LoadFailed,
         };
-        self.instead(why).unwrap_or_else(|| State::Settled(Some((Err(error), CacheStatus::Failed))))
+        self.instead(why)
+            .unwrap_or_else(|| State::Answered(Some((Err(error), CacheStatus::Failed))))
     }
 
     /// The stale answer that its flight or its look found, if it may still be given out.
-    fn make_do(&mut self, follower: &Follower<Landing>, why: Stale) -> Option<State<S, Req>> {
-        match offered(follower, why) {
-            Some(Landing::Value(kept, origin)) => Some(self.given(kept, origin, false)),
+    fn make_do(&mut self, waiter: &Waiter<Outcome>, why: Stale) -> Option<State<S, Req>> {
+        match offered(waiter, why) {
+            Some(Outcome::Value(kept, origin)) => Some(self.give(kept, origin, false)),
             _ => self.instead(why),
         }
     }
@@ -130,6 +122,6 @@ where
     pub(super) fn instead(&mut self, why: Stale) -> Option<State<S, Req>> {
         let (entry, status) = self.fallback.take()?.into_entry(why)?;
         let (answer, status) = self.core.answer::<S::Response>(entry, status)?;
-        Some(State::Settled(Some((Ok(answer), status))))
+        Some(State::Answered(Some((Ok(answer), status))))
     }
 }

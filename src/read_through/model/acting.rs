@@ -1,0 +1,379 @@
+//! What comes of the states of a flight: the answers of the store and of the loader.
+
+use super::payload::{Doing, Drafted, Given, Grant, ModelFlight, Modelled, Spare, Wanted};
+use super::rules::{Rules, Serves, Without};
+use super::world::{Age, FailureRecord, StoredEntry, Violated, World};
+use crate::read_through::step::{Blame, Event, Hold, Known, LoadEnd, Meanwhile, Memory, State};
+
+type ModelMemory = Memory<Wanted, Spare>;
+
+/// What comes of a state of a flight.
+pub(super) fn act(
+    rules: &Rules,
+    world: &World,
+    at: usize,
+    state: &State<Modelled>,
+    next: &mut Vec<World>,
+) -> Result<(), Violated> {
+    let mut to = Then { rules, world, at, next };
+    match state.clone() {
+        State::Acquiring { memory } => to.acquire(memory),
+        State::LookingUp { memory, .. } => to.look_up(memory),
+        State::Waiting { memory, .. } => to.wait(memory),
+        State::Loading { hold, meanwhile, memory } => to.load(hold, meanwhile, memory)?,
+        State::Committing { lease, draft, began, outcome, memory } => {
+            let asked = world.flights[at].generations;
+            let failed = Event::CommitFailed { began, outcome };
+            to.lose(&failed);
+            let mut done = world.clone();
+            let stored = commit(rules, &mut done, at, lease, draft)?;
+            to.fail_after(&done, &failed);
+            to.happen(
+                done,
+                match stored {
+                    true => Event::Stored { asked, outcome, memory },
+                    false => Event::Superseded { began, outcome, memory },
+                },
+            );
+        }
+        State::Marking { lease, marker } => {
+            let mut done = world.clone();
+            commit(rules, &mut done, at, lease, marker)?;
+            to.give_up(done);
+        }
+        State::Reporting { failure: before, .. } => {
+            let mut done = world.clone();
+            let id = world.flights[at].id;
+            if done.store.lease == Some(id) {
+                let record = if before > 0 { FailureRecord::Shared } else { FailureRecord::Once };
+                done.store.failed = record;
+                done.store.lease = None;
+            }
+            to.give_up(done);
+        }
+        State::Releasing { .. } => to.release(),
+        State::Resting { failure, until, hold } => {
+            to.rest(Event::JoinedFailing { failure, until, hold }, Event::Rested { hold });
+        }
+        State::Sparing { memory, .. } => {
+            to.rest(Event::JoinedSpared { memory }, Event::Rested { hold: Hold::Nothing });
+        }
+        State::Closed => {}
+    }
+    Ok(())
+}
+
+/// The store executes a commit. Says whether it is stored.
+fn commit(
+    rules: &Rules,
+    world: &mut World,
+    at: usize,
+    lease: Grant,
+    draft: Drafted,
+) -> Result<bool, Violated> {
+    let store = &mut world.store;
+    let above_watermark = lease.fence > store.watermark || rules.without == Without::Watermarks;
+    let above_entry = store.entry.is_none_or(|entry| lease.fence > entry.fence);
+    if store.lease == Some(world.flights[at].id) {
+        store.lease = None;
+    } else if !(above_watermark && above_entry) {
+        return Ok(false);
+    }
+    if draft.version().is_some_and(|version| version < world.invalidated) {
+        return Err(Violated("a value is stored that is older than an invalidation"));
+    }
+    store.failed = FailureRecord::No;
+    world.is_unkept |= draft == Drafted::Unkept;
+    let entry = StoredEntry { draft, fence: lease.fence, age: Age::Fresh };
+    world.store.entry = (draft != Drafted::Nothing).then_some(entry);
+    Ok(true)
+}
+
+/// Where what happens is put.
+struct Then<'a> {
+    rules: &'a Rules,
+    world: &'a World,
+    at: usize,
+    next: &'a mut Vec<World>,
+}
+
+impl Then<'_> {
+    fn flight(&self) -> &ModelFlight {
+        &self.world.flights[self.at]
+    }
+
+    fn happen(&mut self, mut world: World, event: Event<Modelled>) {
+        world.flights[self.at].read = None;
+        world.flights[self.at].doing = Doing::Happened(event);
+        self.next.push(world);
+    }
+
+    /// A question is lost before the store has executed it.
+    fn lose(&mut self, event: &Event<Modelled>) {
+        let world = self.world.clone();
+        self.fail_after(&world, event);
+    }
+
+    /// An answer is lost.
+    fn fail_after(&mut self, done: &World, event: &Event<Modelled>) {
+        if done.left.failures > 0 {
+            let mut failed = done.clone();
+            failed.left.failures -= 1;
+            self.happen(failed, event.clone());
+        }
+    }
+
+    fn give_up(&mut self, done: World) {
+        self.lose(&Event::Unacknowledged);
+        self.fail_after(&done, &Event::Unacknowledged);
+        self.happen(done, Event::Released);
+    }
+
+    fn release(&mut self) {
+        let mut done = self.world.clone();
+        let id = self.flight().id;
+        done.store.lease = done.store.lease.filter(|holder| *holder != id);
+        if self.world.left.failures > 0 {
+            let mut lost = self.world.clone();
+            lost.left.failures -= 1;
+            lost.flights[self.at].is_release_lost = true;
+            self.happen(lost, Event::Released);
+        }
+        self.happen(done, Event::Released);
+    }
+
+    fn acquire(&mut self, memory: ModelMemory) {
+        let mut done = self.world.clone();
+        let events = self.ask(&mut done, memory);
+        for event in events {
+            self.happen(done.clone(), event);
+        }
+        if self.world.left.failures == 0 {
+            return;
+        }
+        for event in failures(self.rules, self.world, Hold::Unacknowledged, memory) {
+            self.lose(&event);
+            self.fail_after(&done, &event);
+        }
+        // A store that is known to be down is not asked.
+        for event in failures(self.rules, self.world, Hold::StoreDown, memory) {
+            self.lose(&event);
+        }
+    }
+
+    /// The store executes the question for the entry or the lease.
+    fn ask(&self, done: &mut World, memory: ModelMemory) -> Vec<Event<Modelled>> {
+        let flight = self.flight();
+        let asked = flight.generations;
+        let found = self.world.store.entry;
+        if let Some(entry) = found.filter(|entry| entry.will_do(memory.accept)) {
+            return self.found(asked, entry, memory);
+        }
+        let spare = |entry: StoredEntry| Some(Spare { version: entry.draft.version()?, asked });
+        let fallback = found.and_then(spare).filter(|_| !flight.is_forced);
+        let meanwhile = self.meanwhile(found, fallback);
+        let instead = fallback.filter(|_| self.rules.stale != Serves::Never);
+        let wants_any = memory.accept == Wanted::Nothing;
+        let store = &mut done.store;
+        if store.is_held_up(flight.id) && !wants_any {
+            let until = (!flight.is_forced).then_some(());
+            let memory = Memory { fallback, ..memory };
+            return vec![match instead {
+                Some(Spare { version, .. }) => {
+                    Event::Spared { asked, stale: Given::value(version), until: (), memory }
+                }
+                None => Event::Failing { failure: Given::FAILURE, until },
+            }];
+        }
+        if store.lease.is_some_and(|holder| holder != flight.id) {
+            let other = found.map_or(Wanted::Fresh, |entry| Wanted::Other(entry.fence));
+            let accept = if wants_any { other } else { memory.accept };
+            let memory = Memory { accept, fallback, ..memory };
+            return vec![Event::Busy { asked, left: (), meanwhile, memory }];
+        }
+        let before = u8::from(store.failed != FailureRecord::No);
+        let probe = (store.failed == FailureRecord::Due && !wants_any).then_some(Given::FAILURE);
+        if store.failed == FailureRecord::Once {
+            store.failed = FailureRecord::No;
+        }
+        store.fence += 1;
+        store.lease = Some(flight.id);
+        let lease =
+            Grant { fence: store.fence, before, replaces: before > 0 || fallback.is_some() };
+        let meanwhile = match (probe, instead) {
+            (Some(_), Some(spare)) => Meanwhile::Give(Given::value(spare.version)),
+            _ => meanwhile,
+        };
+        let memory = Memory { fallback, ..memory };
+        vec![Event::Led { asked, lease, probe, meanwhile, memory }]
+    }
+
+    fn meanwhile(
+        &self,
+        found: Option<StoredEntry>,
+        fallback: Option<Spare>,
+    ) -> Meanwhile<Given, ()> {
+        let is_stale = found.is_some_and(|entry| entry.age == Age::Stale);
+        match (fallback.filter(|_| is_stale), self.rules.stale) {
+            (Some(Spare { version, .. }), Serves::WhileRevalidating) => {
+                Meanwhile::Give(Given::value(version))
+            }
+            (Some(Spare { version, .. }), Serves::IfError) => {
+                Meanwhile::Offer(Given::value(version), ())
+            }
+            _ => Meanwhile::Nothing,
+        }
+    }
+
+    fn found(&self, asked: u8, entry: StoredEntry, memory: ModelMemory) -> Vec<Event<Modelled>> {
+        let accept = Wanted::Other(entry.fence);
+        vec![match entry.draft {
+            Drafted::Value(version) => {
+                let due = (entry.age == Age::Due && self.flight().job).then_some(accept);
+                Event::Found { asked, outcome: Given::value(version), due, memory }
+            }
+            Drafted::Private => Event::Private { accept, memory },
+            Drafted::Own => Event::Own { accept, memory },
+            Drafted::Unkept => {
+                let event = |known| Event::Unkept { accept, known, memory };
+                return known(self.world).into_iter().map(event).collect();
+            }
+            Drafted::Unreadable | Drafted::Nothing => Event::Unreadable { accept, memory },
+        }]
+    }
+
+    fn look_up(&mut self, memory: ModelMemory) {
+        let flight = self.flight();
+        let can_load = flight.job;
+        let gone = |accept| Event::Gone { accept, can_load, memory };
+        let event = match self.world.store.entry.filter(|entry| entry.age != Age::Stale) {
+            Some(StoredEntry { draft: Drafted::Value(version), fence, age }) => {
+                let due = (age == Age::Due && can_load).then_some(Wanted::Other(fence));
+                let (asked, outcome) = (flight.generations, Given::value(version));
+                Event::Found { asked, outcome, due, memory }
+            }
+            Some(entry) if !memory.waited => gone(Wanted::Other(entry.fence)),
+            _ => gone(memory.accept),
+        };
+        self.lose(&gone(memory.accept));
+        self.happen(self.world.clone(), event);
+    }
+
+    /// Waits for the end of another lease. To ask before that changes nothing.
+    fn wait(&mut self, memory: ModelMemory) {
+        if self.world.store.lease.is_none() {
+            let memory = Memory { waited: true, ..memory };
+            self.happen(self.world.clone(), Event::Waited { memory });
+        }
+        if self.is_abandoned() {
+            self.happen(self.world.clone(), Event::Abandoned);
+        }
+    }
+
+    fn is_abandoned(&self) -> bool {
+        let flight = self.flight();
+        !flight.is_in_background && !self.world.has_waiter(flight.id, |_, _| true)
+    }
+
+    fn rest(&mut self, joined: Event<Modelled>, rested: Event<Modelled>) {
+        if self.world.has_waiter(self.flight().id, |_, opener| !opener) {
+            self.happen(self.world.clone(), joined);
+        }
+        self.happen(self.world.clone(), rested);
+    }
+
+    /// The loader reads the source, and then it ends; or it fails.
+    fn load(
+        &mut self,
+        hold: Hold<Grant>,
+        meanwhile: Option<Given>,
+        memory: ModelMemory,
+    ) -> Result<(), Violated> {
+        let ended = |end| Event::LoadEnded { hold, end, memory };
+        if let Some(failure) = meanwhile {
+            let mut served = self.world.clone();
+            served.complete(self.flight().id, |_, opener| !opener, failure)?;
+            self.next.push(served);
+        }
+        if self.rules.cancels && self.is_abandoned() {
+            self.happen(self.world.clone(), ended(LoadEnd::Abandoned));
+        }
+        let Some(version) = self.flight().read else {
+            let mut read = self.world.clone();
+            read.flights[self.at].read = Some(self.world.source);
+            self.next.push(read);
+            self.fail_load(hold, memory);
+            return Ok(());
+        };
+        let replaces = matches!(hold, Hold::Lease(Grant { replaces: true, .. }));
+        let began = self.flight().generations;
+        for answer in self.rules.answers {
+            let outcome = Given::value(version);
+            let own = Given::Value { version, is_private: true };
+            let end = match *answer {
+                Drafted::Private => LoadEnd::Private { outcome: own, marker: Drafted::Private },
+                Drafted::Own => {
+                    let marker = (!replaces).then_some(Drafted::Own);
+                    LoadEnd::Own { outcome: own, marker }
+                }
+                Drafted::Value(_) => {
+                    LoadEnd::Value { began, outcome, draft: Drafted::Value(version) }
+                }
+                draft => LoadEnd::Value { began, outcome, draft },
+            };
+            self.happen(self.world.clone(), ended(end));
+        }
+        Ok(())
+    }
+
+    /// For what this flight knows by the fault of its request, or of the source.
+    fn fail_load(&mut self, hold: Hold<Grant>, memory: ModelMemory) {
+        if self.world.left.failed_loads == 0 {
+            return;
+        }
+        let before = if let Hold::Lease(Grant { before, .. }) = hold { before } else { 0 };
+        let began = self.flight().generations;
+        let is_confirmed = before > 0 || self.rules.without == Without::SecondWitnesses;
+        let blames: &[_] = match is_confirmed {
+            true => &[Blame::Source],
+            false => &[Blame::Request, Blame::Limit],
+        };
+        let report = (!self.flight().is_forced).then_some(before);
+        let spare = memory.fallback.filter(|_| self.rules.stale != Serves::Never);
+        for blame in blames {
+            let took_too_long = (*blame == Blame::Limit).then_some(began);
+            let outcome = Given::Failure { took_too_long };
+            let mut failed = self.world.clone();
+            failed.left.failed_loads -= 1;
+            failed.witnesses = (failed.witnesses + 1).min(2);
+            // Its window may be over by now.
+            let fallbacks = [None, spare.map(|spare| (Given::value(spare.version), spare.asked))];
+            for fallback in &fallbacks[..1 + usize::from(spare.is_some())] {
+                let (blame, fallback) = (*blame, *fallback);
+                let end = LoadEnd::Failed { began, outcome, blame, fallback, report };
+                self.happen(failed.clone(), Event::LoadEnded { hold, end, memory });
+            }
+        }
+    }
+}
+
+/// What a process may know by itself of earlier loads.
+fn known(world: &World) -> Vec<Known<Given, ()>> {
+    let mut known = vec![Known::Nothing];
+    if world.witnesses > 1 {
+        known.extend([Known::Probe(Given::FAILURE), Known::Cooldown(Given::FAILURE, ())]);
+    }
+    known
+}
+
+/// The store did not answer.
+pub(super) fn failures(
+    rules: &Rules,
+    world: &World,
+    hold: Hold<Grant>,
+    memory: ModelMemory,
+) -> Vec<Event<Modelled>> {
+    let (error, may_load) = (Given::StoreFailed, rules.may_load);
+    let event = |known| Event::StoreFailed { error, known, hold, may_load, memory };
+    known(world).into_iter().map(event).collect()
+}

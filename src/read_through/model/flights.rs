@@ -1,0 +1,222 @@
+//! The flights of the model: what their waiters are told, and how their states begin.
+
+use super::payload::{Doing, Drafted, Given, Grant, ModelFlight, Modelled, Wanted};
+use super::world::{Reader, Violated, World};
+use crate::read_through::step::{Event, Hold, LoadEnd, Memory, State, Tell, To};
+
+impl World {
+    /// The task of a flight is dropped, as when its runtime shuts down.
+    pub(super) fn kill(&self, at: usize, next: &mut Vec<Self>) {
+        if self.left.kills > 0 {
+            let mut killed = self.clone();
+            killed.left.kills -= 1;
+            let flight = killed.flights.remove(at);
+            killed.send_away(&flight, |opener| opener);
+            next.push(killed);
+        }
+    }
+
+    /// A flight closes: the remaining waiters look again, or load for themselves.
+    pub(super) fn close(&mut self, at: usize) -> Result<(), Violated> {
+        let flight = self.flights.remove(at);
+        if self.store.lease == Some(flight.id) && !flight.is_release_lost {
+            return Err(Violated("a flight is closed while it has the lease"));
+        }
+        if self.has_waiter(flight.id, |_, opener| opener) && !flight.is_releasing_at_close {
+            return Err(Violated("the opener of a flight is sent away without an answer"));
+        }
+        self.send_away(&flight, |_| flight.is_releasing_at_close);
+        Ok(())
+    }
+
+    fn send_away(&mut self, from: &ModelFlight, is_over: impl Fn(bool) -> bool) {
+        for reader in &mut self.readers {
+            if let Reader::Waiting { required, flight, opener, .. } = *reader
+                && flight == from.id
+            {
+                let forced = from.is_forced;
+                let again = Reader::Joining { required, forced, store_failed: false };
+                *reader = if is_over(opener) { Reader::Over } else { again };
+            }
+        }
+    }
+
+    /// Whether a caller waits for a flight, of those that `of` picks by their generation and whether
+    /// they opened it.
+    pub(super) fn has_waiter(&self, id: u8, of: impl Fn(u8, bool) -> bool) -> bool {
+        self.readers.iter().any(|reader| match *reader {
+            Reader::Waiting { flight, joined, opener, .. } => flight == id && of(joined, opener),
+            _ => false,
+        })
+    }
+
+    /// Waiters are told something.
+    pub(super) fn tell(&mut self, at: usize, tell: Tell<Modelled>) -> Result<(), Violated> {
+        let id = self.flights[at].id;
+        match tell {
+            Tell::Complete(to, given) => self.complete(
+                id,
+                |joined, opener| match to {
+                    To::Before(generation) => joined < generation,
+                    To::All => true,
+                    To::Opener => opener,
+                },
+                given,
+            ),
+            Tell::Offer(asked, stale, ()) => {
+                let Given::Value { version, .. } = stale else {
+                    return Err(Violated("what is offered is no value"));
+                };
+                let flight = &mut self.flights[at];
+                flight.offer = Some((asked, version));
+                flight.looks_first = true;
+                self.look_themselves(id, asked);
+                Ok(())
+            }
+            Tell::Detach(asked) => {
+                let flight = &mut self.flights[at];
+                flight.looks_first = true;
+                flight.is_in_background = true;
+                self.look_themselves(id, asked);
+                Ok(())
+            }
+            Tell::Release => {
+                let flight = self.flights[at].clone();
+                self.send_away(&flight, |_| true);
+                Ok(())
+            }
+            Tell::ReleaseAtClose => {
+                self.flights[at].is_releasing_at_close = true;
+                Ok(())
+            }
+        }
+    }
+
+    fn look_themselves(&mut self, id: u8, asked: u8) {
+        for reader in &mut self.readers {
+            if let Reader::Waiting { required, flight, joined, .. } = *reader
+                && flight == id
+                && joined >= asked
+            {
+                *reader = Reader::Looking { required };
+            }
+        }
+    }
+
+    /// Gives some waiters an answer, if they may have it.
+    pub(super) fn complete(
+        &mut self,
+        id: u8,
+        to: impl Fn(u8, bool) -> bool,
+        given: Given,
+    ) -> Result<(), Violated> {
+        let witnesses = self.witnesses;
+        for reader in &mut self.readers {
+            let Reader::Waiting { required, flight, joined, opener } = *reader else { continue };
+            if flight != id || !to(joined, opener) {
+                continue;
+            }
+            match given {
+                Given::Value { version, .. } if version < required => {
+                    return Err(Violated("a value is older than an invalidation"));
+                }
+                Given::Value { is_private: true, .. } if !opener => {
+                    return Err(Violated("an answer is given to a caller that it is not for"));
+                }
+                Given::Failure { took_too_long: None } if witnesses < 2 && !opener => {
+                    return Err(Violated("a caller is given the failure of another request"));
+                }
+                Given::Failure { took_too_long: Some(began) } if joined >= began => {
+                    return Err(Violated("a caller is given a limit that it has not waited for"));
+                }
+                _ => *reader = Reader::Over,
+            }
+        }
+        Ok(())
+    }
+
+    /// A flight begins a state. Questions begin a generation.
+    pub(super) fn enter(&mut self, at: usize, state: State<Modelled>) -> Result<(), Violated> {
+        let flight = &self.flights[at];
+        let event = match &state {
+            State::Closed => return self.close(at),
+            State::LookingUp { late, .. } if !self.has_waiter(flight.id, |it, _| it >= *late) => {
+                Event::NoneRemain
+            }
+            State::Loading { hold, memory, .. } => match self.refuses(flight, hold) {
+                Some(end) => Event::LoadEnded { hold: *hold, end, memory: *memory },
+                None => return self.begin_load(at, state),
+            },
+            State::Acquiring { .. } | State::LookingUp { .. } | State::Committing { .. } => {
+                self.flights[at].generations += 1;
+                self.flights[at].doing = Doing::Acting(state);
+                return Ok(());
+            }
+            _ => {
+                self.flights[at].doing = Doing::Acting(state);
+                return Ok(());
+            }
+        };
+        self.flights[at].doing = Doing::Happened(event);
+        Ok(())
+    }
+
+    /// Why a load does not begin.
+    fn refuses(&self, flight: &ModelFlight, hold: &Hold<Grant>) -> Option<ModelLoadEnd> {
+        match hold {
+            _ if !flight.job => Some(LoadEnd::NoRequest),
+            Hold::Lease(_) => None,
+            _ => (!self.has_waiter(flight.id, |_, _| true)).then_some(LoadEnd::Abandoned),
+        }
+    }
+
+    fn begin_load(&mut self, at: usize, state: State<Modelled>) -> Result<(), Violated> {
+        let id = self.flights[at].id;
+        let leads = |other: &ModelFlight| {
+            let loads =
+                matches!(other.doing, Doing::Acting(State::Loading { hold: Hold::Lease(_), .. }));
+            loads && other.id != id && self.store.lease == Some(other.id)
+        };
+        if matches!(state, State::Loading { hold: Hold::Nothing, .. })
+            && !self.is_unkept
+            && self.flights.iter().any(leads)
+        {
+            return Err(Violated("a key is loaded twice though its leader lives"));
+        }
+        let flight = &mut self.flights[at];
+        flight.job = false;
+        flight.generations += 1;
+        flight.read = None;
+        flight.doing = Doing::Acting(state);
+        Ok(())
+    }
+
+    /// A flight is opened by a caller, or by one that was given a stale answer.
+    pub(super) fn open(
+        &mut self,
+        process: u8,
+        is_forced: bool,
+        wanted: Wanted,
+    ) -> &mut ModelFlight {
+        self.opened += 1;
+        let memory = Memory { accept: wanted, waited: false, fallback: None };
+        self.flights.push(ModelFlight {
+            id: self.opened,
+            process,
+            is_forced,
+            generations: 1,
+            job: true,
+            looks_first: false,
+            is_in_background: false,
+            is_releasing_at_close: false,
+            is_release_lost: false,
+            offer: None,
+            read: None,
+            doing: Doing::Acting(State::Acquiring { memory }),
+        });
+        let last = self.flights.len() - 1;
+        &mut self.flights[last]
+    }
+}
+
+type ModelLoadEnd = LoadEnd<Given, u8, Drafted, u8>;

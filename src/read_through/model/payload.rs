@@ -1,0 +1,118 @@
+//! What the protocol carries in the model: small numbers instead of values, leases and errors.
+
+use crate::read_through::step::{Event, Payload, State};
+
+/// The payload of the model.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Modelled;
+
+impl Payload for Modelled {
+    type Outcome = Given;
+    type Generation = u8;
+    type Accept = Wanted;
+    type Lease = Grant;
+    type Draft = Drafted;
+    type Failure = u8;
+    type Fallback = Spare;
+    type Span = ();
+    type Moment = ();
+}
+
+pub(super) type Version = u8;
+
+/// What waiters are given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Given {
+    Value {
+        version: Version,
+        is_private: bool,
+    },
+    /// The failure of a load; if that took as long as a load may, since which generation.
+    Failure {
+        took_too_long: Option<u8>,
+    },
+    StoreFailed,
+}
+
+impl Given {
+    pub(super) const FAILURE: Self = Self::Failure { took_too_long: None };
+
+    pub(super) fn value(version: Version) -> Self {
+        Self::Value { version, is_private: false }
+    }
+}
+
+/// Which entry makes a lease needless.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Wanted {
+    Fresh,
+    Nothing,
+    Other(u8),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Grant {
+    pub(super) fence: u8,
+    /// How many loads had failed in a row when it was granted.
+    pub(super) before: u8,
+    /// A marker would replace something better.
+    pub(super) replaces: bool,
+}
+
+/// What is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Drafted {
+    Value(Version),
+    /// A value that another program wrote.
+    Unreadable,
+    /// It is not kept, and what was there is removed.
+    Nothing,
+    Private,
+    Own,
+    Unkept,
+}
+
+impl Drafted {
+    pub(super) fn version(self) -> Option<Version> {
+        match self {
+            Self::Value(version) => Some(version),
+            _ => None,
+        }
+    }
+}
+
+/// A stale fallback.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Spare {
+    pub(super) version: Version,
+    pub(super) asked: u8,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct ModelFlight {
+    pub(super) id: u8,
+    pub(super) process: u8,
+    pub(super) is_forced: bool,
+    /// How many generations have begun.
+    pub(super) generations: u8,
+    /// There is a request to load with.
+    pub(super) job: bool,
+    pub(super) looks_first: bool,
+    pub(super) is_in_background: bool,
+    pub(super) is_releasing_at_close: bool,
+    /// A question that gives up its lease was lost, so that the lease lapses by itself.
+    pub(super) is_release_lost: bool,
+    /// What the waiters that joined before a generation may have instead.
+    pub(super) offer: Option<(u8, Version)>,
+    /// What its load has read from the source.
+    pub(super) read: Option<Version>,
+    pub(super) doing: Doing,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) enum Doing {
+    /// Something has happened, and is to be acted upon.
+    Happened(Event<Modelled>),
+    /// A question is on its way, a load runs, or it waits.
+    Acting(State<Modelled>),
+}

@@ -1,0 +1,128 @@
+//! The readers of the model: each looks, joins a flight or opens one, and is answered.
+
+use super::acting::failures;
+use super::payload::{Doing, ModelFlight, Version, Wanted};
+use super::rules::{Rules, Serves};
+use super::world::{Age, PROCESS, Reader, Violated, World};
+use crate::read_through::step::{Hold, Memory};
+
+impl World {
+    /// What a reader does next.
+    pub(super) fn read(
+        &self,
+        rules: &Rules,
+        reader: usize,
+        next: &mut Vec<Self>,
+    ) -> Result<(), Violated> {
+        match self.readers[reader] {
+            Reader::Idle { forced: true } => {
+                let (required, store_failed) = (self.required, false);
+                self.go(reader, Reader::Joining { required, forced: true, store_failed }, next);
+            }
+            Reader::Idle { forced: false } => {
+                self.go(reader, Reader::Looking { required: self.required }, next);
+            }
+            Reader::Looking { required } => self.look(rules, reader, required, next)?,
+            Reader::Joining { required, forced, store_failed } => {
+                self.join(rules, reader, required, forced, store_failed, next)?;
+            }
+            Reader::Waiting { .. } => self.leave(reader, next)?,
+            Reader::Over => {}
+        }
+        Ok(())
+    }
+
+    fn go(&self, reader: usize, to: Reader, next: &mut Vec<Self>) {
+        let mut world = self.clone();
+        world.readers[reader] = to;
+        next.push(world);
+    }
+
+    fn flight_of(&self, process: u8, forced: bool) -> Option<usize> {
+        let is_it = |at: &ModelFlight| at.process == process && at.is_forced == forced;
+        self.flights.iter().position(is_it)
+    }
+
+    /// Looks alone; or joins a flight, unless there is something that may do.
+    fn look(
+        &self,
+        rules: &Rules,
+        reader: usize,
+        required: Version,
+        next: &mut Vec<Self>,
+    ) -> Result<(), Violated> {
+        let joining = |store_failed| Reader::Joining { required, forced: false, store_failed };
+        let process = PROCESS[reader];
+        let flight = self.flight_of(process, false).map(|at| &self.flights[at]);
+        if flight.is_some_and(|flight| !flight.looks_first) {
+            self.go(reader, joining(false), next);
+            return Ok(());
+        }
+        if self.left.failures > 0 {
+            let mut failed = self.clone();
+            failed.left.failures -= 1;
+            failed.go(reader, joining(true), next);
+        }
+        let entry = self.store.entry;
+        let value = entry.and_then(|entry| Some((entry.draft.version()?, entry.age, entry.fence)));
+        let Some((version, age, fence)) = value else {
+            self.go(reader, joining(false), next);
+            return Ok(());
+        };
+        if version < required {
+            return Err(Violated("an entry is older than an invalidation"));
+        }
+        let refresh = match age {
+            Age::Fresh => None,
+            Age::Due => Some(Wanted::Other(fence)),
+            Age::Stale if rules.stale == Serves::WhileRevalidating => Some(Wanted::Fresh),
+            Age::Stale => {
+                self.go(reader, joining(false), next);
+                return Ok(());
+            }
+        };
+        let mut world = self.clone();
+        world.readers[reader] = Reader::Over;
+        if let (Some(wanted), None) = (refresh, flight) {
+            let flight = world.open(process, false, wanted);
+            flight.looks_first = true;
+            flight.is_in_background = true;
+        }
+        next.push(world);
+        Ok(())
+    }
+
+    fn join(
+        &self,
+        rules: &Rules,
+        reader: usize,
+        required: Version,
+        forced: bool,
+        store_failed: bool,
+        next: &mut Vec<Self>,
+    ) -> Result<(), Violated> {
+        let mut world = self.clone();
+        if let Some(at) = self.flight_of(PROCESS[reader], forced) {
+            let (flight, joined) = (self.flights[at].id, self.flights[at].generations);
+            world.readers[reader] = Reader::Waiting { required, flight, joined, opener: false };
+            next.push(world);
+            return Ok(());
+        }
+        let wanted = if forced { Wanted::Nothing } else { Wanted::Fresh };
+        let flight = world.open(PROCESS[reader], forced, wanted).id;
+        world.readers[reader] = Reader::Waiting { required, flight, joined: 0, opener: true };
+        if !store_failed {
+            next.push(world);
+            return Ok(());
+        }
+        let memory = Memory { accept: wanted, waited: false, fallback: None };
+        for event in failures(rules, &world, Hold::StoreDown, memory) {
+            let mut failed = world.clone();
+            let at = failed.flights.len() - 1;
+            failed.flights[at].generations = 0;
+            failed.flights[at].doing = Doing::Happened(event);
+            next.push(failed);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,175 @@
+//! What may happen, in worlds small enough to be looked at as a whole.
+
+use super::payload::Drafted;
+use super::rules::{Rules, Serves, Without};
+use super::world::{Age, Budget, READERS, Reader, World};
+
+/// Where a walk begins, and what holds in it.
+pub(super) struct Scenario {
+    pub(super) name: &'static str,
+    pub(super) world: World,
+    pub(super) rules: Rules,
+}
+
+const READER: Reader = Reader::Idle { forced: false };
+const FORCED: Reader = Reader::Idle { forced: true };
+
+const THREE: [Reader; READERS] = [READER; READERS];
+/// Two of one process.
+const TWO: [Reader; READERS] = [READER, READER, Reader::Over];
+/// One of each process.
+const APART: [Reader; READERS] = [READER, Reader::Over, READER];
+
+const VALUE: Drafted = Drafted::Value(0);
+
+const NONE: Budget =
+    Budget { writes: 0, lapses: 0, failures: 0, failed_loads: 0, ages: 0, leaves: 0, kills: 0 };
+
+const PLAIN: Rules = Rules {
+    ages: &[],
+    stale: Serves::Never,
+    answers: &[VALUE],
+    cancels: false,
+    may_load: true,
+    without: Without::Nothing,
+};
+
+pub(super) fn scenarios() -> Vec<Scenario> {
+    let of = |name, world, rules| Scenario { name, world, rules };
+    [shared(), stale(), not_shared(), left()]
+        .into_iter()
+        .flatten()
+        .map(|(name, world, rules)| of(name, world, rules))
+        .collect()
+}
+
+type Parts = (&'static str, World, Rules);
+
+/// Values that are kept, loads and stores that fail.
+fn shared() -> Vec<Parts> {
+    let fails = |failures, failed_loads| Budget { failures, failed_loads, ..NONE };
+    vec![
+        (
+            "the store fails",
+            World::new(THREE, Budget { writes: 1, lapses: 1, ..fails(1, 0) }),
+            PLAIN,
+        ),
+        ("a load fails", World::new(THREE, Budget { writes: 1, lapses: 1, ..fails(0, 1) }), PLAIN),
+        ("loads fail", World::new(THREE, fails(0, 2)), PLAIN),
+        ("a probe fails", World::new(THREE, fails(0, 1)).after_failures(), PLAIN),
+        ("the store and a load fail", World::new(APART, fails(1, 1)), PLAIN),
+        ("the store fails after loads", World::new(TWO, fails(1, 1)).after_failures(), PLAIN),
+        (
+            "nothing is loaded without the store",
+            World::new(TWO, fails(2, 0)).after_failures(),
+            Rules { may_load: false, ..PLAIN },
+        ),
+        (
+            "an entry is unreadable",
+            World::new(APART, Budget { writes: 1, ..fails(1, 0) })
+                .with(Drafted::Unreadable, Age::Fresh),
+            PLAIN,
+        ),
+    ]
+}
+
+/// Entries that grow old.
+fn stale() -> Vec<Parts> {
+    let revalidating =
+        Rules { stale: Serves::WhileRevalidating, ages: &[Some(Age::Stale)], ..PLAIN };
+    let if_error = Rules { stale: Serves::IfError, ages: &[Some(Age::Stale)], ..PLAIN };
+    let early = Rules { ages: &[Some(Age::Due), None], ..PLAIN };
+    let old = |readers, left| World::new(readers, left).with(Drafted::Value(1), Age::Stale);
+    let writes = Budget { writes: 1, ..NONE };
+    vec![
+        ("stale while revalidating", old(THREE, writes), revalidating),
+        (
+            "stale while revalidating, a load fails",
+            old(APART, Budget { failed_loads: 1, lapses: 1, ..writes }),
+            revalidating,
+        ),
+        ("stale if error", old(THREE, Budget { failed_loads: 1, ..writes }), if_error),
+        (
+            "stale if error, callers are in a hurry",
+            old(THREE, Budget { leaves: 1, ..writes }),
+            if_error,
+        ),
+        (
+            "stale after failures",
+            old(THREE, Budget { failed_loads: 1, ..writes }).after_failures(),
+            if_error,
+        ),
+        (
+            "stale probes",
+            old(TWO, Budget { failed_loads: 1, failures: 1, ..NONE }).after_failures(),
+            revalidating,
+        ),
+        ("due early", World::new(APART, Budget { ages: 1, failures: 1, ..writes }), early),
+    ]
+}
+
+/// Answers that are not kept, or are for one caller.
+fn not_shared() -> Vec<Parts> {
+    let gives = |answers| Rules { answers, ..PLAIN };
+    let writes = Budget { writes: 1, ..NONE };
+    vec![
+        (
+            "private answers",
+            World::new(THREE, Budget { failures: 1, ..NONE }),
+            gives(&[VALUE, Drafted::Private]),
+        ),
+        (
+            "own answers",
+            World::new(THREE, Budget { failures: 1, ..NONE }),
+            gives(&[VALUE, Drafted::Own]),
+        ),
+        (
+            "own answers replace nothing",
+            World::new(APART, writes).with(Drafted::Value(1), Age::Stale),
+            gives(&[VALUE, Drafted::Own]),
+        ),
+        (
+            "answers cannot be kept",
+            World::new(THREE, Budget { failed_loads: 1, ..NONE }),
+            gives(&[Drafted::Nothing, Drafted::Unkept]),
+        ),
+        (
+            "answers cannot be kept after failures",
+            World::new(APART, Budget { failed_loads: 1, lapses: 1, ..NONE }).after_failures(),
+            gives(&[Drafted::Unkept]),
+        ),
+        (
+            "answers of all kinds",
+            World::new(APART, Budget { writes: 1, lapses: 1, ..NONE }),
+            gives(&[VALUE, Drafted::Unkept, Drafted::Private, Drafted::Own]),
+        ),
+    ]
+}
+
+/// Forced refreshes, and callers and tasks that go.
+fn left() -> Vec<Parts> {
+    let cancels = Rules { cancels: true, ..PLAIN };
+    let writes = Budget { writes: 1, ..NONE };
+    let kept = |readers, left| World::new(readers, left).with(Drafted::Value(1), Age::Fresh);
+    vec![
+        ("a forced refresh", kept([FORCED, READER, FORCED], writes), PLAIN),
+        (
+            "forced refreshes fail",
+            kept([FORCED, READER, FORCED], Budget { failed_loads: 2, ..NONE }),
+            PLAIN,
+        ),
+        (
+            "forced refreshes after failures",
+            World::new([FORCED, READER, FORCED], Budget { failed_loads: 1, ..NONE })
+                .after_failures(),
+            PLAIN,
+        ),
+        ("callers go", World::new(THREE, Budget { leaves: 2, failures: 1, ..NONE }), PLAIN),
+        (
+            "callers go, and loads are cancelled",
+            World::new(THREE, Budget { leaves: 2, lapses: 1, ..NONE }),
+            cancels,
+        ),
+        ("a task is dropped", World::new(THREE, Budget { kills: 1, lapses: 1, ..writes }), PLAIN),
+    ]
+}
