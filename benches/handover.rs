@@ -16,16 +16,13 @@ use bellwether::lock::{
     RedisLock, Redlock, ReentrantLock, ZooKeeperLock,
 };
 use bellwether::{Key, RedisOptions, Wait};
+use bellwether_testkit::servers::{MariaDbServer, PostgresServer, RedisServer, ZooKeeperServer};
 use futures_util::future::join_all;
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
 
 use crate::figures::{Spread, Wanted, line};
 use crate::paired::Effort;
-use crate::support::mariadb_server::MariaDbServer;
-use crate::support::postgres_server::PostgresServer;
-use crate::support::redis_server::RedisServer;
-use crate::support::zookeeper_server::ZooKeeperServer;
 
 pub(crate) fn run(effort: Effort) {
     let runtime = Runtime::new().expect("a runtime");

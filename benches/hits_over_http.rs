@@ -12,12 +12,12 @@ use axum::http::header::CACHE_CONTROL;
 use axum::routing::get;
 use axum::{Router, serve};
 use bellwether::{HttpCacheLayer, RedisOptions};
+use bellwether_testkit::servers::RedisServer;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::figures::Wanted;
 use crate::paired::{Effort, Race, Took, timed};
-use crate::support::redis_server::RedisServer;
 
 pub(crate) fn run(effort: Effort) {
     let server = RedisServer::start();

@@ -1,8 +1,9 @@
 //! What this crate costs, as ratios.
 //!
 //! ```text
-//! cargo bench                            everything, in about two minutes
-//! cargo bench --bench main -- redis      the sections with that word in their name
+//! cargo bench                              what needs no server
+//! cargo bench --features servers           the sections on a Redis, too: in about two minutes
+//! cargo bench --features servers --bench main -- redis     the sections with that word in their name
 //! cargo bench --all-features --bench main -- handover      of locks on all kinds of servers
 //! ```
 //!
@@ -19,20 +20,21 @@ mod cpu;
 mod crowd;
 mod envelope;
 mod figures;
-#[cfg(all(feature = "mysql", feature = "postgres", feature = "zookeeper"))]
+#[cfg(all(feature = "full", feature = "servers"))]
 mod handover;
 mod hits_in_memory;
+#[cfg(feature = "servers")]
 mod hits_in_redis;
+#[cfg(feature = "servers")]
 mod hits_near;
+#[cfg(feature = "servers")]
 mod hits_over_http;
+#[cfg(feature = "servers")]
 mod outage;
 mod paired;
 mod parked;
 mod parts_of_a_hit;
 mod product;
-#[path = "../tests/support/mod.rs"]
-mod support;
-
 use std::env;
 
 use paired::Effort;
@@ -41,15 +43,19 @@ type Section = fn(Effort);
 
 const SECTIONS: &[(&str, Section)] = &[
     ("memory", hits_in_memory::run),
+    #[cfg(feature = "servers")]
     ("redis", hits_in_redis::run),
+    #[cfg(feature = "servers")]
     ("near", hits_near::run),
+    #[cfg(feature = "servers")]
     ("http", hits_over_http::run),
     ("parts", parts_of_a_hit::run),
     ("bursts", bursts::run),
     ("envelope", envelope::run),
     ("parked", parked::run),
+    #[cfg(feature = "servers")]
     ("outage", outage::run),
-    #[cfg(all(feature = "mysql", feature = "postgres", feature = "zookeeper"))]
+    #[cfg(all(feature = "full", feature = "servers"))]
     ("handover", handover::run),
 ];
 

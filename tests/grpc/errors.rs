@@ -1,6 +1,7 @@
 //! Answers that are errors, or odd, are the same kept as they are from the origin.
 
 use bellwether::{CachedMethod, GrpcCacheLayer, RedisStore};
+use bellwether_testkit::servers::RedisServer;
 use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -14,7 +15,6 @@ use tower::{Layer, ServiceExt};
 use crate::catalog::{Catalog, PRODUCT, RAW};
 use crate::raw::{Connection, Seen, request, with};
 use crate::server::{MINUTE, layered, of, plain};
-use crate::support::redis_server::RedisServer;
 
 fn keeping_errors() -> CachedMethod {
     let kept = CachedMethod::fresh_for(MINUTE);

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use bellwether::{CachedMethod, GrpcCacheLayer, RedisOptions};
+use bellwether_testkit::servers::RedisServer;
 use prost::Message;
 use tonic::{Code, Status};
 
 use crate::catalog::{Catalog, PRODUCT, RAW, Wanted};
 use crate::raw::{Connection, request, with};
 use crate::server::{MINUTE, layered};
-use crate::support::redis_server::RedisServer;
 
 async fn layer(server: &RedisServer) -> GrpcCacheLayer {
     let options = RedisOptions::new(&server.url()).expect("options");

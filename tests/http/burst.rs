@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bellwether::{HttpCache, MemoryStore, Store};
+use bellwether_testkit::servers::Reply;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use futures_util::stream;
@@ -13,7 +14,6 @@ use tokio::time::{Instant, sleep};
 use tower::BoxError;
 
 use crate::origin::{Origin, cached, get, memory, page, plain, redis, text};
-use crate::support::redis_server::Reply;
 
 const LOAD: Duration = Duration::from_millis(100);
 

@@ -24,8 +24,5 @@ mod validation;
 mod variants;
 mod vary;
 
-#[path = "../support/mod.rs"]
-mod support;
-
 #[path = "../../examples/reverse_proxy/proxy.rs"]
 mod proxy;

@@ -9,12 +9,11 @@ use std::time::Duration;
 use axum::body::Body;
 use bellwether::http::{HttpCache, HttpCacheLayer, Rules};
 use bellwether::{CacheBody, MemoryStore, RedisStore};
+use bellwether_testkit::servers::RedisServer;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, Method, Request, Response};
 use http_body_util::BodyExt;
 use tower::{BoxError, Layer, Service, ServiceExt};
-
-use crate::support::redis_server::RedisServer;
 
 pub(crate) type Page = Response<Body>;
 

@@ -5,11 +5,12 @@ use std::time::Duration;
 use bellwether::Wait;
 use bellwether::lock::{FairLock, Lock, LockErrorKind, Locks, RedisLock, Redlock, ReentrantLock};
 use bellwether::lock::{Released, TakeOver};
+use bellwether_testkit::servers::RedisServer;
+use bellwether_testkit::wait::within;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use crate::support::redis_server::RedisServer;
-use crate::world::{LONG, busy, claim, key, options, within};
+use crate::world::{LONG, busy, claim, key, options};
 
 /// Much longer than it takes to be told, and much shorter than a third of a lease.
 const SOON: Duration = Duration::from_secs(8);

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use bellwether::Wait;
 use bellwether::lock::{FairLock, Lock, LockErrorKind, Locks, Owner, RedisLock, Redlock};
 use bellwether::lock::{ReentrantLock, Released};
+use bellwether_testkit::faults::FaultProxy;
+use bellwether_testkit::servers::{RedisServer, Reply};
+use bellwether_testkit::wait::within;
 use tokio::time::{sleep, timeout};
 
-use crate::support::fault_proxy::FaultProxy;
-use crate::support::redis_server::{RedisServer, Reply};
-use crate::world::{LONG, busy, claim, key, options, options_of, queue_up, take, within};
+use crate::world::{LONG, busy, claim, key, options, options_of, queue_up, take};
 
 const LEASE: Duration = Duration::from_millis(500);
 

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use bellwether::Wait;
 use bellwether::lock::{LockErrorKind, Locks, Released, ZooKeeperLock, ZooKeeperOptions};
+use bellwether_testkit::faults::FaultProxy;
 use futures_util::future::join_all;
 use tokio::time::timeout;
 
 use crate::board::{Board, PATIENCE, SESSION, claim, free, key, parent, take};
-use crate::support::fault_proxy::FaultProxy;
 
 fn locks(lock: ZooKeeperLock) -> Locks<ZooKeeperLock> {
     Locks::new(lock).wait(Wait::at_most(PATIENCE))
