@@ -11,21 +11,18 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use bellwether::{Key, RedisOptions, Wait};
+use bellwether::{Key, RedisOptions};
 use bellwether_lock::{
-    FairLock, LocalLock, Lock, LockErrorKind, Locks, MySqlLock, MySqlRowLock, PostgresLock,
-    RedisLock, Redlock, ReentrantLock, ZooKeeperLock,
+    FairLock, LocalLock, Lock, LockErrorKind, LockWait, Locks, MySqlLock, MySqlRowLock,
+    PostgresLock, RedisLock, Redlock, ReentrantLock, ZooKeeperLock,
 };
+use bellwether_testkit::servers::{MariaDbServer, PostgresServer, RedisServer, ZooKeeperServer};
 use futures_util::future::join_all;
 use tokio::runtime::Runtime;
 use tokio::time::sleep;
 
 use crate::figures::{Spread, Wanted, line};
 use crate::paired::Effort;
-use crate::support::mariadb_server::MariaDbServer;
-use crate::support::postgres_server::PostgresServer;
-use crate::support::redis_server::RedisServer;
-use crate::support::zookeeper_server::ZooKeeperServer;
 
 pub(crate) fn run(effort: Effort) {
     let runtime = Runtime::new().expect("a runtime");
@@ -78,7 +75,7 @@ impl Stage {
         let services = join_all((0..WAITERS).map(|_| lock())).await;
         let services: Vec<_> = services
             .into_iter()
-            .map(|lock| Locks::new(lock).wait(Wait::at_most(Duration::from_secs(60))))
+            .map(|lock| Locks::new(lock).wait(LockWait::at_most(Duration::from_secs(60))))
             .collect();
         // Who has never been asked connects first, and that is not what is measured.
         self.hand_over(&services, 1, true).await;

@@ -15,6 +15,7 @@ use std::time::Duration;
 use bb8_redis::RedisConnectionManager;
 use bb8_redis::bb8::Pool;
 use bellwether::{Key, ReadThroughLayer, RedisOptions, RedisStore, Store};
+use bellwether_testkit::servers::RedisServer;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use redis::AsyncCommands;
@@ -27,7 +28,6 @@ use tower::{Layer, Service, service_fn};
 use crate::figures::Wanted;
 use crate::paired::{Effort, Number, Race, timed};
 use crate::product::{Product, Shelf, json};
-use crate::support::redis_server::RedisServer;
 
 pub(crate) fn run(effort: Effort) {
     let effort = effort.in_long_turns();

@@ -13,6 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use bellwether::{Error, Key, ReadThroughLayer, RedisOptions, RedisStore, Store};
+use bellwether_testkit::servers::RedisServer;
 use quick_cache::UnitWeighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use serde::{Serialize, de::DeserializeOwned};
@@ -23,7 +24,6 @@ use tower::{Layer, Service, service_fn};
 use crate::figures::Wanted;
 use crate::paired::{Effort, Race, Took, timed};
 use crate::product::{Page, Product};
-use crate::support::redis_server::RedisServer;
 
 pub(crate) fn run(effort: Effort) {
     let server = RedisServer::start();

@@ -13,12 +13,12 @@ use axum::routing::get;
 use axum::{Router, serve};
 use bellwether::RedisOptions;
 use bellwether_http::HttpCacheLayer;
+use bellwether_testkit::servers::RedisServer;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::figures::Wanted;
 use crate::paired::{Effort, Race, Took, timed};
-use crate::support::redis_server::RedisServer;
 
 pub(crate) fn run(effort: Effort) {
     let server = RedisServer::start();

@@ -30,9 +30,6 @@ mod paired;
 mod parked;
 mod parts_of_a_hit;
 mod product;
-#[path = "../tests/support/mod.rs"]
-mod support;
-
 use std::env;
 
 use paired::Effort;

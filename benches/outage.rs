@@ -10,12 +10,12 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use bellwether::{Error, Key, MemoryStore, ReadThroughLayer, RedisOptions, RedisStore, Store};
+use bellwether_testkit::servers::RedisServer;
 use tokio::runtime::Runtime;
 use tower::{Layer, Service, service_fn};
 
 use crate::figures::{Spread, Wanted, line};
 use crate::paired::Effort;
-use crate::support::redis_server::RedisServer;
 
 pub(crate) fn run(effort: Effort) {
     let runtime = Runtime::new().expect("a runtime");

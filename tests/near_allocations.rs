@@ -1,14 +1,12 @@
 //! What a hit on a copy in the near tier allocates. In a program of its own: its allocator counts.
 
-mod support;
-
 use std::convert::Infallible;
 use std::time::Duration;
 
 use allocation_counter::measure;
 use bellwether::{Key, ReadThroughLayer, RedisOptions};
+use bellwether_testkit::servers::RedisServer;
 use futures_util::FutureExt;
-use support::redis_server::RedisServer;
 use tower::{Layer, Service, service_fn};
 
 const HITS: u64 = 100;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bellwether::RedisOptions;
 use bellwether_lock::{
-    FairLock, LocalLock, Lock, Locks, MySqlLock, MySqlRowLock, PostgresLock, RedisLock, Redlock,
-    ReentrantLock, ZooKeeperLock,
+    FairLock, LocalLock, Lock, LockWait, Locks, MySqlLock, MySqlRowLock, PostgresLock, RedisLock,
+    Redlock, ReentrantLock, ZooKeeperLock,
 };
 use clap::ValueEnum;
 

@@ -2,15 +2,8 @@
 
 use std::cell::OnceCell;
 
+use bellwether_testkit::servers::{MariaDbServer, PostgresServer, RedisServer, ZooKeeperServer};
 use clap::Args;
-
-#[path = "../../tests/support/mod.rs"]
-mod support;
-
-use support::mariadb_server::MariaDbServer;
-use support::postgres_server::PostgresServer;
-use support::redis_server::RedisServer;
-use support::zookeeper_server::ZooKeeperServer;
 
 /// Where servers are that run already.
 #[derive(Args)]

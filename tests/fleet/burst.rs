@@ -1,6 +1,7 @@
 //! Promises 1 and 3: one load per key per fleet, and Redis work that grows with processes.
 
-use crate::clock;
+use bellwether_testkit::clock;
+
 use crate::fleet::{Calls, Fleet, all_have, begin, count, end, gather};
 use crate::messages::{Answer, How};
 use crate::process::Worker;

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use bellwether_testkit::clock;
+use bellwether_testkit::wait::until;
 use futures_util::future::join_all;
 
-use crate::clock;
 use crate::database::{Load, Loads};
-use crate::fleet::{Fleet, SLACK, all_have, begin, count, end, gather, last_after, until};
+use crate::fleet::{Fleet, SLACK, all_have, begin, count, end, gather, last_after};
 use crate::messages::{How, Setup};
 use crate::process::Worker;
 

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use bellwether_testkit::faults::FaultProxy;
+use bellwether_testkit::servers::{RedisServer, Reply};
+use bellwether_testkit::wait::until;
 use futures_util::future::join_all;
 
 use crate::database::Database;
 use crate::messages::{Answer, How, Setup};
 use crate::process::Worker;
-use crate::support::fault_proxy::FaultProxy;
-use crate::support::redis_server::{RedisServer, Reply};
 use crate::worker::key_of;
 
 /// The namespace of all fleets; each has a server of its own.
@@ -213,15 +214,6 @@ impl fmt::Debug for Calls {
     }
 }
 
-/// Waits for something that does not tell.
-pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
-        tokio::time::sleep(GLANCE).await;
-    }
-}
-
 /// Lets callers in each of some workers miss a key, one first, and the others when it has asked for
 /// the lease. So all of them wait when this returns, whatever turns they were given: of callers that
 /// come together, one looks for itself, and may hear of its miss when everything is over.
@@ -255,14 +247,8 @@ pub(crate) fn count(answers: &[Answer], how: How) -> usize {
     answers.iter().filter(|answer| answer.how == how).count()
 }
 
-/// How long after a moment of the [clock](crate::clock) the last answer came.
+/// How long after a moment of the [clock](bellwether_testkit::clock) the last answer came.
 pub(crate) fn last_after(answers: &[Answer], moment: u64) -> Duration {
     let last = answers.iter().map(|answer| answer.at).max();
     Duration::from_micros(last.expect("somebody asked").saturating_sub(moment))
 }
-
-/// How long anything may take that a test waits for. Nothing that works comes near it.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Between two looks at something that cannot be awaited.
-const GLANCE: Duration = Duration::from_millis(2);

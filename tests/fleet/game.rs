@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use bellwether_testkit::clock;
 use futures_util::future::join_all;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use tokio::time::sleep;
 use tower::Service;
 
-use crate::clock;
 use crate::messages::{Answer, Event, Game, What};
 use crate::worker::{Ask, Member, Rows, key_of};
 

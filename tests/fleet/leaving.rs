@@ -1,5 +1,6 @@
 //! Promise 4: callers go whenever they like; who stays is answered, and nothing is left behind.
 
+use bellwether_testkit::{clock, seeds};
 use futures_util::future::join_all;
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -8,13 +9,12 @@ use rand::seq::index::sample;
 use crate::fleet::{Fleet, SLACK, all_have, begin, count, end, gather, last_after};
 use crate::messages::{Answer, How, Setup};
 use crate::process::Worker;
-use crate::{chance, clock};
 
 const PROCESSES: usize = 3;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_that_leave_at_random_take_nothing_from_those_who_stay() {
-    let mut chance = chance::begin();
+    let mut chance = seeds::begin();
     let fleet = Fleet::start().await;
     let workers = fleet.workers(PROCESSES, &fleet.setup()).await;
     for key in 0..ROUNDS {
@@ -36,7 +36,7 @@ async fn callers_that_leave_at_random_take_nothing_from_those_who_stay() {
 /// Callers that come and go while loads, stores and wake-ups are under way, and nobody stays.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_everybody_leaves_is_loaded_once_all_the_same() {
-    let mut chance = chance::begin();
+    let mut chance = seeds::begin();
     let fleet = Fleet::start().await;
     let workers = fleet.workers(PROCESSES, &fleet.setup()).await;
     for key in 0..ROUNDS {

@@ -18,13 +18,8 @@
 //! `BELLWETHER_FLEET_ROUNDS` sets how many rounds of history are played (10,000; a million take an
 //! hour), `BELLWETHER_FLEET_SEED` with what chance begins.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod messages;
 
-mod chance;
-mod clock;
 mod database;
 mod fleet;
 mod game;

@@ -1,4 +1,4 @@
-//! What a test and its workers tell each other, a line of JSON each.
+//! What a test and its workers tell each other.
 
 use std::net::SocketAddr;
 
@@ -7,18 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::storm::{Fared, Storm};
 
-/// A command, and the number by which it is answered.
-#[derive(Debug, Deserialize, Serialize)]
-pub(crate) struct Request {
-    pub(crate) id: u64,
-    pub(crate) command: Command,
-}
-
 /// What a worker is to do.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) enum Command {
-    /// Connect. The first command, and no other.
-    Open(Setup),
     /// Let so many more callers ask for a key; done when each has been polled once.
     Begin { burst: u64, key: u64, callers: usize },
     /// Drop these callers of a burst, answered or not.
@@ -35,12 +26,6 @@ pub(crate) enum Command {
     Play(Game),
     /// Tell how it stands.
     Report,
-}
-
-#[derive(Debug, Deserialize, Serialize)]
-pub(crate) struct Response {
-    pub(crate) id: u64,
-    pub(crate) reply: Reply,
 }
 
 #[derive(Debug, Deserialize, Serialize)]
@@ -80,7 +65,7 @@ pub(crate) struct Answer {
     /// The version of the row, or the error.
     pub(crate) version: Result<u64, String>,
     pub(crate) how: How,
-    /// When, by the [clock](crate::clock).
+    /// When, by the [clock](bellwether_testkit::clock).
     pub(crate) at: u64,
 }
 
@@ -135,7 +120,7 @@ pub(crate) struct Game {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Event {
     pub(crate) key: u64,
-    /// Taken before the call, by the [clock](crate::clock).
+    /// Taken before the call, by the [clock](bellwether_testkit::clock).
     pub(crate) began: u64,
     /// Taken after its return.
     pub(crate) ended: u64,

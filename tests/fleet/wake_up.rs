@@ -3,15 +3,15 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use bellwether_testkit::clock;
+use bellwether_testkit::faults::FaultProxy;
 use futures_util::future::join_all;
 use tokio::time::sleep;
 
-use crate::clock;
 use crate::database::{Load, Loads};
 use crate::fleet::{Calls, Fleet, SLACK, all_have, begin, count, end, gather, last_after};
 use crate::messages::{How, Report, Setup};
 use crate::process::Worker;
-use crate::support::fault_proxy::FaultProxy;
 
 const KEY: u64 = 7;
 

@@ -1,7 +1,7 @@
 //! A worker: one process of the fleet, which does what it is told.
 
 use std::collections::HashMap;
-use std::io::{self, BufRead, Write};
+use std::io;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -11,77 +11,23 @@ use bellwether::{
     CacheStatus, Error, Handle, Key, ReadThrough, ReadThroughLayer, RedisOptions, RedisStore,
     StoreError, Wait, WhenAbandoned,
 };
+use bellwether_testkit::clock;
+use bellwether_testkit::processes::work;
 use futures_util::future::{BoxFuture, join_all};
 use futures_util::poll;
-use rustix::process::{Signal, set_parent_process_death_signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tower::{Layer, Service};
 
-use crate::clock;
 use crate::database::{Client, Query};
 use crate::fleet::NAMESPACE;
-use crate::messages::{Answer, Command, How, Reply, Report, Request, Response, Setup};
-use crate::process::{MARK, WORKER};
+use crate::messages::{Answer, Command, How, Reply, Report, Setup};
 
-/// Works until its standard input ends, which it does when the test dies, however it dies.
-/// A stopped worker cannot read, and is killed then.
 #[test]
 #[ignore = "only of use to the other tests, which run it in processes of its own"]
 fn works() {
-    // Run by hand, there is nobody who commands.
-    if std::env::var_os(WORKER).is_none() {
-        return;
-    }
-    set_parent_process_death_signal(Some(Signal::KILL)).expect("Linux");
-    die_of_any_panic();
-    let (commands, commanded) = mpsc::unbounded_channel();
-    std::thread::spawn(move || listen(&commands));
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    runtime.expect("a runtime").block_on(serve(commanded));
-}
-
-/// Whoever waits for this worker is to know at once.
-fn die_of_any_panic() {
-    let report = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        report(panic);
-        std::process::exit(101);
-    }));
-}
-
-/// A thread of its own, so that nothing a worker is busy with keeps it from dying.
-fn listen(commands: &mpsc::UnboundedSender<Request>) {
-    for line in io::stdin().lock().lines() {
-        let Ok(line) = line else { break };
-        let request = serde_json::from_str(&line).expect("a request");
-        let _ = commands.send(request);
-    }
-    std::process::exit(0);
-}
-
-async fn serve(mut commanded: mpsc::UnboundedReceiver<Request>) {
-    let mut member: Option<Arc<Member>> = None;
-    while let Some(Request { id, command }) = commanded.recv().await {
-        if let Command::Open(setup) = command {
-            let opened = Member::open(&setup).await;
-            respond(id, opened.as_ref().map_or_else(failed, |_| Reply::Done));
-            member = opened.ok().map(Arc::new);
-            continue;
-        }
-        let member = Arc::clone(member.as_ref().expect("it was opened"));
-        tokio::spawn(async move { respond(id, member.obey(command).await) });
-    }
-}
-
-fn respond(id: u64, reply: Reply) {
-    let response = serde_json::to_string(&Response { id, reply }).expect("it is JSON");
-    // The test harness writes there as well, and not always to the end of a line.
-    let line = format!("\n{MARK}{response}\n");
-    // If nobody reads any more, the end of our input is near.
-    let _ = io::stdout().lock().write_all(line.as_bytes());
+    work(Member::open, |member: Arc<Member>, command| member.obey(command));
 }
 
 fn failed(error: &impl ToString) -> Reply {
@@ -116,7 +62,7 @@ const TRIES: usize = 10;
 pub(crate) type Rows = ReadThrough<Loader, fn(&Ask) -> Key>;
 
 impl Member {
-    async fn open(setup: &Setup) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
+    async fn open(setup: Setup) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
         let mut options = RedisOptions::new(&setup.url)?
             .namespace(NAMESPACE)?
             .timeout(Duration::from_millis(setup.timeout_ms))?;
@@ -128,8 +74,8 @@ impl Member {
         }
         let store = connect(options).await?;
         let database = Arc::new(Client::new(setup.database));
-        let service = rows(&store, &database, setup);
-        Ok(Self { setup: setup.clone(), store, database, service, bursts: Mutex::default() })
+        let service = rows(&store, &database, &setup);
+        Ok(Self { setup, store, database, service, bursts: Mutex::default() })
     }
 
     /// A service of another layer over the same store, with its own times.
@@ -154,7 +100,6 @@ impl Member {
 
     async fn obey(self: Arc<Self>, command: Command) -> Reply {
         match command {
-            Command::Open(_) => Reply::Failed("it is open".to_owned()),
             Command::Begin { burst, key, callers } => self.begin(burst, key, callers).await,
             Command::Leave { burst, callers } => self.leave(burst, &callers).await,
             Command::End { burst } => Reply::Answers(self.end(burst).await),

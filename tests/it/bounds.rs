@@ -5,16 +5,16 @@ use std::time::Duration;
 use bellwether::CacheStatus;
 use bellwether::store::Windows;
 use bellwether::{Ask, CacheErrorKind, MemoryStore, ReadThrough, ReadThroughLayer, Stale, Wait};
+use bellwether_testkit::caches::{
+    JSON, MINUTE, NO_TIME, SECOND, Settled, answers, ask, burst, idle, key, kind_of, layer, lease,
+    put_for, settled,
+};
+use bellwether_testkit::loaders::Loader;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tower::{Layer, Service};
 
-use crate::support::loader::Loader;
 use crate::support::store::Scripted;
-use crate::support::{
-    JSON, MINUTE, NO_TIME, SECOND, Settled, answers, ask, burst, idle, key, kind_of, layer, lease,
-    put_for, settled,
-};
 
 #[tokio::test(start_paused = true)]
 async fn one_caller_more_than_may_wait_is_shed_and_the_others_are_served() {

@@ -8,14 +8,13 @@ use bellwether::store::{
     Windows, conformance,
 };
 use bellwether::{CacheStatus, MemoryStore, Store, StoreErrorKind};
-use futures_util::poll;
-use tokio::time::{Instant, sleep, timeout};
-
-use crate::support::loader::Loader;
-use crate::support::{
+use bellwether_testkit::caches::{
     JSON, MINUTE, NEVER, SECOND, answer, ask, burst, cached, commit, is_leased, key, lease, put,
     settled,
 };
+use bellwether_testkit::loaders::Loader;
+use futures_util::poll;
+use tokio::time::{Instant, sleep, timeout};
 
 const KIND: StoreErrorKind = StoreErrorKind::TimedOut;
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bellwether::{CacheErrorKind, Cause, Error, Key, MemoryStore, ReadThrough, ReadThroughLayer};
 use bellwether::{Wait, WhenAbandoned};
+use bellwether_testkit::caches::{MINUTE, SECOND, is_leased, key, tasks};
 use futures_util::future::{BoxFuture, join_all};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -21,7 +22,6 @@ use tokio_test::task::{Spawn, spawn};
 use tower::{Layer, Service};
 
 use crate::support::store::{Moment, Scripted};
-use crate::support::{MINUTE, SECOND, is_leased, key, tasks};
 
 /// One move of the game.
 #[derive(Clone, Copy, Debug)]

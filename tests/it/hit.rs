@@ -4,17 +4,17 @@ use std::time::Duration;
 
 use bellwether::store::Windows;
 use bellwether::{CacheStatus, Json, MemoryStore, ReadThrough};
+use bellwether_testkit::caches::capture::{Faults, Text};
+use bellwether_testkit::caches::{
+    JSON, KeyOf, MINUTE, SECOND, answer, answers, ask, burst, cached, is_leased, layer, lease, put,
+    put_for, settled, tasks,
+};
+use bellwether_testkit::loaders::{Loader, Untouchable};
 use futures_util::FutureExt;
 use tokio::time::advance;
 use tower::{Layer, Service};
 
-use crate::support::capture::{Faults, Text};
-use crate::support::loader::{Loader, Untouchable};
 use crate::support::store::{Moment, Op, Scripted};
-use crate::support::{
-    JSON, KeyOf, MINUTE, SECOND, answer, answers, ask, burst, cached, is_leased, layer, lease, put,
-    put_for, settled, tasks,
-};
 
 #[tokio::test(start_paused = true)]
 async fn a_hit_asks_nothing_of_the_loader_not_even_whether_it_is_ready() {

@@ -5,15 +5,15 @@
 
 use bellwether::store::{Commit, Store, Windows};
 use bellwether::{CacheStatus, MemoryStore};
-use tokio::time::{Instant, sleep};
-use tower::Layer;
-
-use crate::support::loader::Loader;
-use crate::support::store::{Moment, Op, Scripted};
-use crate::support::{
+use bellwether_testkit::caches::{
     Cached, JSON, MINUTE, NO_TIME, SECOND, answer, answers, ask, burst, cached, commit, idle,
     is_leased, key, layer, lease, put, put_for,
 };
+use bellwether_testkit::loaders::Loader;
+use tokio::time::{Instant, sleep};
+use tower::Layer;
+
+use crate::support::store::{Moment, Op, Scripted};
 
 async fn invalidate(cached: &Cached) {
     cached.handle().invalidate(&key(1)).await.expect("it works");

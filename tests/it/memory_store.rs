@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use bellwether::store::{Commit, FLOOR_LIFE, Renew, Store, Windows, conformance};
 use bellwether::{Key, MemoryStore};
-use tokio::time::advance;
-
-use crate::support::loader::Loader;
-use crate::support::store::Scripted;
-use crate::support::{
+use bellwether_testkit::caches::{
     JSON, MINUTE, SECOND, answers, burst, cached, commit, is_leased, key, lease, put, put_for,
 };
+use bellwether_testkit::loaders::Loader;
+use tokio::time::advance;
+
+use crate::support::store::Scripted;
 
 const MANY: u64 = 100_000;
 

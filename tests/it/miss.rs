@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use bellwether::store::Marker;
 use bellwether::{Bypass, CacheStatus, Key, MemoryStore, Place, ReadThroughLayer, Store};
+use bellwether_testkit::caches::capture::{Faults, Text};
+use bellwether_testkit::caches::{
+    Cached, JSON, MINUTE, NO_TIME, SECOND, answer, answers, ask, burst, cached, idle, layer, put,
+    settled,
+};
+use bellwether_testkit::loaders::Loader;
 use tokio::sync::Barrier;
 use tokio::time::{Instant, sleep};
 use tower::{Layer, Service};
 
-use crate::support::capture::{Faults, Text};
-use crate::support::loader::Loader;
 use crate::support::store::{Moment, Op, Scripted};
-use crate::support::{
-    Cached, JSON, MINUTE, NO_TIME, SECOND, answer, answers, ask, burst, cached, idle, layer, put,
-    settled,
-};
 
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_callers_in_one_process_share_one_load() {
@@ -190,7 +190,8 @@ async fn loads_again_what_it_does_not_keep(faults: Faults) {
     let cached = not_keeping(faults, &store, &Loader::taking(SECOND));
     let (_, status) = ask(&cached, 1).await.unwrap();
     assert_eq!(status, CacheStatus::Led { stored: false });
-    let entry = store.look(crate::support::key(1)).await.expect("an answer").expect("a marker");
+    let entry =
+        store.look(bellwether_testkit::caches::key(1)).await.expect("an answer").expect("a marker");
     assert_eq!(entry.as_marker(), Some(Marker::Unkept));
     assert_eq!(answers(burst(&cached, 1, 100)).await, [2; 100]);
 }

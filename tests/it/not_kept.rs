@@ -6,13 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use bellwether::{Bypass, CacheStatus, MemoryStore, Verdict};
+use bellwether_testkit::caches::capture::{Faults, Text};
+use bellwether_testkit::caches::{
+    MINUTE, SECOND, answer, answers, ask, burst, idle, layer, settled,
+};
+use bellwether_testkit::loaders::Loader;
 use tokio::time::{Instant, sleep};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::capture::{Faults, Text};
-use crate::support::loader::Loader;
 use crate::support::store::Scripted;
-use crate::support::{MINUTE, SECOND, answer, answers, ask, burst, idle, layer, settled};
 
 const LOAD: Duration = Duration::from_millis(100);
 

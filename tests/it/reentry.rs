@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use bellwether::store::Watchers;
 use bellwether::{CacheStatus, Capture, MemoryStore, ReadThroughLayer, Room};
+use bellwether_testkit::caches::{KeyOf, MINUTE, key};
 use futures_util::FutureExt;
 use tower::{BoxError, Layer, ServiceExt, service_fn};
-
-use crate::support::{KeyOf, MINUTE, key};
 
 /// Runs a deed on a thread of its own, since that may hang for ever.
 fn ends(deed: impl FnOnce() + Send + 'static) -> bool {

@@ -11,17 +11,16 @@ use bellwether::{
     MemoryStore, Place, ReadThrough, ReadThroughLayer, RedisOptions, RedisStats, RedisStore,
     ResponseFuture, StoreError, StoreErrorKind, Wait, WhenAbandoned, WithStatus,
 };
+use bellwether_testkit::caches::{
+    Cached, JSON, KeyOf, SECOND, answer, ask, cached, idle, key, kind_of, layer, put, settled,
+};
+use bellwether_testkit::loaders::{Loader, Refusal};
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 use tokio_test::{assert_pending, assert_ready_ok, task};
 use tower::timeout::error::Elapsed;
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_test::mock;
-
-use crate::support::loader::{Loader, Refusal};
-use crate::support::{
-    Cached, JSON, KeyOf, SECOND, answer, ask, cached, idle, key, kind_of, layer, put, settled,
-};
 
 type Mocked = ReadThrough<mock::Mock<u64, usize>, KeyOf, Json>;
 

@@ -3,14 +3,12 @@
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bellwether::{CacheStatus, Error, Key, ReadThroughLayer, RedisOptions, RedisStore};
-use tokio::time::sleep;
+use bellwether_testkit::servers::RedisServer;
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, Service, ServiceExt, service_fn};
-
-use crate::support::redis_server::RedisServer;
 
 /// A loader that counts, behind a layer.
 #[derive(Clone)]
@@ -83,13 +81,4 @@ pub(crate) fn options_at(url: &str) -> RedisOptions {
         .and_then(|options| options.namespace("live"))
         .and_then(|options| options.timeout(Duration::from_secs(5)))
         .expect("options that make sense")
-}
-
-/// Waits for what cannot be awaited; panics if it does not hold in time.
-pub(crate) async fn within(limit: Duration, mut holds: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(began.elapsed() < limit, "not within {limit:?}");
-        sleep(Duration::from_millis(5)).await;
-    }
 }

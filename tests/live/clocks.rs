@@ -9,13 +9,13 @@ use bellwether::store::{
     Value, Windows,
 };
 use bellwether::{CacheStatus, ReadThroughLayer, RedisStore, Store};
+use bellwether_testkit::servers::RedisServer;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 use tower::{Layer, Service, service_fn};
 
 use crate::catalog::{key, name, options};
 use crate::near::near;
-use crate::support::redis_server::RedisServer;
 
 const HOUR: i64 = 3600;
 const MINUTE: Duration = Duration::from_secs(60);

@@ -7,9 +7,9 @@ use bellwether::store::{
     conformance,
 };
 use bellwether::{Key, MemoryStore};
+use bellwether_testkit::servers::{RedisServer, Reply};
 
 use crate::catalog::options;
-use crate::support::redis_server::{RedisServer, Reply};
 
 #[tokio::test(start_paused = true)]
 async fn memory_store_keeps_the_contract() {

@@ -1,10 +1,10 @@
 //! What stands in Redis and is not what we wrote: a miss, never a wrong answer, never an error.
 
 use bellwether::{CacheStatus, Store};
+use bellwether_testkit::servers::RedisServer;
 use redis::Commands;
 
 use crate::catalog::{Catalog, key, name};
-use crate::support::redis_server::RedisServer;
 
 /// A server with one entry of ours, and a plain connection to spoil it by.
 async fn with_entry() -> (RedisServer, Catalog, redis::Connection, Vec<u8>) {

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use bellwether::{RedisOptions, RedisStore, Store};
+use bellwether_testkit::faults::FaultProxy;
+use bellwether_testkit::servers::RedisServer;
 use tokio::time::{Instant, sleep};
 
 use crate::catalog::key;
 use crate::near::{copied, near, other_process, put};
-use crate::support::fault_proxy::FaultProxy;
-use crate::support::redis_server::RedisServer;
 
 /// How long an operation may take here.
 const TIMEOUT: Duration = Duration::from_millis(250);

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Value, Windows};
 use bellwether::{RedisStore, Store};
+use bellwether_testkit::servers::RedisServer;
 use futures_util::future::join_all;
 use futures_util::poll;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
 use crate::catalog::{key, name, options};
-use crate::support::redis_server::RedisServer;
 
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -1,8 +1,5 @@
 //! The stores on real servers: the same contract, and what only a real server can do.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod catalog;
 mod clocks;
 mod conformance;

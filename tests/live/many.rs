@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bellwether::{Batched, Key, ReadThrough, ReadThroughLayer, RedisStore};
+use bellwether_testkit::servers::RedisServer;
 use futures_util::future::{BoxFuture, join_all};
 use tokio::time::sleep;
 use tower::util::BoxCloneSyncService;
 use tower::{Layer, service_fn};
 
 use crate::catalog::{key, options};
-use crate::support::redis_server::RedisServer;
 
 type Rows = HashMap<u64, String>;
 type Query = BoxCloneSyncService<Vec<u64>, Rows, Infallible>;

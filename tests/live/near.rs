@@ -8,13 +8,13 @@ use bellwether::store::{
     Accept, Acquire, Claim, Commit, Draft, Entry, Peek, Value, Windows, conformance,
 };
 use bellwether::{CacheStatus, RedisOptions, RedisStore, Store};
+use bellwether_testkit::faults::FaultProxy;
+use bellwether_testkit::servers::{RedisServer, Reply};
 use tokio::runtime::{Builder, Handle};
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
 use crate::catalog::{Catalog, key, name, options};
-use crate::support::fault_proxy::FaultProxy;
-use crate::support::redis_server::{RedisServer, Reply};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const BYTES: usize = 16 * 1024 * 1024;

@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bellwether::{Key, ReadThrough, ReadThroughLayer, RedisStore};
+use bellwether_testkit::servers::{RedisServer, Reply};
 use futures_util::future::BoxFuture;
 use futures_util::{StreamExt, stream};
 use tokio::time::{sleep, timeout};
 use tower::{Layer, Service, ServiceExt, service_fn};
 
 use crate::catalog::{key, options};
-use crate::support::redis_server::{RedisServer, Reply};
 
 type Loads = Arc<Mutex<HashMap<u64, u64>>>;
 type Cached = ReadThrough<Loader, fn(&u64) -> Key>;

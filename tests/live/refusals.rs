@@ -3,13 +3,13 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use bellwether_testkit::faults::{FaultProxy, Replacement};
+use bellwether_testkit::servers::{RedisServer, Reply};
 use futures_util::future::join_all;
 use redis::Script;
 use tokio::time::{sleep, timeout};
 
 use crate::catalog::{Catalog, name, options_at};
-use crate::support::fault_proxy::{FaultProxy, Replacement};
-use crate::support::redis_server::{RedisServer, Reply};
 
 const REFUSALS: [&str; 16] = [
     "-LOADING Redis is loading the dataset in memory",

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Value, Windows, conformance};
 use bellwether::{Bypass, CacheStatus, RedisOptions, RedisStore, Store, StoreErrorKind};
+use bellwether_testkit::servers::free_port;
+use bellwether_testkit::servers::{RedisServer, Reply};
+use bellwether_testkit::wait::within;
 use tokio::time::sleep;
 
-use crate::catalog::{Catalog, key, name, options, within};
-use crate::support::guarded::free_port;
-use crate::support::redis_server::{RedisServer, Reply};
+use crate::catalog::{Catalog, key, name, options};
 
 const MINUTE: Duration = Duration::from_secs(60);
 

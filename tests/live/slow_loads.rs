@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bellwether::{Key, ReadThroughLayer, RedisOptions};
+use bellwether_testkit::servers::RedisServer;
 use futures_util::future::join_all;
 use tokio::time::sleep;
 use tower::{Layer, ServiceExt, service_fn};
 
 use crate::catalog::key;
-use crate::support::redis_server::RedisServer;
 
 const LOAD: Duration = Duration::from_secs(7);
 

@@ -4,17 +4,15 @@
 
 #[path = "../../../examples/reverse_proxy/proxy.rs"]
 mod proxy;
-mod support;
-
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
 use bellwether::{MemoryStore, RedisStore};
 use bellwether_http::HttpCacheLayer;
+use bellwether_testkit::servers::RedisServer;
 use http::Uri;
 use serde::Deserialize;
-use support::redis_server::RedisServer;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};

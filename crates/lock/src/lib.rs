@@ -92,6 +92,7 @@
 #![doc = include_str!("cases.md")]
 
 #[cfg(feature = "macros")]
+#[doc(hidden)]
 pub mod attribute;
 #[cfg(feature = "test-util")]
 pub mod conformance;
@@ -125,6 +126,8 @@ use std::time::Duration;
 
 use bellwether::Key;
 
+#[cfg(feature = "macros")]
+pub use attribute::locked;
 pub use error::{LockError, LockErrorKind};
 pub use grant::{Attempt, Busy, Grant, Holder, Owner, Released, Request, Session, Term};
 pub use guarded::Guarded;

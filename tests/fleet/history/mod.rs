@@ -11,6 +11,9 @@ mod tally;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use bellwether_testkit::clock::Steady;
+use bellwether_testkit::faults::FaultProxy;
+use bellwether_testkit::seeds;
 use futures_util::future::join_all;
 use rand::Rng;
 use rand::rngs::StdRng;
@@ -18,17 +21,14 @@ use tokio::time::sleep;
 
 use self::checker::Checker;
 use self::tally::Tally;
-use crate::chance;
-use crate::clock::Steady;
 use crate::fleet::Fleet;
 use crate::messages::{Event, Game, Setup};
 use crate::process::Worker;
-use crate::support::fault_proxy::FaultProxy;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_outlives_its_invalidation() {
-    let rounds = chance::from_env("BELLWETHER_FLEET_ROUNDS").unwrap_or(ROUNDS);
-    let mut chance = chance::begin();
+    let rounds = seeds::from_env("BELLWETHER_FLEET_ROUNDS").unwrap_or(ROUNDS);
+    let mut chance = seeds::begin();
     let stage = Stage::set().await;
     let (began, mut steady) = (Instant::now(), Steady::begin());
     let (mut checker, mut tally) = (Checker::default(), Tally::default());

@@ -4,12 +4,14 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use bellwether::{CacheErrorKind, CacheStatus, Key, MemoryStore, ReadThroughLayer, Wait};
+use bellwether_testkit::caches::{
+    Cached, MINUTE, SECOND, answer, answers, ask, cached, kind_of, layer, lease,
+};
+use bellwether_testkit::loaders::Loader;
 use tokio::time::Instant;
 use tower::{Layer, Service};
 
-use crate::support::loader::Loader;
 use crate::support::store::Scripted;
-use crate::support::{Cached, MINUTE, SECOND, answer, answers, ask, cached, kind_of, layer, lease};
 
 fn refused<T>(knob: Result<T, impl Display>) -> String {
     match knob {
@@ -160,7 +162,7 @@ fn uploads(loader: &Loader) -> impl Service<u64, Response = usize, Error = LoadE
     layer.layer(loader.clone())
 }
 
-type LoadError = bellwether::Error<crate::support::loader::Refusal>;
+type LoadError = bellwether::Error<bellwether_testkit::loaders::Refusal>;
 
 #[tokio::test(start_paused = true)]
 async fn a_key_that_is_too_long_is_an_error_that_names_its_kind_and_not_its_text() {

@@ -3,16 +3,16 @@
 use std::task::Poll;
 
 use bellwether::{CacheStatus, MemoryStore, Wait, WhenAbandoned};
+use bellwether_testkit::caches::{
+    Cached, MINUTE, NO_TIME, SECOND, answers, ask, burst, cached, idle, is_leased, layer, lease,
+    tasks,
+};
+use bellwether_testkit::loaders::Loader;
 use tokio::time::Instant;
 use tokio_test::task::spawn;
 use tower::{Layer, Service};
 
-use crate::support::loader::Loader;
 use crate::support::store::{Moment, Op, Scripted};
-use crate::support::{
-    Cached, MINUTE, NO_TIME, SECOND, answers, ask, burst, cached, idle, is_leased, layer, lease,
-    tasks,
-};
 
 fn cancelling(store: impl bellwether::Store, loader: &Loader) -> Cached {
     layer(store).when_abandoned(WhenAbandoned::Cancel).layer(loader.clone())

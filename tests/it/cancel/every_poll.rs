@@ -1,14 +1,14 @@
 //! A caller can be dropped after each of its polls, so each of its await points is tried.
 
 use bellwether::{CacheStatus, MemoryStore, Wait, WhenAbandoned};
+use bellwether_testkit::caches::{
+    Cached, KeyOf, MINUTE, answers, burst, idle, is_leased, layer, lease, settled, tasks,
+};
+use bellwether_testkit::loaders::Loader;
 use tokio::task::yield_now;
 use tower::{Layer, Service};
 
-use crate::support::loader::Loader;
 use crate::support::store::Scripted;
-use crate::support::{
-    Cached, KeyOf, MINUTE, answers, burst, idle, is_leased, layer, lease, settled, tasks,
-};
 
 type Layered = bellwether::ReadThroughLayer<KeyOf>;
 

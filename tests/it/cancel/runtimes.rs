@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use bellwether::{CacheErrorKind, MemoryStore, Wait};
+use bellwether_testkit::caches::{MINUTE, SECOND, answer, ask, cached, kind_of, layer, lease};
+use bellwether_testkit::loaders::Loader;
 use futures_util::FutureExt;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 use tokio_test::task::spawn;
 use tower::{Layer, Service};
 
-use crate::support::loader::Loader;
 use crate::support::store::Scripted;
-use crate::support::{MINUTE, SECOND, answer, ask, cached, kind_of, layer, lease};
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime")

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use bellwether::{MemoryStore, WhenAbandoned};
+use bellwether_testkit::caches::{Cached, Settled, ask, layer};
+use bellwether_testkit::loaders::Loader;
 use tokio::task::{JoinHandle, yield_now};
 use tokio::time::timeout;
 use tower::Layer;
 
-use crate::support::loader::Loader;
 use crate::support::store::Scripted;
-use crate::support::{Cached, Settled, ask, layer};
 
 const ROUNDS: u64 = 300;
 

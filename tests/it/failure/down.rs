@@ -4,14 +4,13 @@ use bellwether::store::{FaultyStore, Operation};
 use bellwether::{
     Bypass, CacheErrorKind, CacheStatus, MemoryStore, StoreErrorKind, Wait, WhenStoreFails,
 };
-use tokio::time::{Instant, sleep};
-use tower::Layer;
-
-use crate::support::loader::{End, Loader};
-use crate::support::{
+use bellwether_testkit::caches::{
     NO_TIME, SECOND, answers, ask, burst, idle, kind_of, layer, remembering_layer, settled,
     unprobed,
 };
+use bellwether_testkit::loaders::{End, Loader};
+use tokio::time::{Instant, sleep};
+use tower::Layer;
 
 fn down() -> FaultyStore<MemoryStore> {
     let store = FaultyStore::around(MemoryStore::new(10)).remote();

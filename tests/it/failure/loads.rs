@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use bellwether::{CacheErrorKind, Capture, Error, MemoryStore};
-use tokio::time::Instant;
-use tower::{Layer, Service};
-
-use crate::support::capture::{Faults, Text};
-use crate::support::loader::{End, Loader, Refusal};
-use crate::support::store::Scripted;
-use crate::support::{
+use bellwether_testkit::caches::capture::{Faults, Text};
+use bellwether_testkit::caches::{
     Cached, SECOND, Settled, answer, answers, ask, burst, cached, idle, is_leased, kind_of, layer,
     put, settled,
 };
+use bellwether_testkit::loaders::{End, Loader, Refusal};
+use tokio::time::Instant;
+use tower::{Layer, Service};
+
+use crate::support::store::Scripted;
 
 fn failing(end: End) -> Loader {
     let loader = Loader::taking(SECOND);

@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bellwether::{Error, Key, MemoryStore, ReadThroughLayer, Wait};
+use bellwether_testkit::caches::{MINUTE, NO_TIME, SECOND};
 use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 use tower::{Layer, Service, service_fn, util::BoxCloneSyncService};
 
 use crate::support::store::Scripted;
-use crate::support::{MINUTE, NO_TIME, SECOND};
 
 const PLACES: [fn(&MemoryStore) -> Scripted; 2] = [Scripted::over, Scripted::away];
 

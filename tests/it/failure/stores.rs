@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use bellwether::{Bypass, CacheErrorKind, CacheStatus, MemoryStore, StoreErrorKind};
+use bellwether_testkit::caches::{
+    SECOND, answers, ask, burst, cached, idle, is_leased, key, kind_of, layer, lease, settled,
+};
+use bellwether_testkit::loaders::{End, Loader};
 use tokio::time::{advance, sleep};
 use tower::Layer;
 
-use crate::support::loader::{End, Loader};
 use crate::support::store::{Moment, Op, Scripted};
-use crate::support::{
-    SECOND, answers, ask, burst, cached, idle, is_leased, key, kind_of, layer, lease, settled,
-};
 
 const MOMENTS: [Moment; 2] = [Moment::Before, Moment::After];
 

@@ -5,16 +5,16 @@ use std::time::Duration;
 
 use bellwether::store::{Accept, Acquire, Claim, Failure, Store};
 use bellwether::{CacheErrorKind, CacheStatus, Error, MemoryStore, Verdict};
-use tokio::time::{Instant, sleep};
-use tower::Layer;
-
-use crate::support::capture::{Faults, Text};
-use crate::support::loader::{End, Loader, Refusal};
-use crate::support::store::{Moment, Op, Scripted};
-use crate::support::{
+use bellwether_testkit::caches::capture::{Faults, Text};
+use bellwether_testkit::caches::{
     MINUTE, NO_TIME, SECOND, answer, ask, burst, idle, key, kind_of, lease, put, remembering_layer,
     settled, tasks, unprobed,
 };
+use bellwether_testkit::loaders::{End, Loader, Refusal};
+use tokio::time::{Instant, sleep};
+use tower::Layer;
+
+use crate::support::store::{Moment, Op, Scripted};
 
 const PLACES: [fn(&MemoryStore) -> Scripted; 2] = [Scripted::over, Scripted::away];
 

@@ -6,15 +6,15 @@ use std::convert::Infallible;
 use bellwether::{
     BatchError, Batched, Bypass, CacheErrorKind, CacheStatus, MemoryStore, Place, Stale,
 };
+use bellwether_testkit::caches::{MINUTE, SECOND, idle, kind_of, tasks};
+use bellwether_testkit::loaders::Refusal;
 use tokio::runtime::Builder;
 use tokio::time::advance;
 use tower::{Layer, ServiceExt, service_fn};
 
 use super::query::{End, Query};
 use super::{KEYLESS, answers, ask_many, catalog, ended, fault, layer, statuses};
-use crate::support::loader::Refusal;
 use crate::support::store::{Moment, Op, Scripted};
-use crate::support::{MINUTE, SECOND, idle, kind_of, tasks};
 
 #[tokio::test(start_paused = true)]
 async fn answers_come_in_the_order_of_the_requests() {

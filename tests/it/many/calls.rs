@@ -2,12 +2,12 @@
 
 use bellwether::store::Store;
 use bellwether::{Batched, ConfigError, MemoryStore, Wait};
+use bellwether_testkit::caches::{MINUTE, SECOND, idle, key, lease};
 use tower::Layer;
 
 use super::query::{End, Query};
 use super::{KEYLESS, answers, ask_many, catalog, ended, layer};
 use crate::support::store::{Moment, Op, Scripted};
-use crate::support::{MINUTE, SECOND, idle, key, lease};
 
 #[tokio::test(start_paused = true)]
 async fn a_page_of_misses_is_one_look_one_question_and_one_commit_of_each_and_one_call() {

@@ -1,11 +1,11 @@
 //! Each key of a batch is coalesced with whoever else asks for it.
 
 use bellwether::{CacheStatus, MemoryStore, Place};
+use bellwether_testkit::caches::idle;
+use bellwether_testkit::loaders::Refusal;
 
 use super::query::{End, Query};
 use super::{answers, ask, ask_many, catalog, ended, fault, statuses};
-use crate::support::idle;
-use crate::support::loader::Refusal;
 use crate::support::store::Scripted;
 
 #[tokio::test(start_paused = true)]

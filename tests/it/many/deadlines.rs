@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use bellwether::{Ask, Batched, CacheErrorKind, MemoryStore, ReadThrough, ReadThroughLayer, Store};
+use bellwether_testkit::caches::{MINUTE, SECOND, idle, key, kind_of, tasks};
 use tokio::time::{Instant, sleep};
 use tower::Layer;
 
 use super::query::Query;
 use super::{KEYLESS, ended};
 use crate::support::store::{Gate, Moment, Op, Scripted};
-use crate::support::{MINUTE, SECOND, idle, key, kind_of, tasks};
 
 const DEADLINE: Duration = Duration::from_millis(50);
 

@@ -3,13 +3,13 @@
 use std::task::Poll;
 
 use bellwether::{Batched, MemoryStore, WhenAbandoned};
+use bellwether_testkit::caches::{idle, is_leased, tasks};
 use tokio_test::task::spawn;
 use tower::Layer;
 
 use super::query::Query;
 use super::{Catalog, KEYLESS, answers, ask, ask_many, catalog, ended, layer};
 use crate::support::store::{Moment, Op, Scripted};
-use crate::support::{idle, is_leased, tasks};
 
 fn cancelling(store: &Scripted, query: &Query) -> Catalog {
     let layer = layer(store.clone()).when_abandoned(WhenAbandoned::Cancel);

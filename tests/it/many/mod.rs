@@ -12,13 +12,13 @@ use std::sync::Arc;
 use bellwether::{
     BatchError, Batched, CacheStatus, Error, Key, ReadThrough, ReadThroughLayer, Store,
 };
+use bellwether_testkit::caches::{MINUTE, NEVER, NO_TIME, key};
+use bellwether_testkit::loaders::Refusal;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tower::{Layer, Service};
 
 use self::query::Query;
-use crate::support::loader::Refusal;
-use crate::support::{MINUTE, NEVER, NO_TIME, key};
 
 type KeyOf = fn(&u64) -> Option<Key>;
 type Catalog = ReadThrough<Batched<Query>, KeyOf>;

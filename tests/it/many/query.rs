@@ -3,13 +3,12 @@
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
+use bellwether_testkit::caches::NEVER;
+use bellwether_testkit::loaders::Refusal;
 use futures_util::future::BoxFuture;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use tower::Service;
-
-use crate::support::NEVER;
-use crate::support::loader::Refusal;
 
 /// Answers each item with ten times its number. Clones are one loader.
 #[derive(Clone, Debug)]

@@ -1,15 +1,15 @@
 //! What is asked for often enough is loaded anew before it runs out.
 
 use bellwether::{CacheStatus, MemoryStore};
+use bellwether_testkit::caches::{
+    MINUTE, NO_TIME, SECOND, answer, answers, ask, burst, layer, remembering_layer, settled,
+    unprobed,
+};
+use bellwether_testkit::loaders::{End, Loader};
 use tokio::time::{Instant, sleep};
 use tower::Layer;
 
 use super::PLACES;
-use crate::support::loader::{End, Loader};
-use crate::support::{
-    MINUTE, NO_TIME, SECOND, answer, answers, ask, burst, layer, remembering_layer, settled,
-    unprobed,
-};
 
 /// So early that it is due as soon as it is stored: with a load of ten seconds and the largest
 /// beta, on average a thousand seconds before its end.

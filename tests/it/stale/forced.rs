@@ -2,13 +2,15 @@
 
 use bellwether::store::{Accept, Acquire, Claim, Store};
 use bellwether::{Ask, CacheStatus, MemoryStore, ReadThrough, ReadThroughLayer, Stale};
+use bellwether_testkit::caches::{
+    MINUTE, NO_TIME, SECOND, Settled, answers, commit, idle, key, settled,
+};
+use bellwether_testkit::loaders::{End, Loader};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tower::{Layer, Service};
 
 use super::{PLACES, stale_if_error, stale_while_revalidating};
-use crate::support::loader::{End, Loader};
-use crate::support::{MINUTE, NO_TIME, SECOND, Settled, answers, commit, idle, key, settled};
 
 type Asking = ReadThrough<Loader, fn(&u64) -> Ask>;
 

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use bellwether::store::{Store, Windows};
 use bellwether::{CacheStatus, MemoryStore, Stale, Verdict};
+use bellwether_testkit::caches::{MINUTE, NO_TIME, SECOND, answer, ask, key, layer};
+use bellwether_testkit::loaders::Loader;
 use tokio::time::sleep;
 use tower::Layer;
 
 use super::PLACES;
-use crate::support::loader::Loader;
-use crate::support::{MINUTE, NO_TIME, SECOND, answer, ask, key, layer};
 
 #[tokio::test(start_paused = true)]
 async fn jitter_shortens_a_ttl_and_never_prolongs_it() {

@@ -7,20 +7,23 @@ use bellwether::{
     CacheErrorKind, CacheStatus, MemoryStore, ReadThroughLayer, Stale, Verdict, Wait,
     WhenStoreFails,
 };
+use bellwether_testkit::caches::{
+    Cached, KeyOf, MINUTE, SECOND, answer, answers, ask, burst, idle, kind_of, remembering_layer,
+    settled,
+};
+use bellwether_testkit::loaders::{End, Loader};
 use tokio::time::{Instant, sleep};
 use tower::Layer;
 
 use super::{PLACES, stale_for, stale_if_error, surviving, why};
-use crate::support::loader::{End, Loader};
 use crate::support::store::{Moment, Op, Scripted};
-use crate::support::{
-    Cached, KeyOf, MINUTE, SECOND, answer, answers, ask, burst, idle, kind_of, remembering_layer,
-    settled,
-};
 
 /// The lease of another process, which loads for ever.
 async fn leased_elsewhere(store: &MemoryStore) -> Lease {
-    match store.acquire(Claim::new(crate::support::key(1)), MINUTE * 10, Accept::Fresh).await {
+    match store
+        .acquire(Claim::new(bellwether_testkit::caches::key(1)), MINUTE * 10, Accept::Fresh)
+        .await
+    {
         Ok(Acquire::Lead { lease, .. }) => lease,
         other => panic!("{other:?}"),
     }
@@ -257,7 +260,7 @@ async fn who_comes_after_an_invalidation_is_not_given_the_stand_in_of_an_earlier
         let earlier = ask(&cached, 1);
         idle().await;
         assert_eq!(store.asked(Op::Acquire), 1);
-        memory.invalidate(crate::support::key(1)).await.unwrap();
+        memory.invalidate(bellwether_testkit::caches::key(1)).await.unwrap();
         // It has returned. From here on nobody is to be given the 42.
         let later = ask(&cached, 1);
         idle().await;

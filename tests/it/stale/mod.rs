@@ -9,10 +9,10 @@ mod slow;
 
 use bellwether::store::{Store, Windows};
 use bellwether::{CacheStatus, MemoryStore, ReadThroughLayer, Stale};
+use bellwether_testkit::caches::{JSON, KeyOf, MINUTE, Settled, layer, put_for};
 use tokio::time::sleep;
 
 use crate::support::store::Scripted;
-use crate::support::{JSON, KeyOf, MINUTE, Settled, layer, put_for};
 
 type Place = fn(&MemoryStore) -> Scripted;
 

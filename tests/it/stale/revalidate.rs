@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use bellwether::store::{Accept, Acquire, Claim, Store, Windows};
 use bellwether::{CacheStatus, MemoryStore, Stale, WhenAbandoned};
+use bellwether_testkit::caches::{
+    JSON, MINUTE, NO_TIME, SECOND, answer, answers, ask, burst, commit, idle, is_leased, key,
+    put_for, remembering_layer, settled, unprobed,
+};
+use bellwether_testkit::loaders::{End, Loader};
 use tokio::time::{Instant, sleep};
 use tower::Layer;
 
 use super::{PLACES, revalidating, stale_while_revalidating, why};
-use crate::support::loader::{End, Loader};
 use crate::support::store::{Moment, Op, Scripted};
-use crate::support::{
-    JSON, MINUTE, NO_TIME, SECOND, answer, answers, ask, burst, commit, idle, is_leased, key,
-    put_for, remembering_layer, settled, unprobed,
-};
 
 #[tokio::test(start_paused = true)]
 async fn a_stale_answer_is_given_out_at_once_and_loaded_anew_behind_it() {

@@ -1,12 +1,12 @@
 //! While a load is slow, what is stale is given out.
 
 use bellwether::{MemoryStore, Stale, WhenAbandoned};
+use bellwether_testkit::caches::{Cached, SECOND, answer, answers, burst, settled};
+use bellwether_testkit::loaders::Loader;
 use tokio::time::{Instant, sleep};
 use tower::Layer;
 
 use super::{PLACES, Place, stale_if_error, surviving, why};
-use crate::support::loader::Loader;
-use crate::support::{Cached, SECOND, answer, answers, burst, settled};
 
 /// A load is slow after a second, and takes four.
 async fn slow(place: Place) -> (Cached, Loader) {

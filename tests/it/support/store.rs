@@ -8,11 +8,10 @@ use bellwether::store::{
     Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew, Store, Watch,
 };
 use bellwether::{Key, MemoryStore, StoreError, StoreErrorKind};
+use bellwether_testkit::caches::NEVER;
 use tokio::sync::watch;
 use tokio::task::yield_now;
 use tokio::time::timeout;
-
-use super::NEVER;
 
 /// A handle to a `MemoryStore`, as one process of a fleet has it. Clones share what was scripted;
 /// another `Scripted` over the same store is another process.

@@ -7,15 +7,15 @@ use bellwether::{
     Ask, CacheErrorKind, CacheStatus, Capture, Json, MemoryStore, ReadThrough, ReadThroughLayer,
     Stale, Store, Verdict, Wait, WhenAbandoned,
 };
+use bellwether_testkit::caches::{
+    JSON, MINUTE, NO_TIME, SECOND, Settled, answers, idle, key, kind_of, lease, put, put_for, tasks,
+};
+use bellwether_testkit::loaders::Loader;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tower::{Layer, Service};
 
-use crate::support::loader::Loader;
 use crate::support::store::{Moment, Op, Scripted};
-use crate::support::{
-    JSON, MINUTE, NO_TIME, SECOND, Settled, answers, idle, key, kind_of, lease, put, put_for, tasks,
-};
 
 type AskOf = fn(&u64) -> Ask;
 type Asking<C = Json> = ReadThrough<Loader, AskOf, C>;
@@ -253,7 +253,7 @@ async fn how_long_a_load_elsewhere_has_taken_counts_when_a_deadline_is_hopeless(
     // A second is left of what a load takes.
     let asked = ask(&asking, within(2_000, 2));
     sleep(SECOND).await;
-    crate::support::commit(&memory, held, "42").await;
+    bellwether_testkit::caches::commit(&memory, held, "42").await;
     assert_eq!(answers(vec![asked]).await, [42]);
 }
 

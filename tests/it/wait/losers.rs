@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use bellwether::{CacheErrorKind, MemoryStore, Wait};
+use bellwether_testkit::caches::{
+    MINUTE, NO_TIME, SECOND, answers, ask, burst, cached, idle, key, kind_of, lease, settled,
+};
+use bellwether_testkit::loaders::{End, Loader};
 use tokio::time::{Instant, advance, sleep};
 use tower::Service;
 
 use super::{error_after, waiting};
-use crate::support::loader::{End, Loader};
 use crate::support::store::{Moment, Op, Scripted};
-use crate::support::{
-    MINUTE, NO_TIME, SECOND, answers, ask, burst, cached, idle, key, kind_of, lease, settled,
-};
 
 fn five_seconds() -> Wait {
     Wait::at_most(SECOND * 5)
@@ -147,7 +147,11 @@ async fn a_wait_is_not_begun_anew_by_another_flight() {
 }
 
 async fn layer_handle_invalidates(store: &MemoryStore) {
-    crate::support::layer(store.clone()).handle().invalidate(&key(1)).await.expect("it works");
+    bellwether_testkit::caches::layer(store.clone())
+        .handle()
+        .invalidate(&key(1))
+        .await
+        .expect("it works");
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,12 +8,11 @@ mod patience;
 use std::time::Duration;
 
 use bellwether::{CacheErrorKind, Wait};
+use bellwether_testkit::caches::{Cached, Settled, kind_of, layer};
+use bellwether_testkit::loaders::Loader;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tower::Layer;
-
-use crate::support::loader::Loader;
-use crate::support::{Cached, Settled, kind_of, layer};
 
 /// A process that waits like this.
 fn waiting(store: impl bellwether::Store, wait: Wait, loader: &Loader) -> Cached {

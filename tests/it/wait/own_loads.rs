@@ -1,13 +1,13 @@
 //! Who waited in vain loads for itself, if the policy says so.
 
 use bellwether::{Bypass, CacheStatus, MemoryStore, Place, Wait};
+use bellwether_testkit::caches::{
+    JSON, MINUTE, NO_TIME, SECOND, answers, ask, burst, cached, idle, kind_of, lease, put, settled,
+};
+use bellwether_testkit::loaders::{End, Loader};
 use tokio::time::{Instant, sleep};
 
 use super::waiting;
-use crate::support::loader::{End, Loader};
-use crate::support::{
-    JSON, MINUTE, NO_TIME, SECOND, answers, ask, burst, cached, idle, kind_of, lease, put, settled,
-};
 
 fn then_load() -> Wait {
     Wait::at_most(SECOND * 5).then_load()
@@ -160,5 +160,5 @@ async fn nothing_is_left_of_those_who_gave_up() {
     let cached = waiting(store, then_load(), &Loader::new());
     answers(burst(&cached, 1, 100)).await;
     idle().await;
-    assert_eq!((cached.in_flight(), crate::support::tasks()), (0, 0));
+    assert_eq!((cached.in_flight(), bellwether_testkit::caches::tasks()), (0, 0));
 }

@@ -4,15 +4,15 @@
 use std::time::Duration;
 
 use bellwether::{CacheErrorKind, CacheStatus, MemoryStore, Place, Verdict, Wait};
+use bellwether_testkit::caches::{
+    MINUTE, SECOND, answers, ask, burst, cached, idle, is_leased, kind_of, layer, lease, settled,
+};
+use bellwether_testkit::loaders::Loader;
 use tokio::time::{Instant, sleep};
 use tower::Layer;
 
 use super::{error_after, waiting};
-use crate::support::loader::Loader;
 use crate::support::store::{Moment, Op, Scripted};
-use crate::support::{
-    MINUTE, SECOND, answers, ask, burst, cached, idle, is_leased, kind_of, layer, lease, settled,
-};
 
 const MILLI: Duration = Duration::from_millis(1);
 const PLACES: [fn(&MemoryStore) -> Scripted; 2] = [Scripted::over, Scripted::away];
@@ -119,7 +119,7 @@ async fn who_fails_fast_waits_for_the_store_as_long_as_that_takes() {
 }
 
 /// The message of an error, after a wait of two seconds.
-async fn told(cached: &crate::support::Cached) -> String {
+async fn told(cached: &bellwether_testkit::caches::Cached) -> String {
     let (answer, _) = ask(cached, 1).await.expect("no panic");
     assert_eq!(kind_of(&answer), CacheErrorKind::WaitTimedOut);
     answer.unwrap_err().to_string()

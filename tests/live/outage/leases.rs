@@ -6,15 +6,16 @@ use std::time::{Duration, Instant};
 
 use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Lease, Windows};
 use bellwether::{Ask, Key, ReadThroughLayer, RedisStore, Store, StoreError};
+use bellwether_testkit::faults::Replacement;
+use bellwether_testkit::servers::Reply;
+use bellwether_testkit::wait::within;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
 use tower::{Layer, Service, service_fn};
 
 use super::{Site, TIMEOUT, look};
-use crate::catalog::{key, within};
-use crate::support::fault_proxy::Replacement;
-use crate::support::redis_server::Reply;
+use crate::catalog::key;
 
 /// A lease that no test waits for.
 const MINUTE: Duration = Duration::from_secs(60);

@@ -15,12 +15,13 @@ use std::time::{Duration, Instant};
 
 use bellwether::store::{Accept, Acquire, Claim};
 use bellwether::{RedisOptions, RedisStore, Store, StoreError, StoreErrorKind};
+use bellwether_testkit::faults::FaultProxy;
+use bellwether_testkit::servers::RedisServer;
+use bellwether_testkit::wait::within;
 use futures_util::poll;
 use tokio::time::sleep;
 
-use crate::catalog::{key, within};
-use crate::support::fault_proxy::FaultProxy;
-use crate::support::redis_server::RedisServer;
+use crate::catalog::key;
 
 /// The default of `RedisOptions::timeout`.
 const TIMEOUT: Duration = Duration::from_millis(250);

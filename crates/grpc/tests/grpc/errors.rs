@@ -2,6 +2,7 @@
 
 use bellwether::RedisStore;
 use bellwether_grpc::{CachedMethod, GrpcCacheLayer};
+use bellwether_testkit::servers::RedisServer;
 use bytes::Bytes;
 use futures_util::stream;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -15,7 +16,6 @@ use tower::{Layer, ServiceExt};
 use crate::catalog::{Catalog, PRODUCT, RAW};
 use crate::raw::{Connection, Seen, request, with};
 use crate::server::{MINUTE, layered, of, plain};
-use crate::support::redis_server::RedisServer;
 
 fn keeping_errors() -> CachedMethod {
     let kept = CachedMethod::fresh_for(MINUTE);

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use bellwether::RedisOptions;
 use bellwether_grpc::{CachedMethod, GrpcCacheLayer};
+use bellwether_testkit::servers::RedisServer;
 use prost::Message;
 use tonic::{Code, Status};
 
 use crate::catalog::{Catalog, PRODUCT, RAW, Wanted};
 use crate::raw::{Connection, request, with};
 use crate::server::{MINUTE, layered};
-use crate::support::redis_server::RedisServer;
 
 async fn layer(server: &RedisServer) -> GrpcCacheLayer {
     let options = RedisOptions::new(&server.url()).expect("options");

@@ -1,8 +1,5 @@
 //! A cache in front of tonic services: what a caller sees, with and without it.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod catalog;
 mod deadline;
 mod errors;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::body::Body;
 use bellwether::{MemoryStore, Store};
 use bellwether_http::HttpCache;
+use bellwether_testkit::servers::Reply;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use futures_util::stream;
@@ -14,7 +15,6 @@ use tokio::time::{Instant, sleep};
 use tower::BoxError;
 
 use crate::origin::{Origin, cached, get, memory, page, plain, redis, text};
-use crate::support::redis_server::Reply;
 
 const LOAD: Duration = Duration::from_millis(100);
 

@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use bellwether::MemoryStore;
-use bellwether_http::{HttpCache, HttpCacheLayer, Keyed, RequestKey};
+use bellwether_http::{HttpCache, HttpCacheLayer, KeyedRules, RequestKey};
 use http::{HeaderName, Request};
 
 use crate::origin::{Origin, ask, cached, get, is_hit, memory, page, says, text};
@@ -25,7 +25,7 @@ fn behind_a_proxy(by: &'static str, vary: &'static [Field]) -> Origin {
     })
 }
 
-fn keyed(by: &str) -> HttpCacheLayer<Keyed> {
+fn keyed(by: &str) -> HttpCacheLayer<KeyedRules> {
     let key = RequestKey::path().header(by).unwrap();
     let minute = std::time::Duration::from_secs(60);
     HttpCacheLayer::keyed(MemoryStore::new(100), key).ttl(minute).jitter(0.0).unwrap()

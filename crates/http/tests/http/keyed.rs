@@ -7,7 +7,7 @@ use axum::extract::{Path, Query};
 use axum::routing::get as route;
 use axum::{Router, http::StatusCode};
 use bellwether::{Key, MemoryStore};
-use bellwether_http::{HttpCacheLayer, Keyed, RequestKey};
+use bellwether_http::{HttpCacheLayer, KeyedRules, RequestKey};
 use http_body_util::BodyExt;
 use tower::ServiceExt;
 
@@ -15,11 +15,11 @@ use crate::origin::{Origin, cached, get, is_hit, page, pass, request, says, text
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn keyed(key: RequestKey) -> HttpCacheLayer<Keyed> {
+fn keyed(key: RequestKey) -> HttpCacheLayer<KeyedRules> {
     over(MemoryStore::new(1_000), key)
 }
 
-fn over(store: MemoryStore, key: RequestKey) -> HttpCacheLayer<Keyed> {
+fn over(store: MemoryStore, key: RequestKey) -> HttpCacheLayer<KeyedRules> {
     HttpCacheLayer::keyed(store, key).ttl(MINUTE).jitter(0.0).unwrap()
 }
 

@@ -1,5 +1,4 @@
 //! The HTTP layer, seen by its callers and by the origin behind it.
-#![cfg(all(feature = "axum", feature = "redis"))]
 
 mod burst;
 mod changes;
@@ -23,9 +22,6 @@ mod users;
 mod validation;
 mod variants;
 mod vary;
-
-#[path = "../support/mod.rs"]
-mod support;
 
 #[path = "../../../../examples/reverse_proxy/proxy.rs"]
 mod proxy;

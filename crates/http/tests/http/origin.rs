@@ -9,13 +9,12 @@ use std::time::Duration;
 use axum::body::Body;
 use bellwether::{MemoryStore, RedisStore};
 use bellwether_body::CacheBody;
-use bellwether_http::{HttpCache, HttpCacheLayer, Rules};
+use bellwether_http::{CachingRules, HttpCache, HttpCacheLayer};
+use bellwether_testkit::servers::RedisServer;
 use futures_util::future::BoxFuture;
 use http::{HeaderMap, Method, Request, Response};
 use http_body_util::BodyExt;
 use tower::{BoxError, Layer, Service, ServiceExt};
-
-use crate::support::redis_server::RedisServer;
 
 pub(crate) type Page = Response<Body>;
 
@@ -112,7 +111,10 @@ pub(crate) async fn redis() -> (RedisServer, RedisStore) {
     (server, store)
 }
 
-pub(crate) fn cached<R: Rules>(layer: &HttpCacheLayer<R>, origin: &Origin) -> HttpCache<Origin> {
+pub(crate) fn cached<R: CachingRules>(
+    layer: &HttpCacheLayer<R>,
+    origin: &Origin,
+) -> HttpCache<Origin> {
     layer.layer(origin.clone())
 }
 

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use bellwether::store::{Accept, Acquire, Claim, Draft, Value, Windows};
 use bellwether::{Key, RedisStore, Store};
+use bellwether_testkit::servers::Reply;
 use bytes::Bytes;
 
 use crate::origin::{Origin, ask, cached, field, get, is_hit, page, plain, redis, text};
-use crate::support::redis_server::Reply;
 
 /// The key of `http://shop/` and a path.
 fn key(path: &str) -> Key {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bellwether::MemoryStore;
-use bellwether_http::{HttpCacheLayer, RequestKey, Rules};
+use bellwether_http::{CachingRules, HttpCacheLayer, RequestKey};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
@@ -131,7 +131,7 @@ async fn first_frame(mut answer: Answer) -> Bytes {
 }
 
 /// Callers at once, and how long after the first of them each has its first frame.
-async fn first_frames<R: Rules>(layer: &HttpCacheLayer<R>, fields: Fields) {
+async fn first_frames<R: CachingRules>(layer: &HttpCacheLayer<R>, fields: Fields) {
     let origin = endless(fields);
     let cache = cached(layer, &origin);
     let began = Instant::now();

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bellwether::{MemoryStore, Store};
+use bellwether_testkit::servers::{RedisServer, Reply};
 use futures_util::future::join_all;
 use http::Request;
 
 use crate::origin::{Origin, Page, ask, cached, is_hit, page, plain, redis, text};
-use crate::support::redis_server::{RedisServer, Reply};
 
 const USERS: usize = 100;
 const REQUESTS: usize = 100_000;

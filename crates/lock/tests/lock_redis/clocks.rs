@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use bellwether_lock::{FairLock, Lock, RedisLock, Redlock, ReentrantLock, Renew};
+use bellwether_testkit::servers::{RedisServer, Reply};
 use tokio::time::sleep;
 
-use crate::support::redis_server::{RedisServer, Reply};
 use crate::world::{LONG, busy, claim, free, options, queue_up, take, wait};
 
 const HOUR: i64 = 3_600;

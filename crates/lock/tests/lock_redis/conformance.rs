@@ -1,9 +1,10 @@
 //! Every lock in Redis keeps the contract of locks.
 
 use bellwether_lock::{FairLock, Guarded, Lock, RedisLock, Redlock, ReentrantLock, conformance};
+use bellwether_testkit::servers::{RedisServer, Reply};
+use bellwether_testkit::wait::within;
 
-use crate::support::redis_server::{RedisServer, Reply};
-use crate::world::{options, within};
+use crate::world::options;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 
 use bellwether::StoreError;
 use bellwether_lock::{Attempt, Claim, FairLock, Lock, RedisLock, Redlock, ReentrantLock};
+use bellwether_testkit::servers::{RedisServer, Reply};
+use bellwether_testkit::wait::within;
 use futures_util::{StreamExt, stream};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::support::redis_server::{RedisServer, Reply};
-use crate::world::{LONG, attempt, claim, free, options, take, wait, within};
+use crate::world::{LONG, attempt, claim, free, options, take, wait};
 
 const WAITERS: u32 = 8;
 const ROUNDS: u32 = 4;

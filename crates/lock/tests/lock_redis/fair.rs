@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bellwether_lock::{FairLock, Lock, Released};
+use bellwether_testkit::servers::{RedisServer, Reply};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use crate::support::redis_server::{RedisServer, Reply};
 use crate::world::{LONG, busy, claim, free, key, options, queue_up, take, wait, wait_pausing};
 
 async fn lock(server: &RedisServer, silence: Duration) -> FairLock {

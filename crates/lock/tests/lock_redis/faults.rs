@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use bellwether::StoreErrorKind;
 use bellwether_lock::{FairLock, Lock, Locks, RedisLock, ReentrantLock, Released, Renew};
+use bellwether_testkit::faults::{FaultProxy, Replacement};
+use bellwether_testkit::servers::RedisServer;
+use bellwether_testkit::servers::free_port;
 use tokio::time::timeout;
 
-use crate::support::fault_proxy::{FaultProxy, Replacement};
-use crate::support::guarded::free_port;
-use crate::support::redis_server::RedisServer;
 use crate::world::{LONG, attempt, busy, claim, free, key, options, options_of, take, wait};
 
 async fn proxy(server: &RedisServer) -> FaultProxy {

@@ -2,21 +2,23 @@
 
 use std::time::Duration;
 
-use bellwether::Wait;
-use bellwether_lock::{FairLock, Lock, LockErrorKind, Locks, RedisLock, Redlock, ReentrantLock};
+use bellwether_lock::{
+    FairLock, Lock, LockErrorKind, LockWait, Locks, RedisLock, Redlock, ReentrantLock,
+};
 use bellwether_lock::{Released, TakeOver};
+use bellwether_testkit::servers::RedisServer;
+use bellwether_testkit::wait::within;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
-use crate::support::redis_server::RedisServer;
-use crate::world::{LONG, busy, claim, key, options, within};
+use crate::world::{LONG, busy, claim, key, options};
 
 /// Much longer than it takes to be told, and much shorter than a third of a lease.
 const SOON: Duration = Duration::from_secs(8);
 
 /// Renewed every 20 s.
 fn locks<L: Lock>(lock: L) -> Locks<L> {
-    Locks::new(lock).lease(LONG).expect("a lease").wait(Wait::at_most(LONG))
+    Locks::new(lock).lease(LONG).expect("a lease").wait(LockWait::at_most(LONG))
 }
 
 /// How many names a server tracks.

@@ -1,8 +1,5 @@
 //! The locks in Redis on real servers: the same contract, and what only a real server can do.
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod world;
 
 mod clocks;
@@ -12,7 +9,6 @@ mod fair;
 mod faults;
 mod hearing;
 mod policy;
-mod process;
 mod processes;
 mod redlock;
 mod redlock_faults;

@@ -3,19 +3,19 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use bellwether::Wait;
-use bellwether_lock::{FairLock, Lock, LockErrorKind, Locks, Owner, RedisLock, Redlock};
+use bellwether_lock::{FairLock, Lock, LockErrorKind, LockWait, Locks, Owner, RedisLock, Redlock};
 use bellwether_lock::{ReentrantLock, Released};
+use bellwether_testkit::faults::FaultProxy;
+use bellwether_testkit::servers::{RedisServer, Reply};
+use bellwether_testkit::wait::within;
 use tokio::time::{sleep, timeout};
 
-use crate::support::fault_proxy::FaultProxy;
-use crate::support::redis_server::{RedisServer, Reply};
-use crate::world::{LONG, busy, claim, key, options, options_of, queue_up, take, within};
+use crate::world::{LONG, busy, claim, key, options, options_of, queue_up, take};
 
 const LEASE: Duration = Duration::from_millis(500);
 
 fn locks<L: Lock>(lock: L) -> Locks<L> {
-    Locks::new(lock).lease(LEASE).expect("a lease").wait(Wait::at_most(LONG))
+    Locks::new(lock).lease(LEASE).expect("a lease").wait(LockWait::at_most(LONG))
 }
 
 /// It stays held while it is renewed, and is lost when the server has forgotten it.
@@ -72,7 +72,7 @@ async fn a_wait_in_vain_ends_in_time_and_leaves_no_place_in_the_queue() {
     let server = RedisServer::start();
     let lock = FairLock::connect(options(&server)).await.expect("a lock");
     take(&lock, &claim(1), LONG).await;
-    let waiting = locks(lock).wait(Wait::at_most(LEASE));
+    let waiting = locks(lock).wait(LockWait::at_most(LEASE));
     let began = Instant::now();
     let error = waiting.lock(&key(1)).await.expect_err("it is held");
     let took = began.elapsed();

@@ -1,88 +1,105 @@
 //! Several processes: who counts exactly, and what becomes of holders that die or stand still.
 
 use std::env;
+use std::error::Error;
 use std::fs;
+use std::slice;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bellwether_lock::{Attempt, Lock, RedisLock, Redlock, Released, Renew, Request, TakeOver};
+use bellwether_lock::{
+    Attempt, FairLock, Lock, RedisLock, Redlock, ReentrantLock, Released, Renew, Request, TakeOver,
+};
+use bellwether_testkit::locks::{
+    Count, FencedResource, LockCommand, LockReply, LockSetup, LockWorker, read_count, work,
+};
+use bellwether_testkit::servers::RedisServer;
+use futures_util::future::join_all;
 
-use crate::process::{Process, Task};
-use crate::support::redis_server::RedisServer;
-use crate::world::{LONG, busy, claim, free, options, take, wait};
+use crate::world::{LONG, busy, claim, free, options, options_of, take, wait};
 
 /// So many rounds of each of 8 tasks in each of 8 processes; 1000 is the full run.
-fn rounds(default: u32) -> u32 {
+fn rounds(default: u64) -> u64 {
     let told = env::var("BELLWETHER_LOCK_ROUNDS").ok();
     told.map_or(default, |rounds| rounds.parse().expect("a number"))
 }
 
-fn count_exactly(kind: &str, servers: &[RedisServer], rounds: u32) {
+#[test]
+#[ignore = "only of use to the other tests, which run it in processes of its own"]
+fn works() {
+    work(lock);
+}
+
+async fn lock(setup: LockSetup) -> Result<Arc<dyn Lock>, Box<dyn Error + Send + Sync>> {
+    let nodes: Vec<_> = setup.address.split(',').map(options_of).collect();
+    let first = nodes[0].clone();
+    Ok(match &*setup.kind {
+        "redis" => Arc::new(RedisLock::connect(first).await?),
+        "fair" => Arc::new(FairLock::connect(first).await?),
+        "reentrant" => Arc::new(ReentrantLock::connect(first).await?),
+        _ => Arc::new(Redlock::connect(nodes).await?),
+    })
+}
+
+/// A process with a kind of lock on these servers.
+async fn worker(kind: &str, servers: &[RedisServer]) -> LockWorker {
+    let address = servers.iter().map(RedisServer::url).collect::<Vec<_>>().join(",");
+    let setup = LockSetup { kind: kind.to_owned(), address };
+    LockWorker::start("processes::works", &setup).await
+}
+
+async fn count_exactly(kind: &str, servers: &[RedisServer], rounds: u64) {
     let dir = tempfile::tempdir().expect("a directory");
-    let file = dir.path().join("count").display().to_string();
+    let file = dir.path().join("count");
     fs::write(&file, "0 0").expect("a file");
-    let urls = servers.iter().map(RedisServer::url).collect::<Vec<_>>().join(",");
     let began = Instant::now();
-    let task = Task::Count { tasks: 8, rounds };
-    let start = |_| Process::start(kind, &urls, &file, task);
-    let mut processes: Vec<_> = (0..8).map(start).collect();
-    for process in &mut processes {
-        process.says("counted");
+    let workers = join_all((0..8).map(|_| worker(kind, servers))).await;
+    let fenced = kind != "redlock";
+    let count =
+        LockCommand::Count(Count { file: file.clone(), tasks: 8, rounds, in_turns: true, fenced });
+    for counted in join_all(workers.iter().map(|worker| worker.send(&count))).await {
+        assert!(matches!(counted, Ok(LockReply::Counted { .. })), "{counted:?}");
     }
-    let (count, _) = fs::read_to_string(&file)
-        .map(|text| text.split_once(' ').map(|(count, last)| (count.to_owned(), last.to_owned())))
-        .expect("the count")
-        .expect("a count and a fence");
-    assert_eq!(count, (8 * 8 * rounds).to_string());
-    let took = began.elapsed();
-    eprintln!("{kind}: {count} rounds in {took:?}, {:?} each", took / (64 * rounds));
+    let (count, _) = read_count(&file);
+    assert_eq!(count, 8 * 8 * rounds);
+    let (took, rounds) = (began.elapsed(), u32::try_from(count).expect("not so many"));
+    eprintln!("{kind}: {count} rounds in {took:?}, {:?} each", took / rounds);
 }
 
-#[test]
-fn eight_processes_count_exactly_with_the_redis_lock_and_fences_grow() {
-    count_exactly("redis", &[RedisServer::start()], rounds(12));
+#[tokio::test]
+async fn eight_processes_count_exactly_with_the_redis_lock_and_fences_grow() {
+    count_exactly("redis", &[RedisServer::start()], rounds(12)).await;
 }
 
-#[test]
-fn eight_processes_count_exactly_with_the_reentrant_lock_and_fences_grow() {
-    count_exactly("reentrant", &[RedisServer::start()], rounds(10));
+#[tokio::test]
+async fn eight_processes_count_exactly_with_the_reentrant_lock_and_fences_grow() {
+    count_exactly("reentrant", &[RedisServer::start()], rounds(10)).await;
 }
 
-#[test]
-fn eight_processes_count_exactly_with_the_fair_lock_and_fences_grow() {
-    count_exactly("fair", &[RedisServer::start()], rounds(10));
+#[tokio::test]
+async fn eight_processes_count_exactly_with_the_fair_lock_and_fences_grow() {
+    count_exactly("fair", &[RedisServer::start()], rounds(10)).await;
 }
 
-#[test]
-fn eight_processes_count_exactly_with_redlock() {
-    count_exactly("redlock", &[(); 3].map(|()| RedisServer::start()), rounds(4));
+#[tokio::test]
+async fn eight_processes_count_exactly_with_redlock() {
+    count_exactly("redlock", &[(); 3].map(|()| RedisServer::start()), rounds(4)).await;
 }
 
 const LEASE: Duration = Duration::from_millis(600);
 
-fn holder(server: &RedisServer) -> (Process, u64) {
-    let task = Task::Hold { lease_ms: 600 };
-    let mut holder = Process::start("redis", &server.url(), "-", task);
-    let fence = holder.says("held").parse().expect("a fence");
+/// A process that holds the key 1, and renews it at a third of its lease.
+async fn holder(server: &RedisServer) -> (LockWorker, u64) {
+    let holder = worker("redis", slice::from_ref(server)).await;
+    let fence = holder.holds(1, LEASE).await.expect("a fence");
     (holder, fence)
-}
-
-/// What remembers the largest fence it has seen, and refuses smaller ones.
-#[derive(Default)]
-struct Resource(u64);
-
-impl Resource {
-    fn accepts(&mut self, fence: u64) -> bool {
-        let is_newer = fence >= self.0;
-        self.0 = self.0.max(fence);
-        is_newer
-    }
 }
 
 #[tokio::test]
 async fn a_holder_that_is_killed_keeps_the_lock_no_longer_than_its_lease() {
     let server = RedisServer::start();
     let lock = RedisLock::connect(options(&server)).await.expect("a lock");
-    let (mut holder, fence) = holder(&server);
+    let (mut holder, fence) = holder(&server).await;
     // It renews, so the lease does not end while it lives.
     tokio::time::sleep(LEASE * 2).await;
     busy(&lock, &claim(1)).await;
@@ -99,8 +116,8 @@ async fn a_holder_that_is_killed_keeps_the_lock_no_longer_than_its_lease() {
 async fn a_holder_that_stands_still_beyond_its_lease_is_told_and_its_fence_is_refused() {
     let server = RedisServer::start();
     let lock = RedisLock::connect(options(&server)).await.expect("a lock");
-    let mut resource = Resource::default();
-    let (mut holder, fence) = holder(&server);
+    let mut resource = FencedResource::default();
+    let (holder, fence) = holder(&server).await;
     assert!(resource.accepts(fence));
     holder.stop();
     let (began, next) = (Instant::now(), claim(1));
@@ -109,7 +126,7 @@ async fn a_holder_that_stands_still_beyond_its_lease_is_told_and_its_fence_is_re
     assert!(took < LEASE + Duration::from_millis(250), "{took:?}");
     assert!(resource.accepts(granted.fence.expect("a fence")));
     holder.resume();
-    holder.says("lost");
+    assert_eq!(holder.loses(1).await, Some(fence));
     assert!(!resource.accepts(fence), "the late one was let in");
     assert_eq!(lock.renew(&next, LONG).await.expect("an answer"), Renew::Held);
 }
@@ -118,9 +135,8 @@ async fn a_holder_that_stands_still_beyond_its_lease_is_told_and_its_fence_is_re
 async fn the_lock_is_taken_from_a_holder_that_stands_still_and_never_from_one_that_renews() {
     let server = RedisServer::start();
     let lock = RedisLock::connect(options(&server)).await.expect("a lock");
-    let task = Task::Hold { lease_ms: 3_000 };
-    let mut holder = Process::start("redis", &server.url(), "-", task);
-    let fence: u64 = holder.says("held").parse().expect("a fence");
+    let holder = worker("redis", slice::from_ref(&server)).await;
+    let fence = holder.holds(1, Duration::from_secs(3)).await.expect("a fence");
     let takes = |from| lock.take_over(Request::new(claim(1), LONG), from);
     let seen = busy(&lock, &claim(1)).await.holder.expect("it tells");
     assert_eq!(seen.grant, fence);
@@ -129,7 +145,7 @@ async fn the_lock_is_taken_from_a_holder_that_stands_still_and_never_from_one_th
     assert!(matches!(takes(seen).await.expect("an answer"), Attempt::Busy(_)));
     holder.stop();
     let seen = busy(&lock, &claim(1)).await.holder.expect("it tells");
-    let winners = futures_util::future::join_all((0..16).map(|_| takes(seen))).await;
+    let winners = join_all((0..16).map(|_| takes(seen))).await;
     let mut winners = winners.into_iter().filter_map(|attempt| match attempt {
         Ok(Attempt::Granted(grant)) => grant.fence,
         _ => None,
@@ -137,15 +153,14 @@ async fn the_lock_is_taken_from_a_holder_that_stands_still_and_never_from_one_th
     assert!(winners.next().is_some_and(|next| next > fence));
     assert_eq!(winners.next(), None);
     holder.resume();
-    holder.says("lost");
+    assert_eq!(holder.loses(1).await, Some(fence));
 }
 
 #[tokio::test]
 async fn a_holder_of_a_majority_that_is_killed_keeps_it_no_longer_than_its_lease() {
     let servers = [(); 3].map(|()| RedisServer::start());
-    let urls = servers.iter().map(RedisServer::url).collect::<Vec<_>>().join(",");
-    let mut holder = Process::start("redlock", &urls, "-", Task::Hold { lease_ms: 600 });
-    holder.says("held");
+    let mut holder = worker("redlock", &servers).await;
+    holder.holds(1, LEASE).await;
     let lock = Redlock::connect(servers.iter().map(options)).await.expect("a lock");
     busy(&lock, &claim(1)).await;
     holder.kill();

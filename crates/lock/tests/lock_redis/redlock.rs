@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use bellwether::{RedisOptions, StoreError};
 use bellwether_lock::{Attempt, Lock, Redlock, Released, Renew};
+use bellwether_testkit::servers::{RedisServer, Reply};
 use tokio::time::sleep;
 
-use crate::support::redis_server::{RedisServer, Reply};
 use crate::world::{LONG, attempt, claim, free, key, options, take};
 
 /// Servers that do not know of each other.

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use bellwether::{ConfigError, StoreErrorKind};
 use bellwether_lock::{Lock, Redlock, Released, Renew};
+use bellwether_testkit::faults::FaultProxy;
+use bellwether_testkit::servers::RedisServer;
 use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
 
 use crate::redlock::{Nodes, TIMEOUT, name};
-use crate::support::fault_proxy::FaultProxy;
-use crate::support::redis_server::RedisServer;
 use crate::world::{LONG, attempt, busy, claim, free, key, options, options_of, take, wait};
 
 #[tokio::test]

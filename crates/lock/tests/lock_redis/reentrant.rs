@@ -5,9 +5,9 @@ use std::time::Duration;
 use bellwether_lock::{
     Attempt, Claim, Grant, Lock, Owner, ReentrantLock, Released, Renew, Request,
 };
+use bellwether_testkit::servers::{RedisServer, Reply};
 use tokio::time::sleep;
 
-use crate::support::redis_server::{RedisServer, Reply};
 use crate::world::{LONG, busy, claim, free, key, options};
 
 async fn lock(server: &RedisServer) -> ReentrantLock {

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use bellwether_lock::{Lock, RedisLock, Released, Renew};
+use bellwether_testkit::servers::{RedisServer, Reply};
+use bellwether_testkit::wait::within;
 
-use crate::support::redis_server::{RedisServer, Reply};
-use crate::world::{LONG, claim, options, take, within};
+use crate::world::{LONG, claim, options, take};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use bellwether::StoreErrorKind;
 use bellwether_lock::{FairLock, Lock, RedisLock, Redlock, ReentrantLock, Released, Renew};
+use bellwether_testkit::servers::free_port;
+use bellwether_testkit::servers::{RedisServer, Reply};
+use bellwether_testkit::wait::within;
 
-use crate::support::guarded::free_port;
-use crate::support::redis_server::{RedisServer, Reply};
-use crate::world::{LONG, attempt, busy, claim, free, key, options, options_of, take, within};
+use crate::world::{LONG, attempt, busy, claim, free, key, options, options_of, take};
 
 async fn lock(server: &RedisServer) -> RedisLock {
     RedisLock::connect(options(server)).await.expect("a lock")

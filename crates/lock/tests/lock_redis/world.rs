@@ -1,12 +1,13 @@
 //! What the tests share: locks on servers, and how one is waited for.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use bellwether::{Key, RedisOptions, StoreError};
+use bellwether::{RedisOptions, StoreError};
 use bellwether_lock::{Attempt, Busy, Claim, Grant, Lock, Released, Request};
-use tokio::time::timeout;
+use bellwether_testkit::locks;
+use bellwether_testkit::servers::RedisServer;
 
-use crate::support::redis_server::RedisServer;
+pub(crate) use bellwether_testkit::locks::key;
 
 /// Longer than any test.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -18,10 +19,6 @@ pub(crate) fn options(server: &RedisServer) -> RedisOptions {
 
 pub(crate) fn options_of(url: &str) -> RedisOptions {
     RedisOptions::new(url).expect("options").timeout(Duration::from_secs(5)).expect("a timeout")
-}
-
-pub(crate) fn key(number: u64) -> Key {
-    Key::of("stock").with(number)
 }
 
 pub(crate) fn claim(number: u64) -> Claim {
@@ -79,26 +76,5 @@ pub(crate) async fn wait_pausing(
     lease: Duration,
     pause: Duration,
 ) -> Grant {
-    loop {
-        let mut watch = lock.watch(claim.key());
-        let request = Request::new(claim.clone(), lease).patient_for(LONG);
-        let asked = lock.acquire(request).await.expect("an answer");
-        let Attempt::Busy(busy) = asked else {
-            let Attempt::Granted(grant) = asked else { panic!("{asked:?}") };
-            return grant;
-        };
-        let pause = busy.remaining.map_or(pause, |left| pause.min(left + TICK));
-        let _ = timeout(pause, watch.changed()).await;
-    }
+    locks::wait(lock, claim, lease, LONG, pause).await
 }
-
-/// Polls until it holds; panics if it does not within a few seconds.
-pub(crate) async fn within(limit: Duration, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + limit;
-    while !holds() {
-        assert!(Instant::now() < deadline, "not within {limit:?}");
-        tokio::time::sleep(TICK).await;
-    }
-}
-
-const TICK: Duration = Duration::from_millis(2);

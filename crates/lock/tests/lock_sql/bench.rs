@@ -10,10 +10,10 @@ use bellwether_lock::{
     Attempt, Claim, Fenced, Grant, Lock, MySqlLock, MySqlOptions, MySqlRowLock, PostgresLock,
     PostgresOptions, Released, Request, Session, Term,
 };
+use bellwether_testkit::servers::{MariaDbServer, PostgresServer};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::support::mariadb_server::MariaDbServer;
-use crate::support::postgres_server::PostgresServer;
+pub(crate) use bellwether_testkit::locks::key;
 
 /// How a database locks.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -235,9 +235,7 @@ pub(crate) async fn ask_by(
     claim: Claim,
     patience: Duration,
 ) -> Result<Option<Held>, StoreError> {
-    // No account is taken of leases.
-    let lease = Duration::from_millis(1);
-    let request = Request::new(claim.clone(), lease).patient_for(patience);
+    let request = Request::new(claim.clone(), NO_LEASE).patient_for(patience);
     match lock.acquire(request).await? {
         Attempt::Granted(grant) => Ok(Some(Held::new(claim, grant))),
         Attempt::Busy(_) => Ok(None),
@@ -264,24 +262,6 @@ pub(crate) async fn insist(lock: &dyn Fenced, key: Key) -> (Held, Duration) {
             Ok(None) | Err(_) => sleep(Duration::from_millis(10)).await,
         }
         assert!(began.elapsed() < Duration::from_secs(30), "it is never granted");
-    }
-}
-
-pub(crate) fn key(number: u64) -> Key {
-    Key::of("stock").with(number)
-}
-
-/// What refuses who comes with an older fence than it has seen.
-#[derive(Debug, Default)]
-pub(crate) struct Resource {
-    newest: u64,
-}
-
-impl Resource {
-    pub(crate) fn accepts(&mut self, fence: u64) -> bool {
-        let is_newer = fence >= self.newest;
-        self.newest = self.newest.max(fence);
-        is_newer
     }
 }
 
@@ -327,6 +307,9 @@ pub(crate) async fn at_best(bound: Duration, run: impl AsyncFn(u64) -> Duration)
     }
     panic!("not within {bound:?}: {took:?}");
 }
+
+/// No account is taken of leases.
+pub(crate) const NO_LEASE: Duration = Duration::from_millis(1);
 
 /// A session timeout short enough to wait for, and long enough for a machine that is busy.
 pub(crate) const SESSION: Duration = Duration::from_secs(2);

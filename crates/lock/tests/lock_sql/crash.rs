@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use bellwether_lock::Released;
+use bellwether_testkit::faults::FaultProxy;
+use bellwether_testkit::locks::{FencedResource, LockCommand, LockReply};
 use tokio::time::{Instant, sleep};
 
 use crate::bench::{
-    AMPLE, Bench, Resource, SESSION, SLACK, ask, at_best, free, insist, key, promises, take,
+    AMPLE, Bench, NO_LEASE, SESSION, SLACK, ask, at_best, free, insist, key, promises, take,
 };
-use crate::process::Worker;
-use crate::support::fault_proxy::FaultProxy;
+use crate::worker;
 
 promises![
     a_holder_that_was_killed_costs_its_session_timeout_at_most,
@@ -25,12 +26,12 @@ async fn a_holder_that_was_killed_costs_its_session_timeout_at_most(on: Bench) {
     let lock = on.lock();
     // Its connection is closed by the system, so it does not even take that long.
     at_best(SLACK, async |number| {
-        let mut worker = Worker::start(&on);
-        let before = worker.holds(number).await;
+        let mut worker = worker::start(&on).await;
+        let before = worker.holds(number, NO_LEASE).await;
         assert!(ask(&*lock, key(number), Duration::ZERO).await.is_none());
         worker.kill();
         let (held, took) = insist(&*lock, key(number)).await;
-        assert!(held.fence > before);
+        assert!(Some(held.fence) > before);
         free(&*lock, held).await;
         took
     })
@@ -41,16 +42,16 @@ async fn a_holder_that_was_killed_costs_its_session_timeout_at_most(on: Bench) {
 async fn a_holder_that_is_stopped_costs_its_session_timeout_and_is_told_and_refused(on: Bench) {
     let lock = on.lock();
     at_best(SESSION + SLACK, async |number| {
-        let mut resource = Resource::default();
-        let mut worker = Worker::start(&on);
-        let theirs = worker.holds(number).await;
+        let mut resource = FencedResource::default();
+        let worker = worker::start(&on).await;
+        let theirs = worker.holds(number, NO_LEASE).await.expect("a fence");
         assert!(resource.accepts(theirs));
         worker.stop();
         let (held, took) = insist(&*lock, key(number)).await;
         assert!(took > SESSION / 2, "{took:?}");
         assert!(resource.accepts(held.fence));
         worker.resume();
-        assert_eq!(worker.says().await, format!("lost {theirs}"));
+        assert_eq!(worker.loses(number).await, Some(theirs));
         assert!(!resource.accepts(theirs), "who has lost it writes");
         free(&*lock, held).await;
         took
@@ -63,19 +64,20 @@ async fn a_waiter_that_is_stopped_costs_its_session_timeout_at_most(on: Bench) {
     let lock = on.lock();
     at_best(SESSION + SLACK, async |number| {
         let held = take(&*lock, key(number)).await;
-        let mut worker = Worker::start(&on);
+        let worker = worker::start(&on).await;
         // It has a connection, so it waits at once.
-        let theirs = worker.holds(100 + number).await;
-        worker.command(&format!("hold {number} 60000"));
+        let theirs = worker.holds(100 + number, NO_LEASE).await;
+        let waiting = LockCommand::Hold { key: number, lease_ms: 1, patience_ms: 60_000 };
+        let waiting = worker.send(&waiting);
         sleep(SLACK).await;
         worker.stop();
         free(&*lock, held).await;
         let (held, took) = insist(&*lock, key(number)).await;
         worker.resume();
-        let said = [worker.says().await, worker.says().await];
-        assert!(said.contains(&format!("lost {theirs}")), "{said:?}");
+        assert_eq!(worker.loses(100 + number).await, theirs);
+        let waited = waiting.await.expect("the worker lives");
         // Whatever it has been told by now, it does not hold.
-        assert!(!said.iter().any(|said| said.starts_with("held ")), "{said:?}");
+        assert!(!matches!(waited, LockReply::Held(_)), "{waited:?}");
         free(&*lock, held).await;
         took
     })

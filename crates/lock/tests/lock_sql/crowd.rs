@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bellwether_testkit::locks::{Count, LockCommand, LockReply, read_count};
 use futures_util::future::join_all;
 use tokio::time::sleep;
 
 use crate::bench::{AMPLE, Bench, Kind, SESSION, Told, ask, free, insist, key, promises, take};
-use crate::process::Worker;
-use crate::worker::read;
+use crate::worker;
 
 promises![
     tasks_of_processes_count_without_missing_one_and_fences_grow,
@@ -26,16 +26,19 @@ async fn tasks_of_processes_count_without_missing_one_and_fences_grow(on: Bench)
     let dir = tempfile::tempdir().expect("a directory");
     let file = dir.path().join("count");
     std::fs::write(&file, "0 0").expect("a file");
-    let mut workers: Vec<_> = (0..PROCESSES).map(|_| Worker::start(&on)).collect();
+    let workers = join_all((0..PROCESSES).map(|_| worker::start(&on))).await;
     let began = std::time::Instant::now();
-    for worker in &mut workers {
-        worker.command(&format!("count {} {TASKS} {rounds}", file.display()));
+    let count = LockCommand::Count(Count {
+        file: file.clone(),
+        tasks: TASKS,
+        rounds,
+        in_turns: false,
+        fenced: true,
+    });
+    for counted in join_all(workers.iter().map(|worker| worker.send(&count))).await {
+        assert!(matches!(counted, Ok(LockReply::Counted { .. })), "{counted:?}");
     }
-    for worker in &mut workers {
-        let said = worker.says().await;
-        assert!(said.starts_with("counted "), "{said}");
-    }
-    let (count, _) = read(&file);
+    let (count, _) = read_count(&file);
     println!("{:?}: {count} rounds in {:?}", on.kind, began.elapsed());
     assert_eq!(count, PROCESSES * TASKS * rounds);
 }

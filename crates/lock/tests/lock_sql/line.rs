@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether_lock::{Claim, Lock, Released};
+use bellwether_testkit::faults::FaultProxy;
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
 use crate::bench::{AMPLE, Bench, SESSION, SLACK, ask, ask_by, free, insist, key, promises, take};
-use crate::support::fault_proxy::FaultProxy;
 
 promises![
     a_waiter_that_dies_holds_up_nobody_and_lets_nobody_in,

@@ -1,7 +1,7 @@
 //! Locks in databases, on real MariaDB and PostgreSQL servers.
 //!
 //! Every promise is put to `MySqlLock`, `MySqlRowLock` and `PostgresLock`, each on a server of its
-//! own: see [`bench`]. Other processes are copies of this binary: see [`process`].
+//! own: see [`bench`]. Other processes are copies of this binary: see [`worker`].
 //!
 //! | module | promise |
 //! |---|---|
@@ -16,11 +16,7 @@
 //!
 //! `BELLWETHER_LOCK_ROUNDS` sets how often each task of the crowd counts (8).
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod bench;
-mod process;
 mod worker;
 
 mod contract;

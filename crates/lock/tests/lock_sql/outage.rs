@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use bellwether::StoreErrorKind;
 use bellwether_lock::Claim;
+use bellwether_testkit::faults::FaultProxy;
+use bellwether_testkit::servers::free_port;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
@@ -11,8 +13,6 @@ use tokio::time::Instant;
 use crate::bench::{
     AMPLE, Bench, Kind, SESSION, SLACK, Told, ask_by, free, insist, key, promises, take,
 };
-use crate::support::fault_proxy::FaultProxy;
-use crate::support::guarded::free_port;
 
 promises![
     who_holds_and_who_waits_outlive_a_restart_and_fences_grow_over_it,

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::Wait;
-use bellwether_lock::{Fenced, Locks, Released};
+use bellwether_lock::{Fenced, LockWait, Locks, Released};
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -18,7 +17,7 @@ promises![
 ];
 
 fn locks(on: &Bench) -> Locks<Arc<dyn Fenced>> {
-    Locks::new(on.lock()).wait(Wait::at_most(Duration::from_secs(20)))
+    Locks::new(on.lock()).wait(LockWait::at_most(Duration::from_secs(20)))
 }
 
 /// Case 53.

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use bellwether::StoreErrorKind;
 use bellwether_lock::{Claim, Lock, Released, Request};
+use bellwether_testkit::faults::FaultProxy;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::bench::{
     AMPLE, Bench, Kind, SESSION, SLACK, Told, ask, ask_by, free, insist, key, promises, take,
 };
-use crate::support::fault_proxy::FaultProxy;
 
 promises![
     a_wait_ends_when_patience_does,

@@ -6,11 +6,11 @@ use bellwether::Key;
 use bellwether_lock::{
     Attempt, Busy, Claim, Grant, Lock, Released, Request, Term, ZooKeeperLock, ZooKeeperOptions,
 };
+use bellwether_testkit::locks;
+use bellwether_testkit::servers::ZooKeeperServer;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use zookeeper_client::Client;
-
-use crate::support::zookeeper_server::ZooKeeperServer;
 
 /// Longer than anything takes that works.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -108,7 +108,7 @@ pub(crate) fn parent(key: &Key) -> String {
 }
 
 pub(crate) fn key() -> Key {
-    Key::of("row").with(1)
+    locks::key(1)
 }
 
 pub(crate) fn claim() -> Claim {

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use bellwether_lock::{Claim, Lock, Renew, ZooKeeperLock, ZooKeeperOptions};
+use bellwether_testkit::servers::ZooKeeperServer;
 use tokio::time::{Instant, sleep};
 use zookeeper_client::Client;
 
 use crate::board::{PATIENCE, claim, fence, free, is_lost, parent, take, wait};
-use crate::support::zookeeper_server::ZooKeeperServer;
 
 async fn lock(hosts: &str) -> ZooKeeperLock {
     ZooKeeperOptions::new(hosts).unwrap().connect().await.unwrap()

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use bellwether::StoreErrorKind;
 use bellwether_lock::{Attempt, Lock, Released, ZooKeeperLock, ZooKeeperOptions};
+use bellwether_testkit::faults::FaultProxy;
+use bellwether_testkit::servers::free_port;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 use crate::board::{Board, PATIENCE, SESSION, claim, fence, free, is_lost, key, request, take};
-use crate::support::fault_proxy::FaultProxy;
-use crate::support::guarded::free_port;
 
 const LIMIT: Duration = Duration::from_millis(300);
 

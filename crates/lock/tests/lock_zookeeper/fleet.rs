@@ -1,33 +1,63 @@
 //! Killed and stopped processes; exclusion over processes.
 
+use std::error::Error;
 use std::fs;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use bellwether_lock::{Lock, ZooKeeperOptions};
+use bellwether_testkit::locks::{
+    Count, FencedResource, LockCommand, LockReply, LockSetup, LockWorker, read_count, work,
+};
+use futures_util::future::join_all;
+use tokio::time::{Instant, timeout};
 
 use crate::board::{Board, GRACE, PATIENCE, SESSION, claim, fence, free};
-use crate::process::Worker;
 
-/// A resource that remembers the largest fence it has seen, and refuses who comes with less.
-#[derive(Default)]
-struct Resource {
-    largest: u64,
+#[test]
+#[ignore = "only of use to the other tests, which run it in processes of its own"]
+fn works() {
+    work(lock);
 }
 
-impl Resource {
-    fn takes(&mut self, fence: u64) -> bool {
-        let takes = fence >= self.largest;
-        self.largest = self.largest.max(fence);
-        takes
+async fn lock(setup: LockSetup) -> Result<Arc<dyn Lock>, Box<dyn Error + Send + Sync>> {
+    let options = ZooKeeperOptions::new(&setup.address)?;
+    let options = match &*setup.kind {
+        "mortal" => options.session_timeout(SESSION)?,
+        _ => options,
+    };
+    Ok(Arc::new(options.connect().await?))
+}
+
+/// A process with a session that ends soon if nothing is heard of it, if it is to be mortal.
+async fn worker(kind: &str, board: &Board) -> LockWorker {
+    let setup = LockSetup { kind: kind.to_owned(), address: board.server.hosts() };
+    LockWorker::start("fleet::works", &setup).await
+}
+
+/// A process that holds the key.
+async fn holder(board: &Board) -> (LockWorker, u64) {
+    let holder = worker("mortal", board).await;
+    let fence = holder.holds(1, LEASE).await.expect("a fence");
+    (holder, fence)
+}
+
+/// A write that does not look whether the key is still held.
+async fn writes(holder: &LockWorker) -> u64 {
+    match holder.ask(&LockCommand::Write(1)).await {
+        LockReply::Held(fence) => fence.expect("a fence"),
+        other => panic!("{other:?}"),
     }
 }
+
+/// A session that is kept takes no account of it.
+const LEASE: Duration = Duration::from_secs(30);
 
 /// Case 52.
 #[tokio::test]
 async fn the_key_of_a_killed_process_is_free_when_its_session_ends() {
     let board = Board::start().await;
-    let mut holder = Worker::holder(&board.server.hosts());
-    let held: u64 = holder.says("holds ").await.parse().unwrap();
+    let (mut holder, held) = holder(&board).await;
     let (lock, next) = (board.lock().await, claim());
     let waiter = board.waiter(&lock, &next, 2).await;
     holder.kill();
@@ -42,24 +72,23 @@ async fn the_key_of_a_killed_process_is_free_when_its_session_ends() {
 #[tokio::test]
 async fn a_process_that_stood_still_is_told_and_its_fence_is_refused() {
     let board = Board::start().await;
-    let mut resource = Resource::default();
-    let mut holder = Worker::holder(&board.server.hosts());
-    let held: u64 = holder.says("holds ").await.parse().unwrap();
-    let written: u64 = holder.says("writes ").await.parse().unwrap();
-    assert!(written == held && resource.takes(written));
+    let mut resource = FencedResource::default();
+    let (holder, held) = holder(&board).await;
+    let written = writes(&holder).await;
+    assert!(written == held && resource.accepts(written));
     let (lock, next) = (board.lock().await, claim());
     let waiter = board.waiter(&lock, &next, 2).await;
-    holder.signal("STOP");
+    holder.stop();
     let began = Instant::now();
     let grant = waiter.await.expect("no panic");
     let took = began.elapsed();
     assert!(took < SESSION + GRACE, "it took {took:?}");
-    assert!(resource.takes(fence(&grant)));
-    holder.signal("CONT");
+    assert!(resource.accepts(fence(&grant)));
+    holder.resume();
     let began = Instant::now();
-    let written: u64 = holder.says("writes ").await.parse().unwrap();
-    assert!(!resource.takes(written), "{written} was taken after {}", fence(&grant));
-    holder.says("lost").await;
+    let written = writes(&holder).await;
+    assert!(!resource.accepts(written), "{written} was taken after {}", fence(&grant));
+    assert_eq!(holder.loses(1).await, Some(held));
     assert!(began.elapsed() < GRACE, "it was told after {:?}", began.elapsed());
     free(&lock, next).await;
 }
@@ -67,23 +96,29 @@ async fn a_process_that_stood_still_is_told_and_its_fence_is_refused() {
 /// Cases 6 to 8 and 80. `BELLWETHER_LOCK_ROUNDS` sets how often each of the 64 tasks counts (10).
 #[tokio::test]
 async fn eight_processes_of_eight_tasks_count_exactly_and_their_fences_grow() {
-    const EACH: usize = 8;
+    const EACH: u64 = 8;
     let rounds = std::env::var("BELLWETHER_LOCK_ROUNDS").map_or(10, |text| text.parse().unwrap());
     let board = Board::start().await;
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("count");
     fs::write(&file, "0 0").unwrap();
-    let hosts = board.server.hosts();
-    let workers = (0..EACH).map(|_| Worker::counter(&hosts, &file, EACH, rounds));
     let began = Instant::now();
-    for mut worker in workers.collect::<Vec<_>>() {
-        let patience = PATIENCE + Duration::from_millis(100) * u32::try_from(rounds * 64).unwrap();
-        let done = tokio::time::timeout(patience, worker.says_at_last("done")).await;
-        done.expect("it comes to an end");
+    let workers = join_all((0..EACH).map(|_| worker("lasting", &board))).await;
+    let count = LockCommand::Count(Count {
+        file: file.clone(),
+        tasks: EACH,
+        rounds,
+        in_turns: false,
+        fenced: true,
+    });
+    let patience = PATIENCE + Duration::from_millis(100) * u32::try_from(rounds * 64).unwrap();
+    let counting: Vec<_> = workers.iter().map(|worker| worker.send(&count)).collect();
+    for counting in counting {
+        let counted = timeout(patience, counting).await.expect("it comes to an end");
+        assert!(matches!(counted, Ok(LockReply::Counted { .. })), "{counted:?}");
     }
-    let text = fs::read_to_string(&file).unwrap();
-    let count = text.split(' ').next().unwrap();
-    assert_eq!(count, (EACH * EACH * rounds).to_string());
+    let (count, _) = read_count(&file);
+    assert_eq!(count, EACH * EACH * rounds);
     println!("{count} rounds took {:?}", began.elapsed());
     board.has_in_line(claim().key(), 0).await;
 }

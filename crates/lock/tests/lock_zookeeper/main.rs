@@ -12,11 +12,7 @@
 //! | `nodes` | where nodes are, who may touch them, and that none stay |
 //! | `fleet` | killed and stopped processes; exclusion over processes |
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod board;
-mod process;
 
 mod contract;
 mod ensemble;

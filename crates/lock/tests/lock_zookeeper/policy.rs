@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
-use bellwether::Wait;
-use bellwether_lock::{LockErrorKind, Locks, Released, ZooKeeperLock, ZooKeeperOptions};
+use bellwether_lock::{LockErrorKind, LockWait, Locks, Released, ZooKeeperLock, ZooKeeperOptions};
+use bellwether_testkit::faults::FaultProxy;
 use futures_util::future::join_all;
 use tokio::time::timeout;
 
 use crate::board::{Board, PATIENCE, SESSION, claim, free, key, parent, take};
-use crate::support::fault_proxy::FaultProxy;
 
 fn locks(lock: ZooKeeperLock) -> Locks<ZooKeeperLock> {
-    Locks::new(lock).wait(Wait::at_most(PATIENCE))
+    Locks::new(lock).wait(LockWait::at_most(PATIENCE))
 }
 
 /// Cases 54, 62 and 63.
@@ -72,7 +71,7 @@ async fn a_caller_that_waits_in_vain_is_answered_in_time_and_leaves_no_node() {
     let (holder, held) = (board.lock().await, claim());
     take(&holder, &held).await;
     let wait = Duration::from_millis(200);
-    let locks = locks(board.lock().await).wait(Wait::at_most(wait));
+    let locks = locks(board.lock().await).wait(LockWait::at_most(wait));
     let began = tokio::time::Instant::now();
     let error = locks.lock(&key()).await.unwrap_err();
     let took = began.elapsed();

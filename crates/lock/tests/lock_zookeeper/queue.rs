@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use bellwether_lock::{Attempt, Lock, Released, Renew, ZooKeeperOptions};
+use bellwether_testkit::faults::FaultProxy;
 use tokio::time::Instant;
 use zookeeper_client::{Acls, CreateMode};
 
 use crate::board::{
     Board, GRACE, SESSION, busy, claim, fence, free, is_lost, key, parent, request, take, wait,
 };
-use crate::support::fault_proxy::FaultProxy;
 
 const SHORT: Duration = Duration::from_millis(50);
 

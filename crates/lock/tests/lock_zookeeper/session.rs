@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use bellwether_lock::{Claim, Lock, Released, Renew, ZooKeeperLock, ZooKeeperOptions};
+use bellwether_testkit::faults::FaultProxy;
 use tokio::time::{Instant, sleep};
 use zookeeper_client::{Acls, CreateMode};
 
 use crate::board::{
     Board, GRACE, SESSION, busy, claim, fence, free, is_lost, key, lost, parent, prefix, take, wait,
 };
-use crate::support::fault_proxy::FaultProxy;
 
 /// A lock that reaches the server by way of a proxy, and whose session ends soon without it.
 async fn by_proxy(board: &Board) -> (FaultProxy, ZooKeeperLock) {

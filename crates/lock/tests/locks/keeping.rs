@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
-use bellwether::{StoreErrorKind, Wait};
-use bellwether_lock::{Fenced, Held, LocalLock, Lock, LockErrorKind, Locks, Released};
+use bellwether::StoreErrorKind;
+use bellwether_lock::{Fenced, Held, LocalLock, Lock, LockErrorKind, LockWait, Locks, Released};
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tokio::time::{Instant, advance, sleep, timeout};
@@ -253,7 +253,7 @@ async fn a_process_that_was_stopped_past_its_lease_knows_at_once() {
     let held = locks.lock(&key()).await.unwrap();
     thread::sleep(MS * 120);
     assert!(held.is_lost());
-    let other = Locks::new(lock).wait(Wait::fail_fast());
+    let other = Locks::new(lock).wait(LockWait::fail_fast());
     let next = other.lock(&key()).await.unwrap();
     assert!(next.fence() > held.fence());
     assert_eq!(held.release().await.unwrap(), Released::NotHeld);

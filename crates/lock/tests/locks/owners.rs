@@ -4,10 +4,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use bellwether::{StoreErrorKind, Wait};
+use bellwether::StoreErrorKind;
 use bellwether_lock::{
-    Attempt, Claim, LocalLock, Lock, LockErrorKind, Locks, Owner, Released, Request, TakeOver,
-    conformance,
+    Attempt, Claim, LocalLock, Lock, LockErrorKind, LockWait, Locks, Owner, Released, Request,
+    TakeOver, conformance,
 };
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
@@ -69,7 +69,7 @@ async fn a_chain_of_calls_takes_it_as_often_as_it_is_long() {
 #[tokio::test(start_paused = true)]
 async fn an_inner_call_that_fails_does_not_release_the_outer_hold() {
     let lock = LocalLock::new();
-    let locks = locks(lock.clone()).wait(Wait::fail_fast());
+    let locks = locks(lock.clone()).wait(LockWait::fail_fast());
     let outer = locks.lock(&key()).await.unwrap();
     assert_eq!(kind(locks.lock(&key()).await), LockErrorKind::Busy);
     sleep(LEASE * 2).await;
@@ -93,7 +93,7 @@ async fn a_holder_that_renews_is_never_robbed() {
     let lock = LocalLock::new();
     let held = locks(lock.clone()).lock(&key()).await.unwrap();
     let thief = locks(lock.clone()).take_over_after(MS * 100).unwrap();
-    let thief = thief.wait(Wait::at_most(LEASE * 20));
+    let thief = thief.wait(LockWait::at_most(LEASE * 20));
     assert_eq!(kind(thief.lock(&key()).await), LockErrorKind::TimedOut);
     assert!(!held.is_lost());
 }
@@ -136,7 +136,7 @@ async fn a_silent_holder_is_robbed_by_exactly_one_after_the_time() {
     let began = Instant::now();
     let waiting = (0..8).map(|_| {
         let thief = locks(lock.lock.clone()).take_over_after(SECOND * 5).unwrap();
-        let thief = thief.wait(Wait::at_most(SECOND * 6));
+        let thief = thief.wait(LockWait::at_most(SECOND * 6));
         async move {
             let held = thief.lock(&key()).await.ok()?;
             let after = began.elapsed();
@@ -167,7 +167,7 @@ async fn who_was_robbed_is_told_and_its_release_frees_nobody() {
 #[tokio::test(start_paused = true)]
 async fn of_several_keys_all_are_taken_or_none() {
     let lock = LocalLock::new();
-    let locks = locks(lock.clone()).wait(Wait::fail_fast());
+    let locks = locks(lock.clone()).wait(LockWait::fail_fast());
     let three = || [item(3), item(1), item(2), item(1)];
     let all = locks.lock_all(three()).await.unwrap();
     assert_eq!((all.len(), lock.len()), (3, 3));

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bellwether::{Key, StoreErrorKind, Wait};
+use bellwether::{Key, StoreErrorKind};
 use bellwether_lock::{
-    Attempt, Claim, Held, LocalLock, Lock, LockErrorKind, LockLayer, LockedError, Locks, Request,
-    Standing, TakeOver, WhenLost,
+    Attempt, Claim, Held, LocalLock, Lock, LockErrorKind, LockLayer, LockWait, LockedError, Locks,
+    Request, Standing, TakeOver, WhenLost,
 };
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
@@ -72,7 +72,7 @@ async fn work_that_ends_without_an_await_after_the_loss_fails_too() {
 
 #[tokio::test(start_paused = true)]
 async fn work_that_waits_for_its_lock_in_vain_does_not_begin() {
-    let locks = locks(LocalLock::new()).wait(Wait::fail_fast());
+    let locks = locks(LocalLock::new()).wait(LockWait::fail_fast());
     let _held = locks.lock(&key()).await.unwrap();
     let error = locks.run(&key(), async { panic!("it began") }).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Busy);
@@ -213,7 +213,7 @@ async fn requests_of_other_keys_and_of_none_do_not_wait() {
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_refused_its_lock_does_not_reach_the_service() {
     let lock = LocalLock::new();
-    let locks = locks(lock.clone()).wait(Wait::fail_fast());
+    let locks = locks(lock.clone()).wait(LockWait::fail_fast());
     let held = locks.lock(&stock_key(&Deduct { warehouse: "bonn", sku: 7 })).await.unwrap();
     let left = Arc::new(AtomicUsize::new(1));
     let service = LockLayer::new(locks, stock_key).layer(stock(&left));

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::{ConfigError, StoreErrorKind, Wait};
-use bellwether_lock::{LocalLock, Lock, LockErrorKind, Locks};
+use bellwether::{ConfigError, StoreErrorKind};
+use bellwether_lock::{LocalLock, Lock, LockErrorKind, LockWait, Locks};
 use futures_util::future::join_all;
 use tokio::task::yield_now;
 use tokio::time::{Instant, advance, sleep, timeout};
@@ -22,7 +22,7 @@ async fn a_wait_of_three_seconds_ends_after_three_seconds() {
     for waiting in [here, locks(lock.clone())] {
         for wait in [SECOND * 3, MS * 200] {
             let began = Instant::now();
-            let answer = waiting.clone().wait(Wait::at_most(wait)).lock(&key()).await;
+            let answer = waiting.clone().wait(LockWait::at_most(wait)).lock(&key()).await;
             assert_eq!(kind(answer), LockErrorKind::TimedOut);
             assert_eq!(began.elapsed(), wait);
         }
@@ -34,12 +34,12 @@ async fn a_wait_of_three_seconds_ends_after_three_seconds() {
 #[tokio::test(start_paused = true)]
 async fn retries_outlast_a_short_lease_and_not_a_long_one() {
     let lock = Scripted::deaf();
-    let patient = locks(lock.clone()).wait(Wait::tries(3, MS * 20));
+    let patient = locks(lock.clone()).wait(LockWait::tries(3, MS * 20));
     seize(&lock, &key(), MS * 20).await;
     assert!(patient.lock(&key()).await.is_ok());
 
     seize(&lock, &item(1), MS * 50).await;
-    let hasty = locks(lock.clone()).wait(Wait::tries(2, MS * 5));
+    let hasty = locks(lock.clone()).wait(LockWait::tries(2, MS * 5));
     assert_eq!(kind(hasty.lock(&item(1)).await), LockErrorKind::TimedOut);
 }
 
@@ -81,7 +81,7 @@ async fn n_retries_are_n_plus_one_tries_and_no_pause_after_the_last() {
         seize(&lock, &key(), SECOND * 60).await;
         let before = lock.asked(Operation::Acquire);
         let began = Instant::now();
-        let locks = locks(lock.clone()).wait(Wait::tries(retries, MS * 10));
+        let locks = locks(lock.clone()).wait(LockWait::tries(retries, MS * 10));
         assert!(locks.lock(&key()).await.is_err());
         assert_eq!(lock.asked(Operation::Acquire) - before, retries as usize + 1);
         assert_eq!(began.elapsed(), MS * 10 * retries);
@@ -192,7 +192,7 @@ async fn durations_that_make_no_sense_are_refused() {
         assert!(locks().take_over_after(max).is_err());
     }
     // A wait cannot be too long, only longer than anybody lives.
-    let forever = locks().wait(Wait::at_most(Duration::MAX));
+    let forever = locks().wait(LockWait::at_most(Duration::MAX));
     forever.lock(&key()).await.unwrap().release().await.unwrap();
 }
 
@@ -240,8 +240,8 @@ async fn who_does_not_wait_has_no_patience_and_who_waits_keeps_part_of_its_lease
     let lock = Scripted::default();
     let locks = locks(lock.clone());
     let _ = locks.try_lock(&key()).await;
-    let _ = locks.clone().wait(Wait::tries(0, SECOND)).lock(&item(1)).await;
-    let _ = locks.clone().wait(Wait::at_most(SECOND)).lock(&item(2)).await;
+    let _ = locks.clone().wait(LockWait::tries(0, SECOND)).lock(&item(1)).await;
+    let _ = locks.clone().wait(LockWait::at_most(SECOND)).lock(&item(2)).await;
     let _ = locks.lock(&item(3)).await;
     let expected = [Duration::ZERO, Duration::ZERO, MS * 950, LEASE / 3];
     assert_eq!(lock.patience(), expected);

@@ -1,6 +1,7 @@
 //! Every endpoint: the two ways agree, the two protocols agree, and protection shows.
 
 use axum::http::StatusCode;
+use bellwether_testkit::servers::RedisServer;
 use serde_json::{Value, json};
 
 use crate::messages::{
@@ -8,7 +9,6 @@ use crate::messages::{
     SearchRequest,
 };
 use crate::server::Catalog;
-use crate::support::redis_server::RedisServer;
 
 fn product_json(product: &ProductReply) -> Value {
     let ProductReply { sku, name, price_cents, stock, categories } = product;

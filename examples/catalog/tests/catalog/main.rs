@@ -2,12 +2,8 @@
 
 mod api;
 mod browser;
-mod page;
-mod program;
-mod server;
-#[path = "../support/mod.rs"]
-mod support;
-
 /// The messages of the example: what is sent is what it was built with.
 #[path = "../../grpc/messages.rs"]
 mod messages;
+mod page;
+mod server;

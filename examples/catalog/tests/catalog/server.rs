@@ -1,10 +1,9 @@
 //! The example as a test asks it.
 
-use std::path::PathBuf;
-
 use axum::body::{Body, to_bytes};
 use axum::http::uri::PathAndQuery;
 use axum::http::{HeaderMap, Method, Request, StatusCode};
+use bellwether_testkit::processes::Program;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use prost::Message;
@@ -12,8 +11,6 @@ use serde_json::Value;
 use tonic::metadata::MetadataMap;
 use tonic::transport::Channel;
 use tonic_prost::ProstCodec;
-
-use crate::program::Program;
 
 /// A running catalog. It ends on drop.
 pub(crate) struct Catalog {

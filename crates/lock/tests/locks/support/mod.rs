@@ -5,8 +5,10 @@ pub(crate) mod scripted;
 
 use std::time::Duration;
 
-use bellwether::{Key, Wait};
-use bellwether_lock::{Attempt, Claim, Held, Lock, LockError, LockErrorKind, Locks, Request};
+use bellwether::Key;
+use bellwether_lock::{
+    Attempt, Claim, Held, Lock, LockError, LockErrorKind, LockWait, Locks, Request,
+};
 
 pub(crate) use self::scripted::{Operation, Scripted};
 
@@ -27,7 +29,7 @@ pub(crate) fn item(item: u64) -> Key {
 
 /// What a process of the fleet has: locks of its own, over the lock that all share.
 pub(crate) fn locks<L: Lock>(lock: L) -> Locks<L> {
-    Locks::new(lock).lease(LEASE).expect("a lease").wait(Wait::at_most(NEVER))
+    Locks::new(lock).lease(LEASE).expect("a lease").wait(LockWait::at_most(NEVER))
 }
 
 pub(crate) fn kind<L: Lock>(answer: Result<Held<L>, LockError>) -> LockErrorKind {

@@ -1,9 +1,7 @@
 //! The servers and the network that the other tests stand on.
 
-#[path = "harness/faults.rs"]
 mod faults;
-mod support;
-
+mod workers;
 use std::collections::HashSet;
 use std::io::{self, BufRead, BufReader, ErrorKind, Read};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,8 +9,9 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::fault_proxy::FaultProxy;
-use support::redis_server::{RedisServer, Reply};
+use bellwether_testkit::faults::FaultProxy;
+use bellwether_testkit::processes::lives;
+use bellwether_testkit::servers::{RedisServer, Reply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -86,10 +85,10 @@ async fn a_killed_server_refuses_connections() {
 fn nothing_is_left_of_a_dropped_server_even_if_it_was_stopped() {
     let server = RedisServer::start();
     let (dir, pid) = (server.dir().to_owned(), server.pid());
-    assert!(dir.exists() && is_alive(pid));
+    assert!(dir.exists() && lives(pid));
     server.stop();
     drop(server);
-    assert!(!dir.exists() && !is_alive(pid));
+    assert!(!dir.exists() && !lives(pid));
 }
 
 /// Holds a server until its input ends, for [`a_server_dies_with_its_test_process`] to kill.
@@ -235,9 +234,4 @@ fn is_closed(read: &io::Result<usize>) -> bool {
         Ok(length) => *length == 0,
         Err(error) => error.kind() == ErrorKind::ConnectionReset,
     }
-}
-
-fn is_alive(pid: u32) -> bool {
-    let probe = format!("kill -0 {pid} 2>&-");
-    Command::new("sh").args(["-c", &probe]).status().unwrap().success()
 }

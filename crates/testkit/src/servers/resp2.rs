@@ -6,9 +6,12 @@ use std::time::Duration;
 
 /// What a server answered.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Reply {
+pub enum Reply {
+    /// Several replies, one after the other.
     Array(Vec<Self>),
+    /// A number.
     Integer(i64),
+    /// Nothing.
     Nil,
     /// A status or a bulk string; bytes that are no UTF-8 are replaced.
     Text(String),
@@ -16,7 +19,7 @@ pub(crate) enum Reply {
 
 impl Reply {
     /// The text; panics if the reply is anything else.
-    pub(crate) fn text(self) -> String {
+    pub fn text(self) -> String {
         let Self::Text(text) = self else {
             panic!("not a text: {self:?}");
         };
@@ -25,7 +28,8 @@ impl Reply {
 }
 
 /// A connection that speaks just enough RESP2 to command a server.
-pub(crate) struct Connection(BufReader<TcpStream>);
+#[derive(Debug)]
+pub struct Connection(BufReader<TcpStream>);
 
 impl Connection {
     pub(super) fn open(port: u16, patience: Duration) -> io::Result<Self> {
@@ -35,7 +39,7 @@ impl Connection {
     }
 
     /// Sends a command and awaits its answer, which may be an error.
-    pub(crate) fn command(&mut self, words: &[&str]) -> Result<Reply, String> {
+    pub fn command(&mut self, words: &[&str]) -> Result<Reply, String> {
         let answer = self.send(words);
         answer.unwrap_or_else(|error| panic!("{words:?} was not answered: {error}"))
     }

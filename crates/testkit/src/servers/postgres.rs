@@ -13,7 +13,8 @@ use super::guarded::{Guarded, free_port, from_template, log, run, succeeds, wait
 const PORTS_TRIED: usize = 20;
 
 /// A running server, unless it was killed.
-pub(crate) struct PostgresServer {
+#[derive(Debug)]
+pub struct PostgresServer {
     /// `None` from [`kill`](Self::kill) to [`restart`](Self::restart).
     process: Option<Guarded>,
     port: u16,
@@ -22,7 +23,8 @@ pub(crate) struct PostgresServer {
 }
 
 impl PostgresServer {
-    pub(crate) fn start() -> Self {
+    /// Starts a server with an empty database.
+    pub fn start() -> Self {
         let dir = tempfile::Builder::new().prefix("bw-").tempdir().expect("a directory");
         from_template("postgres", &binary("postgres"), dir.path(), || install(dir.path()));
         for _ in 0..PORTS_TRIED {
@@ -34,46 +36,48 @@ impl PostgresServer {
         panic!("no free port in {PORTS_TRIED} tries");
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// The address of its database, for who comes by this one: its own, or that of a proxy.
-    pub(crate) fn url_by(address: SocketAddr) -> String {
+    /// The address of its database, by way of this one: its own, or that of a proxy.
+    pub fn url_by(address: SocketAddr) -> String {
         format!("postgresql://postgres@{address}/postgres")
     }
 
-    pub(crate) fn url(&self) -> String {
+    /// The address of its database.
+    pub fn url(&self) -> String {
         Self::url_by(self.address())
     }
 
     /// Freezes the server that takes connections, and not those that it has started.
-    pub(crate) fn stop(&self) {
-        self.process.as_ref().expect("it runs").signal("STOP");
+    pub fn stop(&self) {
+        self.process.as_ref().expect("it runs").stop();
     }
 
     /// Lets a stopped server go on.
-    pub(crate) fn resume(&self) {
-        self.process.as_ref().expect("it runs").signal("CONT");
+    pub fn resume(&self) {
+        self.process.as_ref().expect("it runs").resume();
     }
 
     /// Ends the server at once, with its sessions.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             // Its children would outlive it otherwise, and keep its memory.
-            process.signal("QUIT");
+            process.quit();
             wait_until("the server ends", || process.has_ended());
         }
     }
 
     /// Ends the server if it runs, and starts it on the same port, with what it had stored.
-    pub(crate) fn restart(&mut self) {
+    pub fn restart(&mut self) {
         self.kill();
         self.process = Some(launch(self.dir.path(), self.port).expect("its port is still free"));
     }
 
     /// Runs statements, as the user that may do everything, and gives the values they find.
-    pub(crate) fn command(&self, statements: &str) -> String {
+    pub fn command(&self, statements: &str) -> String {
         let arguments = ["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", statements];
         let mut arguments: Vec<String> = arguments.map(str::to_owned).into();
         arguments.push(self.url());

@@ -22,13 +22,15 @@ exec 3<&- </dev/null "$@"
 "#;
 
 /// A program in a process group of its own. The group is killed and the program reaped on drop.
-pub(crate) struct Program {
+#[derive(Debug)]
+pub struct Program {
     child: Child,
     lines: Receiver<String>,
 }
 
 impl Program {
-    pub(crate) fn start<A: AsRef<OsStr>>(program: impl AsRef<OsStr>, args: &[A]) -> Self {
+    /// Starts a program.
+    pub fn start<A: AsRef<OsStr>>(program: impl AsRef<OsStr>, args: &[A]) -> Self {
         let mut child = Command::new("sh")
             .args(["-c", GUARDED, "sh"])
             .arg(program)
@@ -48,7 +50,7 @@ impl Program {
     }
 
     /// Waits for a line from which something can be read.
-    pub(crate) fn said<T>(&self, read: impl Fn(&str) -> Option<T>) -> T {
+    pub fn said<T>(&self, read: impl Fn(&str) -> Option<T>) -> T {
         let until = Instant::now() + PATIENCE;
         loop {
             let left = until.saturating_duration_since(Instant::now());

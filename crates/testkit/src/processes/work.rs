@@ -1,0 +1,77 @@
+//! A worker as it has itself: it does what it is told.
+
+use std::error::Error;
+use std::io::{self, BufRead, Write};
+use std::sync::Arc;
+use std::{env, panic, process, thread};
+
+use rustix::process::{Signal, set_parent_process_death_signal};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::runtime;
+use tokio::sync::mpsc;
+
+use super::{MARK, Order, Said, TOLD};
+
+/// Opens by what it is told, and obeys commands, several at a time, until the standard input ends,
+/// which it does when the test dies, however it dies. Does nothing in a process that is no worker.
+///
+/// A worker dies of any panic, so that its test knows at once.
+pub fn work<T, S, C, R, O, F>(
+    open: impl FnOnce(T) -> O,
+    obey: impl Fn(Arc<S>, C) -> F + Send + Sync,
+) where
+    T: DeserializeOwned,
+    S: Send + Sync + 'static,
+    C: DeserializeOwned + Send + 'static,
+    R: Serialize,
+    O: Future<Output = Result<S, Box<dyn Error + Send + Sync>>>,
+    F: Future<Output = R> + Send + 'static,
+{
+    // Run by hand, there is no test that commands.
+    let Ok(told) = env::var(TOLD) else { return };
+    set_parent_process_death_signal(Some(Signal::KILL)).expect("Linux");
+    die_of_any_panic();
+    let told = serde_json::from_str(&told).expect("what this suite tells its workers");
+    let (commands, mut commanded) = mpsc::unbounded_channel();
+    thread::spawn(move || listen(&commands));
+    let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let state = match open(told).await {
+            Ok(state) => Arc::new(state),
+            Err(error) => return say(&Said::<R>::Opened(Err(error.to_string()))),
+        };
+        say(&Said::<R>::Opened(Ok(())));
+        while let Some(Order { id, command }) = commanded.recv().await {
+            let obeyed = obey(Arc::clone(&state), command);
+            tokio::spawn(async move { say(&Said::Reply { id, reply: obeyed.await }) });
+        }
+    });
+}
+
+fn die_of_any_panic() {
+    let report = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        report(panic);
+        process::exit(101);
+    }));
+}
+
+/// A thread of its own, so that nothing a worker is busy with keeps it from dying.
+fn listen<C: DeserializeOwned>(commands: &mpsc::UnboundedSender<Order<C>>) {
+    for line in io::stdin().lock().lines() {
+        let Ok(line) = line else { break };
+        let order = serde_json::from_str(&line).expect("a command");
+        let _ = commands.send(order);
+    }
+    process::exit(0);
+}
+
+fn say<R: Serialize>(said: &Said<R>) {
+    let said = serde_json::to_string(said).expect("it is JSON");
+    // The test harness writes there as well, and not always to the end of a line.
+    let line = format!("\n{MARK}{said}\n");
+    let mut output = io::stdout().lock();
+    // If the test does not read any more, the end of our input is near.
+    let _ = output.write_all(line.as_bytes()).and_then(|()| output.flush());
+}

@@ -1,0 +1,19 @@
+//! Real servers, each started for one test, on a free port and in a directory of its own.
+//!
+//! A server is gone, with its directory, when its value is dropped or when the test process is
+//! killed. A machine that lacks a server fails the test, and the failure says what to install.
+
+mod guarded;
+mod mariadb;
+mod postgres;
+mod redis;
+mod resp2;
+mod wrong_clock;
+mod zookeeper;
+
+pub use self::guarded::free_port;
+pub use self::mariadb::MariaDbServer;
+pub use self::postgres::PostgresServer;
+pub use self::redis::RedisServer;
+pub use self::resp2::{Connection, Reply};
+pub use self::zookeeper::{TICK, ZooKeeperServer};
