@@ -145,8 +145,8 @@ impl LayerState {
         }
     }
 
-    /// Keeps a response under a key by itself, unless somebody else is about it, or what is there
-    /// is not what it has to be.
+    /// Keeps a response under a key by itself, unless another caller has its lease, or what is
+    /// there is not what it has to be.
     pub(super) async fn keep<B: Send + 'static>(
         &self,
         key: Key,
@@ -165,8 +165,8 @@ impl LayerState {
         self.commit(lease, value, windows).await
     }
 
-    /// Replaces a `Vary` index by another, unless it is not the one that is there any more, or somebody
-    /// else is about it.
+    /// Replaces a `Vary` index by another, unless another one is there by now, or
+    /// another caller has its lease.
     pub(super) async fn replace_spec<B: Send + 'static>(
         &self,
         primary: &Key,
@@ -188,7 +188,7 @@ impl LayerState {
         self.commit(lease, value, windows).await
     }
 
-    /// The lease on a key, if nobody has it and what is there will do.
+    /// The lease on a key, if it is free and what is there will do.
     async fn lease(&self, key: Key, will_do: impl FnOnce(Option<&Entry>) -> bool) -> Option<Lease> {
         let acquired = self.within.store().acquire(Claim::new(key), TERM, Accept::Nothing).await;
         match acquired {
