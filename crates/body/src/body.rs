@@ -129,7 +129,7 @@ where
         }
     }
 
-    /// Not before the trailers are out: who asks this would leave them behind.
+    /// Not before the trailers are out: a caller that asks this would leave them behind.
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             BodySource::Kept { data, trailers } => data.is_empty() && trailers.is_none(),

@@ -70,7 +70,7 @@ where
         Ok(room.write_all(&self.body)?)
     }
 
-    /// Reads what [`encode`](Self::encode) wrote. Whoever can write to the store could have
+    /// Reads what [`encode`](Self::encode) wrote. A process that can write to the store could have
     /// written anything, so nothing gets through that could not have come from a loader.
     pub fn decode(bytes: &[u8]) -> Result<Self, Undecodable> {
         Self::borrowing(&Bytes::copy_from_slice(bytes))

@@ -15,7 +15,7 @@ use tonic::Status;
 pub(crate) enum GrpcAnswer<B> {
     /// All of it, and what is to become of it.
     Whole(KeptResponse<()>, Verdict),
-    /// One that nobody else can have, until its caller takes it.
+    /// One that only its own caller can have, until it takes it.
     TakeOnce(TakeOnce<B>),
     /// One that its caller has already, and what that says of the next ones.
     Taken(Verdict),

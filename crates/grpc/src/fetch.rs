@@ -36,7 +36,7 @@ pub(crate) struct UnaryRequest {
     /// Its message, with its prefix.
     pub(super) message: Bytes,
     pub(super) trailers: Option<HeaderMap>,
-    /// Who may be given the answer before its end.
+    /// The caller, which may be given the answer before its end.
     pub(super) early: Early,
 }
 
@@ -158,7 +158,7 @@ where
 }
 
 /// How long the end of an answer may take once its message is there. A server sends it along with
-/// the message or right behind it, and those who wait for a stream wait for nothing else.
+/// the message or right behind it, and callers of a stream wait for nothing else.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Whether it speaks gRPC, or was answered by something in between.

@@ -16,7 +16,7 @@ use super::method::{Methods, no_metadata};
 /// another process than it is served from, a layer over the same store with the same methods makes
 /// a handle too, and needs no service.
 ///
-/// Whoever calls may accept other encodings of the answer, each of which is kept by itself; a call
+/// Callers may accept other encodings of the answer, each of which is kept by itself; a call
 /// is all of them together, 16 keys.
 #[derive(Clone, Debug)]
 pub struct GrpcHandle {

@@ -72,7 +72,7 @@ pub(super) fn accept_known(headers: &mut HeaderMap) {
 
 fn tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let values = headers.get_all(GRPC_ACCEPT_ENCODING).iter();
-    // What cannot be read is an encoding that nobody knows.
+    // What cannot be read is an unknown encoding.
     values.flat_map(|value| value.to_str().unwrap_or("?").split(',').map(str::trim))
 }
 

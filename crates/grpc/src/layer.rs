@@ -43,7 +43,7 @@ impl GrpcCacheLayer {
     /// changes nothing. The last word on a method counts. The messages of a server stream that is named
     /// by mistake go through as they come, but its head waits for the first of them.
     ///
-    /// Default: none. Only who knows a method can say whether its answers may be shared.
+    /// Default: none. Only its author can say whether the answers of a method may be shared.
     ///
     /// # Errors
     /// If the path is not that of a method.

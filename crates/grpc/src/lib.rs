@@ -44,7 +44,7 @@
 //!     .stale_if_error(Duration::from_secs(3_600))
 //!     .status(tonic::Code::NotFound, Duration::from_secs(5))
 //!     .metadata("x-tenant")?
-//!     .ignoring_credentials(); // whoever may call this at all is given the same
+//!     .ignoring_credentials(); // all callers that may call this are given the same
 //! let layer = GrpcCacheLayer::new(MemoryStore::new(10_000))
 //!     .method("/catalog.Catalog/Product", product)?
 //!     .wait(Wait::at_most(Duration::from_millis(500)))
@@ -88,7 +88,7 @@
 //! | one that the method [names](CachedMethod::status) | the same |
 //! | `UNAVAILABLE`, `DEADLINE_EXCEEDED`, `INTERNAL`, `UNKNOWN`, `RESOURCE_EXHAUSTED`, `DATA_LOSS`, `ABORTED` | a failure: a stale answer instead if there is one, or else for its caller; the others that wait cause one more call, with a request of one of them, and if that fails too all share it for its failure window |
 //! | `UNAUTHENTICATED`, `PERMISSION_DENIED` | for its caller only |
-//! | `NOT_FOUND` | shared with those who wait for it, and not kept |
+//! | `NOT_FOUND` | shared with the waiters, and not kept |
 //! | any other | for its caller; the others that wait cause one more call, with a request of one of them, and share its answer. Not kept |
 //!
 //! What is not the handler's is a status too: `DEADLINE_EXCEEDED` if there was no answer by the

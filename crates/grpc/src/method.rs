@@ -37,7 +37,7 @@ pub struct CachedMethod {
 }
 
 impl CachedMethod {
-    /// Answers with status `OK` are kept for this long. Zero: those who ask at the same time share
+    /// Answers with status `OK` are kept for this long. Zero: concurrent callers share
     /// a load, and that is all. Longer than 366 days counts as that.
     ///
     /// A server can say otherwise of one answer, by `cache-control` in its initial metadata:
@@ -98,7 +98,7 @@ impl CachedMethod {
     }
 
     /// Takes requests with credentials (`authorization` or `cookie`) as if they had none. Only for
-    /// methods that answer everybody who may call them alike.
+    /// methods that give all their callers the same answer.
     ///
     /// Default: unless they are part of the key, such a request goes past the cache, since its
     /// answer may be for its caller only.

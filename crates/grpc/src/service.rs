@@ -143,7 +143,7 @@ where
             Some(deadline) => Ask::of(key).by(deadline),
             None => Ask::of(key),
         };
-        // A load is for everybody who waits for it, so it has no caller's time and no encoding
+        // A load is for all its waiters, so it has no caller's time and no encoding
         // that another may not know.
         parts.headers.remove(GRPC_TIMEOUT);
         accept_known(&mut parts.headers);

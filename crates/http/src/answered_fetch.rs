@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::BoxError;
-use bellwether::Key;
+use bellwether::{BoxError, Key};
 use bellwether_body::{CacheBody, CollectedBody, Follow, Followed, KeptResponse, collect};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Method, Response, StatusCode, header, response};
@@ -161,7 +160,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         is_told.then(|| StoredResponse::key_for_validation(&self.fetch_request.key))
     }
 
-    /// Whether it varies by nothing by which those who wait for this load may differ.
+    /// Whether it varies by nothing in which the waiters of this load may differ.
     fn is_for_all_who_wait(&self, headers: &HeaderMap) -> bool {
         match (varies_by(headers), &self.fetch_request.vary_index) {
             (Some(names), Some(vary_index)) => vary_index.covers(&names),
@@ -216,8 +215,8 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         self.pass(response, why, said)
     }
 
-    /// For whoever asked, and nobody else. An error counts as a failure instead, of which nobody is
-    /// given a byte, if there is something better to be given.
+    /// For its own caller only. If there is a stale fallback, an error counts as a failure instead,
+    /// and no caller is given a byte of it.
     fn pass<B>(
         &self,
         response: Response<CacheBody<B>>,

@@ -82,7 +82,7 @@ where
     }
 }
 
-/// What is to be removed if nobody hears what became of a change.
+/// What is to be removed if the outcome of a change is not known.
 struct Owed(Option<(LayerState, HashSet<Key>)>);
 
 impl Drop for Owed {

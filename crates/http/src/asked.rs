@@ -17,7 +17,7 @@ pub(super) struct CacheRequest {
     /// What its target is kept under, whatever the request says besides.
     pub(super) primary: Key,
     pub(super) demand: Demand,
-    /// What its own load gave, where those who wait for that load are told something else.
+    /// What its own load gave, where the waiters of that load are told something else.
     own: Mutex<Option<Arc<CachedResponse>>>,
 }
 

@@ -40,7 +40,7 @@ impl StoredResponse {
         Self { entry, whole: whole.filter(|whole| demand.may_share(whole.response.note.consent)) }
     }
 
-    /// Where a response is kept that may be given to nobody without asking the origin.
+    /// Where a response is kept that no caller may be given without asking the origin.
     pub(super) fn key_for_validation(key: &Key) -> Key {
         Key::of("http-validate").with(key.digest().as_bytes())
     }

@@ -20,9 +20,9 @@ pub(super) enum CacheAnswer<B> {
     CachedResponse(Arc<CachedResponse>),
     /// There are variants: how a request selects one.
     VaryIndex(Arc<VaryIndex>),
-    /// A response for whoever asked for it, as the origin sends it.
+    /// A response for its own caller, as the origin sends it.
     Passthrough(Box<Passthrough<B>>),
-    /// What was asked for is no more kept under this key: to begin anew.
+    /// What was asked for is no longer kept under this key: look it up again.
     Retry,
 }
 
@@ -65,7 +65,7 @@ impl CachedResponse {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Disposition {
     Keep(Windows),
-    /// It is given to those who wait for it, and not kept.
+    /// The waiters are given it, and it is not kept.
     Share,
     /// It may be the fault of its request.
     Unconfirmed,
@@ -192,7 +192,7 @@ const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
 pub(super) enum KeptAnswer<B> {
     CachedResponse(Arc<CachedResponse>),
     VaryIndex(Arc<VaryIndex>),
-    /// For the first who takes it: there is but one body.
+    /// For the first caller that takes it: there is one body.
     Passthrough(Mutex<Option<Box<Passthrough<B>>>>),
     Retry,
 }

@@ -78,7 +78,7 @@ impl HttpCacheLayer {
     }
 
     /// Sets how long a response that does not say is given out after it was fresh, while it is
-    /// asked for anew (RFC 5861, section 3). None is, if the origin forbids it.
+    /// revalidated (RFC 5861, section 3). None is, if the origin forbids it.
     ///
     /// Default: zero.
     #[must_use]
@@ -123,7 +123,7 @@ impl HttpCacheLayer<KeyedRules> {
     ///
     /// A response of status 2xx is kept for the [`ttl`](Self::ttl), and 404 and 410 for the
     /// [`not_found_ttl`](Self::not_found_ttl). 5xx counts as a failure. Everything else is given to
-    /// those who wait for it, and not kept. What a response says of its time (`max-age`, `Expires`,
+    /// the waiters, and not kept. What a response says of its time (`max-age`, `Expires`,
     /// `Age`) is not heard. What it forbids is respected: `no-store`, `private`, `no-cache`,
     /// `Set-Cookie`, and a `Vary` that names cookies or credentials. What a caller would rather have
     /// (`Cache-Control` in the request) is not.
@@ -145,7 +145,7 @@ impl HttpCacheLayer<KeyedRules> {
 
     /// Sets how long a response of status 2xx is kept.
     ///
-    /// Default: zero, which keeps nothing: those who ask at the same time share a response.
+    /// Default: zero, which keeps nothing: concurrent requests share a response.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.rules.0.ttl = ttl;
@@ -161,7 +161,7 @@ impl HttpCacheLayer<KeyedRules> {
         self
     }
 
-    /// Sets how long after it was fresh a response is given out while it is asked for anew.
+    /// Sets how long after it was fresh a response is given out while it is revalidated.
     ///
     /// Default: zero.
     #[must_use]
@@ -202,7 +202,7 @@ impl<R> HttpCacheLayer<R> {
 
     /// Sets how long after its head a response is read to be kept and shared. One that is not
     /// complete by then goes through to the caller that asked for it, beginning with what was read,
-    /// and those who wait for it ask the origin for themselves. After such an answer the next one
+    /// and the waiters ask the origin for themselves. After such an answer the next one
     /// has an eighth of that time, and so on, until one is complete in time. The
     /// [`load_timeout`](Self::load_timeout) is for the time until the head; what goes through is
     /// not cut.
@@ -244,19 +244,19 @@ impl<R: sealed::Sealed> CachingRules for R {}
 mod sealed {
     #[allow(unnameable_types, reason = "it is sealed: there are two")]
     pub trait Sealed {
-        #[allow(private_interfaces, reason = "nobody outside can call it")]
+        #[allow(private_interfaces, reason = "code outside cannot call it")]
         fn mode(&self) -> super::Mode;
     }
 }
 
-#[allow(private_interfaces, reason = "nobody outside can call it")]
+#[allow(private_interfaces, reason = "code outside cannot call it")]
 impl sealed::Sealed for Rfc9111Rules {
     fn mode(&self) -> Mode {
         Mode::Stated(self.0)
     }
 }
 
-#[allow(private_interfaces, reason = "nobody outside can call it")]
+#[allow(private_interfaces, reason = "code outside cannot call it")]
 impl sealed::Sealed for KeyedRules {
     fn mode(&self) -> Mode {
         Mode::Keyed(self.0.clone())

@@ -71,7 +71,7 @@
 //! ```
 //!
 //! # What a request is answered by
-//! - **GET**: what is kept, or one load that all who wait for it share. The origin is asked without
+//! - **GET**: what is kept, or one load that all waiters share. The origin is asked without
 //!   the conditions of one caller, and with those that validate what is kept; each caller is given
 //!   the whole, or 304 if that is what it has.
 //! - **HEAD**, and **GET with `Range`**: what is kept, or the origin, whose answer is not kept.
@@ -98,7 +98,7 @@
 //! - Of one target 64 variants (`Vary`) are kept by each process. One more takes the place of one
 //!   that is stale, of one that was never used, or else of the one that is used least.
 //! - A response that is never fresh goes to the caller that asked as it comes, and a copy is kept to
-//!   be validated for the next; if it says `public`, it is given to all who wait for it.
+//!   be validated for the next; if it says `public`, it is given to all waiters.
 //! - An error may be the fault of the request that it answers, so it is given to the caller whose
 //!   request it was. The others that wait ask the origin once more, with a request of one of them,
 //!   and share what that gives. This holds for an error (5xx) that says nothing else, if the request

@@ -32,9 +32,9 @@ pub(super) struct ProgramRules {
 pub(super) enum StorageDecision {
     /// It is for all, and kept.
     Keep(StorageTerms),
-    /// It is for whoever asked, and kept so that the origin can be asked if it is good for others.
+    /// It is for its own caller. It is kept so that the origin can be asked whether others may have it.
     Validate(StorageTerms, Why),
-    /// It is given to those who wait for it, and not kept.
+    /// The waiters are given it, and it is not kept.
     Share,
     /// It may be the fault of this request: it is given to its own caller, and the waiters ask the
     /// origin again, by a request of one of them. Whatever that gives is for all of them.
@@ -42,7 +42,7 @@ pub(super) enum StorageDecision {
     /// The same, and it counts as a failure: if there is something better, that is given instead,
     /// and a second one is shared with later callers for a while.
     Failure,
-    /// It is for whoever asked. An error is given to nobody if there is something better.
+    /// It is for its own caller. An error is not given at all if there is a stale fallback.
     Private(Why),
 }
 
@@ -59,7 +59,7 @@ pub(super) struct StorageTerms {
 }
 
 impl StorageTerms {
-    /// Of what is not kept, and is for all who wait for it.
+    /// Of what is not kept, and is for all waiters.
     pub(super) const NONE: Self = Self {
         windows: Windows::NONE,
         age: Duration::ZERO,
@@ -107,7 +107,7 @@ impl Mode {
     }
 }
 
-/// Whether a request does not say who asks.
+/// Whether a request carries no credentials.
 pub(super) fn is_nobodys(request: &HeaderMap) -> bool {
     ![header::AUTHORIZATION, header::COOKIE].iter().any(|name| request.contains_key(name))
 }

@@ -8,7 +8,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::kept::OriginInfo;
 
-/// How an answer came about. Says nothing of the key: it may hold what is not for everybody.
+/// How an answer came about. Says nothing of the key: it may hold what not every client may see.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Report {
     /// Kept, and given out without lookup the origin.

@@ -57,7 +57,7 @@ impl RequestKey {
         Self::on(Base::Path)
     }
 
-    /// A key that a function makes. A request without one goes around the cache.
+    /// A key that a function makes. A request without one bypasses the cache.
     pub fn by<F>(key_of: F) -> Self
     where
         F: Fn(&Parts) -> Option<Key> + Send + Sync + 'static,
@@ -70,7 +70,7 @@ impl RequestKey {
     /// parameter as decoded text, in this order, so two templates never share a key.
     ///
     /// A request on whose route a parameter is missing is answered by an error (500) that names it.
-    /// One whose parameters are not UTF-8 goes around the cache, so that the handler can reject it.
+    /// One whose parameters are not UTF-8 bypasses the cache, so that the handler can reject it.
     ///
     /// # Errors
     /// If a brace has no counterpart, or a parameter no name.
@@ -107,8 +107,8 @@ impl RequestKey {
     }
 
     /// Adds a field of the request, by how many lines of it there are and what each says, to the
-    /// byte. If it is `authorization` or `cookie`, requests with it do not go around the cache any
-    /// more.
+    /// byte. If it is `authorization` or `cookie`, requests with it no longer bypass the
+    /// cache.
     ///
     /// A change that does not say the same in it [removes nothing](Self#changes) that is kept by it.
     ///
@@ -121,15 +121,15 @@ impl RequestKey {
         Ok(self)
     }
 
-    /// Says that the response does not depend on who asks, though requests may have `Authorization`
+    /// Says that the response does not depend on the caller, though requests may have `Authorization`
     /// or `Cookie`. Without this, and unless the field is [part of the key](Self::header), a
-    /// request with one of them goes around the cache, since the response may be for nobody else.
+    /// request with one of them bypasses the cache, since the response may be for its caller only.
     #[must_use]
     pub fn ignoring_credentials(self) -> Self {
         Self { ignores_credentials: true, ..self }
     }
 
-    /// Whether the answer may depend on who asks, and the key does not.
+    /// Whether the answer may depend on the caller, and the key does not.
     pub(super) fn is_somebodys(&self, request: &HeaderMap) -> bool {
         let credentials = [header::AUTHORIZATION, header::COOKIE];
         let mut unknown = credentials.iter().filter(|name| !self.headers.contains(name));
@@ -180,7 +180,7 @@ impl RequestKey {
     }
 }
 
-/// Whoever handles the request decodes the names of its parameters, so a name that is written
+/// The handler of the request decodes the names of its parameters, so a name that is written
 /// otherwise is that parameter too.
 fn with_query(key: Key, uri: &Uri, name: &str) -> Key {
     let query = uri.query().unwrap_or_default();
@@ -191,7 +191,7 @@ fn with_query(key: Key, uri: &Uri, name: &str) -> Key {
     values.into_iter().fold(key, |key, value| key.with(value))
 }
 
-/// To the byte: whoever handles the request may read it in any way.
+/// To the byte: the handler of the request may read it in any way.
 fn with_field(key: Key, request: &HeaderMap, name: &HeaderName) -> Key {
     let values: Vec<_> = request.get_all(name).iter().map(HeaderValue::as_bytes).collect();
     let key = key.with(name.as_str()).with(values.len());

@@ -181,7 +181,7 @@ fn normal(authority: &str, scheme: &Scheme) -> Result<Authority, ()> {
     let usual = if *scheme == Scheme::HTTPS { ":443" } else { ":80" };
     let lower = lower.strip_suffix(usual).unwrap_or(&lower);
     let authority: Authority = lower.parse().map_err(|_| ())?;
-    // Whoever asks in a user's name does not ask for what everybody may have.
+    // A request in a user's name is not for a shared response.
     if authority.as_str().contains('@') { Err(()) } else { Ok(authority) }
 }
 

@@ -201,6 +201,6 @@ fn give<B>(
     answer::answer(whole, request, &report)
 }
 
-/// How many times a request asks at most: for its target, for a variant, for each of them anew,
-/// and once more if it has moved meanwhile. Whom even that does not help, the origin helps.
+/// How many times a request asks at most: for its target, for a variant, for each of them again,
+/// and once more if it has moved meanwhile. A request that is not answered by then goes to the origin.
 const ROUNDS: u8 = 6;

@@ -21,8 +21,8 @@ pub(super) struct MemoryShard {
     /// Where the clock's hand stands: the next place to be considered for eviction.
     hand: usize,
     guards: Guards,
-    /// What was removed, to be dropped by whoever holds the lock, after it: a value is of anybody's
-    /// type, and may do anything when it is dropped.
+    /// What was removed. The caller drops it after the lock: a value is of a user's type, and may do
+    /// anything when it is dropped.
     pub(super) removed: Vec<CachedEntry>,
     /// The highest fence given, so that two leases of one microsecond have two.
     last_fence: u64,
@@ -214,7 +214,7 @@ impl MemoryShard {
         let gone_at = now.after(life);
         let kept = CachedEntry { key: key.clone(), entry, gone_at, read: false };
         if kept.weight() > self.limits.bytes || self.limits.entries == 0 {
-            // There is no room for it, whoever goes. So nobody has to.
+            // There is no room for it, whatever is evicted. So nothing is.
             return self.removed.push(kept);
         }
         self.bytes += kept.weight();

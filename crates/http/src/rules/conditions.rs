@@ -55,7 +55,7 @@ fn without_weakness(tag: &[u8]) -> &[u8] {
 pub(crate) fn not_modified_headers(stored: &HeaderMap) -> HeaderMap {
     let mut carried = stored.clone();
     OF_THE_BODY.iter().for_each(|name| _ = carried.remove(name));
-    // It is of use only to those who have no tag.
+    // It is of use only to a client without a tag.
     if carried.contains_key(ETAG) {
         carried.remove(LAST_MODIFIED);
     }

@@ -9,7 +9,7 @@ use super::directives::Directives;
 /// How plainly a response says that it may be shared, from the least to the most.
 ///
 /// RFC 9111 asks for that of answers to requests with `Authorization` (section 3.5). A cookie says
-/// as much of who asks, so requests with one are held to the same: a guess never does for them.
+/// as much of its sender, so requests with one are held to the same: a guess never does for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Consent {
     /// Nothing: for how long it is fresh was guessed, or was said by the program.

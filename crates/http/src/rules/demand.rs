@@ -10,7 +10,7 @@ use super::directives::Directives;
 use super::lists::members;
 
 /// What a request says about the answers that will do (RFC 9111, section 5.2.1). Its `max-stale`
-/// is not among them: nobody is given an answer for being content with an old one.
+/// is not among them: no caller is given an answer because it would accept an old one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Demand {
     pub(crate) no_store: bool,

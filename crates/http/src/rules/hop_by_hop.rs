@@ -35,7 +35,7 @@ pub(crate) fn remove_named(request: &mut HeaderMap) {
     others.iter().for_each(|name| _ = request.remove(name));
 }
 
-/// Removes what is for one connection by its nature: a load is for all who wait for it.
+/// Removes what is for one connection by its nature: a load is for all its waiters.
 pub(crate) fn remove_hop_by_hop(request: &mut HeaderMap) {
     HOP_BY_HOP.iter().for_each(|name| _ = request.remove(name));
 }

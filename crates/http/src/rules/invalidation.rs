@@ -13,7 +13,7 @@ pub(crate) fn is_safe(method: &Method) -> bool {
 }
 
 /// The targets whose answers are not good any more after this one: those of an unsafe method, or
-/// of one that nobody knows, if it went well. The request's own comes first, then what the answer
+/// of an unknown one, if it went well. The request's own comes first, then what the answer
 /// names, of the same origin only.
 pub(crate) fn invalidated(
     method: &Method,

@@ -10,7 +10,7 @@ pub(super) fn members<'a>(
     elements(headers, name).filter(|member| !member.is_empty())
 }
 
-/// The same, with those that are empty: whoever does not read the field as a list sees them.
+/// The same, with those that are empty: a reader that does not take the field for a list sees them.
 pub(super) fn elements<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,

@@ -20,10 +20,10 @@ const NEVER_KEPT: [u16; 8] = [206, 304, 412, 416, 428, 429, 431, 511];
 pub(crate) enum Storing {
     /// It is kept, and for all.
     Keep(Terms),
-    /// It is kept to be validated. Until its origin says that it is still good, it is for the one
-    /// who asked, for this reason.
+    /// It is kept to be validated. Until its origin says that it is still good, it is for
+    /// its own caller, for this reason.
     Validate(Terms, Why),
-    /// It is for the one who asked, for this reason.
+    /// It is for its own caller, for this reason.
     Private(Why),
 }
 
@@ -91,14 +91,14 @@ pub(crate) fn storing(
     if must_be_validated(response) {
         return Storing::Validate(terms, Why::NoCache);
     }
-    // What is for all is for all who wait for it: to them it is new.
+    // A response for all is for all waiters: to them it is new.
     match directives.has("public") {
         true => Storing::Keep(terms),
         false => Storing::Validate(terms, Why::NotFresh),
     }
 }
 
-/// By which fields of a request a response varies, if it may be for others than the one who asked:
+/// By which fields of a request a response varies, if it may be for others than its own caller:
 /// for how long is another question.
 pub(crate) fn for_others(
     method: &Method,
@@ -161,7 +161,7 @@ fn forbidden_by_response(
     if is_part(response) {
         return Some(Why::Partial);
     }
-    // Whoever understands the status goes by the other directives (RFC 9111, section 5.2.2.3).
+    // A cache that understands the status goes by the other directives (RFC 9111, section 5.2.2.3).
     if directives.has("no-store") && !must_understand {
         return Some(Why::NoStore);
     }
@@ -177,7 +177,7 @@ fn is_understood(status: StatusCode) -> bool {
 }
 
 /// `Content-Range` has no meaning but with a status that is never kept (RFC 9110, section 14.4).
-/// Still, whoever sends a range of bytes has not sent the whole.
+/// Still, an origin that sends a range of bytes has not sent the whole.
 fn is_part(response: &HeaderMap) -> bool {
     let lines = response.get_all(CONTENT_RANGE).iter();
     lines

@@ -12,7 +12,7 @@ use super::validation::has_validator;
 /// How long a response is kept for being validated, after it is stale.
 const KEPT_FOR_VALIDATION: Duration = Duration::from_secs(86_400);
 
-/// Statuses whose responses may be kept for a time that nobody has stated (RFC 9110, section
+/// Statuses whose responses may be kept for a time that is not stated (RFC 9110, section
 /// 15.1), without 206: parts are not kept.
 const HEURISTICALLY_CACHEABLE: [u16; 11] = [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501];
 
@@ -23,9 +23,9 @@ pub(crate) struct Terms {
     pub(crate) freshness: Duration,
     /// How old it was then.
     pub(crate) age: Duration,
-    /// After being fresh, given out for this long while it is asked for anew.
+    /// After being fresh, given out for this long while it is revalidated.
     pub(crate) while_revalidate: Duration,
-    /// After being fresh, given out for this long if it cannot be had anew.
+    /// After being fresh, given out for this long if the origin fails.
     pub(crate) if_error: Duration,
     /// After being fresh, kept for this long to be validated.
     pub(crate) for_validation: Duration,
@@ -89,7 +89,7 @@ fn unstated(
         .or_else(|| defaults.ttl.filter(|_| is_cacheable && !status.is_server_error()))
 }
 
-/// For how long it is given out while it is asked for anew, and if it cannot be had anew (RFC 5861).
+/// For how long it is given out while it is revalidated, and if the origin fails (RFC 5861).
 fn stale_windows(
     directives: &Directives,
     lifetime: Duration,

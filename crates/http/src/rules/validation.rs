@@ -59,7 +59,7 @@ pub(super) fn etag(headers: &HeaderMap) -> Option<&HeaderValue> {
 }
 
 /// The fields of what is kept, once the origin has said that it is still good (RFC 9111, section
-/// 3.2): all that it sent anew, except what describes the body.
+/// 3.2): all that it sent again, except what describes the body.
 ///
 /// With them are the age and the date of the new answer, if it has any, by which to judge them
 /// again: one without a date is of when it came (RFC 9110, section 6.6.1), and the old date would

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::Key;
+use bellwether::{Checked, Deviation, Key, Trial, ensure};
 use tokio::time::{sleep, timeout};
 
 use crate::{Attempt, Busy, Claim, Grant, Lock, Owner, Released, Request, TakeOver, Term};
-use bellwether::conformance::{Checked, Deviation, Trial, ensure};
 
 /// A lock, and a key that nobody else uses.
 pub(super) struct LockSubject {

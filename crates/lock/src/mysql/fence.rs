@@ -10,7 +10,7 @@ use super::link::MySqlSession;
 use super::trouble::{is_forbidden, malformed, meaning};
 use crate::session::SessionError;
 
-/// The next number, in a transaction of its own. The row that it takes is seen by nobody.
+/// The next number, in a transaction of its own. No other transaction sees the row that it takes.
 pub(super) async fn next(session: &mut MySqlSession) -> Result<u64, SessionError> {
     number(
         session,
@@ -26,8 +26,8 @@ async fn number(session: &mut MySqlSession, statements: &str) -> Result<u64, Ses
     last.number()?.ok_or_else(malformed)
 }
 
-/// A connection to count by, for who cannot by the one that holds: what is counted must be written
-/// down before it is told, and a transaction that stays open writes nothing.
+/// A connection to count by, where the one that holds the row cannot: a number must be committed
+/// before it is given out, and a transaction that stays open commits nothing.
 pub(super) struct Counter {
     options: MySqlOptions,
     /// One counts at a time, so that one connection will do.
@@ -42,7 +42,7 @@ impl Counter {
     }
 
     pub(super) async fn next(&self) -> Result<u64, SessionError> {
-        // Nobody closes it.
+        // It is never closed.
         let _turn = self.turns.acquire().await;
         let idle = self.idle().take();
         if let Some(mut session) = idle {
@@ -101,7 +101,7 @@ pub(super) async fn is_there(
     }
 }
 
-/// Makes a table. Who may not is told what to do.
+/// Makes a table. An error for want of rights says what to do.
 pub(super) async fn make(session: &mut MySqlSession, statement: &str) -> Result<(), SessionError> {
     session.try_run(statement).await.map_err(|error| {
         let is_forbidden = is_forbidden(&error);

@@ -12,7 +12,7 @@ use crate::session::SessionError;
 pub(super) struct MySqlSession {
     pub(super) conn: Conn,
     /// Is in every statement that waits, so that nothing else is interrupted in its place: numbers
-    /// of connections begin anew with the server.
+    /// of connections start again with the server.
     pub(super) mark: Uuid,
 }
 

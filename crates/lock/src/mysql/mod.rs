@@ -97,14 +97,14 @@ macro_rules! by_sessions {
 /// never has a row that stays, so there is nothing to clean. It starts with the server's time in
 /// microseconds, so fences grow even if the table is lost. They grow over crashes as far as the
 /// server keeps what was committed (`innodb_flush_log_at_trx_commit`), except on MySQL before 8 and
-/// MariaDB before 10.2, which count anew.
+/// MariaDB before 10.2, which start counting again.
 ///
 /// # What a user of the server must be allowed to do
 /// `SELECT, INSERT, DELETE ON bellwether_fences`, and `CREATE` if it is not there yet.
 ///
 /// # Limits
 /// - Names are of one server: replicas and other nodes of a Galera cluster know nothing of them.
-///   Everybody must be connected to the same server, and not through a proxy that shares sessions.
+///   All processes must be connected to the same server, and not through a proxy that shares sessions.
 /// - It cannot be taken from a holder that is there and does nothing: it is not
 ///   [`TakeOver`](super::TakeOver). Kill its connection instead.
 /// - Connections are not encrypted.
@@ -119,8 +119,8 @@ by_sessions!(MySqlLock, NamedLocks);
 /// transaction that stays open.
 ///
 /// It is as [`MySqlLock`] in everything that is not said here. Unlike names, rows are locked
-/// wherever writes go to one server, and are seen by who looks for locks of transactions. But who
-/// holds one keeps a transaction open, which keeps the server from purging old versions of rows:
+/// wherever writes go to one server, and the server's list of transactions shows them. But a
+/// holder keeps a transaction open, which keeps the server from purging old versions of rows:
 /// for holds of more than a few seconds take [`MySqlLock`].
 ///
 /// A row is found in the table `bellwether_locks`. Patience below one second is spent by asking
@@ -128,7 +128,7 @@ by_sessions!(MySqlLock, NamedLocks);
 ///
 /// # Fences
 /// Of the same counter. They are counted over one more connection, as a transaction that stays open
-/// writes nothing to disk, and a server that crashed would count anew.
+/// writes nothing to disk, and a server that crashed would start counting again.
 ///
 /// # What a user of the server must be allowed to do
 /// `SELECT, INSERT, DELETE ON bellwether_fences`, `SELECT, INSERT, UPDATE, DELETE ON

@@ -84,7 +84,7 @@ impl Database for NamedLocks {
         }
     }
 
-    /// It is not: a connection that nobody reads from tells of nothing.
+    /// It is not: a connection that is not read from tells of nothing.
     fn ended(_: &MySqlSession) -> BoxFuture<'static, ()> {
         Box::pin(future::pending())
     }

@@ -54,7 +54,7 @@ impl MySqlOptions {
     }
 
     /// Sets how long the server may take for an answer, and for a connection, beyond the patience
-    /// of who asks.
+    /// of the caller.
     ///
     /// Default: 2 s. A connection takes several round trips, and a database that is busy is not
     /// down.
@@ -79,9 +79,9 @@ impl MySqlOptions {
     }
 
     /// Sets how many connections there may be at a time. Every claim has one to itself while it
-    /// waits or holds. Who finds all in use waits for one as long as its patience allows, or the
-    /// [`timeout`](Self::timeout) if that is longer. Who stops waiting has the server told so over
-    /// one more, for a moment.
+    /// waits or holds. A claim that finds all in use waits for one as long as its patience allows, or
+    /// the [`timeout`](Self::timeout) if that is longer. A claim that stops waiting tells the server
+    /// so over one more, for a moment.
     ///
     /// Default: 64. Servers allow 151 by default, for all their clients.
     ///
@@ -99,7 +99,7 @@ impl MySqlOptions {
         let silence = format!(
             "SET SESSION wait_timeout = {seconds}, innodb_lock_wait_timeout = {wait}, autocommit = 1"
         );
-        // What is known is not asked. And nobody who gave an address is led to a socket.
+        // What is known is not asked. An address is not replaced by a socket.
         OptsBuilder::from_opts(self.address.clone())
             .prefer_socket(false)
             .max_allowed_packet(Some(PACKET))

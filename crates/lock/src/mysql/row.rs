@@ -21,7 +21,7 @@ use crate::session::{Database, Name, SessionError, TakenName};
 pub(super) struct Rows {
     options: MySqlOptions,
     counter: Counter,
-    /// How many were freed, as every so often whoever comes by cleans up.
+    /// How many were freed: every so often, an operation cleans up.
     freed: AtomicU64,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Rows {
 enum Row {
     Locked,
     Missing,
-    /// Somebody else has it.
+    /// Another claim has it.
     Taken,
 }
 
@@ -62,7 +62,7 @@ impl Rows {
         Ok(row)
     }
 
-    /// Makes the row of a name. Somebody else may be first, and hold it already.
+    /// Makes the row of a name. Another claim may be first, and hold it already.
     async fn make(session: &mut MySqlSession, name: &Name) -> Result<(), SessionError> {
         let insert = format!("INSERT IGNORE INTO bellwether_locks (name) VALUES ('{name}')");
         match session.try_run(&insert).await {
@@ -76,7 +76,7 @@ impl Rows {
         if self.freed.fetch_add(1, Ordering::Relaxed) % CLEAN_UP_EVERY != CLEAN_UP_EVERY - 1 {
             return Ok(());
         }
-        // What somebody holds is skipped; who waits for one that is removed makes it again.
+        // Rows that are held are skipped. A waiter for one that is removed makes it again.
         let old = session
             .texts(
                 "START TRANSACTION; SELECT name FROM bellwether_locks \
@@ -170,7 +170,7 @@ impl Database for Rows {
         }
     }
 
-    /// It is not: a connection that nobody reads from tells of nothing.
+    /// It is not: a connection that is not read from tells of nothing.
     fn ended(_: &MySqlSession) -> BoxFuture<'static, ()> {
         Box::pin(future::pending())
     }

@@ -37,7 +37,7 @@ pub(super) fn malformed() -> SessionError {
     SessionError::broken(StoreErrorKind::Malformed, "the answer makes no sense")
 }
 
-/// Whether somebody else has the row: MariaDB says that the wait was too long even of one that was
+/// Whether another claim has the row: MariaDB says that the wait was too long even of one that was
 /// not to be waited for.
 pub(super) fn is_locked(error: &Error) -> bool {
     matches!(error, Error::Server(error) if [LOCK_WAIT_TIMEOUT, LOCK_NOWAIT].contains(&error.code))
@@ -56,7 +56,7 @@ const LOCK_NOWAIT: u16 = 3572;
 const HAVE_ENDED: [u16; 4] = [1053, 1927, 3169, 4031];
 
 /// No right to the database, a wrong password, no such database, no right to the table, no right to
-/// the statement, a user who must come by another way.
+/// the statement, a user that must connect another way.
 const ARE_OF_SETTINGS: [u16; 7] = [1044, 1045, 1049, 1142, 1143, 1227, 1698];
 
 /// Too many connections, out of memory or of threads, too many connections of the user, read only

@@ -92,7 +92,7 @@ impl Database for Advisory {
         let make =
             format!("CREATE SEQUENCE IF NOT EXISTS bellwether_fences START WITH {now} CACHE 1");
         let Err(trouble) = session.run(&make).await else { return Ok(()) };
-        // Of two who make it at once, one fails.
+        // Of two sessions that make it at once, one fails.
         if trouble.is_broken() || Self::is_there(session).await? {
             return if trouble.is_broken() { Err(trouble) } else { Ok(()) };
         }

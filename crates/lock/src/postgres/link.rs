@@ -28,7 +28,7 @@ impl PostgresSession {
         });
         let session = Self { client, ended, connection: connection.abort_handle() };
         let millis = options.settings.session.as_millis();
-        // Whoever waits is cancelled by us.
+        // This side cancels waits.
         session
             .run(&format!("SET statement_timeout = 0; SET idle_session_timeout = {millis}"))
             .await?;

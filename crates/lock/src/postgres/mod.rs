@@ -44,10 +44,10 @@ use super::{Answer, Attempt, Claim, Fenced, Lock, Released, Renew, Request, Watc
 ///
 /// # Limits
 /// - The server's name of a lock has 64 bits, which are hashed from namespace and key. Two keys
-///   that have the same one exclude each other: each is locked by at most one all the same, but who
-///   holds one and waits for the other waits for itself, as long as its patience lasts. With a
+///   that have the same one exclude each other: each is locked by at most one holder all the same, but
+///   a task that locks both blocks itself until its wait limit. With a
 ///   million keys, the odds that there are two such are 1 to 37 million.
-/// - Locks are of one database: everybody must be connected to the same one. The application's own
+/// - Locks are of one database: all processes must be connected to the same one. The application's own
 ///   advisory locks of one `bigint` are among them. They do not work through a pooler that shares
 ///   sessions, such as PgBouncer by transactions.
 /// - It cannot be taken from a holder that is there and does nothing: it is not

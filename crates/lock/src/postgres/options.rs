@@ -60,7 +60,7 @@ impl PostgresOptions {
     }
 
     /// Sets how long the server may take for an answer, and for a connection, beyond the patience
-    /// of who asks.
+    /// of the caller.
     ///
     /// Default: 2 s. A connection takes several round trips, and a database that is busy is not
     /// down.
@@ -84,9 +84,9 @@ impl PostgresOptions {
     }
 
     /// Sets how many connections there may be at a time. Every claim has one to itself while it
-    /// waits or holds. Who finds all in use waits for one as long as its patience allows, or the
-    /// [`timeout`](Self::timeout) if that is longer. Who stops waiting has the server told so over
-    /// one more, for a moment.
+    /// waits or holds. A claim that finds all in use waits for one as long as its patience allows, or
+    /// the [`timeout`](Self::timeout) if that is longer. A claim that stops waiting tells the server
+    /// so over one more, for a moment.
     ///
     /// Default: 64. Servers allow 100 by default, for all their clients.
     ///

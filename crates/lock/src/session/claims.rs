@@ -9,7 +9,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{Attempt, Released, Renew, Token};
 
-/// Who to ask about a claim. Nothing is here for claims that neither wait nor hold.
+/// The task to ask about a claim. Nothing is here for claims that neither wait nor hold.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     /// Held for a map operation, never across an `.await`.

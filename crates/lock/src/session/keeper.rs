@@ -1,4 +1,4 @@
-//! The task of a claim: a task that has a session for it, and ends with it.
+//! The task of a claim: it has a session for the claim, and ends with it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::shared::SessionContext;
 use super::{Database, Name, SessionError, TakenName};
 use crate::{Attempt, Busy, Grant, Released, Renew, Request, Session};
 
-/// Who sees to one claim.
+/// The task of one claim.
 pub(super) struct ClaimTask<D: Database> {
     context: Arc<SessionContext<D>>,
     request: Request,
@@ -40,7 +40,7 @@ struct Life {
 enum TaskEvent {
     Answer(ClaimRequest),
     Ping,
-    /// Nobody is left who could ask for anything.
+    /// No handle is left that could ask for anything.
     Leave,
     Mourn,
 }
@@ -69,7 +69,7 @@ impl<D: Database> ClaimTask<D> {
             Err(_) if !self.is_wanted() => None,
             Err(trouble) => {
                 let key = self.request.claim.key();
-                // Nobody to tell is nobody to mind.
+                // The caller may have gone.
                 let _ = answer.send(Err(trouble.during(D::NAME, "asking for", key)));
                 return;
             }
@@ -89,12 +89,12 @@ impl<D: Database> ClaimTask<D> {
         }
     }
 
-    /// Whether nobody has said that the wait is over.
+    /// Whether the wait has not been ended.
     fn is_wanted(&self) -> bool {
         *self.place.wishes().borrow() == Wish::None
     }
 
-    /// Takes the name, unless whoever asked goes.
+    /// Takes the name, unless the caller goes.
     async fn take(&self, answer: &mut Answering) -> Result<Option<HeldName<D>>, SessionError> {
         let until = Instant::now() + self.request.patience.min(LONGEST_WAIT);
         loop {
@@ -139,8 +139,8 @@ impl<D: Database> ClaimTask<D> {
         Ok(Some(HeldName { pooled, fence, asked }))
     }
 
-    /// Asks once. A question that waits is interrupted when whoever asked goes; any other one is
-    /// soon over by itself.
+    /// Asks once. A question that waits is interrupted when the caller goes. Any other one is soon
+    /// over by itself.
     async fn ask(
         &self,
         pooled: &mut PooledSession<D>,
@@ -165,7 +165,7 @@ impl<D: Database> ClaimTask<D> {
         taken.unwrap_or_else(|_| Err(SessionError::late(patience + limit)))
     }
 
-    /// Waits until nobody waits for the answer.
+    /// Waits until the caller has gone.
     async fn is_left(&self, answer: &mut Answering) {
         let mut wishes = self.place.wishes();
         tokio::select! {
@@ -187,14 +187,14 @@ impl<D: Database> ClaimTask<D> {
             let is_held = match next {
                 TaskEvent::Answer(ClaimRequest::Free(answer)) => {
                     let freed = self.free(hold).await;
-                    // Who hears of it may ask again by the same claim.
+                    // A caller that hears of it may ask again by the same claim.
                     drop(self);
                     let _ = answer.send(freed);
                     return life.rest().await;
                 }
                 TaskEvent::Answer(ClaimRequest::Again(answer)) => {
                     let is_held = self.is_held(&mut hold, &life).await;
-                    // If it is lost, whoever asks again begins anew.
+                    // If it is lost, a caller that asks again begins afresh.
                     let _ = is_held.then(|| answer.send(Ok(life.granted(&hold))));
                     is_held
                 }
@@ -289,5 +289,5 @@ impl Life {
     }
 }
 
-/// Who has more patience asks again. It is less than what any server takes for a timeout.
+/// A caller with more patience asks again. It is less than what any server takes for a timeout.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);

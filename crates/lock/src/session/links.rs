@@ -44,7 +44,7 @@ pub(super) struct PooledSession<D: Database> {
     /// It may have ended since it was used last.
     pub(super) is_used: bool,
     /// What waited on it was interrupted. When the server hears of that is not known, and then it
-    /// may be somebody else's question that is.
+    /// may interrupt another claim's question.
     pub(super) is_interrupted: bool,
     idle: Arc<Mutex<IdleSessions<D::Session>>>,
     fresh_for: Duration,
@@ -130,7 +130,7 @@ impl<D: Database> PooledSession<D> {
     }
 }
 
-/// Ends the sessions that nobody uses, until there is none.
+/// Ends the sessions that are not used, until there is none.
 async fn sweep<L>(idle: Weak<Mutex<IdleSessions<L>>>, fresh_for: Duration) {
     loop {
         sleep(fresh_for).await;

@@ -2,11 +2,11 @@
 //!
 //! What a database counts per session (`GET_LOCK`, advisory locks) it grants to the same session
 //! again, so two claims must never share one. A claim has a [task](keeper::ClaimTask) of its own, with
-//! the connection; everybody else asks it. The task goes with the claim.
+//! the connection; all others ask it. The task ends with the claim.
 //!
-//! A database tells nobody that it has ended a session, and may not notice for hours that a client
+//! A database does not tell that it has ended a session, and may not notice for hours that a client
 //! has gone. So a session is bounded from both sides: the server is told to end what it has not
-//! heard of for so long, and the task, who asks it three times as often, gives the session up
+//! heard of for so long, and the task, which asks it three times as often, gives the session up
 //! when the last answer was to a question of so long ago, less a little. The task is first. The
 //! holder has the same clock ([`Session::alive_until`](super::Session::alive_until)), so it knows
 //! although the task stood still with the whole runtime.
@@ -52,8 +52,8 @@ impl<D: Database> Sessions<D> {
         Self { claims: Arc::default(), context: Arc::new(context) }
     }
 
-    /// Makes sure that the server is there and has what is needed, so that it need not be found out
-    /// by who needs a lock.
+    /// Makes sure that the server is there and has what is needed, so that the first caller
+    /// need not find out.
     pub(super) async fn prepare(&self) -> Result<(), StoreError> {
         let pooled = self.context.pool.get(tokio::time::Instant::now()).await;
         pooled

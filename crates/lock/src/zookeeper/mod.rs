@@ -27,19 +27,19 @@ use super::{Answer, Attempt, Claim, Fenced, Lock, Released, Renew, Request, Watc
 
 /// Locks in a ZooKeeper ensemble (3.5.3 or later): first come, first served, held by a session.
 ///
-/// Whoever wants a key makes an ephemeral sequential node below the key's own parent, and holds it
-/// when nobody stands before them. Who waits watches the one node before theirs, so a release wakes
-/// one process and no herd. A try leaves no node; a claim that waits keeps its node, and with it its
+/// A claim makes an ephemeral sequential node below the key's own parent, and holds the key when its
+/// node is the first. A waiter watches the one node before its own, so a release wakes one process
+/// and no herd. A try leaves no node; a claim that waits keeps its node, and with it its
 /// place, until it is released or has not asked again for the session's time-out.
 ///
 /// A handle: clones share one session. It beats by itself, and is closed with the last handle. All
-/// nodes are below `/bellwether/<namespace>`, and the parent of a key that nobody wants any more is
+/// nodes are below `/bellwether/<namespace>`, and the parent of a key that is no longer wanted is
 /// removed by the servers, within a minute or two.
 ///
 /// # When a key is lost
 /// With the session ([`Term::Session`](super::Term::Session)). The holder is told when the servers
 /// say that it has expired, and as soon as they *may* have ended it: when nothing that was sent
-/// within three quarters of the session's time-out has been answered. That is before anybody else is
+/// within three quarters of the session's time-out has been answered. That is before another holder is
 /// granted the key, as long as this process runs (and one that stood still
 /// [knows](super::Held::is_lost) when it looks) and the time-out is more than three of the servers'
 /// ticks. A connection that breaks, or a server that goes, loses nothing if another one is found in
@@ -62,8 +62,8 @@ use super::{Answer, Attempt, Claim, Fenced, Lock, Released, Renew, Request, Watc
 /// # Errors
 /// An operation takes no longer than [`ZooKeeperOptions::timeout`], or twice that if a session is to
 /// be established first, besides the patience it was given. One that timed out may have been done all
-/// the same. Who waits while the session ends waits on with another one, if that is established
-/// within the same time.
+/// the same. A claim that waits while the session ends goes on with another one, if that is
+/// established within the same time.
 /// What a release could not remove is removed in the background, as soon as the servers answer.
 #[derive(Clone)]
 pub struct ZooKeeperLock(Arc<Inner>);
@@ -71,11 +71,11 @@ pub struct ZooKeeperLock(Arc<Inner>);
 struct Inner {
     options: ZooKeeperOptions,
     watchers: Watchers,
-    /// The session, or who is establishing it. Held for a look, never across an `.await`.
+    /// The session, or the future that establishes it. Held for a look, never across an `.await`.
     session: Mutex<Option<Connecting>>,
 }
 
-/// Everybody who needs the session waits for the same one.
+/// All operations that need the session wait for the same one.
 type Connecting = Shared<BoxFuture<'static, Result<Arc<ServerSession>, StoreError>>>;
 
 impl ZooKeeperLock {
@@ -94,7 +94,7 @@ impl ZooKeeperOptions {
     /// Connects, and establishes a session.
     ///
     /// # Errors
-    /// If no server can be reached in time, or if they refuse who we are.
+    /// If no server can be reached in time, or if they refuse the credentials.
     pub async fn connect(self) -> Result<ZooKeeperLock, StoreError> {
         let lock = self.connect_lazily();
         lock.0.session().await?;
@@ -131,7 +131,7 @@ impl Inner {
         established.client().is_some().then(|| Arc::clone(established))
     }
 
-    /// In a task of its own: who waits for it may go, and others wait for it too.
+    /// In a task of its own: an operation that waits for it may be dropped, and others wait for it too.
     fn establish(&self) -> Connecting {
         let (options, watchers) = (self.options.clone(), self.watchers.clone());
         let connecting = async move {

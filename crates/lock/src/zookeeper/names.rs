@@ -20,7 +20,7 @@ impl NodeNames {
         &self.root
     }
 
-    /// The parent of everybody who wants one key.
+    /// The parent of all nodes of one key.
     pub(super) fn parent(&self, digest: &Digest) -> String {
         format!("{}/{digest}", self.root)
     }
@@ -28,7 +28,7 @@ impl NodeNames {
 
 /// What the names of a claim's nodes begin with; the server adds the number.
 ///
-/// Its form is that of Curator's protected nodes, for whoever looks at them by other tools.
+/// Its form is that of Curator's protected nodes, for operators with other tools.
 pub(super) fn prefix(token: Token) -> String {
     let mut prefix = String::with_capacity(PROTECTED.len() + 32 + LOCK.len());
     prefix.push_str(PROTECTED);
@@ -39,10 +39,10 @@ pub(super) fn prefix(token: Token) -> String {
     prefix
 }
 
-/// The names of those who stand in line, in its order. Other names are none of ours.
+/// The names of the queue, in its order. Other names are none of ours.
 ///
 /// The server counts in 32 bits with a sign, and so comes from the largest number to the smallest.
-/// Those who stand in line at the same time are never half the range apart, unless it has: then the
+/// Nodes that are queued at the same time are never half the range apart, unless it has: then the
 /// negative ones are the later ones.
 pub(super) fn line(children: Vec<String>) -> Vec<String> {
     let turns = children.into_iter().filter_map(|name| Some((number(&name)?, name)));

@@ -40,7 +40,7 @@ pub struct ZooKeeperOptions {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NodeSettings {
     pub(super) timeout: Duration,
-    /// Whether nodes are for those only who authenticate as we do.
+    /// Whether nodes are for processes only that authenticate as this one does.
     pub(super) private: bool,
 }
 
@@ -114,20 +114,20 @@ impl ZooKeeperOptions {
         Ok(Self { settings: NodeSettings { timeout, ..self.settings }, ..self })
     }
 
-    /// Adds who we are, by a scheme of the servers' such as `digest` with `user:password`.
+    /// Adds credentials, by a scheme of the servers' such as `digest` with `user:password`.
     ///
-    /// Default: nobody.
+    /// Default: none.
     #[must_use]
     pub fn auth(mut self, scheme: &str, credentials: &[u8]) -> Self {
         self.auth.push((scheme.to_owned(), credentials.to_vec()));
         self
     }
 
-    /// Lets only those touch our nodes who are the same by [`auth`](Self::auth) as we are. All who
-    /// share the locks must say so.
+    /// Lets only processes touch the nodes that have the same credentials by [`auth`](Self::auth). All
+    /// processes that share the locks must set it.
     ///
-    /// Default: anybody may, as everybody who shares a lock needs to, and as most ensembles are
-    /// guarded by their network.
+    /// Default: all clients of the ensemble may, as all processes that share a lock need to, and as
+    /// most ensembles are guarded by their network.
     #[must_use]
     pub fn private(self) -> Self {
         Self { settings: NodeSettings { private: true, ..self.settings }, ..self }

@@ -40,14 +40,14 @@ struct ClaimRecord {
     leaving: bool,
     /// Whether it has no node any more, as far as is known.
     gone: bool,
-    /// How many ask by it at this moment: it is remembered as long, so that a release is not missed
-    /// by who is about to make a node.
+    /// How many operations ask by it at this moment. It is remembered as long, so that an operation
+    /// that is about to make a node does not miss a release.
     asking: u32,
     /// When it is given up if it has not been asked for again, unless it is held.
     until: Instant,
 }
 
-/// One who asks by a claim, until it is dropped.
+/// An operation that asks by a claim, until it is dropped.
 #[derive(Debug)]
 pub(super) struct PendingRequest<'a> {
     places: &'a ClaimTable,
@@ -161,7 +161,7 @@ impl ClaimTable {
         }
     }
 
-    /// Which claims are to be given up, those among them that nobody has asked for in time.
+    /// Which claims are to be given up, those among them that were not asked for in time.
     pub(super) fn owed(&self, now: Instant) -> Vec<(Token, Digest)> {
         let mut claims = self.claims();
         let owed = claims.iter_mut().filter_map(|(token, place)| {

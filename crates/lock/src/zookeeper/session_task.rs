@@ -57,7 +57,7 @@ pub(super) async fn open(
     Ok(session)
 }
 
-/// Finds out when a session ends, and gives up what nobody asks for.
+/// Finds out when a session ends, and gives up claims that are not asked for.
 struct SessionTask {
     client: Client,
     session: Weak<ServerSession>,
@@ -81,12 +81,11 @@ impl SessionTask {
     /// Returns when nothing that was sent within three quarters of the session's time-out has been
     /// answered.
     ///
-    /// The client itself takes a session for ended only after 7/5 of the time-out, when somebody
-    /// else may have had the key for long. A `sync` is answered by way of the leader, so a follower
-    /// that has lost it cannot keep us in good faith. But the leader learns from its followers only
-    /// every half tick whom they have heard of, and from one that dies then, not any more: the last
-    /// it knows of us may be that much older, and as old as the pings of the client are apart. The
-    /// last quarter is for that, and for clocks that do not run alike.
+    /// The client itself takes a session for ended only after 7/5 of the time-out, when another
+    /// holder may have had the key for long. A `sync` is answered by way of the leader, so a follower
+    /// that has lost it cannot keep us in good faith. But followers report live sessions only every half
+    /// tick. If one dies, the leader's view of this session may be stale by half a tick and one ping
+    /// interval of the client. The last quarter is for that, and for clocks that do not run alike.
     async fn beat(&self) {
         let mut heard = self.began;
         loop {
@@ -112,7 +111,7 @@ impl SessionTask {
         }
     }
 
-    /// Gives up what could not be given up when it should have been, and what nobody asks for.
+    /// Gives up what could not be given up when it should have been, and claims that are not asked for.
     async fn sweep(&self) {
         loop {
             sleep(self.granted / BEATS).await;

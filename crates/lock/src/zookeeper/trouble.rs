@@ -62,7 +62,7 @@ impl From<Error> for ZooKeeperError {
     fn from(error: Error) -> Self {
         match error {
             Error::SessionExpired | Error::SessionMoved | Error::ClientClosed => Self::Ended,
-            // Whatever breaks a connection is told to all who wait for an answer by it.
+            // What breaks a connection is the error of all requests on it.
             Error::ConnectionLoss | Error::Custom(_) => Self::Lost(error),
             _ => Self::Reported(error),
         }
@@ -83,7 +83,7 @@ impl fmt::Display for ZooKeeperError {
     }
 }
 
-/// What to do about it, for those who can.
+/// What an operator can do about it.
 fn advice(error: &Error) -> &'static str {
     match error {
         Error::NoAuth => ": its nodes are for others only; see `ZooKeeperOptions::auth`",

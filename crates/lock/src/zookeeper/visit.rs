@@ -20,7 +20,7 @@ pub(super) struct ClaimOperation<'a> {
     client: Client,
     token: Token,
     digest: Digest,
-    /// Where all stand who want the key.
+    /// The parent of all nodes of the key.
     parent: String,
     /// What the names of the claim's own nodes begin with.
     prefix: String,
@@ -28,7 +28,7 @@ pub(super) struct ClaimOperation<'a> {
     until: Instant,
 }
 
-/// Who stands before a node.
+/// The position of a node in the queue.
 enum QueuePosition {
     First,
     /// So many do, and this one is the last of them.
@@ -186,7 +186,7 @@ impl<'a> ClaimOperation<'a> {
         match self.ask(async { commit.await.map_err(Error::from) }).await {
             // Within a transaction, not every server says what it has made.
             Ok(_) | Err(ZooKeeperError::Lost(_)) => Ok(Known::Perhaps),
-            // Somebody else has made it meanwhile.
+            // Another process has made it meanwhile.
             Err(ZooKeeperError::Reported(Error::NodeExists)) => Ok(self.note(Known::Absent)),
             Err(ZooKeeperError::Reported(Error::NoNode)) => {
                 let options = CreateMode::Persistent.with_acls(self.acls());
@@ -251,7 +251,7 @@ impl<'a> ClaimOperation<'a> {
         Ok(())
     }
 
-    /// Whether anybody else wants the key. A look costs no write, and a try is often too late.
+    /// Whether another claim wants the key. A look costs no write, and a try is often too late.
     async fn is_wanted(&self) -> Result<bool, ZooKeeperError> {
         Ok(self.line().await?.iter().any(|name| !name.starts_with(&self.prefix)))
     }
