@@ -1,8 +1,8 @@
 //! Flights: one load per key per process.
 //!
-//! A flight is what the callers of one process that want one key have in common. Whoever opens it
-//! is given the [`Leader`], which goes to the task that asks the store and loads; each caller, the
-//! opener too, holds a [`Waiter`] and waits for an outcome.
+//! A flight is what the callers of one process that want one key have in common. The caller that
+//! opens it is given the [`Leader`], which goes to the task that asks the store and loads. Each
+//! caller, the opener too, holds a [`Waiter`] and waits for an outcome.
 //!
 //! # Generations
 //! The leader begins a [generation](Leader::generation) just before it asks a question, and the
@@ -12,13 +12,13 @@
 //! # Invariants
 //! 1. A flight that is in the table has a leader. A leader that is dropped takes its flight out.
 //! 2. A waiter joins under the table's lock, so none joins a flight that has left the table.
-//! 3. A waiter that is waiting is either woken by a landing or told [`Again`](Completion::Again)
-//!    when the leader goes, or what that left for it. Nobody waits for ever.
-//! 4. Dropping a waiter frees its seat and nothing else.
+//! 3. A waiter is woken by an outcome. When the leader goes, it is told
+//!    [`Again`](Completion::Again), or what the leader left for it. No waiter waits for ever.
+//! 4. Dropping a waiter frees its place and nothing else.
 //!
 //! # Locks
 //! A shard of the table is locked before a flight in it, never after. Both are held for a few map
-//! operations, never across an `.await`, and nobody is woken while one is held.
+//! operations, never across an `.await`, and no waiter is woken while one is held.
 
 mod awaited;
 mod leader;
@@ -42,7 +42,7 @@ pub(crate) use waiter::{Completion, Waiter};
 
 use crate::key::{Digest, Key};
 
-/// The open flights of one layer in this process. `L` is what lands.
+/// The open flights of one layer in this process. `L` is an outcome.
 pub(crate) struct Flights<L> {
     shards: Box<[Mutex<Shard<L>>]>,
     lookups: AtomicU64,
@@ -71,7 +71,7 @@ pub(crate) enum Full {
 type Shard<L> = HashMap<Digest, Slot<L>>;
 
 enum Slot<L> {
-    /// One caller looks for itself. It holds up nobody: the next to come opens a flight here.
+    /// One caller looks for itself. The next one does not wait for it, but opens a flight here.
     Lookup(u64),
     Flight(Arc<Flight<L>>),
 }
@@ -81,7 +81,7 @@ enum Slot<L> {
 pub(crate) enum Role<L> {
     /// It opened the flight: the leader is to be put to work, the waiter to be waited on.
     Opened(Leader<L>, Waiter<L>),
-    /// Somebody else leads.
+    /// Another caller opened it.
     Joined(Waiter<L>),
     /// There is none.
     Refused(Full),
@@ -94,13 +94,13 @@ impl<L> Flights<L> {
         Arc::new(Self { shards, lookups, open, bounds })
     }
 
-    /// Leave to look for oneself, if nobody else is about this key: a single reader needs no task.
-    /// Where somebody is, the answer is none, and joining them keeps the questions few.
+    /// Lets a caller look for itself if no other caller asks for this key: a single reader needs no
+    /// task. Otherwise the answer is none, and joining the others keeps the questions few.
     pub(crate) fn look_up_alone(self: &Arc<Self>, key: &Key) -> Option<LoneLookup<L>> {
         let digest = key.digest();
         match self.shard(&digest).entry(digest) {
             Entry::Occupied(place) => match place.get() {
-                // Nobody has to wait for it.
+                // No caller has to wait for it.
                 Slot::Flight(flight) if lock(&flight.state).looks_first => {
                     Some(LoneLookup { flights: Arc::clone(self), digest, mark: None })
                 }
@@ -115,7 +115,7 @@ impl<L> Flights<L> {
     }
 
     /// Joins the flight of this key, or opens one. An `impatient` waiter is also woken when it
-    /// becomes known that somebody else loads.
+    /// becomes known that another caller loads.
     pub(crate) fn join(self: &Arc<Self>, key: &Key, impatient: bool) -> Role<L> {
         let digest = key.digest();
         let mut shard = self.shard(&digest);
@@ -137,7 +137,7 @@ impl<L> Flights<L> {
         }
     }
 
-    /// Opens a flight in the background: nobody sits in it yet. Nothing if there is one, or no room
+    /// Opens a flight in the background: it has no waiter yet. Nothing if there is one, or no room
     /// for it.
     pub(crate) fn open_for_nobody(self: &Arc<Self>, key: &Key) -> Option<Leader<L>> {
         let digest = key.digest();
@@ -213,14 +213,14 @@ impl<L> fmt::Debug for LoneLookup<L> {
     }
 }
 
-/// One flight: its seats, and what has landed.
+/// One flight: its waiters, and their answers.
 struct Flight<L> {
-    /// Guards the seats and what has landed: held for a few operations on them, never across an
+    /// Guards the waiters and their answers: held for a few operations on them, never across an
     /// `.await`. Taken after the table's lock, never before it.
     state: Mutex<FlightState<L>>,
-    /// Rung when the last seat is freed.
+    /// Rung when the last waiter has gone.
     abandoned: Notify,
-    /// Rung when a seat is taken: the leader may have an answer for new callers.
+    /// Rung when a waiter joins: the leader may have an answer for it.
     joined: Notify,
 }
 
@@ -229,13 +229,13 @@ struct FlightState<L> {
     generations: u64,
     /// What the leader is doing, as far as it matters to a waiter that will not wait for it.
     phase: Phase,
-    /// The leader has gone: nobody will land anything here any more.
+    /// The leader has gone: no waiter is completed here any more.
     closed: bool,
     /// What those who still wait are given then.
     closing: Option<Arc<L>>,
     /// Callers look for themselves though it is there: there is something that they may do with.
     looks_first: bool,
-    /// It goes on though nobody waits for it.
+    /// It goes on without waiters.
     in_background: bool,
     offer: Option<Offer<L>>,
     /// When what it waits for began.
@@ -284,8 +284,8 @@ struct WaiterSlot<L> {
     joined: u64,
     impatient: bool,
     opener: bool,
-    /// What landed for it. An answer stays here until it is fetched, whatever lands later. Shared,
-    /// so that those who wait need no room for it.
+    /// Its outcome. The first stays here until it is fetched. Shared, so that those that wait need
+    /// no room for it.
     answer: Option<Arc<L>>,
     waker: Option<Waker>,
 }
@@ -304,7 +304,7 @@ pub(crate) enum Phase {
     Loading,
     /// Leave to call the loader, as too many loads are running.
     Queueing,
-    /// Nothing: it has an answer for whoever comes.
+    /// Nothing: it has an answer for each caller that joins.
     Resting,
 }
 

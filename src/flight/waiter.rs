@@ -1,4 +1,4 @@
-//! The waiter: a seat in a flight, and the wait for a landing.
+//! The waiter: a caller's place in a flight, and the wait for an outcome.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Awaited, Flight, Phase, WaiterSlot, lock};
 
-/// A seat in a flight. Dropping it frees the seat.
+/// A caller's place in a flight. Dropping it frees the place.
 pub(crate) struct Waiter<L> {
     flight: Arc<Flight<L>>,
     slot: usize,
@@ -25,7 +25,7 @@ pub(crate) enum Completion<L> {
 }
 
 impl<L> Waiter<L> {
-    /// Takes a seat. To be called under the lock of the flight's shard.
+    /// Joins a flight. To be called under the lock of the flight's shard.
     pub(super) fn register(
         flight: &Arc<Flight<L>>,
         impatient: bool,
@@ -44,7 +44,7 @@ impl<L> Waiter<L> {
         Some(Self { flight: Arc::clone(flight), slot, opener })
     }
 
-    /// Waits for a landing.
+    /// Waits for an outcome.
     pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Completion<L>>
     where
         L: Clone,
@@ -79,7 +79,7 @@ impl<L> Waiter<L> {
         (age < offer.good_for).then(|| (offer.answer.clone(), age))
     }
 
-    /// From now on the flight goes on though nobody waits for it.
+    /// From now on the flight goes on without waiters.
     pub(crate) fn leave_it_running(&self) {
         lock(&self.flight.state).in_background = true;
     }
@@ -111,7 +111,7 @@ impl<L> Waiter<L> {
         lock(&self.flight.state).phase == Phase::Queueing
     }
 
-    /// Whether it waits for somebody else's load, here or in another process.
+    /// Whether it waits for the load of another caller, here or in another process.
     pub(crate) fn waits_for_a_load_of_others(&self) -> bool {
         match lock(&self.flight.state).phase {
             Phase::Asking | Phase::Resting => false,
@@ -141,7 +141,7 @@ impl<L> Drop for Waiter<L> {
         let left = state.slots.remove(self.slot);
         let abandoned = state.slots.is_empty();
         drop(state);
-        // What had landed for it is dropped here, after the lock: it may be anybody's type.
+        // Its answer is dropped here, after the lock: it may be of any type.
         drop(left);
         if abandoned {
             self.flight.abandoned.notify_waiters();
