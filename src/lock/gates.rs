@@ -7,7 +7,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 
 use super::Owner;
@@ -24,15 +24,24 @@ struct Table {
     gates: Mutex<HashMap<Digest, Gate>>,
 }
 
+/// The last one to go takes it with them.
+#[derive(Default)]
 struct Gate {
-    turns: Arc<Semaphore>,
-    /// Rung when an owner with other waiters has come through, and when a release has ended.
-    changed: Arc<Notify>,
-    /// How many hold it or wait for it, by owner: the last one to go takes it with them.
-    users: HashMap<Owner, usize>,
+    /// Made for the first one that does not come through at once.
+    line: Option<Arc<Line>>,
+    /// How many wait, by owner.
+    waiting: HashMap<Owner, usize>,
     inside: Option<Inside>,
     /// How many releases are under way.
     releases: usize,
+}
+
+/// Where those wait that do not come through at once.
+struct Line {
+    /// One permit, while nobody is inside.
+    turns: Semaphore,
+    /// Rung when an owner with other waiters has come through, and when a release has ended.
+    changed: Notify,
 }
 
 /// Who has come through.
@@ -40,7 +49,6 @@ struct Inside {
     owner: Owner,
     /// How often: an owner that is inside may come again.
     times: usize,
-    turn: OwnedSemaphorePermit,
 }
 
 /// A place in front of a gate.
@@ -48,47 +56,80 @@ pub(super) struct Place {
     gates: Gates,
     digest: Digest,
     owner: Owner,
-    turns: Arc<Semaphore>,
-    changed: Arc<Notify>,
+    line: Arc<Line>,
+    /// Whether it still waits.
+    waits: bool,
 }
 
 /// A release that is under way, until this is dropped: attempts of this process wait for it.
-#[derive(Debug)]
 pub(super) struct PendingRelease {
     gates: Gates,
     digest: Digest,
+    /// Given up at the end of the release.
+    pass: Option<Pass>,
 }
 
 /// The right to ask for a key, until it is dropped.
-pub(super) struct Pass(Place);
-
-impl fmt::Debug for Pass {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pass").field("digest", &self.0.digest).finish_non_exhaustive()
-    }
+pub(super) struct Pass {
+    gates: Gates,
+    digest: Digest,
+    /// Whether it is given up otherwise.
+    has_left: bool,
 }
 
 impl Gates {
-    /// A place in front of the gate of a key.
-    pub(super) fn place(&self, digest: Digest, owner: Owner) -> Place {
+    /// Comes through the gate of a key, if it is open and nobody waits in front of it, or if its owner
+    /// is inside already. Otherwise this gives a place to wait.
+    pub(super) fn enter(&self, digest: Digest, owner: Owner) -> Result<Pass, Place> {
         let mut gates = self.lock();
         let gate = gates.entry(digest).or_default();
-        *gate.users.entry(owner).or_default() += 1;
-        let (turns, changed) = (Arc::clone(&gate.turns), Arc::clone(&gate.changed));
+        let is_new = !gate.is_used();
+        if is_new {
+            gate.inside = Some(Inside { owner, times: 1 });
+        }
+        if is_new || gate.comes_again(owner) {
+            drop(gates);
+            return Ok(self.pass(digest));
+        }
+        *gate.waiting.entry(owner).or_default() += 1;
+        let line = Arc::clone(gate.line.get_or_insert_with(|| {
+            let turns = Semaphore::new(usize::from(gate.inside.is_none()));
+            Arc::new(Line { turns, changed: Notify::new() })
+        }));
         drop(gates);
-        Place { gates: self.clone(), digest, owner, turns, changed }
+        Err(Place { gates: self.clone(), digest, owner, line, waits: true })
     }
 
-    /// Notes that what this process had of a key is being released. To be dropped after the
-    /// [`Pass`], so that an attempt that waits for it finds the gate open.
+    /// Notes that what this process had of a key is being released. An attempt that waits for it finds
+    /// the gate open, if this is [given](PendingRelease::leave) the pass.
     pub(super) fn releasing(&self, digest: Digest) -> PendingRelease {
         self.lock().entry(digest).or_default().releases += 1;
-        PendingRelease { gates: self.clone(), digest }
+        PendingRelease { gates: self.clone(), digest, pass: None }
     }
 
     /// How many gates there are.
     pub(super) fn len(&self) -> usize {
         self.lock().len()
+    }
+
+    fn pass(&self, digest: Digest) -> Pass {
+        Pass { gates: self.clone(), digest, has_left: false }
+    }
+
+    /// Changes a gate, which goes if it is not used any more, and wakes those whom that concerns.
+    fn change(&self, digest: Digest, change: impl FnOnce(&mut Gate) -> Change) {
+        let mut gates = self.lock();
+        let Entry::Occupied(mut gate) = gates.entry(digest) else { return };
+        let Change { has_opened, is_rung } = change(gate.get_mut());
+        let line = if gate.get().is_used() { gate.get().line.clone() } else { gate.remove().line };
+        drop(gates);
+        let Some(line) = line else { return };
+        if has_opened {
+            line.turns.add_permits(1);
+        }
+        if is_rung {
+            line.changed.notify_waiters();
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Digest, Gate>> {
@@ -97,21 +138,47 @@ impl Gates {
     }
 }
 
-impl Gate {
-    fn is_used(&self) -> bool {
-        !self.users.is_empty() || self.releases > 0
-    }
+/// What a change of a gate means to those who wait in front of it.
+struct Change {
+    /// The next in turn comes through.
+    has_opened: bool,
+    /// All look again.
+    is_rung: bool,
 }
 
-impl Default for Gate {
-    fn default() -> Self {
-        Self {
-            turns: Arc::new(Semaphore::new(1)),
-            changed: Arc::new(Notify::new()),
-            users: HashMap::new(),
-            inside: None,
-            releases: 0,
+impl Gate {
+    fn is_used(&self) -> bool {
+        self.inside.is_some() || !self.waiting.is_empty() || self.releases > 0
+    }
+
+    /// Whether its owner is inside already, and comes through once more.
+    fn comes_again(&mut self, owner: Owner) -> bool {
+        let Some(inside) = self.inside.as_mut().filter(|it| it.owner == owner) else {
+            return false;
+        };
+        inside.times += 1;
+        true
+    }
+
+    /// One waiter less.
+    fn stops_waiting(&mut self, owner: Owner) {
+        if let Entry::Occupied(mut ours) = self.waiting.entry(owner) {
+            *ours.get_mut() -= 1;
+            if *ours.get() == 0 {
+                ours.remove();
+            }
         }
+    }
+
+    /// One pass less. Says whether it was the last.
+    fn leave(&mut self) -> bool {
+        let Some(inside) = &mut self.inside else { return false };
+        inside.times -= 1;
+        let is_last = inside.times == 0;
+        if is_last {
+            self.inside = None;
+        }
+        is_last
     }
 }
 
@@ -120,38 +187,38 @@ impl Place {
     ///
     /// # Cancel safety
     /// That of [`pass`](Self::pass).
-    pub(super) async fn try_pass(self) -> Option<Pass> {
-        if self.comes_again() {
-            return Some(Pass(self));
-        }
+    pub(super) async fn try_pass(mut self) -> Option<Pass> {
         self.released().await;
         if self.comes_again() {
-            return Some(Pass(self));
+            return Some(self.gates.pass(self.digest));
         }
-        let turn = Arc::clone(&self.turns).try_acquire_owned().ok()?;
-        Some(self.take(turn))
+        self.line.turns.try_acquire().ok()?.forget();
+        Some(self.take())
     }
 
     /// Waits for its turn, and for the releases that are under way then.
     ///
     /// # Cancel safety
     /// The place is given up when it is dropped.
-    pub(super) async fn pass(self) -> Option<Pass> {
-        let changed = Arc::clone(&self.changed);
-        let mut turn = pin!(Arc::clone(&self.turns).acquire_owned());
+    pub(super) async fn pass(mut self) -> Option<Pass> {
+        let line = Arc::clone(&self.line);
+        let mut turn = pin!(line.turns.acquire());
         loop {
-            let mut changed = pin!(changed.notified());
+            let mut changed = pin!(line.changed.notified());
             // Before it looks: who comes through after that rings.
             changed.as_mut().enable();
             if self.comes_again() {
-                return Some(Pass(self));
+                return Some(self.gates.pass(self.digest));
             }
             tokio::select! {
                 biased;
                 // Nobody closes it, but if somebody did, nobody would come through.
                 turn = &mut turn => {
+                    // Given back if this is dropped meanwhile.
+                    let turn = turn.ok()?;
                     self.released().await;
-                    return Some(self.take(turn.ok()?));
+                    turn.forget();
+                    return Some(self.take());
                 }
                 () = changed => {}
             }
@@ -162,7 +229,7 @@ impl Place {
     async fn released(&self) {
         let released = async {
             loop {
-                let mut changed = pin!(self.changed.notified());
+                let mut changed = pin!(self.line.changed.notified());
                 // Before it looks: a release that ends after that rings.
                 changed.as_mut().enable();
                 if !self.is_releasing() {
@@ -179,72 +246,66 @@ impl Place {
         self.gates.lock().get(&self.digest).is_some_and(|gate| gate.releases > 0)
     }
 
-    fn take(self, turn: OwnedSemaphorePermit) -> Pass {
-        let inside = Inside { owner: self.owner, times: 1, turn };
-        let mut gates = self.gates.lock();
-        let gate = gates.get_mut(&self.digest);
-        let has_company = gate.is_some_and(|gate| {
-            gate.inside = Some(inside);
-            gate.users.get(&self.owner).is_some_and(|users| *users > 1)
+    /// Comes through by a turn.
+    fn take(&mut self) -> Pass {
+        self.waits = false;
+        let owner = self.owner;
+        self.gates.change(self.digest, |gate| {
+            gate.stops_waiting(owner);
+            gate.inside = Some(Inside { owner, times: 1 });
+            Change { has_opened: false, is_rung: gate.waiting.contains_key(&owner) }
         });
-        drop(gates);
-        if has_company {
-            self.changed.notify_waiters();
-        }
-        Pass(self)
+        self.gates.pass(self.digest)
     }
 
     /// Whether its owner is inside already, and comes through once more.
-    fn comes_again(&self) -> bool {
+    fn comes_again(&mut self) -> bool {
         let mut gates = self.gates.lock();
-        let inside = gates.get_mut(&self.digest).and_then(|gate| gate.inside.as_mut());
-        let Some(inside) = inside.filter(|inside| inside.owner == self.owner) else { return false };
-        inside.times += 1;
-        true
+        let Some(gate) = gates.get_mut(&self.digest) else { return false };
+        let comes_again = gate.comes_again(self.owner);
+        if comes_again {
+            gate.stops_waiting(self.owner);
+            self.waits = false;
+        }
+        comes_again
+    }
+}
+
+impl PendingRelease {
+    /// Gives up the pass together with the end of the release.
+    pub(super) fn leave(mut self, pass: Option<Pass>) {
+        self.pass = pass;
     }
 }
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        let mut gates = self.0.gates.lock();
-        let Some(gate) = gates.get_mut(&self.0.digest) else { return };
-        let Some(inside) = &mut gate.inside else { return };
-        inside.times -= 1;
-        let turn = if inside.times == 0 { gate.inside.take() } else { None };
-        drop(gates);
-        // Wakes the next in turn.
-        drop(turn.map(|inside| inside.turn));
+        if !self.has_left {
+            self.gates
+                .change(self.digest, |gate| Change { has_opened: gate.leave(), is_rung: false });
+        }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut gates = self.gates.lock();
-        if let Entry::Occupied(mut gate) = gates.entry(self.digest) {
-            if let Entry::Occupied(mut ours) = gate.get_mut().users.entry(self.owner) {
-                *ours.get_mut() -= 1;
-                if *ours.get() == 0 {
-                    ours.remove();
-                }
-            }
-            if !gate.get().is_used() {
-                gate.remove();
-            }
+        if self.waits {
+            let owner = self.owner;
+            self.gates.change(self.digest, |gate| {
+                gate.stops_waiting(owner);
+                Change { has_opened: false, is_rung: false }
+            });
         }
     }
 }
 
 impl Drop for PendingRelease {
     fn drop(&mut self) {
-        let mut gates = self.gates.lock();
-        let Entry::Occupied(mut gate) = gates.entry(self.digest) else { return };
-        gate.get_mut().releases -= 1;
-        let changed = Arc::clone(&gate.get().changed);
-        if !gate.get().is_used() {
-            gate.remove();
-        }
-        drop(gates);
-        changed.notify_waiters();
+        let pass = self.pass.take().map(|mut pass| pass.has_left = true);
+        self.gates.change(self.digest, |gate| {
+            gate.releases -= 1;
+            Change { has_opened: pass.is_some() && gate.leave(), is_rung: true }
+        });
     }
 }
 
@@ -274,7 +335,15 @@ mod tests {
     }
 
     fn pass_as(gates: &Gates, owner: Owner) -> Option<Pass> {
-        assert_ready!(spawn(gates.place(digest(), owner).try_pass()).poll())
+        match gates.enter(digest(), owner) {
+            Ok(pass) => Some(pass),
+            Err(place) => assert_ready!(spawn(place.try_pass()).poll()),
+        }
+    }
+
+    /// A place of another one, in front of a gate that is not open.
+    fn place(gates: &Gates) -> Place {
+        gates.enter(digest(), Owner::new()).err().expect("it is not open")
     }
 
     #[tokio::test]
@@ -290,8 +359,7 @@ mod tests {
     async fn they_pass_in_the_order_of_arrival() {
         let gates = Gates::default();
         let inside = pass(&gates);
-        let mut waiting: Vec<_> =
-            (0..3).map(|_| spawn(gates.place(digest(), Owner::new()).pass())).collect();
+        let mut waiting: Vec<_> = (0..3).map(|_| spawn(place(&gates).pass())).collect();
         for waiter in &mut waiting {
             assert_pending!(waiter.poll());
         }
@@ -319,7 +387,7 @@ mod tests {
     async fn a_try_waits_for_a_release_and_not_for_another_holder() {
         let gates = Gates::default();
         let (inside, release) = (pass(&gates), gates.releasing(digest()));
-        let mut tries = spawn(gates.place(digest(), Owner::new()).try_pass());
+        let mut tries = spawn(place(&gates).try_pass());
         assert_pending!(tries.poll());
         drop(inside);
         assert_pending!(tries.poll());
@@ -336,7 +404,7 @@ mod tests {
         let gates = Gates::default();
         let inside = pass(&gates);
         drop(pass(&gates));
-        let mut waiting = spawn(gates.place(digest(), Owner::new()).pass());
+        let mut waiting = spawn(place(&gates).pass());
         assert_pending!(waiting.poll());
         drop(inside);
         assert_eq!(gates.len(), 1);

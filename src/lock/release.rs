@@ -196,9 +196,12 @@ impl Release {
         if let Some(hold) = self.hold.as_ref().filter(|_| !self.is_lost) {
             hold.set(State::Released);
         }
+        let pass = self.claimed.pass.take();
         // An attempt that waits for the release then finds the gate open.
-        self.claimed.pass = None;
-        self.pending = None;
+        match self.pending.take() {
+            Some(pending) => pending.leave(pass),
+            None => drop(pass),
+        }
     }
 }
 

@@ -171,7 +171,11 @@ impl<'a, L: Lock> Waiting<'a, L> {
 
     /// Waits for the others of this process.
     async fn pass(&self) -> Result<Pass, LockError> {
-        let place = self.locks.shared.keepers.gates.place(self.key.digest(), self.owner);
+        let gates = &self.locks.shared.keepers.gates;
+        let place = match gates.enter(self.key.digest(), self.owner) {
+            Ok(pass) => return Ok(pass),
+            Err(place) => place,
+        };
         let Some(until) = self.limit.gate() else {
             return place.try_pass().await.ok_or_else(|| LockError::busy(self.key));
         };
