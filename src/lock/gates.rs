@@ -70,6 +70,7 @@ pub(super) struct PendingRelease {
 }
 
 /// The right to ask for a key, until it is dropped.
+#[derive(Debug)]
 pub(super) struct Pass {
     gates: Gates,
     digest: Digest,
@@ -116,34 +117,27 @@ impl Gates {
         Pass { gates: self.clone(), digest, has_left: false }
     }
 
-    /// Changes a gate, which goes if it is not used any more, and wakes those whom that concerns.
-    fn change(&self, digest: Digest, change: impl FnOnce(&mut Gate) -> Change) {
+    /// Changes a gate, which goes if it is not used any more, and wakes the next in turn if it has
+    /// opened. Gives where the others wait.
+    fn change(&self, digest: Digest, change: impl FnOnce(&mut Gate)) -> Option<Arc<Line>> {
         let mut gates = self.lock();
-        let Entry::Occupied(mut gate) = gates.entry(digest) else { return };
-        let Change { has_opened, is_rung } = change(gate.get_mut());
-        let line = if gate.get().is_used() { gate.get().line.clone() } else { gate.remove().line };
+        let Entry::Occupied(mut gate) = gates.entry(digest) else { return None };
+        let was_closed = gate.get().inside.is_some();
+        change(gate.get_mut());
+        let has_opened = was_closed && gate.get().inside.is_none();
+        let is_used = gate.get().is_used();
+        let line = if is_used { gate.get().line.clone() } else { gate.remove().line };
         drop(gates);
-        let Some(line) = line else { return };
-        if has_opened {
+        if let Some(line) = line.as_ref().filter(|_| has_opened) {
             line.turns.add_permits(1);
         }
-        if is_rung {
-            line.changed.notify_waiters();
-        }
+        line
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Digest, Gate>> {
         // A table whose holder panicked is still whole: no user code runs under the lock.
         self.0.gates.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// What a change of a gate means to those who wait in front of it.
-struct Change {
-    /// The next in turn comes through.
-    has_opened: bool,
-    /// All look again.
-    is_rung: bool,
 }
 
 impl Gate {
@@ -170,15 +164,12 @@ impl Gate {
         }
     }
 
-    /// One pass less. Says whether it was the last.
-    fn leave(&mut self) -> bool {
-        let Some(inside) = &mut self.inside else { return false };
-        inside.times -= 1;
-        let is_last = inside.times == 0;
-        if is_last {
-            self.inside = None;
+    /// One pass less.
+    fn leave(&mut self) {
+        if let Some(inside) = &mut self.inside {
+            inside.times -= 1;
         }
-        is_last
+        self.inside.take_if(|inside| inside.times == 0);
     }
 }
 
@@ -249,12 +240,15 @@ impl Place {
     /// Comes through by a turn.
     fn take(&mut self) -> Pass {
         self.waits = false;
-        let owner = self.owner;
+        let mut has_company = false;
         self.gates.change(self.digest, |gate| {
-            gate.stops_waiting(owner);
-            gate.inside = Some(Inside { owner, times: 1 });
-            Change { has_opened: false, is_rung: gate.waiting.contains_key(&owner) }
+            gate.stops_waiting(self.owner);
+            gate.inside = Some(Inside { owner: self.owner, times: 1 });
+            has_company = gate.waiting.contains_key(&self.owner);
         });
+        if has_company {
+            self.line.changed.notify_waiters();
+        }
         self.gates.pass(self.digest)
     }
 
@@ -281,8 +275,7 @@ impl PendingRelease {
 impl Drop for Pass {
     fn drop(&mut self) {
         if !self.has_left {
-            self.gates
-                .change(self.digest, |gate| Change { has_opened: gate.leave(), is_rung: false });
+            self.gates.change(self.digest, Gate::leave);
         }
     }
 }
@@ -290,11 +283,7 @@ impl Drop for Pass {
 impl Drop for Place {
     fn drop(&mut self) {
         if self.waits {
-            let owner = self.owner;
-            self.gates.change(self.digest, |gate| {
-                gate.stops_waiting(owner);
-                Change { has_opened: false, is_rung: false }
-            });
+            self.gates.change(self.digest, |gate| gate.stops_waiting(self.owner));
         }
     }
 }
@@ -302,10 +291,11 @@ impl Drop for Place {
 impl Drop for PendingRelease {
     fn drop(&mut self) {
         let pass = self.pass.take().map(|mut pass| pass.has_left = true);
-        self.gates.change(self.digest, |gate| {
+        let line = self.gates.change(self.digest, |gate| {
             gate.releases -= 1;
-            Change { has_opened: pass.is_some() && gate.leave(), is_rung: true }
+            pass.inspect(|()| gate.leave());
         });
+        line.inspect(|line| line.changed.notify_waiters());
     }
 }
 
