@@ -84,11 +84,10 @@ impl Gates {
     pub(super) fn enter(&self, digest: Digest, owner: Owner) -> Result<Pass, Place> {
         let mut gates = self.lock();
         let gate = gates.entry(digest).or_default();
-        let is_new = !gate.is_used();
-        if is_new {
-            gate.inside = Some(Inside { owner, times: 1 });
+        if !gate.is_used() {
+            gate.inside = Some(Inside { owner, times: 0 });
         }
-        if is_new || gate.comes_again(owner) {
+        if gate.comes_again(owner) {
             drop(gates);
             return Ok(self.pass(digest));
         }
@@ -147,20 +146,18 @@ impl Gate {
 
     /// Whether its owner is inside already, and comes through once more.
     fn comes_again(&mut self, owner: Owner) -> bool {
-        let Some(inside) = self.inside.as_mut().filter(|it| it.owner == owner) else {
-            return false;
-        };
+        let inside = self.inside.as_mut().filter(|inside| inside.owner == owner);
+        let Some(inside) = inside else { return false };
         inside.times += 1;
         true
     }
 
     /// One waiter less.
     fn stops_waiting(&mut self, owner: Owner) {
-        if let Entry::Occupied(mut ours) = self.waiting.entry(owner) {
-            *ours.get_mut() -= 1;
-            if *ours.get() == 0 {
-                ours.remove();
-            }
+        let Entry::Occupied(mut ours) = self.waiting.entry(owner) else { return };
+        *ours.get_mut() -= 1;
+        if *ours.get() == 0 {
+            ours.remove();
         }
     }
 
@@ -255,13 +252,12 @@ impl Place {
     /// Whether its owner is inside already, and comes through once more.
     fn comes_again(&mut self) -> bool {
         let mut gates = self.gates.lock();
-        let Some(gate) = gates.get_mut(&self.digest) else { return false };
-        let comes_again = gate.comes_again(self.owner);
-        if comes_again {
-            gate.stops_waiting(self.owner);
-            self.waits = false;
-        }
-        comes_again
+        let gate = gates.get_mut(&self.digest);
+        let gate = gate.and_then(|gate| gate.comes_again(self.owner).then_some(gate));
+        let Some(gate) = gate else { return false };
+        gate.stops_waiting(self.owner);
+        self.waits = false;
+        true
     }
 }
 
