@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
 use std::future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::watch;
+use tokio::sync::Notify;
 
 use crate::key::Digest;
 
@@ -20,7 +22,9 @@ pub struct Watch {
 
 #[derive(Debug)]
 struct Heard {
-    changes: watch::Receiver<()>,
+    changes: Arc<Changes>,
+    /// How many of them are known.
+    known: u64,
     watchers: Arc<Registry>,
     digest: Digest,
 }
@@ -68,8 +72,16 @@ impl Watch {
 
 impl Heard {
     async fn changed(&mut self) {
-        if self.changes.changed().await.is_err() {
-            future::pending().await
+        loop {
+            let mut told = pin!(self.changes.told.notified());
+            // Before it looks: a change after that is told.
+            told.as_mut().enable();
+            let count = self.changes.count.load(Ordering::Acquire);
+            if count != self.known {
+                self.known = count;
+                return;
+            }
+            told.await;
         }
     }
 }
@@ -99,10 +111,24 @@ struct Registry {
 
 #[derive(Default)]
 struct Watched {
-    changes: watch::Sender<()>,
-    /// How many watches there are: the last one to go takes the key with it. (The channel's own
-    /// count lags behind, as a receiver is dropped after the lock is.)
+    changes: Arc<Changes>,
+    /// How many watches there are: the last one to go takes the key with it. (The count of references
+    /// lags behind, as a watch lets go of them after the lock is.)
     watches: usize,
+}
+
+/// How often a key has changed. Far smaller than a channel: each lock that is taken has one.
+#[derive(Debug, Default)]
+struct Changes {
+    count: AtomicU64,
+    told: Notify,
+}
+
+impl Changes {
+    fn tell(&self) {
+        self.count.fetch_add(1, Ordering::AcqRel);
+        self.told.notify_waiters();
+    }
 }
 
 impl Watchers {
@@ -111,26 +137,26 @@ impl Watchers {
         let mut keys = self.0.keys();
         let watched = keys.entry(digest).or_default();
         watched.watches += 1;
-        let changes = watched.changes.subscribe();
+        let changes = Arc::clone(&watched.changes);
         drop(keys);
-        let heard = Heard { changes, watchers: Arc::clone(&self.0), digest };
+        let known = changes.count.load(Ordering::Acquire);
+        let heard = Heard { changes, known, watchers: Arc::clone(&self.0), digest };
         Watch { heard: Some(heard), other: None }
     }
 
     /// Tells those who watch a key that it has changed.
     pub fn tell(&self, digest: &Digest) {
-        let changes = self.0.keys().get(digest).map(|watched| watched.changes.clone());
+        let changes = self.0.keys().get(digest).map(|watched| Arc::clone(&watched.changes));
         if let Some(changes) = changes {
-            changes.send_replace(());
+            changes.tell();
         }
     }
 
     /// Tells everybody: what has changed is not known, or messages may have been lost.
     pub fn tell_all(&self) {
-        let all: Vec<_> = self.0.keys().values().map(|watched| watched.changes.clone()).collect();
-        for changes in all {
-            changes.send_replace(());
-        }
+        let all: Vec<_> =
+            self.0.keys().values().map(|watched| Arc::clone(&watched.changes)).collect();
+        all.iter().for_each(|changes| changes.tell());
     }
 
     /// How many keys are watched.

@@ -6,10 +6,16 @@
 //!
 //! The contenders take turns of a fifth of a second against one server, so that whatever else the
 //! machine does meets all of them alike. A figure is the median of the rounds' own ratios to
-//! `rslock` in the same round. Commands are those that the server counts, with those inside scripts.
+//! `rslock` in the same round, with the first and the third quartile. CPU is what a lock costs in time
+//! of a processor, in the server and here. Commands are those that the server counts, with those inside
+//! scripts.
+//!
+//! A number is how many rounds (15), and a text leaves out the contenders whose names lack it, but
+//! for `rslock`.
 
 use std::env;
-use std::process::{Child, Command, Stdio};
+use std::fs;
+use std::process::{self, Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -29,46 +35,85 @@ const LEASE: Duration = Duration::from_secs(30);
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
+/// What one turn came to.
+#[derive(Clone, Copy)]
+struct Turn {
+    /// Locks in a second.
+    rate: f64,
+    /// Microseconds of a processor for each lock.
+    server: f64,
+    client: f64,
+}
+
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
-    let rounds = env::args().nth(1).map_or(Ok(15), |rounds| rounds.parse())?;
+    let mut rounds = 15;
+    let mut only = String::new();
+    for told in env::args().skip(1) {
+        match told.parse() {
+            Ok(number) => rounds = number,
+            Err(_) => only = told,
+        }
+    }
     let server = Server::start().await?;
-    let contenders = [
-        Contender::connect("plain SET NX and script", &server).await?,
-        Contender::connect("rslock", &server).await?,
-        Contender::connect("RedisLock by itself", &server).await?,
-        Contender::connect("RedisLock", &server).await?,
-        Contender::connect("ReentrantLock", &server).await?,
-        Contender::connect("FairLock", &server).await?,
-    ];
+    let mut contenders = Vec::new();
+    for name in CONTENDERS {
+        if name == RSLOCK || name.contains(&only) {
+            contenders.push(Contender::connect(name, &server).await?);
+        }
+    }
     for tasks in [1, 64] {
-        let mut rates = vec![Vec::new(); contenders.len()];
+        let mut turns = vec![Vec::new(); contenders.len()];
         for round in 0..=rounds {
-            for (contender, rates) in contenders.iter().zip(&mut rates) {
-                let rate = contender.turn(tasks).await;
+            for (contender, turns) in contenders.iter().zip(&mut turns) {
+                let turn = contender.turn(tasks, &server).await;
                 // The first is for getting going.
                 if round > 0 {
-                    rates.push(rate);
+                    turns.push(turn);
                 }
             }
         }
-        let rslock = rates[1].clone();
-        for (contender, rates) in contenders.iter().zip(rates) {
+        let rslock = contenders.iter().position(|contender| contender.name == RSLOCK);
+        let rslock = turns[rslock.ok_or("rslock is there")?].clone();
+        for (contender, turns) in contenders.iter().zip(turns) {
             let commands = contender.commands(&server).await?;
-            let ratio = median(rates.iter().zip(&rslock).map(|(ours, theirs)| ours / theirs));
-            let rate = median(rates.into_iter());
-            let name = contender.name;
-            println!("{tasks:3} tasks  {name:26} {rate:8.0} locks/s  {ratio:5.2} x rslock  {commands:4.1} commands each");
+            print(tasks, contender.name, &turns, &rslock, commands);
         }
     }
     Ok(())
 }
 
-fn median(figures: impl Iterator<Item = f64>) -> f64 {
+fn print(tasks: usize, name: &str, turns: &[Turn], rslock: &[Turn], commands: f64) {
+    let ratios = sorted(turns.iter().zip(rslock).map(|(ours, theirs)| ours.rate / theirs.rate));
+    let part = |part: usize| ratios[(ratios.len() * part / 4).min(ratios.len() - 1)];
+    let median = |figure: fn(&Turn) -> f64| sorted(turns.iter().map(figure))[turns.len() / 2];
+    let [rate, server, client] =
+        [median(|turn| turn.rate), median(|turn| turn.server), median(|turn| turn.client)];
+    println!(
+        "{tasks:3} tasks  {name:22} {rate:6.0} locks/s  {:4.2} x rslock ({:4.2} to {:4.2})  \
+         CPU {server:4.1} + {client:4.1} us  {commands:4.1} commands",
+        part(2),
+        part(1),
+        part(3)
+    );
+}
+
+fn sorted(figures: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut figures: Vec<_> = figures.collect();
     figures.sort_by(f64::total_cmp);
-    figures[figures.len() / 2]
+    figures
 }
+
+const CONTENDERS: [&str; 6] = [
+    "plain SET NX and script",
+    RSLOCK,
+    "RedisLock by itself",
+    "RedisLock",
+    "ReentrantLock",
+    "FairLock",
+];
+
+const RSLOCK: &str = "rslock";
 
 struct Contender {
     name: &'static str,
@@ -101,8 +146,9 @@ impl Contender {
         Ok(Self { name, kind })
     }
 
-    /// Takes and releases for one turn, and says how often in a second.
-    async fn turn(&self, tasks: usize) -> f64 {
+    /// Takes and releases for one turn.
+    async fn turn(&self, tasks: usize, server: &Server) -> Turn {
+        let [server_ran, client_ran] = [server.process.id(), process::id()].map(time_run);
         let (over, done) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let began = Instant::now();
         let mut running = JoinSet::new();
@@ -120,7 +166,13 @@ impl Contender {
         sleep(TURN).await;
         over.store(true, Ordering::Relaxed);
         while running.join_next().await.is_some() {}
-        done.load(Ordering::Relaxed) as f64 / began.elapsed().as_secs_f64()
+        let (took, done) = (began.elapsed(), done.load(Ordering::Relaxed) as f64);
+        let each = |ran: Duration, pid| (time_run(pid) - ran).as_secs_f64() * 1e6 / done;
+        Turn {
+            rate: done / took.as_secs_f64(),
+            server: each(server_ran, server.process.id()),
+            client: each(client_ran, process::id()),
+        }
     }
 
     /// How many commands one lock is, by the server's statistics.
@@ -133,6 +185,15 @@ impl Contender {
         // The question itself is one.
         Ok((server.commands().await? - before - 1) as f64 / TIMES as f64)
     }
+}
+
+/// How long the threads of a process have run. Zero where the system does not tell.
+fn time_run(pid: u32) -> Duration {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Duration::ZERO };
+    let stats =
+        threads.flatten().filter_map(|it| fs::read_to_string(it.path().join("schedstat")).ok());
+    let nanos = stats.filter_map(|stat| stat.split(' ').next()?.parse().ok());
+    nanos.map(Duration::from_nanos).sum()
 }
 
 fn ours(lock: impl Lock) -> Kind {

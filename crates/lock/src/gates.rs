@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bellwether::Digest;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 
 use super::Owner;
@@ -24,15 +24,24 @@ struct Table {
     gates: Mutex<HashMap<Digest, Gate>>,
 }
 
+/// The last one to go takes it with them.
+#[derive(Default)]
 struct Gate {
-    turns: Arc<Semaphore>,
-    /// Rung when an owner with other waiters has come through, and when a release has ended.
-    changed: Arc<Notify>,
-    /// How many hold it or wait for it, by owner: the last one to go takes it with them.
-    users: HashMap<Owner, usize>,
+    /// Made for the first one that does not come through at once.
+    line: Option<Arc<Line>>,
+    /// How many wait, by owner.
+    waiting: HashMap<Owner, usize>,
     inside: Option<Inside>,
     /// How many releases are under way.
     releases: usize,
+}
+
+/// Where those wait that do not come through at once.
+struct Line {
+    /// One permit, while nobody is inside.
+    turns: Semaphore,
+    /// Rung when an owner with other waiters has come through, and when a release has ended.
+    changed: Notify,
 }
 
 /// Who has come through.
@@ -40,7 +49,6 @@ struct Inside {
     owner: Owner,
     /// How often: an owner that is inside may come again.
     times: usize,
-    turn: OwnedSemaphorePermit,
 }
 
 /// A place in front of a gate.
@@ -48,47 +56,81 @@ pub(super) struct Place {
     gates: Gates,
     digest: Digest,
     owner: Owner,
-    turns: Arc<Semaphore>,
-    changed: Arc<Notify>,
+    line: Arc<Line>,
+    /// Whether it still waits.
+    waits: bool,
 }
 
 /// A release that is under way, until this is dropped: attempts of this process wait for it.
-#[derive(Debug)]
 pub(super) struct PendingRelease {
     gates: Gates,
     digest: Digest,
+    /// Given up at the end of the release.
+    pass: Option<Pass>,
 }
 
 /// The right to ask for a key, until it is dropped.
-pub(super) struct Pass(Place);
-
-impl fmt::Debug for Pass {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pass").field("digest", &self.0.digest).finish_non_exhaustive()
-    }
+#[derive(Debug)]
+pub(super) struct Pass {
+    gates: Gates,
+    digest: Digest,
+    /// Whether it is given up otherwise.
+    has_left: bool,
 }
 
 impl Gates {
-    /// A place in front of the gate of a key.
-    pub(super) fn place(&self, digest: Digest, owner: Owner) -> Place {
+    /// Comes through the gate of a key, if it is open and nobody waits in front of it, or if its owner
+    /// is inside already. Otherwise this gives a place to wait.
+    pub(super) fn enter(&self, digest: Digest, owner: Owner) -> Result<Pass, Place> {
         let mut gates = self.lock();
         let gate = gates.entry(digest).or_default();
-        *gate.users.entry(owner).or_default() += 1;
-        let (turns, changed) = (Arc::clone(&gate.turns), Arc::clone(&gate.changed));
+        if !gate.is_used() {
+            gate.inside = Some(Inside { owner, times: 0 });
+        }
+        if gate.comes_again(owner) {
+            drop(gates);
+            return Ok(self.pass(digest));
+        }
+        *gate.waiting.entry(owner).or_default() += 1;
+        let line = Arc::clone(gate.line.get_or_insert_with(|| {
+            let turns = Semaphore::new(usize::from(gate.inside.is_none()));
+            Arc::new(Line { turns, changed: Notify::new() })
+        }));
         drop(gates);
-        Place { gates: self.clone(), digest, owner, turns, changed }
+        Err(Place { gates: self.clone(), digest, owner, line, waits: true })
     }
 
-    /// Notes that what this process had of a key is being released. To be dropped after the
-    /// [`Pass`], so that an attempt that waits for it finds the gate open.
+    /// Notes that what this process had of a key is being released. An attempt that waits for it finds
+    /// the gate open, if this is [given](PendingRelease::leave) the pass.
     pub(super) fn releasing(&self, digest: Digest) -> PendingRelease {
         self.lock().entry(digest).or_default().releases += 1;
-        PendingRelease { gates: self.clone(), digest }
+        PendingRelease { gates: self.clone(), digest, pass: None }
     }
 
     /// How many gates there are.
     pub(super) fn len(&self) -> usize {
         self.lock().len()
+    }
+
+    fn pass(&self, digest: Digest) -> Pass {
+        Pass { gates: self.clone(), digest, has_left: false }
+    }
+
+    /// Changes a gate, which goes if it is not used any more, and wakes the next in turn if it has
+    /// opened. Gives where the others wait.
+    fn change(&self, digest: Digest, change: impl FnOnce(&mut Gate)) -> Option<Arc<Line>> {
+        let mut gates = self.lock();
+        let Entry::Occupied(mut gate) = gates.entry(digest) else { return None };
+        let was_closed = gate.get().inside.is_some();
+        change(gate.get_mut());
+        let has_opened = was_closed && gate.get().inside.is_none();
+        let is_used = gate.get().is_used();
+        let line = if is_used { gate.get().line.clone() } else { gate.remove().line };
+        drop(gates);
+        if let Some(line) = line.as_ref().filter(|_| has_opened) {
+            line.turns.add_permits(1);
+        }
+        line
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Digest, Gate>> {
@@ -99,19 +141,32 @@ impl Gates {
 
 impl Gate {
     fn is_used(&self) -> bool {
-        !self.users.is_empty() || self.releases > 0
+        self.inside.is_some() || !self.waiting.is_empty() || self.releases > 0
     }
-}
 
-impl Default for Gate {
-    fn default() -> Self {
-        Self {
-            turns: Arc::new(Semaphore::new(1)),
-            changed: Arc::new(Notify::new()),
-            users: HashMap::new(),
-            inside: None,
-            releases: 0,
+    /// Whether its owner is inside already, and comes through once more.
+    fn comes_again(&mut self, owner: Owner) -> bool {
+        let inside = self.inside.as_mut().filter(|inside| inside.owner == owner);
+        let Some(inside) = inside else { return false };
+        inside.times += 1;
+        true
+    }
+
+    /// One waiter less.
+    fn stops_waiting(&mut self, owner: Owner) {
+        let Entry::Occupied(mut ours) = self.waiting.entry(owner) else { return };
+        *ours.get_mut() -= 1;
+        if *ours.get() == 0 {
+            ours.remove();
         }
+    }
+
+    /// One pass less.
+    fn leave(&mut self) {
+        if let Some(inside) = &mut self.inside {
+            inside.times -= 1;
+        }
+        self.inside.take_if(|inside| inside.times == 0);
     }
 }
 
@@ -120,38 +175,38 @@ impl Place {
     ///
     /// # Cancel safety
     /// That of [`pass`](Self::pass).
-    pub(super) async fn try_pass(self) -> Option<Pass> {
-        if self.comes_again() {
-            return Some(Pass(self));
-        }
+    pub(super) async fn try_pass(mut self) -> Option<Pass> {
         self.released().await;
         if self.comes_again() {
-            return Some(Pass(self));
+            return Some(self.gates.pass(self.digest));
         }
-        let turn = Arc::clone(&self.turns).try_acquire_owned().ok()?;
-        Some(self.take(turn))
+        self.line.turns.try_acquire().ok()?.forget();
+        Some(self.take())
     }
 
     /// Waits for its turn, and for the releases that are under way then.
     ///
     /// # Cancel safety
     /// The place is given up when it is dropped.
-    pub(super) async fn pass(self) -> Option<Pass> {
-        let changed = Arc::clone(&self.changed);
-        let mut turn = pin!(Arc::clone(&self.turns).acquire_owned());
+    pub(super) async fn pass(mut self) -> Option<Pass> {
+        let line = Arc::clone(&self.line);
+        let mut turn = pin!(line.turns.acquire());
         loop {
-            let mut changed = pin!(changed.notified());
+            let mut changed = pin!(line.changed.notified());
             // Before it looks: who comes through after that rings.
             changed.as_mut().enable();
             if self.comes_again() {
-                return Some(Pass(self));
+                return Some(self.gates.pass(self.digest));
             }
             tokio::select! {
                 biased;
                 // Nobody closes it, but if somebody did, nobody would come through.
                 turn = &mut turn => {
+                    // Given back if this is dropped meanwhile.
+                    let turn = turn.ok()?;
                     self.released().await;
-                    return Some(self.take(turn.ok()?));
+                    turn.forget();
+                    return Some(self.take());
                 }
                 () = changed => {}
             }
@@ -162,7 +217,7 @@ impl Place {
     async fn released(&self) {
         let released = async {
             loop {
-                let mut changed = pin!(self.changed.notified());
+                let mut changed = pin!(self.line.changed.notified());
                 // Before it looks: a release that ends after that rings.
                 changed.as_mut().enable();
                 if !self.is_releasing() {
@@ -179,72 +234,64 @@ impl Place {
         self.gates.lock().get(&self.digest).is_some_and(|gate| gate.releases > 0)
     }
 
-    fn take(self, turn: OwnedSemaphorePermit) -> Pass {
-        let inside = Inside { owner: self.owner, times: 1, turn };
-        let mut gates = self.gates.lock();
-        let gate = gates.get_mut(&self.digest);
-        let has_company = gate.is_some_and(|gate| {
-            gate.inside = Some(inside);
-            gate.users.get(&self.owner).is_some_and(|users| *users > 1)
+    /// Comes through by a turn.
+    fn take(&mut self) -> Pass {
+        self.waits = false;
+        let mut has_company = false;
+        self.gates.change(self.digest, |gate| {
+            gate.stops_waiting(self.owner);
+            gate.inside = Some(Inside { owner: self.owner, times: 1 });
+            has_company = gate.waiting.contains_key(&self.owner);
         });
-        drop(gates);
         if has_company {
-            self.changed.notify_waiters();
+            self.line.changed.notify_waiters();
         }
-        Pass(self)
+        self.gates.pass(self.digest)
     }
 
     /// Whether its owner is inside already, and comes through once more.
-    fn comes_again(&self) -> bool {
+    fn comes_again(&mut self) -> bool {
         let mut gates = self.gates.lock();
-        let inside = gates.get_mut(&self.digest).and_then(|gate| gate.inside.as_mut());
-        let Some(inside) = inside.filter(|inside| inside.owner == self.owner) else { return false };
-        inside.times += 1;
+        let gate = gates.get_mut(&self.digest);
+        let gate = gate.and_then(|gate| gate.comes_again(self.owner).then_some(gate));
+        let Some(gate) = gate else { return false };
+        gate.stops_waiting(self.owner);
+        self.waits = false;
         true
+    }
+}
+
+impl PendingRelease {
+    /// Gives up the pass together with the end of the release.
+    pub(super) fn leave(mut self, pass: Option<Pass>) {
+        self.pass = pass;
     }
 }
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        let mut gates = self.0.gates.lock();
-        let Some(gate) = gates.get_mut(&self.0.digest) else { return };
-        let Some(inside) = &mut gate.inside else { return };
-        inside.times -= 1;
-        let turn = if inside.times == 0 { gate.inside.take() } else { None };
-        drop(gates);
-        // Wakes the next in turn.
-        drop(turn.map(|inside| inside.turn));
+        if !self.has_left {
+            self.gates.change(self.digest, Gate::leave);
+        }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut gates = self.gates.lock();
-        if let Entry::Occupied(mut gate) = gates.entry(self.digest) {
-            if let Entry::Occupied(mut ours) = gate.get_mut().users.entry(self.owner) {
-                *ours.get_mut() -= 1;
-                if *ours.get() == 0 {
-                    ours.remove();
-                }
-            }
-            if !gate.get().is_used() {
-                gate.remove();
-            }
+        if self.waits {
+            self.gates.change(self.digest, |gate| gate.stops_waiting(self.owner));
         }
     }
 }
 
 impl Drop for PendingRelease {
     fn drop(&mut self) {
-        let mut gates = self.gates.lock();
-        let Entry::Occupied(mut gate) = gates.entry(self.digest) else { return };
-        gate.get_mut().releases -= 1;
-        let changed = Arc::clone(&gate.get().changed);
-        if !gate.get().is_used() {
-            gate.remove();
-        }
-        drop(gates);
-        changed.notify_waiters();
+        let pass = self.pass.take().map(|mut pass| pass.has_left = true);
+        let line = self.gates.change(self.digest, |gate| {
+            gate.releases -= 1;
+            pass.inspect(|()| gate.leave());
+        });
+        line.inspect(|line| line.changed.notify_waiters());
     }
 }
 
@@ -274,7 +321,15 @@ mod tests {
     }
 
     fn pass_as(gates: &Gates, owner: Owner) -> Option<Pass> {
-        assert_ready!(spawn(gates.place(digest(), owner).try_pass()).poll())
+        match gates.enter(digest(), owner) {
+            Ok(pass) => Some(pass),
+            Err(place) => assert_ready!(spawn(place.try_pass()).poll()),
+        }
+    }
+
+    /// A place of another one, in front of a gate that is not open.
+    fn place(gates: &Gates) -> Place {
+        gates.enter(digest(), Owner::new()).err().expect("it is not open")
     }
 
     #[tokio::test]
@@ -290,8 +345,7 @@ mod tests {
     async fn they_pass_in_the_order_of_arrival() {
         let gates = Gates::default();
         let inside = pass(&gates);
-        let mut waiting: Vec<_> =
-            (0..3).map(|_| spawn(gates.place(digest(), Owner::new()).pass())).collect();
+        let mut waiting: Vec<_> = (0..3).map(|_| spawn(place(&gates).pass())).collect();
         for waiter in &mut waiting {
             assert_pending!(waiter.poll());
         }
@@ -319,7 +373,7 @@ mod tests {
     async fn a_try_waits_for_a_release_and_not_for_another_holder() {
         let gates = Gates::default();
         let (inside, release) = (pass(&gates), gates.releasing(digest()));
-        let mut tries = spawn(gates.place(digest(), Owner::new()).try_pass());
+        let mut tries = spawn(place(&gates).try_pass());
         assert_pending!(tries.poll());
         drop(inside);
         assert_pending!(tries.poll());
@@ -336,7 +390,7 @@ mod tests {
         let gates = Gates::default();
         let inside = pass(&gates);
         drop(pass(&gates));
-        let mut waiting = spawn(gates.place(digest(), Owner::new()).pass());
+        let mut waiting = spawn(place(&gates).pass());
         assert_pending!(waiting.poll());
         drop(inside);
         assert_eq!(gates.len(), 1);

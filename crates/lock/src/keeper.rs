@@ -1,108 +1,31 @@
-//! Keepers: the task behind a claim, which renews what was granted to it and releases it.
+//! Keepers: what was granted to a claim, until it is released, and the task that renews it.
 //!
 //! ```text
-//! Asking ──refused──────────────────────────────► gone: nothing was granted, nothing waits
-//!   ├─left──────────────────────────────► Release ► gone
-//!   ├─dropped─────────► Release ► a while later ► Release ► gone
-//!   └─granted► Keep ──released, dropped─► Release ► gone
-//!                └────lost► wait for its end ► Release ► gone
+//! young ──released, dropped────────────► Release
+//!   └─due► Keep ──released, dropped────► Release
+//!            └────lost► wait for its end ► Release
 //! ```
 //!
-//! It begins before the lock is asked for the first time, so the claim is released whatever becomes of
-//! the asker. The asker, and later the [`Held`](super::Held), has a
-//! [`Departure`]; dropping that is all it takes.
+//! A young hold has no task of its own: [`Young`] starts one when there is something to do. Whoever
+//! takes the [`Claimed`] out of a [`Keeping`] releases it, so it is released once.
 
 use std::future;
-use std::sync::Arc;
+use std::ops::Deref;
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bellwether::adapter::warn_throttled;
-use bellwether::{Digest, StoreError};
-use tokio::sync::{oneshot, watch};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::sync::{Notify, watch};
+use tokio::time::{Instant, sleep_until};
 
-use super::error::{is_unknown, may_pass};
-use super::gates::{Gates, Pass, PendingRelease};
+use super::gates::Gates;
+use super::held::{Hold, State};
+use super::release::{Claimed, Releasing};
 use super::renewal::{Hearing, Renewal};
-use super::{Claim, Lock, Released, Renew, Session, Watch};
-
-/// Whom to tell what came of a release.
-pub(super) type Reply = oneshot::Sender<Result<Released, StoreError>>;
-
-/// That a claim is to be released.
-#[derive(Debug)]
-pub(super) struct Ending {
-    /// The next attempt of this process waits as long as this is here.
-    pending: PendingRelease,
-    reply: Option<Reply>,
-}
-
-impl Ending {
-    fn tell(self, released: Result<Released, StoreError>) {
-        drop(self.pending);
-        // A holder that does not wait for the answer has dropped the other end.
-        let _ = self.reply.map(|reply| reply.send(released));
-    }
-}
-
-/// What a keeper has to be told when its claim is to be released: by dropping this, if by nothing
-/// else.
-pub(super) struct Departure {
-    gates: Gates,
-    digest: Digest,
-    ending: Option<oneshot::Sender<Ending>>,
-}
-
-impl Departure {
-    /// Has it released, and gives what will be answered. None if the keeper has gone.
-    pub(super) fn release(mut self) -> Option<oneshot::Receiver<Result<Released, StoreError>>> {
-        let (reply, answer) = oneshot::channel();
-        self.tell(Some(reply)).then_some(answer)
-    }
-
-    fn tell(&mut self, reply: Option<Reply>) -> bool {
-        let Some(ending) = self.ending.take() else { return false };
-        let pending = self.gates.releasing(self.digest);
-        ending.send(Ending { pending, reply }).is_ok()
-    }
-}
-
-impl Drop for Departure {
-    fn drop(&mut self) {
-        // A keeper that has gone has nothing to release.
-        self.tell(None);
-    }
-}
-
-/// How a hold stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    /// It holds until then, if it is not renewed; or as long as a session does.
-    Held { until: Option<Instant> },
-    /// It does not hold any more, or nobody knows.
-    Lost,
-    /// It was given up.
-    Released,
-}
-
-/// What came of asking.
-pub(super) enum Outcome {
-    /// The claim was granted the key.
-    Granted(Granted),
-    /// It may have a place in a queue.
-    Left,
-    /// It was refused, and there is nothing to release.
-    Refused,
-}
-
-/// What was granted, and whom to tell how it stands.
-pub(super) struct Granted {
-    pub(super) asked_at: Instant,
-    pub(super) session: Option<Session>,
-    pub(super) state: watch::Sender<State>,
-    /// Tells of the key from before it was asked for.
-    pub(super) watch: Watch,
-}
+use super::young::Young;
+use super::{Claim, Lock, Renew, Session, Watch};
 
 /// Whether locks are still given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -114,50 +37,96 @@ pub(super) enum Stage {
     Closed,
 }
 
-/// All keepers of one [`Locks`](super::Locks).
-#[derive(Debug)]
+/// What all claims of one [`Locks`](super::Locks) have in common.
 pub(super) struct Keepers {
+    pub(super) lock: Arc<dyn Lock>,
+    pub(super) gates: Gates,
     pub(super) stage: watch::Sender<Stage>,
-    pub(super) count: watch::Sender<usize>,
+    pub(super) young: Young,
+    /// How many claims are asked for, held or being released.
+    count: AtomicUsize,
+    /// Rung when there is none.
+    none: Notify,
 }
 
 impl Keepers {
-    pub(super) fn new() -> Self {
-        Self { stage: watch::Sender::new(Stage::Open), count: watch::Sender::new(0) }
+    pub(super) fn new(lock: Arc<dyn Lock>) -> Self {
+        Self {
+            lock,
+            gates: Gates::default(),
+            stage: watch::Sender::new(Stage::Open),
+            young: Young::default(),
+            count: AtomicUsize::new(0),
+            none: Notify::new(),
+        }
+    }
+
+    /// One claim more, for as long as what this gives is there.
+    pub(super) fn counted(self: &Arc<Self>) -> Counted {
+        self.count.fetch_add(1, Ordering::AcqRel);
+        Counted(Arc::clone(self))
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count.load(Ordering::Acquire)
+    }
+
+    /// Waits until there is no claim.
+    pub(super) async fn ended(&self) {
+        loop {
+            let mut none = pin!(self.none.notified());
+            // Before it looks: the last one that goes after that rings.
+            none.as_mut().enable();
+            if self.count() == 0 {
+                return;
+            }
+            none.await;
+        }
     }
 }
 
-/// Who asks by a claim.
-pub(super) struct Asking {
-    /// Dropped before the outcome: a keeper that finds out that its asker has gone has been told.
-    pub(super) departure: Departure,
-    pub(super) outcome: oneshot::Sender<Outcome>,
+/// Counts a claim as long as it is there.
+pub(super) struct Counted(Arc<Keepers>);
+
+impl Deref for Counted {
+    type Target = Arc<Keepers>;
+
+    fn deref(&self) -> &Arc<Keepers> {
+        &self.0
+    }
 }
 
-/// The task behind a claim.
-pub(super) struct Keeper<L> {
-    pub(super) lock: Arc<L>,
-    pub(super) claim: Claim,
-    pub(super) lease: Duration,
-    pub(super) max_hold: Duration,
-    /// Others of this process come after what this has released.
-    pub(super) pass: Option<Pass>,
-    pub(super) gates: Gates,
-    pub(super) keepers: Arc<Keepers>,
+impl Drop for Counted {
+    fn drop(&mut self) {
+        if self.0.count.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.none.notify_waiters();
+        }
+    }
 }
 
-/// Those to whom a keeper listens.
-struct Ears {
-    ending: oneshot::Receiver<Ending>,
-    stage: watch::Receiver<Stage>,
+/// A hold, from its grant to its release.
+pub(super) struct Keeping {
+    hold: Arc<Hold>,
+    granted_at: Instant,
+    asked_at: Instant,
+    /// Guards the duty to release it: held to take it or to copy from it, never across an `.await`.
+    kept: Mutex<Kept>,
+    /// Rung when its holder has gone.
+    ended: Notify,
+    /// Its place among the [`Young`].
+    pub(super) index: AtomicUsize,
 }
 
-/// Why a hold is not kept any longer.
-enum End {
-    /// Its holder has gone, and perhaps waits for an answer.
-    Given(Option<Ending>),
-    /// It is lost, and not to be released before its holder says so, or until then.
-    Lost { release_at: Option<Instant> },
+struct Kept {
+    /// Whoever takes this releases it.
+    claimed: Option<Claimed>,
+    /// Tells of the key from before it was asked for.
+    watch: Watch,
+}
+
+/// Why a hold is lost, and whether it is released although its holder does not say so: then.
+struct Loss {
+    release_at: Option<Instant>,
 }
 
 /// Until when a lease that was asked for then is sure to hold: a clock may run 1 % faster than
@@ -166,194 +135,187 @@ pub(super) fn valid_until(asked_at: Instant, lease: Duration) -> Instant {
     asked_at + lease.saturating_sub(lease / 100 + Duration::from_millis(2))
 }
 
-/// Counts a keeper as long as it is there.
-struct Counted(Arc<Keepers>);
+impl Keeping {
+    /// Sees to it that a hold is renewed when it has to be.
+    pub(super) fn begin(
+        hold: Arc<Hold>,
+        claimed: Claimed,
+        asked_at: Instant,
+        watch: Watch,
+    ) -> Arc<Self> {
+        let granted_at = Instant::now();
+        let Claimed { lease, max_hold, .. } = claimed;
+        let heard = Hearing::first_due(&watch, lease, granted_at);
+        let dues = [heard, hold.until(), Some(asked_at + lease / 3)].into_iter().flatten();
+        let due = dues.fold(granted_at + max_hold, Instant::min);
+        let keepers = Arc::clone(&claimed.keepers);
+        let runtime = claimed.runtime.clone();
+        let is_due = due <= granted_at || hold.session().is_some();
+        let keeping = Arc::new(Self {
+            hold,
+            granted_at,
+            asked_at,
+            kept: Mutex::new(Kept { claimed: Some(claimed), watch }),
+            ended: Notify::new(),
+            index: AtomicUsize::new(usize::MAX),
+        });
+        if is_due {
+            keeping.keep();
+            return keeping;
+        }
+        Young::add(&keepers, &keeping, &runtime, due);
+        // A shutdown that comes after this finds it among the others.
+        if *keepers.stage.borrow() == Stage::Closed {
+            keepers.young.end();
+        }
+        keeping
+    }
 
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.count.send_modify(|count| *count -= 1);
+    pub(super) fn hold(&self) -> &Arc<Hold> {
+        &self.hold
+    }
+
+    /// The release, if it is the caller's to do.
+    pub(super) fn release(&self) -> Option<Releasing> {
+        let claimed = self.take()?;
+        claimed.keepers.young.remove(self, claimed.runtime.id());
+        self.ended.notify_one();
+        Some(Releasing::of(claimed, &self.hold))
+    }
+
+    /// Starts the renewal task, if it is still held.
+    pub(super) fn keep(self: &Arc<Self>) {
+        let mut kept = self.kept();
+        let Kept { claimed: Some(claimed), watch } = &mut *kept else { return };
+        let watchdog = Watchdog {
+            keepers: Arc::clone(&claimed.keepers),
+            claim: claimed.claim.clone(),
+            lease: claimed.lease,
+            longest: self.granted_at + claimed.max_hold,
+            session: self.hold.session().cloned(),
+            watch: std::mem::replace(watch, Watch::silent()),
+            keeping: Forsaken(Arc::clone(self)),
+        };
+        let runtime = claimed.runtime.clone();
+        drop(kept);
+        runtime.spawn(watchdog.run());
+    }
+
+    /// Its runtime has ended: nothing renews it, and nothing can be asked.
+    pub(super) fn forsake(&self) {
+        if let Some(claimed) = self.take() {
+            self.hold.set(State::Lost);
+            drop(claimed);
+        }
+    }
+
+    fn take(&self) -> Option<Claimed> {
+        self.kept().claimed.take()
+    }
+
+    /// Says that it is lost, unless it is being released.
+    fn lose(&self) -> bool {
+        let mut kept = self.kept();
+        let Some(claimed) = &mut kept.claimed else { return false };
+        self.hold.set(State::Lost);
+        let pass = claimed.pass.take();
+        drop(kept);
+        // Others of this process need not wait for a holder that does not hold.
+        drop(pass);
+        true
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        // What its holder leaves after a panic is still whole: no user code runs under the lock.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<L: Lock> Keeper<L> {
-    /// Begins. To be called within a tokio runtime.
-    pub(super) fn begin(self) -> Asking {
-        let (asked, outcome) = oneshot::channel();
-        let (end, ending) = oneshot::channel();
-        let (gates, digest) = (self.gates.clone(), self.claim.key().digest());
-        let departure = Departure { gates, digest, ending: Some(end) };
-        let asking = Asking { departure, outcome: asked };
-        let ears = Ears { ending, stage: self.keepers.stage.subscribe() };
-        self.keepers.count.send_modify(|count| *count += 1);
-        let counted = Counted(Arc::clone(&self.keepers));
-        tokio::spawn(async move {
-            self.run(outcome, ears).await;
-            drop(counted);
-        });
-        asking
-    }
+/// A hold whose renewal task is dropped, with its runtime, is lost.
+struct Forsaken(Arc<Keeping>);
 
-    async fn run(mut self, outcome: oneshot::Receiver<Outcome>, mut ears: Ears) {
-        match outcome.await {
-            // Before the ending in the channel is dropped: an attempt that waits for it then finds the
-            // gate open.
-            Ok(Outcome::Refused) => self.pass = None,
-            Ok(Outcome::Left) => self.give_up(&mut ears).await,
-            Ok(Outcome::Granted(granted)) => self.see_through(granted, &mut ears).await,
-            Err(_) => {
-                self.give_up(&mut ears).await;
-                // The question may still be on its way, on another connection than the release.
-                ears.closing_or(OVERTAKEN.min(self.lease)).await;
-                // An error has been told by the log, and ends with the lease.
-                let _ = self.release(&mut None, true).await;
-            }
-        }
+impl Drop for Forsaken {
+    fn drop(&mut self) {
+        self.0.forsake();
     }
+}
 
-    /// Releases what was perhaps granted, and perhaps waits in a queue.
-    async fn give_up(&mut self, ears: &mut Ears) {
-        let mut ending = (&mut ears.ending).await.ok();
-        let released = self.release(&mut ending, true).await;
-        self.pass = None;
-        tell(ending, released);
-    }
+/// The renewal task of a hold.
+struct Watchdog {
+    keepers: Arc<Keepers>,
+    claim: Claim,
+    lease: Duration,
+    longest: Instant,
+    session: Option<Session>,
+    watch: Watch,
+    keeping: Forsaken,
+}
 
-    /// From the grant to the release.
-    async fn see_through(&mut self, mut granted: Granted, ears: &mut Ears) {
-        let mut ending = match self.keep(&mut granted, ears).await {
-            End::Given(ending) => ending,
-            End::Lost { release_at } => {
-                granted.state.send_replace(State::Lost);
-                warn_throttled!(key = %self.claim.key(), "a lock was lost while it was held");
-                // Others of this process need not wait for a holder that does not hold.
-                self.pass = None;
-                ears.given_up_before(release_at).await
-            }
+impl Watchdog {
+    async fn run(mut self) {
+        let keeping = Arc::clone(&self.keeping.0);
+        let Loss { release_at } = tokio::select! {
+            biased;
+            () = keeping.ended.notified() => return,
+            loss = self.loss() => loss,
         };
-        let is_lost = *granted.state.borrow() == State::Lost;
-        let released = self.release(&mut ending, is_lost).await;
-        if !is_lost {
-            granted.state.send_replace(State::Released);
+        if !keeping.lose() {
+            return;
         }
-        self.pass = None;
-        tell(ending, released);
+        warn_throttled!(key = %self.claim.key(), "a lock was lost while it was held");
+        let mut stage = self.keepers.stage.subscribe();
+        tokio::select! {
+            biased;
+            () = keeping.ended.notified() => return,
+            () = reached(release_at) => {}
+            _ = stage.wait_for(|stage| *stage == Stage::Closed) => {}
+        }
+        if let Some(claimed) = keeping.take() {
+            // An error has been told by the log, and ends with the lease.
+            let _ = Releasing::of(claimed, &keeping.hold).done().await;
+        }
     }
 
-    /// Renews the hold until it is given up or lost.
-    async fn keep(&self, granted: &mut Granted, ears: &mut Ears) -> End {
-        let Granted { asked_at, session, state, watch } = granted;
-        let by_lease = session.is_none();
-        let longest = Instant::now() + self.max_hold;
-        let mut until = by_lease.then(|| valid_until(*asked_at, self.lease));
-        let mut renewal = Renewal::due(*asked_at + self.lease / 3);
-        let mut hearing = Hearing::of(watch, self.lease);
-        let dues = [until, hearing.due_at(), Some(renewal.due_at())].into_iter().flatten();
-        if let Some(end) = idle_until(dues.fold(longest, Instant::min), session, ears).await {
-            return end;
-        }
+    /// Renews the hold until it is lost.
+    async fn loss(&mut self) -> Loss {
+        let Self { keepers, claim, lease, longest, session, watch, keeping } = self;
+        let Keeping { hold, asked_at, granted_at, .. } = &*keeping.0;
+        let mut stage = keepers.stage.subscribe();
+        let mut until = hold.until();
+        let mut renewal = Renewal::due(*asked_at + *lease / 3);
+        let mut hearing = Hearing::of(watch, *lease, *granted_at);
         loop {
             tokio::select! {
                 biased;
-                ending = &mut ears.ending => return End::Given(ending.ok()),
-                _ = ears.stage.wait_for(|stage| *stage == Stage::Closed) => {
-                    return End::Lost { release_at: Some(Instant::now()) };
+                _ = stage.wait_for(|stage| *stage == Stage::Closed) => {
+                    return Loss { release_at: Some(Instant::now()) };
                 }
-                () = ended(session) => return End::Lost { release_at: None },
-                () = reached(until) => return End::Lost { release_at: None },
-                () = sleep_until(longest) => {
-                    let release_at = until.unwrap_or_else(|| longest + self.lease);
-                    return End::Lost { release_at: Some(release_at) };
+                () = ended(session) => return Loss { release_at: None },
+                () = reached(until) => return Loss { release_at: None },
+                () = sleep_until(*longest) => {
+                    let release_at = until.unwrap_or_else(|| *longest + *lease);
+                    return Loss { release_at: Some(release_at) };
                 }
-                () = hearing.loss(|| self.lock.verify(&self.claim)) => {
-                    return End::Lost { release_at: None };
+                () = hearing.loss(|| keepers.lock.verify(claim)) => {
+                    return Loss { release_at: None };
                 }
-                (asked_at, renewed) = renewal.next(|| self.lock.renew(&self.claim, self.lease)) => {
+                (asked_at, renewed) = renewal.next(|| keepers.lock.renew(claim, *lease)) => {
                     match renewed {
-                        Ok(Renew::Lost) => return End::Lost { release_at: None },
+                        Ok(Renew::Lost) => return Loss { release_at: None },
                         Ok(Renew::Held) => {
-                            until = by_lease.then(|| valid_until(asked_at, self.lease));
-                            state.send_replace(State::Held { until });
-                            renewal = Renewal::due(asked_at + self.lease / 3);
+                            until = until.map(|_| valid_until(asked_at, *lease));
+                            hold.set(State::Held { until });
+                            renewal = Renewal::due(asked_at + *lease / 3);
                         }
                         // It still holds; the next try is soon enough to save it.
                         Err(error) => {
-                            warn_throttled!(key = %self.claim.key(), %error, "a lock was not renewed");
-                            renewal = Renewal::due(Instant::now() + self.lease / 12);
+                            warn_throttled!(key = %claim.key(), %error, "a lock was not renewed");
+                            renewal = Renewal::due(Instant::now() + *lease / 12);
                         }
                     }
                 }
             }
         }
-    }
-
-    /// Releases the claim, and retries what may pass. After [`LONGEST_REPLY`] of errors, waiters for
-    /// the release are told the error.
-    async fn release(
-        &self,
-        ending: &mut Option<Ending>,
-        is_lost: bool,
-    ) -> Result<Released, StoreError> {
-        let began = Instant::now();
-        let (mut pause, mut may_be_done) = (FIRST_PAUSE, false);
-        let released = loop {
-            let error = match self.lock.release(self.claim.clone()).await {
-                // By an earlier try, whose answer was lost: nobody else can have done it.
-                Ok(Released::NotHeld) if may_be_done && !is_lost => break Ok(Released::Freed),
-                Ok(released) => break Ok(released),
-                Err(error) if may_pass(&error) && began.elapsed() < self.lease => error,
-                Err(error) => break Err(error),
-            };
-            may_be_done |= is_unknown(&error);
-            if began.elapsed() >= LONGEST_REPLY {
-                tell(ending.take(), Err(error));
-            }
-            sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        };
-        if let Err(error) = &released {
-            warn_throttled!(key = %self.claim.key(), %error, "a lock was not released");
-        }
-        released
-    }
-}
-
-impl Ears {
-    /// Waits so long, but not while everybody waits for the end.
-    async fn closing_or(&mut self, pause: Duration) {
-        tokio::select! {
-            () = sleep(pause) => {}
-            _ = self.stage.wait_for(|stage| *stage != Stage::Open) => {}
-        }
-    }
-
-    /// Waits for the holder to go, or for the time when it is not waited for any longer.
-    async fn given_up_before(&mut self, release_at: Option<Instant>) -> Option<Ending> {
-        tokio::select! {
-            biased;
-            ending = &mut self.ending => ending.ok(),
-            () = reached(release_at) => None,
-            _ = self.stage.wait_for(|stage| *stage == Stage::Closed) => None,
-        }
-    }
-}
-
-fn tell(ending: Option<Ending>, released: Result<Released, StoreError>) {
-    if let Some(ending) = ending {
-        ending.tell(released);
-    }
-}
-
-/// Waits until there is something to do for a hold, or for its end. Most holds end first, and one
-/// timer is enough for those.
-async fn idle_until(due: Instant, session: &mut Option<Session>, ears: &mut Ears) -> Option<End> {
-    tokio::select! {
-        biased;
-        ending = &mut ears.ending => Some(End::Given(ending.ok())),
-        _ = ears.stage.wait_for(|stage| *stage == Stage::Closed) => {
-            Some(End::Lost { release_at: Some(Instant::now()) })
-        }
-        () = ended(session) => Some(End::Lost { release_at: None }),
-        () = sleep_until(due) => None,
     }
 }
 
@@ -370,13 +332,3 @@ async fn reached(instant: Option<Instant>) {
         None => future::pending().await,
     }
 }
-
-/// After how long a release is repeated that may have overtaken a question: longer than a question
-/// is on its way, by the budgets of the locks here.
-const OVERTAKEN: Duration = Duration::from_secs(3);
-
-/// How long a holder waits for its release at most, while the lock fails.
-const LONGEST_REPLY: Duration = Duration::from_secs(1);
-
-const FIRST_PAUSE: Duration = Duration::from_millis(10);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);

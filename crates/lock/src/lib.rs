@@ -112,11 +112,13 @@ mod mysql;
 mod postgres;
 #[cfg(feature = "redis")]
 pub mod redis;
+mod release;
 mod renewal;
 mod running;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod session;
 mod waiting;
+mod young;
 #[cfg(feature = "zookeeper")]
 mod zookeeper;
 

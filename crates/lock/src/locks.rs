@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
 use super::error::LockError;
-use super::gates::{Gates, LONGEST_RELEASE};
+use super::gates::LONGEST_RELEASE;
 use super::held::Held;
 use super::keeper::{Keepers, Stage};
 use super::lock_wait::LockWait;
@@ -65,7 +65,6 @@ pub struct Locks<L> {
 /// What clones share.
 pub(super) struct Shared<L> {
     pub(super) lock: Arc<L>,
-    pub(super) gates: Gates,
     pub(super) keepers: Arc<Keepers>,
 }
 
@@ -89,12 +88,10 @@ impl<L: Lock> Locks<L> {
     /// Locks of this kind, held by a lease of 30 s for 10 minutes at most, and waited for 5 s at
     /// most.
     pub fn new(lock: L) -> Self {
+        let lock = Arc::new(lock);
+        let keepers = Arc::new(Keepers::new(Arc::clone(&lock) as Arc<dyn Lock>));
         Self {
-            shared: Arc::new(Shared {
-                lock: Arc::new(lock),
-                gates: Gates::default(),
-                keepers: Arc::new(Keepers::new()),
-            }),
+            shared: Arc::new(Shared { lock, keepers }),
             knobs: Knobs {
                 lease: Duration::from_secs(30),
                 max_hold: Duration::from_secs(600),
@@ -269,20 +266,20 @@ impl<L: Lock> Locks<L> {
             *stage = (*stage).max(Stage::Closing);
             closes
         });
-        let mut count = keepers.count.subscribe();
-        if timeout(patience, count.wait_for(|count| *count == 0)).await.is_ok() {
+        if timeout(patience, keepers.ended()).await.is_ok() {
             return 0;
         }
-        let left = *count.borrow();
+        let left = keepers.count();
         keepers.stage.send_replace(Stage::Closed);
+        keepers.young.end();
         // A lock that fails is asked again; nobody waits for that any longer here.
-        let _ = timeout(LONGEST_RELEASE, count.wait_for(|count| *count == 0)).await;
+        let _ = timeout(LONGEST_RELEASE, keepers.ended()).await;
         left
     }
 
     /// How many keys this process holds, waits for, or is releasing.
     pub fn len(&self) -> usize {
-        self.shared.gates.len()
+        self.shared.keepers.gates.len()
     }
 
     /// Whether this process neither holds nor waits for any.
@@ -291,15 +288,13 @@ impl<L: Lock> Locks<L> {
     }
 
     async fn ask(&self, key: &Key, limit: Limit) -> Result<Held<L>, LockError> {
-        if Handle::try_current().is_err() {
-            return Err(LockError::no_runtime(key));
-        }
+        let Ok(runtime) = Handle::try_current() else { return Err(LockError::no_runtime(key)) };
         let key = key.clone().digested();
         let mut stage = self.shared.keepers.stage.subscribe();
         tokio::select! {
             biased;
             _ = stage.wait_for(|stage| *stage != Stage::Open) => Err(LockError::shut_down(&key)),
-            held = Waiting::new(self, &key, limit).held() => held,
+            held = Waiting::new(self, &key, limit).held(runtime) => held,
         }
     }
 }
@@ -317,7 +312,7 @@ impl<L: fmt::Debug> fmt::Debug for Locks<L> {
             .field("lease", &self.knobs.lease)
             .field("max_hold", &self.knobs.max_hold)
             .field("wait", &self.knobs.wait)
-            .field("gates", &self.shared.gates)
+            .field("gates", &self.shared.keepers.gates)
             .finish()
     }
 }

@@ -19,10 +19,6 @@ impl Renewal {
         Self { due, under_way: None }
     }
 
-    pub(super) fn due_at(&self) -> Instant {
-        self.due
-    }
-
     /// When it was asked, and the answer.
     pub(super) async fn next(
         &mut self,
@@ -52,15 +48,18 @@ pub(super) struct Hearing<'a> {
 }
 
 impl<'a> Hearing<'a> {
-    pub(super) fn of(watch: &'a mut Watch, lease: Duration) -> Self {
-        // Where nothing is told, the renewals are what there is.
-        let due = (!watch.is_silent()).then(|| Instant::now() + FIRST_VERIFIED.min(lease / 3));
+    pub(super) fn of(watch: &'a mut Watch, lease: Duration, granted_at: Instant) -> Self {
+        let due = Self::first_due(watch, lease, granted_at);
         Self { watch, lease, due, under_way: None }
     }
 
-    /// When the hold is to be verified although nothing was heard.
-    pub(super) fn due_at(&self) -> Option<Instant> {
-        self.due
+    /// When a hold is verified first. Where nothing is told, the renewals are what there is.
+    pub(super) fn first_due(
+        watch: &Watch,
+        lease: Duration,
+        granted_at: Instant,
+    ) -> Option<Instant> {
+        (!watch.is_silent()).then(|| granted_at + FIRST_VERIFIED.min(lease / 3))
     }
 
     /// Waits until the hold is verified to be lost.

@@ -5,15 +5,16 @@ use std::time::Duration;
 
 use bellwether::adapter::{Backoff, jitter};
 use bellwether::{Key, StoreError, StoreErrorKind};
-use tokio::sync::watch;
+use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::error::{LockError, is_unknown, may_pass};
 use super::gates::Pass;
-use super::held::{Held, Standing};
-use super::keeper::{Asking, Granted, Keeper, Outcome, State, valid_until};
+use super::held::{Held, Hold, State};
+use super::keeper::{Keeping, valid_until};
 use super::lock_wait::LockWait;
 use super::locks::{Locks, Succession};
+use super::release::{Asking, Claimed};
 use super::{Attempt, Busy, Claim, Grant, Holder, Lock, Owner, Request, Term, Watch};
 
 /// How long to wait.
@@ -141,22 +142,22 @@ impl<'a, L: Lock> Waiting<'a, L> {
         }
     }
 
-    pub(super) async fn held(mut self) -> Result<Held<L>, LockError> {
+    pub(super) async fn held(mut self, runtime: Handle) -> Result<Held<L>, LockError> {
         if self.limit.deadline().is_some_and(|deadline| deadline <= self.began) {
             return Err(self.timed_out());
         }
         let pass = self.pass().await?;
         self.count_passed();
-        let asking = self.keeper(pass).begin();
+        let asking = self.asking(pass, runtime);
         // Before the first question, or a release between the answer and the wait would be missed.
         let mut watch = self.locks.shared.lock.watch(self.key);
         match self.granted(&mut watch).await {
             Ok((grant, asked_at)) => self.hold(asking, grant, asked_at, watch),
             Err(error) => {
-                let outcome = if self.waits { Outcome::Left } else { Outcome::Refused };
-                if !self.is_unknown {
-                    // A keeper that has gone has nothing to release.
-                    let _ = asking.outcome.send(outcome);
+                match (self.is_unknown, self.waits) {
+                    (true, _) => drop(asking),
+                    (false, true) => asking.left(),
+                    (false, false) => asking.refused(),
                 }
                 Err(error)
             }
@@ -165,7 +166,11 @@ impl<'a, L: Lock> Waiting<'a, L> {
 
     /// Waits for the others of this process.
     async fn pass(&self) -> Result<Pass, LockError> {
-        let place = self.locks.shared.gates.place(self.key.digest(), self.owner);
+        let gates = &self.locks.shared.keepers.gates;
+        let place = match gates.enter(self.key.digest(), self.owner) {
+            Ok(pass) => return Ok(pass),
+            Err(place) => place,
+        };
         let Some(until) = self.limit.gate() else {
             return place.try_pass().await.ok_or_else(|| LockError::busy(self.key));
         };
@@ -173,17 +178,16 @@ impl<'a, L: Lock> Waiting<'a, L> {
         passed.ok().flatten().ok_or_else(|| self.timed_out())
     }
 
-    fn keeper(&self, pass: Pass) -> Keeper<L> {
-        let (shared, knobs) = (&self.locks.shared, &self.locks.knobs);
-        Keeper {
-            lock: Arc::clone(&shared.lock),
+    fn asking(&self, pass: Pass, runtime: Handle) -> Asking {
+        let knobs = &self.locks.knobs;
+        Asking::new(Claimed {
+            keepers: self.locks.shared.keepers.counted(),
+            runtime,
             claim: self.claim.clone(),
             lease: knobs.lease,
             max_hold: knobs.max_hold,
             pass: Some(pass),
-            gates: shared.gates.clone(),
-            keepers: Arc::clone(&shared.keepers),
-        }
+        })
     }
 
     fn hold(
@@ -197,14 +201,10 @@ impl<'a, L: Lock> Waiting<'a, L> {
             Term::Lease => (None, Some(valid_until(asked_at, self.locks.knobs.lease))),
             Term::Session(session) => (Some(session), None),
         };
-        let state = watch::Sender::new(State::Held { until });
-        let standing =
-            Standing::new(self.key.clone(), grant.fence, session.clone(), state.subscribe());
-        let granted = Granted { asked_at, session, state, watch: hints };
-        match asking.outcome.send(Outcome::Granted(granted)) {
-            Ok(()) => Ok(Held::new(standing, asking.departure)),
-            Err(_) => Err(LockError::lost(self.key)),
-        }
+        let state = State::Held { until };
+        let hold = Arc::new(Hold::new(self.key.clone(), grant.fence, state, session));
+        let claimed = asking.granted().ok_or_else(|| LockError::lost(self.key))?;
+        Ok(Held::new(Keeping::begin(hold, claimed, asked_at, hints)))
     }
 
     /// Asks until it is granted.

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::{Checked, Deviation, Key, Trial, ensure};
+use bellwether::Key;
+use bellwether::conformance::{Checked, Deviation, Trial, ensure};
 use tokio::time::{sleep, timeout};
 
 use crate::{Attempt, Busy, Claim, Grant, Lock, Owner, Released, Request, TakeOver, Term};

@@ -8,13 +8,13 @@ use crate::{Attempt, Busy, Grant, Holder, Released, Renew, Term};
 
 /// What the scripts named acquire give, but for that of a [`Redlock`](super::Redlock).
 pub(super) fn attempt(reply: Value) -> Option<Attempt> {
-    let Value::Array(fields) = reply else {
-        return None;
+    let fields = match reply {
+        Value::Array(fields) => fields,
+        Value::Int(fence) if fence >= LEAST_FENCE => return granted(&reply),
+        _ => return None,
     };
     match fields.as_slice() {
-        [Value::Int(1), fence] => {
-            Some(Attempt::Granted(Grant { fence: Some(whole(fence)?), term: Term::Lease }))
-        }
+        [Value::Int(1), fence] => granted(fence),
         [Value::Int(2), left, fence, renewed] => busy(left, fence, renewed),
         [Value::Int(2), left, fence, renewed, ahead] => match busy(left, fence, renewed)? {
             Attempt::Busy(busy) => {
@@ -24,6 +24,10 @@ pub(super) fn attempt(reply: Value) -> Option<Attempt> {
         },
         _ => None,
     }
+}
+
+fn granted(fence: &Value) -> Option<Attempt> {
+    Some(Attempt::Granted(Grant { fence: Some(whole(fence)?), term: Term::Lease }))
 }
 
 fn busy(left: &Value, fence: &Value, renewed: &Value) -> Option<Attempt> {
@@ -66,6 +70,9 @@ pub(super) fn whole(value: &Value) -> Option<u64> {
     u64::try_from(*whole).ok()
 }
 
+/// The scripts give no smaller one: fences count from the server's time in microseconds.
+const LEAST_FENCE: i64 = 1_000_000_000_000;
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -80,6 +87,10 @@ mod tests {
         assert!(matches!(
             granted,
             Some(Attempt::Granted(Grant { fence: Some(1_795_224_578_535_484), .. }))
+        ));
+        assert!(matches!(
+            attempt(Value::Int(1_795_224_578_535_485)),
+            Some(Attempt::Granted(Grant { fence: Some(1_795_224_578_535_485), .. }))
         ));
     }
 

@@ -5,7 +5,8 @@
 --        4 how long the mark is kept, in ms   5 name of the queue
 --        6 after how long without a word a waiter is dead, in ms, or 0 not to wait
 --        7 name of the lock   8 '1' if the life of the mark begins again
--- gives  {1, fence}                                                   granted
+-- gives  fence                                                        granted: the lock was free
+--        {1, fence}                                                   granted otherwise
 --        {2, what is left of the lease in ms, or -1 if others are next,
 --            fence of the holder, when it was renewed in ms, or 0,
 --            how many are ahead}                                      busy
@@ -16,5 +17,5 @@ local next = not redis.pcall('GETEX', ARGV[5]) and redis.pcall('INCR', ARGV[3])
 if type(next) == 'number' and next >= 1e12 and next < 9007199254740992 then
   if ARGV[8] == '1' then redis.call('PEXPIRE', ARGV[3], ARGV[4]) end
   local value = ARGV[1] .. struct.pack('>I8I8', next, 0)
-  if redis.call('SET', ARGV[7], value, 'NX', 'PX', ARGV[2]) then return {1, next} end
+  if redis.call('SET', ARGV[7], value, 'NX', 'PX', ARGV[2]) then return next end
 end
