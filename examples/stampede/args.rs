@@ -58,6 +58,10 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
+    /// Write a plot of the latencies
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+
     /// Print one JSON object, and nothing else, to stdout
     #[arg(long)]
     json: bool,
@@ -78,6 +82,7 @@ pub(crate) struct Settings {
     pub(crate) zipf: f64,
     pub(crate) database_url: Option<String>,
     pub(crate) html: Option<PathBuf>,
+    pub(crate) svg: Option<PathBuf>,
     pub(crate) json: bool,
 }
 
@@ -122,12 +127,14 @@ impl Args {
             zipf: self.zipf,
             database_url: self.database_url,
             html: self.html,
+            svg: self.svg,
             json: self.json,
         };
         settings.check_sizes()?;
         settings.database_url.as_deref().map_or(Ok(()), check_driver)?;
         settings.database_url.as_deref().map_or(Ok(()), tables::check_url)?;
-        settings.html.as_deref().map_or(Ok(()), check_place)?;
+        settings.html.as_deref().map_or(Ok(()), |file| check_place("--html", file))?;
+        settings.svg.as_deref().map_or(Ok(()), |file| check_place("--svg", file))?;
         Ok(settings)
     }
 }
@@ -215,11 +222,11 @@ fn exponent(text: &str) -> Result<f64, String> {
 }
 
 /// A report that cannot be written should be known before the run, not after it.
-fn check_place(file: &Path) -> Result<(), String> {
+fn check_place(option: &str, file: &Path) -> Result<(), String> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     if file.is_dir() || folder.is_some_and(|folder| !folder.is_dir()) {
         return Err(format!(
-            "--html cannot be written to `{}`: that is a folder, or in none",
+            "{option} cannot be written to `{}`: that is a folder, or in none",
             file.display()
         ));
     }

@@ -115,6 +115,17 @@ pub(crate) fn shown(url: Option<&str>) -> &str {
     url.and_then(|url| url.split_once(':')).map_or("sqlite", |(scheme, _)| scheme)
 }
 
+/// The name that the makers of the database give it.
+pub(crate) fn product_name(url: Option<&str>) -> &str {
+    match shown(url) {
+        "mariadb" => "MariaDB",
+        "mysql" => "MySQL",
+        "postgres" | "postgresql" => "PostgreSQL",
+        "sqlite" => "SQLite",
+        other => other,
+    }
+}
+
 fn count(row: &AnyRow) -> Result<((Way, u32, u32), u64), sqlx::Error> {
     let name: String = row.try_get("way")?;
     let way = Way::named(&name)

@@ -118,15 +118,16 @@ impl Quantiles {
     /// None of nothing.
     pub(crate) fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
-        let at = |share: f64| values.get(rank(values.len(), share)).copied().map(rounded);
+        let at = |share: f64| at_share(&values, share).map(rounded);
         Some(Self { p50: at(0.5)?, p99: at(0.99)?, max: at(1.0)? })
     }
 }
 
-/// Where in so many sorted values the least one stands that is not exceeded by at least that share
-/// of them.
-fn rank(len: usize, share: f64) -> usize {
-    ((len as f64 * share).ceil() as usize).saturating_sub(1)
+/// The least of the sorted values that at least that share of them does not exceed. `None` if there
+/// are none.
+pub(crate) fn at_share(sorted: &[f64], share: f64) -> Option<f64> {
+    let rank = ((sorted.len() as f64 * share).ceil() as usize).saturating_sub(1);
+    sorted.get(rank).copied()
 }
 
 fn mean(values: &[u64]) -> Option<f64> {

@@ -1,11 +1,15 @@
 //! What is told at the end: a table or JSON on stdout, and a page if asked for.
 
+mod latency_plot;
 mod page;
 mod plots;
 mod svg;
 mod table;
+#[cfg(test)]
+mod xml;
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use serde::{Serialize, Serializer};
 
@@ -31,10 +35,18 @@ pub(crate) fn give(settings: &Settings, outcome: &Outcome) -> Result<(), Fault> 
     };
     writeln!(io::stdout(), "{told}")?;
     if let Some(file) = &settings.html {
-        std::fs::write(file, page::html(settings, outcome, &summaries))
-            .map_err(|fault| format!("cannot write `{}`: {fault}", file.display()))?;
-        eprintln!("report written to {}", file.display());
+        write_file("report", file, &page::html(settings, outcome, &summaries))?;
     }
+    if let Some(file) = &settings.svg {
+        write_file("plot", file, &latency_plot::svg(settings, outcome, &summaries))?;
+    }
+    Ok(())
+}
+
+fn write_file(kind: &str, file: &Path, text: &str) -> Result<(), Fault> {
+    std::fs::write(file, text)
+        .map_err(|fault| format!("cannot write `{}`: {fault}", file.display()))?;
+    eprintln!("{kind} written to {}", file.display());
     Ok(())
 }
 

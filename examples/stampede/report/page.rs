@@ -1,5 +1,6 @@
 //! The page: one file that needs no other.
 
+use super::svg::escaped;
 use super::{Summaries, plots, table};
 use crate::args::{Settings, Store};
 use crate::coordinator::Outcome;
@@ -7,7 +8,7 @@ use crate::database;
 use crate::ways::Way;
 
 const PAGE: &str = include_str!("page.html");
-const STYLE: &str = include_str!("style.css");
+const STYLE: &str = concat!(include_str!("marks.css"), include_str!("style.css"));
 const NO_REDIS: &str =
     "<p>There is no Redis in this run: entries are kept in the memory of each process.</p>";
 
@@ -129,8 +130,4 @@ fn command(settings: &Settings) -> String {
 
 fn list(items: impl IntoIterator<Item = String>) -> String {
     items.into_iter().map(|item| format!("<li>{item}</li>")).collect()
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

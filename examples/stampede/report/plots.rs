@@ -65,13 +65,13 @@ fn sorted_behind(bursts: &[Burst], way: Way) -> Vec<f64> {
 }
 
 /// At most some hundreds of points of a distribution, in percent.
-fn shares(sorted: &[f64]) -> impl Iterator<Item = (f64, f64)> {
+pub(super) fn shares(sorted: &[f64]) -> impl Iterator<Item = (f64, f64)> {
     const POINTS: usize = 400;
-    let last = sorted.len() - 1;
+    let last = sorted.len().saturating_sub(1);
     let points = last.clamp(1, POINTS);
-    (0..=points).map(move |point| {
+    (0..=points).filter_map(move |point| {
         let rank = last * point / points;
-        ((rank + 1) as f64 / sorted.len() as f64 * 100.0, sorted[rank])
+        Some(((rank + 1) as f64 / sorted.len() as f64 * 100.0, *sorted.get(rank)?))
     })
 }
 
@@ -99,9 +99,9 @@ fn panel(canvas: &mut Canvas, burst: &Burst, x: &Scale, (top, bottom): (f64, f64
     let y = Scale::linear((0.0, times.len() as f64), (bottom, top));
     canvas.text("name end", (LEFT - 12.0, (top + bottom) / 2.0 + 4.0), burst.way.name());
     canvas.line("axis", (LEFT, bottom), (RIGHT, bottom));
-    if let Some(landed) = burst.loads.iter().map(|load| load.ended).min() {
-        let landed = x.at(ms(landed.saturating_sub(burst.start)));
-        canvas.line("landed", (landed, top), (landed, bottom));
+    if let Some(ended) = burst.loads.iter().map(|load| load.ended).min() {
+        let ended = x.at(ms(ended.saturating_sub(burst.start)));
+        canvas.line("load-end", (ended, top), (ended, bottom));
     }
     let points = times.iter().zip(0..).map(|(time, rank)| (x.at(*time), y.at(f64::from(rank))));
     canvas.dots(&format!("dots {}", burst.way.name()), points);

@@ -35,6 +35,15 @@ impl Way {
         }
     }
 
+    /// What it does, in a few words.
+    pub(crate) fn means(self) -> &'static str {
+        match self {
+            Self::Unprotected => "every caller queries the database",
+            Self::Polling => "lock in Redis, retry after 200 ms",
+            Self::Bellwether => "one load, waiters woken at once",
+        }
+    }
+
     pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|way| way.name() == name)
     }

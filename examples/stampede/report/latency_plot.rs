@@ -1,0 +1,327 @@
+//! The latency plot: one SVG file for a README, with the latencies and the queries of each way.
+
+use super::Summaries;
+use super::plots::shares;
+use super::svg::{Canvas, Scale, WIDTH};
+use super::table::{plural, short};
+use crate::args::{Settings, Store};
+use crate::coordinator::Outcome;
+use crate::database;
+use crate::measure::{Burst, Quantiles, Summary, at_share, ms};
+use crate::ways::Way;
+
+const STYLE: &str = concat!(include_str!("marks.css"), include_str!("latency_plot.css"));
+
+const HEIGHT: f64 = 440.0;
+const MARGIN: f64 = 28.0;
+/// The edges of the curves.
+const LEFT: f64 = 76.0;
+const RIGHT: f64 = WIDTH - MARGIN;
+const TOP: f64 = 214.0;
+const BOTTOM: f64 = 376.0;
+/// An axis has a length even if no answer took a measurable time.
+const LEAST_MS: f64 = 0.1;
+/// So many times longer than the fastest answer is the slowest one on a logarithmic axis.
+const SQUEEZED: f64 = 20.0;
+/// The shares of callers at which the curves, the fastest first, bear their names: far from each
+/// other.
+const LABELS_AT: [f64; 3] = [0.88, 0.5, 0.2];
+
+/// What the plot shows.
+struct Plot {
+    title: String,
+    subtitle: String,
+    /// How long one query takes while no other runs.
+    query_ms: Option<f64>,
+    curves: Vec<Curve>,
+}
+
+/// One way: its latencies, sorted, and its figures in words.
+struct Curve {
+    way: Way,
+    latencies_ms: Vec<f64>,
+    queries: String,
+    unit: String,
+    times: String,
+}
+
+/// The file.
+pub(super) fn svg(settings: &Settings, outcome: &Outcome, summaries: &Summaries) -> String {
+    let query_ms = query_ms(&outcome.bursts);
+    let curves = summaries.iter().map(|(way, summary)| {
+        let latencies_ms = latencies_ms(&outcome.bursts, *way);
+        Curve::new(*way, latencies_ms, summary, settings.keys)
+    });
+    let plot = Plot {
+        title: title(settings),
+        subtitle: subtitle(settings, outcome),
+        query_ms,
+        curves: curves.collect(),
+    };
+    plot.draw()
+}
+
+fn title(settings: &Settings) -> String {
+    let callers = plural(settings.processes * settings.callers, "caller asks", "callers ask");
+    match settings.keys {
+        1 => format!("{callers} for the same uncached product at once"),
+        keys => format!("{callers} for {} uncached products at once", short(f64::from(keys))),
+    }
+}
+
+fn subtitle(settings: &Settings, outcome: &Outcome) -> String {
+    let store = match (&settings.store, &outcome.redis_version) {
+        (Store::Redis { .. }, Some(version)) => format!("Redis {version}"),
+        _ => "entries in memory".to_owned(),
+    };
+    format!(
+        "{} of {}, {}, {store}, {}",
+        plural(settings.processes, "process", "processes"),
+        plural(settings.callers, "caller", "callers"),
+        plural(settings.rounds, "burst", "bursts"),
+        database::product_name(settings.database_url.as_deref()),
+    )
+}
+
+/// The median of bellwether's loads: no other query of their key runs beside them.
+fn query_ms(bursts: &[Burst]) -> Option<f64> {
+    let loads = bursts.iter().filter(|burst| burst.way == Way::Bellwether);
+    let loads = loads.flat_map(|burst| &burst.loads);
+    let times = loads.map(|load| ms(load.ended.saturating_sub(load.started)));
+    Quantiles::of(times.collect()).map(|times| times.p50)
+}
+
+fn latencies_ms(bursts: &[Burst], way: Way) -> Vec<f64> {
+    let answers = bursts.iter().filter(|burst| burst.way == way).flat_map(|burst| &burst.answers);
+    let mut latencies: Vec<f64> = answers.map(|answer| ms(answer.latency_us)).collect();
+    latencies.sort_by(f64::total_cmp);
+    latencies
+}
+
+impl Curve {
+    fn new(way: Way, latencies_ms: Vec<f64>, summary: &Summary, keys: u32) -> Self {
+        let queries = summary.queries_per_key_mean;
+        let unit = if queries == 1.0 { "database query" } else { "database queries" };
+        Self {
+            way,
+            latencies_ms,
+            queries: short(queries),
+            unit: if keys == 1 { unit.to_owned() } else { format!("{unit} per key") },
+            times: times(summary),
+        }
+    }
+}
+
+fn times(summary: &Summary) -> String {
+    let Some(latency) = summary.latency_ms else {
+        return "no answers".to_owned();
+    };
+    let times = format!("latency: median {:.0} ms, p99 {:.0} ms", latency.p50, latency.p99);
+    match summary.errors {
+        0 => times,
+        errors => format!("{times}, {} errors", short(errors as f64)),
+    }
+}
+
+impl Plot {
+    fn draw(&self) -> String {
+        let mut canvas = Canvas::new(HEIGHT, self.in_words());
+        canvas.bar("card", (0.5, 0.5), (WIDTH - 1.0, HEIGHT - 1.0));
+        canvas.text("title", (MARGIN, 40.0), &self.title);
+        canvas.text("quiet", (MARGIN, 61.0), &self.subtitle);
+        let column = (WIDTH - 2.0 * MARGIN) / self.curves.len().max(1) as f64;
+        for (curve, number) in self.curves.iter().zip(0..) {
+            curve.draw_legend(&mut canvas, MARGIN + column * f64::from(number));
+        }
+        let x = self.time_scale();
+        let y = Scale::linear((0.0, 100.0), (BOTTOM, TOP));
+        self.draw_axes(&mut canvas, &x, &y);
+        for curve in &self.curves {
+            curve.draw(&mut canvas, &x, &y);
+        }
+        for (curve, share) in self.by_latency().iter().zip(LABELS_AT) {
+            curve.draw_label(&mut canvas, &x, &y, share);
+        }
+        canvas.into_file(STYLE)
+    }
+
+    /// What a screen reader says.
+    fn in_words(&self) -> String {
+        let curve = |curve: &Curve| {
+            format!("{}: {} {}, {}.", curve.way.name(), curve.queries, curve.unit, curve.times)
+        };
+        let curves: Vec<_> = self.curves.iter().map(curve).collect();
+        format!("{}. {}. {}", self.title, self.subtitle, curves.join(" "))
+    }
+
+    /// From zero, with room behind the last answer. Logarithmic where the slowest way would squeeze
+    /// the fastest into a corner.
+    fn time_scale(&self) -> Scale {
+        let times =
+            || self.curves.iter().flat_map(|curve| &curve.latencies_ms).chain(&self.query_ms);
+        let first = times().copied().fold(f64::INFINITY, f64::min).max(LEAST_MS);
+        let last = times().copied().fold(LEAST_MS, f64::max);
+        if last > SQUEEZED * first {
+            Scale::log((first / 2.0, last), (LEFT, RIGHT))
+        } else {
+            Scale::linear((0.0, 1.1 * last), (LEFT, RIGHT))
+        }
+    }
+
+    /// The fastest first.
+    fn by_latency(&self) -> Vec<&Curve> {
+        let mut curves: Vec<_> = self.curves.iter().collect();
+        let median = |curve: &Curve| at_share(&curve.latencies_ms, 0.5).unwrap_or(0.0);
+        curves.sort_by(|one, other| median(one).total_cmp(&median(other)));
+        curves
+    }
+
+    fn draw_axes(&self, canvas: &mut Canvas, x: &Scale, y: &Scale) {
+        if let Some(query) = self.query_ms {
+            let edge = x.at(query);
+            canvas.bar("query", (LEFT, TOP), (edge - LEFT, BOTTOM - TOP));
+            canvas.text("tick end", (edge - 7.0, BOTTOM - 24.0), "one query");
+            canvas.text(
+                "tick end",
+                (edge - 7.0, BOTTOM - 9.0),
+                format_args!("takes {query:.0} ms"),
+            );
+        }
+        canvas.x_axis(x, (TOP, BOTTOM));
+        canvas.y_axis(y, " %", (LEFT, RIGHT));
+        canvas.text("tick", (MARGIN, TOP - 14.0), "callers that have their answer");
+        let label = "time since the request, ms";
+        canvas.text("tick middle", ((LEFT + RIGHT) / 2.0, BOTTOM + 40.0), label);
+    }
+}
+
+impl Curve {
+    fn draw_legend(&self, canvas: &mut Canvas, left: f64) {
+        let way = self.way.name();
+        canvas.bar(&format!("swatch {way}"), (left, 88.0), (12.0, 12.0));
+        canvas.text("name", (left + 19.0, 99.0), way);
+        canvas.text("tick", (left, 117.0), self.way.means());
+        let number = format!("number {way}");
+        canvas.spans((left, 149.0), [(&*number, &*self.queries), ("quiet", &*self.unit)]);
+        canvas.text("tick", (left, 169.0), &self.times);
+    }
+
+    fn draw(&self, canvas: &mut Canvas, x: &Scale, y: &Scale) {
+        let Some(first) = self.latencies_ms.first() else { return };
+        let start = (x.at(*first), y.at(0.0));
+        let points = shares(&self.latencies_ms).map(|(share, time)| (x.at(time), y.at(share)));
+        let class = format!("curve {}", self.way.name());
+        canvas.curve(&class, std::iter::once(start).chain(points));
+    }
+
+    /// The name beside the curve, at that share of the callers.
+    fn draw_label(&self, canvas: &mut Canvas, x: &Scale, y: &Scale, share: f64) {
+        let Some(time) = at_share(&self.latencies_ms, share) else { return };
+        let place = x.at(time);
+        // To the right of the curve, unless the picture ends there.
+        let (class, place) = match place < LEFT + 0.75 * (RIGHT - LEFT) {
+            true => ("label", place + 10.0),
+            false => ("label end", place - 10.0),
+        };
+        let way = self.way.name();
+        canvas.text(&format!("{class} {way}"), (place, y.at(100.0 * share) + 5.0), way);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::xml;
+    use super::*;
+
+    const COMMITTED: &str = include_str!("../../../docs/stampede.svg");
+
+    fn curve(way: Way, latencies_ms: Vec<f64>) -> Curve {
+        let summary = Summary::of(way, &[], &Default::default());
+        Curve::new(way, latencies_ms, &summary, 1)
+    }
+
+    fn plot(latencies_ms: [Vec<f64>; 3], query_ms: Option<f64>) -> Plot {
+        let curves = Way::ALL.into_iter().zip(latencies_ms);
+        let curves = curves.map(|(way, latencies)| curve(way, latencies)).collect();
+        Plot { title: "a title".to_owned(), subtitle: "a subtitle".to_owned(), query_ms, curves }
+    }
+
+    fn steady(from: f64, step: f64) -> Vec<f64> {
+        (0..1_000).map(|caller| from + step * f64::from(caller)).collect()
+    }
+
+    /// The points of the curve of each way.
+    fn points(svg: &str) -> Vec<Vec<(f64, f64)>> {
+        let paths = svg.split("<path class=\"curve ").skip(1);
+        let path = |path: &str| {
+            let path = path.split(" d=\"M").nth(1)?.split('"').next()?;
+            let numbers: Vec<f64> =
+                path.split_whitespace().map(|number| number.parse().unwrap()).collect();
+            Some(numbers.chunks_exact(2).map(|point| (point[0], point[1])).collect())
+        };
+        paths.filter_map(path).collect()
+    }
+
+    #[test]
+    fn the_axes_cover_the_data() {
+        for slowest in [60.0, 300.0, 70_000.0] {
+            let plot = plot([steady(52.0, 0.01), steady(53.0, 0.1), vec![slowest]], Some(51.0));
+            let x = plot.time_scale();
+            let places = [51.0, 52.0, 60.0, slowest].map(|time| x.at(time));
+            assert!(places.is_sorted(), "{places:?}");
+            assert!(LEFT < places[0] && places[3] <= RIGHT, "{places:?}");
+            let ticks = x.ticks();
+            assert!(ticks.len() >= 3 && ticks.iter().all(|tick| x.at(*tick) <= RIGHT), "{ticks:?}");
+        }
+    }
+
+    #[test]
+    fn the_curves_rise_from_no_caller_to_all_of_them() {
+        let svg = plot([steady(60.0, 0.1), steady(50.0, 0.001), steady(200.0, 0.02)], None).draw();
+        let curves = points(&svg);
+        assert_eq!(curves.len(), 3);
+        for points in curves {
+            assert!(points.is_sorted_by(|one, next| one.0 <= next.0 && one.1 >= next.1));
+            assert_eq!((points[0].1, points[points.len() - 1].1), (BOTTOM, TOP));
+        }
+    }
+
+    #[test]
+    fn a_plot_of_little_data_is_well_formed() {
+        let none = || Vec::new();
+        for latencies in [
+            [none(), none(), none()],
+            [vec![0.0], none(), none()],
+            [vec![7.0], vec![7.0, 7.0], vec![0.0, 7.0]],
+        ] {
+            for query_ms in [None, Some(0.0), Some(50.0)] {
+                let svg = plot(latencies.clone(), query_ms).draw();
+                xml::check(&svg).unwrap();
+                assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+            }
+        }
+        xml::check(&Plot { curves: Vec::new(), ..plot([none(), none(), none()], None) }.draw())
+            .unwrap();
+    }
+
+    #[test]
+    fn labels_cannot_break_out_of_the_markup() {
+        let subtitle = "</text><script>\"&'".to_owned();
+        let svg = Plot { subtitle, ..plot([vec![1.0], vec![2.0], vec![3.0]], None) }.draw();
+        xml::check(&svg).unwrap();
+        assert!(
+            svg.contains("&lt;/text&gt;&lt;script&gt;&quot;&amp;'") && !svg.contains("<script")
+        );
+    }
+
+    #[test]
+    fn the_committed_picture_is_small_and_needs_no_other_file() {
+        xml::check(COMMITTED).unwrap();
+        assert!(COMMITTED.len() < 40_000, "{} bytes", COMMITTED.len());
+        assert_eq!(points(COMMITTED).len(), 3);
+        let without_namespace = COMMITTED.replacen("http://www.w3.org/2000/svg", "", 1);
+        for reference in ["http", "url(", "@import", "href"] {
+            assert!(!without_namespace.contains(reference), "{reference}");
+        }
+    }
+}
