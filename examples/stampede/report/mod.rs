@@ -1,4 +1,4 @@
-//! What is told at the end: a table or JSON on stdout, and a page if asked for.
+//! The report: a table or JSON on stdout, and on request a page and a plot.
 
 mod latency_plot;
 mod page;
@@ -19,7 +19,7 @@ use crate::coordinator::Outcome;
 use crate::measure::Summary;
 use crate::ways::Way;
 
-/// The figures of each way, in the order the ways are told in.
+/// The figures of each way, in the order of the report.
 type Summaries = Vec<(Way, Summary)>;
 
 pub(crate) fn give(settings: &Settings, outcome: &Outcome) -> Result<(), Fault> {

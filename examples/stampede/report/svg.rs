@@ -1,4 +1,4 @@
-//! Just enough SVG: scales, axes and marks on a canvas of fixed width.
+//! A little SVG: scales, axes and marks on a canvas of fixed width.
 
 use std::fmt::{Display, Write};
 
@@ -127,7 +127,7 @@ impl Canvas {
         self.push(format_args!("<path class=\"{class}\" d=\"M{path}\"/>"));
     }
 
-    /// A dot at each point: strokes of no length, whose round caps are the dots.
+    /// A dot at each point: the round caps of strokes that have no length.
     pub(super) fn dots(&mut self, class: &str, points: impl Iterator<Item = (f64, f64)>) {
         let path: String = points.map(|(x, y)| format!("M{x:.1} {y:.1}h0")).collect();
         self.push(format_args!("<path class=\"{class}\" d=\"{path}\"/>"));
@@ -169,7 +169,7 @@ impl Canvas {
     }
 
     fn push(&mut self, mark: std::fmt::Arguments<'_>) {
-        // A String takes whatever it is given.
+        // Writing to a String does not fail.
         let _ = self.body.write_fmt(mark);
     }
 }

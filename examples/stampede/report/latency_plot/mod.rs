@@ -1,5 +1,8 @@
 //! The latency plot: one SVG file for a README, with the latencies and the queries of each way.
 
+#[cfg(test)]
+mod tests;
+
 use super::Summaries;
 use super::plots::shares;
 use super::svg::{Canvas, Scale, WIDTH};
@@ -10,7 +13,7 @@ use crate::database;
 use crate::measure::{Burst, Quantiles, Summary, at_share, ms};
 use crate::ways::Way;
 
-const STYLE: &str = concat!(include_str!("marks.css"), include_str!("latency_plot.css"));
+const STYLE: &str = concat!(include_str!("../marks.css"), include_str!("style.css"));
 
 const HEIGHT: f64 = 440.0;
 const MARGIN: f64 = 28.0;
@@ -19,19 +22,19 @@ const LEFT: f64 = 76.0;
 const RIGHT: f64 = WIDTH - MARGIN;
 const TOP: f64 = 214.0;
 const BOTTOM: f64 = 376.0;
-/// An axis has a length even if no answer took a measurable time.
+/// The shortest time that the plot tells from zero.
 const LEAST_MS: f64 = 0.1;
-/// So many times longer than the fastest answer is the slowest one on a logarithmic axis.
+/// The axis is logarithmic if the slowest answer takes more than so many times as long as the
+/// fastest.
 const SQUEEZED: f64 = 20.0;
-/// The shares of callers at which the curves, the fastest first, bear their names: far from each
-/// other.
+/// The names of the curves, the fastest first, stand at these shares of callers, far from each other.
 const LABELS_AT: [f64; 3] = [0.88, 0.5, 0.2];
 
 /// What the plot shows.
 struct Plot {
     title: String,
     subtitle: String,
-    /// How long one query takes while no other runs.
+    /// How long one query takes while no query of the same key runs beside it.
     query_ms: Option<f64>,
     curves: Vec<Curve>,
 }
@@ -45,7 +48,7 @@ struct Curve {
     times: String,
 }
 
-/// The file.
+/// The text of the file.
 pub(super) fn svg(settings: &Settings, outcome: &Outcome, summaries: &Summaries) -> String {
     let query_ms = query_ms(&outcome.bursts);
     let curves = summaries.iter().map(|(way, summary)| {
@@ -83,7 +86,7 @@ fn subtitle(settings: &Settings, outcome: &Outcome) -> String {
     )
 }
 
-/// The median of bellwether's loads: no other query of their key runs beside them.
+/// The median of bellwether's loads.
 fn query_ms(bursts: &[Burst]) -> Option<f64> {
     let loads = bursts.iter().filter(|burst| burst.way == Way::Bellwether);
     let loads = loads.flat_map(|burst| &burst.loads);
@@ -116,10 +119,10 @@ fn times(summary: &Summary) -> String {
     let Some(latency) = summary.latency_ms else {
         return "no answers".to_owned();
     };
-    let times = format!("latency: median {:.0} ms, p99 {:.0} ms", latency.p50, latency.p99);
+    let Quantiles { p50, p99, .. } = latency;
     match summary.errors {
-        0 => times,
-        errors => format!("{times}, {} errors", short(errors as f64)),
+        0 => format!("latency: median {p50:.0} ms, p99 {p99:.0} ms"),
+        errors => format!("latency: median {p50:.0} ms; errors: {}", short(errors as f64)),
     }
 }
 
@@ -154,8 +157,7 @@ impl Plot {
         format!("{}. {}. {}", self.title, self.subtitle, curves.join(" "))
     }
 
-    /// From zero, with room behind the last answer. Logarithmic where the slowest way would squeeze
-    /// the fastest into a corner.
+    /// From zero, with room behind the last answer, or logarithmic.
     fn time_scale(&self) -> Scale {
         let times =
             || self.curves.iter().flat_map(|curve| &curve.latencies_ms).chain(&self.query_ms);
@@ -225,103 +227,5 @@ impl Curve {
         };
         let way = self.way.name();
         canvas.text(&format!("{class} {way}"), (place, y.at(100.0 * share) + 5.0), way);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::xml;
-    use super::*;
-
-    const COMMITTED: &str = include_str!("../../../docs/stampede.svg");
-
-    fn curve(way: Way, latencies_ms: Vec<f64>) -> Curve {
-        let summary = Summary::of(way, &[], &Default::default());
-        Curve::new(way, latencies_ms, &summary, 1)
-    }
-
-    fn plot(latencies_ms: [Vec<f64>; 3], query_ms: Option<f64>) -> Plot {
-        let curves = Way::ALL.into_iter().zip(latencies_ms);
-        let curves = curves.map(|(way, latencies)| curve(way, latencies)).collect();
-        Plot { title: "a title".to_owned(), subtitle: "a subtitle".to_owned(), query_ms, curves }
-    }
-
-    fn steady(from: f64, step: f64) -> Vec<f64> {
-        (0..1_000).map(|caller| from + step * f64::from(caller)).collect()
-    }
-
-    /// The points of the curve of each way.
-    fn points(svg: &str) -> Vec<Vec<(f64, f64)>> {
-        let paths = svg.split("<path class=\"curve ").skip(1);
-        let path = |path: &str| {
-            let path = path.split(" d=\"M").nth(1)?.split('"').next()?;
-            let numbers: Vec<f64> =
-                path.split_whitespace().map(|number| number.parse().unwrap()).collect();
-            Some(numbers.chunks_exact(2).map(|point| (point[0], point[1])).collect())
-        };
-        paths.filter_map(path).collect()
-    }
-
-    #[test]
-    fn the_axes_cover_the_data() {
-        for slowest in [60.0, 300.0, 70_000.0] {
-            let plot = plot([steady(52.0, 0.01), steady(53.0, 0.1), vec![slowest]], Some(51.0));
-            let x = plot.time_scale();
-            let places = [51.0, 52.0, 60.0, slowest].map(|time| x.at(time));
-            assert!(places.is_sorted(), "{places:?}");
-            assert!(LEFT < places[0] && places[3] <= RIGHT, "{places:?}");
-            let ticks = x.ticks();
-            assert!(ticks.len() >= 3 && ticks.iter().all(|tick| x.at(*tick) <= RIGHT), "{ticks:?}");
-        }
-    }
-
-    #[test]
-    fn the_curves_rise_from_no_caller_to_all_of_them() {
-        let svg = plot([steady(60.0, 0.1), steady(50.0, 0.001), steady(200.0, 0.02)], None).draw();
-        let curves = points(&svg);
-        assert_eq!(curves.len(), 3);
-        for points in curves {
-            assert!(points.is_sorted_by(|one, next| one.0 <= next.0 && one.1 >= next.1));
-            assert_eq!((points[0].1, points[points.len() - 1].1), (BOTTOM, TOP));
-        }
-    }
-
-    #[test]
-    fn a_plot_of_little_data_is_well_formed() {
-        let none = || Vec::new();
-        for latencies in [
-            [none(), none(), none()],
-            [vec![0.0], none(), none()],
-            [vec![7.0], vec![7.0, 7.0], vec![0.0, 7.0]],
-        ] {
-            for query_ms in [None, Some(0.0), Some(50.0)] {
-                let svg = plot(latencies.clone(), query_ms).draw();
-                xml::check(&svg).unwrap();
-                assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
-            }
-        }
-        xml::check(&Plot { curves: Vec::new(), ..plot([none(), none(), none()], None) }.draw())
-            .unwrap();
-    }
-
-    #[test]
-    fn labels_cannot_break_out_of_the_markup() {
-        let subtitle = "</text><script>\"&'".to_owned();
-        let svg = Plot { subtitle, ..plot([vec![1.0], vec![2.0], vec![3.0]], None) }.draw();
-        xml::check(&svg).unwrap();
-        assert!(
-            svg.contains("&lt;/text&gt;&lt;script&gt;&quot;&amp;'") && !svg.contains("<script")
-        );
-    }
-
-    #[test]
-    fn the_committed_picture_is_small_and_needs_no_other_file() {
-        xml::check(COMMITTED).unwrap();
-        assert!(COMMITTED.len() < 40_000, "{} bytes", COMMITTED.len());
-        assert_eq!(points(COMMITTED).len(), 3);
-        let without_namespace = COMMITTED.replacen("http://www.w3.org/2000/svg", "", 1);
-        for reference in ["http", "url(", "@import", "href"] {
-            assert!(!without_namespace.contains(reference), "{reference}");
-        }
     }
 }
