@@ -29,6 +29,8 @@ const LEAST_MS: f64 = 0.1;
 const SQUEEZED: f64 = 20.0;
 /// The names of the curves, the fastest first, stand at these shares of callers, far from each other.
 const LABELS_AT: [f64; 3] = [0.88, 0.5, 0.2];
+/// The longest name of a way fits into this width, with its distance from the curve.
+const LABEL_WIDTH: f64 = 110.0;
 
 /// What the plot shows.
 struct Plot {
@@ -121,8 +123,8 @@ fn times(summary: &Summary) -> String {
     };
     let Quantiles { p50, p99, .. } = latency;
     match summary.errors {
-        0 => format!("latency: median {p50:.0} ms, p99 {p99:.0} ms"),
-        errors => format!("latency: median {p50:.0} ms; errors: {}", short(errors as f64)),
+        0 => format!("median {p50:.0} ms, p99 {p99:.0} ms"),
+        errors => format!("median {p50:.0} ms; errors: {}", short(errors as f64)),
     }
 }
 
@@ -220,11 +222,14 @@ impl Curve {
     fn draw_label(&self, canvas: &mut Canvas, x: &Scale, y: &Scale, share: f64) {
         let Some(time) = at_share(&self.latencies_ms, share) else { return };
         let place = x.at(time);
-        // To the right of the curve, unless the picture ends there.
-        let (class, place) = match place < LEFT + 0.75 * (RIGHT - LEFT) {
-            true => ("label", place + 10.0),
-            false => ("label end", place - 10.0),
+        // The room to the left of the fastest curve is empty, and so is that to the right of the
+        // others, unless the picture ends there.
+        let is_left = match share == LABELS_AT[0] {
+            true => place > LEFT + LABEL_WIDTH,
+            false => place > RIGHT - LABEL_WIDTH,
         };
+        let (class, place) =
+            if is_left { ("label end", place - 10.0) } else { ("label", place + 10.0) };
         let way = self.way.name();
         canvas.text(&format!("{class} {way}"), (place, y.at(100.0 * share) + 5.0), way);
     }
