@@ -10,64 +10,67 @@ use crate::server;
 use crate::tables;
 use crate::ways::Way;
 
-/// Answers that are kept until the report is written; more would be a test of this program's
-/// memory.
+/// This program keeps all answers until it writes the report. More of them would test its memory.
 const MOST_ANSWERS: u64 = 5_000_000;
 
 /// Runs the same cache stampede unprotected, with a polling lock, and with bellwether.
 #[derive(Parser)]
 #[command(name = "stampede")]
 pub(crate) struct Args {
-    /// Where entries live: `memory`, or the URL of a Redis that nobody else uses meanwhile
+    /// Where entries live: `memory`, or the URL of a Redis that no other program uses
     #[arg(long, value_name = "memory|redis://...", default_value = "memory")]
     store: String,
 
-    /// Processes that burst together (default: 1 in memory, 4 with Redis)
+    /// Processes of a burst (default: 1 in memory, 4 with Redis)
     #[arg(long, value_name = "P", value_parser = value_parser!(u32).range(1..=256))]
     processes: Option<u32>,
 
-    /// Callers in each process (default: 1000 in one process, 250 in several)
+    /// Callers of each process (default: 1000 in one process, 250 in several)
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=100_000))]
     callers: Option<u32>,
 
-    /// Latency added to every query, in ms
+    /// Latency added to each query, in ms
     #[arg(long, value_name = "D", default_value_t = 50)]
     #[arg(value_parser = value_parser!(u64).range(0..=60_000))]
     load_ms: u64,
 
-    /// Bursts of each way; each has cold keys of its own
+    /// Rounds: each runs one burst per way, on keys that are not cached yet
     #[arg(long, value_name = "R", default_value_t = 20)]
     #[arg(value_parser = value_parser!(u32).range(1..=10_000))]
     rounds: u32,
 
-    /// Keys the callers of a burst draw from, by a Zipf law
+    /// Keys that the callers of a burst choose from, by Zipf's law
     #[arg(long, value_name = "K", default_value_t = 1)]
     #[arg(value_parser = value_parser!(u32).range(1..=100_000))]
     keys: u32,
 
-    /// Exponent of that law; 0 makes all keys equally popular
+    /// Exponent of Zipf's law; 0 makes all keys equally popular
     #[arg(long, value_name = "S", default_value_t = 1.0, value_parser = exponent)]
     zipf: f64,
 
-    /// Database of the catalog: sqlite:, or postgres: and mysql: with the features of these names
-    /// (default: an SQLite file beside the program, created once)
+    /// Database of the catalog: a sqlite: URL, or with the feature of that name a postgres: or
+    /// mysql: URL (default: an SQLite file beside the program, which the first run creates)
     #[arg(long, value_name = "URL")]
     database_url: Option<String>,
 
-    /// Write a self-contained report with plots
+    /// Write a self-contained report with plots to this file
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 
-    /// Print one JSON object, and nothing else, to stdout
+    /// Write a plot of the latencies to this file, as SVG
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+
+    /// Print one JSON object to stdout, and nothing else
     #[arg(long)]
     json: bool,
 
-    /// Be one of the processes: take orders from stdin
+    /// Run as one of the processes, with orders from stdin
     #[arg(long, hide = true)]
     worker: bool,
 }
 
-/// What to run, all of it possible.
+/// What to run, after all checks.
 pub(crate) struct Settings {
     pub(crate) store: Store,
     pub(crate) processes: u32,
@@ -78,6 +81,7 @@ pub(crate) struct Settings {
     pub(crate) zipf: f64,
     pub(crate) database_url: Option<String>,
     pub(crate) html: Option<PathBuf>,
+    pub(crate) svg: Option<PathBuf>,
     pub(crate) json: bool,
 }
 
@@ -85,7 +89,7 @@ pub(crate) enum Store {
     Memory,
     Redis {
         url: String,
-        /// The URL without user, password and database: fit for a report.
+        /// The URL without user, password and database, for the report.
         shown: String,
     },
 }
@@ -100,10 +104,10 @@ impl Args {
         self.worker
     }
 
-    /// Ends the process, with exit code 2, if what is asked for is not possible.
+    /// Ends the process, with exit code 2, if it cannot run these settings.
     pub(crate) fn into_settings(self) -> Settings {
-        // URLs are checked here and not by clap, whose messages repeat the value: it may hold a
-        // password.
+        // The messages of clap repeat the value. A URL may hold a password, so clap does not check
+        // URLs.
         self.check().unwrap_or_else(|message| {
             Self::command().error(ErrorKind::ValueValidation, message).exit()
         })
@@ -122,17 +126,19 @@ impl Args {
             zipf: self.zipf,
             database_url: self.database_url,
             html: self.html,
+            svg: self.svg,
             json: self.json,
         };
         settings.check_sizes()?;
         settings.database_url.as_deref().map_or(Ok(()), check_driver)?;
         settings.database_url.as_deref().map_or(Ok(()), tables::check_url)?;
-        settings.html.as_deref().map_or(Ok(()), check_place)?;
+        settings.html.as_deref().map_or(Ok(()), |file| check_place("--html", file))?;
+        settings.svg.as_deref().map_or(Ok(()), |file| check_place("--svg", file))?;
         Ok(settings)
     }
 }
 
-/// Complains about a database that this program was built without.
+/// Refuses a database that this build has no driver for.
 fn check_driver(url: &str) -> Result<(), String> {
     let drivers = [
         ("mysql:", "mysql", cfg!(feature = "mysql")),
@@ -142,7 +148,7 @@ fn check_driver(url: &str) -> Result<(), String> {
     ];
     match drivers.iter().find(|(scheme, ..)| url.starts_with(scheme)) {
         Some((scheme, feature, false)) => Err(format!(
-            "--database-url: this program was built without {scheme} databases: \
+            "--database-url: this build has no driver for {scheme} URLs, use \
              cargo run --release --features {feature} --example stampede"
         )),
         _ => Ok(()),
@@ -168,13 +174,13 @@ impl Settings {
         let keys = u64::from(self.rounds) * u64::from(self.keys);
         if keys > u64::from(PRODUCTS) {
             return Err(format!(
-                "--rounds times --keys is {keys}, but the catalog has only {PRODUCTS} products"
+                "--rounds times --keys is {keys}, but the catalog has {PRODUCTS} products"
             ));
         }
         let answers = u64::from(self.rounds) * u64::from(self.processes) * u64::from(self.callers);
         if answers > MOST_ANSWERS {
             return Err(format!(
-                "--rounds times --processes times --callers is {answers}: above {MOST_ANSWERS}"
+                "--rounds times --processes times --callers is {answers}, above {MOST_ANSWERS}"
             ));
         }
         Ok(())
@@ -187,7 +193,7 @@ impl Store {
             return Ok(Self::Memory);
         }
         let address = server::address(text)
-            .map_err(|fault| format!("--store is neither `memory` nor a Redis URL: {fault}"))?;
+            .map_err(|fault| format!("--store must be `memory` or a Redis URL: {fault}"))?;
         Ok(Self::Redis { url: text.to_owned(), shown: format!("redis://{address}") })
     }
 
@@ -214,12 +220,12 @@ fn exponent(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "not between 0 and 10".to_owned())
 }
 
-/// A report that cannot be written should be known before the run, not after it.
-fn check_place(file: &Path) -> Result<(), String> {
+/// Finds out before the run, and not after it, whether a file can be written.
+fn check_place(option: &str, file: &Path) -> Result<(), String> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     if file.is_dir() || folder.is_some_and(|folder| !folder.is_dir()) {
         return Err(format!(
-            "--html cannot be written to `{}`: that is a folder, or in none",
+            "{option} cannot write `{}`: it is a folder, or its folder does not exist",
             file.display()
         ));
     }

@@ -1,4 +1,4 @@
-//! Runs the bursts: every round, every way, the same keys.
+//! Runs the bursts: in each round one per way, on the same keys.
 
 use std::time::Duration;
 
@@ -17,14 +17,14 @@ use crate::popularity::Popularity;
 use crate::server::{self, Meter};
 use crate::ways::Way;
 
-/// Between the order and the burst: enough to read the order and to start the callers.
+/// Time between the order and the burst, to read the order and to start the callers.
 const NOTICE: Duration = Duration::from_millis(30);
-/// The same for each thousand callers, since all processes share one machine.
+/// Additional time for each thousand callers, since all processes share one machine.
 const NOTICE_PER_THOUSAND: Duration = Duration::from_millis(10);
-/// After the last answer: what a way still does then belongs to its burst.
+/// Time after the last answer: commands that a way sends then belong to its burst.
 const REST: Duration = Duration::from_millis(20);
 
-/// Everything that was seen.
+/// All measurements of a run.
 pub(crate) struct Outcome {
     pub(crate) bursts: Vec<Burst>,
     pub(crate) queries: Counts,
@@ -44,8 +44,8 @@ pub(crate) async fn run(settings: &Settings, progress: &ProgressBar) -> Result<O
     run.end(bursts).await
 }
 
-/// Another way goes first in each round, so that none always finds the database warmed by the
-/// others.
+/// A different way goes first in each round, so that no way always finds a database that another
+/// has warmed up.
 fn in_turn(ways: &[Way], round: u32) -> impl Iterator<Item = Way> {
     ways.iter().copied().cycle().skip(round as usize % ways.len()).take(ways.len())
 }

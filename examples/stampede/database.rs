@@ -1,10 +1,10 @@
-//! The database: one query, and the trace it leaves.
+//! The database: one query, and the row that it leaves.
 //!
-//! Before a query reads its product it writes a row into `stampede_query`, and afterwards the rows
-//! are counted. So it is the database that says how many queries it was asked, by all processes,
-//! whatever the loaders believe; and any database can say so. The row is not in one transaction
-//! with the read: a query that fails was still a query, and in SQLite the unprotected way would
-//! hold the one write lock for longer than it must.
+//! Before a query reads its product, it writes a row into `stampede_query`. The program counts the
+//! rows after the run. So the count comes from the database and not from the loaders, it includes
+//! all processes, and it works in any database. The row and the read are not one transaction: a
+//! query that fails counts too, and in SQLite the unprotected way would hold the only write lock
+//! for longer.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use crate::messages::Ask;
 use crate::tables::{self, Tables, small};
 use crate::ways::Way;
 
-/// Connections of a process that loads. Few, so that a small server has enough for all processes.
+/// Connections of a process that loads. A small server has enough of them for all processes.
 pub(crate) const CONNECTIONS: u32 = 8;
-/// The unprotected way queues for a connection; that is its nature and not an error.
+/// The unprotected way queues for connections; that is not an error.
 const QUEUE_LIMIT: Duration = Duration::from_secs(120);
 
 const TABLES: Tables = Tables::of("stampede");
@@ -39,7 +39,7 @@ const FORGET: &str = "DELETE FROM stampede_query WHERE run = ?";
 /// Queries by way, round and SKU.
 pub(crate) type Counts = HashMap<(Way, u32, u32), u64>;
 
-/// One process's connections, on behalf of one run.
+/// The connections of one process, for one run.
 #[derive(Clone)]
 pub(crate) struct Database {
     pool: AnyPool,
@@ -54,19 +54,19 @@ struct Statements {
     forget: String,
 }
 
-/// Makes sure that the catalog is there, and says where.
+/// Creates the catalog if it does not exist, and returns its URL.
 pub(crate) async fn prepare(url: Option<&str>) -> Result<String, Fault> {
     TABLES.prepare(url, Some(QUERIES)).await
 }
 
 impl Database {
-    /// Connects at once, so that no burst has to.
+    /// Connects now, so that no burst has to.
     pub(crate) async fn open(url: &str, run: &str, connections: u32) -> Result<Self, Fault> {
         let pool = tables::connect(url, connections, QUEUE_LIMIT).await?;
         Ok(Self { pool, statements: Arc::new(Statements::for_database(url)), run: run.into() })
     }
 
-    /// The query all this is about.
+    /// The query that every load runs.
     pub(crate) async fn find(&self, way: Way, ask: &Ask) -> Result<Product, sqlx::Error> {
         let mut connection = self.pool.acquire().await?;
         sqlx::query(&self.statements.leave_trace)
@@ -83,14 +83,14 @@ impl Database {
         tables::product(&row)
     }
 
-    /// How often the database was queried in this run.
+    /// The number of queries of this run.
     pub(crate) async fn counts(&self) -> Result<Counts, sqlx::Error> {
         let rows =
             sqlx::query(&self.statements.count).bind(&*self.run).fetch_all(&self.pool).await?;
         rows.iter().map(count).collect()
     }
 
-    /// Removes what this run has left behind.
+    /// Removes the rows of this run.
     pub(crate) async fn forget(&self) -> Result<(), sqlx::Error> {
         sqlx::query(&self.statements.forget).bind(&*self.run).execute(&self.pool).await?;
         Ok(())
@@ -110,15 +110,26 @@ impl Statements {
     }
 }
 
-/// The kind of the database: fit for a report, unlike its URL.
+/// The kind of the database, for the report: its URL may hold a password.
 pub(crate) fn shown(url: Option<&str>) -> &str {
     url.and_then(|url| url.split_once(':')).map_or("sqlite", |(scheme, _)| scheme)
+}
+
+/// The name that the makers of the database give it.
+pub(crate) fn product_name(url: Option<&str>) -> &str {
+    match shown(url) {
+        "mariadb" => "MariaDB",
+        "mysql" => "MySQL",
+        "postgres" | "postgresql" => "PostgreSQL",
+        "sqlite" => "SQLite",
+        other => other,
+    }
 }
 
 fn count(row: &AnyRow) -> Result<((Way, u32, u32), u64), sqlx::Error> {
     let name: String = row.try_get("way")?;
     let way = Way::named(&name)
-        .ok_or_else(|| sqlx::Error::Protocol(format!("no way is called `{name}`")))?;
+        .ok_or_else(|| sqlx::Error::Protocol(format!("there is no way `{name}`")))?;
     let queries: i64 = row.try_get("queries")?;
     Ok(((way, small(row, "round")?, small(row, "sku")?), queries.unsigned_abs()))
 }

@@ -1,4 +1,4 @@
-//! The processes: copies of this program that take orders.
+//! The processes: copies of this program that run bursts on order.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -11,10 +11,11 @@ use tokio::time::timeout;
 use crate::Fault;
 use crate::messages::{Order, Report, Said, Setup};
 
-/// No burst takes this long. A process that was stopped would keep us waiting for ever.
+/// No burst takes this long. Without a limit, the coordinator would wait for a stopped process for
+/// ever.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Dropping it ends the processes, whatever they are about to do.
+/// Dropping it kills the processes.
 pub(crate) struct Fleet {
     processes: Vec<Process>,
 }
@@ -42,7 +43,7 @@ impl Fleet {
             self.processes.iter_mut().zip(orders).map(|(process, order)| process.burst(order));
         timeout(PATIENCE, try_join_all(bursts))
             .await
-            .map_err(|_| format!("a process has not reported within {} s", PATIENCE.as_secs()))?
+            .map_err(|_| format!("a process did not report within {} s", PATIENCE.as_secs()))?
     }
 }
 
@@ -55,7 +56,7 @@ impl Process {
             .kill_on_drop(true)
             .spawn()?;
         let (Some(orders), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-            return Err("a process was started without pipes".into());
+            return Err("a process has no pipes".into());
         };
         Ok(Self { number, child, orders, reports: BufReader::new(stdout).lines() })
     }
@@ -97,14 +98,14 @@ impl Process {
             .wait()
             .await
             .map_or_else(|fault| fault.to_string(), |status| status.to_string());
-        format!("process {} ended in the middle of the run: {how}", self.number).into()
+        format!("process {} ended during the run: {how}", self.number).into()
     }
 
     fn unexpected(&self, said: Said) -> Fault {
         match said {
             Said::Failed(message) => format!("process {}: {message}", self.number).into(),
             Said::Ready | Said::Done(_) => {
-                format!("process {} answered what it was not asked", self.number).into()
+                format!("process {} sent an unexpected reply", self.number).into()
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The loader, the same one for all ways: some latency, then the query.
+//! The loader, the same for all ways: it waits for the added latency and then queries.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,7 +12,7 @@ use crate::database::Database;
 use crate::messages::{Ask, Load};
 use crate::ways::Way;
 
-/// Loads products on behalf of one way, and notes when.
+/// Loads products for one way, and logs when.
 #[derive(Clone)]
 pub(crate) struct Loader {
     way: Way,
@@ -21,7 +21,7 @@ pub(crate) struct Loader {
     log: LoadLog,
 }
 
-/// The loads of this process since it was last emptied.
+/// The loads of this process since the last `take`.
 #[derive(Clone, Default)]
 pub(crate) struct LoadLog(Arc<Mutex<Vec<Load>>>);
 
@@ -40,8 +40,7 @@ impl Loader {
 
     pub(crate) async fn load(&self, ask: Ask) -> Result<Product, LoadError> {
         let started = clock::now();
-        // No connection is held meanwhile. That is kind to the unprotected way, which needs them
-        // all.
+        // The sleep holds no connection, in favour of the unprotected way, which needs them all.
         sleep(self.latency).await;
         let product = self.database.find(self.way, &ask).await;
         self.log.push(Load { ask, started, ended: clock::now() });

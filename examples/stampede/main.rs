@@ -1,34 +1,32 @@
 //! A stampede, three ways side by side.
 //!
-//! Many callers, in as many processes as you like, ask for the same products of a catalog at the
-//! same instant, and nothing is cached yet. One run repeats that burst three ways over the same
-//! cold keys:
+//! Many callers in several processes ask for the same products of a catalog at the same instant,
+//! and nothing is cached yet. One run repeats that burst in three ways, on the same keys:
 //!
 //! - **unprotected**: every caller queries the database;
-//! - **polling**: the usual lock in Redis, whose losers sleep 200 ms and look again
-//!   ([`ways::polling`]);
-//! - **bellwether**: this crate, as a layer around the very same loader ([`ways::protected`]).
+//! - **polling**: one caller takes the usual lock in Redis, and the others sleep 200 ms and look
+//!   again ([`ways::polling`]);
+//! - **bellwether**: this crate, as a layer around the same loader ([`ways::protected`]).
 //!
 //! ```text
 //! cargo run --release --example stampede
 //! cargo run --release --example stampede -- --store redis://127.0.0.1:6379 --html report.html
+//! cargo run --release --example stampede -- --store redis://127.0.0.1:6379 --svg plot.svg
 //! ```
 //!
-//! Nothing that is reported rests on a way's own word:
+//! No figure comes from the code that it measures:
 //!
-//! - **Queries** are counted where the database sees them. Each query leaves a row there, and the
-//!   rows are counted afterwards: that works in any database, and for all processes at once
-//!   ([`database`]).
-//! - **How far losers are behind** is the wall clock of the one machine all processes run on: when
-//!   a caller that loaded nothing had its answer, minus when the first load of its key ended
-//!   ([`measure`]).
-//! - **Redis commands** are counted by the Redis server ([`server`]). Let nobody else use it
-//!   meanwhile.
-//! - **Answers** are compared with what the catalog was generated from; a wrong one is an error
+//! - **Queries** are counted in the database. Each query leaves a row there, and the program counts
+//!   the rows after the run. That works in any database, and for all processes ([`database`]).
+//! - **Behind the load** is the time from the end of a key's first load to the answer of a caller
+//!   that did not load it. All processes read the wall clock of one machine ([`measure`]).
+//! - **Redis commands** are counted by the Redis server ([`server`]), so no other program may use it
+//!   during the run.
+//! - **Answers** are compared with the catalog's generator; a wrong answer is an error
 //!   ([`catalog`]).
 //!
-//! With `--store memory` every process has entries of its own, so P processes cost P queries a key;
-//! and there is nothing to poll, so that way is left out.
+//! With `--store memory` each process has entries of its own, so P processes cost P queries per key.
+//! There is nothing to poll, so that way is left out.
 
 mod args;
 #[path = "../shared/catalog.rs"]
@@ -53,7 +51,7 @@ use std::process::ExitCode;
 use args::{Args, Settings};
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// What ends a run, or one answer, in words for a person.
+/// What ends a run, or one answer: an error with a message for people.
 type Fault = Box<dyn std::error::Error + Send + Sync>;
 
 #[tokio::main]

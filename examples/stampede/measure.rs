@@ -1,4 +1,4 @@
-//! From what every caller saw to a few figures for each way.
+//! The figures of each way, from the answers of all callers.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,11 +15,11 @@ pub(crate) struct Burst {
     pub(crate) start: u64,
     pub(crate) answers: Vec<Answer>,
     pub(crate) loads: Vec<Load>,
-    /// Redis commands that clients sent; none where there is no Redis.
+    /// The Redis commands that clients sent, or `None` without a Redis.
     pub(crate) commands: Option<u64>,
 }
 
-/// The figures of one way. What does not apply is `null`.
+/// The figures of one way. A figure that does not apply is `null`.
 #[derive(Serialize)]
 pub(crate) struct Summary {
     pub(crate) queries_per_key_mean: f64,
@@ -29,7 +29,7 @@ pub(crate) struct Summary {
     pub(crate) redis_commands_per_burst: Option<f64>,
     pub(crate) errors: u64,
     pub(crate) answers: u64,
-    /// In a caller's words.
+    /// The message of the first error of a caller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) first_error: Option<String>,
 }
@@ -58,24 +58,24 @@ impl Burst {
         burst
     }
 
-    /// How long after the first load of its key each loser was answered, in ms.
+    /// How long after the end of its key's first load each waiter has its answer, in ms.
     ///
-    /// A loser is a caller with a good answer that was loaded on behalf of somebody else.
+    /// A waiter is a caller with a correct answer that another caller's load gave it.
     pub(crate) fn behind_load(&self) -> Vec<f64> {
-        let landed = self.first_landings();
-        let losers = self.answers.iter().filter(|answer| !answer.loaded && answer.fault.is_none());
-        losers
-            .filter_map(|answer| Some(ms(answer.at.saturating_sub(*landed.get(&answer.sku)?))))
+        let ended = self.first_load_ends();
+        let waiters = self.answers.iter().filter(|answer| !answer.loaded && answer.fault.is_none());
+        waiters
+            .filter_map(|answer| Some(ms(answer.at.saturating_sub(*ended.get(&answer.sku)?))))
             .collect()
     }
 
-    fn first_landings(&self) -> HashMap<u32, u64> {
-        let mut landed = HashMap::new();
+    fn first_load_ends(&self) -> HashMap<u32, u64> {
+        let mut ends = HashMap::new();
         for load in &self.loads {
-            let first = landed.entry(load.ask.sku).or_insert(load.ended);
+            let first = ends.entry(load.ask.sku).or_insert(load.ended);
             *first = load.ended.min(*first);
         }
-        landed
+        ends
     }
 
     fn keys(&self) -> HashSet<u32> {
@@ -106,7 +106,7 @@ impl Summary {
     }
 }
 
-/// By the database's count; a key that was asked for but never queried is there with 0.
+/// By the database's count, and 0 for a key that callers asked for but no caller loaded.
 fn queries_per_key(bursts: &[&Burst], queries: &Counts) -> Vec<u64> {
     let asked = bursts
         .iter()
@@ -115,18 +115,19 @@ fn queries_per_key(bursts: &[&Burst], queries: &Counts) -> Vec<u64> {
 }
 
 impl Quantiles {
-    /// None of nothing.
+    /// `None` if there are no values.
     pub(crate) fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
-        let at = |share: f64| values.get(rank(values.len(), share)).copied().map(rounded);
+        let at = |share: f64| at_share(&values, share).map(rounded);
         Some(Self { p50: at(0.5)?, p99: at(0.99)?, max: at(1.0)? })
     }
 }
 
-/// Where in so many sorted values the least one stands that is not exceeded by at least that share
-/// of them.
-fn rank(len: usize, share: f64) -> usize {
-    ((len as f64 * share).ceil() as usize).saturating_sub(1)
+/// The least of the sorted values that at least that share of them does not exceed. `None` if there
+/// are none.
+pub(crate) fn at_share(sorted: &[f64], share: f64) -> Option<f64> {
+    let rank = ((sorted.len() as f64 * share).ceil() as usize).saturating_sub(1);
+    sorted.get(rank).copied()
 }
 
 fn mean(values: &[u64]) -> Option<f64> {
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_values_that_were_seen() {
+    fn quantiles_are_measured_values() {
         let values = (1..=200).rev().map(f64::from).collect();
         assert_eq!(Quantiles::of(values), Some(Quantiles { p50: 100.0, p99: 198.0, max: 200.0 }));
         assert_eq!(Quantiles::of(vec![7.0]), Some(Quantiles { p50: 7.0, p99: 7.0, max: 7.0 }));
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn losers_are_measured_from_the_first_load_of_their_key() {
+    fn waiters_are_measured_from_the_first_load_of_their_key() {
         let answers =
             vec![answer(1, 9_000, true), answer(1, 7_000, false), answer(2, 8_500, false)];
         let loads = vec![load(1, 6_000), load(1, 5_000), load(2, 8_000)];

@@ -1,14 +1,14 @@
-//! What the coordinator and its processes say to each other, one JSON object a line.
+//! The messages between the coordinator and its processes, one JSON object per line.
 
 use serde::{Deserialize, Serialize};
 
 use crate::ways::Way;
 
-/// The first line to a process: what to connect to. It goes by stdin because a command line is for
-/// everyone to read.
+/// The first line to a process: what to connect to. It goes to stdin because other users of the
+/// machine can read a command line.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Setup {
-    /// Tells this run from all others, in the database and in Redis.
+    /// The name of this run, in the database and in Redis.
     pub(crate) run: String,
     pub(crate) database_url: String,
     pub(crate) redis_url: Option<String>,
@@ -21,7 +21,7 @@ pub(crate) struct Setup {
 pub(crate) struct Order {
     pub(crate) way: Way,
     pub(crate) round: u32,
-    /// When to begin, so that all processes do so together.
+    /// When to start, the same instant for all processes.
     pub(crate) start: u64,
     /// What each caller asks for.
     pub(crate) skus: Vec<u32>,
@@ -32,7 +32,7 @@ pub(crate) struct Order {
 pub(crate) enum Said {
     /// Connected, and waiting for orders.
     Ready,
-    /// What came of an order.
+    /// The result of an order.
     Done(Report),
     /// This process cannot go on.
     Failed(String),
@@ -44,13 +44,13 @@ pub(crate) struct Report {
     pub(crate) loads: Vec<Load>,
 }
 
-/// What one caller got.
+/// The answer to one caller.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Answer {
     pub(crate) sku: u32,
     pub(crate) at: u64,
     pub(crate) latency_us: u64,
-    /// This caller's question was the one that was loaded.
+    /// Whether this caller's request was loaded.
     pub(crate) loaded: bool,
     pub(crate) fault: Option<String>,
 }
@@ -63,7 +63,7 @@ pub(crate) struct Load {
     pub(crate) ended: u64,
 }
 
-/// One question of one caller.
+/// One request of one caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ask {
     pub(crate) sku: u32,

@@ -1,4 +1,4 @@
-//! Who asks for what: the SKUs of a round, drawn by a Zipf law from a fixed seed.
+//! The SKUs that callers ask for, drawn by Zipf's law from a fixed seed.
 
 use rand::SeedableRng;
 use rand::distr::Distribution;
@@ -8,11 +8,11 @@ use rand_distr::Zipf;
 use crate::Fault;
 use crate::catalog::PRODUCTS;
 
-/// Steps from one cold key to the next. Coprime to the number of products, so that it meets each of
-/// them once.
+/// Steps from one cold key to the next. It is coprime to the number of products, so the steps meet
+/// each product once.
 const STRIDE: u64 = 7_919;
 
-/// Draws the same keys for every way, and others in every round.
+/// Draws the same keys for all ways, and different keys in each round.
 pub(crate) struct Popularity {
     keys: u32,
     law: Zipf<f64>,

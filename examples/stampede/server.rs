@@ -1,12 +1,12 @@
-//! How many commands the clients send to Redis, by the server's own account.
+//! How many commands the clients send to Redis, by the server's own count.
 //!
-//! The account is `INFO commandstats`, taken before and after a burst. Unlike MONITOR it costs the
-//! server nothing while the burst goes on. It has two peculiarities:
+//! The count is `INFO commandstats`, read before and after a burst. Unlike MONITOR it costs the
+//! server nothing during the burst. It has two peculiarities:
 //!
-//! - It counts the commands that scripts run inside the server, too, as does
-//!   `total_commands_processed`. They never cross the wire and are subtracted here: see [`sent`].
-//! - It counts everybody's commands. A Redis which others use at the same time makes the figure too
-//!   high.
+//! - It includes the commands that scripts run inside the server, as `total_commands_processed`
+//!   does. No client sends them, so [`sent`] subtracts them.
+//! - It includes the commands of all clients. If other programs use the Redis at the same time, the
+//!   figure is too high.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use redis::{Client, IntoConnectionInfo};
 use crate::Fault;
 use crate::ways::Way;
 
-/// Calls by command, since the server was started.
+/// Calls by command, since the start of the server.
 pub(crate) type Calls = BTreeMap<String, u64>;
 
 /// A connection for statistics only.
@@ -45,23 +45,22 @@ impl Meter {
 
     async fn info(&mut self, section: &str) -> Result<String, Fault> {
         let info = redis::cmd("INFO").arg(section).query_async(&mut self.connection).await;
-        info.map_err(|fault| format!("the store gives no statistics: {fault}").into())
+        info.map_err(|fault| format!("cannot read the statistics of the store: {fault}").into())
     }
 }
 
-/// Host and port of a Redis URL, and nothing else of it.
+/// Only the host and port of a Redis URL.
 pub(crate) fn address(url: &str) -> Result<String, String> {
     let info = url.into_connection_info().map_err(|fault| fault.to_string())?;
     Ok(info.addr().to_string())
 }
 
-/// Commands that clients sent between two accounts.
+/// Commands that clients sent between two counts.
 ///
-/// That is every call but our own INFO, and but those that the way's scripts make inside the
-/// server:
+/// That is every call except our own INFO and the calls of the way's scripts inside the server:
 ///
-/// - polling: its one script runs a GET, and a DEL if the lock is still its own. The clients send
-///   GETs, too, but no DEL.
+/// - polling: its script runs a GET, and a DEL if the caller still holds the lock. The clients also
+///   send GET, but no DEL.
 /// - bellwether: its scripts run only commands that its clients never send.
 pub(crate) fn sent(way: Way, before: &Calls, after: &Calls) -> u64 {
     let calls = |command: &str| {
@@ -109,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_account_of_the_server_is_read() {
+    fn the_count_of_the_server_is_read() {
         let info =
             "# Commandstats\r\ncmdstat_get:calls=3,usec=9\r\ncmdstat_client|id:calls=1,usec=1\r\n";
         assert_eq!(parse(info), calls(&[("get", 3), ("client|id", 1)]));

@@ -17,7 +17,7 @@ use crate::loader::{LoadLog, Loader};
 use crate::messages::{Answer, Ask, Order, Report, Said, Setup};
 use crate::ways::{Catalog, Way};
 
-/// Whatever goes wrong is said to the coordinator, which says it once for all processes.
+/// Reports every error to the coordinator, which prints it once for all processes.
 pub(crate) async fn run() -> Result<(), Fault> {
     match serve(orders()).await {
         Ok(()) => Ok(()),
@@ -26,7 +26,8 @@ pub(crate) async fn run() -> Result<(), Fault> {
 }
 
 async fn serve(mut orders: UnboundedReceiver<String>) -> Result<(), Fault> {
-    let setup = orders.recv().await.ok_or("started by hand? this is for the coordinator only")?;
+    let setup =
+        orders.recv().await.ok_or("only the coordinator starts workers, and stdin has no setup")?;
     let process = Process::open(&serde_json::from_str(&setup)?).await?;
     say(&Said::Ready)?;
     while let Some(order) = orders.recv().await {
@@ -36,13 +37,12 @@ async fn serve(mut orders: UnboundedReceiver<String>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Lines of stdin. When they end, nobody waits for this process any more, whatever it is about to
-/// do.
+/// Lines of stdin. The process exits when they end: the coordinator is gone.
 fn orders() -> UnboundedReceiver<String> {
     let (sender, receiver) = unbounded_channel();
     std::thread::spawn(move || {
         for line in io::stdin().lock().lines().map_while(Result::ok) {
-            // Nobody receives while the process is on its way out.
+            // Sending fails only while the process exits.
             let _ = sender.send(line);
         }
         std::process::exit(0);
@@ -61,7 +61,7 @@ struct Process {
     ways: HashMap<Way, Stand>,
 }
 
-/// One way, and what its loader does.
+/// One way, with the log of its loader.
 struct Stand {
     catalog: Catalog,
     loads: LoadLog,
@@ -80,7 +80,7 @@ impl Process {
 
     async fn burst(&self, order: Order) -> Result<Report, Fault> {
         let Stand { catalog, loads } =
-            self.ways.get(&order.way).ok_or("an order for a way that was not set up")?;
+            self.ways.get(&order.way).ok_or("the order names a way that was not set up")?;
         let start = Instant::now() + clock::until(order.start);
         let callers = order.skus.iter().zip(0..).map(|(&sku, caller)| {
             let ask = Ask { sku, round: order.round, caller };
@@ -126,7 +126,7 @@ async fn call(catalog: Catalog, ask: Ask, start: Instant) -> Answer {
     }
 }
 
-/// An answer is right if it is the product, to the last field.
+/// The error of an answer, which is correct if all fields of the product are.
 fn fault(sku: u32, answered: Result<Product, Fault>) -> Option<String> {
     match answered {
         Ok(product) if product == Product::of(sku) => None,

@@ -45,8 +45,8 @@ impl Tables {
     }
 }
 
-/// Connects at once, so that nobody has to later. Whoever waits for a connection for longer than
-/// `queue_limit` has an error.
+/// Connects now, so that no query has to. A query that waits for a connection for longer than
+/// `queue_limit` fails.
 pub(crate) async fn connect(
     url: &str,
     connections: u32,

@@ -1,11 +1,15 @@
-//! What is told at the end: a table or JSON on stdout, and a page if asked for.
+//! The report: a table or JSON on stdout, and on request a page and a plot.
 
+mod latency_plot;
 mod page;
 mod plots;
 mod svg;
 mod table;
+#[cfg(test)]
+mod xml;
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use serde::{Serialize, Serializer};
 
@@ -15,7 +19,7 @@ use crate::coordinator::Outcome;
 use crate::measure::Summary;
 use crate::ways::Way;
 
-/// The figures of each way, in the order the ways are told in.
+/// The figures of each way, in the order of the report.
 type Summaries = Vec<(Way, Summary)>;
 
 pub(crate) fn give(settings: &Settings, outcome: &Outcome) -> Result<(), Fault> {
@@ -31,10 +35,18 @@ pub(crate) fn give(settings: &Settings, outcome: &Outcome) -> Result<(), Fault> 
     };
     writeln!(io::stdout(), "{told}")?;
     if let Some(file) = &settings.html {
-        std::fs::write(file, page::html(settings, outcome, &summaries))
-            .map_err(|fault| format!("cannot write `{}`: {fault}", file.display()))?;
-        eprintln!("report written to {}", file.display());
+        write_file("report", file, &page::html(settings, outcome, &summaries))?;
     }
+    if let Some(file) = &settings.svg {
+        write_file("plot", file, &latency_plot::svg(settings, outcome, &summaries))?;
+    }
+    Ok(())
+}
+
+fn write_file(kind: &str, file: &Path, text: &str) -> Result<(), Fault> {
+    std::fs::write(file, text)
+        .map_err(|fault| format!("cannot write `{}`: {fault}", file.display()))?;
+    eprintln!("{kind} written to {}", file.display());
     Ok(())
 }
 

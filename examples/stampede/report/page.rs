@@ -1,5 +1,6 @@
-//! The page: one file that needs no other.
+//! The page: one HTML file that loads no other.
 
+use super::svg::escaped;
 use super::{Summaries, plots, table};
 use crate::args::{Settings, Store};
 use crate::coordinator::Outcome;
@@ -7,12 +8,11 @@ use crate::database;
 use crate::ways::Way;
 
 const PAGE: &str = include_str!("page.html");
-const STYLE: &str = include_str!("style.css");
-const NO_REDIS: &str =
-    "<p>There is no Redis in this run: entries are kept in the memory of each process.</p>";
+const STYLE: &str = concat!(include_str!("marks.css"), include_str!("style.css"));
+const NO_REDIS: &str = "<p>This run uses no Redis: each process keeps entries in its memory.</p>";
 
 pub(super) fn html(settings: &Settings, outcome: &Outcome, summaries: &Summaries) -> String {
-    // The first rounds still warm things up.
+    // The first rounds warm up.
     let round = settings.rounds / 2;
     let slots = [
         ("style", STYLE.to_owned()),
@@ -38,15 +38,15 @@ pub(super) fn html(settings: &Settings, outcome: &Outcome, summaries: &Summaries
     })
 }
 
-/// The outcome in a sentence or two.
+/// The result in two or three sentences.
 fn lead(settings: &Settings, summaries: &Summaries) -> String {
     let figures = |way| summaries.iter().find(|(of, _)| *of == way).map(|(_, figures)| figures);
     let queries = |way| {
         figures(way).map_or_else(String::new, |figures| table::short(figures.queries_per_key_mean))
     };
     let asked = format!(
-        "{} ask for {} at once, and nothing is cached. Unprotected, that is {} queries a key; \
-         with bellwether it is {}",
+        "{} ask for {} at once, and nothing is cached. Unprotected, they cost {} queries per key, \
+         with bellwether {}",
         table::plural(settings.processes * settings.callers, "caller", "callers"),
         table::plural(settings.keys, "product", "products"),
         queries(Way::Unprotected),
@@ -54,7 +54,7 @@ fn lead(settings: &Settings, summaries: &Summaries) -> String {
     );
     match figures(Way::Bellwether).and_then(|figures| figures.behind_load_ms) {
         Some(behind) => format!(
-            "{asked}, and half of those who waited had their answer within {:.1} ms of the load.",
+            "{asked}. Half of the waiters have their answer within {:.1} ms of the load.",
             behind.p50
         ),
         None => format!("{asked}."),
@@ -67,7 +67,7 @@ fn errors(summaries: &Summaries) -> String {
 
 fn behind(settings: &Settings, outcome: &Outcome, summaries: &Summaries) -> String {
     if summaries.iter().all(|(_, figures)| figures.behind_load_ms.is_none()) {
-        return "<p>Nobody waited for somebody else's load.</p>".to_owned();
+        return "<p>No caller waited for the load of another.</p>".to_owned();
     }
     plots::behind(&outcome.bursts, settings.ways())
 }
@@ -79,7 +79,7 @@ fn commands(summaries: &Summaries) -> String {
     plots::bars("Redis commands per burst", summaries, |figures| figures.redis_commands_per_burst)
 }
 
-/// For the ways that have losers.
+/// For the ways that have waiters.
 fn legend(summaries: &Summaries) -> String {
     let ways = summaries.iter().filter(|(_, figures)| figures.behind_load_ms.is_some());
     ways.map(|(way, _)| format!("<span class=\"{0}\"><i></i>{0}</span>", way.name())).collect()
@@ -111,7 +111,7 @@ fn facts(settings: &Settings, outcome: &Outcome) -> String {
         .collect()
 }
 
-/// What to type to do it again. Who has a password knows where to put it.
+/// The command that repeats the run, without passwords.
 fn command(settings: &Settings) -> String {
     let Settings { processes, callers, load_ms, rounds, keys, zipf, .. } = settings;
     let database = settings
@@ -129,8 +129,4 @@ fn command(settings: &Settings) -> String {
 
 fn list(items: impl IntoIterator<Item = String>) -> String {
     items.into_iter().map(|item| format!("<li>{item}</li>")).collect()
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

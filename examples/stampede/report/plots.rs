@@ -9,7 +9,7 @@ use crate::ways::Way;
 const LEFT: f64 = 104.0;
 const RIGHT: f64 = WIDTH - 22.0;
 
-/// One bar for each way to which the figure applies, with the figure at its end.
+/// One bar for each way that has the figure, with the figure at its end.
 pub(super) fn bars(
     title: &'static str,
     summaries: &Summaries,
@@ -23,7 +23,7 @@ pub(super) fn bars(
     let mut canvas = Canvas::new(ROW * rows.len() as f64, title);
     for ((way, value), row) in rows.iter().zip(0..) {
         let top = ROW * f64::from(row);
-        // Even next to a thousand, one is not nothing.
+        // A bar of 1 is visible beside one of 1,000.
         let width = if *value > 0.0 { scale.at(*value).max(3.0) } else { 0.0 };
         canvas.text("name end", (LEFT - 12.0, top + 21.0), way.name());
         canvas.bar(&format!("bar {}", way.name()), (LEFT, top + 5.0), (width, ROW - 10.0));
@@ -32,7 +32,7 @@ pub(super) fn bars(
     canvas.finish()
 }
 
-/// Which share of the losers had been answered how long after the load.
+/// The share of waiters that have their answer, by the time since the load.
 pub(super) fn behind(bursts: &[Burst], ways: &[Way]) -> String {
     const TOP: f64 = 12.0;
     const BOTTOM: f64 = 250.0;
@@ -42,7 +42,10 @@ pub(super) fn behind(bursts: &[Burst], ways: &[Way]) -> String {
         curves.iter().filter_map(|(_, values)| values.last()).copied().fold(1.0, f64::max);
     let x = Scale::log((0.1, longest), (LEFT, RIGHT));
     let y = Scale::linear((0.0, 100.0), (BOTTOM, TOP));
-    let mut canvas = Canvas::new(BOTTOM + 44.0, "share of losers answered, by time after the load");
+    let mut canvas = Canvas::new(
+        BOTTOM + 44.0,
+        "share of waiters that have their answer, by time since the load",
+    );
     canvas.x_axis(&x, (TOP, BOTTOM));
     canvas.y_axis(&y, " %", (LEFT, RIGHT));
     for (way, values) in curves.iter().filter(|(_, values)| !values.is_empty()) {
@@ -52,7 +55,7 @@ pub(super) fn behind(bursts: &[Burst], ways: &[Way]) -> String {
     canvas.text(
         "tick middle",
         ((LEFT + RIGHT) / 2.0, BOTTOM + 38.0),
-        "ms after the first load of the key ended",
+        "time since the first load of the key ended, ms",
     );
     canvas.finish()
 }
@@ -64,18 +67,18 @@ fn sorted_behind(bursts: &[Burst], way: Way) -> Vec<f64> {
     values
 }
 
-/// At most some hundreds of points of a distribution, in percent.
-fn shares(sorted: &[f64]) -> impl Iterator<Item = (f64, f64)> {
+/// The points of a cumulative distribution, in percent: a few hundred at most.
+pub(super) fn shares(sorted: &[f64]) -> impl Iterator<Item = (f64, f64)> {
     const POINTS: usize = 400;
-    let last = sorted.len() - 1;
+    let last = sorted.len().saturating_sub(1);
     let points = last.clamp(1, POINTS);
-    (0..=points).map(move |point| {
+    (0..=points).filter_map(move |point| {
         let rank = last * point / points;
-        ((rank + 1) as f64 / sorted.len() as f64 * 100.0, sorted[rank])
+        Some(((rank + 1) as f64 / sorted.len() as f64 * 100.0, *sorted.get(rank)?))
     })
 }
 
-/// When each caller of one round was answered: one panel for each way, the same time axis for all.
+/// When each caller of one round has its answer: one panel per way, on one time axis.
 pub(super) fn timeline(bursts: &[Burst], round: u32) -> String {
     const PANEL: f64 = 112.0;
     let mut panels: Vec<&Burst> = bursts.iter().filter(|burst| burst.round == round).collect();
@@ -83,13 +86,17 @@ pub(super) fn timeline(bursts: &[Burst], round: u32) -> String {
     let longest = panels.iter().flat_map(|burst| answer_times(burst)).fold(1.0, f64::max);
     let x = Scale::linear((0.0, longest * 1.02), (LEFT, RIGHT));
     let bottom = PANEL * panels.len() as f64;
-    let mut canvas = Canvas::new(bottom + 40.0, "when each caller of one round was answered");
+    let mut canvas = Canvas::new(bottom + 40.0, "when each caller of one round has its answer");
     canvas.x_axis(&x, (4.0, bottom));
     for (burst, number) in panels.iter().zip(0..) {
         let top = PANEL * f64::from(number);
         panel(&mut canvas, burst, &x, (top + 8.0, top + PANEL - 10.0));
     }
-    canvas.text("tick middle", ((LEFT + RIGHT) / 2.0, bottom + 34.0), "ms since the callers asked");
+    canvas.text(
+        "tick middle",
+        ((LEFT + RIGHT) / 2.0, bottom + 34.0),
+        "time since the requests, ms",
+    );
     canvas.finish()
 }
 
@@ -99,9 +106,9 @@ fn panel(canvas: &mut Canvas, burst: &Burst, x: &Scale, (top, bottom): (f64, f64
     let y = Scale::linear((0.0, times.len() as f64), (bottom, top));
     canvas.text("name end", (LEFT - 12.0, (top + bottom) / 2.0 + 4.0), burst.way.name());
     canvas.line("axis", (LEFT, bottom), (RIGHT, bottom));
-    if let Some(landed) = burst.loads.iter().map(|load| load.ended).min() {
-        let landed = x.at(ms(landed.saturating_sub(burst.start)));
-        canvas.line("landed", (landed, top), (landed, bottom));
+    if let Some(ended) = burst.loads.iter().map(|load| load.ended).min() {
+        let ended = x.at(ms(ended.saturating_sub(burst.start)));
+        canvas.line("load-end", (ended, top), (ended, bottom));
     }
     let points = times.iter().zip(0..).map(|(time, rank)| (x.at(*time), y.at(f64::from(rank))));
     canvas.dots(&format!("dots {}", burst.way.name()), points);

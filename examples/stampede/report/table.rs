@@ -6,24 +6,24 @@ use crate::database;
 use crate::measure::{Quantiles, Summary};
 use crate::ways::Way;
 
-/// Groups of columns, and the columns of each.
+/// The groups of columns, each with its columns.
 const HEADER: [(&str, &[&str]); 6] = [
     ("queries per key", &["mean", "max"]),
     ("behind the load, ms", &["p50", "p99", "max"]),
     ("latency, ms", &["p50", "p99", "max"]),
     ("Redis commands", &["per burst"]),
-    ("answers", &["right"]),
+    ("answers", &["correct"]),
     ("errors", &["all"]),
 ];
 const NAME: usize = 12;
 const CELL: usize = 9;
 
 const NOTES: [&str; 2] = [
-    "Queries: the rows they left in the database, from all processes.",
-    "Behind the load: from the end of a key's first load to the answer of who did not load it.",
+    "Queries per key: counted in the database, where each query of any process leaves a row.",
+    "Behind the load: time from the end of a key's first load to the answers of the other callers.",
 ];
-const NOTE_ON_REDIS: &str = "Redis commands: what clients sent, by INFO commandstats around each \
-                             burst, without what scripts ran in the server.";
+const NOTE_ON_REDIS: &str = "Redis commands: counted by the server (INFO commandstats), without \
+                             the commands that scripts run there.";
 
 pub(super) fn text(settings: &Settings, summaries: &Summaries) -> String {
     let mut lines = vec![headline(settings), String::new(), group_line(), column_line()];
@@ -53,7 +53,7 @@ pub(super) fn first_errors(summaries: &Summaries) -> impl Iterator<Item = String
 pub(super) fn headline(settings: &Settings) -> String {
     let Settings { processes, callers, keys, rounds, load_ms, .. } = settings;
     format!(
-        "{} x {}, {} a round, {}, load {load_ms} ms, store {}, database {}",
+        "{} x {}, {} per round, {}, load {load_ms} ms, store {}, database {}",
         plural(*processes, "process", "processes"),
         plural(*callers, "caller", "callers"),
         plural(*keys, "key", "keys"),
@@ -87,7 +87,7 @@ fn line<'a>(name: &str, cells: impl Iterator<Item = &'a str>) -> String {
     )
 }
 
-/// Of one column, so that the name of its group has room above.
+/// The width of one column: the name of its group has room above the columns.
 fn width(group: &str, columns: &[&str]) -> usize {
     CELL.max((group.len() + 3) / columns.len())
 }
@@ -111,7 +111,7 @@ fn html_row(name: &str, summary: &Summary) -> String {
     format!("<tr><th class=\"{name}\"><i></i>{name}</th>{cells}</tr>")
 }
 
-/// Those that begin a group are marked.
+/// The first cell of each group has a class of its own.
 fn html_cells<'a>(tag: &str, cells: impl Iterator<Item = &'a str>) -> String {
     let places = HEADER.iter().flat_map(|(_, columns)| {
         (0..columns.len()).map(|place| if place == 0 { "first" } else { "" })
@@ -143,7 +143,7 @@ fn nothing() -> String {
     "-".to_owned()
 }
 
-/// As many places as say something, and commas between thousands.
+/// With two decimal places unless it is whole, and with commas between thousands.
 pub(super) fn short(number: f64) -> String {
     let text = if number.fract() == 0.0 { format!("{number}") } else { format!("{number:.2}") };
     let (whole, rest) = text.split_at(text.find('.').unwrap_or(text.len()));

@@ -1,5 +1,4 @@
-//! The ways to answer a burst. Each is a Tower service around the same loader; they differ in
-//! nothing else.
+//! The ways to answer a burst: Tower services around the same loader.
 
 mod polling;
 mod protected;
@@ -13,7 +12,7 @@ use crate::catalog::Product;
 use crate::loader::Loader;
 use crate::messages::{Ask, Setup};
 
-/// What callers ask.
+/// The service that callers ask.
 pub(crate) type Catalog = BoxCloneSyncService<Ask, Product, Fault>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -35,6 +34,15 @@ impl Way {
         }
     }
 
+    /// What it does, in a few words.
+    pub(crate) fn means(self) -> &'static str {
+        match self {
+            Self::Unprotected => "every caller queries the database",
+            Self::Polling => "lock in Redis, retry after 200 ms",
+            Self::Bellwether => "one load, waiters woken at once",
+        }
+    }
+
     pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|way| way.name() == name)
     }
@@ -45,7 +53,7 @@ impl Way {
         match (self, setup.redis_url.as_deref()) {
             (Self::Unprotected, _) => Ok(unprotected(loader)),
             (Self::Polling, Some(url)) => polling::open(url, &namespace, loader).await,
-            (Self::Polling, None) => Err("there is nothing to poll without a Redis".into()),
+            (Self::Polling, None) => Err("polling needs a Redis".into()),
             (Self::Bellwether, Some(url)) => protected::in_redis(url, &namespace, loader).await,
             (Self::Bellwether, None) => protected::in_memory(loader),
         }

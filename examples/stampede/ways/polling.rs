@@ -1,13 +1,14 @@
-//! The usual lock: the winner loads, the losers sleep and look again.
+//! The usual lock: its holder loads, and the other callers sleep and look again.
 //!
-//! Per key and caller: GET; if nothing is there, SET NX EX of a lock with a token of one's own; who
-//! got it looks a second time, loads, SETs the value and deletes the lock if the token in it is
-//! still theirs; who did not sleeps 200 ms and begins again. It has one load per key as well, but
-//! nobody tells the losers: they are late by up to a pause, and each of them asks Redis for itself.
+//! Each caller sends GET. On a miss it sends SET NX EX for a lock, with a token of its own. If it
+//! gets the lock, it looks a second time, loads, SETs the value, and deletes the lock if the lock
+//! still has its token. Otherwise it sleeps 200 ms and starts again. This also makes one load per
+//! key, but no message wakes the others: they are late by up to a pause, and each of them sends
+//! commands of its own.
 //!
-//! So that only the algorithm is compared, it gets a connection as good as bellwether's: one
-//! multiplexed connection of a `bb8-redis` pool, cloned for all callers. A checkout for every
-//! command, with bb8's PING before each, would be slower.
+//! The comparison is about the algorithm, so polling has the same kind of connection as bellwether:
+//! one multiplexed connection of a `bb8-redis` pool, cloned for all callers. A checkout for each
+//! command, with bb8's PING before it, would be slower.
 
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ use crate::messages::Ask;
 
 const TTL_SECONDS: u64 = 60;
 const PAUSE: Duration = Duration::from_millis(200);
-/// The client's own 500 ms would make errors of a long queue.
+/// The client's default of 500 ms would turn a long queue into errors.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 const RELEASE: &str = "
@@ -46,7 +47,7 @@ pub(super) async fn open(url: &str, namespace: &str, loader: Loader) -> Result<C
     let mut connection = connect(url).await?;
     let release = Script::new(RELEASE);
     release.prepare_invoke().load_async(&mut connection).await?;
-    // A lock that ran out during the load would be a second load.
+    // If the lock expired during the load, there would be a second load.
     let lock_seconds = 10 + loader.latency().as_secs();
     let polling = Polling {
         connection,
@@ -98,7 +99,7 @@ impl Polling {
     }
 
     async fn fill(&mut self, entry: &str, ask: Ask) -> Result<Product, Fault> {
-        // The winner before us may have stored the value and given the lock back since we looked.
+        // The holder before us may have stored the value and released the lock since our GET.
         if let Some(product) = self.read(entry).await? {
             return Ok(product);
         }

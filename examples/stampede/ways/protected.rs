@@ -1,4 +1,4 @@
-//! bellwether: the same loader behind a [`ReadThroughLayer`], and that is all.
+//! bellwether: the same loader behind a [`ReadThroughLayer`].
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ const ENTRIES: usize = 100_000;
 /// For copies in the process.
 const NEAR: usize = 16 * 1024 * 1024;
 const TTL: Duration = Duration::from_secs(60);
-/// The library's own limits, to which `--load-ms` is added: it may ask for more than they allow.
+/// Limits of the library. `--load-ms` may be longer, so it is added to them.
 const WAIT: Duration = Duration::from_secs(5);
 const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
 
