@@ -25,6 +25,7 @@
 //! ```
 //!
 //! # Where to look
+//! - [`guide`]: how to use it, page by page, from getting started to running on Redis.
 //! - [`mod@read_through`]: the layer, its service and their future; how a request goes.
 //! - [`Key`]: what an answer is stored under. [`Capture`]: how an answer is stored.
 //! - [`Wait`]: what a caller does while another caller loads. [`CacheStatus`]: how an answer came
@@ -59,6 +60,7 @@ mod capture;
 mod claim;
 mod error;
 mod flight;
+pub mod guide;
 mod jitter;
 mod key;
 mod log_throttle;
