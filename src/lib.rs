@@ -25,6 +25,7 @@
 //! ```
 //!
 //! # Where to look
+//! - [`guide`]: how to use it, page by page, from getting started to running on Redis.
 //! - [`mod@read_through`]: the layer, its service and their future; how a request goes.
 //! - [`Key`]: what an answer is stored under. [`Capture`]: how an answer is stored.
 //! - [`Wait`]: what a caller does while another caller loads. [`CacheStatus`]: how an answer came
@@ -61,6 +62,7 @@ mod claim;
 pub mod conformance;
 mod error;
 mod flight;
+pub mod guide;
 mod jitter;
 mod key;
 mod log_throttle;

@@ -1,5 +1,7 @@
 //! A cache in front of tonic services.
 //!
+//! The [guide](mod@guide) goes through keys, statuses, deadlines and invalidation.
+//!
 //! Methods are cached by name; everything else, streams included, goes through as it comes. Many
 //! callers that ask for the same thing in many processes cause one call of the handler:
 //!
@@ -108,6 +110,9 @@ mod method;
 mod service;
 mod trouble;
 mod verdict;
+
+#[doc = include_str!("guide.md")]
+pub mod guide {}
 
 pub use future::GrpcResponseFuture;
 pub use handle::{GrpcCall, GrpcHandle};

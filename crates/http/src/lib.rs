@@ -1,5 +1,7 @@
 //! A shared HTTP cache as a layer: in front of axum routes, or of any `http` service.
 //!
+//! The [guide](mod@guide) says which of two layers to take, and what happens to users, cookies and streams.
+//!
 //! ```
 //! # #[cfg(feature = "axum")]
 //! # #[tokio::main(flavor = "current_thread")]
@@ -172,6 +174,9 @@ mod target;
 mod variants;
 mod visit;
 mod way;
+
+#[doc = include_str!("guide.md")]
+pub mod guide {}
 
 pub use future::HttpResponseFuture;
 pub use handle::HttpHandle;

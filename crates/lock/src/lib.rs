@@ -1,5 +1,7 @@
 //! Locks: the right to a key, held for as long as the holder needs it.
 //!
+//! The [guide](mod@guide) helps to choose one, and says when no lock helps.
+//!
 //! ```
 //! use std::time::Duration;
 //!
@@ -121,6 +123,9 @@ mod waiting;
 mod young;
 #[cfg(feature = "zookeeper")]
 mod zookeeper;
+
+#[doc = include_str!("guide.md")]
+pub mod guide {}
 
 use std::fmt;
 use std::sync::Arc;

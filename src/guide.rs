@@ -1,0 +1,45 @@
+//! Guides: how to use the crate, one topic per page, about ten minutes each.
+//!
+//! Read [`getting_started`] first. The other pages stand alone:
+//!
+//! | page | read it to |
+//! |---|---|
+//! | [`getting_started`] | put a cache in front of a loader, and see one load for a thousand callers |
+//! | [`lifetimes`] | choose a ttl, stale windows, early refresh and jitter |
+//! | [`negative_caching`] | decide what happens to "not found", to private answers and to failures |
+//! | [`invalidation`] | know what `invalidate` guarantees, and what a crash or an eviction loses |
+//! | [`failures`] | see what callers get for each fault, and set the bounds: deadlines, circuit breaker, load shedding |
+//! | [`redis`] | run on Redis: memory, permissions, eviction, cost of a command, near cache |
+//! | [`testing`] | test your service without a server, with paused time and injected faults |
+//! | [`how_it_works`] | understand the protocol: flight, lease, fencing token, push |
+//! | [`alternatives`] | compare with other caches, and find the one that suits you better |
+//!
+//! Three guides are in the crates that they describe: HTTP caching in `bellwether_http::guide`,
+//! gRPC caching in `bellwether_grpc::guide`, and the choice of a lock in `bellwether_lock::guide`.
+
+#[doc = include_str!("guide/alternatives.md")]
+pub mod alternatives {}
+
+#[doc = include_str!("guide/failures.md")]
+pub mod failures {}
+
+#[doc = include_str!("guide/getting_started.md")]
+pub mod getting_started {}
+
+#[doc = include_str!("guide/how_it_works.md")]
+pub mod how_it_works {}
+
+#[doc = include_str!("guide/invalidation.md")]
+pub mod invalidation {}
+
+#[doc = include_str!("guide/lifetimes.md")]
+pub mod lifetimes {}
+
+#[doc = include_str!("guide/negative_caching.md")]
+pub mod negative_caching {}
+
+#[doc = include_str!("guide/redis.md")]
+pub mod redis {}
+
+#[doc = include_str!("guide/testing.md")]
+pub mod testing {}
