@@ -6,7 +6,7 @@
 
 use std::hint::black_box;
 
-use bellwether::{Capture, Json, Room};
+use bellwether::{Codec, EncodeBuffer, Json};
 
 use crate::figures::Wanted;
 use crate::paired::{Effort, Race};
@@ -14,18 +14,18 @@ use crate::product::{Product, json};
 
 pub(crate) fn run(effort: Effort) {
     for (len, what) in [(1024, "1 KiB"), (64 * 1024, "64 KiB")] {
-        let (capture, product) = (Json::default(), Product::of_json_len(42, len));
+        let (codec, product) = (Json::default(), Product::of_json_len(42, len));
         let bytes = json(&product);
         let mut race = Race::new("envelope", what);
         let copy = race.enter_plain("a copy", || black_box(&bytes).clone());
         let parts = [
             race.enter_plain("encoding", || {
-                let mut room = Room::new(usize::MAX);
-                capture.encode(black_box(&product), &mut room).expect("it can be written");
+                let mut room = EncodeBuffer::new(usize::MAX);
+                codec.encode(black_box(&product), &mut room).expect("it can be written");
                 room.into_bytes()
             }),
             race.enter_plain("decoding", || {
-                let decoded: Result<Product, _> = capture.decode(black_box(&bytes));
+                let decoded: Result<Product, _> = codec.decode(black_box(&bytes));
                 decoded.expect("it can be read")
             }),
             race.enter_plain("the checksum", || crc32fast::hash(black_box(&bytes))),

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use bb8_redis::bb8::{ManageConnection, Pool};
 use bellwether::store::{
-    Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Failure, Lease, Remaining, Renew, Value,
-    Windows,
+    Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Failure, Lease, Lifetimes, Remaining,
+    Renew, Value,
 };
 use bellwether::{Key, ReadThroughLayer, Store};
 use bytes::Bytes;
@@ -108,7 +108,7 @@ struct AtOnce(Bytes);
 
 impl Store for AtOnce {
     fn look(&self, _: Key) -> Answer<Option<Entry>> {
-        let windows = Windows::fresh_for(Duration::from_secs(60));
+        let windows = Lifetimes::fresh_for(Duration::from_secs(60));
         let draft = Draft::new(Value::new(self.0.clone()), 1, windows);
         ready(Ok(Some(draft.into_entry(1, 1, Remaining::Fresh)))).boxed()
     }

@@ -97,7 +97,12 @@ impl CacheError {
     }
 
     /// A load that failed a moment ago, in another process perhaps.
-    pub(crate) fn load_failed(key: &Key, cause: Cause, message: &str, left: Duration) -> Self {
+    pub(crate) fn load_failed(
+        key: &Key,
+        cause: FailureCause,
+        message: &str,
+        left: Duration,
+    ) -> Self {
         let said = if message.is_empty() { String::new() } else { format!(" ({message})") };
         Self::new(
             CacheErrorKind::LoadFailed(cause),
@@ -182,14 +187,14 @@ impl StdError for CacheError {}
 pub enum CacheErrorKind {
     /// Another caller is loading the key, and the policy is to fail fast.
     Contended,
-    /// The answer was not there by the caller's [deadline](crate::Ask::by), or cannot be.
+    /// The answer was not there by the caller's [deadline](crate::Lookup::deadline), or cannot be.
     DeadlineExceeded,
     /// The key is longer than [`Key::MAX_BYTES`].
     KeyTooLong,
     /// A bound on what may be under way in this process is reached, and this request is more.
     Full,
     /// A load failed a moment ago, in another process perhaps, and is not tried again yet.
-    LoadFailed(Cause),
+    LoadFailed(FailureCause),
     /// The loader panicked. The panic itself has been reported by the panic hook.
     LoaderPanicked,
     /// The task that ran the load was dropped, as when its runtime shuts down.
@@ -211,7 +216,7 @@ pub enum CacheErrorKind {
 /// Why a load failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Cause {
+pub enum FailureCause {
     /// The loader gave an error, or an answer that counts as one.
     Error,
     /// It took too long.
@@ -221,7 +226,7 @@ pub enum Cause {
 }
 
 /// As in: the load gave an error.
-impl fmt::Display for Cause {
+impl fmt::Display for FailureCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Error => "gave an error",

@@ -27,7 +27,7 @@
 //! # Where to look
 //! - [`guide`]: how to use it, page by page, from getting started to running on Redis.
 //! - [`mod@read_through`]: the layer, its service and their future; how a request goes.
-//! - [`Key`]: what an answer is stored under. [`Capture`]: how an answer is stored.
+//! - [`Key`]: what an answer is stored under. [`Codec`]: how an answer is stored.
 //! - [`Wait`]: what a caller does while another caller loads. [`CacheStatus`]: how an answer came
 //!   about. [`Error`]: the loader's fault, or the cache's.
 //! - [`store`]: the contract of a store, [`MemoryStore`] and `RedisStore`.
@@ -56,8 +56,8 @@
 //! | `test-util` | no | `store::conformance`: the contract as checks, for stores of your own; `store::faulty`: a store that fails as told |
 
 pub mod adapter;
-mod capture;
 mod claim;
+mod codec;
 #[cfg(feature = "test-util")]
 pub mod conformance;
 mod error;
@@ -65,33 +65,34 @@ mod flight;
 pub mod guide;
 mod jitter;
 mod key;
+mod lifetimes;
 mod log_throttle;
 mod policy;
 pub mod read_through;
 mod status;
 pub mod store;
-mod windows;
 
 use std::future::Future;
 use std::pin::Pin;
 
-pub use capture::{Capture, Json, Judged, Room, Verdict};
+pub use codec::{Cacheability, Classified, Codec, EncodeBuffer, Json};
 pub use error::{
-    BoxError, CacheError, CacheErrorKind, Cause, ConfigError, Error, StoreError, StoreErrorKind,
+    BoxError, CacheError, CacheErrorKind, ConfigError, Error, FailureCause, StoreError,
+    StoreErrorKind,
 };
 pub use key::{Digest, Key, KeyPart};
+pub use lifetimes::Lifetimes;
 pub use policy::{Wait, WhenAbandoned, WhenStoreFails};
 #[cfg(feature = "macros")]
 pub use read_through::attribute::{ByKey, read_through};
 pub use read_through::{
-    Answers, Ask, BatchError, BatchLoader, Batched, Handle, LoadMany, Loaded, ManyWithStatus,
-    ReadThrough, ReadThroughLayer, ResponseFuture, WithStatus,
+    Answers, BatchError, BatchFuture, BatchLoader, BatchWithStatus, Batched, Handle, Loaded,
+    Lookup, ReadThrough, ReadThroughLayer, ResponseFuture, WithStatus,
 };
-pub use status::{Bypass, CacheStatus, Place, Stale};
+pub use status::{BypassReason, CacheStatus, LoadLocation, StaleReason};
 pub use store::{MemoryStore, Store};
 #[cfg(feature = "redis")]
 pub use store::{RedisOptions, RedisStats, RedisStore};
-pub use windows::Windows;
 
 /// A future in a box, as stores and locks answer with.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

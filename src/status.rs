@@ -18,7 +18,7 @@ pub enum CacheStatus {
     /// Kept and stale, and given out all the same.
     Stale {
         /// Why that was good enough.
-        why: Stale,
+        why: StaleReason,
         /// How long it has not been fresh any more.
         stale_for: Duration,
     },
@@ -31,12 +31,12 @@ pub enum CacheStatus {
     /// Answered by the load of another caller.
     Collapsed {
         /// Where that load ran.
-        place: Place,
+        place: LoadLocation,
         /// How long this request waited for it.
         waited: Duration,
     },
     /// Loaded around the cache: not shared with other processes and not kept.
-    Bypass(Bypass),
+    Bypass(BypassReason),
     /// Not answered: the request ended with an error.
     Failed,
 }
@@ -44,7 +44,7 @@ pub enum CacheStatus {
 /// Why a stale answer was given out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Stale {
+pub enum StaleReason {
     /// A load replaces it in the background (RFC 5861, section 3).
     Revalidating,
     /// The load that should replace it failed, just now or a moment ago (RFC 5861, section 4).
@@ -60,17 +60,17 @@ pub enum Stale {
 /// Where the load ran that others were answered by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Place {
+pub enum LoadLocation {
     /// In this process.
-    Here,
+    Local,
     /// In another process, or in another layer over the same store.
-    Elsewhere,
+    Remote,
 }
 
 /// Why a request went around the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Bypass {
+pub enum BypassReason {
     /// The key function gave no key.
     NoKey,
     /// Answers for this key are not kept.
@@ -88,7 +88,7 @@ impl fmt::Display for CacheStatus {
             Self::Hit { fresh_for: Some(left) } => write!(f, "; hit; ttl={}", left.as_secs()),
             Self::Hit { fresh_for: None } => f.write_str("; hit"),
             Self::Stale { why, stale_for } => {
-                let how = if *why == Stale::Revalidating { "hit" } else { "fwd=stale" };
+                let how = if *why == StaleReason::Revalidating { "hit" } else { "fwd=stale" };
                 write!(f, "; {how}; ttl=-{}; detail={why}", stale_for.as_secs())
             }
             Self::Led { stored: true } => f.write_str("; fwd=miss; stored"),
@@ -100,7 +100,7 @@ impl fmt::Display for CacheStatus {
     }
 }
 
-impl fmt::Display for Stale {
+impl fmt::Display for StaleReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Revalidating => "revalidating",
@@ -112,16 +112,16 @@ impl fmt::Display for Stale {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for LoadLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Here => "here",
-            Self::Elsewhere => "elsewhere",
+            Self::Local => "local",
+            Self::Remote => "remote",
         })
     }
 }
 
-impl fmt::Display for Bypass {
+impl fmt::Display for BypassReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoKey => "no-key",

@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn who_waited_for_another_is_counted_with_how_long() {
         let meter = Meter::default();
-        let place = bellwether::Place::Here;
+        let place = bellwether::LoadLocation::Local;
         meter.note_status(&CacheStatus::Collapsed { place, waited: Duration::from_millis(20) });
         let counts = meter.counts();
         assert_eq!((counts.outcomes.collapsed, counts.waits.iter().sum::<u64>()), (1, 1));

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use bellwether::{
-    Batched, CacheStatus, ConfigError, Handle, Json, Judged, Key, ReadThrough, ReadThroughLayer,
-    Verdict,
+    Batched, CacheStatus, Cacheability, Classified, ConfigError, Handle, Json, Key, ReadThrough,
+    ReadThroughLayer,
 };
 use serde::Serialize;
 use tower::util::BoxCloneSyncService;
@@ -39,7 +39,7 @@ type Loader<Req, T> = BoxCloneSyncService<Req, T, QueryError>;
 type Protected<L, Req, C = Json> = ReadThrough<L, fn(&Req) -> Key, C>;
 type LayerOf<Req> = ReadThroughLayer<fn(&Req) -> Key>;
 type ProductLoader = Batched<Loader<Vec<u32>, HashMap<u32, Product>>>;
-type JudgedProducts = Judged<Json, fn(&Option<Product>) -> Verdict>;
+type JudgedProducts = Classified<Json, fn(&Option<Product>) -> Cacheability>;
 
 /// The catalog, protected and not.
 pub(crate) struct Shop {
@@ -71,7 +71,7 @@ impl Shop {
     pub(crate) fn open(source: Source, store: Kept) -> Result<Self, ConfigError> {
         let products = layer(&store, product_key as fn(&u32) -> Key, TTL)?
             .not_found_ttl(NOT_FOUND_TTL)
-            .judge(product_verdict as fn(&Option<Product>) -> Verdict);
+            .classify(product_verdict as fn(&Option<Product>) -> Cacheability);
         let pages = layer(&store, search_key as fn(&Search) -> Key, TTL)?;
         let categories = layer(&store, categories_key as fn(&()) -> Key, CATEGORIES_TTL)?;
         let [database, for_pages, for_categories] = [(); 3].map(|()| source.protected.clone());
@@ -241,6 +241,6 @@ fn categories_key((): &()) -> Key {
     Key::of("categories")
 }
 
-fn product_verdict(product: &Option<Product>) -> Verdict {
-    product.as_ref().map_or(Verdict::NotFound, |_| Verdict::Keep)
+fn product_verdict(product: &Option<Product>) -> Cacheability {
+    product.as_ref().map_or(Cacheability::NotFound, |_| Cacheability::Keep)
 }

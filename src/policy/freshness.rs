@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::windows::Windows;
+use crate::lifetimes::Lifetimes;
 
 /// For how long answers are kept, and given out.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,12 +29,12 @@ impl Freshness {
     pub(crate) const MAX_TTL: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
     /// The windows of an answer, given a number from 0 to 1.
-    pub(crate) fn windows(&self, draw: f64) -> Windows {
+    pub(crate) fn windows(&self, draw: f64) -> Lifetimes {
         if self.ttl.is_zero() {
-            return Windows::fresh_for(Duration::ZERO);
+            return Lifetimes::fresh_for(Duration::ZERO);
         }
         self.jittered(
-            Windows::fresh_for(self.ttl)
+            Lifetimes::fresh_for(self.ttl)
                 .stale_while_revalidate(self.stale_while_revalidate)
                 .stale_if_error(self.stale_if_error),
             draw,
@@ -42,16 +42,16 @@ impl Freshness {
     }
 
     /// The windows of "there is none", given a number from 0 to 1.
-    pub(crate) fn windows_of_not_found(&self, draw: f64) -> Windows {
-        self.jittered(Windows::fresh_for(self.not_found_ttl), draw)
+    pub(crate) fn windows_of_not_found(&self, draw: f64) -> Lifetimes {
+        self.jittered(Lifetimes::fresh_for(self.not_found_ttl), draw)
     }
 
-    /// Windows that an answer asks for, with their ttl shortened by chance, so that what was stored
+    /// Lifetimes that an answer asks for, with their ttl shortened by chance, so that what was stored
     /// at the same time does not run out at the same time.
-    pub(crate) fn jittered(&self, windows: Windows, draw: f64) -> Windows {
+    pub(crate) fn jittered(&self, windows: Lifetimes, draw: f64) -> Lifetimes {
         let share = 1.0 - self.jitter * draw.clamp(0.0, 1.0);
         let ttl = windows.ttl().min(Self::MAX_TTL).mul_f64(share);
-        let windows = Windows::fresh_for(ttl)
+        let windows = Lifetimes::fresh_for(ttl)
             .stale_while_revalidate(windows.while_revalidate().min(Self::MAX_TTL))
             .stale_if_error(windows.if_error().min(Self::MAX_TTL))
             .kept_for_validation(windows.for_validation().min(Self::MAX_TTL));
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_for_longer_than_the_longest_ttl() {
-        let windows = Windows::fresh_for(Duration::MAX).stale_if_error(Duration::MAX);
+        let windows = Lifetimes::fresh_for(Duration::MAX).stale_if_error(Duration::MAX);
         let windows = of(MINUTE).jittered(windows, 0.0);
         assert_eq!((windows.ttl(), windows.if_error()), (Freshness::MAX_TTL, Freshness::MAX_TTL));
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 ///
 /// The caller whose own load runs waits for it up to the
 /// [limit on one load](crate::ReadThroughLayer::load_timeout), unless the caller has a
-/// [deadline](crate::Ask::by). No caller waits when the value is there.
+/// [deadline](crate::Lookup::deadline). No caller waits when the value is there.
 ///
 /// ```
 /// use std::time::Duration;
@@ -46,7 +46,7 @@ impl Wait {
     /// Never waits for the load of another caller: gives up when the store says that one runs.
     ///
     /// The caller waits for that answer of the store, which a failing store gives after its timeout. A
-    /// [deadline](crate::Ask::by) bounds this as well.
+    /// [deadline](crate::Lookup::deadline) bounds this as well.
     pub fn fail_fast() -> Self {
         Self::at_most(Duration::ZERO)
     }

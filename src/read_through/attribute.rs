@@ -108,7 +108,7 @@ use std::task::{Context, Poll};
 /// | `layer = ..` | an expression for a [`ReadThroughLayer<ByKey>`](ByKey), evaluated in each call; it may name the arguments |
 /// | `skip(catalog, self)` | the arguments on which the answer does not depend |
 /// | `ttl`, `stale_while_revalidate`, `stale_if_error` | as the knobs of [`ReadThroughLayer`] by these names, such as `"60s"`; units are `ms`, `s`, `m`, `h` and `d` |
-/// | `not_found_ttl` | the same, for functions that return an `Option` in the `Result`: how long `None` is kept. It takes the place of the layer's [`judge`](ReadThroughLayer::judge) |
+/// | `not_found_ttl` | the same, for functions that return an `Option` in the `Result`: how long `None` is kept. It takes the place of the layer's [`classify`](ReadThroughLayer::classify) |
 /// | `key_fn = name` | also makes a function of this name, which takes the arguments of the key and gives the key: to invalidate by |
 ///
 /// Without an option, and for all that has none, it is as the layer says.
@@ -119,7 +119,7 @@ pub use bellwether_macros::read_through;
 use tower::{Layer, Service};
 
 use super::layer::ReadThroughLayer;
-use crate::capture::{Capture, Judged, Verdict};
+use crate::codec::{Cacheability, Classified, Codec};
 use crate::error::Error;
 use crate::key::Key;
 use crate::store::Store;
@@ -164,7 +164,7 @@ pub async fn read<T, E, C, F, Loading>(
     load: F,
 ) -> Result<T, Error<E>>
 where
-    C: Capture<T>,
+    C: Codec<T>,
     E: Send + Sync + 'static,
     F: FnOnce() -> Loading + Clone + Send + 'static,
     Loading: Future<Output = Result<T, E>> + Send,
@@ -182,18 +182,19 @@ pub async fn read_optional<T, E, C, F, Loading>(
 ) -> Result<Option<T>, Error<E>>
 where
     T: 'static,
-    C: Capture<Option<T>, Kept = Option<T>> + Clone,
+    C: Codec<Option<T>, Kept = Option<T>> + Clone,
     E: Send + Sync + 'static,
     F: FnOnce() -> Loading + Clone + Send + 'static,
     Loading: Future<Output = Result<Option<T>, E>> + Send,
 {
-    let judged: ReadThroughLayer<_, Judged<C, Judge<T>>> =
-        layer.judged_alike(|found| if found.is_some() { Verdict::Keep } else { Verdict::NotFound });
+    let judged: ReadThroughLayer<_, Classified<C, Judge<T>>> = layer.classified_alike(|found| {
+        if found.is_some() { Cacheability::Keep } else { Cacheability::NotFound }
+    });
     judged.layer(Loader(load)).call(key).await
 }
 
 /// Tells "there is none" from an answer.
-type Judge<T> = fn(&Option<T>) -> Verdict;
+type Judge<T> = fn(&Option<T>) -> Cacheability;
 
 /// The body of a function with its arguments: a load of whatever is asked for.
 #[derive(Clone)]

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use tower::Service;
 
-use super::ask::RequestOptions;
 use super::core::{Core, Peeked};
 use super::future::ResponseFuture;
 use super::layer::ReadThroughLayer;
-use crate::capture::{Capture, Room};
+use super::lookup::RequestOptions;
+use crate::codec::{Codec, EncodeBuffer};
 use crate::jitter::jitter;
 use crate::key::Key;
 use crate::log_throttle::warn_throttled;
 use crate::status::CacheStatus;
 use crate::store::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Marker, Peek, Store, Value, Windows,
+    Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Lifetimes, Marker, Peek, Store, Value,
 };
 
 /// The cache of a [`ReadThroughLayer`], without a loader and without a function that makes keys.
@@ -71,7 +71,7 @@ impl<C> CacheClient<C> {
     /// What an entry holds. `None` if it is of another codec or cannot be decoded.
     pub fn read<R>(&self, entry: &Entry) -> Option<Arc<C::Kept>>
     where
-        C: Capture<R>,
+        C: Codec<R>,
     {
         self.0.read(entry)
     }
@@ -79,7 +79,7 @@ impl<C> CacheClient<C> {
     /// A fresh answer that this process holds, decoded: a hit without a future.
     pub fn cached<R>(&self, key: &Key) -> Option<(R, CacheStatus)>
     where
-        C: Capture<R>,
+        C: Codec<R>,
     {
         match self.0.peek(key) {
             Peeked::Hit(answer, fresh_for) => Some((answer, CacheStatus::Hit { fresh_for })),
@@ -103,7 +103,7 @@ impl<C> CacheClient<C> {
         S::Future: Send,
         S::Error: Send + Sync + 'static,
         Req: Send + 'static,
-        C: Capture<S::Response>,
+        C: Codec<S::Response>,
     {
         ResponseFuture::begin(&self.0, key, loader, request, options)
     }
@@ -124,7 +124,7 @@ impl<C> CacheClient<C> {
     }
 
     /// The same windows with a ttl that is shortened by the layer's [jitter](ReadThroughLayer::jitter).
-    pub fn jittered(&self, windows: Windows) -> Windows {
+    pub fn jittered(&self, windows: Lifetimes) -> Lifetimes {
         self.0.policy.freshness.jittered(windows, jitter())
     }
 
@@ -141,18 +141,18 @@ impl<C> CacheClient<C> {
         &self,
         key: Key,
         answer: C::Kept,
-        windows: Windows,
+        windows: Lifetimes,
         replaces: impl FnOnce(Option<&Entry>) -> bool,
     ) -> bool
     where
-        C: Capture<R>,
+        C: Codec<R>,
     {
         let Some(lease) = self.lease(key, replaces).await else { return false };
         let Some(value) = self.encode(answer) else {
             self.abandon(lease).await;
             return false;
         };
-        self.commit(lease, Draft::new(value, self.0.capture.codec(), windows)).await
+        self.commit(lease, Draft::new(value, self.0.codec.id(), windows)).await
     }
 
     /// Removes the entry of a key, unless a load of the key is under way: what that load gives is
@@ -162,7 +162,7 @@ impl<C> CacheClient<C> {
     /// instead.
     pub async fn remove_unless_loading(&self, key: Key) {
         if let Some(lease) = self.lease(key, |_| true).await {
-            self.commit(lease, Draft::marker(Duration::ZERO, Marker::Unkept)).await;
+            self.commit(lease, Draft::marker(Duration::ZERO, Marker::Uncacheable)).await;
         }
     }
 
@@ -184,13 +184,13 @@ impl<C> CacheClient<C> {
 
     fn encode<R>(&self, answer: C::Kept) -> Option<Value>
     where
-        C: Capture<R>,
+        C: Codec<R>,
     {
-        let mut room = Room::new(self.max_entry_bytes());
-        self.0.capture.encode(&answer, &mut room).ok()?;
+        let mut room = EncodeBuffer::new(self.max_entry_bytes());
+        self.0.codec.encode(&answer, &mut room).ok()?;
         let encoded = room.into_bytes();
-        let settled = self.0.capture.settle(answer, &encoded);
-        let beside = self.0.capture.weight(&settled, &encoded);
+        let settled = self.0.codec.settle(answer, &encoded);
+        let beside = self.0.codec.weight(&settled, &encoded);
         Some(Value::of(encoded, Arc::new(settled), beside))
     }
 

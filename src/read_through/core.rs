@@ -9,23 +9,23 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use super::ask::RequestOptions;
 use super::failure_cache::FailureCache;
+use super::lookup::RequestOptions;
 use super::outcome::Outcome;
 use super::private_keys::{BypassPermit, PrivateKeys};
-use crate::capture::{Capture, Verdict};
+use crate::codec::{Cacheability, Codec};
 use crate::error::Error;
 use crate::flight::{FlightBounds, Flights};
 use crate::key::Key;
 use crate::policy::{Bounds, Policy};
-use crate::status::{CacheStatus, Stale};
+use crate::status::{CacheStatus, StaleReason};
 use crate::store::{Entry, Peek, Store, Value};
 
 /// What all clones of a service share.
 pub(crate) struct Core<C> {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) policy: Policy,
-    pub(crate) capture: Arc<C>,
+    pub(crate) codec: Arc<C>,
     pub(crate) errors: ErrorRules,
     pub(crate) loads: Loads,
 }
@@ -35,7 +35,7 @@ impl<C: fmt::Debug> fmt::Debug for Core<C> {
         f.debug_struct("Core")
             .field("store", &self.store)
             .field("policy", &self.policy)
-            .field("capture", &self.capture)
+            .field("codec", &self.codec)
             .field("loads", &self.loads)
             .finish_non_exhaustive()
     }
@@ -117,7 +117,7 @@ impl<C> Core<C> {
     #[inline]
     pub(crate) fn peek<R>(&self, key: &Key) -> Peeked<R>
     where
-        C: Capture<R>,
+        C: Codec<R>,
     {
         match self.store.peek(key) {
             Peek::Found(entry) => match self.at_hand(&entry) {
@@ -133,17 +133,17 @@ impl<C> Core<C> {
     #[inline]
     fn at_hand<R>(&self, entry: &Entry) -> Option<(R, Option<Duration>)>
     where
-        C: Capture<R>,
+        C: Codec<R>,
     {
         if !entry.is_fresh()
             || self.policy.freshness.early.is_some()
-            || entry.codec() != self.capture.codec()
+            || entry.codec() != self.codec.id()
         {
             return None;
         }
         let fresh_for = entry.fresh_for();
         let status = CacheStatus::Hit { fresh_for };
-        Some((self.capture.restore(entry.value().known()?, &status), fresh_for))
+        Some((self.codec.restore(entry.value().known()?, &status), fresh_for))
     }
 
     /// Leave for a request to load for itself, if it does not wait for the loads of others.
@@ -160,25 +160,26 @@ impl<C> Core<C> {
         status: CacheStatus,
     ) -> (Result<R, Error<E>>, CacheStatus)
     where
-        C: Capture<R>,
+        C: Codec<R>,
     {
         let answer = loaded.map(|response| {
-            let kept = self.capture.keep(response);
+            let kept = self.codec.keep(response);
             self.note_verdict(key, &kept);
-            self.capture.give_out(kept, &status)
+            self.codec.restore_owned(kept, &status)
         });
         (answer.map_err(|error| Error::Load(Arc::new(error))), status)
     }
 
     fn note_verdict<R>(&self, key: &Key, kept: &C::Kept)
     where
-        C: Capture<R>,
+        C: Codec<R>,
     {
         // A panic of the program's code over an answer says nothing of it.
-        match catch_unwind(AssertUnwindSafe(|| self.capture.verdict(kept))) {
-            Ok(Verdict::Private) => self.note_private(key),
-            Ok(Verdict::Own | Verdict::Failure | Verdict::Unconfirmed) | Err(_) => {}
-            Ok(Verdict::Keep | Verdict::KeepFor(_) | Verdict::NotFound) => {
+        match catch_unwind(AssertUnwindSafe(|| self.codec.classify(kept))) {
+            Ok(Cacheability::PrivateKey) => self.note_private(key),
+            Ok(Cacheability::PrivateOnce | Cacheability::Failure | Cacheability::Unconfirmed)
+            | Err(_) => {}
+            Ok(Cacheability::Keep | Cacheability::KeepFor(_) | Cacheability::NotFound) => {
                 self.loads.private_keys.note_shared(&key.digest());
             }
         }
@@ -192,13 +193,13 @@ impl<C> Core<C> {
     /// The answer of an entry that was looked up, if it can be read.
     pub(crate) fn answer<R>(&self, entry: Entry, status: CacheStatus) -> Option<(R, CacheStatus)>
     where
-        C: Capture<R>,
+        C: Codec<R>,
     {
         let kept = self.read(&entry)?;
         drop(entry);
         let answer = match Arc::try_unwrap(kept) {
-            Ok(kept) => self.capture.give_out(kept, &status),
-            Err(kept) => self.capture.restore(&kept, &status),
+            Ok(kept) => self.codec.restore_owned(kept, &status),
+            Err(kept) => self.codec.restore(&kept, &status),
         };
         Some((answer, status))
     }
@@ -206,12 +207,12 @@ impl<C> Core<C> {
     /// What an entry holds, if it is of our encoding and can be decoded.
     pub(crate) fn read<R>(&self, entry: &Entry) -> Option<Arc<C::Kept>>
     where
-        C: Capture<R>,
+        C: Codec<R>,
     {
-        if entry.codec() != self.capture.codec() {
+        if entry.codec() != self.codec.id() {
             return None;
         }
-        let decode = || entry.value().decoded(|bytes| self.capture.decode(bytes));
+        let decode = || entry.value().decoded(|bytes| self.codec.decode(bytes));
         // A decoder that panics on what it was given has not decoded it, and that is all.
         let decoded = catch_unwind(AssertUnwindSafe(decode)).ok()?;
         decoded.inspect_err(|error| tracing::debug!(%error, "an entry that cannot be decoded")).ok()
@@ -236,7 +237,7 @@ pub(crate) fn hit(entry: &Entry) -> CacheStatus {
 }
 
 /// The status of a stale answer.
-pub(crate) fn stale(entry: &Entry, why: Stale) -> CacheStatus {
+pub(crate) fn stale(entry: &Entry, why: StaleReason) -> CacheStatus {
     CacheStatus::Stale { why, stale_for: entry.stale_for().unwrap_or_default() }
 }
 

@@ -133,12 +133,12 @@ macro_rules! delegate_load_options {
             Ok(self)
         }
 
-        /// As [`ReadThroughLayer::max_loads_around`]($crate::ReadThroughLayer::max_loads_around), with its default.
+        /// As [`ReadThroughLayer::max_uncached_loads`]($crate::ReadThroughLayer::max_uncached_loads), with its default.
         ///
         /// # Errors
         /// As there.
-        pub fn max_loads_around(mut self, most: usize) -> Result<Self, $crate::ConfigError> {
-            self.layer = self.layer.max_loads_around(most)?;
+        pub fn max_uncached_loads(mut self, most: usize) -> Result<Self, $crate::ConfigError> {
+            self.layer = self.layer.max_uncached_loads(most)?;
             Ok(self)
         }
     };

@@ -184,7 +184,7 @@ mod tests {
 
     use super::*;
     use crate::key::Key;
-    use crate::store::Cause;
+    use crate::store::FailureCause;
 
     const WINDOW: Duration = Duration::from_secs(1);
 
@@ -193,7 +193,7 @@ mod tests {
     }
 
     fn note(failures: &FailureCache, nth: usize, bytes: usize) {
-        let failure = Failure::new(Cause::Error, 1, WINDOW);
+        let failure = Failure::new(FailureCause::Error, 1, WINDOW);
         failures.note(digest(nth), Outcome::LoadFailed(Arc::new(nth)), bytes, &failure);
     }
 

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tower::Layer;
 
-use super::ask::Ask;
 use super::core::{Core, ErrorRules, Loads};
 use super::handle::Handle;
+use super::lookup::Lookup;
 use super::service::ReadThrough;
-use crate::capture::{Json, Judged, Verdict};
+use crate::codec::{Cacheability, Classified, Json};
 use crate::error::{ConfigError, duration_within, number_within, share_within};
 use crate::policy::{Freshness, Policy, Wait, WhenAbandoned};
 use crate::store::Store;
@@ -23,7 +23,7 @@ pub struct ReadThroughLayer<K, C = Json> {
     key_of: K,
     store: Arc<dyn Store>,
     pub(super) policy: Policy,
-    capture: Arc<C>,
+    codec: Arc<C>,
     pub(super) errors: ErrorRules,
     loads: Loads,
 }
@@ -32,7 +32,7 @@ impl<K> ReadThroughLayer<K> {
     /// A layer over a store, by a function that makes a key of a request.
     ///
     /// The function returns a [`Key`](crate::Key), an `Option<Key>` (without a key, a request bypasses
-    /// the cache), or an [`Ask`] with options for this request. Everything on which the answer depends
+    /// the cache), or an [`Lookup`] with options for this request. Everything on which the answer depends
     /// belongs in the key.
     ///
     /// Until [`ttl`](Self::ttl) is set, nothing is stored: concurrent callers share a load.
@@ -40,7 +40,7 @@ impl<K> ReadThroughLayer<K> {
     where
         S: Store,
         K: Fn(&Req) -> R,
-        R: Into<Ask>,
+        R: Into<Lookup>,
     {
         Self::over(store, key_of)
     }
@@ -48,8 +48,8 @@ impl<K> ReadThroughLayer<K> {
     fn over<S: Store>(store: S, key_of: K) -> Self {
         let policy = Policy::default();
         let loads = Loads::none(policy.bounds);
-        let (store, capture) = (Arc::new(store), Arc::new(Json));
-        Self { key_of, store, policy, capture, errors: ErrorRules::default(), loads }
+        let (store, codec) = (Arc::new(store), Arc::new(Json));
+        Self { key_of, store, policy, codec, errors: ErrorRules::default(), loads }
     }
 }
 
@@ -72,7 +72,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     }
 
     /// Sets how long an answer that says "there is none" is stored (negative caching): see
-    /// [`Verdict::NotFound`]. At most 366 days; more counts as that.
+    /// [`Cacheability::NotFound`]. At most 366 days; more counts as that.
     ///
     /// Default: zero, which stores none: the waiters of one process share it. Data that is requested
     /// before it exists is wanted soon after.
@@ -141,7 +141,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     }
 
     /// Sets for how long a process remembers that the last answers for a key were each for one
-    /// caller only, counted from the last of them: see [`Verdict::Private`]. An answer that may be
+    /// caller only, counted from the last of them: see [`Cacheability::PrivateKey`]. An answer that may be
     /// shared ends it at once. For as long, the store keeps word of an answer that is not kept, for
     /// processes that waited for it. Longer than 366 days counts as that.
     ///
@@ -186,7 +186,7 @@ impl<K, C> ReadThroughLayer<K, C> {
     ///
     /// # Errors
     /// If it is zero, or more than 1,000,000.
-    pub fn max_loads_around(mut self, most: usize) -> Result<Self, ConfigError> {
+    pub fn max_uncached_loads(mut self, most: usize) -> Result<Self, ConfigError> {
         let most = number_within("max loads around the store", most, 1, 1_000_000)?;
         self.policy.bounds.loads_around = most;
         self.loads = Loads::none(self.policy.bounds);
@@ -262,8 +262,8 @@ impl<K, C> ReadThroughLayer<K, C> {
     ///
     /// Default: [`Json`], for answers that can be cloned and serialised.
     #[must_use]
-    pub fn capture<D>(self, capture: D) -> ReadThroughLayer<K, D> {
-        self.captured_by(Arc::new(capture))
+    pub fn codec<D>(self, codec: D) -> ReadThroughLayer<K, D> {
+        self.with_codec(Arc::new(codec))
     }
 
     /// Sets a function that classifies answers: whether an answer is stored and for how long, says
@@ -273,42 +273,42 @@ impl<K, C> ReadThroughLayer<K, C> {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use bellwether::{Key, MemoryStore, ReadThroughLayer, Verdict};
+    /// # use bellwether::{Key, MemoryStore, ReadThroughLayer, Cacheability};
     /// let layer = ReadThroughLayer::new(MemoryStore::new(1_000), |sku: &u64| Key::of("item").with(*sku))
     ///     .ttl(Duration::from_secs(60))
     ///     .not_found_ttl(Duration::from_secs(5))
-    ///     .judge(|item: &Option<String>| match item {
-    ///         Some(_) => Verdict::Keep,
-    ///         None => Verdict::NotFound,
+    ///     .classify(|item: &Option<String>| match item {
+    ///         Some(_) => Cacheability::Keep,
+    ///         None => Cacheability::NotFound,
     ///     });
     /// # let _ = layer;
     /// ```
     #[must_use]
-    pub fn judge<T, F>(self, judge: F) -> ReadThroughLayer<K, Judged<C, F>>
+    pub fn classify<T, F>(self, judge: F) -> ReadThroughLayer<K, Classified<C, F>>
     where
         C: Clone,
-        F: Fn(&T) -> Verdict + Send + Sync + 'static,
+        F: Fn(&T) -> Cacheability + Send + Sync + 'static,
     {
-        let capture = C::clone(&self.capture);
-        self.captured_by(Arc::new(Judged::new(capture, judge)))
+        let codec = C::clone(&self.codec);
+        self.with_codec(Arc::new(Classified::new(codec, judge)))
     }
 
-    /// As [`judge`](Self::judge), with the same loads: their outcomes are of the same type.
+    /// As [`classify`](Self::classify), with the same loads: their outcomes are of the same type.
     #[cfg(feature = "macros")]
-    pub(super) fn judged_alike<T, F>(self, judge: F) -> ReadThroughLayer<K, Judged<C, F>>
+    pub(super) fn classified_alike<T, F>(self, judge: F) -> ReadThroughLayer<K, Classified<C, F>>
     where
         C: Clone,
-        F: Fn(&T) -> Verdict + Send + Sync + 'static,
+        F: Fn(&T) -> Cacheability + Send + Sync + 'static,
     {
         let loads = self.loads.clone();
-        ReadThroughLayer { loads, ..self.judge(judge) }
+        ReadThroughLayer { loads, ..self.classify(judge) }
     }
 
-    fn captured_by<D>(self, capture: Arc<D>) -> ReadThroughLayer<K, D> {
+    fn with_codec<D>(self, codec: Arc<D>) -> ReadThroughLayer<K, D> {
         let Self { key_of, store, policy, errors, .. } = self;
         // Loads of its own: outcomes of another codec are of another type.
         let loads = Loads::none(policy.bounds);
-        ReadThroughLayer { key_of, store, policy, capture, errors, loads }
+        ReadThroughLayer { key_of, store, policy, codec, errors, loads }
     }
 
     /// A handle to the stored entries, to invalidate and expire them from anywhere in the program.
@@ -317,9 +317,9 @@ impl<K, C> ReadThroughLayer<K, C> {
     }
 
     pub(super) fn core(&self) -> Core<C> {
-        let (store, capture) = (Arc::clone(&self.store), Arc::clone(&self.capture));
+        let (store, codec) = (Arc::clone(&self.store), Arc::clone(&self.codec));
         let (policy, errors) = (self.policy.clone(), self.errors.clone());
-        Core { store, policy, capture, errors, loads: self.loads.clone() }
+        Core { store, policy, codec, errors, loads: self.loads.clone() }
     }
 }
 
@@ -333,8 +333,8 @@ impl<S, K: Clone, C> Layer<S> for ReadThroughLayer<K, C> {
 
 impl<K: Clone, C> Clone for ReadThroughLayer<K, C> {
     fn clone(&self) -> Self {
-        let Core { store, policy, capture, errors, loads } = self.core();
-        Self { key_of: self.key_of.clone(), store, policy, capture, errors, loads }
+        let Core { store, policy, codec, errors, loads } = self.core();
+        Self { key_of: self.key_of.clone(), store, policy, codec, errors, loads }
     }
 }
 
@@ -343,7 +343,7 @@ impl<K, C: fmt::Debug> fmt::Debug for ReadThroughLayer<K, C> {
         f.debug_struct("ReadThroughLayer")
             .field("store", &self.store)
             .field("policy", &self.policy)
-            .field("capture", &self.capture)
+            .field("codec", &self.codec)
             .finish_non_exhaustive()
     }
 }

@@ -16,14 +16,14 @@ use tower::{Service, ServiceExt};
 use super::core::Core;
 use super::failure_cache::FailureCache;
 use super::outcome::{Origin, Outcome};
-use crate::capture::{Capture, Room, Verdict};
-use crate::error::{CacheError, Cause};
+use crate::codec::{Cacheability, Codec, EncodeBuffer};
+use crate::error::{CacheError, FailureCause};
 use crate::flight::Leader;
 use crate::jitter::jitter;
 use crate::key::Key;
 use crate::log_throttle::warn_throttled;
 use crate::policy::{FailureWindow, Policy, WhenAbandoned};
-use crate::store::{Failure, Windows};
+use crate::store::{Failure, Lifetimes};
 
 /// What is needed to load: a clone of the loader, and the request.
 pub(crate) struct Job<S, Req> {
@@ -81,15 +81,15 @@ pub(crate) enum LoaderAnswer {
 #[derive(Clone, Debug)]
 pub(crate) enum Keeping {
     /// It is kept: its bytes, how many it takes besides, and for how long.
-    Keep(Bytes, usize, Windows),
+    Keep(Bytes, usize, Lifetimes),
     /// It is shared with those who wait for it, and not kept.
     Share,
     /// The same, and it is better that nobody waits for the next one.
-    Unkept,
+    Uncacheable,
     /// It is for the caller whose load it was, and so are the next ones.
-    Private,
+    PrivateKey,
     /// It is for the caller whose load it was, and says nothing of the next ones.
-    Own,
+    PrivateOnce,
 }
 
 /// How a load failed.
@@ -98,7 +98,7 @@ pub(crate) struct FailedLoad {
     pub(crate) outcome: Outcome,
     /// How many bytes of it there are to be remembered, as far as that is known.
     pub(crate) bytes: usize,
-    pub(crate) cause: Cause,
+    pub(crate) cause: FailureCause,
     pub(crate) fault: Fault,
     /// Words for people, if the layer has them.
     pub(crate) message: String,
@@ -118,7 +118,7 @@ pub(crate) enum Fault {
 
 impl FailedLoad {
     fn by(outcome: Outcome, bytes: usize, fault: Fault) -> Self {
-        Self { outcome, bytes, cause: Cause::Error, fault, message: String::new() }
+        Self { outcome, bytes, cause: FailureCause::Error, fault, message: String::new() }
     }
 
     /// Whether other callers may be held up by it, after so many others in a row.
@@ -151,7 +151,7 @@ pub(crate) async fn load<S, Req, C>(
 where
     S: Service<Req>,
     S::Error: Send + Sync + 'static,
-    C: Capture<S::Response>,
+    C: Codec<S::Response>,
 {
     let began = Instant::now();
     let outcome = tokio::select! {
@@ -178,12 +178,12 @@ async fn call<S, Req, C>(job: Job<S, Req>, core: &Core<C>, key: &Key) -> LoaderA
 where
     S: Service<Req>,
     S::Error: Send + Sync + 'static,
-    C: Capture<S::Response>,
+    C: Codec<S::Response>,
 {
     let limit = core.policy.load_timeout;
     let called = timeout(limit.saturating_add(core.policy.collect_within), async {
         let response = job.service.oneshot(job.request).await?;
-        Ok(captured(core.capture.keep(response), core, key))
+        Ok(captured(core.codec.keep(response), core, key))
     });
     let failed = |error, cause| {
         let (fault, message) = (Fault::Unknown, String::new());
@@ -202,15 +202,15 @@ where
             let error: S::Error = error;
             refused(Arc::new(error), core)
         }
-        Ok(Err(_)) => failed(CacheError::load_timed_out(key, limit), Cause::TimedOut),
-        Err(_) => failed(CacheError::loader_panicked(key), Cause::Panicked),
+        Ok(Err(_)) => failed(CacheError::load_timed_out(key, limit), FailureCause::TimedOut),
+        Err(_) => failed(CacheError::loader_panicked(key), FailureCause::Panicked),
     }
 }
 
 fn refused<C>(error: Arc<dyn Any + Send + Sync>, core: &Core<C>) -> LoaderAnswer {
     if let Some(error) = timed_out(&*error) {
         let (outcome, message) = (Outcome::Failed(error), String::new());
-        let (cause, fault) = (Cause::TimedOut, Fault::Unknown);
+        let (cause, fault) = (FailureCause::TimedOut, Fault::Unknown);
         return LoaderAnswer::Failed(FailedLoad { outcome, bytes: 0, cause, fault, message });
     }
     let rules = &core.errors;
@@ -223,7 +223,13 @@ fn refused<C>(error: Arc<dyn Any + Send + Sync>, core: &Core<C>) -> LoaderAnswer
         Ok(false) | Err(_) => Fault::Unknown,
     };
     let outcome = Outcome::LoadFailed(error);
-    LoaderAnswer::Failed(FailedLoad { outcome, bytes: 0, cause: Cause::Error, fault, message })
+    LoaderAnswer::Failed(FailedLoad {
+        outcome,
+        bytes: 0,
+        cause: FailureCause::Error,
+        fault,
+        message,
+    })
 }
 
 fn timed_out(error: &(dyn Any + Send + Sync)) -> Option<CacheError> {
@@ -251,20 +257,24 @@ impl fmt::Display for LoadTimedOut {
 
 impl std::error::Error for LoadTimedOut {}
 
-fn captured<R, C: Capture<R>>(kept: C::Kept, core: &Core<C>, key: &Key) -> LoaderAnswer {
+fn captured<R, C: Codec<R>>(kept: C::Kept, core: &Core<C>, key: &Key) -> LoaderAnswer {
     let freshness = &core.policy.freshness;
-    let windows = match core.capture.verdict(&kept) {
-        Verdict::Keep => freshness.windows(jitter()),
-        Verdict::KeepFor(windows) => freshness.jittered(windows, jitter()),
-        Verdict::NotFound => freshness.windows_of_not_found(jitter()),
-        Verdict::Private => return LoaderAnswer::Loaded(Arc::new(kept), Keeping::Private),
-        Verdict::Own => return LoaderAnswer::Loaded(Arc::new(kept), Keeping::Own),
-        Verdict::Failure => {
+    let windows = match core.codec.classify(&kept) {
+        Cacheability::Keep => freshness.windows(jitter()),
+        Cacheability::KeepFor(windows) => freshness.jittered(windows, jitter()),
+        Cacheability::NotFound => freshness.windows_of_not_found(jitter()),
+        Cacheability::PrivateKey => {
+            return LoaderAnswer::Loaded(Arc::new(kept), Keeping::PrivateKey);
+        }
+        Cacheability::PrivateOnce => {
+            return LoaderAnswer::Loaded(Arc::new(kept), Keeping::PrivateOnce);
+        }
+        Cacheability::Failure => {
             let bytes = weight(&kept, core);
             let outcome = Outcome::FailedValue(Arc::new(kept));
             return LoaderAnswer::Failed(FailedLoad::by(outcome, bytes, Fault::Unknown));
         }
-        Verdict::Unconfirmed => {
+        Cacheability::Unconfirmed => {
             let outcome = Outcome::Value(Arc::new(kept), Origin::Loaded { stored: false });
             return LoaderAnswer::Failed(FailedLoad::by(outcome, 0, Fault::Answer));
         }
@@ -273,25 +283,25 @@ fn captured<R, C: Capture<R>>(kept: C::Kept, core: &Core<C>, key: &Key) -> Loade
         return LoaderAnswer::Loaded(Arc::new(kept), Keeping::Share);
     }
     let Some(bytes) = encoded(&kept, core, key) else {
-        return LoaderAnswer::Loaded(Arc::new(kept), Keeping::Unkept);
+        return LoaderAnswer::Loaded(Arc::new(kept), Keeping::Uncacheable);
     };
-    let kept = core.capture.settle(kept, &bytes);
-    let beside = core.capture.weight(&kept, &bytes);
+    let kept = core.codec.settle(kept, &bytes);
+    let beside = core.codec.weight(&kept, &bytes);
     LoaderAnswer::Loaded(Arc::new(kept), Keeping::Keep(bytes, beside, windows))
 }
 
 /// How many bytes a value has that counts as a failure. Of more than is remembered, it does not
 /// matter how many more.
-fn weight<R, C: Capture<R>>(kept: &C::Kept, core: &Core<C>) -> usize {
-    let mut room = Room::new(FailureCache::MOST_OF_ONE);
-    let written = core.capture.encode(kept, &mut room);
+fn weight<R, C: Codec<R>>(kept: &C::Kept, core: &Core<C>) -> usize {
+    let mut room = EncodeBuffer::new(FailureCache::MOST_OF_ONE);
+    let written = core.codec.encode(kept, &mut room);
     written.map_or(usize::MAX, |()| room.into_bytes().len())
 }
 
-fn encoded<R, C: Capture<R>>(kept: &C::Kept, core: &Core<C>, key: &Key) -> Option<Bytes> {
+fn encoded<R, C: Codec<R>>(kept: &C::Kept, core: &Core<C>, key: &Key) -> Option<Bytes> {
     let most = core.policy.max_entry_bytes;
-    let mut room = Room::new(most);
-    match core.capture.encode(kept, &mut room) {
+    let mut room = EncodeBuffer::new(most);
+    match core.codec.encode(kept, &mut room) {
         Ok(()) => return Some(room.into_bytes()),
         Err(_) if room.is_over() => warn_throttled!(%key, most, "too large to be kept"),
         Err(error) => warn_throttled!(%key, %error, "cannot be encoded, and is not kept"),

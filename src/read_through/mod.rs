@@ -76,7 +76,6 @@
 //! and each request of the flight to the store is for all callers that had joined by then. So the
 //! store's work in a burst grows with processes and not with callers.
 
-pub(crate) mod ask;
 #[cfg(feature = "macros")]
 #[doc(hidden)]
 pub mod attribute;
@@ -91,6 +90,7 @@ mod future;
 mod handle;
 mod layer;
 pub(crate) mod load;
+pub(crate) mod lookup;
 mod many;
 #[cfg(test)]
 mod model;
@@ -100,9 +100,9 @@ mod service;
 mod step;
 mod uncached_load;
 
-pub use ask::Ask;
 pub use future::{ResponseFuture, WithStatus};
 pub use handle::Handle;
 pub use layer::ReadThroughLayer;
-pub use many::{Answers, BatchError, BatchLoader, Batched, LoadMany, Loaded, ManyWithStatus};
+pub use lookup::Lookup;
+pub use many::{Answers, BatchError, BatchFuture, BatchLoader, BatchWithStatus, Batched, Loaded};
 pub use service::ReadThrough;

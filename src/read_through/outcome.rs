@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use crate::error::CacheError;
-use crate::status::{Bypass, CacheStatus};
+use crate::status::{BypassReason, CacheStatus};
 
 /// What a waiter is given. Types are erased, since one layer can wrap many services.
 #[derive(Clone, Debug)]
@@ -36,5 +36,5 @@ pub(crate) enum Origin {
     /// The load of the caller that opened the flight.
     Loaded { stored: bool },
     /// A load without the cache.
-    Around(Bypass),
+    Around(BypassReason),
 }

@@ -6,11 +6,11 @@ use std::task::{Context, Poll};
 
 use tower::Service;
 
-use super::ask::Ask;
 use super::core::Core;
 use super::future::ResponseFuture;
 use super::handle::Handle;
-use crate::capture::{Capture, Json};
+use super::lookup::Lookup;
+use crate::codec::{Codec, Json};
 use crate::error::Error;
 
 /// A loader behind a cache. See the [module page](super) for examples.
@@ -66,8 +66,8 @@ where
     S::Error: Send + Sync + 'static,
     Req: Send + 'static,
     K: Fn(&Req) -> R,
-    R: Into<Ask>,
-    C: Capture<S::Response>,
+    R: Into<Lookup>,
+    C: Codec<S::Response>,
 {
     type Response = S::Response;
     type Error = Error<S::Error>;
@@ -79,7 +79,7 @@ where
 
     #[inline]
     fn call(&mut self, request: Req) -> Self::Future {
-        let Ask { key, how } = (self.key_of)(&request).into();
+        let Lookup { key, how } = (self.key_of)(&request).into();
         match key {
             Some(key) => ResponseFuture::begin(&self.core, key, &self.inner, request, how),
             None => ResponseFuture::pass(self.inner.clone(), request, how),

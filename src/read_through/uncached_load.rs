@@ -8,10 +8,10 @@ use tower::Service;
 use super::core::Core;
 use super::load::{FailedLoad, Keeping, Lent, LoaderAnswer, load};
 use super::outcome::{Origin, Outcome};
-use crate::capture::Capture;
+use crate::codec::Codec;
 use crate::error::CacheError;
 use crate::flight::Leader;
-use crate::status::Bypass;
+use crate::status::BypassReason;
 
 /// Loads without a lease, and completes the callers that had given up before the load began. It
 /// is not kept: whether anything came between cannot be known without a lease.
@@ -25,7 +25,7 @@ pub(crate) async fn load_uncached<S, Req, C>(
 ) where
     S: Service<Req>,
     S::Error: Send + Sync + 'static,
-    C: Capture<S::Response>,
+    C: Codec<S::Response>,
 {
     let patience = core.policy.patience();
     let Ok(Ok(_permit)) = timeout(patience, core.loads.permits.acquire()).await else {
@@ -40,13 +40,13 @@ pub(crate) async fn load_uncached<S, Req, C>(
         LoaderAnswer::Loaded(kept, keeping) => {
             core.loads.failures.forget(&key);
             core.loads.apart.forget(&key);
-            let outcome = Outcome::Value(kept, Origin::Around(Bypass::WaitRanOut));
+            let outcome = Outcome::Value(kept, Origin::Around(BypassReason::WaitRanOut));
             match keeping {
-                Keeping::Private => {
+                Keeping::PrivateKey => {
                     leader.complete_opener(&outcome);
                     leader.complete_all(&Outcome::Private);
                 }
-                Keeping::Own => {
+                Keeping::PrivateOnce => {
                     leader.complete_opener(&outcome);
                     leader.close_with(Outcome::Own);
                 }
@@ -61,7 +61,7 @@ pub(crate) async fn load_uncached<S, Req, C>(
 /// The failure of one load may be the fault of its request: the others load again with another.
 fn fail<C>(core: &Core<C>, leader: &Leader<Outcome>, mut failed: FailedLoad, before: u32) {
     if let Outcome::Value(_, origin) = &mut failed.outcome {
-        *origin = Origin::Around(Bypass::WaitRanOut);
+        *origin = Origin::Around(BypassReason::WaitRanOut);
     }
     let failure = failed.remembered(before, &core.policy).without_window();
     let is_confirmed = failed.is_confirmed(before);

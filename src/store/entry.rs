@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::windows::Windows;
+use crate::lifetimes::Lifetimes;
 
 /// A value as it is kept: its bytes, and beside them, once somebody has read them, what they mean.
 ///
@@ -85,7 +85,7 @@ pub struct Draft {
     /// How `value` is encoded.
     pub(crate) codec: u8,
     /// For how long it is to be kept.
-    pub(crate) windows: Windows,
+    pub(crate) windows: Lifetimes,
     /// How long the load took.
     pub(crate) load_time: Duration,
     /// How long ago the lease was granted.
@@ -94,7 +94,7 @@ pub struct Draft {
 
 impl Draft {
     /// Bytes in an encoding, to be kept for a while.
-    pub fn new(value: Value, codec: u8, windows: Windows) -> Self {
+    pub fn new(value: Value, codec: u8, windows: Lifetimes) -> Self {
         Self { value, codec, windows, load_time: Duration::ZERO, lease_age: Duration::ZERO }
     }
 
@@ -102,11 +102,11 @@ impl Draft {
     /// it.
     pub fn marker(life: Duration, how: Marker) -> Self {
         let bytes = match how {
-            Marker::Private => PRIVATE,
-            Marker::Own => OWN,
-            Marker::Unkept => UNKEPT,
+            Marker::PrivateKey => PRIVATE,
+            Marker::PrivateOnce => OWN,
+            Marker::Uncacheable => UNKEPT,
         };
-        Self::new(Value::new(Bytes::from_static(bytes)), MARKER, Windows::fresh_for(life))
+        Self::new(Value::new(Bytes::from_static(bytes)), MARKER, Lifetimes::fresh_for(life))
     }
 
     /// What was loaded.
@@ -115,14 +115,14 @@ impl Draft {
         &self.value
     }
 
-    /// How it is encoded: see [`Capture::codec`](crate::Capture::codec).
+    /// How it is encoded: see [`Codec::id`](crate::Codec::id).
     #[inline]
     pub fn codec(&self) -> u8 {
         self.codec
     }
 
     /// For how long it is to be kept.
-    pub fn windows(&self) -> Windows {
+    pub fn windows(&self) -> Lifetimes {
         self.windows
     }
 
@@ -172,13 +172,13 @@ struct Stored {
 #[non_exhaustive]
 pub enum Marker {
     /// It was for the caller that asked for it, and those who waited for it load for themselves.
-    Private,
+    PrivateKey,
     /// The same, but they may also wait for each other: see
-    /// [`Verdict::Own`](crate::Verdict::Own).
-    Own,
+    /// [`Cacheability::PrivateOnce`](crate::Cacheability::PrivateOnce).
+    PrivateOnce,
     /// It could be shared, but is too large to be kept, or cannot be written down. Each process
     /// loads without a lease.
-    Unkept,
+    Uncacheable,
 }
 
 /// How much of an entry's life is left, in the store's time.
@@ -197,13 +197,13 @@ impl Entry {
         &self.stored.draft.value
     }
 
-    /// How it is encoded: see [`Capture::codec`](crate::Capture::codec).
+    /// How it is encoded: see [`Codec::id`](crate::Codec::id).
     pub fn codec(&self) -> u8 {
         self.stored.draft.codec
     }
 
     /// For how long it was to be kept.
-    pub fn windows(&self) -> Windows {
+    pub fn windows(&self) -> Lifetimes {
         self.stored.draft.windows
     }
 
@@ -277,9 +277,9 @@ impl Entry {
     pub fn as_marker(&self) -> Option<Marker> {
         match &self.stored.draft.value.encoded()[..] {
             _ if self.stored.draft.codec != MARKER => None,
-            PRIVATE => Some(Marker::Private),
-            OWN => Some(Marker::Own),
-            _ => Some(Marker::Unkept),
+            PRIVATE => Some(Marker::PrivateKey),
+            OWN => Some(Marker::PrivateOnce),
+            _ => Some(Marker::Uncacheable),
         }
     }
 }

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::Cause;
+use crate::error::FailureCause;
 
 /// A load that failed, as a store remembers it, so that later callers share the failure instead of
 /// all loading again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    cause: Cause,
+    cause: FailureCause,
     message: Arc<str>,
     times: u32,
     window: Duration,
@@ -27,7 +27,7 @@ impl Failure {
     ///
     /// By default no probe is let through within the window, and the failure is remembered for twice
     /// the window.
-    pub fn new(cause: Cause, times: u32, window: Duration) -> Self {
+    pub fn new(cause: FailureCause, times: u32, window: Duration) -> Self {
         let window = whole_millis(window);
         let life = window.saturating_mul(2);
         Self { cause, message: Arc::from(""), times, window, cooldown: window, life }
@@ -62,7 +62,7 @@ impl Failure {
     }
 
     /// Why it failed.
-    pub fn cause(&self) -> Cause {
+    pub fn cause(&self) -> FailureCause {
         self.cause
     }
 

@@ -5,7 +5,7 @@
 //! 2. [`invalidate`](Store::invalidate) ends the lease, so a commit whose token still holds it may
 //!    store. A lease that has lapsed or was taken over stores too (a load slower than its lease
 //!    would never be stored otherwise), if its fence is above the floor and above the stored
-//!    entry's fence, and if it is younger than [`FLOOR_LIFE`]; it never ends somebody else's lease.
+//!    entry's fence, and if it is younger than [`WATERMARK_TTL`]; it never ends somebody else's lease.
 //!    Everything else is [`Superseded`](Commit::Superseded).
 //! 3. Fences grow per key, over expiry and restarts too: a new one is the largest of the floor + 1,
 //!    the stored entry's fence + 1, and the store's clock in microseconds.
@@ -56,10 +56,10 @@ pub use redis::{RedisOptions, RedisStats, RedisStore};
 pub use watch::{Watch, Watchers};
 
 pub use crate::claim::{Claim, Token};
-pub use crate::error::Cause;
+pub use crate::error::FailureCause;
 use crate::error::StoreError;
 use crate::key::Key;
-pub use crate::windows::Windows;
+pub use crate::lifetimes::Lifetimes;
 
 /// Where entries and leases live. See the [contract](self) for what implementors promise.
 ///
@@ -226,7 +226,7 @@ pub enum Commit {
 
 /// How long a floor is kept after an invalidation: 10 minutes. A lapsed lease older than that
 /// stores nothing, since what was invalidated in its time is no longer known.
-pub const FLOOR_LIFE: Duration = Duration::from_secs(600);
+pub const WATERMARK_TTL: Duration = Duration::from_secs(600);
 
 /// A store is used as `dyn Store`.
 #[allow(dead_code, reason = "compiling it is the check")]

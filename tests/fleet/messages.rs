@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use bellwether::{CacheStatus, Place};
+use bellwether::{CacheStatus, LoadLocation};
 use serde::{Deserialize, Serialize};
 
 use crate::storm::{Fared, Storm};
@@ -88,7 +88,7 @@ impl From<&CacheStatus> for How {
             CacheStatus::Stale { .. } => Self::Stale,
             CacheStatus::Led { stored } => Self::Led { stored: *stored },
             CacheStatus::Collapsed { place, .. } => match place {
-                Place::Elsewhere => Self::CollapsedElsewhere,
+                LoadLocation::Remote => Self::CollapsedElsewhere,
                 _ => Self::CollapsedHere,
             },
             CacheStatus::Bypass(_) => Self::Bypassed,

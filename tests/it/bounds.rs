@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use bellwether::CacheStatus;
-use bellwether::store::Windows;
-use bellwether::{Ask, CacheErrorKind, MemoryStore, ReadThrough, ReadThroughLayer, Stale, Wait};
+use bellwether::store::Lifetimes;
+use bellwether::{
+    CacheErrorKind, Lookup, MemoryStore, ReadThrough, ReadThroughLayer, StaleReason, Wait,
+};
 use bellwether_testkit::caches::{
     JSON, MINUTE, NO_TIME, SECOND, Settled, answers, ask, burst, idle, key, kind_of, layer, lease,
     put_for, settled,
@@ -49,7 +51,7 @@ async fn one_key_more_than_may_be_loaded_is_shed_and_the_others_are_served() {
     assert_eq!(answers(vec![ask(&cached, 3)]).await, [3], "there is room again");
 }
 
-type Asking = ReadThrough<Loader, fn(&u64) -> Ask>;
+type Asking = ReadThrough<Loader, fn(&u64) -> Lookup>;
 
 const DEADLINE: Duration = Duration::from_secs(2);
 
@@ -58,9 +60,9 @@ const UNHURRIED: u64 = 100;
 
 /// Every other request needs its answer within two seconds.
 fn in_a_hurry(memory: &MemoryStore, loader: &Loader) -> Asking {
-    let ask_of: fn(&u64) -> Ask = |item| match *item {
-        UNHURRIED.. => Ask::of(key(*item)),
-        _ => Ask::of(key(*item)).by(Instant::now() + DEADLINE),
+    let ask_of: fn(&u64) -> Lookup = |item| match *item {
+        UNHURRIED.. => Lookup::of(key(*item)),
+        _ => Lookup::of(key(*item)).deadline(Instant::now() + DEADLINE),
     };
     let layer = ReadThroughLayer::new(Scripted::over(memory), ask_of).ttl(MINUTE);
     layer.wait(Wait::at_most(MINUTE)).layer(loader.clone())
@@ -95,7 +97,7 @@ async fn a_load_of_ones_own_is_not_cut_short_by_a_deadline() {
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_cannot_succeed_is_not_begun() {
     let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND * 5));
-    put_for(&memory, 3, "42", JSON, Windows::fresh_for(SECOND).stale_if_error(MINUTE)).await;
+    put_for(&memory, 3, "42", JSON, Lifetimes::fresh_for(SECOND).stale_if_error(MINUTE)).await;
     let cached = in_a_hurry(&memory, &loader);
     answers(vec![hurry(&cached, UNHURRIED)]).await;
     // It is known now how long loads take.
@@ -106,7 +108,10 @@ async fn a_wait_that_cannot_succeed_is_not_begun() {
     assert_eq!((kind_of(&answer), began.elapsed()), (CacheErrorKind::DeadlineExceeded, NO_TIME));
     let (answer, status) = hurry(&cached, 3).await.unwrap();
     assert_eq!((answer.unwrap(), began.elapsed()), (42, NO_TIME));
-    assert!(matches!(status, CacheStatus::Stale { why: Stale::WaitRanOut, .. }), "{status:?}");
+    assert!(
+        matches!(status, CacheStatus::Stale { why: StaleReason::WaitRanOut, .. }),
+        "{status:?}"
+    );
     // There is time enough for the rest of the load.
     sleep(SECOND * 7 / 2).await;
     assert_eq!(settled(vec![hurry(&cached, 2)]).await[0].0.as_ref().unwrap(), &2);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bellwether::store::faulty::Fault;
 use bellwether::store::{
-    Accept, Answer, Cause, Commit, Draft, Failure, FaultyStore, Operation, Peek, Renew, Value,
-    Windows, conformance,
+    Accept, Answer, Commit, Draft, Failure, FailureCause, FaultyStore, Lifetimes, Operation, Peek,
+    Renew, Value, conformance,
 };
 use bellwether::{CacheStatus, MemoryStore, Store, StoreErrorKind};
 use bellwether_testkit::caches::{
@@ -43,14 +43,14 @@ async fn failure(store: &FaultyStore<MemoryStore>, operation: Operation) -> Opti
         answer.await.err().map(|error| error.kind())
     }
     let lease = lease(store.inner(), 1, MINUTE).await;
-    let draft = Draft::new(Value::new("1".into()), JSON, Windows::fresh_for(MINUTE));
+    let draft = Draft::new(Value::new("1".into()), JSON, Lifetimes::fresh_for(MINUTE));
     match operation {
         Operation::Look => kind(store.look(key(1))).await,
         Operation::Acquire => kind(store.acquire(lease.into_claim(), MINUTE, Accept::Fresh)).await,
         Operation::Renew => kind(store.renew(&lease, lease.term())).await,
         Operation::Commit => kind(store.commit(lease, draft)).await,
         Operation::Fail => {
-            let failure = Failure::new(Cause::Error, 1, MINUTE);
+            let failure = Failure::new(FailureCause::Error, 1, MINUTE);
             kind(store.fail(lease, failure)).await
         }
         Operation::Abandon => kind(store.abandon(lease.into_claim())).await,
@@ -239,7 +239,7 @@ async fn the_parts_of_a_fault_come_one_after_the_other() {
     store.on_commit().meet(late.then(Fault::committed(Commit::Superseded)));
     let lease = lease(&store, 1, MINUTE).await;
     let asked = Instant::now();
-    let draft = Draft::new(Value::new("1".into()), JSON, Windows::fresh_for(MINUTE));
+    let draft = Draft::new(Value::new("1".into()), JSON, Lifetimes::fresh_for(MINUTE));
     let mut answer = store.commit(lease, draft);
     assert!(poll!(&mut answer).is_pending());
     assert!(has(&store, 1).await, "it is done before the delay");

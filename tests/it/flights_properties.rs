@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
-use bellwether::{CacheErrorKind, Cause, Error, Key, MemoryStore, ReadThrough, ReadThroughLayer};
+use bellwether::{
+    CacheErrorKind, Error, FailureCause, Key, MemoryStore, ReadThrough, ReadThroughLayer,
+};
 use bellwether::{Wait, WhenAbandoned};
 use bellwether_testkit::caches::{MINUTE, SECOND, is_leased, key, tasks};
 use futures_util::future::{BoxFuture, join_all};
@@ -271,7 +273,8 @@ fn check(history: &History, asked: u64, answer: &Answer) {
     match answer {
         Ok(value) => assert!(history.allows(*value, asked), "{value} is too old: {history:#?}"),
         Err(Error::Load(error)) => assert_eq!(**error, Refused),
-        Err(Error::Cache(error)) if error.kind() == CacheErrorKind::LoadFailed(Cause::Error) => {}
+        Err(Error::Cache(error))
+            if error.kind() == CacheErrorKind::LoadFailed(FailureCause::Error) => {}
         Err(other) => panic!("{other:?}"),
     }
 }

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use bellwether::store::Windows;
+use bellwether::store::Lifetimes;
 use bellwether::{CacheStatus, Json, MemoryStore, ReadThrough};
-use bellwether_testkit::caches::capture::{Faults, Text};
+use bellwether_testkit::caches::codec::{Faults, Text};
 use bellwether_testkit::caches::{
     JSON, KeyOf, MINUTE, SECOND, answer, answers, ask, burst, cached, is_leased, layer, lease, put,
     put_for, settled, tasks,
@@ -110,7 +110,7 @@ async fn a_hit_does_not_mind_that_somebody_has_the_lease() {
 #[tokio::test(start_paused = true)]
 async fn a_hit_tells_how_much_longer_it_is_fresh() {
     let store = MemoryStore::new(10);
-    let windows = Windows::fresh_for(MINUTE).stale_while_revalidate(MINUTE);
+    let windows = Lifetimes::fresh_for(MINUTE).stale_while_revalidate(MINUTE);
     put_for(&store, 1, "42", JSON, windows).await;
     advance(SECOND * 20).await;
     let (_, status) = cached(store, &Loader::new()).call(1).with_status().await;
@@ -147,7 +147,7 @@ async fn reading_an_answer_does_not_prolong_its_time() {
 async fn what_this_process_loaded_is_never_decoded() {
     let store = MemoryStore::new(10);
     let text = Text::new(Faults::None);
-    let [one, other] = [(); 2].map(|()| layer(store.clone()).capture(text.clone()));
+    let [one, other] = [(); 2].map(|()| layer(store.clone()).codec(text.clone()));
     answer(&one.layer(Loader::new()), 1).await;
     answer(&other.layer(Loader::new()), 1).await;
     assert_eq!(text.decoded(), 0);
@@ -158,7 +158,7 @@ async fn what_others_stored_is_decoded_once() {
     let store = MemoryStore::new(10);
     put(&store, 1, "42", Text::CODEC).await;
     let text = Text::new(Faults::None);
-    let cached = layer(store).capture(text.clone()).layer(Loader::new());
+    let cached = layer(store).codec(text.clone()).layer(Loader::new());
     assert_eq!(answers(burst(&cached, 1, 100)).await, [42; 100]);
     assert_eq!(text.decoded(), 1);
 }

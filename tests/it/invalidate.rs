@@ -3,7 +3,7 @@
 //! The loader answers with the number of the load, so a value tells when its load began: 1 began
 //! before the invalidation, 2 after it.
 
-use bellwether::store::{Commit, Store, Windows};
+use bellwether::store::{Commit, Lifetimes, Store};
 use bellwether::{CacheStatus, MemoryStore};
 use bellwether_testkit::caches::{
     Cached, JSON, MINUTE, NO_TIME, SECOND, answer, answers, ask, burst, cached, commit, idle,
@@ -241,7 +241,7 @@ async fn expiring_removes_what_has_no_stale_window() {
 #[tokio::test(start_paused = true)]
 async fn expiring_keeps_what_has_a_stale_window_as_stale() {
     let store = MemoryStore::new(10);
-    put_for(&store, 1, "42", JSON, Windows::fresh_for(MINUTE).stale_if_error(MINUTE)).await;
+    put_for(&store, 1, "42", JSON, Lifetimes::fresh_for(MINUTE).stale_if_error(MINUTE)).await;
     layer(store.clone()).handle().expire(&key(1)).await.unwrap();
     let entry = store.look(key(1)).await.unwrap().expect("it is there");
     assert!(!entry.is_fresh());
@@ -263,7 +263,7 @@ async fn expiring_refuses_a_load_that_began_before_it() {
 async fn what_was_expired_is_loaded_anew() {
     for place in [Scripted::over, Scripted::away] {
         let store = MemoryStore::new(10);
-        put_for(&store, 1, "42", JSON, Windows::fresh_for(MINUTE).stale_if_error(MINUTE)).await;
+        put_for(&store, 1, "42", JSON, Lifetimes::fresh_for(MINUTE).stale_if_error(MINUTE)).await;
         let cached = cached(place(&store), &Loader::new());
         cached.handle().expire(&key(1)).await.unwrap();
         assert_eq!(answer(&cached, 1).await, 1);
@@ -282,7 +282,7 @@ async fn what_was_expired_is_not_for_who_came_too_late_for_a_commit() {
     memory.invalidate(key(1)).await.unwrap();
     let second = ask(&cached, 1);
     idle().await;
-    put_for(&memory, 1, "42", JSON, Windows::fresh_for(MINUTE).stale_if_error(MINUTE)).await;
+    put_for(&memory, 1, "42", JSON, Lifetimes::fresh_for(MINUTE).stale_if_error(MINUTE)).await;
     memory.expire(key(1)).await.unwrap();
     committing.open();
     assert_eq!(answers(vec![first, second]).await, [1, 2]);

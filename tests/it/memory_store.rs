@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::store::{Commit, FLOOR_LIFE, Renew, Store, Windows, conformance};
+use bellwether::store::{Commit, Lifetimes, Renew, Store, WATERMARK_TTL, conformance};
 use bellwether::{Key, MemoryStore};
 use bellwether_testkit::caches::{
     JSON, MINUTE, SECOND, answers, burst, cached, commit, is_leased, key, lease, put, put_for,
@@ -156,7 +156,7 @@ async fn what_was_read_once_long_ago_goes_like_the_others() {
 async fn what_has_run_out_goes_before_what_was_not_read() {
     let store = MemoryStore::new(100);
     for item in 0..50 {
-        put_for(&store, item, "1", JSON, Windows::fresh_for(SECOND)).await;
+        put_for(&store, item, "1", JSON, Lifetimes::fresh_for(SECOND)).await;
     }
     fill(&store, 50..100).await;
     for item in 0..50 {
@@ -218,7 +218,7 @@ async fn a_lapsed_lease_as_old_as_floors_become_stores_nothing() {
     let store = MemoryStore::new(100);
     let old = lease(&store, 1, SECOND).await;
     let younger = lease(&store, 2, SECOND).await;
-    advance(FLOOR_LIFE - Duration::from_millis(1)).await;
+    advance(WATERMARK_TTL - Duration::from_millis(1)).await;
     assert_eq!(commit(&store, younger, "1").await, Commit::Stored);
     advance(Duration::from_millis(1)).await;
     assert_eq!(commit(&store, old, "1").await, Commit::Superseded);
@@ -227,15 +227,15 @@ async fn a_lapsed_lease_as_old_as_floors_become_stores_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_still_holds_stores_however_old_it_is() {
     let store = MemoryStore::new(100);
-    let lease = lease(&store, 1, FLOOR_LIFE * 3).await;
-    advance(FLOOR_LIFE * 2).await;
+    let lease = lease(&store, 1, WATERMARK_TTL * 3).await;
+    advance(WATERMARK_TTL * 2).await;
     assert_eq!(commit(&store, lease, "1").await, Commit::Stored);
 }
 
 #[tokio::test(start_paused = true)]
 async fn absurd_durations_are_long_and_nothing_else() {
     let store = MemoryStore::new(100);
-    let windows = Windows::fresh_for(Duration::MAX).stale_while_revalidate(Duration::MAX);
+    let windows = Lifetimes::fresh_for(Duration::MAX).stale_while_revalidate(Duration::MAX);
     put_for(&store, 1, "1", JSON, windows).await;
     let _held = lease(&store, 2, Duration::MAX).await;
     advance(MINUTE * 60 * 24).await;

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use bellwether::store::Marker;
-use bellwether::{Bypass, CacheStatus, Key, MemoryStore, Place, ReadThroughLayer, Store};
-use bellwether_testkit::caches::capture::{Faults, Text};
+use bellwether::{
+    BypassReason, CacheStatus, Key, LoadLocation, MemoryStore, ReadThroughLayer, Store,
+};
+use bellwether_testkit::caches::codec::{Faults, Text};
 use bellwether_testkit::caches::{
     Cached, JSON, MINUTE, NO_TIME, SECOND, answer, answers, ask, burst, cached, idle, layer, put,
     settled,
@@ -86,7 +88,7 @@ async fn a_caller_of_the_same_process_is_told_that_it_waited_here() {
     let _leads = ask(&cached, 1);
     sleep(SECOND).await;
     let (_, status) = ask(&cached, 1).await.unwrap();
-    assert_eq!(status, CacheStatus::Collapsed { place: Place::Here, waited: SECOND * 2 });
+    assert_eq!(status, CacheStatus::Collapsed { place: LoadLocation::Local, waited: SECOND * 2 });
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,7 +97,7 @@ async fn a_caller_of_another_process_is_told_that_it_waited_for_elsewhere() {
     let _leads = ask(&cached(store.clone(), &loader), 1);
     sleep(SECOND).await;
     let (_, status) = ask(&cached(store, &loader), 1).await.unwrap();
-    assert_eq!(status, CacheStatus::Collapsed { place: Place::Elsewhere, waited: SECOND * 2 });
+    assert_eq!(status, CacheStatus::Collapsed { place: LoadLocation::Remote, waited: SECOND * 2 });
 }
 
 #[test]
@@ -107,10 +109,10 @@ fn a_status_is_written_in_the_words_of_rfc_9211() {
         (CacheStatus::Led { stored: true }, "bellwether; fwd=miss; stored"),
         (CacheStatus::Led { stored: false }, "bellwether; fwd=miss"),
         (
-            CacheStatus::Collapsed { place: Place::Elsewhere, waited },
-            "bellwether; fwd=miss; collapsed; detail=elsewhere",
+            CacheStatus::Collapsed { place: LoadLocation::Remote, waited },
+            "bellwether; fwd=miss; collapsed; detail=remote",
         ),
-        (CacheStatus::Bypass(Bypass::NoKey), "bellwether; fwd=bypass; detail=no-key"),
+        (CacheStatus::Bypass(BypassReason::NoKey), "bellwether; fwd=bypass; detail=no-key"),
     ];
     for (status, written) in table {
         assert_eq!(status.to_string(), written);
@@ -132,7 +134,7 @@ async fn a_request_without_a_key_is_told_that_it_went_around() {
     let layer = ReadThroughLayer::new(MemoryStore::new(10), |_: &u64| None::<Key>);
     let (answer, status) = layer.layer(Loader::new()).call(1).with_status().await;
     assert_eq!(answer.unwrap(), 1);
-    assert_eq!(status, CacheStatus::Bypass(Bypass::NoKey));
+    assert_eq!(status, CacheStatus::Bypass(BypassReason::NoKey));
 }
 
 #[tokio::test(start_paused = true)]
@@ -154,7 +156,7 @@ async fn without_a_ttl_nothing_is_kept() {
 
 /// Answers that cannot be kept, for the reason given.
 fn not_keeping(faults: Faults, store: &MemoryStore, loader: &Loader) -> Cached<Text> {
-    let layer = layer(store.clone()).capture(Text::new(faults));
+    let layer = layer(store.clone()).codec(Text::new(faults));
     layer.max_entry_bytes(100).expect("it makes sense").layer(loader.clone())
 }
 
@@ -192,7 +194,7 @@ async fn loads_again_what_it_does_not_keep(faults: Faults) {
     assert_eq!(status, CacheStatus::Led { stored: false });
     let entry =
         store.look(bellwether_testkit::caches::key(1)).await.expect("an answer").expect("a marker");
-    assert_eq!(entry.as_marker(), Some(Marker::Unkept));
+    assert_eq!(entry.as_marker(), Some(Marker::Uncacheable));
     assert_eq!(answers(burst(&cached, 1, 100)).await, [2; 100]);
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use bellwether::{Bypass, CacheStatus, MemoryStore, Verdict};
-use bellwether_testkit::caches::capture::{Faults, Text};
+use bellwether::{BypassReason, CacheStatus, Cacheability, MemoryStore};
+use bellwether_testkit::caches::codec::{Faults, Text};
 use bellwether_testkit::caches::{
     MINUTE, SECOND, answer, answers, ask, burst, idle, layer, settled,
 };
@@ -32,7 +32,7 @@ fn are_all_different(mut answers: Vec<usize>) -> bool {
 async fn private_answers_queue_nobody_and_nobody_has_somebody_elses() {
     for (place, processes) in PLACES.into_iter().flat_map(|place| [1, 5].map(|n| (place, n))) {
         let (memory, loader) = (MemoryStore::new(10), Loader::taking(LOAD));
-        let process = || layer(place(&memory)).judge(|_: &usize| Verdict::Private);
+        let process = || layer(place(&memory)).classify(|_: &usize| Cacheability::PrivateKey);
         let fleet: Vec<_> = (0..processes).map(|_| process().layer(loader.clone())).collect();
         let began = Instant::now();
         let asked = fleet.iter().flat_map(|process| burst(process, 1, 100 / processes)).collect();
@@ -42,7 +42,7 @@ async fn private_answers_queue_nobody_and_nobody_has_somebody_elses() {
         let began = Instant::now();
         let asked = fleet.iter().flat_map(|process| burst(process, 1, 10)).collect();
         let ended = settled(asked).await;
-        assert!(ended.iter().all(|(_, how)| *how == CacheStatus::Bypass(Bypass::NotKept)));
+        assert!(ended.iter().all(|(_, how)| *how == CacheStatus::Bypass(BypassReason::NotKept)));
         assert!(began.elapsed() < LOAD * 2, "it took {:?}", began.elapsed());
         assert!(fleet.iter().all(|process| process.in_flight() == 0));
     }
@@ -54,10 +54,10 @@ async fn after_a_while_a_key_of_private_answers_is_shared_again() {
         let loader = Loader::taking(LOAD);
         let layer = layer(place(&MemoryStore::new(10))).not_kept_for(SECOND);
         let first_ones = |number: &usize| match number {
-            ..=20 => Verdict::Private,
-            _ => Verdict::Keep,
+            ..=20 => Cacheability::PrivateKey,
+            _ => Cacheability::Keep,
         };
-        let cached = layer.judge(first_ones).layer(loader.clone());
+        let cached = layer.classify(first_ones).layer(loader.clone());
         answers(burst(&cached, 1, 10)).await;
         sleep(SECOND - LOAD).await;
         assert!(are_all_different(answers(burst(&cached, 1, 10)).await));
@@ -71,10 +71,10 @@ async fn an_answer_of_ones_own_says_nothing_of_the_answers_of_others() {
     for place in PLACES {
         let loader = Loader::taking(LOAD);
         let first_only = |number: &usize| match number {
-            1 => Verdict::Own,
-            _ => Verdict::Keep,
+            1 => Cacheability::PrivateOnce,
+            _ => Cacheability::Keep,
         };
-        let layer = layer(place(&MemoryStore::new(10))).judge(first_only);
+        let layer = layer(place(&MemoryStore::new(10))).classify(first_only);
         let cached = layer.layer(loader.clone());
         assert!(are_all_different(answers(burst(&cached, 1, 10)).await));
         assert_eq!(answers(burst(&cached, 1, 10)).await, [11; 10]);
@@ -85,7 +85,8 @@ async fn an_answer_of_ones_own_says_nothing_of_the_answers_of_others() {
 async fn a_private_answer_whose_caller_has_left_is_given_to_nobody() {
     for place in PLACES {
         let loader = Loader::gated();
-        let layer = layer(place(&MemoryStore::new(10))).judge(|_: &usize| Verdict::Private);
+        let layer =
+            layer(place(&MemoryStore::new(10))).classify(|_: &usize| Cacheability::PrivateKey);
         let cached = layer.layer(loader.clone());
         let leaver = ask(&cached, 1);
         loader.has_begun(1).await;
@@ -104,7 +105,7 @@ async fn is_shared_in_each_process_and_queues_no_process(faults: Faults) {
         let (memory, loader) = (MemoryStore::new(10), Loader::taking(LOAD));
         let process = || {
             let layer = layer(place(&memory)).max_entry_bytes(1_000).expect("it makes sense");
-            layer.capture(Text::new(faults)).layer(loader.clone())
+            layer.codec(Text::new(faults)).layer(loader.clone())
         };
         let fleet = [(); 5].map(|()| process());
         let began = Instant::now();
@@ -134,7 +135,7 @@ async fn what_cannot_be_encoded_is_shared_in_each_process_and_queues_no_process(
 async fn that_there_is_none_is_shared_and_not_kept() {
     for place in PLACES {
         let (memory, loader) = (MemoryStore::new(10), Loader::taking(LOAD));
-        let layer = layer(place(&memory)).judge(|_: &usize| Verdict::NotFound);
+        let layer = layer(place(&memory)).classify(|_: &usize| Cacheability::NotFound);
         let cached = layer.layer(loader.clone());
         assert_eq!(answers(burst(&cached, 1, 10)).await, [1; 10]);
         assert!(memory.is_empty());
@@ -146,7 +147,8 @@ async fn that_there_is_none_is_shared_and_not_kept() {
 async fn that_there_is_none_is_kept_for_a_time_of_its_own() {
     for place in PLACES {
         let layer = layer(place(&MemoryStore::new(10))).not_found_ttl(SECOND);
-        let layer = layer.stale_while_revalidate(MINUTE).judge(|_: &usize| Verdict::NotFound);
+        let layer =
+            layer.stale_while_revalidate(MINUTE).classify(|_: &usize| Cacheability::NotFound);
         let cached = layer.layer(Loader::new());
         assert_eq!(answer(&cached, 1).await, 1);
         sleep(SECOND - Duration::from_millis(1)).await;
@@ -160,7 +162,7 @@ async fn that_there_is_none_is_kept_for_a_time_of_its_own() {
 async fn one_private_answer_does_not_end_the_sharing() {
     for place in PLACES {
         let (memory, loader) = (MemoryStore::new(10), Loader::taking(LOAD));
-        let process = || layer(place(&memory)).judge(first_private);
+        let process = || layer(place(&memory)).classify(first_private);
         let fleet: Vec<_> = (0..5).map(|_| process().layer(loader.clone())).collect();
         answer(&fleet[0], 1).await;
         let asked = fleet.iter().flat_map(|process| burst(process, 1, 40)).collect();
@@ -168,10 +170,10 @@ async fn one_private_answer_does_not_end_the_sharing() {
     }
 }
 
-fn first_private(number: &usize) -> Verdict {
+fn first_private(number: &usize) -> Cacheability {
     match number {
-        1 => Verdict::Private,
-        _ => Verdict::Keep,
+        1 => Cacheability::PrivateKey,
+        _ => Cacheability::Keep,
     }
 }
 
@@ -180,10 +182,10 @@ async fn the_first_answer_for_all_ends_the_time_of_private_ones() {
     for place in PLACES {
         let loader = Loader::taking(LOAD);
         let first_ten = |number: &usize| match number {
-            1..=10 => Verdict::Private,
-            _ => Verdict::Keep,
+            1..=10 => Cacheability::PrivateKey,
+            _ => Cacheability::Keep,
         };
-        let cached = layer(place(&MemoryStore::new(10))).judge(first_ten).layer(loader.clone());
+        let cached = layer(place(&MemoryStore::new(10))).classify(first_ten).layer(loader.clone());
         for _ in 0..10 {
             answer(&cached, 1).await;
         }
@@ -198,12 +200,11 @@ async fn the_first_answer_for_all_ends_the_time_of_private_ones() {
 /// The users of five processes, where each process has few.
 #[tokio::test(start_paused = true)]
 async fn private_answers_queue_no_process() {
-    for (place, verdict) in PLACES
-        .into_iter()
-        .flat_map(|place| [Verdict::Private, Verdict::Own].map(|verdict| (place, verdict)))
-    {
+    for (place, verdict) in PLACES.into_iter().flat_map(|place| {
+        [Cacheability::PrivateKey, Cacheability::PrivateOnce].map(|verdict| (place, verdict))
+    }) {
         let (memory, loader) = (MemoryStore::new(10), Loader::taking(LOAD));
-        let process = || layer(place(&memory)).judge(move |_: &usize| verdict);
+        let process = || layer(place(&memory)).classify(move |_: &usize| verdict);
         let fleet: Vec<_> = (0..20).map(|_| process().layer(loader.clone())).collect();
         for _ in 0..3 {
             let began = Instant::now();

@@ -7,7 +7,7 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use bellwether::store::Watchers;
-use bellwether::{CacheStatus, Capture, MemoryStore, ReadThroughLayer, Room};
+use bellwether::{CacheStatus, Codec, EncodeBuffer, MemoryStore, ReadThroughLayer};
 use bellwether_testkit::caches::{KeyOf, MINUTE, key};
 use futures_util::FutureExt;
 use tower::{BoxError, Layer, ServiceExt, service_fn};
@@ -35,10 +35,10 @@ impl Drop for Asker {
     }
 }
 
-impl Capture<usize> for Asking {
+impl Codec<usize> for Asking {
     type Kept = Asker;
 
-    fn codec(&self) -> u8 {
+    fn id(&self) -> u8 {
         77
     }
 
@@ -50,7 +50,7 @@ impl Capture<usize> for Asking {
         0
     }
 
-    fn encode(&self, _: &Asker, room: &mut Room) -> Result<(), BoxError> {
+    fn encode(&self, _: &Asker, room: &mut EncodeBuffer) -> Result<(), BoxError> {
         Ok(room.write_all(b"0")?)
     }
 
@@ -65,9 +65,9 @@ fn what_the_store_evicts_may_ask_the_store() {
     assert!(ends(|| {
         let store = MemoryStore::new(1);
         let layer = ReadThroughLayer::new(store.clone(), (|item| key(*item)) as KeyOf);
-        let capture = Asking(store);
+        let codec = Asking(store);
         let loader = service_fn(async |_: u64| Ok::<_, std::io::Error>(0));
-        let cached = layer.ttl(MINUTE).capture(capture).layer(loader);
+        let cached = layer.ttl(MINUTE).codec(codec).layer(loader);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.unwrap().block_on(async {
             for item in 0..3 {

@@ -12,16 +12,13 @@ use self::sources::{Source, after, root, sources, sources_below};
 
 /// Which modules a module may know. No arrow points up, and there is no cycle.
 const ARROWS: [(&str, &[&str]); 17] = [
-    ("capture", &["status", "windows"]),
+    ("codec", &["status", "windows"]),
     ("chance", &[]),
     ("conformance", &["claim", "error", "key"]),
     ("error", &["key"]),
     ("flight", &["chance", "key"]),
-    ("http", &["capture", "error", "key", "quiet", "read_through", "response", "status", "store"]),
-    (
-        "grpc",
-        &["capture", "error", "key", "read_through", "response", "status", "store", "windows"],
-    ),
+    ("http", &["codec", "error", "key", "quiet", "read_through", "response", "status", "store"]),
+    ("grpc", &["codec", "error", "key", "read_through", "response", "status", "store", "windows"]),
     ("claim", &["key"]),
     ("key", &[]),
     ("lock", &["chance", "claim", "conformance", "error", "key", "policy", "quiet", "store"]),
@@ -29,9 +26,9 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ("quiet", &[]),
     (
         "read_through",
-        &["capture", "chance", "error", "flight", "key", "policy", "quiet", "status", "store"],
+        &["codec", "chance", "error", "flight", "key", "policy", "quiet", "status", "store"],
     ),
-    ("response", &["capture"]),
+    ("response", &["codec"]),
     ("status", &[]),
     ("store", &["chance", "claim", "conformance", "error", "key", "quiet", "windows"]),
     ("windows", &[]),
@@ -48,7 +45,7 @@ const ADAPTERS: [(&str, &str); 14] = [
     ("postcard", "response/"),
     ("quick_cache", "store/redis/near/"),
     ("redis", "store/redis/"),
-    ("serde_json", "capture.rs"),
+    ("serde_json", "codec.rs"),
     ("sfv", "http/rules/directives.rs"),
     ("tokio_postgres", "lock/postgres/"),
     ("tonic", "grpc/"),

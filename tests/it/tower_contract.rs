@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use bellwether::store::{self, Store};
 use bellwether::{
-    Bypass, CacheError, CacheErrorKind, CacheStatus, ConfigError, Digest, Error, Handle, Json, Key,
-    MemoryStore, Place, ReadThrough, ReadThroughLayer, RedisOptions, RedisStats, RedisStore,
-    ResponseFuture, StoreError, StoreErrorKind, Wait, WhenAbandoned, WithStatus,
+    BypassReason, CacheError, CacheErrorKind, CacheStatus, ConfigError, Digest, Error, Handle,
+    Json, Key, LoadLocation, MemoryStore, ReadThrough, ReadThroughLayer, RedisOptions, RedisStats,
+    RedisStore, ResponseFuture, StoreError, StoreErrorKind, Wait, WhenAbandoned, WithStatus,
 };
 use bellwether_testkit::caches::{
     Cached, JSON, KeyOf, SECOND, answer, ask, cached, idle, key, kind_of, layer, put, settled,
@@ -288,11 +288,11 @@ fn public_types_can_be_shared_and_shown() {
     is_public::<(Key, Digest, Json)>();
     is_public::<(MemoryStore, RedisStore, RedisOptions, RedisStats)>();
     is_public::<(ReadThroughLayer<KeyOf>, Cached, Handle, Handle<Cached>)>();
-    is_public::<(CacheStatus, Place, Bypass, Wait, WhenAbandoned)>();
+    is_public::<(CacheStatus, LoadLocation, BypassReason, Wait, WhenAbandoned)>();
     is_public::<(Error<Refusal>, CacheError, CacheErrorKind, ConfigError)>();
     is_public::<(StoreError, StoreErrorKind)>();
     is_public::<(store::Claim, store::Lease, store::Token, store::Watch, store::Watchers)>();
-    is_public::<(store::Draft, store::Entry, store::Remaining, store::Value, store::Windows)>();
+    is_public::<(store::Draft, store::Entry, store::Remaining, store::Value, store::Lifetimes)>();
     is_public::<(store::Accept, store::Acquire, store::Commit, store::Peek, store::Renew)>();
     is_public::<bellwether::conformance::Violation>();
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Cause, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Remaining, Renew,
-    Value, Windows,
+    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, FailureCause, Lease, Lifetimes, Peek,
+    Remaining, Renew, Value,
 };
 use bellwether::{CacheStatus, ReadThroughLayer, RedisStore, Store};
 use bellwether_testkit::servers::RedisServer;
@@ -37,12 +37,12 @@ async fn lease(store: &RedisStore, sku: u64, term: Duration) -> Lease {
     lease
 }
 
-async fn commit(store: &RedisStore, lease: Lease, windows: Windows) -> Commit {
+async fn commit(store: &RedisStore, lease: Lease, windows: Lifetimes) -> Commit {
     let draft = Draft::new(Value::new("value".into()), 1, windows);
     store.commit(lease, draft).await.expect("an answer")
 }
 
-async fn put(store: &RedisStore, sku: u64, windows: Windows) {
+async fn put(store: &RedisStore, sku: u64, windows: Lifetimes) {
     let lease = lease(store, sku, MINUTE).await;
     assert_eq!(commit(store, lease, windows).await, Commit::Stored);
 }
@@ -65,7 +65,7 @@ fn is_within(entry: Option<&Entry>, life: Duration) {
 /// The ways to read: plainly, with what is left of lives, and by a near tier.
 async fn readers(server: &RedisServer) -> [RedisStore; 3] {
     let with_lives = store(server).await;
-    put(&with_lives, 99, Windows::fresh_for(MINUTE).stale_while_revalidate(MINUTE)).await;
+    put(&with_lives, 99, Lifetimes::fresh_for(MINUTE).stale_while_revalidate(MINUTE)).await;
     assert!(looked(&with_lives, 99).await.is_some());
     let near = near(options(server)).connect().await.expect("a store");
     [store(server).await, with_lives, near]
@@ -76,7 +76,7 @@ async fn an_entry_does_not_outlive_its_ttl_on_a_server_whose_clock_is_set_back()
     let server = fast_server();
     let writer = store(&server).await;
     let (known, unknown) = (readers(&server).await, readers(&server).await);
-    let plain = Windows::fresh_for(TTL);
+    let plain = Lifetimes::fresh_for(TTL);
     let stale = plain.stale_while_revalidate(TTL);
     put(&writer, 1, plain).await;
     put(&writer, 2, stale).await;
@@ -106,12 +106,12 @@ async fn an_entry_does_not_outlive_its_ttl_on_a_server_whose_clock_is_set_back()
 async fn an_entry_that_is_looked_for_after_the_clock_was_set_back_is_loaded_again() {
     let server = fast_server();
     let writer = store(&server).await;
-    put(&writer, 1, Windows::fresh_for(TTL)).await;
+    put(&writer, 1, Lifetimes::fresh_for(TTL)).await;
     server.turn_clock(0);
     // It has heard of the new time only.
     let new = store(&server).await;
     assert!(looked(&new, 1).await.is_none());
-    put(&new, 1, Windows::fresh_for(TTL)).await;
+    put(&new, 1, Lifetimes::fresh_for(TTL)).await;
     let entry = looked(&new, 1).await;
     assert!(entry.is_some(), "what is stored now has its time");
     assert!(looked(&writer, 1).await.is_some());
@@ -122,7 +122,7 @@ async fn a_plain_look_costs_one_mget_whatever_the_clock_shows() {
     for wrong in [0, HOUR, -HOUR] {
         let server = RedisServer::start_with_clock(wrong, &[]);
         let store = store(&server).await;
-        put(&store, 1, Windows::fresh_for(MINUTE)).await;
+        put(&store, 1, Lifetimes::fresh_for(MINUTE)).await;
         let scripts = || server.info("commandstats", "cmdstat_evalsha");
         let before = scripts();
         for _ in 0..100 {
@@ -165,7 +165,7 @@ async fn a_lease_that_is_renewed_holds_though_the_clock_is_set_back() {
         assert!(matches!(acquired, Acquire::Busy { .. }), "{acquired:?}");
         sleep(TERM / 4).await;
     }
-    assert_eq!(commit(&store, held, Windows::fresh_for(MINUTE)).await, Commit::Stored);
+    assert_eq!(commit(&store, held, Lifetimes::fresh_for(MINUTE)).await, Commit::Stored);
 }
 
 #[tokio::test]
@@ -173,7 +173,7 @@ async fn a_failure_window_does_not_last_for_longer_because_the_clock_is_set_back
     let server = fast_server();
     let store = store(&server).await;
     let lease = lease(&store, 1, TERM).await;
-    let failure = Failure::new(Cause::Error, 3, TERM);
+    let failure = Failure::new(FailureCause::Error, 3, TERM);
     store.fail(lease, failure).await.expect("an answer");
     assert!(matches!(asked(&store, 1, TERM).await, Acquire::Failed { .. }));
     server.turn_clock(0);
@@ -214,7 +214,7 @@ async fn an_invalidation_while_the_clock_is_behind_holds_against_a_load_that_beg
     let late = lease(&store, 1, Duration::from_millis(1)).await;
     sleep(Duration::from_millis(20)).await;
     store.invalidate(key(1)).await.expect("invalidated");
-    assert_eq!(commit(&store, late, Windows::fresh_for(MINUTE)).await, Commit::Superseded);
+    assert_eq!(commit(&store, late, Lifetimes::fresh_for(MINUTE)).await, Commit::Superseded);
     assert!(looked(&store, 1).await.is_none());
 }
 
@@ -254,7 +254,7 @@ async fn an_expired_entry_stays_stale_though_the_clock_is_set_back() {
     let server = RedisServer::start_with_clock(0, &[]);
     let store = store(&server).await;
     let day = 24 * 60 * MINUTE;
-    put(&store, 1, Windows::fresh_for(day).stale_while_revalidate(MINUTE)).await;
+    put(&store, 1, Lifetimes::fresh_for(day).stale_while_revalidate(MINUTE)).await;
     server.turn_clock(2 * HOUR);
     store.expire(key(1)).await.expect("expired");
     server.turn_clock(HOUR);
@@ -274,13 +274,13 @@ async fn what_ends_early_because_the_clock_is_set_forward_does_no_harm() {
     let store = store(&server).await;
     let late = lease(&store, 1, MINUTE).await;
     store.invalidate(key(1)).await.expect("invalidated");
-    put(&store, 2, Windows::fresh_for(MINUTE)).await;
+    put(&store, 2, Lifetimes::fresh_for(MINUTE)).await;
     let failing = lease(&store, 3, MINUTE).await;
-    store.fail(failing, Failure::new(Cause::Error, 1, MINUTE)).await.expect("an answer");
+    store.fail(failing, Failure::new(FailureCause::Error, 1, MINUTE)).await.expect("an answer");
     server.turn_clock(HOUR);
-    assert_eq!(commit(&store, late, Windows::fresh_for(MINUTE)).await, Commit::Superseded);
+    assert_eq!(commit(&store, late, Lifetimes::fresh_for(MINUTE)).await, Commit::Superseded);
     assert!(looked(&store, 2).await.is_none());
     assert!(matches!(asked(&store, 3, TERM).await, Acquire::Lead { .. }));
-    put(&store, 1, Windows::fresh_for(MINUTE)).await;
+    put(&store, 1, Lifetimes::fresh_for(MINUTE)).await;
     assert!(looked(&store, 1).await.is_some());
 }

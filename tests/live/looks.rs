@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Value, Windows};
+use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Lifetimes, Value};
 use bellwether::{RedisStore, Store};
 use bellwether_testkit::servers::RedisServer;
 use futures_util::future::join_all;
@@ -14,7 +14,7 @@ use crate::catalog::{key, name, options};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-async fn store(store: &RedisStore, sku: u64, windows: Windows) {
+async fn store(store: &RedisStore, sku: u64, windows: Lifetimes) {
     let claim = Claim::new(key(sku));
     let Ok(Acquire::Lead { lease, .. }) = store.acquire(claim, MINUTE, Accept::Fresh).await else {
         panic!("no lease of {sku}");
@@ -39,7 +39,7 @@ fn calls(server: &RedisServer, command: &str) -> u64 {
 async fn callers_who_look_for_different_keys_at_once_share_commands() {
     let server = RedisServer::start();
     let shared = options(&server).connect().await.expect("a store");
-    join_all((0..129).map(|sku| store(&shared, sku, Windows::fresh_for(MINUTE)))).await;
+    join_all((0..129).map(|sku| store(&shared, sku, Lifetimes::fresh_for(MINUTE)))).await;
     let before = calls(&server, "mget");
     let seen = join_all((0..129).map(|sku| looked(&shared, sku))).await;
     let expected: Vec<_> = (0..129).map(|sku: u64| Some(sku.to_string())).collect();
@@ -51,7 +51,7 @@ async fn callers_who_look_for_different_keys_at_once_share_commands() {
 async fn those_who_look_together_get_each_their_own() {
     let server = RedisServer::start();
     let shared = options(&server).connect().await.expect("a store");
-    join_all([0, 2, 5].map(|sku| store(&shared, sku, Windows::fresh_for(MINUTE)))).await;
+    join_all([0, 2, 5].map(|sku| store(&shared, sku, Lifetimes::fresh_for(MINUTE)))).await;
     server.command(&["SET", &name(3), "not ours"]);
     server.command(&["LPUSH", &name(4), "nor this"]);
     let seen = join_all([0, 1, 2, 3, 4, 5, 5].map(|sku| looked(&shared, sku))).await;
@@ -64,7 +64,7 @@ async fn those_who_look_together_get_each_their_own() {
 async fn entries_with_a_stale_window_cost_one_command_as_well() {
     let server = RedisServer::start();
     let shared = options(&server).connect().await.expect("a store");
-    let windows = Windows::fresh_for(MINUTE).stale_while_revalidate(MINUTE);
+    let windows = Lifetimes::fresh_for(MINUTE).stale_while_revalidate(MINUTE);
     join_all((0..10).map(|sku| store(&shared, sku, windows))).await;
     assert_eq!(looked(&shared, 0).await.as_deref(), Some("0"));
     let before = (calls(&server, "mget"), calls(&server, "evalsha"));
@@ -85,7 +85,7 @@ fn who_was_to_go_with_a_runtime_that_ended_looks_alone() {
     let lasting = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let passing = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let shared = lasting.block_on(options(&server).connect()).expect("a store");
-    lasting.block_on(store(&shared, 1, Windows::fresh_for(MINUTE)));
+    lasting.block_on(store(&shared, 1, Lifetimes::fresh_for(MINUTE)));
     let [mut alone, mut first, mut second] = [(); 3].map(|()| Box::pin(looked(&shared, 1)));
     assert!(lasting.block_on(async { poll!(&mut alone) }).is_pending());
     assert!(passing.block_on(async { poll!(&mut first) }).is_pending());
@@ -103,7 +103,7 @@ fn who_looks_from_another_runtime_does_not_go_with_one_that_stands_still() {
     let (ours, still) = (runtime(), runtime());
     let shared = ours.block_on(async {
         let shared = options(&server).connect().await.expect("a store");
-        store(&shared, 1, Windows::fresh_for(MINUTE)).await;
+        store(&shared, 1, Lifetimes::fresh_for(MINUTE)).await;
         shared
     });
     let (mut alone, mut waiting) = (Box::pin(looked(&shared, 1)), Box::pin(looked(&shared, 1)));

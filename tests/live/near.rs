@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Peek, Value, Windows, conformance,
+    Accept, Acquire, Claim, Commit, Draft, Entry, Lifetimes, Peek, Value, conformance,
 };
 use bellwether::{CacheStatus, RedisOptions, RedisStore, Store};
 use bellwether_testkit::faults::FaultProxy;
@@ -35,7 +35,7 @@ pub(crate) async fn other_process(server: &RedisServer) -> RedisStore {
 pub(crate) async fn put(store: &RedisStore, sku: u64, number: u64) {
     let acquired = store.acquire(Claim::new(key(sku)), MINUTE, Accept::Nothing).await;
     let Ok(Acquire::Lead { lease, .. }) = acquired else { panic!("no lease of {sku}") };
-    let windows = Windows::fresh_for(MINUTE).stale_while_revalidate(MINUTE);
+    let windows = Lifetimes::fresh_for(MINUTE).stale_while_revalidate(MINUTE);
     let draft = Draft::new(Value::new(number.to_string().into()), 1, windows);
     assert_eq!(store.commit(lease, draft).await.expect("an answer"), Commit::Stored);
 }

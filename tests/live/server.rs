@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Value, Windows, conformance};
-use bellwether::{Bypass, CacheStatus, RedisOptions, RedisStore, Store, StoreErrorKind};
+use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Lifetimes, Value, conformance};
+use bellwether::{BypassReason, CacheStatus, RedisOptions, RedisStore, Store, StoreErrorKind};
 use bellwether_testkit::servers::free_port;
 use bellwether_testkit::servers::{RedisServer, Reply};
 use bellwether_testkit::wait::within;
@@ -204,7 +204,7 @@ async fn a_store_made_before_its_server_works_once_it_is_there() {
     let catalog =
         Catalog::over(options(&server).timeout(TIGHT).expect("a timeout").connect_lazily());
     let (_, status) = catalog.ask_with_status(1).await;
-    assert_eq!(status, CacheStatus::Bypass(Bypass::StoreFailed));
+    assert_eq!(status, CacheStatus::Bypass(BypassReason::StoreFailed));
     server.restart();
     assert_eq!(stored_again(&catalog).await, CacheStatus::Led { stored: true });
 }
@@ -256,7 +256,7 @@ async fn a_full_server_keeps_nothing_and_no_lease() {
     let acquired = catalog.store.acquire(claim, MINUTE, Accept::Fresh).await;
     let Ok(Acquire::Lead { lease, .. }) = acquired else { panic!("the key was free") };
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    let draft = Draft::new(Value::new("value".into()), 1, Windows::fresh_for(MINUTE));
+    let draft = Draft::new(Value::new("value".into()), 1, Lifetimes::fresh_for(MINUTE));
     let error = catalog.store.commit(lease, draft).await.expect_err("it is full");
     assert_eq!(error.kind(), StoreErrorKind::Refused, "{error}");
     assert!(error.to_string().contains("OOM"), "{error}");
@@ -291,7 +291,7 @@ async fn a_lease_from_a_later_time_than_the_clock_shows_stores_nothing_once_it_h
     server.restart();
     let catalog = Catalog::on(&server).await;
     catalog.store.invalidate(key(1)).await.expect("invalidated");
-    let draft = Draft::new(Value::new("value".into()), 1, Windows::fresh_for(MINUTE));
+    let draft = Draft::new(Value::new("value".into()), 1, Lifetimes::fresh_for(MINUTE));
     let committed = catalog.store.commit(lease, draft).await.expect("an answer");
     assert_eq!(committed, Commit::Superseded);
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::Write;
 
 use bellwether::BoxError;
-use bellwether::Room;
+use bellwether::EncodeBuffer;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -59,7 +59,7 @@ where
     ///
     /// # Errors
     /// If there is not the room, or its header fields are more than are kept.
-    pub fn encode(&self, room: &mut Room) -> Result<(), BoxError> {
+    pub fn encode(&self, room: &mut EncodeBuffer) -> Result<(), BoxError> {
         let head = Head {
             status: self.status.as_u16(),
             headers: fields(&self.headers)?,
@@ -173,7 +173,7 @@ mod tests {
     }
 
     fn encoded(response: &KeptResponse<u64>) -> Bytes {
-        let mut room = Room::new(1 << 20);
+        let mut room = EncodeBuffer::new(1 << 20);
         response.encode(&mut room).unwrap();
         room.into_bytes()
     }
@@ -220,7 +220,7 @@ mod tests {
         assert!(matches!(refused, Err(Undecodable::TooManyFields)), "{refused:?}");
         let mut many = response();
         (0..200).for_each(|_| _ = many.headers.append("a", HeaderValue::from_static("b")));
-        assert!(many.encode(&mut Room::new(1 << 20)).is_err());
+        assert!(many.encode(&mut EncodeBuffer::new(1 << 20)).is_err());
     }
 
     #[test]

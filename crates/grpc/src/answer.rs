@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use bellwether::BoxError;
-use bellwether::{CacheStatus, Capture, Room, Verdict};
+use bellwether::{CacheStatus, Cacheability, Codec, EncodeBuffer};
 use bellwether_body::{CacheBody, KeptResponse};
 use bytes::Bytes;
 use http::Response;
@@ -14,11 +14,11 @@ use tonic::Status;
 /// An answer of a service.
 pub(crate) enum GrpcAnswer<B> {
     /// All of it, and what is to become of it.
-    Whole(KeptResponse<()>, Verdict),
+    Whole(KeptResponse<()>, Cacheability),
     /// One that only its own caller can have, until it takes it.
     TakeOnce(TakeOnce<B>),
     /// One that its caller has already, and what that says of the next ones.
-    Taken(Verdict),
+    Taken(Cacheability),
 }
 
 /// A response that goes through.
@@ -96,13 +96,13 @@ impl<B> fmt::Debug for GrpcAnswer<B> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GrpcCodec;
 
-impl<B> Capture<GrpcAnswer<B>> for GrpcCodec
+impl<B> Codec<GrpcAnswer<B>> for GrpcCodec
 where
     B: Send + 'static,
 {
     type Kept = GrpcAnswer<B>;
 
-    fn codec(&self) -> u8 {
+    fn id(&self) -> u8 {
         3
     }
 
@@ -114,18 +114,18 @@ where
         kept.again()
     }
 
-    fn give_out(&self, kept: GrpcAnswer<B>, _: &CacheStatus) -> GrpcAnswer<B> {
+    fn restore_owned(&self, kept: GrpcAnswer<B>, _: &CacheStatus) -> GrpcAnswer<B> {
         kept
     }
 
-    fn verdict(&self, kept: &GrpcAnswer<B>) -> Verdict {
+    fn classify(&self, kept: &GrpcAnswer<B>) -> Cacheability {
         match kept {
             GrpcAnswer::Whole(_, verdict) | GrpcAnswer::Taken(verdict) => *verdict,
-            GrpcAnswer::TakeOnce(_) => Verdict::Private,
+            GrpcAnswer::TakeOnce(_) => Cacheability::PrivateKey,
         }
     }
 
-    fn encode(&self, kept: &GrpcAnswer<B>, room: &mut Room) -> Result<(), BoxError> {
+    fn encode(&self, kept: &GrpcAnswer<B>, room: &mut EncodeBuffer) -> Result<(), BoxError> {
         match kept {
             GrpcAnswer::Whole(kept, _) => kept.encode(room),
             GrpcAnswer::TakeOnce(_) | GrpcAnswer::Taken(_) => {
@@ -149,6 +149,6 @@ where
     }
 
     fn decode(&self, bytes: &[u8]) -> Result<GrpcAnswer<B>, BoxError> {
-        Ok(GrpcAnswer::Whole(KeptResponse::decode(bytes)?, Verdict::Keep))
+        Ok(GrpcAnswer::Whole(KeptResponse::decode(bytes)?, Cacheability::Keep))
     }
 }

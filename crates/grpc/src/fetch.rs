@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bellwether::BoxError;
-use bellwether::{Ask, Verdict};
+use bellwether::{Cacheability, Lookup};
 use bellwether_body::{BodyEnd, CacheBody, KeptResponse};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
@@ -30,7 +30,7 @@ use super::verdict::{status, verdict};
 
 /// A unary request that was read, and what it asks of the cache.
 pub(crate) struct UnaryRequest {
-    pub(super) ask: Ask,
+    pub(super) ask: Lookup,
     pub(super) method: Arc<CachedMethod>,
     pub(super) parts: Parts,
     /// Its message, with its prefix.
@@ -41,13 +41,13 @@ pub(crate) struct UnaryRequest {
 }
 
 impl UnaryRequest {
-    pub(super) fn ask(&self) -> Ask {
+    pub(super) fn ask(&self) -> Lookup {
         self.ask.clone()
     }
 }
 
 /// Which lookup a request needs.
-pub(super) type AskOf = fn(&UnaryRequest) -> Ask;
+pub(super) type LookupOf = fn(&UnaryRequest) -> Lookup;
 
 /// The service behind the cache.
 #[derive(Clone, Debug)]
@@ -111,8 +111,8 @@ where
             let body = CacheBody::watched(begun.clone(), rest, watch);
             match end_of(Response::from_parts(head.clone(), body), early, end).await {
                 Some(BodyEnd::Ended(trailers)) => whole(head, begun, trailers, true, method),
-                Some(BodyEnd::GoesOn) => GrpcAnswer::Taken(Verdict::Private),
-                None => GrpcAnswer::Taken(Verdict::Own),
+                Some(BodyEnd::GoesOn) => GrpcAnswer::Taken(Cacheability::PrivateKey),
+                None => GrpcAnswer::Taken(Cacheability::PrivateOnce),
             }
         }
     })
@@ -129,7 +129,7 @@ fn whole<B>(
     let lacks_message = code == tonic::Code::Ok && data.is_empty();
     let verdict = match is_whole && !lacks_message {
         true => verdict(method, code, &head.headers),
-        false => Verdict::Failure,
+        false => Cacheability::Failure,
     };
     let response::Parts { status, headers, .. } = head;
     GrpcAnswer::Whole(KeptResponse { status, headers, body: data, trailers, note: () }, verdict)

@@ -8,7 +8,7 @@ use bellwether::{ConfigError, ReadThroughLayer, Store};
 use tower::Layer;
 
 use super::answer::GrpcCodec;
-use super::fetch::{AskOf, GrpcFetch, UnaryRequest};
+use super::fetch::{GrpcFetch, LookupOf, UnaryRequest};
 use super::handle::GrpcHandle;
 use super::method::{CachedMethod, Methods, check};
 use super::service::GrpcCache;
@@ -20,7 +20,7 @@ use super::trouble::is_of_source;
 /// one layer, and their clones, share its loads: one per key in this process.
 #[derive(Clone)]
 pub struct GrpcCacheLayer {
-    layer: ReadThroughLayer<AskOf, GrpcCodec>,
+    layer: ReadThroughLayer<LookupOf, GrpcCodec>,
     methods: Arc<Methods>,
     max_request_bytes: usize,
     shows_status: bool,
@@ -30,8 +30,8 @@ impl GrpcCacheLayer {
     /// A layer over a store. Nothing is cached until a [`method`](Self::method) is named.
     pub fn new<S: Store>(store: S) -> Self {
         Self {
-            layer: ReadThroughLayer::new(store, UnaryRequest::ask as AskOf)
-                .capture(GrpcCodec)
+            layer: ReadThroughLayer::new(store, UnaryRequest::ask as LookupOf)
+                .codec(GrpcCodec)
                 .source_failures(is_of_source),
             methods: Arc::default(),
             max_request_bytes: FOUR_MIB,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::{ConfigError, Windows};
+use bellwether::{ConfigError, Lifetimes};
 use http::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method};
@@ -27,7 +27,7 @@ use super::message::is_compressed;
 /// ```
 #[derive(Clone, Debug)]
 pub struct CachedMethod {
-    windows: Windows,
+    windows: Lifetimes,
     /// Statuses that are kept besides `OK`, and for how long.
     statuses: Vec<(Code, Duration)>,
     /// What belongs to the key, in the order of the names.
@@ -45,7 +45,7 @@ impl CachedMethod {
     /// time.
     pub fn fresh_for(ttl: Duration) -> Self {
         Self {
-            windows: Windows::fresh_for(ttl),
+            windows: Lifetimes::fresh_for(ttl),
             statuses: Vec::new(),
             metadata: Vec::new(),
             ignores_credentials: false,
@@ -124,12 +124,12 @@ impl CachedMethod {
     }
 
     /// For how long an answer of this status is kept, if it is.
-    pub(super) fn windows_of(&self, code: Code) -> Option<Windows> {
+    pub(super) fn windows_of(&self, code: Code) -> Option<Lifetimes> {
         let named = self.statuses.iter().find(|(named, _)| *named == code).map(|(_, ttl)| *ttl);
         match (code, named) {
             (Code::Ok, None) => Some(lasting(self.windows.ttl(), &self.windows)),
             (Code::Ok, Some(ttl)) => Some(lasting(ttl, &self.windows)),
-            (_, ttl) => ttl.map(Windows::fresh_for),
+            (_, ttl) => ttl.map(Lifetimes::fresh_for),
         }
     }
 
@@ -154,11 +154,11 @@ impl CachedMethod {
 }
 
 /// The same windows with another time to be fresh. Without one, there are no stale ones either.
-pub(super) fn lasting(ttl: Duration, windows: &Windows) -> Windows {
+pub(super) fn lasting(ttl: Duration, windows: &Lifetimes) -> Lifetimes {
     if ttl.is_zero() {
-        return Windows::fresh_for(ttl);
+        return Lifetimes::fresh_for(ttl);
     }
-    Windows::fresh_for(ttl)
+    Lifetimes::fresh_for(ttl)
         .stale_while_revalidate(windows.while_revalidate())
         .stale_if_error(windows.if_error())
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bellwether::BoxError;
-use bellwether::{Ask, CacheStatus, ReadThrough};
+use bellwether::{CacheStatus, Lookup, ReadThrough};
 use bellwether_body::CacheBody;
 use bytes::Bytes;
 use http::request::Parts;
@@ -22,7 +22,7 @@ use tower::{Service, ServiceExt};
 use super::answer::GrpcCodec;
 use super::deadline::{GRPC_TIMEOUT, deadline};
 use super::early::Early;
-use super::fetch::{AskOf, GrpcFetch, UnaryRequest};
+use super::fetch::{GrpcFetch, LookupOf, UnaryRequest};
 use super::future::{GrpcResponseFuture, past};
 use super::key::{accept_known, key};
 use super::message::{Read, Until, read};
@@ -34,7 +34,7 @@ use super::trouble::status_for_caller;
 /// It is always ready, as [`ReadThrough`] is. Errors are answers: each has its status.
 #[derive(Clone)]
 pub struct GrpcCache<S> {
-    pub(super) cache: ReadThrough<GrpcFetch<S>, AskOf, GrpcCodec>,
+    pub(super) cache: ReadThrough<GrpcFetch<S>, LookupOf, GrpcCodec>,
     pub(super) methods: Arc<Methods>,
     pub(super) max_request_bytes: usize,
     pub(super) shows_status: bool,
@@ -140,8 +140,8 @@ where
         let UnreadRequest { deadline, method, mut parts } = asking;
         let key = key(parts.uri.path(), &method, &parts.headers, &message);
         let ask = match deadline {
-            Some(deadline) => Ask::of(key).by(deadline),
-            None => Ask::of(key),
+            Some(deadline) => Lookup::of(key).deadline(deadline),
+            None => Lookup::of(key),
         };
         // A load is for all its waiters, so it has no caller's time and no encoding
         // that another may not know.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::{Verdict, Windows};
+use bellwether::{Cacheability, Lifetimes};
 use http::HeaderMap;
 use http::header::{CACHE_CONTROL, SET_COOKIE};
 use tonic::Code;
@@ -18,20 +18,20 @@ pub(super) fn status(head: &HeaderMap, trailers: Option<&HeaderMap>) -> Code {
 }
 
 /// What becomes of a whole answer.
-pub(super) fn verdict(method: &CachedMethod, code: Code, head: &HeaderMap) -> Verdict {
+pub(super) fn verdict(method: &CachedMethod, code: Code, head: &HeaderMap) -> Cacheability {
     let Some(windows) = method.windows_of(code) else {
         return unkept(code);
     };
     match ServerDirectives::of(head) {
-        _ if head.contains_key(SET_COOKIE) => Verdict::Private,
-        ServerDirectives { is_private: true, .. } => Verdict::Private,
-        ServerDirectives { ttl: Some(ttl), .. } => Verdict::KeepFor(lasting(ttl, &windows)),
-        ServerDirectives { ttl: None, .. } => Verdict::KeepFor(windows),
+        _ if head.contains_key(SET_COOKIE) => Cacheability::PrivateKey,
+        ServerDirectives { is_private: true, .. } => Cacheability::PrivateKey,
+        ServerDirectives { ttl: Some(ttl), .. } => Cacheability::KeepFor(lasting(ttl, &windows)),
+        ServerDirectives { ttl: None, .. } => Cacheability::KeepFor(windows),
     }
 }
 
 /// What becomes of an answer with a status that is not kept.
-fn unkept(code: Code) -> Verdict {
+fn unkept(code: Code) -> Cacheability {
     match code {
         Code::Unavailable
         | Code::DeadlineExceeded
@@ -39,16 +39,16 @@ fn unkept(code: Code) -> Verdict {
         | Code::Unknown
         | Code::ResourceExhausted
         | Code::DataLoss
-        | Code::Aborted => Verdict::Failure,
-        Code::Unauthenticated | Code::PermissionDenied => Verdict::Private,
+        | Code::Aborted => Cacheability::Failure,
+        Code::Unauthenticated | Code::PermissionDenied => Cacheability::PrivateKey,
         // Metadata that is not part of the key may be what is wrong.
         Code::Cancelled
         | Code::InvalidArgument
         | Code::AlreadyExists
         | Code::FailedPrecondition
         | Code::OutOfRange
-        | Code::Unimplemented => Verdict::Unconfirmed,
-        Code::Ok | Code::NotFound => Verdict::KeepFor(Windows::fresh_for(Duration::ZERO)),
+        | Code::Unimplemented => Cacheability::Unconfirmed,
+        Code::Ok | Code::NotFound => Cacheability::KeepFor(Lifetimes::fresh_for(Duration::ZERO)),
     }
 }
 
@@ -102,14 +102,14 @@ mod tests {
         HeaderMap::from_iter([(name.parse().unwrap(), HeaderValue::from_static(value))])
     }
 
-    fn kept_for(verdict: Verdict) -> Option<u64> {
+    fn kept_for(verdict: Cacheability) -> Option<u64> {
         match verdict {
-            Verdict::KeepFor(windows) => Some(windows.ttl().as_secs()),
+            Cacheability::KeepFor(windows) => Some(windows.ttl().as_secs()),
             _ => None,
         }
     }
 
-    fn of(code: Code, head: &HeaderMap) -> Verdict {
+    fn of(code: Code, head: &HeaderMap) -> Cacheability {
         let method = CachedMethod::fresh_for(MINUTE).status(Code::NotFound, MINUTE * 2);
         verdict(&method, code, head)
     }
@@ -124,9 +124,9 @@ mod tests {
             let verdict = of(code, &none);
             let expected = match number {
                 5 => continue,
-                2 | 4 | 8 | 10 | 13 | 14 | 15 => Verdict::Failure,
-                7 | 16 => Verdict::Private,
-                _ => Verdict::Unconfirmed,
+                2 | 4 | 8 | 10 | 13 | 14 | 15 => Cacheability::Failure,
+                7 | 16 => Cacheability::PrivateKey,
+                _ => Cacheability::Unconfirmed,
             };
             assert_eq!(verdict, expected, "{code:?}");
         }
@@ -148,16 +148,16 @@ mod tests {
         for private in ["no-store", "PRIVATE", "max-age=5, no-store", "private=\"x\""] {
             assert_eq!(
                 of(Code::Ok, &head("cache-control", private)),
-                Verdict::Private,
+                Cacheability::PrivateKey,
                 "{private}"
             );
         }
-        assert_eq!(of(Code::Ok, &head("set-cookie", "a=b")), Verdict::Private);
+        assert_eq!(of(Code::Ok, &head("set-cookie", "a=b")), Cacheability::PrivateKey);
         let times = [("max-age=5", 5), ("public, Max-Age = 7", 7), ("max-age=9, max-age=3", 3)];
         let none = [("no-cache", 0), ("max-age=x", 0), ("max-age=5, no-cache", 0), ("public", 60)];
         for (said, ttl) in times.into_iter().chain(none) {
             assert_eq!(kept_for(of(Code::Ok, &head("cache-control", said))), Some(ttl), "{said}");
         }
-        assert_eq!(of(Code::Internal, &head("cache-control", "no-store")), Verdict::Failure);
+        assert_eq!(of(Code::Internal, &head("cache-control", "no-store")), Cacheability::Failure);
     }
 }

@@ -38,7 +38,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         B: Send + 'static,
     {
         let KeptResponse { status, body, trailers, .. } = &earlier.response;
-        let judgement = self.judge(*status, &headers, times);
+        let judgement = self.classify(*status, &headers, times);
         let fresh = Answered {
             status: *status,
             headers,
@@ -61,7 +61,7 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
     {
         let (parts, body) = response.into_parts();
         let said = self.said(parts.status);
-        let judgement = self.judge(parts.status, &parts.headers, times);
+        let judgement = self.classify(parts.status, &parts.headers, times);
         let until = match judgement {
             StorageDecision::Private(why) => {
                 let response = Response::from_parts(parts, CacheBody::passing(body));
@@ -87,9 +87,9 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
 
     /// For whom an answer is, and what is to become of it. Nothing else decides that, but that an
     /// answer is too large.
-    fn judge(&self, status: StatusCode, headers: &HeaderMap, times: Times) -> StorageDecision {
+    fn classify(&self, status: StatusCode, headers: &HeaderMap, times: Times) -> StorageDecision {
         let request = &self.fetch_request.asked.parts.headers;
-        match self.shared.mode.judge(&Method::GET, request, status, headers, times) {
+        match self.shared.mode.classify(&Method::GET, request, status, headers, times) {
             StorageDecision::Share | StorageDecision::Unconfirmed | StorageDecision::Failure
                 if !self.is_for_all_who_wait(headers) =>
             {

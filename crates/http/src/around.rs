@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use bellwether::BoxError;
 use bellwether::adapter::BypassPermit;
-use bellwether::{Bypass, CacheStatus, Key};
+use bellwether::{BypassReason, CacheStatus, Key};
 use bellwether_body::{CacheBody, KeptResponse};
 use bytes::Bytes;
 use http::{HeaderMap, Method, Request, Response, StatusCode};
@@ -204,7 +204,7 @@ where
         Ok(found) => found,
         Err(error) => return refusal::of_origin(&error),
     };
-    match exchange.answered::<ReqB, B>(Ok(found), &CacheStatus::Bypass(Bypass::NotKept)) {
+    match exchange.answered::<ReqB, B>(Ok(found), &CacheStatus::Bypass(BypassReason::NotKept)) {
         NextStep::Answer(answer) => answer,
         NextStep::Ask(..) | NextStep::Alone | NextStep::Around => {
             let (fetch_request, _) = exchange.fetch_request::<ReqB>();
@@ -259,7 +259,7 @@ async fn hear<B: Send + 'static>(
         HeadSays::Same => {
             let headers = rules::freshen(&stored.headers, head);
             let KeptResponse { status, body, trailers, .. } = stored.clone();
-            let judgement = shared.mode.judge(&Method::GET, request, status, &headers, times);
+            let judgement = shared.mode.classify(&Method::GET, request, status, &headers, times);
             let terms = match judgement {
                 StorageDecision::Keep(terms) | StorageDecision::Validate(terms, _)
                     if located.is_told_by(&terms.vary) =>

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bellwether::BoxError;
-use bellwether::{CacheStatus, Capture, Key, Room, Verdict, Windows};
+use bellwether::{CacheStatus, Cacheability, Codec, EncodeBuffer, Key, Lifetimes};
 use bellwether_body::{CacheBody, KeptResponse};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Response, StatusCode};
@@ -64,7 +64,7 @@ impl CachedResponse {
 /// What is to become of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Disposition {
-    Keep(Windows),
+    Keep(Lifetimes),
     /// The waiters are given it, and it is not kept.
     Share,
     /// It may be the fault of its request.
@@ -181,8 +181,8 @@ impl VaryIndex {
             .with(selecting.digest().as_bytes())
     }
 
-    pub(super) fn windows(&self) -> Windows {
-        Windows::fresh_for(Duration::from_millis(self.life))
+    pub(super) fn windows(&self) -> Lifetimes {
+        Lifetimes::fresh_for(Duration::from_millis(self.life))
     }
 }
 
@@ -217,20 +217,26 @@ impl<B> KeptAnswer<B> {
 
 /// How responses are kept.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct HttpCapture;
+pub(super) struct HttpCodec;
 
-impl HttpCapture {
+impl HttpCodec {
     /// The number of its encoding.
     pub(super) const CODEC: u8 = 4;
 
     /// Writes a response down.
-    pub(super) fn encode_whole(whole: &CachedResponse, room: &mut Room) -> Result<(), BoxError> {
+    pub(super) fn encode_whole(
+        whole: &CachedResponse,
+        room: &mut EncodeBuffer,
+    ) -> Result<(), BoxError> {
         room.write_all(&[WHOLE])?;
         whole.response.encode(room)
     }
 
     /// Writes a `Vary` index down.
-    pub(super) fn encode_spec(vary_index: &VaryIndex, room: &mut Room) -> Result<(), BoxError> {
+    pub(super) fn encode_spec(
+        vary_index: &VaryIndex,
+        room: &mut EncodeBuffer,
+    ) -> Result<(), BoxError> {
         room.write_all(&[SPEC])?;
         let (headers, body) = (HeaderMap::new(), Bytes::new());
         let (status, note) = (StatusCode::OK, vary_index.clone());
@@ -238,13 +244,13 @@ impl HttpCapture {
     }
 }
 
-impl<B> Capture<CacheAnswer<B>> for HttpCapture
+impl<B> Codec<CacheAnswer<B>> for HttpCodec
 where
     B: Send + 'static,
 {
     type Kept = KeptAnswer<B>;
 
-    fn codec(&self) -> u8 {
+    fn id(&self) -> u8 {
         Self::CODEC
     }
 
@@ -261,25 +267,25 @@ where
         kept.give()
     }
 
-    fn verdict(&self, kept: &KeptAnswer<B>) -> Verdict {
+    fn classify(&self, kept: &KeptAnswer<B>) -> Cacheability {
         match kept {
             KeptAnswer::CachedResponse(whole) => match whole.disposition {
-                Disposition::Keep(windows) => Verdict::KeepFor(windows),
+                Disposition::Keep(windows) => Cacheability::KeepFor(windows),
                 Disposition::Share => NOT_KEPT,
-                Disposition::Unconfirmed => Verdict::Unconfirmed,
-                Disposition::Failure => Verdict::Failure,
+                Disposition::Unconfirmed => Cacheability::Unconfirmed,
+                Disposition::Failure => Cacheability::Failure,
             },
-            KeptAnswer::VaryIndex(vary_index) => Verdict::KeepFor(vary_index.windows()),
+            KeptAnswer::VaryIndex(vary_index) => Cacheability::KeepFor(vary_index.windows()),
             KeptAnswer::Passthrough(slot) => {
                 let passing = slot.lock().unwrap_or_else(PoisonError::into_inner);
                 let is_own = passing.as_ref().is_some_and(|passing| passing.is_own);
-                if is_own { Verdict::Own } else { Verdict::Private }
+                if is_own { Cacheability::PrivateOnce } else { Cacheability::PrivateKey }
             }
             KeptAnswer::Retry => NOT_KEPT,
         }
     }
 
-    fn encode(&self, kept: &KeptAnswer<B>, room: &mut Room) -> Result<(), BoxError> {
+    fn encode(&self, kept: &KeptAnswer<B>, room: &mut EncodeBuffer) -> Result<(), BoxError> {
         match kept {
             KeptAnswer::CachedResponse(whole) => Self::encode_whole(whole, room),
             KeptAnswer::VaryIndex(vary_index) => Self::encode_spec(vary_index, room),
@@ -332,7 +338,7 @@ where
 }
 
 /// It is shared, and that is all.
-const NOT_KEPT: Verdict = Verdict::KeepFor(Windows::NONE);
+const NOT_KEPT: Cacheability = Cacheability::KeepFor(Lifetimes::NONE);
 
 const WHOLE: u8 = 1;
 

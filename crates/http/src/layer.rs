@@ -14,7 +14,7 @@ use tower::Layer;
 
 use super::fetch::OriginFetch;
 use super::handle::HttpHandle;
-use super::kept::HttpCapture;
+use super::kept::HttpCodec;
 use super::mode::{self, Mode};
 use super::request_key::RequestKey;
 use super::rules::Defaults;
@@ -29,7 +29,7 @@ use super::variants::Variants;
 /// one layer, and their clones, share its loads: one per target in this process.
 #[derive(Clone)]
 pub struct HttpCacheLayer<R = Rfc9111Rules> {
-    layer: ReadThroughLayer<(), HttpCapture>,
+    layer: ReadThroughLayer<(), HttpCodec>,
     rules: R,
     target: TargetUri,
     collect_within: Duration,
@@ -188,7 +188,7 @@ impl HttpCacheLayer<KeyedRules> {
 
 impl<R> HttpCacheLayer<R> {
     fn by<S: Store>(rules: R, store: S) -> Self {
-        let layer = ReadThroughLayer::without_keys(store).capture(HttpCapture);
+        let layer = ReadThroughLayer::without_keys(store).codec(HttpCodec);
         let layer = layer.source_failures(|error: &BoxError| is_unreachable(&**error));
         Self {
             layer,

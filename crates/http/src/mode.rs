@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::Windows;
+use bellwether::Lifetimes;
 use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 
 use super::request_key::RequestKey;
@@ -49,7 +49,7 @@ pub(super) enum StorageDecision {
 /// On which terms a response is kept.
 #[derive(Clone, Debug)]
 pub(super) struct StorageTerms {
-    pub(super) windows: Windows,
+    pub(super) windows: Lifetimes,
     /// How old it was when it came.
     pub(super) age: Duration,
     /// How long it is fresh from then on.
@@ -61,7 +61,7 @@ pub(super) struct StorageTerms {
 impl StorageTerms {
     /// Of what is not kept, and is for all waiters.
     pub(super) const NONE: Self = Self {
-        windows: Windows::NONE,
+        windows: Lifetimes::NONE,
         age: Duration::ZERO,
         freshness: Duration::ZERO,
         vary: Vec::new(),
@@ -81,7 +81,7 @@ impl Mode {
     }
 
     /// What is to become of a response, by what it says and by what was asked.
-    pub(super) fn judge(
+    pub(super) fn classify(
         &self,
         method: &Method,
         request: &HeaderMap,
@@ -102,7 +102,7 @@ impl Mode {
                     Storing::Private(why) => StorageDecision::Private(why),
                 }
             }
-            Self::Keyed(keyed) => keyed.judge(method, request, status, response, times),
+            Self::Keyed(keyed) => keyed.classify(method, request, status, response, times),
         }
     }
 }
@@ -114,7 +114,7 @@ pub(super) fn is_nobodys(request: &HeaderMap) -> bool {
 
 impl ProgramRules {
     /// How long is for the program to say, and not for the response.
-    fn judge(
+    fn classify(
         &self,
         method: &Method,
         request: &HeaderMap,
@@ -147,7 +147,7 @@ impl ProgramRules {
         if ttl.is_zero() {
             return StorageDecision::Share;
         }
-        let windows = Windows::fresh_for(ttl)
+        let windows = Lifetimes::fresh_for(ttl)
             .stale_while_revalidate(self.while_revalidate)
             .stale_if_error(self.if_error);
         let age = rules::on_arrival(response, times);
@@ -163,7 +163,7 @@ impl ProgramRules {
 
 impl From<rules::Terms> for StorageTerms {
     fn from(terms: rules::Terms) -> Self {
-        let windows = Windows::fresh_for(terms.freshness)
+        let windows = Lifetimes::fresh_for(terms.freshness)
             .stale_while_revalidate(terms.while_revalidate)
             .stale_if_error(terms.if_error)
             .kept_for_validation(terms.for_validation);

@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
-use bellwether::{CacheStatus, Stale};
+use bellwether::{CacheStatus, StaleReason};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
 use super::kept::OriginInfo;
@@ -70,7 +70,7 @@ impl Report {
         let asked = Self { forwarded: Some(forwarded), status: said.status, ..Self::default() };
         match status {
             CacheStatus::Hit { .. } => Self { is_hit: true, ..Self::default() },
-            CacheStatus::Stale { why: Stale::Revalidating, .. } => {
+            CacheStatus::Stale { why: StaleReason::Revalidating, .. } => {
                 Self { is_hit: true, detail: Some("revalidating".to_owned()), ..Self::default() }
             }
             CacheStatus::Stale { why, .. } => {

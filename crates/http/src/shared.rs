@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderName, StatusCode};
 use tokio::time::Instant;
 
 use super::asked::CacheRequest;
-use super::kept::{CacheAnswer, CachedResponse, Disposition, HttpCapture, KeptAnswer, VaryIndex};
+use super::kept::{CacheAnswer, CachedResponse, Disposition, HttpCodec, KeptAnswer, VaryIndex};
 use super::mode::Mode;
 use super::rules::Why;
 use super::target::TargetUri;
@@ -22,7 +22,7 @@ use super::variants::Variants;
 /// What all services of a layer share.
 #[derive(Clone, Debug)]
 pub(super) struct LayerState {
-    pub(super) client: CacheClient<HttpCapture>,
+    pub(super) client: CacheClient<HttpCodec>,
     pub(super) mode: Arc<Mode>,
     pub(super) target: TargetUri,
     /// Targets whose answers are each for one caller.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bellwether::BoxError;
 use bellwether::adapter::RequestOptions;
-use bellwether::{CacheStatus, Error, Key, Stale};
+use bellwether::{CacheStatus, Error, Key, StaleReason};
 use bellwether_body::CacheBody;
 use http::Response;
 use http::request::Parts;
@@ -166,7 +166,7 @@ pub(super) fn at_hand<B: Send + 'static>(
 fn will_do(demand: &Demand, whole: &CachedResponse, status: &CacheStatus) -> bool {
     let is_kept = match status {
         CacheStatus::Hit { .. } => true,
-        CacheStatus::Stale { why, .. } => *why == Stale::Revalidating,
+        CacheStatus::Stale { why, .. } => *why == StaleReason::Revalidating,
         _ => false,
     };
     let fresh_for = match status {

@@ -8,8 +8,8 @@ use tower::Service;
 use super::{
     Event, FlightHold, FlightMemory, FlightTask, GrantedLease, LONGEST_REST, StaleFallback,
 };
-use crate::capture::Capture;
-use crate::error::{CacheError, Cause, StoreError, StoreErrorKind};
+use crate::codec::Codec;
+use crate::error::{CacheError, FailureCause, StoreError, StoreErrorKind};
 use crate::flight::{Generation, Phase};
 use crate::jitter::jitter;
 use crate::log_throttle::warn_throttled;
@@ -18,14 +18,14 @@ use crate::read_through::core;
 use crate::read_through::failure_cache::RememberedFailure;
 use crate::read_through::outcome::{Origin, Outcome};
 use crate::read_through::step::{Hold, Known, Meanwhile, Memory};
-use crate::status::{CacheStatus, Stale};
+use crate::status::{CacheStatus, StaleReason};
 use crate::store::{Accept, Acquire, Entry, Failure, Lease, Marker};
 
 impl<S, Req, C> FlightTask<S, Req, C>
 where
     S: Service<Req>,
     S::Error: Send + Sync + 'static,
-    C: Capture<S::Response>,
+    C: Codec<S::Response>,
 {
     pub(super) async fn acquire(&mut self, memory: FlightMemory) -> Event {
         self.leader.enter(Phase::Asking);
@@ -89,9 +89,9 @@ where
         // Another process has to replace it, or we do. What it is replaced by is good enough.
         let accept = Accept::Other { than: entry.fence() };
         match entry.as_marker() {
-            Some(Marker::Private) => Event::Private { accept, memory },
-            Some(Marker::Own) => Event::Own { accept, memory },
-            Some(Marker::Unkept) => Event::Unkept { accept, known: self.known(), memory },
+            Some(Marker::PrivateKey) => Event::Private { accept, memory },
+            Some(Marker::PrivateOnce) => Event::Own { accept, memory },
+            Some(Marker::Uncacheable) => Event::Unkept { accept, known: self.known(), memory },
             None => match self.value_of(entry, memory.waited) {
                 Some(outcome) => Event::Found { asked, outcome, due: self.due(entry), memory },
                 None => Event::Unreadable { accept, memory },
@@ -198,7 +198,8 @@ where
         let Some(RememberedFailure { outcome, left }) = remembered else {
             return Known::Nothing;
         };
-        let in_words = || Outcome::Failed(CacheError::load_failed(key, Cause::Error, "", left));
+        let in_words =
+            || Outcome::Failed(CacheError::load_failed(key, FailureCause::Error, "", left));
         let failure = outcome.unwrap_or_else(in_words);
         match left.is_zero() {
             true => Known::Probe(failure),
@@ -220,7 +221,7 @@ where
     fn meanwhile(&self, fallback: Option<&StaleFallback>) -> Meanwhile<Outcome, Duration> {
         let Some(StaleFallback { entry, .. }) = fallback else { return Meanwhile::Nothing };
         let Some(stale_for) = entry.stale_for() else { return Meanwhile::Nothing };
-        let status = Some(core::stale(entry, Stale::Revalidating));
+        let status = Some(core::stale(entry, StaleReason::Revalidating));
         match self.outcome_of(entry, status) {
             Some(stale) if entry.serves_while_revalidating() => Meanwhile::Give(stale),
             Some(stale) if entry.serves_if_error() => {
@@ -244,7 +245,7 @@ where
             (None, Some(fresh_for)) if fresh_for <= since => since - fresh_for,
             _ => return self.outcome_of(entry, Some(core::hit(entry))),
         };
-        let status = CacheStatus::Stale { why: Stale::LoadFailed, stale_for };
+        let status = CacheStatus::Stale { why: StaleReason::LoadFailed, stale_for };
         // In either window: while it is replaced it is given out, though that fails.
         let will_do = stale_for < entry.windows().given_out();
         will_do.then(|| self.outcome_of(entry, Some(status))).flatten()

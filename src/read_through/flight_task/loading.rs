@@ -13,8 +13,8 @@ use tower::Service;
 use super::{
     Event, FlightHold, FlightMemory, FlightTask, GrantedLease, PreparedDraft, StaleFallback,
 };
-use crate::capture::Capture;
-use crate::error::Cause;
+use crate::codec::Codec;
+use crate::error::FailureCause;
 use crate::flight::{Generation, Leader, Phase};
 use crate::log_throttle::warn_throttled;
 use crate::policy::Policy;
@@ -22,8 +22,8 @@ use crate::read_through::core;
 use crate::read_through::load::{self, FailedLoad, Fault, Keeping, LoaderAnswer};
 use crate::read_through::outcome::{Origin, Outcome};
 use crate::read_through::step::{Blame, Hold, LoadEnd};
-use crate::status::Bypass;
-use crate::store::{Commit, Draft, Failure, Marker, Renew, Store, Value, Windows};
+use crate::status::BypassReason;
+use crate::store::{Commit, Draft, Failure, Lifetimes, Marker, Renew, Store, Value};
 
 type FlightLoadEnd = LoadEnd<Outcome, Generation, PreparedDraft, Failure>;
 
@@ -31,7 +31,7 @@ impl<S, Req, C> FlightTask<S, Req, C>
 where
     S: Service<Req>,
     S::Error: Send + Sync + 'static,
-    C: Capture<S::Response>,
+    C: Codec<S::Response>,
 {
     /// Loads, and completes every other waiter with `meanwhile`.
     pub(super) async fn load(
@@ -124,8 +124,8 @@ where
         loads.failures.forget(&key);
         loads.apart.forget(&key);
         match &keeping {
-            Keeping::Private => self.core.note_private(self.leader.key()),
-            Keeping::Own => {}
+            Keeping::PrivateKey => self.core.note_private(self.leader.key()),
+            Keeping::PrivateOnce => {}
             _ => loads.private_keys.note_shared(&key),
         }
         let outcome = Outcome::Value(Arc::clone(&kept), origin(load.hold));
@@ -133,19 +133,21 @@ where
         let marker = |marker| load.prepare(Draft::marker(marker_ttl, marker), false);
         let began = load.began;
         match keeping {
-            Keeping::Private => LoadEnd::Private { outcome, marker: marker(Marker::Private) },
-            Keeping::Own => {
-                let marker = (!load.replaces()).then(|| marker(Marker::Own));
+            Keeping::PrivateKey => LoadEnd::Private { outcome, marker: marker(Marker::PrivateKey) },
+            Keeping::PrivateOnce => {
+                let marker = (!load.replaces()).then(|| marker(Marker::PrivateOnce));
                 LoadEnd::Own { outcome, marker }
             }
-            Keeping::Unkept => LoadEnd::Value { began, outcome, draft: marker(Marker::Unkept) },
+            Keeping::Uncacheable => {
+                LoadEnd::Value { began, outcome, draft: marker(Marker::Uncacheable) }
+            }
             Keeping::Share => {
-                let draft = Draft::new(core::nothing(), 0, Windows::fresh_for(Duration::ZERO));
+                let draft = Draft::new(core::nothing(), 0, Lifetimes::fresh_for(Duration::ZERO));
                 LoadEnd::Value { began, outcome, draft: load.prepare(draft, false) }
             }
             Keeping::Keep(bytes, beside, windows) => {
                 let value = Value::of(bytes, kept, beside);
-                let draft = Draft::new(value, self.core.capture.codec(), windows);
+                let draft = Draft::new(value, self.core.codec.id(), windows);
                 LoadEnd::Value { began, outcome, draft: load.prepare(draft, true) }
             }
         }
@@ -175,8 +177,8 @@ where
         }
         let blame = match cause {
             _ if is_confirmed => Blame::Source,
-            Cause::TimedOut => Blame::Limit,
-            Cause::Error | Cause::Panicked => Blame::Request,
+            FailureCause::TimedOut => Blame::Limit,
+            FailureCause::Error | FailureCause::Panicked => Blame::Request,
         };
         let fallback = fallback.filter(|_| fault != Fault::Answer);
         let stale = self.instead(fallback).zip(fallback.map(|fallback| fallback.asked));
@@ -273,8 +275,8 @@ impl Load<'_> {
 fn origin(hold: &FlightHold) -> Origin {
     match hold {
         Hold::Lease(_) => Origin::Loaded { stored: false },
-        Hold::Nothing => Origin::Around(Bypass::NotKept),
-        Hold::StoreDown | Hold::Unacknowledged => Origin::Around(Bypass::StoreFailed),
+        Hold::Nothing => Origin::Around(BypassReason::NotKept),
+        Hold::StoreDown | Hold::Unacknowledged => Origin::Around(BypassReason::StoreFailed),
     }
 }
 

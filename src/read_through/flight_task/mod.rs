@@ -13,7 +13,7 @@ use super::core::Core;
 use super::load::Lent;
 use super::outcome::Outcome;
 use super::step::{self, Hold, Memory, Payload, Step, Tell, To};
-use crate::capture::Capture;
+use crate::codec::Codec;
 use crate::error::StoreError;
 use crate::flight::{Generation, Leader, Phase};
 use crate::jitter::jitter;
@@ -105,7 +105,7 @@ impl<S, Req, C> FlightTask<S, Req, C>
 where
     S: Service<Req>,
     S::Error: Send + Sync + 'static,
-    C: Capture<S::Response>,
+    C: Codec<S::Response>,
 {
     pub(crate) fn new(
         core: Arc<Core<C>>,

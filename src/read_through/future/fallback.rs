@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::flight::Waiter;
 use crate::read_through::outcome::{Origin, Outcome};
-use crate::status::{CacheStatus, Stale};
+use crate::status::{CacheStatus, StaleReason};
 use crate::store::Entry;
 
 /// A stale entry that a look has found, and when.
@@ -23,7 +23,7 @@ impl Fallback {
     }
 
     /// The entry, if its window is not over by now, and how stale it is.
-    pub(super) fn into_entry(self, why: Stale) -> Option<(Entry, CacheStatus)> {
+    pub(super) fn into_entry(self, why: StaleReason) -> Option<(Entry, CacheStatus)> {
         let Self { entry, found } = self;
         let stale_for = entry.stale_for()?.saturating_add(found.elapsed());
         let will_do = stale_for < entry.windows().if_error();
@@ -32,7 +32,7 @@ impl Fallback {
 }
 
 /// What a flight offers to those who will not wait for better.
-pub(super) fn offered(waiter: &Waiter<Outcome>, why: Stale) -> Option<Outcome> {
+pub(super) fn offered(waiter: &Waiter<Outcome>, why: StaleReason) -> Option<Outcome> {
     match waiter.offered()? {
         (Outcome::Value(kept, Origin::Kept(status)), age) => {
             Some(Outcome::Value(kept, Origin::Kept(aged(status, why, age))))
@@ -41,7 +41,7 @@ pub(super) fn offered(waiter: &Waiter<Outcome>, why: Stale) -> Option<Outcome> {
     }
 }
 
-fn aged(status: CacheStatus, why: Stale, age: Duration) -> CacheStatus {
+fn aged(status: CacheStatus, why: StaleReason, age: Duration) -> CacheStatus {
     match status {
         CacheStatus::Stale { stale_for, .. } => {
             CacheStatus::Stale { why, stale_for: stale_for.saturating_add(age) }

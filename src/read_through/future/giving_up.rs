@@ -6,12 +6,12 @@ use tower::Service;
 use super::fallback::offered;
 use super::request::Request;
 use super::states::State;
-use crate::capture::Capture;
+use crate::codec::Codec;
 use crate::error::{CacheError, CacheErrorKind, Error};
 use crate::flight::{Awaited, Full, Waiter};
 use crate::policy::Then;
 use crate::read_through::outcome::Outcome;
-use crate::status::{CacheStatus, Stale};
+use crate::status::{CacheStatus, StaleReason};
 
 impl<S, Req, C> Request<S, Req, C>
 where
@@ -19,18 +19,18 @@ where
     S::Future: Send,
     S::Error: Send + Sync + 'static,
     Req: Send + 'static,
-    C: Capture<S::Response>,
+    C: Codec<S::Response>,
 {
     /// Once the load is slow. Nothing, if there is nothing to be had but that.
     pub(super) fn load_is_slow(&mut self, waiter: &Waiter<Outcome>) -> Option<State<S, Req>> {
-        let stale = self.make_do(waiter, Stale::LoadSlow)?;
+        let stale = self.make_do(waiter, StaleReason::LoadSlow)?;
         waiter.leave_it_running();
         Some(stale)
     }
 
     /// After its patience is over. Nothing, if by now a load runs that it waits for to its end.
     pub(super) fn give_up(&mut self, waiter: &Waiter<Outcome>) -> Option<State<S, Req>> {
-        if let Some(stale) = self.make_do(waiter, Stale::WaitRanOut) {
+        if let Some(stale) = self.make_do(waiter, StaleReason::WaitRanOut) {
             return Some(stale);
         }
         let (key, wait) = (&self.key, self.core.policy.wait);
@@ -69,7 +69,7 @@ where
     /// has its request if it was lent.
     pub(super) fn out_of_time(&mut self, waiter: Option<&Waiter<Outcome>>) -> State<S, Req> {
         let awaited = waiter.map_or(Awaited::Store, Waiter::awaited);
-        if let Some(stale) = waiter.and_then(|it| self.make_do(it, Stale::WaitRanOut)) {
+        if let Some(stale) = waiter.and_then(|it| self.make_do(it, StaleReason::WaitRanOut)) {
             return stale;
         }
         let (key, waited) = (&self.key, self.begun.elapsed());
@@ -102,16 +102,16 @@ where
     pub(super) fn fail(&mut self, error: Error<S::Error>) -> State<S, Req> {
         use CacheErrorKind::{Contended, DeadlineExceeded, Full, WaitTimedOut};
         let why = match error.cache().map(CacheError::kind) {
-            Some(Full) => Stale::NoRoom,
-            Some(Contended | DeadlineExceeded | WaitTimedOut) => Stale::WaitRanOut,
-            _ => Stale::LoadFailed,
+            Some(Full) => StaleReason::NoRoom,
+            Some(Contended | DeadlineExceeded | WaitTimedOut) => StaleReason::WaitRanOut,
+            _ => StaleReason::LoadFailed,
         };
         self.instead(why)
             .unwrap_or_else(|| State::Answered(Some((Err(error), CacheStatus::Failed))))
     }
 
     /// The stale answer that its flight or its look found, if it may still be given out.
-    fn make_do(&mut self, waiter: &Waiter<Outcome>, why: Stale) -> Option<State<S, Req>> {
+    fn make_do(&mut self, waiter: &Waiter<Outcome>, why: StaleReason) -> Option<State<S, Req>> {
         match offered(waiter, why) {
             Some(Outcome::Value(kept, origin)) => Some(self.give(kept, origin, false)),
             _ => self.instead(why),
@@ -119,7 +119,7 @@ where
     }
 
     /// The stale answer that its look found, if that may still be given out instead of an error.
-    pub(super) fn instead(&mut self, why: Stale) -> Option<State<S, Req>> {
+    pub(super) fn instead(&mut self, why: StaleReason) -> Option<State<S, Req>> {
         let (entry, status) = self.fallback.take()?.into_entry(why)?;
         let (answer, status) = self.core.answer::<S::Response>(entry, status)?;
         Some(State::Answered(Some((Ok(answer), status))))

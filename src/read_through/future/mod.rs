@@ -21,15 +21,15 @@ pub(super) use self::states::Settled;
 
 use self::request::Request;
 use self::states::{Start, State};
-use super::ask::RequestOptions;
 use super::core::{Core, Peeked};
 use super::deadline::{Deadline, answer_by};
 use super::load::Job;
-use crate::capture::Capture;
+use super::lookup::RequestOptions;
+use crate::codec::Codec;
 use crate::error::{CacheError, CacheErrorKind, Error};
 use crate::flight::Listener;
 use crate::key::Key;
-use crate::status::{Bypass, CacheStatus};
+use crate::status::{BypassReason, CacheStatus};
 
 /// One request on its way. Made by [`ReadThrough`](super::ReadThrough).
 ///
@@ -55,7 +55,7 @@ where
     S::Future: Send,
     S::Error: Send + Sync + 'static,
     Req: Send + 'static,
-    C: Capture<S::Response>,
+    C: Codec<S::Response>,
 {
     /// Waits for the answer together with how it came about.
     pub fn with_status(self) -> WithStatus<S, Req, C> {
@@ -67,7 +67,7 @@ where
         if how.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return Self::settled(late());
         }
-        let passing = State::Loading(Box::pin(service.oneshot(request)), Bypass::NoKey);
+        let passing = State::Loading(Box::pin(service.oneshot(request)), BypassReason::NoKey);
         Self { request: None, state: passing, deadline: boxed(how) }
     }
 
@@ -146,7 +146,7 @@ where
     S::Future: Send,
     S::Error: Send + Sync + 'static,
     Req: Send + 'static,
-    C: Capture<S::Response>,
+    C: Codec<S::Response>,
 {
     type Output = Result<S::Response, Error<S::Error>>;
 
@@ -193,7 +193,7 @@ where
     S::Future: Send,
     S::Error: Send + Sync + 'static,
     Req: Send + 'static,
-    C: Capture<S::Response>,
+    C: Codec<S::Response>,
 {
     type Output = (Result<S::Response, Error<S::Error>>, CacheStatus);
 

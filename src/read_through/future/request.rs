@@ -12,19 +12,19 @@ use tower::Service;
 use super::fallback::Fallback;
 use super::states::State;
 use super::waiting::Waiting;
-use crate::capture::Capture;
+use crate::codec::Codec;
 use crate::error::CacheError;
 use crate::flight::{Leader, Listener, Role, Waiter};
 use crate::jitter::jitter;
 use crate::key::Key;
-use crate::read_through::ask::RequestOptions;
 use crate::read_through::core::Core;
 use crate::read_through::flight_task::{FlightTask, Purpose};
 use crate::read_through::load::{Job, Lent};
+use crate::read_through::lookup::RequestOptions;
 use crate::read_through::outcome::{Origin, Outcome};
 use crate::read_through::private_keys::BypassPermit;
 use crate::read_through::uncached_load::load_uncached;
-use crate::status::{CacheStatus, Place};
+use crate::status::{CacheStatus, LoadLocation};
 use crate::store::{Accept, Entry};
 
 /// What a request carries until it is answered.
@@ -55,7 +55,7 @@ where
     S::Future: Send,
     S::Error: Send + Sync + 'static,
     Req: Send + 'static,
-    C: Capture<S::Response>,
+    C: Codec<S::Response>,
 {
     pub(super) fn new(core: Arc<Core<C>>, key: Key, job: Job<S, Req>, how: RequestOptions) -> Self {
         let now = Instant::now();
@@ -160,17 +160,17 @@ where
         let waited = self.begun.elapsed();
         match origin {
             Origin::Kept(status) => status,
-            Origin::Elsewhere => CacheStatus::Collapsed { place: Place::Elsewhere, waited },
+            Origin::Elsewhere => CacheStatus::Collapsed { place: LoadLocation::Remote, waited },
             Origin::Loaded { stored } if opener => CacheStatus::Led { stored },
             Origin::Around(why) if opener => CacheStatus::Bypass(why),
             Origin::Loaded { .. } | Origin::Around(_) => {
-                CacheStatus::Collapsed { place: Place::Here, waited }
+                CacheStatus::Collapsed { place: LoadLocation::Local, waited }
             }
         }
     }
 
     fn settle(&self, kept: &C::Kept, status: CacheStatus) -> State<S, Req> {
-        State::Answered(Some((Ok(self.core.capture.restore(kept, &status)), status)))
+        State::Answered(Some((Ok(self.core.codec.restore(kept, &status)), status)))
     }
 }
 

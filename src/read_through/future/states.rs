@@ -29,14 +29,14 @@ use super::fallback::Fallback;
 use super::looking::{LookEnd, Looking};
 use super::request::Request;
 use super::waiting::{WaitEnd, Waiting};
-use crate::capture::Capture;
+use crate::codec::Codec;
 use crate::error::{CacheError, Error, StoreError};
 use crate::flight::{Completion, Phase, Role};
 use crate::log_throttle::warn_throttled;
 use crate::read_through::core::{self, Peeked};
 use crate::read_through::flight_task::Purpose;
 use crate::read_through::outcome::{Origin, Outcome};
-use crate::status::{Bypass, CacheStatus, Stale};
+use crate::status::{BypassReason, CacheStatus, StaleReason};
 use crate::store::{Accept, Entry};
 
 /// Where a request with a key stands.
@@ -53,7 +53,7 @@ where
     Waiting(#[pin] Waiting),
     /// Polling the loader itself, for a request that bypasses the cache, and why it does.
     /// In a box, so that those that wait need no room for a loader's future.
-    Loading(Pin<Box<Oneshot<S, Req>>>, Bypass),
+    Loading(Pin<Box<Oneshot<S, Req>>>, BypassReason),
     /// Answered by what is kept in this process, and for how much longer that is fresh: to be
     /// given out at the next poll. Most answers are of this kind, so it is kept small.
     Hit(Option<S::Response>, Option<Duration>),
@@ -85,7 +85,7 @@ where
     /// Goes from state to state until there is an answer. Only what needs no more than a poll has no
     /// request.
     #[inline]
-    pub(super) fn poll<C: Capture<S::Response>>(
+    pub(super) fn poll<C: Codec<S::Response>>(
         mut self: Pin<&mut Self>,
         request: &mut Option<Request<S, Req, C>>,
         cx: &mut Context<'_>,
@@ -132,7 +132,7 @@ where
 
     /// At its deadline: whatever it waits for goes on without it, and has its request if it was
     /// lent.
-    pub(super) fn run_out<C: Capture<S::Response>>(
+    pub(super) fn run_out<C: Codec<S::Response>>(
         mut self: Pin<&mut Self>,
         request: &mut Request<S, Req, C>,
     ) {
@@ -154,7 +154,7 @@ where
     S::Future: Send,
     S::Error: Send + Sync + 'static,
     Req: Send + 'static,
-    C: Capture<S::Response>,
+    C: Codec<S::Response>,
 {
     /// `Begun`: looks alone if no other caller is about this key, else joins them.
     fn start(&mut self, start: &mut Start) -> State<S, Req> {
@@ -200,7 +200,7 @@ where
         let (status, refresh) = match entry.fresh_for() {
             _ if entry.as_marker().is_some() => return self.join(None),
             _ if entry.serves_while_revalidating() => {
-                (core::stale(&entry, Stale::Revalidating), Some(Accept::Fresh))
+                (core::stale(&entry, StaleReason::Revalidating), Some(Accept::Fresh))
             }
             _ if !entry.is_fresh() => {
                 self.fallback = Fallback::of(entry).map(Box::new);
@@ -227,7 +227,7 @@ where
         }
         self.bypassing = self.core.bypass(&self.key, self.how).filter(|_| store_failed.is_none());
         if self.bypassing.is_some() {
-            return self.load(Bypass::NotKept);
+            return self.load(BypassReason::NotKept);
         }
         let Ok(runtime) = Handle::try_current() else {
             return self.fail(CacheError::no_runtime(&self.key).into());
@@ -280,7 +280,7 @@ where
             Outcome::FailedValue(kept) => {
                 // The opener of a flight that rests on an earlier failure has not loaded.
                 let led = opener && self.lent.as_ref().is_some_and(|lent| !lent.is_there());
-                self.instead(Stale::LoadFailed)
+                self.instead(StaleReason::LoadFailed)
                     .unwrap_or_else(|| self.give(kept, Origin::Loaded { stored: false }, led))
             }
             Outcome::Own if std::mem::take(&mut self.how.asks_again) => {
@@ -288,7 +288,7 @@ where
                 self.patient_from = Instant::now();
                 self.again(|it| it.join(None))
             }
-            Outcome::Private | Outcome::Own => self.load(Bypass::NotKept),
+            Outcome::Private | Outcome::Own => self.load(BypassReason::NotKept),
             Outcome::Look => self.again(Self::look),
             Outcome::Failed(error) => self.fail(error.into()),
         }
@@ -311,7 +311,7 @@ where
     }
 
     /// Loads for itself.
-    fn load(&mut self, why: Bypass) -> State<S, Req> {
+    fn load(&mut self, why: BypassReason) -> State<S, Req> {
         if self.is_late() {
             return self.out_of_time(None);
         }
@@ -330,11 +330,11 @@ where
 fn loaded<S, Req, C>(
     request: Option<&mut Request<S, Req, C>>,
     answer: Result<S::Response, S::Error>,
-    why: Bypass,
+    why: BypassReason,
 ) -> Settled<S::Response, S::Error>
 where
     S: Service<Req>,
-    C: Capture<S::Response>,
+    C: Codec<S::Response>,
 {
     let status = CacheStatus::Bypass(why);
     match request {

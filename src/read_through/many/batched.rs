@@ -82,7 +82,7 @@ fn alone<T, E>(mut outcomes: Vec<Result<T, E>>) -> Result<T, BatchError<E>> {
     let answered = outcomes.len();
     match (outcomes.pop(), answered) {
         (Some(outcome), 1) => outcome.map_err(failed),
-        _ => Err(BatchError::Miscounted { asked: 1, answered }),
+        _ => Err(BatchError::WrongCount { asked: 1, answered }),
     }
 }
 

@@ -19,7 +19,7 @@ pub enum BatchError<E> {
     Lost,
     /// The loader gave more or fewer answers than there were requests. Which request each belongs to is
     /// unknown, so none is used.
-    Miscounted {
+    WrongCount {
         /// For how many it was asked.
         asked: usize,
         /// How many it gave.
@@ -44,8 +44,8 @@ impl<E> Clone for BatchError<E> {
         match self {
             Self::Load(error) => Self::Load(Arc::clone(error)),
             Self::Lost => Self::Lost,
-            Self::Miscounted { asked, answered } => {
-                Self::Miscounted { asked: *asked, answered: *answered }
+            Self::WrongCount { asked, answered } => {
+                Self::WrongCount { asked: *asked, answered: *answered }
             }
             Self::Panicked => Self::Panicked,
         }
@@ -60,7 +60,7 @@ impl<E: fmt::Display> fmt::Display for BatchError<E> {
                 "the call of the batch loader was dropped before it ended (is the runtime going \
                  down?)",
             ),
-            Self::Miscounted { asked, answered } => {
+            Self::WrongCount { asked, answered } => {
                 write!(f, "the batch loader was asked for {asked} and gave {answered} answers")
             }
             Self::Panicked => f.write_str("the batch loader panicked"),

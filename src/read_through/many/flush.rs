@@ -89,7 +89,7 @@ fn each<T, E>(loaded: Loaded<T, E>, asked: usize) -> Vec<Result<T, BatchError<E>
             let failed = |error| BatchError::Load(Arc::new(error));
             outcomes.into_iter().map(|outcome| outcome.map_err(failed)).collect()
         }
-        Ok(outcomes) => for_all(&BatchError::Miscounted { asked, answered: outcomes.len() }, asked),
+        Ok(outcomes) => for_all(&BatchError::WrongCount { asked, answered: outcomes.len() }, asked),
         Err(error) => for_all(&BatchError::Load(Arc::new(error)), asked),
     }
 }

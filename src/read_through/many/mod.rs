@@ -24,12 +24,12 @@ pub use self::error::BatchError;
 use self::batch::Batch;
 use self::gathering::Gathering;
 use self::item::BatchItem;
-use super::ask::Ask;
 use super::core::Core;
 use super::future::ResponseFuture;
 use super::future::Settled;
+use super::lookup::Lookup;
 use super::service::ReadThrough;
-use crate::capture::Capture;
+use crate::codec::Codec;
 use crate::error::Error;
 use crate::status::CacheStatus;
 
@@ -73,13 +73,13 @@ impl<B, K, C> ReadThrough<Batched<B>, K, C> {
     pub fn load_many<Req, R>(
         &self,
         requests: impl IntoIterator<Item = Req>,
-    ) -> LoadMany<B::Answer, B::Fault>
+    ) -> BatchFuture<B::Answer, B::Fault>
     where
         B: BatchLoader<Req>,
         Req: Send + 'static,
         K: Fn(&Req) -> R,
-        R: Into<Ask>,
-        C: Capture<B::Answer>,
+        R: Into<Lookup>,
+        C: Codec<B::Answer>,
     {
         let requests: Vec<_> = requests.into_iter().collect();
         let batched = self.get_ref();
@@ -93,7 +93,7 @@ impl<B, K, C> ReadThrough<Batched<B>, K, C> {
                 None => gathering.push_item(future.with_status()),
             }
         }
-        LoadMany(gathering.run().boxed())
+        BatchFuture(gathering.run().boxed())
     }
 }
 
@@ -107,10 +107,10 @@ fn begin<B, Req, R, C>(
 where
     B: BatchLoader<Req>,
     Req: Send + 'static,
-    R: Into<Ask>,
-    C: Capture<B::Answer>,
+    R: Into<Lookup>,
+    C: Codec<B::Answer>,
 {
-    let Ask { key, how } = key_of(&request).into();
+    let Lookup { key, how } = key_of(&request).into();
     match key {
         Some(key) => {
             ResponseFuture::begin(core, key, &item, request, how).heard_by(|| item.listener())
@@ -129,16 +129,16 @@ where
 /// waiters; if there are none, [`WhenAbandoned`](crate::WhenAbandoned) applies. A call of the loader is
 /// dropped when none of its requests goes on.
 #[must_use = "futures do nothing unless polled"]
-pub struct LoadMany<R, E>(BoxFuture<'static, Vec<Settled<R, BatchError<E>>>>);
+pub struct BatchFuture<R, E>(BoxFuture<'static, Vec<Settled<R, BatchError<E>>>>);
 
-impl<R, E> LoadMany<R, E> {
+impl<R, E> BatchFuture<R, E> {
     /// Waits for the answers, each together with how it came about.
-    pub fn with_status(self) -> ManyWithStatus<R, E> {
-        ManyWithStatus(self)
+    pub fn with_status(self) -> BatchWithStatus<R, E> {
+        BatchWithStatus(self)
     }
 }
 
-impl<R, E> Future for LoadMany<R, E> {
+impl<R, E> Future for BatchFuture<R, E> {
     type Output = Vec<Result<R, Error<BatchError<E>>>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -147,19 +147,19 @@ impl<R, E> Future for LoadMany<R, E> {
     }
 }
 
-impl<R, E> fmt::Debug for LoadMany<R, E> {
+impl<R, E> fmt::Debug for BatchFuture<R, E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LoadMany").finish_non_exhaustive()
+        f.debug_struct("BatchFuture").finish_non_exhaustive()
     }
 }
 
 /// A batch of requests on its way, to be answered together with the [`CacheStatus`] of each. Made
-/// by [`LoadMany::with_status`], with the same cancel safety.
+/// by [`BatchFuture::with_status`], with the same cancel safety.
 #[must_use = "futures do nothing unless polled"]
 #[derive(Debug)]
-pub struct ManyWithStatus<R, E>(LoadMany<R, E>);
+pub struct BatchWithStatus<R, E>(BatchFuture<R, E>);
 
-impl<R, E> Future for ManyWithStatus<R, E> {
+impl<R, E> Future for BatchWithStatus<R, E> {
     type Output = Vec<(Result<R, Error<BatchError<E>>>, CacheStatus)>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {

@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use super::subject::{CODEC, LONG, MEDIUM, SHORT, StoreSubject};
 use crate::conformance::{Checked, Deviation, ensure};
-use crate::store::{Accept, Acquire, Claim, Commit, Draft, Value, Windows};
+use crate::store::{Accept, Acquire, Claim, Commit, Draft, Lifetimes, Value};
 
 pub(super) async fn nothing_is_found_where_nothing_was_stored(on: StoreSubject) -> Checked {
     on.ensure_text(None).await
@@ -16,7 +16,7 @@ pub(super) async fn nothing_is_found_where_nothing_was_stored(on: StoreSubject) 
 pub(super) async fn what_was_committed_is_found(on: StoreSubject) -> Checked {
     let lease = on.lead(LONG).await?;
     let fence = lease.fence();
-    let windows = Windows::fresh_for(LONG).stale_while_revalidate(SHORT);
+    let windows = Lifetimes::fresh_for(LONG).stale_while_revalidate(SHORT);
     let value = Value::new(Bytes::from_static(b"\0value\xff"));
     let draft = Draft::new(value, CODEC, windows).timed(SHORT, Duration::ZERO);
     ensure!(on.store.commit(lease, draft).await? == Commit::Stored, "it was not stored");
@@ -41,7 +41,7 @@ pub(super) async fn hostile_keys_are_kept_apart(on: StoreSubject) -> Checked {
             return Err(Deviation::new(format!("{text:?} is taken for another key")));
         };
         let value = Value::new(Bytes::copy_from_slice(&[position as u8]));
-        on.store.commit(lease, Draft::new(value, CODEC, Windows::fresh_for(LONG))).await?;
+        on.store.commit(lease, Draft::new(value, CODEC, Lifetimes::fresh_for(LONG))).await?;
     }
     for (position, text) in texts.iter().enumerate() {
         let entry = on.store.look(on.key().with(*text)).await?;
@@ -52,7 +52,7 @@ pub(super) async fn hostile_keys_are_kept_apart(on: StoreSubject) -> Checked {
 }
 
 pub(super) async fn who_asks_for_the_lease_finds_what_was_stored(on: StoreSubject) -> Checked {
-    let fence = on.store_one("value", Windows::fresh_for(LONG)).await?;
+    let fence = on.store_one("value", Lifetimes::fresh_for(LONG)).await?;
     match on.acquire(&on.claim(), LONG).await? {
         Acquire::Found(entry) if entry.fence() == fence && entry.is_fresh() => Ok(()),
         other => Err(Deviation::new(format!("gave {other:?} instead of the entry"))),
@@ -60,7 +60,7 @@ pub(super) async fn who_asks_for_the_lease_finds_what_was_stored(on: StoreSubjec
 }
 
 pub(super) async fn a_fresh_entry_can_be_declined(on: StoreSubject) -> Checked {
-    let first = on.store_one("first", Windows::fresh_for(LONG)).await?;
+    let first = on.store_one("first", Lifetimes::fresh_for(LONG)).await?;
     let lease = on.lead_unless(LONG, Accept::Nothing).await?;
     ensure!(lease.fence() > first, "the next fence is not above the entry's");
     on.ensure_text(Some("first")).await?;
@@ -69,7 +69,7 @@ pub(super) async fn a_fresh_entry_can_be_declined(on: StoreSubject) -> Checked {
 }
 
 pub(super) async fn an_entry_can_be_declined_by_its_fence(on: StoreSubject) -> Checked {
-    let than = on.store_one("first", Windows::fresh_for(LONG)).await?;
+    let than = on.store_one("first", Lifetimes::fresh_for(LONG)).await?;
     let lease = on.lead_unless(LONG, Accept::Other { than }).await?;
     ensure!(on.commit(lease, "second").await? == Commit::Stored, "it was not replaced");
     match on.store.acquire(on.claim(), LONG, Accept::Other { than }).await? {
@@ -79,7 +79,7 @@ pub(super) async fn an_entry_can_be_declined_by_its_fence(on: StoreSubject) -> C
 }
 
 pub(super) async fn an_entry_without_a_life_is_not_kept(on: StoreSubject) -> Checked {
-    let lifeless = Windows::fresh_for(Duration::ZERO);
+    let lifeless = Lifetimes::fresh_for(Duration::ZERO);
     on.store_one("value", lifeless).await?;
     on.ensure_text(None).await?;
     let lease = on.lead(LONG).await?;
@@ -90,15 +90,15 @@ pub(super) async fn an_entry_without_a_life_is_not_kept(on: StoreSubject) -> Che
 }
 
 pub(super) async fn an_entry_without_a_life_removes_what_was_there(on: StoreSubject) -> Checked {
-    on.store_one("value", Windows::fresh_for(LONG)).await?;
+    on.store_one("value", Lifetimes::fresh_for(LONG)).await?;
     let lease = on.lead_unless(LONG, Accept::Nothing).await?;
-    let commit = on.commit_for(lease, "none", Windows::fresh_for(Duration::ZERO)).await?;
+    let commit = on.commit_for(lease, "none", Lifetimes::fresh_for(Duration::ZERO)).await?;
     ensure!(commit == Commit::Stored, "it was {commit:?}");
     on.ensure_text(None).await
 }
 
 pub(super) async fn who_is_told_to_wait_is_told_what_is_there(on: StoreSubject) -> Checked {
-    let fence = on.store_one("value", Windows::fresh_for(LONG)).await?;
+    let fence = on.store_one("value", Lifetimes::fresh_for(LONG)).await?;
     let _lease = on.lead_unless(LONG, Accept::Nothing).await?;
     match on.store.acquire(on.claim(), LONG, Accept::Nothing).await? {
         Acquire::Busy { stale: Some(entry), .. } if entry.fence() == fence => Ok(()),
@@ -107,14 +107,14 @@ pub(super) async fn who_is_told_to_wait_is_told_what_is_there(on: StoreSubject) 
 }
 
 pub(super) async fn an_entry_runs_out(on: StoreSubject) -> Checked {
-    on.store_one("value", Windows::fresh_for(MEDIUM)).await?;
+    on.store_one("value", Lifetimes::fresh_for(MEDIUM)).await?;
     on.ensure_text(Some("value")).await?;
     sleep(MEDIUM * 3 / 2).await;
     on.ensure_text(None).await
 }
 
 pub(super) async fn an_entry_becomes_stale_and_then_runs_out(on: StoreSubject) -> Checked {
-    on.store_one("value", Windows::fresh_for(SHORT).stale_while_revalidate(MEDIUM * 2)).await?;
+    on.store_one("value", Lifetimes::fresh_for(SHORT).stale_while_revalidate(MEDIUM * 2)).await?;
     sleep(SHORT * 3 / 2).await;
     let found = on.look().await?;
     ensure!(found.is_some_and(|entry| !entry.is_fresh()), "it is not there as stale");
@@ -149,7 +149,7 @@ pub(super) async fn a_late_commit_does_not_end_the_lease_of_others(on: StoreSubj
 
 pub(super) async fn a_late_commit_does_not_replace_a_newer_entry(on: StoreSubject) -> Checked {
     let lapsed = on.lapsed().await?;
-    on.store_one("newer", Windows::fresh_for(LONG)).await?;
+    on.store_one("newer", Lifetimes::fresh_for(LONG)).await?;
     let commit = on.commit(lapsed, "late").await?;
     ensure!(commit == Commit::Superseded, "it was {commit:?}");
     on.ensure_text(Some("newer")).await

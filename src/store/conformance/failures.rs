@@ -6,12 +6,12 @@ use tokio::time::sleep;
 
 use super::subject::{LONG, SHORT, StoreSubject};
 use crate::conformance::{Checked, Deviation, ensure};
-use crate::error::Cause;
-use crate::store::{Accept, Acquire, Commit, Entry, Failure, Lease, Windows};
+use crate::error::FailureCause;
+use crate::store::{Accept, Acquire, Commit, Entry, Failure, Lease, Lifetimes};
 
 impl StoreSubject {
     async fn fail(&self, lease: Lease, window: Duration) -> Checked {
-        let failure = Failure::new(Cause::TimedOut, 3, window).saying("no answer: ü");
+        let failure = Failure::new(FailureCause::TimedOut, 3, window).saying("no answer: ü");
         Ok(self.store.fail(lease, failure).await?)
     }
 
@@ -28,7 +28,7 @@ pub(super) async fn a_failure_is_told_to_whoever_asks(on: StoreSubject) -> Check
     let lease = on.lead(LONG).await?;
     on.fail(lease, LONG).await?;
     let (failure, remaining, stale) = on.failed().await?;
-    let expected = Failure::new(Cause::TimedOut, 3, LONG).saying("no answer: ü");
+    let expected = Failure::new(FailureCause::TimedOut, 3, LONG).saying("no answer: ü");
     ensure!(failure == expected, "remembered {failure:?}");
     ensure!(remaining <= LONG && remaining > LONG / 2, "its window is {remaining:?} long");
     ensure!(stale.is_none(), "found {stale:?} where nothing was stored");
@@ -105,7 +105,7 @@ pub(super) async fn a_failure_without_a_window_only_counts(on: StoreSubject) -> 
 }
 
 fn probed(window: Duration, cooldown: Duration) -> Failure {
-    Failure::new(Cause::TimedOut, 3, window).with_cooldown(cooldown)
+    Failure::new(FailureCause::TimedOut, 3, window).with_cooldown(cooldown)
 }
 
 pub(super) async fn after_its_window_a_failure_counts_for_the_next(on: StoreSubject) -> Checked {
@@ -151,7 +151,7 @@ pub(super) async fn a_failure_does_not_matter_to_who_declines_everything(
 }
 
 pub(super) async fn a_failure_leaves_what_is_stale(on: StoreSubject) -> Checked {
-    let windows = Windows::fresh_for(SHORT).stale_if_error(LONG);
+    let windows = Lifetimes::fresh_for(SHORT).stale_if_error(LONG);
     on.store_one("value", windows).await?;
     sleep(SHORT * 2).await;
     let lease = on.lead(LONG).await?;
@@ -162,7 +162,7 @@ pub(super) async fn a_failure_leaves_what_is_stale(on: StoreSubject) -> Checked 
 }
 
 pub(super) async fn what_is_fresh_is_found_whatever_failed(on: StoreSubject) -> Checked {
-    on.store_one("value", Windows::fresh_for(LONG)).await?;
+    on.store_one("value", Lifetimes::fresh_for(LONG)).await?;
     let lease = on.lead_unless(LONG, Accept::Nothing).await?;
     on.fail(lease, LONG).await?;
     match on.acquire(&on.claim(), LONG).await? {
@@ -175,7 +175,7 @@ pub(super) async fn a_commit_forgets_failures(on: StoreSubject) -> Checked {
     let lease = on.lead(LONG).await?;
     on.fail(lease, LONG).await?;
     let lease = on.lead_unless(LONG, Accept::Nothing).await?;
-    let commit = on.commit_for(lease, "value", Windows::fresh_for(Duration::ZERO)).await?;
+    let commit = on.commit_for(lease, "value", Lifetimes::fresh_for(Duration::ZERO)).await?;
     ensure!(commit == Commit::Stored, "it was {commit:?}");
     on.lead(LONG).await.map(drop)
 }

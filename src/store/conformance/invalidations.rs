@@ -2,10 +2,10 @@
 
 use super::subject::{LONG, StoreSubject};
 use crate::conformance::{Checked, ensure};
-use crate::store::{Commit, Renew, Windows};
+use crate::store::{Commit, Lifetimes, Renew};
 
 pub(super) async fn an_invalidation_removes_the_entry(on: StoreSubject) -> Checked {
-    on.store_one("value", Windows::fresh_for(LONG).stale_while_revalidate(LONG)).await?;
+    on.store_one("value", Lifetimes::fresh_for(LONG).stale_while_revalidate(LONG)).await?;
     on.store.invalidate(on.key()).await?;
     on.ensure_text(None).await
 }
@@ -41,13 +41,13 @@ pub(super) async fn an_invalidation_refuses_lapsed_loads_too(on: StoreSubject) -
 
 pub(super) async fn a_load_after_an_invalidation_is_stored(on: StoreSubject) -> Checked {
     on.store.invalidate(on.key()).await?;
-    on.store_one("value", Windows::fresh_for(LONG)).await?;
+    on.store_one("value", Lifetimes::fresh_for(LONG)).await?;
     on.ensure_text(Some("value")).await
 }
 
 pub(super) async fn expiring_keeps_the_entry_as_stale(on: StoreSubject) -> Checked {
     let first =
-        on.store_one("value", Windows::fresh_for(LONG).stale_while_revalidate(LONG)).await?;
+        on.store_one("value", Lifetimes::fresh_for(LONG).stale_while_revalidate(LONG)).await?;
     on.store.expire(on.key()).await?;
     let found = on.look().await?;
     ensure!(found.is_some_and(|entry| !entry.is_fresh()), "it is not there as stale");
@@ -60,7 +60,7 @@ pub(super) async fn expiring_keeps_the_entry_as_stale(on: StoreSubject) -> Check
 pub(super) async fn what_is_kept_for_validation_is_found_and_not_given_out(
     on: StoreSubject,
 ) -> Checked {
-    on.store_one("value", Windows::fresh_for(LONG).kept_for_validation(LONG)).await?;
+    on.store_one("value", Lifetimes::fresh_for(LONG).kept_for_validation(LONG)).await?;
     on.store.expire(on.key()).await?;
     let found = on.look().await?;
     ensure!(found.is_some(), "it is not there to be validated");
@@ -70,7 +70,7 @@ pub(super) async fn what_is_kept_for_validation_is_found_and_not_given_out(
 }
 
 pub(super) async fn expiring_removes_what_has_no_stale_window(on: StoreSubject) -> Checked {
-    on.store_one("value", Windows::fresh_for(LONG)).await?;
+    on.store_one("value", Lifetimes::fresh_for(LONG)).await?;
     on.store.expire(on.key()).await?;
     on.ensure_text(None).await
 }

@@ -10,8 +10,8 @@ use tokio::time::{sleep, timeout};
 
 use super::subject::{LONG, MEDIUM, SHORT, StoreSubject};
 use crate::conformance::{Checked, Deviation, ensure};
-use crate::error::Cause;
-use crate::store::{Accept, Acquire, Commit, Failure, Renew, Windows};
+use crate::error::FailureCause;
+use crate::store::{Accept, Acquire, Commit, Failure, Lifetimes, Renew};
 
 pub(super) async fn a_lease_is_given_to_one_at_a_time(on: StoreSubject) -> Checked {
     let _lease = on.lead(LONG).await?;
@@ -117,7 +117,7 @@ pub(super) async fn renewing_does_not_prolong_the_lease_of_others(on: StoreSubje
 }
 
 pub(super) async fn a_commit_ends_its_lease(on: StoreSubject) -> Checked {
-    on.store_one("value", Windows::fresh_for(LONG)).await?;
+    on.store_one("value", Lifetimes::fresh_for(LONG)).await?;
     ensure!(!on.is_busy().await?, "the key is still leased");
     Ok(())
 }
@@ -141,7 +141,7 @@ pub(super) async fn watchers_are_told(on: StoreSubject) -> Checked {
     let lease = on.lead(LONG).await?;
     told(&on, on.store.abandon(lease.into_claim()).map(drop), "an abandoned lease").await?;
     let lease = on.lead(LONG).await?;
-    let failure = Failure::new(Cause::Error, 1, Duration::from_millis(1));
+    let failure = Failure::new(FailureCause::Error, 1, Duration::from_millis(1));
     told(&on, on.store.fail(lease, failure).map(drop), "a failure").await?;
     let lease = on.lead_unless(LONG, Accept::Nothing).await?;
     told(&on, on.commit(lease, "value").map(drop), "a commit").await?;

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use crate::conformance::{Checked, Deviation, Trial, ensure};
 use crate::key::Key;
-use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Store, Value, Windows};
+use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Lifetimes, Store, Value};
 
 /// A store, and a key that nobody else uses.
 pub(super) struct StoreSubject {
@@ -66,14 +66,14 @@ impl StoreSubject {
         lease: Lease,
         value: &'static str,
     ) -> Result<Commit, Deviation> {
-        self.commit_for(lease, value, Windows::fresh_for(LONG)).await
+        self.commit_for(lease, value, Lifetimes::fresh_for(LONG)).await
     }
 
     pub(super) async fn commit_for(
         &self,
         lease: Lease,
         value: &'static str,
-        windows: Windows,
+        windows: Lifetimes,
     ) -> Result<Commit, Deviation> {
         let value = Value::new(Bytes::from_static(value.as_bytes()));
         Ok(self.store.commit(lease, Draft::new(value, CODEC, windows)).await?)
@@ -83,7 +83,7 @@ impl StoreSubject {
     pub(super) async fn store_one(
         &self,
         value: &'static str,
-        windows: Windows,
+        windows: Lifetimes,
     ) -> Result<u64, Deviation> {
         let lease = self.lead(LONG).await?;
         let fence = lease.fence();

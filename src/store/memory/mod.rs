@@ -58,7 +58,7 @@ impl MemoryStore {
     ///
     /// An entry counts the memory that it takes: its encoded value, the decoded one beside it (so
     /// that a hit decodes nothing), its key twice, and 640 bytes for the tables. A decoded value
-    /// counts as much as the encoded one, unless its [capture](crate::Capture::weight) knows better:
+    /// counts as much as the encoded one, unless its [capture](crate::Codec::weight) knows better:
     /// a response of HTTP or gRPC shares its content and the values of its fields with the encoded
     /// form, and takes about 300 bytes and 112 for each field besides. A page of 2 KiB with ten
     /// fields counts some 5 KiB.

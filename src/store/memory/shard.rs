@@ -10,7 +10,7 @@ use super::guards::{ActiveLease, Guard, Guards, RecentFailure, Watermark};
 use crate::key::Key;
 use crate::store::clock::{Moment, micros};
 use crate::store::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, FLOOR_LIFE, Failure, Lease, Remaining, Renew,
+    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Remaining, Renew, WATERMARK_TTL,
 };
 
 pub(super) struct MemoryShard {
@@ -185,7 +185,7 @@ impl MemoryShard {
         let age = now.micros.saturating_sub(lease.granted_at());
         let floor = self.guards.floor(lease.key(), now);
         let stored = self.find(lease.key(), now).map_or(0, |entry| entry.fence());
-        age < micros(FLOOR_LIFE) && lease.fence() > floor && lease.fence() > stored
+        age < micros(WATERMARK_TTL) && lease.fence() > floor && lease.fence() > stored
     }
 
     fn next_fence(&mut self, key: &Key, entry: Option<&Entry>, now: Moment) -> u64 {
@@ -200,7 +200,7 @@ impl MemoryShard {
         // Every fence given so far is at most the last one; the next one is above the floor.
         let fence = self.last_fence.max(now.micros);
         self.last_fence = fence;
-        let floor = Watermark { fence, until: now.after(FLOOR_LIFE) };
+        let floor = Watermark { fence, until: now.after(WATERMARK_TTL) };
         *self.guards.at(key, now) = Guard { floor: Some(floor), ..Guard::default() };
     }
 

@@ -31,7 +31,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::key::Digest;
-use crate::store::{Draft, Value, Windows};
+use crate::store::{Draft, Lifetimes, Value};
 
 /// What an envelope holds beside the draft.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +108,7 @@ pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<(Draft, Stamp), Unread
     if digest != *key {
         return Err(Unreadable::OtherKey);
     }
-    let windows = Windows::fresh_for(ttl)
+    let windows = Lifetimes::fresh_for(ttl)
         .stale_while_revalidate(while_revalidate)
         .stale_if_error(if_error)
         .kept_for_validation(for_validation);
@@ -179,10 +179,10 @@ const SUMMED: usize = 84;
 mod tests {
     use super::*;
     use crate::key::Key;
-    use crate::store::Windows;
+    use crate::store::Lifetimes;
 
     fn sealed(value: &'static [u8]) -> (Vec<u8>, Digest) {
-        let windows = Windows::fresh_for(Duration::from_secs(60))
+        let windows = Lifetimes::fresh_for(Duration::from_secs(60))
             .stale_while_revalidate(Duration::from_millis(1500))
             .stale_if_error(Duration::from_secs(4))
             .kept_for_validation(Duration::from_secs(5))

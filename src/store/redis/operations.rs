@@ -22,8 +22,8 @@ use super::script::Source;
 use super::trouble::Trouble;
 use crate::error::StoreError;
 use crate::key::{Digest, Key};
-use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, FLOOR_LIFE, Failure, Lease};
-use crate::store::{Remaining, Renew, Token, Windows};
+use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, WATERMARK_TTL};
+use crate::store::{Lifetimes, Remaining, Renew, Token};
 
 impl Inner {
     pub(super) async fn look(self: &Arc<Self>, key: &Key) -> Result<Option<Entry>, StoreError> {
@@ -62,7 +62,7 @@ impl Inner {
 
     /// Whether an entry that is there may be none, as the server's clock was set back: its life may
     /// be over, or may not have begun. If the clock is as it was, that is so only at its very end.
-    fn may_be_over(&self, windows: Windows, stamp: Stamp) -> bool {
+    fn may_be_over(&self, windows: Lifetimes, stamp: Stamp) -> bool {
         let life = micros(windows.life());
         self.clock.now().is_none_or(|now| {
             stamp.stored_at > now.start().saturating_add(DRIFT)
@@ -186,7 +186,7 @@ impl Inner {
             number(millis(draft.windows().life())),
             number(lease.fence()),
             number(lease.granted_at()),
-            number(micros(FLOOR_LIFE)),
+            number(micros(WATERMARK_TTL)),
         ];
         let reply = self.run(&self.hearing, &self.scripts.commit, &digest, args).await;
         self.forget(&digest);
@@ -235,7 +235,7 @@ impl Inner {
 
     pub(super) async fn invalidate(&self, key: Key, keep_stale: bool) -> Result<(), StoreError> {
         let keep: &[u8] = if keep_stale { b"1" } else { b"0" };
-        let args = vec![number(millis(FLOOR_LIFE)), keep.to_vec()];
+        let args = vec![number(millis(WATERMARK_TTL)), keep.to_vec()];
         let digest = key.digest();
         // Not where changes are heard: nobody here waits for those of what is not there.
         let reply = self.run(self.looks(&digest), &self.scripts.invalidate, &digest, args).await;
@@ -341,7 +341,7 @@ mod tests {
     #[test]
     fn the_scripts_go_by_the_same_times() {
         let prelude = include_str!("prelude.lua");
-        assert!(prelude.contains(&format!("local floor_life = {}\n", millis(FLOOR_LIFE))));
+        assert!(prelude.contains(&format!("local floor_life = {}\n", millis(WATERMARK_TTL))));
         assert!(prelude.contains(&format!("local drift = {DRIFT}\n")));
     }
 }

@@ -9,13 +9,13 @@
 use std::str;
 use std::time::Duration;
 
-use crate::store::{Cause, Failure};
+use crate::store::{Failure, FailureCause};
 
 pub(super) fn write(failure: &Failure) -> Vec<u8> {
     let cause = match failure.cause() {
-        Cause::Error => 1,
-        Cause::TimedOut => 2,
-        Cause::Panicked => 3,
+        FailureCause::Error => 1,
+        FailureCause::TimedOut => 2,
+        FailureCause::Panicked => 3,
     };
     let mut record = Vec::with_capacity(HEADER + failure.message().len());
     record.extend_from_slice(MAGIC);
@@ -36,9 +36,9 @@ pub(super) fn read(record: &[u8]) -> Option<Failure> {
     let (window, rest) = rest.split_first_chunk()?;
     let (life, message) = rest.split_first_chunk()?;
     let cause = match cause {
-        2 => Cause::TimedOut,
-        3 => Cause::Panicked,
-        _ => Cause::Error,
+        2 => FailureCause::TimedOut,
+        3 => FailureCause::Panicked,
+        _ => FailureCause::Error,
     };
     let [cooldown, window, life] =
         [cooldown, window, life].map(|time| Duration::from_millis(u64::from_be_bytes(*time)));
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        for cause in [Cause::Error, Cause::TimedOut, Cause::Panicked] {
+        for cause in [FailureCause::Error, FailureCause::TimedOut, FailureCause::Panicked] {
             let [cooldown, window, life] = [1, 30, 90].map(Duration::from_secs);
             let failure = Failure::new(cause, 7, window).with_cooldown(cooldown).with_life(life);
             let failure = failure.saying("no route: ö");
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn the_bytes_of_a_record_do_not_change() {
         let [cooldown, window, life] = [200, 4_000, 34_000].map(Duration::from_millis);
-        let failure = Failure::new(Cause::TimedOut, 3, window).with_cooldown(cooldown);
+        let failure = Failure::new(FailureCause::TimedOut, 3, window).with_cooldown(cooldown);
         let written = write(&failure.with_life(life).saying("late"));
         let (head, rest) = written.split_at(9);
         assert_eq!(head, b"BWF\x02\x02\0\0\0\x03");
@@ -83,13 +83,13 @@ mod tests {
 
     #[test]
     fn what_is_cut_short_is_no_record() {
-        let record = write(&Failure::new(Cause::Error, 1, Duration::from_secs(1)));
+        let record = write(&Failure::new(FailureCause::Error, 1, Duration::from_secs(1)));
         assert!((0..record.len()).all(|end| read(&record[..end]).is_none()));
     }
 
     #[test]
     fn a_message_that_is_no_text_is_left_out() {
-        let mut record = write(&Failure::new(Cause::Error, 1, Duration::from_secs(1)));
+        let mut record = write(&Failure::new(FailureCause::Error, 1, Duration::from_secs(1)));
         record.extend([0xff, 0xfe]);
         assert_eq!(read(&record).as_ref().map(Failure::message), Some(""));
     }

@@ -58,8 +58,8 @@ fn bounds_of_nothing_are_refused_by_name() {
     let at_least_one = [
         refused(layer(MemoryStore::new(1)).max_waiters(0)),
         refused(layer(MemoryStore::new(1)).max_flights(0)),
-        refused(layer(MemoryStore::new(1)).max_loads_around(0)),
-        refused(layer(MemoryStore::new(1)).max_loads_around(1_000_001)),
+        refused(layer(MemoryStore::new(1)).max_uncached_loads(0)),
+        refused(layer(MemoryStore::new(1)).max_uncached_loads(1_000_001)),
     ];
     let names = ["max waiters", "max flights", "max loads around", "max loads around"];
     for (message, name) in at_least_one.iter().zip(names) {

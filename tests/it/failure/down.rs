@@ -2,7 +2,7 @@
 
 use bellwether::store::{FaultyStore, Operation};
 use bellwether::{
-    Bypass, CacheErrorKind, CacheStatus, MemoryStore, StoreErrorKind, Wait, WhenStoreFails,
+    BypassReason, CacheErrorKind, CacheStatus, MemoryStore, StoreErrorKind, Wait, WhenStoreFails,
 };
 use bellwether_testkit::caches::{
     NO_TIME, SECOND, answers, ask, burst, idle, kind_of, layer, remembering_layer, settled,
@@ -21,11 +21,11 @@ fn down() -> FaultyStore<MemoryStore> {
 #[tokio::test(start_paused = true)]
 async fn loads_around_a_store_that_is_down_are_bounded_and_the_rest_wait_for_their_turn() {
     let loader = Loader::taking(SECOND);
-    let cached = layer(down()).max_loads_around(4).unwrap().layer(loader.clone());
+    let cached = layer(down()).max_uncached_loads(4).unwrap().layer(loader.clone());
     let asked = (0..16).map(|item| ask(&cached, item)).collect();
     let began = Instant::now();
     let ended = settled(asked).await;
-    assert!(ended.iter().all(|(_, how)| *how == CacheStatus::Bypass(Bypass::StoreFailed)));
+    assert!(ended.iter().all(|(_, how)| *how == CacheStatus::Bypass(BypassReason::StoreFailed)));
     assert_eq!((began.elapsed(), loader.most_at_once()), (SECOND * 4, 4));
     idle().await;
     assert_eq!(cached.in_flight(), 0);
@@ -35,7 +35,7 @@ async fn loads_around_a_store_that_is_down_are_bounded_and_the_rest_wait_for_the
 async fn who_has_no_turn_before_its_patience_ends_is_told_which_bound_is_reached() {
     for (wait, seconds) in [(Wait::at_most(SECOND * 2), 2), (Wait::fail_fast(), 0)] {
         let loader = Loader::taking(SECOND * 9);
-        let layer = layer(down()).max_loads_around(1).unwrap().wait(wait);
+        let layer = layer(down()).max_uncached_loads(1).unwrap().wait(wait);
         let cached = layer.layer(loader.clone());
         let _fills = ask(&cached, 2);
         loader.has_begun(1).await;

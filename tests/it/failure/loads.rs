@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use bellwether::{CacheErrorKind, Capture, Error, MemoryStore};
-use bellwether_testkit::caches::capture::{Faults, Text};
+use bellwether::{CacheErrorKind, Codec, Error, MemoryStore};
+use bellwether_testkit::caches::codec::{Faults, Text};
 use bellwether_testkit::caches::{
     Cached, SECOND, Settled, answer, answers, ask, burst, cached, idle, is_leased, kind_of, layer,
     put, settled,
@@ -71,7 +71,7 @@ async fn a_failure_without_a_key_is_an_error_of_the_loader() {
 }
 
 /// Everybody who waits is told, the key is free, and the next request is served.
-async fn is_survived<C: Capture<usize> + Clone>(
+async fn is_survived<C: Codec<usize> + Clone>(
     cached: &Cached<C>,
     store: &MemoryStore,
     kind: CacheErrorKind,
@@ -116,9 +116,9 @@ async fn a_panic_of_the_loader_is_no_convoy() {
 
 async fn a_panicking_capture_is_survived(faults: Faults) {
     let (loader, store) = (Loader::taking(SECOND), MemoryStore::new(10));
-    let broken = layer(store.clone()).capture(Text::new(faults)).layer(loader.clone());
+    let broken = layer(store.clone()).codec(Text::new(faults)).layer(loader.clone());
     is_survived(&broken, &store, CacheErrorKind::LoaderPanicked).await;
-    answer(&layer(store).capture(Text::new(Faults::None)).layer(loader), 1).await;
+    answer(&layer(store).codec(Text::new(Faults::None)).layer(loader), 1).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -138,7 +138,7 @@ async fn a_panic_in_the_decoding_of_an_entry_ends_soon() {
     let memory = MemoryStore::new(10);
     put(&memory, 1, "42", Text::CODEC).await;
     let text = Text::new(Faults::PanicsInDecode);
-    let cached = layer(Scripted::away(&memory)).capture(text.clone()).layer(Loader::new());
+    let cached = layer(Scripted::away(&memory)).codec(text.clone()).layer(Loader::new());
     futures_util::future::join_all(burst(&cached, 1, 10)).await;
     idle().await;
     assert!(text.decoded() <= 11, "{} times for 10 callers", text.decoded());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::{Bypass, CacheErrorKind, CacheStatus, MemoryStore, StoreErrorKind};
+use bellwether::{BypassReason, CacheErrorKind, CacheStatus, MemoryStore, StoreErrorKind};
 use bellwether_testkit::caches::{
     SECOND, answers, ask, burst, cached, idle, is_leased, key, kind_of, layer, lease, settled,
 };
@@ -93,7 +93,7 @@ async fn who_loads_without_the_store_is_told_so() {
     let store = Scripted::over(&MemoryStore::new(10));
     store.breaks();
     let (_, status) = ask(&cached(store, &Loader::new()), 1).await.unwrap();
-    assert_eq!(status, CacheStatus::Bypass(Bypass::StoreFailed));
+    assert_eq!(status, CacheStatus::Bypass(BypassReason::StoreFailed));
 }
 
 #[tokio::test(start_paused = true)]
@@ -164,7 +164,7 @@ async fn a_loser_whose_question_fails_loads_without_a_lease() {
     store.fails_at(1, Moment::Before);
     let (answer, status) = ask(&cached(store, &Loader::new()), 1).await.unwrap();
     assert_eq!(answer.unwrap(), 1);
-    assert_eq!(status, CacheStatus::Bypass(Bypass::StoreFailed));
+    assert_eq!(status, CacheStatus::Bypass(BypassReason::StoreFailed));
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 
 use bellwether::{
-    BatchError, Batched, Bypass, CacheErrorKind, CacheStatus, MemoryStore, Place, Stale,
+    BatchError, Batched, BypassReason, CacheErrorKind, CacheStatus, LoadLocation, MemoryStore,
+    StaleReason,
 };
 use bellwether_testkit::caches::{MINUTE, SECOND, idle, kind_of, tasks};
 use bellwether_testkit::loaders::Refusal;
@@ -65,14 +66,14 @@ async fn each_is_answered_by_what_is_there_of_it() {
     answers(ask_many(&catalog, [5])).await;
     query.ends_by(End::FailFor(3));
     let page = ended(ask_many(&catalog, [1, 2, 3, 4, 5, KEYLESS])).await;
-    let revalidating = CacheStatus::Stale { why: Stale::Revalidating, stale_for: SECOND };
+    let revalidating = CacheStatus::Stale { why: StaleReason::Revalidating, stale_for: SECOND };
     for (page, item) in page[..2].iter().zip([10, 20]) {
         assert_eq!((page.0.as_ref().unwrap(), &page.1), (&item, &revalidating));
     }
     assert_eq!(fault(page[2].0.clone()).load(), Some(&Refusal(3)));
     assert_eq!(page[3].1, CacheStatus::Led { stored: true });
     assert!(matches!(page[4].1, CacheStatus::Hit { .. }));
-    assert_eq!(page[5].1, CacheStatus::Bypass(Bypass::NoKey));
+    assert_eq!(page[5].1, CacheStatus::Bypass(BypassReason::NoKey));
     idle().await;
     assert_eq!(query.calls()[2..], [[1, 2, 3, 4, KEYLESS]], "what is stale goes along");
 }
@@ -117,7 +118,7 @@ async fn a_wrong_number_of_answers_is_an_error_of_every_one() {
         for (answer, _) in ended(ask_many(&catalog, [1, KEYLESS, 2])).await {
             let error = fault(answer);
             assert!(
-                matches!(&*error, BatchError::Miscounted { asked: 3, answered } if *answered == given),
+                matches!(&*error, BatchError::WrongCount { asked: 3, answered } if *answered == given),
                 "{error:?}"
             );
         }
@@ -191,7 +192,7 @@ async fn a_single_request_is_a_batch_of_one_and_shares_what_is_loaded() {
     query.let_go(2);
     assert_eq!(ended(single).await.ok(), Some(10));
     let page = statuses(page).await;
-    assert!(matches!(page[0], CacheStatus::Collapsed { place: Place::Here, .. }));
+    assert!(matches!(page[0], CacheStatus::Collapsed { place: LoadLocation::Local, .. }));
     assert_eq!(query.calls(), [[1], [2]]);
 }
 

@@ -1,6 +1,6 @@
 //! Each key of a batch is coalesced with whoever else asks for it.
 
-use bellwether::{CacheStatus, MemoryStore, Place};
+use bellwether::{CacheStatus, LoadLocation, MemoryStore};
 use bellwether_testkit::caches::idle;
 use bellwether_testkit::loaders::Refusal;
 
@@ -77,7 +77,10 @@ async fn what_another_process_loads_is_waited_for_and_the_rest_is_not() {
     assert_eq!(answers(ask_many(&here, [1, 3])).await, [10, 30], "kept, while 2 is waited for");
     slow.let_go(1);
     let page = statuses(page).await;
-    assert!(matches!(page[1], CacheStatus::Collapsed { place: Place::Elsewhere, .. }), "{page:?}");
+    assert!(
+        matches!(page[1], CacheStatus::Collapsed { place: LoadLocation::Remote, .. }),
+        "{page:?}"
+    );
     answers(elsewhere).await;
     assert_eq!(quick.calls(), [[1, 3]]);
 }

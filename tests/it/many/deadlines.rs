@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use bellwether::{Ask, Batched, CacheErrorKind, MemoryStore, ReadThrough, ReadThroughLayer, Store};
+use bellwether::{
+    Batched, CacheErrorKind, Lookup, MemoryStore, ReadThrough, ReadThroughLayer, Store,
+};
 use bellwether_testkit::caches::{MINUTE, SECOND, idle, key, kind_of, tasks};
 use tokio::time::{Instant, sleep};
 use tower::Layer;
@@ -13,14 +15,14 @@ use crate::support::store::{Gate, Moment, Op, Scripted};
 
 const DEADLINE: Duration = Duration::from_millis(50);
 
-type AskOf = fn(&u64) -> Ask;
+type AskOf = fn(&u64) -> Lookup;
 type Hurried = ReadThrough<Batched<Query>, AskOf>;
 
 /// A catalog whose requests all have 50 ms.
 fn hurried(store: impl Store, query: &Query) -> Hurried {
     let ask_of: AskOf = |item| {
-        let ask = if *item < KEYLESS { Ask::of(key(*item)) } else { Ask::nothing() };
-        ask.by(Instant::now() + DEADLINE)
+        let ask = if *item < KEYLESS { Lookup::of(key(*item)) } else { Lookup::none() };
+        ask.deadline(Instant::now() + DEADLINE)
     };
     ReadThroughLayer::new(store, ask_of).ttl(MINUTE).layer(Batched::new(query.clone()))
 }

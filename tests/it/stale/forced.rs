@@ -1,7 +1,7 @@
 //! A forced refresh loads though something fresh is kept.
 
 use bellwether::store::{Accept, Acquire, Claim, Store};
-use bellwether::{Ask, CacheStatus, MemoryStore, ReadThrough, ReadThroughLayer, Stale};
+use bellwether::{CacheStatus, Lookup, MemoryStore, ReadThrough, ReadThroughLayer, StaleReason};
 use bellwether_testkit::caches::{
     MINUTE, NO_TIME, SECOND, Settled, answers, commit, idle, key, settled,
 };
@@ -12,15 +12,15 @@ use tower::{Layer, Service};
 
 use super::{PLACES, stale_if_error, stale_while_revalidating};
 
-type Asking = ReadThrough<Loader, fn(&u64) -> Ask>;
+type Asking = ReadThrough<Loader, fn(&u64) -> Lookup>;
 
 /// Requests from 1,000 on will not have what is kept.
 const ANEW: u64 = 1_000;
 
 fn asking(store: impl Store, loader: &Loader) -> Asking {
-    let ask_of: fn(&u64) -> Ask = |item| match item.checked_sub(ANEW) {
-        Some(item) => Ask::of(key(item)).anew(),
-        None => Ask::of(key(*item)),
+    let ask_of: fn(&u64) -> Lookup = |item| match item.checked_sub(ANEW) {
+        Some(item) => Lookup::of(key(item)).force_refresh(),
+        None => Lookup::of(key(*item)),
     };
     let layer = ReadThroughLayer::new(store, ask_of).ttl(MINUTE).jitter(0.0).expect("no jitter");
     layer.layer(loader.clone())
@@ -125,7 +125,10 @@ async fn a_forced_refresh_that_fails_is_an_error_though_something_is_stale() {
         let cached = asking(place(&memory), &loader);
         forced_on_a_failing_loader(memory, &cached).await;
         let (_, status) = ask(&cached, 1).await.unwrap();
-        assert!(matches!(status, CacheStatus::Stale { why: Stale::LoadFailed, .. }), "{status:?}");
+        assert!(
+            matches!(status, CacheStatus::Stale { why: StaleReason::LoadFailed, .. }),
+            "{status:?}"
+        );
     }
 }
 

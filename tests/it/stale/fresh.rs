@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::store::{Store, Windows};
-use bellwether::{CacheStatus, MemoryStore, Stale, Verdict};
+use bellwether::store::{Lifetimes, Store};
+use bellwether::{CacheStatus, Cacheability, MemoryStore, StaleReason};
 use bellwether_testkit::caches::{MINUTE, NO_TIME, SECOND, answer, ask, key, layer};
 use bellwether_testkit::loaders::Loader;
 use tokio::time::sleep;
@@ -38,9 +38,9 @@ async fn jitter_leaves_the_stale_windows_as_they_are() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_can_say_for_how_long_it_is_kept() {
     for place in PLACES {
-        let windows = Windows::fresh_for(SECOND).stale_while_revalidate(SECOND);
+        let windows = Lifetimes::fresh_for(SECOND).stale_while_revalidate(SECOND);
         let layer = layer(place(&MemoryStore::new(10)));
-        let layer = layer.judge(move |_: &usize| Verdict::KeepFor(windows));
+        let layer = layer.classify(move |_: &usize| Cacheability::KeepFor(windows));
         let cached = layer.layer(Loader::new());
         answer(&cached, 1).await;
         sleep(SECOND - Duration::from_millis(1)).await;
@@ -48,6 +48,9 @@ async fn an_answer_can_say_for_how_long_it_is_kept() {
         assert_eq!(status, CacheStatus::Hit { fresh_for: Some(Duration::from_millis(1)) });
         sleep(Duration::from_millis(1)).await;
         let (_, status) = ask(&cached, 1).await.unwrap();
-        assert_eq!(status, CacheStatus::Stale { why: Stale::Revalidating, stale_for: NO_TIME });
+        assert_eq!(
+            status,
+            CacheStatus::Stale { why: StaleReason::Revalidating, stale_for: NO_TIME }
+        );
     }
 }

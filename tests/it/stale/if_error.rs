@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bellwether::store::{Accept, Acquire, Claim, Lease, Store};
 use bellwether::{
-    CacheErrorKind, CacheStatus, MemoryStore, ReadThroughLayer, Stale, Verdict, Wait,
+    CacheErrorKind, CacheStatus, Cacheability, MemoryStore, ReadThroughLayer, StaleReason, Wait,
     WhenStoreFails,
 };
 use bellwether_testkit::caches::{
@@ -36,7 +36,7 @@ async fn a_burst_around_a_load_is_given_what_is_stale(cached: &Cached, context: 
     asked.extend(burst(cached, 1, 500));
     let reasons = settled(asked).await;
     for reason in reasons.iter().map(why) {
-        assert_eq!(reason, Stale::LoadFailed, "{context}");
+        assert_eq!(reason, StaleReason::LoadFailed, "{context}");
     }
 }
 
@@ -74,7 +74,7 @@ async fn a_fleet_whose_load_fails_has_no_error() {
         let fleet = [(); 4].map(|()| remembering_layer(place(&memory)).layer(loader.clone()));
         let asked = fleet.iter().flat_map(|process| burst(process, 1, 250)).collect();
         let began = Instant::now();
-        assert!(settled(asked).await.iter().all(|ended| why(ended) == Stale::LoadFailed));
+        assert!(settled(asked).await.iter().all(|ended| why(ended) == StaleReason::LoadFailed));
         assert!(began.elapsed() < SECOND * 3, "it took {:?}", began.elapsed());
         assert_eq!(loader.loads(), 2);
     }
@@ -89,7 +89,7 @@ async fn a_stale_answer_is_given_out_within_its_window_only() {
         loader.ends_by(End::Fail);
         let cached = remembering_layer(place(&stale_if_error().await)).layer(loader);
         sleep(MINUTE - SECOND / 10).await;
-        assert_eq!(why(&ask(&cached, 1).await.unwrap()), Stale::LoadFailed);
+        assert_eq!(why(&ask(&cached, 1).await.unwrap()), StaleReason::LoadFailed);
         sleep(SECOND / 10).await;
         let (answer, status) = ask(&cached, 1).await.unwrap();
         assert!(answer.is_err() && status == CacheStatus::Failed, "{answer:?} {status:?}");
@@ -117,7 +117,7 @@ async fn who_waits_in_vain_is_told_how_stale_the_answer_is_by_then() {
         let cached = surviving(place(&memory)).wait(Wait::at_most(SECOND * 5)).layer(Loader::new());
         for (_, status) in settled(burst(&cached, 1, callers)).await {
             let CacheStatus::Stale { why, stale_for } = status else { panic!("{status:?}") };
-            assert_eq!((why, stale_for.as_secs()), (Stale::WaitRanOut, 5));
+            assert_eq!((why, stale_for.as_secs()), (StaleReason::WaitRanOut, 5));
         }
     }
 }
@@ -132,7 +132,7 @@ async fn who_waits_in_vain_for_another_process_is_given_what_is_stale() {
         sleep(SECOND).await;
         asked.extend(burst(&cached, 1, 10));
         let began = Instant::now();
-        assert!(settled(asked).await.iter().all(|ended| why(ended) == Stale::WaitRanOut));
+        assert!(settled(asked).await.iter().all(|ended| why(ended) == StaleReason::WaitRanOut));
         assert_eq!(began.elapsed().as_secs(), 5);
     }
 }
@@ -147,7 +147,7 @@ async fn who_waits_in_vain_for_a_load_here_is_given_what_is_stale() {
         loader.has_begun(1).await;
         sleep(SECOND).await;
         let late = settled(burst(&cached, 1, 10)).await;
-        assert!(late.iter().all(|ended| why(ended) == Stale::WaitRanOut));
+        assert!(late.iter().all(|ended| why(ended) == StaleReason::WaitRanOut));
     }
 }
 
@@ -158,7 +158,7 @@ async fn who_does_not_wait_is_given_what_is_stale() {
         let _held = leased_elsewhere(&memory).await;
         let layer = surviving(place(&memory)).wait(Wait::fail_fast());
         let ended = settled(burst(&layer.layer(Loader::new()), 1, 10)).await;
-        assert!(ended.iter().all(|ended| why(ended) == Stale::WaitRanOut));
+        assert!(ended.iter().all(|ended| why(ended) == StaleReason::WaitRanOut));
     }
 }
 
@@ -170,7 +170,7 @@ async fn where_there_is_no_room_what_is_stale_is_given_out() {
         let cached = layer.max_flights(1).expect("it makes sense").layer(loader.clone());
         let _fills = ask(&cached, 2);
         loader.has_begun(1).await;
-        assert_eq!(why(&ask(&cached, 1).await.unwrap()), Stale::NoRoom);
+        assert_eq!(why(&ask(&cached, 1).await.unwrap()), StaleReason::NoRoom);
     }
 }
 
@@ -181,7 +181,7 @@ async fn where_too_many_wait_what_is_stale_is_given_out() {
     let cached = layer.max_waiters(2).expect("it makes sense").layer(loader.clone());
     let _fill = burst(&cached, 1, 2);
     loader.has_begun(1).await;
-    assert_eq!(why(&ask(&cached, 1).await.unwrap()), Stale::NoRoom);
+    assert_eq!(why(&ask(&cached, 1).await.unwrap()), StaleReason::NoRoom);
 }
 
 #[tokio::test(start_paused = true)]
@@ -192,7 +192,7 @@ async fn where_the_store_must_not_fail_what_is_stale_is_given_out_when_it_does()
         let loader = Loader::new();
         let layer = surviving(store).when_store_fails(WhenStoreFails::Fail);
         let ended = ask(&layer.layer(loader.clone()), 1).await.unwrap();
-        assert_eq!((why(&ended), loader.loads()), (Stale::LoadFailed, 0));
+        assert_eq!((why(&ended), loader.loads()), (StaleReason::LoadFailed, 0));
     }
 }
 
@@ -204,7 +204,7 @@ async fn a_load_around_a_store_that_is_down_may_fail_where_something_is_stale() 
         let loader = Loader::new();
         loader.ends_by(End::Fail);
         let ended = ask(&surviving(store).layer(loader), 1).await.unwrap();
-        assert_eq!(why(&ended), Stale::LoadFailed);
+        assert_eq!(why(&ended), StaleReason::LoadFailed);
     }
 }
 
@@ -212,9 +212,9 @@ async fn a_load_around_a_store_that_is_down_may_fail_where_something_is_stale() 
 async fn an_answer_that_counts_as_a_failure_gives_way_to_what_is_stale() {
     for place in PLACES {
         let layer = remembering_layer(place(&stale_if_error().await));
-        let layer = layer.judge(|_: &usize| Verdict::Failure);
+        let layer = layer.classify(|_: &usize| Cacheability::Failure);
         let ended = settled(burst(&layer.layer(Loader::taking(SECOND)), 1, 10)).await;
-        assert!(ended.iter().all(|ended| why(ended) == Stale::LoadFailed));
+        assert!(ended.iter().all(|ended| why(ended) == StaleReason::LoadFailed));
     }
 }
 
@@ -235,10 +235,10 @@ async fn once_the_loader_recovers_what_is_stale_is_replaced() {
         let loader = Loader::new();
         loader.ends_by(End::Fail);
         let cached = remembering_layer(place(&stale_if_error().await)).layer(loader.clone());
-        assert_eq!(why(&ask(&cached, 1).await.unwrap()), Stale::LoadFailed);
-        assert_eq!(why(&ask(&cached, 1).await.unwrap()), Stale::LoadFailed);
+        assert_eq!(why(&ask(&cached, 1).await.unwrap()), StaleReason::LoadFailed);
+        assert_eq!(why(&ask(&cached, 1).await.unwrap()), StaleReason::LoadFailed);
         loader.ends_by(End::Answer);
-        assert_eq!(why(&ask(&cached, 1).await.unwrap()), Stale::LoadFailed);
+        assert_eq!(why(&ask(&cached, 1).await.unwrap()), StaleReason::LoadFailed);
         sleep(SECOND).await;
         assert_eq!(answer(&cached, 1).await, 3);
         idle().await;

@@ -7,8 +7,8 @@ mod if_error;
 mod revalidate;
 mod slow;
 
-use bellwether::store::{Store, Windows};
-use bellwether::{CacheStatus, MemoryStore, ReadThroughLayer, Stale};
+use bellwether::store::{Lifetimes, Store};
+use bellwether::{CacheStatus, MemoryStore, ReadThroughLayer, StaleReason};
 use bellwether_testkit::caches::{JSON, KeyOf, MINUTE, Settled, layer, put_for};
 use tokio::time::sleep;
 
@@ -30,9 +30,9 @@ fn surviving(store: impl Store) -> ReadThroughLayer<KeyOf> {
 }
 
 /// A store with the answer 42, which is stale from now on, for as long as the windows say.
-async fn stale_for(windows: fn(Windows) -> Windows) -> MemoryStore {
+async fn stale_for(windows: fn(Lifetimes) -> Lifetimes) -> MemoryStore {
     let store = MemoryStore::new(10);
-    put_for(&store, 1, "42", JSON, windows(Windows::fresh_for(MINUTE))).await;
+    put_for(&store, 1, "42", JSON, windows(Lifetimes::fresh_for(MINUTE))).await;
     sleep(MINUTE).await;
     store
 }
@@ -46,7 +46,7 @@ async fn stale_if_error() -> MemoryStore {
 }
 
 /// Why a stale answer was given out.
-fn why((answer, status): &Settled) -> Stale {
+fn why((answer, status): &Settled) -> StaleReason {
     match (answer, status) {
         (Ok(42), CacheStatus::Stale { why, .. }) => *why,
         other => panic!("{other:?} is not the stale answer"),

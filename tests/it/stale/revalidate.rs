@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::store::{Accept, Acquire, Claim, Store, Windows};
-use bellwether::{CacheStatus, MemoryStore, Stale, WhenAbandoned};
+use bellwether::store::{Accept, Acquire, Claim, Lifetimes, Store};
+use bellwether::{CacheStatus, MemoryStore, StaleReason, WhenAbandoned};
 use bellwether_testkit::caches::{
     JSON, MINUTE, NO_TIME, SECOND, answer, answers, ask, burst, commit, idle, is_leased, key,
     put_for, remembering_layer, settled, unprobed,
@@ -24,7 +24,10 @@ async fn a_stale_answer_is_given_out_at_once_and_loaded_anew_behind_it() {
         let began = Instant::now();
         let (answer, status) = ask(&cached, 1).await.unwrap();
         assert_eq!((answer.unwrap(), began.elapsed()), (42, NO_TIME));
-        assert_eq!(status, CacheStatus::Stale { why: Stale::Revalidating, stale_for: SECOND });
+        assert_eq!(
+            status,
+            CacheStatus::Stale { why: StaleReason::Revalidating, stale_for: SECOND }
+        );
         sleep(SECOND + Duration::from_millis(1)).await;
         let (answer, status) = ask(&cached, 1).await.unwrap();
         assert_eq!(answer.unwrap(), 1);
@@ -41,7 +44,7 @@ async fn a_fleet_loads_a_stale_answer_anew_once() {
         let began = Instant::now();
         let asked = fleet.iter().flat_map(|process| burst(process, 1, 250)).collect();
         let ended = settled(asked).await;
-        assert!(ended.iter().all(|ended| why(ended) == Stale::Revalidating));
+        assert!(ended.iter().all(|ended| why(ended) == StaleReason::Revalidating));
         assert!(began.elapsed() < SECOND / 2, "they waited {:?}", began.elapsed());
         sleep(SECOND * 2).await;
         for process in &fleet {
@@ -80,7 +83,7 @@ async fn nobody_who_comes_while_the_lease_is_asked_for_is_held_up() {
     let began = Instant::now();
     asking.open();
     let ended = settled(asked).await;
-    assert!(ended.iter().all(|ended| why(ended) == Stale::Revalidating));
+    assert!(ended.iter().all(|ended| why(ended) == StaleReason::Revalidating));
     assert!(began.elapsed() < SECOND, "they waited {:?}", began.elapsed());
     assert_eq!(loader.loads(), 1);
 }
@@ -142,7 +145,10 @@ async fn what_has_both_windows_is_fresh_for_exactly_its_ttl() {
         assert_eq!(status, CacheStatus::Hit { fresh_for: Some(Duration::from_millis(1)) });
         idle().await;
         let (_, status) = ask(&cached, 1).await.unwrap();
-        assert_eq!(status, CacheStatus::Stale { why: Stale::Revalidating, stale_for: NO_TIME });
+        assert_eq!(
+            status,
+            CacheStatus::Stale { why: StaleReason::Revalidating, stale_for: NO_TIME }
+        );
     }
 }
 
@@ -187,7 +193,9 @@ async fn a_load_that_failed_in_the_background_is_not_tried_again_within_its_wind
             let asked = fleet.iter().flat_map(|process| burst(process, 1, 25)).collect();
             for ended in settled(asked).await {
                 // Who meets others in asking is told that it is not loaded anew at the moment.
-                assert!([Stale::Revalidating, Stale::LoadFailed].contains(&why(&ended)));
+                assert!(
+                    [StaleReason::Revalidating, StaleReason::LoadFailed].contains(&why(&ended))
+                );
             }
             sleep(SECOND / 10).await;
         }
@@ -206,7 +214,7 @@ async fn a_late_load_in_the_background_replaces_nothing_newer() {
         let late = layer.layer(slow.clone());
         assert_eq!(answer(&late, 1).await, 42);
         sleep(SECOND * 2).await;
-        put_for(&memory, 1, "43", JSON, Windows::fresh_for(MINUTE)).await;
+        put_for(&memory, 1, "43", JSON, Lifetimes::fresh_for(MINUTE)).await;
         slow.let_go(1);
         idle().await;
         assert_eq!((slow.running(), answer(&late, 1).await), (0, 43));
@@ -237,7 +245,10 @@ async fn what_was_expired_is_given_out_while_it_is_loaded_anew() {
         cached.handle().expire(&key(1)).await.unwrap();
         let (answered, status) = ask(&cached, 1).await.unwrap();
         assert_eq!(answered.unwrap(), 1);
-        assert_eq!(status, CacheStatus::Stale { why: Stale::Revalidating, stale_for: NO_TIME });
+        assert_eq!(
+            status,
+            CacheStatus::Stale { why: StaleReason::Revalidating, stale_for: NO_TIME }
+        );
         sleep(SECOND * 2).await;
         assert_eq!(answer(&cached, 1).await, 2);
     }

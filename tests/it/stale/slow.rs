@@ -1,6 +1,6 @@
 //! While a load is slow, what is stale is given out.
 
-use bellwether::{MemoryStore, Stale, WhenAbandoned};
+use bellwether::{MemoryStore, StaleReason, WhenAbandoned};
 use bellwether_testkit::caches::{Cached, SECOND, answer, answers, burst, settled};
 use bellwether_testkit::loaders::Loader;
 use tokio::time::{Instant, sleep};
@@ -21,7 +21,7 @@ async fn a_stale_answer_is_given_out_once_the_load_is_slow() {
         let (cached, _) = slow(place).await;
         let began = Instant::now();
         let ended = settled(burst(&cached, 1, 100)).await;
-        assert!(ended.iter().all(|ended| why(ended) == Stale::LoadSlow));
+        assert!(ended.iter().all(|ended| why(ended) == StaleReason::LoadSlow));
         assert_eq!(began.elapsed().as_millis(), 1_000);
     }
 }
@@ -35,11 +35,11 @@ async fn who_comes_during_a_slow_load_waits_no_longer_than_who_came_before_it() 
         let began = Instant::now();
         sleep(SECOND / 2).await;
         asked.extend(burst(&cached, 1, 10));
-        assert!(settled(asked).await.iter().all(|ended| why(ended) == Stale::LoadSlow));
+        assert!(settled(asked).await.iter().all(|ended| why(ended) == StaleReason::LoadSlow));
         assert!(began.elapsed() <= SECOND * 3 / 2, "they waited {:?}", began.elapsed());
         let began = Instant::now();
         let ended = settled(burst(&cached, 1, 10)).await;
-        assert!(ended.iter().all(|ended| why(ended) == Stale::LoadSlow));
+        assert!(ended.iter().all(|ended| why(ended) == StaleReason::LoadSlow));
         assert!(began.elapsed() <= SECOND, "they waited {:?}", began.elapsed());
     }
 }

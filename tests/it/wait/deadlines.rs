@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use bellwether::store::Windows;
+use bellwether::store::Lifetimes;
 use bellwether::{
-    Ask, CacheErrorKind, CacheStatus, Capture, Json, MemoryStore, ReadThrough, ReadThroughLayer,
-    Stale, Store, Verdict, Wait, WhenAbandoned,
+    CacheErrorKind, CacheStatus, Cacheability, Codec, Json, Lookup, MemoryStore, ReadThrough,
+    ReadThroughLayer, StaleReason, Store, Wait, WhenAbandoned,
 };
 use bellwether_testkit::caches::{
     JSON, MINUTE, NO_TIME, SECOND, Settled, answers, idle, key, kind_of, lease, put, put_for, tasks,
@@ -17,7 +17,7 @@ use tower::{Layer, Service};
 
 use crate::support::store::{Moment, Op, Scripted};
 
-type AskOf = fn(&u64) -> Ask;
+type AskOf = fn(&u64) -> Lookup;
 type Asking<C = Json> = ReadThrough<Loader, AskOf, C>;
 
 const MISSED: CacheErrorKind = CacheErrorKind::DeadlineExceeded;
@@ -34,10 +34,10 @@ fn within(millis: u64, item: u64) -> u64 {
 fn layer(store: impl Store) -> ReadThroughLayer<AskOf> {
     let ask_of: AskOf = |request| {
         let (millis, item) = (request / 1_000, request % 1_000);
-        let ask = if item < KEYLESS { Ask::of(key(item)) } else { Ask::nothing() };
+        let ask = if item < KEYLESS { Lookup::of(key(item)) } else { Lookup::none() };
         match millis {
             0 => ask,
-            _ => ask.by(Instant::now() + Duration::from_millis(millis)),
+            _ => ask.deadline(Instant::now() + Duration::from_millis(millis)),
         }
     };
     let layer = ReadThroughLayer::new(store, ask_of).ttl(MINUTE).jitter(0.0).expect("no jitter");
@@ -50,7 +50,7 @@ fn asking(store: impl Store, loader: &Loader) -> Asking {
 
 fn ask<C>(asking: &Asking<C>, request: u64) -> JoinHandle<Settled>
 where
-    C: Capture<usize> + Clone,
+    C: Codec<usize> + Clone,
 {
     tokio::spawn(asking.clone().call(request).with_status())
 }
@@ -151,14 +151,17 @@ async fn a_load_that_only_its_leader_waits_for_ends_with_its_deadline_if_the_pol
 async fn what_is_stale_is_given_at_the_deadline_of_a_caller_that_leads() {
     for place in [Scripted::over, Scripted::away] {
         let memory = MemoryStore::new(10);
-        let windows = Windows::fresh_for(SECOND).stale_if_error(MINUTE);
+        let windows = Lifetimes::fresh_for(SECOND).stale_if_error(MINUTE);
         put_for(&memory, 1, "42", JSON, windows).await;
         sleep(SECOND * 2).await;
         let asking = asking(place(&memory), &Loader::taking(SECOND * 5));
         let began = Instant::now();
         let (answer, status) = ask(&asking, within(100, 1)).await.unwrap();
         assert_eq!(answer.unwrap(), 42);
-        assert!(matches!(status, CacheStatus::Stale { why: Stale::WaitRanOut, .. }), "{status:?}");
+        assert!(
+            matches!(status, CacheStatus::Stale { why: StaleReason::WaitRanOut, .. }),
+            "{status:?}"
+        );
         assert!(began.elapsed() <= SECOND / 10, "{:?}", began.elapsed());
     }
 }
@@ -190,7 +193,7 @@ async fn a_deadline_bounds_a_load_after_a_wait_in_vain() {
 #[tokio::test(start_paused = true)]
 async fn a_deadline_bounds_a_load_past_the_cache() {
     let loader = Loader::gated();
-    let layer = layer(MemoryStore::new(10)).judge(|_: &usize| Verdict::Private);
+    let layer = layer(MemoryStore::new(10)).classify(|_: &usize| Cacheability::PrivateKey);
     let asking = layer.layer(loader.clone());
     // After two private answers in a row, callers bypass the cache.
     loader.let_go(2);
@@ -224,8 +227,8 @@ async fn a_deadline_that_has_passed_starts_nothing_but_a_hit_is_given() {
         put(&memory, 2, "42", JSON).await;
         let store = place(&memory);
         let ask_of: AskOf = |item| match *item {
-            KEYLESS => Ask::nothing().by(Instant::now()),
-            item => Ask::of(key(item)).by(Instant::now()),
+            KEYLESS => Lookup::none().deadline(Instant::now()),
+            item => Lookup::of(key(item)).deadline(Instant::now()),
         };
         let asking = ReadThroughLayer::new(store.clone(), ask_of).layer(loader.clone());
         for item in [1, KEYLESS] {

@@ -1,6 +1,6 @@
 //! Who waited in vain loads for itself, if the policy says so.
 
-use bellwether::{Bypass, CacheStatus, MemoryStore, Place, Wait};
+use bellwether::{BypassReason, CacheStatus, LoadLocation, MemoryStore, Wait};
 use bellwether_testkit::caches::{
     JSON, MINUTE, NO_TIME, SECOND, answers, ask, burst, cached, idle, kind_of, lease, put, settled,
 };
@@ -21,7 +21,7 @@ async fn who_waited_in_vain_loads_around_the_cache() {
     let asked = ask(&waiting(store.clone(), then_load(), &Loader::new()), 1);
     let (answer, status) = asked.await.unwrap();
     assert_eq!(answer.unwrap(), 1);
-    assert_eq!(status, CacheStatus::Bypass(Bypass::WaitRanOut));
+    assert_eq!(status, CacheStatus::Bypass(BypassReason::WaitRanOut));
     assert_eq!(began.elapsed(), SECOND * 5);
 }
 
@@ -102,7 +102,7 @@ async fn who_opened_the_flight_takes_its_request_back_and_loads() {
     assert_eq!(cached.get_ref().running(), 1);
     cached.get_ref().let_go(1);
     let (_, status) = opener.await.unwrap();
-    assert_eq!(status, CacheStatus::Bypass(Bypass::WaitRanOut));
+    assert_eq!(status, CacheStatus::Bypass(BypassReason::WaitRanOut));
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,7 +118,7 @@ async fn who_stays_in_a_flight_without_a_request_is_answered_from_elsewhere() {
     put(&store, 1, "42", JSON).await;
     let (answer, status) = follower.await.unwrap();
     assert_eq!(answer.unwrap(), 42);
-    assert_eq!(status, CacheStatus::Collapsed { place: Place::Elsewhere, waited: SECOND * 2 });
+    assert_eq!(status, CacheStatus::Collapsed { place: LoadLocation::Remote, waited: SECOND * 2 });
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use bellwether::{CacheErrorKind, CacheStatus, MemoryStore, Place, Verdict, Wait};
+use bellwether::{CacheErrorKind, CacheStatus, Cacheability, LoadLocation, MemoryStore, Wait};
 use bellwether_testkit::caches::{
     MINUTE, SECOND, answers, ask, burst, cached, idle, is_leased, kind_of, layer, lease, settled,
 };
@@ -83,7 +83,8 @@ async fn by_default_a_load_of_this_process_is_waited_for_to_its_end() {
 async fn who_waited_for_an_answer_that_is_for_another_has_all_the_time_for_a_load_of_its_own() {
     for place in PLACES {
         let loader = Loader::taking(SECOND * 20);
-        let layer = layer(place(&MemoryStore::new(10))).judge(|_: &usize| Verdict::Private);
+        let layer =
+            layer(place(&MemoryStore::new(10))).classify(|_: &usize| Cacheability::PrivateKey);
         let asked = burst(&layer.layer(loader.clone()), 1, 5);
         let mut answers = answers(asked).await;
         answers.sort_unstable();
@@ -160,7 +161,7 @@ async fn the_status_tells_how_long_was_waited_in_all() {
     let _leads = ask(&cached(memory.clone(), &loader), 1);
     idle().await;
     let ended = settled(burst(&cached(memory, &loader), 1, 1)).await;
-    let CacheStatus::Collapsed { place: Place::Elsewhere, waited } = ended[0].1 else {
+    let CacheStatus::Collapsed { place: LoadLocation::Remote, waited } = ended[0].1 else {
         panic!("{:?}", ended[0]);
     };
     assert_eq!(waited.as_secs(), 6);

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
-use bellwether::{Ask, CacheErrorKind, ReadThrough, ReadThroughLayer, RedisStore};
+use bellwether::{CacheErrorKind, Lookup, ReadThrough, ReadThroughLayer, RedisStore};
 use futures_util::future::{BoxFuture, FutureExt};
 use tokio::time;
 use tower::util::BoxCloneSyncService;
@@ -13,12 +13,12 @@ use super::{Site, TIMEOUT};
 use crate::catalog::key;
 
 type Loader = BoxCloneSyncService<(u64, Duration), u64, Infallible>;
-type Hurried = ReadThrough<Loader, fn(&(u64, Duration)) -> Ask>;
+type Hurried = ReadThrough<Loader, fn(&(u64, Duration)) -> Lookup>;
 
 /// Requests say how much time they have. Loads take so long.
 fn hurried(store: RedisStore, takes: Duration) -> Hurried {
-    let ask_of: fn(&(u64, Duration)) -> Ask =
-        |(sku, time)| Ask::of(key(*sku)).by(time::Instant::now() + *time);
+    let ask_of: fn(&(u64, Duration)) -> Lookup =
+        |(sku, time)| Lookup::of(key(*sku)).deadline(time::Instant::now() + *time);
     let load = service_fn(move |(sku, _)| -> BoxFuture<'static, Result<u64, Infallible>> {
         time::sleep(takes).map(move |()| Ok(sku)).boxed()
     });

@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::time::{Duration, Instant};
 
-use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Lease, Windows};
-use bellwether::{Ask, Key, ReadThroughLayer, RedisStore, Store, StoreError};
+use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Lease, Lifetimes};
+use bellwether::{Key, Lookup, ReadThroughLayer, RedisStore, Store, StoreError};
 use bellwether_testkit::faults::Replacement;
 use bellwether_testkit::servers::Reply;
 use bellwether_testkit::wait::within;
@@ -58,7 +58,7 @@ async fn lead(store: &RedisStore, key: Key) -> Lease {
 
 fn draft() -> Draft {
     let value = bellwether::store::Value::new(Bytes::from_static(b"value"));
-    Draft::new(value, 0, Windows::fresh_for(MINUTE))
+    Draft::new(value, 0, Lifetimes::fresh_for(MINUTE))
 }
 
 /// The first answer to another claim of this process, once it has a connection again.
@@ -176,7 +176,7 @@ async fn a_lease_that_is_held_is_taken_over_by_no_other_claim_of_its_process() {
 
 /// A load that never ends, under a lease of a minute.
 fn endless(store: RedisStore) -> impl Future<Output = ()> {
-    let ask = |sku: &u64| Ask::of(key(*sku)).anew();
+    let ask = |sku: &u64| Lookup::of(key(*sku)).force_refresh();
     let layer = ReadThroughLayer::new(store, ask).lease(MINUTE).expect("a lease");
     let load = service_fn(|_: u64| pending::<Result<u64, Infallible>>());
     let mut service = layer.layer(load);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::store::{Accept, Acquire, Claim, Draft, Value, Windows};
+use bellwether::store::{Accept, Acquire, Claim, Draft, Lifetimes, Value};
 use bellwether::{Key, RedisStore, Store};
 use bellwether_testkit::servers::Reply;
 use bytes::Bytes;
@@ -20,7 +20,7 @@ const CODEC: u8 = 4;
 async fn put(store: &RedisStore, bytes: Vec<u8>, codec: u8) {
     let lead = store.acquire(Claim::new(key("/item")), MINUTE, Accept::Nothing).await.unwrap();
     let Acquire::Lead { lease, .. } = lead else { panic!("{lead:?}") };
-    let draft = Draft::new(Value::new(Bytes::from(bytes)), codec, Windows::fresh_for(MINUTE));
+    let draft = Draft::new(Value::new(Bytes::from(bytes)), codec, Lifetimes::fresh_for(MINUTE));
     store.commit(lease, draft).await.unwrap();
 }
 

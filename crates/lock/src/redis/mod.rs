@@ -17,7 +17,7 @@
 //! queue. After a release, nothing. For all keys of a namespace together, one number, the mark: it
 //! counts the fences, from the server's time in microseconds when it was set first. So fences grow
 //! over a restart without data, over a failover that has lost the last of them, and when the clock is
-//! put back within [a day](MARK_LIFE) after the last grant; but not when both happen at once, as when
+//! put back within [a day](FENCE_TTL) after the last grant; but not when both happen at once, as when
 //! a replica is promoted that has not heard of the largest fence, and whose clock is behind as well.
 //!
 //! The server tracks the name of a key for as long as a caller waits for it. When the last waiter has
@@ -77,7 +77,7 @@ use super::{Claim, Lock, Request};
 
 /// How long the largest fence of a namespace is remembered after the last grant: a day. A clock that
 /// is put back is put back by less.
-pub const MARK_LIFE: Duration = Duration::from_secs(24 * 60 * 60);
+pub const FENCE_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A script, after what stands before all of them.
 fn script(parts: &[&str]) -> Source {

@@ -9,7 +9,7 @@ use bellwether::store::{Call, RedisValue as Value, Source, Wire};
 use bellwether::{Digest, Key, RedisOptions, StoreError};
 use tokio::time::Instant;
 
-use super::{MARK_LIFE, millis, prove_single, reply, token};
+use super::{FENCE_TTL, millis, prove_single, reply, token};
 use crate::{Answer, Attempt, Claim, Released, Renew, Request, Watch, Watchers};
 
 /// One server, and how a kind of lock is taken, renewed and released there.
@@ -87,7 +87,7 @@ impl Scripted {
     ) -> Answer<Attempt> {
         let (lock, claim) = (Arc::clone(self), request.claim.clone());
         let mark = self.wire.shared_name("fence");
-        let life = millis(MARK_LIFE + PROLONGED_EVERY);
+        let life = millis(FENCE_TTL + PROLONGED_EVERY);
         let args = [vec![token(&claim), millis(request.lease), mark, life], more].concat();
         Box::pin(async move {
             let (source, key) = (&lock.scripts.acquire, claim.key());

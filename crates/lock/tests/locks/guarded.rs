@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Commit, Draft, Lease, Renew, Store, Value, Windows, conformance,
+    Accept, Acquire, Commit, Draft, Lease, Lifetimes, Renew, Store, Value, conformance,
 };
 use bellwether::{MemoryStore, ReadThroughLayer, StoreErrorKind};
 use bellwether_lock::{Attempt, Claim, Guarded, LocalLock, Lock, Request};
@@ -35,7 +35,7 @@ async fn lead(store: &impl Store) -> Lease {
 
 async fn commit(store: &impl Store, lease: Lease, text: &'static str) -> Commit {
     let value = Value::new(Bytes::from_static(text.as_bytes()));
-    let draft = Draft::new(value, 1, Windows::fresh_for(SECOND * 600));
+    let draft = Draft::new(value, 1, Lifetimes::fresh_for(SECOND * 600));
     store.commit(lease, draft).await.expect("an answer")
 }
 

@@ -1,13 +1,13 @@
 //! Caches over a scripted loader: layers, requests to them, and what another process does.
 
-pub mod capture;
+pub mod codec;
 
 use std::fmt;
 use std::time::Duration;
 
-use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Lease, Store, Value, Windows};
+use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Lease, Lifetimes, Store, Value};
 use bellwether::{
-    CacheErrorKind, CacheStatus, Capture, Error, Json, Key, ReadThrough, ReadThroughLayer,
+    CacheErrorKind, CacheStatus, Codec, Error, Json, Key, ReadThrough, ReadThroughLayer,
 };
 use futures_util::future::join_all;
 use tokio::runtime::Handle;
@@ -66,7 +66,7 @@ pub fn cached(store: impl Store, loader: &Loader) -> Cached {
 /// A request that is under way from now on.
 pub fn ask<C>(cached: &Cached<C>, item: u64) -> JoinHandle<Settled>
 where
-    C: Capture<usize> + Clone,
+    C: Codec<usize> + Clone,
 {
     tokio::spawn(cached.clone().call(item).with_status())
 }
@@ -74,7 +74,7 @@ where
 /// As many requests at once.
 pub fn burst<C>(cached: &Cached<C>, item: u64, callers: usize) -> Vec<JoinHandle<Settled>>
 where
-    C: Capture<usize> + Clone,
+    C: Codec<usize> + Clone,
 {
     (0..callers).map(|_| ask(cached, item)).collect()
 }
@@ -93,7 +93,7 @@ pub async fn answers(asked: Vec<JoinHandle<Settled>>) -> Vec<usize> {
 /// The answer to one request, which may not fail.
 pub async fn answer<C>(cached: &Cached<C>, item: u64) -> usize
 where
-    C: Capture<usize> + Clone,
+    C: Codec<usize> + Clone,
 {
     cached.clone().call(item).await.expect("an answer")
 }
@@ -141,17 +141,17 @@ pub async fn is_leased(store: &impl Store, item: u64) -> bool {
 /// Stores a number by a lease, as another process would.
 pub async fn commit(store: &impl Store, lease: Lease, number: &str) -> Commit {
     let value = Value::new(number.as_bytes().to_vec().into());
-    let draft = Draft::new(value, JSON, Windows::fresh_for(MINUTE));
+    let draft = Draft::new(value, JSON, Lifetimes::fresh_for(MINUTE));
     store.commit(lease, draft).await.expect("an answer")
 }
 
 /// Stores bytes, as another process would.
 pub async fn put(store: &impl Store, item: u64, text: &str, codec: u8) {
-    put_for(store, item, text, codec, Windows::fresh_for(MINUTE)).await;
+    put_for(store, item, text, codec, Lifetimes::fresh_for(MINUTE)).await;
 }
 
 /// The same, with these lifetimes.
-pub async fn put_for(store: &impl Store, item: u64, text: &str, codec: u8, windows: Windows) {
+pub async fn put_for(store: &impl Store, item: u64, text: &str, codec: u8, windows: Lifetimes) {
     let lease = lease(store, item, MINUTE).await;
     let value = Value::new(text.as_bytes().to_vec().into());
     let commit = store.commit(lease, Draft::new(value, codec, windows)).await;

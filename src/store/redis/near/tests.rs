@@ -7,7 +7,7 @@ use rand::{Rng, SeedableRng};
 use tokio::time::advance;
 
 use super::*;
-use crate::store::{Draft, Value, Windows};
+use crate::store::{Draft, Lifetimes, Value};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -30,7 +30,7 @@ fn key(number: u64) -> Key {
 }
 
 fn entry(version: u64, bytes: usize, life: Duration) -> Entry {
-    let draft = Draft::new(Value::new(vec![0; bytes].into()), 1, Windows::fresh_for(life));
+    let draft = Draft::new(Value::new(vec![0; bytes].into()), 1, Lifetimes::fresh_for(life));
     draft.into_entry(version, 0, Remaining::Known(life))
 }
 

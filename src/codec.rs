@@ -7,20 +7,20 @@ use crate::error::BoxError;
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
+use crate::lifetimes::Lifetimes;
 use crate::status::CacheStatus;
-use crate::windows::Windows;
 
 /// Turns an answer of the loader into a value that is stored and given to many callers, and back.
 ///
-/// The [kept](Capture::Kept) value is shared: [`restore`](Capture::restore) makes a copy of it for each
+/// The [kept](Codec::Kept) value is shared: [`restore`](Codec::restore) makes a copy of it for each
 /// waiter, and a store in the process holds that very value, so that a hit there decodes nothing.
-pub trait Capture<Response>: Send + Sync + 'static {
+pub trait Codec<Response>: Send + Sync + 'static {
     /// The part of an answer that is kept.
     type Kept: Send + Sync + 'static;
 
     /// The number of this codec, stored beside the bytes: an entry of another codec is a miss. This
     /// crate uses 1 to 63; 64 to 255 are for codecs of your own.
-    fn codec(&self) -> u8;
+    fn id(&self) -> u8;
 
     /// Takes the part that is kept from an answer.
     fn keep(&self, response: Response) -> Self::Kept;
@@ -28,15 +28,15 @@ pub trait Capture<Response>: Send + Sync + 'static {
     /// Makes an answer of a kept value.
     fn restore(&self, kept: &Self::Kept, status: &CacheStatus) -> Response;
 
-    /// As [`restore`](Capture::restore), of a value that no other caller shares. The provided method
+    /// As [`restore`](Codec::restore), of a value that no other caller shares. The provided method
     /// calls `restore`; an own one is worth writing where it saves a copy.
-    fn give_out(&self, kept: Self::Kept, status: &CacheStatus) -> Response {
+    fn restore_owned(&self, kept: Self::Kept, status: &CacheStatus) -> Response {
         self.restore(&kept, status)
     }
 
     /// Whether an answer may be stored. Provided: it is stored with the lifetimes of the layer.
-    fn verdict(&self, _: &Self::Kept) -> Verdict {
-        Verdict::Keep
+    fn classify(&self, _: &Self::Kept) -> Cacheability {
+        Cacheability::Keep
     }
 
     /// Encodes a kept value for a store outside of the process.
@@ -44,7 +44,7 @@ pub trait Capture<Response>: Send + Sync + 'static {
     /// # Errors
     /// If this value cannot be encoded, or is larger than the buffer may become. The waiters get it,
     /// and it is not stored.
-    fn encode(&self, kept: &Self::Kept, room: &mut Room) -> Result<(), BoxError>;
+    fn encode(&self, kept: &Self::Kept, room: &mut EncodeBuffer) -> Result<(), BoxError>;
 
     /// Decodes what `encode` wrote.
     ///
@@ -69,11 +69,11 @@ pub trait Capture<Response>: Send + Sync + 'static {
 /// Whether and for whom an answer is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Verdict {
+pub enum Cacheability {
     /// It is stored with the lifetimes of the layer.
     Keep,
     /// It is stored with lifetimes of its own. The layer's jitter shortens its ttl.
-    KeepFor(Windows),
+    KeepFor(Lifetimes),
     /// It says that there is no such thing (negative caching). It is stored for the layer's
     /// [`not_found_ttl`](crate::ReadThroughLayer::not_found_ttl), by default not at all: waiters share it.
     NotFound,
@@ -85,10 +85,10 @@ pub enum Verdict {
     /// queues no caller after its first burst, and one odd answer for a shared key lets no crowd past.
     /// This ends with the first answer that can be shared, or when there was no private one for
     /// [`not_kept_for`](crate::ReadThroughLayer::not_kept_for).
-    Private,
+    PrivateKey,
     /// It is private to its caller this once. The waiters load individually, later callers are
     /// coalesced as usual, and a stored entry stays.
-    Own,
+    PrivateOnce,
     /// It counts as a failure of the source or of this one request. All callers get a stale answer if
     /// there is one. If not, the caller of that load gets this answer, and the others load again with
     /// another request. If that load fails too, they share its failure, and so do later callers during
@@ -99,13 +99,13 @@ pub enum Verdict {
 }
 
 /// A buffer for an encoded answer with a bound, so that encoding a value that is too large ends early.
-pub struct Room {
+pub struct EncodeBuffer {
     bytes: Vec<u8>,
     most: usize,
     is_over: bool,
 }
 
-impl Room {
+impl EncodeBuffer {
     /// A buffer for at most this many bytes.
     pub fn new(most: usize) -> Self {
         Self { bytes: Vec::new(), most, is_over: false }
@@ -125,7 +125,7 @@ impl Room {
 }
 
 /// Fails when the bound is reached.
-impl io::Write for Room {
+impl io::Write for EncodeBuffer {
     fn write(&mut self, more: &[u8]) -> io::Result<usize> {
         if more.len() > self.most - self.bytes.len() {
             self.is_over = true;
@@ -141,74 +141,77 @@ impl io::Write for Room {
 }
 
 /// Shows lengths only.
-impl fmt::Debug for Room {
+impl fmt::Debug for EncodeBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Room").field("used", &self.bytes.len()).field("most", &self.most).finish()
+        f.debug_struct("EncodeBuffer")
+            .field("used", &self.bytes.len())
+            .field("most", &self.most)
+            .finish()
     }
 }
 
 /// A capture whose verdict is given by a function. Made by
-/// [`ReadThroughLayer::judge`](crate::ReadThroughLayer::judge).
+/// [`ReadThroughLayer::classify`](crate::ReadThroughLayer::classify).
 #[derive(Clone, Copy)]
-pub struct Judged<C, F> {
-    capture: C,
-    judge: F,
+pub struct Classified<C, F> {
+    codec: C,
+    classify: F,
 }
 
-impl<C, F> Judged<C, F> {
+impl<C, F> Classified<C, F> {
     /// Captures as `capture` does, and judges by a function of what is kept.
-    pub fn new(capture: C, judge: F) -> Self {
-        Self { capture, judge }
+    pub fn new(codec: C, classify: F) -> Self {
+        Self { codec, classify }
     }
 }
 
-impl<Response, C, F> Capture<Response> for Judged<C, F>
+impl<Response, C, F> Codec<Response> for Classified<C, F>
 where
-    C: Capture<Response>,
-    F: Fn(&C::Kept) -> Verdict + Send + Sync + 'static,
+    C: Codec<Response>,
+    F: Fn(&C::Kept) -> Cacheability + Send + Sync + 'static,
 {
     type Kept = C::Kept;
 
-    fn codec(&self) -> u8 {
-        self.capture.codec()
+    fn id(&self) -> u8 {
+        self.codec.id()
     }
 
     fn keep(&self, response: Response) -> C::Kept {
-        self.capture.keep(response)
+        self.codec.keep(response)
     }
 
     fn restore(&self, kept: &C::Kept, status: &CacheStatus) -> Response {
-        self.capture.restore(kept, status)
+        self.codec.restore(kept, status)
     }
 
-    fn give_out(&self, kept: C::Kept, status: &CacheStatus) -> Response {
-        self.capture.give_out(kept, status)
+    fn restore_owned(&self, kept: C::Kept, status: &CacheStatus) -> Response {
+        self.codec.restore_owned(kept, status)
     }
 
-    fn verdict(&self, kept: &C::Kept) -> Verdict {
-        (self.judge)(kept)
+    fn classify(&self, kept: &C::Kept) -> Cacheability {
+        (self.classify)(kept)
     }
 
-    fn encode(&self, kept: &C::Kept, room: &mut Room) -> Result<(), BoxError> {
-        self.capture.encode(kept, room)
+    fn encode(&self, kept: &C::Kept, room: &mut EncodeBuffer) -> Result<(), BoxError> {
+        self.codec.encode(kept, room)
     }
 
     fn decode(&self, bytes: &[u8]) -> Result<C::Kept, BoxError> {
-        self.capture.decode(bytes)
+        self.codec.decode(bytes)
     }
 
     fn settle(&self, kept: C::Kept, encoded: &Bytes) -> C::Kept {
-        self.capture.settle(kept, encoded)
+        self.codec.settle(kept, encoded)
     }
 
     fn weight(&self, kept: &C::Kept, encoded: &Bytes) -> usize {
-        self.capture.weight(kept, encoded)
+        self.codec.weight(kept, encoded)
     }
 }
 
-impl<C: fmt::Debug, F> fmt::Debug for Judged<C, F> {
+impl<C: fmt::Debug, F> fmt::Debug for Classified<C, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Judged").field("capture", &self.capture).finish_non_exhaustive()
+        f.debug_struct("Classified").field("codec", &self.codec).finish_non_exhaustive()
     }
 }
 
@@ -217,13 +220,13 @@ impl<C: fmt::Debug, F> fmt::Debug for Judged<C, F> {
 #[non_exhaustive]
 pub struct Json;
 
-impl<Response> Capture<Response> for Json
+impl<Response> Codec<Response> for Json
 where
     Response: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
 {
     type Kept = Response;
 
-    fn codec(&self) -> u8 {
+    fn id(&self) -> u8 {
         1
     }
 
@@ -235,11 +238,11 @@ where
         kept.clone()
     }
 
-    fn give_out(&self, kept: Response, _: &CacheStatus) -> Response {
+    fn restore_owned(&self, kept: Response, _: &CacheStatus) -> Response {
         kept
     }
 
-    fn encode(&self, kept: &Response, room: &mut Room) -> Result<(), BoxError> {
+    fn encode(&self, kept: &Response, room: &mut EncodeBuffer) -> Result<(), BoxError> {
         Ok(serde_json::to_writer(room, kept)?)
     }
 

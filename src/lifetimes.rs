@@ -1,4 +1,4 @@
-//! Windows: for how long an answer is good.
+//! Lifetimes: for how long an answer is good.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Counted in whole milliseconds, rounded up. All stale windows begin where the fresh one ends
 /// (RFC 5861), and none of them is ever part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Windows {
+pub struct Lifetimes {
     ttl: Duration,
     while_revalidate: Duration,
     if_error: Duration,
@@ -15,7 +15,7 @@ pub struct Windows {
     is_refreshed_early: bool,
 }
 
-impl Windows {
+impl Lifetimes {
     /// No window at all: it is not kept.
     pub const NONE: Self = Self {
         ttl: Duration::ZERO,

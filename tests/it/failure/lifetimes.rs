@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::store::{Accept, Acquire, Claim, Failure, Store};
-use bellwether::{CacheErrorKind, CacheStatus, Error, MemoryStore, Verdict};
-use bellwether_testkit::caches::capture::{Faults, Text};
+use bellwether::{CacheErrorKind, CacheStatus, Cacheability, Error, MemoryStore};
+use bellwether_testkit::caches::codec::{Faults, Text};
 use bellwether_testkit::caches::{
     MINUTE, NO_TIME, SECOND, answer, ask, burst, idle, key, kind_of, lease, put, remembering_layer,
     settled, tasks, unprobed,
@@ -78,7 +78,7 @@ async fn who_asks_later_in_the_window_has_the_error_itself_in_its_process() {
             assert_eq!(status, CacheStatus::Failed);
         }
         let (elsewhere, _) = ask(&there, 1).await.unwrap();
-        let kind = CacheErrorKind::LoadFailed(bellwether::store::Cause::Error);
+        let kind = CacheErrorKind::LoadFailed(bellwether::FailureCause::Error);
         assert_eq!(kind_of(&elsewhere), kind);
         assert!(!elsewhere.unwrap_err().to_string().contains("refused"));
     }
@@ -194,7 +194,8 @@ async fn a_flight_rests_for_a_second_at_most_and_leaves_nothing() {
 async fn an_answer_that_counts_as_a_failure_is_given_to_who_waits_and_not_tried_again() {
     for place in PLACES {
         let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND));
-        let process = || remembering_layer(place(&memory)).judge(|_: &usize| Verdict::Failure);
+        let process =
+            || remembering_layer(place(&memory)).classify(|_: &usize| Cacheability::Failure);
         let (here, there) = (process().layer(loader.clone()), process().layer(loader.clone()));
         let ended = settled(burst(&here, 1, 10)).await;
         let mut answers: Vec<_> = ended.into_iter().map(|(answer, _)| answer.unwrap()).collect();
@@ -231,7 +232,7 @@ async fn what_cannot_be_read_is_replaced_by_one_load_in_the_fleet() {
     for place in PLACES {
         let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND));
         put(&memory, 1, "not a number", Text::CODEC).await;
-        let process = || remembering_layer(place(&memory)).capture(Text::new(Faults::None));
+        let process = || remembering_layer(place(&memory)).codec(Text::new(Faults::None));
         let fleet = [(); 4].map(|()| process().layer(loader.clone()));
         let asked = fleet.iter().flat_map(|process| burst(process, 1, 25)).collect();
         assert!(settled(asked).await.iter().all(|(answer, _)| *answer.as_ref().unwrap() == 1));
@@ -245,7 +246,7 @@ async fn a_load_that_fails_where_answers_are_not_kept_is_not_tried_again_within_
     for place in PLACES {
         let loader = Loader::new();
         let layer = unprobed(remembering_layer(place(&MemoryStore::new(10))));
-        let cached = layer.capture(Text::new(Faults::FailsToEncode)).layer(loader.clone());
+        let cached = layer.codec(Text::new(Faults::FailsToEncode)).layer(loader.clone());
         answer(&cached, 1).await;
         loader.ends_by(End::Fail);
         for _ in 0..9 {

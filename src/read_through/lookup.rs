@@ -1,4 +1,4 @@
-//! `Ask`: what a request asks of the cache.
+//! `Lookup`: what a request asks of the cache.
 
 use tokio::time::Instant;
 
@@ -10,20 +10,20 @@ use crate::key::Key;
 /// options, and `None` into one that bypasses the cache.
 ///
 /// ```
-/// use bellwether::{Ask, Key};
+/// use bellwether::{Lookup, Key};
 /// use tokio::time::{Duration, Instant};
 ///
 /// struct Page { path: String, received: Instant, reload: bool }
 ///
-/// let ask = |page: &Page| {
-///     let ask = Ask::of(Key::of("page").with(&page.path))
-///         .by(page.received + Duration::from_secs(2));
-///     if page.reload { ask.anew() } else { ask }
+/// let lookup_of = |page: &Page| {
+///     let lookup = Lookup::of(Key::of("page").with(&page.path))
+///         .deadline(page.received + Duration::from_secs(2));
+///     if page.reload { lookup.force_refresh() } else { lookup }
 /// };
-/// # let _ = ask;
+/// # let _ = lookup_of;
 /// ```
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct Lookup {
     pub(crate) key: Option<Key>,
     pub(crate) how: RequestOptions,
 }
@@ -42,14 +42,14 @@ pub struct RequestOptions {
     pub(crate) bypasses_by_itself: bool,
 }
 
-impl Ask {
+impl Lookup {
     /// Asks for a key.
     pub fn of(key: Key) -> Self {
         Self { key: Some(key), how: RequestOptions::default() }
     }
 
     /// No key: the request bypasses the cache.
-    pub fn nothing() -> Self {
+    pub fn none() -> Self {
         Self { key: None, how: RequestOptions::default() }
     }
 
@@ -70,7 +70,7 @@ impl Ask {
     /// 10 ms leaves 8 ms to wait. Timers have steps of 1 ms, so deadlines below 4 ms may be missed by
     /// as much.
     #[must_use]
-    pub fn by(self, deadline: Instant) -> Self {
+    pub fn deadline(self, deadline: Instant) -> Self {
         Self { how: RequestOptions { deadline: Some(deadline), ..self.how }, ..self }
     }
 
@@ -79,19 +79,19 @@ impl Ask {
     /// no cooldown. The request joins a load under way; to get a newer value,
     /// [`invalidate`](crate::Handle::invalidate) first.
     #[must_use]
-    pub fn anew(self) -> Self {
+    pub fn force_refresh(self) -> Self {
         Self { how: RequestOptions { is_forced: true, ..self.how }, ..self }
     }
 }
 
 impl RequestOptions {
-    /// As [`Ask::by`].
+    /// As [`Lookup::deadline`].
     #[must_use]
     pub fn deadline(self, deadline: Instant) -> Self {
         Self { deadline: Some(deadline), ..self }
     }
 
-    /// As [`Ask::anew`], if `yes`.
+    /// As [`Lookup::force_refresh`], if `yes`.
     #[must_use]
     pub fn force_refresh(self, yes: bool) -> Self {
         Self { is_forced: yes, ..self }
@@ -112,14 +112,14 @@ impl RequestOptions {
     }
 }
 
-impl From<Key> for Ask {
+impl From<Key> for Lookup {
     fn from(key: Key) -> Self {
         Self::of(key)
     }
 }
 
-impl From<Option<Key>> for Ask {
+impl From<Option<Key>> for Lookup {
     fn from(key: Option<Key>) -> Self {
-        key.map_or_else(Self::nothing, Self::of)
+        key.map_or_else(Self::none, Self::of)
     }
 }

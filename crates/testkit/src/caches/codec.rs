@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
-use bellwether::{CacheStatus, Capture, Room};
+use bellwether::{CacheStatus, Codec, EncodeBuffer};
 use tower::BoxError;
 
 /// Keeps numbers as text.
@@ -50,10 +50,10 @@ impl Text {
     }
 }
 
-impl Capture<usize> for Text {
+impl Codec<usize> for Text {
     type Kept = usize;
 
-    fn codec(&self) -> u8 {
+    fn id(&self) -> u8 {
         Self::CODEC
     }
 
@@ -66,7 +66,7 @@ impl Capture<usize> for Text {
         *kept
     }
 
-    fn encode(&self, kept: &usize, room: &mut Room) -> Result<(), BoxError> {
+    fn encode(&self, kept: &usize, room: &mut EncodeBuffer) -> Result<(), BoxError> {
         self.panics_in(Faults::PanicsInEncode);
         match self.faults {
             Faults::FailsToEncode => Err("scripted".into()),
