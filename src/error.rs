@@ -377,6 +377,15 @@ pub(crate) fn number_within(
     Ok(given)
 }
 
+/// Checks a namespace: names of a server, and paths of some, are made of it.
+#[cfg(any(feature = "mysql", feature = "postgres", feature = "redis", feature = "zookeeper"))]
+pub(crate) fn namespace_of(given: &str) -> Result<String, ConfigError> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    let fits = (1..=64).contains(&given.len()) && given.bytes().all(allowed);
+    let refused = || ConfigError::Namespace { given: given.chars().take(80).collect() };
+    fits.then(|| given.to_owned()).ok_or_else(refused)
+}
+
 /// Checks a share or a factor that was given for a setting. What is no number is in no range.
 pub(crate) fn share_within(
     setting: &'static str,

@@ -55,6 +55,7 @@
 mod capture;
 mod chance;
 mod claim;
+mod duration;
 mod error;
 mod flight;
 #[cfg(feature = "grpc")]
@@ -66,6 +67,8 @@ pub mod lock;
 mod policy;
 mod quiet;
 pub mod read_through;
+#[cfg(feature = "redis")]
+pub mod redis;
 #[cfg(any(feature = "grpc", feature = "http"))]
 mod response;
 mod status;

@@ -21,8 +21,6 @@
 //! The module [`conformance`] (feature `test-util`) has this as checks, for stores of your own, and
 //! [`faulty`] a store that fails as told, for services of your own.
 
-#[cfg(feature = "redis")]
-mod breaker;
 #[cfg(feature = "test-util")]
 pub mod conformance;
 mod entry;
@@ -34,15 +32,13 @@ mod memory;
 mod watch;
 
 #[cfg(feature = "redis")]
-mod redis;
+pub(crate) mod redis;
 
 use std::fmt;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
-#[cfg(feature = "redis")]
-pub(crate) use self::redis::{Call, Source, Value as RedisValue, Wire};
 pub use entry::{Draft, Entry, Marker, Remaining, Value};
 pub use failure::Failure;
 #[cfg(feature = "test-util")]

@@ -5,9 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Which modules a module may know. No arrow points up, and there is no cycle.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     ("capture", &["status", "windows"]),
     ("chance", &[]),
+    ("duration", &[]),
     ("error", &["key"]),
     ("flight", &["chance", "key"]),
     ("http", &["capture", "error", "key", "quiet", "read_through", "response", "status", "store"]),
@@ -17,16 +18,17 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ),
     ("claim", &["key"]),
     ("key", &[]),
-    ("lock", &["chance", "claim", "error", "key", "policy", "quiet", "store"]),
+    ("lock", &["chance", "claim", "error", "key", "policy", "quiet", "redis", "store"]),
     ("policy", &["windows"]),
     ("quiet", &[]),
     (
         "read_through",
         &["capture", "chance", "error", "flight", "key", "policy", "quiet", "status", "store"],
     ),
+    ("redis", &["store"]),
     ("response", &["capture"]),
     ("status", &[]),
-    ("store", &["chance", "claim", "error", "key", "quiet", "windows"]),
+    ("store", &["chance", "claim", "duration", "error", "key", "quiet", "windows"]),
     ("windows", &[]),
 ];
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::lock::{Attempt, Busy, Grant, Holder, Released, Renew, Term};
-use crate::store::RedisValue as Value;
+use crate::redis::RedisValue as Value;
 
 /// What the scripts named acquire give, but for that of a [`Redlock`](super::Redlock).
 pub(super) fn attempt(reply: Value) -> Option<Attempt> {
@@ -12,12 +12,12 @@ pub(super) fn attempt(reply: Value) -> Option<Attempt> {
     };
     match fields.as_slice() {
         [Value::Int(1), fence] => {
-            Some(Attempt::Granted(Grant { fence: Some(whole(fence)?), term: Term::Lease }))
+            Some(Attempt::Granted(Grant { fence: Some(fence.whole()?), term: Term::Lease }))
         }
         [Value::Int(2), left, fence, renewed] => busy(left, fence, renewed),
         [Value::Int(2), left, fence, renewed, ahead] => match busy(left, fence, renewed)? {
             Attempt::Busy(busy) => {
-                Some(Attempt::Busy(busy.behind(u32::try_from(whole(ahead)?).ok()?)))
+                Some(Attempt::Busy(busy.behind(u32::try_from(ahead.whole()?).ok()?)))
             }
             granted @ Attempt::Granted(_) => Some(granted),
         },
@@ -30,12 +30,12 @@ fn busy(left: &Value, fence: &Value, renewed: &Value) -> Option<Attempt> {
         return None;
     };
     let mut busy = Busy::new();
-    // Without a life it is none of ours, or nobody holds it and somebody was there first.
+    // Without a life it is none of ours, or it is free and other callers come first.
     if let Ok(left) = u64::try_from(*left) {
         busy = busy.for_another(Duration::from_millis(left));
     }
     if let Ok(grant) = u64::try_from(*fence) {
-        busy = busy.held_by(Holder { grant, renewed_at: whole(renewed)? });
+        busy = busy.held_by(Holder { grant, renewed_at: renewed.whole()? });
     }
     Some(Attempt::Busy(busy))
 }
@@ -56,13 +56,6 @@ pub(super) fn released(reply: Value) -> Option<Released> {
         Value::Int(0) => Some(Released::NotHeld),
         _ => None,
     }
-}
-
-pub(super) fn whole(value: &Value) -> Option<u64> {
-    let Value::Int(whole) = value else {
-        return None;
-    };
-    u64::try_from(*whole).ok()
 }
 
 #[cfg(test)]
@@ -99,7 +92,7 @@ mod tests {
         {
             assert!(of(fields).is_none(), "{fields:?}");
         }
-        for reply in [Value::Nil, Value::Okay, Value::Int(2), Value::Array(vec![Value::Nil])] {
+        for reply in [Value::Nil, Value::Other, Value::Int(2), Value::Array(vec![Value::Nil])] {
             assert!(attempt(reply.clone()).is_none(), "{reply:?}");
             assert!(
                 renew(reply.clone()).is_none() && released(reply.clone()).is_none(),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::error::{ConfigError, duration_within, number_within};
+use crate::error::{ConfigError, duration_within, namespace_of, number_within};
 
 /// What a lock by sessions goes by.
 #[derive(Clone, Debug)]
@@ -17,11 +17,7 @@ pub(in crate::lock) struct Settings {
 
 impl Settings {
     pub(in crate::lock) fn namespace(self, namespace: &str) -> Result<Self, ConfigError> {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-        if !(1..=64).contains(&namespace.len()) || !namespace.bytes().all(allowed) {
-            return Err(ConfigError::Namespace { given: namespace.chars().take(80).collect() });
-        }
-        Ok(Self { namespace: namespace.to_owned(), ..self })
+        Ok(Self { namespace: namespace_of(namespace)?, ..self })
     }
 
     pub(in crate::lock) fn timeout(self, timeout: Duration) -> Result<Self, ConfigError> {
