@@ -45,8 +45,8 @@
 //!
 //! [`ReadThroughLayer`]: crate::ReadThroughLayer
 
+pub use crate::config_error::{duration_within, namespace_of, number_within};
 pub use crate::delegate_load_options;
-pub use crate::error::{duration_within, number_within};
 pub use crate::jitter::jitter;
 pub use crate::log_throttle::LogThrottle;
 pub use crate::policy::Backoff;

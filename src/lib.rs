@@ -58,8 +58,10 @@
 pub mod adapter;
 mod claim;
 mod codec;
+mod config_error;
 #[cfg(feature = "test-util")]
 pub mod conformance;
+mod duration;
 mod error;
 mod flight;
 pub mod guide;
@@ -69,6 +71,8 @@ mod lifetimes;
 mod log_throttle;
 mod policy;
 pub mod read_through;
+#[cfg(feature = "redis")]
+pub mod redis;
 mod status;
 pub mod store;
 
@@ -76,9 +80,9 @@ use std::future::Future;
 use std::pin::Pin;
 
 pub use codec::{Cacheability, Classified, Codec, EncodeBuffer, Json};
+pub use config_error::ConfigError;
 pub use error::{
-    BoxError, CacheError, CacheErrorKind, ConfigError, Error, FailureCause, StoreError,
-    StoreErrorKind,
+    BoxError, CacheError, CacheErrorKind, Error, FailureCause, StoreError, StoreErrorKind,
 };
 pub use key::{Digest, Key, KeyPart};
 pub use lifetimes::Lifetimes;

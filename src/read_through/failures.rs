@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::core::AnyError;
 use super::layer::{AN_HOUR, ReadThroughLayer};
-use crate::error::{ConfigError, duration_within};
+use crate::config_error::{ConfigError, duration_within};
 use crate::policy::{Doubling, WhenStoreFails};
 
 impl<K, C> ReadThroughLayer<K, C> {

@@ -11,7 +11,7 @@ use super::handle::Handle;
 use super::lookup::Lookup;
 use super::service::ReadThrough;
 use crate::codec::{Cacheability, Classified, Json};
-use crate::error::{ConfigError, duration_within, number_within, share_within};
+use crate::config_error::{ConfigError, duration_within, number_within, share_within};
 use crate::policy::{Freshness, Policy, Wait, WhenAbandoned};
 use crate::store::Store;
 

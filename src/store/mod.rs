@@ -21,8 +21,6 @@
 //! The module [`conformance`] (feature `test-util`) has this as checks, for stores of your own, and
 //! [`faulty`] a store that fails as told, for services of your own.
 
-#[cfg(feature = "redis")]
-mod breaker;
 mod clock;
 #[cfg(feature = "test-util")]
 pub mod conformance;
@@ -35,15 +33,13 @@ mod memory;
 mod watch;
 
 #[cfg(feature = "redis")]
-mod redis;
+pub(crate) mod redis;
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::BoxFuture;
 
-#[cfg(feature = "redis")]
-pub use self::redis::{Call, Source, Value as RedisValue, Wire};
 pub use clock::{Clock, Moment};
 pub use entry::{Draft, Entry, Marker, Remaining, Value};
 pub use failure::Failure;

@@ -111,7 +111,11 @@ async fn survive_all(step: &str, beforehand: &[Replacement]) {
 }
 
 fn call_of(script: &str) -> String {
-    let script = [include_str!("../../src/store/redis/prelude.lua"), script].join("\n");
+    let preludes = [
+        include_str!("../../src/store/redis/client/prelude.lua"),
+        include_str!("../../src/store/redis/prelude.lua"),
+    ];
+    let script = [preludes[0], preludes[1], script].join("\n");
     format!("EVALSHA {}", Script::new(&script).get_hash())
 }
 

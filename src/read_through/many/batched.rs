@@ -9,7 +9,7 @@ use tower::Service;
 
 use super::answers::Answers;
 use super::error::BatchError;
-use crate::error::{ConfigError, number_within};
+use crate::config_error::{ConfigError, number_within};
 
 /// A loader of many, to be put behind a cache: see
 /// [`load_many`](crate::ReadThrough::load_many).

@@ -1,12 +1,13 @@
 -- acquire: look, and take the lease if nothing acceptable is there and no other claim holds it.
 --
--- KEYS   1 entry   2 lease
+-- KEYS   1 entry   2 lease   3 floor   4 failed
 -- ARGV   1 token, 16 bytes   2 term in ms
 --        3 '1' if a fresh entry is acceptable, '0' if none is and past failures do not matter, or
 --            the fence of the one that is not, as bytes
 --        4 the latest time at which the caller waits for the answer, in us by the server's clock,
 --            or '' if the caller does not know that clock
 --        5 tokens that may be taken over, 16 bytes each
+--        6 floor and 7 failed, if they are not among the KEYS
 -- gives  {1, now, entry, its remaining life in ms}                      found
 --        {2, now, what is left of the lease in ms, stale entry or false,
 --            its remaining life}                                        busy
@@ -24,8 +25,7 @@
 -- granted after the window ends the failure.
 --
 -- One script, because between a look and a lease another process can load and leave, and the key
--- would be loaded twice. A caller that gets busy or failed is subscribed by this script's GET. Names
--- that no caller watches are not among the KEYS: some servers remember all of those.
+-- would be loaded twice. A caller that gets busy or failed is subscribed by this script's GET.
 local now = server_time()
 -- The caller does not hear this answer any more: a lease would have no holder.
 if ARGV[4] ~= '' and now > tonumber(ARGV[4]) then return {5, now} end
@@ -37,7 +37,7 @@ local function is_ours(token)
   end
   return false
 end
-local floor_name, failed_name = KEYS[1] .. ':floor', KEYS[1] .. ':failed'
+local floor_name, failed_name = KEYS[3] or ARGV[6], KEYS[4] or ARGV[7]
 -- Changes nothing, and is refused where writes are: after GETEX a server without room would let
 -- everything pass.
 local refused = redis.pcall('SETRANGE', KEYS[2], 0, '')
@@ -77,8 +77,7 @@ if busy then
   watch(KEYS[2])
   return {2, now, busy, entry, remaining}
 end
--- What is there and is no string was read as nothing: an empty one says so.
-if not is_there and redis.pcall('SETRANGE', KEYS[1], 0, '') ~= 0 then entry = '' end
+if is_there == '' then entry = '' end
 if type(refused) == 'table' and not string.find(refused.err, 'WRONGTYPE', 1, true) then
   error(refused.err)
 end

@@ -1,54 +1,49 @@
 //! The check at start-up: whether the server is one that this store can work with.
 
-use redis::{Value, from_redis_value};
-
-use super::link::Question;
-use super::looks::Looks;
-use super::trouble::{Trouble, Within, within_script};
-use super::{Inner, RedisStore};
+use super::client::{RedisRequest, RedisScript, RedisValue, Refusal, RequestError, Route, refusal};
+use super::inner::Inner;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Key;
 
-impl RedisStore {
-    /// Connects now instead of at the first use, and does what operations do, on names that nobody
-    /// uses. Nothing is left behind.
-    ///
-    /// What a server refuses for now (it is full, or has too few replicas) is logged only: it
-    /// answers looks, and may take writes later.
-    pub(super) async fn prepare(&self) -> Result<(), StoreError> {
-        let Inner { names, scripts, plain, .. } = &*self.0;
-        let hearing = self.0.hearing.lane();
-        let [name, other] = [1, 2]
-            .map(|number: u64| names.entry(&Key::of("bellwether.check").with(number).digest()));
-        // In two slots: a node of a cluster says what it is.
-        let mut look = redis::cmd("MGET");
-        look.arg(&name).arg(other);
-        hearing.ask(&Question::Command(look)).await.map_err(during)?;
-        let (source, keys) = (&scripts.check, vec![name]);
-        // By text, as a server that was restarted needs it, and then by hash.
-        let by_text = Question::Command(source.by_text(&keys, &[]));
-        judge(hearing.ask(&by_text).await.map_err(during)?)?;
-        let by_hash = Question::Script { source, keys, args: Vec::new() };
-        hearing.ask(&by_hash).await.map_err(during)?;
-        for lane in plain.iter().map(Looks::lane).chain([hearing]) {
-            let ping = Question::Command(redis::cmd("PING"));
-            lane.ask(&ping).await.map_err(during)?;
-        }
-        Ok(())
+/// Connects now instead of at the first use, and does what operations do, on names that are not used.
+/// Nothing is left behind.
+///
+/// What a server refuses for now (it is full, or has too few replicas) is logged only: it answers
+/// lookups, and may take writes later.
+pub(super) async fn prepare(store: &Inner) -> Result<(), StoreError> {
+    let [name, other] = [1, 2]
+        .map(|number: u64| store.entry_name(&Key::of("bellwether.check").with(number).digest()));
+    // In two slots: a node of a cluster says what it is.
+    let mut look = redis::cmd("MGET");
+    look.arg(&name).arg(other);
+    store.client.run(&RedisRequest::command(look, CONNECTING), Some).await?;
+    check(store, &store.scripts.check, name).await?;
+    for number in 0..store.client.options().plain_connections() as usize {
+        let ping = RedisRequest::command(redis::cmd("PING"), CONNECTING);
+        store.client.run(&ping.over(Route::Plain(number)), Some).await?;
     }
+    Ok(())
 }
 
-fn judge(reply: Value) -> Result<(), StoreError> {
-    let said: Vec<String> = from_redis_value(reply).map_err(|_| during(Trouble::Malformed))?;
+/// Runs the check by text, as a server that was restarted needs it, and then by hash.
+async fn check(store: &Inner, script: &RedisScript, name: Vec<u8>) -> Result<(), StoreError> {
+    let by_hash = RedisRequest::script(script, [name], [], CONNECTING);
+    let by_text = by_hash.by_text();
+    judge(store.client.run(&by_text, Some).await?)?;
+    store.client.run(&by_hash, Some).await.map(drop)
+}
+
+fn judge(reply: RedisValue) -> Result<(), StoreError> {
+    let said = texts(reply).ok_or_else(|| RequestError::Malformed.during(CONNECTING, None))?;
     let mut missing = Vec::new();
     for [command, why] in said.as_chunks().0 {
-        match within_script(why) {
-            Within::Forbidden => missing.push(format!("+{command}")),
-            Within::Replica(advice) => {
+        match refusal(why) {
+            Refusal::Forbidden => missing.push(format!("+{command}")),
+            Refusal::Replica(advice) => {
                 let message = format!("redis, {CONNECTING}: {why}: {advice}");
                 return Err(StoreError::new(StoreErrorKind::Refused, message));
             }
-            Within::Else => tracing::warn!(command, why, "redis refuses a write for now"),
+            Refusal::Temporary => tracing::warn!(command, why, "redis refuses a write for now"),
         }
     }
     if missing.is_empty() {
@@ -62,8 +57,13 @@ fn judge(reply: Value) -> Result<(), StoreError> {
     Err(StoreError::new(StoreErrorKind::Misconfigured, message))
 }
 
-fn during(trouble: Trouble) -> StoreError {
-    trouble.during(CONNECTING, None)
+fn texts(reply: RedisValue) -> Option<Vec<String>> {
+    let RedisValue::Array(texts) = reply else { return None };
+    let text = |text| match text {
+        RedisValue::Bytes(text) => String::from_utf8(text).ok(),
+        _ => None,
+    };
+    texts.into_iter().map(text).collect()
 }
 
 const CONNECTING: &str = "connecting";
@@ -73,8 +73,8 @@ mod tests {
     use super::*;
 
     fn refusal(pairs: &[[&str; 2]]) -> Result<(), StoreError> {
-        let said = pairs.iter().flatten().map(|said| Value::BulkString(said.as_bytes().to_vec()));
-        judge(Value::Array(said.collect()))
+        let said = pairs.iter().flatten().map(|said| RedisValue::Bytes(said.as_bytes().to_vec()));
+        judge(RedisValue::Array(said.collect()))
     }
 
     #[test]
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_reply_of_another_shape_is_malformed() {
-        let error = judge(Value::Int(1)).unwrap_err();
+        let error = judge(RedisValue::Int(1)).unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Malformed);
     }
 }

@@ -1,8 +1,9 @@
 -- commit: store the entry and give up the lease.
 --
--- KEYS   1 entry   2 lease
+-- KEYS   1 entry   2 lease   3 floor   4 failed
 -- ARGV   1 token, 16 bytes   2 envelope   3 life in ms, 0 to keep nothing
 --        4 fence   5 when the lease was granted, in us   6 how long floors live, in us
+--        7 floor and 8 failed, if they are not among the KEYS
 -- gives  1 stored, 0 superseded, or the error of a server that refuses the write
 --
 -- One script, because a reader between the two writes would find neither an entry nor a lease and
@@ -10,7 +11,8 @@
 -- Changes nothing, and is refused where writes are: after GETEX a server without room would let
 -- everything pass.
 local refused = redis.pcall('SETRANGE', KEYS[2], 0, '')
-local entry, lease, floor = peek(KEYS[1]), peek(KEYS[2]), number(peek(KEYS[1] .. ':floor'))
+local floor_name, failed_name = KEYS[3] or ARGV[7], KEYS[4] or ARGV[8]
+local entry, lease, floor = peek(KEYS[1]), peek(KEYS[2]), number(peek(floor_name))
 local holds = lease and string.sub(lease, 1, 16) == ARGV[1]
 local stored, newer = 0, false
 if entry and #entry >= 4 and string.sub(entry, 1, 3) == 'BWE' then
@@ -38,6 +40,6 @@ elseif not superseded then
   end
 end
 if holds then redis.call('DEL', KEYS[2]) end
-if not superseded then redis.call('DEL', KEYS[1] .. ':failed') end
+if not superseded then redis.call('DEL', failed_name) end
 if set.err then return set end
 return superseded and 0 or 1

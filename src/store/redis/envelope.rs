@@ -30,6 +30,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::duration::millis;
 use crate::key::Digest;
 use crate::store::{Draft, Lifetimes, Value};
 
@@ -153,10 +154,6 @@ fn checksum(header: &[u8], value: &[u8]) -> u32 {
     sum.update(header);
     sum.update(value);
     sum.finalize()
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 const MAGIC: &[u8; 3] = b"BWE";

@@ -12,6 +12,8 @@ for number, name in ipairs(KEYS) do
   if readable(entry) then
     left = life_left(name, entry, now)
     entry = left > 0 and entry
+  elseif entry == '' then
+    entry = false
   end
   gives[2 * number], gives[2 * number + 1] = entry, left
 end

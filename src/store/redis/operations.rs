@@ -7,19 +7,18 @@ use std::time::Duration;
 use std::{fmt, slice};
 
 use bytes::Bytes;
-use redis::Value;
 use tokio::time::Instant;
 
-use super::Inner;
+use super::client::{RedisRequest, RedisValue, RequestError};
 use super::envelope::{self, Stamp};
-use super::link::Question;
-use super::looks::Looks;
+use super::heartbeat;
+use super::inner::{Inner, TRACKED};
 use super::near::Asked;
-use super::pulse;
 use super::record;
+use super::reminder::Reminder;
 use super::reply::{AcquireReply, Acquired, Found, Seen};
-use super::script::Source;
-use super::trouble::Trouble;
+use super::unacknowledged::Asking;
+use crate::duration::{micros, millis};
 use crate::error::StoreError;
 use crate::key::{Digest, Key};
 use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, WATERMARK_TTL};
@@ -28,14 +27,13 @@ use crate::store::{Lifetimes, Remaining, Renew, Token};
 impl Inner {
     pub(super) async fn look(self: &Arc<Self>, key: &Key) -> Result<Option<Entry>, StoreError> {
         let digest = key.digest();
-        let (looks, mut with_life) = (self.looks(&digest), false);
+        let (lookups, mut with_life) = (self.lookups(&digest), false);
         loop {
-            let (asked, name) = (self.will_ask(&digest), self.names.entry(&digest));
+            let (asked, name) = (self.will_ask(&digest), self.entry_name(&digest));
             let seen = match with_life {
-                true => looks.look_with_life(name).await,
-                false => looks.look(name).await,
+                true => lookups.look_with_life(name).await?,
+                false => lookups.look(name).await?,
             };
-            let seen = seen.map_err(|trouble| trouble.during("looking", Some(key)))?;
             let Some(Seen { sealed, remaining }) = seen else {
                 return Ok(None);
             };
@@ -45,7 +43,7 @@ impl Inner {
             let remaining = match remaining {
                 Some(remaining) => Remaining::Known(remaining),
                 None if draft.windows().need_the_remaining_life() => {
-                    looks.ask_for_lives();
+                    lookups.ask_for_lives();
                     continue;
                 }
                 None if self.may_be_over(draft.windows(), stamp) => {
@@ -70,117 +68,130 @@ impl Inner {
         })
     }
 
+    /// Acquires. An entry that cannot be read counts as nothing, and must not keep its key from being
+    /// loaded: the lease is asked for again with its fence.
+    ///
+    /// A refusal for being late that arrives in time shows that the server's clock was set: the
+    /// estimate is corrected by it, and the lease is asked for again.
     pub(super) async fn acquire(
         self: &Arc<Self>,
         claim: &Claim,
         term: Duration,
-        accept: Accept,
+        mut accept: Accept,
     ) -> Result<Acquire, StoreError> {
         self.unacknowledged.forget(claim);
         self.unacknowledged.note_term(term);
-        match self.acquire_readable(claim, term, accept).await? {
-            Ok(acquired) => Ok(acquired),
-            // What cannot be read is as good as nothing, and must not keep its key from ever being
-            // loaded: who meets it asks for the lease all the same.
-            Err(than) => {
-                let again = self.acquire_readable(claim, term, Accept::Other { than }).await?;
-                let during = |_| Trouble::Malformed.during(ACQUIRING, Some(claim.key()));
-                again.map_err(during)
+        let (key, digest) = (claim.key(), claim.key().digest());
+        let (mut late, mut is_unreadable) = (0, false);
+        while late < TRIES {
+            let (asked, asked_at) = (self.will_ask(&digest), Instant::now());
+            let args = self.acquire_args(claim, &digest, term, accept);
+            let (names, script) = (self.names(&digest), &self.scripts.acquire);
+            let request = RedisRequest::script(script, names, args, ACQUIRING);
+            let request = request.of(key).tracked(TRACKED);
+            let reminder = Reminder::new(self, claim, Asking::ForLease);
+            let replied = self.client.run(&request, AcquireReply::read).await;
+            let AcquireReply { now, answer } = reminder.settle(replied)?;
+            self.clock.note(asked_at, now);
+            let Some(acquired) = answer else {
+                late += 1;
+                continue;
+            };
+            match self.read(acquired, claim, (term, now), &digest) {
+                Ok(acquired) => {
+                    if let Acquire::Found(entry) = &acquired {
+                        self.keep(asked, key, entry);
+                    }
+                    return Ok(acquired);
+                }
+                Err(Unreadable::Entry { fence }) if !is_unreadable => {
+                    is_unreadable = true;
+                    accept = Accept::Other { than: fence };
+                }
+                Err(_) => return Err(RequestError::Malformed.during(ACQUIRING, Some(key))),
             }
         }
+        let late = RequestError::TimedOut(self.timeout());
+        Err(late.during(ACQUIRING, Some(key)))
     }
 
-    /// Acquires; or gives the fence of the entry that is in the way and cannot be read.
-    async fn acquire_readable(
-        self: &Arc<Self>,
-        claim: &Claim,
-        term: Duration,
-        accept: Accept,
-    ) -> Result<Result<Acquire, u64>, StoreError> {
-        let (key, digest) = (claim.key(), claim.key().digest());
-        let during = |trouble: Trouble| trouble.during(ACQUIRING, Some(key));
-        let asked = self.will_ask(&digest);
-        let (now, acquired) = self.ask_for_lease(claim, term, accept).await.map_err(during)?;
-        let readable =
-            |found: Option<Found>| found.and_then(|found| self.entry(found, key, &digest));
-        Ok(match acquired {
-            Acquired::Found(found) => {
-                let fence = envelope::fence(&found.sealed);
-                let entry = readable(Some(found));
-                entry.as_ref().inspect(|entry| self.keep(asked, key, entry));
-                entry.map(Acquire::Found).ok_or(fence)
-            }
-            Acquired::Busy { remaining, stale } => {
-                Ok(Acquire::Busy { remaining, stale: readable(stale) })
-            }
-            Acquired::Failed { record, remaining, stale } => {
-                let failure = record::read(&record).ok_or(Trouble::Malformed).map_err(during)?;
-                Ok(Acquire::Failed { failure, remaining, stale: readable(stale) })
-            }
-            Acquired::Lead { fence, stale, failures, probe } => {
-                let lease = Lease::granted(claim.clone(), term, fence, now);
-                let probe = probe.as_deref().and_then(record::read);
-                Ok(Acquire::Lead { lease, stale: readable(stale), failures, probe })
-            }
-        })
-    }
-
-    /// Asks for the lease; gives the server's time as well. A refusal for being late that arrives
-    /// in time shows that the server's clock was set: the estimate is corrected by it, and the lease
-    /// is asked for again.
-    async fn ask_for_lease(
+    fn acquire_args(
         &self,
         claim: &Claim,
+        digest: &Digest,
         term: Duration,
         accept: Accept,
-    ) -> Result<(u64, Acquired), Trouble> {
-        let digest = claim.key().digest();
-        for _ in 0..TRIES {
-            let asked_at = Instant::now();
-            let args = vec![
-                token(claim.token()),
-                number(millis(term)),
-                acceptable(accept),
-                self.latest_arrival(),
-                self.unacknowledged.tokens(&digest),
-            ];
-            let reply = self.run(&self.hearing, &self.scripts.acquire, &digest, args).await?;
-            let AcquireReply { now, answer } =
-                AcquireReply::read(reply).ok_or(Trouble::Malformed)?;
-            self.clock.note(asked_at, now);
-            if let Some(acquired) = answer {
-                return Ok((now, acquired));
-            }
-        }
-        Err(Trouble::TimedOut(self.options.timeout))
+    ) -> Vec<Vec<u8>> {
+        vec![
+            token(claim.token()),
+            number(millis(term)),
+            acceptable(accept),
+            self.latest_arrival(),
+            self.unacknowledged.tokens(digest),
+        ]
     }
 
     /// The server's time at which a caller that asks now has stopped waiting, or nothing if that
     /// is not known.
     fn latest_arrival(&self) -> Vec<u8> {
-        let latest = |now: RangeInclusive<u64>| now.end() + micros(self.options.timeout);
+        let latest = |now: RangeInclusive<u64>| now.end() + micros(self.timeout());
         self.clock.now().map(latest).map(number).unwrap_or_default()
+    }
+
+    /// What the server answered to a claim that asked for this term, at this time of the server.
+    fn read(
+        &self,
+        acquired: Acquired,
+        claim: &Claim,
+        (term, now): (Duration, u64),
+        digest: &Digest,
+    ) -> Result<Acquire, Unreadable> {
+        let key = claim.key();
+        let readable =
+            |found: Option<Found>| found.and_then(|found| self.entry(found, key, digest));
+        Ok(match acquired {
+            Acquired::Found(found) => {
+                let fence = envelope::fence(&found.sealed);
+                Acquire::Found(readable(Some(found)).ok_or(Unreadable::Entry { fence })?)
+            }
+            Acquired::Busy { remaining, stale } => {
+                Acquire::Busy { remaining, stale: readable(stale) }
+            }
+            Acquired::Failed { record, remaining, stale } => {
+                let failure = record::read(&record).ok_or(Unreadable::Failure)?;
+                Acquire::Failed { failure, remaining, stale: readable(stale) }
+            }
+            Acquired::Lead { fence, stale, failures, probe } => {
+                let lease = Lease::granted(claim.clone(), term, fence, now);
+                let probe = probe.as_deref().and_then(record::read);
+                Acquire::Lead { lease, stale: readable(stale), failures, probe }
+            }
+        })
     }
 
     pub(super) async fn renew(&self, claim: &Claim, term: Duration) -> Result<Renew, StoreError> {
         self.unacknowledged.note_term(term);
-        let key = claim.key();
-        let keys = vec![self.names.lease(&key.digest())];
-        let args = vec![token(claim.token()), number(millis(term))];
-        let renew = Question::Script { source: &self.scripts.renew, keys, args };
-        let reply = self.hearing.lane().ask(&renew).await;
-        match reply.map_err(|trouble| trouble.during("renewing the lease", Some(key)))? {
-            Value::Int(1) => Ok(Renew::Held),
-            Value::Int(_) => Ok(Renew::Lost),
-            _ => Err(Trouble::Malformed.during("renewing the lease", Some(key))),
-        }
+        let names = [self.lease_name(&claim.key().digest())];
+        let args = [token(claim.token()), number(millis(term))];
+        let request = RedisRequest::script(&self.scripts.renew, names, args, "renewing the lease");
+        let read = |reply| match reply {
+            RedisValue::Int(1) => Some(Renew::Held),
+            RedisValue::Int(_) => Some(Renew::Lost),
+            _ => None,
+        };
+        self.client.run(&request.of(claim.key()), read).await
     }
 
-    pub(super) async fn commit(&self, lease: Lease, draft: Draft) -> Result<Commit, StoreError> {
+    pub(super) async fn commit(
+        self: &Arc<Self>,
+        lease: Lease,
+        draft: Draft,
+    ) -> Result<Commit, StoreError> {
+        let reminder = Reminder::new(self, lease.claim(), Asking::ForRelease);
         let (key, digest) = (lease.key(), lease.key().digest());
         let stored_at = lease.granted_at().saturating_add(micros(draft.lease_age()));
         let stamp = Stamp { fence: lease.fence(), stored_at };
-        let args = vec![
+        let args = [
             token(lease.token()),
             envelope::seal(&draft, &digest, stamp),
             number(millis(draft.windows().life())),
@@ -188,76 +199,72 @@ impl Inner {
             number(lease.granted_at()),
             number(micros(WATERMARK_TTL)),
         ];
-        let reply = self.run(&self.hearing, &self.scripts.commit, &digest, args).await;
+        let (names, script) = (self.names(&digest), &self.scripts.commit);
+        let request = RedisRequest::script(script, names, args, "storing the entry");
+        let read = |reply| match reply {
+            RedisValue::Int(1) => Some(Commit::Stored),
+            RedisValue::Int(_) => Some(Commit::Superseded),
+            _ => None,
+        };
+        let committed = self.client.run(&request.of(key).tracked(TRACKED), read).await;
         self.forget(&digest);
-        match reply.map_err(|trouble| trouble.during("storing the entry", Some(key)))? {
-            Value::Int(1) => Ok(Commit::Stored),
-            Value::Int(_) => Ok(Commit::Superseded),
-            _ => Err(Trouble::Malformed.during("storing the entry", Some(key))),
-        }
+        reminder.settle(committed)
     }
 
-    pub(super) async fn fail(&self, claim: &Claim, failure: Failure) -> Result<(), StoreError> {
-        let (key, digest) = (claim.key(), claim.key().digest());
-        let keys = vec![self.names.lease(&digest), self.names.failed(&digest)];
+    pub(super) async fn fail(
+        self: &Arc<Self>,
+        claim: &Claim,
+        failure: Failure,
+    ) -> Result<(), StoreError> {
+        let reminder = Reminder::new(self, claim, Asking::ForRelease);
+        let digest = claim.key().digest();
+        let names = [self.lease_name(&digest), self.failed_name(&digest)];
         let life = number(millis(failure.life()));
-        let args = vec![token(claim.token()), record::write(&failure), life];
-        let fail = Question::Script { source: &self.scripts.fail, keys, args };
-        let reply = self.hearing.lane().ask(&fail).await;
-        reply.map_err(|trouble| trouble.during("remembering a failure", Some(key)))?;
-        Ok(())
+        let args = [token(claim.token()), record::write(&failure), life];
+        let request =
+            RedisRequest::script(&self.scripts.fail, names, args, "remembering a failure");
+        reminder.settle(self.client.run(&request.of(claim.key()), any).await)
     }
 
-    pub(super) async fn abandon(&self, claim: &Claim) -> Result<(), StoreError> {
-        let abandoned = self.abandon_all(slice::from_ref(claim)).await;
-        abandoned.map_err(|trouble| trouble.during("giving the lease up", Some(claim.key())))
+    pub(super) async fn abandon(self: &Arc<Self>, claim: &Claim) -> Result<(), StoreError> {
+        let reminder = Reminder::new(self, claim, Asking::ForRelease);
+        let request = self.abandoning(slice::from_ref(claim), "giving the lease up");
+        reminder.settle(self.client.run(&request.of(claim.key()), any).await)
     }
 
-    /// Gives up what may be left of claims of which no flight knows any more.
+    /// Gives up what may be left of claims that no flight holds any more.
     pub(super) async fn give_up_unacknowledged(&self) -> Result<(), StoreError> {
         let sent_at = Instant::now();
         let claims = self.unacknowledged.claims();
         for some in claims.chunks(AT_ONCE) {
-            let abandoned = self.abandon_all(some).await;
-            abandoned.map_err(|trouble| trouble.during("giving leases up", None))?;
+            let request = self.abandoning(some, "giving leases up");
+            self.client.run(&request, any).await?;
             self.unacknowledged.given_up(some, sent_at);
         }
         Ok(())
     }
 
-    async fn abandon_all(&self, claims: &[Claim]) -> Result<(), Trouble> {
-        let keys = claims.iter().map(|claim| self.names.lease(&claim.key().digest())).collect();
-        let tokens = claims.iter().flat_map(|claim| *claim.token().as_bytes()).collect();
-        let source = &self.scripts.abandon;
-        let abandon = Question::Script { source, keys, args: vec![tokens] };
-        self.hearing.lane().ask(&abandon).await.map(drop)
+    fn abandoning(&self, claims: &[Claim], doing: &'static str) -> RedisRequest<'_> {
+        let names = claims.iter().map(|claim| self.lease_name(&claim.key().digest()));
+        let tokens = claims.iter().flat_map(|claim| *claim.token().as_bytes());
+        let (names, args) = (names.collect::<Vec<_>>(), [tokens.collect()]);
+        RedisRequest::script(&self.scripts.abandon, names, args, doing)
     }
 
     pub(super) async fn invalidate(&self, key: Key, keep_stale: bool) -> Result<(), StoreError> {
         let keep: &[u8] = if keep_stale { b"1" } else { b"0" };
-        let args = vec![number(millis(WATERMARK_TTL)), keep.to_vec()];
+        let args = [number(millis(WATERMARK_TTL)), keep.to_vec()];
         let digest = key.digest();
-        // Not where changes are heard: nobody here waits for those of what is not there.
-        let reply = self.run(self.looks(&digest), &self.scripts.invalidate, &digest, args).await;
+        let (names, script) = (self.names(&digest), &self.scripts.invalidate);
+        let request = RedisRequest::script(script, names, args, "invalidating");
+        // Over a plain connection if there is one: no caller here waits for a change of these names.
+        let request = request.of(&key).tracked(TRACKED).over(self.route(&digest));
+        let invalidated = self.client.run(&request, any).await;
         self.forget(&digest);
-        reply.map_err(|trouble| trouble.during("invalidating", Some(&key)))?;
-        Ok(())
+        invalidated
     }
 
-    /// Runs a script on the names of a key. It makes those of floor and failure by itself.
-    async fn run(
-        &self,
-        over: &Looks,
-        source: &Source,
-        digest: &Digest,
-        args: Vec<Vec<u8>>,
-    ) -> Result<Value, Trouble> {
-        let names = &self.names;
-        let keys = vec![names.entry(digest), names.lease(digest)];
-        over.lane().ask(&Question::Script { source, keys, args }).await
-    }
-
-    /// To be done before a question about an entry is sent.
+    /// To be done before a request about an entry is sent.
     fn will_ask(&self, digest: &Digest) -> Option<Asked> {
         self.near.as_ref().and_then(|near| near.ask(digest))
     }
@@ -266,20 +273,13 @@ impl Inner {
         if let (Some(near), Some(asked)) = (&self.near, asked)
             && near.keep(asked, key, entry)
         {
-            pulse::start(self);
+            heartbeat::start(self);
         }
     }
 
     /// After a change by ourselves, of which the server's message may still be under way.
     fn forget(&self, digest: &Digest) {
         self.near.as_ref().inspect(|near| near.change(digest));
-    }
-
-    fn looks(&self, digest: &Digest) -> &Looks {
-        if self.near.is_some() {
-            return &self.hearing;
-        }
-        &self.plain[usize::from(digest.as_bytes()[0]) % self.plain.len()]
     }
 
     fn entry(&self, found: Found, key: &Key, digest: &Digest) -> Option<Entry> {
@@ -298,6 +298,20 @@ impl Inner {
         self.unreadable.fetch_add(1, Ordering::Relaxed);
         tracing::debug!(%key, "counts as a miss: {what}");
     }
+}
+
+/// What cannot be read in an answer to an acquire.
+enum Unreadable {
+    /// The entry that would have been found.
+    Entry {
+        fence: u64,
+    },
+    Failure,
+}
+
+/// Any reply will do.
+fn any(_: RedisValue) -> Option<()> {
+    Some(())
 }
 
 const ACQUIRING: &str = "taking the lease";
@@ -324,14 +338,6 @@ fn token(token: Token) -> Vec<u8> {
 
 fn number(number: u64) -> Vec<u8> {
     number.to_string().into_bytes()
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -1,19 +1,4 @@
--- prelude: what stands before every other script.
-
--- What is read by a command, or false if that is no string. A server that refuses the command is
--- not taken for one that has nothing.
-local function read(command, ...)
-  local value = redis.pcall(command, ...)
-  if type(value) ~= 'table' then return value end
-  if string.find(value.err, 'WRONGTYPE', 1, true) then return false end
-  error(value.err)
-end
-
--- The same without being told of the next change: GETEX counts as a write, and a server remembers
--- for whom it has read. What nobody waits for it should not remember.
-local function peek(name)
-  return read('GETEX', name)
-end
+-- prelude: what stands before the scripts of the store, after that of all scripts.
 
 -- Whether bytes are an entry that can be read here.
 local function readable(entry)
@@ -24,13 +9,6 @@ end
 local function stale_window(entry)
   local revalidated, on_error, validated = struct.unpack('>I8I8I8', entry, 53)
   return math.max(revalidated, on_error, validated)
-end
-
--- The fence that stands at a place. Zero, if it is none that was ever given: beyond 2^53 nothing can
--- be counted here, and what is damaged must not keep its key from being replaced.
-local function fence_at(bytes, place)
-  local fence = struct.unpack('>I8', bytes, place)
-  return fence >= 0 and fence < 9007199254740992 and fence or 0
 end
 
 -- How far two clocks may drift apart during one load, in us. A time of ours that is further ahead
@@ -73,17 +51,6 @@ local function lease_left(name, lease)
   if left <= term then return left end
   redis.call('PEXPIRE', name, term)
   return term
-end
-
--- The server's time, in us.
-local function server_time()
-  local time = redis.call('TIME')
-  return time[1] * 1000000 + time[2]
-end
-
--- To be told of the next change of a name.
-local function watch(name)
-  read('GET', name)
 end
 
 -- Eight bytes as a fence, and anything else as zero.

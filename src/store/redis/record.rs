@@ -9,6 +9,7 @@
 use std::str;
 use std::time::Duration;
 
+use crate::duration::millis;
 use crate::store::{Failure, FailureCause};
 
 pub(super) fn write(failure: &Failure) -> Vec<u8> {
@@ -22,7 +23,7 @@ pub(super) fn write(failure: &Failure) -> Vec<u8> {
     record.push(cause);
     record.extend_from_slice(&failure.times().to_be_bytes());
     for time in [failure.cooldown(), failure.window(), failure.life()] {
-        record.extend_from_slice(&millis(time).to_be_bytes());
+        record.extend_from_slice(&millis(time).min(LONGEST_MS).to_be_bytes());
     }
     record.extend_from_slice(failure.message().as_bytes());
     record
@@ -48,9 +49,7 @@ pub(super) fn read(record: &[u8]) -> Option<Failure> {
 }
 
 /// Scripts count in floating point, and add and double these: far beyond what any layer sets.
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).min(1 << 50)
-}
+const LONGEST_MS: u64 = 1 << 50;
 
 const MAGIC: &[u8] = b"BWF\x02";
 

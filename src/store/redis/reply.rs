@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redis::Value;
+use super::client::RedisValue as Value;
 
 /// An entry as a script gives it.
 #[derive(Debug, PartialEq)]
@@ -11,7 +11,7 @@ pub(super) struct Found {
     pub(super) remaining: Duration,
 }
 
-/// An entry as a look gives it.
+/// An entry as a lookup gives it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Seen {
     pub(super) sealed: Vec<u8>,
@@ -52,7 +52,7 @@ pub(super) fn seen_with_lives(reply: Value) -> Option<(u64, Vec<Option<Seen>>)> 
         return None;
     };
     let mut fields = reply.into_iter();
-    let now = whole(&fields.next()?)?;
+    let now = fields.next()?.whole()?;
     let mut seen = Vec::with_capacity(fields.len() / 2);
     while let Some(sealed) = fields.next() {
         seen.push(see(sealed, Some(millis(&fields.next()?)?))?);
@@ -62,7 +62,7 @@ pub(super) fn seen_with_lives(reply: Value) -> Option<(u64, Vec<Option<Seen>>)> 
 
 fn see(sealed: Value, remaining: Option<Duration>) -> Option<Option<Seen>> {
     match sealed {
-        Value::BulkString(sealed) => Some(Some(Seen { sealed, remaining })),
+        Value::Bytes(sealed) => Some(Some(Seen { sealed, remaining })),
         Value::Nil => Some(None),
         _ => None,
     }
@@ -70,7 +70,7 @@ fn see(sealed: Value, remaining: Option<Duration>) -> Option<Option<Seen>> {
 
 impl Found {
     fn of(sealed: Value, remaining: &Value) -> Option<Self> {
-        let Value::BulkString(sealed) = sealed else {
+        let Value::Bytes(sealed) = sealed else {
             return None;
         };
         Some(Self { sealed, remaining: millis(remaining)? })
@@ -83,7 +83,7 @@ impl AcquireReply {
             return None;
         };
         let mut fields = reply.into_iter();
-        let (kind, now) = (fields.next()?, whole(&fields.next()?)?);
+        let (kind, now) = (fields.next()?, fields.next()?.whole()?);
         let answer = match kind {
             Value::Int(5) => None,
             kind => Some(Acquired::read(&kind, fields)?),
@@ -102,17 +102,17 @@ impl Acquired {
                 stale: Found::of(next()?, &next()?),
             }),
             Value::Int(3) => Some(Self::Lead {
-                fence: whole(&next()?)?,
+                fence: next()?.whole()?,
                 stale: Found::of(next()?, &next()?),
-                failures: u32::try_from(whole(&next()?)?).ok()?,
+                failures: u32::try_from(next()?.whole()?).ok()?,
                 probe: match next()? {
-                    Value::BulkString(record) => Some(record),
-                    Value::Nil | Value::Boolean(false) => None,
+                    Value::Bytes(record) => Some(record),
+                    Value::Nil => None,
                     _ => return None,
                 },
             }),
             Value::Int(4) => {
-                let Value::BulkString(record) = next()? else { return None };
+                let Value::Bytes(record) = next()? else { return None };
                 let remaining = millis(&next()?)?;
                 Some(Self::Failed { record, remaining, stale: Found::of(next()?, &next()?) })
             }
@@ -130,13 +130,6 @@ fn millis(value: &Value) -> Option<Duration> {
     Some(Duration::from_millis(u64::try_from(*millis).unwrap_or(0)))
 }
 
-fn whole(value: &Value) -> Option<u64> {
-    let Value::Int(whole) = value else {
-        return None;
-    };
-    u64::try_from(*whole).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -146,7 +139,7 @@ mod tests {
         let int = Value::Int;
         let nonsense = [
             Value::Nil,
-            Value::Okay,
+            Value::Other,
             int(1),
             Value::Array(vec![]),
             Value::Array(vec![int(5)]),

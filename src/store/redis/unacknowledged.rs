@@ -7,15 +7,13 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-use tokio::select;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
-use super::Inner;
-use crate::error::{StoreError, StoreErrorKind};
+use crate::duration::millis;
+use crate::error::StoreErrorKind;
 use crate::key::Digest;
 use crate::store::Claim;
 
@@ -59,6 +57,20 @@ pub(super) enum Asking {
     ForRelease,
 }
 
+impl Asking {
+    /// Whether an operation that ended with such an error may have left a lease.
+    pub(super) fn may_have_left_a_lease(self, kind: StoreErrorKind) -> bool {
+        use StoreErrorKind::{Malformed, NotReady, TimedOut, Unreachable};
+        match self {
+            // A request that was lost with its connection may have been executed before it was sent
+            // again, and answered by a server that is not ready.
+            Self::ForLease => matches!(kind, TimedOut | Unreachable | Malformed | NotReady),
+            // A release that was refused, or not sent, has ended nothing.
+            Self::ForRelease => true,
+        }
+    }
+}
+
 impl Unacknowledged {
     /// None yet, with the time that an operation waits for its reply.
     pub(super) fn new(timeout: Duration) -> Self {
@@ -73,16 +85,16 @@ impl Unacknowledged {
 
     /// Notes that a lease of this term is about to be asked for.
     pub(super) fn note_term(&self, term: Duration) {
-        let millis = u64::try_from(term.as_millis()).unwrap_or(u64::MAX);
-        if self.longest_term.load(Ordering::Relaxed) < millis {
-            self.longest_term.fetch_max(millis, Ordering::Relaxed);
+        let term = millis(term);
+        if self.longest_term.load(Ordering::Relaxed) < term {
+            self.longest_term.fetch_max(term, Ordering::Relaxed);
         }
     }
 
     /// The tokens of a key that are to be given up, one after the other. A lease under one of them
     /// is free for another claim of this process.
     pub(super) fn tokens(&self, digest: &Digest) -> Vec<u8> {
-        if self.is_empty.load(Ordering::Acquire) {
+        if self.is_empty() {
             return Vec::new();
         }
         let table = self.table();
@@ -92,14 +104,14 @@ impl Unacknowledged {
 
     /// A claim is in use again.
     pub(super) fn forget(&self, claim: &Claim) {
-        if !self.is_empty.load(Ordering::Acquire) {
+        if !self.is_empty() {
             self.change(|table| {
                 table.retain_of(&claim.key().digest(), |it| it.claim.token() != claim.token());
             });
         }
     }
 
-    fn add(&self, claim: Claim, now: Instant) {
+    pub(super) fn add(&self, claim: Claim, now: Instant) {
         let term = Duration::from_millis(self.longest_term.load(Ordering::Relaxed));
         let settled_at = now + self.timeout;
         let pending = Pending { claim, settled_at, lapsed_at: settled_at + term };
@@ -112,7 +124,7 @@ impl Unacknowledged {
     }
 
     /// Whether any may hold a lease now.
-    fn any_holds(&self, now: Instant) -> bool {
+    pub(super) fn any_holds(&self, now: Instant) -> bool {
         self.change(|table| {
             table.retain(|pending| now < pending.lapsed_at);
             table.count > 0
@@ -129,6 +141,20 @@ impl Unacknowledged {
                 });
             }
         });
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.is_empty.load(Ordering::Acquire)
+    }
+
+    /// Whether a task has to be started, which says when it [ends](Self::is_left).
+    pub(super) fn begins_to_be_tended(&self) -> bool {
+        !self.is_tended.swap(true, Ordering::AcqRel)
+    }
+
+    /// The task has ended.
+    pub(super) fn is_left(&self) {
+        self.is_tended.store(false, Ordering::Release);
     }
 
     fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
@@ -179,106 +205,6 @@ impl Table {
         }
     }
 }
-
-impl Inner {
-    /// Does an operation on a claim. If its reply is lost, or if it is dropped before, the claim is
-    /// given up once the server answers.
-    pub(super) async fn acknowledged<T>(
-        self: &Arc<Self>,
-        asking: Asking,
-        claim: &Claim,
-        operation: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, StoreError> {
-        let mut reminder = Reminder { store: self, claim: Some(claim.clone()) };
-        let answer = self.health.around(operation).await;
-        if !answer.as_ref().is_err_and(|error| is_unacknowledged(asking, error.kind())) {
-            reminder.claim = None;
-        }
-        answer
-    }
-}
-
-/// Remembers a claim when it is dropped, unless the claim was taken out before.
-struct Reminder<'a> {
-    store: &'a Arc<Inner>,
-    claim: Option<Claim>,
-}
-
-impl Drop for Reminder<'_> {
-    fn drop(&mut self) {
-        if let Some(claim) = self.claim.take() {
-            self.store.unacknowledged.add(claim, Instant::now());
-            tend(self.store);
-        }
-    }
-}
-
-/// Whether an operation that ended like this may have left a lease.
-fn is_unacknowledged(asking: Asking, kind: StoreErrorKind) -> bool {
-    use StoreErrorKind::{Malformed, NotReady, TimedOut, Unreachable};
-    match asking {
-        // One that was lost with its connection may have been executed before it was asked again,
-        // and answered by a server that is not ready.
-        Asking::ForLease => matches!(kind, TimedOut | Unreachable | Malformed | NotReady),
-        // What was refused, or not asked, has ended nothing.
-        Asking::ForRelease => true,
-    }
-}
-
-/// A task that gives up claims. It is there while there are any.
-struct Tending(Weak<Inner>);
-
-/// Starts it, unless it is there or there is no runtime for it.
-fn tend(store: &Arc<Inner>) {
-    let Ok(runtime) = Handle::try_current() else { return };
-    if !store.unacknowledged.is_tended.swap(true, Ordering::AcqRel) {
-        runtime.spawn(Tending(Arc::downgrade(store)).run());
-    }
-}
-
-impl Tending {
-    async fn run(self) {
-        self.give_up_all().await;
-        let store = self.0.clone();
-        drop(self);
-        // More may have come while it ended.
-        if let Some(store) = store.upgrade()
-            && !store.unacknowledged.is_empty.load(Ordering::Acquire)
-        {
-            tend(&store);
-        }
-    }
-
-    async fn give_up_all(&self) {
-        while let Some(store) = self.0.upgrade() {
-            if !store.unacknowledged.any_holds(Instant::now()) {
-                return;
-            }
-            // Without traffic it is this that finds out whether the server is back.
-            if let Err(error) = store.health.around(store.give_up_unacknowledged()).await {
-                tracing::debug!(%error, "leases that no flight holds are not given up yet");
-            }
-            let is_back = store.health.is_back();
-            drop(store);
-            select! {
-                () = is_back.notified() => {}
-                () = sleep(AGAIN) => {}
-            }
-        }
-    }
-}
-
-impl Drop for Tending {
-    fn drop(&mut self) {
-        if let Some(store) = self.0.upgrade() {
-            store.unacknowledged.is_tended.store(false, Ordering::Release);
-        }
-    }
-}
-
-/// How long until they are given up once more, unless the server is back before: about as long as
-/// others can bear to wait for a lease that no flight holds.
-const AGAIN: Duration = Duration::from_millis(100);
 
 /// How many claims are remembered: as many as there can be flights, by default.
 const MOST: usize = 10_000;

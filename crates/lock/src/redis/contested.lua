@@ -1,7 +1,7 @@
 -- contested: the rest of take.lua, for a lock that is not simply free.
 --
--- KEYS, ARGV and what it gives: see take.lua, which stands before the prelude and this. There, the
--- common case ends before a function of the prelude is made.
+-- KEYS, ARGV and what it gives: see take.lua, which stands before the preludes and this. There, the
+-- common case ends before a function of a prelude is made.
 local held = peek(KEYS[1])
 local is_ours = is_of(held, ARGV[1])
 local is_from = held and #held == 32 and string.sub(held, 17) == ARGV[5]
@@ -10,6 +10,6 @@ if held and not is_ours and not is_from then
   local fence, renewed = holder(held)
   return {2, redis.call('PTTL', KEYS[1]), fence, renewed}
 end
-local fence = is_ours and holder(held) or next_fence(ARGV[3], ARGV[4])
-write(KEYS[1], ARGV[1], fence, clock(), ARGV[2])
+local fence = is_ours and holder(held) or next_fence(mark, ARGV[3])
+write(KEYS[1], ARGV[1], fence, server_time(), ARGV[2])
 return {1, fence}

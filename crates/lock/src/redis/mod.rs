@@ -14,8 +14,9 @@
 //!
 //! # What is kept in the server
 //! For a key that is held, one name that lives as long as the lease, and for a [`FairLock`] its
-//! queue. After a release, nothing. For all keys of a namespace together, one number, the mark: it
-//! counts the fences, from the server's time in microseconds when it was set first. So fences grow
+//! queue. After a release, nothing. For all keys of a namespace that share a hash slot, one number, the
+//! mark: `bw:<namespace>:fence:{<tag>}`, in the slot of its keys, so at most 16,384 of them. It counts
+//! the fences, from the server's time in microseconds when it was set first. So fences grow
 //! over a restart without data, over a failover that has lost the last of them, and when the clock is
 //! put back within [a day](FENCE_TTL) after the last grant; but not when both happen at once, as when
 //! a replica is promoted that has not heard of the largest fence, and whose clock is behind as well.
@@ -24,8 +25,16 @@
 //! gone, it tracks none.
 //!
 //! # What a free lock costs
-//! Taking it is one script of two commands, and giving it up another one. A waiter pays for being
+//! Taking it is one script of two commands, and giving it up another one. The first grant in a slot
+//! sets the mark as well. A waiter pays for being
 //! told: its question reads the name of the lock, so that the server tracks it.
+//!
+//! # Which names a script declares
+//! All that it touches, so that servers which insist on it run the scripts, with two exceptions.
+//! The name by which a [`FairLock`] calls one waiter: whose turn it is, only the script knows; it shares
+//! the slot of the others, and where it is refused the waiter finds out by asking again. And
+//! Redis before 7.2 tracks every declared name for a caller that is told that a lock is busy: the mark
+//! and the queue are arguments there, or each waiter would be told of every change of a queue.
 //!
 //! # What they do not guarantee
 //! A holder can lose a lease without knowing it yet: while it was stopped, or cut off, or when a
@@ -64,7 +73,6 @@ mod single;
 
 use std::time::Duration;
 
-use bellwether::store::{Call, Source, Wire};
 use bellwether::{Key, StoreError};
 use uuid::Uuid;
 
@@ -74,15 +82,19 @@ pub use self::reentrant::ReentrantLock;
 pub use self::single::RedisLock;
 
 use super::{Claim, Lock, Request};
+use bellwether::redis::{RedisClient, RedisRequest, RedisScript};
 
-/// How long the largest fence of a namespace is remembered after the last grant: a day. A clock that
+/// How long the largest fence of a slot is remembered after the last grant: a day. A clock that
 /// is put back is put back by less.
 pub const FENCE_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// A script, after what stands before all of them.
-fn script(parts: &[&str]) -> Source {
-    Source::new(&[&[include_str!("prelude.lua")], parts].concat())
+fn script(parts: &[&str]) -> RedisScript {
+    RedisScript::new(&[&[RedisScript::PRELUDE, PRELUDE], parts].concat())
 }
+
+/// What stands before the scripts of the locks.
+const PRELUDE: &str = include_str!("prelude.lua");
 
 fn token(claim: &Claim) -> Vec<u8> {
     claim.token().as_bytes().to_vec()
@@ -94,7 +106,7 @@ fn millis(duration: Duration) -> Vec<u8> {
     millis.clamp(1, LONGEST_MS).to_string().into_bytes()
 }
 
-/// Does what will be done later, on a key that nobody has: connects, and finds out what the server
+/// Does what will be done later, on a key that is not held: connects, and finds out what the server
 /// refuses.
 async fn prove(lock: &dyn Lock) -> Result<(), StoreError> {
     let claim = Claim::new(Key::of(CHECK).with(Uuid::new_v4()));
@@ -104,14 +116,14 @@ async fn prove(lock: &dyn Lock) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Names two slots at once, for the renewal of what nobody holds: a node of a cluster says what it is.
-async fn prove_single(wire: &Wire, renew: &Source) -> Result<(), StoreError> {
+/// Names two slots at once, for the renewal of what is not held: a node of a cluster says what it is.
+async fn prove_single(client: &RedisClient, renew: &RedisScript) -> Result<(), StoreError> {
     let claim = Claim::new(Key::of(CHECK).with(Uuid::new_v4()));
     let other = Key::of(CHECK).with(0).digest();
-    let keys = [claim.key().digest(), other].map(|digest| wire.name(&digest, ":check")).to_vec();
-    let args = vec![token(&claim), millis(Duration::ZERO)];
-    let call = Call { source: renew, keys, args, doing: "connecting", key: claim.key() };
-    wire.run(call, Some).await.map(drop)
+    let names = [claim.key().digest(), other].map(|digest| client.name(&digest, ":check"));
+    let args = [token(&claim), millis(Duration::ZERO)];
+    let request = RedisRequest::script(renew, names, args, "connecting");
+    client.run(&request, Some).await.map(drop)
 }
 
 const CHECK: &str = "bellwether.check";

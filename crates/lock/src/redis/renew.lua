@@ -1,12 +1,12 @@
--- renew: start the lease of a lock anew.
+-- renew: start the lease of a lock again.
 --
 -- KEYS   1 lock
 -- ARGV   1 token, 16 bytes   2 lease in ms
 -- gives  1 held, 0 lost: it has lapsed or passed on
 --
--- One script, because a lock that passes on between the two steps would have somebody else's lease
+-- One script, because a lock that passes on between the two steps would have another holder's lease
 -- prolonged.
 local held = peek(KEYS[1])
 if not is_of(held, ARGV[1]) then return 0 end
-write(KEYS[1], ARGV[1], holder(held), clock(), ARGV[2])
+write(KEYS[1], ARGV[1], holder(held), server_time(), ARGV[2])
 return 1

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::store::RedisValue as Value;
-
 use crate::{Attempt, Busy, Grant, Holder, Released, Renew, Term};
+use bellwether::redis::RedisValue as Value;
 
 /// What the scripts named acquire give, but for that of a [`Redlock`](super::Redlock).
 pub(super) fn attempt(reply: Value) -> Option<Attempt> {
@@ -18,7 +17,7 @@ pub(super) fn attempt(reply: Value) -> Option<Attempt> {
         [Value::Int(2), left, fence, renewed] => busy(left, fence, renewed),
         [Value::Int(2), left, fence, renewed, ahead] => match busy(left, fence, renewed)? {
             Attempt::Busy(busy) => {
-                Some(Attempt::Busy(busy.behind(u32::try_from(whole(ahead)?).ok()?)))
+                Some(Attempt::Busy(busy.behind(u32::try_from(ahead.whole()?).ok()?)))
             }
             granted @ Attempt::Granted(_) => Some(granted),
         },
@@ -27,7 +26,7 @@ pub(super) fn attempt(reply: Value) -> Option<Attempt> {
 }
 
 fn granted(fence: &Value) -> Option<Attempt> {
-    Some(Attempt::Granted(Grant { fence: Some(whole(fence)?), term: Term::Lease }))
+    Some(Attempt::Granted(Grant { fence: Some(fence.whole()?), term: Term::Lease }))
 }
 
 fn busy(left: &Value, fence: &Value, renewed: &Value) -> Option<Attempt> {
@@ -35,12 +34,12 @@ fn busy(left: &Value, fence: &Value, renewed: &Value) -> Option<Attempt> {
         return None;
     };
     let mut busy = Busy::new();
-    // Without a life it is none of ours, or nobody holds it and somebody was there first.
+    // Without a life it is none of ours, or it is free and other callers come first.
     if let Ok(left) = u64::try_from(*left) {
         busy = busy.for_another(Duration::from_millis(left));
     }
     if let Ok(grant) = u64::try_from(*fence) {
-        busy = busy.held_by(Holder { grant, renewed_at: whole(renewed)? });
+        busy = busy.held_by(Holder { grant, renewed_at: renewed.whole()? });
     }
     Some(Attempt::Busy(busy))
 }
@@ -61,13 +60,6 @@ pub(super) fn released(reply: Value) -> Option<Released> {
         Value::Int(0) => Some(Released::NotHeld),
         _ => None,
     }
-}
-
-pub(super) fn whole(value: &Value) -> Option<u64> {
-    let Value::Int(whole) = value else {
-        return None;
-    };
-    u64::try_from(*whole).ok()
 }
 
 /// The scripts give no smaller one: fences count from the server's time in microseconds.
@@ -111,7 +103,7 @@ mod tests {
         {
             assert!(of(fields).is_none(), "{fields:?}");
         }
-        for reply in [Value::Nil, Value::Okay, Value::Int(2), Value::Array(vec![Value::Nil])] {
+        for reply in [Value::Nil, Value::Other, Value::Int(2), Value::Array(vec![Value::Nil])] {
             assert!(attempt(reply.clone()).is_none(), "{reply:?}");
             assert!(
                 renew(reply.clone()).is_none() && released(reply.clone()).is_none(),

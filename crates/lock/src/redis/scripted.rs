@@ -1,108 +1,108 @@
-//! What the locks in one server have in common: four scripts on one name.
+//! What the locks in one server have in common: four scripts on the names of a key.
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use bellwether::store::{Call, RedisValue as Value, Source, Wire};
 use bellwether::{Digest, Key, RedisOptions, StoreError};
 use tokio::time::Instant;
 
 use super::{FENCE_TTL, millis, prove_single, reply, token};
 use crate::{Answer, Attempt, Claim, Released, Renew, Request, Watch, Watchers};
+use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue};
 
 /// One server, and how a kind of lock is taken, renewed and released there.
 pub(super) struct Scripted {
-    wire: Wire,
+    client: RedisClient,
     /// What ends the name of a key. It tells the kinds of locks apart.
     suffix: &'static str,
-    scripts: Scripts,
+    scripts: LockScripts,
     made_at: Instant,
-    /// When the life of the mark is to begin again, in seconds after `made_at`.
-    prolong_at: AtomicU64,
+    /// When the life of the mark of each slot is to begin again, in seconds after `made_at`.
+    prolong_at: Box<[AtomicU32]>,
 }
 
 /// The scripts of a kind of lock.
-pub(super) struct Scripts {
-    pub(super) acquire: Source,
-    pub(super) renew: Source,
-    pub(super) verify: Source,
-    pub(super) release: Source,
+pub(super) struct LockScripts {
+    pub(super) acquire: RedisScript,
+    pub(super) renew: RedisScript,
+    pub(super) verify: RedisScript,
+    pub(super) release: RedisScript,
 }
 
 impl Scripted {
     pub(super) fn new(
         options: RedisOptions,
         suffix: &'static str,
-        scripts: Scripts,
-        others: &[&Source],
+        scripts: LockScripts,
+        others: &[&RedisScript],
     ) -> Arc<Self> {
-        let Scripts { acquire, renew, verify, release } = &scripts;
+        let LockScripts { acquire, renew, verify, release } = &scripts;
         let all = [acquire, renew, verify, release].into_iter().chain(others.iter().copied());
-        let wire = Wire::new(options, all.cloned().collect(), Watchers::default());
-        let (made_at, prolong_at) = (Instant::now(), AtomicU64::new(0));
-        Arc::new(Self { wire, suffix, scripts, made_at, prolong_at })
+        let client = RedisClient::new(options, all.cloned(), Watchers::default());
+        let prolong_at = (0..RedisClient::SLOTS).map(|_| AtomicU32::new(0)).collect();
+        Arc::new(Self { client, suffix, scripts, made_at: Instant::now(), prolong_at })
     }
 
     /// Makes sure that it is a single server.
     pub(super) async fn prove(&self) -> Result<(), StoreError> {
-        prove_single(&self.wire, &self.scripts.renew).await
+        prove_single(&self.client, &self.scripts.renew).await
     }
 
     pub(super) fn watch(&self, key: &Key) -> Watch {
-        self.wire.watch(key.digest())
+        self.client.watch(key.digest())
     }
 
     /// A name that is not watched, though the scripts read it.
-    pub(super) fn unheard_name(&self, what: &str, digest: &Digest) -> Vec<u8> {
-        self.wire.shared_name(&format!("{what}:{{{digest}}}"))
+    pub(super) fn unwatched_name(&self, what: &str, digest: &Digest) -> Vec<u8> {
+        self.client.unwatched_name(what, digest)
     }
 
-    /// What a key that is locked is called.
+    /// The name of a key that is locked.
     pub(super) fn name(&self, key: &Key) -> Vec<u8> {
-        self.wire.name(&key.digest(), self.suffix)
+        self.client.name(&key.digest(), self.suffix)
     }
 
-    /// Tells a script, once in a while, that the life of the mark begins again: an hour more of it
-    /// costs less than a command with each grant.
-    pub(super) fn prolongs_mark(&self) -> Vec<u8> {
-        let now = self.made_at.elapsed().as_secs();
-        let at = self.prolong_at.load(Ordering::Relaxed);
-        let next = now + PROLONGED_EVERY.as_secs();
+    /// Tells a script, once in a while, that the life of the mark of a slot begins again: an hour more
+    /// of it costs less than a command with each grant.
+    fn prolongs_mark(&self, slot: u16) -> Vec<u8> {
+        let now = u32::try_from(self.made_at.elapsed().as_secs()).unwrap_or(u32::MAX);
+        let prolong_at = &self.prolong_at[usize::from(slot) % RedisClient::SLOTS];
+        let at = prolong_at.load(Ordering::Relaxed);
+        let next = now.saturating_add(PROLONGED_EVERY.as_secs() as u32);
         let is_ours = at <= now
-            && self
-                .prolong_at
-                .compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed)
-                .is_ok();
+            && prolong_at.compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if is_ours { b"1".to_vec() } else { Vec::new() }
     }
 
-    /// Asks, with the one name that is heard of, and what this kind of lock wants to know besides.
+    /// Asks, with these names of the key, of which the server tells the first one's changes, and with
+    /// what this kind of lock wants to know besides. The mark is the last of the names.
     pub(super) fn acquire(
         self: &Arc<Self>,
         request: &Request,
-        name: Vec<u8>,
-        more: Vec<Vec<u8>>,
+        mut names: Vec<Vec<u8>>,
+        more: Vec<u8>,
     ) -> Answer<Attempt> {
         let (lock, claim) = (Arc::clone(self), request.claim.clone());
-        let mark = self.wire.shared_name("fence");
+        let (mark, slot) = self.client.shared_name("fence", &claim.key().digest());
+        names.push(mark);
         let life = millis(FENCE_TTL + PROLONGED_EVERY);
-        let args = [vec![token(&claim), millis(request.lease), mark, life], more].concat();
+        let args = [token(&claim), millis(request.lease), life, self.prolongs_mark(slot), more];
         Box::pin(async move {
-            let (source, key) = (&lock.scripts.acquire, claim.key());
-            let call = Call { source, keys: vec![name], args, doing: "taking the lock", key };
-            lock.wire.run(call, reply::attempt).await
+            let script = &lock.scripts.acquire;
+            let request = RedisRequest::script(script, names, args, "taking the lock");
+            lock.client.run(&request.of(claim.key()).tracked(1), reply::attempt).await
         })
     }
 
     pub(super) fn renew(self: &Arc<Self>, claim: &Claim, lease: Duration) -> Answer<Renew> {
         let (lock, claim) = (Arc::clone(self), claim.clone());
         Box::pin(async move {
-            let args = vec![token(&claim), millis(lease)];
-            let (source, keys) = (&lock.scripts.renew, vec![lock.name(claim.key())]);
-            let call = Call { source, keys, args, doing: "renewing the lock", key: claim.key() };
-            lock.wire.run(call, reply::renew).await
+            let (script, names) = (&lock.scripts.renew, [lock.name(claim.key())]);
+            let args = [token(&claim), millis(lease)];
+            let request = RedisRequest::script(script, names, args, "renewing the lock");
+            lock.client.run(&request.of(claim.key()), reply::renew).await
         })
     }
 
@@ -110,47 +110,41 @@ impl Scripted {
     pub(super) fn verify(self: &Arc<Self>, claim: &Claim) -> Option<Answer<Renew>> {
         let (lock, claim) = (Arc::clone(self), claim.clone());
         Some(Box::pin(async move {
-            let args = vec![token(&claim)];
-            let (source, keys) = (&lock.scripts.verify, vec![lock.name(claim.key())]);
-            let call = Call { source, keys, args, doing: "verifying the lock", key: claim.key() };
-            lock.wire.run(call, reply::renew).await
+            let (script, names) = (&lock.scripts.verify, [lock.name(claim.key())]);
+            let request =
+                RedisRequest::script(script, names, [token(&claim)], "verifying the lock");
+            lock.client.run(&request.of(claim.key()), reply::renew).await
         }))
     }
 
-    pub(super) fn release(
-        self: &Arc<Self>,
-        claim: Claim,
-        name: Vec<u8>,
-        more: Vec<Vec<u8>>,
-    ) -> Answer<Released> {
+    /// Releases, with these names of the key, of which the server may track the first.
+    pub(super) fn release(self: &Arc<Self>, claim: Claim, names: Vec<Vec<u8>>) -> Answer<Released> {
         let lock = Arc::clone(self);
         Box::pin(async move {
-            let args = [vec![token(&claim)], more].concat();
-            let (source, key) = (&lock.scripts.release, claim.key());
-            let call = Call { source, keys: vec![name], args, doing: "freeing the lock", key };
-            lock.wire.run_once(call, reply::released).await
+            let script = &lock.scripts.release;
+            let request = RedisRequest::script(script, names, [token(&claim)], "freeing the lock");
+            lock.client.run(&request.of(claim.key()).tracked(1).once(), reply::released).await
         })
     }
 
     /// Runs a script of this kind of lock only.
     pub(super) async fn ask<T>(
         &self,
-        source: &Source,
+        script: &RedisScript,
         key: &Key,
-        read: impl FnOnce(Value) -> Option<T>,
+        read: impl FnOnce(RedisValue) -> Option<T>,
     ) -> Result<T, StoreError> {
-        let (keys, args) = (vec![self.name(key)], Vec::new());
-        let call = Call { source, keys, args, doing: "looking at the lock", key };
-        self.wire.run(call, read).await
+        let request = RedisRequest::script(script, [self.name(key)], [], "looking at the lock");
+        self.client.run(&request.of(key), read).await
     }
 }
 
 /// Shows where the server is, and neither user nor password.
 impl fmt::Debug for Scripted {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.wire.fmt(f)
+        self.client.fmt(f)
     }
 }
 
-/// How often the life of the mark begins again at most.
+/// How often the life of a mark begins again at most.
 const PROLONGED_EVERY: Duration = Duration::from_secs(60 * 60);

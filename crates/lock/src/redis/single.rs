@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::store::Source;
 use bellwether::{Key, RedisOptions, StoreError};
 
-use super::scripted::{Scripted, Scripts};
-use super::{prove, script};
+use super::scripted::{LockScripts, Scripted};
+use super::{PRELUDE, prove, script};
 use crate::{Answer, Attempt, Claim, Fenced, Holder, Lock, Released, Renew, Request};
 use crate::{TakeOver, Watch};
+use bellwether::redis::RedisScript;
 
 /// A lock in one Redis server. A handle: clones share one connection.
 ///
@@ -51,15 +51,16 @@ impl RedisLock {
 
     /// A lock that connects when it is first used, for services that start before their Redis.
     pub fn connect_lazily(options: RedisOptions) -> Self {
-        let scripts = Scripts {
-            acquire: Source::new(&[
+        let scripts = LockScripts {
+            acquire: RedisScript::new(&[
                 include_str!("take.lua"),
-                include_str!("prelude.lua"),
+                RedisScript::PRELUDE,
+                PRELUDE,
                 include_str!("contested.lua"),
             ]),
             renew: script(&[include_str!("renew.lua")]),
             verify: script(&[include_str!("verify.lua")]),
-            release: Source::new(&[include_str!("release.lua")]),
+            release: RedisScript::new(&[include_str!("release.lua")]),
         };
         Self(Scripted::new(options, ":lock", scripts, &[]))
     }
@@ -71,8 +72,8 @@ impl Lock for RedisLock {
     }
 
     fn acquire(&self, request: Request) -> Answer<Attempt> {
-        let name = self.0.name(request.claim.key());
-        self.0.acquire(&request, name, vec![Vec::new(), self.0.prolongs_mark()])
+        let names = vec![self.0.name(request.claim.key())];
+        self.0.acquire(&request, names, Vec::new())
     }
 
     fn renew(&self, claim: &Claim, lease: Duration) -> Answer<Renew> {
@@ -84,8 +85,8 @@ impl Lock for RedisLock {
     }
 
     fn release(&self, claim: Claim) -> Answer<Released> {
-        let name = self.0.name(claim.key());
-        self.0.release(claim, name, Vec::new())
+        let names = vec![self.0.name(claim.key())];
+        self.0.release(claim, names)
     }
 }
 
@@ -94,7 +95,7 @@ impl Fenced for RedisLock {}
 impl TakeOver for RedisLock {
     fn take_over(&self, request: Request, from: Holder) -> Answer<Attempt> {
         let from = [from.grant.to_be_bytes(), from.renewed_at.to_be_bytes()].concat();
-        let name = self.0.name(request.claim.key());
-        self.0.acquire(&request, name, vec![from, self.0.prolongs_mark()])
+        let names = vec![self.0.name(request.claim.key())];
+        self.0.acquire(&request, names, from)
     }
 }

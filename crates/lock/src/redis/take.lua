@@ -1,9 +1,9 @@
 -- take: take the lock if it is free, as it mostly is.
 --
--- KEYS   1 lock
--- ARGV   1 token, 16 bytes   2 lease in ms   3 name of the mark, the largest fence given
---        4 how long the mark is kept, in ms   5 the holder it may be taken from, its fence and
---            when it was renewed, as bytes; or ''   6 '1' if the life of the mark begins again
+-- KEYS   1 lock   2 mark, the largest fence given in the slot of the lock
+-- ARGV   1 token, 16 bytes   2 lease in ms   3 how long the mark is kept, in ms
+--        4 '1' if the life of the mark begins again   5 the holder it may be taken from, its fence
+--            and when it was renewed, as bytes; or ''   6 mark, if it is not among the KEYS
 -- gives  fence                                                        granted: the lock was free
 --        {1, fence}                                                   granted otherwise
 --        {2, what is left of the lease in ms, fence of the holder,
@@ -12,9 +12,10 @@
 -- One script, because fences have to grow in the order of the grants. A caller that is told that the
 -- lock is busy is subscribed to its change by that answer. A bare number takes the server less time
 -- than an array.
-local next = redis.pcall('INCR', ARGV[3])
+local mark = KEYS[2] or ARGV[6]
+local next = redis.pcall('INCR', mark)
 if type(next) == 'number' and next >= 1e12 and next < 9007199254740992 then
-  if ARGV[6] == '1' then redis.call('PEXPIRE', ARGV[3], ARGV[4]) end
+  if ARGV[4] == '1' then redis.call('PEXPIRE', mark, ARGV[3]) end
   local value = ARGV[1] .. struct.pack('>I8I8', next, 0)
   if redis.call('SET', KEYS[1], value, 'NX', 'PX', ARGV[2]) then return next end
 end

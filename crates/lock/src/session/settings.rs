@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bellwether::ConfigError;
+use bellwether::adapter::namespace_of;
 use bellwether::adapter::{duration_within, number_within};
 
 /// What a lock by sessions goes by.
@@ -18,11 +19,7 @@ pub(crate) struct SessionSettings {
 
 impl SessionSettings {
     pub(crate) fn namespace(self, namespace: &str) -> Result<Self, ConfigError> {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-        if !(1..=64).contains(&namespace.len()) || !namespace.bytes().all(allowed) {
-            return Err(ConfigError::Namespace { given: namespace.chars().take(80).collect() });
-        }
-        Ok(Self { namespace: namespace.to_owned(), ..self })
+        Ok(Self { namespace: namespace_of(namespace)?, ..self })
     }
 
     pub(crate) fn timeout(self, timeout: Duration) -> Result<Self, ConfigError> {

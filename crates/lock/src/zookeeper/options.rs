@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use bellwether::ConfigError;
-use bellwether::adapter::duration_within;
+use bellwether::adapter::{duration_within, namespace_of};
 
 use super::names::NodeNames;
 
@@ -77,12 +77,12 @@ impl ZooKeeperOptions {
     /// # Errors
     /// If it is not 1 to 64 of `A-Z a-z 0-9 _ . -`, or if it is `.` or `..`.
     pub fn namespace(self, namespace: &str) -> Result<Self, ConfigError> {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-        let fits = (1..=64).contains(&namespace.len()) && is_name(namespace);
-        if !fits || !namespace.bytes().all(allowed) {
-            return Err(ConfigError::Namespace { given: namespace.chars().take(80).collect() });
+        let namespace = namespace_of(namespace)?;
+        // A path must not go up.
+        if !is_name(&namespace) {
+            return Err(ConfigError::Namespace { given: namespace });
         }
-        Ok(Self { namespace: namespace.to_owned(), ..self })
+        Ok(Self { namespace, ..self })
     }
 
     /// Sets how long the servers wait for a process they do not hear of before they end its session,

@@ -1,23 +1,22 @@
-//! The near tier: copies of entries in this process, kept true by what the server tells.
+//! The near tier: copies of entries in this process, kept true by what the server reports.
 //!
 //! # What keeps a copy true
-//! 1. A key is marked before it is asked about, and the answer is kept with the mark. A change that
-//!    is heard of between the two, even before the answer arrives, leaves a copy whose mark does
-//!    not hold, and that is as good as none.
-//! 2. Marks hold as long as the link does over which they were asked: copies are given out only
-//!    while changes are heard. The one place where that counts is [`Near::find`], so it does not
-//!    matter in which order answers, changes and disconnections come by, and to end one copy or
-//!    all of them is one step: whoever hears of it, hears on at once. The memory of what has ended
-//!    is used for what comes next, and given back when nothing does.
-//! 3. A copy ends with its entry. What was left of that is counted from before it was asked.
-//! 4. A connection can be dead and not say so. So a copy is given out only if the connection has
-//!    answered a question that was sent less than [`silence`](super::pulse::silence) ago: one
-//!    second and the timeout of an operation. The server tells of a change before it answers what
-//!    it is asked later, so whatever an answer finds unheard of is younger than its question.
-//!    Every answer over that connection counts, and while copies are read the
-//!    [heartbeat](super::pulse) sees to it that there are enough. Copies that are not read are
-//!    not confirmed: the first read after an idle time asks the server, and its answer confirms all
-//!    copies at once.
+//! 1. The version of a key is taken before it is asked about, and the answer is kept with it. A change
+//!    that is reported between the two, even before the answer arrives, leaves a copy whose version
+//!    does not hold, and that counts as none.
+//! 2. Versions hold as long as the connection does over which the key was asked about: copies are
+//!    given out only while changes are reported. Validity is checked in [`Near::find`] only, so the
+//!    order of answers, reports and disconnections does not matter, and invalidating one copy or all
+//!    of them is one atomic store, which never blocks the push handler. The memory of ended copies is
+//!    used for the next ones, and given back when there are none.
+//! 3. A copy ends with its entry. What was left of that is counted from before it was asked about.
+//! 4. A connection can be dead without a sign. So a copy is given out only if the connection has
+//!    answered a request that was sent less than [`silence`] ago: one second and the timeout of an
+//!    operation. The server reports a change before it answers later requests, so a change that is
+//!    not yet reported when an answer arrives is younger than that request. Every answer over that
+//!    connection counts, and while copies are read the [heartbeat](super::heartbeat) ensures that
+//!    there are enough. Copies that are not read are not confirmed: the first read after an idle time
+//!    asks the server, and its answer confirms all copies at once.
 //! 5. No copy is given out for longer than `near_ttl` in any case.
 //!
 //! Time is that of [`Instant`]. It counts while the process is stopped, so a process that goes on
@@ -25,8 +24,8 @@
 //! while the machine is suspended: the bound is one of time awake there, and holds from the moment
 //! the machine wakes.
 //!
-//! What this process stores is not copied: whether the push about that very write has come by is
-//! not known, and a copy made before it is dropped by it. The next look makes one.
+//! What this process stores is not copied: whether the push about that very write has arrived is
+//! not known, and a copy made before it is dropped by it. The next lookup makes one.
 //!
 //! # Why `quick_cache`
 //! Of what was measured, it finds a hot key fastest: 57 ns for a `get`, where a sharded LRU behind
@@ -34,7 +33,7 @@
 //! too, brings two small crates along, and resists scans (S3-FIFO). Copies are under the [`Key`],
 //! not its digest: a hit needs none then, and that saves 80 ns.
 
-mod marks;
+mod epochs;
 
 use std::hash::RandomState;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,7 +44,8 @@ use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-use self::marks::{Mark, Marks};
+use self::epochs::{Epochs, Version};
+use super::client::TrackingObserver;
 use crate::key::{Digest, Key};
 use crate::store::{Entry, Remaining};
 
@@ -53,7 +53,7 @@ use crate::store::{Entry, Remaining};
 #[derive(Debug)]
 pub(super) struct Near {
     copies: Cache<Key, Copied, Weights, RandomState, Evicted>,
-    marks: Marks,
+    epochs: Epochs,
     /// For how long a copy is given out at most.
     longest: Duration,
     /// Whether a copy was made or read since somebody last asked.
@@ -65,7 +65,7 @@ pub(super) struct Near {
 /// What was known of a key before it was asked about.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
-    mark: Mark,
+    version: Version,
     at: Instant,
 }
 
@@ -87,15 +87,15 @@ impl Near {
             .build()
             .unwrap_or_else(|_| unreachable!("both capacities are set"));
         let copies = Cache::with_options(options, Weights, RandomState::new(), Evicted);
-        let marks = Marks::new((bytes / TYPICAL).clamp(LEAST_COUNTERS, MOST_COUNTERS), silence);
+        let epochs = Epochs::new((bytes / TYPICAL).clamp(LEAST_COUNTERS, MOST_COUNTERS), silence);
         let [used, guarded] = [(); 2].map(|()| AtomicBool::new(false));
-        Self { copies, marks, longest, used, guarded }
+        Self { copies, epochs, longest, used, guarded }
     }
 
     /// The copy of an entry, with what is left of its life, if it is true.
     #[inline]
     pub(super) fn find(&self, key: &Key) -> Option<Entry> {
-        if self.marks.is_deaf() {
+        if !self.epochs.is_connected() {
             return None;
         }
         let Copied { entry, asked } = self.copies.get(key)?;
@@ -105,8 +105,8 @@ impl Near {
         let now = Instant::now();
         let age = now.saturating_duration_since(asked.at);
         if age >= life.min(self.longest)
-            || !self.marks.is_confirmed(now)
-            || !self.marks.holds(&asked.mark)
+            || !self.epochs.is_confirmed(now)
+            || !self.epochs.holds(&asked.version)
         {
             return None;
         }
@@ -116,8 +116,8 @@ impl Near {
 
     /// To be done before a key is asked about, if the answer is to be kept. Nothing, if it may not.
     pub(super) fn ask(&self, digest: &Digest) -> Option<Asked> {
-        let mark = self.marks.mark(digest)?;
-        Some(Asked { mark, at: Instant::now() })
+        let version = self.epochs.version(digest)?;
+        Some(Asked { version, at: Instant::now() })
     }
 
     /// Keeps an answer, if nothing has happened since it was asked for. Says whether it did.
@@ -125,7 +125,7 @@ impl Near {
         let Remaining::Known(life) = entry.remaining() else {
             return false;
         };
-        if life.is_zero() || !self.marks.holds(&asked.mark) {
+        if life.is_zero() || !self.epochs.holds(&asked.version) {
             return false;
         }
         // What it replaces is dropped here, and not under a lock.
@@ -137,28 +137,7 @@ impl Near {
 
     /// An entry has changed.
     pub(super) fn change(&self, digest: &Digest) {
-        self.marks.change(digest);
-    }
-
-    /// Entries have changed, and which is not known.
-    pub(super) fn change_all(&self) {
-        self.marks.change_all();
-    }
-
-    /// From now on changes are heard over a link, unless it has broken meanwhile. The question that
-    /// asked for them was sent at `sent_at`.
-    pub(super) fn listen(&self, link: u64, sent_at: Instant, is_broken: impl FnOnce() -> bool) {
-        self.marks.listen(link, sent_at, is_broken);
-    }
-
-    /// A link has answered a question that was sent at this moment.
-    pub(super) fn confirm(&self, link: u64, sent_at: Instant) {
-        self.marks.confirm(link, sent_at);
-    }
-
-    /// Nothing comes over a link any more.
-    pub(super) fn deafen(&self, link: u64) {
-        self.marks.deafen(link);
+        self.epochs.change(digest);
     }
 
     /// Gives the memory of all copies back.
@@ -198,6 +177,31 @@ impl Near {
     }
 }
 
+/// Only the name of an entry ends with the digest; the copies of a key do not depend on the others.
+impl TrackingObserver for Near {
+    fn changed(&self, name: &[u8], digest: &Digest) {
+        if name.ends_with(b"}") {
+            self.change(digest);
+        }
+    }
+
+    fn all_changed(&self) {
+        self.epochs.change_all();
+    }
+
+    fn connected(&self, connection: u64, sent_at: Instant, is_broken: &dyn Fn() -> bool) {
+        self.epochs.connect(connection, sent_at, is_broken);
+    }
+
+    fn confirmed(&self, connection: u64, sent_at: Instant) {
+        self.epochs.confirm(connection, sent_at);
+    }
+
+    fn disconnected(&self, connection: u64) {
+        self.epochs.disconnect(connection);
+    }
+}
+
 /// What copies count.
 #[derive(Clone, Copy, Debug)]
 struct Weights;
@@ -221,6 +225,15 @@ impl Lifecycle<Key, Copied> for Evicted {
         evicted.push((key, copied));
     }
 }
+
+/// For how long a connection may be silent while copies are given out. The timeout is how long a
+/// reply may take.
+pub(super) fn silence(timeout: Duration) -> Duration {
+    (2 * HEARTBEAT).saturating_add(timeout)
+}
+
+/// How often the connection is asked for a sign of life while copies are read.
+pub(super) const HEARTBEAT: Duration = Duration::from_millis(500);
 
 /// What a copy takes beside its key and its value: the envelope's header, the tables, the counter.
 pub(super) const OVERHEAD: usize = 512;

@@ -21,7 +21,7 @@ fn near() -> Near {
 /// A near tier that hears over link 1, which may be silent for so long.
 fn silent_for(silence: Duration) -> Near {
     let near = Near::new(1024 * 1024, 30 * SECOND, silence);
-    near.listen(1, Instant::now(), || false);
+    near.connected(1, Instant::now(), &|| false);
     near
 }
 
@@ -42,7 +42,7 @@ fn keep(near: &Near, number: u64, life: Duration) -> bool {
 /// A key at the server, a process that copies it, and what is under way between them.
 #[derive(Default)]
 struct World {
-    link: u64,
+    connection: u64,
     version: u64,
     tracked: bool,
     pushes: VecDeque<u64>,
@@ -57,7 +57,9 @@ struct World {
 impl World {
     fn step(&mut self, near: &Near, key: &Key, rng: &mut StdRng) {
         match rng.random_range(0..9) {
-            0 => self.questions.extend(near.ask(&key.digest()).map(|asked| (self.link, asked))),
+            0 => {
+                self.questions.extend(near.ask(&key.digest()).map(|asked| (self.connection, asked)))
+            }
             1 | 2 => self.read(rng),
             // A push overtakes answers, as it is handled where it is received.
             3 | 4 if !self.answers.is_empty() => {
@@ -86,7 +88,7 @@ impl World {
         if !self.questions.is_empty() {
             let at = rng.random_range(0..self.questions.len());
             let (link, asked) = self.questions.swap_remove(at);
-            self.tracked |= link == self.link;
+            self.tracked |= link == self.connection;
             self.answers.push((self.version, asked));
         }
     }
@@ -100,15 +102,15 @@ impl World {
 
     /// What was pushed is lost; what was asked may still be answered, and late.
     fn reconnect(&mut self, near: &Near, key: &Key, rng: &mut StdRng) {
-        near.deafen(self.link);
+        near.disconnected(self.connection);
         assert!(near.find(key).is_none());
         self.pushes.clear();
         self.tracked = false;
         if rng.random() {
             self.change();
         }
-        self.link += 1;
-        near.listen(self.link, Instant::now(), || false);
+        self.connection += 1;
+        near.connected(self.connection, Instant::now(), &|| false);
         self.floor = self.version;
     }
 }
@@ -120,7 +122,7 @@ fn in_no_order_of_events_is_a_copy_given_out_after_its_change_was_heard_of() {
         let mut rng = StdRng::seed_from_u64(seed);
         let (near, key) = (Near::new(64 * 1024, 30 * SECOND, EVER), key(seed));
         let mut world = World::default();
-        near.listen(world.link, Instant::now(), || false);
+        near.connected(world.connection, Instant::now(), &|| false);
         for _ in 0..rng.random_range(10..60) {
             world.step(&near, &key, &mut rng);
             match near.find(&key) {
@@ -168,38 +170,38 @@ async fn a_copy_is_given_out_only_if_its_connection_was_heard_from_in_time() {
     let sent_at = Instant::now();
     advance(SECOND).await;
     assert!(near.find(&key(1)).is_none(), "nothing was heard for two seconds");
-    near.confirm(1, sent_at);
+    near.confirmed(1, sent_at);
     assert!(near.find(&key(1)).is_some(), "it was alive a second ago");
     advance(SECOND).await;
     assert!(near.find(&key(1)).is_none(), "the answer tells nothing of what came later");
     // An answer that was under way for long.
-    near.confirm(1, sent_at);
+    near.confirmed(1, sent_at);
     assert!(near.find(&key(1)).is_none());
-    near.confirm(1, Instant::now());
+    near.confirmed(1, Instant::now());
     assert!(near.find(&key(1)).is_some());
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_over_another_connection_confirms_nothing() {
     let near = silent_for(2 * SECOND);
-    near.listen(2, Instant::now(), || false);
+    near.connected(2, Instant::now(), &|| false);
     assert!(keep(&near, 1, 20 * SECOND));
     advance(2 * SECOND).await;
     for link in [1, 3] {
-        near.confirm(link, Instant::now());
+        near.confirmed(link, Instant::now());
         assert!(near.find(&key(1)).is_none());
     }
-    near.confirm(2, Instant::now());
+    near.confirmed(2, Instant::now());
     assert!(near.find(&key(1)).is_some());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_is_listened_to_has_no_part_in_what_its_predecessor_answered() {
+async fn a_tracked_connection_has_no_part_in_what_its_predecessor_answered() {
     let near = silent_for(2 * SECOND);
     let tracked_at = Instant::now();
     advance(SECOND).await;
-    near.confirm(1, Instant::now());
-    near.listen(2, tracked_at, || false);
+    near.confirmed(1, Instant::now());
+    near.connected(2, tracked_at, &|| false);
     assert!(keep(&near, 1, 20 * SECOND));
     advance(SECOND).await;
     assert!(near.find(&key(1)).is_none());
@@ -209,19 +211,19 @@ async fn a_connection_that_is_listened_to_has_no_part_in_what_its_predecessor_an
 fn while_nothing_is_heard_nothing_is_kept() {
     let near = near();
     let asked = near.ask(&key(1).digest()).expect("it hears");
-    near.deafen(1);
+    near.disconnected(1);
     assert!(!near.keep(asked, &key(1), &entry(1, 10, SECOND)));
     assert!(!keep(&near, 1, SECOND));
-    near.listen(2, Instant::now(), || true);
+    near.connected(2, Instant::now(), &|| true);
     assert!(!keep(&near, 1, SECOND), "the link broke while it was made");
 }
 
 #[test]
 fn the_end_of_an_older_link_is_not_the_end_of_this_one() {
     let near = near();
-    near.listen(2, Instant::now(), || false);
+    near.connected(2, Instant::now(), &|| false);
     assert!(keep(&near, 1, SECOND));
-    near.deafen(1);
+    near.disconnected(1);
     assert!(near.find(&key(1)).is_some());
 }
 
@@ -230,7 +232,7 @@ fn a_change_of_everything_leaves_nothing_and_the_ears_open() {
     let near = near();
     assert!(keep(&near, 1, SECOND));
     let asked = near.ask(&key(2).digest()).expect("it hears");
-    near.change_all();
+    near.all_changed();
     assert!(near.find(&key(1)).is_none());
     assert!(!near.keep(asked, &key(2), &entry(1, 10, SECOND)));
     assert!(keep(&near, 1, SECOND) && near.find(&key(1)).is_some());

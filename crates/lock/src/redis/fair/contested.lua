@@ -2,24 +2,24 @@
 --
 -- KEYS, ARGV and what it gives: see take.lua, which stands before the preludes and this. There, the
 -- common case ends before a function of a prelude is made.
-local lock, queue, clock_us = ARGV[7], ARGV[5], clock()
-local dropped = drop_silent(lock, queue, math.floor(clock_us / 1000))
+local seen, clock_us = KEYS[4] or ARGV[8], server_time()
+local dropped = drop_silent(lock, queue, seen, math.floor(clock_us / 1000))
 local held = peek(lock)
 local is_ours = is_of(held, ARGV[1])
 local turn = first(queue)
 if is_ours or not held and (not turn or turn == ARGV[1]) then
-  local fence = is_ours and holder(held) or next_fence(ARGV[3], ARGV[4])
+  local fence = is_ours and holder(held) or next_fence(mark, ARGV[3])
   write(lock, ARGV[1], fence, clock_us, ARGV[2])
-  leave(lock, queue, ARGV[1])
+  leave(lock, queue, seen, ARGV[1])
   return {1, fence}
 end
 if dropped > 0 and not held then call(lock, turn) end
-local silence, ahead = tonumber(ARGV[6]), 0
+local silence, ahead = tonumber(ARGV[5]), 0
 if silence > 0 then
-  wait(queue, ARGV[1], clock_us, silence)
+  wait(queue, seen, ARGV[1], clock_us, silence)
   ahead = redis.call('ZRANK', queue, ARGV[1])
 else
-  leave(lock, queue, ARGV[1])
+  leave(lock, queue, seen, ARGV[1])
   ahead = is_there(queue) and redis.call('ZCARD', queue) or 0
 end
 watch(KEYS[1])

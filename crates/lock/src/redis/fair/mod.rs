@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::adapter::duration_within;
-use bellwether::store::Source;
 use bellwether::{ConfigError, Key, RedisOptions, StoreError};
 
-use super::scripted::{Scripted, Scripts};
-use super::{millis, prove, script, token};
+use super::scripted::{LockScripts, Scripted};
+use super::{PRELUDE, millis, prove, script, token};
 use crate::{Answer, Attempt, Claim, Fenced, Lock, Released, Renew, Request, Watch};
+use bellwether::redis::RedisScript;
 
 /// A lock in one Redis server that is granted in the order in which it was asked for. A handle:
 /// clones share one connection.
@@ -49,10 +49,11 @@ impl FairLock {
     /// A lock that connects when it is first used, for services that start before their Redis.
     pub fn connect_lazily(options: RedisOptions) -> Self {
         let ours = |text| script(&[include_str!("prelude.lua"), text]);
-        let scripts = Scripts {
-            acquire: Source::new(&[
+        let scripts = LockScripts {
+            acquire: RedisScript::new(&[
                 include_str!("take.lua"),
-                include_str!("../prelude.lua"),
+                RedisScript::PRELUDE,
+                PRELUDE,
                 include_str!("prelude.lua"),
                 include_str!("contested.lua"),
             ]),
@@ -78,14 +79,16 @@ impl FairLock {
         let silence = duration_within("silence of a waiter", silence, least, most)?;
         Ok(Self { silence, ..self })
     }
+
     /// What tells a waiter that it is its turn.
     fn call_name(&self, claim: &Claim) -> Vec<u8> {
         [&self.lock.name(claim.key()), &b":call:"[..], &token(claim)].concat()
     }
 
-    /// Of a name that tells nothing when it changes: it does so all the time.
-    fn queue(&self, key: &Key) -> Vec<u8> {
-        self.lock.unheard_name("queue", &key.digest())
+    /// The queue and its times, of names that tell nothing when they change: they do so all the time.
+    fn queue(&self, key: &Key) -> [Vec<u8>; 2] {
+        let digest = key.digest();
+        ["queue", "queue:seen"].map(|what| self.lock.unwatched_name(what, &digest))
     }
 }
 
@@ -96,15 +99,14 @@ impl Lock for FairLock {
 
     fn acquire(&self, request: Request) -> Answer<Attempt> {
         let key = request.claim.key();
-        let (name, queue) = (self.lock.name(key), self.queue(key));
-        // Some servers tell of the names that a script is given, and of no others that it reads.
-        let (heard, silence) = if request.patience.is_zero() {
+        let name = self.lock.name(key);
+        let (told_of, silence) = if request.patience.is_zero() {
             (name.clone(), b"0".to_vec())
         } else {
             (self.call_name(&request.claim), millis(self.silence))
         };
-        let more = vec![queue, silence, name, self.lock.prolongs_mark()];
-        self.lock.acquire(&request, heard, more)
+        let [queue, times] = self.queue(key);
+        self.lock.acquire(&request, vec![told_of, name, queue, times], silence)
     }
 
     fn renew(&self, claim: &Claim, lease: Duration) -> Answer<Renew> {
@@ -116,8 +118,9 @@ impl Lock for FairLock {
     }
 
     fn release(&self, claim: Claim) -> Answer<Released> {
-        let (name, queue) = (self.lock.name(claim.key()), self.queue(claim.key()));
-        self.lock.release(claim, name, vec![queue])
+        let [queue, times] = self.queue(claim.key());
+        let names = vec![self.lock.name(claim.key()), queue, times];
+        self.lock.release(claim, names)
     }
 }
 

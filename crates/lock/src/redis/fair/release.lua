@@ -1,19 +1,19 @@
 -- release: give up the lock or a place in the queue, and tell the waiter whose turn it is.
 --
--- KEYS   1 lock
--- ARGV   1 token, 16 bytes   2 name of the queue
+-- KEYS   1 lock   2 queue   3 its times
+-- ARGV   1 token, 16 bytes   2 queue and 3 its times, if they are not among the KEYS
 -- gives  1 freed, 0 the lock was not ours any more, or never
 --
 -- One script, because between freeing the lock and telling the first of the queue that one may
 -- have left, and none would be told.
-local lock, queue = KEYS[1], ARGV[2]
+local lock, queue, seen = KEYS[1], KEYS[2] or ARGV[2], KEYS[3] or ARGV[3]
 local held = peek(lock)
 local is_ours = is_of(held, ARGV[1])
 if is_ours then redis.call('DEL', lock) end
 if is_there(queue) then
-  leave(lock, queue, ARGV[1])
+  leave(lock, queue, seen, ARGV[1])
   if is_ours or not held then
-    drop_silent(lock, queue, math.floor(clock() / 1000))
+    drop_silent(lock, queue, seen, math.floor(server_time() / 1000))
     local turn = first(queue)
     if turn then call(lock, turn) end
   end

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::adapter::number_within;
-use bellwether::store::{Call, RedisValue as Value, Source, Wire};
 use bellwether::{ConfigError, Key, RedisOptions, StoreError, StoreErrorKind};
 use futures_util::future::join_all;
 use tokio::time::Instant;
@@ -17,6 +16,7 @@ use self::verdict::{Asked, Attempted, Renewed};
 use super::{millis, prove, prove_single, reply, script, token};
 use crate::{Answer, Attempt, Claim, Grant, Lock, Released, Renew, Request, Term};
 use crate::{Watch, Watchers};
+use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue as Value};
 
 /// A lock that more than half of some independent Redis servers have to grant. A handle: clones
 /// share one connection to each.
@@ -45,11 +45,11 @@ use crate::{Watch, Watchers};
 pub struct Redlock(Arc<Inner>);
 
 struct Inner {
-    nodes: Vec<Wire>,
-    acquire: Source,
-    renew: Source,
-    verify: Source,
-    release: Source,
+    nodes: Vec<RedisClient>,
+    acquire: RedisScript,
+    renew: RedisScript,
+    verify: RedisScript,
+    release: RedisScript,
 }
 
 impl Redlock {
@@ -95,12 +95,12 @@ impl Redlock {
         let acquire = script(&[include_str!("acquire.lua")]);
         let renew = script(&[include_str!("renew.lua")]);
         let verify = script(&[include_str!("../verify.lua")]);
-        let release = Source::new(&[include_str!("../release.lua")]);
+        let release = RedisScript::new(&[include_str!("../release.lua")]);
         let scripts = [&acquire, &renew, &verify, &release];
-        let scripts: Arc<[_]> = scripts.into_iter().cloned().collect();
         let watchers = Watchers::default();
-        let wire = |options| Wire::new(options, Arc::clone(&scripts), watchers.clone());
-        let nodes = nodes.into_iter().map(wire).collect();
+        let client =
+            |options| RedisClient::new(options, scripts.map(Clone::clone), watchers.clone());
+        let nodes = nodes.into_iter().map(client).collect();
         Ok(Self(Arc::new(Inner { nodes, acquire, renew, verify, release })))
     }
 }
@@ -158,14 +158,19 @@ impl Inner {
         verdict::released(&answers).ok_or_else(|| self.failure(FREEING, claim, &answers))
     }
 
-    async fn take(&self, node: &Wire, claim: &Claim, lease: Duration) -> Result<Asked, StoreError> {
+    async fn take(
+        &self,
+        node: &RedisClient,
+        claim: &Claim,
+        lease: Duration,
+    ) -> Result<Asked, StoreError> {
         let args = vec![token(claim), millis(lease)];
         ask(node, &self.acquire, claim, args, TAKING, asked).await
     }
 
-    async fn free(&self, node: &Wire, claim: &Claim) -> Result<Released, StoreError> {
-        let call = call(node, &self.release, claim, vec![token(claim)], FREEING);
-        node.run_once(call, reply::released).await
+    async fn free(&self, node: &RedisClient, claim: &Claim) -> Result<Released, StoreError> {
+        let request = request(node, &self.release, claim, vec![token(claim)], FREEING);
+        node.run(&request.once(), reply::released).await
     }
 
     /// Too few have answered: which, and why.
@@ -195,25 +200,25 @@ impl Inner {
 }
 
 async fn ask<T>(
-    node: &Wire,
-    source: &Source,
+    node: &RedisClient,
+    script: &RedisScript,
     claim: &Claim,
     args: Vec<Vec<u8>>,
     doing: &'static str,
     read: fn(Value) -> Option<T>,
 ) -> Result<T, StoreError> {
-    node.run(call(node, source, claim, args, doing), read).await
+    node.run(&request(node, script, claim, args, doing), read).await
 }
 
-fn call<'a>(
-    node: &Wire,
-    source: &'a Source,
+fn request<'a>(
+    node: &RedisClient,
+    script: &'a RedisScript,
     claim: &'a Claim,
     args: Vec<Vec<u8>>,
     doing: &'static str,
-) -> Call<'a> {
-    let keys = vec![node.name(&claim.key().digest(), ":redlock")];
-    Call { source, keys, args, doing, key: claim.key() }
+) -> RedisRequest<'a> {
+    let names = [node.name(&claim.key().digest(), ":redlock")];
+    RedisRequest::script(script, names, args, doing).of(claim.key())
 }
 
 fn asked(reply: Value) -> Option<Asked> {

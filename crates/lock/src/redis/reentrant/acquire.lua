@@ -1,15 +1,16 @@
 -- acquire: take the lock if nobody else than its owner has it.
 --
--- KEYS   1 lock
--- ARGV   1 token, 16 bytes   2 lease in ms   3 name of the mark, the largest fence given
---        4 how long the mark is kept, in ms   5 owner, 16 bytes
+-- KEYS   1 lock   2 mark, the largest fence given in the slot of the lock
+-- ARGV   1 token, 16 bytes   2 lease in ms   3 how long the mark is kept, in ms
+--        4 '1' if the life of the mark begins again   5 owner, 16 bytes
+--        6 mark, if it is not among the KEYS
 -- gives  {1, fence}                                                   granted
 --        {2, what is left of the last lease in ms, fence of the holder,
 --            when it was renewed in ms}                               busy
 --
 -- One script, because between a look and a lock another owner can come, and because a hold that is
 -- not counted would be released by another one. Reading the holds subscribes to their change.
-local now = math.floor(clock() / 1000)
+local now = math.floor(server_time() / 1000)
 local found = holds(KEYS[1], now)
 local is_ours = found.ends[ARGV[1]] or found.count == 0 or found.owner == ARGV[5]
 if found.is_foreign or not is_ours then
@@ -17,7 +18,7 @@ if found.is_foreign or not is_ours then
 end
 if found.count == 0 then
   redis.call('DEL', KEYS[1])
-  found.fence = digits(next_fence(ARGV[3], ARGV[4]))
+  found.fence = digits(next_fence(KEYS[2] or ARGV[6], ARGV[3]))
   redis.call('HSET', KEYS[1], 'owner', ARGV[5], 'fence', found.fence)
 end
 for _, token in ipairs(found.lapsed) do redis.call('HDEL', KEYS[1], token) end

@@ -4,4 +4,4 @@
 -- gives  their number
 --
 -- One script, because a hold that has lapsed is told from one that has not by the server's clock.
-return holds(KEYS[1], math.floor(clock() / 1000)).count
+return holds(KEYS[1], math.floor(server_time() / 1000)).count

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::store::Source;
 use bellwether::{Key, RedisOptions, StoreError};
 
-use super::scripted::{Scripted, Scripts};
-use super::{prove, reply, script};
+use super::scripted::{LockScripts, Scripted};
+use super::{prove, script};
 use crate::{Answer, Attempt, Claim, Fenced, Lock, Reentrant, Released, Renew, Request, Watch};
+use bellwether::redis::{RedisScript, RedisValue};
 
 /// A lock in one Redis server that its [owner](Request::owner) may take again while it holds it. A
 /// handle: clones share one connection.
@@ -26,7 +26,7 @@ use crate::{Answer, Attempt, Claim, Fenced, Lock, Reentrant, Released, Renew, Re
 #[derive(Clone, Debug)]
 pub struct ReentrantLock {
     lock: Arc<Scripted>,
-    count: Source,
+    count: RedisScript,
 }
 
 impl ReentrantLock {
@@ -45,7 +45,7 @@ impl ReentrantLock {
     /// A lock that connects when it is first used, for services that start before their Redis.
     pub fn connect_lazily(options: RedisOptions) -> Self {
         let ours = |text| script(&[include_str!("prelude.lua"), text]);
-        let scripts = Scripts {
+        let scripts = LockScripts {
             acquire: ours(include_str!("acquire.lua")),
             renew: ours(include_str!("renew.lua")),
             verify: ours(include_str!("verify.lua")),
@@ -61,7 +61,7 @@ impl ReentrantLock {
     /// As those of the other operations.
     pub fn holds(&self, key: Key) -> Answer<u64> {
         let (lock, count) = (Arc::clone(&self.lock), self.count.clone());
-        Box::pin(async move { lock.ask(&count, &key, |count| reply::whole(&count)).await })
+        Box::pin(async move { lock.ask(&count, &key, |count: RedisValue| count.whole()).await })
     }
 }
 
@@ -71,8 +71,8 @@ impl Lock for ReentrantLock {
     }
 
     fn acquire(&self, request: Request) -> Answer<Attempt> {
-        let name = self.lock.name(request.claim.key());
-        self.lock.acquire(&request, name, vec![request.owner.as_bytes().to_vec()])
+        let names = vec![self.lock.name(request.claim.key())];
+        self.lock.acquire(&request, names, request.owner.as_bytes().to_vec())
     }
 
     fn renew(&self, claim: &Claim, lease: Duration) -> Answer<Renew> {
@@ -84,8 +84,8 @@ impl Lock for ReentrantLock {
     }
 
     fn release(&self, claim: Claim) -> Answer<Released> {
-        let name = self.lock.name(claim.key());
-        self.lock.release(claim, name, Vec::new())
+        let names = vec![self.lock.name(claim.key())];
+        self.lock.release(claim, names)
     }
 }
 

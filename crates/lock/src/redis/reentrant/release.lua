@@ -6,7 +6,7 @@
 --
 -- One script, because a hold that is added between counting and freeing would be freed with the
 -- others.
-local now = math.floor(clock() / 1000)
+local now = math.floor(server_time() / 1000)
 local found = holds(KEYS[1], now)
 if not found.ends[ARGV[1]] then return 0 end
 found.ends[ARGV[1]] = nil

@@ -5,7 +5,7 @@
 -- gives  1 held, 0 lost: it has lapsed or passed on
 --
 -- One script, because a hold that lapses between the two steps would be given back.
-local now = math.floor(clock() / 1000)
+local now = math.floor(server_time() / 1000)
 local found = holds(KEYS[1], now)
 if not found.ends[ARGV[1]] then return 0 end
 keep(KEYS[1], found, ARGV[1], now, tonumber(ARGV[2]))

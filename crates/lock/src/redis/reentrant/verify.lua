@@ -6,4 +6,4 @@
 --
 -- One script, because a hold lapses by the server's clock. Reading the holds subscribes to their
 -- change.
-return holds(KEYS[1], math.floor(clock() / 1000)).ends[ARGV[1]] and 1 or 0
+return holds(KEYS[1], math.floor(server_time() / 1000)).ends[ARGV[1]] and 1 or 0

@@ -1,19 +1,19 @@
-//! Health: whether the server is asked at all, and what is said about it.
+//! Health: whether the server is asked at all, and what is logged about it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::breaker::{Admission, Breaker, BreakerRules, Turn};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::log_throttle::LogThrottle;
-use crate::store::breaker::{Breaker, Rules, Turn};
 
-/// Around every operation of a store.
+/// A circuit breaker around every request of a client.
 #[derive(Debug)]
 pub(super) struct Health {
     breaker: Breaker,
-    /// What an operation comes to that is not tried. Never held across an `.await`.
+    /// The error of a request that is not sent. Never held across an `.await`.
     down: Mutex<StoreError>,
     /// Told when the server answers again.
     is_back: Arc<Notify>,
@@ -22,39 +22,37 @@ pub(super) struct Health {
 }
 
 impl Health {
-    pub(super) fn new(rules: Rules) -> Self {
-        let down = Mutex::new(StoreError::new(StoreErrorKind::Down, DOWN));
-        let [went_down, came_back] = [(); 2].map(|()| LogThrottle::once_per(LOG_EVERY));
-        let is_back = Arc::default();
-        Self { breaker: Breaker::new(rules), down, is_back, went_down, came_back }
+    pub(super) fn new(rules: BreakerRules) -> Self {
+        Self {
+            breaker: Breaker::new(rules),
+            down: Mutex::new(StoreError::new(StoreErrorKind::Down, DOWN)),
+            is_back: Arc::default(),
+            went_down: LogThrottle::once_per(LOG_EVERY),
+            came_back: LogThrottle::once_per(LOG_EVERY),
+        }
     }
 
-    /// Does it, unless the server is taken to be down.
-    ///
-    /// # Cancel safety
-    /// What is dropped counts neither way.
-    pub(super) async fn around<T>(
-        &self,
-        operation: impl Future<Output = Result<T, StoreError>>,
-    ) -> Result<T, StoreError> {
-        let Some(pass) = self.breaker.admit() else {
-            return Err(self.down());
-        };
-        let answer = operation.await;
-        match &answer {
+    /// Admits a request, unless the server is taken to be down. An admission that is dropped counts
+    /// neither way.
+    pub(super) fn admit(&self) -> Result<Admission<'_>, StoreError> {
+        self.breaker.admit().ok_or_else(|| self.down())
+    }
+
+    /// Notes what came of a request that was admitted.
+    pub(super) fn note<T>(&self, admission: Admission<'_>, outcome: &Result<T, StoreError>) {
+        match outcome {
             Err(error) if is_outage(error.kind()) => {
-                if pass.failed() == Some(Turn::Opened) {
+                if admission.failed() == Some(Turn::Opened) {
                     self.note_down(error);
                 }
             }
-            // To be refused is to be answered.
+            // A refusal is an answer.
             _ => {
-                if pass.answered() == Some(Turn::Closed) {
+                if admission.answered() == Some(Turn::Closed) {
                     self.note_back();
                 }
             }
         }
-        answer
     }
 
     pub(super) fn is_down(&self) -> bool {
@@ -65,7 +63,7 @@ impl Health {
         self.breaker.opened()
     }
 
-    /// What one task is told when the server answers again, after having been taken to be down.
+    /// Tells one task when the server answers again, after having been taken to be down.
     pub(super) fn is_back(&self) -> Arc<Notify> {
         Arc::clone(&self.is_back)
     }
@@ -90,7 +88,7 @@ impl Health {
     }
 }
 
-/// Whether it means that the store is down or slow, and not that one operation is refused.
+/// Whether an error means that the server is down or slow, and not that it refuses one request.
 fn is_outage(kind: StoreErrorKind) -> bool {
     use StoreErrorKind::{NotReady, TimedOut, Unreachable};
     matches!(kind, NotReady | TimedOut | Unreachable)

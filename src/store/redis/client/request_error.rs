@@ -1,4 +1,4 @@
-//! Trouble: what comes of a question instead of a reply, and what that means.
+//! What comes of a request instead of a reply, and what kind of error that is.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,21 +8,21 @@ use redis::{ErrorKind, RedisError};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Key;
 
-/// What can come of a question instead of a reply.
+/// What can come of a request instead of a reply.
 #[derive(Clone, Debug)]
-pub(super) enum Trouble {
-    /// The reply is not one that the question can have.
+pub(in super::super) enum RequestError {
+    /// The reply is not one that the request can have.
     Malformed,
     /// There was none in time.
     TimedOut(Duration),
     /// The client or the server reports it.
     Reported(RedisError),
-    /// There is no connection to ask over, and the question was not sent.
+    /// There is no connection, and the request was not sent.
     Unconnected(RedisError),
 }
 
-/// What an error reply means.
-struct Meaning {
+/// What kind of error a reply is.
+struct Classification {
     /// The first word of the reply, or some words of it. They can be anywhere in the text, as that is
     /// where older servers tell what a command inside a script met.
     said: &'static str,
@@ -31,9 +31,9 @@ struct Meaning {
     advice: &'static str,
 }
 
-impl Trouble {
-    /// The error to be shown, with what was being done to which key.
-    pub(super) fn during(&self, what: &str, key: Option<&Key>) -> StoreError {
+impl RequestError {
+    /// The error that callers are given, with what was done for which key.
+    pub(in super::super) fn during(&self, what: &str, key: Option<&Key>) -> StoreError {
         let of = key.map(|key| format!(" of `{key}`")).unwrap_or_default();
         let advice = self.advice();
         let separator = if advice.is_empty() { "" } else { ": " };
@@ -42,12 +42,12 @@ impl Trouble {
 
     /// Whether the server follows another one now. A write is what tells.
     pub(super) fn is_of_replica(&self) -> bool {
-        self.meaning().is_some_and(|meaning| meaning.said == READONLY)
+        self.classification().is_some_and(|class| class.said == READONLY)
     }
 
     pub(super) fn kind(&self) -> StoreErrorKind {
-        if let Some(meaning) = self.meaning() {
-            return meaning.kind;
+        if let Some(class) = self.classification() {
+            return class.kind;
         }
         match self {
             Self::Malformed => StoreErrorKind::Malformed,
@@ -64,18 +64,18 @@ impl Trouble {
     }
 
     fn advice(&self) -> &'static str {
-        self.meaning().map_or("", |meaning| meaning.advice)
+        self.classification().map_or("", |class| class.advice)
     }
 
-    fn meaning(&self) -> Option<&'static Meaning> {
+    fn classification(&self) -> Option<&'static Classification> {
         match self {
-            Self::Reported(error) | Self::Unconnected(error) => meaning_of(error),
+            Self::Reported(error) | Self::Unconnected(error) => classify(error),
             Self::Malformed | Self::TimedOut(_) => None,
         }
     }
 }
 
-impl fmt::Display for Trouble {
+impl fmt::Display for RequestError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Malformed => f.write_str("the reply makes no sense"),
@@ -86,36 +86,36 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// What a server can mean that refuses a command inside a script.
-pub(super) enum Within {
-    /// Never to this user.
+/// How long a refusal of a command inside a script lasts.
+pub(in super::super) enum Refusal {
+    /// This user lacks a right.
     Forbidden,
-    /// All writes, with what to do.
+    /// The server takes no writes, with what to do about it.
     Replica(&'static str),
-    /// For now.
-    Else,
+    /// It may be over soon.
+    Temporary,
 }
 
-pub(super) fn within_script(said: &str) -> Within {
-    match meaning_of_text(said) {
-        Some(meaning) if meaning.said == READONLY => Within::Replica(meaning.advice),
-        Some(meaning) if meaning.kind == StoreErrorKind::Misconfigured => Within::Forbidden,
-        _ => Within::Else,
+pub(in super::super) fn refusal(said: &str) -> Refusal {
+    match classify_text(said) {
+        Some(class) if class.said == READONLY => Refusal::Replica(class.advice),
+        Some(class) if class.kind == StoreErrorKind::Misconfigured => Refusal::Forbidden,
+        _ => Refusal::Temporary,
     }
 }
 
-fn meaning_of(error: &RedisError) -> Option<&'static Meaning> {
+fn classify(error: &RedisError) -> Option<&'static Classification> {
     let code = error.code()?;
-    let by_code = MEANINGS.iter().find(|meaning| meaning.said == code);
+    let by_code = CLASSIFICATIONS.iter().find(|class| class.said == code);
     // What a command inside a script met is told in the text, by older servers.
-    by_code.or_else(|| meaning_of_text(error.detail()?))
+    by_code.or_else(|| classify_text(error.detail()?))
 }
 
-fn meaning_of_text(text: &str) -> Option<&'static Meaning> {
-    MEANINGS.iter().find(|meaning| {
+fn classify_text(text: &str) -> Option<&'static Classification> {
+    CLASSIFICATIONS.iter().find(|class| {
         let begins = |at: usize| !text[..at].ends_with(|before: char| before.is_alphanumeric());
         let ends = |at: usize| text[at..].starts_with(|after: char| !after.is_alphanumeric());
-        let mut places = text.match_indices(meaning.said);
+        let mut places = text.match_indices(class.said);
         places.any(|(at, said)| {
             begins(at) && (at + said.len() == text.len() || ends(at + said.len()))
         })
@@ -127,9 +127,9 @@ const READONLY: &str = "READONLY";
 /// All the replies that mean more than "no". Others are [`StoreErrorKind::Refused`].
 ///
 /// `NOSCRIPT` is not among them: it is answered by the script's text.
-const MEANINGS: &[Meaning] = &[
+const CLASSIFICATIONS: &[Classification] = &[
     not_ready("LOADING", "it is loading its data; ask again, or use `connect_lazily`"),
-    not_ready("BUSY", "a script of somebody's keeps it from answering"),
+    not_ready("BUSY", "a long script keeps it from answering"),
     not_ready("MASTERDOWN", "it is a replica that has lost its primary"),
     not_ready("TRYAGAIN", CLUSTER),
     not_ready("CLUSTERDOWN", CLUSTER),
@@ -158,16 +158,16 @@ const CLUSTER: &str =
 const RIGHTS: &str = "the user must be allowed what the documentation of `RedisStore` or of the lock lists, \
      `~bw:*` among it";
 
-const fn not_ready(said: &'static str, advice: &'static str) -> Meaning {
-    Meaning { said, kind: StoreErrorKind::NotReady, advice }
+const fn not_ready(said: &'static str, advice: &'static str) -> Classification {
+    Classification { said, kind: StoreErrorKind::NotReady, advice }
 }
 
-const fn refused(said: &'static str, advice: &'static str) -> Meaning {
-    Meaning { said, kind: StoreErrorKind::Refused, advice }
+const fn refused(said: &'static str, advice: &'static str) -> Classification {
+    Classification { said, kind: StoreErrorKind::Refused, advice }
 }
 
-const fn misconfigured(said: &'static str, advice: &'static str) -> Meaning {
-    Meaning { said, kind: StoreErrorKind::Misconfigured, advice }
+const fn misconfigured(said: &'static str, advice: &'static str) -> Classification {
+    Classification { said, kind: StoreErrorKind::Misconfigured, advice }
 }
 
 #[cfg(test)]
@@ -177,12 +177,12 @@ mod tests {
     use super::*;
 
     /// What the client makes of an error that a server sends.
-    fn sent(reply: &str) -> Trouble {
+    fn sent(reply: &str) -> RequestError {
         let reply = parse_redis_value(format!("-{reply}\r\n").as_bytes()).and_then(|value| {
             let Value::ServerError(error) = value else { panic!("{value:?}") };
             Err::<(), RedisError>(error.into())
         });
-        Trouble::Reported(reply.unwrap_err())
+        RequestError::Reported(reply.unwrap_err())
     }
 
     #[test]

@@ -21,7 +21,7 @@ use tokio::time::Instant;
 /// callers that time out together open it once, and their late failures keep it neither open nor
 /// open it again.
 #[derive(Debug)]
-pub(super) struct Breaker {
+pub(in super::super) struct Breaker {
     /// Whether it is closed and nothing has failed since the last success: then nobody takes the
     /// lock.
     is_calm: AtomicBool,
@@ -33,46 +33,46 @@ pub(super) struct Breaker {
 
 /// What a breaker goes by.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Rules {
+pub(in super::super) struct BreakerRules {
     /// How many failures in a row open it.
-    pub(super) after: u32,
+    pub(in super::super) after: u32,
     /// From a failure to the next probe.
-    pub(super) pause: Duration,
+    pub(in super::super) pause: Duration,
     /// How long a probe may take before another one is let through. No operation takes longer, but
     /// a caller can hold one that it does not poll.
-    pub(super) longest: Duration,
+    pub(in super::super) longest: Duration,
 }
 
 /// What ending an operation has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(in super::super) enum Turn {
     Closed,
     Opened,
 }
 
 impl Breaker {
-    pub(super) fn new(rules: Rules) -> Self {
+    pub(in super::super) fn new(rules: BreakerRules) -> Self {
         let machine =
             Mutex::new(Machine { rules, opened: 0, state: State::Closed { failures: 0 } });
         Self { is_calm: AtomicBool::new(true), opened: AtomicU64::new(0), machine }
     }
 
     /// Lets an operation through, or does not.
-    pub(super) fn admit(&self) -> Option<Pass<'_>> {
+    pub(in super::super) fn admit(&self) -> Option<Admission<'_>> {
         let ticket = if self.is_calm.load(Ordering::Acquire) {
             Ticket { opened: self.opened(), is_probe: false }
         } else {
             self.machine().admit(Instant::now())?
         };
-        Some(Pass { breaker: self, ticket })
+        Some(Admission { breaker: self, ticket })
     }
 
-    pub(super) fn is_open(&self) -> bool {
+    pub(in super::super) fn is_open(&self) -> bool {
         !self.is_calm.load(Ordering::Acquire) && matches!(self.machine().state, State::Open { .. })
     }
 
     /// How often it has opened.
-    pub(super) fn opened(&self) -> u64 {
+    pub(in super::super) fn opened(&self) -> u64 {
         self.opened.load(Ordering::Relaxed)
     }
 
@@ -93,14 +93,14 @@ impl Breaker {
 /// An operation that was let through. Dropping it counts neither way, but gives a probe's place up.
 #[derive(Debug)]
 #[must_use = "an operation that is not ended counts neither way"]
-pub(super) struct Pass<'a> {
+pub(in super::super) struct Admission<'a> {
     breaker: &'a Breaker,
     ticket: Ticket,
 }
 
-impl Pass<'_> {
+impl Admission<'_> {
     /// The store has answered.
-    pub(super) fn answered(mut self) -> Option<Turn> {
+    pub(in super::super) fn answered(mut self) -> Option<Turn> {
         let ticket = self.ticket;
         self.ticket.is_probe = false;
         // One that fails meanwhile is more recent than this.
@@ -111,14 +111,14 @@ impl Pass<'_> {
     }
 
     /// The store is down or slow.
-    pub(super) fn failed(mut self) -> Option<Turn> {
+    pub(in super::super) fn failed(mut self) -> Option<Turn> {
         let ticket = self.ticket;
         self.ticket.is_probe = false;
         self.breaker.change(|machine| machine.failed(ticket, Instant::now()))
     }
 }
 
-impl Drop for Pass<'_> {
+impl Drop for Admission<'_> {
     fn drop(&mut self) {
         if self.ticket.is_probe {
             let ticket = self.ticket;
@@ -130,7 +130,7 @@ impl Drop for Pass<'_> {
 /// The breaker without its clock and its lock.
 #[derive(Clone, Copy, Debug)]
 struct Machine {
-    rules: Rules,
+    rules: BreakerRules,
     /// How often it has opened.
     opened: u64,
     state: State,
@@ -178,7 +178,7 @@ impl Machine {
         if ticket.opened != self.opened {
             return None;
         }
-        let Rules { after, pause, .. } = self.rules;
+        let BreakerRules { after, pause, .. } = self.rules;
         match &mut self.state {
             State::Open { probe_at } => {
                 if ticket.is_probe {
@@ -208,8 +208,8 @@ mod tests {
     use super::*;
 
     const TICK: Duration = Duration::from_millis(500);
-    const RULES: Rules =
-        Rules { after: 2, pause: TICK.saturating_mul(2), longest: TICK.saturating_mul(3) };
+    const RULES: BreakerRules =
+        BreakerRules { after: 2, pause: TICK.saturating_mul(2), longest: TICK.saturating_mul(3) };
 
     fn breaker() -> Breaker {
         Breaker::new(RULES)
@@ -217,7 +217,7 @@ mod tests {
 
     /// A failure, if one is let through.
     fn fail(breaker: &Breaker) -> Option<Turn> {
-        breaker.admit().and_then(Pass::failed)
+        breaker.admit().and_then(Admission::failed)
     }
 
     fn open() -> Breaker {
@@ -234,11 +234,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_success_between_them_starts_the_count_anew() {
+    async fn a_success_between_them_starts_the_count_again() {
         let breaker = breaker();
         for _ in 0..10 {
             assert_eq!(fail(&breaker), None);
-            assert_eq!(breaker.admit().and_then(Pass::answered), None);
+            assert_eq!(breaker.admit().and_then(Admission::answered), None);
         }
         assert!(!breaker.is_open());
     }
@@ -264,7 +264,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_probe_that_fails_or_is_dropped_makes_another_one_due_a_pause_later() {
-        for end in [|probe: Pass<'_>| _ = probe.failed(), |probe: Pass<'_>| drop(probe)] {
+        for end in [|probe: Admission<'_>| _ = probe.failed(), |probe: Admission<'_>| drop(probe)] {
             let breaker = open();
             advance(RULES.pause).await;
             end(breaker.admit().expect("it is due"));
@@ -291,11 +291,11 @@ mod tests {
         let breaker = breaker();
         let together: Vec<_> = (0..1000).filter_map(|_| breaker.admit()).collect();
         let mut late = together.into_iter();
-        let turns: Vec<_> = late.by_ref().take(500).filter_map(Pass::failed).collect();
+        let turns: Vec<_> = late.by_ref().take(500).filter_map(Admission::failed).collect();
         assert_eq!(turns, [Turn::Opened]);
         advance(RULES.pause).await;
-        breaker.admit().and_then(Pass::answered);
-        assert_eq!(late.filter_map(Pass::failed).count(), 0);
+        breaker.admit().and_then(Admission::answered);
+        assert_eq!(late.filter_map(Admission::failed).count(), 0);
         assert!(!breaker.is_open());
         assert_eq!(breaker.opened(), 1);
     }

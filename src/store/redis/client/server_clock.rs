@@ -14,9 +14,11 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
+use crate::duration::micros;
+
 /// An estimate of the server's time, fed by replies that carry it.
 #[derive(Debug, Default)]
-pub(super) struct ServerClock {
+pub(in super::super) struct ServerClock {
     /// Held for a few instructions, never across an `.await`.
     bounds: Mutex<Option<Bounds>>,
 }
@@ -40,14 +42,14 @@ struct Local {
 impl ServerClock {
     /// Notes that the server's time was `server_us`, in microseconds since the Unix epoch, at some
     /// moment from `asked_at` until now.
-    pub(super) fn note(&self, asked_at: Instant, server_us: u64) {
+    pub(in super::super) fn note(&self, asked_at: Instant, server_us: u64) {
         self.note_at(asked_at, server_us, Local::now());
     }
 
     /// The earliest and the latest that the server's time can be now, in microseconds since the
     /// Unix epoch. `None` if no reply has told it yet, or if this machine was suspended or its own
     /// clock was set since.
-    pub(super) fn now(&self) -> Option<RangeInclusive<u64>> {
+    pub(in super::super) fn now(&self) -> Option<RangeInclusive<u64>> {
         self.at(Local::now())
     }
 
@@ -94,10 +96,6 @@ impl Local {
         let agree = by_wall.abs_diff(passed) <= DISAGREEMENT + passed / DRIFT;
         agree.then(|| micros(passed))
     }
-}
-
-fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Two clocks drift apart by one part in this many at most. Oscillators differ by 0.01 %, and a

@@ -1,4 +1,4 @@
-//! What a `RedisStore` is made from.
+//! Where a Redis is, and how it is talked to.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,9 +7,8 @@ use redis::io::tcp::TcpSettings;
 use redis::io::tcp::socket2::TcpKeepalive;
 use redis::{Client, IntoConnectionInfo, ProtocolVersion};
 
-use super::RedisStore;
-use crate::error::{ConfigError, StoreError, duration_within};
-use crate::store::breaker::Rules;
+use super::breaker::BreakerRules;
+use crate::config_error::{ConfigError, duration_within, namespace_of};
 
 /// Where a Redis is, and how it is talked to.
 ///
@@ -29,15 +28,15 @@ use crate::store::breaker::Rules;
 /// ```
 #[derive(Clone)]
 pub struct RedisOptions {
-    pub(super) client: Client,
-    pub(super) namespace: String,
-    pub(super) timeout: Duration,
-    pub(super) connections: u32,
-    pub(super) tracking: bool,
-    pub(super) near: Option<usize>,
-    pub(super) near_ttl: Duration,
-    pub(super) down_after: u32,
-    pub(super) probe_every: Duration,
+    client: Client,
+    namespace: String,
+    timeout: Duration,
+    connections: u32,
+    tracking: bool,
+    near: Option<usize>,
+    near_ttl: Duration,
+    down_after: u32,
+    probe_every: Duration,
 }
 
 impl RedisOptions {
@@ -76,11 +75,7 @@ impl RedisOptions {
     /// # Errors
     /// If it is not 1 to 64 of `A-Z a-z 0-9 _ . -`.
     pub fn namespace(self, namespace: &str) -> Result<Self, ConfigError> {
-        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
-        if !(1..=64).contains(&namespace.len()) || !namespace.bytes().all(allowed) {
-            return Err(ConfigError::Namespace { given: namespace.chars().take(80).collect() });
-        }
-        Ok(Self { namespace: namespace.to_owned(), ..self })
+        Ok(Self { namespace: namespace_of(namespace)?, ..self })
     }
 
     /// Sets how long one operation may take, connecting included.
@@ -149,13 +144,6 @@ impl RedisOptions {
         Ok(Self { probe_every, ..self })
     }
 
-    /// What its breaker goes by, with a number from 0 to 1 for what is its own.
-    pub(super) fn rules(&self, draw: f64) -> Rules {
-        let longest = self.longest();
-        let pause = self.probe_every.mul_f64(0.8 + 0.4 * draw);
-        Rules { after: self.down_after, pause, longest }
-    }
-
     /// Talks RESP2, for servers and proxies that refuse more. Nothing is heard of changes then,
     /// and losers find the value by their pauses alone.
     ///
@@ -219,30 +207,47 @@ impl RedisOptions {
         self.client.get_connection_info().addr().to_string()
     }
 
-    /// How long an operation may take: it is two commands at most.
-    pub(crate) fn longest(&self) -> Duration {
-        self.timeout.saturating_mul(2)
+    pub(super) fn client(&self) -> &Client {
+        &self.client
     }
 
-    /// Only RESP3 tells of changes.
+    pub(super) fn namespace_name(&self) -> &str {
+        &self.namespace
+    }
+
+    /// How long a request may take.
+    pub(in super::super) fn request_timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Whether the server is asked to report changes.
+    pub(super) fn is_tracked(&self) -> bool {
+        self.tracking
+    }
+
+    /// How many connections carry plain hits. With a near tier none does.
+    pub(in super::super) fn plain_connections(&self) -> u32 {
+        if self.near.is_some() { 0 } else { self.connections - 1 }
+    }
+
+    /// In how many bytes copies are kept in this process, and how long one is given out at most.
+    pub(in super::super) fn near_tier(&self) -> Option<(usize, Duration)> {
+        Some((self.near?, self.near_ttl))
+    }
+
+    /// Only RESP3 reports changes.
     pub(super) fn protocol(&self) -> ProtocolVersion {
         if self.tracking { ProtocolVersion::RESP3 } else { ProtocolVersion::RESP2 }
     }
 
-    /// Connects, and makes sure that the server answers and allows what the scripts need.
-    ///
-    /// # Errors
-    /// If the server cannot be reached or is not ready, if it is a replica or a node of a cluster,
-    /// or if the user lacks a right, which the error names.
-    pub async fn connect(self) -> Result<RedisStore, StoreError> {
-        let store = self.connect_lazily();
-        store.prepare().await?;
-        Ok(store)
+    pub(super) fn longest_backoff(&self) -> Duration {
+        self.probe_every / 2
     }
 
-    /// A store that connects when it is first used, for services that start before their Redis.
-    pub fn connect_lazily(self) -> RedisStore {
-        RedisStore::new(self)
+    /// What a breaker goes by, with a number from 0 to 1 for what is its own.
+    pub(super) fn rules(&self, draw: f64) -> BreakerRules {
+        let pause = self.probe_every.mul_f64(0.8 + 0.4 * draw);
+        BreakerRules { after: self.down_after, pause, longest: self.timeout }
     }
 }
 

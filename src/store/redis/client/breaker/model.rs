@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Machine, Rules, State, Ticket, Turn};
+use super::{BreakerRules, Machine, State, Ticket, Turn};
 
 const TICK: Duration = Duration::from_millis(500);
-const RULES: Rules =
-    Rules { after: 2, pause: TICK.saturating_mul(2), longest: TICK.saturating_mul(3) };
+const RULES: BreakerRules =
+    BreakerRules { after: 2, pause: TICK.saturating_mul(2), longest: TICK.saturating_mul(3) };
 
 /// What the machine is held against: how it has come to be where it is.
 #[derive(Clone)]

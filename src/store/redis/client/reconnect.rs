@@ -1,4 +1,4 @@
-//! When to connect again: not at once, not in step, and elsewhere if the server has changed.
+//! When to connect again: not at once, not in step, and elsewhere after a failover.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,36 +11,36 @@ use tokio::time::Instant;
 
 use crate::log_throttle::LogThrottle;
 
-/// The attempts of one lane to connect.
+/// The pauses between attempts to make one connection.
 ///
-/// The pool makes one at a time. After one that failed nobody tries again for a pause, which
+/// The pool makes one attempt at a time. After a failed one there is none for a pause, which
 /// doubles from 50 ms up to a limit and is drawn from the half above its middle, so that the
-/// processes of a fleet that have lost one server do not come back to it in step. Who needs a
-/// connection meanwhile is told at once why there is none.
+/// processes of a fleet that have lost one server do not come back to it in step. A request that
+/// needs the connection meanwhile fails at once with the error of the last attempt.
 #[derive(Clone, Debug)]
-pub(super) struct Attempts(Arc<Shared>);
+pub(super) struct Backoff(Arc<BackoffState>);
 
 #[derive(Debug)]
-struct Shared {
+struct BackoffState {
     longest: Duration,
     /// What the last attempt came to, if it failed. Never held across an `.await`.
-    last: Mutex<Option<Failure>>,
+    last: Mutex<Option<FailedAttempt>>,
     /// Told when one has failed, and the pool may make another one.
     failed: watch::Sender<()>,
 }
 
 #[derive(Clone, Debug)]
-struct Failure {
+struct FailedAttempt {
     error: RedisError,
     in_a_row: u32,
     again_at: Instant,
 }
 
-impl Attempts {
-    /// Those of a lane, with a limit to the pause.
+impl Backoff {
+    /// With a limit to the pause.
     pub(super) fn new(longest: Duration) -> Self {
         let (failed, _) = watch::channel(());
-        Self(Arc::new(Shared { longest, last: Mutex::default(), failed }))
+        Self(Arc::new(BackoffState { longest, last: Mutex::default(), failed }))
     }
 
     /// Whether to try now, or why not.
@@ -59,22 +59,22 @@ impl Attempts {
         let mut last = self.last();
         let in_a_row = last.as_ref().map_or(0, |failure| failure.in_a_row).saturating_add(1);
         let again_at = now + pause(in_a_row, self.0.longest, draw);
-        *last = Some(Failure { error: error.clone(), in_a_row, again_at });
+        *last = Some(FailedAttempt { error: error.clone(), in_a_row, again_at });
     }
 
     /// Begins to listen for the next failure.
     pub(super) fn next_failure(&self) -> NextFailure<'_> {
-        NextFailure { attempts: self, failed: self.0.failed.subscribe() }
+        NextFailure { backoff: self, failed: self.0.failed.subscribe() }
     }
 
-    fn last(&self) -> MutexGuard<'_, Option<Failure>> {
+    fn last(&self) -> MutexGuard<'_, Option<FailedAttempt>> {
         self.0.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The pool tells of an attempt that failed when it has made room for the next one: who asks it
-/// from then on does not wait for the one that is over.
-impl bb8::ErrorSink<RedisError> for Attempts {
+/// The pool reports a failed attempt when it has made room for the next one, so a request that asks
+/// it from then on does not wait for the one that is over.
+impl bb8::ErrorSink<RedisError> for Backoff {
     fn sink(&self, error: RedisError) {
         tracing::debug!(%error, "no connection to redis");
         self.0.failed.send_replace(());
@@ -85,10 +85,10 @@ impl bb8::ErrorSink<RedisError> for Attempts {
     }
 }
 
-/// Who waits for a connection, and hears when there will be none.
+/// A wait for a failed attempt, for requests that need a connection.
 #[derive(Debug)]
 pub(super) struct NextFailure<'a> {
-    attempts: &'a Attempts,
+    backoff: &'a Backoff,
     failed: watch::Receiver<()>,
 }
 
@@ -99,7 +99,7 @@ impl NextFailure<'_> {
             // It fails when its sender is gone, which is our own.
             _ = self.failed.changed().await;
             // None if another attempt has succeeded by now: then the pool has it.
-            if let Some(failure) = self.attempts.last().clone() {
+            if let Some(failure) = self.backoff.last().clone() {
                 return failure.error;
             }
         }
@@ -114,23 +114,23 @@ fn pause(in_a_row: u32, longest: Duration, draw: f64) -> Duration {
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// How often the server was found to be no primary any more. Its name may lead to another one now,
-/// so connections that were begun before are given up.
+/// How often the server was found to be a replica. Its name may lead to another server now, so
+/// connections that were begun before are given up.
 #[derive(Debug)]
-pub(super) struct Moves {
+pub(super) struct Failovers {
     count: AtomicU64,
     /// If the name still leads to a replica, to connect for each write would make it worse.
     throttle: LogThrottle,
 }
 
-impl Default for Moves {
+impl Default for Failovers {
     fn default() -> Self {
         let throttle = LogThrottle::once_per(Duration::from_secs(1));
         Self { count: AtomicU64::new(0), throttle }
     }
 }
 
-impl Moves {
+impl Failovers {
     pub(super) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
@@ -140,7 +140,7 @@ impl Moves {
             self.count.fetch_add(1, Ordering::Relaxed);
             static LOG: LogThrottle = LogThrottle::once_per(Duration::from_secs(10));
             if let Some(held_back) = LOG.admit() {
-                tracing::warn!(held_back, "redis has become a replica: connecting anew");
+                tracing::warn!(held_back, "redis has become a replica: connecting again");
             }
         }
     }
@@ -166,29 +166,29 @@ mod tests {
     }
 
     #[test]
-    fn after_a_failure_nobody_tries_before_the_pause_is_over() {
-        let (attempts, now) = (Attempts::new(LONGEST), Instant::now());
-        assert!(attempts.may_begin(now).is_ok());
-        attempts.failed(&refused(), now, 1.0);
-        let why = attempts.may_begin(now + FIRST_PAUSE / 2).unwrap_err();
+    fn after_a_failure_there_is_no_attempt_before_the_pause_is_over() {
+        let (backoff, now) = (Backoff::new(LONGEST), Instant::now());
+        assert!(backoff.may_begin(now).is_ok());
+        backoff.failed(&refused(), now, 1.0);
+        let why = backoff.may_begin(now + FIRST_PAUSE / 2).unwrap_err();
         assert!(why.to_string().contains("refused"), "{why}");
-        assert!(attempts.may_begin(now + FIRST_PAUSE).is_ok());
+        assert!(backoff.may_begin(now + FIRST_PAUSE).is_ok());
     }
 
     #[test]
-    fn a_success_starts_the_pauses_anew() {
-        let (attempts, now) = (Attempts::new(LONGEST), Instant::now());
-        (0..9).for_each(|_| attempts.failed(&refused(), now, 1.0));
-        attempts.succeeded();
-        assert!(attempts.may_begin(now).is_ok());
-        attempts.failed(&refused(), now, 1.0);
-        assert!(attempts.may_begin(now + FIRST_PAUSE).is_ok());
+    fn a_success_starts_the_pauses_again() {
+        let (backoff, now) = (Backoff::new(LONGEST), Instant::now());
+        (0..9).for_each(|_| backoff.failed(&refused(), now, 1.0));
+        backoff.succeeded();
+        assert!(backoff.may_begin(now).is_ok());
+        backoff.failed(&refused(), now, 1.0);
+        assert!(backoff.may_begin(now + FIRST_PAUSE).is_ok());
     }
 
     #[test]
-    fn of_many_who_find_a_replica_one_a_second_has_all_connect_anew() {
-        let moves = Moves::default();
-        (0..1000).for_each(|_| moves.note());
-        assert_eq!(moves.count(), 1);
+    fn of_many_requests_that_find_a_replica_one_a_second_has_all_connect_again() {
+        let failovers = Failovers::default();
+        (0..1000).for_each(|_| failovers.note());
+        assert_eq!(failovers.count(), 1);
     }
 }

@@ -1,23 +1,23 @@
 //! The heartbeat: signs of life of the connection that hears of changes, while copies are read.
 //!
-//! A copy is given out only if that connection was [heard from](super::near) within [`silence`]. The
-//! heartbeat asks twice within that, so that a late question costs no caller a lookup. An idle process is
-//! silent: its first read asks the server.
+//! A copy is given out only if that connection was [heard from](super::near) within
+//! [`silence`](super::near::silence). The heartbeat asks twice within that, so that a late reply costs
+//! no caller a lookup. An idle process is silent: its first read asks the server.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
-use super::Inner;
-use super::link::Question;
+use super::client::RedisRequest;
+use super::inner::Inner;
+use super::near::HEARTBEAT;
 
 /// A task that asks for signs of life. It is there while copies are.
 ///
-/// A question that gets no answer gives the link up, as any does, and that ends all copies.
-struct Pulse(Weak<Inner>);
+/// A request without a reply gives the connection up, as any does, and that ends all copies.
+struct Heartbeat(Weak<Inner>);
 
 /// Starts it, unless it is there or there is no runtime for it.
 pub(super) fn start(store: &Arc<Inner>) {
@@ -26,7 +26,7 @@ pub(super) fn start(store: &Arc<Inner>) {
         && let Ok(runtime) = Handle::try_current()
         && !near.guarded.swap(true, Ordering::Relaxed)
     {
-        runtime.spawn(Pulse(Arc::downgrade(store)).run());
+        runtime.spawn(Heartbeat(Arc::downgrade(store)).run());
     }
 }
 
@@ -39,7 +39,7 @@ fn start_again(store: &Weak<Inner>) {
     }
 }
 
-impl Pulse {
+impl Heartbeat {
     async fn run(self) {
         self.beat().await;
         let store = self.0.clone();
@@ -49,17 +49,17 @@ impl Pulse {
 
     async fn beat(&self) {
         let mut used_at = Instant::now();
-        let mut next = used_at + EVERY;
+        let mut next = used_at + HEARTBEAT;
         loop {
             sleep_until(next).await;
-            next = Instant::now() + EVERY;
+            next = Instant::now() + HEARTBEAT;
             let Some(store) = self.0.upgrade() else { return };
             let Some(near) = &store.near else { return };
             if near.was_used() {
                 used_at = Instant::now();
-                let ping = Question::Command(redis::cmd("PING"));
-                // Any answer is a sign of life, and that there is none was noticed where it counts.
-                _ = store.hearing.lane().ask(&ping).await;
+                let ping = RedisRequest::command(redis::cmd("PING"), "asking for a sign of life");
+                // Any reply is a sign of life; the connection itself notices that there is none.
+                _ = store.client.run(&ping, Some).await;
             } else if used_at.elapsed() > near.longest() {
                 near.empty().await;
             }
@@ -70,18 +70,10 @@ impl Pulse {
     }
 }
 
-impl Drop for Pulse {
+impl Drop for Heartbeat {
     fn drop(&mut self) {
         if let Some(near) = self.0.upgrade().as_ref().and_then(|store| store.near.as_ref()) {
             near.guarded.store(false, Ordering::Relaxed);
         }
     }
 }
-
-/// For how long a connection may not be heard from while copies are given out. The timeout is how
-/// long an answer may take.
-pub(super) fn silence(timeout: Duration) -> Duration {
-    (2 * EVERY).saturating_add(timeout)
-}
-
-const EVERY: Duration = Duration::from_millis(500);

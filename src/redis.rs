@@ -1,0 +1,26 @@
+//! The Redis client under [`RedisStore`](crate::RedisStore), for other protocols on the same servers.
+//!
+//! A protocol is some [scripts](RedisScript) on names of a key. The client runs them: it connects,
+//! replaces connections that break, bounds the time of each request, leaves a server alone that is
+//! down, and tells [watches](RedisClient::watch) of changes that the server reports. The locks in
+//! Redis are made of it.
+//!
+//! ```no_run
+//! use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue};
+//! use bellwether::store::Watchers;
+//! use bellwether::{Key, RedisOptions};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let count = RedisScript::new(&["return redis.call('INCR', KEYS[1])"]);
+//! let options = RedisOptions::new("redis://127.0.0.1:6379")?;
+//! let client = RedisClient::new(options, [count.clone()], Watchers::default());
+//! let key = Key::of("visits").with("front page");
+//! let names = [client.name(&key.digest(), ":count")];
+//! let request = RedisRequest::script(&count, names, [], "counting").of(&key);
+//! let visits = client.run(&request, |reply| reply.whole()).await?;
+//! # let _ = visits;
+//! # Ok(())
+//! # }
+//! ```
+
+pub use crate::store::redis::client::{RedisClient, RedisRequest, RedisScript, RedisValue};

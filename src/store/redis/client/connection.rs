@@ -1,0 +1,117 @@
+//! Connections: each is shared by all requests, and knows whether it is of use.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use redis::aio::MultiplexedConnection;
+use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
+use tokio::select;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::push_handler::TrackingObserver;
+use super::reconnect::Failovers;
+use super::request::{By, RedisRequest};
+
+/// A connection to a server. Clones send over one socket.
+#[derive(Clone, Debug)]
+pub(super) struct Connection {
+    pub(super) socket: MultiplexedConnection,
+    pub(super) state: Arc<ConnectionState>,
+    pub(super) failovers: Arc<Failovers>,
+    /// How many failovers had been noted when it was begun.
+    pub(super) begun_after: u64,
+    /// Whether all names of a script are declared. Redis before 7.2 tracks the declared ones, and
+    /// would report changes that no caller waits for.
+    pub(super) declares_all: bool,
+}
+
+/// Whether a connection is of use. Its clones share it with what receives its pushes.
+#[derive(Debug)]
+pub(super) struct ConnectionState {
+    pub(super) number: u64,
+    is_broken: AtomicBool,
+    /// Whether it has ended, so that no reply will come.
+    has_ended: AtomicBool,
+    end: Notify,
+    /// Told about a tracked connection.
+    observer: Option<Arc<dyn TrackingObserver>>,
+}
+
+impl Connection {
+    /// Takes it out of use: the next request has another one made. Requests that are under way on it
+    /// still end by themselves.
+    pub(super) fn give_up(&self) {
+        self.state.give_up();
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        self.state.is_broken.load(Ordering::Relaxed) || self.failovers.count() != self.begun_after
+    }
+
+    /// Sends a request, and waits for its reply until the connection ends. A request that is handed
+    /// over at that moment may stay in the client's queue, unanswered, as long as there is a clone.
+    /// Without pushes (RESP2) the end is not reported, and the caller's timeout is what is left.
+    ///
+    /// A server that does not know a script (after a restart or `SCRIPT FLUSH`) is sent its text.
+    pub(super) async fn send(&mut self, request: &RedisRequest<'_>) -> Result<Value, RedisError> {
+        let mut by = By::Hash;
+        loop {
+            let command = request.packed(by, self.declares_all);
+            let sent_at = Instant::now();
+            let reply = select! {
+                biased;
+                reply = command.query_async(&mut self.socket) => reply,
+                () = self.state.ended() => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
+            };
+            match reply {
+                Err(error) if by == By::Hash && is_unknown_script(&error) => by = By::Text,
+                Err(error) => return Err(error),
+                Ok(value) => {
+                    self.state.confirm(sent_at);
+                    return Ok(value);
+                }
+            }
+        }
+    }
+}
+
+fn is_unknown_script(error: &RedisError) -> bool {
+    error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+}
+
+impl ConnectionState {
+    pub(super) fn new(number: u64, observer: Option<Arc<dyn TrackingObserver>>) -> Self {
+        let (is_broken, has_ended) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { number, is_broken, has_ended, end: Notify::new(), observer }
+    }
+
+    fn give_up(&self) {
+        self.is_broken.store(true, Ordering::Relaxed);
+        if let Some(observer) = &self.observer {
+            observer.disconnected(self.number);
+        }
+    }
+
+    /// It has answered a request that was sent at this moment.
+    fn confirm(&self, sent_at: Instant) {
+        if let Some(observer) = &self.observer {
+            observer.confirmed(self.number, sent_at);
+        }
+    }
+
+    /// The connection has ended.
+    pub(super) fn end(&self) {
+        self.give_up();
+        self.has_ended.store(true, Ordering::Release);
+        self.end.notify_waiters();
+    }
+
+    async fn ended(&self) {
+        let end = self.end.notified();
+        if !self.has_ended.load(Ordering::Acquire) {
+            end.await;
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The connector: how a connection is made, and what the server is told first.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use std::{fmt, io};
+
+use bb8_redis::bb8;
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Client, ProtocolVersion, RedisError, Value, from_redis_value};
+use tokio::time::{Instant, timeout};
+
+use super::connection::{Connection, ConnectionState};
+use super::push_handler::{PushHandler, PushReceiver};
+use super::reconnect::{Backoff, Failovers};
+use super::script::RedisScript;
+use super::server_clock::ServerClock;
+use crate::jitter::jitter;
+use crate::log_throttle::warn_throttled;
+
+/// Makes the connections of a pool.
+#[derive(Clone)]
+pub(super) struct Connector {
+    pub(super) client: Client,
+    pub(super) protocol: ProtocolVersion,
+    pub(super) timeout: Duration,
+    /// What the server is told as soon as there is a connection.
+    pub(super) scripts: Arc<[RedisScript]>,
+    pub(super) attempts: Arc<AtomicU64>,
+    pub(super) backoff: Backoff,
+    pub(super) failovers: Arc<Failovers>,
+    /// Set where the server's time matters: it is read as soon as there is a connection.
+    pub(super) clock: Option<Arc<ServerClock>>,
+    /// Set for tracked connections.
+    pub(super) handler: Option<PushHandler>,
+}
+
+impl Connector {
+    async fn make(&self, number: u64) -> Result<Connection, RedisError> {
+        let (mut connection, protocol) = self.open(number).await?;
+        if let Some(clock) = &self.clock {
+            read_clock(&mut connection.socket, clock).await?;
+        }
+        let Some(handler) = &self.handler else {
+            return Ok(connection);
+        };
+        match protocol {
+            ProtocolVersion::RESP3 => self.track(&mut connection, handler).await?,
+            // The server may agree to report changes, but could not.
+            _ => handler.is_tracked.store(false, Ordering::Relaxed),
+        }
+        // A user without the right to load them still runs them by their text.
+        if let Err(error) = RedisScript::load(&self.scripts, &mut connection.socket).await {
+            tracing::debug!(%error, "the server does not take the scripts beforehand");
+        }
+        Ok(connection)
+    }
+
+    /// A connection by RESP3; or by RESP2 if the server refuses. If RESP3 is not the reason, it
+    /// refuses again.
+    async fn open(&self, number: u64) -> Result<(Connection, ProtocolVersion), RedisError> {
+        match self.open_by(self.protocol, number).await {
+            Err(error) if self.protocol == ProtocolVersion::RESP3 && !error.is_io_error() => {
+                let protocol = ProtocolVersion::RESP2;
+                Ok((self.open_by(protocol, number).await?, protocol))
+            }
+            opened => Ok((opened?, self.protocol)),
+        }
+    }
+
+    async fn open_by(
+        &self,
+        protocol: ProtocolVersion,
+        number: u64,
+    ) -> Result<Connection, RedisError> {
+        let observer = self.handler.as_ref().and_then(|handler| handler.observer.clone());
+        let state = Arc::new(ConnectionState::new(number, observer));
+        let begun_after = self.failovers.count();
+        // The client's timeout is around every request; a second one here would only cost a timer.
+        let mut config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.timeout))
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(QUEUE);
+        if protocol == ProtocolVersion::RESP3 {
+            let (state, handler) = (Arc::clone(&state), self.handler.clone());
+            let receiver = PushReceiver { state, handler };
+            config = config.set_push_sender(move |push| receiver.receive(&push));
+        }
+        let info = self.client.get_connection_info().clone();
+        let settings = info.redis_settings().clone().set_protocol(protocol);
+        let client = Client::open(info.set_redis_settings(settings))?;
+        let socket = client.get_multiplexed_async_connection_with_config(&config).await?;
+        let failovers = Arc::clone(&self.failovers);
+        Ok(Connection { socket, state, failovers, begun_after, declares_all: true })
+    }
+
+    /// Asks the server to report changes. A server that refuses is used without.
+    async fn track(
+        &self,
+        connection: &mut Connection,
+        handler: &PushHandler,
+    ) -> Result<(), RedisError> {
+        let mut ask = redis::pipe();
+        ask.cmd("CLIENT").arg("TRACKING").arg("ON").cmd("HELLO").ignore_errors();
+        let sent_at = Instant::now();
+        let replies: Vec<Value> = ask.query_async(&mut connection.socket).await?;
+        let mut replies = replies.into_iter().map(Value::extract_error);
+        let refused = replies.next().and_then(Result::err);
+        handler.is_tracked.store(refused.is_none(), Ordering::Relaxed);
+        if let Some(error) = refused {
+            warn_throttled!(%error, "redis reports no changes: waiters will poll");
+            return Ok(());
+        }
+        let server = replies.next().and_then(Result::ok);
+        connection.declares_all = !server.is_some_and(|server| tracks_declared_names(&server));
+        if let Some(observer) = &handler.observer {
+            observer.connected(connection.state.number, sent_at, &|| connection.is_broken());
+        }
+        Ok(())
+    }
+}
+
+/// Whether a server, by its `HELLO`, tracks the names that are declared to a script instead of those
+/// that the script reads: Redis before 7.2. As a node of a cluster it is told all names even so, as
+/// others are refused while their slot moves.
+fn tracks_declared_names(hello: &Value) -> bool {
+    let field = |wanted: &str| {
+        let mut fields = hello.as_map_iter()?;
+        let (_, value) = fields.find(
+            |(name, _)| matches!(name, Value::BulkString(name) if name == wanted.as_bytes()),
+        )?;
+        from_redis_value::<String>(value.clone()).ok()
+    };
+    let version = field("version").and_then(|version| {
+        let mut numbers = version.split('.').map(|number| number.parse::<u32>().ok());
+        Some((numbers.next()??, numbers.next()??))
+    });
+    version.is_some_and(|version| version < (7, 2)) && field("mode").as_deref() != Some("cluster")
+}
+
+/// Reads the server's time. A server that refuses tells it with other replies, or never.
+async fn read_clock(
+    socket: &mut MultiplexedConnection,
+    clock: &ServerClock,
+) -> Result<(), RedisError> {
+    let asked_at = Instant::now();
+    let mut read = redis::cmd("EVAL");
+    read.arg(READ_CLOCK).arg(0);
+    match read.query_async::<(u64, u64)>(socket).await {
+        Ok((seconds, micros)) => {
+            clock.note(asked_at, seconds.saturating_mul(1_000_000).saturating_add(micros));
+        }
+        Err(error) if error.is_io_error() => return Err(error),
+        Err(error) => tracing::debug!(%error, "the server does not tell its time"),
+    }
+    Ok(())
+}
+
+impl bb8::ManageConnection for Connector {
+    type Connection = Connection;
+    type Error = RedisError;
+
+    /// One attempt, if it is time for one. It ends in time even if no request waits for it any more:
+    /// the pool has no other place.
+    async fn connect(&self) -> Result<Connection, RedisError> {
+        self.backoff.may_begin(Instant::now())?;
+        let number = self.attempts.fetch_add(1, Ordering::Relaxed);
+        let made = timeout(self.timeout, self.make(number)).await;
+        let made = made.unwrap_or_else(|_| Err(io::Error::from(io::ErrorKind::TimedOut).into()));
+        match &made {
+            Ok(_) => self.backoff.succeeded(),
+            Err(error) => self.backoff.failed(error, Instant::now(), jitter()),
+        }
+        made
+    }
+
+    /// Connections are not asked: see [`has_broken`](bb8::ManageConnection::has_broken).
+    async fn is_valid(&self, _: &mut Connection) -> Result<(), RedisError> {
+        Ok(())
+    }
+
+    fn has_broken(&self, connection: &mut Connection) -> bool {
+        connection.is_broken()
+    }
+}
+
+impl fmt::Debug for Connector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_tracked = self.handler.is_some();
+        f.debug_struct("Connector").field("is_tracked", &is_tracked).finish_non_exhaustive()
+    }
+}
+
+/// A script, because the user is allowed what scripts need, and no other command.
+const READ_CLOCK: &str = "return redis.call('TIME')";
+
+/// How many commands may wait for the socket before their callers do.
+const QUEUE: usize = 1024;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello(version: &str, mode: &str) -> Value {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let fields = [("server", "redis"), ("version", version), ("mode", mode)];
+        Value::Map(fields.into_iter().map(|(name, value)| (text(name), text(value))).collect())
+    }
+
+    #[test]
+    fn single_servers_before_7_2_track_what_is_declared() {
+        for (version, mode, expected) in [
+            ("6.2.14", "standalone", true),
+            ("7.0.15", "standalone", true),
+            ("7.0.15", "cluster", false),
+            ("7.2.0", "standalone", false),
+            ("8.2.3", "standalone", false),
+            ("10.0.0", "standalone", false),
+            ("of late", "standalone", false),
+        ] {
+            assert_eq!(tracks_declared_names(&hello(version, mode)), expected, "{version} {mode}");
+        }
+        assert!(!tracks_declared_names(&Value::Okay));
+    }
+}

@@ -1,0 +1,34 @@
+-- prelude: the functions that scripts of all protocols share.
+
+-- What a command reads, or '' if the name holds another type: other programs use it. An error of the
+-- server is raised, so that a refusal is not taken for an empty name.
+local function read(command, ...)
+  local value = redis.pcall(command, ...)
+  if type(value) ~= 'table' or not value.err then return value end
+  if string.find(value.err, 'WRONGTYPE', 1, true) then return '' end
+  error(value.err)
+end
+
+-- A string, read without subscribing the caller to its next change: GETEX counts as a write, which
+-- client tracking does not register. False if nothing is there.
+local function peek(name)
+  return read('GETEX', name)
+end
+
+-- Subscribes the caller to the next change of a name, even if nothing is there.
+local function watch(name)
+  read('GET', name)
+end
+
+-- The fence at a place, 8 bytes. Zero if none was ever given that is so large: beyond 2^53 a script
+-- cannot count, and damaged bytes must not keep their key from being replaced.
+local function fence_at(bytes, place)
+  local fence = struct.unpack('>I8', bytes, place)
+  return fence >= 0 and fence < 9007199254740992 and fence or 0
+end
+
+-- The server's time, in us.
+local function server_time()
+  local time = redis.call('TIME')
+  return time[1] * 1000000 + time[2]
+end

@@ -1,0 +1,202 @@
+//! Requests: what is sent to a server, and on behalf of which key.
+
+use std::borrow::Cow;
+use std::io;
+
+use redis::Cmd;
+
+use super::request_error::RequestError;
+use super::script::RedisScript;
+use super::slot::slot_of;
+use super::value::RedisValue;
+use crate::error::StoreError;
+use crate::key::Key;
+
+/// A script or a command, to be run by [`RedisClient::run`](super::RedisClient::run).
+///
+/// All names that a script touches are given to it, so that servers which insist on declared keys
+/// run it, and so that a node can be chosen by the slot that the names share. Those after the first
+/// [`tracked`](Self::tracked) ones are not declared to a server that tracks whatever is declared
+/// (Redis before 7.2, while it tells this connection of changes): they follow the arguments there.
+/// So a script finds the name `n` as `KEYS[n] or ARGV[..]`.
+#[derive(Debug)]
+pub struct RedisRequest<'a> {
+    pub(super) payload: Payload<'a>,
+    pub(super) doing: &'static str,
+    pub(super) key: Option<&'a Key>,
+    pub(super) route: Route,
+    is_once: bool,
+}
+
+/// What is sent.
+#[derive(Debug)]
+pub(super) enum Payload<'a> {
+    Command(Cmd),
+    Script {
+        script: &'a RedisScript,
+        names: Vec<Vec<u8>>,
+        /// How many of the names are declared in any case.
+        tracked: usize,
+        args: Vec<Vec<u8>>,
+    },
+}
+
+/// Over which connection to a node a request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Route {
+    /// Over the one that is told of changes.
+    Tracked,
+    /// Over one that is not, by its number.
+    Plain(usize),
+}
+
+/// The reply to a request.
+#[derive(Debug)]
+pub(super) struct Replied {
+    pub(super) value: RedisValue,
+    /// The request was lost with its connection and sent again, so it may have been executed twice.
+    pub(super) is_repeated: bool,
+}
+
+/// How a script is named to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    Hash,
+    Text,
+}
+
+impl<'a> RedisRequest<'a> {
+    /// Runs a script on these names. `doing` says what for, in messages: "taking the lock".
+    pub fn script(
+        script: &'a RedisScript,
+        names: impl Into<Vec<Vec<u8>>>,
+        args: impl Into<Vec<Vec<u8>>>,
+        doing: &'static str,
+    ) -> Self {
+        let (names, args) = (names.into(), args.into());
+        let tracked = names.len();
+        let payload = Payload::Script { script, names, tracked, args };
+        Self { payload, doing, key: None, route: Route::Tracked, is_once: false }
+    }
+
+    /// Sends a command.
+    pub(in super::super) fn command(command: Cmd, doing: &'static str) -> Self {
+        Self {
+            payload: Payload::Command(command),
+            doing,
+            key: None,
+            route: Route::Tracked,
+            is_once: false,
+        }
+    }
+
+    /// Names the key that it is about, for messages. They show its kind and the start of its digest.
+    #[must_use]
+    pub fn of(self, key: &'a Key) -> Self {
+        Self { key: Some(key), ..self }
+    }
+
+    /// Sets how many of the names, from the first, the server may track. Default: all of them.
+    #[must_use]
+    pub fn tracked(mut self, count: usize) -> Self {
+        if let Payload::Script { tracked, .. } = &mut self.payload {
+            *tracked = count;
+        }
+        self
+    }
+
+    /// Says that its script gives 0 if it finds nothing to do, as it does when it is executed for the
+    /// second time. If it was sent twice, 0 says nothing about the first execution, and is an error.
+    #[must_use]
+    pub fn once(self) -> Self {
+        Self { is_once: true, ..self }
+    }
+
+    /// Sends it over that connection.
+    pub(in super::super) fn over(self, route: Route) -> Self {
+        Self { route, ..self }
+    }
+
+    /// The same request of a script, sent as its text.
+    pub(in super::super) fn by_text(&self) -> RedisRequest<'static> {
+        let command = self.packed(By::Text, true).into_owned();
+        RedisRequest::command(command, self.doing)
+    }
+
+    /// Whether all names of a script share a slot. A node is chosen by it where there are several.
+    pub(super) fn is_of_one_slot(&self) -> bool {
+        let Payload::Script { names, .. } = &self.payload else { return true };
+        let mut slots = names.iter().map(|name| slot_of(name));
+        let first = slots.next();
+        slots.all(|slot| Some(slot) == first)
+    }
+
+    /// The error that callers are given.
+    pub(super) fn error(&self, error: &RequestError) -> StoreError {
+        error.during(self.doing, self.key)
+    }
+
+    /// Reads a reply.
+    pub(super) fn read<T>(
+        &self,
+        Replied { value, is_repeated }: Replied,
+        read: impl FnOnce(RedisValue) -> Option<T>,
+    ) -> Result<T, StoreError> {
+        if self.is_once && is_repeated && value == RedisValue::Int(0) {
+            let lost = io::Error::from(io::ErrorKind::ConnectionReset).into();
+            return Err(self.error(&RequestError::Reported(lost)));
+        }
+        read(value).ok_or_else(|| self.error(&RequestError::Malformed))
+    }
+
+    /// What is sent to a server to which all names may be declared, or only the tracked ones.
+    pub(super) fn packed(&self, by: By, declares_all: bool) -> Cow<'_, Cmd> {
+        let (script, names, tracked, args) = match &self.payload {
+            Payload::Command(command) => return Cow::Borrowed(command),
+            Payload::Script { script, names, tracked, args } => (script, names, *tracked, args),
+        };
+        let (command, text) = match by {
+            By::Hash => ("EVALSHA", script.hash()),
+            By::Text => ("EVAL", script.text()),
+        };
+        let declared = if declares_all { names.len() } else { tracked.min(names.len()) };
+        let (declared, others) = names.split_at(declared);
+        let mut call = redis::cmd(command);
+        call.arg(text).arg(declared.len()).arg(declared).arg(args).arg(others);
+        Cow::Owned(call)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(request: &RedisRequest<'_>, declares_all: bool) -> Vec<String> {
+        let packed = request.packed(By::Text, declares_all);
+        let words = packed.args_iter().map(|word| match word {
+            redis::Arg::Simple(word) => String::from_utf8_lossy(word).into_owned(),
+            _ => String::new(),
+        });
+        words.collect()
+    }
+
+    #[test]
+    fn names_that_are_not_to_be_tracked_follow_the_arguments_of_a_server_that_tracks_all_keys() {
+        let script = RedisScript::new(&["return 1"]);
+        let names = ["a", "b", "c"].map(|name| name.as_bytes().to_vec());
+        let request = RedisRequest::script(&script, names, [b"x".to_vec()], "testing").tracked(1);
+        assert_eq!(words(&request, true), ["EVAL", "return 1", "3", "a", "b", "c", "x"]);
+        assert_eq!(words(&request, false), ["EVAL", "return 1", "1", "a", "x", "b", "c"]);
+    }
+
+    #[test]
+    fn names_with_one_hash_tag_share_a_slot() {
+        let script = RedisScript::new(&["return 1"]);
+        let is_of_one_slot = |names: [&str; 2]| {
+            let names = names.map(|name| name.as_bytes().to_vec());
+            RedisRequest::script(&script, names, [], "testing").is_of_one_slot()
+        };
+        assert!(is_of_one_slot(["{bar}", "bw:{bar}:lease"]));
+        assert!(!is_of_one_slot(["foo", "bar"]));
+    }
+}

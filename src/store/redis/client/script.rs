@@ -1,0 +1,46 @@
+//! Scripts: constant text, run by its hash.
+
+use std::sync::Arc;
+
+use redis::aio::MultiplexedConnection;
+use redis::{RedisError, Script};
+
+/// A Lua script: constant text, run by its hash. Clones share both.
+#[derive(Clone, Debug)]
+pub struct RedisScript {
+    text: Arc<str>,
+    hash: Arc<str>,
+}
+
+impl RedisScript {
+    /// The functions that scripts of all protocols share: `read`, `peek`, `watch`, `fence_at` and
+    /// `server_time`. A script that uses them has this as a part before its own ones.
+    pub const PRELUDE: &'static str = include_str!("prelude.lua");
+
+    /// A script of parts that follow each other.
+    pub fn new(parts: &[&str]) -> Self {
+        let text = parts.join("\n");
+        let hash = Script::new(&text).get_hash().into();
+        Self { text: text.into(), hash }
+    }
+
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    pub(super) fn hash(&self) -> &str {
+        &self.hash
+    }
+
+    /// Tells the server scripts, so that no burst begins with an unknown hash.
+    pub(super) async fn load(
+        scripts: &[Self],
+        connection: &mut MultiplexedConnection,
+    ) -> Result<(), RedisError> {
+        let mut load = redis::pipe();
+        for script in scripts {
+            load.cmd("SCRIPT").arg("LOAD").arg(script.text()).ignore();
+        }
+        load.query_async(connection).await
+    }
+}

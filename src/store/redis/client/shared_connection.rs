@@ -1,0 +1,132 @@
+//! A connection that is replaced when it breaks, and asked within a time.
+
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use bb8_redis::bb8::{Pool, RunError};
+use redis::RedisError;
+use tokio::select;
+use tokio::time::{Instant, timeout_at};
+
+use super::connection::Connection;
+use super::connector::Connector;
+use super::reconnect::{Backoff, Failovers};
+use super::request::{RedisRequest, Replied};
+use super::request_error::RequestError;
+
+/// A connection to a server, replaced when it breaks. No request has it for itself: each is sent over
+/// a clone.
+#[derive(Debug)]
+pub(super) struct SharedConnection {
+    /// Makes the connection, one at a time however many requests need it.
+    pool: Pool<Connector>,
+    /// A clone of the pool's connection, since a checkout costs more than all else that a request
+    /// does here. Held to clone it, never across an `.await`.
+    current: RwLock<Option<Connection>>,
+    backoff: Backoff,
+    failovers: Arc<Failovers>,
+    timeout: Duration,
+}
+
+impl SharedConnection {
+    pub(super) fn new(connector: Connector) -> Self {
+        let timeout = connector.timeout;
+        let (backoff, failovers) = (connector.backoff.clone(), Arc::clone(&connector.failovers));
+        // A connection knows itself whether it is broken, and the backoff knows when to try again.
+        let pool = Pool::builder()
+            .max_size(1)
+            .test_on_check_out(false)
+            .retry_connection(false)
+            .connection_timeout(timeout)
+            .max_lifetime(None)
+            .idle_timeout(None)
+            .error_sink(Box::new(backoff.clone()))
+            .build_unchecked(connector);
+        Self { pool, current: RwLock::new(None), backoff, failovers, timeout }
+    }
+
+    /// Sends a request, connecting first if need be, all within the timeout.
+    ///
+    /// A request that is lost with its connection is sent once more over another one. It may have
+    /// been executed then, and every operation bears that: what is granted again is granted to the
+    /// same claim, and a commit that is refused for its own entry is looked for and found.
+    ///
+    /// # Cancel safety
+    /// Dropping it loses the reply; the request may have been sent.
+    pub(super) async fn send(&self, request: &RedisRequest<'_>) -> Result<Replied, RequestError> {
+        let timed_out = |_| RequestError::TimedOut(self.timeout);
+        let deadline = Instant::now() + self.timeout;
+        let mut is_repeated = false;
+        loop {
+            let mut connection = match self.current() {
+                Some(connection) => connection,
+                None => timeout_at(deadline, self.connect()).await.map_err(timed_out)??,
+            };
+            let reply = timeout_at(deadline, connection.send(request)).await;
+            let error = match reply {
+                Ok(Ok(value)) => return Ok(Replied { value: value.into(), is_repeated }),
+                Ok(Err(error)) => error,
+                // A reply that stopped half way would hold up all requests behind it.
+                Err(late) => {
+                    connection.give_up();
+                    return Err(timed_out(late));
+                }
+            };
+            if !is_lost(&error) {
+                return Err(self.reported(error));
+            }
+            connection.give_up();
+            if is_repeated {
+                return Err(self.reported(error));
+            }
+            tracing::debug!(%error, "sending again over another connection");
+            is_repeated = true;
+        }
+    }
+
+    fn reported(&self, error: RedisError) -> RequestError {
+        let error = RequestError::Reported(error);
+        if error.is_of_replica() {
+            self.failovers.note();
+        }
+        error
+    }
+
+    /// The connection, unless that has broken.
+    fn current(&self) -> Option<Connection> {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner).clone();
+        current.filter(|connection| !connection.is_broken())
+    }
+
+    /// Another connection; or why there is none, as soon as that is known.
+    async fn connect(&self) -> Result<Connection, RequestError> {
+        let failure = self.backoff.next_failure();
+        let connection = select! {
+            biased;
+            connection = self.check_out() => connection?,
+            error = failure.heard() => return Err(RequestError::Unconnected(error)),
+        };
+        let clone = Some(connection.clone());
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = clone;
+        Ok(connection)
+    }
+
+    async fn check_out(&self) -> Result<Connection, RequestError> {
+        loop {
+            let guard = self.pool.get().await.map_err(|error| match error {
+                RunError::TimedOut => RequestError::TimedOut(self.timeout),
+                RunError::User(error) => RequestError::Unconnected(error),
+            })?;
+            // The guard goes back at once: others send over the same connection meanwhile. If that
+            // has broken, the pool drops it then, and makes another one.
+            if !guard.is_broken() {
+                return Ok(Connection::clone(&guard));
+            }
+        }
+    }
+}
+
+/// Whether nothing more can come over the connection that an error is from.
+fn is_lost(error: &RedisError) -> bool {
+    error.is_unrecoverable_error() || error.is_io_error() || error.is_connection_dropped()
+}

@@ -1,0 +1,87 @@
+//! Hash slots: which names the nodes of a cluster keep together.
+
+use std::sync::LazyLock;
+
+/// How many slots a cluster has.
+pub(crate) const SLOTS: usize = 16_384;
+
+/// The slot of a name: CRC16 (XMODEM) of the text between its first braces, if there is any, or of
+/// the whole name.
+pub(crate) fn slot_of(name: &[u8]) -> u16 {
+    let crc = tag_in(name).iter().fold(0_u16, |crc, byte| {
+        let index = usize::from(crc.to_be_bytes()[0] ^ byte);
+        (crc << 8) ^ TABLE[index]
+    });
+    crc % SLOTS as u16
+}
+
+/// A hash tag of a slot: the smallest number whose digits fall into it. It is part of names at rest,
+/// so it never changes.
+pub(super) fn tag_of(slot: u16) -> u32 {
+    static TAGS: LazyLock<Box<[u32]>> = LazyLock::new(tags);
+    TAGS[usize::from(slot) % SLOTS]
+}
+
+fn tags() -> Box<[u32]> {
+    let mut tags = vec![u32::MAX; SLOTS].into_boxed_slice();
+    let mut left = SLOTS;
+    for number in 0.. {
+        let tag = &mut tags[usize::from(slot_of(number.to_string().as_bytes()))];
+        if *tag == u32::MAX {
+            *tag = number;
+            left -= 1;
+        }
+        if left == 0 {
+            break;
+        }
+    }
+    tags
+}
+
+fn tag_in(name: &[u8]) -> &[u8] {
+    let position = |bytes: &[u8], wanted| bytes.iter().position(|byte| *byte == wanted);
+    let tag = position(name, b'{').and_then(|open| {
+        let rest = &name[open + 1..];
+        position(rest, b'}').map(|close| &rest[..close])
+    });
+    tag.filter(|tag| !tag.is_empty()).unwrap_or(name)
+}
+
+static TABLE: [u16; 256] = table();
+
+const fn table() -> [u16; 256] {
+    let mut table = [0; 256];
+    let mut index = 0;
+    while index < table.len() {
+        let mut crc = (index as u16) << 8;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
+            bit += 1;
+        }
+        table[index] = crc;
+        index += 1;
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_the_servers() {
+        // By `CLUSTER KEYSLOT`.
+        let known = [("", 0), ("123456789", 12_739), ("foo", 12_182), ("foo{bar}{x}", 5_061)];
+        for (name, slot) in known.into_iter().chain([("bar", 5_061), ("foo{}", 5_542)]) {
+            assert_eq!(slot_of(name.as_bytes()), slot, "{name}");
+        }
+    }
+
+    #[test]
+    fn every_slot_has_a_tag_of_its_own() {
+        for slot in 0..SLOTS as u16 {
+            assert_eq!(slot_of(format!("bw:shop:fence:{{{}}}", tag_of(slot)).as_bytes()), slot);
+        }
+    }
+}

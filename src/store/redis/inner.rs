@@ -1,0 +1,108 @@
+//! What the clones of a `RedisStore` share.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::client::{RedisClient, RedisOptions, Route, ServerClock, Setup};
+use super::lookups::Lookups;
+use super::near::{self, Near};
+use super::scripts::StoreScripts;
+use super::stats::RedisStats;
+use super::unacknowledged::Unacknowledged;
+use crate::key::Digest;
+use crate::store::Watchers;
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    pub(super) client: RedisClient,
+    pub(super) scripts: StoreScripts,
+    pub(super) near: Option<Arc<Near>>,
+    /// Plain hits go by these, so that the server tracks only what a caller waits for. With a near
+    /// tier there is none.
+    plain: Box<[Lookups]>,
+    /// Lookups whose answers are copied go by this.
+    tracked: Lookups,
+    pub(super) clock: Arc<ServerClock>,
+    pub(super) unacknowledged: Unacknowledged,
+    pub(super) unreadable: AtomicU64,
+}
+
+impl Inner {
+    pub(super) fn new(options: RedisOptions) -> Self {
+        let scripts = StoreScripts::new();
+        let clock = Arc::new(ServerClock::default());
+        let timeout = options.request_timeout();
+        let near = options
+            .near_tier()
+            .map(|(bytes, longest)| Arc::new(Near::new(bytes, longest, near::silence(timeout))));
+        let plain = options.plain_connections();
+        let setup = Setup {
+            scripts: scripts.of_operations(),
+            watchers: Watchers::default(),
+            observer: near.as_ref().map(|near| Arc::clone(near) as _),
+            clock: Some(Arc::clone(&clock)),
+            plain,
+        };
+        let client = RedisClient::with(options, setup);
+        let lookups = |route| {
+            let (client, script) = (client.clone(), scripts.look.clone());
+            Lookups::over(client, route, script, Arc::clone(&clock))
+        };
+        let plain = (0..plain as usize).map(|number| lookups(Route::Plain(number))).collect();
+        let tracked = lookups(Route::Tracked);
+        near.as_ref().inspect(|_| tracked.ask_for_lives());
+        let unacknowledged = Unacknowledged::new(timeout);
+        let unreadable = AtomicU64::new(0);
+        Self { client, scripts, near, plain, tracked, clock, unacknowledged, unreadable }
+    }
+
+    pub(super) fn stats(&self) -> RedisStats {
+        RedisStats {
+            connects: self.client.attempts(),
+            outages: self.client.outages(),
+            pushes: self.client.pushes(),
+            unreadable: self.unreadable.load(Ordering::Relaxed),
+        }
+    }
+
+    /// How long one request may take.
+    pub(super) fn timeout(&self) -> Duration {
+        self.client.options().request_timeout()
+    }
+
+    pub(super) fn lookups(&self, digest: &Digest) -> &Lookups {
+        self.plain_of(digest).map_or(&self.tracked, |number| &self.plain[number])
+    }
+
+    /// Over which connection a key is looked up, and what is not to be tracked is changed.
+    pub(super) fn route(&self, digest: &Digest) -> Route {
+        self.plain_of(digest).map_or(Route::Tracked, Route::Plain)
+    }
+
+    fn plain_of(&self, digest: &Digest) -> Option<usize> {
+        usize::from(digest.as_bytes()[0]).checked_rem(self.plain.len())
+    }
+
+    pub(super) fn entry_name(&self, digest: &Digest) -> Vec<u8> {
+        self.client.name(digest, "")
+    }
+
+    pub(super) fn lease_name(&self, digest: &Digest) -> Vec<u8> {
+        self.client.name(digest, ":lease")
+    }
+
+    pub(super) fn failed_name(&self, digest: &Digest) -> Vec<u8> {
+        self.client.name(digest, ":failed")
+    }
+
+    /// All names of a key. Callers wait for changes of the first [`TRACKED`] ones.
+    pub(super) fn names(&self, digest: &Digest) -> Vec<Vec<u8>> {
+        let floor = self.client.name(digest, ":floor");
+        vec![self.entry_name(digest), self.lease_name(digest), floor, self.failed_name(digest)]
+    }
+}
+
+/// How many names of a key the server may track: the entry and the lease. The others may never change
+/// again, and would be tracked for ever.
+pub(super) const TRACKED: usize = 2;

@@ -1,0 +1,232 @@
+//! Lookups of many callers at once, sent as one command.
+
+use std::mem;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::future::join_all;
+use tokio::runtime::{Handle, Id};
+use tokio::sync::oneshot;
+use tokio::task::yield_now;
+use tokio::time::Instant;
+
+use super::client::{RedisClient, RedisRequest, RedisScript, Route, ServerClock};
+use super::reply::{self, Seen};
+use crate::error::{StoreError, StoreErrorKind};
+
+/// Batches the lookups that go over one connection.
+///
+/// A lone lookup is sent at once. Concurrent lookups are queued: a task yields once, and then sends
+/// all of them as one command. A caller waits for no round trip of others, and the connection has one
+/// message to handle where it had one per caller.
+#[derive(Clone, Debug)]
+pub(super) struct Lookups(Arc<LookupState>);
+
+#[derive(Debug)]
+struct LookupState {
+    client: RedisClient,
+    route: Route,
+    /// Gives entries with what is left of their lives.
+    script: RedisScript,
+    clock: Arc<ServerClock>,
+    /// Whether lookups ask for lives, too. That costs the server more, so they do not until one has
+    /// met an entry that cannot be judged without.
+    with_lives: AtomicBool,
+    /// How many callers look something up.
+    callers: AtomicUsize,
+    /// What is sent next. While it is not empty, a task is about to send it. Never held across an
+    /// `.await`.
+    next: Mutex<LookupBatch>,
+}
+
+/// Lookups that a task is about to send.
+#[derive(Debug, Default)]
+struct LookupBatch {
+    lookups: Vec<Lookup>,
+    /// Where that task runs, while there are any.
+    runtime: Option<Id>,
+}
+
+/// A lookup that a task sends.
+#[derive(Debug)]
+struct Lookup {
+    name: Vec<u8>,
+    answer: oneshot::Sender<Looked>,
+}
+
+/// What is there, if anything is.
+type Looked = Result<Option<Seen>, StoreError>;
+
+impl Lookups {
+    pub(super) fn over(
+        client: RedisClient,
+        route: Route,
+        script: RedisScript,
+        clock: Arc<ServerClock>,
+    ) -> Self {
+        Self(Arc::new(LookupState {
+            client,
+            route,
+            script,
+            clock,
+            with_lives: AtomicBool::new(false),
+            callers: AtomicUsize::new(0),
+            next: Mutex::default(),
+        }))
+    }
+
+    /// From now on, lookups tell what is left of a life.
+    pub(super) fn ask_for_lives(&self) {
+        self.0.with_lives.store(true, Ordering::Relaxed);
+    }
+
+    /// What is stored under a name. What is no string counts as nothing.
+    ///
+    /// # Cancel safety
+    /// Dropping it loses the answer.
+    pub(super) async fn look(&self, name: Vec<u8>) -> Looked {
+        let looking = Looking::begin(&self.0);
+        let joined = if looking.is_alone { None } else { self.join(&name) };
+        if let Some(answer) = joined
+            && let Ok(looked) = answer.await
+        {
+            return looked;
+        }
+        // It is alone, or the task was dropped with its runtime. In a box, so that the callers that
+        // share a command need no room for it.
+        let seen = Box::pin(self.0.send(vec![name])).await?;
+        seen.into_iter().next().ok_or_else(malformed)
+    }
+
+    /// What is stored under a name, with what is left of its life.
+    ///
+    /// # Cancel safety
+    /// Dropping it loses the answer.
+    pub(super) async fn look_with_life(&self, name: Vec<u8>) -> Looked {
+        let seen = self.0.send_with_lives(vec![name]).await?;
+        seen.into_iter().next().ok_or_else(malformed)
+    }
+
+    /// Joins the next batch, if there is a runtime for its task. It has to be that of the caller:
+    /// another one may not be driven for a long time.
+    fn join(&self, name: &[u8]) -> Option<oneshot::Receiver<Looked>> {
+        let runtime = Handle::try_current().ok()?;
+        let (answer, answered) = oneshot::channel();
+        let is_first = {
+            let mut next = self.0.next();
+            if next.runtime.is_some_and(|id| id != runtime.id()) {
+                return None;
+            }
+            next.runtime = Some(runtime.id());
+            next.lookups.push(Lookup { name: name.to_vec(), answer });
+            next.lookups.len() == 1
+        };
+        if is_first {
+            let state = Arc::clone(&self.0);
+            runtime.spawn(LookupFlush { state, was_taken: false }.run());
+        }
+        Some(answered)
+    }
+}
+
+impl LookupState {
+    async fn answer(&self, lookups: Vec<Lookup>) {
+        let (names, callers): (Vec<_>, Vec<_>) =
+            lookups.into_iter().map(|lookup| (lookup.name, lookup.answer)).unzip();
+        let answers = match self.send(names).await {
+            Ok(seen) => seen.into_iter().map(Ok).collect(),
+            Err(error) => vec![Err(error); callers.len()],
+        };
+        for (caller, answer) in callers.into_iter().zip(answers) {
+            // It may have gone.
+            _ = caller.send(answer);
+        }
+    }
+
+    async fn send(&self, names: Vec<Vec<u8>>) -> Result<Vec<Option<Seen>>, StoreError> {
+        if self.with_lives.load(Ordering::Relaxed) {
+            return self.send_with_lives(names).await;
+        }
+        let count = names.len();
+        let mut mget = redis::cmd("MGET");
+        mget.arg(names);
+        let request = RedisRequest::command(mget, LOOKING).over(self.route);
+        let all = |seen: &Vec<_>| seen.len() == count;
+        self.client.run(&request, |reply| reply::seen(reply).filter(all)).await
+    }
+
+    async fn send_with_lives(&self, names: Vec<Vec<u8>>) -> Result<Vec<Option<Seen>>, StoreError> {
+        let count = names.len();
+        let request = RedisRequest::script(&self.script, names, [], LOOKING).over(self.route);
+        let asked_at = Instant::now();
+        let all = |(_, seen): &(_, Vec<_>)| seen.len() == count;
+        let read = |reply| reply::seen_with_lives(reply).filter(all);
+        let (now, seen) = self.client.run(&request, read).await?;
+        self.clock.note(asked_at, now);
+        Ok(seen)
+    }
+
+    fn next(&self) -> MutexGuard<'_, LookupBatch> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn malformed() -> StoreError {
+    StoreError::new(StoreErrorKind::Malformed, "redis, looking: the reply makes no sense")
+}
+
+/// A caller that looks something up.
+struct Looking<'a> {
+    state: &'a LookupState,
+    is_alone: bool,
+}
+
+impl<'a> Looking<'a> {
+    fn begin(state: &'a LookupState) -> Self {
+        Self { state, is_alone: state.callers.fetch_add(1, Ordering::Relaxed) == 0 }
+    }
+}
+
+impl Drop for Looking<'_> {
+    fn drop(&mut self) {
+        self.state.callers.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The task that sends the next batch. If it is dropped before, the callers send for themselves.
+struct LookupFlush {
+    state: Arc<LookupState>,
+    was_taken: bool,
+}
+
+impl LookupFlush {
+    async fn run(mut self) {
+        yield_now().await;
+        self.was_taken = true;
+        let mut next = mem::take(&mut *self.state.next()).lookups;
+        if next.len() <= AT_ONCE {
+            return self.state.answer(next).await;
+        }
+        let mut sent = Vec::with_capacity(next.len().div_ceil(AT_ONCE));
+        while !next.is_empty() {
+            let batch = next.drain(..next.len().min(AT_ONCE)).collect();
+            sent.push(self.state.answer(batch));
+        }
+        join_all(sent).await;
+    }
+}
+
+impl Drop for LookupFlush {
+    fn drop(&mut self) {
+        if !self.was_taken {
+            let left = mem::take(&mut *self.state.next());
+            // After the lock: this wakes the callers.
+            drop(left);
+        }
+    }
+}
+
+/// How many lookups one command carries: a reply should not be so long that others wait for it.
+const AT_ONCE: usize = 64;
+
+const LOOKING: &str = "looking";

@@ -1,0 +1,102 @@
+//! Reminders: a claim whose request was not acknowledged is given up, by a task that is there while
+//! there are any.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::select;
+use tokio::time::{Instant, sleep};
+
+use super::inner::Inner;
+use super::unacknowledged::Asking;
+use crate::error::StoreError;
+use crate::store::Claim;
+
+/// Remembers a claim when it is dropped, unless it was settled before.
+pub(super) struct Reminder<'a> {
+    store: &'a Arc<Inner>,
+    asking: Asking,
+    claim: Option<Claim>,
+}
+
+impl<'a> Reminder<'a> {
+    /// To be made before the request is sent.
+    pub(super) fn new(store: &'a Arc<Inner>, claim: &Claim, asking: Asking) -> Self {
+        Self { store, asking, claim: Some(claim.clone()) }
+    }
+
+    /// Settles it, unless the outcome is one after which the claim may hold a lease. Gives the
+    /// outcome.
+    pub(super) fn settle<T>(mut self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
+        let is_lost = |error: &StoreError| self.asking.may_have_left_a_lease(error.kind());
+        if !outcome.as_ref().is_err_and(is_lost) {
+            self.claim = None;
+        }
+        outcome
+    }
+}
+
+impl Drop for Reminder<'_> {
+    fn drop(&mut self) {
+        if let Some(claim) = self.claim.take() {
+            self.store.unacknowledged.add(claim, Instant::now());
+            tend(self.store);
+        }
+    }
+}
+
+/// A task that gives up claims. It is there while there are any.
+struct Tending(Weak<Inner>);
+
+/// Starts it, unless it is there or there is no runtime for it.
+fn tend(store: &Arc<Inner>) {
+    let Ok(runtime) = Handle::try_current() else { return };
+    if store.unacknowledged.begins_to_be_tended() {
+        runtime.spawn(Tending(Arc::downgrade(store)).run());
+    }
+}
+
+impl Tending {
+    async fn run(self) {
+        self.give_up_all().await;
+        let store = self.0.clone();
+        drop(self);
+        // More may have come while it ended.
+        if let Some(store) = store.upgrade()
+            && !store.unacknowledged.is_empty()
+        {
+            tend(&store);
+        }
+    }
+
+    async fn give_up_all(&self) {
+        while let Some(store) = self.0.upgrade() {
+            if !store.unacknowledged.any_holds(Instant::now()) {
+                return;
+            }
+            // Without traffic it is this that finds out whether the server is back.
+            if let Err(error) = store.give_up_unacknowledged().await {
+                tracing::debug!(%error, "leases that no flight holds are not given up yet");
+            }
+            let is_back = store.client.is_back();
+            drop(store);
+            select! {
+                () = is_back.notified() => {}
+                () = sleep(AGAIN) => {}
+            }
+        }
+    }
+}
+
+impl Drop for Tending {
+    fn drop(&mut self) {
+        if let Some(store) = self.0.upgrade() {
+            store.unacknowledged.is_left();
+        }
+    }
+}
+
+/// How long until they are given up once more, unless the server is back before: about as long as
+/// others can bear to wait for a lease that no flight holds.
+const AGAIN: Duration = Duration::from_millis(100);

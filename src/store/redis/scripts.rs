@@ -1,0 +1,42 @@
+//! The scripts of a `RedisStore`: one per operation, and one that checks what they need.
+
+use std::sync::Arc;
+
+use super::client::RedisScript;
+
+#[derive(Debug)]
+pub(super) struct StoreScripts {
+    pub(super) abandon: RedisScript,
+    pub(super) acquire: RedisScript,
+    pub(super) check: RedisScript,
+    pub(super) commit: RedisScript,
+    pub(super) fail: RedisScript,
+    pub(super) invalidate: RedisScript,
+    pub(super) look: RedisScript,
+    pub(super) renew: RedisScript,
+}
+
+impl StoreScripts {
+    pub(super) fn new() -> Self {
+        Self {
+            abandon: script(include_str!("abandon.lua")),
+            acquire: script(include_str!("acquire.lua")),
+            check: script(include_str!("check.lua")),
+            commit: script(include_str!("commit.lua")),
+            fail: script(include_str!("fail.lua")),
+            invalidate: script(include_str!("invalidate.lua")),
+            look: script(include_str!("look.lua")),
+            renew: script(include_str!("renew.lua")),
+        }
+    }
+
+    /// Those of operations, which the server is told beforehand.
+    pub(super) fn of_operations(&self) -> Arc<[RedisScript]> {
+        let Self { abandon, acquire, check: _, commit, fail, invalidate, look, renew } = self;
+        [abandon, acquire, commit, fail, invalidate, look, renew].into_iter().cloned().collect()
+    }
+}
+
+fn script(text: &str) -> RedisScript {
+    RedisScript::new(&[RedisScript::PRELUDE, include_str!("prelude.lua"), text])
+}
