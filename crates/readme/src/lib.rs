@@ -1,1 +1,10 @@
 #![doc = include_str!("../../../README.md")]
+
+#[doc = include_str!("../../http/README.md")]
+mod http {}
+
+#[doc = include_str!("../../grpc/README.md")]
+mod grpc {}
+
+#[doc = include_str!("../../lock/README.md")]
+mod lock {}

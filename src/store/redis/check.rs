@@ -18,9 +18,11 @@ pub(super) async fn prepare(store: &Inner) -> Result<(), StoreError> {
     look.arg(&name).arg(other);
     store.client.run(&RedisRequest::command(look, CONNECTING), Some).await?;
     check(store, &store.scripts.check, name).await?;
+    // Over each connection, the tracking one included: it is refused to some users.
+    let ping = || RedisRequest::command(redis::cmd("PING"), CONNECTING);
+    store.client.run(&ping(), Some).await?;
     for number in 0..store.client.options().plain_connections() as usize {
-        let ping = RedisRequest::command(redis::cmd("PING"), CONNECTING);
-        store.client.run(&ping.over(Route::Plain(number)), Some).await?;
+        store.client.run(&ping().over(Route::Plain(number)), Some).await?;
     }
     Ok(())
 }

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use super::sources::{Source, after, first_name, root, sources, sources_below};
+use super::sources::{Source, after, below_each, first_name, root, shipped};
 
 /// All but what stands before or behind each of them.
 fn scripts() -> Vec<Source> {
-    let mut scripts = sources_below("src", "lua");
+    let mut scripts = below_each(&["src", "crates/lock/src"], "lua");
     scripts.retain(|script| !is_part(script));
     scripts
 }
@@ -22,7 +22,7 @@ fn split(script: &Source) -> (String, String) {
     let header = header.collect::<Vec<_>>();
     let mut code = script.text.lines().skip(header.len()).collect::<Vec<_>>().join("\n");
     if let Some(folder) = script.path.strip_suffix("take.lua") {
-        let behind = root().join("src").join(folder).join("contested.lua");
+        let behind = root().join(folder).join("contested.lua");
         code += &fs::read_to_string(behind).expect("the rest of it");
     }
     (header.join("\n"), code)
@@ -61,7 +61,7 @@ fn every_script_uses_the_keys_and_arguments_it_says() {
 /// The load test counts what clients send by the server's own statistics.
 #[test]
 fn scripts_run_nothing_that_clients_send() {
-    let rust: String = sources().iter().map(Source::code).collect();
+    let rust: String = shipped().iter().map(Source::code).collect();
     let sent: BTreeSet<_> = rust.split("cmd(\"").skip(1).map(first_name).collect();
     assert!(sent.contains("MGET"), "{sent:?}");
     for script in scripts() {

@@ -133,6 +133,30 @@ pub(super) fn sources() -> Vec<Source> {
     sources_below("src", "rs")
 }
 
+/// The sources of all crates that ship, with paths from the root of the repository.
+pub(super) fn shipped() -> Vec<Source> {
+    below_each(&SHIPPED, "rs")
+}
+
+/// What is below some folders, with paths from the root of the repository.
+pub(super) fn below_each(folders: &[&str], extension: &str) -> Vec<Source> {
+    let below = |folder: &&str| {
+        let folder = (*folder).to_owned();
+        let sources = sources_below(&folder, extension).into_iter();
+        sources.map(move |Source { path, text }| Source { path: format!("{folder}/{path}"), text })
+    };
+    folders.iter().flat_map(below).collect()
+}
+
+const SHIPPED: [&str; 6] = [
+    "src",
+    "crates/body/src",
+    "crates/grpc/src",
+    "crates/http/src",
+    "crates/lock/src",
+    "crates/macros/src",
+];
+
 /// The files of a crate that ship: each with its path, its place in the tree of modules, and its code.
 pub(super) type Files = Vec<(String, Vec<String>, String)>;
 
@@ -141,12 +165,12 @@ pub(super) fn crates() -> Vec<(String, Files)> {
     let members = fs::read_dir(root().join("crates")).into_iter().flatten();
     let members = members.map(|member| member.expect("an entry").path().join("src"));
     let members = members.map(|folder| folder.strip_prefix(root()).expect("below").to_path_buf());
-    let folders = members.chain(["src", "macros/src"].map(PathBuf::from));
+    let folders = members.chain([PathBuf::from("src")]);
     let folders = folders.filter(|folder| root().join(folder).is_dir());
-    folders.map(|folder| folder.to_string_lossy().replace('\\', "/")).map(shipped).collect()
+    folders.map(|folder| folder.to_string_lossy().replace('\\', "/")).map(files_of).collect()
 }
 
-fn shipped(folder: String) -> (String, Files) {
+fn files_of(folder: String) -> (String, Files) {
     let sources = sources_below(&folder, "rs");
     let tests: Vec<_> = sources.iter().flat_map(Source::modules_of_tests).collect();
     let ships = |source: &&Source| !tests.iter().any(|test| source.module().starts_with(test));
