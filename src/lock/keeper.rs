@@ -19,6 +19,7 @@ use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::drift::dependable;
 use super::error::{is_unknown, may_pass};
 use super::gates::{Gates, Pass, PendingRelease};
 use super::renewal::{Hearing, Renewal};
@@ -161,10 +162,9 @@ enum End {
     Lost { release_at: Option<Instant> },
 }
 
-/// Until when a lease that was asked for then is sure to hold: a clock may run 1 % faster than
-/// another, and servers count in whole milliseconds.
+/// Until when a lease that was asked for then is sure to hold.
 pub(super) fn valid_until(asked_at: Instant, lease: Duration) -> Instant {
-    asked_at + lease.saturating_sub(lease / 100 + Duration::from_millis(2))
+    asked_at + dependable(lease)
 }
 
 /// Counts a keeper as long as it is there.

@@ -95,6 +95,7 @@
 pub mod attribute;
 #[cfg(feature = "test-util")]
 pub mod conformance;
+mod drift;
 mod error;
 mod gates;
 mod grant;

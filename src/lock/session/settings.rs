@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::error::{ConfigError, duration_within, namespace_of, number_within};
+use crate::lock::drift::dependable;
 
 /// What a lock by sessions goes by.
 #[derive(Clone, Debug)]
@@ -40,7 +41,7 @@ impl Settings {
     /// How long after a question that was answered the session is there for certain. It is a little
     /// less than the server waits, for clocks that do not agree on how long a second is.
     pub(super) fn certain(&self) -> Duration {
-        self.session.mul_f64(0.99).saturating_sub(Duration::from_millis(2))
+        dependable(self.session)
     }
 
     /// How long after a question the next one is asked.

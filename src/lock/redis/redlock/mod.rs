@@ -14,6 +14,7 @@ use self::verdict::{Asked, Attempted, Renewed};
 use super::{millis, prove, prove_single, reply, script, token};
 use crate::error::{ConfigError, StoreError, StoreErrorKind, number_within};
 use crate::key::Key;
+use crate::lock::drift::dependable;
 use crate::lock::{Answer, Attempt, Claim, Grant, Lock, Released, Renew, Request, Term};
 use crate::lock::{Watch, Watchers};
 use crate::redis::{RedisClient, RedisRequest, RedisScript, RedisValue as Value};
@@ -242,11 +243,6 @@ fn renewed(reply: Value) -> Option<Renewed> {
         Value::Int(2) => Some(Renewed::Taken),
         _ => None,
     }
-}
-
-/// What of a lease can be depended on: the clocks of the nodes go at their own paces.
-fn dependable(lease: Duration) -> Duration {
-    lease.saturating_sub(lease / 100 + Duration::from_millis(2))
 }
 
 impl Lock for Redlock {
