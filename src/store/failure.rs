@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::duration::millis;
 use crate::error::FailureCause;
 
 /// A load that failed, as a store remembers it, so that later callers share the failure instead of
@@ -104,5 +105,5 @@ impl Failure {
 }
 
 fn whole_millis(duration: Duration) -> Duration {
-    Duration::from_millis(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+    Duration::from_millis(millis(duration))
 }

@@ -20,6 +20,7 @@ use bellwether::adapter::warn_throttled;
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 
+use super::drift::dependable;
 use super::gates::Gates;
 use super::held::{Hold, State};
 use super::release::{Claimed, Releasing};
@@ -129,10 +130,9 @@ struct Loss {
     release_at: Option<Instant>,
 }
 
-/// Until when a lease that was asked for then is sure to hold: a clock may run 1 % faster than
-/// another, and servers count in whole milliseconds.
+/// Until when a lease that was asked for then is sure to hold.
 pub(super) fn valid_until(asked_at: Instant, lease: Duration) -> Instant {
-    asked_at + lease.saturating_sub(lease / 100 + Duration::from_millis(2))
+    asked_at + dependable(lease)
 }
 
 impl Keeping {

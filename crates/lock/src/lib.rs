@@ -98,6 +98,7 @@
 pub mod attribute;
 #[cfg(feature = "test-util")]
 pub mod conformance;
+mod drift;
 mod error;
 mod gates;
 mod grant;

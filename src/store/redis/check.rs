@@ -18,11 +18,10 @@ pub(super) async fn prepare(store: &Inner) -> Result<(), StoreError> {
     look.arg(&name).arg(other);
     store.client.run(&RedisRequest::command(look, CONNECTING), Some).await?;
     check(store, &store.scripts.check, name).await?;
-    // Over each connection, the tracking one included: it is refused to some users.
-    let ping = || RedisRequest::command(redis::cmd("PING"), CONNECTING);
-    store.client.run(&ping(), Some).await?;
-    for number in 0..store.client.options().plain_connections() as usize {
-        store.client.run(&ping().over(Route::Plain(number)), Some).await?;
+    let plain = (0..store.client.options().plain_connections() as usize).map(Route::Plain);
+    for route in plain.chain([Route::Tracked]) {
+        let ping = RedisRequest::command(redis::cmd("PING"), CONNECTING);
+        store.client.run(&ping.over(route), Some).await?;
     }
     Ok(())
 }

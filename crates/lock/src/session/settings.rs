@@ -6,6 +6,8 @@ use bellwether::ConfigError;
 use bellwether::adapter::namespace_of;
 use bellwether::adapter::{duration_within, number_within};
 
+use crate::drift::dependable;
+
 /// What a lock by sessions goes by.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionSettings {
@@ -42,7 +44,7 @@ impl SessionSettings {
     /// How long after a question that was answered the session is there for certain. It is a little
     /// less than the server waits, for clocks that do not agree on how long a second is.
     pub(super) fn certain(&self) -> Duration {
-        self.session.mul_f64(0.99).saturating_sub(Duration::from_millis(2))
+        dependable(self.session)
     }
 
     /// How long after a question the next one is asked.

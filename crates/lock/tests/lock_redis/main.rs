@@ -5,6 +5,7 @@ mod world;
 mod clocks;
 mod conformance;
 mod cost;
+mod declared;
 mod fair;
 mod faults;
 mod hearing;

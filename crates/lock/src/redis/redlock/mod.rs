@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use self::verdict::{Asked, Attempted, Renewed};
 use super::{millis, prove, prove_single, reply, script, token};
+use crate::drift::dependable;
 use crate::{Answer, Attempt, Claim, Grant, Lock, Released, Renew, Request, Term};
 use crate::{Watch, Watchers};
 use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue as Value};
@@ -241,11 +242,6 @@ fn renewed(reply: Value) -> Option<Renewed> {
         Value::Int(2) => Some(Renewed::Taken),
         _ => None,
     }
-}
-
-/// What of a lease can be depended on: the clocks of the nodes go at their own paces.
-fn dependable(lease: Duration) -> Duration {
-    lease.saturating_sub(lease / 100 + Duration::from_millis(2))
 }
 
 impl Lock for Redlock {
