@@ -4,7 +4,6 @@
 
 #[path = "../../../examples/reverse_proxy/proxy.rs"]
 mod proxy;
-use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -125,7 +124,7 @@ async fn origin() -> (Child, Uri) {
 }
 
 fn node(arguments: &[&str]) -> Command {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let root = bellwether_testkit::workspace();
     let suite = root.join("target/http-cache-tests/node_modules/http-cache-tests");
     assert!(suite.is_dir(), "{} is not there: `scripts/test` installs it", suite.display());
     let mut command = Command::new("node");

@@ -86,7 +86,9 @@ impl Lookups {
     /// Dropping it loses the answer.
     pub(super) async fn look(&self, name: Vec<u8>) -> Looked {
         let looking = Looking::begin(&self.0);
-        let joined = if looking.is_alone { None } else { self.join(&name) };
+        // While the server is taken to be down, one caller probes it and no other waits for that.
+        let goes_alone = looking.is_alone || self.0.client.is_down();
+        let joined = if goes_alone { None } else { self.join(&name) };
         if let Some(answer) = joined
             && let Ok(looked) = answer.await
         {

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use futures_util::{StreamExt, stream};
@@ -47,7 +46,7 @@ fn catalog() -> Catalog {
 
 /// What the other client sees of some calls, one after the other.
 fn seen(address: SocketAddr, calls: &[Value]) -> Vec<Value> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = bellwether_testkit::workspace();
     let installed = root.join("target/grpcio");
     let how = "python3 -m pip install --only-binary :all: --require-hashes \
         --target target/grpcio -r scripts/grpcio-requirements.txt";

@@ -8,8 +8,9 @@ use std::thread::{self, JoinHandle};
 use bellwether::store::conformance as store_conformance;
 use bellwether_lock::{FairLock, Lock, RedisLock, Redlock, ReentrantLock, conformance};
 
-use crate::world::{LONG, claim, key, options, queue_up, take, within};
+use crate::world::{LONG, claim, key, options, queue_up, take};
 use bellwether_testkit::servers::RedisServer;
+use bellwether_testkit::wait::within;
 
 /// Everything that a server runs, as `MONITOR` reports it, until this is ended.
 struct Monitor<'a> {
