@@ -27,7 +27,7 @@ where
     S::Error: Send + Sync + 'static,
     C: Codec<S::Response>,
 {
-    pub(super) async fn acquire(&mut self, memory: FlightMemory) -> Event {
+    pub(super) async fn acquire(&self, memory: FlightMemory) -> Event {
         self.leader.enter(Phase::Asking);
         let asked = self.leader.generation();
         let (claim, term) = (self.claim.clone(), self.core.policy.first_term());
@@ -52,7 +52,7 @@ where
         }
     }
 
-    pub(super) async fn look_up(&mut self, late: Generation, memory: FlightMemory) -> Event {
+    pub(super) async fn look_up(&self, late: Generation, memory: FlightMemory) -> Event {
         if !self.leader.has_joined_since(late) {
             return Event::NoneRemain;
         }

@@ -35,7 +35,7 @@ where
 {
     /// Loads, and completes every other waiter with `meanwhile`.
     pub(super) async fn load(
-        &mut self,
+        &self,
         hold: FlightHold,
         meanwhile: Option<Outcome>,
         memory: FlightMemory,
