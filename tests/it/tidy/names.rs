@@ -8,35 +8,7 @@ use super::sources::{crates, declared};
 const CONVENTIONAL: [&str; 3] = ["Inner", "Options", "State"];
 
 /// Names that are known to be double, and still to be changed.
-const OPEN: &[&str] = &[
-    "Asked",
-    "Asking",
-    "Bounds",
-    "Call",
-    "Departure",
-    "Ears",
-    "Failed",
-    "Failure",
-    "Fault",
-    "Health",
-    "Hearing",
-    "Listener",
-    "Looked",
-    "Looking",
-    "On",
-    "Origin",
-    "Outcome",
-    "Pass",
-    "Place",
-    "Reply",
-    "Scripts",
-    "Seat",
-    "Shared",
-    "Standing",
-    "Table",
-    "Waiting",
-    "Within",
-];
+const OPEN: &[&str] = &[];
 
 /// The types that code defines, private ones too. Associated types are none: they are indented.
 fn types(code: &str) -> Vec<String> {
