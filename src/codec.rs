@@ -66,7 +66,7 @@ pub trait Codec<Response>: Send + Sync + 'static {
     }
 }
 
-/// Whether and for whom an answer is stored.
+/// Whether an answer is stored, and which callers may share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cacheability {

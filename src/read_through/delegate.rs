@@ -64,8 +64,8 @@ macro_rules! delegate_load_options {
         /// As [`ReadThroughLayer::not_kept_for`]($crate::ReadThroughLayer::not_kept_for), with its
         /// default.
         #[must_use]
-        pub fn not_kept_for(mut self, window: std::time::Duration) -> Self {
-            self.layer = self.layer.not_kept_for(window);
+        pub fn not_kept_for(mut self, duration: std::time::Duration) -> Self {
+            self.layer = self.layer.not_kept_for(duration);
             self
         }
 

@@ -61,13 +61,14 @@ impl FailureCache {
     /// Remembers a failure that takes so many bytes.
     pub(crate) fn note(&self, key: Digest, outcome: Outcome, bytes: usize, failure: &Failure) {
         let now = Instant::now();
-        let (mut over, mut left_out) = (Vec::new(), None);
+        let mut expired = Vec::new();
+        let mut left_out = None;
         let earlier = {
             let mut table = self.table();
             let earlier = table.remove(&key);
             if table.sweep_at.is_none_or(|at| at <= now) {
-                over.extend(table.failed.extract_if(|_, failed| failed.gone_at <= now));
-                table.bytes -= over.iter().map(|(_, failed)| failed.bytes).sum::<usize>();
+                expired.extend(table.failed.extract_if(|_, failed| failed.gone_at <= now));
+                table.bytes -= expired.iter().map(|(_, failed)| failed.bytes).sum::<usize>();
                 table.sweep_at = Some(now + BETWEEN_SWEEPS);
             }
             let fits = bytes <= Self::MAX_FAILURE_BYTES && table.bytes + bytes <= MAX_BYTES;
@@ -85,7 +86,7 @@ impl FailureCache {
             earlier
         };
         // After the lock: they may be of any type.
-        drop((over, left_out, earlier));
+        drop((expired, left_out, earlier));
     }
 
     /// The failure of a key, if its window is not over.

@@ -89,8 +89,8 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// Default: zero. A stale window hides the time of loads from callers of hot keys; callers of
     /// rare keys get an older answer for it.
     #[must_use]
-    pub fn stale_while_revalidate(mut self, window: Duration) -> Self {
-        self.policy.freshness.stale_while_revalidate = window.min(Freshness::MAX_TTL);
+    pub fn stale_while_revalidate(mut self, stale: Duration) -> Self {
+        self.policy.freshness.stale_while_revalidate = stale.min(Freshness::MAX_TTL);
         self
     }
 
@@ -100,8 +100,8 @@ impl<K, C> ReadThroughLayer<K, C> {
     ///
     /// Default: zero: callers get errors.
     #[must_use]
-    pub fn stale_if_error(mut self, window: Duration) -> Self {
-        self.policy.freshness.stale_if_error = window.min(Freshness::MAX_TTL);
+    pub fn stale_if_error(mut self, stale: Duration) -> Self {
+        self.policy.freshness.stale_if_error = stale.min(Freshness::MAX_TTL);
         self
     }
 
@@ -148,8 +148,8 @@ impl<K, C> ReadThroughLayer<K, C> {
     ///
     /// Default: 10 s, after which one burst finds out whether that has changed.
     #[must_use]
-    pub fn not_kept_for(mut self, window: Duration) -> Self {
-        self.policy.freshness.marker_ttl = window.min(Freshness::MAX_TTL);
+    pub fn not_kept_for(mut self, duration: Duration) -> Self {
+        self.policy.freshness.marker_ttl = duration.min(Freshness::MAX_TTL);
         self
     }
 

@@ -33,9 +33,9 @@ pub(crate) struct Job<S, Req> {
 
 /// A job that a caller shares with the task of its flight. The caller takes it back if it gives up
 /// before the task loads.
-pub(crate) struct Lent<S, Req>(Arc<Mutex<Option<Job<S, Req>>>>);
+pub(crate) struct LentJob<S, Req>(Arc<Mutex<Option<Job<S, Req>>>>);
 
-impl<S, Req> Lent<S, Req> {
+impl<S, Req> LentJob<S, Req> {
     pub(crate) fn new(job: Option<Job<S, Req>>) -> Self {
         Self(Arc::new(Mutex::new(job)))
     }
@@ -54,15 +54,15 @@ impl<S, Req> Lent<S, Req> {
     }
 }
 
-impl<S, Req> Clone for Lent<S, Req> {
+impl<S, Req> Clone for LentJob<S, Req> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<S, Req> fmt::Debug for Lent<S, Req> {
+impl<S, Req> fmt::Debug for LentJob<S, Req> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lent").field("is_there", &self.is_there()).finish()
+        f.debug_struct("LentJob").field("is_there", &self.is_there()).finish()
     }
 }
 

@@ -49,15 +49,15 @@ impl Drop for BypassPermit {
 }
 
 impl PrivateKeys {
-    /// Notes a private answer, for as long as `window`.
-    pub fn note_private(&self, key: Digest, window: Duration) {
-        self.table().note(key, window).slow = 0;
+    /// Notes a private answer, which is remembered for as long as it `lasts`.
+    pub fn note_private(&self, key: Digest, lasts: Duration) {
+        self.table().note(key, lasts).slow = 0;
     }
 
     /// Notes an answer that is private because it was not complete in time.
-    pub fn note_slow(&self, key: Digest, window: Duration) {
+    pub fn note_slow(&self, key: Digest, lasts: Duration) {
         let mut table = self.table();
-        let record = table.note(key, window);
+        let record = table.note(key, lasts);
         record.slow = record.slow.saturating_add(1);
     }
 
@@ -93,7 +93,7 @@ impl PrivateKeyTable {
         self.keys.get(key).filter(|record| Instant::now() < record.until)
     }
 
-    fn note(&mut self, key: Digest, window: Duration) -> &mut PrivateKeyRecord {
+    fn note(&mut self, key: Digest, lasts: Duration) -> &mut PrivateKeyRecord {
         let now = Instant::now();
         if self.keys.len() >= self.sweep_at && !self.keys.contains_key(&key) {
             self.sweep(now);
@@ -103,7 +103,7 @@ impl PrivateKeyTable {
             *record = PrivateKeyRecord::new(now);
         }
         record.in_a_row = record.in_a_row.saturating_add(1);
-        record.until = now + window;
+        record.until = now + lasts;
         record
     }
 

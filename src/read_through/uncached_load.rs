@@ -6,7 +6,7 @@ use tokio::time::timeout;
 use tower::Service;
 
 use super::core::Core;
-use super::load::{FailedLoad, Lent, LoaderAnswer, StorageDecision, load};
+use super::load::{FailedLoad, LentJob, LoaderAnswer, StorageDecision, load};
 use super::outcome::{Outcome, ValueOrigin};
 use crate::codec::Codec;
 use crate::error::CacheError;
@@ -21,7 +21,7 @@ use crate::status::BypassReason;
 pub(crate) async fn load_uncached<S, Req, C>(
     core: Arc<Core<C>>,
     leader: Leader<Outcome>,
-    job: Lent<S, Req>,
+    job: LentJob<S, Req>,
 ) where
     S: Service<Req>,
     S::Error: Send + Sync + 'static,

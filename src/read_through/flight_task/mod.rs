@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tower::Service;
 
 use super::core::Core;
-use super::load::Lent;
+use super::load::LentJob;
 use super::outcome::Outcome;
 use super::step::{self, LeaseHold, Memory, Payload, Step, To, WaiterAction};
 use crate::codec::Codec;
@@ -24,7 +24,7 @@ use crate::store::{Accept, Claim, Draft, Entry, Failure, Lease, Watch};
 pub(crate) struct FlightTask<S, Req, C> {
     core: Arc<Core<C>>,
     leader: Leader<Outcome>,
-    job: Lent<S, Req>,
+    job: LentJob<S, Req>,
     claim: Claim,
     watch: Watch,
     backoff: Backoff,
@@ -111,7 +111,7 @@ where
     pub(crate) fn new(
         core: Arc<Core<C>>,
         leader: Leader<Outcome>,
-        job: Lent<S, Req>,
+        job: LentJob<S, Req>,
         purpose: Purpose,
     ) -> Self {
         let key = leader.key();

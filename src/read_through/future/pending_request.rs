@@ -19,7 +19,7 @@ use crate::jitter::jitter;
 use crate::key::Key;
 use crate::read_through::core::Core;
 use crate::read_through::flight_task::{FlightTask, Purpose};
-use crate::read_through::load::{Job, Lent};
+use crate::read_through::load::{Job, LentJob};
 use crate::read_through::lookup::RequestOptions;
 use crate::read_through::outcome::{Outcome, ValueOrigin};
 use crate::read_through::private_keys::BypassPermit;
@@ -33,7 +33,7 @@ pub(super) struct PendingRequest<S, Req, C> {
     pub(super) key: Key,
     /// The loader and the request, until they are lent to the task of a flight.
     pub(super) job: Option<Job<S, Req>>,
-    pub(super) lent: Option<Lent<S, Req>>,
+    pub(super) lent: Option<LentJob<S, Req>>,
     /// When it was first polled. Its status and its errors count the wait from here.
     pub(super) begun: Instant,
     /// From when its wait counts against the policy.
@@ -94,7 +94,7 @@ where
     pub(super) fn refresh(&mut self, accept: Accept) {
         let Ok(runtime) = Handle::try_current() else { return };
         if let Some(leader) = self.core.loads.flights.open_in_background(&self.key) {
-            let job = Lent::new(self.job.take());
+            let job = LentJob::new(self.job.take());
             runtime.spawn(self.task(leader, job, Purpose::Refresh(accept)).run());
         }
     }
@@ -135,8 +135,8 @@ where
 
     /// Shares the job with a task: either takes it, the task to load or this request to load
     /// itself.
-    pub(super) fn lend(&mut self) -> Lent<S, Req> {
-        let lent = Lent::new(self.job.take());
+    pub(super) fn lend(&mut self) -> LentJob<S, Req> {
+        let lent = LentJob::new(self.job.take());
         self.lent = Some(lent.clone());
         lent
     }
@@ -144,7 +144,7 @@ where
     pub(super) fn task(
         &self,
         leader: Leader<Outcome>,
-        job: Lent<S, Req>,
+        job: LentJob<S, Req>,
         purpose: Purpose,
     ) -> FlightTask<S, Req, C> {
         let leader = leader.with_listener(self.listener.clone());

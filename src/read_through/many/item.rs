@@ -34,7 +34,8 @@ impl<B: BatchLoader<Req>, Req: Send + 'static> BatchItem<B, Req> {
     /// Tells the batch the phases of this item's flight.
     pub(super) fn listener(&self) -> PhaseListener {
         // Holds no slot: dropping the last one means that no request will come from this item.
-        let (batch, number) = (Arc::clone(&self.0.batch), self.0.number);
+        let batch = Arc::clone(&self.0.batch);
+        let number = self.0.number;
         Arc::new(move |phase| Flush::if_due(&batch, batch.on_phase(number, phase)))
     }
 }

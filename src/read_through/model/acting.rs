@@ -55,10 +55,13 @@ pub(super) fn act(
         }
         State::Releasing { .. } => to.release(),
         State::CoolingDown { failure, until, hold } => {
-            to.rest(Event::JoinedCooldown { failure, until, hold }, Event::CooldownEnded { hold });
+            to.cool_down(
+                Event::JoinedCooldown { failure, until, hold },
+                Event::CooldownEnded { hold },
+            );
         }
         State::CoolingDownStale { memory, .. } => {
-            to.rest(
+            to.cool_down(
                 Event::JoinedCooldownStale { memory },
                 Event::CooldownEnded { hold: LeaseHold::Nothing },
             );
@@ -285,11 +288,11 @@ impl Successors<'_> {
         !flight.is_in_background && !self.world.has_waiter(flight.id, |_, _| true)
     }
 
-    fn rest(&mut self, joined: Event<Modelled>, rested: Event<Modelled>) {
+    fn cool_down(&mut self, joined: Event<Modelled>, ended: Event<Modelled>) {
         if self.world.has_waiter(self.flight().id, |_, opener| !opener) {
             self.happen(self.world.clone(), joined);
         }
-        self.happen(self.world.clone(), rested);
+        self.happen(self.world.clone(), ended);
     }
 
     /// The loader reads the source, and then it ends; or it fails.
