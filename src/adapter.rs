@@ -1,7 +1,7 @@
 //! Building blocks for adapters: layers of your own that have a [`ReadThroughLayer`] inside.
 //!
-//! `bellwether-http` and `bellwether-grpc` are built from this module and the rest of the public
-//! API, and so can a third adapter be. `bellwether-lock` uses its utilities.
+//! `bellwether-http` and `bellwether-grpc` use only this module and the rest of the public API, so
+//! any other crate can do the same. `bellwether-lock` uses the utilities in here.
 //!
 //! An adapter wraps a `ReadThroughLayer` in a field `layer`, offers that layer's options with
 //! [`delegate_load_options!`], and makes its keys itself: [`CacheClient`] looks up, coalesces and

@@ -1,4 +1,4 @@
-//! Claims and tokens: a request for the right to a key, and what proves it.
+//! Claims and tokens: a request for a lease of a key, and the proof of it.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::key::Key;
 
-/// A request for the right to a key, to load it or to lock it: the key and a unique token.
+/// A request for a lease, to load a key or to lock it: the key and a unique token.
 ///
 /// A claim exists before the request is sent, so that its lease can be released even if the reply
 /// that granted it was lost.
@@ -22,18 +22,18 @@ impl Claim {
         Self { key, token: Token(Uuid::new_v4()) }
     }
 
-    /// The key it is on.
+    /// The key.
     pub fn key(&self) -> &Key {
         &self.key
     }
 
-    /// What proves that a lease was granted to this claim.
+    /// The token, which proves that a lease belongs to this claim.
     pub fn token(&self) -> Token {
         self.token
     }
 }
 
-/// What proves a lease: 122 random bits, new for every claim.
+/// The proof of a lease: 122 random bits, new for every claim.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token(Uuid);
 

@@ -29,7 +29,7 @@ pub trait Codec<Response>: Send + Sync + 'static {
     fn restore(&self, kept: &Self::Kept, status: &CacheStatus) -> Response;
 
     /// As [`restore`](Codec::restore), of a value that no other caller shares. The provided method
-    /// calls `restore`; an own one is worth writing where it saves a copy.
+    /// calls `restore`; write your own where that saves a copy.
     fn restore_owned(&self, kept: Self::Kept, status: &CacheStatus) -> Response {
         self.restore(&kept, status)
     }
@@ -42,9 +42,9 @@ pub trait Codec<Response>: Send + Sync + 'static {
     /// Encodes a kept value for a store outside of the process.
     ///
     /// # Errors
-    /// If this value cannot be encoded, or is larger than the buffer may become. The waiters get it,
-    /// and it is not stored.
-    fn encode(&self, kept: &Self::Kept, room: &mut EncodeBuffer) -> Result<(), BoxError>;
+    /// If this value cannot be encoded, or is larger than the buffer may become. The waiters get
+    /// it, and it is not stored.
+    fn encode(&self, kept: &Self::Kept, buffer: &mut EncodeBuffer) -> Result<(), BoxError>;
 
     /// Decodes what `encode` wrote.
     ///
@@ -52,21 +52,21 @@ pub trait Codec<Response>: Send + Sync + 'static {
     /// If the bytes are not what `encode` writes: that entry counts as a miss.
     fn decode(&self, bytes: &[u8]) -> Result<Self::Kept, BoxError>;
 
-    /// The form in which a store in the process holds a kept value beside its encoded bytes. Provided:
-    /// the value as it is. An own one is worth writing where the value can borrow from those bytes, or
-    /// where it holds more memory than its own.
+    /// The form in which a store in the process holds a kept value beside its encoded bytes.
+    /// Provided: the value as it is. Write your own where the value can borrow from those bytes, or
+    /// where it keeps more memory alive than it needs.
     fn settle(&self, kept: Self::Kept, _encoded: &Bytes) -> Self::Kept {
         kept
     }
 
-    /// How many bytes of memory that form takes beside the encoded bytes. A store in the process counts
-    /// them. Provided: as many as the encoded bytes.
+    /// How many bytes of memory that form takes beside the encoded bytes. A store in the process
+    /// counts them. Provided: as many as the encoded bytes.
     fn weight(&self, _kept: &Self::Kept, encoded: &Bytes) -> usize {
         encoded.len()
     }
 }
 
-/// Whether and for whom an answer is stored.
+/// Whether an answer is stored, and which callers may share it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Cacheability {
@@ -75,30 +75,32 @@ pub enum Cacheability {
     /// It is stored with lifetimes of its own. The layer's jitter shortens its ttl.
     KeepFor(Lifetimes),
     /// It says that there is no such thing (negative caching). It is stored for the layer's
-    /// [`not_found_ttl`](crate::ReadThroughLayer::not_found_ttl), by default not at all: waiters share it.
+    /// [`not_found_ttl`](crate::ReadThroughLayer::not_found_ttl), by default not at all: waiters
+    /// share it.
     NotFound,
     /// It is private to its caller, and so are probably the next answers for this key. The waiters
     /// load individually, all at once.
     ///
     /// After two such answers in a row, later callers of this process load without waiting: at most
     /// as many at once as there were such answers in a row. So a key whose answers are all private
-    /// queues no caller after its first burst, and one odd answer for a shared key lets no crowd past.
-    /// This ends with the first answer that can be shared, or when there was no private one for
-    /// [`not_kept_for`](crate::ReadThroughLayer::not_kept_for).
+    /// queues no caller after its first burst, and one private answer for a shared key causes no
+    /// stampede. This ends with the first answer that can be shared, or when there was no private
+    /// one for [`not_kept_for`](crate::ReadThroughLayer::not_kept_for).
     PrivateKey,
     /// It is private to its caller this once. The waiters load individually, later callers are
     /// coalesced as usual, and a stored entry stays.
     PrivateOnce,
-    /// It counts as a failure of the source or of this one request. All callers get a stale answer if
-    /// there is one. If not, the caller of that load gets this answer, and the others load again with
-    /// another request. If that load fails too, they share its failure, and so do later callers during
-    /// the cooldown.
+    /// It counts as a failure of the source or of this one request. All callers get a stale answer
+    /// if there is one. If not, the caller of that load gets this answer, and the others load again
+    /// with another request. If that load fails too, they share its failure, and so do later
+    /// callers during the cooldown.
     Failure,
     /// The same, but it is neither remembered nor replaced by a stale answer.
     Unconfirmed,
 }
 
-/// A buffer for an encoded answer with a bound, so that encoding a value that is too large ends early.
+/// A buffer for an encoded answer with a bound, so that encoding a value that is too large ends
+/// early.
 pub struct EncodeBuffer {
     bytes: Vec<u8>,
     most: usize,
@@ -118,7 +120,7 @@ impl EncodeBuffer {
 
     /// The written bytes.
     pub fn into_bytes(mut self) -> Bytes {
-        // It is kept for long, and grew by doubling.
+        // It grew by doubling, and is stored for long.
         self.bytes.shrink_to_fit();
         self.bytes.into()
     }
@@ -150,7 +152,7 @@ impl fmt::Debug for EncodeBuffer {
     }
 }
 
-/// A capture whose verdict is given by a function. Made by
+/// A codec with a function that classifies answers. Made by
 /// [`ReadThroughLayer::classify`](crate::ReadThroughLayer::classify).
 #[derive(Clone, Copy)]
 pub struct Classified<C, F> {
@@ -159,7 +161,7 @@ pub struct Classified<C, F> {
 }
 
 impl<C, F> Classified<C, F> {
-    /// Captures as `capture` does, and judges by a function of what is kept.
+    /// Encodes and decodes as `codec` does, and classifies by a function of the kept value.
     pub fn new(codec: C, classify: F) -> Self {
         Self { codec, classify }
     }
@@ -192,8 +194,8 @@ where
         (self.classify)(kept)
     }
 
-    fn encode(&self, kept: &C::Kept, room: &mut EncodeBuffer) -> Result<(), BoxError> {
-        self.codec.encode(kept, room)
+    fn encode(&self, kept: &C::Kept, buffer: &mut EncodeBuffer) -> Result<(), BoxError> {
+        self.codec.encode(kept, buffer)
     }
 
     fn decode(&self, bytes: &[u8]) -> Result<C::Kept, BoxError> {
@@ -242,8 +244,8 @@ where
         kept
     }
 
-    fn encode(&self, kept: &Response, room: &mut EncodeBuffer) -> Result<(), BoxError> {
-        Ok(serde_json::to_writer(room, kept)?)
+    fn encode(&self, kept: &Response, buffer: &mut EncodeBuffer) -> Result<(), BoxError> {
+        Ok(serde_json::to_writer(buffer, kept)?)
     }
 
     fn decode(&self, bytes: &[u8]) -> Result<Response, BoxError> {

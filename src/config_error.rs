@@ -1,10 +1,10 @@
-//! `ConfigError`: an option that makes no sense, and the checks that find it.
+//! `ConfigError`: an option with an invalid value, and the checks that find it.
 
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-/// A setting that makes no sense, found where it was given.
+/// An option with an invalid value. The method that sets the option returns it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -46,14 +46,14 @@ pub enum ConfigError {
         /// What was given.
         given: String,
     },
-    /// A key of requests makes no sense.
+    /// A key function or template is invalid.
     Key {
         /// What was given.
         given: String,
         /// What is wrong with it.
         reason: &'static str,
     },
-    /// An address of a store cannot be read. It is not repeated here, as it may hold a password.
+    /// The URL of a store is invalid. The error does not repeat it, since it may hold a password.
     Url {
         /// What is wrong with it.
         reason: &'static str,
@@ -115,7 +115,7 @@ pub fn number_within(
     Ok(given)
 }
 
-/// Checks a namespace: names of a server, and paths of some, are made of it.
+/// Checks a namespace. It becomes part of names on a server, and of paths on some servers.
 ///
 /// # Errors
 /// [`ConfigError::Namespace`] if it has other characters than `A-Z a-z 0-9 _ . -`, or not 1 to 64.
@@ -126,7 +126,7 @@ pub fn namespace_of(given: &str) -> Result<String, ConfigError> {
     fits.then(|| given.to_owned()).ok_or_else(refused)
 }
 
-/// Checks a share or a factor that was given for a setting. What is no number is in no range.
+/// Checks a share or a factor that was given for an option. A NaN is in no range.
 pub(crate) fn share_within(
     setting: &'static str,
     given: f64,

@@ -1,9 +1,8 @@
-//! What conformance suites are made of.
+//! Building blocks for conformance suites.
 //!
-//! A contract is a list of promises. Each is a check: an async function that puts an implementation
-//! to the test and returns what the implementation did instead. The suites of
-//! [stores](crate::store::conformance) and of locks are made of this module, and so can a suite for
-//! a contract of your own be:
+//! A contract is a list of promises. For each there is a check: an async function that tests an
+//! implementation, and returns what it did wrong. The suites of [stores](crate::store::conformance)
+//! and of locks use this module. A suite for a contract of your own looks like this:
 //!
 //! ```
 //! use bellwether::conformance::{Check, Checked, Trial, checks, ensure, run_checks};
@@ -62,7 +61,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What an implementation did instead of what a check promises.
+/// What an implementation did wrong.
 #[derive(Debug)]
 pub struct Deviation(String);
 
@@ -79,10 +78,10 @@ impl From<StoreError> for Deviation {
     }
 }
 
-/// What a check comes to.
+/// The result of a check.
 pub type Checked = Result<(), Deviation>;
 
-/// A check of a subject: an implementation, and what is needed to ask it.
+/// A check of a subject: an implementation, with everything that a check needs to call it.
 pub type Check<S> = fn(S) -> BoxFuture<'static, Checked>;
 
 /// One run of a check, with a key that no other run uses.
@@ -98,14 +97,14 @@ impl Trial {
         Key::of("conformance").with(self.check).with(self.run)
     }
 
-    /// A new claim to that key.
+    /// A new claim on that key.
     pub fn claim(&self) -> Claim {
         Claim::new(self.key())
     }
 }
 
-/// Runs checks, so many at once, each on a subject of its own. Returns which were not passed, in
-/// their order. A check that does not end within a minute is one of them.
+/// Runs checks, `at_once` at a time, each on its own subject. Returns the violations, in the order
+/// of the checks. A check that takes over a minute is a violation.
 pub async fn run_checks<S>(
     checks: &'static [(&'static str, Check<S>)],
     at_once: usize,
@@ -137,7 +136,7 @@ macro_rules! __conformance_ensure {
     };
 }
 
-/// The checks that these functions are, each by its name.
+/// A list of check functions with their names.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __conformance_checks {

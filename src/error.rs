@@ -1,4 +1,4 @@
-//! Errors: the loader's fault, or ours.
+//! Errors: failures of the loader, of the cache and of the store.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -10,21 +10,21 @@ use crate::key::Key;
 /// An error of any type, as Tower's middleware gives it.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
-/// Why a request was not answered: the loader's fault or ours.
+/// Why a request was not answered: the loader failed, or the cache did.
 #[derive(Debug)]
 #[allow(
     clippy::exhaustive_enums,
-    reason = "it is the loader's fault or ours, and there is no third"
+    reason = "either the loader fails or the cache, and there is no third"
 )]
 pub enum Error<E> {
-    /// The loader failed. All callers that waited for that load get the same error.
+    /// The loader failed. Callers that share a load share its error.
     Load(Arc<E>),
-    /// The cache could not answer, and its policy does not let it go around itself.
+    /// The cache could not answer, and its policy does not let the request load without it.
     Cache(CacheError),
 }
 
 impl<E> Error<E> {
-    /// The loader's own error, if it is its fault.
+    /// The loader's own error, if the loader failed.
     pub fn load(&self) -> Option<&E> {
         match self {
             Self::Load(error) => Some(error),
@@ -32,7 +32,7 @@ impl<E> Error<E> {
         }
     }
 
-    /// Our error, if it is ours.
+    /// The error of the cache, if the cache failed.
     pub fn cache(&self) -> Option<&CacheError> {
         match self {
             Self::Load(_) => None,
@@ -65,14 +65,16 @@ impl<E: fmt::Display> fmt::Display for Error<E> {
     }
 }
 
-/// The loader's error is in the message, not behind [`source`](StdError::source): that would ask
-/// for `E: std::error::Error`, which tower's own `BoxError` is not. [`Error::load`] gives it whole.
+/// The message contains the loader's error. [`source`](StdError::source) does not return it, since
+/// that would require `E: std::error::Error`, which tower's own `BoxError` is not. Use
+/// [`Error::load`].
 impl<E: fmt::Debug + fmt::Display> StdError for Error<E> {}
 
 /// Why the cache could not answer.
 ///
-/// Opaque, so that what it carries can grow; a program asks [`kind`](CacheError::kind). Messages
-/// name the key by its kind and digest and never hold a value or a secret.
+/// Opaque, so that it can carry more in later versions; a program matches on
+/// [`kind`](CacheError::kind). Messages name the key by its kind and digest, and never hold a value
+/// or a secret.
 #[derive(Clone, Debug)]
 pub struct CacheError {
     kind: CacheErrorKind,
@@ -96,17 +98,17 @@ impl CacheError {
         )
     }
 
-    /// A load that failed a moment ago, in another process perhaps.
+    /// A load that failed a moment ago, perhaps in another process.
     pub(crate) fn load_failed(
         key: &Key,
         cause: FailureCause,
         message: &str,
         left: Duration,
     ) -> Self {
-        let said = if message.is_empty() { String::new() } else { format!(" ({message})") };
+        let detail = if message.is_empty() { String::new() } else { format!(" ({message})") };
         Self::new(
             CacheErrorKind::LoadFailed(cause),
-            format!("a load of `{key}` {cause}{said}, and is not tried again for {left:?}"),
+            format!("a load of `{key}` {cause}{detail}, and is not tried again for {left:?}"),
         )
     }
 
@@ -148,7 +150,8 @@ impl CacheError {
     }
 
     pub(crate) fn key_too_long(key: &Key) -> Self {
-        let (length, most) = (key.byte_len(), Key::MAX_BYTES);
+        let length = key.byte_len();
+        let most = Key::MAX_BYTES;
         Self::new(
             CacheErrorKind::KeyTooLong,
             format!("key `{key}` has {length} bytes, more than {most}"),
@@ -166,7 +169,7 @@ impl CacheError {
         Self::new(CacheErrorKind::Store(error.kind()), format!("`{key}`: {error}"))
     }
 
-    /// An error of a cache, for adapters and for tests of programs that handle one. The message must
+    /// Makes an error of a cache, for adapters and for tests of error handling. The message must
     /// hold no value and no secret.
     pub fn new(kind: CacheErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into().into() }
@@ -181,34 +184,36 @@ impl fmt::Display for CacheError {
 
 impl StdError for CacheError {}
 
-/// What kind of [`CacheError`] it is.
+/// The kind of a [`CacheError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CacheErrorKind {
     /// Another caller is loading the key, and the policy is to fail fast.
     Contended,
-    /// The answer was not there by the caller's [deadline](crate::Lookup::deadline), or cannot be.
+    /// The caller's [deadline](crate::Lookup::deadline) has passed, or cannot be met.
     DeadlineExceeded,
     /// The key is longer than [`Key::MAX_BYTES`].
     KeyTooLong,
-    /// A bound on what may be under way in this process is reached, and this request is more.
+    /// A bound of this process is reached: [`max_waiters`](crate::ReadThroughLayer::max_waiters),
+    /// [`max_flights`](crate::ReadThroughLayer::max_flights) or
+    /// [`max_uncached_loads`](crate::ReadThroughLayer::max_uncached_loads).
     Full,
-    /// A load failed a moment ago, in another process perhaps, and is not tried again yet.
+    /// A load failed a moment ago, perhaps in another process, and the key is in cooldown.
     LoadFailed(FailureCause),
     /// The loader panicked. The panic itself has been reported by the panic hook.
     LoaderPanicked,
     /// The task that ran the load was dropped, as when its runtime shuts down.
     LoadLost,
-    /// The load was ended because it reached the hard limit on one load.
+    /// The load reached [`load_timeout`](crate::ReadThroughLayer::load_timeout) and was dropped.
     LoadTimedOut,
-    /// A miss was met outside of a tokio runtime.
+    /// A miss outside of a tokio runtime.
     NoRuntime,
-    /// Two kinds of answer share one key in one layer.
+    /// Two types of answer share one key in one layer.
     OtherType,
     /// The store failed.
     Store(StoreErrorKind),
-    /// The caller's [wait](crate::Wait) for a load of another caller ran out. The message says what it
-    /// waited for: the store, a load in this process, or a lease of another process and whether
+    /// The caller's [wait](crate::Wait) for a load of another caller ran out. The message says what
+    /// it waited for: the store, a load in this process, or a lease of another process and whether
     /// that was renewed.
     WaitTimedOut,
 }
@@ -225,7 +230,7 @@ pub enum FailureCause {
     Panicked,
 }
 
-/// As in: the load gave an error.
+/// Shown as the predicate of a sentence: the load "gave an error".
 impl fmt::Display for FailureCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -236,7 +241,7 @@ impl fmt::Display for FailureCause {
     }
 }
 
-/// Why a store did not do what it was asked to.
+/// Why a store operation failed.
 #[derive(Clone, Debug)]
 pub struct StoreError {
     kind: StoreErrorKind,
@@ -244,8 +249,8 @@ pub struct StoreError {
 }
 
 impl StoreError {
-    /// An error of a store. The message says what was being done and what came of it, and must
-    /// hold no value and no secret.
+    /// Makes an error of a store. The message says what was done and how it failed. It must hold no
+    /// value and no secret.
     pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into().into() }
     }
@@ -264,23 +269,25 @@ impl fmt::Display for StoreError {
 
 impl StdError for StoreError {}
 
-/// What kind of [`StoreError`] it is.
+/// The kind of a [`StoreError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StoreErrorKind {
-    /// The store has failed so often in a row that it is taken to be down. It was not asked.
+    /// The circuit breaker is open: the store has failed several times in a row. The store was not
+    /// asked.
     Down,
-    /// The answer was not one that the operation can have.
+    /// The store gave a reply that the operation cannot have.
     Malformed,
-    /// Its settings make no sense, or do not fit the server that they lead to.
+    /// The options of the store are wrong, or do not fit the server.
     Misconfigured,
-    /// The store answered that it can do nothing for now: it is starting, or busy, or has lost
-    /// another server that it needs.
+    /// The store replied that it is not ready: it is starting, busy, or has lost another server
+    /// that it needs.
     NotReady,
-    /// The store answered that it will not do it.
+    /// The store refused the operation.
     Refused,
-    /// The store did not answer within its time. Whether it did it is unknown.
+    /// The store did not reply in time. Whether the operation happened is unknown.
     TimedOut,
-    /// The store could not be reached, or the connection broke. Whether it did it is unknown.
+    /// The store could not be reached, or the connection broke. Whether the operation happened is
+    /// unknown.
     Unreachable,
 }

@@ -1,14 +1,15 @@
-//! Keys: what an answer is kept under.
+//! Keys: what an answer is stored under.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
 use uuid::Uuid;
 
-/// What an answer is kept under: the kind of thing, and the typed parts that tell one from another.
+/// What an answer is stored under: a kind, such as `"product"`, and typed parts that identify one
+/// thing of that kind.
 ///
-/// Each part is written with its type and its length, so two keys are equal only if they were
-/// built from equal parts in the same order. Nothing is joined, so nothing can be confused:
+/// Each part is encoded with its type and its length. So two keys are equal only if they were built
+/// from equal parts in the same order:
 ///
 /// ```
 /// use bellwether::Key;
@@ -20,20 +21,21 @@ use uuid::Uuid;
 /// assert_eq!(Key::of("item").with(1_u8), Key::of("item").with(1_i64));
 /// ```
 ///
-/// A key may hold personal data, so `Debug` and every message show its kind and the start of its
-/// [`Digest`] only.
+/// A key may hold personal data. So `Debug` and every message show only its kind and the start of
+/// its [`Digest`].
 #[derive(Clone)]
 pub struct Key {
     /// The parts, one after the other: the kind, then what [`with`](Key::with) added.
     parts: Vec<u8>,
-    /// Known once a request needs it: a hit within the process never does.
+    /// Set when a request needs it. A hit in the process never does.
     digest: Option<Digest>,
 }
 
 impl Key {
-    /// The longest key that is accepted, in bytes of all its parts together with their frames
-    /// (5 bytes for text, 1 for a number). Longer ones are answered with an error: a key is a
-    /// name, and a request body that slipped into it would be kept in every table that has it.
+    /// The longest key that is accepted, in bytes of all its parts and their frames (5 bytes for
+    /// text, 1 for a number). A request with a longer key gets
+    /// [`CacheErrorKind::KeyTooLong`](crate::CacheErrorKind::KeyTooLong). The bound keeps request
+    /// bodies out of keys: every table that has a key would hold them.
     pub const MAX_BYTES: usize = 1024;
 
     /// A key for one kind of thing, such as `"product"`.
@@ -62,7 +64,7 @@ impl Key {
         std::str::from_utf8(&self.parts[FRAME..FRAME + length]).unwrap_or_default()
     }
 
-    /// The name of this key wherever its text must not go.
+    /// A hash of this key, for stores and logs.
     pub fn digest(&self) -> Digest {
         self.digest.unwrap_or_else(|| {
             let hash = blake3::hash(&self.parts);
@@ -72,7 +74,7 @@ impl Key {
         })
     }
 
-    /// The same key, with its digest at hand.
+    /// The same key, with its digest computed in advance.
     pub fn digested(mut self) -> Self {
         self.digest = Some(self.digest());
         self
@@ -114,7 +116,7 @@ impl fmt::Display for Key {
 
 /// A fixed-length name of a key: the first 160 bits of the BLAKE3 hash of its parts.
 ///
-/// It is what a shared store uses for its own names, and what an entry carries to show that it
+/// A shared store uses it in the names of its entries, and each entry has it to prove that it
 /// belongs to its key. Finding two keys with one digest takes about 2^80 tries.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest(pub(crate) [u8; Self::BYTES]);
@@ -150,10 +152,11 @@ impl fmt::Display for Digest {
     }
 }
 
-/// What can be a part of a [`Key`].
+/// A type that can be a part of a [`Key`].
 ///
-/// Whole numbers of any width are equal if their values are; text and bytes are different parts
-/// even if their bytes are equal. Build the key of your own type from its fields, one `with` each.
+/// Whole numbers of any width are equal if their values are equal. Text and bytes are different
+/// parts, even if their bytes are equal. Make a key of your own type from its fields, with one
+/// `with` each.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a part of a key",
     label = "no part of a key",
@@ -266,11 +269,10 @@ impl<T: Part + ?Sized> Part for &T {
     }
 }
 
-/// Tag, length in 4 bytes, bytes.
+/// Writes a tag, the length in 4 bytes, and the bytes.
 #[inline]
 fn write_framed(parts: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
-    // Longer than 4 GiB is far over `MAX_BYTES` in any case, so the key is refused before its
-    // length matters.
+    // Over 4 GiB the length is wrong, but `MAX_BYTES` refuses such a key before that matters.
     let length = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
     parts.push(tag);
     parts.extend_from_slice(&length.to_be_bytes());
@@ -285,10 +287,10 @@ const UUID: u8 = b'u';
 const SOME: u8 = b'+';
 const NONE: u8 = b'-';
 
-/// What a kind and an identifier take; many callers wait with a key each.
+/// The bytes of a kind and an identifier. It is exact, because many callers wait with a key each.
 const TYPICAL: usize = 40;
 
-/// A tag and a length.
+/// The bytes of a tag and a length.
 const FRAME: usize = 5;
 
 const HEX: &[u8; 16] = b"0123456789abcdef";

@@ -26,10 +26,10 @@
 //!
 //! # Where to look
 //! - [`guide`]: how to use it, page by page, from getting started to running on Redis.
-//! - [`mod@read_through`]: the layer, its service and their future; how a request goes.
+//! - [`mod@read_through`]: the layer, its service and their future, and the path of a request.
 //! - [`Key`]: what an answer is stored under. [`Codec`]: how an answer is stored.
 //! - [`Wait`]: what a caller does while another caller loads. [`CacheStatus`]: how an answer came
-//!   about. [`Error`]: the loader's fault, or the cache's.
+//!   about. [`Error`]: a failure of the loader, or of the cache.
 //! - [`store`]: the contract of a store, [`MemoryStore`] and `RedisStore`.
 //! - [`adapter`]: building blocks for layers that have a [`ReadThroughLayer`] inside.
 //!
@@ -44,16 +44,16 @@
 //! driver is a new version of one of them and not of this crate.
 //!
 //! # What is not promised
-//! Leases here are for efficiency, not for correctness: in a fault (a lease that lapses under a
-//! stopped process, a Redis that lost its memory) a key may be loaded twice. What protects the data
-//! is that stale writes are refused.
+//! Leases are for efficiency, not for correctness. In a fault a key may be loaded twice: for
+//! example, if a lease lapses while its process is stopped, or if Redis loses its data. The stored
+//! data stays correct, because the store refuses outdated writes.
 //!
 //! # Features
 //! | feature | default | what it adds |
 //! |---|---|---|
 //! | `redis` | yes | `RedisStore`: entries and leases that all processes share |
 //! | `macros` | no | `#[read_through]`: an async function as a cached loader |
-//! | `test-util` | no | `store::conformance`: the contract as checks, for stores of your own; `store::faulty`: a store that fails as told |
+//! | `test-util` | no | `store::conformance`: the contract as checks, for stores of your own; `store::faulty`: a store with scripted faults |
 
 pub mod adapter;
 mod claim;
@@ -98,5 +98,5 @@ pub use store::{MemoryStore, Store};
 #[cfg(feature = "redis")]
 pub use store::{RedisOptions, RedisStats, RedisStore};
 
-/// A future in a box, as stores and locks answer with.
+/// A boxed future, as stores and locks return it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

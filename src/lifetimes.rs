@@ -1,11 +1,10 @@
-//! Lifetimes: for how long an answer is good.
+//! Lifetimes: how long an answer is fresh, stale and stored.
 
 use std::time::Duration;
 
-/// For how long an entry is fresh, and for how long it may still be given out after that.
+/// How long an entry is fresh, and how long it may be served after that.
 ///
-/// Counted in whole milliseconds, rounded up. All stale windows begin where the fresh one ends
-/// (RFC 5861), and none of them is ever part of it.
+/// In whole milliseconds, rounded up. Every stale lifetime begins where the ttl ends (RFC 5861).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetimes {
     ttl: Duration,
@@ -16,7 +15,7 @@ pub struct Lifetimes {
 }
 
 impl Lifetimes {
-    /// No window at all: it is not kept.
+    /// All zero: the answer is not stored.
     pub const NONE: Self = Self {
         ttl: Duration::ZERO,
         while_revalidate: Duration::ZERO,
@@ -87,23 +86,23 @@ impl Lifetimes {
         self.is_refreshed_early
     }
 
-    /// How long it is stale after having been fresh: the longest one of its stale windows.
+    /// How long it is stored after its ttl: the longest of its stale lifetimes.
     #[inline]
     pub fn stale(&self) -> Duration {
-        self.given_out().max(self.for_validation)
+        self.served_stale().max(self.for_validation)
     }
 
-    /// How long after its ttl it is served at all.
-    pub(crate) fn given_out(&self) -> Duration {
+    /// How long after its ttl it may be served.
+    pub(crate) fn served_stale(&self) -> Duration {
         self.while_revalidate.max(self.if_error)
     }
 
-    /// How long it is kept.
+    /// How long it is stored.
     pub fn life(&self) -> Duration {
         self.ttl.saturating_add(self.stale())
     }
 
-    /// Whether it takes what is left of its life to judge an entry.
+    /// Whether a lookup needs the remaining life of an entry to tell if it is usable.
     pub fn need_the_remaining_life(&self) -> bool {
         self.is_refreshed_early || !self.stale().is_zero()
     }

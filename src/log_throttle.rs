@@ -1,4 +1,4 @@
-//! A throttle for log lines about things that happen at every request.
+//! The log throttle: at most one line per period about events that every request may cause.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,17 +6,18 @@ use std::time::{Duration, Instant};
 
 /// Admits one message per period, and counts those that it holds back.
 ///
-/// Without it, an outage would write a line per request, when its readers have the least time.
+/// Without it, an outage would log a line per request, when readers of the log have the least time.
 #[derive(Debug)]
 pub struct LogThrottle {
     period_ms: u64,
-    /// When the next one is due, in milliseconds of this process.
+    /// When the next message may pass, in milliseconds since this process began to log.
     due: AtomicU64,
+    /// How many messages were held back since the last one.
     held_back: AtomicU64,
 }
 
 impl LogThrottle {
-    /// One message per period, and the first one at once.
+    /// A throttle that admits one message per period, and the first one at once.
     pub const fn once_per(period: Duration) -> Self {
         Self {
             period_ms: period.as_millis() as u64,
@@ -25,7 +26,7 @@ impl LogThrottle {
         }
     }
 
-    /// Whether to say it now; if so, how many times it was held back since it was said last.
+    /// `Some` if a message may pass now, with the number of messages held back since the last one.
     pub fn admit(&self) -> Option<u64> {
         self.admit_at(millis_of_process())
     }
@@ -33,7 +34,7 @@ impl LogThrottle {
     fn admit_at(&self, now: u64) -> Option<u64> {
         let due = self.due.load(Ordering::Relaxed);
         let next = now.saturating_add(self.period_ms);
-        // Of concurrent callers, one moves the date.
+        // One of several concurrent callers wins.
         let is_ours = now >= due
             && self.due.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if !is_ours {
@@ -44,23 +45,24 @@ impl LogThrottle {
     }
 }
 
-/// By a monotonic clock, and not by that of the runtime, which tests pause: people read logs.
+/// By the system's monotonic clock. The clock of the runtime can be paused by tests, but logs are
+/// for people.
 fn millis_of_process() -> u64 {
     static BEGAN: OnceLock<Instant> = OnceLock::new();
     let began = BEGAN.get_or_init(Instant::now);
     u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Logs at level `warn`, at most every ten seconds at one place in the code, with the number of lines
-/// that were held back as the field `held_back`. It expands to `tracing::warn!`, so the crate that uses
-/// it depends on `tracing`.
+/// Logs at level `warn`, at most every ten seconds at one place in the code, with the number of
+/// lines that were held back as the field `held_back`. It expands to `tracing::warn!`, so the crate
+/// that uses it depends on `tracing`.
 #[macro_export]
 macro_rules! warn_throttled {
-    ($($said:tt)+) => {{
+    ($($message:tt)+) => {{
         static LOG: $crate::adapter::LogThrottle =
             $crate::adapter::LogThrottle::once_per(std::time::Duration::from_secs(10));
         if let Some(held_back) = LOG.admit() {
-            tracing::warn!(held_back, $($said)+);
+            tracing::warn!(held_back, $($message)+);
         }
     }};
 }
@@ -98,13 +100,13 @@ mod tests {
     }
 
     #[test]
-    fn of_many_that_come_together_one_is_admitted_and_all_others_are_counted() {
+    fn one_of_many_concurrent_messages_is_admitted_and_the_others_are_counted() {
         let throttle = throttle();
         let admitted: usize = thread::scope(|scope| {
-            let comers: Vec<_> = (0..8)
+            let threads: Vec<_> = (0..8)
                 .map(|_| scope.spawn(|| (0..1000).filter_map(|_| throttle.admit_at(1)).count()))
                 .collect();
-            comers.into_iter().map(|comer| comer.join().unwrap()).sum()
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
         });
         assert_eq!(admitted, 1);
         // The one that is admitted may be overtaken by some that it does not count any more.

@@ -1,4 +1,4 @@
-//! How an answer came about, in the words of RFC 9211.
+//! `CacheStatus`: how an answer came about, as in RFC 9211.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,21 +11,21 @@ use std::time::Duration;
 pub enum CacheStatus {
     /// Stored and fresh: the answer took no load and no wait.
     Hit {
-        /// How much longer it stays fresh, if the store said so: a plain look at Redis does not
-        /// ask, to spare a command.
+        /// How much longer it stays fresh, if the store said so. A plain lookup in Redis does not,
+        /// since that would cost a command.
         fresh_for: Option<Duration>,
     },
-    /// Kept and stale, and given out all the same.
+    /// Stored and stale, and served all the same.
     Stale {
-        /// Why that was good enough.
+        /// Why it was served.
         why: StaleReason,
-        /// How long it has not been fresh any more.
+        /// How long ago it stopped being fresh.
         stale_for: Duration,
     },
     /// This request's own load.
     Led {
-        /// Whether the answer has been kept. It is not if something newer or an invalidation came
-        /// between, if it is too large or has no time to live, or if the store failed.
+        /// Whether the answer was stored. It is not if there was an invalidation or something newer
+        /// meanwhile, if it is too large or has no time to live, or if the store failed.
         stored: bool,
     },
     /// Answered by the load of another caller.
@@ -35,13 +35,13 @@ pub enum CacheStatus {
         /// How long this request waited for it.
         waited: Duration,
     },
-    /// Loaded around the cache: not shared with other processes and not kept.
+    /// Loaded without the cache: not stored, and not shared with other processes.
     Bypass(BypassReason),
     /// Not answered: the request ended with an error.
     Failed,
 }
 
-/// Why a stale answer was given out.
+/// Why a stale answer was served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StaleReason {
@@ -49,15 +49,16 @@ pub enum StaleReason {
     Revalidating,
     /// The load that should replace it failed, just now or a moment ago (RFC 5861, section 4).
     LoadFailed,
-    /// The load that replaces it takes longer than [`slow_load`](crate::ReadThroughLayer::slow_load).
+    /// The load that replaces it takes longer than
+    /// [`slow_load`](crate::ReadThroughLayer::slow_load).
     LoadSlow,
     /// The wait ran out, or the caller's deadline came or left no time for it.
     WaitRanOut,
-    /// As many were under way as there may be.
+    /// A bound on flights, waiters or loads was reached.
     NoRoom,
 }
 
-/// Where the load ran that others were answered by.
+/// Where the load of another caller ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LoadLocation {
@@ -67,13 +68,13 @@ pub enum LoadLocation {
     Remote,
 }
 
-/// Why a request went around the cache.
+/// Why a request bypassed the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BypassReason {
     /// The key function gave no key.
     NoKey,
-    /// Answers for this key are not kept.
+    /// Answers for this key are private or cannot be stored.
     NotKept,
     /// The store failed.
     StoreFailed,
@@ -88,8 +89,8 @@ impl fmt::Display for CacheStatus {
             Self::Hit { fresh_for: Some(left) } => write!(f, "; hit; ttl={}", left.as_secs()),
             Self::Hit { fresh_for: None } => f.write_str("; hit"),
             Self::Stale { why, stale_for } => {
-                let how = if *why == StaleReason::Revalidating { "hit" } else { "fwd=stale" };
-                write!(f, "; {how}; ttl=-{}; detail={why}", stale_for.as_secs())
+                let result = if *why == StaleReason::Revalidating { "hit" } else { "fwd=stale" };
+                write!(f, "; {result}; ttl=-{}; detail={why}", stale_for.as_secs())
             }
             Self::Led { stored: true } => f.write_str("; fwd=miss; stored"),
             Self::Led { stored: false } => f.write_str("; fwd=miss"),

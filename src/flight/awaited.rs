@@ -1,9 +1,9 @@
-//! What a waiter waits for, in words for people.
+//! What a waiter waits for, as text for error messages.
 
 use std::fmt;
 use std::time::Duration;
 
-/// What a waiter waits for, and for how long that has lasted.
+/// What a waiter waits for, and how long that has lasted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaited {
     /// An answer of the store.
@@ -12,8 +12,8 @@ pub(crate) enum Awaited {
     OwnLoad(Duration),
     /// A load of another caller of this process.
     Load(Duration),
-    /// Leave to call the loader.
-    Leave,
+    /// A permit to call the loader without a lease.
+    Permit,
     /// A lease of another process, as far as this process has seen it.
     Lease { held_for: Duration, is_renewed: bool },
 }
@@ -24,10 +24,10 @@ impl fmt::Display for Awaited {
             Self::Store => f.write_str("the store has not answered"),
             Self::OwnLoad(ran_for) => write!(f, "its load has run for {ran_for:?}"),
             Self::Load(ran_for) => write!(f, "a load in this process has run for {ran_for:?}"),
-            Self::Leave => f.write_str("as many loads without a lease are running as may run"),
+            Self::Permit => f.write_str("as many loads without a lease are running as may run"),
             Self::Lease { held_for, is_renewed } => {
-                let how = if *is_renewed { "and renews it" } else { "and has not renewed it" };
-                write!(f, "another process has had the lease for {held_for:?} at least, {how}")
+                let renewal = if *is_renewed { "and renews it" } else { "and has not renewed it" };
+                write!(f, "another process has had the lease for {held_for:?} at least, {renewal}")
             }
         }
     }

@@ -1,26 +1,26 @@
-//! The leader: counts generations, completes waiters, and takes its flight down when it goes.
+//! The leader: begins generations, completes waiters, and closes its flight when dropped.
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{Flight, Flights, Listener, Offer, Phase, SeenLease, Slot, WaiterSlot, lock};
+use super::state::{Flight, FlightFallback, Phase, PhaseListener, SeenLease, WaiterSlot, lock};
+use super::table::Flights;
 use crate::jitter::jitter;
 use crate::key::Key;
 
-/// The task's side of a flight. Dropping it tells the remaining waiters to look again.
+/// The task's side of a flight. Dropping it closes the flight, and the remaining waiters ask again.
 pub(crate) struct Leader<L> {
     flights: Arc<Flights<L>>,
     key: Key,
     flight: Arc<Flight<L>>,
-    listener: Option<Listener>,
+    listener: Option<PhaseListener>,
 }
 
-/// Separates the waiters that had joined when a question was asked from later ones.
+/// Separates the waiters that had joined before a request to the store from later ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Generation(pub(super) u64);
 
@@ -29,8 +29,8 @@ impl<L> Leader<L> {
         Self { flights, key, flight, listener: None }
     }
 
-    /// From now on a listener hears what the flight waits for.
-    pub(crate) fn heard_by(mut self, listener: Option<Listener>) -> Self {
+    /// Sets what is called with each phase of the flight.
+    pub(crate) fn with_listener(mut self, listener: Option<PhaseListener>) -> Self {
         self.listener = listener;
         self
     }
@@ -39,14 +39,14 @@ impl<L> Leader<L> {
         &self.key
     }
 
-    /// Begins a new generation of waiters. To be called right before a question is asked.
+    /// Begins a new generation of waiters, right before a request to the store.
     pub(crate) fn generation(&self) -> Generation {
         let mut state = lock(&self.flight.state);
         state.generations += 1;
         Generation(state.generations)
     }
 
-    /// Says that the flight waits for another process, whose lease has so much left.
+    /// Enters the phase of waiting for another process, whose lease has `left` left.
     pub(crate) fn wait_for_lease(&self, left: Duration) {
         let mut state = lock(&self.flight.state);
         state.lease = Some(SeenLease::seen(state.lease, left));
@@ -54,18 +54,18 @@ impl<L> Leader<L> {
         self.enter(Phase::Waiting);
     }
 
-    /// Says what the flight waits for, to the waiters that do not wait for everything.
+    /// Sets the phase. It wakes the waiters that fail fast, and calls the listener.
     pub(crate) fn enter(&self, phase: Phase) {
         let mut state = lock(&self.flight.state);
         if state.phase != phase {
             state.phase = phase;
             state.since = Instant::now();
         }
-        // A question in between is about the same lease.
+        // A request between two waits is about the same lease.
         if !matches!(phase, Phase::Asking | Phase::Waiting) {
             state.lease = None;
         }
-        let wakers = state.take_wakers(|slot| slot.impatient);
+        let wakers = state.take_wakers(|slot| slot.fails_fast);
         drop(state);
         wake(wakers);
         if let Some(listener) = &self.listener {
@@ -73,8 +73,8 @@ impl<L> Leader<L> {
         }
     }
 
-    /// Completes the waiters that joined before a generation. An answer may be older than those that
-    /// joined later.
+    /// Completes the waiters that joined before a generation. Later ones may have begun after an
+    /// invalidation that the answer has missed.
     pub(crate) fn complete_before(&self, generation: Generation, answer: &L)
     where
         L: Clone,
@@ -106,7 +106,7 @@ impl<L> Leader<L> {
         self.complete(answer, |slot| slot.opener);
     }
 
-    /// Completes every waiter that is there.
+    /// Completes every waiter that has joined.
     pub(crate) fn complete_all(&self, answer: &L)
     where
         L: Clone,
@@ -114,7 +114,7 @@ impl<L> Leader<L> {
         self.complete(answer, |_| true);
     }
 
-    /// Completes those waiters that `of` picks. One that has an answer keeps it.
+    /// Completes the waiters that `of` picks. A waiter that has an outcome keeps it.
     fn complete(&self, answer: &L, of: impl Fn(&WaiterSlot<L>) -> bool)
     where
         L: Clone,
@@ -127,46 +127,48 @@ impl<L> Leader<L> {
             wakers.extend(slot.waker.take());
         }
         drop(state);
-        // Where no waiter has it, it is dropped after the lock: it may be of any type.
+        // Without a waiter for it, the answer is dropped after the lock: it may be of any type.
         drop(answer);
         wake(wakers);
     }
 
-    /// Whether a waiter is there that joined in a generation or later.
+    /// Whether there is a waiter that joined in a generation or later.
     pub(crate) fn has_joined_since(&self, generation: Generation) -> bool {
         lock(&self.flight.state).slots.iter().any(|(_, slot)| slot.joined >= generation.0)
     }
 
-    /// From now on callers look for themselves, and join only if they find nothing that will do.
-    pub(crate) fn let_callers_look(&self) {
-        lock(&self.flight.state).looks_first = true;
+    /// Lets callers read the store themselves from now on. They join only if they find nothing
+    /// usable.
+    pub(crate) fn let_callers_look_up(&self) {
+        lock(&self.flight.state).callers_look_up = true;
     }
 
-    /// The same, and it goes on without waiters.
+    /// The same, and lets the flight go on without waiters.
     pub(crate) fn run_in_the_background(&self) {
         let mut state = lock(&self.flight.state);
-        state.looks_first = true;
+        state.callers_look_up = true;
         state.in_background = true;
     }
 
-    /// Leaves an answer to the waiters that remain when it goes. From then on there is no such
-    /// flight, so a caller that asks again does not join it.
+    /// Sets the outcome of the waiters that remain when the leader is dropped. The flight has left
+    /// the table by then, so a waiter that asks again does not join it.
     pub(crate) fn close_with(&self, answer: L) {
         let earlier = lock(&self.flight.state).closing.replace(Arc::new(answer));
         // After the lock: it may be of any type.
         drop(earlier);
     }
 
-    /// Offers a stale fallback to the waiters that joined before a generation, for as long as it is
-    /// good.
-    pub(crate) fn offer(&self, generation: Generation, answer: L, good_for: Duration) {
-        let offer = Offer { generation: generation.0, answer, made: Instant::now(), good_for };
-        let earlier = lock(&self.flight.state).offer.replace(offer);
+    /// Sets a stale fallback for the waiters that joined before a generation. They may take it for
+    /// as long as `good_for`.
+    pub(crate) fn set_fallback(&self, generation: Generation, answer: L, good_for: Duration) {
+        let since = Instant::now();
+        let fallback = FlightFallback { generation: generation.0, answer, since, good_for };
+        let earlier = lock(&self.flight.state).fallback.replace(fallback);
         // After the lock: it may be of any type.
         drop(earlier);
     }
 
-    /// Waits until a caller is there that has no answer and did not open the flight.
+    /// Waits until there is a waiter that has no outcome and did not open the flight.
     ///
     /// # Cancel safety
     /// Dropping it loses nothing.
@@ -177,22 +179,22 @@ impl<L> Leader<L> {
         }
     }
 
-    /// Whether no waiter is there right now.
+    /// Whether there is no waiter right now.
     pub(crate) fn is_empty(&self) -> bool {
         lock(&self.flight.state).slots.is_empty()
     }
 
-    /// Waits until no waiter is left, which matters to no flight in the background.
+    /// Waits until the last waiter has left. For a flight in the background it never returns.
     ///
     /// # Cancel safety
-    /// Dropping it loses nothing; each call checks for itself whether a waiter is there.
+    /// Dropping it loses nothing; each call checks whether there is a waiter.
     pub(crate) async fn abandoned(&self) {
         loop {
-            let rung = self.flight.abandoned.notified();
+            let notified = self.flight.abandoned.notified();
             if self.is_abandoned() {
                 return;
             }
-            rung.await;
+            notified.await;
         }
     }
 
@@ -205,19 +207,16 @@ impl<L> Leader<L> {
 impl<L> Drop for Leader<L> {
     fn drop(&mut self) {
         // Out of the table first: from then on no caller can join, and every waiter is told below.
-        self.flights.remove(
-            &self.key.digest(),
-            |slot| matches!(slot, Slot::Flight(flight) if Arc::ptr_eq(flight, &self.flight)),
-        );
-        self.flights.open.fetch_sub(1, Ordering::Relaxed);
+        self.flights.close(&self.key.digest(), &self.flight);
         let mut state = lock(&self.flight.state);
         state.closed = true;
-        let offer = state.offer.take();
+        let fallback = state.fallback.take();
         let mut wakers = state.take_wakers(|_| true);
         drop(state);
-        drop(offer);
-        // The first to run opens the next flight, with its own request. After a request that broke
-        // its load, the next one must not be of the same sender's choosing.
+        drop(fallback);
+        // The waiter that runs first opens the next flight, with its own request. It is picked at
+        // random: a sender whose request broke this load must not be able to choose the next one
+        // too.
         if wakers.len() > 1 {
             let first = (wakers.len() as f64 * jitter()) as usize % wakers.len();
             wakers.rotate_left(first);
@@ -232,7 +231,7 @@ impl<L> fmt::Debug for Leader<L> {
     }
 }
 
-/// To be called when no lock is held: a woken task may run at once, on this very thread.
+/// Wakes tasks. No lock may be held: a woken task may run at once, on this very thread.
 fn wake(wakers: Vec<Waker>) {
     wakers.into_iter().for_each(Waker::wake);
 }

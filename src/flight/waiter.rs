@@ -1,34 +1,35 @@
-//! The waiter: a caller's place in a flight, and the wait for an outcome.
+//! The waiter: a caller in a flight that waits for its outcome.
 
 use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use super::{Awaited, Flight, Phase, WaiterSlot, lock};
+use super::awaited::Awaited;
+use super::state::{Flight, Phase, WaiterSlot, lock};
 
-/// A caller's place in a flight. Dropping it frees the place.
+/// A caller in a flight. Dropping it leaves the flight.
 pub(crate) struct Waiter<L> {
     flight: Arc<Flight<L>>,
     slot: usize,
-    /// Whether it opened the flight, so that the load is its own.
+    /// It opened the flight, so the load is its own.
     opener: bool,
 }
 
-/// What a wait came to.
+/// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Completion<L> {
-    /// The answer of a question that was asked after this waiter joined.
+    /// An outcome that is not older than this waiter.
     Outcome(L),
-    /// The leader has gone and left no answer: look again.
+    /// The leader was dropped and left no outcome: read the store again, and join or open a flight.
     Again,
 }
 
 impl<L> Waiter<L> {
-    /// Joins a flight. To be called under the lock of the flight's shard.
+    /// Joins a flight, under the lock of the flight's shard. `None` if it has `most` waiters.
     pub(super) fn register(
         flight: &Arc<Flight<L>>,
-        impatient: bool,
+        fails_fast: bool,
         opener: bool,
         most: usize,
     ) -> Option<Self> {
@@ -36,15 +37,15 @@ impl<L> Waiter<L> {
         if state.slots.len() >= most {
             return None;
         }
-        let slot =
-            WaiterSlot { joined: state.generations, impatient, opener, answer: None, waker: None };
+        let joined = state.generations;
+        let slot = WaiterSlot { joined, fails_fast, opener, answer: None, waker: None };
         let slot = state.slots.insert(slot);
         drop(state);
         flight.joined.notify_one();
         Some(Self { flight: Arc::clone(flight), slot, opener })
     }
 
-    /// Waits for an outcome.
+    /// Waits for an outcome. The task that polled last is woken.
     pub(crate) fn poll(&self, cx: &Context<'_>) -> Poll<Completion<L>>
     where
         L: Clone,
@@ -67,24 +68,25 @@ impl<L> Waiter<L> {
         Poll::Pending
     }
 
-    /// What it may have if it will not wait for better, and how old that is.
-    pub(crate) fn offered(&self) -> Option<(L, Duration)>
+    /// The stale fallback of the flight, and how long the flight has had it. `None` if there is
+    /// none that this waiter may have.
+    pub(crate) fn stale_fallback(&self) -> Option<(L, Duration)>
     where
         L: Clone,
     {
         let state = lock(&self.flight.state);
         let joined = state.slots[self.slot].joined;
-        let offer = state.offer.as_ref().filter(|offer| joined < offer.generation)?;
-        let age = offer.made.elapsed();
-        (age < offer.good_for).then(|| (offer.answer.clone(), age))
+        let fallback = state.fallback.as_ref().filter(|it| joined < it.generation)?;
+        let age = fallback.since.elapsed();
+        (age < fallback.good_for).then(|| (fallback.answer.clone(), age))
     }
 
-    /// From now on the flight goes on without waiters.
-    pub(crate) fn leave_it_running(&self) {
+    /// Lets the flight go on after its last waiter has left.
+    pub(crate) fn keep_running(&self) {
         lock(&self.flight.state).in_background = true;
     }
 
-    /// How much longer what it waits for is expected to take, if it takes so long in all.
+    /// How much longer the current phase is expected to take, if one like it takes `in_all`.
     pub(crate) fn expects(&self, in_all: Duration) -> Duration {
         let state = lock(&self.flight.state);
         let since = state.lease.map_or(state.since, |lease| lease.since);
@@ -97,24 +99,24 @@ impl<L> Waiter<L> {
         match (state.phase, state.lease) {
             (Phase::Loading, _) if self.opener => Awaited::OwnLoad(state.since.elapsed()),
             (Phase::Loading, _) => Awaited::Load(state.since.elapsed()),
-            (Phase::Queueing, _) => Awaited::Leave,
+            (Phase::Queueing, _) => Awaited::Permit,
             (_, Some(lease)) => {
-                let (held_for, is_renewed) = (lease.since.elapsed(), lease.is_renewed);
-                Awaited::Lease { held_for, is_renewed }
+                let held_for = lease.since.elapsed();
+                Awaited::Lease { held_for, is_renewed: lease.is_renewed }
             }
             (_, None) => Awaited::Store,
         }
     }
 
-    /// Whether it waits for a load to be allowed.
-    pub(crate) fn waits_for_leave_to_load(&self) -> bool {
+    /// Whether its load waits for a permit.
+    pub(crate) fn waits_for_permit(&self) -> bool {
         lock(&self.flight.state).phase == Phase::Queueing
     }
 
-    /// Whether it waits for the load of another caller, here or in another process.
-    pub(crate) fn waits_for_a_load_of_others(&self) -> bool {
+    /// Whether it waits for the load of another caller, in this process or in another one.
+    pub(crate) fn waits_for_other_load(&self) -> bool {
         match lock(&self.flight.state).phase {
-            Phase::Asking | Phase::Resting => false,
+            Phase::Asking | Phase::CoolingDown => false,
             Phase::Waiting | Phase::Queueing => true,
             Phase::Loading => !self.opener,
         }
@@ -126,7 +128,7 @@ impl<L> Waiter<L> {
     }
 
     /// Whether a load runs in this process, its own or another caller's.
-    pub(crate) fn waits_for_a_load_here(&self) -> bool {
+    pub(crate) fn waits_for_local_load(&self) -> bool {
         lock(&self.flight.state).phase == Phase::Loading
     }
 
@@ -141,7 +143,7 @@ impl<L> Drop for Waiter<L> {
         let left = state.slots.remove(self.slot);
         let abandoned = state.slots.is_empty();
         drop(state);
-        // Its answer is dropped here, after the lock: it may be of any type.
+        // The answer is dropped after the lock: it may be of any type.
         drop(left);
         if abandoned {
             self.flight.abandoned.notify_waiters();

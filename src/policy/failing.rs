@@ -1,44 +1,44 @@
-//! What becomes of failures: of loads, and of the store.
+//! Policy for failures of loads and of the store.
 
 use std::time::Duration;
 
-/// How long the failure of a key is shared, and how often the key is tried meanwhile.
+/// How long the failure of a key is shared, and how often a probe tries the key meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FailureWindows {
-    /// The first window, and the longest. A first one of zero: a failure is never shared with later
-    /// callers.
+    /// The first window, and the longest. If the first one is zero, later callers never share a
+    /// failure.
     pub(crate) windows: Doubling,
     /// The first cooldown before a probe, and the longest.
     pub(crate) cooldowns: Doubling,
 }
 
-/// A time that doubles.
+/// A duration that doubles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Doubling {
     pub(crate) first: Duration,
     pub(crate) longest: Duration,
 }
 
-/// What follows from one failure.
+/// The consequences of one failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FailureWindow {
-    /// How long it is shared with every caller but the probes. Zero: with none.
+    /// How long every caller but a probe shares it. Zero: no later caller does.
     pub(crate) window: Duration,
-    /// How long until one caller is let through as a probe.
+    /// How long until one caller may probe.
     pub(crate) cooldown: Duration,
     /// How long it is remembered.
     pub(crate) life: Duration,
 }
 
 impl FailureWindows {
-    /// What follows from a failure that nothing has confirmed yet: it only counts for the next one.
+    /// The consequences of a failure that is not confirmed: only the next one counts it.
     pub(crate) fn unconfirmed(&self) -> FailureWindow {
         let life = if self.windows.first.is_zero() { IN_A_ROW } else { self.windows.first };
         FailureWindow { window: Duration::ZERO, cooldown: Duration::ZERO, life }
     }
 
-    /// What follows from a failure that is confirmed, after so many others that were. A probe may
-    /// begin at the end of the window and take as long as a load may: the failure is remembered
+    /// The consequences of a confirmed failure, after `before` other confirmed ones. A probe may
+    /// begin at the end of the window and take up to `load_timeout`. The failure is remembered
     /// until then, so that no caller waits for that probe.
     pub(crate) fn confirmed(&self, before: u32, load_timeout: Duration) -> FailureWindow {
         let window = self.windows.after(before);
@@ -51,7 +51,7 @@ impl FailureWindows {
 }
 
 impl Doubling {
-    /// The time after so many others.
+    /// The duration after `before` others.
     pub(crate) fn after(&self, before: u32) -> Duration {
         let doubled = 1_u32.checked_shl(before.min(31)).unwrap_or(u32::MAX);
         self.first.saturating_mul(doubled).min(self.longest)
@@ -70,18 +70,19 @@ impl Default for FailureWindows {
     }
 }
 
-/// How soon after each other failures count as failures in a row where no window is set.
+/// Within this time failures count as failures in a row, if no window is set.
 const IN_A_ROW: Duration = Duration::from_secs(1);
 
 /// What a request does when the store fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WhenStoreFails {
-    /// It loads, together with the other callers of the key in this process, and within the bound on
-    /// loads around the store. The default: the store being down is not the service being down.
+    /// It loads. Callers of one key in this process share the load, and
+    /// [`max_uncached_loads`](crate::ReadThroughLayer::max_uncached_loads) bounds how many loads
+    /// run. The default, so that the service outlives its store.
     #[default]
     Load,
-    /// It ends with an error. For loaders that would not survive being asked without a cache.
+    /// It ends with an error. For loaders that cannot take the load without a cache.
     Fail,
 }
 

@@ -4,32 +4,31 @@ use std::time::Duration;
 
 use crate::lifetimes::Lifetimes;
 
-/// For how long answers are kept, and given out.
+/// How long answers are stored and served.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Freshness {
     /// How long an answer is fresh. Zero: waiters share it, and it is not stored.
     pub(crate) ttl: Duration,
-    /// How long "there is none" is fresh. Zero: it is not kept.
+    /// How long an answer that says "there is none" is fresh. Zero: it is not stored.
     pub(crate) not_found_ttl: Duration,
     /// How long after that an answer is served while a load replaces it.
     pub(crate) stale_while_revalidate: Duration,
     /// How long after that an answer is served if a load fails to replace it.
     pub(crate) stale_if_error: Duration,
-    /// By which share a ttl is shortened at most.
+    /// By which share of itself a ttl is shortened at most.
     pub(crate) jitter: f64,
-    /// How early an answer is refreshed, as the beta of XFetch.
+    /// How early an answer is refreshed, as the beta of XFetch. `None`: never.
     pub(crate) early: Option<f64>,
-    /// How long it is known that the answers for a key are not to be kept.
+    /// How long markers live: that the answers for a key are private or cannot be stored.
     pub(crate) marker_ttl: Duration,
 }
 
 impl Freshness {
-    /// The longest that anything is kept. "No entry lives for ever" needs an end, and stores
-    /// overflow on absurd ones.
+    /// The longest lifetime. Every entry has an end, and longer ones would overflow in some stores.
     pub(crate) const MAX_TTL: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-    /// The windows of an answer, given a number from 0 to 1.
-    pub(crate) fn windows(&self, draw: f64) -> Lifetimes {
+    /// The lifetimes of an answer, jittered by a random number from 0 to 1.
+    pub(crate) fn lifetimes(&self, random: f64) -> Lifetimes {
         if self.ttl.is_zero() {
             return Lifetimes::fresh_for(Duration::ZERO);
         }
@@ -37,34 +36,41 @@ impl Freshness {
             Lifetimes::fresh_for(self.ttl)
                 .stale_while_revalidate(self.stale_while_revalidate)
                 .stale_if_error(self.stale_if_error),
-            draw,
+            random,
         )
     }
 
-    /// The windows of "there is none", given a number from 0 to 1.
-    pub(crate) fn windows_of_not_found(&self, draw: f64) -> Lifetimes {
-        self.jittered(Lifetimes::fresh_for(self.not_found_ttl), draw)
+    /// The lifetimes of an answer that says "there is none", jittered by a random number from 0 to
+    /// 1.
+    pub(crate) fn not_found_lifetimes(&self, random: f64) -> Lifetimes {
+        self.jittered(Lifetimes::fresh_for(self.not_found_ttl), random)
     }
 
-    /// Lifetimes that an answer asks for, with their ttl shortened by chance, so that what was stored
-    /// at the same time does not run out at the same time.
-    pub(crate) fn jittered(&self, windows: Lifetimes, draw: f64) -> Lifetimes {
-        let share = 1.0 - self.jitter * draw.clamp(0.0, 1.0);
-        let ttl = windows.ttl().min(Self::MAX_TTL).mul_f64(share);
-        let windows = Lifetimes::fresh_for(ttl)
-            .stale_while_revalidate(windows.while_revalidate().min(Self::MAX_TTL))
-            .stale_if_error(windows.if_error().min(Self::MAX_TTL))
-            .kept_for_validation(windows.for_validation().min(Self::MAX_TTL));
-        if self.early.is_some() { windows.refreshed_early() } else { windows }
+    /// The same lifetimes with a ttl that is shortened at random, so that entries stored together
+    /// do not expire together.
+    pub(crate) fn jittered(&self, lifetimes: Lifetimes, random: f64) -> Lifetimes {
+        let share = 1.0 - self.jitter * random.clamp(0.0, 1.0);
+        let ttl = lifetimes.ttl().min(Self::MAX_TTL).mul_f64(share);
+        let lifetimes = Lifetimes::fresh_for(ttl)
+            .stale_while_revalidate(lifetimes.while_revalidate().min(Self::MAX_TTL))
+            .stale_if_error(lifetimes.if_error().min(Self::MAX_TTL))
+            .kept_for_validation(lifetimes.for_validation().min(Self::MAX_TTL));
+        if self.early.is_some() { lifetimes.refreshed_early() } else { lifetimes }
     }
 
-    /// Whether to refresh an answer that is fresh for a while longer, given a random number from 0 to 1.
+    /// Whether to refresh an answer that is fresh for `fresh_for` longer, by a random number from 0
+    /// to 1.
     ///
     /// XFetch: A. Vattani, F. Chierichetti, K. Lowenstein, "Optimal Probabilistic Cache Stampede
-    /// Prevention", PVLDB 8 (2015): the longer the load and the nearer the end, the likelier.
-    pub(crate) fn is_due_early(&self, load_time: Duration, fresh_for: Duration, draw: f64) -> bool {
+    /// Prevention", PVLDB 8 (2015): likelier the longer the load takes and the nearer the end is.
+    pub(crate) fn is_due_early(
+        &self,
+        load_time: Duration,
+        fresh_for: Duration,
+        random: f64,
+    ) -> bool {
         let Some(beta) = self.early else { return false };
-        let ahead = load_time.as_secs_f64() * beta * -draw.max(f64::MIN_POSITIVE).ln();
+        let ahead = load_time.as_secs_f64() * beta * -random.max(f64::MIN_POSITIVE).ln();
         ahead >= fresh_for.as_secs_f64()
     }
 }
@@ -95,27 +101,30 @@ mod tests {
 
     #[test]
     fn jitter_shortens_and_never_prolongs() {
-        for draw in [0.0, 0.3, 1.0, -1.0, 2.0] {
-            let ttl = of(MINUTE).windows(draw).ttl();
+        for random in [0.0, 0.3, 1.0, -1.0, 2.0] {
+            let ttl = of(MINUTE).lifetimes(random).ttl();
             assert!(ttl <= MINUTE && ttl >= MINUTE.mul_f64(0.9), "{ttl:?}");
         }
-        assert_eq!(of(MINUTE).windows(0.0).ttl(), MINUTE);
-        assert_eq!(of(MINUTE).windows(1.0).ttl(), MINUTE.mul_f64(0.9));
+        assert_eq!(of(MINUTE).lifetimes(0.0).ttl(), MINUTE);
+        assert_eq!(of(MINUTE).lifetimes(1.0).ttl(), MINUTE.mul_f64(0.9));
     }
 
     #[test]
-    fn stale_windows_are_not_shortened_and_do_not_prolong_the_fresh_one() {
+    fn stale_lifetimes_are_not_shortened_and_do_not_prolong_the_ttl() {
         let freshness = Freshness { stale_while_revalidate: MINUTE * 5, ..of(MINUTE) };
-        let windows = freshness.windows(1.0);
-        assert_eq!(windows.while_revalidate(), MINUTE * 5);
-        assert!(windows.ttl() <= MINUTE);
+        let lifetimes = freshness.lifetimes(1.0);
+        assert_eq!(lifetimes.while_revalidate(), MINUTE * 5);
+        assert!(lifetimes.ttl() <= MINUTE);
     }
 
     #[test]
     fn nothing_is_kept_for_longer_than_the_longest_ttl() {
-        let windows = Lifetimes::fresh_for(Duration::MAX).stale_if_error(Duration::MAX);
-        let windows = of(MINUTE).jittered(windows, 0.0);
-        assert_eq!((windows.ttl(), windows.if_error()), (Freshness::MAX_TTL, Freshness::MAX_TTL));
+        let lifetimes = Lifetimes::fresh_for(Duration::MAX).stale_if_error(Duration::MAX);
+        let lifetimes = of(MINUTE).jittered(lifetimes, 0.0);
+        assert_eq!(
+            (lifetimes.ttl(), lifetimes.if_error()),
+            (Freshness::MAX_TTL, Freshness::MAX_TTL)
+        );
     }
 
     #[test]
@@ -127,10 +136,10 @@ mod tests {
     fn a_load_is_early_in_proportion_to_its_cost() {
         let freshness = Freshness { early: Some(1.0), ..of(MINUTE) };
         let second = Duration::from_secs(1);
-        let draw = (-1.0_f64).exp();
-        assert!(freshness.is_due_early(second, second.mul_f64(0.99), draw));
-        assert!(!freshness.is_due_early(second, second.mul_f64(1.01), draw));
-        assert!(!freshness.is_due_early(second, second, 1.0), "the draw that is never early");
-        assert!(freshness.is_due_early(second, second * 700, 0.0), "the draw that always is");
+        let random = (-1.0_f64).exp();
+        assert!(freshness.is_due_early(second, second.mul_f64(0.99), random));
+        assert!(!freshness.is_due_early(second, second.mul_f64(1.01), random));
+        assert!(!freshness.is_due_early(second, second, 1.0), "the random that is never early");
+        assert!(freshness.is_due_early(second, second * 700, 0.0), "the random that always is");
     }
 }

@@ -1,6 +1,6 @@
 //! Policy: what a layer does, as values that cannot contradict each other.
 //!
-//! This module reads no clock and draws no numbers: ages and draws are arguments.
+//! This module reads no clock and has no randomness: ages and random numbers are arguments.
 
 mod failing;
 mod freshness;
@@ -13,45 +13,45 @@ pub use failing::WhenStoreFails;
 pub(crate) use failing::{Doubling, FailureWindow, FailureWindows};
 pub(crate) use freshness::Freshness;
 pub use pause::Backoff;
-pub(crate) use wait::Then;
+pub(crate) use wait::AfterWait;
 pub use wait::Wait;
 
-/// Everything a layer can be told, with its defaults. Set by the knobs of
-/// [`ReadThroughLayer`](crate::ReadThroughLayer), where each is explained.
+/// All options of a layer, with their defaults. [`ReadThroughLayer`](crate::ReadThroughLayer) sets
+/// and explains them.
 #[derive(Clone, Debug)]
 pub(crate) struct Policy {
     /// Lifetimes of answers, and when they are refreshed.
     pub(crate) freshness: Freshness,
-    /// How long a failure is shared, and how often the key is tried meanwhile.
+    /// How long a failure is shared, and how often a probe tries the key meanwhile.
     pub(crate) failures: FailureWindows,
     pub(crate) when_store_fails: WhenStoreFails,
     /// How long a lease holds without being renewed, once it has been renewed.
     pub(crate) lease: Duration,
     /// The hard limit on one load.
     pub(crate) load_timeout: Duration,
-    /// How much longer a load may take once the head of its response is there. Zero where answers
-    /// have no head.
+    /// How much longer a load may take after the head of its response. Zero if answers have no
+    /// head.
     pub(crate) collect_within: Duration,
-    /// After how long a load is slow enough that a stale answer is given out instead.
+    /// How long a waiter waits before it takes a stale fallback. `None`: it waits on.
     pub(crate) slow_load: Option<Duration>,
-    /// What a loser does.
+    /// How long waiters wait, and what they do then.
     pub(crate) wait: Wait,
     /// Whether an abandoned load is cancelled.
     pub(crate) when_abandoned: WhenAbandoned,
-    /// The largest encoded answer that is kept, in bytes.
+    /// The largest encoded answer that is stored, in bytes.
     pub(crate) max_entry_bytes: usize,
-    pub(crate) bounds: Bounds,
+    pub(crate) bounds: ConcurrencyBounds,
 }
 
-/// How much may be under way at once, in one process.
+/// How much may be under way at once in one process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bounds {
+pub(crate) struct ConcurrencyBounds {
     /// Callers that wait for one key.
     pub(crate) waiters: usize,
-    /// Keys that are being asked for or loaded.
+    /// Keys that are looked up or loaded.
     pub(crate) flights: usize,
-    /// Loads without a lease: while the store fails, or after a wait in vain.
-    pub(crate) loads_around: usize,
+    /// Loads without a lease: while the store fails, or after waits that ran out.
+    pub(crate) uncached_loads: usize,
 }
 
 impl Policy {
@@ -60,32 +60,32 @@ impl Policy {
     pub(crate) const LOAD_TIMEOUTS: [Duration; 2] =
         [Duration::from_millis(1), Duration::from_secs(24 * 60 * 60)];
 
-    /// The term for which a lease is taken. The first renewal makes it the whole one, so a lease
-    /// whose grant was never heard of blocks its key for this long at most.
+    /// The first term of a lease. The first renewal extends it to the whole lease. So a lease whose
+    /// grant was not acknowledged blocks its key for this long at most.
     pub(crate) fn first_term(&self) -> Duration {
         self.lease.min(FIRST_TERM)
     }
 
-    /// How long after a term has begun the next one does, while the load runs: two renewals may
-    /// fail, and the lease still holds.
+    /// When a running load renews its lease, counted from the begin of a term. The lease survives
+    /// two failed renewals.
     pub(crate) fn renewal(term: Duration) -> Duration {
         term / 3
     }
 
-    /// How long a caller waits for a load of others.
-    pub(crate) fn patience(&self) -> Duration {
-        self.wait.patience(self.load_timeout.saturating_add(NEWS))
+    /// How long a caller waits for the load of another caller.
+    pub(crate) fn max_wait(&self) -> Duration {
+        self.wait.max_wait(self.load_timeout.saturating_add(PROPAGATION))
     }
 
-    /// How long a caller waits for a look, if that has to be bounded here: a look ends by the
-    /// store's own timeout, and a timer for each would slow down the hits.
-    pub(crate) fn patience_for_look(&self) -> Option<Duration> {
-        let patience = self.patience();
-        (!self.wait.is_fail_fast() && patience < LONG_LOOK).then_some(patience)
+    /// How long a caller waits for its own lookup. `None`: without a bound here, since the store's
+    /// timeout ends the lookup, and a timer for each lookup would slow down hits.
+    pub(crate) fn max_lookup_wait(&self) -> Option<Duration> {
+        let max_wait = self.max_wait();
+        (!self.wait.is_fail_fast() && max_wait < LONG_LOOKUP).then_some(max_wait)
     }
 
-    /// How the losers of this policy pause, given whether the store tells them of changes.
-    pub(crate) fn pauses(&self, told: bool) -> Backoff {
+    /// The delays of waiters between two requests. `told`: the store pushes changes.
+    pub(crate) fn backoff(&self, told: bool) -> Backoff {
         self.wait.interval().map_or_else(|| Backoff::backing_off(told), Backoff::fixed)
     }
 }
@@ -103,29 +103,30 @@ impl Default for Policy {
             wait: Wait::default(),
             when_abandoned: WhenAbandoned::default(),
             max_entry_bytes: 1024 * 1024,
-            bounds: Bounds { waiters: 10_000, flights: 10_000, loads_around: 64 },
+            bounds: ConcurrencyBounds { waiters: 10_000, flights: 10_000, uncached_loads: 64 },
         }
     }
 }
 
-/// Long enough for most loads to end before the first renewal, a third of it later. Short enough to
+/// Long enough for most loads to end before the first renewal, after a third of it. Short enough to
 /// wait for.
 const FIRST_TERM: Duration = Duration::from_secs(1);
 
-/// How long it takes at most, in a fleet in good health, until all know that a load has ended.
-const NEWS: Duration = Duration::from_secs(1);
+/// How long it takes at most, in a healthy fleet, until all processes know that a load has ended.
+const PROPAGATION: Duration = Duration::from_secs(1);
 
-/// Far more than a store may take for an answer, which is 250 ms by default.
-const LONG_LOOK: Duration = Duration::from_secs(1);
+/// Far more than a store takes to answer: its timeout is 250 ms by default.
+const LONG_LOOKUP: Duration = Duration::from_secs(1);
 
 /// What becomes of a load when the last caller that waited for it has left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WhenAbandoned {
-    /// It is ended, and the lease given up. For loads that cost more than their answer is worth.
+    /// It is dropped, and its lease is released. For loads that cost more than their answer is
+    /// worth.
     Cancel,
-    /// It goes on, and its answer is stored for the next caller. The default: a caller that asks once mostly
-    /// asks again, and a client that gives up and retries would never get an answer otherwise.
+    /// It goes on, and its answer is stored for the next caller. The default: callers usually ask
+    /// again, and a client that gives up and retries would otherwise never get an answer.
     #[default]
     Finish,
 }

@@ -1,8 +1,8 @@
-//! `Wait`: how long a waiter waits, and what it does after that.
+//! `Wait`: how long a waiter waits, and what it does then.
 
 use std::time::Duration;
 
-/// How long a caller waits for the load of another caller, and what it does after that.
+/// How long a caller waits for the load of another caller, and what it does then.
 ///
 /// The caller whose own load runs waits for it up to the
 /// [limit on one load](crate::ReadThroughLayer::load_timeout), unless the caller has a
@@ -21,84 +21,84 @@ use std::time::Duration;
 /// The default is [`Wait::for_load`], then an error: a load under way is no failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Wait {
-    patience: Patience,
+    limit: MaxWait,
     interval: Option<Duration>,
-    then: Then,
+    then: AfterWait,
 }
 
 /// How long a wait lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Patience {
+enum MaxWait {
     /// As long as a load may take.
     Load,
     AtMost(Duration),
 }
 
 impl Wait {
-    /// Waits for as long as a load may take: the
-    /// [limit on one load](crate::ReadThroughLayer::load_timeout), 30 s by default, and a second more
-    /// for the outcome to arrive. The caller waits for a load that runs in this process by then to its
-    /// end, which that limit bounds, unless there is a stale answer. The default.
+    /// Waits for as long as a load may take: the [limit on one
+    /// load](crate::ReadThroughLayer::load_timeout), 30 s by default, and a second more for the
+    /// outcome to arrive. If a load runs in this process by then, the caller waits for its end,
+    /// which that limit bounds, unless there is a stale answer. The default.
     pub fn for_load() -> Self {
-        Self { patience: Patience::Load, interval: None, then: Then::Fail }
+        Self { limit: MaxWait::Load, interval: None, then: AfterWait::Fail }
     }
 
     /// Never waits for the load of another caller: gives up when the store says that one runs.
     ///
-    /// The caller waits for that answer of the store, which a failing store gives after its timeout. A
-    /// [deadline](crate::Lookup::deadline) bounds this as well.
+    /// The caller waits for that answer of the store, which a failing store gives after its
+    /// timeout. A [deadline](crate::Lookup::deadline) bounds this as well.
     pub fn fail_fast() -> Self {
         Self::at_most(Duration::ZERO)
     }
 
-    /// Reads the store `tries` times, `interval` apart, and gives up then. A push message of the store
-    /// wakes the caller in between. An interval below 1 ms counts as 1 ms.
+    /// Reads the store `tries` times, `interval` apart, and gives up then. A push message of the
+    /// store wakes the caller in between. An interval below 1 ms counts as 1 ms.
     pub fn tries(tries: u32, interval: Duration) -> Self {
         let interval = interval.max(Duration::from_millis(1));
         Self { interval: Some(interval), ..Self::at_most(interval.saturating_mul(tries)) }
     }
 
     /// Waits this long at most, including the time that the store takes to answer.
-    pub fn at_most(patience: Duration) -> Self {
-        Self { patience: Patience::AtMost(patience), ..Self::for_load() }
+    pub fn at_most(limit: Duration) -> Self {
+        Self { limit: MaxWait::AtMost(limit), ..Self::for_load() }
     }
 
-    /// After giving up, calls the loader itself, without a lease and without keeping the answer.
+    /// After giving up, calls the loader itself, without a lease and without storing the answer.
     ///
     /// Callers of one process that give up on a key share such a load, so there is at most one at
     /// a time per process and key.
     #[must_use]
     pub fn then_load(self) -> Self {
-        Self { then: Then::Load, ..self }
+        Self { then: AfterWait::Load, ..self }
     }
 
     /// After giving up, ends with an error. The default.
     #[must_use]
     pub fn then_fail(self) -> Self {
-        Self { then: Then::Fail, ..self }
+        Self { then: AfterWait::Fail, ..self }
     }
 
-    /// How long it waits, where a load may take so long.
-    pub(crate) fn patience(&self, load: Duration) -> Duration {
-        match self.patience {
-            Patience::Load => load,
-            Patience::AtMost(patience) => patience,
+    /// How long it waits, if a load may take `load`.
+    pub(crate) fn max_wait(&self, load: Duration) -> Duration {
+        match self.limit {
+            MaxWait::Load => load,
+            MaxWait::AtMost(limit) => limit,
         }
     }
 
     pub(crate) fn is_for_load(&self) -> bool {
-        self.patience == Patience::Load
+        self.limit == MaxWait::Load
     }
 
     pub(crate) fn is_fail_fast(&self) -> bool {
-        self.patience == Patience::AtMost(Duration::ZERO)
+        self.limit == MaxWait::AtMost(Duration::ZERO)
     }
 
     pub(crate) fn interval(&self) -> Option<Duration> {
         self.interval
     }
 
-    pub(crate) fn then(&self) -> Then {
+    pub(crate) fn then(&self) -> AfterWait {
         self.then
     }
 }
@@ -109,9 +109,9 @@ impl Default for Wait {
     }
 }
 
-/// What comes after a wait that was in vain.
+/// What a caller does when its wait has run out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Then {
+pub(crate) enum AfterWait {
     Fail,
     Load,
 }

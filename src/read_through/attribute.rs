@@ -43,8 +43,8 @@ use std::task::{Context, Poll};
 /// # }
 /// ```
 ///
-/// A method may be read through what it belongs to. What is asked for is kept, and so is, for a
-/// shorter time, that there is none:
+/// A method may use a layer in its own type. Here `None` is stored too, for a shorter time
+/// (negative caching):
 ///
 /// ```
 /// use bellwether::{ByKey, ReadThroughLayer, read_through};
@@ -71,35 +71,35 @@ use std::task::{Context, Poll};
 /// ```
 ///
 /// # The key
-/// A template is like a path: segments between slashes, and each is text or one argument in braces,
-/// or a field of one: `"stock/{item.sku}"`. The first is text, the kind of the key. The others are
-/// typed parts, so what stands above is `Key::of("stock").with(warehouse).with(sku)`, and no two
-/// keys can run together: `("a", "b/c")` and `("a/b", "c")` differ. Arguments, or the fields that
-/// are named, have to be [`KeyPart`](crate::KeyPart)s.
+/// A template is like a path: segments between slashes. Each segment is text, an argument in
+/// braces, or a field of one: `"stock/{item.sku}"`. The first segment is text, the kind of the key.
+/// The others are typed parts: the key above is `Key::of("stock").with(warehouse).with(sku)`. So no
+/// two keys can be confused: `("a", "b/c")` and `("a/b", "c")` differ. Arguments and fields in a
+/// template must be [`KeyPart`](crate::KeyPart)s.
 ///
-/// **Every argument is in the key, or in `skip(..)`,** `self` too: an argument that is in neither is
-/// a compile error that names it, since a key without it would give one's answer to the other. To
-/// name a field is to say that the other fields do not matter.
+/// **Every argument is in the key or in `skip(..)`,** `self` too. An argument in neither is a
+/// compile error that names it: with a key that lacks it, two different calls would share one
+/// answer. If the key has one field of an argument, the answer must not depend on the other fields.
 ///
-/// A key says nothing of the function: two functions with one template and one layer have the same
-/// answers. If these are of different types, a call is answered with
-/// [`CacheErrorKind::OtherType`](crate::CacheErrorKind::OtherType) or loads again, never with the
-/// other's answer; but two types that are alike as JSON are, in a store that is shared. Give each
-/// kind of answer a kind of key.
+/// A key does not name the function: two functions with one template and one layer share their
+/// answers. Give each type of answer a kind of key. If two functions with different types share a
+/// key, a call fails with [`CacheErrorKind::OtherType`](crate::CacheErrorKind::OtherType) or loads
+/// again. In a shared store it may also get the other function's answer, if the two types have the
+/// same JSON.
 ///
 /// # The function
-/// It is an `async fn` that returns a `Result<T, E>`, and becomes one that returns
-/// `Result<T, Error<E>>` ([`Error`]): callers that share a load share its error. `T` is what the layer
-/// can keep: by default anything that is `Clone + Serialize + DeserializeOwned`, and owned.
+/// It is an `async fn` that returns a `Result<T, E>`, and becomes one that returns `Result<T,
+/// Error<E>>` ([`Error`]): callers that share a load share its error. The layer must be able to
+/// store `T`: by default any owned type that is `Clone + Serialize + DeserializeOwned`.
 ///
-/// A load [outlives](crate::WhenAbandoned) the call that began it, so it owns its arguments: what
-/// is lent, as `&str`, is copied for it by [`ToOwned`] on every call, and all have to be
-/// `Clone + Send + Sync + 'static`. Where that is dear, lend a handle, such as an `Arc`. The load has
-/// the arguments of the caller that began it, the skipped ones included.
+/// A load may [outlive](crate::WhenAbandoned) the call that began it, so it owns its arguments.
+/// Borrowed ones, such as `&str`, are copied by [`ToOwned`] on every call. All must be `Clone +
+/// Send + Sync + 'static`. If a copy is expensive, pass an `Arc`. A load uses the arguments of the
+/// caller that began it, the skipped ones included.
 ///
-/// Every call of the function by its name is read through the layer, also from its own body. Methods of
-/// traits are not supported; those of types are, with `self`, `&self` or
-/// `self: Arc<Self>`.
+/// Every call of the function by its name is read through the layer, also from its own body.
+/// Methods of traits are not supported; those of types are, with `self`, `&self` or `self:
+/// Arc<Self>`.
 ///
 /// # Options
 /// | option | |
@@ -107,14 +107,14 @@ use std::task::{Context, Poll};
 /// | `key = "kind/{argument}"` | the key |
 /// | `layer = ..` | an expression for a [`ReadThroughLayer<ByKey>`](ByKey), evaluated in each call; it may name the arguments |
 /// | `skip(catalog, self)` | the arguments on which the answer does not depend |
-/// | `ttl`, `stale_while_revalidate`, `stale_if_error` | as the knobs of [`ReadThroughLayer`] by these names, such as `"60s"`; units are `ms`, `s`, `m`, `h` and `d` |
-/// | `not_found_ttl` | the same, for functions that return an `Option` in the `Result`: how long `None` is kept. It takes the place of the layer's [`classify`](ReadThroughLayer::classify) |
-/// | `key_fn = name` | also makes a function of this name, which takes the arguments of the key and gives the key: to invalidate by |
+/// | `ttl`, `stale_while_revalidate`, `stale_if_error` | as the options of [`ReadThroughLayer`] by these names, such as `"60s"`; units are `ms`, `s`, `m`, `h` and `d` |
+/// | `not_found_ttl` | how long `None` is stored, for functions that return an `Option` in the `Result`. It replaces the layer's [`classify`](ReadThroughLayer::classify) |
+/// | `key_fn = name` | also makes a function of this name, from the arguments of the key to the key, for invalidation |
 ///
-/// Without an option, and for all that has none, it is as the layer says.
+/// Everything else is as the layer sets it.
 ///
 /// # Cancel safety
-/// That of a [`ResponseFuture`](crate::ResponseFuture).
+/// As a [`ResponseFuture`](crate::ResponseFuture).
 pub use bellwether_macros::read_through;
 use tower::{Layer, Service};
 
@@ -124,21 +124,20 @@ use crate::error::Error;
 use crate::key::Key;
 use crate::store::Store;
 
-/// How a layer is asked whose requests are keys: what `#[read_through]` functions are read through.
+/// The key function of a layer for `#[read_through]` functions: its requests are keys already.
 pub type ByKey = fn(&Key) -> Key;
 
 impl ReadThroughLayer<ByKey> {
     /// A layer for functions with the attribute `#[read_through]`, which make their own keys.
     ///
-    /// Functions that are read through one layer, or clones of it, share its loads and its store:
-    /// those whose keys are the same have the same answers. Knobs that an attribute does not set
-    /// are those of the layer.
+    /// Functions with one layer, or with clones of it, share its loads and its store: the same key
+    /// has the same answer. An option that an attribute does not set is the layer's.
     pub fn by_key<S: Store>(store: S) -> Self {
         Self::new(store, Key::clone as ByKey)
     }
 }
 
-/// What a function returns, whatever its name is for `Result`.
+/// The value and the error of a function's `Result`, by any alias of it.
 #[doc(hidden)]
 pub trait FunctionResult {
     type Value;
@@ -150,7 +149,7 @@ impl<T, E> FunctionResult for Result<T, E> {
     type Error = E;
 }
 
-/// A layer of its own for one call of a function. It shares the loads of the other.
+/// A clone of a layer for one call of a function. It shares the loads of the original.
 #[doc(hidden)]
 pub fn layer<C>(layer: &ReadThroughLayer<ByKey, C>) -> ReadThroughLayer<ByKey, C> {
     layer.clone()
@@ -169,11 +168,11 @@ where
     F: FnOnce() -> Loading + Clone + Send + 'static,
     Loading: Future<Output = Result<T, E>> + Send,
 {
-    layer.layer(Loader(load)).call(key).await
+    layer.layer(FunctionLoader(load)).call(key).await
 }
 
-/// As [`read`], of something that may not be there: `None` is kept for as long as the layer says of
-/// answers that say "there is none".
+/// As [`read`], for a function that may return `None`, which is stored for the layer's
+/// `not_found_ttl`.
 #[doc(hidden)]
 pub async fn read_optional<T, E, C, F, Loading>(
     layer: ReadThroughLayer<ByKey, C>,
@@ -187,20 +186,21 @@ where
     F: FnOnce() -> Loading + Clone + Send + 'static,
     Loading: Future<Output = Result<Option<T>, E>> + Send,
 {
-    let judged: ReadThroughLayer<_, Classified<C, Judge<T>>> = layer.classified_alike(|found| {
-        if found.is_some() { Cacheability::Keep } else { Cacheability::NotFound }
-    });
-    judged.layer(Loader(load)).call(key).await
+    let classified: ReadThroughLayer<_, Classified<C, ClassifyOption<T>>> =
+        layer.classified_alike(|found| {
+            if found.is_some() { Cacheability::Keep } else { Cacheability::NotFound }
+        });
+    classified.layer(FunctionLoader(load)).call(key).await
 }
 
-/// Tells "there is none" from an answer.
-type Judge<T> = fn(&Option<T>) -> Cacheability;
+/// Classifies `None` as `NotFound`.
+type ClassifyOption<T> = fn(&Option<T>) -> Cacheability;
 
-/// The body of a function with its arguments: a load of whatever is asked for.
+/// The body of a function with its arguments, as a loader.
 #[derive(Clone)]
-struct Loader<F>(F);
+struct FunctionLoader<F>(F);
 
-impl<F, Loading, T, E> Service<Key> for Loader<F>
+impl<F, Loading, T, E> Service<Key> for FunctionLoader<F>
 where
     F: FnOnce() -> Loading + Clone,
     Loading: Future<Output = Result<T, E>>,

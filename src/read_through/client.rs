@@ -1,4 +1,4 @@
-//! `CacheClient`: the cache of a layer, for adapters that make their keys themselves.
+//! `CacheClient`: the cache of a layer, for adapters that make their own keys.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::store::{
     Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Lifetimes, Marker, Peek, Store, Value,
 };
 
-/// The cache of a [`ReadThroughLayer`], without a loader and without a function that makes keys.
+/// The cache of a [`ReadThroughLayer`], without a loader and without a key function.
 ///
 /// Clones share one state, and so do all clients of one layer: its flights, its failure cache and
 /// its store. See the [module page](crate::adapter).
@@ -32,16 +32,17 @@ impl<C> CacheClient<C> {
         Self(Arc::new(layer.core()))
     }
 
-    /// The same for loaders whose answers have a head and a body: a load may take this much longer
-    /// than [`load_timeout`](Self::load_timeout), which then bounds the time until the head. The
-    /// loader watches over that bound itself and gives [`LoadTimedOut`](super::load::LoadTimedOut).
+    /// The same, for loaders whose answers have a head and a body.
+    /// [`load_timeout`](Self::load_timeout) then bounds the time until the head, and the body may
+    /// take `collect_within` longer. The loader enforces the first bound itself, with
+    /// [`LoadTimedOut`](super::load::LoadTimedOut).
     pub fn with_bodies<K>(layer: &ReadThroughLayer<K, C>, collect_within: Duration) -> Self {
         let mut core = layer.core();
         core.policy.collect_within = collect_within;
         Self(Arc::new(core))
     }
 
-    /// How long a load may take, until the head of its answer is there if answers have one.
+    /// How long a load may take: until the head of its answer, for answers that have one.
     pub fn load_timeout(&self) -> Duration {
         self.0.policy.load_timeout
     }
@@ -76,7 +77,7 @@ impl<C> CacheClient<C> {
         self.0.read(entry)
     }
 
-    /// A fresh answer that this process holds, decoded: a hit without a future.
+    /// A fresh, decoded answer that this process has: a hit without a future.
     pub fn cached<R>(&self, key: &Key) -> Option<(R, CacheStatus)>
     where
         C: Codec<R>,
@@ -87,10 +88,10 @@ impl<C> CacheClient<C> {
         }
     }
 
-    /// Answers a request by the entry of a key, or by the one load of that key.
+    /// Answers a request with the entry of a key, or by the one load of that key.
     ///
     /// # Errors
-    /// As a [`ReadThrough`](crate::ReadThrough) service gives them.
+    /// The errors of a [`ReadThrough`](crate::ReadThrough) service.
     pub fn request<S, Req>(
         &self,
         key: Key,
@@ -108,7 +109,7 @@ impl<C> CacheClient<C> {
         ResponseFuture::begin(&self.0, key, loader, request, options)
     }
 
-    /// What is stored for a key, fresh or stale. A store that fails counts as one that has nothing.
+    /// What is stored for a key, fresh or stale. `None` also if the store fails, which is logged.
     pub async fn lookup(&self, key: &Key) -> Option<Entry> {
         match self.0.store.peek(key) {
             Peek::Found(entry) => Some(entry),
@@ -123,25 +124,26 @@ impl<C> CacheClient<C> {
         }
     }
 
-    /// The same windows with a ttl that is shortened by the layer's [jitter](ReadThroughLayer::jitter).
-    pub fn jittered(&self, windows: Lifetimes) -> Lifetimes {
-        self.0.policy.freshness.jittered(windows, jitter())
+    /// The same lifetimes, with a ttl that is shortened by the layer's
+    /// [jitter](ReadThroughLayer::jitter).
+    pub fn jittered(&self, lifetimes: Lifetimes) -> Lifetimes {
+        self.0.policy.freshness.jittered(lifetimes, jitter())
     }
 
-    /// Stores an answer under a key outside of a load, as when an origin confirms a stored one.
+    /// Stores an answer outside of a load, for example when an origin confirms a stored response.
     ///
-    /// It takes the lease of the key, and stores nothing if another caller has it, or if `replaces`
-    /// refuses the entry that is there. Gives whether the answer was stored; a store that fails is
-    /// logged and counts as no.
+    /// It takes the lease of the key. It stores nothing if another caller has the lease, or if
+    /// `replaces` refuses the stored entry. Returns whether the answer was stored. A failure of the
+    /// store is logged and returns `false`.
     ///
     /// # Cancel safety
-    /// Dropped before it has returned, it may have stored the answer or not. The lease lapses after
+    /// If it is dropped before it returns, the answer may be stored or not. The lease lapses after
     /// two seconds.
     pub async fn replace<R>(
         &self,
         key: Key,
         answer: C::Kept,
-        windows: Lifetimes,
+        lifetimes: Lifetimes,
         replaces: impl FnOnce(Option<&Entry>) -> bool,
     ) -> bool
     where
@@ -152,24 +154,27 @@ impl<C> CacheClient<C> {
             self.abandon(lease).await;
             return false;
         };
-        self.commit(lease, Draft::new(value, self.0.codec.id(), windows)).await
+        self.commit(lease, Draft::new(value, self.0.codec.id(), lifetimes)).await
     }
 
-    /// Removes the entry of a key, unless a load of the key is under way: what that load gives is
-    /// stored.
+    /// Removes the entry of a key, unless a load of the key is under way. The answer of such a load
+    /// is stored and served.
     ///
-    /// Where no later request may be given the answer of that load either, invalidate the key
-    /// instead.
+    /// If later requests must not get that answer either, invalidate the key instead.
     pub async fn remove_unless_loading(&self, key: Key) {
         if let Some(lease) = self.lease(key, |_| true).await {
             self.commit(lease, Draft::marker(Duration::ZERO, Marker::Uncacheable)).await;
         }
     }
 
-    /// The lease of a key, if no other caller has it and `will_do` accepts the entry that is there.
-    async fn lease(&self, key: Key, will_do: impl FnOnce(Option<&Entry>) -> bool) -> Option<Lease> {
+    /// The lease of a key, if no other caller has it and `is_wanted` accepts the stored entry.
+    async fn lease(
+        &self,
+        key: Key,
+        is_wanted: impl FnOnce(Option<&Entry>) -> bool,
+    ) -> Option<Lease> {
         match self.0.store.acquire(Claim::new(key), TERM, Accept::Nothing).await {
-            Ok(Acquire::Lead { lease, stale, .. }) if will_do(stale.as_ref()) => Some(lease),
+            Ok(Acquire::Lead { lease, stale, .. }) if is_wanted(stale.as_ref()) => Some(lease),
             Ok(Acquire::Lead { lease, .. }) => {
                 self.abandon(lease).await;
                 None
@@ -186,12 +191,12 @@ impl<C> CacheClient<C> {
     where
         C: Codec<R>,
     {
-        let mut room = EncodeBuffer::new(self.max_entry_bytes());
-        self.0.codec.encode(&answer, &mut room).ok()?;
-        let encoded = room.into_bytes();
+        let mut buffer = EncodeBuffer::new(self.max_entry_bytes());
+        self.0.codec.encode(&answer, &mut buffer).ok()?;
+        let encoded = buffer.into_bytes();
         let settled = self.0.codec.settle(answer, &encoded);
-        let beside = self.0.codec.weight(&settled, &encoded);
-        Some(Value::of(encoded, Arc::new(settled), beside))
+        let extra_bytes = self.0.codec.weight(&settled, &encoded);
+        Some(Value::of(encoded, Arc::new(settled), extra_bytes))
     }
 
     fn commit(&self, lease: Lease, draft: Draft) -> impl Future<Output = bool> + use<C> {
@@ -200,7 +205,7 @@ impl<C> CacheClient<C> {
             match committed.await {
                 Ok(outcome) => outcome == Commit::Stored,
                 Err(error) => {
-                    warn_throttled!(%error, "the store failed: an answer is perhaps not stored");
+                    warn_throttled!(%error, "the store failed: an answer may not be stored");
                     false
                 }
             }
@@ -220,5 +225,5 @@ impl<C> Clone for CacheClient<C> {
     }
 }
 
-/// How long a lease holds that is taken to store an answer that is there already.
+/// The term of a lease that is taken only to store an answer.
 const TERM: Duration = Duration::from_secs(2);

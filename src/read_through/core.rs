@@ -1,4 +1,4 @@
-//! What all clones of a service share.
+//! The shared state of a layer: what all its services and their clones have in common.
 
 use std::any::Any;
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::codec::{Cacheability, Codec};
 use crate::error::Error;
 use crate::flight::{FlightBounds, Flights};
 use crate::key::Key;
-use crate::policy::{Bounds, Policy};
+use crate::policy::{ConcurrencyBounds, Policy};
 use crate::status::{CacheStatus, StaleReason};
 use crate::store::{Entry, Peek, Store, Value};
 
@@ -41,69 +41,72 @@ impl<C: fmt::Debug> fmt::Debug for Core<C> {
     }
 }
 
-/// What a program says of its loader's errors.
+/// What a program says about its loader's errors.
 #[derive(Clone, Default)]
 pub(crate) struct ErrorRules {
-    /// Puts an error into words, if it is of the type that it knows.
+    /// The text of an error for other processes. `None` for an error of an unexpected type.
     pub(crate) describe: Option<Arc<ErrorRule<Option<String>>>>,
-    /// Whether an error is the source's, whatever was asked for.
-    pub(crate) is_of_source: Option<Arc<ErrorRule<bool>>>,
+    /// Whether an error is a failure of the source and not of one request.
+    pub(crate) is_source_failure: Option<Arc<ErrorRule<bool>>>,
 }
 
-/// What a program says of an error.
+/// A function of the program over an error.
 pub(crate) type ErrorRule<T> = dyn Fn(AnyError<'_>) -> T + Send + Sync;
 
 /// An error of any type.
 pub(crate) type AnyError<'a> = &'a (dyn Any + Send + Sync);
 
-/// What is under way in this process, for all services of a layer.
+/// What is under way in this process, for all services of one layer.
 #[derive(Clone, Debug)]
 pub(crate) struct Loads {
-    /// One per key.
+    /// The flights that load under a lease, one per key.
     pub(crate) flights: Arc<Flights<Outcome>>,
-    /// Uncached loads, for callers that waited in vain for another load, one per key.
+    /// Uncached loads of callers whose wait for another load ran out, one per key.
     pub(crate) uncached: Arc<Flights<Outcome>>,
     /// Forced refreshes, one per key.
     pub(crate) forced: Arc<Flights<Outcome>>,
     /// Permits to load without a lease.
-    pub(crate) permits: Arc<Semaphore>,
-    /// What failed here a moment ago.
+    pub(crate) uncached_permits: Arc<Semaphore>,
+    /// Failures of a moment ago, shared with later callers.
     pub(crate) failures: Arc<FailureCache>,
-    /// The same, of loads whose failures must not hold up other callers: uncached and forced ones.
-    pub(crate) apart: Arc<FailureCache>,
-    /// Keys whose answers are each for one caller.
+    /// Failures of uncached loads and forced refreshes. They confirm each other, but put no key
+    /// into cooldown.
+    pub(crate) unshared_failures: Arc<FailureCache>,
+    /// Keys with private answers.
     pub(crate) private_keys: Arc<PrivateKeys>,
-    /// How long loads take, in microseconds: a moving average. Zero: none has ended yet.
+    /// How long loads take, in microseconds: a moving average. Zero if none has ended yet.
     typical: Arc<AtomicU64>,
 }
 
 impl Loads {
-    pub(crate) fn none(bounds: Bounds) -> Self {
-        let Bounds { waiters, flights, loads_around } = bounds;
+    pub(crate) fn none(bounds: ConcurrencyBounds) -> Self {
+        let ConcurrencyBounds { waiters, flights, uncached_loads } = bounds;
         let flights = || Flights::new(FlightBounds { flights, waiters });
         Self {
             flights: flights(),
             uncached: flights(),
             forced: flights(),
-            permits: Arc::new(Semaphore::new(loads_around)),
+            uncached_permits: Arc::new(Semaphore::new(uncached_loads)),
             failures: Arc::default(),
-            apart: Arc::default(),
+            unshared_failures: Arc::default(),
             private_keys: Arc::default(),
             typical: Arc::default(),
         }
     }
 
+    /// How many keys are under way.
     pub(crate) fn len(&self) -> usize {
         self.flights.len() + self.uncached.len() + self.forced.len()
     }
 
-    /// How long a load takes, by those that have ended.
+    /// How long a load takes, going by the loads that have ended.
     pub(crate) fn typical(&self) -> Duration {
         Duration::from_micros(self.typical.load(Ordering::Relaxed))
     }
 
-    /// A load has ended. Each new one weighs an eighth; one that is lost to a race does not matter.
-    pub(crate) fn note(&self, load_time: Duration) {
+    /// Notes how long a load took. The newest counts for an eighth. A race may lose one, which does
+    /// no harm.
+    pub(crate) fn note_load_time(&self, load_time: Duration) {
         let new = u64::try_from(load_time.as_micros()).unwrap_or(u64::MAX);
         let old = self.typical.load(Ordering::Relaxed);
         let average = if old == 0 { new } else { old - old / 8 + new / 8 };
@@ -112,15 +115,14 @@ impl Loads {
 }
 
 impl<C> Core<C> {
-    /// What this process knows of a key without asking: a fresh entry that can be read, or whether
-    /// it is worth to ask.
+    /// What this process knows of a key without asking the store: an entry, or that there is none.
     #[inline]
     pub(crate) fn peek<R>(&self, key: &Key) -> Peeked<R>
     where
         C: Codec<R>,
     {
         match self.store.peek(key) {
-            Peek::Found(entry) => match self.at_hand(&entry) {
+            Peek::Found(entry) => match self.decoded_hit(&entry) {
                 Some((answer, fresh_for)) => Peeked::Hit(answer, fresh_for),
                 None => Peeked::Entry(entry),
             },
@@ -129,9 +131,10 @@ impl<C> Core<C> {
         }
     }
 
-    /// The answer of an entry, if it is fresh, needs no closer look, and was decoded before.
+    /// The answer of an entry that is fresh, cannot be due for an early refresh, and is decoded
+    /// already.
     #[inline]
-    fn at_hand<R>(&self, entry: &Entry) -> Option<(R, Option<Duration>)>
+    fn decoded_hit<R>(&self, entry: &Entry) -> Option<(R, Option<Duration>)>
     where
         C: Codec<R>,
     {
@@ -146,14 +149,14 @@ impl<C> Core<C> {
         Some((self.codec.restore(entry.value().known()?, &status), fresh_for))
     }
 
-    /// Leave for a request to load for itself, if it does not wait for the loads of others.
-    pub(crate) fn bypass(&self, key: &Key, how: RequestOptions) -> Option<BypassPermit> {
-        let coalesces = how.bypasses_by_itself || how.is_forced;
+    /// A permit to load individually, for a request whose key has private answers.
+    pub(crate) fn bypass(&self, key: &Key, options: RequestOptions) -> Option<BypassPermit> {
+        let coalesces = options.returns_bypass || options.is_forced;
         if coalesces { None } else { self.loads.private_keys.bypass(&key.digest()) }
     }
 
-    /// The answer to a caller that has loaded for itself. Notes for whom it was.
-    pub(crate) fn answer_of_bypass<R, E>(
+    /// The answer to a caller that loaded individually. Remembers whether it can be shared.
+    pub(crate) fn bypass_answer<R, E>(
         &self,
         key: &Key,
         loaded: Result<R, E>,
@@ -164,17 +167,17 @@ impl<C> Core<C> {
     {
         let answer = loaded.map(|response| {
             let kept = self.codec.keep(response);
-            self.note_verdict(key, &kept);
+            self.note_cacheability(key, &kept);
             self.codec.restore_owned(kept, &status)
         });
         (answer.map_err(|error| Error::Load(Arc::new(error))), status)
     }
 
-    fn note_verdict<R>(&self, key: &Key, kept: &C::Kept)
+    fn note_cacheability<R>(&self, key: &Key, kept: &C::Kept)
     where
         C: Codec<R>,
     {
-        // A panic of the program's code over an answer says nothing of it.
+        // A panic in the program's `classify` says nothing about the answer.
         match catch_unwind(AssertUnwindSafe(|| self.codec.classify(kept))) {
             Ok(Cacheability::PrivateKey) => self.note_private(key),
             Ok(Cacheability::PrivateOnce | Cacheability::Failure | Cacheability::Unconfirmed)
@@ -185,12 +188,12 @@ impl<C> Core<C> {
         }
     }
 
-    /// Notes that an answer for a key was for one caller only.
+    /// Notes that an answer for a key was private.
     pub(crate) fn note_private(&self, key: &Key) {
         self.loads.private_keys.note_private(key.digest(), self.policy.freshness.marker_ttl);
     }
 
-    /// The answer of an entry that was looked up, if it can be read.
+    /// The answer of an entry, if it can be read.
     pub(crate) fn answer<R>(&self, entry: Entry, status: CacheStatus) -> Option<(R, CacheStatus)>
     where
         C: Codec<R>,
@@ -204,7 +207,7 @@ impl<C> Core<C> {
         Some((answer, status))
     }
 
-    /// What an entry holds, if it is of our encoding and can be decoded.
+    /// What an entry holds, if it is of this codec and can be decoded.
     pub(crate) fn read<R>(&self, entry: &Entry) -> Option<Arc<C::Kept>>
     where
         C: Codec<R>,
@@ -213,24 +216,26 @@ impl<C> Core<C> {
             return None;
         }
         let decode = || entry.value().decoded(|bytes| self.codec.decode(bytes));
-        // A decoder that panics on what it was given has not decoded it, and that is all.
+        // A panic of the decoder counts as an entry that cannot be decoded.
         let decoded = catch_unwind(AssertUnwindSafe(decode)).ok()?;
         decoded.inspect_err(|error| tracing::debug!(%error, "an entry that cannot be decoded")).ok()
     }
 }
 
-/// What a process knows of a key by itself.
+/// What a process knows of a key without asking the store.
 #[derive(Debug)]
 pub(crate) enum Peeked<R> {
-    /// A fresh answer, and for how much longer it is, if that is known.
+    /// A fresh answer, and how much longer it is fresh if that is known.
     Hit(R, Option<Duration>),
-    /// To be looked at more closely.
+    /// An entry that has to be decoded, is stale, or may be due for a refresh.
     Entry(Entry),
+    /// The store has no entry.
     Miss,
+    /// The store has to be asked.
     Unknown,
 }
 
-/// The status of an answer that was kept.
+/// The status of a stored answer that is fresh.
 #[inline]
 pub(crate) fn hit(entry: &Entry) -> CacheStatus {
     CacheStatus::Hit { fresh_for: entry.fresh_for() }
@@ -241,7 +246,7 @@ pub(crate) fn stale(entry: &Entry, why: StaleReason) -> CacheStatus {
     CacheStatus::Stale { why, stale_for: entry.stale_for().unwrap_or_default() }
 }
 
-/// A value that nobody keeps.
-pub(crate) fn nothing() -> Value {
+/// An empty value, for drafts that store none.
+pub(crate) fn empty_value() -> Value {
     Value::new(bytes::Bytes::new())
 }

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// A moment to be waited for. Few requests have one, so its timer is made when it is first waited
-/// for, and in a box.
+/// A moment to wait for. Few requests have one, so its timer is in a box and is made at the first
+/// poll.
 pub(super) struct Deadline {
     at: Instant,
     timer: Option<Pin<Box<Sleep>>>,
@@ -20,7 +20,7 @@ impl Deadline {
         Self { at, timer: None }
     }
 
-    /// Waits until it has come. Where there is no runtime, there are no timers: it never comes.
+    /// Waits for the moment. Without a runtime there are no timers, and it never comes.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.timer.is_none() && Handle::try_current().is_ok() {
             self.timer = Some(Box::pin(sleep_until(self.at)));
@@ -38,18 +38,18 @@ impl fmt::Debug for Deadline {
     }
 }
 
-/// When a wait ends so that its caller has the answer by its deadline.
+/// When a wait has to end so that its caller has the answer by the deadline.
 pub(super) fn answer_by(deadline: Instant) -> Instant {
     deadline - margin(deadline.saturating_duration_since(Instant::now()))
 }
 
-/// How much earlier than a deadline a wait ends, if so much time is left.
+/// How much earlier than the deadline a wait ends, with `left` until the deadline.
 fn margin(left: Duration) -> Duration {
     (left / 10).clamp(TIMER, ANSWER).min(left / 2)
 }
 
-/// Timers have steps of 1 ms, so they may be as late, and what they wake takes its time.
+/// Timers have steps of 1 ms, so they may be as late, and a woken task takes time to run.
 const TIMER: Duration = Duration::from_millis(2);
 
-/// About what it takes on a busy machine from a timer to the answer.
+/// About how long a busy machine takes from a timer to the answer.
 const ANSWER: Duration = Duration::from_millis(10);

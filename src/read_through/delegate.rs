@@ -1,8 +1,7 @@
-//! The options of a `ReadThroughLayer`, for adapters that have one inside.
+//! The options of a `ReadThroughLayer`, for adapters that have one as a field.
 
-/// Defines the options of a [`ReadThroughLayer`](crate::ReadThroughLayer) that say how loads go, on a
-/// type that has one in its field `layer`. For use inside of an `impl` block; see the
-/// [module page](crate::adapter).
+/// Defines the load options of a [`ReadThroughLayer`](crate::ReadThroughLayer) on a type that has
+/// one in its field `layer`. Call it inside an `impl` block; see the [module page](crate::adapter).
 #[macro_export]
 macro_rules! delegate_load_options {
     () => {
@@ -22,7 +21,8 @@ macro_rules! delegate_load_options {
             Ok(self)
         }
 
-        /// As [`ReadThroughLayer::load_timeout`]($crate::ReadThroughLayer::load_timeout), with its default.
+        /// As [`ReadThroughLayer::load_timeout`]($crate::ReadThroughLayer::load_timeout), with its
+        /// default.
         ///
         /// # Errors
         /// As there.
@@ -34,14 +34,16 @@ macro_rules! delegate_load_options {
             Ok(self)
         }
 
-        /// As [`ReadThroughLayer::slow_load`]($crate::ReadThroughLayer::slow_load), with its default.
+        /// As [`ReadThroughLayer::slow_load`]($crate::ReadThroughLayer::slow_load), with its
+        /// default.
         #[must_use]
         pub fn slow_load(mut self, after: std::time::Duration) -> Self {
             self.layer = self.layer.slow_load(after);
             self
         }
 
-        /// As [`ReadThroughLayer::refresh_early`]($crate::ReadThroughLayer::refresh_early), with its default.
+        /// As [`ReadThroughLayer::refresh_early`]($crate::ReadThroughLayer::refresh_early), with
+        /// its default.
         ///
         /// # Errors
         /// As there.
@@ -59,14 +61,16 @@ macro_rules! delegate_load_options {
             Ok(self)
         }
 
-        /// As [`ReadThroughLayer::not_kept_for`]($crate::ReadThroughLayer::not_kept_for), with its default.
+        /// As [`ReadThroughLayer::not_kept_for`]($crate::ReadThroughLayer::not_kept_for), with its
+        /// default.
         #[must_use]
-        pub fn not_kept_for(mut self, window: std::time::Duration) -> Self {
-            self.layer = self.layer.not_kept_for(window);
+        pub fn not_kept_for(mut self, duration: std::time::Duration) -> Self {
+            self.layer = self.layer.not_kept_for(duration);
             self
         }
 
-        /// As [`ReadThroughLayer::failure_windows`]($crate::ReadThroughLayer::failure_windows), with its default.
+        /// As [`ReadThroughLayer::failure_windows`]($crate::ReadThroughLayer::failure_windows),
+        /// with its default.
         ///
         /// # Errors
         /// As there.
@@ -79,7 +83,8 @@ macro_rules! delegate_load_options {
             Ok(self)
         }
 
-        /// As [`ReadThroughLayer::failure_probes`]($crate::ReadThroughLayer::failure_probes), with its default.
+        /// As [`ReadThroughLayer::failure_probes`]($crate::ReadThroughLayer::failure_probes), with
+        /// its default.
         ///
         /// # Errors
         /// As there.
@@ -92,21 +97,24 @@ macro_rules! delegate_load_options {
             Ok(self)
         }
 
-        /// As [`ReadThroughLayer::when_store_fails`]($crate::ReadThroughLayer::when_store_fails), with its default.
+        /// As [`ReadThroughLayer::when_store_fails`]($crate::ReadThroughLayer::when_store_fails),
+        /// with its default.
         #[must_use]
         pub fn when_store_fails(mut self, when_store_fails: $crate::WhenStoreFails) -> Self {
             self.layer = self.layer.when_store_fails(when_store_fails);
             self
         }
 
-        /// As [`ReadThroughLayer::when_abandoned`]($crate::ReadThroughLayer::when_abandoned), with its default.
+        /// As [`ReadThroughLayer::when_abandoned`]($crate::ReadThroughLayer::when_abandoned), with
+        /// its default.
         #[must_use]
         pub fn when_abandoned(mut self, when_abandoned: $crate::WhenAbandoned) -> Self {
             self.layer = self.layer.when_abandoned(when_abandoned);
             self
         }
 
-        /// As [`ReadThroughLayer::max_entry_bytes`]($crate::ReadThroughLayer::max_entry_bytes), with its default.
+        /// As [`ReadThroughLayer::max_entry_bytes`]($crate::ReadThroughLayer::max_entry_bytes),
+        /// with its default.
         ///
         /// # Errors
         /// As there.
@@ -115,7 +123,8 @@ macro_rules! delegate_load_options {
             Ok(self)
         }
 
-        /// As [`ReadThroughLayer::max_waiters`]($crate::ReadThroughLayer::max_waiters), with its default.
+        /// As [`ReadThroughLayer::max_waiters`]($crate::ReadThroughLayer::max_waiters), with its
+        /// default.
         ///
         /// # Errors
         /// As there.
@@ -124,7 +133,8 @@ macro_rules! delegate_load_options {
             Ok(self)
         }
 
-        /// As [`ReadThroughLayer::max_flights`]($crate::ReadThroughLayer::max_flights), with its default.
+        /// As [`ReadThroughLayer::max_flights`]($crate::ReadThroughLayer::max_flights), with its
+        /// default.
         ///
         /// # Errors
         /// As there.
@@ -133,7 +143,9 @@ macro_rules! delegate_load_options {
             Ok(self)
         }
 
-        /// As [`ReadThroughLayer::max_uncached_loads`]($crate::ReadThroughLayer::max_uncached_loads), with its default.
+        /// As
+        /// [`ReadThroughLayer::max_uncached_loads`]($crate::ReadThroughLayer::max_uncached_loads),
+        /// with its default.
         ///
         /// # Errors
         /// As there.

@@ -1,4 +1,4 @@
-//! What failed in this process a moment ago, with the loader's own error.
+//! The failure cache: loads that failed in this process a moment ago, with the loader's own error.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,69 +13,71 @@ use crate::store::Failure;
 
 /// Failures of this process, each for its life.
 ///
-/// The store remembers failures for the fleet, as words at best. This remembers them as they were,
-/// for those who ask here; and where the store is down, it is all that is remembered. There is a
-/// bound on how many there are, and on how large: of more bytes than that, it is remembered only
-/// that it failed.
+/// The store shares failures with the fleet, as text at most. This cache has the errors themselves,
+/// for callers of this process. While the store is down, it is the only one. It is bounded in
+/// number and in bytes. Of a failure that is too large, it remembers only that the load failed.
 #[derive(Default)]
 pub(crate) struct FailureCache(Mutex<FailureTable>);
 
 #[derive(Default)]
 struct FailureTable {
     failed: HashMap<Digest, CachedFailure>,
-    /// How many bytes they have together.
+    /// How many bytes they take together.
     bytes: usize,
-    /// When those that are over are removed, if one is added then.
+    /// From when on the next addition removes the expired ones.
     sweep_at: Option<Instant>,
 }
 
 struct CachedFailure {
-    /// None: it is too large, or is shared with no later caller.
+    /// `None`: it is too large, or no later caller shares it.
     outcome: Option<Outcome>,
     bytes: usize,
+    /// How many loads in a row have failed.
     times: u32,
-    /// The store knows of it.
-    is_told: bool,
-    /// When one caller is let through as a probe.
+    /// The store knows it.
+    is_reported: bool,
+    /// When its cooldown ends, so that one caller may probe.
     due: Instant,
-    /// When its window is over.
+    /// When its failure window ends.
     until: Instant,
-    /// Until when it counts for the next one in a row.
+    /// Until when a further failure is one in a row.
     counts_until: Instant,
+    /// When it is forgotten.
     gone_at: Instant,
 }
 
-/// A failure whose window is not over.
+/// A failure within its window.
 pub(crate) struct RememberedFailure {
-    /// None: it was too large.
+    /// `None`: it was too large.
     pub(crate) outcome: Option<Outcome>,
-    /// What is left of its cooldown. Zero: one caller is let through as a probe.
+    /// What is left of its cooldown. At zero, one caller may probe.
     pub(crate) left: Duration,
 }
 
 impl FailureCache {
-    /// How many bytes one failure may have.
-    pub(crate) const MOST_OF_ONE: usize = 64 * 1024;
+    /// How many bytes one failure may take.
+    pub(crate) const MAX_FAILURE_BYTES: usize = 64 * 1024;
 
-    /// Remembers a failure of so many bytes.
+    /// Remembers a failure that takes so many bytes.
     pub(crate) fn note(&self, key: Digest, outcome: Outcome, bytes: usize, failure: &Failure) {
         let now = Instant::now();
-        let (mut over, mut left_out) = (Vec::new(), None);
+        let mut expired = Vec::new();
+        let mut left_out = None;
         let earlier = {
             let mut table = self.table();
             let earlier = table.remove(&key);
             if table.sweep_at.is_none_or(|at| at <= now) {
-                over.extend(table.failed.extract_if(|_, failed| failed.gone_at <= now));
-                table.bytes -= over.iter().map(|(_, failed)| failed.bytes).sum::<usize>();
+                expired.extend(table.failed.extract_if(|_, failed| failed.gone_at <= now));
+                table.bytes -= expired.iter().map(|(_, failed)| failed.bytes).sum::<usize>();
                 table.sweep_at = Some(now + BETWEEN_SWEEPS);
             }
-            let fits = bytes <= Self::MOST_OF_ONE && table.bytes + bytes <= MOST_BYTES;
+            let fits = bytes <= Self::MAX_FAILURE_BYTES && table.bytes + bytes <= MAX_BYTES;
             let mut outcome = Some(outcome);
             if !fits || failure.window().is_zero() {
                 left_out = outcome.take();
             }
             let bytes = if outcome.is_some() { bytes } else { 0 };
-            if table.failed.len() < MOST {
+            if table.failed.len() < MAX_FAILURES {
                 table.bytes += bytes;
                 table.failed.insert(key, CachedFailure::new(outcome, bytes, failure, now));
             } else {
@@ -83,13 +85,14 @@ impl FailureCache {
             }
             earlier
         };
-        // After the lock: they may be of anybody's type.
-        drop((over, left_out, earlier));
+        // After the lock: they may be of any type.
+        drop((expired, left_out, earlier));
     }
 
-    /// What failed, if its window is not over.
+    /// The failure of a key, if its window is not over.
     pub(crate) fn of(&self, key: &Digest) -> Option<RememberedFailure> {
-        let (table, now) = (self.table(), Instant::now());
+        let table = self.table();
+        let now = Instant::now();
         let failed = table.failed.get(key).filter(|failed| failed.until > now)?;
         let left = failed.due.saturating_duration_since(now);
         Some(RememberedFailure { outcome: failed.outcome.clone(), left })
@@ -102,30 +105,31 @@ impl FailureCache {
         failed.outcome.clone()
     }
 
-    /// How many times in a row it has failed, as far as that is known.
+    /// How many loads of a key have failed in a row, as far as this process knows.
     pub(crate) fn times(&self, key: &Digest) -> u32 {
         self.count(key, |_| true)
     }
 
-    /// The same, of what the store does not know.
-    pub(crate) fn untold(&self, key: &Digest) -> u32 {
-        self.count(key, |failed| !failed.is_told)
+    /// The same, but zero if the store knows of it.
+    pub(crate) fn unreported(&self, key: &Digest) -> u32 {
+        self.count(key, |failed| !failed.is_reported)
     }
 
     fn count(&self, key: &Digest, matters: impl Fn(&CachedFailure) -> bool) -> u32 {
-        let (table, now) = (self.table(), Instant::now());
+        let table = self.table();
+        let now = Instant::now();
         let failed = table.failed.get(key).filter(|failed| failed.counts_until > now);
         failed.filter(|failed| matters(failed)).map_or(0, |failed| failed.times)
     }
 
-    /// The store knows of it.
-    pub(crate) fn note_told(&self, key: &Digest) {
+    /// Notes that the store knows of the failure.
+    pub(crate) fn note_reported(&self, key: &Digest) {
         if let Some(failed) = self.table().failed.get_mut(key) {
-            failed.is_told = true;
+            failed.is_reported = true;
         }
     }
 
-    /// It has not failed any more.
+    /// Forgets the failure, since a load has succeeded.
     pub(crate) fn forget(&self, key: &Digest) {
         let earlier = self.table().remove(key);
         drop(earlier);
@@ -143,7 +147,7 @@ impl CachedFailure {
             outcome,
             bytes,
             times: failure.times(),
-            is_told: false,
+            is_reported: false,
             due: now + failure.cooldown(),
             until: now + failure.window(),
             counts_until: now + failure.counts_for(),
@@ -170,11 +174,11 @@ impl fmt::Debug for FailureCache {
     }
 }
 
-/// How many failures are remembered.
-const MOST: usize = 10_000;
+/// How many failures are remembered at most.
+const MAX_FAILURES: usize = 10_000;
 
-/// How many bytes they may have together.
-const MOST_BYTES: usize = 8 * 1024 * 1024;
+/// How many bytes they may take together.
+const MAX_BYTES: usize = 8 * 1024 * 1024;
 
 const BETWEEN_SWEEPS: Duration = Duration::from_secs(1);
 
@@ -202,37 +206,37 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_what_is_too_large_it_is_known_that_it_failed() {
+    async fn a_failure_that_is_too_large_is_remembered_without_its_error() {
         let failures = FailureCache::default();
-        note(&failures, 1, FailureCache::MOST_OF_ONE);
-        note(&failures, 2, FailureCache::MOST_OF_ONE + 1);
+        note(&failures, 1, FailureCache::MAX_FAILURE_BYTES);
+        note(&failures, 2, FailureCache::MAX_FAILURE_BYTES + 1);
         assert_eq!((is_whole(&failures, 1), is_whole(&failures, 2)), (Some(true), Some(false)));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_bytes_are_remembered_than_there_is_room_for() {
+    async fn the_bytes_of_failures_are_bounded() {
         let failures = FailureCache::default();
-        (0..MOST).for_each(|nth| note(&failures, nth, FailureCache::MOST_OF_ONE));
-        let whole = (0..MOST).filter(|nth| is_whole(&failures, *nth) == Some(true)).count();
-        assert_eq!(whole, MOST_BYTES / FailureCache::MOST_OF_ONE);
-        (0..MOST).for_each(|nth| failures.forget(&digest(nth)));
+        (0..MAX_FAILURES).for_each(|nth| note(&failures, nth, FailureCache::MAX_FAILURE_BYTES));
+        let whole = (0..MAX_FAILURES).filter(|nth| is_whole(&failures, *nth) == Some(true)).count();
+        assert_eq!(whole, MAX_BYTES / FailureCache::MAX_FAILURE_BYTES);
+        (0..MAX_FAILURES).for_each(|nth| failures.forget(&digest(nth)));
         assert_eq!(failures.table().bytes, 0);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_failures_are_remembered_than_there_is_room_for() {
+    async fn the_number_of_failures_is_bounded() {
         let failures = FailureCache::default();
-        (0..MOST * 2).for_each(|nth| note(&failures, nth, 1));
-        assert_eq!(failures.table().failed.len(), MOST);
+        (0..MAX_FAILURES * 2).for_each(|nth| note(&failures, nth, 1));
+        assert_eq!(failures.table().failed.len(), MAX_FAILURES);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn failures_that_are_over_make_room() {
+    async fn expired_failures_are_replaced() {
         let failures = FailureCache::default();
-        (0..MOST).for_each(|nth| note(&failures, nth, FailureCache::MOST_OF_ONE));
+        (0..MAX_FAILURES).for_each(|nth| note(&failures, nth, FailureCache::MAX_FAILURE_BYTES));
         tokio::time::advance(WINDOW * 2).await;
-        note(&failures, MOST, FailureCache::MOST_OF_ONE);
-        assert_eq!(is_whole(&failures, MOST), Some(true));
+        note(&failures, MAX_FAILURES, FailureCache::MAX_FAILURE_BYTES);
+        assert_eq!(is_whole(&failures, MAX_FAILURES), Some(true));
         assert_eq!(failures.table().failed.len(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! The knobs of a `ReadThroughLayer` for what fails: loads, and the store.
+//! The options of a `ReadThroughLayer` for failures of loads and of the store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,22 +9,21 @@ use crate::config_error::{ConfigError, duration_within};
 use crate::policy::{Doubling, WhenStoreFails};
 
 impl<K, C> ReadThroughLayer<K, C> {
-    /// Sets for how long a failure is shared in the whole fleet: `first` once it is confirmed, twice
-    /// as long after each further failure in a row, and never longer than `longest`. Callers that
-    /// ask meanwhile are given the failure at once, or a stale answer. A `first` of zero shares a
-    /// failure with no later caller.
+    /// Sets how long the whole fleet shares a failure: `first` once it is confirmed, twice as long
+    /// after each further failure in a row, and never longer than `longest`. In this window,
+    /// callers get a stale answer or the failure, at once. A `first` of zero shares a failure with
+    /// no later caller.
     ///
-    /// A failure is confirmed by a second one in a row: a load may fail because of its own request,
-    /// so the first failure is given only to the caller whose request it was. Callers that waited
-    /// for that load share one more, made with the request of one of them.
-    /// [`source_failures`](Self::source_failures) names errors that need no confirmation. A load
-    /// that reaches [`load_timeout`](Self::load_timeout) is also an error for the callers that waited
-    /// for all of it.
+    /// A second failure in a row confirms the first. A load may fail because of its own request, so
+    /// only the caller with that request gets the first failure. Its waiters share one more load,
+    /// with the request of one of them. [`source_failures`](Self::source_failures) names errors
+    /// that need no confirmation. A load that reaches [`load_timeout`](Self::load_timeout) is also
+    /// an error for the waiters that waited for all of it.
     ///
-    /// Within the window the key is tried every [`failure_probes`](Self::failure_probes). The first
-    /// load to succeed ends the window for the fleet.
+    /// Within the window, [probes](Self::failure_probes) try the key. The first load that succeeds
+    /// ends the window for the fleet.
     ///
-    /// Default: 1 s up to 30 s. What fails is mostly overloaded.
+    /// Default: 1 s up to 30 s. A failing source is usually overloaded, so retries back off.
     ///
     /// # Errors
     /// If `longest` is shorter than `first`, or longer than an hour.
@@ -38,14 +37,15 @@ impl<K, C> ReadThroughLayer<K, C> {
         Ok(self)
     }
 
-    /// Sets how often a key that fails is tried within its failure window: one caller of the fleet
-    /// is let through as a probe, `first` after the failure was confirmed, twice as long after each
-    /// failed probe, and never longer than `longest` or the window. No other caller waits for a
-    /// probe. A failing source sees at most one load per key and fleet in this time, plus the load
-    /// that confirms the failure.
+    /// Sets the cooldown: how long a failing key is not loaded before one caller of the fleet may
+    /// probe it. The cooldown is `first` after the failure is confirmed, doubles after each failed
+    /// probe, and is never longer than `longest` or the window. No other caller waits for a probe.
+    /// So in one cooldown the fleet loads a failing key at most once, besides the load that
+    /// confirms the failure.
     ///
-    /// Default: 100 ms up to 1 s, so that a source that is back is noticed within a second and a
-    /// load. Set it to the [windows](Self::failure_windows) to have no probes.
+    /// Default: 100 ms up to 1 s, so the fleet notices that a source is back within a second and
+    /// one load. To have no probes, set it to the same durations as the
+    /// [windows](Self::failure_windows).
     ///
     /// # Errors
     /// If `longest` is shorter than `first`, or longer than an hour.
@@ -59,27 +59,27 @@ impl<K, C> ReadThroughLayer<K, C> {
         Ok(self)
     }
 
-    /// Sets which errors of the loader are failures of the source whatever was asked for, as when it
-    /// cannot be connected to. Such a failure is confirmed at once: every waiter shares it, and its
+    /// Sets which errors of the loader are failures of the source and not of one request, such as a
+    /// refused connection. Such a failure is confirmed at once: every waiter shares it, and its
     /// [window](Self::failure_windows) begins.
     ///
-    /// Default: none. An error may be the fault of one request, and the price of finding out is one
-    /// more load.
+    /// Default: none. One request may have caused an error, and it costs one more load to find out.
     #[must_use]
-    pub fn source_failures<E, F>(mut self, is_of_source: F) -> Self
+    pub fn source_failures<E, F>(mut self, is_source_failure: F) -> Self
     where
         E: 'static,
         F: Fn(&E) -> bool + Send + Sync + 'static,
     {
-        let rule = move |error: AnyError<'_>| error.downcast_ref().is_some_and(&is_of_source);
-        self.errors.is_of_source = Some(Arc::new(rule));
+        let rule = move |error: AnyError<'_>| error.downcast_ref().is_some_and(&is_source_failure);
+        self.errors.is_source_failure = Some(Arc::new(rule));
         self
     }
 
-    /// Sets what other processes learn of a loader's error: up to 256 bytes of text, which every reader
-    /// of the store can see. In this process, callers that share a failure get the error itself.
+    /// Sets what other processes learn of a loader's error: up to 256 bytes of text, which every
+    /// reader of the store can see. Callers in this process that share a failure get the error
+    /// itself.
     ///
-    /// Default: nothing but that there was one, since a message may hold anything.
+    /// Default: only that there was an error, since a message may hold personal data.
     #[must_use]
     pub fn describe_failures<E, F>(mut self, describe: F) -> Self
     where

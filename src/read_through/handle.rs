@@ -1,4 +1,4 @@
-//! `Handle`: what a program does to what is kept.
+//! `Handle`: invalidates, expires and prefetches stored entries.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use crate::store::Store;
 
 /// A handle to the stored entries of a layer. Clones are handles to the same entries.
 ///
-/// It is made by [`ReadThroughLayer::handle`](super::ReadThroughLayer::handle), before there is a
-/// loader, or by [`ReadThrough::handle`](super::ReadThrough::handle), and can [`prefetch`] then.
+/// [`ReadThroughLayer::handle`](super::ReadThroughLayer::handle) makes one before there is a
+/// loader. One from [`ReadThrough::handle`](super::ReadThrough::handle) can also [`prefetch`].
 ///
 /// [`prefetch`]: Handle::prefetch
 #[derive(Clone, Debug)]
@@ -26,54 +26,55 @@ impl Handle {
         Self { store, service: () }
     }
 
-    /// The same, able to prefetch through a service: the one this handle's layer made, or any that
-    /// was stacked on it.
+    /// A handle that can also prefetch through `service`: a service that this handle's layer made,
+    /// or one that wraps it.
     pub fn over<S>(self, service: S) -> Handle<S> {
         Handle { store: self.store, service }
     }
 }
 
 impl<S> Handle<S> {
-    /// Removes the entry of a key. After this has returned, no request that starts later gets a value
-    /// whose load began before it, in any process. The value of a load under way is not stored, and
-    /// only callers that had joined it get it.
+    /// Removes the entry of a key. After this has returned, no request that starts later gets a
+    /// value whose load began before it, in any process. The value of a load under way is not
+    /// stored, and only callers that had joined it get it.
     ///
     /// Call it after the source has changed, not before: a load in between would be stored.
     ///
-    /// It leaves a watermark in the store for ten minutes. If Redis evicts or loses the watermark while
-    /// a load is under way, the value of that load is stored.
+    /// It leaves a watermark in the store for ten minutes. If Redis evicts or loses the watermark
+    /// while a load is under way, the value of that load is stored.
     ///
     /// # Errors
-    /// If the store fails. It may have been done or not: to be sure, do it again.
+    /// If the store fails. The operation may have happened or not; it is safe to repeat.
     ///
     /// # Cancel safety
-    /// Dropped before it has returned, it may have been done or not.
+    /// If it is dropped before it returns, the operation may have happened or not.
     pub async fn invalidate(&self, key: &Key) -> Result<(), CacheError> {
         let invalidated = self.store.invalidate(key.clone()).await;
         invalidated.map_err(|error| CacheError::store(key, &error))
     }
 
-    /// Makes the entry of a key stale, as if its ttl had passed: the next request loads it again. An
-    /// entry without a stale window is removed, as by [`invalidate`](Self::invalidate).
+    /// Makes the entry of a key stale, as if its ttl had passed: the next request loads it again.
+    /// An entry without a stale window is removed, as by [`invalidate`](Self::invalidate).
     ///
     /// # Errors
-    /// If the store fails. It may have been done or not: to be sure, do it again.
+    /// If the store fails. The operation may have happened or not; it is safe to repeat.
     ///
     /// # Cancel safety
-    /// Dropped before it has returned, it may have been done or not.
+    /// If it is dropped before it returns, the operation may have happened or not.
     pub async fn expire(&self, key: &Key) -> Result<(), CacheError> {
         let expired = self.store.expire(key.clone()).await;
         expired.map_err(|error| CacheError::store(key, &error))
     }
 
-    /// Loads the answer to a request unless it is stored already. Other callers in all processes share
+    /// Loads the answer to a request unless it is stored already. Callers in all processes share
     /// that load.
     ///
     /// # Errors
-    /// What the service answers instead.
+    /// The error of the service.
     ///
     /// # Cancel safety
-    /// The load goes on if this is dropped, unless the policy says otherwise.
+    /// If it is dropped, the load goes on, unless [`WhenAbandoned`](crate::WhenAbandoned) cancels
+    /// it.
     pub fn prefetch<Req>(
         &self,
         request: Req,

@@ -1,4 +1,4 @@
-//! `ReadThroughLayer`: what a layer is told, and the services it makes.
+//! `ReadThroughLayer`: the options of a layer, and the services that it makes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::store::Store;
 
 /// Puts a cache in front of a loader. See the [module page](super) for examples.
 ///
-/// A plain value: an option changes this layer, not the services that it has made. The services of one
-/// layer and their clones share its loads: one per key in this process.
+/// A plain value: an option changes this layer, and not the services that it has made. The services
+/// of one layer and their clones share its loads: one per key in this process.
 pub struct ReadThroughLayer<K, C = Json> {
     key_of: K,
     store: Arc<dyn Store>,
@@ -31,9 +31,9 @@ pub struct ReadThroughLayer<K, C = Json> {
 impl<K> ReadThroughLayer<K> {
     /// A layer over a store, by a function that makes a key of a request.
     ///
-    /// The function returns a [`Key`](crate::Key), an `Option<Key>` (without a key, a request bypasses
-    /// the cache), or an [`Lookup`] with options for this request. Everything on which the answer depends
-    /// belongs in the key.
+    /// The function returns a [`Key`](crate::Key), an `Option<Key>` (without a key, a request
+    /// bypasses the cache), or a [`Lookup`] with options for this request. Everything on which the
+    /// answer depends belongs in the key.
     ///
     /// Until [`ttl`](Self::ttl) is set, nothing is stored: concurrent callers share a load.
     pub fn new<S, Req, R>(store: S, key_of: K) -> Self
@@ -48,7 +48,8 @@ impl<K> ReadThroughLayer<K> {
     fn over<S: Store>(store: S, key_of: K) -> Self {
         let policy = Policy::default();
         let loads = Loads::none(policy.bounds);
-        let (store, codec) = (Arc::new(store), Arc::new(Json));
+        let store = Arc::new(store);
+        let codec = Arc::new(Json);
         Self { key_of, store, policy, codec, errors: ErrorRules::default(), loads }
     }
 }
@@ -74,38 +75,38 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// Sets how long an answer that says "there is none" is stored (negative caching): see
     /// [`Cacheability::NotFound`]. At most 366 days; more counts as that.
     ///
-    /// Default: zero, which stores none: the waiters of one process share it. Data that is requested
-    /// before it exists is wanted soon after.
+    /// Default: zero, which stores none: the waiters of one process share it. Data that is
+    /// requested before it exists is wanted soon after.
     #[must_use]
     pub fn not_found_ttl(mut self, ttl: Duration) -> Self {
         self.policy.freshness.not_found_ttl = ttl.min(Freshness::MAX_TTL);
         self
     }
 
-    /// Sets how long after its `ttl` an answer is served while one load, in one process, replaces it in
-    /// the background (RFC 5861, section 3). At most 366 days; more counts as that.
+    /// Sets how long after its `ttl` an answer is served while one load, in one process, replaces
+    /// it in the background (RFC 5861, section 3). At most 366 days; more counts as that.
     ///
-    /// Default: zero. A stale window hides the time of loads from callers of hot keys; callers of rare
-    /// keys get an older answer for it.
+    /// Default: zero. A stale window hides the time of loads from callers of hot keys; callers of
+    /// rare keys get an older answer for it.
     #[must_use]
-    pub fn stale_while_revalidate(mut self, window: Duration) -> Self {
-        self.policy.freshness.stale_while_revalidate = window.min(Freshness::MAX_TTL);
+    pub fn stale_while_revalidate(mut self, stale: Duration) -> Self {
+        self.policy.freshness.stale_while_revalidate = stale.min(Freshness::MAX_TTL);
         self
     }
 
-    /// Sets how long after its `ttl` an answer is served if no load replaces it: if the load fails or
-    /// has failed a moment ago, if a wait runs out, or if a bound or a deadline leaves no load (RFC
-    /// 5861, section 4). At most 366 days; more counts as that.
+    /// Sets how long after its `ttl` an answer is served if no load replaces it: if the load fails
+    /// or has failed a moment ago, if a wait runs out, or if a bound or a deadline leaves no load
+    /// (RFC 5861, section 4). At most 366 days; more counts as that.
     ///
     /// Default: zero: callers get errors.
     #[must_use]
-    pub fn stale_if_error(mut self, window: Duration) -> Self {
-        self.policy.freshness.stale_if_error = window.min(Freshness::MAX_TTL);
+    pub fn stale_if_error(mut self, stale: Duration) -> Self {
+        self.policy.freshness.stale_if_error = stale.min(Freshness::MAX_TTL);
         self
     }
 
-    /// Sets how long a waiter waits at most if there is an answer in either stale window: then it gets
-    /// that one, and the load goes on. Each waiter counts from when it began to wait.
+    /// Sets how long a waiter waits at most if there is an answer in either stale window: then it
+    /// gets that one, and the load goes on. Each waiter counts from when it began to wait.
     ///
     /// Default: never.
     #[must_use]
@@ -114,10 +115,10 @@ impl<K, C> ReadThroughLayer<K, C> {
         self
     }
 
-    /// Refreshes an answer while it is still fresh (probabilistic early refresh), the likelier the nearer
-    /// its end is and the longer it took to load, so that a hot key never expires. Only the caller that
-    /// gets the lease loads. `beta` above 1 is earlier, below 1 later (XFetch: Vattani et al., PVLDB 8,
-    /// 2015).
+    /// Refreshes an answer while it is still fresh (probabilistic early refresh), the likelier the
+    /// nearer its end is and the longer it took to load, so that a hot key never expires. Only the
+    /// caller that gets the lease loads. `beta` above 1 is earlier, below 1 later (XFetch: Vattani
+    /// et al., PVLDB 8, 2015).
     ///
     /// Default: off. 1.0 is the value that the paper proves optimal.
     ///
@@ -128,8 +129,8 @@ impl<K, C> ReadThroughLayer<K, C> {
         Ok(self)
     }
 
-    /// Sets by which share a `ttl` is shortened at most, at random, so that entries loaded together do not
-    /// expire together.
+    /// Sets by which share a `ttl` is shortened at most, at random, so that entries loaded together
+    /// do not expire together.
     ///
     /// Default: 0.1, which spreads a minute over six seconds.
     ///
@@ -140,22 +141,22 @@ impl<K, C> ReadThroughLayer<K, C> {
         Ok(self)
     }
 
-    /// Sets for how long a process remembers that the last answers for a key were each for one
-    /// caller only, counted from the last of them: see [`Cacheability::PrivateKey`]. An answer that may be
-    /// shared ends it at once. For as long, the store keeps word of an answer that is not kept, for
-    /// processes that waited for it. Longer than 366 days counts as that.
+    /// Sets how long a process remembers that the last answers for a key were private, counted from
+    /// the last of them: see [`Cacheability::PrivateKey`]. The first answer that can be shared ends
+    /// it at once. The store tells the waiters of other processes for as long that an answer was
+    /// not stored. At most 366 days; more counts as that.
     ///
-    /// Default: 10 s. Once in a while it is worth to see whether that has changed.
+    /// Default: 10 s, after which one burst finds out whether that has changed.
     #[must_use]
-    pub fn not_kept_for(mut self, window: Duration) -> Self {
-        self.policy.freshness.marker_ttl = window.min(Freshness::MAX_TTL);
+    pub fn not_kept_for(mut self, duration: Duration) -> Self {
+        self.policy.freshness.marker_ttl = duration.min(Freshness::MAX_TTL);
         self
     }
 
-    /// Sets how many callers may wait for one key in this process. Further callers get a stale answer,
-    /// or [`CacheErrorKind::Full`](crate::CacheErrorKind::Full).
+    /// Sets how many callers may wait for one key in this process. Further callers get a stale
+    /// answer, or [`CacheErrorKind::Full`](crate::CacheErrorKind::Full).
     ///
-    /// Default: 10,000, some 10 MB of callers.
+    /// Default: 10,000, which take about 10 MB.
     ///
     /// # Errors
     /// If it is zero.
@@ -165,10 +166,10 @@ impl<K, C> ReadThroughLayer<K, C> {
         Ok(self)
     }
 
-    /// Sets how many keys this process may look up and load at once. Misses of further keys get a stale
-    /// answer, or [`CacheErrorKind::Full`](crate::CacheErrorKind::Full).
+    /// Sets how many keys this process may look up and load at once. Misses of further keys get a
+    /// stale answer, or [`CacheErrorKind::Full`](crate::CacheErrorKind::Full).
     ///
-    /// Default: 10,000. Put a concurrency limit below the layer for how many may load.
+    /// Default: 10,000. To bound how many load at once, put a concurrency limit below the layer.
     ///
     /// # Errors
     /// If it is zero.
@@ -178,17 +179,17 @@ impl<K, C> ReadThroughLayer<K, C> {
         Ok(self)
     }
 
-    /// Sets how many uncached loads may run at once in this process: loads without a lease, while the
-    /// store fails and after waits that ran out. Further ones queue; their callers wait no longer than
-    /// for the load of another caller.
+    /// Sets how many uncached loads may run at once in this process: loads without a lease, while
+    /// the store fails and after waits that ran out. Further ones queue; their callers wait no
+    /// longer than for the load of another caller.
     ///
     /// Default: 64. While the store is down, this protects the database from all processes.
     ///
     /// # Errors
     /// If it is zero, or more than 1,000,000.
     pub fn max_uncached_loads(mut self, most: usize) -> Result<Self, ConfigError> {
-        let most = number_within("max loads around the store", most, 1, 1_000_000)?;
-        self.policy.bounds.loads_around = most;
+        let most = number_within("max uncached loads", most, 1, 1_000_000)?;
+        self.policy.bounds.uncached_loads = most;
         self.loads = Loads::none(self.policy.bounds);
         Ok(self)
     }
@@ -203,17 +204,18 @@ impl<K, C> ReadThroughLayer<K, C> {
         self
     }
 
-    /// Sets how long the lease of a key holds without renewal. The leader renews it every third of that
-    /// while the load runs. So it bounds how long a key stays blocked when the process that loads it
-    /// dies, and not how long a load may take.
+    /// Sets how long the lease of a key holds without renewal. The leader renews it every third of
+    /// that while the load runs. So it bounds how long a key stays blocked when the process that
+    /// loads it dies. It does not bound how long a load may take.
     ///
     /// The first term of a lease is one second, or less if this is less. The first renewal, after a
-    /// third of that, extends it to the whole lease. So a lost reply blocks a key for one second at most,
-    /// however long the lease is.
+    /// third of that, extends it to the whole lease. So a lost reply blocks a key for one second at
+    /// most, however long the lease is.
     ///
-    /// Default: 3 s. The leader renews every second, and the lease survives two failed renewals. The
-    /// fleet notices a dead process within three seconds. A process that stands still for longer counts
-    /// as dead: that costs a second load, and its own value is stored only if nothing newer came between.
+    /// Default: 3 s. The leader renews every second, and the lease survives two failed renewals.
+    /// The fleet notices a dead process within three seconds. A process that stands still for
+    /// longer counts as dead: that costs a second load, and its own value is stored only if there
+    /// is nothing newer.
     ///
     /// # Errors
     /// If it is not from 100 ms to 1 h.
@@ -223,8 +225,8 @@ impl<K, C> ReadThroughLayer<K, C> {
         Ok(self)
     }
 
-    /// Sets the limit on one load. A loader that takes longer is dropped, its lease is released, and its
-    /// waiters get an error.
+    /// Sets the limit on one load. A loader that takes longer is dropped, its lease is released,
+    /// and its waiters get an error.
     ///
     /// Default: 30 s, longer than most clients wait, so that only a loader that hangs meets it.
     ///
@@ -236,17 +238,17 @@ impl<K, C> ReadThroughLayer<K, C> {
         Ok(self)
     }
 
-    /// Sets what becomes of an abandoned load: one whose callers have all gone away.
+    /// Sets what becomes of an abandoned load: one whose callers have all left.
     ///
-    /// Default: [`WhenAbandoned::Finish`], since a caller mostly comes back for its answer.
+    /// Default: [`WhenAbandoned::Finish`], since a caller usually asks again.
     #[must_use]
     pub fn when_abandoned(mut self, when_abandoned: WhenAbandoned) -> Self {
         self.policy.when_abandoned = when_abandoned;
         self
     }
 
-    /// Sets the largest answer that is stored, encoded, in bytes. The waiters share a larger one, and it
-    /// is not stored.
+    /// Sets the largest answer that is stored, encoded, in bytes. The waiters share a larger one,
+    /// and it is not stored.
     ///
     /// Default: 1 MiB. Larger values cost a shared store more than they save.
     ///
@@ -284,29 +286,29 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// # let _ = layer;
     /// ```
     #[must_use]
-    pub fn classify<T, F>(self, judge: F) -> ReadThroughLayer<K, Classified<C, F>>
+    pub fn classify<T, F>(self, classify: F) -> ReadThroughLayer<K, Classified<C, F>>
     where
         C: Clone,
         F: Fn(&T) -> Cacheability + Send + Sync + 'static,
     {
         let codec = C::clone(&self.codec);
-        self.with_codec(Arc::new(Classified::new(codec, judge)))
+        self.with_codec(Arc::new(Classified::new(codec, classify)))
     }
 
-    /// As [`classify`](Self::classify), with the same loads: their outcomes are of the same type.
+    /// As [`classify`](Self::classify), with the same loads, since the outcomes have the same type.
     #[cfg(feature = "macros")]
-    pub(super) fn classified_alike<T, F>(self, judge: F) -> ReadThroughLayer<K, Classified<C, F>>
+    pub(super) fn classified_alike<T, F>(self, classify: F) -> ReadThroughLayer<K, Classified<C, F>>
     where
         C: Clone,
         F: Fn(&T) -> Cacheability + Send + Sync + 'static,
     {
         let loads = self.loads.clone();
-        ReadThroughLayer { loads, ..self.classify(judge) }
+        ReadThroughLayer { loads, ..self.classify(classify) }
     }
 
     fn with_codec<D>(self, codec: Arc<D>) -> ReadThroughLayer<K, D> {
         let Self { key_of, store, policy, errors, .. } = self;
-        // Loads of its own: outcomes of another codec are of another type.
+        // New loads, since outcomes of another codec have another type.
         let loads = Loads::none(policy.bounds);
         ReadThroughLayer { key_of, store, policy, codec, errors, loads }
     }
@@ -317,9 +319,13 @@ impl<K, C> ReadThroughLayer<K, C> {
     }
 
     pub(super) fn core(&self) -> Core<C> {
-        let (store, codec) = (Arc::clone(&self.store), Arc::clone(&self.codec));
-        let (policy, errors) = (self.policy.clone(), self.errors.clone());
-        Core { store, policy, codec, errors, loads: self.loads.clone() }
+        Core {
+            store: Arc::clone(&self.store),
+            policy: self.policy.clone(),
+            codec: Arc::clone(&self.codec),
+            errors: self.errors.clone(),
+            loads: self.loads.clone(),
+        }
     }
 }
 
@@ -348,7 +354,7 @@ impl<K, C: fmt::Debug> fmt::Debug for ReadThroughLayer<K, C> {
     }
 }
 
-/// What Redis can hold in one value.
+/// The most bytes that Redis can hold in one value.
 const LARGEST: usize = 512 * 1024 * 1024;
 
 pub(super) const AN_HOUR: Duration = Duration::from_secs(60 * 60);

@@ -1,4 +1,4 @@
-//! One call of the loader.
+//! One call of the loader, and what becomes of its answer.
 
 use std::any::Any;
 use std::fmt;
@@ -15,7 +15,7 @@ use tower::{Service, ServiceExt};
 
 use super::core::Core;
 use super::failure_cache::FailureCache;
-use super::outcome::{Origin, Outcome};
+use super::outcome::{Outcome, ValueOrigin};
 use crate::codec::{Cacheability, Codec, EncodeBuffer};
 use crate::error::{CacheError, FailureCause};
 use crate::flight::Leader;
@@ -25,17 +25,17 @@ use crate::log_throttle::warn_throttled;
 use crate::policy::{FailureWindow, Policy, WhenAbandoned};
 use crate::store::{Failure, Lifetimes};
 
-/// What is needed to load: a clone of the loader, and the request.
+/// What a load needs: a clone of the loader, and the request.
 pub(crate) struct Job<S, Req> {
     pub(crate) service: S,
     pub(crate) request: Req,
 }
 
-/// A job that a caller has lent to the task of its flight, and takes back if it gives up before
-/// the task has begun.
-pub(crate) struct Lent<S, Req>(Arc<Mutex<Option<Job<S, Req>>>>);
+/// A job that a caller shares with the task of its flight. The caller takes it back if it gives up
+/// before the task loads.
+pub(crate) struct LentJob<S, Req>(Arc<Mutex<Option<Job<S, Req>>>>);
 
-impl<S, Req> Lent<S, Req> {
+impl<S, Req> LentJob<S, Req> {
     pub(crate) fn new(job: Option<Job<S, Req>>) -> Self {
         Self(Arc::new(Mutex::new(job)))
     }
@@ -54,41 +54,42 @@ impl<S, Req> Lent<S, Req> {
     }
 }
 
-impl<S, Req> Clone for Lent<S, Req> {
+impl<S, Req> Clone for LentJob<S, Req> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<S, Req> fmt::Debug for Lent<S, Req> {
+impl<S, Req> fmt::Debug for LentJob<S, Req> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lent").field("is_there", &self.is_there()).finish()
+        f.debug_struct("LentJob").field("is_there", &self.is_there()).finish()
     }
 }
 
-/// What came of a load.
+/// How a load ended.
 #[derive(Debug)]
 pub(crate) enum LoaderAnswer {
-    /// A value, and what is to become of it.
-    Loaded(Arc<dyn Any + Send + Sync>, Keeping),
-    /// No value.
+    /// With a value, and what becomes of it.
+    Loaded(Arc<dyn Any + Send + Sync>, StorageDecision),
+    /// Without a value.
     Failed(FailedLoad),
-    /// No waiter was left, and the policy is not to go on then.
+    /// The last waiter left, and the policy cancels abandoned loads.
     Abandoned,
 }
 
-/// What is to become of a value.
+/// What becomes of a loaded value.
 #[derive(Clone, Debug)]
-pub(crate) enum Keeping {
-    /// It is kept: its bytes, how many it takes besides, and for how long.
-    Keep(Bytes, usize, Lifetimes),
-    /// It is shared with those who wait for it, and not kept.
+pub(crate) enum StorageDecision {
+    /// It is stored: its encoded bytes, how many bytes of memory it takes besides, and its
+    /// lifetimes.
+    Store(Bytes, usize, Lifetimes),
+    /// The waiters share it, and it is not stored.
     Share,
-    /// The same, and it is better that nobody waits for the next one.
+    /// The same, because it cannot be stored. Other processes are told, and load individually.
     Uncacheable,
-    /// It is for the caller whose load it was, and so are the next ones.
+    /// It is private to the caller that loaded it, and so are the next ones.
     PrivateKey,
-    /// It is for the caller whose load it was, and says nothing of the next ones.
+    /// It is private to the caller that loaded it this once.
     PrivateOnce,
 }
 
@@ -96,39 +97,39 @@ pub(crate) enum Keeping {
 #[derive(Debug)]
 pub(crate) struct FailedLoad {
     pub(crate) outcome: Outcome,
-    /// How many bytes of it there are to be remembered, as far as that is known.
+    /// How many bytes it takes to remember it, as far as that is known.
     pub(crate) bytes: usize,
     pub(crate) cause: FailureCause,
-    pub(crate) fault: Fault,
-    /// Words for people, if the layer has them.
+    pub(crate) scope: FailureScope,
+    /// The text for other processes. Empty unless the layer describes failures.
     pub(crate) message: String,
 }
 
-/// Where the fault lies if a load fails.
+/// Which requests a failure concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
-    /// With the source, whatever was asked for.
+pub(crate) enum FailureScope {
+    /// Every request: the source has failed.
     Source,
-    /// With the source or with this one request: only a load by another request can tell.
+    /// Every request or only this one. A load of another request can tell.
     Unknown,
-    /// The same, and what the source gave is an answer: it is not remembered, and a stale answer is
-    /// no better.
+    /// The same, and the loader gave an answer. So it is not remembered, and no stale answer
+    /// replaces it.
     Answer,
 }
 
 impl FailedLoad {
-    fn by(outcome: Outcome, bytes: usize, fault: Fault) -> Self {
-        Self { outcome, bytes, cause: FailureCause::Error, fault, message: String::new() }
+    fn by(outcome: Outcome, bytes: usize, scope: FailureScope) -> Self {
+        Self { outcome, bytes, cause: FailureCause::Error, scope, message: String::new() }
     }
 
-    /// Whether other callers may be held up by it, after so many others in a row.
+    /// Whether other callers share it, after `before` other failures in a row.
     pub(crate) fn is_confirmed(&self, before: u32) -> bool {
-        before > 0 || self.fault == Fault::Source
+        before > 0 || self.scope == FailureScope::Source
     }
 
-    /// What is to be remembered of it, after so many others in a row.
+    /// What is remembered of it, after `before` other failures in a row.
     pub(crate) fn remembered(&self, before: u32, policy: &Policy) -> Failure {
-        let window = match self.is_confirmed(before) && self.fault != Fault::Answer {
+        let window = match self.is_confirmed(before) && self.scope != FailureScope::Answer {
             true => policy.failures.confirmed(before.saturating_sub(1), policy.load_timeout),
             false => policy.failures.unconfirmed(),
         };
@@ -138,7 +139,7 @@ impl FailedLoad {
     }
 }
 
-/// Loads for a flight, for as long as the policy is to go on.
+/// Loads for a flight, until the load ends or the policy cancels it.
 ///
 /// # Cancel safety
 /// Dropping it drops the loader's future.
@@ -155,16 +156,16 @@ where
 {
     let began = Instant::now();
     let outcome = tokio::select! {
-        // In this order: no load is begun for those who have left already.
+        // In this order: no load begins if all waiters have left already.
         biased;
         () = abandoned(leader, when_abandoned) => return LoaderAnswer::Abandoned,
         outcome = call(job, core, leader.key()) => outcome,
     };
-    core.loads.note(began.elapsed());
+    core.loads.note_load_time(began.elapsed());
     outcome
 }
 
-/// Returns when no waiter is left and the policy is not to go on then.
+/// Returns when the last waiter has left, if the policy cancels abandoned loads.
 async fn abandoned(leader: &Leader<Outcome>, policy: WhenAbandoned) {
     match policy {
         WhenAbandoned::Cancel => leader.abandoned().await,
@@ -172,8 +173,8 @@ async fn abandoned(leader: &Leader<Outcome>, policy: WhenAbandoned) {
     }
 }
 
-/// Drives the loader to readiness, calls it, and captures what it answers: within the limit, and
-/// without letting a panic out.
+/// Drives the loader to readiness, calls it, and classifies its answer. A load over the limit and a
+/// panic become failures.
 async fn call<S, Req, C>(job: Job<S, Req>, core: &Core<C>, key: &Key) -> LoaderAnswer
 where
     S: Service<Req>,
@@ -183,51 +184,55 @@ where
     let limit = core.policy.load_timeout;
     let called = timeout(limit.saturating_add(core.policy.collect_within), async {
         let response = job.service.oneshot(job.request).await?;
-        Ok(captured(core.codec.keep(response), core, key))
+        Ok(classified(core.codec.keep(response), core, key))
     });
     let failed = |error, cause| {
-        let (fault, message) = (Fault::Unknown, String::new());
+        let scope = FailureScope::Unknown;
         LoaderAnswer::Failed(FailedLoad {
             outcome: Outcome::Failed(error),
             bytes: 0,
             cause,
-            fault,
-            message,
+            scope,
+            message: String::new(),
         })
     };
-    // The loader is dropped with the panic; nothing of it is looked at again.
+    // The panic drops the loader, so no broken state of it is seen again.
     match AssertUnwindSafe(called).catch_unwind().await {
         Ok(Ok(Ok(outcome))) => outcome,
         Ok(Ok(Err(error))) => {
             let error: S::Error = error;
-            refused(Arc::new(error), core)
+            loader_failed(Arc::new(error), core)
         }
         Ok(Err(_)) => failed(CacheError::load_timed_out(key, limit), FailureCause::TimedOut),
         Err(_) => failed(CacheError::loader_panicked(key), FailureCause::Panicked),
     }
 }
 
-fn refused<C>(error: Arc<dyn Any + Send + Sync>, core: &Core<C>) -> LoaderAnswer {
+fn loader_failed<C>(error: Arc<dyn Any + Send + Sync>, core: &Core<C>) -> LoaderAnswer {
     if let Some(error) = timed_out(&*error) {
-        let (outcome, message) = (Outcome::Failed(error), String::new());
-        let (cause, fault) = (FailureCause::TimedOut, Fault::Unknown);
-        return LoaderAnswer::Failed(FailedLoad { outcome, bytes: 0, cause, fault, message });
+        return LoaderAnswer::Failed(FailedLoad {
+            outcome: Outcome::Failed(error),
+            bytes: 0,
+            cause: FailureCause::TimedOut,
+            scope: FailureScope::Unknown,
+            message: String::new(),
+        });
     }
     let rules = &core.errors;
     let describe = || rules.describe.as_ref()?(&*error);
-    let is_of_source = || rules.is_of_source.as_ref().is_some_and(|rule| rule(&*error));
-    // The rules are the program's own, and so is a panic in them.
+    let is_source_failure = || rules.is_source_failure.as_ref().is_some_and(|rule| rule(&*error));
+    // The rules are code of the program, and may panic.
     let message = catch_unwind(AssertUnwindSafe(describe)).ok().flatten().unwrap_or_default();
-    let fault = match catch_unwind(AssertUnwindSafe(is_of_source)) {
-        Ok(true) => Fault::Source,
-        Ok(false) | Err(_) => Fault::Unknown,
+    let scope = match catch_unwind(AssertUnwindSafe(is_source_failure)) {
+        Ok(true) => FailureScope::Source,
+        Ok(false) | Err(_) => FailureScope::Unknown,
     };
     let outcome = Outcome::LoadFailed(error);
     LoaderAnswer::Failed(FailedLoad {
         outcome,
         bytes: 0,
         cause: FailureCause::Error,
-        fault,
+        scope,
         message,
     })
 }
@@ -237,8 +242,9 @@ fn timed_out(error: &(dyn Any + Send + Sync)) -> Option<CacheError> {
     Some(error.0.clone())
 }
 
-/// The error of a loader that watches over the [limit on one load](crate::adapter::CacheClient::load_timeout)
-/// by itself. Boxed, it counts as if the layer had ended the load.
+/// The error of a loader that enforces the [limit on one
+/// load](crate::adapter::CacheClient::load_timeout) itself. As a [`BoxError`], it counts as if the
+/// layer had ended the load.
 #[derive(Debug)]
 pub struct LoadTimedOut(CacheError);
 
@@ -257,54 +263,58 @@ impl fmt::Display for LoadTimedOut {
 
 impl std::error::Error for LoadTimedOut {}
 
-fn captured<R, C: Codec<R>>(kept: C::Kept, core: &Core<C>, key: &Key) -> LoaderAnswer {
+fn classified<R, C: Codec<R>>(kept: C::Kept, core: &Core<C>, key: &Key) -> LoaderAnswer {
     let freshness = &core.policy.freshness;
-    let windows = match core.codec.classify(&kept) {
-        Cacheability::Keep => freshness.windows(jitter()),
-        Cacheability::KeepFor(windows) => freshness.jittered(windows, jitter()),
-        Cacheability::NotFound => freshness.windows_of_not_found(jitter()),
+    let lifetimes = match core.codec.classify(&kept) {
+        Cacheability::Keep => freshness.lifetimes(jitter()),
+        Cacheability::KeepFor(lifetimes) => freshness.jittered(lifetimes, jitter()),
+        Cacheability::NotFound => freshness.not_found_lifetimes(jitter()),
         Cacheability::PrivateKey => {
-            return LoaderAnswer::Loaded(Arc::new(kept), Keeping::PrivateKey);
+            return LoaderAnswer::Loaded(Arc::new(kept), StorageDecision::PrivateKey);
         }
         Cacheability::PrivateOnce => {
-            return LoaderAnswer::Loaded(Arc::new(kept), Keeping::PrivateOnce);
+            return LoaderAnswer::Loaded(Arc::new(kept), StorageDecision::PrivateOnce);
         }
         Cacheability::Failure => {
             let bytes = weight(&kept, core);
             let outcome = Outcome::FailedValue(Arc::new(kept));
-            return LoaderAnswer::Failed(FailedLoad::by(outcome, bytes, Fault::Unknown));
+            return LoaderAnswer::Failed(FailedLoad::by(outcome, bytes, FailureScope::Unknown));
         }
         Cacheability::Unconfirmed => {
-            let outcome = Outcome::Value(Arc::new(kept), Origin::Loaded { stored: false });
-            return LoaderAnswer::Failed(FailedLoad::by(outcome, 0, Fault::Answer));
+            let outcome = Outcome::Value(Arc::new(kept), ValueOrigin::Loaded { stored: false });
+            return LoaderAnswer::Failed(FailedLoad::by(outcome, 0, FailureScope::Answer));
         }
     };
-    if windows.life().is_zero() {
-        return LoaderAnswer::Loaded(Arc::new(kept), Keeping::Share);
+    if lifetimes.life().is_zero() {
+        return LoaderAnswer::Loaded(Arc::new(kept), StorageDecision::Share);
     }
     let Some(bytes) = encoded(&kept, core, key) else {
-        return LoaderAnswer::Loaded(Arc::new(kept), Keeping::Uncacheable);
+        return LoaderAnswer::Loaded(Arc::new(kept), StorageDecision::Uncacheable);
     };
     let kept = core.codec.settle(kept, &bytes);
-    let beside = core.codec.weight(&kept, &bytes);
-    LoaderAnswer::Loaded(Arc::new(kept), Keeping::Keep(bytes, beside, windows))
+    let extra_bytes = core.codec.weight(&kept, &bytes);
+    LoaderAnswer::Loaded(Arc::new(kept), StorageDecision::Store(bytes, extra_bytes, lifetimes))
 }
 
-/// How many bytes a value has that counts as a failure. Of more than is remembered, it does not
-/// matter how many more.
+/// How many bytes a value takes that counts as a failure. `usize::MAX` if it is too large to
+/// remember.
 fn weight<R, C: Codec<R>>(kept: &C::Kept, core: &Core<C>) -> usize {
-    let mut room = EncodeBuffer::new(FailureCache::MOST_OF_ONE);
-    let written = core.codec.encode(kept, &mut room);
-    written.map_or(usize::MAX, |()| room.into_bytes().len())
+    let mut buffer = EncodeBuffer::new(FailureCache::MAX_FAILURE_BYTES);
+    let written = core.codec.encode(kept, &mut buffer);
+    written.map_or(usize::MAX, |()| buffer.into_bytes().len())
 }
 
 fn encoded<R, C: Codec<R>>(kept: &C::Kept, core: &Core<C>, key: &Key) -> Option<Bytes> {
     let most = core.policy.max_entry_bytes;
-    let mut room = EncodeBuffer::new(most);
-    match core.codec.encode(kept, &mut room) {
-        Ok(()) => return Some(room.into_bytes()),
-        Err(_) if room.is_over() => warn_throttled!(%key, most, "too large to be kept"),
-        Err(error) => warn_throttled!(%key, %error, "cannot be encoded, and is not kept"),
+    let mut buffer = EncodeBuffer::new(most);
+    match core.codec.encode(kept, &mut buffer) {
+        Ok(()) => return Some(buffer.into_bytes()),
+        Err(_) if buffer.is_over() => {
+            warn_throttled!(%key, most, "an answer is too large to be stored")
+        }
+        Err(error) => {
+            warn_throttled!(%key, %error, "an answer cannot be encoded, and is not stored")
+        }
     }
     None
 }

@@ -25,62 +25,65 @@ use crate::key::Key;
 #[derive(Clone, Debug)]
 pub struct Lookup {
     pub(crate) key: Option<Key>,
-    pub(crate) how: RequestOptions,
+    pub(crate) options: RequestOptions,
 }
 
 /// What a request asks of the cache, apart from the key: for
-/// [`CacheClient::request`](crate::adapter::CacheClient::request). The default asks for nothing special.
+/// [`CacheClient::request`](crate::adapter::CacheClient::request). The default asks for nothing
+/// special.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RequestOptions {
+    /// When its answer is needed.
     pub(crate) deadline: Option<Instant>,
+    /// It loads even if there is a fresh entry.
     pub(crate) is_forced: bool,
-    /// Whether it asks once more before it loads individually, when the answer that it waited for is
-    /// private to another caller.
-    pub(crate) asks_again: bool,
-    /// Whether its call ends with the status [`Bypass`](crate::CacheStatus::Bypass) where it would load
-    /// individually.
-    pub(crate) bypasses_by_itself: bool,
+    /// It asks once more before it loads individually, if the answer that it waited for is private
+    /// to another caller.
+    pub(crate) retries_private: bool,
+    /// Where it would load individually, its call ends with the status
+    /// [`Bypass`](crate::CacheStatus::Bypass) instead.
+    pub(crate) returns_bypass: bool,
 }
 
 impl Lookup {
     /// Asks for a key.
     pub fn of(key: Key) -> Self {
-        Self { key: Some(key), how: RequestOptions::default() }
+        Self { key: Some(key), options: RequestOptions::default() }
     }
 
     /// No key: the request bypasses the cache.
     pub fn none() -> Self {
-        Self { key: None, how: RequestOptions::default() }
+        Self { key: None, options: RequestOptions::default() }
     }
 
-    /// Sets by when the answer is needed. The deadline bounds everything that the caller waits for: the
-    /// store, loads of other callers and its own load. At the deadline the caller gets a stale answer if
-    /// one may be served instead of an error, or else
+    /// Sets by when the answer is needed. The deadline bounds everything that the caller waits for:
+    /// the store, loads of other callers and its own load. At the deadline the caller gets a stale
+    /// answer if one may be served instead of an error, or else
     /// [`CacheErrorKind::DeadlineExceeded`](crate::CacheErrorKind::DeadlineExceeded).
     ///
-    /// - **A load goes on** after the deadline of the caller that leads it, for its waiters and to be
-    ///   stored. If no caller waits any more, [`WhenAbandoned`](crate::WhenAbandoned) applies. A load
-    ///   whose answer is for this caller only is dropped.
+    /// - **A load goes on** after the deadline of the caller that leads it, for its waiters and to
+    ///   be stored. If no caller waits any more, [`WhenAbandoned`](crate::WhenAbandoned) applies. A
+    ///   load whose answer is for this caller only is dropped.
     /// - **A wait that cannot succeed does not begin,** going by how long loads take here.
-    /// - **A deadline that has passed** starts neither a store operation nor a load. A fresh entry in
-    ///   this process is served all the same.
+    /// - **A deadline that has passed** starts neither a store operation nor a load. A fresh entry
+    ///   in this process is served all the same.
     ///
-    /// The wait ends a little before the deadline, so that the answer is there by then: by a tenth of
-    /// the time that there was, from 2 ms to 10 ms, and never by more than half of it. A deadline in
-    /// 10 ms leaves 8 ms to wait. Timers have steps of 1 ms, so deadlines below 4 ms may be missed by
-    /// as much.
+    /// The wait ends a little before the deadline, so that the answer is there by then: by a tenth
+    /// of the time that there was, from 2 ms to 10 ms, and never by more than half of it. A
+    /// deadline in 10 ms leaves 8 ms to wait. Timers have steps of 1 ms, so deadlines below 4 ms
+    /// may be missed by as much.
     #[must_use]
     pub fn deadline(self, deadline: Instant) -> Self {
-        Self { how: RequestOptions { deadline: Some(deadline), ..self.how }, ..self }
+        Self { options: RequestOptions { deadline: Some(deadline), ..self.options }, ..self }
     }
 
-    /// Forces a refresh: the request gets neither the stored entry nor a remembered failure, and loads
-    /// under the lease like any other. Its failure concerns its own waiters only, and puts the key into
-    /// no cooldown. The request joins a load under way; to get a newer value,
+    /// Forces a refresh: the request gets neither the stored entry nor a remembered failure, and
+    /// loads under the lease like any other. Its failure concerns its own waiters only, and puts
+    /// the key into no cooldown. The request joins a load under way; to get a newer value,
     /// [`invalidate`](crate::Handle::invalidate) first.
     #[must_use]
     pub fn force_refresh(self) -> Self {
-        Self { how: RequestOptions { is_forced: true, ..self.how }, ..self }
+        Self { options: RequestOptions { is_forced: true, ..self.options }, ..self }
     }
 }
 
@@ -97,18 +100,20 @@ impl RequestOptions {
         Self { is_forced: yes, ..self }
     }
 
-    /// Whether the request is sent to the cache once more before it loads for itself, if the answer
-    /// that it waited for is private to another caller. For requests whose own answer can be shared.
+    /// If `yes`, and the answer that the request waited for is private to another caller, the
+    /// request asks the cache once more before it loads individually. For requests whose own answer
+    /// can be shared.
     #[must_use]
     pub fn retry_private(self, yes: bool) -> Self {
-        Self { asks_again: yes, ..self }
+        Self { retries_private: yes, ..self }
     }
 
     /// Where the request would load without being coalesced, its call ends with an error and the
-    /// status [`Bypass`](crate::CacheStatus::Bypass) instead: the adapter sends it on by itself.
+    /// status [`Bypass`](crate::CacheStatus::Bypass) instead. The adapter then calls the loader
+    /// itself.
     #[must_use]
     pub fn return_bypass(self) -> Self {
-        Self { bypasses_by_itself: true, ..self }
+        Self { returns_bypass: true, ..self }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The Tower face: a layer that puts a cache in front of a loader.
+//! The layer: a cache in front of any Tower service.
 //!
 //! ```
 //! use std::time::Duration;
@@ -30,8 +30,8 @@
 //! # }
 //! ```
 //!
-//! A key function may decline, a wait may be bounded otherwise, and an answer can tell how it came
-//! about:
+//! A key function can return `None` to bypass the cache, the wait for another caller's load can be
+//! bounded, and an answer can come with its status:
 //!
 //! ```
 //! # use std::time::Duration;
@@ -72,9 +72,9 @@
 //!                └─granted───────► load, renewing the lease ─► store and release ─► complete
 //! ```
 //!
-//! A lone caller reads the store itself, without a task. Concurrent callers of a key share a flight,
-//! and each request of the flight to the store is for all callers that had joined by then. So the
-//! store's work in a burst grows with processes and not with callers.
+//! A lone caller reads the store itself, without a task. Concurrent callers of a key share a
+//! flight, and each request of the flight to the store is for all callers that had joined by then.
+//! So the store's work in a burst grows with processes and not with callers.
 
 #[cfg(feature = "macros")]
 #[doc(hidden)]

@@ -1,4 +1,4 @@
-//! What a flight completes its waiters with.
+//! Outcomes: what a flight completes its waiters with.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -6,35 +6,36 @@ use std::sync::Arc;
 use crate::error::CacheError;
 use crate::status::{BypassReason, CacheStatus};
 
-/// What a waiter is given. Types are erased, since one layer can wrap many services.
+/// What a waiter gets. Types are erased, since one layer can wrap many services.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
-    /// A `C::Kept`, and where it is from.
-    Value(Arc<dyn Any + Send + Sync>, Origin),
+    /// A `C::Kept`, and where it comes from.
+    Value(Arc<dyn Any + Send + Sync>, ValueOrigin),
     /// The loader's error.
     LoadFailed(Arc<dyn Any + Send + Sync>),
     /// A `C::Kept` that counts as a failure.
     FailedValue(Arc<dyn Any + Send + Sync>),
-    /// The value is for another caller, and so are the next ones: the waiter is to load for itself.
-    Private,
-    /// The value is for another caller, which says nothing of the next ones: the waiter is to load
-    /// for itself, or to ask once more.
-    Own,
-    /// The store has an entry that may do: the waiter is to look for itself.
-    Look,
-    /// Our error.
+    /// The value is private to another caller, and so are the next ones: the waiter loads
+    /// individually.
+    PrivateKey,
+    /// The value is private to another caller this once: the waiter loads individually, or asks
+    /// once more if its request may share the next answer.
+    PrivateOnce,
+    /// The store may have a usable entry: the waiter reads the store itself.
+    LookUp,
+    /// An error of the cache.
     Failed(CacheError),
 }
 
-/// Where a value is from.
+/// Where a value comes from.
 #[derive(Clone, Debug)]
-pub(crate) enum Origin {
-    /// It was in the store when it was first asked for.
-    Kept(CacheStatus),
-    /// Another process loaded it while the flight waited.
-    Elsewhere,
+pub(crate) enum ValueOrigin {
+    /// The store, which had it when the flight first asked.
+    Stored(CacheStatus),
+    /// Another process, which loaded it while the flight waited.
+    Remote,
     /// The load of the caller that opened the flight.
     Loaded { stored: bool },
-    /// A load without the cache.
-    Around(BypassReason),
+    /// A load without a lease.
+    Uncached(BypassReason),
 }

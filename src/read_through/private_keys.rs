@@ -1,4 +1,4 @@
-//! `PrivateKeys`: keys whose last answers in this process were each for one caller.
+//! `PrivateKeys`: keys whose last answers in this process were private.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,35 +10,35 @@ use tokio::time::Instant;
 
 use crate::key::Digest;
 
-/// Keys whose last answers in this process were each for one caller, and how many of them there
-/// were in a row.
+/// Keys whose last answers in this process were private, and how many such answers came in a row.
 ///
-/// Callers of such a key need not wait for each other: they may bypass the coalescing, at most as
-/// many at once as there were such answers in a row, and none after a single one. A target whose
-/// answers are all private gets there with its first burst. A caller that can provoke private
-/// answers for a key that is shared lets past at most as many loads as it has caused itself, and
-/// the first answer that may be shared ends it.
+/// Callers of such a key may bypass coalescing: at most as many at once as there were private
+/// answers in a row, and none after a single one. A key whose answers are all private reaches this
+/// with its first burst. A caller that provokes private answers for a shared key lets at most as
+/// many loads bypass as it has caused itself. The first answer that can be shared ends it.
 #[derive(Default)]
-pub struct PrivateKeys(Mutex<Table>);
+pub struct PrivateKeys(Mutex<PrivateKeyTable>);
 
 #[derive(Default)]
-struct Table {
-    keys: HashMap<Digest, Record>,
-    /// When the table has grown to this, the records that are over are removed: as many as were
-    /// added since the last time, so it costs each of them a constant share.
+struct PrivateKeyTable {
+    keys: HashMap<Digest, PrivateKeyRecord>,
+    /// At this size the table removes its expired records. It doubles between two sweeps, so a
+    /// sweep costs each added key a constant share.
     sweep_at: usize,
 }
 
-struct Record {
+struct PrivateKeyRecord {
+    /// How many private answers came in a row.
     in_a_row: usize,
-    /// How many of the last answers in a row were still coming when they had to be complete.
+    /// How many of the last answers in a row were incomplete at their time limit.
     slow: u32,
     /// How many callers bypass right now.
     bypassing: Arc<AtomicUsize>,
+    /// When the record expires.
     until: Instant,
 }
 
-/// Leave for one caller to load for itself, until its answer is known.
+/// A permit of one caller to load individually. Hold it until the answer is known.
 #[derive(Debug)]
 pub struct BypassPermit(Arc<AtomicUsize>);
 
@@ -49,24 +49,24 @@ impl Drop for BypassPermit {
 }
 
 impl PrivateKeys {
-    /// An answer was for one caller only. This is known for a while.
-    pub fn note_private(&self, key: Digest, window: Duration) {
-        self.table().note(key, window).slow = 0;
+    /// Notes a private answer, which is remembered for as long as it `lasts`.
+    pub fn note_private(&self, key: Digest, lasts: Duration) {
+        self.table().note(key, lasts).slow = 0;
     }
 
-    /// The same, and it was for one caller only because it took too long to be complete.
-    pub fn note_slow(&self, key: Digest, window: Duration) {
+    /// Notes an answer that is private because it was not complete in time.
+    pub fn note_slow(&self, key: Digest, lasts: Duration) {
         let mut table = self.table();
-        let record = table.note(key, window);
+        let record = table.note(key, lasts);
         record.slow = record.slow.saturating_add(1);
     }
 
-    /// An answer may be shared: callers wait for each other again.
+    /// Notes an answer that can be shared: callers are coalesced again.
     pub fn note_shared(&self, key: &Digest) {
         self.table().keys.remove(key);
     }
 
-    /// Leave to load without waiting for the load of another caller.
+    /// A permit to load without waiting for another caller, if the key has enough private answers.
     pub fn bypass(&self, key: &Digest) -> Option<BypassPermit> {
         let table = self.table();
         let record = table.live(key).filter(|record| record.in_a_row >= ENOUGH)?;
@@ -77,46 +77,46 @@ impl PrivateKeys {
         None
     }
 
-    /// How many answers in a row took too long to be complete.
+    /// How many answers in a row were not complete in time.
     pub fn slow_in_a_row(&self, key: &Digest) -> u32 {
         self.table().live(key).map_or(0, |record| record.slow)
     }
 
     /// Guards the table only: held for a map operation, never across an `.await`.
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, PrivateKeyTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Table {
-    fn live(&self, key: &Digest) -> Option<&Record> {
+impl PrivateKeyTable {
+    fn live(&self, key: &Digest) -> Option<&PrivateKeyRecord> {
         self.keys.get(key).filter(|record| Instant::now() < record.until)
     }
 
-    fn note(&mut self, key: Digest, window: Duration) -> &mut Record {
+    fn note(&mut self, key: Digest, lasts: Duration) -> &mut PrivateKeyRecord {
         let now = Instant::now();
         if self.keys.len() >= self.sweep_at && !self.keys.contains_key(&key) {
             self.sweep(now);
         }
-        let record = self.keys.entry(key).or_insert_with(|| Record::new(now));
+        let record = self.keys.entry(key).or_insert_with(|| PrivateKeyRecord::new(now));
         if record.until <= now {
-            *record = Record::new(now);
+            *record = PrivateKeyRecord::new(now);
         }
         record.in_a_row = record.in_a_row.saturating_add(1);
-        record.until = now + window;
+        record.until = now + lasts;
         record
     }
 
     fn sweep(&mut self, now: Instant) {
         self.keys.retain(|_, record| now < record.until);
-        if self.keys.len() >= MOST {
+        if self.keys.len() >= MAX_KEYS {
             self.keys.clear();
         }
-        self.sweep_at = (self.keys.len() * 2).clamp(FIRST_SWEEP, MOST);
+        self.sweep_at = (self.keys.len() * 2).clamp(FIRST_SWEEP, MAX_KEYS);
     }
 }
 
-impl Record {
+impl PrivateKeyRecord {
     fn new(now: Instant) -> Self {
         Self { in_a_row: 0, slow: 0, bypassing: Arc::default(), until: now }
     }
@@ -128,14 +128,14 @@ impl fmt::Debug for PrivateKeys {
     }
 }
 
-/// After how many answers in a row callers bypass: one says nothing of the answers to others.
+/// After how many private answers in a row callers bypass. One may be an exception.
 const ENOUGH: usize = 2;
 
 const FIRST_SWEEP: usize = 64;
 
-/// How many keys are known at most. Where there are more they are forgotten, and found out again
-/// by a few loads each.
-const MOST: usize = 1 << 16;
+/// How many keys are remembered at most. Beyond that all are forgotten, and found again by a few
+/// loads each.
+const MAX_KEYS: usize = 1 << 16;
 
 #[cfg(test)]
 mod tests {
@@ -164,7 +164,7 @@ mod tests {
             let all = bypassing(&private_keys);
             assert_eq!(all.len(), expected, "after {answers} answers");
             drop(all);
-            assert_eq!(bypassing(&private_keys).len(), expected, "those before have left");
+            assert_eq!(bypassing(&private_keys).len(), expected, "the permits were given back");
         }
     }
 
@@ -183,16 +183,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_keys_are_known_than_there_is_room_for() {
+    async fn the_number_of_keys_is_bounded() {
         let private_keys = PrivateKeys::default();
-        for nth in 0..MOST * 2 {
+        for nth in 0..MAX_KEYS * 2 {
             private_keys.note_private(digest(nth), WINDOW);
-            assert!(len(&private_keys) <= MOST);
+            assert!(len(&private_keys) <= MAX_KEYS);
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn keys_whose_window_is_over_take_no_room_for_long() {
+    async fn expired_keys_are_removed() {
         let private_keys = PrivateKeys::default();
         for nth in 0..FIRST_SWEEP * 100 {
             private_keys.note_private(digest(nth), Duration::from_millis(1));

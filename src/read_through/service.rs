@@ -1,4 +1,4 @@
-//! `ReadThrough`: the service.
+//! `ReadThrough`: the service that a layer makes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,9 +15,9 @@ use crate::error::Error;
 
 /// A loader behind a cache. See the [module page](super) for examples.
 ///
-/// It is always ready: a hit, and a wait for another caller's load, take no capacity of the loader.
-/// A load drives a clone of the loader to readiness before it is called, so limits, buffers and
-/// timeouts below this keep working; what they refuse is an error of the loader.
+/// It is always ready: a hit, or a wait for another caller's load, takes no capacity of the loader.
+/// A load drives a clone of the loader to readiness before it calls it, so limits, buffers and
+/// timeouts below this service keep working. Their errors are errors of the loader.
 pub struct ReadThrough<S, K, C = Json> {
     inner: S,
     pub(super) key_of: K,
@@ -44,7 +44,7 @@ impl<S, K, C> ReadThrough<S, K, C> {
         self.inner
     }
 
-    /// A handle to what is kept: to invalidate, expire and prefetch it.
+    /// A handle to the stored entries: to invalidate, expire and prefetch them.
     pub fn handle(&self) -> Handle<Self>
     where
         Self: Clone,
@@ -52,8 +52,8 @@ impl<S, K, C> ReadThrough<S, K, C> {
         Handle::new(Arc::clone(&self.core.store)).over(self.clone())
     }
 
-    /// For how many keys this process is loading, or asking, right now. It is zero when nothing is
-    /// under way, however many keys there were.
+    /// How many keys this process looks up or loads right now. It is zero when nothing is under
+    /// way, however many keys there were before.
     pub fn in_flight(&self) -> usize {
         self.core.loads.len()
     }
@@ -79,10 +79,10 @@ where
 
     #[inline]
     fn call(&mut self, request: Req) -> Self::Future {
-        let Lookup { key, how } = (self.key_of)(&request).into();
+        let Lookup { key, options } = (self.key_of)(&request).into();
         match key {
-            Some(key) => ResponseFuture::begin(&self.core, key, &self.inner, request, how),
-            None => ResponseFuture::pass(self.inner.clone(), request, how),
+            Some(key) => ResponseFuture::begin(&self.core, key, &self.inner, request, options),
+            None => ResponseFuture::bypass(self.inner.clone(), request, options),
         }
     }
 }

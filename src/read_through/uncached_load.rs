@@ -1,4 +1,4 @@
-//! The task of an uncached load, for callers that waited in vain for another load.
+//! The task of an uncached load, for callers whose wait for another load ran out.
 
 use std::sync::Arc;
 
@@ -6,49 +6,49 @@ use tokio::time::timeout;
 use tower::Service;
 
 use super::core::Core;
-use super::load::{FailedLoad, Keeping, Lent, LoaderAnswer, load};
-use super::outcome::{Origin, Outcome};
+use super::load::{FailedLoad, LentJob, LoaderAnswer, StorageDecision, load};
+use super::outcome::{Outcome, ValueOrigin};
 use crate::codec::Codec;
 use crate::error::CacheError;
 use crate::flight::Leader;
 use crate::status::BypassReason;
 
-/// Loads without a lease, and completes the callers that had given up before the load began. It
-/// is not kept: whether anything came between cannot be known without a lease.
+/// Loads without a lease, and completes the callers that had given up before the load began. The
+/// answer is not stored: without a lease, an invalidation during the load cannot be detected.
 ///
 /// # Cancel safety
-/// If it is dropped, the waiters are told to look again.
+/// If it is dropped, the waiters ask again.
 pub(crate) async fn load_uncached<S, Req, C>(
     core: Arc<Core<C>>,
     leader: Leader<Outcome>,
-    job: Lent<S, Req>,
+    job: LentJob<S, Req>,
 ) where
     S: Service<Req>,
     S::Error: Send + Sync + 'static,
     C: Codec<S::Response>,
 {
-    let patience = core.policy.patience();
-    let Ok(Ok(_permit)) = timeout(patience, core.loads.permits.acquire()).await else {
-        let error = CacheError::too_many_loads(leader.key(), core.policy.bounds.loads_around);
+    let max_wait = core.policy.max_wait();
+    let Ok(Ok(_permit)) = timeout(max_wait, core.loads.uncached_permits.acquire()).await else {
+        let error = CacheError::too_many_loads(leader.key(), core.policy.bounds.uncached_loads);
         return leader.complete_all(&Outcome::Failed(error));
     };
     let Some(job) = job.take() else { return };
     let begun = leader.generation();
     let key = leader.key().digest();
-    let before = core.loads.apart.times(&key);
+    let before = core.loads.unshared_failures.times(&key);
     match load(job, &core, &leader, core.policy.when_abandoned).await {
-        LoaderAnswer::Loaded(kept, keeping) => {
+        LoaderAnswer::Loaded(kept, decision) => {
             core.loads.failures.forget(&key);
-            core.loads.apart.forget(&key);
-            let outcome = Outcome::Value(kept, Origin::Around(BypassReason::WaitRanOut));
-            match keeping {
-                Keeping::PrivateKey => {
+            core.loads.unshared_failures.forget(&key);
+            let outcome = Outcome::Value(kept, ValueOrigin::Uncached(BypassReason::WaitRanOut));
+            match decision {
+                StorageDecision::PrivateKey => {
                     leader.complete_opener(&outcome);
-                    leader.complete_all(&Outcome::Private);
+                    leader.complete_all(&Outcome::PrivateKey);
                 }
-                Keeping::PrivateOnce => {
+                StorageDecision::PrivateOnce => {
                     leader.complete_opener(&outcome);
-                    leader.close_with(Outcome::Own);
+                    leader.close_with(Outcome::PrivateOnce);
                 }
                 _ => leader.complete_before(begun, &outcome),
             }
@@ -58,14 +58,15 @@ pub(crate) async fn load_uncached<S, Req, C>(
     }
 }
 
-/// The failure of one load may be the fault of its request: the others load again with another.
+/// Completes the opener only, until a second failure in a row: the request may be at fault. The
+/// other waiters load again, with the request of one of them.
 fn fail<C>(core: &Core<C>, leader: &Leader<Outcome>, mut failed: FailedLoad, before: u32) {
     if let Outcome::Value(_, origin) = &mut failed.outcome {
-        *origin = Origin::Around(BypassReason::WaitRanOut);
+        *origin = ValueOrigin::Uncached(BypassReason::WaitRanOut);
     }
     let failure = failed.remembered(before, &core.policy).without_window();
     let is_confirmed = failed.is_confirmed(before);
-    core.loads.apart.note(leader.key().digest(), failed.outcome.clone(), 0, &failure);
+    core.loads.unshared_failures.note(leader.key().digest(), failed.outcome.clone(), 0, &failure);
     match is_confirmed {
         true => leader.complete_all(&failed.outcome),
         false => leader.complete_opener(&failed.outcome),

@@ -1,4 +1,4 @@
-//! What the store is asked before a load, and what its answers mean.
+//! The requests to the store before a load, and the events that its answers are.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tokio::time::Instant;
 use tower::Service;
 
 use super::{
-    Event, FlightHold, FlightMemory, FlightTask, GrantedLease, LONGEST_REST, StaleFallback,
+    FlightHold, FlightMemory, FlightTask, GrantedLease, LONGEST_COOLDOWN, StaleFallback, TaskEvent,
 };
 use crate::codec::Codec;
 use crate::error::{CacheError, FailureCause, StoreError, StoreErrorKind};
@@ -16,8 +16,8 @@ use crate::log_throttle::warn_throttled;
 use crate::policy::WhenStoreFails;
 use crate::read_through::core;
 use crate::read_through::failure_cache::RememberedFailure;
-use crate::read_through::outcome::{Origin, Outcome};
-use crate::read_through::step::{Hold, Known, Meanwhile, Memory};
+use crate::read_through::outcome::{Outcome, ValueOrigin};
+use crate::read_through::step::{KnownFailure, LeaseHold, Meanwhile, Memory};
 use crate::status::{CacheStatus, StaleReason};
 use crate::store::{Accept, Acquire, Entry, Failure, Lease, Marker};
 
@@ -27,10 +27,11 @@ where
     S::Error: Send + Sync + 'static,
     C: Codec<S::Response>,
 {
-    pub(super) async fn acquire(&self, memory: FlightMemory) -> Event {
+    pub(super) async fn acquire(&self, memory: FlightMemory) -> TaskEvent {
         self.leader.enter(Phase::Asking);
         let asked = self.leader.generation();
-        let (claim, term) = (self.claim.clone(), self.core.policy.first_term());
+        let claim = self.claim.clone();
+        let term = self.core.policy.first_term();
         match self.core.store.acquire(claim, term, memory.accept).await {
             Ok(Acquire::Found(entry)) => self.found(asked, &entry, memory),
             Ok(Acquire::Busy { remaining, stale }) => self.busy(asked, remaining, stale, memory),
@@ -41,20 +42,20 @@ where
                 self.led(asked, lease, stale, failures, probe.as_ref(), memory)
             }
             Err(error) => {
-                warn_throttled!(%error, "loading without a lease");
+                warn_throttled!(%error, "the store failed: loading without a lease");
                 let hold = match error.kind() {
-                    // It was not asked.
-                    StoreErrorKind::Down => Hold::StoreDown,
-                    _ => Hold::Unacknowledged,
+                    // The store was not asked.
+                    StoreErrorKind::Down => LeaseHold::StoreDown,
+                    _ => LeaseHold::Unacknowledged,
                 };
                 self.store_failed(memory, &error, hold)
             }
         }
     }
 
-    pub(super) async fn look_up(&self, late: Generation, memory: FlightMemory) -> Event {
+    pub(super) async fn look_up(&self, late: Generation, memory: FlightMemory) -> TaskEvent {
         if !self.leader.has_joined_since(late) {
-            return Event::NoneRemain;
+            return TaskEvent::NoneRemain;
         }
         self.leader.enter(Phase::Asking);
         let asked = self.leader.generation();
@@ -62,49 +63,51 @@ where
             Ok(Some(entry)) if entry.is_fresh() => self.found_later(asked, &entry, memory),
             Ok(_) => self.gone(memory.accept, memory),
             Err(error) => {
-                warn_throttled!(%error, "the waiters that remain look for themselves");
+                warn_throttled!(%error, "the store failed: the remaining waiters ask it themselves");
                 self.gone(memory.accept, memory)
             }
         }
     }
 
-    fn found_later(&self, asked: Generation, entry: &Entry, memory: FlightMemory) -> Event {
+    fn found_later(&self, asked: Generation, entry: &Entry, memory: FlightMemory) -> TaskEvent {
         let other = Accept::Other { than: entry.fence() };
         match entry.as_marker() {
-            // The next question finds it, too: it is what was waited for.
+            // The next request may find the same marker: it is what the flight waited for.
             Some(_) if memory.waited => self.gone(memory.accept, memory),
             Some(_) => self.gone(other, memory),
             None => match self.value_of(entry, memory.waited) {
-                Some(outcome) => Event::Found { asked, outcome, due: self.due(entry), memory },
+                Some(outcome) => TaskEvent::Found { asked, outcome, due: self.due(entry), memory },
                 None => self.gone(other, memory),
             },
         }
     }
 
-    fn gone(&self, accept: Accept, memory: FlightMemory) -> Event {
-        Event::Gone { accept, can_load: self.job.is_there(), memory }
+    fn gone(&self, accept: Accept, memory: FlightMemory) -> TaskEvent {
+        TaskEvent::Gone { accept, can_load: self.job.is_there(), memory }
     }
 
-    fn found(&self, asked: Generation, entry: &Entry, memory: FlightMemory) -> Event {
-        // Another process has to replace it, or we do. What it is replaced by is good enough.
+    fn found(&self, asked: Generation, entry: &Entry, memory: FlightMemory) -> TaskEvent {
+        // If it is not usable, any entry that replaces it is accepted.
         let accept = Accept::Other { than: entry.fence() };
         match entry.as_marker() {
-            Some(Marker::PrivateKey) => Event::Private { accept, memory },
-            Some(Marker::PrivateOnce) => Event::Own { accept, memory },
-            Some(Marker::Uncacheable) => Event::Unkept { accept, known: self.known(), memory },
+            Some(Marker::PrivateKey) => TaskEvent::PrivateKey { accept, memory },
+            Some(Marker::PrivateOnce) => TaskEvent::PrivateOnce { accept, memory },
+            Some(Marker::Uncacheable) => {
+                TaskEvent::Uncacheable { accept, known: self.known(), memory }
+            }
             None => match self.value_of(entry, memory.waited) {
-                Some(outcome) => Event::Found { asked, outcome, due: self.due(entry), memory },
-                None => Event::Unreadable { accept, memory },
+                Some(outcome) => TaskEvent::Found { asked, outcome, due: self.due(entry), memory },
+                None => TaskEvent::Unreadable { accept, memory },
             },
         }
     }
 
-    /// An entry as what was kept, or as what another process has loaded meanwhile.
+    /// The value of an entry. After a wait it counts as loaded by another process meanwhile.
     fn value_of(&self, entry: &Entry, waited: bool) -> Option<Outcome> {
         self.outcome_of(entry, (!waited).then(|| core::hit(entry)))
     }
 
-    /// Whether it is time to replace what is still fresh, and there is something to load with.
+    /// Set if an early refresh of a fresh entry is due and there is a request to load with.
     fn due(&self, entry: &Entry) -> Option<Accept> {
         let freshness = &self.core.policy.freshness;
         let left =
@@ -119,9 +122,9 @@ where
         left: Duration,
         stale: Option<Entry>,
         memory: FlightMemory,
-    ) -> Event {
+    ) -> TaskEvent {
         let accept = match (memory.accept, &stale) {
-            // The load that runs gives something newer than what is there.
+            // The load of the other process replaces the entry that is there.
             (Accept::Nothing, Some(entry)) => Accept::Other { than: entry.fence() },
             (Accept::Nothing, None) => Accept::Fresh,
             (accept, _) => accept,
@@ -129,7 +132,7 @@ where
         let fallback = self.fallback(asked, stale);
         let meanwhile = self.meanwhile(fallback.as_ref());
         let memory = Memory { accept, fallback, ..memory };
-        Event::Busy { asked, left, meanwhile, memory }
+        TaskEvent::Busy { asked, left, meanwhile, memory }
     }
 
     fn led(
@@ -140,25 +143,24 @@ where
         failures: u32,
         probe: Option<&Failure>,
         memory: FlightMemory,
-    ) -> Event {
+    ) -> TaskEvent {
         let is_value = |entry: &Entry| entry.as_marker().is_none();
         let replaces = failures > 0 || stale.as_ref().is_some_and(is_value);
         let lease = GrantedLease { lease, at: Instant::now(), failures, replaces };
         let fallback = self.fallback(asked, stale);
         let probe = probe.map(|failure| self.failure_of(failure, failure.cooldown()));
         let meanwhile = match self.meanwhile(fallback.as_ref()) {
-            // No caller waits for a probe if there is a stale answer, not even the one whose
-            // request it is.
-            Meanwhile::Nothing | Meanwhile::Offer(..) if probe.is_some() => {
-                self.instead(fallback.as_ref()).map_or(Meanwhile::Nothing, Meanwhile::Give)
+            // With a stale answer, no caller waits for a probe, not even its opener.
+            Meanwhile::Nothing | Meanwhile::Fallback(..) if probe.is_some() => {
+                self.stale_fallback(fallback.as_ref()).map_or(Meanwhile::Nothing, Meanwhile::Give)
             }
             meanwhile => meanwhile,
         };
         let memory = Memory { fallback, ..memory };
-        Event::Led { asked, lease, probe, meanwhile, memory }
+        TaskEvent::Granted { asked, lease, probe, meanwhile, memory }
     }
 
-    /// A load failed a moment ago, here or in another process.
+    /// A load failed a moment ago, in this process or in another one.
     fn failing(
         &self,
         asked: Generation,
@@ -166,48 +168,48 @@ where
         left: Duration,
         stale: Option<Entry>,
         memory: FlightMemory,
-    ) -> Event {
-        let until = Instant::now() + left.min(LONGEST_REST);
+    ) -> TaskEvent {
+        let until = Instant::now() + left.min(LONGEST_COOLDOWN);
         let fallback = self.fallback(asked, stale);
-        if let Some(stale) = self.instead(fallback.as_ref()) {
+        if let Some(stale) = self.stale_fallback(fallback.as_ref()) {
             let memory = Memory { fallback, ..memory };
-            return Event::Spared { asked, stale, until, memory };
+            return TaskEvent::InCooldownStale { asked, stale, until, memory };
         }
-        // A caller that joins a forced refresh later causes a load.
+        // A forced refresh shares the failure with no later caller: that one loads.
         let until = (!self.purpose.is_forced()).then_some(until);
-        Event::Failing { failure: self.failure_of(failure, left), until }
+        TaskEvent::InCooldown { failure: self.failure_of(failure, left), until }
     }
 
-    /// The store has failed. It may be known all the same that the load would.
+    /// The store has failed. This process may still know that the key is in cooldown.
     pub(super) fn store_failed(
         &self,
         memory: FlightMemory,
         error: &StoreError,
         hold: FlightHold,
-    ) -> Event {
+    ) -> TaskEvent {
         let error = Outcome::Failed(CacheError::store(self.leader.key(), error));
         let may_load = self.core.policy.when_store_fails == WhenStoreFails::Load;
-        Event::StoreFailed { error, known: self.known(), hold, may_load, memory }
+        TaskEvent::StoreFailed { error, known: self.known(), hold, may_load, memory }
     }
 
-    /// What this process knows by itself of the loads of this key.
-    fn known(&self) -> Known<Outcome, Instant> {
+    /// What this process knows of earlier failures of this key.
+    fn known(&self) -> KnownFailure<Outcome, Instant> {
         let key = self.leader.key();
         let remembered = self.core.loads.failures.of(&key.digest());
         let remembered = remembered.filter(|_| !self.purpose.is_forced());
         let Some(RememberedFailure { outcome, left }) = remembered else {
-            return Known::Nothing;
+            return KnownFailure::Nothing;
         };
-        let in_words =
+        let without_error =
             || Outcome::Failed(CacheError::load_failed(key, FailureCause::Error, "", left));
-        let failure = outcome.unwrap_or_else(in_words);
+        let failure = outcome.unwrap_or_else(without_error);
         match left.is_zero() {
-            true => Known::Probe(failure),
-            false => Known::Cooldown(failure, Instant::now() + left.min(LONGEST_REST)),
+            true => KnownFailure::Probe(failure),
+            false => KnownFailure::Cooldown(failure, Instant::now() + left.min(LONGEST_COOLDOWN)),
         }
     }
 
-    /// The error itself if it was this process's, or else what the store has of it.
+    /// The error itself if the load ran in this process, or else the text that the store has.
     fn failure_of(&self, failure: &Failure, left: Duration) -> Outcome {
         let key = self.leader.key();
         self.core.loads.failures.outcome(&key.digest()).unwrap_or_else(|| {
@@ -216,8 +218,8 @@ where
         })
     }
 
-    /// What the waiters that asked are given at once if a stale answer will do, and are offered if
-    /// it will do only once they have waited in vain.
+    /// The stale answer of the store: for the waiters at once if it serves while revalidating, and
+    /// for waits that run out if it serves only on errors.
     fn meanwhile(&self, fallback: Option<&StaleFallback>) -> Meanwhile<Outcome, Duration> {
         let Some(StaleFallback { entry, .. }) = fallback else { return Meanwhile::Nothing };
         let Some(stale_for) = entry.stale_for() else { return Meanwhile::Nothing };
@@ -225,7 +227,7 @@ where
         match self.outcome_of(entry, status) {
             Some(stale) if entry.serves_while_revalidating() => Meanwhile::Give(stale),
             Some(stale) if entry.serves_if_error() => {
-                Meanwhile::Offer(stale, entry.windows().if_error().saturating_sub(stale_for))
+                Meanwhile::Fallback(stale, entry.windows().if_error().saturating_sub(stale_for))
             }
             _ => Meanwhile::Nothing,
         }
@@ -236,8 +238,8 @@ where
         Some(StaleFallback { entry, asked, found_at: Instant::now() })
     }
 
-    /// What may be given out by now instead of a failure.
-    pub(super) fn instead(&self, fallback: Option<&StaleFallback>) -> Option<Outcome> {
+    /// The outcome of a stale fallback that may still be served instead of a failure.
+    pub(super) fn stale_fallback(&self, fallback: Option<&StaleFallback>) -> Option<Outcome> {
         let StaleFallback { entry, found_at, .. } = fallback?;
         let since = found_at.elapsed();
         let stale_for = match (entry.stale_for(), entry.fresh_for()) {
@@ -246,14 +248,14 @@ where
             _ => return self.outcome_of(entry, Some(core::hit(entry))),
         };
         let status = CacheStatus::Stale { why: StaleReason::LoadFailed, stale_for };
-        // In either window: while it is replaced it is given out, though that fails.
-        let will_do = stale_for < entry.windows().given_out();
-        will_do.then(|| self.outcome_of(entry, Some(status))).flatten()
+        // In either stale window: the longer one counts.
+        let is_usable = stale_for < entry.windows().served_stale();
+        is_usable.then(|| self.outcome_of(entry, Some(status))).flatten()
     }
 
-    /// What an entry holds: as what was kept, or as what another process has loaded meanwhile.
+    /// The value of an entry with a status. Without one, it was loaded by another process.
     fn outcome_of(&self, entry: &Entry, status: Option<CacheStatus>) -> Option<Outcome> {
         let kept = self.core.read::<S::Response>(entry)?;
-        Some(Outcome::Value(kept, status.map_or(Origin::Elsewhere, Origin::Kept)))
+        Some(Outcome::Value(kept, status.map_or(ValueOrigin::Remote, ValueOrigin::Stored)))
     }
 }

@@ -1,4 +1,4 @@
-//! The load, and what becomes of what it gave.
+//! The load, and how its lease ends: commit, marker, report or release.
 
 use std::any::Any;
 use std::convert::Infallible;
@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use tower::Service;
 
 use super::{
-    Event, FlightHold, FlightMemory, FlightTask, GrantedLease, PreparedDraft, StaleFallback,
+    FlightHold, FlightMemory, FlightTask, GrantedLease, PreparedDraft, StaleFallback, TaskEvent,
 };
 use crate::codec::Codec;
 use crate::error::FailureCause;
@@ -19,9 +19,9 @@ use crate::flight::{Generation, Leader, Phase};
 use crate::log_throttle::warn_throttled;
 use crate::policy::Policy;
 use crate::read_through::core;
-use crate::read_through::load::{self, FailedLoad, Fault, Keeping, LoaderAnswer};
-use crate::read_through::outcome::{Origin, Outcome};
-use crate::read_through::step::{Blame, Hold, LoadEnd};
+use crate::read_through::load::{self, FailedLoad, FailureScope, LoaderAnswer, StorageDecision};
+use crate::read_through::outcome::{Outcome, ValueOrigin};
+use crate::read_through::step::{Blame, LeaseHold, LoadEnd};
 use crate::status::BypassReason;
 use crate::store::{Commit, Draft, Failure, Lifetimes, Marker, Renew, Store, Value};
 
@@ -39,14 +39,14 @@ where
         hold: FlightHold,
         meanwhile: Option<Outcome>,
         memory: FlightMemory,
-    ) -> Event {
+    ) -> TaskEvent {
         let fallback = memory.fallback.as_ref();
         let end = tokio::select! {
             biased;
             end = self.load_under(&hold, fallback) => end,
             never = complete_others(&self.leader, meanwhile.as_ref()) => match never {},
         };
-        Event::LoadEnded { hold, end, memory }
+        TaskEvent::LoadEnded { hold, end, memory }
     }
 
     async fn load_under(
@@ -65,7 +65,8 @@ where
         };
         let before = self.failures_before(hold);
         self.leader.enter(Phase::Loading);
-        let (began, started) = (self.leader.generation(), Instant::now());
+        let began = self.leader.generation();
+        let started = Instant::now();
         let when_abandoned = self.core.policy.when_abandoned;
         let answer = tokio::select! {
             biased;
@@ -73,37 +74,39 @@ where
             never = renewing(&*self.core.store, hold, self.core.policy.lease) => match never {},
         };
         match answer {
-            LoaderAnswer::Loaded(kept, keeping) => {
-                let load = Load { hold, began, time: started.elapsed() };
-                self.loaded(&load, kept, keeping)
+            LoaderAnswer::Loaded(kept, decision) => {
+                let load = EndedLoad { hold, began, time: started.elapsed() };
+                self.loaded(&load, kept, decision)
             }
             LoaderAnswer::Failed(failed) => self.load_failed(hold, began, before, failed, fallback),
             LoaderAnswer::Abandoned => LoadEnd::Abandoned,
         }
     }
 
-    /// How many loads in a row have failed before this one. Under a lease the store knows, since it
-    /// is told of successes elsewhere too: what it was not told is all that counts here then.
+    /// How many loads in a row have failed before this one. Under a lease the store's count holds,
+    /// since it includes the loads of other processes. A failure that the store does not know
+    /// counts too.
     fn failures_before(&self, hold: &FlightHold) -> u32 {
-        let (key, loads) = (self.leader.key().digest(), &self.core.loads);
+        let key = self.leader.key().digest();
+        let loads = &self.core.loads;
         match hold {
-            _ if self.purpose.is_forced() => loads.apart.times(&key),
-            Hold::Lease(lease) => lease.failures.max(loads.failures.untold(&key)),
+            _ if self.purpose.is_forced() => loads.unshared_failures.times(&key),
+            LeaseHold::Lease(lease) => lease.failures.max(loads.failures.unreported(&key)),
             _ => loads.failures.times(&key),
         }
     }
 
-    /// A load under a lease needs none. One without has to wait if there are too many; nothing, if
-    /// no waiter is there by then.
+    /// A permit for a load without a lease, which may have to wait for one. A load under a lease
+    /// needs none: `Some(None)`. `None` if no waiter is left.
     async fn permit(&self, hold: &FlightHold) -> Option<Option<OwnedSemaphorePermit>> {
-        if matches!(hold, Hold::Lease(_)) {
+        if matches!(hold, LeaseHold::Lease(_)) {
             return Some(None);
         }
         if self.leader.is_empty() {
-            // What it loads cannot be kept.
+            // The answer would not be stored.
             return None;
         }
-        let permits = Arc::clone(&self.core.loads.permits);
+        let permits = Arc::clone(&self.core.loads.uncached_permits);
         if let Ok(permit) = Arc::clone(&permits).try_acquire_owned() {
             return Some(Some(permit));
         }
@@ -116,38 +119,42 @@ where
 
     fn loaded(
         &self,
-        load: &Load<'_>,
+        load: &EndedLoad<'_>,
         kept: Arc<dyn Any + Send + Sync>,
-        keeping: Keeping,
+        decision: StorageDecision,
     ) -> FlightLoadEnd {
-        let (key, loads) = (self.leader.key().digest(), &self.core.loads);
+        let key = self.leader.key().digest();
+        let loads = &self.core.loads;
         loads.failures.forget(&key);
-        loads.apart.forget(&key);
-        match &keeping {
-            Keeping::PrivateKey => self.core.note_private(self.leader.key()),
-            Keeping::PrivateOnce => {}
+        loads.unshared_failures.forget(&key);
+        match &decision {
+            StorageDecision::PrivateKey => self.core.note_private(self.leader.key()),
+            StorageDecision::PrivateOnce => {}
             _ => loads.private_keys.note_shared(&key),
         }
-        let outcome = Outcome::Value(Arc::clone(&kept), origin(load.hold));
+        let outcome = Outcome::Value(Arc::clone(&kept), value_origin(load.hold));
         let marker_ttl = self.core.policy.freshness.marker_ttl;
         let marker = |marker| load.prepare(Draft::marker(marker_ttl, marker), false);
         let began = load.began;
-        match keeping {
-            Keeping::PrivateKey => LoadEnd::Private { outcome, marker: marker(Marker::PrivateKey) },
-            Keeping::PrivateOnce => {
-                let marker = (!load.replaces()).then(|| marker(Marker::PrivateOnce));
-                LoadEnd::Own { outcome, marker }
+        match decision {
+            StorageDecision::PrivateKey => {
+                LoadEnd::PrivateKey { outcome, marker: marker(Marker::PrivateKey) }
             }
-            Keeping::Uncacheable => {
+            StorageDecision::PrivateOnce => {
+                let marker = (!load.replaces()).then(|| marker(Marker::PrivateOnce));
+                LoadEnd::PrivateOnce { outcome, marker }
+            }
+            StorageDecision::Uncacheable => {
                 LoadEnd::Value { began, outcome, draft: marker(Marker::Uncacheable) }
             }
-            Keeping::Share => {
-                let draft = Draft::new(core::nothing(), 0, Lifetimes::fresh_for(Duration::ZERO));
+            StorageDecision::Share => {
+                let draft =
+                    Draft::new(core::empty_value(), 0, Lifetimes::fresh_for(Duration::ZERO));
                 LoadEnd::Value { began, outcome, draft: load.prepare(draft, false) }
             }
-            Keeping::Keep(bytes, beside, windows) => {
-                let value = Value::of(bytes, kept, beside);
-                let draft = Draft::new(value, self.core.codec.id(), windows);
+            StorageDecision::Store(bytes, extra_bytes, lifetimes) => {
+                let value = Value::of(bytes, kept, extra_bytes);
+                let draft = Draft::new(value, self.core.codec.id(), lifetimes);
                 LoadEnd::Value { began, outcome, draft: load.prepare(draft, true) }
             }
         }
@@ -163,16 +170,22 @@ where
     ) -> FlightLoadEnd {
         let failure = failed.remembered(before, &self.core.policy);
         let is_confirmed = failed.is_confirmed(before);
-        let FailedLoad { mut outcome, bytes, cause, fault, .. } = failed;
+        let FailedLoad { mut outcome, bytes, cause, scope, .. } = failed;
         if let Outcome::Value(_, from) = &mut outcome {
-            *from = origin(hold);
+            *from = value_origin(hold);
         }
-        // A forced refresh may be repeated at will and in ways of its own, so its failure must not
-        // hold up other callers.
+        // A forced refresh bypasses the stored entry and can be repeated at will, so its failure
+        // must not put the key into cooldown.
         let is_forced = self.purpose.is_forced();
-        let (key, loads) = (self.leader.key().digest(), &self.core.loads);
+        let key = self.leader.key().digest();
+        let loads = &self.core.loads;
         match is_forced {
-            true => loads.apart.note(key, outcome.clone(), 0, &failure.clone().without_window()),
+            true => loads.unshared_failures.note(
+                key,
+                outcome.clone(),
+                0,
+                &failure.clone().without_window(),
+            ),
             false => loads.failures.note(key, outcome.clone(), bytes, &failure),
         }
         let blame = match cause {
@@ -180,8 +193,8 @@ where
             FailureCause::TimedOut => Blame::Limit,
             FailureCause::Error | FailureCause::Panicked => Blame::Request,
         };
-        let fallback = fallback.filter(|_| fault != Fault::Answer);
-        let stale = self.instead(fallback).zip(fallback.map(|fallback| fallback.asked));
+        let fallback = fallback.filter(|_| scope != FailureScope::Answer);
+        let stale = self.stale_fallback(fallback).zip(fallback.map(|fallback| fallback.asked));
         let is_remembered = !is_forced && !self.core.policy.failures.windows.first.is_zero();
         let report = is_remembered.then_some(failure);
         LoadEnd::Failed { began, outcome, blame, fallback: stale, report }
@@ -194,93 +207,96 @@ where
         began: Generation,
         mut outcome: Outcome,
         memory: FlightMemory,
-    ) -> Event {
-        // A waiter that joins from here on may have begun after an invalidation that this commit,
-        // being under way, does not know of.
+    ) -> TaskEvent {
+        // A waiter that joins from here on may have begun after an invalidation that the commit
+        // misses.
         let asked = self.leader.generation();
         let PreparedDraft { draft, is_kept: stored } = prepared;
         match self.core.store.commit(granted.lease, draft).await {
             Ok(Commit::Stored) => {
                 if let Outcome::Value(_, origin) = &mut outcome {
-                    *origin = Origin::Loaded { stored };
+                    *origin = ValueOrigin::Loaded { stored };
                 }
-                Event::Stored { asked, outcome, memory }
+                TaskEvent::Stored { asked, outcome, memory }
             }
-            Ok(Commit::Superseded) => Event::Superseded { began, outcome, memory },
+            Ok(Commit::Superseded) => TaskEvent::Superseded { began, outcome, memory },
             Err(error) => {
-                warn_throttled!(%error, "loaded, and perhaps not kept");
-                Event::CommitFailed { began, outcome }
+                warn_throttled!(%error, "the store failed: a loaded answer may not be stored");
+                TaskEvent::CommitFailed { began, outcome }
             }
         }
     }
 
-    /// Gives the lease up and tells other processes, whose callers wait for this answer, that it is
-    /// not for them.
-    pub(super) async fn mark(&self, granted: GrantedLease, marker: PreparedDraft) -> Event {
+    /// Releases the lease with a marker: waiters in other processes learn that the answer is
+    /// private.
+    pub(super) async fn mark(&self, granted: GrantedLease, marker: PreparedDraft) -> TaskEvent {
         match self.core.store.commit(granted.lease, marker.draft).await {
-            Ok(_) => Event::Released,
+            Ok(_) => TaskEvent::Released,
             Err(error) => {
-                warn_throttled!(%error, "callers elsewhere may wait for what is not for them");
-                Event::Unacknowledged
+                warn_throttled!(%error, "the store failed: callers of other processes may wait for a private answer");
+                TaskEvent::Unacknowledged
             }
         }
     }
 
-    /// Gives the lease up with word of the failure, so that it counts in the whole fleet.
-    pub(super) async fn report(&self, granted: GrantedLease, failure: Failure) -> Event {
+    /// Releases the lease with a report of the failure, so that the whole fleet counts it.
+    pub(super) async fn report(&self, granted: GrantedLease, failure: Failure) -> TaskEvent {
         match self.core.store.fail(granted.lease, failure).await {
             Ok(()) => {
-                self.core.loads.failures.note_told(&self.leader.key().digest());
-                Event::Released
+                self.core.loads.failures.note_reported(&self.leader.key().digest());
+                TaskEvent::Released
             }
             Err(error) => {
                 tracing::debug!(%error, "a failure is remembered by this process only");
-                Event::Unacknowledged
+                TaskEvent::Unacknowledged
             }
         }
     }
 
-    pub(super) async fn release(&self, granted: Option<GrantedLease>) -> Event {
+    pub(super) async fn release(&self, granted: Option<GrantedLease>) -> TaskEvent {
         let claim =
             granted.map_or_else(|| self.claim.clone(), |granted| granted.lease.into_claim());
         if let Err(error) = self.core.store.abandon(claim).await {
             tracing::debug!(%error, "the lease lapses by itself");
         }
-        Event::Released
+        TaskEvent::Released
     }
 }
 
 /// A load that has ended.
-struct Load<'a> {
+struct EndedLoad<'a> {
     hold: &'a FlightHold,
     began: Generation,
     time: Duration,
 }
 
-impl Load<'_> {
+impl EndedLoad<'_> {
     fn prepare(&self, draft: Draft, is_kept: bool) -> PreparedDraft {
         let leased_for = match self.hold {
-            Hold::Lease(granted) => granted.at.elapsed(),
+            LeaseHold::Lease(granted) => granted.at.elapsed(),
             _ => Duration::ZERO,
         };
         PreparedDraft { draft: draft.timed(self.time, leased_for), is_kept }
     }
 
     fn replaces(&self) -> bool {
-        matches!(self.hold, Hold::Lease(GrantedLease { replaces: true, .. }))
+        matches!(self.hold, LeaseHold::Lease(GrantedLease { replaces: true, .. }))
     }
 }
 
-/// Where a value of ours is from, before it is stored.
-fn origin(hold: &FlightHold) -> Origin {
+/// The origin of a value that this flight loaded, before it is stored.
+fn value_origin(hold: &FlightHold) -> ValueOrigin {
     match hold {
-        Hold::Lease(_) => Origin::Loaded { stored: false },
-        Hold::Nothing => Origin::Around(BypassReason::NotKept),
-        Hold::StoreDown | Hold::Unacknowledged => Origin::Around(BypassReason::StoreFailed),
+        LeaseHold::Lease(_) => ValueOrigin::Loaded { stored: false },
+        LeaseHold::Nothing => ValueOrigin::Uncached(BypassReason::NotKept),
+        LeaseHold::StoreDown | LeaseHold::Unacknowledged => {
+            ValueOrigin::Uncached(BypassReason::StoreFailed)
+        }
     }
 }
 
-/// During a probe: completes every waiter with the failure but the one whose request is the probe.
+/// During a probe: completes every waiter but the opener with the failure, for as long as it is
+/// polled.
 async fn complete_others(leader: &Leader<Outcome>, failure: Option<&Outcome>) -> Infallible {
     let Some(failure) = failure else {
         return pending().await;
@@ -291,9 +307,9 @@ async fn complete_others(leader: &Leader<Outcome>, failure: Option<&Outcome>) ->
     }
 }
 
-/// Renews a lease to its whole term for as long as it is polled.
+/// Renews a lease to its full term for as long as it is polled.
 async fn renewing(store: &dyn Store, hold: &FlightHold, whole: Duration) -> Infallible {
-    let Hold::Lease(GrantedLease { lease, .. }) = hold else {
+    let LeaseHold::Lease(GrantedLease { lease, .. }) = hold else {
         return pending().await;
     };
     let mut term = lease.term();
@@ -301,7 +317,7 @@ async fn renewing(store: &dyn Store, hold: &FlightHold, whole: Duration) -> Infa
         sleep(Policy::renewal(term)).await;
         match store.renew(lease, whole).await {
             Ok(Renew::Held) => term = whole,
-            // The load goes on: what it gives may still be newer than anything else.
+            // The load goes on: its value may still be newer than anything stored.
             Ok(Renew::Lost) => return pending().await,
             Err(error) => warn_throttled!(%error, "a lease could not be renewed"),
         }

@@ -1,4 +1,4 @@
-//! The task of a flight: does what [`step::next`] says.
+//! The task of a flight: performs what [`step::next`] decides.
 
 mod asking;
 mod loading;
@@ -10,9 +10,9 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tower::Service;
 
 use super::core::Core;
-use super::load::Lent;
+use super::load::LentJob;
 use super::outcome::Outcome;
-use super::step::{self, Hold, Memory, Payload, Step, Tell, To};
+use super::step::{self, LeaseHold, Memory, Payload, Step, To, WaiterAction};
 use crate::codec::Codec;
 use crate::error::StoreError;
 use crate::flight::{Generation, Leader, Phase};
@@ -20,18 +20,18 @@ use crate::jitter::jitter;
 use crate::policy::Backoff;
 use crate::store::{Accept, Claim, Draft, Entry, Failure, Lease, Watch};
 
-/// One flight, seen from its task. What it knows of its key is in its state, not here.
+/// One flight, from the side of its task. What it learns about its key is in the protocol's state.
 pub(crate) struct FlightTask<S, Req, C> {
     core: Arc<Core<C>>,
     leader: Leader<Outcome>,
-    job: Lent<S, Req>,
+    job: LentJob<S, Req>,
     claim: Claim,
     watch: Watch,
-    pauses: Backoff,
+    backoff: Backoff,
     purpose: Purpose,
 }
 
-/// What the protocol carries here.
+/// What the protocol carries in a running flight.
 struct Carried;
 
 impl Payload for Carried {
@@ -46,31 +46,32 @@ impl Payload for Carried {
     type Moment = Instant;
 }
 
-type State = step::State<Carried>;
-type Event = step::Event<Carried>;
+type TaskState = step::State<Carried>;
+type TaskEvent = step::Event<Carried>;
 type FlightMemory = Memory<Accept, StaleFallback>;
-type FlightHold = Hold<GrantedLease>;
+type FlightHold = LeaseHold<GrantedLease>;
 
-/// A lease, and what was learned with it.
+/// A lease, and what the store said when it granted it.
 struct GrantedLease {
     lease: Lease,
+    /// When it was granted.
     at: Instant,
-    /// How many times in a row the load had failed before.
+    /// How many loads in a row had failed before.
     failures: u32,
-    /// Something is there that a marker would replace, or a failure that it would end.
+    /// The store has a value that a marker would replace, or a failure that a marker would end.
     replaces: bool,
 }
 
-/// What a commit stores, and whether that keeps the value.
+/// What a commit stores, and whether that is the value itself.
 struct PreparedDraft {
     draft: Draft,
     is_kept: bool,
 }
 
-/// An entry that may be given out if no better is to be had.
+/// An older entry that may be served instead of an error or a wait.
 struct StaleFallback {
     entry: Entry,
-    /// Of the question that found it: it is not for waiters that joined later.
+    /// The generation of the request that found it. Later waiters must not get it.
     asked: Generation,
     found_at: Instant,
 }
@@ -78,11 +79,11 @@ struct StaleFallback {
 /// What a flight is for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Purpose {
-    /// Callers wait for it.
+    /// To answer its waiters.
     Answer,
-    /// They want what is kept to be replaced: a forced refresh.
-    AnswerAnew,
-    /// Callers have a stale answer, or will have one soon: none waits for it.
+    /// To replace the stored entry and answer its waiters with the new one: a forced refresh.
+    ForceRefresh,
+    /// To replace an entry in the background: no caller waits for it.
     Refresh(Accept),
 }
 
@@ -90,14 +91,14 @@ impl Purpose {
     fn memory(self) -> FlightMemory {
         let accept = match self {
             Self::Answer => Accept::Fresh,
-            Self::AnswerAnew => Accept::Nothing,
+            Self::ForceRefresh => Accept::Nothing,
             Self::Refresh(accept) => accept,
         };
         Memory { accept, waited: false, fallback: None }
     }
 
     fn is_forced(self) -> bool {
-        matches!(self, Self::AnswerAnew)
+        matches!(self, Self::ForceRefresh)
     }
 }
 
@@ -110,124 +111,129 @@ where
     pub(crate) fn new(
         core: Arc<Core<C>>,
         leader: Leader<Outcome>,
-        job: Lent<S, Req>,
+        job: LentJob<S, Req>,
         purpose: Purpose,
     ) -> Self {
         let key = leader.key();
-        // Before the first question: a change between its answer and the watch would be missed.
+        // Before the first request: a change between its answer and the watch would be missed.
         let watch = core.store.watch(key);
-        let pauses = core.policy.pauses(!watch.is_silent());
+        let backoff = core.policy.backoff(!watch.is_silent());
         let claim = Claim::new(key.clone());
-        Self { core, leader, job, claim, watch, pauses, purpose }
+        Self { core, leader, job, claim, watch, backoff, purpose }
     }
 
-    /// Works until the flight is closed.
+    /// Runs the protocol until the flight is closed.
     ///
     /// # Cancel safety
-    /// If it is dropped, as when the runtime shuts down, the remaining waiters are told to look
-    /// again, and a lease that was taken lapses.
+    /// If it is dropped, as when the runtime shuts down, the remaining waiters ask again, and a
+    /// lease lapses.
     pub(crate) async fn run(self) {
         let memory = self.purpose.memory();
-        self.work(State::Acquiring { memory }).await;
+        self.work(TaskState::Acquiring { memory }).await;
     }
 
-    /// The same, after a look that failed.
+    /// The same, after a lookup that failed.
     pub(crate) async fn run_after(self, error: StoreError) {
-        let failed = self.store_failed(self.purpose.memory(), &error, Hold::StoreDown);
+        let failed = self.store_failed(self.purpose.memory(), &error, LeaseHold::StoreDown);
         let begin = self.take(step::next(failed));
         self.work(begin).await;
     }
 
-    async fn work(mut self, begin: State) {
+    async fn work(mut self, begin: TaskState) {
         let mut state = begin;
         while let Some(event) = self.perform(state).await {
             state = self.take(step::next(event));
         }
     }
 
-    /// Tells the waiters what they are to be told.
-    fn take(&self, step: Step<Carried>) -> State {
-        let Step { tell, state } = step;
-        tell.into_iter().for_each(|tell| self.tell(tell));
+    /// Performs the actions of a step, and returns the next state.
+    fn take(&self, step: Step<Carried>) -> TaskState {
+        let Step { actions, state } = step;
+        actions.into_iter().for_each(|action| self.act(action));
         state
     }
 
-    fn tell(&self, tell: Tell<Carried>) {
-        match tell {
-            Tell::Complete(To::Before(generation), outcome) => {
+    fn act(&self, action: WaiterAction<Carried>) {
+        match action {
+            WaiterAction::Complete(To::Before(generation), outcome) => {
                 self.leader.complete_before(generation, &outcome);
             }
-            Tell::Complete(To::All, outcome) => self.leader.complete_all(&outcome),
-            Tell::Complete(To::Opener, outcome) => self.leader.complete_opener(&outcome),
-            Tell::Offer(asked, stale, good_for) => {
-                self.leader.offer(asked, stale, good_for);
-                self.leader.let_callers_look();
-                self.leader.complete_late(asked, &Outcome::Look);
+            WaiterAction::Complete(To::All, outcome) => self.leader.complete_all(&outcome),
+            WaiterAction::Complete(To::Opener, outcome) => self.leader.complete_opener(&outcome),
+            WaiterAction::SetFallback(asked, stale, good_for) => {
+                self.leader.set_fallback(asked, stale, good_for);
+                self.leader.let_callers_look_up();
+                self.leader.complete_late(asked, &Outcome::LookUp);
             }
-            Tell::Detach(asked) => {
+            WaiterAction::Detach(asked) => {
                 self.leader.run_in_the_background();
-                self.leader.complete_late(asked, &Outcome::Look);
+                self.leader.complete_late(asked, &Outcome::LookUp);
             }
-            Tell::Release => self.leader.complete_all(&Outcome::Private),
-            Tell::ReleaseAtClose => self.leader.close_with(Outcome::Own),
+            WaiterAction::Release => self.leader.complete_all(&Outcome::PrivateKey),
+            WaiterAction::ReleaseAtClose => self.leader.close_with(Outcome::PrivateOnce),
         }
     }
 
-    /// What comes of a state. Nothing comes of the last.
-    async fn perform(&mut self, state: State) -> Option<Event> {
+    /// Performs a state until the event that ends it. `None` for the last state.
+    async fn perform(&mut self, state: TaskState) -> Option<TaskEvent> {
         Some(match state {
-            State::Acquiring { memory } => self.acquire(memory).await,
-            State::LookingUp { late, memory } => self.look_up(late, memory).await,
-            State::Waiting { left, memory } => self.wait(left, memory).await,
-            State::Loading { hold, meanwhile, memory } => self.load(hold, meanwhile, memory).await,
-            State::Committing { lease, draft, began, outcome, memory } => {
+            TaskState::Acquiring { memory } => self.acquire(memory).await,
+            TaskState::LookingUp { late, memory } => self.look_up(late, memory).await,
+            TaskState::Waiting { left, memory } => self.wait(left, memory).await,
+            TaskState::Loading { hold, meanwhile, memory } => {
+                self.load(hold, meanwhile, memory).await
+            }
+            TaskState::Committing { lease, draft, began, outcome, memory } => {
                 self.commit(lease, draft, began, outcome, memory).await
             }
-            State::Marking { lease, marker } => self.mark(lease, marker).await,
-            State::Reporting { lease, failure } => self.report(lease, failure).await,
-            State::Releasing { lease } => self.release(lease).await,
-            State::Resting { failure, until, hold } => match self.rest(until).await {
-                Rested::Joined => Event::JoinedFailing { failure, until, hold },
-                Rested::Over => Event::Rested { hold },
+            TaskState::Marking { lease, marker } => self.mark(lease, marker).await,
+            TaskState::Reporting { lease, failure } => self.report(lease, failure).await,
+            TaskState::Releasing { lease } => self.release(lease).await,
+            TaskState::CoolingDown { failure, until, hold } => match self.cool_down(until).await {
+                CooldownEnd::Joined => TaskEvent::JoinedCooldown { failure, until, hold },
+                CooldownEnd::Over => TaskEvent::CooldownEnded { hold },
             },
-            State::Sparing { until, memory } => match self.rest(until).await {
-                Rested::Joined => Event::JoinedSpared { memory },
-                Rested::Over => Event::Rested { hold: Hold::Nothing },
+            TaskState::CoolingDownStale { until, memory } => match self.cool_down(until).await {
+                CooldownEnd::Joined => TaskEvent::JoinedCooldownStale { memory },
+                CooldownEnd::Over => TaskEvent::CooldownEnded { hold: LeaseHold::Nothing },
             },
-            State::Closed => return None,
+            TaskState::Closed => return None,
         })
     }
 
-    /// Waits for a change, for a pause, or until no waiter is left: a load of another process is not
-    /// worth waiting for then.
-    async fn wait(&mut self, left: Duration, memory: FlightMemory) -> Event {
+    /// Waits for a change of the key, for a delay, or until the last waiter leaves: then there is
+    /// no reason to wait for the load of another process.
+    async fn wait(&mut self, left: Duration, memory: FlightMemory) -> TaskEvent {
         self.leader.wait_for_lease(left);
-        let pause = self.pauses.next(jitter(), left);
+        let delay = self.backoff.next(jitter(), left);
         let memory = Memory { waited: true, ..memory };
         tokio::select! {
-            () = self.watch.changed() => Event::Waited { memory },
-            () = sleep(pause) => Event::Waited { memory },
-            () = self.leader.abandoned() => Event::Abandoned,
+            () = self.watch.changed() => TaskEvent::Waited { memory },
+            () = sleep(delay) => TaskEvent::Waited { memory },
+            () = self.leader.abandoned() => TaskEvent::Abandoned,
         }
     }
 
-    /// Waits for a change, for the end of a failure's window, or for a waiter that has no answer.
-    async fn rest(&mut self, until: Instant) -> Rested {
-        self.leader.enter(Phase::Resting);
+    /// Waits for a change of the key, for the end of a cooldown, or for a waiter that has no
+    /// answer.
+    async fn cool_down(&mut self, until: Instant) -> CooldownEnd {
+        self.leader.enter(Phase::CoolingDown);
         tokio::select! {
-            () = self.watch.changed() => Rested::Over,
-            () = sleep_until(until) => Rested::Over,
-            () = self.leader.joined() => Rested::Joined,
+            () = self.watch.changed() => CooldownEnd::Over,
+            () = sleep_until(until) => CooldownEnd::Over,
+            () = self.leader.joined() => CooldownEnd::Joined,
         }
     }
 }
 
-/// Why a rest has ended.
-enum Rested {
+/// Why a wait in a cooldown has ended.
+enum CooldownEnd {
+    /// A waiter has joined.
     Joined,
+    /// The time is over, or the key has changed.
     Over,
 }
 
-/// How long a flight rests at most before the store is asked again: a change of which it was not
-/// told is noticed then.
-const LONGEST_REST: Duration = Duration::from_secs(1);
+/// After this time at most, a flight in a cooldown asks the store again, in case it missed a
+/// change.
+const LONGEST_COOLDOWN: Duration = Duration::from_secs(1);

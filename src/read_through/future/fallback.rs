@@ -1,41 +1,41 @@
-//! What a request may be answered with if it cannot be answered any better.
+//! Stale fallbacks: older answers, served instead of an error or a longer wait.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::flight::Waiter;
-use crate::read_through::outcome::{Origin, Outcome};
+use crate::read_through::outcome::{Outcome, ValueOrigin};
 use crate::status::{CacheStatus, StaleReason};
 use crate::store::Entry;
 
-/// A stale entry that a look has found, and when.
+/// A stale entry that a lookup found, and when.
 #[derive(Debug)]
-pub(super) struct Fallback {
+pub(super) struct FoundFallback {
     entry: Entry,
     found: Instant,
 }
 
-impl Fallback {
-    /// An entry that is given out instead of an error, if it is one.
+impl FoundFallback {
+    /// An entry, if it may be served instead of an error.
     pub(super) fn of(entry: Entry) -> Option<Self> {
         entry.serves_if_error().then(|| Self { entry, found: Instant::now() })
     }
 
-    /// The entry, if its window is not over by now, and how stale it is.
+    /// The entry and its status, unless its stale window is over by now.
     pub(super) fn into_entry(self, why: StaleReason) -> Option<(Entry, CacheStatus)> {
         let Self { entry, found } = self;
         let stale_for = entry.stale_for()?.saturating_add(found.elapsed());
-        let will_do = stale_for < entry.windows().if_error();
-        will_do.then_some((entry, CacheStatus::Stale { why, stale_for }))
+        let is_usable = stale_for < entry.windows().if_error();
+        is_usable.then_some((entry, CacheStatus::Stale { why, stale_for }))
     }
 }
 
-/// What a flight offers to those who will not wait for better.
-pub(super) fn offered(waiter: &Waiter<Outcome>, why: StaleReason) -> Option<Outcome> {
-    match waiter.offered()? {
-        (Outcome::Value(kept, Origin::Kept(status)), age) => {
-            Some(Outcome::Value(kept, Origin::Kept(aged(status, why, age))))
+/// The stale fallback of a flight, for a waiter that waits no longer.
+pub(super) fn fallback_of(waiter: &Waiter<Outcome>, why: StaleReason) -> Option<Outcome> {
+    match waiter.stale_fallback()? {
+        (Outcome::Value(kept, ValueOrigin::Stored(status)), age) => {
+            Some(Outcome::Value(kept, ValueOrigin::Stored(aged(status, why, age))))
         }
         _ => None,
     }

@@ -1,19 +1,19 @@
-//! When a request does not wait any longer: what it is answered with instead.
+//! When a request stops waiting, and what answers it then.
 
 use tokio::time::Instant;
 use tower::Service;
 
-use super::fallback::offered;
-use super::request::Request;
-use super::states::State;
+use super::fallback::fallback_of;
+use super::pending_request::PendingRequest;
+use super::state::State;
 use crate::codec::Codec;
 use crate::error::{CacheError, CacheErrorKind, Error};
 use crate::flight::{Awaited, Full, Waiter};
-use crate::policy::Then;
+use crate::policy::AfterWait;
 use crate::read_through::outcome::Outcome;
 use crate::status::{CacheStatus, StaleReason};
 
-impl<S, Req, C> Request<S, Req, C>
+impl<S, Req, C> PendingRequest<S, Req, C>
 where
     S: Service<Req> + Clone + Send + 'static,
     S::Future: Send,
@@ -21,76 +21,83 @@ where
     Req: Send + 'static,
     C: Codec<S::Response>,
 {
-    /// Once the load is slow. Nothing, if there is nothing to be had but that.
+    /// When the load is slow: the stale fallback, or `None` if there is none.
     pub(super) fn load_is_slow(&mut self, waiter: &Waiter<Outcome>) -> Option<State<S, Req>> {
-        let stale = self.make_do(waiter, StaleReason::LoadSlow)?;
-        waiter.leave_it_running();
+        let stale = self.answer_stale(waiter, StaleReason::LoadSlow)?;
+        waiter.keep_running();
         Some(stale)
     }
 
-    /// After its patience is over. Nothing, if by now a load runs that it waits for to its end.
+    /// When its wait has run out. `None` if a load runs by now and the wait is for that load's end.
     pub(super) fn give_up(&mut self, waiter: &Waiter<Outcome>) -> Option<State<S, Req>> {
-        if let Some(stale) = self.make_do(waiter, StaleReason::WaitRanOut) {
+        if let Some(stale) = self.answer_stale(waiter, StaleReason::WaitRanOut) {
             return Some(stale);
         }
-        let (key, wait) = (&self.key, self.core.policy.wait);
-        if wait.is_for_load() && waiter.waits_for_a_load_here() {
+        let key = &self.key;
+        let wait = self.core.policy.wait;
+        if wait.is_for_load() && waiter.waits_for_local_load() {
             return None;
         }
-        if waiter.waits_for_leave_to_load() {
-            let most = self.core.policy.bounds.loads_around;
+        if waiter.waits_for_permit() {
+            let most = self.core.policy.bounds.uncached_loads;
             return Some(self.fail(CacheError::too_many_loads(key, most).into()));
         }
         match wait.then() {
-            Then::Fail if wait.is_fail_fast() => Some(self.fail(CacheError::contended(key).into())),
-            Then::Fail => Some(self.time_out(waiter.awaited())),
-            Then::Load => {
+            AfterWait::Fail if wait.is_fail_fast() => {
+                Some(self.fail(CacheError::contended(key).into()))
+            }
+            AfterWait::Fail => Some(self.time_out(waiter.awaited())),
+            AfterWait::Load => {
                 self.job = Some(self.take_job()?);
                 Some(self.join_uncached())
             }
         }
     }
 
-    /// After its patience is over while it looks by itself.
-    pub(super) fn give_up_looking(&mut self) -> State<S, Req> {
+    /// When its wait has run out during a lone lookup.
+    pub(super) fn give_up_lookup(&mut self) -> State<S, Req> {
         match self.core.policy.wait.then() {
-            Then::Fail => self.time_out(Awaited::Store),
-            Then::Load => self.join_uncached(),
+            AfterWait::Fail => self.time_out(Awaited::Store),
+            AfterWait::Load => self.join_uncached(),
         }
     }
 
     fn time_out(&mut self, awaited: Awaited) -> State<S, Req> {
-        let (key, waited) = (&self.key, self.begun.elapsed());
+        let key = &self.key;
+        let waited = self.begun.elapsed();
         let message = format!("`{key}` was not there after a wait of {waited:?}: {awaited}");
         self.fail(CacheError::new(CacheErrorKind::WaitTimedOut, message).into())
     }
 
-    /// At its deadline, or once that cannot be met: whatever it waits for goes on without it, and
-    /// has its request if it was lent.
+    /// At its deadline, or when the deadline cannot be met. A flight goes on without this caller,
+    /// and keeps its request if the request was lent to it.
     pub(super) fn out_of_time(&mut self, waiter: Option<&Waiter<Outcome>>) -> State<S, Req> {
         let awaited = waiter.map_or(Awaited::Store, Waiter::awaited);
-        if let Some(stale) = waiter.and_then(|it| self.make_do(it, StaleReason::WaitRanOut)) {
+        if let Some(stale) = waiter.and_then(|it| self.answer_stale(it, StaleReason::WaitRanOut)) {
             return stale;
         }
-        let (key, waited) = (&self.key, self.begun.elapsed());
+        let key = &self.key;
+        let waited = self.begun.elapsed();
         let message = format!("`{key}` was not there by the deadline, after {waited:?}: {awaited}");
         self.fail(CacheError::new(CacheErrorKind::DeadlineExceeded, message).into())
     }
 
-    /// Whether there is no time to begin anything.
+    /// Whether its deadline has passed.
     pub(super) fn is_late(&self) -> bool {
-        self.how.deadline.is_some_and(|deadline| deadline <= Instant::now())
+        self.options.deadline.is_some_and(|deadline| deadline <= Instant::now())
     }
 
-    /// Whether the load of others that it would wait for cannot be expected to end in time.
+    /// Whether it would wait for another caller's load that is not expected to end before the
+    /// deadline.
     pub(super) fn is_hopeless(&self, waiter: &Waiter<Outcome>) -> bool {
-        let Some(deadline) = self.how.deadline else { return false };
+        let Some(deadline) = self.options.deadline else { return false };
         let left = deadline.saturating_duration_since(Instant::now());
-        waiter.waits_for_a_load_of_others() && waiter.expects(self.core.loads.typical()) > left
+        waiter.waits_for_other_load() && waiter.expects(self.core.loads.typical()) > left
     }
 
     pub(super) fn refuse(&mut self, full: Full) -> State<S, Req> {
-        let (key, bounds) = (&self.key, self.core.policy.bounds);
+        let key = &self.key;
+        let bounds = self.core.policy.bounds;
         let error = match full {
             Full::Flights => CacheError::too_many_flights(key, bounds.flights),
             Full::Waiters => CacheError::too_many_waiters(key, bounds.waiters),
@@ -98,7 +105,7 @@ where
         self.fail(error.into())
     }
 
-    /// Ends with an error, unless a stale answer will do.
+    /// Ends with the stale entry that its lookup found, or with an error if there is none.
     pub(super) fn fail(&mut self, error: Error<S::Error>) -> State<S, Req> {
         use CacheErrorKind::{Contended, DeadlineExceeded, Full, WaitTimedOut};
         let why = match error.cache().map(CacheError::kind) {
@@ -106,20 +113,24 @@ where
             Some(Contended | DeadlineExceeded | WaitTimedOut) => StaleReason::WaitRanOut,
             _ => StaleReason::LoadFailed,
         };
-        self.instead(why)
+        self.stale_fallback(why)
             .unwrap_or_else(|| State::Answered(Some((Err(error), CacheStatus::Failed))))
     }
 
-    /// The stale answer that its flight or its look found, if it may still be given out.
-    fn make_do(&mut self, waiter: &Waiter<Outcome>, why: StaleReason) -> Option<State<S, Req>> {
-        match offered(waiter, why) {
-            Some(Outcome::Value(kept, origin)) => Some(self.give(kept, origin, false)),
-            _ => self.instead(why),
+    /// The stale fallback of its flight or of its own lookup, if it may still be served.
+    fn answer_stale(
+        &mut self,
+        waiter: &Waiter<Outcome>,
+        why: StaleReason,
+    ) -> Option<State<S, Req>> {
+        match fallback_of(waiter, why) {
+            Some(Outcome::Value(kept, origin)) => Some(self.answer_with(kept, origin, false)),
+            _ => self.stale_fallback(why),
         }
     }
 
-    /// The stale answer that its look found, if that may still be given out instead of an error.
-    pub(super) fn instead(&mut self, why: StaleReason) -> Option<State<S, Req>> {
+    /// The stale entry of its own lookup, if it may still be served instead of an error.
+    pub(super) fn stale_fallback(&mut self, why: StaleReason) -> Option<State<S, Req>> {
         let (entry, status) = self.fallback.take()?.into_entry(why)?;
         let (answer, status) = self.core.answer::<S::Response>(entry, status)?;
         Some(State::Answered(Some((Ok(answer), status))))

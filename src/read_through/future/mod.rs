@@ -1,11 +1,13 @@
-//! `ResponseFuture`: one request on its way. Its states are in `states`.
+//! `ResponseFuture`: the future of one request. `state` has its states, `transitions` what happens
+//! in them, and `giving_up` how a wait ends without an outcome.
 
+mod bounded_lookup;
+mod bounded_wait;
 mod fallback;
 mod giving_up;
-mod looking;
-mod request;
-mod states;
-mod waiting;
+mod pending_request;
+mod state;
+mod transitions;
 
 use std::fmt;
 use std::future::Future;
@@ -17,35 +19,35 @@ use pin_project::pin_project;
 use tokio::time::Instant;
 use tower::{Service, ServiceExt};
 
-pub(super) use self::states::Settled;
+pub(super) use self::state::AnswerWithStatus;
 
-use self::request::Request;
-use self::states::{Start, State};
+use self::pending_request::PendingRequest;
+use self::state::{Start, State};
 use super::core::{Core, Peeked};
 use super::deadline::{Deadline, answer_by};
 use super::load::Job;
 use super::lookup::RequestOptions;
 use crate::codec::Codec;
 use crate::error::{CacheError, CacheErrorKind, Error};
-use crate::flight::Listener;
+use crate::flight::PhaseListener;
 use crate::key::Key;
 use crate::status::{BypassReason, CacheStatus};
 
-/// One request on its way. Made by [`ReadThrough`](super::ReadThrough).
+/// The future of one request. Made by [`ReadThrough`](super::ReadThrough).
 ///
 /// # Cancel safety
-/// Dropping it takes nothing from others. A load that it has started goes on for those who wait
-/// for it; when it was the last, the policy says what becomes of it.
+/// Dropping it takes nothing from other callers. A load that it has started goes on for its
+/// waiters. If there are none, [`WhenAbandoned`](crate::WhenAbandoned) applies.
 #[pin_project]
 #[must_use = "futures do nothing unless polled"]
 pub struct ResponseFuture<S, Req, C>
 where
     S: Service<Req>,
 {
-    request: Option<Request<S, Req, C>>,
+    request: Option<PendingRequest<S, Req, C>>,
     #[pin]
     state: State<S, Req>,
-    /// When it is answered at the latest. In a box, as few have one.
+    /// When it is answered at the latest. In a box, since few requests have one.
     deadline: Option<Box<Deadline>>,
 }
 
@@ -57,64 +59,65 @@ where
     Req: Send + 'static,
     C: Codec<S::Response>,
 {
-    /// Waits for the answer together with how it came about.
+    /// Waits for the answer and how it came about.
     pub fn with_status(self) -> WithStatus<S, Req, C> {
         WithStatus(self)
     }
 
-    pub(super) fn pass(service: S, request: Req, how: RequestOptions) -> Self {
-        let how = on_time(how);
-        if how.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+    /// Begins a request without a key: it bypasses the cache.
+    pub(super) fn bypass(service: S, request: Req, options: RequestOptions) -> Self {
+        let options = on_time(options);
+        if options.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
             return Self::settled(late());
         }
-        let passing = State::Loading(Box::pin(service.oneshot(request)), BypassReason::NoKey);
-        Self { request: None, state: passing, deadline: boxed(how) }
+        let bypassing = State::Loading(Box::pin(service.oneshot(request)), BypassReason::NoKey);
+        Self { request: None, state: bypassing, deadline: boxed(options) }
     }
 
-    /// Looks at what this process knows by itself, and prepares to ask if that does not do.
+    /// Begins a request under a key: answers it from this process, or prepares to ask the store.
     #[inline]
     pub(super) fn begin(
         core: &Arc<Core<C>>,
         key: Key,
         service: &S,
         request: Req,
-        how: RequestOptions,
+        options: RequestOptions,
     ) -> Self {
         if key.byte_len() > Key::MAX_BYTES {
             let error = CacheError::key_too_long(&key);
             return Self::settled((Err(error.into()), CacheStatus::Failed));
         }
-        let peeked = if how.is_forced { Peeked::Miss } else { core.peek::<S::Response>(&key) };
+        let peeked = if options.is_forced { Peeked::Miss } else { core.peek::<S::Response>(&key) };
         let start = match peeked {
             Peeked::Hit(answer, fresh_for) => {
                 let hit = State::Hit(Some(answer), fresh_for);
                 return Self { request: None, state: hit, deadline: None };
             }
-            Peeked::Entry(entry) => Start::With(entry),
+            Peeked::Entry(entry) => Start::Entry(entry),
             Peeked::Miss => Start::Join,
-            Peeked::Unknown => Start::Look,
+            Peeked::Unknown => Start::LookUp,
         };
-        let how = on_time(how);
+        let options = on_time(options);
         let job = Job { service: service.clone(), request };
-        let request = Request::new(Arc::clone(core), key, job, how);
-        Self { request: Some(request), state: State::Begun(start), deadline: boxed(how) }
+        let request = PendingRequest::new(Arc::clone(core), key, job, options);
+        Self { request: Some(request), state: State::Begun(start), deadline: boxed(options) }
     }
 
     #[inline]
-    fn settled(answer: Settled<S::Response, S::Error>) -> Self {
+    fn settled(answer: AnswerWithStatus<S::Response, S::Error>) -> Self {
         Self { request: None, state: State::Answered(Some(answer)), deadline: None }
     }
 
-    /// Tells somebody what its flights wait for.
-    pub(super) fn heard_by(mut self, listener: impl FnOnce() -> Listener) -> Self {
+    /// Sets what is called with each phase of its flight.
+    pub(super) fn with_listener(mut self, listener: impl FnOnce() -> PhaseListener) -> Self {
         if let Some(request) = &mut self.request {
             request.set_listener(listener());
         }
         self
     }
 
-    /// The answer, if nobody has to be asked for it.
-    pub(super) fn at_once(&mut self) -> Option<Settled<S::Response, S::Error>> {
+    /// The answer, if there is one without a wait. It is taken out: the future has none any more.
+    pub(super) fn at_once(&mut self) -> Option<AnswerWithStatus<S::Response, S::Error>> {
         match &mut self.state {
             State::Answered(answer) => answer.take(),
             State::Hit(answer, fresh_for) => {
@@ -129,7 +132,7 @@ where
     fn poll_answer(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
-    ) -> Poll<Settled<S::Response, S::Error>> {
+    ) -> Poll<AnswerWithStatus<S::Response, S::Error>> {
         let mut this = self.project();
         let answer = this.state.as_mut().poll(this.request, cx);
         let (Poll::Pending, Some(deadline)) = (&answer, this.deadline) else { return answer };
@@ -156,17 +159,17 @@ where
     }
 }
 
-/// The same, with the moment at which it is answered at the latest for its deadline.
-fn on_time(how: RequestOptions) -> RequestOptions {
-    RequestOptions { deadline: how.deadline.map(answer_by), ..how }
+/// The same options, with the deadline moved to when the wait has to end.
+fn on_time(options: RequestOptions) -> RequestOptions {
+    RequestOptions { deadline: options.deadline.map(answer_by), ..options }
 }
 
-fn boxed(how: RequestOptions) -> Option<Box<Deadline>> {
-    how.deadline.map(|deadline| Box::new(Deadline::at(deadline)))
+fn boxed(options: RequestOptions) -> Option<Box<Deadline>> {
+    options.deadline.map(|deadline| Box::new(Deadline::at(deadline)))
 }
 
-/// What a request without a key comes to at its deadline.
-fn late<R, E>() -> Settled<R, E> {
+/// The answer to a request without a key at its deadline.
+fn late<R, E>() -> AnswerWithStatus<R, E> {
     let message = "the loader has not answered a request without a key by its deadline";
     let error = CacheError::new(CacheErrorKind::DeadlineExceeded, message.to_owned());
     (Err(error.into()), CacheStatus::Failed)
@@ -178,7 +181,7 @@ impl<S: Service<Req>, Req, C> fmt::Debug for ResponseFuture<S, Req, C> {
     }
 }
 
-/// One request on its way, to be answered together with its [`CacheStatus`]. Made by
+/// The future of one request, which gives its [`CacheStatus`] beside the answer. Made by
 /// [`ResponseFuture::with_status`], with the same cancel safety.
 #[pin_project]
 #[must_use = "futures do nothing unless polled"]

@@ -1,4 +1,4 @@
-//! The responses of batch loaders, and which request each answer belongs to.
+//! The responses of batch loaders, and which answer belongs to which request.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash};
@@ -11,22 +11,22 @@ use tower::{Service, ServiceExt};
 ///
 /// | response | the answer to one request | |
 /// |---|---|---|
-/// | `HashMap<Req, T>`, `BTreeMap<Req, T>` | `Option<T>` | what is not there is `None`, and what was not asked for is not looked at |
-/// | `Vec<Result<T, E>>` | `T` | in the order of the requests; another number of them is an error of every one |
+/// | `HashMap<Req, T>`, `BTreeMap<Req, T>` | `Option<T>` | a missing key is `None`, and a key that was not requested is ignored |
+/// | `Vec<Result<T, E>>` | `T` | in the order of the requests; a wrong number is an error for every request |
 ///
-/// A database gives rows in an order of its own and leaves out those that it does not have, so a
-/// map is mostly what fits, and cannot mix answers up. A `Vec` is for sources that answer one by
-/// one, and can fail for one request and not for another.
+/// A database returns rows in any order and omits missing ones, so a map usually fits, and it
+/// cannot confuse answers. A `Vec` is for sources that answer each request, and may fail for one
+/// and not for another.
 ///
-/// To be implemented for responses of your own.
+/// Implement it for response types of your own.
 pub trait Answers<Req, E>: Sized {
-    /// What one request is answered with.
+    /// The answer to one request.
     type Answer;
 
-    /// What has to be known of the requests to tell whose an answer is.
+    /// What assigns the answers to the requests, such as the requests themselves.
     type Asked: Send;
 
-    /// Notes what has to be known of the requests, before the loader is given them.
+    /// Takes that from the requests, before the loader gets them.
     fn asked(requests: &[Req]) -> Self::Asked;
 
     /// An outcome for each request, in their order.
@@ -79,21 +79,22 @@ where
     }
 }
 
-/// What loads many at once. Implemented for every `Service<Vec<Req>>` whose responses are
-/// [`Answers`], and not to be implemented otherwise.
+/// A loader of many requests at once. Implemented for every `Service<Vec<Req>>` whose responses are
+/// [`Answers`]; do not implement it otherwise.
 pub trait BatchLoader<Req>: Clone + Send + 'static {
-    /// What one request is answered with.
+    /// The answer to one request.
     type Answer: Send + 'static;
 
     /// The loader's error.
-    type Fault: Send + Sync + 'static;
+    type LoadError: Send + Sync + 'static;
 
-    /// Waits until it is ready, and loads: an outcome for each request, or one error for all.
+    /// Waits until the service is ready, and loads: an outcome for each request, or one error for
+    /// all.
     #[doc(hidden)]
-    fn load(self, requests: Vec<Req>) -> BoxFuture<'static, Loaded<Self::Answer, Self::Fault>>;
+    fn load(self, requests: Vec<Req>) -> BoxFuture<'static, Loaded<Self::Answer, Self::LoadError>>;
 }
 
-/// What came of a call: an outcome for each of its requests, or one error for all of them.
+/// The result of a call: an outcome for each of its requests, or one error for all of them.
 pub type Loaded<T, E> = Result<Vec<Result<T, E>>, E>;
 
 impl<B, Req> BatchLoader<Req> for B
@@ -107,9 +108,9 @@ where
     Req: Send + 'static,
 {
     type Answer = <B::Response as Answers<Req, B::Error>>::Answer;
-    type Fault = B::Error;
+    type LoadError = B::Error;
 
-    fn load(self, requests: Vec<Req>) -> BoxFuture<'static, Loaded<Self::Answer, Self::Fault>> {
+    fn load(self, requests: Vec<Req>) -> BoxFuture<'static, Loaded<Self::Answer, Self::LoadError>> {
         let asked = B::Response::asked(&requests);
         let response = self.oneshot(requests);
         async move { Ok(response.await?.in_order(asked)) }.boxed()

@@ -1,15 +1,15 @@
-//! A batch: who is in it, whose request is collected, and when a call of the loader departs.
+//! A batch: the states of its items, the requests that are collected, and when a flush is due.
 //!
-//! An item is undecided while it, or the flight that it opened, asks the store. Then it has been
-//! answered, waits for somebody else's load, or is collected to be loaded here. A call departs
-//! when all who were undecided as the first was collected have decided once. To wait until nobody
-//! is undecided any more could take for ever: who waits for somebody else's load asks now and then
-//! how it stands.
+//! An item is undecided while it, or the flight that it opened, asks the store. After that it is
+//! answered, waits for another caller's load, or is collected, to be loaded by this batch. When the
+//! first item is collected, the batch notes the undecided ones. The flush is due as soon as each of
+//! them has decided once. It does not wait until no item is undecided, since that might never
+//! happen: an item that waits for another caller's load asks the store again from time to time.
 //!
 //! # Invariants
-//! 1. Who is collected is held up by questions to the store only, one of each item, and those
-//!    end: a caller that has gone takes its looks with it, and flights are tasks of their own.
-//! 2. Who is collected is answered, or told that the call was lost.
+//! 1. A collected request waits for at most one store operation of each other item, and those end.
+//!    Dropping a caller drops its lookup, and flights are tasks of their own.
+//! 2. A collected request is answered, or gets the error that its call was lost.
 
 use std::fmt;
 use std::mem;
@@ -23,89 +23,90 @@ use crate::flight::Phase;
 
 /// The requests that are loaded together.
 pub(super) struct Batch<B: BatchLoader<Req>, Req> {
-    /// Held to clone it.
+    /// Locked only to clone it.
     loader: Mutex<B>,
-    /// How many requests one call is given at most.
+    /// How many requests one call gets at most.
     most: usize,
-    /// Held for a few operations, never across an `.await`. No code of the program runs under it.
+    /// Locked for a few operations, never across an `.await`. No code of the program runs under the
+    /// lock.
     state: Mutex<BatchState<Collected<B, Req>>>,
 }
 
-/// A request that is to be loaded, and who waits for its outcome.
+/// A request to be loaded, and the channel to its caller.
 pub(super) struct Collected<B: BatchLoader<Req>, Req> {
     pub(super) request: Req,
     pub(super) outcome: oneshot::Sender<ItemOutcome<B, Req>>,
 }
 
-/// What came of one request.
+/// The outcome of one request.
 pub(super) type ItemOutcome<B, Req> =
-    Result<<B as BatchLoader<Req>>::Answer, BatchError<<B as BatchLoader<Req>>::Fault>>;
+    Result<<B as BatchLoader<Req>>::Answer, BatchError<<B as BatchLoader<Req>>::LoadError>>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct BatchState<T> {
     items: Vec<ItemState>,
-    /// How many of them are awaited.
+    /// How many items are `Awaited`.
     awaited: usize,
     collected: Vec<T>,
-    /// A flush is about to take them.
-    is_departing: bool,
+    /// A flush is about to take the collected ones.
+    is_flushing: bool,
 }
 
-/// What is known of an item.
+/// The state of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum ItemState {
     /// Its request may be collected at any moment.
     Undecided,
-    /// The same, and the call waits for that.
+    /// The same, and the flush waits for its decision.
     Awaited,
-    /// It waits for somebody else's load, and may be undecided again.
+    /// It waits for the load of another caller, and may become undecided again.
     Waiting,
-    /// Its request was collected, or never will be.
+    /// Its request was collected, or will never be.
     Gone,
 }
 
 impl<B: BatchLoader<Req>, Req: Send + 'static> Batch<B, Req> {
     pub(super) fn new(loader: B, most: usize, items: usize) -> Arc<Self> {
         let items = vec![ItemState::Undecided; items];
-        let state = BatchState { items, awaited: 0, collected: Vec::new(), is_departing: false };
+        let state = BatchState { items, awaited: 0, collected: Vec::new(), is_flushing: false };
         Arc::new(Self { loader: Mutex::new(loader), most, state: Mutex::new(state) })
     }
 
-    /// What the flight of an item waits for has changed. Says whether a call departs now.
+    /// Notes the phase of an item's flight. Returns whether a flush is due now.
     #[must_use]
-    pub(super) fn hear(&self, item: usize, phase: Phase) -> bool {
+    pub(super) fn on_phase(&self, item: usize, phase: Phase) -> bool {
         self.enter(
             item,
             match phase {
-                // Its request comes next.
+                // Its request may be collected next.
                 Phase::Asking | Phase::Loading => ItemState::Undecided,
-                Phase::Waiting | Phase::Queueing | Phase::Resting => ItemState::Waiting,
+                Phase::Waiting | Phase::Queueing | Phase::CoolingDown => ItemState::Waiting,
             },
         )
     }
 
-    /// An item has another state. Says whether a call departs now.
+    /// Sets the state of an item. Returns whether a flush is due now.
     #[must_use]
     pub(super) fn enter(&self, item: usize, state: ItemState) -> bool {
         self.state().enter(item, state, self.most)
     }
 
-    /// Takes the request of an item, to be loaded. Says whether a call departs now.
+    /// Collects the request of an item. Returns whether a flush is due now.
     #[must_use]
     pub(super) fn collect(&self, item: usize, collected: Collected<B, Req>) -> bool {
         self.state().collect(item, collected, self.most)
     }
 
-    /// Those with whom a call departs.
+    /// The requests for the next calls.
     pub(super) fn take(&self) -> Vec<Collected<B, Req>> {
         self.state().take(self.most)
     }
 
-    /// There will be no call: those who are collected are told so.
-    pub(super) fn lose(&self) {
+    /// Drops the collected requests, since there will be no call. Their callers get an error.
+    pub(super) fn drop_collected(&self) {
         let lost = {
             let mut state = self.state();
-            state.is_departing = false;
+            state.is_flushing = false;
             mem::take(&mut state.collected)
         };
         drop(lost);
@@ -125,7 +126,7 @@ impl<B: BatchLoader<Req>, Req: Send + 'static> Batch<B, Req> {
 }
 
 impl<T> BatchState<T> {
-    /// Says whether a call departs now.
+    /// Returns whether a flush is due now.
     fn enter(&mut self, item: usize, state: ItemState, most: usize) -> bool {
         match (self.items[item], state) {
             (ItemState::Gone, _) | (ItemState::Awaited, ItemState::Undecided) => return false,
@@ -133,10 +134,10 @@ impl<T> BatchState<T> {
             _ => {}
         }
         self.items[item] = state;
-        self.departs(most)
+        self.flush_is_due(most)
     }
 
-    /// Says whether a call departs now.
+    /// Returns whether a flush is due now.
     fn collect(&mut self, item: usize, collected: T, most: usize) -> bool {
         let is_first = self.collected.is_empty();
         self.collected.push(collected);
@@ -144,28 +145,28 @@ impl<T> BatchState<T> {
             self.awaited -= 1;
         }
         if is_first {
-            self.await_the_undecided();
+            self.await_undecided();
         }
-        self.departs(most)
+        self.flush_is_due(most)
     }
 
-    fn await_the_undecided(&mut self) {
+    fn await_undecided(&mut self) {
         for item in self.items.iter_mut().filter(|item| **item == ItemState::Undecided) {
             *item = ItemState::Awaited;
             self.awaited += 1;
         }
     }
 
-    fn departs(&mut self, most: usize) -> bool {
+    fn flush_is_due(&mut self, most: usize) -> bool {
         let is_complete = self.awaited == 0 || self.collected.len() >= most;
-        let departs = is_complete && !self.collected.is_empty() && !self.is_departing;
-        self.is_departing |= departs;
-        departs
+        let is_due = is_complete && !self.collected.is_empty() && !self.is_flushing;
+        self.is_flushing |= is_due;
+        is_due
     }
 
-    /// All that are collected; while others are awaited, as many as make whole calls.
+    /// All that are collected. While items are awaited, only as many as fill whole calls.
     fn take(&mut self, most: usize) -> Vec<T> {
-        self.is_departing = false;
+        self.is_flushing = false;
         let count = match self.awaited {
             0 => self.collected.len(),
             _ => self.collected.len() / most * most,
@@ -189,11 +190,12 @@ mod tests {
 
     const ITEMS: usize = 3;
 
-    /// The batch, which items were collected and which of them were loaded, and how often each item
-    /// may still wait for another load.
+    /// The batch, which items were collected, which were loaded, and how often each item may still
+    /// wait for another load.
     type Situation = (BatchState<usize>, [bool; ITEMS], [bool; ITEMS], [u8; ITEMS]);
 
-    /// All that may happen next: an item decides, or a flush takes those that are collected.
+    /// Everything that may happen next: an item changes its state, or a flush takes the collected
+    /// ones.
     fn successors(situation: &Situation, most: usize) -> Vec<Situation> {
         let (state, ..) = situation;
         let mut next = vec![];
@@ -214,7 +216,7 @@ mod tests {
                 next.push((state, collected, loaded, waits));
             }
         }
-        if state.is_departing {
+        if state.is_flushing {
             let (mut state, collected, mut loaded, waits) = situation.clone();
             for item in state.take(most) {
                 assert!(!mem::replace(&mut loaded[item], true), "{item} is loaded twice");
@@ -231,7 +233,7 @@ mod tests {
                 items: vec![ItemState::Undecided; ITEMS],
                 awaited: 0,
                 collected: vec![],
-                is_departing: false,
+                is_flushing: false,
             };
             let mut open = vec![(state, [false; ITEMS], [false; ITEMS], [2; ITEMS])];
             let mut seen: HashSet<Situation> = open.iter().cloned().collect();
@@ -239,8 +241,8 @@ mod tests {
                 let (state, collected, loaded, _) = &situation;
                 let awaited = state.items.iter().filter(|it| **it == ItemState::Awaited).count();
                 assert_eq!(state.awaited, awaited, "{situation:?}");
-                let is_held_up = !state.collected.is_empty() && !state.is_departing;
-                assert!(!is_held_up || awaited > 0, "no item is awaited: {situation:?}");
+                let is_stuck = !state.collected.is_empty() && !state.is_flushing;
+                assert!(!is_stuck || awaited > 0, "no item is awaited: {situation:?}");
                 let next = successors(&situation, most);
                 assert!(!next.is_empty() || collected == loaded, "{situation:?}");
                 open.extend(next.into_iter().filter(|situation| seen.insert(situation.clone())));

@@ -1,4 +1,4 @@
-//! `Batched`: a batch loader, to be put behind a cache.
+//! `Batched`: a batch loader behind a cache.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,15 +11,14 @@ use super::answers::Answers;
 use super::error::BatchError;
 use crate::config_error::{ConfigError, number_within};
 
-/// A loader of many, to be put behind a cache: see
-/// [`load_many`](crate::ReadThrough::load_many).
+/// A batch loader as the loader of a cache: see [`load_many`](crate::ReadThrough::load_many).
 ///
-/// The loader is a `Service<Vec<Req>>` whose response is [`Answers`]. This is a `Service<Req>`, each
-/// call of it a batch of one; so what asks for a single item and what asks for a page share one
-/// layer, its keys and its loads.
+/// The loader is a `Service<Vec<Req>>` whose response is [`Answers`]. `Batched` is a
+/// `Service<Req>`, and each call of it is a batch of one. So callers of one item and callers of a
+/// page share one layer, its keys and its loads.
 ///
-/// Limits on how many calls run at once, and how long they take, go around the loader, inside of
-/// this.
+/// To limit how many calls run at once or how long they take, wrap the loader before it goes in
+/// here.
 #[derive(Clone, Debug)]
 pub struct Batched<B> {
     loader: B,
@@ -32,10 +31,10 @@ impl<B> Batched<B> {
         Self { loader, most: 1_000 }
     }
 
-    /// Sets how many requests one call is given at most. What is more goes into further calls,
-    /// which run at the same time.
+    /// Sets how many requests one call gets at most. Further requests go into further calls, which
+    /// run at the same time.
     ///
-    /// Default: 1,000, the longest list in a condition that every common database takes.
+    /// Default: 1,000, the longest `IN (..)` list that every common database accepts.
     ///
     /// # Errors
     /// If it is zero, or more than 1,000,000.

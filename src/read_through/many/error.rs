@@ -11,21 +11,21 @@ use std::sync::Arc;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BatchError<E> {
-    /// The loader's error, for this request or for the whole call. Every request of a call that
-    /// failed as a whole is given the same one.
+    /// The loader's error, for this request or for the whole call. If a call fails as a whole, all
+    /// its requests share the error.
     Load(Arc<E>),
-    /// The call was dropped before it ended, or could not begin: there is no tokio runtime, or it
-    /// is going down.
+    /// The call was dropped before it ended, or could not begin: there is no tokio runtime, or the
+    /// runtime is shutting down.
     Lost,
-    /// The loader gave more or fewer answers than there were requests. Which request each belongs to is
-    /// unknown, so none is used.
+    /// The loader gave more or fewer answers than there were requests. Which request each belongs
+    /// to is unknown, so none is used.
     WrongCount {
-        /// For how many it was asked.
+        /// How many requests it got.
         asked: usize,
-        /// How many it gave.
+        /// How many answers it gave.
         answered: usize,
     },
-    /// The loader panicked, and the request is not under a key.
+    /// The loader panicked, and the request has no key.
     Panicked,
 }
 

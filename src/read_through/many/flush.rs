@@ -1,4 +1,4 @@
-//! Departures: the calls of a batch.
+//! Flushes: the calls of the loader for a batch.
 
 use std::iter;
 use std::panic::AssertUnwindSafe;
@@ -13,53 +13,53 @@ use super::answers::{BatchLoader, Loaded};
 use super::batch::{Batch, Collected, ItemOutcome};
 use super::error::BatchError;
 
-/// The task that takes those who are collected, and calls the loader for them. If it is dropped
-/// before, they are told that their call was lost.
+/// The task that takes the collected requests and calls the loader for them. If it is dropped
+/// before that, their callers get the error that the call was lost.
 pub(super) struct Flush<B: BatchLoader<Req>, Req: Send + 'static> {
     batch: Arc<Batch<B, Req>>,
-    has_left: bool,
+    has_flushed: bool,
 }
 
 impl<B: BatchLoader<Req>, Req: Send + 'static> Flush<B, Req> {
-    /// Lets a call depart, if it is time for that. Without a runtime it is lost.
+    /// Starts a flush if one is due. Without a runtime, the call is lost.
     pub(super) fn if_due(batch: &Arc<Batch<B, Req>>, is_due: bool) {
         if !is_due {
             return;
         }
-        let flush = Self { batch: Arc::clone(batch), has_left: false };
+        let flush = Self { batch: Arc::clone(batch), has_flushed: false };
         if let Ok(runtime) = Handle::try_current() {
             runtime.spawn(flush.run());
         }
     }
 
-    /// Lets the scheduler pass once, for those who are about to be collected at the same moment.
+    /// Yields once, so that requests that are collected at the same moment go into the same call.
     async fn run(mut self) {
         yield_now().await;
         let loader = self.batch.loader();
-        self.has_left = true;
-        let mut together = self.batch.take();
-        // Nobody loads for those who have gone.
-        together.retain(|collected| !collected.outcome.is_closed());
-        while !together.is_empty() {
-            let rest = together.split_off(together.len().min(self.batch.most()));
-            tokio::spawn(call(loader.clone(), together));
-            together = rest;
+        self.has_flushed = true;
+        let mut taken = self.batch.take();
+        // No call for callers that have left.
+        taken.retain(|collected| !collected.outcome.is_closed());
+        while !taken.is_empty() {
+            let rest = taken.split_off(taken.len().min(self.batch.most()));
+            tokio::spawn(call(loader.clone(), taken));
+            taken = rest;
         }
     }
 }
 
 impl<B: BatchLoader<Req>, Req: Send + 'static> Drop for Flush<B, Req> {
     fn drop(&mut self) {
-        if !self.has_left {
-            self.batch.lose();
+        if !self.has_flushed {
+            self.batch.drop_collected();
         }
     }
 }
 
-/// One call of the loader: until it ends, or until nobody waits for it any more.
-async fn call<B: BatchLoader<Req>, Req>(loader: B, together: Vec<Collected<B, Req>>) {
+/// One call of the loader: until it ends, or until its last caller has left.
+async fn call<B: BatchLoader<Req>, Req>(loader: B, taken: Vec<Collected<B, Req>>) {
     let (requests, mut callers): (Vec<_>, Vec<_>) =
-        together.into_iter().map(|collected| (collected.request, collected.outcome)).unzip();
+        taken.into_iter().map(|collected| (collected.request, collected.outcome)).unzip();
     let asked = requests.len();
     let loading = async move { loader.load(requests).await };
     let outcomes: Vec<ItemOutcome<B, Req>> = tokio::select! {
@@ -70,19 +70,19 @@ async fn call<B: BatchLoader<Req>, Req>(loader: B, together: Vec<Collected<B, Re
         () = all_gone(&mut callers) => return,
     };
     for (caller, outcome) in callers.into_iter().zip(outcomes) {
-        // It may have gone.
+        // The caller may have left.
         _ = caller.send(outcome);
     }
 }
 
-/// Returns when nobody waits for an outcome any more.
+/// Returns when the last caller has left.
 async fn all_gone<T>(callers: &mut [oneshot::Sender<T>]) {
     for caller in callers {
         caller.closed().await;
     }
 }
 
-/// An outcome for each of those who were asked for.
+/// An outcome for each of the `asked` requests.
 fn each<T, E>(loaded: Loaded<T, E>, asked: usize) -> Vec<Result<T, BatchError<E>>> {
     match loaded {
         Ok(outcomes) if outcomes.len() == asked => {
@@ -109,9 +109,9 @@ mod tests {
     use crate::flight::Phase;
     use crate::read_through::many::item::BatchItem;
 
-    /// On such a runtime the task that was spawned last runs first.
+    /// On this kind of runtime, the task that was spawned last runs first.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn who_is_about_to_be_collected_goes_along_though_nobody_knew() {
+    async fn a_flush_yields_so_that_a_request_of_the_same_moment_joins_its_call() {
         let calls = Arc::new(Mutex::new(Vec::new()));
         let noted = Arc::clone(&calls);
         let loader = service_fn(move |requests: Vec<u64>| {
@@ -120,7 +120,7 @@ mod tests {
         });
         let batch = Batch::new(loader, 10, 2);
         let items = [0, 1].map(|number| BatchItem::new(Arc::clone(&batch), number));
-        (0..2).for_each(|number| assert!(!batch.hear(number, Phase::Waiting)));
+        (0..2).for_each(|number| assert!(!batch.on_phase(number, Phase::Waiting)));
         let both = tokio::spawn(async move {
             items.map(|mut item| tokio::spawn(async move { item.call(7).await.ok() }))
         });

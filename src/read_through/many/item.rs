@@ -1,4 +1,4 @@
-//! Members: what stands for the loader with each request of a batch.
+//! Batch items: the loader that each request of a batch gets.
 
 use std::fmt;
 use std::panic::resume_unwind;
@@ -14,11 +14,13 @@ use super::answers::BatchLoader;
 use super::batch::{Batch, Collected, ItemOutcome, ItemState};
 use super::error::BatchError;
 use super::flush::Flush;
-use crate::flight::Listener;
+use crate::flight::PhaseListener;
 
-/// The loader that one request of a batch is given: to call it is to be collected.
+/// The loader of one request of a batch. A call of it collects the request for the next flush.
 pub(super) struct BatchItem<B: BatchLoader<Req>, Req: Send + 'static>(Arc<ItemSlot<B, Req>>);
 
+/// Shared by the clones of an item. Dropping it tells the batch that no request will come from
+/// here.
 struct ItemSlot<B: BatchLoader<Req>, Req: Send + 'static> {
     batch: Arc<Batch<B, Req>>,
     number: usize,
@@ -29,20 +31,21 @@ impl<B: BatchLoader<Req>, Req: Send + 'static> BatchItem<B, Req> {
         Self(Arc::new(ItemSlot { batch, number }))
     }
 
-    /// What has to hear what its flight waits for.
-    pub(super) fn listener(&self) -> Listener {
-        // Not the seat: that it is given up says that no request will come from here.
-        let (batch, number) = (Arc::clone(&self.0.batch), self.0.number);
-        Arc::new(move |phase| Flush::if_due(&batch, batch.hear(number, phase)))
+    /// Tells the batch the phases of this item's flight.
+    pub(super) fn listener(&self) -> PhaseListener {
+        // Holds no slot: dropping the last one means that no request will come from this item.
+        let batch = Arc::clone(&self.0.batch);
+        let number = self.0.number;
+        Arc::new(move |phase| Flush::if_due(&batch, batch.on_phase(number, phase)))
     }
 }
 
 impl<B: BatchLoader<Req>, Req: Send + 'static> Service<Req> for BatchItem<B, Req> {
     type Response = B::Answer;
-    type Error = BatchError<B::Fault>;
+    type Error = BatchError<B::LoadError>;
     type Future = BoxFuture<'static, ItemOutcome<B, Req>>;
 
-    /// The loader is driven to readiness by the call of the batch.
+    /// Always ready: the call of the batch waits until the loader is ready.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
         Poll::Ready(Ok(()))
     }
@@ -53,7 +56,7 @@ impl<B: BatchLoader<Req>, Req: Send + 'static> Service<Req> for BatchItem<B, Req
         Flush::if_due(batch, batch.collect(self.0.number, Collected { request, outcome }));
         async move {
             match answered.await {
-                // As if this had been the loader. It has been reported once.
+                // As if this item were the loader. The panic hook has reported it once.
                 Ok(Err(BatchError::Panicked)) => resume_unwind(Box::new("the batch panicked")),
                 Ok(outcome) => outcome,
                 Err(_) => Err(BatchError::Lost),

@@ -1,11 +1,11 @@
-//! Batches: many keys at once.
+//! Batches: `load_many` answers many requests with one lookup and one call of the loader.
 
 mod answers;
 mod batch;
+mod batch_answers;
 mod batched;
 mod error;
 mod flush;
-mod gathering;
 mod item;
 
 use std::fmt;
@@ -22,11 +22,11 @@ pub use self::batched::Batched;
 pub use self::error::BatchError;
 
 use self::batch::Batch;
-use self::gathering::Gathering;
+use self::batch_answers::BatchAnswers;
 use self::item::BatchItem;
 use super::core::Core;
+use super::future::AnswerWithStatus;
 use super::future::ResponseFuture;
-use super::future::Settled;
 use super::lookup::Lookup;
 use super::service::ReadThrough;
 use crate::codec::Codec;
@@ -36,11 +36,11 @@ use crate::status::CacheStatus;
 impl<B, K, C> ReadThrough<Batched<B>, K, C> {
     /// Answers a batch of requests: an answer for each, in their order.
     ///
-    /// Each request behaves as it would alone: it is coalesced with other callers of its key, may get a
-    /// stale answer, and fails by itself. But one round trip looks up all of them, and one call loads the
-    /// misses. That call starts as soon as each other request has its answer or waits for the load of
-    /// another caller. Requests without a key go with that call. Requests that have to load later, as
-    /// when another caller's load fails, go by a further call.
+    /// Each request behaves as it would alone: it is coalesced with other callers of its key, may
+    /// get a stale answer, and fails individually. But one round trip looks up all of them, and one
+    /// call loads the misses. That call starts as soon as each other request has its answer or
+    /// waits for the load of another caller. Requests without a key go with that call. Requests
+    /// that have to load later, as when another caller's load fails, go by a further call.
     ///
     /// ```
     /// use std::collections::HashMap;
@@ -73,7 +73,7 @@ impl<B, K, C> ReadThrough<Batched<B>, K, C> {
     pub fn load_many<Req, R>(
         &self,
         requests: impl IntoIterator<Item = Req>,
-    ) -> BatchFuture<B::Answer, B::Fault>
+    ) -> BatchFuture<B::Answer, B::LoadError>
     where
         B: BatchLoader<Req>,
         Req: Send + 'static,
@@ -84,20 +84,20 @@ impl<B, K, C> ReadThrough<Batched<B>, K, C> {
         let requests: Vec<_> = requests.into_iter().collect();
         let batched = self.get_ref();
         let batch = Batch::new(batched.get_ref().clone(), batched.most(), requests.len());
-        let mut gathering = Gathering::new();
+        let mut answers = BatchAnswers::new();
         for (number, request) in requests.into_iter().enumerate() {
             let item = BatchItem::new(Arc::clone(&batch), number);
             let mut future = begin(&self.core, item, request, &self.key_of);
             match future.at_once() {
-                Some(answer) => gathering.push(answer),
-                None => gathering.push_item(future.with_status()),
+                Some(answer) => answers.push(answer),
+                None => answers.push_item(future.with_status()),
             }
         }
-        BatchFuture(gathering.run().boxed())
+        BatchFuture(answers.run().boxed())
     }
 }
 
-/// Begins one request as the service does, with its item of the batch for a loader.
+/// Begins one request as the service does, with its batch item as the loader.
 fn begin<B, Req, R, C>(
     core: &Arc<Core<C>>,
     item: BatchItem<B, Req>,
@@ -110,29 +110,28 @@ where
     R: Into<Lookup>,
     C: Codec<B::Answer>,
 {
-    let Lookup { key, how } = key_of(&request).into();
+    let Lookup { key, options } = key_of(&request).into();
     match key {
-        Some(key) => {
-            ResponseFuture::begin(core, key, &item, request, how).heard_by(|| item.listener())
-        }
-        None => ResponseFuture::pass(item, request, how),
+        Some(key) => ResponseFuture::begin(core, key, &item, request, options)
+            .with_listener(|| item.listener()),
+        None => ResponseFuture::bypass(item, request, options),
     }
 }
 
-/// A batch of requests on its way. Made by [`ReadThrough::load_many`].
+/// The future of a batch of requests. Made by [`ReadThrough::load_many`].
 ///
-/// Tasks ask the store and the loader, so a batch that is not polled delays no other caller. Hits in
-/// this process need no task.
+/// Tasks ask the store and the loader, so a batch that is not polled delays no other caller. Hits
+/// in this process need no task.
 ///
 /// # Cancel safety
-/// Dropping it takes nothing from other callers. Loads that have begun or hold leases go on for their
-/// waiters; if there are none, [`WhenAbandoned`](crate::WhenAbandoned) applies. A call of the loader is
-/// dropped when none of its requests goes on.
+/// Dropping it takes nothing from other callers. Loads that have begun or hold leases go on for
+/// their waiters; if there are none, [`WhenAbandoned`](crate::WhenAbandoned) applies. A call of the
+/// loader is dropped when none of its requests goes on.
 #[must_use = "futures do nothing unless polled"]
-pub struct BatchFuture<R, E>(BoxFuture<'static, Vec<Settled<R, BatchError<E>>>>);
+pub struct BatchFuture<R, E>(BoxFuture<'static, Vec<AnswerWithStatus<R, BatchError<E>>>>);
 
 impl<R, E> BatchFuture<R, E> {
-    /// Waits for the answers, each together with how it came about.
+    /// Waits for the answers, each with how it came about.
     pub fn with_status(self) -> BatchWithStatus<R, E> {
         BatchWithStatus(self)
     }
@@ -153,8 +152,8 @@ impl<R, E> fmt::Debug for BatchFuture<R, E> {
     }
 }
 
-/// A batch of requests on its way, to be answered together with the [`CacheStatus`] of each. Made
-/// by [`BatchFuture::with_status`], with the same cancel safety.
+/// The future of a batch of requests, which gives the [`CacheStatus`] of each answer. Made by
+/// [`BatchFuture::with_status`], with the same cancel safety.
 #[must_use = "futures do nothing unless polled"]
 #[derive(Debug)]
 pub struct BatchWithStatus<R, E>(BatchFuture<R, E>);

@@ -1,13 +1,15 @@
-//! What comes of the states of a flight: the answers of the store and of the loader.
+//! What can happen in each state of a flight: the replies of the store and of the loader.
 
-use super::payload::{Doing, Drafted, Given, Grant, ModelFlight, Modelled, Spare, Wanted};
+use super::payload::{Doing, Drafted, Given, Grant, ModelFallback, ModelFlight, Modelled, Wanted};
 use super::rules::{Rules, Serves, Without};
 use super::world::{Age, FailureRecord, StoredEntry, Violated, World};
-use crate::read_through::step::{Blame, Event, Hold, Known, LoadEnd, Meanwhile, Memory, State};
+use crate::read_through::step::{
+    Blame, Event, KnownFailure, LeaseHold, LoadEnd, Meanwhile, Memory, State,
+};
 
-type ModelMemory = Memory<Wanted, Spare>;
+type ModelMemory = Memory<Wanted, ModelFallback>;
 
-/// What comes of a state of a flight.
+/// Adds every world that can follow when a flight performs its state.
 pub(super) fn act(
     rules: &Rules,
     world: &World,
@@ -15,7 +17,7 @@ pub(super) fn act(
     state: &State<Modelled>,
     next: &mut Vec<World>,
 ) -> Result<(), Violated> {
-    let mut to = Then { rules, world, at, next };
+    let mut to = Successors { rules, world, at, next };
     match state.clone() {
         State::Acquiring { memory } => to.acquire(memory),
         State::LookingUp { memory, .. } => to.look_up(memory),
@@ -52,18 +54,24 @@ pub(super) fn act(
             to.give_up(done);
         }
         State::Releasing { .. } => to.release(),
-        State::Resting { failure, until, hold } => {
-            to.rest(Event::JoinedFailing { failure, until, hold }, Event::Rested { hold });
+        State::CoolingDown { failure, until, hold } => {
+            to.cool_down(
+                Event::JoinedCooldown { failure, until, hold },
+                Event::CooldownEnded { hold },
+            );
         }
-        State::Sparing { memory, .. } => {
-            to.rest(Event::JoinedSpared { memory }, Event::Rested { hold: Hold::Nothing });
+        State::CoolingDownStale { memory, .. } => {
+            to.cool_down(
+                Event::JoinedCooldownStale { memory },
+                Event::CooldownEnded { hold: LeaseHold::Nothing },
+            );
         }
         State::Closed => {}
     }
     Ok(())
 }
 
-/// The store executes a commit. Says whether it is stored.
+/// The store executes a commit. Returns whether it stores the draft.
 fn commit(
     rules: &Rules,
     world: &mut World,
@@ -83,21 +91,21 @@ fn commit(
         return Err(Violated("a value is stored that is older than an invalidation"));
     }
     store.failed = FailureRecord::No;
-    world.is_unkept |= draft == Drafted::Unkept;
+    world.is_uncacheable |= draft == Drafted::Uncacheable;
     let entry = StoredEntry { draft, fence: lease.fence, age: Age::Fresh };
     world.store.entry = (draft != Drafted::Nothing).then_some(entry);
     Ok(true)
 }
 
-/// Where what happens is put.
-struct Then<'a> {
+/// Collects the worlds that can follow.
+struct Successors<'a> {
     rules: &'a Rules,
     world: &'a World,
     at: usize,
     next: &'a mut Vec<World>,
 }
 
-impl Then<'_> {
+impl Successors<'_> {
     fn flight(&self) -> &ModelFlight {
         &self.world.flights[self.at]
     }
@@ -108,13 +116,13 @@ impl Then<'_> {
         self.next.push(world);
     }
 
-    /// A question is lost before the store has executed it.
+    /// A request is lost before the store has executed it.
     fn lose(&mut self, event: &Event<Modelled>) {
         let world = self.world.clone();
         self.fail_after(&world, event);
     }
 
-    /// An answer is lost.
+    /// A reply is lost.
     fn fail_after(&mut self, done: &World, event: &Event<Modelled>) {
         if done.left.failures > 0 {
             let mut failed = done.clone();
@@ -151,38 +159,42 @@ impl Then<'_> {
         if self.world.left.failures == 0 {
             return;
         }
-        for event in failures(self.rules, self.world, Hold::Unacknowledged, memory) {
+        for event in failures(self.rules, self.world, LeaseHold::Unacknowledged, memory) {
             self.lose(&event);
             self.fail_after(&done, &event);
         }
-        // A store that is known to be down is not asked.
-        for event in failures(self.rules, self.world, Hold::StoreDown, memory) {
+        // A store that is known to be down gets no request.
+        for event in failures(self.rules, self.world, LeaseHold::StoreDown, memory) {
             self.lose(&event);
         }
     }
 
-    /// The store executes the question for the entry or the lease.
+    /// The store executes the request for the entry or the lease.
     fn ask(&self, done: &mut World, memory: ModelMemory) -> Vec<Event<Modelled>> {
         let flight = self.flight();
         let asked = flight.generations;
         let found = self.world.store.entry;
-        if let Some(entry) = found.filter(|entry| entry.will_do(memory.accept)) {
+        if let Some(entry) = found.filter(|entry| entry.answers(memory.accept)) {
             return self.found(asked, entry, memory);
         }
-        let spare = |entry: StoredEntry| Some(Spare { version: entry.draft.version()?, asked });
-        let fallback = found.and_then(spare).filter(|_| !flight.is_forced);
+        let value =
+            |entry: StoredEntry| Some(ModelFallback { version: entry.draft.version()?, asked });
+        let fallback = found.and_then(value).filter(|_| !flight.is_forced);
         let meanwhile = self.meanwhile(found, fallback);
-        let instead = fallback.filter(|_| self.rules.stale != Serves::Never);
+        let usable = fallback.filter(|_| self.rules.stale != Serves::Never);
         let wants_any = memory.accept == Wanted::Nothing;
         let store = &mut done.store;
         if store.is_held_up(flight.id) && !wants_any {
             let until = (!flight.is_forced).then_some(());
             let memory = Memory { fallback, ..memory };
-            return vec![match instead {
-                Some(Spare { version, .. }) => {
-                    Event::Spared { asked, stale: Given::value(version), until: (), memory }
-                }
-                None => Event::Failing { failure: Given::FAILURE, until },
+            return vec![match usable {
+                Some(ModelFallback { version, .. }) => Event::InCooldownStale {
+                    asked,
+                    stale: Given::value(version),
+                    until: (),
+                    memory,
+                },
+                None => Event::InCooldown { failure: Given::FAILURE, until },
             }];
         }
         if store.lease.is_some_and(|holder| holder != flight.id) {
@@ -200,26 +212,26 @@ impl Then<'_> {
         store.lease = Some(flight.id);
         let lease =
             Grant { fence: store.fence, before, replaces: before > 0 || fallback.is_some() };
-        let meanwhile = match (probe, instead) {
-            (Some(_), Some(spare)) => Meanwhile::Give(Given::value(spare.version)),
+        let meanwhile = match (probe, usable) {
+            (Some(_), Some(stale)) => Meanwhile::Give(Given::value(stale.version)),
             _ => meanwhile,
         };
         let memory = Memory { fallback, ..memory };
-        vec![Event::Led { asked, lease, probe, meanwhile, memory }]
+        vec![Event::Granted { asked, lease, probe, meanwhile, memory }]
     }
 
     fn meanwhile(
         &self,
         found: Option<StoredEntry>,
-        fallback: Option<Spare>,
+        fallback: Option<ModelFallback>,
     ) -> Meanwhile<Given, ()> {
         let is_stale = found.is_some_and(|entry| entry.age == Age::Stale);
         match (fallback.filter(|_| is_stale), self.rules.stale) {
-            (Some(Spare { version, .. }), Serves::WhileRevalidating) => {
+            (Some(ModelFallback { version, .. }), Serves::WhileRevalidating) => {
                 Meanwhile::Give(Given::value(version))
             }
-            (Some(Spare { version, .. }), Serves::IfError) => {
-                Meanwhile::Offer(Given::value(version), ())
+            (Some(ModelFallback { version, .. }), Serves::IfError) => {
+                Meanwhile::Fallback(Given::value(version), ())
             }
             _ => Meanwhile::Nothing,
         }
@@ -232,10 +244,10 @@ impl Then<'_> {
                 let due = (entry.age == Age::Due && self.flight().job).then_some(accept);
                 Event::Found { asked, outcome: Given::value(version), due, memory }
             }
-            Drafted::Private => Event::Private { accept, memory },
-            Drafted::Own => Event::Own { accept, memory },
-            Drafted::Unkept => {
-                let event = |known| Event::Unkept { accept, known, memory };
+            Drafted::PrivateKey => Event::PrivateKey { accept, memory },
+            Drafted::PrivateOnce => Event::PrivateOnce { accept, memory },
+            Drafted::Uncacheable => {
+                let event = |known| Event::Uncacheable { accept, known, memory };
                 return known(self.world).into_iter().map(event).collect();
             }
             Drafted::Unreadable | Drafted::Nothing => Event::Unreadable { accept, memory },
@@ -249,7 +261,8 @@ impl Then<'_> {
         let event = match self.world.store.entry.filter(|entry| entry.age != Age::Stale) {
             Some(StoredEntry { draft: Drafted::Value(version), fence, age }) => {
                 let due = (age == Age::Due && can_load).then_some(Wanted::Other(fence));
-                let (asked, outcome) = (flight.generations, Given::value(version));
+                let asked = flight.generations;
+                let outcome = Given::value(version);
                 Event::Found { asked, outcome, due, memory }
             }
             Some(entry) if !memory.waited => gone(Wanted::Other(entry.fence)),
@@ -259,7 +272,7 @@ impl Then<'_> {
         self.happen(self.world.clone(), event);
     }
 
-    /// Waits for the end of another lease. To ask before that changes nothing.
+    /// Waits for the end of another lease. An earlier request would change nothing.
     fn wait(&mut self, memory: ModelMemory) {
         if self.world.store.lease.is_none() {
             let memory = Memory { waited: true, ..memory };
@@ -275,17 +288,17 @@ impl Then<'_> {
         !flight.is_in_background && !self.world.has_waiter(flight.id, |_, _| true)
     }
 
-    fn rest(&mut self, joined: Event<Modelled>, rested: Event<Modelled>) {
+    fn cool_down(&mut self, joined: Event<Modelled>, ended: Event<Modelled>) {
         if self.world.has_waiter(self.flight().id, |_, opener| !opener) {
             self.happen(self.world.clone(), joined);
         }
-        self.happen(self.world.clone(), rested);
+        self.happen(self.world.clone(), ended);
     }
 
     /// The loader reads the source, and then it ends; or it fails.
     fn load(
         &mut self,
-        hold: Hold<Grant>,
+        hold: LeaseHold<Grant>,
         meanwhile: Option<Given>,
         memory: ModelMemory,
     ) -> Result<(), Violated> {
@@ -305,16 +318,18 @@ impl Then<'_> {
             self.fail_load(hold, memory);
             return Ok(());
         };
-        let replaces = matches!(hold, Hold::Lease(Grant { replaces: true, .. }));
+        let replaces = matches!(hold, LeaseHold::Lease(Grant { replaces: true, .. }));
         let began = self.flight().generations;
         for answer in self.rules.answers {
             let outcome = Given::value(version);
-            let own = Given::Value { version, is_private: true };
+            let private = Given::Value { version, is_private: true };
             let end = match *answer {
-                Drafted::Private => LoadEnd::Private { outcome: own, marker: Drafted::Private },
-                Drafted::Own => {
-                    let marker = (!replaces).then_some(Drafted::Own);
-                    LoadEnd::Own { outcome: own, marker }
+                Drafted::PrivateKey => {
+                    LoadEnd::PrivateKey { outcome: private, marker: Drafted::PrivateKey }
+                }
+                Drafted::PrivateOnce => {
+                    let marker = (!replaces).then_some(Drafted::PrivateOnce);
+                    LoadEnd::PrivateOnce { outcome: private, marker }
                 }
                 Drafted::Value(_) => {
                     LoadEnd::Value { began, outcome, draft: Drafted::Value(version) }
@@ -326,12 +341,12 @@ impl Then<'_> {
         Ok(())
     }
 
-    /// For what this flight knows by the fault of its request, or of the source.
-    fn fail_load(&mut self, hold: Hold<Grant>, memory: ModelMemory) {
+    /// A load that fails, because of its request or of the source, as far as this flight can tell.
+    fn fail_load(&mut self, hold: LeaseHold<Grant>, memory: ModelMemory) {
         if self.world.left.failed_loads == 0 {
             return;
         }
-        let before = if let Hold::Lease(Grant { before, .. }) = hold { before } else { 0 };
+        let before = if let LeaseHold::Lease(Grant { before, .. }) = hold { before } else { 0 };
         let began = self.flight().generations;
         let is_confirmed = before > 0 || self.rules.without == Without::SecondWitnesses;
         let blames: &[_] = match is_confirmed {
@@ -339,41 +354,45 @@ impl Then<'_> {
             false => &[Blame::Request, Blame::Limit],
         };
         let report = (!self.flight().is_forced).then_some(before);
-        let spare = memory.fallback.filter(|_| self.rules.stale != Serves::Never);
+        let stale = memory.fallback.filter(|_| self.rules.stale != Serves::Never);
         for blame in blames {
             let took_too_long = (*blame == Blame::Limit).then_some(began);
             let outcome = Given::Failure { took_too_long };
             let mut failed = self.world.clone();
             failed.left.failed_loads -= 1;
             failed.witnesses = (failed.witnesses + 1).min(2);
-            // Its window may be over by now.
-            let fallbacks = [None, spare.map(|spare| (Given::value(spare.version), spare.asked))];
-            for fallback in &fallbacks[..1 + usize::from(spare.is_some())] {
-                let (blame, fallback) = (*blame, *fallback);
-                let end = LoadEnd::Failed { began, outcome, blame, fallback, report };
+            // The stale window of the fallback may be over by now.
+            let fallbacks = [None, stale.map(|stale| (Given::value(stale.version), stale.asked))];
+            for fallback in &fallbacks[..1 + usize::from(stale.is_some())] {
+                let fallback = *fallback;
+                let end = LoadEnd::Failed { began, outcome, blame: *blame, fallback, report };
                 self.happen(failed.clone(), Event::LoadEnded { hold, end, memory });
             }
         }
     }
 }
 
-/// What a process may know by itself of earlier loads.
-fn known(world: &World) -> Vec<Known<Given, ()>> {
-    let mut known = vec![Known::Nothing];
+/// What a process may know of earlier failures.
+fn known(world: &World) -> Vec<KnownFailure<Given, ()>> {
+    let mut known = vec![KnownFailure::Nothing];
     if world.witnesses > 1 {
-        known.extend([Known::Probe(Given::FAILURE), Known::Cooldown(Given::FAILURE, ())]);
+        known.extend([
+            KnownFailure::Probe(Given::FAILURE),
+            KnownFailure::Cooldown(Given::FAILURE, ()),
+        ]);
     }
     known
 }
 
-/// The store did not answer.
+/// The events of a store that does not answer.
 pub(super) fn failures(
     rules: &Rules,
     world: &World,
-    hold: Hold<Grant>,
+    hold: LeaseHold<Grant>,
     memory: ModelMemory,
 ) -> Vec<Event<Modelled>> {
-    let (error, may_load) = (Given::StoreFailed, rules.may_load);
+    let error = Given::StoreFailed;
+    let may_load = rules.may_load;
     let event = |known| Event::StoreFailed { error, known, hold, may_load, memory };
     known(world).into_iter().map(event).collect()
 }

@@ -1,8 +1,8 @@
-//! The flights of the model: what their waiters are told, and how their states begin.
+//! The flights of the model: the actions on their waiters, and how their states begin.
 
 use super::payload::{Doing, Drafted, Given, Grant, ModelFlight, Modelled, Wanted};
 use super::world::{Reader, Violated, World};
-use crate::read_through::step::{Event, Hold, LoadEnd, Memory, State, Tell, To};
+use crate::read_through::step::{Event, LeaseHold, LoadEnd, Memory, State, To, WaiterAction};
 
 impl World {
     /// The task of a flight is dropped, as when its runtime shuts down.
@@ -16,7 +16,7 @@ impl World {
         }
     }
 
-    /// A flight closes: the remaining waiters look again, or load for themselves.
+    /// A flight closes: the remaining waiters ask again, or load individually.
     pub(super) fn close(&mut self, at: usize) -> Result<(), Violated> {
         let flight = self.flights.remove(at);
         if self.store.lease == Some(flight.id) && !flight.is_release_lost {
@@ -41,8 +41,8 @@ impl World {
         }
     }
 
-    /// Whether a caller waits for a flight, of those that `of` picks by their generation and whether
-    /// they opened it.
+    /// Whether a flight has a waiter that `of` picks, by its generation and whether it opened the
+    /// flight.
     pub(super) fn has_waiter(&self, id: u8, of: impl Fn(u8, bool) -> bool) -> bool {
         self.readers.iter().any(|reader| match *reader {
             Reader::Waiting { flight, joined, opener, .. } => flight == id && of(joined, opener),
@@ -50,11 +50,15 @@ impl World {
         })
     }
 
-    /// Waiters are told something.
-    pub(super) fn tell(&mut self, at: usize, tell: Tell<Modelled>) -> Result<(), Violated> {
+    /// An action on the waiters of a flight.
+    pub(super) fn act(
+        &mut self,
+        at: usize,
+        action: WaiterAction<Modelled>,
+    ) -> Result<(), Violated> {
         let id = self.flights[at].id;
-        match tell {
-            Tell::Complete(to, given) => self.complete(
+        match action {
+            WaiterAction::Complete(to, given) => self.complete(
                 id,
                 |joined, opener| match to {
                     To::Before(generation) => joined < generation,
@@ -63,47 +67,47 @@ impl World {
                 },
                 given,
             ),
-            Tell::Offer(asked, stale, ()) => {
+            WaiterAction::SetFallback(asked, stale, ()) => {
                 let Given::Value { version, .. } = stale else {
-                    return Err(Violated("what is offered is no value"));
+                    return Err(Violated("a stale fallback is no value"));
                 };
                 let flight = &mut self.flights[at];
-                flight.offer = Some((asked, version));
-                flight.looks_first = true;
-                self.look_themselves(id, asked);
+                flight.fallback = Some((asked, version));
+                flight.callers_look_up = true;
+                self.send_to_the_store(id, asked);
                 Ok(())
             }
-            Tell::Detach(asked) => {
+            WaiterAction::Detach(asked) => {
                 let flight = &mut self.flights[at];
-                flight.looks_first = true;
+                flight.callers_look_up = true;
                 flight.is_in_background = true;
-                self.look_themselves(id, asked);
+                self.send_to_the_store(id, asked);
                 Ok(())
             }
-            Tell::Release => {
+            WaiterAction::Release => {
                 let flight = self.flights[at].clone();
                 self.send_away(&flight, |_| true);
                 Ok(())
             }
-            Tell::ReleaseAtClose => {
+            WaiterAction::ReleaseAtClose => {
                 self.flights[at].is_releasing_at_close = true;
                 Ok(())
             }
         }
     }
 
-    fn look_themselves(&mut self, id: u8, asked: u8) {
+    fn send_to_the_store(&mut self, id: u8, asked: u8) {
         for reader in &mut self.readers {
             if let Reader::Waiting { required, flight, joined, .. } = *reader
                 && flight == id
                 && joined >= asked
             {
-                *reader = Reader::Looking { required };
+                *reader = Reader::LookingUp { required };
             }
         }
     }
 
-    /// Gives some waiters an answer, if they may have it.
+    /// Completes some waiters. Fails if one must not get that outcome.
     pub(super) fn complete(
         &mut self,
         id: u8,
@@ -121,7 +125,7 @@ impl World {
                     return Err(Violated("a value is older than an invalidation"));
                 }
                 Given::Value { is_private: true, .. } if !opener => {
-                    return Err(Violated("an answer is given to a caller that it is not for"));
+                    return Err(Violated("a private answer is given to another caller"));
                 }
                 Given::Failure { took_too_long: None } if witnesses < 2 && !opener => {
                     return Err(Violated("a caller is given the failure of another request"));
@@ -135,7 +139,7 @@ impl World {
         Ok(())
     }
 
-    /// A flight begins a state. Questions begin a generation.
+    /// A flight begins a state. A request to the store begins a generation.
     pub(super) fn enter(&mut self, at: usize, state: State<Modelled>) -> Result<(), Violated> {
         let flight = &self.flights[at];
         let event = match &state {
@@ -162,10 +166,10 @@ impl World {
     }
 
     /// Why a load does not begin.
-    fn refuses(&self, flight: &ModelFlight, hold: &Hold<Grant>) -> Option<ModelLoadEnd> {
+    fn refuses(&self, flight: &ModelFlight, hold: &LeaseHold<Grant>) -> Option<ModelLoadEnd> {
         match hold {
             _ if !flight.job => Some(LoadEnd::NoRequest),
-            Hold::Lease(_) => None,
+            LeaseHold::Lease(_) => None,
             _ => (!self.has_waiter(flight.id, |_, _| true)).then_some(LoadEnd::Abandoned),
         }
     }
@@ -173,12 +177,14 @@ impl World {
     fn begin_load(&mut self, at: usize, state: State<Modelled>) -> Result<(), Violated> {
         let id = self.flights[at].id;
         let leads = |other: &ModelFlight| {
-            let loads =
-                matches!(other.doing, Doing::Acting(State::Loading { hold: Hold::Lease(_), .. }));
+            let loads = matches!(
+                other.doing,
+                Doing::Acting(State::Loading { hold: LeaseHold::Lease(_), .. })
+            );
             loads && other.id != id && self.store.lease == Some(other.id)
         };
-        if matches!(state, State::Loading { hold: Hold::Nothing, .. })
-            && !self.is_unkept
+        if matches!(state, State::Loading { hold: LeaseHold::Nothing, .. })
+            && !self.is_uncacheable
             && self.flights.iter().any(leads)
         {
             return Err(Violated("a key is loaded twice though its leader lives"));
@@ -191,7 +197,7 @@ impl World {
         Ok(())
     }
 
-    /// A flight is opened by a caller, or by one that was given a stale answer.
+    /// Opens a flight.
     pub(super) fn open(
         &mut self,
         process: u8,
@@ -206,11 +212,11 @@ impl World {
             is_forced,
             generations: 1,
             job: true,
-            looks_first: false,
+            callers_look_up: false,
             is_in_background: false,
             is_releasing_at_close: false,
             is_release_lost: false,
-            offer: None,
+            fallback: None,
             read: None,
             doing: Doing::Acting(State::Acquiring { memory }),
         });

@@ -1,21 +1,21 @@
-//! The shipped protocol, model-checked: every interleaving of a few callers, processes, writers,
-//! lapses, failures and departures, with [`step::next`] deciding what each flight does.
+//! A model checker for the shipped protocol: it walks through every interleaving of a few callers,
+//! processes, writers, lapses and failures. [`step::next`] decides what each flight does, so the
+//! model checks the code that runs and not a copy.
 //!
-//! Checked is:
-//! - No request that begins after an invalidation has returned is given a value that was loaded
-//!   before it: from the store, by a flight, as a stale answer or as a stale fallback. No such value
-//!   is stored.
-//! - No caller is given the failure of another's load unless a second load has failed, or it has
-//!   waited for as long as a load may take.
-//! - An answer that is for one caller is given to that caller only.
-//! - While the leader of a key lives, no load begins that waits for neither its lease nor has a
-//!   reason to do without one.
-//! - No flight is closed while it has a lease, nor while its opener has no answer.
-//! - Nothing gets stuck: where nothing can happen any more, all callers have been answered and no
-//!   flight is left.
+//! In every state it checks:
+//! - A request that begins after an invalidation has returned gets no value from before it: neither
+//!   from the store, nor from a flight, nor as a stale answer or fallback. No such value is stored.
+//! - A caller gets the failure of another caller's load only if a second load has failed, or if it
+//!   has waited for the time limit of a load.
+//! - Only the caller that loaded a private answer gets it.
+//! - While the leader of a key lives, no other load begins, unless it needs no lease: the store has
+//!   failed, or the answers cannot be stored.
+//! - No flight closes while it has a lease or while its opener has no answer.
+//! - Nothing gets stuck: when nothing can happen any more, all callers are answered and no flight
+//!   is left.
 //!
-//! A question is executed by the store at one moment and its answer acted upon at a later one, so
-//! anything can come between. Any question and any answer may be lost.
+//! The store executes a request at one moment, and the flight acts on the reply at a later one, so
+//! anything can happen between. Any request and any reply may be lost.
 
 mod acting;
 mod flights;
@@ -36,13 +36,13 @@ use self::payload::{Doing, Modelled};
 use self::rules::Without;
 use self::scenarios::{Scenario, scenarios};
 use self::world::{READERS, Violated, World};
-use super::step::{self, Event, Hold, Known, LoadEnd, Meanwhile};
+use super::step::{self, Event, KnownFailure, LeaseHold, LoadEnd, Meanwhile};
 
 /// A walk through all states of a scenario.
 struct Walk {
     scenario: Scenario,
     mutant: Mutant,
-    /// How often each kind of event was acted upon.
+    /// How often a flight acted on each kind of event.
     events: BTreeMap<&'static str, usize>,
 }
 
@@ -51,7 +51,7 @@ impl Walk {
         Self { scenario, mutant, events: BTreeMap::new() }
     }
 
-    /// How many states there are; or that one of them is a violation.
+    /// The number of states, or the first violation.
     fn check(&mut self) -> Result<usize, Violated> {
         let mut open = vec![self.scenario.world.clone()];
         let mut seen = HashSet::from([fingerprint(&open[0])]);
@@ -89,8 +89,8 @@ impl Walk {
         Ok(())
     }
 
-    /// What is no answer of the store is acted upon at the moment at which it happens: until then,
-    /// what may come between comes before it.
+    /// A flight acts at once on an event that is no reply of the store. Whatever could happen
+    /// between can also happen before the event.
     fn follow_at_once(
         &mut self,
         at: usize,
@@ -108,7 +108,7 @@ impl Walk {
         Ok(())
     }
 
-    /// A flight does what the table says.
+    /// A flight does what `step::next` says.
     fn follow(
         &mut self,
         world: &World,
@@ -119,14 +119,15 @@ impl Walk {
         let mut step = step::next(event.clone());
         self.mutant.apply(event, &mut step);
         let mut world = world.clone();
-        for tell in step.tell {
-            world.tell(at, tell)?;
+        for action in step.actions {
+            world.act(at, action)?;
         }
         world.enter(at, step.state)?;
         Ok(world)
     }
 }
 
+/// Whether an event is a reply of the store.
 fn is_answer(event: &Event<Modelled>) -> bool {
     !matches!(
         event,
@@ -135,14 +136,15 @@ fn is_answer(event: &Event<Modelled>) -> bool {
             | Event::Abandoned
             | Event::Released
             | Event::Unacknowledged
-            | Event::JoinedFailing { .. }
-            | Event::JoinedSpared { .. }
-            | Event::Rested { .. }
+            | Event::JoinedCooldown { .. }
+            | Event::JoinedCooldownStale { .. }
+            | Event::CooldownEnded { .. }
             | Event::NoneRemain
     )
 }
 
-/// Kept instead of a state. That two of a few million have the same is one in a million.
+/// Remembered instead of a state. Two of a few million states have the same one with a probability
+/// of one in a million.
 fn fingerprint(world: &World) -> u64 {
     let mut hasher = Fingerprint(0);
     world.hash_of_kind(&mut hasher);
@@ -180,38 +182,40 @@ impl Hasher for Fingerprint {
     }
 }
 
-/// All kinds of events, as far as the table tells them apart.
+/// The kind of an event, as far as the protocol distinguishes events.
 fn kind(event: &Event<Modelled>) -> &'static str {
     match event {
         Event::Found { due: None, .. } => "found",
         Event::Found { due: Some(_), .. } => "found, due early",
         Event::Unreadable { .. } => "unreadable",
-        Event::Private { memory, .. } if memory.waited => "private",
-        Event::Private { .. } => "private before",
-        Event::Own { memory, .. } if memory.waited => "own",
-        Event::Own { .. } => "own before",
-        Event::Unkept { memory, .. } if !memory.waited => "unkept before",
-        Event::Unkept { known: Known::Nothing, .. } => "unkept",
-        Event::Unkept { known: Known::Probe(_), .. } => "unkept, probe",
-        Event::Unkept { known: Known::Cooldown(..), .. } => "unkept, failing",
+        Event::PrivateKey { memory, .. } if memory.waited => "private key",
+        Event::PrivateKey { .. } => "private key before",
+        Event::PrivateOnce { memory, .. } if memory.waited => "private once",
+        Event::PrivateOnce { .. } => "private once before",
+        Event::Uncacheable { memory, .. } if !memory.waited => "uncacheable before",
+        Event::Uncacheable { known: KnownFailure::Nothing, .. } => "uncacheable",
+        Event::Uncacheable { known: KnownFailure::Probe(_), .. } => "uncacheable, probe",
+        Event::Uncacheable { known: KnownFailure::Cooldown(..), .. } => "uncacheable, in cooldown",
         Event::Busy { meanwhile: Meanwhile::Nothing, .. } => "busy",
         Event::Busy { meanwhile: Meanwhile::Give(_), .. } => "busy, stale",
-        Event::Busy { meanwhile: Meanwhile::Offer(..), .. } => "busy, stale offered",
-        Event::Led { probe: Some(_), meanwhile: Meanwhile::Give(_), .. } => "led, stale, probe",
-        Event::Led { probe: Some(_), .. } => "led, probe",
-        Event::Led { meanwhile: Meanwhile::Nothing, .. } => "led",
-        Event::Led { meanwhile: Meanwhile::Give(_), .. } => "led, stale",
-        Event::Led { meanwhile: Meanwhile::Offer(..), .. } => "led, stale offered",
-        Event::Failing { until: Some(()), .. } => "failing",
-        Event::Failing { until: None, .. } => "failing, forced",
-        Event::Spared { .. } => "spared",
-        Event::StoreFailed { may_load: false, known: Known::Cooldown(..), .. } => {
-            "store failed, not to be loaded, failing"
+        Event::Busy { meanwhile: Meanwhile::Fallback(..), .. } => "busy, stale fallback",
+        Event::Granted { probe: Some(_), meanwhile: Meanwhile::Give(_), .. } => {
+            "granted, stale, probe"
+        }
+        Event::Granted { probe: Some(_), .. } => "granted, probe",
+        Event::Granted { meanwhile: Meanwhile::Nothing, .. } => "granted",
+        Event::Granted { meanwhile: Meanwhile::Give(_), .. } => "granted, stale",
+        Event::Granted { meanwhile: Meanwhile::Fallback(..), .. } => "granted, stale fallback",
+        Event::InCooldown { until: Some(()), .. } => "in cooldown",
+        Event::InCooldown { until: None, .. } => "in cooldown, forced",
+        Event::InCooldownStale { .. } => "in cooldown, stale",
+        Event::StoreFailed { may_load: false, known: KnownFailure::Cooldown(..), .. } => {
+            "store failed, not to be loaded, in cooldown"
         }
         Event::StoreFailed { may_load: false, .. } => "store failed, not to be loaded",
-        Event::StoreFailed { known: Known::Nothing, .. } => "store failed",
-        Event::StoreFailed { known: Known::Probe(_), .. } => "store failed, probe",
-        Event::StoreFailed { known: Known::Cooldown(..), .. } => "store failed, failing",
+        Event::StoreFailed { known: KnownFailure::Nothing, .. } => "store failed",
+        Event::StoreFailed { known: KnownFailure::Probe(_), .. } => "store failed, probe",
+        Event::StoreFailed { known: KnownFailure::Cooldown(..), .. } => "store failed, in cooldown",
         Event::NoneRemain => "none remain",
         Event::Gone { can_load: true, .. } => "gone, can load",
         Event::Gone { can_load: false, .. } => "gone",
@@ -223,21 +227,21 @@ fn kind(event: &Event<Modelled>) -> &'static str {
         Event::CommitFailed { .. } => "commit failed",
         Event::Unacknowledged => "unacknowledged",
         Event::Released => "released",
-        Event::JoinedFailing { .. } => "joined, failing",
-        Event::JoinedSpared { .. } => "joined, spared",
-        Event::Rested { .. } => "rested",
+        Event::JoinedCooldown { .. } => "joined, in cooldown",
+        Event::JoinedCooldownStale { .. } => "joined, stale",
+        Event::CooldownEnded { .. } => "cooldown ended",
     }
 }
 
-fn kind_of_end<L, O, G, D, F>(hold: &Hold<L>, end: &LoadEnd<O, G, D, F>) -> &'static str {
-    let is_leased = matches!(hold, Hold::Lease(_));
+fn kind_of_end<L, O, G, D, F>(hold: &LeaseHold<L>, end: &LoadEnd<O, G, D, F>) -> &'static str {
+    let is_leased = matches!(hold, LeaseHold::Lease(_));
     match end {
         LoadEnd::Value { .. } if is_leased => "loaded",
         LoadEnd::Value { .. } => "loaded without a lease",
-        LoadEnd::Private { .. } if is_leased => "loaded private",
-        LoadEnd::Private { .. } => "loaded private without a lease",
-        LoadEnd::Own { .. } if is_leased => "loaded own",
-        LoadEnd::Own { .. } => "loaded own without a lease",
+        LoadEnd::PrivateKey { .. } if is_leased => "loaded private key",
+        LoadEnd::PrivateKey { .. } => "loaded private key without a lease",
+        LoadEnd::PrivateOnce { .. } if is_leased => "loaded private once",
+        LoadEnd::PrivateOnce { .. } => "loaded private once without a lease",
         LoadEnd::Failed { fallback: Some(_), .. } => "load failed, stale",
         LoadEnd::Failed { blame: step::Blame::Request, .. } => "load failed by its request",
         LoadEnd::Failed { blame: step::Blame::Limit, .. } => "load took too long",
@@ -253,7 +257,7 @@ const KINDS: usize = 52;
 /// How many states all scenarios have together.
 const STATES: usize = 1_678_881;
 
-/// Walks through all scenarios, several at a time.
+/// Walks through all scenarios, one per thread at a time.
 fn walk_all() -> Vec<(Walk, Result<usize, Violated>)> {
     let left = Mutex::new(scenarios());
     let walked = Mutex::new(vec![]);

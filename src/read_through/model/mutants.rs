@@ -1,41 +1,41 @@
-//! The protocol with one rule broken, to see that the model notices.
+//! Mutants: the protocol with one rule broken each. The model has to notice.
 
 use super::payload::{Drafted, Given, Modelled};
-use crate::read_through::step::{Event, Hold, LoadEnd, State, Step, Tell, To};
+use crate::read_through::step::{Event, LeaseHold, LoadEnd, State, Step, To, WaiterAction};
 
-/// A rule of the table that the model can be run without.
+/// A rule of the protocol that a walk can break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mutant {
     None,
-    /// What was found is given to waiters that joined after the question.
+    /// A found entry is given to waiters that joined after the request.
     GenerationsForFound,
     GenerationsForStored,
     GenerationsForSuperseded,
     GenerationsForUnacknowledged,
-    /// What was loaded without a lease is given to waiters that joined after the load began.
+    /// A value loaded without a lease is given to waiters that joined after the load began.
     GenerationsForUnleased,
     GenerationsForStale,
-    GenerationsForSpared,
+    GenerationsForCooldowns,
     GenerationsForFallbacks,
-    GenerationsForOffers,
+    GenerationsForSetFallbacks,
     GenerationsForLimits,
     /// A failure of one request is given to all.
     FailuresOfOneRequest,
-    PrivateAnswers,
-    OwnAnswers,
-    /// The load of another process is not waited for.
+    PrivateKeyAnswers,
+    PrivateOnceAnswers,
+    /// No flight waits for the load of another process.
     Waits,
-    /// A lease is not given up when the flight is abandoned.
+    /// An abandoned flight does not release its lease.
     ReleaseOfAbandoned,
     ReleaseOfFailed,
     ReleaseOfMarked,
     ReleaseOfUnacknowledged,
-    /// The opener is not given its failure.
+    /// The opener does not get its failure.
     AnswersOfOpeners,
 }
 
 impl Mutant {
-    /// Each, and the first scenario that notices it.
+    /// Each mutant, and the first scenario that notices it.
     pub(super) const ALL: [(Self, &str); 19] = [
         (Self::GenerationsForFound, "stale while revalidating"),
         (Self::GenerationsForStored, "stale while revalidating"),
@@ -43,13 +43,13 @@ impl Mutant {
         (Self::GenerationsForUnacknowledged, "the store fails"),
         (Self::GenerationsForUnleased, "the store fails"),
         (Self::GenerationsForStale, "stale while revalidating"),
-        (Self::GenerationsForSpared, "stale after failures"),
+        (Self::GenerationsForCooldowns, "stale after failures"),
         (Self::GenerationsForFallbacks, "stale if error"),
-        (Self::GenerationsForOffers, "stale if error, callers are in a hurry"),
+        (Self::GenerationsForSetFallbacks, "stale if error, callers are in a hurry"),
         (Self::GenerationsForLimits, "loads fail"),
         (Self::FailuresOfOneRequest, "loads fail"),
-        (Self::PrivateAnswers, "private answers"),
-        (Self::OwnAnswers, "own answers"),
+        (Self::PrivateKeyAnswers, "private answers"),
+        (Self::PrivateOnceAnswers, "answers private once"),
         (Self::Waits, "loads fail"),
         (Self::ReleaseOfAbandoned, "callers go, and loads are cancelled"),
         (Self::ReleaseOfFailed, "loads fail"),
@@ -58,32 +58,33 @@ impl Mutant {
         (Self::AnswersOfOpeners, "loads fail"),
     ];
 
-    /// Breaks the rule, where this event is what it is for.
+    /// Breaks the rule in the step after an event, if the rule is about that event.
     pub(super) fn apply(self, event: &Event<Modelled>, step: &mut Step<Modelled>) {
         if !self.is_about(event) {
             return;
         }
         match self {
-            Self::GenerationsForOffers => {
-                for tell in &mut step.tell {
-                    if let Tell::Offer(asked, ..) = tell {
+            Self::GenerationsForSetFallbacks => {
+                for action in &mut step.actions {
+                    if let WaiterAction::SetFallback(asked, ..) = action {
                         *asked = u8::MAX;
                     }
                 }
             }
             Self::Waits => {
                 if let State::Waiting { memory, .. } = step.state {
-                    step.state = State::Loading { hold: Hold::Nothing, meanwhile: None, memory };
+                    step.state =
+                        State::Loading { hold: LeaseHold::Nothing, meanwhile: None, memory };
                 }
             }
             Self::ReleaseOfAbandoned
             | Self::ReleaseOfFailed
             | Self::ReleaseOfMarked
             | Self::ReleaseOfUnacknowledged => step.state = State::Closed,
-            Self::AnswersOfOpeners => step.tell.clear(),
+            Self::AnswersOfOpeners => step.actions.clear(),
             _ => {
-                for tell in &mut step.tell {
-                    if let Tell::Complete(to, _) = tell {
+                for action in &mut step.actions {
+                    if let WaiterAction::Complete(to, _) = action {
                         *to = To::All;
                     }
                 }
@@ -100,26 +101,29 @@ impl Mutant {
                 matches!(self, Self::GenerationsForUnacknowledged | Self::ReleaseOfUnacknowledged)
             }
             Event::Busy { .. } => {
-                matches!(self, Self::Waits | Self::GenerationsForStale | Self::GenerationsForOffers)
+                matches!(
+                    self,
+                    Self::Waits | Self::GenerationsForStale | Self::GenerationsForSetFallbacks
+                )
             }
-            Event::Led { .. } => {
-                matches!(self, Self::GenerationsForStale | Self::GenerationsForOffers)
+            Event::Granted { .. } => {
+                matches!(self, Self::GenerationsForStale | Self::GenerationsForSetFallbacks)
             }
-            Event::Spared { .. } => self == Self::GenerationsForSpared,
+            Event::InCooldownStale { .. } => self == Self::GenerationsForCooldowns,
             Event::LoadEnded { hold, end, .. } => self.is_about_end(*hold, end),
             _ => false,
         }
     }
 
-    fn is_about_end<L>(self, hold: Hold<L>, end: &LoadEnd<Given, u8, Drafted, u8>) -> bool {
-        let is_leased = matches!(hold, Hold::Lease(_));
+    fn is_about_end<L>(self, hold: LeaseHold<L>, end: &LoadEnd<Given, u8, Drafted, u8>) -> bool {
+        let is_leased = matches!(hold, LeaseHold::Lease(_));
         match end {
             LoadEnd::Value { .. } => self == Self::GenerationsForUnleased && !is_leased,
-            LoadEnd::Private { .. } => {
-                self == Self::PrivateAnswers || self == Self::ReleaseOfMarked && is_leased
+            LoadEnd::PrivateKey { .. } => {
+                self == Self::PrivateKeyAnswers || self == Self::ReleaseOfMarked && is_leased
             }
-            LoadEnd::Own { .. } => {
-                self == Self::OwnAnswers || self == Self::ReleaseOfMarked && is_leased
+            LoadEnd::PrivateOnce { .. } => {
+                self == Self::PrivateOnceAnswers || self == Self::ReleaseOfMarked && is_leased
             }
             LoadEnd::Failed { fallback: Some(_), .. } => self == Self::GenerationsForFallbacks,
             LoadEnd::Failed { outcome: Given::Failure { took_too_long: Some(_) }, .. } => {

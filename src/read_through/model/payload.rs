@@ -13,21 +13,21 @@ impl Payload for Modelled {
     type Lease = Grant;
     type Draft = Drafted;
     type Failure = u8;
-    type Fallback = Spare;
+    type Fallback = ModelFallback;
     type Span = ();
     type Moment = ();
 }
 
 pub(super) type Version = u8;
 
-/// What waiters are given.
+/// What waiters get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Given {
     Value {
         version: Version,
         is_private: bool,
     },
-    /// The failure of a load; if that took as long as a load may, since which generation.
+    /// The failure of a load. If it reached the time limit: the generation that began with it.
     Failure {
         took_too_long: Option<u8>,
     },
@@ -42,7 +42,7 @@ impl Given {
     }
 }
 
-/// Which entry makes a lease needless.
+/// Which stored entries answer a flight, so that it needs no lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Wanted {
     Fresh,
@@ -55,7 +55,7 @@ pub(super) struct Grant {
     pub(super) fence: u8,
     /// How many loads had failed in a row when it was granted.
     pub(super) before: u8,
-    /// A marker would replace something better.
+    /// A marker would replace a value or end a failure.
     pub(super) replaces: bool,
 }
 
@@ -65,11 +65,11 @@ pub(super) enum Drafted {
     Value(Version),
     /// A value that another program wrote.
     Unreadable,
-    /// It is not kept, and what was there is removed.
+    /// Nothing: the value is not stored, and the entry is removed.
     Nothing,
-    Private,
-    Own,
-    Unkept,
+    PrivateKey,
+    PrivateOnce,
+    Uncacheable,
 }
 
 impl Drafted {
@@ -83,7 +83,7 @@ impl Drafted {
 
 /// A stale fallback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Spare {
+pub(super) struct ModelFallback {
     pub(super) version: Version,
     pub(super) asked: u8,
 }
@@ -97,13 +97,13 @@ pub(super) struct ModelFlight {
     pub(super) generations: u8,
     /// There is a request to load with.
     pub(super) job: bool,
-    pub(super) looks_first: bool,
+    pub(super) callers_look_up: bool,
     pub(super) is_in_background: bool,
     pub(super) is_releasing_at_close: bool,
-    /// A question that gives up its lease was lost, so that the lease lapses by itself.
+    /// A request that releases its lease was lost, so the lease has to lapse.
     pub(super) is_release_lost: bool,
-    /// What the waiters that joined before a generation may have instead.
-    pub(super) offer: Option<(u8, Version)>,
+    /// The stale fallback of the waiters that joined before a generation.
+    pub(super) fallback: Option<(u8, Version)>,
     /// What its load has read from the source.
     pub(super) read: Option<Version>,
     pub(super) doing: Doing,
@@ -111,8 +111,8 @@ pub(super) struct ModelFlight {
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) enum Doing {
-    /// Something has happened, and is to be acted upon.
+    /// An event has happened, and the flight has not acted on it yet.
     Happened(Event<Modelled>),
-    /// A question is on its way, a load runs, or it waits.
+    /// A request is under way, a load runs, or the flight waits.
     Acting(State<Modelled>),
 }

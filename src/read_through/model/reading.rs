@@ -1,10 +1,10 @@
-//! The readers of the model: each looks, joins a flight or opens one, and is answered.
+//! The readers of the model: each looks up, joins or opens a flight, and is answered.
 
 use super::acting::failures;
 use super::payload::{Doing, ModelFlight, Version, Wanted};
 use super::rules::{Rules, Serves};
 use super::world::{Age, PROCESS, Reader, Violated, World};
-use crate::read_through::step::{Hold, Memory};
+use crate::read_through::step::{LeaseHold, Memory};
 
 impl World {
     /// What a reader does next.
@@ -16,13 +16,14 @@ impl World {
     ) -> Result<(), Violated> {
         match self.readers[reader] {
             Reader::Idle { forced: true } => {
-                let (required, store_failed) = (self.required, false);
-                self.go(reader, Reader::Joining { required, forced: true, store_failed }, next);
+                let required = self.required;
+                let joining = Reader::Joining { required, forced: true, store_failed: false };
+                self.go(reader, joining, next);
             }
             Reader::Idle { forced: false } => {
-                self.go(reader, Reader::Looking { required: self.required }, next);
+                self.go(reader, Reader::LookingUp { required: self.required }, next);
             }
-            Reader::Looking { required } => self.look(rules, reader, required, next)?,
+            Reader::LookingUp { required } => self.look_up(rules, reader, required, next)?,
             Reader::Joining { required, forced, store_failed } => {
                 self.join(rules, reader, required, forced, store_failed, next)?;
             }
@@ -43,8 +44,9 @@ impl World {
         self.flights.iter().position(is_it)
     }
 
-    /// Looks alone; or joins a flight, unless there is something that may do.
-    fn look(
+    /// Looks up alone if there is no flight, or if the flight lets callers look up. Otherwise joins
+    /// it.
+    fn look_up(
         &self,
         rules: &Rules,
         reader: usize,
@@ -54,7 +56,7 @@ impl World {
         let joining = |store_failed| Reader::Joining { required, forced: false, store_failed };
         let process = PROCESS[reader];
         let flight = self.flight_of(process, false).map(|at| &self.flights[at]);
-        if flight.is_some_and(|flight| !flight.looks_first) {
+        if flight.is_some_and(|flight| !flight.callers_look_up) {
             self.go(reader, joining(false), next);
             return Ok(());
         }
@@ -85,7 +87,7 @@ impl World {
         world.readers[reader] = Reader::Over;
         if let (Some(wanted), None) = (refresh, flight) {
             let flight = world.open(process, false, wanted);
-            flight.looks_first = true;
+            flight.callers_look_up = true;
             flight.is_in_background = true;
         }
         next.push(world);
@@ -103,7 +105,8 @@ impl World {
     ) -> Result<(), Violated> {
         let mut world = self.clone();
         if let Some(at) = self.flight_of(PROCESS[reader], forced) {
-            let (flight, joined) = (self.flights[at].id, self.flights[at].generations);
+            let flight = self.flights[at].id;
+            let joined = self.flights[at].generations;
             world.readers[reader] = Reader::Waiting { required, flight, joined, opener: false };
             next.push(world);
             return Ok(());
@@ -116,7 +119,7 @@ impl World {
             return Ok(());
         }
         let memory = Memory { accept: wanted, waited: false, fallback: None };
-        for event in failures(rules, &world, Hold::StoreDown, memory) {
+        for event in failures(rules, &world, LeaseHold::StoreDown, memory) {
             let mut failed = world.clone();
             let at = failed.flights.len() - 1;
             failed.flights[at].generations = 0;

@@ -1,24 +1,24 @@
-//! What holds in all of a world of the model.
+//! The fixed rules of a scenario.
 
 use super::payload::Drafted;
 use super::world::Age;
 
-/// What holds in all of a world.
+/// The fixed rules of a scenario.
 #[derive(Clone, Copy)]
 pub(super) struct Rules {
-    /// What becomes of an entry that grows old: nothing, if it is gone then.
+    /// What an entry may become when it ages. `None`: it is gone.
     pub(super) ages: &'static [Option<Age>],
     pub(super) stale: Serves,
-    /// What the loader gives.
+    /// The answers that the loader may give.
     pub(super) answers: &'static [Drafted],
-    /// A load is cancelled once no caller waits for it.
+    /// Abandoned loads are cancelled.
     pub(super) cancels: bool,
-    /// It is loaded though the store fails.
+    /// Flights load when the store fails.
     pub(super) may_load: bool,
     pub(super) without: Without,
 }
 
-/// What stale entries are good for.
+/// When stale entries are served.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Serves {
     Never,
@@ -26,7 +26,7 @@ pub(super) enum Serves {
     IfError,
 }
 
-/// A rule of the store or the loader that the model can be run without.
+/// A rule of the store or the loader that a scenario can go without.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Without {
     Nothing,

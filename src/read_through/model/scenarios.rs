@@ -1,10 +1,10 @@
-//! What may happen, in worlds small enough to be looked at as a whole.
+//! The scenarios: worlds that are small enough to walk through every state.
 
 use super::payload::Drafted;
 use super::rules::{Rules, Serves, Without};
 use super::world::{Age, Budget, READERS, Reader, World};
 
-/// Where a walk begins, and what holds in it.
+/// The first state of a walk, and its rules.
 pub(super) struct Scenario {
     pub(super) name: &'static str,
     pub(super) world: World,
@@ -15,10 +15,10 @@ const READER: Reader = Reader::Idle { forced: false };
 const FORCED: Reader = Reader::Idle { forced: true };
 
 const THREE: [Reader; READERS] = [READER; READERS];
-/// Two of one process.
-const TWO: [Reader; READERS] = [READER, READER, Reader::Over];
-/// One of each process.
-const APART: [Reader; READERS] = [READER, Reader::Over, READER];
+/// Two readers of one process.
+const SAME_PROCESS: [Reader; READERS] = [READER, READER, Reader::Over];
+/// One reader in each process.
+const ONE_EACH: [Reader; READERS] = [READER, Reader::Over, READER];
 
 const VALUE: Drafted = Drafted::Value(0);
 
@@ -45,7 +45,7 @@ pub(super) fn scenarios() -> Vec<Scenario> {
 
 type Parts = (&'static str, World, Rules);
 
-/// Values that are kept, loads and stores that fail.
+/// Values that can be stored, with loads and stores that fail.
 fn shared() -> Vec<Parts> {
     let fails = |failures, failed_loads| Budget { failures, failed_loads, ..NONE };
     vec![
@@ -57,16 +57,20 @@ fn shared() -> Vec<Parts> {
         ("a load fails", World::new(THREE, Budget { writes: 1, lapses: 1, ..fails(0, 1) }), PLAIN),
         ("loads fail", World::new(THREE, fails(0, 2)), PLAIN),
         ("a probe fails", World::new(THREE, fails(0, 1)).after_failures(), PLAIN),
-        ("the store and a load fail", World::new(APART, fails(1, 1)), PLAIN),
-        ("the store fails after loads", World::new(TWO, fails(1, 1)).after_failures(), PLAIN),
+        ("the store and a load fail", World::new(ONE_EACH, fails(1, 1)), PLAIN),
+        (
+            "the store fails after loads",
+            World::new(SAME_PROCESS, fails(1, 1)).after_failures(),
+            PLAIN,
+        ),
         (
             "nothing is loaded without the store",
-            World::new(TWO, fails(2, 0)).after_failures(),
+            World::new(SAME_PROCESS, fails(2, 0)).after_failures(),
             Rules { may_load: false, ..PLAIN },
         ),
         (
             "an entry is unreadable",
-            World::new(APART, Budget { writes: 1, ..fails(1, 0) })
+            World::new(ONE_EACH, Budget { writes: 1, ..fails(1, 0) })
                 .with(Drafted::Unreadable, Age::Fresh),
             PLAIN,
         ),
@@ -85,7 +89,7 @@ fn stale() -> Vec<Parts> {
         ("stale while revalidating", old(THREE, writes), revalidating),
         (
             "stale while revalidating, a load fails",
-            old(APART, Budget { failed_loads: 1, lapses: 1, ..writes }),
+            old(ONE_EACH, Budget { failed_loads: 1, lapses: 1, ..writes }),
             revalidating,
         ),
         ("stale if error", old(THREE, Budget { failed_loads: 1, ..writes }), if_error),
@@ -101,14 +105,14 @@ fn stale() -> Vec<Parts> {
         ),
         (
             "stale probes",
-            old(TWO, Budget { failed_loads: 1, failures: 1, ..NONE }).after_failures(),
+            old(SAME_PROCESS, Budget { failed_loads: 1, failures: 1, ..NONE }).after_failures(),
             revalidating,
         ),
-        ("due early", World::new(APART, Budget { ages: 1, failures: 1, ..writes }), early),
+        ("due early", World::new(ONE_EACH, Budget { ages: 1, failures: 1, ..writes }), early),
     ]
 }
 
-/// Answers that are not kept, or are for one caller.
+/// Answers that are not stored, or are private.
 fn not_shared() -> Vec<Parts> {
     let gives = |answers| Rules { answers, ..PLAIN };
     let writes = Budget { writes: 1, ..NONE };
@@ -116,37 +120,37 @@ fn not_shared() -> Vec<Parts> {
         (
             "private answers",
             World::new(THREE, Budget { failures: 1, ..NONE }),
-            gives(&[VALUE, Drafted::Private]),
+            gives(&[VALUE, Drafted::PrivateKey]),
         ),
         (
-            "own answers",
+            "answers private once",
             World::new(THREE, Budget { failures: 1, ..NONE }),
-            gives(&[VALUE, Drafted::Own]),
+            gives(&[VALUE, Drafted::PrivateOnce]),
         ),
         (
-            "own answers replace nothing",
-            World::new(APART, writes).with(Drafted::Value(1), Age::Stale),
-            gives(&[VALUE, Drafted::Own]),
+            "answers private once replace nothing",
+            World::new(ONE_EACH, writes).with(Drafted::Value(1), Age::Stale),
+            gives(&[VALUE, Drafted::PrivateOnce]),
         ),
         (
             "answers cannot be kept",
             World::new(THREE, Budget { failed_loads: 1, ..NONE }),
-            gives(&[Drafted::Nothing, Drafted::Unkept]),
+            gives(&[Drafted::Nothing, Drafted::Uncacheable]),
         ),
         (
             "answers cannot be kept after failures",
-            World::new(APART, Budget { failed_loads: 1, lapses: 1, ..NONE }).after_failures(),
-            gives(&[Drafted::Unkept]),
+            World::new(ONE_EACH, Budget { failed_loads: 1, lapses: 1, ..NONE }).after_failures(),
+            gives(&[Drafted::Uncacheable]),
         ),
         (
             "answers of all kinds",
-            World::new(APART, Budget { writes: 1, lapses: 1, ..NONE }),
-            gives(&[VALUE, Drafted::Unkept, Drafted::Private, Drafted::Own]),
+            World::new(ONE_EACH, Budget { writes: 1, lapses: 1, ..NONE }),
+            gives(&[VALUE, Drafted::Uncacheable, Drafted::PrivateKey, Drafted::PrivateOnce]),
         ),
     ]
 }
 
-/// Forced refreshes, and callers and tasks that go.
+/// Forced refreshes, and callers and tasks that leave.
 fn left() -> Vec<Parts> {
     let cancels = Rules { cancels: true, ..PLAIN };
     let writes = Budget { writes: 1, ..NONE };

@@ -1,4 +1,4 @@
-//! The world of the model: a source, a store, readers, a writer and what flights have of it.
+//! The world of the model: a source, a store, a writer, readers and flights.
 
 use std::hash::{Hash, Hasher};
 
@@ -19,7 +19,7 @@ pub(super) struct World {
     pub(super) source: Version,
     /// What the source held when it was last invalidated.
     pub(super) invalidated: Version,
-    /// The oldest that a request beginning now may be given.
+    /// The oldest version that a request which begins now may get.
     pub(super) required: Version,
     pub(super) writer: Writer,
     pub(super) store: ModelStore,
@@ -28,8 +28,8 @@ pub(super) struct World {
     pub(super) opened: u8,
     /// How many loads have failed.
     pub(super) witnesses: u8,
-    /// It is known that answers cannot be kept.
-    pub(super) is_unkept: bool,
+    /// The store has learned that answers cannot be stored.
+    pub(super) is_uncacheable: bool,
     pub(super) left: Budget,
 }
 
@@ -38,12 +38,12 @@ pub(super) struct World {
 pub(super) struct Budget {
     pub(super) writes: u8,
     pub(super) lapses: u8,
-    /// An answer of the store, or a question to it, is lost.
+    /// A request to the store, or its reply, is lost.
     pub(super) failures: u8,
     pub(super) failed_loads: u8,
     /// An entry becomes stale, or a fresh one is due to be replaced early.
     pub(super) ages: u8,
-    /// A caller goes, or runs out of patience.
+    /// A caller leaves, or its wait runs out.
     pub(super) leaves: u8,
     /// The task of a flight is dropped.
     pub(super) kills: u8,
@@ -59,7 +59,7 @@ pub(super) enum Writer {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct ModelStore {
     pub(super) entry: Option<StoredEntry>,
-    /// Which flight has it.
+    /// Which flight has the lease.
     pub(super) lease: Option<u8>,
     pub(super) watermark: u8,
     pub(super) fence: u8,
@@ -94,8 +94,8 @@ pub(super) enum FailureRecord {
 }
 
 impl StoredEntry {
-    /// Whether it makes a lease needless.
-    pub(super) fn will_do(self, accept: Wanted) -> bool {
+    /// Whether it answers a flight that wants `accept`.
+    pub(super) fn answers(self, accept: Wanted) -> bool {
         let is_fresh = self.age != Age::Stale;
         match accept {
             Wanted::Fresh => is_fresh,
@@ -106,7 +106,7 @@ impl StoredEntry {
 }
 
 impl ModelStore {
-    /// Whether the failure answers for the key.
+    /// Whether the key is in cooldown for the flight that asks.
     pub(super) fn is_held_up(&self, asker: u8) -> bool {
         match self.failed {
             FailureRecord::No | FailureRecord::Once => false,
@@ -119,7 +119,7 @@ impl ModelStore {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Reader {
     Idle { forced: bool },
-    Looking { required: Version },
+    LookingUp { required: Version },
     Joining { required: Version, forced: bool, store_failed: bool },
     Waiting { required: Version, flight: u8, joined: u8, opener: bool },
     Over,
@@ -143,31 +143,32 @@ impl World {
             flights: vec![],
             opened: 0,
             witnesses: 0,
-            is_unkept: false,
+            is_uncacheable: false,
             left,
         }
     }
 
-    /// The same, when something is in the store.
+    /// The same world, with an entry in the store.
     pub(super) fn with(mut self, draft: Drafted, age: Age) -> Self {
         self.store.entry = Some(StoredEntry { draft, fence: 1, age });
         self
     }
 
-    /// The same, when two loads have failed.
+    /// The same world, after two loads have failed.
     pub(super) fn after_failures(mut self) -> Self {
         self.store.failed = FailureRecord::Shared;
         self.witnesses = 2;
         self
     }
 
-    /// The same for worlds that differ only in which of two callers of one process is which.
+    /// Hashes a world. Two readers of one process are interchangeable: worlds that differ only in
+    /// their order have the same hash.
     pub(super) fn hash_of_kind(&self, hasher: &mut impl Hasher) {
         let mut readers = self.readers;
         readers[..2].sort_unstable();
         let Self { source, invalidated, required, writer, store, flights, .. } = self;
         (source, invalidated, required, writer, store, readers, flights).hash(hasher);
-        (self.opened, self.witnesses, self.is_unkept, self.left).hash(hasher);
+        (self.opened, self.witnesses, self.is_uncacheable, self.left).hash(hasher);
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -202,7 +203,7 @@ impl World {
     }
 
     pub(super) fn lapse(&self, next: &mut Vec<Self>) {
-        // Those that wait for a lease without a flight are waiting for its end, so that comes.
+        // A lease without a flight always lapses, since its holder is gone.
         let holder = self.store.lease;
         let is_orphan = holder.is_some_and(|id| self.flights.iter().all(|flight| flight.id != id));
         if holder.is_some() && (is_orphan || self.left.lapses > 0) {
@@ -213,7 +214,7 @@ impl World {
         }
     }
 
-    /// An entry grows old. Without a stale window it is gone then.
+    /// An entry ages. Without a stale window it is gone then.
     pub(super) fn age(&self, ages: &[Option<Age>], next: &mut Vec<Self>) {
         let Some(entry) = self.store.entry.filter(|entry| entry.age == Age::Fresh) else { return };
         if self.left.ages > 0 {
@@ -237,8 +238,8 @@ impl World {
         next.push(world);
     }
 
-    /// A caller goes. The opener of a flight may take its request back, as it does to load without
-    /// the cache; and a caller that is offered a stale answer may take that.
+    /// A caller leaves. The opener of a flight may take its request back, as for an uncached load.
+    /// A caller with a stale fallback may take that.
     pub(super) fn leave(&self, reader: usize, next: &mut Vec<Self>) -> Result<(), Violated> {
         let Reader::Waiting { required, flight: id, joined, opener } = self.readers[reader] else {
             return Ok(());
@@ -250,11 +251,11 @@ impl World {
         left.left.leaves -= 1;
         left.readers[reader] = Reader::Over;
         let Some(flight) = left.flights.iter().find(|at| at.id == id) else { return Ok(()) };
-        if let Some((asked, version)) = flight.offer
+        if let Some((asked, version)) = flight.fallback
             && joined < asked
             && version < required
         {
-            return Err(Violated("a stale offer is older than an invalidation"));
+            return Err(Violated("a stale fallback is older than an invalidation"));
         }
         if opener && flight.job {
             let mut took = left.clone();

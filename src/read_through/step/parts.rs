@@ -1,20 +1,20 @@
-//! What the states and the events of a flight are made of.
+//! The states of a flight, and the parts of its states, events and actions.
 
-/// What the table carries and never looks into.
+/// What the protocol carries and never looks into.
 pub(crate) trait Payload: Sized {
-    /// What waiters are given.
+    /// What waiters get.
     type Outcome: Clone;
-    /// Separates the waiters that had joined when a question was asked from later ones.
+    /// Separates the waiters that had joined before a request to the store from later ones.
     type Generation: Copy;
-    /// Which entry makes a lease needless.
+    /// Which stored entries answer the flight, so that it needs no lease.
     type Accept: Copy;
-    /// A lease of ours.
+    /// A lease that this flight has.
     type Lease;
     /// What a commit stores.
     type Draft;
-    /// What the store is told of a failed load.
+    /// The report of a failed load to the store.
     type Failure;
-    /// An entry that may be given out if no better is to be had.
+    /// An older entry that may be served instead of an error or a wait.
     type Fallback;
     /// A length of time.
     type Span: Copy;
@@ -22,58 +22,105 @@ pub(crate) trait Payload: Sized {
     type Moment: Copy;
 }
 
-/// What a flight knows of its key while it asks for it.
+/// What a flight is doing. Each state names the events that can end it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum State<P: Payload> {
+    /// Asks the store for the entry or the lease: `Found`, `Unreadable`, `PrivateKey`,
+    /// `PrivateOnce`, `Uncacheable`, `Busy`, `Granted`, `InCooldown`, `InCooldownStale`,
+    /// `StoreFailed`.
+    Acquiring { memory: Memory<P::Accept, P::Fallback> },
+    /// Asks the store for the entry, for the waiters of generation `late` or later: `NoneRemain`,
+    /// `Found`, `Gone`.
+    LookingUp { late: P::Generation, memory: Memory<P::Accept, P::Fallback> },
+    /// Another process has the lease for `left` longer. Waits for a change of the key or for a
+    /// delay: `Waited`, `Abandoned`.
+    Waiting { left: P::Span, memory: Memory<P::Accept, P::Fallback> },
+    /// Calls the loader, and completes each waiter but the opener with `meanwhile`: `LoadEnded`.
+    Loading {
+        hold: LeaseHold<P::Lease>,
+        meanwhile: Option<P::Outcome>,
+        memory: Memory<P::Accept, P::Fallback>,
+    },
+    /// Stores the value and releases the lease: `Stored`, `Superseded`, `CommitFailed`.
+    Committing {
+        lease: P::Lease,
+        draft: P::Draft,
+        /// The generation that began right before the load.
+        began: P::Generation,
+        outcome: P::Outcome,
+        memory: Memory<P::Accept, P::Fallback>,
+    },
+    /// Releases the lease, with a marker for other processes that the answer is private:
+    /// `Released`, `Unacknowledged`.
+    Marking { lease: P::Lease, marker: P::Draft },
+    /// Releases the lease, and reports the failure to other processes: `Released`,
+    /// `Unacknowledged`.
+    Reporting { lease: P::Lease, failure: P::Failure },
+    /// Releases the lease. Without one, a lease that may have been granted: `Released`.
+    Releasing { lease: Option<P::Lease> },
+    /// Waits for the end of a cooldown, and completes each waiter that joins with the failure:
+    /// `JoinedCooldown`, `CooldownEnded`.
+    CoolingDown { failure: P::Outcome, until: P::Moment, hold: LeaseHold<P::Lease> },
+    /// The same with a stale fallback. It may not be for a waiter that joins now, so the flight
+    /// asks the store again: `JoinedCooldownStale`, `CooldownEnded`.
+    CoolingDownStale { until: P::Moment, memory: Memory<P::Accept, P::Fallback> },
+    /// The flight is over.
+    Closed,
+}
+
+/// What a flight knows of its key between its requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Memory<A, F> {
+    /// Which entries answer the next request.
     pub(crate) accept: A,
     /// It has waited for the load of another process.
     pub(crate) waited: bool,
-    /// What the store answered last, if it was not good enough.
+    /// The stale entry of the store's last answer.
     pub(crate) fallback: Option<F>,
 }
 
-/// What is held in the store.
+/// What a flight holds in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Hold<L> {
+pub(crate) enum LeaseHold<L> {
     Lease(L),
-    /// Nothing, and nothing is wrong with that.
+    /// No lease, and the store is healthy.
     Nothing,
-    /// Nothing: the store is known to be down, and was not asked.
+    /// No lease: the store is known to be down, and was not asked.
     StoreDown,
-    /// A lease may have been granted: the answer of the store was lost.
+    /// Perhaps a lease: the reply of the store was lost.
     Unacknowledged,
 }
 
-/// What this process knows of earlier loads of the key.
+/// What this process knows of earlier failures of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Known<O, M> {
+pub(crate) enum KnownFailure<O, M> {
     Nothing,
-    /// They failed, and this load is a probe: other callers are given the failure.
+    /// Loads failed, and this one is a probe: the other waiters get this failure.
     Probe(O),
-    /// They failed, and no caller is to try again before a moment.
+    /// Loads failed, and the key is in cooldown until a moment.
     Cooldown(O, M),
 }
 
-/// What the waiters that asked may have while a load runs.
+/// What the waiters may have while a load runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Meanwhile<O, S> {
     Nothing,
     /// A stale answer, at once.
     Give(O),
-    /// A stale answer, if they have waited in vain, for so long.
-    Offer(O, S),
+    /// A stale answer, but only if their wait runs out, and only for so long.
+    Fallback(O, S),
 }
 
 /// How a load ended.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum LoadEnd<O, G, D, F> {
-    /// With a value. `began` is drawn before the load.
+    /// With a value. The generation `began` right before the load.
     Value { began: G, outcome: O, draft: D },
-    /// With an answer that is for the opener only, and so will the next ones be.
-    Private { outcome: O, marker: D },
-    /// With an answer that is for the opener only. It says nothing of the next ones. There is no
-    /// marker if one would replace something better.
-    Own { outcome: O, marker: Option<D> },
+    /// With an answer that is private to the opener, and so are probably the next ones.
+    PrivateKey { outcome: O, marker: D },
+    /// With an answer that is private to the opener this once. There is no marker if one would
+    /// replace a stored value or end a failure.
+    PrivateOnce { outcome: O, marker: Option<D> },
     /// The loader failed, panicked or took too long.
     Failed {
         began: G,
@@ -81,35 +128,53 @@ pub(crate) enum LoadEnd<O, G, D, F> {
         blame: Blame,
         /// A stale fallback, and the generation that asked for it.
         fallback: Option<(O, G)>,
-        /// What the store is told of it.
+        /// The report to the store. `None` if other processes do not share the failure.
         report: Option<F>,
     },
-    /// No waiter was left, and the policy is not to go on then.
+    /// The last waiter left, and the policy cancels abandoned loads.
     Abandoned,
-    /// There was nothing to load with: the caller that opened the flight took its request back.
+    /// There was no request to load with: the opener took its own back.
     NoRequest,
 }
 
-/// Where the fault of a failed load lies, as far as that decides which callers are given it.
+/// The likely cause of a failed load. It decides which callers get the failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Blame {
-    /// Perhaps with its request: no other load has failed.
+    /// Perhaps its request: no other load has failed.
     Request,
-    /// The same, and it took as long as a load may: the callers that have waited for all of it
-    /// would have waited as long for a load of their own.
+    /// The time limit. The callers that have waited for all of the load share the failure, since a
+    /// load of their own would have taken them no less.
     Limit,
-    /// With the source: the load of another request has failed too, or it is certain without that.
+    /// The source: the load of another request has failed too, or the layer knows such errors.
     Source,
 }
 
 /// Which waiters are completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum To<G> {
-    /// Those that had joined before a generation. A value may be older than the others.
+    /// The waiters that had joined before a generation. Later ones may have begun after an
+    /// invalidation that the value has missed.
     Before(G),
-    /// All. For errors, which are no value that could be out of date.
+    /// All waiters. For errors, which cannot be out of date.
     All,
-    /// The opener of the flight, for what is its own: an answer, or an error that may be the fault
-    /// of its request.
+    /// The opener of the flight: for a private answer, or for an error that its request may have
+    /// caused.
     Opener,
+}
+
+/// An action on the waiters of a flight.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum WaiterAction<P: Payload> {
+    /// Completes some with an outcome.
+    Complete(To<P::Generation>, P::Outcome),
+    /// Sets a stale fallback for the waiters that had joined before a generation, for so long.
+    /// Later ones read the store themselves.
+    SetFallback(P::Generation, P::Outcome, P::Span),
+    /// Moves the flight to the background. The waiters that joined in a generation or later read
+    /// the store themselves.
+    Detach(P::Generation),
+    /// Releases the waiters: they load individually.
+    Release,
+    /// Releases the waiters that remain when the flight is closed.
+    ReleaseAtClose,
 }

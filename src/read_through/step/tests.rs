@@ -1,4 +1,4 @@
-//! The protocol as a table, and what holds in all of it.
+//! The protocol as a table, and what holds in every row of it.
 
 use super::*;
 
@@ -17,126 +17,139 @@ impl Payload for Words {
     type Moment = u8;
 }
 
-type Of = Memory<&'static str, &'static str>;
+type WordMemory = Memory<&'static str, &'static str>;
 
-/// What the flight knows in every row: it has waited, or has not.
-fn memory(waited: bool) -> Of {
+/// What the flight knows in every row. It has waited for another process, or has not.
+fn memory(waited: bool) -> WordMemory {
     Memory { accept: "fresh", waited, fallback: Some("old") }
 }
 
-fn other(waited: bool) -> Of {
+fn other(waited: bool) -> WordMemory {
     Memory { accept: "other", ..memory(waited) }
 }
 
-fn to<T>(to: To<u8>, outcome: &'static str, and: impl IntoIterator<Item = Tell<Words>>) -> T
+fn to<T>(to: To<u8>, outcome: &'static str, and: impl IntoIterator<Item = WaiterAction<Words>>) -> T
 where
-    T: FromIterator<Tell<Words>>,
+    T: FromIterator<WaiterAction<Words>>,
 {
-    [Tell::Complete(to, outcome)].into_iter().chain(and).collect()
+    [WaiterAction::Complete(to, outcome)].into_iter().chain(and).collect()
 }
 
-fn before<T: FromIterator<Tell<Words>>>(generation: u8, outcome: &'static str) -> T {
+fn before<T: FromIterator<WaiterAction<Words>>>(generation: u8, outcome: &'static str) -> T {
     to(To::Before(generation), outcome, [])
 }
 
-type Row = (Event<Words>, Vec<Tell<Words>>, State<Words>);
+type Row = (Event<Words>, Vec<WaiterAction<Words>>, State<Words>);
 
-const LEASE: Hold<&str> = Hold::Lease("lease");
-const HOLDS: [Hold<&str>; 4] = [LEASE, Hold::Nothing, Hold::StoreDown, Hold::Unacknowledged];
+const LEASE: LeaseHold<&str> = LeaseHold::Lease("lease");
+const HOLDS: [LeaseHold<&str>; 4] =
+    [LEASE, LeaseHold::Nothing, LeaseHold::StoreDown, LeaseHold::Unacknowledged];
 
-fn given_up(hold: Hold<&'static str>) -> State<Words> {
+fn released(hold: LeaseHold<&'static str>) -> State<Words> {
     match hold {
-        Hold::Lease(lease) => State::Releasing { lease: Some(lease) },
-        Hold::Unacknowledged => State::Releasing { lease: None },
-        Hold::Nothing | Hold::StoreDown => State::Closed,
+        LeaseHold::Lease(lease) => State::Releasing { lease: Some(lease) },
+        LeaseHold::Unacknowledged => State::Releasing { lease: None },
+        LeaseHold::Nothing | LeaseHold::StoreDown => State::Closed,
     }
 }
 
 /// What the store answers before a load.
 fn answers() -> Vec<Row> {
-    let (asked, memory, accept) = (7, memory(false), "other");
+    let asked = 7;
+    let memory = memory(false);
+    let accept = "other";
     let found = |due| Event::Found { asked, outcome: "value", due, memory };
-    let detached = to(To::Before(7), "value", [Tell::Detach(7)]);
+    let detached = to(To::Before(7), "value", [WaiterAction::Detach(7)]);
     let busy = |meanwhile| Event::Busy { asked, left: 9, meanwhile, memory };
     let waiting = || State::Waiting { left: 9, memory };
-    let led =
-        |meanwhile| Event::Led { asked, lease: "lease", probe: Some("down"), meanwhile, memory };
+    let granted = |meanwhile| Event::Granted {
+        asked,
+        lease: "lease",
+        probe: Some("down"),
+        meanwhile,
+        memory,
+    };
     let loading = || State::Loading { hold: LEASE, meanwhile: Some("down"), memory };
-    let offered = || vec![Tell::Offer(7, "stale", 3)];
-    let given = || to(To::Before(7), "stale", [Tell::Detach(7)]);
-    let resting = |hold| State::Resting { failure: "down", until: 5, hold };
+    let fallback = || vec![WaiterAction::SetFallback(7, "stale", 3)];
+    let detached_stale = || to(To::Before(7), "stale", [WaiterAction::Detach(7)]);
+    let cooling_down = |hold| State::CoolingDown { failure: "down", until: 5, hold };
     let again = || State::Acquiring { memory: other(false) };
     let gone = |can_load| Event::Gone { accept, can_load, memory };
     vec![
         (found(None), before(7, "value"), State::LookingUp { late: 7, memory }),
         (found(Some("other")), detached, again()),
         (Event::Unreadable { accept, memory }, vec![], again()),
-        (Event::Private { accept, memory }, vec![], again()),
-        (Event::Own { accept, memory }, vec![], again()),
-        (Event::Unkept { accept, known: Known::Nothing, memory }, vec![], again()),
+        (Event::PrivateKey { accept, memory }, vec![], again()),
+        (Event::PrivateOnce { accept, memory }, vec![], again()),
+        (Event::Uncacheable { accept, known: KnownFailure::Nothing, memory }, vec![], again()),
         (busy(Meanwhile::Nothing), vec![], waiting()),
-        (busy(Meanwhile::Give("stale")), given(), waiting()),
-        (busy(Meanwhile::Offer("stale", 3)), offered(), waiting()),
-        (led(Meanwhile::Nothing), vec![], loading()),
-        (led(Meanwhile::Give("stale")), given(), loading()),
-        (led(Meanwhile::Offer("stale", 3)), offered(), loading()),
+        (busy(Meanwhile::Give("stale")), detached_stale(), waiting()),
+        (busy(Meanwhile::Fallback("stale", 3)), fallback(), waiting()),
+        (granted(Meanwhile::Nothing), vec![], loading()),
+        (granted(Meanwhile::Give("stale")), detached_stale(), loading()),
+        (granted(Meanwhile::Fallback("stale", 3)), fallback(), loading()),
         (
-            Event::Failing { failure: "down", until: Some(5) },
+            Event::InCooldown { failure: "down", until: Some(5) },
             to(To::All, "down", []),
-            resting(Hold::Nothing),
+            cooling_down(LeaseHold::Nothing),
         ),
-        (Event::Failing { failure: "down", until: None }, to(To::All, "down", []), State::Closed),
         (
-            Event::Spared { asked, stale: "stale", until: 5, memory },
+            Event::InCooldown { failure: "down", until: None },
+            to(To::All, "down", []),
+            State::Closed,
+        ),
+        (
+            Event::InCooldownStale { asked, stale: "stale", until: 5, memory },
             before(7, "stale"),
-            State::Sparing { until: 5, memory },
+            State::CoolingDownStale { until: 5, memory },
         ),
         (Event::NoneRemain, vec![], State::Closed),
         (gone(true), vec![], again()),
         (gone(false), vec![], State::Closed),
         (Event::Waited { memory }, vec![], State::Acquiring { memory }),
         (Event::Abandoned, vec![], State::Closed),
-        (Event::JoinedSpared { memory }, vec![], State::Acquiring { memory }),
+        (Event::JoinedCooldownStale { memory }, vec![], State::Acquiring { memory }),
         (
-            Event::JoinedFailing { failure: "down", until: 5, hold: Hold::Unacknowledged },
+            Event::JoinedCooldown { failure: "down", until: 5, hold: LeaseHold::Unacknowledged },
             to(To::All, "down", []),
-            resting(Hold::Unacknowledged),
+            cooling_down(LeaseHold::Unacknowledged),
         ),
     ]
 }
 
-/// The markers that other processes leave for those that wait.
+/// The markers that other processes leave for waiters.
 fn markers() -> Vec<Row> {
-    let (memory, accept) = (memory(true), "other");
-    let unkept = |known| Event::Unkept { accept, known, memory };
-    let loading = |meanwhile| State::Loading { hold: Hold::Nothing, meanwhile, memory };
-    let resting = State::Resting { failure: "down", until: 5, hold: Hold::Nothing };
+    let memory = memory(true);
+    let accept = "other";
+    let uncacheable = |known| Event::Uncacheable { accept, known, memory };
+    let loading = |meanwhile| State::Loading { hold: LeaseHold::Nothing, meanwhile, memory };
+    let cooling_down = State::CoolingDown { failure: "down", until: 5, hold: LeaseHold::Nothing };
     vec![
-        (Event::Private { accept, memory }, vec![Tell::Release], State::Closed),
-        (Event::Own { accept, memory }, vec![Tell::ReleaseAtClose], State::Closed),
-        (unkept(Known::Nothing), vec![], loading(None)),
-        (unkept(Known::Probe("down")), vec![], loading(Some("down"))),
-        (unkept(Known::Cooldown("down", 5)), to(To::All, "down", []), resting),
+        (Event::PrivateKey { accept, memory }, vec![WaiterAction::Release], State::Closed),
+        (Event::PrivateOnce { accept, memory }, vec![WaiterAction::ReleaseAtClose], State::Closed),
+        (uncacheable(KnownFailure::Nothing), vec![], loading(None)),
+        (uncacheable(KnownFailure::Probe("down")), vec![], loading(Some("down"))),
+        (uncacheable(KnownFailure::Cooldown("down", 5)), to(To::All, "down", []), cooling_down),
     ]
 }
 
 /// The store does not answer.
-fn store_failures(hold: Hold<&'static str>) -> Vec<Row> {
+fn store_failures(hold: LeaseHold<&'static str>) -> Vec<Row> {
     let memory = memory(false);
     let failed =
         |may_load, known| Event::StoreFailed { error: "lost", known, hold, may_load, memory };
     let loading = |meanwhile| State::Loading { hold, meanwhile, memory };
-    let resting = || State::Resting { failure: "down", until: 5, hold };
-    let cooldown = || Known::Cooldown("down", 5);
+    let cooling_down = || State::CoolingDown { failure: "down", until: 5, hold };
+    let cooldown = || KnownFailure::Cooldown("down", 5);
     let all = |outcome| to(To::All, outcome, []);
     vec![
-        (failed(true, Known::Nothing), vec![], loading(None)),
-        (failed(true, Known::Probe("down")), vec![], loading(Some("down"))),
-        (failed(true, cooldown()), all("down"), resting()),
-        (failed(false, Known::Nothing), all("lost"), given_up(hold)),
-        (failed(false, Known::Probe("down")), all("lost"), given_up(hold)),
-        (failed(false, cooldown()), all("down"), resting()),
-        (Event::Rested { hold }, vec![], given_up(hold)),
+        (failed(true, KnownFailure::Nothing), vec![], loading(None)),
+        (failed(true, KnownFailure::Probe("down")), vec![], loading(Some("down"))),
+        (failed(true, cooldown()), all("down"), cooling_down()),
+        (failed(false, KnownFailure::Nothing), all("lost"), released(hold)),
+        (failed(false, KnownFailure::Probe("down")), all("lost"), released(hold)),
+        (failed(false, cooldown()), all("down"), cooling_down()),
+        (Event::CooldownEnded { hold }, vec![], released(hold)),
     ]
 }
 
@@ -147,60 +160,64 @@ fn failed(blame: Blame, stale: Option<(&'static str, u8)>, report: Option<&'stat
 }
 
 /// A load has ended.
-fn ends(hold: Hold<&'static str>) -> Vec<Row> {
+fn ends(hold: LeaseHold<&'static str>) -> Vec<Row> {
     let memory = memory(true);
     let ended = |end| Event::LoadEnded { hold, end, memory };
     let value = LoadEnd::Value { began: 4, outcome: "value", draft: "draft" };
     let (told, state) = match hold {
-        Hold::Lease(lease) => {
-            let (draft, began, outcome) = ("draft", 4, "value");
-            (vec![], State::Committing { lease, draft, began, outcome, memory })
+        LeaseHold::Lease(lease) => {
+            let draft = "draft";
+            (vec![], State::Committing { lease, draft, began: 4, outcome: "value", memory })
         }
-        Hold::Nothing => (before(4, "value"), State::LookingUp { late: 4, memory }),
-        Hold::StoreDown | Hold::Unacknowledged => (before(4, "value"), given_up(hold)),
+        LeaseHold::Nothing => (before(4, "value"), State::LookingUp { late: 4, memory }),
+        LeaseHold::StoreDown | LeaseHold::Unacknowledged => (before(4, "value"), released(hold)),
     };
     let marking = match hold {
-        Hold::Lease(lease) => State::Marking { lease, marker: "marker" },
-        _ => given_up(hold),
+        LeaseHold::Lease(lease) => State::Marking { lease, marker: "marker" },
+        _ => released(hold),
     };
     let reporting = match hold {
-        Hold::Lease(lease) => State::Reporting { lease, failure: "report" },
-        _ => given_up(hold),
+        LeaseHold::Lease(lease) => State::Reporting { lease, failure: "report" },
+        _ => released(hold),
     };
-    let (outcome, marker) = ("own", "marker");
-    let release = to(To::Opener, "own", [Tell::Release]);
-    let release_at_close = || to(To::Opener, "own", [Tell::ReleaseAtClose]);
+    let outcome = "own";
+    let marker = "marker";
+    let release = to(To::Opener, "own", [WaiterAction::Release]);
+    let release_at_close = || to(To::Opener, "own", [WaiterAction::ReleaseAtClose]);
     let failed = |blame, stale| ended(failed(blame, stale, Some("report")));
     let unreported = ended(self::failed(Blame::Source, None, None));
-    let own = |marker| ended(LoadEnd::Own { outcome, marker });
+    let own = |marker| ended(LoadEnd::PrivateOnce { outcome, marker });
     let opener = to(To::Opener, "down", []);
     let all = || to(To::All, "down", []);
     vec![
         (ended(value), told, state),
-        (ended(LoadEnd::Private { outcome, marker }), release, marking.clone()),
+        (ended(LoadEnd::PrivateKey { outcome, marker }), release, marking.clone()),
         (own(Some("marker")), release_at_close(), marking),
-        (own(None), release_at_close(), given_up(hold)),
+        (own(None), release_at_close(), released(hold)),
         (failed(Blame::Request, None), opener, reporting.clone()),
         (failed(Blame::Limit, None), before(4, "down"), reporting.clone()),
         (failed(Blame::Source, None), all(), reporting.clone()),
         (failed(Blame::Source, Some(("stale", 2))), before(2, "stale"), reporting),
-        (unreported, all(), given_up(hold)),
-        (ended(LoadEnd::Abandoned), vec![], given_up(hold)),
-        (ended(LoadEnd::NoRequest), vec![], given_up(hold)),
+        (unreported, all(), released(hold)),
+        (ended(LoadEnd::Abandoned), vec![], released(hold)),
+        (ended(LoadEnd::NoRequest), vec![], released(hold)),
     ]
 }
 
-/// A lease was given up, or was not.
+/// A lease was released, or was not.
 fn commits() -> Vec<Row> {
-    let (asked, began, outcome, memory) = (8, 4, "value", memory(true));
+    let asked = 8;
+    let began = 4;
+    let outcome = "value";
+    let memory = memory(true);
     let stored = Event::Stored { asked, outcome, memory };
     let superseded = Event::Superseded { began, outcome, memory };
-    let unsure = || State::Releasing { lease: None };
+    let unacknowledged = || State::Releasing { lease: None };
     vec![
         (stored, before(8, "value"), State::LookingUp { late: 8, memory }),
         (superseded, before(4, "value"), State::LookingUp { late: 4, memory }),
-        (Event::CommitFailed { began, outcome }, before(4, "value"), unsure()),
-        (Event::Unacknowledged, vec![], unsure()),
+        (Event::CommitFailed { began, outcome }, before(4, "value"), unacknowledged()),
+        (Event::Unacknowledged, vec![], unacknowledged()),
         (Event::Released, vec![], State::Closed),
     ]
 }
@@ -217,13 +234,13 @@ fn number(event: &Event<Words>) -> usize {
     match event {
         Event::Found { .. } => 0,
         Event::Unreadable { .. } => 1,
-        Event::Private { .. } => 2,
-        Event::Own { .. } => 3,
-        Event::Unkept { .. } => 4,
+        Event::PrivateKey { .. } => 2,
+        Event::PrivateOnce { .. } => 3,
+        Event::Uncacheable { .. } => 4,
         Event::Busy { .. } => 5,
-        Event::Led { .. } => 6,
-        Event::Failing { .. } => 7,
-        Event::Spared { .. } => 8,
+        Event::Granted { .. } => 6,
+        Event::InCooldown { .. } => 7,
+        Event::InCooldownStale { .. } => 8,
         Event::StoreFailed { .. } => 9,
         Event::NoneRemain => 10,
         Event::Gone { .. } => 11,
@@ -235,9 +252,9 @@ fn number(event: &Event<Words>) -> usize {
         Event::CommitFailed { .. } => 17,
         Event::Unacknowledged => 18,
         Event::Released => 19,
-        Event::JoinedFailing { .. } => 20,
-        Event::JoinedSpared { .. } => 21,
-        Event::Rested { .. } => 22,
+        Event::JoinedCooldown { .. } => 20,
+        Event::JoinedCooldownStale { .. } => 21,
+        Event::CooldownEnded { .. } => 22,
     }
 }
 
@@ -247,15 +264,17 @@ fn the_whole_protocol_is_this_table() {
     for (event, told, state) in table() {
         left_out.retain(|left| *left != number(&event));
         let step = next(event.clone());
-        assert_eq!((step.tell, step.state), (told, state), "after {event:?}");
+        assert_eq!((step.actions, step.state), (told, state), "after {event:?}");
     }
     assert!(left_out.is_empty(), "{left_out:?}: the table leaves no event out");
 }
 
 #[test]
-fn where_the_store_must_not_fail_its_failure_is_the_answer_of_every_waiter() {
+fn if_the_policy_is_to_fail_every_waiter_gets_the_failure_of_the_store() {
     for hold in HOLDS {
-        let (error, known, may_load) = ("lost", Known::Nothing, false);
+        let error = "lost";
+        let known = KnownFailure::Nothing;
+        let may_load = false;
         let step = next::<Words>(Event::StoreFailed {
             error,
             known,
@@ -263,13 +282,13 @@ fn where_the_store_must_not_fail_its_failure_is_the_answer_of_every_waiter() {
             may_load,
             memory: memory(false),
         });
-        assert_eq!(step.tell, [Tell::Complete(To::All, "lost")], "{hold:?}");
+        assert_eq!(step.actions, [WaiterAction::Complete(To::All, "lost")], "{hold:?}");
     }
 }
 
 #[test]
 fn nothing_is_closed_while_a_lease_may_be_ours() {
-    for hold in [LEASE, Hold::Unacknowledged] {
+    for hold in [LEASE, LeaseHold::Unacknowledged] {
         for (event, ..) in ends(hold).into_iter().chain(store_failures(hold)) {
             assert_ne!(next(event.clone()).state, State::Closed, "{event:?}");
         }
@@ -277,7 +296,7 @@ fn nothing_is_closed_while_a_lease_may_be_ours() {
 }
 
 #[test]
-fn a_lease_under_which_a_load_failed_is_given_up_with_word_of_that() {
+fn a_failed_load_releases_its_lease_with_a_report() {
     for blame in [Blame::Request, Blame::Limit, Blame::Source] {
         for stale in [None, Some(("stale", 2))] {
             let end = failed(blame, stale, Some("report"));
@@ -288,16 +307,19 @@ fn a_lease_under_which_a_load_failed_is_given_up_with_word_of_that() {
 }
 
 #[test]
-fn a_value_of_which_it_is_unknown_whether_it_is_current_completes_no_later_waiter() {
-    let (began, outcome, memory) = (4, "value", memory(false));
+fn a_value_that_may_be_outdated_completes_no_later_waiter() {
+    let began = 4;
+    let outcome = "value";
+    let memory = memory(false);
     let superseded = Event::Superseded { began, outcome, memory };
-    let unleased = [Hold::Nothing, Hold::StoreDown, Hold::Unacknowledged].map(|hold| {
-        let end = LoadEnd::Value { began, outcome, draft: "draft" };
-        Event::LoadEnded { hold, end, memory }
-    });
+    let unleased =
+        [LeaseHold::Nothing, LeaseHold::StoreDown, LeaseHold::Unacknowledged].map(|hold| {
+            let end = LoadEnd::Value { began, outcome, draft: "draft" };
+            Event::LoadEnded { hold, end, memory }
+        });
     let events = [superseded, Event::CommitFailed { began, outcome }].into_iter().chain(unleased);
     for event in events {
         let step = next::<Words>(event.clone());
-        assert_eq!(step.tell, [Tell::Complete(To::Before(4), "value")], "{event:?}");
+        assert_eq!(step.actions, [WaiterAction::Complete(To::Before(4), "value")], "{event:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! What a request carries from state to state, and what it does with that.
+//! What a request carries from state to state until it is answered.
 
 use std::any::Any;
 use std::fmt;
@@ -9,47 +9,48 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tower::Service;
 
-use super::fallback::Fallback;
-use super::states::State;
-use super::waiting::Waiting;
+use super::bounded_wait::BoundedWait;
+use super::fallback::FoundFallback;
+use super::state::State;
 use crate::codec::Codec;
 use crate::error::CacheError;
-use crate::flight::{Leader, Listener, Role, Waiter};
+use crate::flight::{Leader, PhaseListener, Role, Waiter};
 use crate::jitter::jitter;
 use crate::key::Key;
 use crate::read_through::core::Core;
 use crate::read_through::flight_task::{FlightTask, Purpose};
-use crate::read_through::load::{Job, Lent};
+use crate::read_through::load::{Job, LentJob};
 use crate::read_through::lookup::RequestOptions;
-use crate::read_through::outcome::{Origin, Outcome};
+use crate::read_through::outcome::{Outcome, ValueOrigin};
 use crate::read_through::private_keys::BypassPermit;
 use crate::read_through::uncached_load::load_uncached;
 use crate::status::{CacheStatus, LoadLocation};
 use crate::store::{Accept, Entry};
 
-/// What a request carries until it is answered.
-pub(super) struct Request<S, Req, C> {
+/// A request that has no answer yet.
+pub(super) struct PendingRequest<S, Req, C> {
     pub(super) core: Arc<Core<C>>,
     pub(super) key: Key,
-    /// What to load with, until it is lent to the task of a flight.
+    /// The loader and the request, until they are lent to the task of a flight.
     pub(super) job: Option<Job<S, Req>>,
-    pub(super) lent: Option<Lent<S, Req>>,
-    /// When it was first polled: what it waits is counted from then.
+    pub(super) lent: Option<LentJob<S, Req>>,
+    /// When it was first polled. Its status and its errors count the wait from here.
     pub(super) begun: Instant,
-    /// From when on its patience is counted.
-    pub(super) patient_from: Instant,
-    /// Its deadline is earlier than the caller's: when it is answered at the latest.
-    pub(super) how: RequestOptions,
-    /// It has waited in vain for another load, and waits for an uncached one.
+    /// From when its wait counts against the policy.
+    pub(super) waiting_since: Instant,
+    /// The deadline in here is a little before the caller's, so that the answer is there in time.
+    pub(super) options: RequestOptions,
+    /// Its wait for another load ran out, and it waits for an uncached load.
     pub(super) is_uncached: bool,
-    /// What its look found, to be given out instead of an error.
-    pub(super) fallback: Option<Box<Fallback>>,
+    /// The stale entry that its lookup found, to be served instead of an error.
+    pub(super) fallback: Option<Box<FoundFallback>>,
+    /// Held while it loads individually, for a key with private answers.
     pub(super) bypassing: Option<BypassPermit>,
-    /// Hears what its flights wait for.
-    pub(super) listener: Option<Listener>,
+    /// Called with each phase of its flight.
+    pub(super) listener: Option<PhaseListener>,
 }
 
-impl<S, Req, C> Request<S, Req, C>
+impl<S, Req, C> PendingRequest<S, Req, C>
 where
     S: Service<Req> + Clone + Send + 'static,
     S::Future: Send,
@@ -57,7 +58,12 @@ where
     Req: Send + 'static,
     C: Codec<S::Response>,
 {
-    pub(super) fn new(core: Arc<Core<C>>, key: Key, job: Job<S, Req>, how: RequestOptions) -> Self {
+    pub(super) fn new(
+        core: Arc<Core<C>>,
+        key: Key,
+        job: Job<S, Req>,
+        options: RequestOptions,
+    ) -> Self {
         let now = Instant::now();
         Self {
             core,
@@ -65,8 +71,8 @@ where
             job: Some(job),
             lent: None,
             begun: now,
-            patient_from: now,
-            how,
+            waiting_since: now,
+            options,
             is_uncached: false,
             fallback: None,
             bypassing: None,
@@ -74,7 +80,7 @@ where
         }
     }
 
-    pub(super) fn set_listener(&mut self, listener: Listener) {
+    pub(super) fn set_listener(&mut self, listener: PhaseListener) {
         self.listener = Some(listener);
     }
 
@@ -83,23 +89,23 @@ where
         freshness.early.is_some() && freshness.is_due_early(entry.load_time(), left, jitter())
     }
 
-    /// Replaces in the background what this request was answered with, unless a flight in this
-    /// process does already.
+    /// Refreshes the entry that answered this request, in the background. Does nothing if a flight
+    /// of this key runs in this process.
     pub(super) fn refresh(&mut self, accept: Accept) {
         let Ok(runtime) = Handle::try_current() else { return };
-        if let Some(leader) = self.core.loads.flights.open_for_nobody(&self.key) {
-            let job = Lent::new(self.job.take());
+        if let Some(leader) = self.core.loads.flights.open_in_background(&self.key) {
+            let job = LentJob::new(self.job.take());
             runtime.spawn(self.task(leader, job, Purpose::Refresh(accept)).run());
         }
     }
 
-    pub(super) fn wait(&self, waiter: Waiter<Outcome>) -> Waiting {
+    pub(super) fn wait(&self, waiter: Waiter<Outcome>) -> BoundedWait {
         let policy = &self.core.policy;
         let slow = policy.slow_load.and_then(|slow| Instant::now().checked_add(slow));
         if policy.wait.is_fail_fast() {
-            return Waiting::failing_fast(waiter, slow);
+            return BoundedWait::failing_fast(waiter, slow);
         }
-        Waiting::new(waiter, self.patient_from.checked_add(policy.patience()), slow)
+        BoundedWait::new(waiter, self.waiting_since.checked_add(policy.max_wait()), slow)
     }
 
     /// Opens or joins the uncached load of its key.
@@ -120,16 +126,17 @@ where
             }
             Role::Refused(full) => return self.refuse(full),
         };
-        State::Waiting(Waiting::new(waiter, None, None))
+        State::Waiting(BoundedWait::new(waiter, None, None))
     }
 
     pub(super) fn take_job(&mut self) -> Option<Job<S, Req>> {
         self.job.take().or_else(|| self.lent.as_ref()?.take())
     }
 
-    /// Puts the job where a task can take it, and where it can be taken back.
-    pub(super) fn lend(&mut self) -> Lent<S, Req> {
-        let lent = Lent::new(self.job.take());
+    /// Shares the job with a task: either takes it, the task to load or this request to load
+    /// itself.
+    pub(super) fn lend(&mut self) -> LentJob<S, Req> {
+        let lent = LentJob::new(self.job.take());
         self.lent = Some(lent.clone());
         lent
     }
@@ -137,17 +144,17 @@ where
     pub(super) fn task(
         &self,
         leader: Leader<Outcome>,
-        job: Lent<S, Req>,
+        job: LentJob<S, Req>,
         purpose: Purpose,
     ) -> FlightTask<S, Req, C> {
-        let leader = leader.heard_by(self.listener.clone());
+        let leader = leader.with_listener(self.listener.clone());
         FlightTask::new(Arc::clone(&self.core), leader, job, purpose)
     }
 
-    pub(super) fn give(
+    pub(super) fn answer_with(
         &mut self,
         kept: Arc<dyn Any + Send + Sync>,
-        origin: Origin,
+        origin: ValueOrigin,
         opener: bool,
     ) -> State<S, Req> {
         match kept.downcast::<C::Kept>() {
@@ -156,14 +163,14 @@ where
         }
     }
 
-    fn status(&self, origin: Origin, opener: bool) -> CacheStatus {
+    fn status(&self, origin: ValueOrigin, opener: bool) -> CacheStatus {
         let waited = self.begun.elapsed();
         match origin {
-            Origin::Kept(status) => status,
-            Origin::Elsewhere => CacheStatus::Collapsed { place: LoadLocation::Remote, waited },
-            Origin::Loaded { stored } if opener => CacheStatus::Led { stored },
-            Origin::Around(why) if opener => CacheStatus::Bypass(why),
-            Origin::Loaded { .. } | Origin::Around(_) => {
+            ValueOrigin::Stored(status) => status,
+            ValueOrigin::Remote => CacheStatus::Collapsed { place: LoadLocation::Remote, waited },
+            ValueOrigin::Loaded { stored } if opener => CacheStatus::Led { stored },
+            ValueOrigin::Uncached(why) if opener => CacheStatus::Bypass(why),
+            ValueOrigin::Loaded { .. } | ValueOrigin::Uncached(_) => {
                 CacheStatus::Collapsed { place: LoadLocation::Local, waited }
             }
         }
@@ -174,8 +181,8 @@ where
     }
 }
 
-impl<S, Req, C> fmt::Debug for Request<S, Req, C> {
+impl<S, Req, C> fmt::Debug for PendingRequest<S, Req, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Request").field("key", &self.key).finish_non_exhaustive()
+        f.debug_struct("PendingRequest").field("key", &self.key).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! The wait of one caller: for an outcome, for as long as its patience lasts.
+//! A wait for the outcome of a flight, with a bound on its time.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,33 +9,33 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::flight::{Completion, Waiter};
 use crate::read_through::outcome::Outcome;
 
-/// A place in a flight, and the patience that is left.
+/// A waiter in a flight, and when its wait runs out.
 #[pin_project]
 #[derive(Debug)]
-pub(super) struct Waiting {
+pub(super) struct BoundedWait {
     waiter: Waiter<Outcome>,
-    /// Until the load is slow, or else until the patience is over. None: as long as it takes.
+    /// Until the load counts as slow, and then until the wait runs out. `None`: without a bound.
     #[pin]
     sleep: Option<Sleep>,
-    /// It is to be told when the load is slow, and was not yet.
+    /// `sleep` is the one until the load counts as slow.
     until_slow: bool,
-    /// When the patience is over.
+    /// When the wait runs out.
     until: Option<Instant>,
-    /// It does not wait for a load of others at all.
+    /// It does not wait for the load of another caller.
     fail_fast: bool,
 }
 
-/// What a wait came to.
+/// How a wait ended, or was interrupted.
 #[derive(Debug)]
 pub(super) enum WaitEnd {
     Completed(Completion<Outcome>),
-    /// The load is slow. From here on it waits for as long as its patience lasts.
+    /// The load is slow. The next poll goes on until the wait runs out.
     Slow,
     RanOut,
 }
 
-impl Waiting {
-    /// A wait until some moment, which is interrupted once if the load turns out to be slow.
+impl BoundedWait {
+    /// A wait that runs out at `until`, and is interrupted once at `slow`.
     pub(super) fn new(
         waiter: Waiter<Outcome>,
         until: Option<Instant>,
@@ -46,7 +46,7 @@ impl Waiting {
         Self { waiter, sleep, until_slow: slow.is_some(), until, fail_fast: false }
     }
 
-    /// The same, ending as soon as it is known that another caller loads.
+    /// A wait that runs out as soon as it would be for the load of another caller.
     pub(super) fn failing_fast(waiter: Waiter<Outcome>, slow: Option<Instant>) -> Self {
         Self { fail_fast: true, ..Self::new(waiter, None, slow) }
     }
@@ -56,7 +56,7 @@ impl Waiting {
         if let Poll::Ready(completion) = this.waiter.poll(cx) {
             return Poll::Ready(WaitEnd::Completed(completion));
         }
-        if *this.fail_fast && this.waiter.waits_for_a_load_of_others() {
+        if *this.fail_fast && this.waiter.waits_for_other_load() {
             return Poll::Ready(WaitEnd::RanOut);
         }
         loop {
@@ -77,7 +77,7 @@ impl Waiting {
         }
     }
 
-    /// From here on it waits for as long as it takes.
+    /// Goes on without a bound.
     pub(super) fn keep_waiting(self: Pin<&mut Self>) {
         let mut this = self.project();
         this.sleep.set(None);

@@ -1,4 +1,4 @@
-//! The look of a caller that is alone with its key.
+//! A lone lookup with a bound on its time.
 
 use std::task::{Context, Poll, ready};
 
@@ -12,22 +12,22 @@ use crate::read_through::deadline::Deadline;
 use crate::read_through::outcome::Outcome;
 use crate::store::{Answer, Entry};
 
-/// A look of a caller that is alone with its key, and until when it waits for that.
-pub(super) struct Looking {
+/// The lookup of the only caller of a key, and when its wait runs out.
+pub(super) struct BoundedLookup {
     answer: Option<Answer<Option<Entry>>>,
     _lookup: LoneLookup<Outcome>,
     until: Option<Deadline>,
 }
 
-/// What a look came to.
+/// How a lookup ended.
 #[derive(Debug)]
-pub(super) enum LookEnd {
+pub(super) enum LookupEnd {
     Answered(Result<Option<Entry>, StoreError>),
-    /// The patience for it is over.
+    /// Its wait ran out.
     RanOut,
 }
 
-impl Looking {
+impl BoundedLookup {
     pub(super) fn new(
         answer: Answer<Option<Entry>>,
         lookup: LoneLookup<Outcome>,
@@ -36,20 +36,21 @@ impl Looking {
         Self { answer: Some(answer), _lookup: lookup, until: until.map(Deadline::at) }
     }
 
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<LookEnd> {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<LookupEnd> {
         if let Some(answer) = &mut self.answer
             && let Poll::Ready(answer) = answer.poll_unpin(cx)
         {
-            return Poll::Ready(LookEnd::Answered(answer));
+            return Poll::Ready(LookupEnd::Answered(answer));
         }
         let Some(until) = &mut self.until else { return Poll::Pending };
         ready!(until.poll(cx));
         self.finish_alone();
-        Poll::Ready(LookEnd::RanOut)
+        Poll::Ready(LookupEnd::RanOut)
     }
 
-    /// Its caller waits no longer. The look is finished all the same: a store that does not answer
-    /// has to notice it, or it would be asked in vain for as long as all callers are in a hurry.
+    /// Finishes the lookup in a task, without its caller. The breaker of the store learns from it
+    /// that the store does not answer. Otherwise callers with short waits would keep asking in
+    /// vain.
     pub(super) fn finish_alone(&mut self) {
         if let (Some(answer), Ok(runtime)) = (self.answer.take(), Handle::try_current()) {
             runtime.spawn(answer.map(drop));

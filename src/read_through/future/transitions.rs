@@ -1,79 +1,42 @@
-//! The states of a request, in the order in which it goes through them, and how it gets from one to
-//! the next.
+//! The transitions of a request: what each state waits for, and which state follows.
 //!
 //! ```text
-//!  Begun ──an entry that will do──────────────────► Answered (and replaced in the background)
-//!    ├─unknown──► Looking ──an entry that will do─► Answered
+//!  Begun ──usable entry─────────────────────────► Answered (and replaced in the background)
+//!    ├─unknown──► LookingUp ──usable entry──────► Answered
 //!    │               └─none─┐
-//!    └─none────────────────► Waiting ──outcome────► Answered
-//!                              ├─private──────────► Loading ──► Answered
-//!                              ├─again────────────► Looking, Waiting
-//!                              ├─slow, or too long─► Answered with a stale fallback or an error
-//!                              └─too long─────────► Waiting, for an uncached load
+//!    └─none─────────────────► Waiting ──outcome─► Answered
+//!                              ├─private────────► Loading ──► Answered
+//!                              ├─ask again──────► LookingUp, Waiting
+//!                              ├─load is slow───► Answered with a stale fallback, or on waiting
+//!                              └─wait ran out───► Answered with a stale fallback or an error,
+//!                                                 or Waiting for an uncached load
 //! ```
 //!
-//! `poll` drives a state to its end; the functions below it, in the same order, say what comes next.
+//! `poll` drives a state to its end. The functions below it choose the next state, in the same
+//! order.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
-use pin_project::pin_project;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
-use tower::util::Oneshot;
 use tower::{Service, ServiceExt};
 
-use super::fallback::Fallback;
-use super::looking::{LookEnd, Looking};
-use super::request::Request;
-use super::waiting::{WaitEnd, Waiting};
+use super::bounded_lookup::{BoundedLookup, LookupEnd};
+use super::bounded_wait::WaitEnd;
+use super::fallback::FoundFallback;
+use super::pending_request::PendingRequest;
+use super::state::{AnswerWithStatus, Start, State, StateProjection};
 use crate::codec::Codec;
 use crate::error::{CacheError, Error, StoreError};
 use crate::flight::{Completion, Phase, Role};
 use crate::log_throttle::warn_throttled;
 use crate::read_through::core::{self, Peeked};
 use crate::read_through::flight_task::Purpose;
-use crate::read_through::outcome::{Origin, Outcome};
+use crate::read_through::outcome::{Outcome, ValueOrigin};
 use crate::status::{BypassReason, CacheStatus, StaleReason};
 use crate::store::{Accept, Entry};
-
-/// Where a request with a key stands.
-#[pin_project(project = StateProjection)]
-pub(super) enum State<S, Req>
-where
-    S: Service<Req>,
-{
-    /// It has not been polled yet.
-    Begun(Start),
-    /// Polling the store's answer, alone with this key.
-    Looking(Looking),
-    /// Polling for the outcome of a flight.
-    Waiting(#[pin] Waiting),
-    /// Polling the loader itself, for a request that bypasses the cache, and why it does.
-    /// In a box, so that those that wait need no room for a loader's future.
-    Loading(Pin<Box<Oneshot<S, Req>>>, BypassReason),
-    /// Answered by what is kept in this process, and for how much longer that is fresh: to be
-    /// given out at the next poll. Most answers are of this kind, so it is kept small.
-    Hit(Option<S::Response>, Option<Duration>),
-    /// Answered: to be given out at the next poll.
-    Answered(Option<Settled<S::Response, S::Error>>),
-}
-
-/// What a request begins with.
-#[derive(Debug)]
-pub(super) enum Start {
-    /// This process knows the entry.
-    With(Entry),
-    /// The store is to be asked.
-    Look,
-    /// There is nothing.
-    Join,
-}
-
-/// An answer, and how it came about.
-pub(in crate::read_through) type Settled<R, E> = (Result<R, Error<E>>, CacheStatus);
 
 impl<S, Req> State<S, Req>
 where
@@ -82,14 +45,14 @@ where
     S::Error: Send + Sync + 'static,
     Req: Send + 'static,
 {
-    /// Goes from state to state until there is an answer. Only what needs no more than a poll has no
-    /// request.
+    /// Goes from state to state until there is an answer. There is no `request` only in states that
+    /// need no transition: answers, and a load without a key.
     #[inline]
     pub(super) fn poll<C: Codec<S::Response>>(
         mut self: Pin<&mut Self>,
-        request: &mut Option<Request<S, Req, C>>,
+        request: &mut Option<PendingRequest<S, Req, C>>,
         cx: &mut Context<'_>,
-    ) -> Poll<Settled<S::Response, S::Error>> {
+    ) -> Poll<AnswerWithStatus<S::Response, S::Error>> {
         loop {
             let next = match (self.as_mut().project(), request.as_mut()) {
                 (StateProjection::Hit(answer, fresh_for), _) => {
@@ -98,9 +61,9 @@ where
                 }
                 (StateProjection::Answered(answer), _) => return Poll::Ready(once(answer)),
                 (StateProjection::Begun(start), Some(request)) => request.start(start),
-                (StateProjection::Looking(looking), Some(request)) => {
-                    let end = ready!(looking.poll(cx));
-                    request.looked(end)
+                (StateProjection::LookingUp(lookup), Some(request)) => {
+                    let end = ready!(lookup.poll(cx));
+                    request.looked_up(end)
                 }
                 (StateProjection::Waiting(mut waiting), Some(request)) => {
                     match ready!(waiting.as_mut().poll(cx)) {
@@ -124,22 +87,22 @@ where
                     let answer = ready!(response.as_mut().poll(cx));
                     return Poll::Ready(loaded(request, answer, *why));
                 }
-                (_, None) => unreachable!("what has no request is answered, or loads"),
+                (_, None) => unreachable!("without a request, it is answered or loads"),
             };
             self.set(next);
         }
     }
 
-    /// At its deadline: whatever it waits for goes on without it, and has its request if it was
-    /// lent.
+    /// Ends the wait at the deadline. A flight goes on without this caller, and keeps its request
+    /// if the request was lent to it.
     pub(super) fn run_out<C: Codec<S::Response>>(
         mut self: Pin<&mut Self>,
-        request: &mut Request<S, Req, C>,
+        request: &mut PendingRequest<S, Req, C>,
     ) {
         let next = match self.as_mut().project() {
             StateProjection::Waiting(waiting) => request.out_of_time(Some(waiting.waiter())),
-            StateProjection::Looking(looking) => {
-                looking.finish_alone();
+            StateProjection::LookingUp(lookup) => {
+                lookup.finish_alone();
                 request.out_of_time(None)
             }
             _ => request.out_of_time(None),
@@ -148,7 +111,7 @@ where
     }
 }
 
-impl<S, Req, C> Request<S, Req, C>
+impl<S, Req, C> PendingRequest<S, Req, C>
 where
     S: Service<Req> + Clone + Send + 'static,
     S::Future: Send,
@@ -156,46 +119,50 @@ where
     Req: Send + 'static,
     C: Codec<S::Response>,
 {
-    /// `Begun`: looks alone if no other caller is about this key, else joins them.
+    /// `Begun`: looks up alone if no other caller asks for this key, or else joins.
     fn start(&mut self, start: &mut Start) -> State<S, Req> {
         self.begun = Instant::now();
-        self.patient_from = self.begun;
+        self.waiting_since = self.begun;
         match std::mem::replace(start, Start::Join) {
-            Start::With(entry) => self.consider(entry),
-            Start::Look if !self.how.is_forced => self.look(),
-            Start::Look | Start::Join => self.join(None),
+            Start::Entry(entry) => self.consider(entry),
+            Start::LookUp if !self.options.is_forced => self.look_up(),
+            Start::LookUp | Start::Join => self.join(None),
         }
     }
 
-    fn look(&mut self) -> State<S, Req> {
+    fn look_up(&mut self) -> State<S, Req> {
         if self.is_late() {
             return self.out_of_time(None);
         }
         match self.core.loads.flights.look_up_alone(&self.key) {
             Some(lookup) => {
-                let patience = self.core.policy.patience_for_look();
-                let until = patience.map(|patience| self.patient_from + patience);
-                State::Looking(Looking::new(self.core.store.look(self.key.clone()), lookup, until))
+                let max_wait = self.core.policy.max_lookup_wait();
+                let until = max_wait.map(|max_wait| self.waiting_since + max_wait);
+                State::LookingUp(BoundedLookup::new(
+                    self.core.store.look(self.key.clone()),
+                    lookup,
+                    until,
+                ))
             }
             None => self.join(None),
         }
     }
 
-    /// `Looking` has ended.
-    fn looked(&mut self, end: LookEnd) -> State<S, Req> {
+    /// `LookingUp` has ended.
+    fn looked_up(&mut self, end: LookupEnd) -> State<S, Req> {
         match end {
-            LookEnd::Answered(Ok(Some(entry))) => self.consider(entry),
-            LookEnd::Answered(Ok(None)) => self.join(None),
-            LookEnd::Answered(Err(error)) => {
-                warn_throttled!(%error, "taken for a miss");
+            LookupEnd::Answered(Ok(Some(entry))) => self.consider(entry),
+            LookupEnd::Answered(Ok(None)) => self.join(None),
+            LookupEnd::Answered(Err(error)) => {
+                warn_throttled!(%error, "the store failed: the lookup counts as a miss");
                 self.join(Some(error))
             }
-            LookEnd::RanOut => self.give_up_looking(),
+            LookupEnd::RanOut => self.give_up_lookup(),
         }
     }
 
-    /// An entry was found: gives it out if it will do, and sees to it that it is replaced if it is
-    /// time for that.
+    /// Serves an entry that was found, if it is usable, and starts a refresh if one is due.
+    /// Otherwise joins.
     fn consider(&mut self, entry: Entry) -> State<S, Req> {
         let (status, refresh) = match entry.fresh_for() {
             _ if entry.as_marker().is_some() => return self.join(None),
@@ -203,7 +170,7 @@ where
                 (core::stale(&entry, StaleReason::Revalidating), Some(Accept::Fresh))
             }
             _ if !entry.is_fresh() => {
-                self.fallback = Fallback::of(entry).map(Box::new);
+                self.fallback = FoundFallback::of(entry).map(Box::new);
                 return self.join(None);
             }
             Some(left) if self.is_due_early(&entry, left) => {
@@ -225,15 +192,16 @@ where
         if self.is_late() {
             return self.out_of_time(None);
         }
-        self.bypassing = self.core.bypass(&self.key, self.how).filter(|_| store_failed.is_none());
+        self.bypassing =
+            self.core.bypass(&self.key, self.options).filter(|_| store_failed.is_none());
         if self.bypassing.is_some() {
             return self.load(BypassReason::NotKept);
         }
         let Ok(runtime) = Handle::try_current() else {
             return self.fail(CacheError::no_runtime(&self.key).into());
         };
-        let (flights, purpose) = match self.how.is_forced {
-            true => (&self.core.loads.forced, Purpose::AnswerAnew),
+        let (flights, purpose) = match self.options.is_forced {
+            true => (&self.core.loads.forced, Purpose::ForceRefresh),
             false => (&self.core.loads.flights, Purpose::Answer),
         };
         let waiter = match flights.join(&self.key, self.core.policy.wait.is_fail_fast()) {
@@ -264,42 +232,44 @@ where
     fn waited(&mut self, completion: Completion<Outcome>, opener: bool) -> State<S, Req> {
         let outcome = match completion {
             Completion::Outcome(outcome) => outcome,
-            // A caller that opens a flight is always answered by it, unless its task was dropped.
-            // One that is dropped as soon as it is spawned would be opened again for ever.
+            // A flight always answers its opener, unless its task was dropped. A runtime that drops
+            // tasks as soon as they are spawned would make it open flights for ever.
             Completion::Again if opener => {
                 return self.fail(CacheError::load_lost(&self.key).into());
             }
             Completion::Again => return self.again(|it| it.join(None)),
         };
         match outcome {
-            Outcome::Value(kept, origin) => self.give(kept, origin, opener),
+            Outcome::Value(kept, origin) => self.answer_with(kept, origin, opener),
             Outcome::LoadFailed(error) => match error.downcast() {
                 Ok(error) => self.fail(Error::Load(error)),
                 Err(_) => self.fail(CacheError::other_type(&self.key).into()),
             },
             Outcome::FailedValue(kept) => {
-                // The opener of a flight that rests on an earlier failure has not loaded.
+                // In a cooldown the flight has an earlier failure, and its opener has not loaded.
                 let led = opener && self.lent.as_ref().is_some_and(|lent| !lent.is_there());
-                self.instead(StaleReason::LoadFailed)
-                    .unwrap_or_else(|| self.give(kept, Origin::Loaded { stored: false }, led))
+                self.stale_fallback(StaleReason::LoadFailed).unwrap_or_else(|| {
+                    self.answer_with(kept, ValueOrigin::Loaded { stored: false }, led)
+                })
             }
-            Outcome::Own if std::mem::take(&mut self.how.asks_again) => {
-                // What it waited for was another's: that does not shorten the wait for its own.
-                self.patient_from = Instant::now();
+            Outcome::PrivateOnce if std::mem::take(&mut self.options.retries_private) => {
+                // The wait for a private answer of another caller does not count.
+                self.waiting_since = Instant::now();
                 self.again(|it| it.join(None))
             }
-            Outcome::Private | Outcome::Own => self.load(BypassReason::NotKept),
-            Outcome::Look => self.again(Self::look),
+            Outcome::PrivateKey | Outcome::PrivateOnce => self.load(BypassReason::NotKept),
+            Outcome::LookUp => self.again(Self::look_up),
             Outcome::Failed(error) => self.fail(error.into()),
         }
     }
 
-    /// Looks again: the task of its flight has gone, or there is something that may do.
+    /// Asks again, because the task of its flight was dropped or the store may have a usable
+    /// answer.
     fn again(&mut self, ask: impl FnOnce(&mut Self) -> State<S, Req>) -> State<S, Req> {
         if self.is_uncached {
             return self.join_uncached();
         }
-        if self.how.is_forced {
+        if self.options.is_forced {
             return self.join(None);
         }
         match self.core.peek::<S::Response>(&self.key) {
@@ -310,12 +280,12 @@ where
         }
     }
 
-    /// Loads for itself.
+    /// Loads individually, without the cache.
     fn load(&mut self, why: BypassReason) -> State<S, Req> {
         if self.is_late() {
             return self.out_of_time(None);
         }
-        if self.how.bypasses_by_itself {
+        if self.options.returns_bypass {
             let error = CacheError::contended(&self.key);
             return State::Answered(Some((Err(error.into()), CacheStatus::Bypass(why))));
         }
@@ -326,19 +296,19 @@ where
     }
 }
 
-/// `Loading` has ended. A request without a key has nothing to note.
+/// `Loading` has ended. Without a key there is no `request`, and nothing to remember.
 fn loaded<S, Req, C>(
-    request: Option<&mut Request<S, Req, C>>,
+    request: Option<&mut PendingRequest<S, Req, C>>,
     answer: Result<S::Response, S::Error>,
     why: BypassReason,
-) -> Settled<S::Response, S::Error>
+) -> AnswerWithStatus<S::Response, S::Error>
 where
     S: Service<Req>,
     C: Codec<S::Response>,
 {
     let status = CacheStatus::Bypass(why);
     match request {
-        Some(request) => request.core.answer_of_bypass(&request.key, answer, status),
+        Some(request) => request.core.bypass_answer(&request.key, answer, status),
         None => (answer.map_err(|error| Error::Load(Arc::new(error))), status),
     }
 }

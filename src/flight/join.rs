@@ -1,0 +1,105 @@
+//! How callers get their part in a flight: they look up alone, join, or open one.
+
+use std::collections::hash_map::Entry;
+use std::fmt;
+use std::sync::Arc;
+
+use super::leader::Leader;
+use super::state::lock;
+use super::table::{Flights, Full, Slot};
+use super::waiter::Waiter;
+use crate::key::{Digest, Key};
+
+/// The part of a caller in a flight.
+#[derive(Debug)]
+pub(crate) enum Role<L> {
+    /// It opened the flight: it spawns a task with the leader, and polls the waiter.
+    Opened(Leader<L>, Waiter<L>),
+    /// Another caller opened it.
+    Joined(Waiter<L>),
+    /// None, because a bound is reached.
+    Refused(Full),
+}
+
+impl<L> Flights<L> {
+    /// Lets a caller read the store itself, without a task, if no other caller asks for this key.
+    /// `None` if another one does: then the caller joins, so that a burst is one request.
+    pub(crate) fn look_up_alone(self: &Arc<Self>, key: &Key) -> Option<LoneLookup<L>> {
+        let digest = key.digest();
+        match self.shard(&digest).entry(digest) {
+            Entry::Occupied(slot) => match slot.get() {
+                // No caller has to wait for it.
+                Slot::Flight(flight) if lock(&flight.state).callers_look_up => {
+                    Some(LoneLookup { flights: Arc::clone(self), digest, id: None })
+                }
+                _ => None,
+            },
+            Entry::Vacant(slot) => {
+                let id = self.lookup_id();
+                slot.insert(Slot::Lookup(id));
+                Some(LoneLookup { flights: Arc::clone(self), digest, id: Some(id) })
+            }
+        }
+    }
+
+    /// Joins the flight of this key, or opens one. A waiter that `fails_fast` is also woken when
+    /// the phase of the flight changes.
+    pub(crate) fn join(self: &Arc<Self>, key: &Key, fails_fast: bool) -> Role<L> {
+        let digest = key.digest();
+        let mut shard = self.shard(&digest);
+        if let Some(Slot::Flight(flight)) = shard.get(&digest) {
+            return match Waiter::register(flight, fails_fast, false, self.bounds.waiters) {
+                Some(waiter) => Role::Joined(waiter),
+                None => Role::Refused(Full::Waiters),
+            };
+        }
+        let Some(flight) = self.open(&mut shard, digest) else {
+            return Role::Refused(Full::Flights);
+        };
+        let waiter = Waiter::register(&flight, fails_fast, true, self.bounds.waiters);
+        drop(shard);
+        let leader = Leader::new(Arc::clone(self), key.clone(), flight);
+        match waiter {
+            Some(waiter) => Role::Opened(leader, waiter),
+            None => Role::Refused(Full::Waiters),
+        }
+    }
+
+    /// Opens a flight in the background, without a waiter. `None` if the key has a flight, or if
+    /// there are as many flights as there may be.
+    pub(crate) fn open_in_background(self: &Arc<Self>, key: &Key) -> Option<Leader<L>> {
+        let digest = key.digest();
+        let mut shard = self.shard(&digest);
+        if matches!(shard.get(&digest), Some(Slot::Flight(_))) {
+            return None;
+        }
+        let flight = self.open(&mut shard, digest)?;
+        drop(shard);
+        let leader = Leader::new(Arc::clone(self), key.clone(), flight);
+        leader.run_in_the_background();
+        Some(leader)
+    }
+}
+
+/// A caller that reads the store alone. Dropping it frees its slot in the table.
+pub(crate) struct LoneLookup<L> {
+    flights: Arc<Flights<L>>,
+    digest: Digest,
+    /// `None`: a flight has the slot.
+    id: Option<u64>,
+}
+
+impl<L> Drop for LoneLookup<L> {
+    fn drop(&mut self) {
+        if let Some(ours) = self.id {
+            self.flights
+                .remove(&self.digest, |slot| matches!(slot, Slot::Lookup(id) if *id == ours));
+        }
+    }
+}
+
+impl<L> fmt::Debug for LoneLookup<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LoneLookup").field(&self.digest).finish()
+    }
+}

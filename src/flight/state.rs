@@ -1,0 +1,141 @@
+//! One flight: its waiters, their answers, and what its leader says of itself.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Waker;
+use std::time::Duration;
+
+use slab::Slab;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+/// One flight: its waiters, and their answers. `L` is an outcome.
+pub(super) struct Flight<L> {
+    /// Guards the waiters and their answers: held for a few operations on them, never across an
+    /// `.await`. Taken after the table's lock, never before it.
+    pub(super) state: Mutex<FlightState<L>>,
+    /// Notified when the last waiter leaves.
+    pub(super) abandoned: Notify,
+    /// Notified when a waiter joins: the leader may have an answer for it.
+    pub(super) joined: Notify,
+}
+
+/// What the lock of a flight guards.
+pub(super) struct FlightState<L> {
+    /// How many generations have begun.
+    pub(super) generations: u64,
+    /// What the leader is doing. Waiters that fail fast need it.
+    pub(super) phase: Phase,
+    /// The leader was dropped: it completes no waiter any more.
+    pub(super) closed: bool,
+    /// The outcome for the waiters that remain when the flight closes.
+    pub(super) closing: Option<Arc<L>>,
+    /// Callers read the store themselves before they join: it may have a usable answer.
+    pub(super) callers_look_up: bool,
+    /// The flight goes on without waiters.
+    pub(super) in_background: bool,
+    /// What waiters may have instead of waiting longer.
+    pub(super) fallback: Option<FlightFallback<L>>,
+    /// When the phase began.
+    pub(super) since: Instant,
+    /// The lease of another process, while the flight waits for it.
+    pub(super) lease: Option<SeenLease>,
+    pub(super) slots: Slab<WaiterSlot<L>>,
+}
+
+/// What is known of a lease of another process.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SeenLease {
+    /// When this process saw it first.
+    pub(super) since: Instant,
+    /// When it would end without renewal, as seen first.
+    ends: Instant,
+    pub(super) is_renewed: bool,
+}
+
+impl SeenLease {
+    /// The lease after one more answer of the store: it lasts for `left` from now.
+    pub(super) fn seen(earlier: Option<Self>, left: Duration) -> Self {
+        let now = Instant::now();
+        let ends = now.checked_add(left).unwrap_or(now);
+        match earlier {
+            Some(seen) => Self { is_renewed: ends > seen.ends + TOLERANCE, ..seen },
+            None => Self { since: now, ends, is_renewed: false },
+        }
+    }
+}
+
+/// The end of a lease seems to move by up to this much, because answers take different times.
+const TOLERANCE: Duration = Duration::from_millis(250);
+
+/// A stale fallback for the waiters that joined before a generation.
+pub(super) struct FlightFallback<L> {
+    pub(super) generation: u64,
+    pub(super) answer: L,
+    pub(super) since: Instant,
+    /// How long after `since` it may be served.
+    pub(super) good_for: Duration,
+}
+
+/// What a flight knows of one waiter.
+pub(super) struct WaiterSlot<L> {
+    /// How many generations had begun when it joined.
+    pub(super) joined: u64,
+    /// It is also woken when the phase changes.
+    pub(super) fails_fast: bool,
+    /// It opened the flight.
+    pub(super) opener: bool,
+    /// Its outcome, until the waiter fetches it. The first one counts. In an `Arc`, so that a
+    /// waiter without an outcome needs no room for one.
+    pub(super) answer: Option<Arc<L>>,
+    pub(super) waker: Option<Waker>,
+}
+
+/// Called with each phase of a flight, while no lock is held.
+pub(crate) type PhaseListener = Arc<dyn Fn(Phase) + Send + Sync>;
+
+/// What a flight waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// An answer of the store.
+    Asking,
+    /// Another process, which has the lease.
+    Waiting,
+    /// The loader.
+    Loading,
+    /// A permit to load, because as many uncached loads run as may run.
+    Queueing,
+    /// The end of a cooldown. It has an answer for each caller that joins.
+    CoolingDown,
+}
+
+impl<L> Flight<L> {
+    pub(super) fn new() -> Self {
+        let state = FlightState {
+            generations: 0,
+            phase: Phase::Asking,
+            closed: false,
+            closing: None,
+            callers_look_up: false,
+            in_background: false,
+            fallback: None,
+            since: Instant::now(),
+            lease: None,
+            slots: Slab::new(),
+        };
+        Self { state: Mutex::new(state), abandoned: Notify::new(), joined: Notify::new() }
+    }
+}
+
+impl<L> FlightState<L> {
+    /// The wakers of the slots that `of` picks.
+    pub(super) fn take_wakers(&mut self, of: impl Fn(&WaiterSlot<L>) -> bool) -> Vec<Waker> {
+        let slots = self.slots.iter_mut().map(|(_, slot)| slot);
+        slots.filter(|slot| of(slot)).filter_map(|slot| slot.waker.take()).collect()
+    }
+}
+
+/// Locks a table or a flight. A panic under such a lock leaves it valid, since no code of the
+/// program runs there, so a poisoned lock is used all the same.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
