@@ -1,4 +1,4 @@
-//! The arguments of a function: which are in the key, and how a load has them.
+//! The arguments of a function: which are part of the key, and how a load owns them.
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -14,12 +14,12 @@ use crate::options::Options;
 pub(crate) struct Argument {
     /// `self` for the receiver.
     pub(crate) name: Ident,
-    /// Whether it is lent to the function.
+    /// Whether the function borrows it.
     is_reference: bool,
 }
 
 impl Argument {
-    /// Checks the arguments of a function, and that each has its place.
+    /// Checks the arguments of a function: each must be part of the key, or be named as ignored.
     pub(crate) fn all(signature: &Signature, options: &Options) -> Result<Vec<Self>> {
         let read = signature.inputs.iter().map(Self::read);
         let arguments = read.collect::<Result<Vec<_>>>()?;
@@ -98,14 +98,15 @@ impl Argument {
         Error::new(name.span(), message)
     }
 
-    /// What the load calls it: `self` is no name to be given.
+    /// Its name in the load, which cannot be `self`.
     fn owned(&self) -> Ident {
         if self.name == "self" { format_ident!("__self") } else { self.name.clone() }
     }
 
-    /// Makes it something that the load can own.
+    /// The expression of an owned value for the load.
     pub(crate) fn own(&self) -> TokenStream {
-        let (name, owned) = (&self.name, self.owned());
+        let name = &self.name;
+        let owned = self.owned();
         if self.is_reference {
             let copy = quote_spanned!(self.name.span()=> ::std::borrow::ToOwned::to_owned(#name));
             quote!(let #owned = #copy;)
@@ -116,7 +117,7 @@ impl Argument {
         }
     }
 
-    /// How the load passes it on to the function.
+    /// The expression by which the load passes it to the function.
     pub(crate) fn pass(&self) -> TokenStream {
         let owned = self.owned();
         if self.is_reference { quote!(&#owned) } else { quote!(#owned) }
@@ -135,7 +136,7 @@ fn check_skipped(skipped: &Ident, names: &[String], options: &Options) -> Result
     Err(Error::new(skipped.span(), message))
 }
 
-/// Whether a type has a reference in it that is not to what lives for ever.
+/// Whether a type has a reference that is not `'static`.
 pub(crate) fn borrows(ty: TokenStream) -> bool {
     let mut tokens = ty.into_iter().peekable();
     while let Some(token) = tokens.next() {
