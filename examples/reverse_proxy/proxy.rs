@@ -34,7 +34,8 @@ pub(crate) async fn serve(
     let client = Client::builder(TokioExecutor::new()).build_http::<Body>();
     let tunnels = Tunnels::default();
     let forward = service_fn(move |mut request| {
-        let (client, tunnels) = (client.clone(), tunnels.clone());
+        let client = client.clone();
+        let tunnels = tunnels.clone();
         let offer = Offer::of(&mut request);
         let mut request = origin.address(request);
         if let Some(offer) = &offer {

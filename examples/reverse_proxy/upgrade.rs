@@ -46,7 +46,8 @@ impl Tunnels {
         while tunnels.try_join_next().is_some() {}
         tunnels.spawn(async move {
             if let Ok((client, origin)) = tokio::try_join!(offer.client, origin) {
-                let (mut client, mut origin) = (TokioIo::new(client), TokioIo::new(origin));
+                let mut client = TokioIo::new(client);
+                let mut origin = TokioIo::new(origin);
                 // An error of one tunnel does not concern the others.
                 let _ = copy_bidirectional(&mut client, &mut origin).await;
             }

@@ -73,6 +73,11 @@ where
     let stored_response =
         StoredResponse::of::<B>(&shared, &fetch_request.key, &fetch_request.cache_request.demand)
             .await;
+    let load = AnsweredFetch {
+        shared: &shared,
+        fetch_request: &fetch_request,
+        stored_response: &stored_response,
+    };
     let (request, validates) = stored_response.request_for(&fetch_request);
     let mut has_conditions = rules::asks_if_modified(request.headers());
     let retry = inner.clone();
@@ -88,11 +93,6 @@ where
     if response.status() == StatusCode::NOT_MODIFIED && validates {
         match stored_response.validated_by(response.headers()) {
             Some((cached, headers)) => {
-                let load = AnsweredFetch {
-                    shared: &shared,
-                    fetch_request: &fetch_request,
-                    stored_response: &stored_response,
-                };
                 return load
                     .validated(&cached, headers, Times { request_time, response_time })
                     .await;
@@ -108,11 +108,6 @@ where
         }
     }
     origin::check_not_modified(response.status(), has_conditions)?;
-    let load = AnsweredFetch {
-        shared: &shared,
-        fetch_request: &fetch_request,
-        stored_response: &stored_response,
-    };
     load.received(response, Times { request_time, response_time }).await
 }
 

@@ -32,7 +32,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 async fn a_thousand_http_1_connections_that_miss_together_cause_one_query() {
     let server = Server::start().await;
     // wrk ends when its time is over, not when all connections have their responses.
-    let (all, each) = (CONNECTIONS.to_string(), (CONNECTIONS / 2).to_string());
+    let all = CONNECTIONS.to_string();
+    let each = (CONNECTIONS / 2).to_string();
     let once = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/http_load/once.lua");
     let said = run(
         "wrk",
@@ -92,7 +93,8 @@ impl Server {
         allow_many_files();
         let (arrive, arrived) = watch::channel(0);
         let queries = Arc::new(AtomicUsize::new(0));
-        let (all, count) = (arrived.clone(), Arc::clone(&queries));
+        let all = arrived.clone();
+        let count = Arc::clone(&queries);
         let query = move || {
             count.fetch_add(1, Ordering::SeqCst);
             let mut all = all.clone();

@@ -41,11 +41,14 @@ fn imf_fixdate(weekday: &str, rest: &str) -> Option<SystemTime> {
 fn rfc_850(weekday: &str, rest: &str, now: impl FnOnce() -> SystemTime) -> Option<SystemTime> {
     let [date, time, zone] = words(rest)?;
     let mut parts = date.split('-');
-    let (day, month, year) = (parts.next()?, parts.next()?, parts.next()?);
+    let day = parts.next()?;
+    let month = parts.next()?;
+    let year = parts.next()?;
     if parts.next().is_some() || !WEEKDAYS.contains(&weekday) || !is_utc(zone) {
         return None;
     }
-    let (year, day) = (number(year, 2)?, number(day, 2)?);
+    let year = number(year, 2)?;
+    let day = number(day, 2)?;
     let of_century = |century: i64| moment(century * 100 + year, month, day, time);
     let now = now();
     let this = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -61,7 +64,8 @@ fn asctime(date: &str) -> Option<SystemTime> {
     let (weekday, rest) = date.split_once(' ')?;
     let (month, rest) = rest.split_once(' ')?;
     // The day has two characters, of which the first may be blank.
-    let (day, rest) = (rest.get(..2)?, rest.get(2..)?.strip_prefix(' ')?);
+    let day = rest.get(..2)?;
+    let rest = rest.get(2..)?.strip_prefix(' ')?;
     let day = day.strip_prefix(' ').map_or_else(|| number(day, 2), |day| number(day, 1))?;
     let (time, year) = rest.split_once(' ')?;
     is_short_weekday(weekday).then(|| moment(number(year, 4)?, month, day, time)).flatten()
@@ -89,7 +93,9 @@ fn number(digits: &str, places: usize) -> Option<i64> {
 fn moment(year: i64, month: &str, day: i64, time: &str) -> Option<SystemTime> {
     let month = MONTHS.iter().position(|name| *name == month)?;
     let mut parts = time.split(':').map(|part| number(part, 2));
-    let (hour, minute, second) = (parts.next()??, parts.next()??, parts.next()??);
+    let hour = parts.next()??;
+    let minute = parts.next()??;
+    let second = parts.next()??;
     // 60 is a leap second.
     let is_time = parts.next().is_none() && hour < 24 && minute < 60 && second <= 60;
     if !is_time || !(1..=days_of(year, month)).contains(&day) {

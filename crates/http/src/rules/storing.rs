@@ -214,7 +214,8 @@ mod tests {
     use super::*;
 
     fn decide(request: &'static str, response: &'static str) -> Storing {
-        let (request, response) = (read(request), read(response));
+        let request = read(request);
+        let response = read(response);
         storing(&Method::GET, &request, StatusCode::OK, &response, at_once(), &Defaults::default())
     }
 
@@ -261,7 +262,8 @@ mod tests {
         }
         let strict = Defaults { needs_public: true, ..Defaults::default() };
         for (says, is_kept) in [("max-age=60", false), ("public, max-age=60", true)] {
-            let (request, response) = (read(CREDENTIALS), headers(&[("cache-control", says)]));
+            let request = read(CREDENTIALS);
+            let response = headers(&[("cache-control", says)]);
             let storing =
                 storing(&Method::GET, &request, StatusCode::OK, &response, at_once(), &strict);
             assert_eq!(matches!(storing, Storing::Keep(_)), is_kept, "{says}");
@@ -289,7 +291,8 @@ mod tests {
         assert_private("transfer-encoding: chunked", FRESH, PrivateReason::RequestContent);
         let kept = decide("content-length: 0\ncookie: a=b", FRESH);
         assert!(matches!(kept, Storing::Keep(_)), "{kept:?}");
-        let (none, fresh) = (headers(&[]), read(FRESH));
+        let none = headers(&[]);
+        let fresh = read(FRESH);
         for method in [Method::HEAD, Method::POST, Method::OPTIONS] {
             let answer =
                 storing(&method, &none, StatusCode::OK, &fresh, at_once(), &Defaults::default());

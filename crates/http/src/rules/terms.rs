@@ -127,7 +127,8 @@ mod tests {
     }
 
     fn decide(response: &'static str, defaults: Defaults) -> Storing {
-        let (request, response) = (headers(&[]), read(response));
+        let request = headers(&[]);
+        let response = read(response);
         storing(&Method::GET, &request, StatusCode::OK, &response, at_once(), &defaults)
     }
 

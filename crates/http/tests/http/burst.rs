@@ -168,7 +168,8 @@ async fn waiters_start_as_soon_as_a_head_says_that_its_answer_is_not_for_them() 
         &[("cache-control", "no-cache"), ("etag", "\"x\"")],
         &[("set-cookie", "a=b"), ("cache-control", "max-age=60")],
     ] {
-        let (origin, began) = (slow_body(fields), Instant::now());
+        let origin = slow_body(fields);
+        let began = Instant::now();
         let cache = cached(&memory(), &origin);
         let answers = join_all((0..5).map(async |_| {
             let answer = get(&cache, &[]).await;

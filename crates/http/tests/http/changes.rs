@@ -90,7 +90,8 @@ async fn a_dropped_request_with_a_safe_method_invalidates_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_change_by_http_2_removes_what_was_asked_for_by_http_1_and_the_other_way_round() {
     let cache = cached(&memory(), &shop(&[]));
-    let (one, two) = (("/item", &[("host", "shop")][..]), ("https://shop/item", &[][..]));
+    let one = ("/item", &[("host", "shop")][..]);
+    let two = ("https://shop/item", &[][..]);
     for ((read, read_by), (written, written_by)) in [(one, two), (two, one)] {
         ask(&cache, "GET", read, read_by).await;
         assert!(is_hit(&ask(&cache, "GET", read, read_by).await));

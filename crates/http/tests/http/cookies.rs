@@ -77,7 +77,8 @@ async fn a_guess_does_not_answer_a_user() {
     for fields in UNSAID {
         let cache = cached(&memory(), &pages(fields));
         get(&cache, &[]).await;
-        let (user, no_user) = ([("cookie", "alice")], []);
+        let user = [("cookie", "alice")];
+        let no_user = [];
         let (user, no_user) = tokio::join!(get(&cache, &user), get(&cache, &no_user));
         assert_eq!(text(user).await, "alice", "{fields:?}");
         assert_eq!(text(no_user).await, "no user", "{fields:?}");

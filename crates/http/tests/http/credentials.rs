@@ -38,7 +38,8 @@ async fn get_as_some(cache: &Cache, users: usize) {
 async fn slowest(cache: &Cache, users: u64) -> Duration {
     let asked = (0..users).map(async |nth| {
         sleep(Duration::from_millis(nth)).await;
-        let (user, began) = (format!("user {nth}"), Instant::now());
+        let user = format!("user {nth}");
+        let began = Instant::now();
         assert_eq!(text(get_as(cache, &user).await).await, user);
         began.elapsed()
     });
@@ -63,7 +64,8 @@ async fn users_with_tokens_do_not_wait_for_each_other_s_reloads() {
     get_as_some(&cache, 2).await;
     get(&cache, &[]).await;
     let reload = |user| [("authorization", user), ("cache-control", "no-cache")];
-    let (ours, theirs) = (reload("we"), reload("they"));
+    let ours = reload("we");
+    let theirs = reload("they");
     let began = Instant::now();
     let (ours, theirs) = tokio::join!(get(&cache, &ours), get(&cache, &theirs));
     assert_eq!((text(ours).await, text(theirs).await), ("we".to_owned(), "they".to_owned()));
@@ -180,7 +182,8 @@ async fn conditions_of_a_user_with_a_token_reach_the_origin() {
 
 #[tokio::test(start_paused = true)]
 async fn services_of_one_layer_know_of_tokens_together() {
-    let (layer, origin) = (memory(), api(LOAD));
+    let layer = memory();
+    let origin = api(LOAD);
     get_as_some(&cached(&layer, &origin), 10).await;
     assert_eq!(slowest(&cached(&layer, &origin), 10).await, LOAD);
 }

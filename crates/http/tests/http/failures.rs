@@ -96,7 +96,8 @@ fn breakable(status: &'static str) -> Origin {
 
 /// The statuses of the waiters for a bad request's load, and of its sender.
 async fn attacked(cache: &HttpCache<Origin>) -> (u16, Vec<u16>) {
-    let (mut asked, bad) = (Vec::new(), [("x-bad", "1")]);
+    let mut asked = Vec::new();
+    let bad = [("x-bad", "1")];
     for nth in 0..48 {
         let cache = cache.clone();
         asked.push(tokio::spawn(async move {

@@ -271,7 +271,8 @@ async fn a_change_under_the_same_key_removes_what_is_kept() {
 async fn a_change_leaves_what_is_kept_under_other_keys() {
     let key = RequestKey::path().query(["page"]).header("accept-language").unwrap();
     let cache = cached(&keyed(key), &Origin::counting(&[]));
-    let (uri, fields) = ("http://shop/items?page=2", [("accept-language", "de")]);
+    let uri = "http://shop/items?page=2";
+    let fields = [("accept-language", "de")];
     assert!(!is_kept(&cache, uri, &fields).await);
     crate::origin::ask(&cache, "PUT", uri, &[]).await;
     crate::origin::ask(&cache, "PUT", "http://shop/items", &fields).await;

@@ -23,7 +23,8 @@ async fn two_users(by: &'static str, fields: Fields) -> [String; 2] {
         Ok(page(fields, said(&request, by)))
     });
     let cache = cached(&memory(), &origin);
-    let (alice, bob) = ([(by, "alice")], [(by, "bob")]);
+    let alice = [(by, "alice")];
+    let bob = [(by, "bob")];
     let (alice, bob) = tokio::join!(get(&cache, &alice), get(&cache, &bob));
     [text(alice).await, text(bob).await]
 }
@@ -120,7 +121,8 @@ async fn a_private_error_of_a_reload_is_served_to_the_reloading_caller_only() {
         let cache = cached(&memory(), &failing("max-age=60", error));
         get(&cache, &[]).await;
         let reload = ("cache-control", "no-cache");
-        let (alice, bob) = ([("cookie", "alice"), reload], [("cookie", "bob"), reload]);
+        let alice = [("cookie", "alice"), reload];
+        let bob = [("cookie", "bob"), reload];
         let (alice, bob) = tokio::join!(get(&cache, &alice), get(&cache, &bob));
         assert_eq!(text(alice).await, "secret of session=alice", "{error:?}");
         assert_nothing_of_alice(bob).await;

@@ -102,7 +102,8 @@ async fn ask_all(store: impl Store) -> BTreeMap<&'static str, usize> {
     let origin = service();
     let cache = cached(&plain(store), &origin);
     let users = (0..USERS).map(async |user| {
-        let (cookie, bearer) = (format!("user={user}"), format!("Bearer {user}"));
+        let cookie = format!("user={user}");
+        let bearer = format!("Bearer {user}");
         let language = LANGUAGES[user % LANGUAGES.len()];
         let mut hits = BTreeMap::<_, usize>::new();
         for nth in 0..REQUESTS / USERS {
