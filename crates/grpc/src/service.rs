@@ -126,7 +126,7 @@ where
             Some(ReadBody::Continues { begun, rest } | ReadBody::Pauses { begun, rest }) => {
                 Body::new(CacheBody::resumed(begun, rest))
             }
-            None => return Status::cancelled("the request broke off").into_http(),
+            None => return Status::cancelled("the request body failed").into_http(),
         };
         let request = Request::from_parts(unread.parts, body);
         bypass_response(self.get_mut().oneshot(request).await)

@@ -61,25 +61,25 @@ pub(super) async fn forward_unsafe<S, ReqB, B>(
     inner: S,
     shared: LayerState,
     request: Request<ReqB>,
-    changes: InvalidationTarget,
+    invalidation: InvalidationTarget,
 ) -> Response<CacheBody<B>>
 where
     S: Service<Request<ReqB>, Response = Response<B>>,
     S::Error: Into<BoxError>,
 {
     let method = request.method().clone();
-    let mut owed = PendingInvalidation(Some((shared.clone(), changes.own_keys())));
+    let mut pending = PendingInvalidation(Some((shared.clone(), invalidation.own_keys())));
     match inner.oneshot(request).await.map_err(Into::<BoxError>::into) {
         Ok(response) => {
-            let removed = changes.keys(&method, response.status(), response.headers());
+            let removed = invalidation.keys(&method, response.status(), response.headers());
             shared.invalidate(removed).await;
-            owed.0 = None;
+            pending.0 = None;
             let report = Report::forwarded("method", response.status());
             let mut response = response.map(CacheBody::passing);
             report.add_to(response.headers_mut());
             response
         }
-        // The origin may have processed the request, so `pending` is dropped armed.
+        // The origin may have processed the request, so dropping `pending` invalidates its target.
         Err(error) => refusal::of_origin(&error),
     }
 }

@@ -1,4 +1,4 @@
-//! `Variants`: which variants this process has stored of each target, and which of them make room.
+//! `Variants`: which variants this process has stored of each target, and which of them are evicted.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;

@@ -69,7 +69,7 @@ impl Argument {
         let (is_reference, within) = match ty {
             Type::Reference(reference) if reference.mutability.is_some() => {
                 let message = format!(
-                    "a load goes on when its caller has gone: `{name}` cannot be lent to be changed"
+                    "a load may outlive its caller, so `{name}` cannot be a mutable reference"
                 );
                 return Err(Error::new(ty.span(), message));
             }
@@ -77,9 +77,7 @@ impl Argument {
             _ => (false, ty),
         };
         if borrows(within.to_token_stream()) {
-            let message = format!(
-                "a load goes on when its caller has gone: make `{name}` own what it refers to"
-            );
+            let message = format!("a load may outlive its caller, so `{name}` must own its data");
             return Err(Error::new(ty.span(), message));
         }
         Ok(Self { name, is_reference })
@@ -129,7 +127,7 @@ fn check_skipped(skipped: &Ident, names: &[String], options: &Options) -> Result
     let message = if !names.contains(&name) {
         format!("`{name}` is no argument")
     } else if options.key.arguments().any(|keyed| keyed == name) {
-        format!("`{name}` is in the key: it cannot be skipped as well")
+        format!("`{name}` is part of the key, so it cannot be skipped")
     } else {
         return Ok(());
     };

@@ -27,12 +27,12 @@ pub(crate) fn expand(options: &Options, function: &ItemFn) -> Result<TokenStream
         "what is read through a cache is a `Result<T, E>`: a load can fail",
     )?;
     if borrows(answer.ty.to_token_stream()) {
-        let message = "an answer is kept, so it cannot borrow";
+        let message = "an answer is stored, so it cannot borrow";
         return Err(Error::new(answer.ty.span(), message));
     }
     if let Some(knob) = options.not_found_ttl().filter(|_| !answer.is_optional()) {
         let message =
-            "this is how long `None` is kept: the function returns no `Result<Option<_>, _>`";
+            "this is the lifetime of `None`, and the function returns no `Result<Option<_>, _>`";
         return Err(Error::new(knob.span(), message));
     }
     let arguments = Argument::all(signature, options)?;

@@ -117,7 +117,7 @@ pub(crate) fn milliseconds(text: &LitStr) -> Result<u64> {
     match number.checked_mul(scale) {
         Some(0) => Err(wrong("no time at all: leave the option out")),
         Some(milliseconds) if milliseconds <= 366 * DAY => Ok(milliseconds),
-        _ => Err(wrong("longer than 366 days, the longest that anything is kept")),
+        _ => Err(wrong("longer than 366 days, the longest lifetime")),
     }
 }
 

@@ -40,7 +40,7 @@ fn read(text: &str) -> std::result::Result<(String, Vec<Segment>), String> {
     for piece in text.split('/') {
         let segment = segment(piece)?;
         if matches!(segment, Segment::Argument(..)) && segments.contains(&segment) {
-            return Err(format!("`{piece}` is there twice: once is enough to tell keys apart"));
+            return Err(format!("`{piece}` occurs twice: once is enough to distinguish keys"));
         }
         segments.push(segment);
     }
