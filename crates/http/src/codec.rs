@@ -32,7 +32,7 @@ pub(super) struct Passthrough<B> {
     /// Why it is not stored, for the `detail` of `Cache-Status`.
     pub(super) why: String,
     pub(super) origin: OriginInfo,
-    /// Whether only this response is private. If not, the next requests are not coalesced either.
+    /// Whether only this response is private. If not, the next ones probably are private too.
     pub(super) is_own: bool,
 }
 

@@ -58,8 +58,8 @@ impl<S> Exchange<S> {
             Some(vary_index) => FetchRequest::variant(&self.cache_request, Arc::clone(vary_index)),
         };
         fetch_request.forces_refresh = self.forces_refresh;
-        // Each request with credentials may get a private response. Retrying one after the other
-        // would make them queue, so only requests without credentials retry.
+        // The response to a request without credentials can probably be shared. So after a wait for
+        // a private one it asks the cache once more, before it loads for itself.
         let retries = mode::has_no_credentials(&self.cache_request.parts.headers);
         let options = RequestOptions::default()
             .force_refresh(self.forces_refresh)

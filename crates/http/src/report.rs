@@ -24,7 +24,7 @@ pub(super) struct Report {
     detail: Option<String>,
 }
 
-/// What was looked up before the origin was asked.
+/// Which lookup came before the request to the origin.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LookupKind {
     Target,

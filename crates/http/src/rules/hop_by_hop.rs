@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_else_is_named_is_told() {
+    fn a_connection_that_names_another_field_is_recognized() {
         for line in
             ["x-tenant", "close, Host", "cookie", "a b", "\"close\"", "\"close, x", "keep-alive;x"]
         {
