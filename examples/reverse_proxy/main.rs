@@ -12,19 +12,19 @@ use clap::Parser;
 use http::Uri;
 use tokio::net::TcpListener;
 
-/// Keeps what an origin says may be kept, and asks it once for what a crowd asks for.
+/// Stores what an origin permits to be stored, and coalesces concurrent requests into one.
 #[derive(Parser)]
 struct Args {
-    /// Where requests go that cannot be answered from what is kept
+    /// The origin, which answers requests that no stored response answers
     #[arg(long)]
     origin: Uri,
-    /// Where to listen; port 0 is any that is free
+    /// The address to listen on; port 0 is any free port
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// Where responses are kept: `memory`, or `redis://HOST:PORT` to share them with other proxies
+    /// Where responses are stored: `memory`, or `redis://HOST:PORT` to share them with other proxies
     #[arg(long, default_value = "memory")]
     store: String,
-    /// How many responses are kept in memory at most
+    /// How many responses are stored in memory at most
     #[arg(long, default_value_t = 10_000)]
     entries: usize,
 }

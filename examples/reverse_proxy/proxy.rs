@@ -1,4 +1,4 @@
-//! The proxy itself: what the tests run as well.
+//! The proxy itself, which the tests run too.
 
 #[path = "upgrade.rs"]
 mod upgrade;
@@ -21,10 +21,10 @@ use tokio::task::JoinSet;
 use tower::{Layer, ServiceExt, service_fn};
 use upgrade::{Offer, Tunnels};
 
-/// Answers whoever connects, by HTTP/1.1 or by HTTP/2 with prior knowledge, until it is dropped.
+/// Serves all connections, by HTTP/1.1 or by HTTP/2 with prior knowledge, until it is dropped.
 ///
 /// # Errors
-/// If the origin is not the address of a server.
+/// If the origin is not an absolute URI.
 pub(crate) async fn serve(
     listener: TcpListener,
     origin: &Uri,
@@ -34,7 +34,8 @@ pub(crate) async fn serve(
     let client = Client::builder(TokioExecutor::new()).build_http::<Body>();
     let tunnels = Tunnels::default();
     let forward = service_fn(move |mut request| {
-        let (client, tunnels) = (client.clone(), tunnels.clone());
+        let client = client.clone();
+        let tunnels = tunnels.clone();
         let offer = Offer::of(&mut request);
         let mut request = origin.address(request);
         if let Some(offer) = &offer {
@@ -59,7 +60,7 @@ pub(crate) async fn serve(
     loop {
         while connections.try_join_next().is_some() {}
         let Ok((stream, _)) = listener.accept().await else {
-            // Out of descriptors, or a client that has gone: neither is for ever.
+            // No free file descriptor, or a client that has disconnected: try again soon.
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
@@ -68,14 +69,14 @@ pub(crate) async fn serve(
             let mut server = auto::Builder::new(TokioExecutor::new());
             server.http1().timer(TokioTimer::new()).header_read_timeout(Duration::from_secs(30));
             server.http2().timer(TokioTimer::new());
-            // What breaks a connection is its own affair.
+            // An error of one connection does not concern the others.
             let io = TokioIo::new(stream);
             let _ = server.serve_connection_with_upgrades(io, service).await;
         });
     }
 }
 
-/// Where requests go.
+/// The server that requests are forwarded to.
 #[derive(Clone)]
 struct Origin {
     scheme: Scheme,
@@ -87,13 +88,13 @@ impl Origin {
         let (Some(scheme), Some(authority)) = (uri.scheme(), uri.authority()) else {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                "the origin is to be said as in http://127.0.0.1:8000",
+                "the origin must be an absolute URI, as in http://127.0.0.1:8000",
             ));
         };
         Ok(Self { scheme: scheme.clone(), authority: authority.clone() })
     }
 
-    /// Makes of a request to this proxy one to the origin.
+    /// Makes a request to the origin of a request to this proxy.
     fn address(&self, request: Request<Body>) -> Request<Body> {
         let (mut parts, body) = request.into_parts();
         let mut uri = parts.uri.into_parts();
@@ -102,7 +103,7 @@ impl Origin {
         uri.path_and_query.get_or_insert_with(|| PathAndQuery::from_static("/"));
         parts.uri = Uri::from_parts(uri).unwrap_or_default();
         strip_hop_by_hop(&mut parts.headers);
-        // The client says it anew, of the origin.
+        // The HTTP client sets `Host` to the origin.
         parts.headers.remove(header::HOST);
         add_via(&mut parts.headers, parts.version);
         parts.version = Version::HTTP_11;
@@ -110,7 +111,7 @@ impl Origin {
     }
 }
 
-/// Removes what is for one connection only (RFC 9110, section 7.6.1).
+/// Removes the fields that are about one connection only (RFC 9110, section 7.6.1).
 fn strip_hop_by_hop(headers: &mut HeaderMap) {
     let named = headers.get_all(header::CONNECTION).iter().filter_map(|value| value.to_str().ok());
     let named = named.flat_map(|value| value.split(','));

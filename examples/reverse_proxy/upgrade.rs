@@ -1,4 +1,4 @@
-//! Connections that become WebSockets: the proxy then carries bytes both ways.
+//! WebSocket upgrades: the proxy then copies bytes in both directions.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::copy_bidirectional;
 use tokio::task::JoinSet;
 
-/// An offer of a client to go on in the WebSocket protocol (RFC 6455), over HTTP/1.1.
+/// An offer of a client to upgrade an HTTP/1.1 connection to a WebSocket (RFC 6455).
 pub(crate) struct Offer {
     client: OnUpgrade,
 }
@@ -33,12 +33,12 @@ impl Offer {
     }
 }
 
-/// The connections that go on as WebSockets. They end when the last clone of this is dropped.
+/// The connections that were upgraded. They end when the last clone of this is dropped.
 #[derive(Clone, Default)]
 pub(crate) struct Tunnels(Arc<Mutex<JoinSet<()>>>);
 
 impl Tunnels {
-    /// Joins the connection of the client with the one to the origin, which accepts the offer by
+    /// Joins the connection of the client with that of the origin, which has accepted the offer with
     /// this response.
     pub(crate) fn join(&self, offer: Offer, accepted: &mut Response<Incoming>) {
         let origin = upgrade::on(accepted);
@@ -46,8 +46,9 @@ impl Tunnels {
         while tunnels.try_join_next().is_some() {}
         tunnels.spawn(async move {
             if let Ok((client, origin)) = tokio::try_join!(offer.client, origin) {
-                let (mut client, mut origin) = (TokioIo::new(client), TokioIo::new(origin));
-                // What breaks a connection is its own affair.
+                let mut client = TokioIo::new(client);
+                let mut origin = TokioIo::new(origin);
+                // An error of one tunnel does not concern the others.
                 let _ = copy_bidirectional(&mut client, &mut origin).await;
             }
         });

@@ -1,4 +1,4 @@
-//! Bodies of answers: what was kept, or what goes through as it comes.
+//! `CacheBody`: the body of a response, stored or passing through.
 
 use std::fmt;
 use std::pin::Pin;
@@ -9,84 +9,86 @@ use http::HeaderMap;
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::oneshot;
 
-use super::follow::Follow;
+use super::observer::BodyObserver;
 
-/// The body of an answer: one that was kept, with its trailers, or one that goes through as the
-/// loader sends it.
+/// The body of a response: a stored one with its trailers, or one that passes through as the loader
+/// sends it.
 pub struct CacheBody<B>(BodySource<B>);
 
 enum BodySource<B> {
-    Kept {
+    Stored {
         data: Bytes,
         trailers: Option<HeaderMap>,
     },
-    /// What was read of it already, the rest, and a watch that is told how that ends.
+    /// What was read already, the rest, and what observes it.
     Passing {
         begun: Bytes,
         rest: Pin<Box<B>>,
-        watch: Option<BodyObserver>,
+        observer: Option<ObserverKind>,
     },
 }
 
-/// What watches a body that goes through.
-enum BodyObserver {
-    /// It sees all of it.
-    Follow(Box<Follow>),
-    /// It is told how the body ends.
-    BodyEnd(oneshot::Sender<BodyEnd>),
+/// What observes a body that passes through.
+enum ObserverKind {
+    /// It sees every frame.
+    Full(Box<BodyObserver>),
+    /// It is told only whether the body ends after the part that was read.
+    End(oneshot::Sender<BodyEnd>),
 }
 
-/// How a body ends of which one part was read.
+/// How a body continues after the part that was read.
+#[allow(clippy::exhaustive_enums, reason = "a body ends there or it does not")]
 #[derive(Debug)]
 pub enum BodyEnd {
-    /// That part was all but for its trailers.
+    /// It ends there, with these trailers.
     Ended(Option<HeaderMap>),
-    /// There are more parts.
-    GoesOn,
+    /// More data follows.
+    Continues,
 }
 
 impl<B> CacheBody<B> {
-    /// No body at all.
+    /// A body without data or trailers.
     pub fn empty() -> Self {
-        Self::kept(Bytes::new(), None)
+        Self::stored(Bytes::new(), None)
     }
 
     /// A stored body, with its trailers.
-    pub fn kept(data: Bytes, trailers: Option<HeaderMap>) -> Self {
-        Self(BodySource::Kept { data, trailers })
+    pub fn stored(data: Bytes, trailers: Option<HeaderMap>) -> Self {
+        Self(BodySource::Stored { data, trailers })
     }
 
-    /// A body of which nothing was read.
+    /// A body that passes through, of which nothing was read.
     pub fn passing(body: B) -> Self {
-        Self::rejoined(Bytes::new(), Box::pin(body))
+        Self::resumed(Bytes::new(), Box::pin(body))
     }
 
-    /// A body of which some was read.
-    pub fn rejoined(begun: Bytes, rest: Pin<Box<B>>) -> Self {
-        Self(BodySource::Passing { begun, rest, watch: None })
+    /// A body that passes through, of which `begun` was read: it begins with that.
+    pub fn resumed(begun: Bytes, rest: Pin<Box<B>>) -> Self {
+        Self(BodySource::Passing { begun, rest, observer: None })
     }
 
-    /// The same, followed on its way if it goes through.
-    pub fn followed_by(mut self, by: Follow) -> Self {
-        if let BodySource::Passing { watch, .. } = &mut self.0 {
-            *watch = Some(BodyObserver::Follow(Box::new(by)));
+    /// The same body with an observer. Without effect on a stored body.
+    pub fn observed_by(mut self, by: BodyObserver) -> Self {
+        if let BodySource::Passing { observer, .. } = &mut self.0 {
+            *observer = Some(ObserverKind::Full(Box::new(by)));
         }
         self
     }
 
-    /// A body of which some was read. It is told how it ends as soon as its reader gets that far.
-    pub fn watched(begun: Bytes, rest: Pin<Box<B>>, end: oneshot::Sender<BodyEnd>) -> Self {
-        Self(BodySource::Passing { begun, rest, watch: Some(BodyObserver::BodyEnd(end)) })
+    /// As [`resumed`](Self::resumed). Sends on `end` whether more data follows `begun`, as soon as
+    /// the reader of the body gets that far. Sends nothing if the body fails there.
+    pub fn observed(begun: Bytes, rest: Pin<Box<B>>, end: oneshot::Sender<BodyEnd>) -> Self {
+        Self(BodySource::Passing { begun, rest, observer: Some(ObserverKind::End(end)) })
     }
 }
 
-/// How a body ends, if its next frame tells.
+/// How a body continues, if the next frame tells. An empty frame does not.
 fn end_by<E>(next: Option<&Result<Frame<Bytes>, E>>) -> Option<BodyEnd> {
     match next {
         None => Some(BodyEnd::Ended(None)),
         Some(Ok(frame)) => match frame.data_ref() {
             Some(data) if data.is_empty() => None,
-            Some(_) => Some(BodyEnd::GoesOn),
+            Some(_) => Some(BodyEnd::Continues),
             None => Some(BodyEnd::Ended(frame.trailers_ref().cloned())),
         },
         Some(Err(_)) => None,
@@ -105,23 +107,23 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, B::Error>>> {
         match &mut self.0 {
-            BodySource::Kept { data, .. } if !data.is_empty() => {
+            BodySource::Stored { data, .. } if !data.is_empty() => {
                 Poll::Ready(Some(Ok(Frame::data(std::mem::take(data)))))
             }
-            BodySource::Kept { trailers, .. } => {
+            BodySource::Stored { trailers, .. } => {
                 Poll::Ready(trailers.take().map(|trailers| Ok(Frame::trailers(trailers))))
             }
-            BodySource::Passing { begun, rest, watch } => {
+            BodySource::Passing { begun, rest, observer } => {
                 let was_read = !begun.is_empty();
                 let polled = match was_read {
                     true => Poll::Ready(Some(Ok(Frame::data(std::mem::take(begun))))),
                     false => rest.as_mut().poll_frame(cx),
                 };
-                match watch {
-                    Some(BodyObserver::Follow(follow)) => {
-                        followed(follow, &polled, rest.is_end_stream(), cx);
+                match observer {
+                    Some(ObserverKind::Full(observer)) => {
+                        observe(observer, &polled, rest.is_end_stream(), cx);
                     }
-                    Some(BodyObserver::BodyEnd(_)) if !was_read => tell_end(watch, &polled),
+                    Some(ObserverKind::End(_)) if !was_read => tell_end(observer, &polled),
                     _ => {}
                 }
                 polled
@@ -129,20 +131,20 @@ where
         }
     }
 
-    /// Not before the trailers are out: a caller that asks this would leave them behind.
+    /// Not before the trailers are read: servers stop polling once this is true.
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            BodySource::Kept { data, trailers } => data.is_empty() && trailers.is_none(),
+            BodySource::Stored { data, trailers } => data.is_empty() && trailers.is_none(),
             BodySource::Passing { begun, rest, .. } => begun.is_empty() && rest.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            BodySource::Kept { data, trailers: None } => SizeHint::with_exact(data.len() as u64),
-            // Of what says its exact length, servers make a `content-length` that the loader did
-            // not send, and over HTTP/1.1 they leave out its trailers.
-            BodySource::Kept { data, .. } => {
+            BodySource::Stored { data, trailers: None } => SizeHint::with_exact(data.len() as u64),
+            // For a body of exact length, servers send a `content-length` that the loader did not
+            // send, and over HTTP/1.1 they omit its trailers.
+            BodySource::Stored { data, .. } => {
                 let mut hint = SizeHint::new();
                 hint.set_lower(data.len() as u64);
                 hint
@@ -161,34 +163,37 @@ where
     }
 }
 
-/// Tells how the body ends, if that is known by now.
-fn tell_end<E>(watch: &mut Option<BodyObserver>, polled: &Poll<Option<Result<Frame<Bytes>, E>>>) {
+/// Sends how the body continues, if that is known by now.
+fn tell_end<E>(
+    observer: &mut Option<ObserverKind>,
+    polled: &Poll<Option<Result<Frame<Bytes>, E>>>,
+) {
     if let Poll::Ready(next) = polled
         && let Some(end) = end_by(next.as_ref())
-        && let Some(BodyObserver::BodyEnd(sender)) = watch.take()
+        && let Some(ObserverKind::End(sender)) = observer.take()
     {
-        // It may not be waited for any more.
+        // The receiver may be gone.
         _ = sender.send(end);
     }
 }
 
-/// Shows what came of a poll to what follows the body.
-fn followed<E>(
-    follow: &mut Follow,
+/// Passes the result of a poll to the observer.
+fn observe<E>(
+    observer: &mut BodyObserver,
     polled: &Poll<Option<Result<Frame<Bytes>, E>>>,
     is_end: bool,
     cx: &mut Context<'_>,
 ) {
     match polled {
-        Poll::Pending => return follow.poll_deadline(cx),
-        Poll::Ready(Some(Err(_))) => return follow.broke_off(),
-        Poll::Ready(Some(Ok(frame))) => follow.saw(frame),
-        Poll::Ready(None) => return follow.ended(),
+        Poll::Pending => return observer.poll_deadline(cx),
+        Poll::Ready(Some(Err(_))) => return observer.broke_off(),
+        Poll::Ready(Some(Ok(frame))) => observer.saw(frame),
+        Poll::Ready(None) => return observer.ended(),
     }
-    // Servers ask for no more of what says that this was all.
+    // Servers do not poll a body again that says that it has ended.
     match is_end {
-        true => follow.ended(),
-        false => follow.poll_deadline(cx),
+        true => observer.ended(),
+        false => observer.poll_deadline(cx),
     }
 }
 
@@ -202,7 +207,7 @@ impl<B> Default for CacheBody<B> {
 impl<B> fmt::Debug for CacheBody<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            BodySource::Kept { data, .. } => write!(f, "CacheBody(kept, {} bytes)", data.len()),
+            BodySource::Stored { data, .. } => write!(f, "CacheBody(stored, {} bytes)", data.len()),
             BodySource::Passing { .. } => f.write_str("CacheBody(passing)"),
         }
     }
@@ -219,9 +224,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn trailers_come_after_the_data_and_are_not_left_behind() {
+    async fn trailers_come_after_the_data_and_before_the_end() {
         let mut body: CacheBody<Full<Bytes>> =
-            CacheBody::kept(Bytes::from_static(b"data"), Some(trailers()));
+            CacheBody::stored(Bytes::from_static(b"data"), Some(trailers()));
         assert_eq!((body.size_hint().lower(), body.size_hint().exact()), (4, None));
         let first = body.frame().await.unwrap().unwrap();
         assert_eq!(first.into_data().unwrap(), "data");
@@ -233,9 +238,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_read_of_a_body_comes_before_its_rest() {
+    async fn a_resumed_body_begins_with_what_was_read() {
         let begun = Bytes::from_static(b"ab");
-        let body = CacheBody::rejoined(begun, Box::pin(Full::new(Bytes::from_static(b"cd"))));
+        let body = CacheBody::resumed(begun, Box::pin(Full::new(Bytes::from_static(b"cd"))));
         assert_eq!(body.size_hint().exact(), Some(4));
         assert_eq!(body.collect().await.unwrap().to_bytes(), "abcd");
     }

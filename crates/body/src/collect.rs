@@ -1,4 +1,4 @@
-//! Reading a body up to a bound, for a bounded time.
+//! Reads a body up to a bound of bytes and of time.
 
 use std::fmt;
 use std::pin::Pin;
@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::joined::JoinedFrames;
 
-/// What came of reading a body.
+/// What [`collect`] read of a body.
 #[allow(clippy::exhaustive_enums, reason = "a body ends or it does not")]
 pub enum CollectedBody<B> {
     /// All of it.
@@ -21,13 +21,13 @@ pub enum CollectedBody<B> {
         /// Its trailer fields.
         trailers: Option<HeaderMap>,
     },
-    /// It has more bytes than wanted, or takes longer.
+    /// It has more bytes than allowed, or takes longer.
     Unfinished {
         /// What was read.
         begun: Bytes,
         /// The rest.
         rest: Pin<Box<B>>,
-        /// Whether it takes longer.
+        /// Whether it takes longer. If not, it is too large.
         is_slow: bool,
     },
 }
@@ -42,20 +42,21 @@ impl<B> fmt::Debug for CollectedBody<B> {
     }
 }
 
-/// Reads a body, but no more of it than one frame beyond `most` bytes, and only what is there
-/// `until` then.
+/// Reads a body to its end. Stops at `until`, after the first frame beyond `most` bytes, or at once
+/// if the body states that it is larger.
 ///
 /// # Cancel safety
-/// Dropping it drops the body.
+/// Dropping the future drops the body, with what was read of it.
 ///
 /// # Errors
-/// If the body ends with an error: what was read of it is not to be kept.
+/// If the body fails. What was read of it is dropped, since a truncated body must not be stored.
 pub async fn collect<B>(body: B, most: usize, until: Instant) -> Result<CollectedBody<B>, B::Error>
 where
     B: Body<Data = Bytes>,
 {
     let mut body = Box::pin(body);
-    let (mut begun, mut trailers) = (JoinedFrames::default(), None::<HeaderMap>);
+    let mut begun = JoinedFrames::default();
+    let mut trailers = None::<HeaderMap>;
     let in_all = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     if in_all > most {
         return Ok(CollectedBody::Unfinished { begun: Bytes::new(), rest: body, is_slow: false });
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_body_that_stands_still_goes_on_from_where_it_was_left() {
+    async fn a_slow_body_is_resumed_where_it_was_left() {
         let frame =
             |text: &'static [u8]| Ok::<_, Infallible>(Frame::data(Bytes::from_static(text)));
         let late = stream::once(async move {
@@ -122,12 +123,12 @@ mod tests {
             panic!("all of it")
         };
         assert_eq!((&begun[..], Instant::now()), (&b"ab"[..], until));
-        let whole = CacheBody::rejoined(begun, rest).collect().await.unwrap();
+        let whole = CacheBody::resumed(begun, rest).collect().await.unwrap();
         assert_eq!(whole.to_bytes(), "abcd");
     }
 
     #[tokio::test]
-    async fn a_body_as_large_as_may_be_is_collected() {
+    async fn a_body_of_the_largest_size_is_collected() {
         let Ok(CollectedBody::Whole { data, trailers }) =
             collect(body(&["ab", "", "cd"]), 4, soon()).await
         else {
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_larger_one_goes_on_from_where_it_was_left() {
+    async fn a_larger_body_is_resumed_where_it_was_left() {
         let body = body(&["ab", "cd", "ef"]);
         let Ok(CollectedBody::Unfinished { begun, rest, is_slow: false }) =
             collect(body, 3, soon()).await
@@ -145,7 +146,7 @@ mod tests {
             panic!("all of it")
         };
         assert_eq!(begun, "abcd");
-        let whole = CacheBody::rejoined(begun, rest).collect().await.unwrap();
+        let whole = CacheBody::resumed(begun, rest).collect().await.unwrap();
         assert_eq!(whole.to_bytes(), "abcdef");
     }
 }

@@ -1,21 +1,21 @@
-//! What was read of a body, in however many frames it came.
+//! `JoinedFrames`: the frames of a body as one buffer.
 
 use bytes::Bytes;
 
-/// What was read of a body. Frames are joined as they come, so that it takes no more room than a
-/// few times what they hold, however little that is in each.
+/// The data that was read of a body. Frames are joined as they come, so that many small frames take
+/// no more memory than a few times their data.
 #[derive(Debug, Default)]
 pub struct JoinedFrames {
-    /// All that came, as long as that was one frame.
+    /// All data, while it is a single frame.
     first: Bytes,
-    /// All that came, as soon as it was more.
+    /// All data, once there are several frames.
     all: Vec<u8>,
 }
 
 impl JoinedFrames {
-    /// Adds a frame, to be one of so many bytes in all, as far as that is known.
+    /// Adds a frame. `in_all` is how many bytes are expected in total, or zero if that is unknown.
     pub fn push(&mut self, data: Bytes, in_all: usize) {
-        if self.len() == 0 {
+        if self.is_empty() {
             self.first = data;
         } else if !data.is_empty() {
             if self.all.is_empty() {
@@ -31,7 +31,12 @@ impl JoinedFrames {
         self.first.len() + self.all.len()
     }
 
-    /// All of it: the frame itself, if there was but one.
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All data, without a copy if there was only one frame.
     pub fn into_bytes(mut self) -> Bytes {
         if self.all.is_empty() {
             return self.first;
@@ -74,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_take_no_more_room_than_a_few_times_what_they_hold() {
+    fn small_frames_take_at_most_a_few_times_the_memory_of_their_data() {
         let held = |frame: &'static [u8]| {
             let used = allocation_counter::measure(|| {
                 let mut joined = JoinedFrames::default();

@@ -1,10 +1,10 @@
-//! Errors that say that no request was sent.
+//! Errors that show that no request was sent.
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
 
-/// Whether an error says that nothing listens where a request was to be sent, so that it is not the
-/// fault of that request.
+/// Whether an error, or one of its causes, says that the server cannot be reached: the connection
+/// was refused, or there is no route. Then no request was sent, so no request caused the error.
 pub fn is_unreachable(error: &(dyn Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
@@ -18,7 +18,7 @@ pub fn is_unreachable(error: &(dyn Error + 'static)) -> bool {
         {
             return true;
         }
-        // The source of one of these is that of the error within it, which would be left out.
+        // `io::Error::source` skips the error that it wraps, so that one is visited here.
         cause = match io.and_then(io::Error::get_ref) {
             Some(within) => Some(within),
             None => error.source(),

@@ -1,30 +1,30 @@
-//! Answers of a service: whole ones, which are kept, and those that go through.
+//! `GrpcAnswer` and `GrpcCodec`: what a load returns, and how answers are stored.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use bellwether::BoxError;
 use bellwether::{CacheStatus, Cacheability, Codec, EncodeBuffer};
-use bellwether_body::{CacheBody, KeptResponse};
+use bellwether_body::{BufferedResponse, CacheBody};
 use bytes::Bytes;
 use http::Response;
 use http::header::CONTENT_TYPE;
 use tonic::Status;
 
-/// An answer of a service.
+/// What a load returns.
 pub(crate) enum GrpcAnswer<B> {
-    /// All of it, and what is to become of it.
-    Whole(KeptResponse<()>, Cacheability),
-    /// One that only its own caller can have, until it takes it.
+    /// A complete answer, and whether it is stored.
+    Complete(BufferedResponse<()>, Cacheability),
+    /// An answer that passes through. The first caller takes it.
     TakeOnce(TakeOnce<B>),
-    /// One that its caller has already, and what that says of the next ones.
+    /// An answer that its caller has already, and what that means for the next ones.
     Taken(Cacheability),
 }
 
-/// A response that goes through.
+/// A response that passes through, until its caller takes it.
 ///
-/// The lock is held to take it and never across an `.await`; it is there because what a flight
-/// lands may be seen by many, and a body need not stand that.
+/// The mutex is there because the outcome of a flight is shared between threads, and a body need not
+/// be `Sync`. It is locked to take the response, never across an `.await`.
 pub(crate) struct TakeOnce<B>(Mutex<Option<Response<CacheBody<B>>>>);
 
 impl<B> GrpcAnswer<B> {
@@ -34,8 +34,8 @@ impl<B> GrpcAnswer<B> {
 
     pub(super) fn into_response(self) -> Response<CacheBody<B>> {
         match self {
-            Self::Whole(kept, _) => {
-                let mut response = Response::new(CacheBody::kept(kept.body, kept.trailers));
+            Self::Complete(kept, _) => {
+                let mut response = Response::new(CacheBody::stored(kept.body, kept.trailers));
                 *response.status_mut() = kept.status;
                 *response.headers_mut() = kept.headers;
                 note_status(&mut response);
@@ -46,12 +46,12 @@ impl<B> GrpcAnswer<B> {
         }
     }
 
-    /// Another one of the same.
-    fn again(&self) -> Self {
+    /// The answer for one more caller.
+    fn for_caller(&self) -> Self {
         match self {
-            Self::Whole(kept, verdict) => Self::Whole(kept.clone(), *verdict),
+            Self::Complete(kept, cacheability) => Self::Complete(kept.clone(), *cacheability),
             Self::TakeOnce(passing) => Self::TakeOnce(TakeOnce(Mutex::new(passing.take()))),
-            Self::Taken(verdict) => Self::Taken(*verdict),
+            Self::Taken(cacheability) => Self::Taken(*cacheability),
         }
     }
 }
@@ -60,8 +60,8 @@ fn taken<B>() -> Response<CacheBody<B>> {
     Status::internal("another caller has taken the answer").into_http()
 }
 
-/// Adds the status of an answer that is a head alone to its extensions, as tonic does for what is
-/// above the service.
+/// Adds the status of a trailers-only response to its extensions, as tonic does for layers above a
+/// service.
 fn note_status<B>(response: &mut Response<CacheBody<B>>) {
     if !response.headers().contains_key(Status::GRPC_STATUS) {
         return;
@@ -83,16 +83,16 @@ impl<B> TakeOnce<B> {
 impl<B> fmt::Debug for GrpcAnswer<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Whole(kept, verdict) => {
-                write!(f, "GrpcAnswer(whole, {} bytes, {verdict:?})", kept.body.len())
+            Self::Complete(kept, cacheability) => {
+                write!(f, "GrpcAnswer(complete, {} bytes, {cacheability:?})", kept.body.len())
             }
             Self::TakeOnce(_) => f.write_str("GrpcAnswer(passing)"),
-            Self::Taken(verdict) => write!(f, "GrpcAnswer(taken, {verdict:?})"),
+            Self::Taken(cacheability) => write!(f, "GrpcAnswer(taken, {cacheability:?})"),
         }
     }
 }
 
-/// How answers are kept.
+/// The codec of stored answers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GrpcCodec;
 
@@ -111,7 +111,7 @@ where
     }
 
     fn restore(&self, kept: &GrpcAnswer<B>, _: &CacheStatus) -> GrpcAnswer<B> {
-        kept.again()
+        kept.for_caller()
     }
 
     fn restore_owned(&self, kept: GrpcAnswer<B>, _: &CacheStatus) -> GrpcAnswer<B> {
@@ -120,35 +120,39 @@ where
 
     fn classify(&self, kept: &GrpcAnswer<B>) -> Cacheability {
         match kept {
-            GrpcAnswer::Whole(_, verdict) | GrpcAnswer::Taken(verdict) => *verdict,
+            GrpcAnswer::Complete(_, cacheability) | GrpcAnswer::Taken(cacheability) => {
+                *cacheability
+            }
             GrpcAnswer::TakeOnce(_) => Cacheability::PrivateKey,
         }
     }
 
     fn encode(&self, kept: &GrpcAnswer<B>, room: &mut EncodeBuffer) -> Result<(), BoxError> {
         match kept {
-            GrpcAnswer::Whole(kept, _) => kept.encode(room),
+            GrpcAnswer::Complete(kept, _) => kept.encode(room),
             GrpcAnswer::TakeOnce(_) | GrpcAnswer::Taken(_) => {
-                Err("an answer that goes through is not kept".into())
+                Err("an answer that passes through is not stored".into())
             }
         }
     }
 
     fn settle(&self, kept: GrpcAnswer<B>, encoded: &Bytes) -> GrpcAnswer<B> {
-        match (&kept, KeptResponse::borrowing(encoded)) {
-            (GrpcAnswer::Whole(_, verdict), Ok(response)) => GrpcAnswer::Whole(response, *verdict),
+        match (&kept, BufferedResponse::borrowing(encoded)) {
+            (GrpcAnswer::Complete(_, cacheability), Ok(response)) => {
+                GrpcAnswer::Complete(response, *cacheability)
+            }
             _ => kept,
         }
     }
 
     fn weight(&self, kept: &GrpcAnswer<B>, encoded: &Bytes) -> usize {
         match kept {
-            GrpcAnswer::Whole(kept, _) => size_of::<GrpcAnswer<B>>() + kept.weight_of_fields(),
+            GrpcAnswer::Complete(kept, _) => size_of::<GrpcAnswer<B>>() + kept.weight_of_fields(),
             GrpcAnswer::TakeOnce(_) | GrpcAnswer::Taken(_) => encoded.len(),
         }
     }
 
     fn decode(&self, bytes: &[u8]) -> Result<GrpcAnswer<B>, BoxError> {
-        Ok(GrpcAnswer::Whole(KeptResponse::decode(bytes)?, Cacheability::Keep))
+        Ok(GrpcAnswer::Complete(BufferedResponse::decode(bytes)?, Cacheability::Keep))
     }
 }

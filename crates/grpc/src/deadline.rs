@@ -1,13 +1,13 @@
-//! `grpc-timeout`: by when a caller needs its answer.
+//! `grpc-timeout`: the deadline of a caller.
 
 use http::HeaderMap;
 use tokio::time::{Duration, Instant};
 
-/// The field by which a caller says how long it waits.
+/// The field in which a caller says how long it waits.
 pub(super) const GRPC_TIMEOUT: &str = "grpc-timeout";
 
-/// By when the answer is needed, if the caller says so. What does not follow the specification of
-/// gRPC over HTTP/2 is ignored, as it asks for.
+/// The deadline of a request, if it has one. A value that does not follow the specification of gRPC
+/// over HTTP/2 is ignored, as that demands.
 pub(super) fn deadline(headers: &HeaderMap) -> Option<Instant> {
     let mut values = headers.get_all(GRPC_TIMEOUT).iter();
     let timeout = parse(values.next()?.as_bytes())?;

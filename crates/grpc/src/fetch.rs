@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bellwether::BoxError;
 use bellwether::{Cacheability, Lookup};
-use bellwether_body::{BodyEnd, CacheBody, KeptResponse};
+use bellwether_body::{BodyEnd, BufferedResponse, CacheBody};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::header::CONTENT_TYPE;
@@ -22,13 +22,13 @@ use tonic::body::Body;
 use tower::Service;
 
 use super::answer::GrpcAnswer;
-use super::early::Early;
-use super::message::{Read, Until, read};
+use super::classify::{classify, status};
+use super::early_answer::EarlyAnswer;
+use super::error_status::status_of;
+use super::message::{ReadBody, ReadUntil, read};
 use super::method::CachedMethod;
-use super::trouble::status_of;
-use super::verdict::{status, verdict};
 
-/// A unary request that was read, and what it asks of the cache.
+/// A unary request that was read, and its lookup.
 pub(crate) struct UnaryRequest {
     pub(super) ask: Lookup,
     pub(super) method: Arc<CachedMethod>,
@@ -36,8 +36,8 @@ pub(crate) struct UnaryRequest {
     /// Its message, with its prefix.
     pub(super) message: Bytes,
     pub(super) trailers: Option<HeaderMap>,
-    /// The caller, which may be given the answer before its end.
-    pub(super) early: Early,
+    /// Gives the caller its answer before the end of that is known.
+    pub(super) early: EarlyAnswer,
 }
 
 impl UnaryRequest {
@@ -46,14 +46,14 @@ impl UnaryRequest {
     }
 }
 
-/// Which lookup a request needs.
+/// The function that makes the lookup of a request.
 pub(super) type LookupOf = fn(&UnaryRequest) -> Lookup;
 
 /// The service behind the cache.
 #[derive(Clone, Debug)]
 pub(crate) struct GrpcFetch<S> {
     pub(super) inner: S,
-    /// How large an answer is read, to be kept.
+    /// How many bytes a stored answer may have.
     pub(super) most: usize,
 }
 
@@ -75,7 +75,7 @@ where
 
     fn call(&mut self, load: UnaryRequest) -> Self::Future {
         let UnaryRequest { method, parts, message, trailers, early, .. } = load;
-        let body = Body::new(CacheBody::<Full<Bytes>>::kept(message, trailers));
+        let body = Body::new(CacheBody::<Full<Bytes>>::stored(message, trailers));
         let answered = self.inner.call(Request::from_parts(parts, body));
         let most = self.most;
         Box::pin(async move {
@@ -86,12 +86,12 @@ where
     }
 }
 
-/// Reads a response if it can be kept.
+/// Reads a response, and classifies it if it is a single message.
 async fn answer<B>(
     response: Response<B>,
     method: &CachedMethod,
     most: usize,
-    early: Early,
+    early: EarlyAnswer,
 ) -> Result<GrpcAnswer<B>, B::Error>
 where
     B: HttpBody<Data = Bytes> + Send + 'static,
@@ -100,18 +100,20 @@ where
     if !is_grpc(&head) {
         return Ok(GrpcAnswer::passing(Response::from_parts(head, CacheBody::passing(body))));
     }
-    let read = read(body, most, Until::Pause).await?;
+    let read = read(body, most, ReadUntil::Pause).await?;
     Ok(match read {
-        Read::Ended { data, trailers, is_whole } => whole(head, data, trailers, is_whole, method),
-        Read::GoesOn { begun, rest } => {
-            GrpcAnswer::passing(Response::from_parts(head, CacheBody::rejoined(begun, rest)))
+        ReadBody::Ended { data, trailers, is_whole } => {
+            whole(head, data, trailers, is_whole, method)
         }
-        Read::Pauses { begun, rest } => {
+        ReadBody::Continues { begun, rest } => {
+            GrpcAnswer::passing(Response::from_parts(head, CacheBody::resumed(begun, rest)))
+        }
+        ReadBody::Pauses { begun, rest } => {
             let (watch, end) = oneshot::channel();
-            let body = CacheBody::watched(begun.clone(), rest, watch);
+            let body = CacheBody::observed(begun.clone(), rest, watch);
             match end_of(Response::from_parts(head.clone(), body), early, end).await {
                 Some(BodyEnd::Ended(trailers)) => whole(head, begun, trailers, true, method),
-                Some(BodyEnd::GoesOn) => GrpcAnswer::Taken(Cacheability::PrivateKey),
+                Some(BodyEnd::Continues) => GrpcAnswer::Taken(Cacheability::PrivateKey),
                 None => GrpcAnswer::Taken(Cacheability::PrivateOnce),
             }
         }
@@ -127,19 +129,22 @@ fn whole<B>(
 ) -> GrpcAnswer<B> {
     let code = status(&head.headers, trailers.as_ref());
     let lacks_message = code == tonic::Code::Ok && data.is_empty();
-    let verdict = match is_whole && !lacks_message {
-        true => verdict(method, code, &head.headers),
+    let cacheability = match is_whole && !lacks_message {
+        true => classify(method, code, &head.headers),
         false => Cacheability::Failure,
     };
     let response::Parts { status, headers, .. } = head;
-    GrpcAnswer::Whole(KeptResponse { status, headers, body: data, trailers, note: () }, verdict)
+    GrpcAnswer::Complete(
+        BufferedResponse { status, headers, body: data, trailers, note: () },
+        cacheability,
+    )
 }
 
-/// Gives a response to its caller, and tells how it ends. What does not end soon goes on. Nothing,
-/// if it breaks off or its caller leaves.
+/// Gives a response to its caller, and waits until its end is known. A response that does not end
+/// within [`PAUSE`] counts as a stream. `None` if it fails, or its caller drops it.
 async fn end_of<B>(
     response: Response<CacheBody<B>>,
-    early: Early,
+    early: EarlyAnswer,
     end: oneshot::Receiver<BodyEnd>,
 ) -> Option<BodyEnd>
 where
@@ -148,20 +153,20 @@ where
     let left_over = early.give(response);
     let ended = timeout(PAUSE, async {
         if let Some(response) = left_over {
-            // There is no caller that would read it.
+            // The caller is gone, so the body is read here for the waiters.
             let mut body = response.into_body();
             while body.frame().await.is_some_and(|frame| frame.is_ok()) {}
         }
         end.await.ok()
     });
-    ended.await.unwrap_or(Some(BodyEnd::GoesOn))
+    ended.await.unwrap_or(Some(BodyEnd::Continues))
 }
 
-/// How long the end of an answer may take once its message is there. A server sends it along with
-/// the message or right behind it, and callers of a stream wait for nothing else.
+/// How long the trailers may take after the message. A server sends them with the message or right
+/// after it, and the waiters of a stream should not wait long for a private answer.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Whether it speaks gRPC, or was answered by something in between.
+/// Whether a response is gRPC, and not that of an intermediary.
 fn is_grpc(head: &response::Parts) -> bool {
     let content_type = head.headers.get(CONTENT_TYPE).map(|value| value.as_bytes());
     head.status == StatusCode::OK

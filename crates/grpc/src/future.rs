@@ -1,4 +1,4 @@
-//! `GrpcResponseFuture`: one request on its way.
+//! `GrpcResponseFuture`: the response to one request, as a future.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -17,14 +17,14 @@ use tonic::body::Body;
 use tower::Service;
 use tower::util::Oneshot;
 
-use super::trouble::status_of;
+use super::error_status::status_of;
 
-/// One request on its way. Made by [`GrpcCache`](super::GrpcCache).
+/// The response to one request, as a future. Made by [`GrpcCache`](super::GrpcCache).
 ///
 /// # Cancel safety
-/// Dropping it takes nothing from others, as with
-/// [`ResponseFuture`](bellwether::read_through::ResponseFuture). A request that goes past the cache is
-/// dropped.
+/// Dropping it does not affect other callers, as with
+/// [`ResponseFuture`](bellwether::read_through::ResponseFuture). A request that bypasses the cache is
+/// dropped with it.
 #[pin_project]
 #[must_use = "futures do nothing unless polled"]
 pub struct GrpcResponseFuture<S, B>(#[pin] State<S, B>)
@@ -32,27 +32,27 @@ where
     S: Service<Request<Body>>;
 
 #[pin_project(project = StateProjection)]
-#[allow(clippy::large_enum_variant, reason = "to go past the cache costs no allocation")]
+#[allow(clippy::large_enum_variant, reason = "a bypass costs no allocation")]
 enum State<S, B>
 where
     S: Service<Request<Body>>,
 {
-    /// It goes past the cache, as it is.
-    Passing(#[pin] Oneshot<S, Request<Body>>),
-    /// It asks the cache.
-    Asking(BoxFuture<'static, Response<CacheBody<B>>>),
+    /// The request bypasses the cache.
+    Bypass(#[pin] Oneshot<S, Request<Body>>),
+    /// The request is answered by the cache.
+    Cached(BoxFuture<'static, Response<CacheBody<B>>>),
 }
 
 impl<S, B> GrpcResponseFuture<S, B>
 where
     S: Service<Request<Body>>,
 {
-    pub(super) fn passing(answered: Oneshot<S, Request<Body>>) -> Self {
-        Self(State::Passing(answered))
+    pub(super) fn bypass(answered: Oneshot<S, Request<Body>>) -> Self {
+        Self(State::Bypass(answered))
     }
 
-    pub(super) fn asking(answered: BoxFuture<'static, Response<CacheBody<B>>>) -> Self {
-        Self(State::Asking(answered))
+    pub(super) fn cached(answered: BoxFuture<'static, Response<CacheBody<B>>>) -> Self {
+        Self(State::Cached(answered))
     }
 }
 
@@ -66,14 +66,14 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         Poll::Ready(Ok(match self.project().0.project() {
-            StateProjection::Passing(answered) => past(ready!(answered.poll(cx))),
-            StateProjection::Asking(answered) => ready!(answered.as_mut().poll(cx)),
+            StateProjection::Bypass(answered) => bypass_response(ready!(answered.poll(cx))),
+            StateProjection::Cached(answered) => ready!(answered.as_mut().poll(cx)),
         }))
     }
 }
 
-/// An answer that was given past the cache.
-pub(super) fn past<B, E>(answered: Result<Response<B>, E>) -> Response<CacheBody<B>>
+/// The response to a request that bypassed the cache.
+pub(super) fn bypass_response<B, E>(answered: Result<Response<B>, E>) -> Response<CacheBody<B>>
 where
     B: HttpBody<Data = Bytes>,
     E: Into<BoxError>,

@@ -1,4 +1,4 @@
-//! `GrpcHandle`: what a program does to the answers that are kept.
+//! `GrpcHandle`: invalidates stored answers.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use super::key::keys;
 use super::message::PREFIX;
 use super::method::{Methods, no_metadata};
 
-/// A handle to the answers that are kept. Clones are handles to the same.
+/// A handle to the stored answers. Clones are handles to the same store.
 ///
-/// Made by [`GrpcCacheLayer::handle`](super::GrpcCacheLayer::handle). Where the data changes in
-/// another process than it is served from, a layer over the same store with the same methods makes
-/// a handle too, and needs no service.
+/// Made by [`GrpcCacheLayer::handle`](super::GrpcCacheLayer::handle). A process that changes the data
+/// and serves none of it can make a layer over the same store with the same methods. Its handle
+/// needs no service.
 ///
-/// Callers may accept other encodings of the answer, each of which is kept by itself; a call
-/// is all of them together, 16 keys.
+/// Each set of encodings that callers accept has an answer of its own. A call stands for all of
+/// them, 16 keys.
 #[derive(Clone, Debug)]
 pub struct GrpcHandle {
     handle: Handle,
@@ -31,12 +31,12 @@ impl GrpcHandle {
 
     /// Names the calls of a method with this message, as protobuf encodes it.
     ///
-    /// Clients in other languages mostly encode a message as this one does, in the order of its
-    /// fields; but protobuf does not promise that, and maps have no order. What must be found again
-    /// is better asked for by plain fields.
+    /// Clients in other languages usually encode fields in the same order, but protobuf does not
+    /// promise that, and maps have no order. So use plain fields in requests whose answers you
+    /// invalidate.
     ///
     /// # Errors
-    /// If the method is not one that is cached.
+    /// If the method is not cached.
     pub fn call(&self, method: &str, message: impl AsRef<[u8]>) -> Result<GrpcCall, ConfigError> {
         let method = method.to_owned();
         if !self.methods.contains_key(&method) {
@@ -46,13 +46,14 @@ impl GrpcHandle {
         Ok(GrpcCall { method, message, metadata: HeaderMap::new() })
     }
 
-    /// Removes the answers to a call, with the promise of [`Handle::invalidate`].
+    /// Removes the answers to a call, with the guarantee of [`Handle::invalidate`].
     ///
     /// # Errors
-    /// If the store fails. It may have been done or not, wholly or in part: to be sure, do it again.
+    /// If the store fails. All, some or none of the answers may have changed: call it again to be
+    /// sure.
     ///
     /// # Cancel safety
-    /// Dropped before it has returned, it may have been done or not, wholly or in part.
+    /// If it is dropped before it returns, all, some or none of the answers may have changed.
     pub async fn invalidate(&self, call: &GrpcCall) -> Result<(), CacheError> {
         let keys = self.keys(call);
         try_join_all(keys.iter().map(|key| self.handle.invalidate(key))).await.map(drop)
@@ -61,10 +62,11 @@ impl GrpcHandle {
     /// Makes the answers to a call stale, as [`Handle::expire`] does.
     ///
     /// # Errors
-    /// If the store fails. It may have been done or not, wholly or in part: to be sure, do it again.
+    /// If the store fails. All, some or none of the answers may have changed: call it again to be
+    /// sure.
     ///
     /// # Cancel safety
-    /// Dropped before it has returned, it may have been done or not, wholly or in part.
+    /// If it is dropped before it returns, all, some or none of the answers may have changed.
     pub async fn expire(&self, call: &GrpcCall) -> Result<(), CacheError> {
         let keys = self.keys(call);
         try_join_all(keys.iter().map(|key| self.handle.expire(key))).await.map(drop)
@@ -77,8 +79,8 @@ impl GrpcHandle {
     }
 }
 
-/// Calls that are answered alike: of one method, with one message and the same metadata as far as
-/// that belongs to the key. Made by [`GrpcHandle::call`].
+/// Calls that have the same answer: of one method, with the same message, and with the same metadata
+/// if that is part of the key. Made by [`GrpcHandle::call`].
 #[derive(Clone)]
 pub struct GrpcCall {
     method: String,
@@ -87,11 +89,11 @@ pub struct GrpcCall {
 }
 
 impl GrpcCall {
-    /// Adds metadata that the calls come with. What is not part of the key has no effect. Of a name
-    /// that ends in `-bin`, the value is as it is sent, in base64.
+    /// Adds metadata of the calls. Metadata that is not part of the key has no effect. The value of
+    /// a name that ends in `-bin` is in base64, as it is sent.
     ///
     /// # Errors
-    /// If there can be no metadata of this name, or none with this value.
+    /// If the name or the value is not valid for metadata.
     pub fn metadata(mut self, name: &str, value: &str) -> Result<Self, ConfigError> {
         let named = HeaderName::from_bytes(name.as_bytes()).map_err(|_| no_metadata(name))?;
         let value = HeaderValue::from_str(value).map_err(|_| no_metadata(name))?;

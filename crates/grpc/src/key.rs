@@ -1,4 +1,4 @@
-//! What an answer is kept under: the method, the message, and what else the answer depends on.
+//! The key of a call: the method, the message, and what else the answer depends on.
 
 use bellwether::Key;
 use http::{HeaderMap, HeaderValue};
@@ -8,14 +8,14 @@ use super::method::CachedMethod;
 
 /// The key of a call. `message` is as it is sent, with its prefix.
 ///
-/// A key is short and a message need not be, so it is in it by its digest.
+/// A key has a bound and a message may be longer, so the key has the digest of the message.
 pub(super) fn key(path: &str, method: &CachedMethod, headers: &HeaderMap, message: &[u8]) -> Key {
     let encoding = headers.get(GRPC_ENCODING).filter(|_| is_compressed(message));
     key_accepting(path, method, headers, message, &accepted(headers), encoding)
 }
 
-/// The keys under which the answers to a message that is not compressed may be: one for each way
-/// to accept the encodings that answers can have.
+/// All keys that the answers to an uncompressed message may have: one per sequence of encodings that
+/// a caller can accept.
 pub(super) fn keys(
     path: &str,
     method: &CachedMethod,
@@ -46,8 +46,7 @@ fn key_accepting(
     Key::of("grpc").with(path).with(call.digest().as_bytes())
 }
 
-/// Which encodings a caller accepts, of those that are known here: in its order, since the server
-/// may choose by that.
+/// The known encodings that a caller accepts, in its order, since the server may choose by that.
 fn accepted(headers: &HeaderMap) -> Vec<&'static str> {
     let mut accepted = Vec::with_capacity(ENCODINGS.len());
     for token in tokens(headers) {
@@ -57,8 +56,8 @@ fn accepted(headers: &HeaderMap) -> Vec<&'static str> {
     accepted
 }
 
-/// Has a request accept no encoding but those that are part of its key: others that share the
-/// answer may not know them.
+/// Removes unknown encodings from those that a request accepts: other callers that share the answer
+/// may not know them, and they are not part of the key.
 pub(super) fn accept_known(headers: &mut HeaderMap) {
     if tokens(headers).all(|token| token == "identity" || ENCODINGS.contains(&token)) {
         return;
@@ -72,11 +71,11 @@ pub(super) fn accept_known(headers: &mut HeaderMap) {
 
 fn tokens(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let values = headers.get_all(GRPC_ACCEPT_ENCODING).iter();
-    // What cannot be read is an unknown encoding.
+    // A value that cannot be read counts as an unknown encoding.
     values.flat_map(|value| value.to_str().unwrap_or("?").split(',').map(str::trim))
 }
 
-/// All the known encodings that may be accepted, in each order.
+/// All sequences of known encodings that a caller can accept.
 fn ways_to_accept() -> Vec<Vec<&'static str>> {
     let mut ways = vec![Vec::new()];
     let mut at = 0;
@@ -92,7 +91,7 @@ const GRPC_ENCODING: &str = "grpc-encoding";
 
 const GRPC_ACCEPT_ENCODING: &str = "grpc-accept-encoding";
 
-/// What tonic can compress by.
+/// The encodings that tonic supports.
 const ENCODINGS: [&str; 3] = ["gzip", "deflate", "zstd"];
 
 #[cfg(test)]
@@ -116,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn all_ways_to_accept_have_their_keys_and_are_found_by_their_message() {
+    fn each_sequence_of_accepted_encodings_has_one_of_the_16_keys() {
         let method = by_tenant();
         let tenant = headers(&[("x-tenant", "a")]);
         let found = keys(PATH, &method, &tenant, b"\0\0\0\0\x01m");
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_answer_depends_on_makes_another_key() {
+    fn everything_that_the_answer_depends_on_is_part_of_the_key() {
         let method = by_tenant();
         let key = |fields: &[_], message| key(PATH, &method, &headers(fields), message);
         let all = [

@@ -1,4 +1,4 @@
-//! `GrpcCacheLayer`: what the layer is told.
+//! `GrpcCacheLayer`: the options of the layer.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,16 +8,16 @@ use bellwether::{ConfigError, ReadThroughLayer, Store};
 use tower::Layer;
 
 use super::answer::GrpcCodec;
+use super::error_status::is_of_source;
 use super::fetch::{GrpcFetch, LookupOf, UnaryRequest};
 use super::handle::GrpcHandle;
 use super::method::{CachedMethod, Methods, check};
 use super::service::GrpcCache;
-use super::trouble::is_of_source;
 
 /// Puts a cache in front of tonic services. See the [module page](super) for examples.
 ///
-/// A plain value: a knob changes this one, not the services that were made of it. Services made by
-/// one layer, and their clones, share its loads: one per key in this process.
+/// An option changes this value only, not the services that were made of it. Services of one layer
+/// and their clones share loads: there is one per key in this process.
 #[derive(Clone)]
 pub struct GrpcCacheLayer {
     layer: ReadThroughLayer<LookupOf, GrpcCodec>,
@@ -39,24 +39,26 @@ impl GrpcCacheLayer {
         }
     }
 
-    /// Caches a method, by its path as in `/package.Service/Method`. It has to be a unary one that
-    /// changes nothing. The last word on a method counts. The messages of a server stream that is named
-    /// by mistake go through as they come, but its head waits for the first of them.
+    /// Caches a method, by its path as in `/package.Service/Method`. It has to be unary, and must not
+    /// change anything. If a method is named twice, the last one counts.
     ///
-    /// Default: none. Only its author can say whether the answers of a method may be shared.
+    /// A server stream that is named by mistake passes through, but its head waits for its first
+    /// message.
+    ///
+    /// Default: none. Only the author of a method knows whether its answers may be shared.
     ///
     /// # Errors
-    /// If the path is not that of a method.
+    /// If this is not the path of a method.
     pub fn method(mut self, path: &str, method: CachedMethod) -> Result<Self, ConfigError> {
         check(path)?;
         Arc::make_mut(&mut self.methods).insert(path.to_owned(), Arc::new(method));
         Ok(self)
     }
 
-    /// Sets how large a request message is read to make a key of it, in bytes. A larger one goes
-    /// past the cache.
+    /// Sets how many bytes of a request message are read to make its key. A request with a larger
+    /// message bypasses the cache.
     ///
-    /// Default: 4 MiB, the most that a tonic server takes by default.
+    /// Default: 4 MiB, the limit of a tonic server by default.
     ///
     /// # Errors
     /// If it is not from 1 to 512 MiB.
@@ -65,8 +67,8 @@ impl GrpcCacheLayer {
         Ok(self)
     }
 
-    /// Adds to the initial metadata of each answer of a cached method how it came about, as
-    /// `cache-status`, in the words of RFC 9211: see [`CacheStatus`](bellwether::CacheStatus).
+    /// Adds `cache-status` (RFC 9211) to the initial metadata of each answer of a cached method. It
+    /// says how the answer came about: see [`CacheStatus`](bellwether::CacheStatus).
     ///
     /// Default: off, so that answers are the same as without the layer, byte for byte.
     #[must_use]
@@ -77,7 +79,7 @@ impl GrpcCacheLayer {
 
     delegate_load_options!();
 
-    /// A handle to what is kept, by the methods that were named so far.
+    /// A handle to the stored answers of the methods that were named so far.
     pub fn handle(&self) -> GrpcHandle {
         GrpcHandle::new(self.layer.handle(), Arc::clone(&self.methods))
     }

@@ -1,9 +1,9 @@
 //! A cache in front of tonic services.
 //!
-//! The [guide](mod@guide) goes through keys, statuses, deadlines and invalidation.
+//! The [guide](mod@guide) explains keys, statuses, deadlines and invalidation.
 //!
-//! Methods are cached by name; everything else, streams included, goes through as it comes. Many
-//! callers that ask for the same thing in many processes cause one call of the handler:
+//! You name the methods to cache. Everything else passes through unchanged, streams included.
+//! Concurrent equal calls in any number of processes cause one call of the handler:
 //!
 //! ```
 //! use std::time::Duration;
@@ -23,9 +23,8 @@
 //! # }
 //! ```
 //!
-//! Around one service it is `layer.layer(CatalogServer::new(..))`, or a part of a `ServiceBuilder`;
-//! the service keeps its name. A method can be kept otherwise than by default, and what is kept can
-//! be invalidated:
+//! For a single service use `layer.layer(CatalogServer::new(..))`, or a `ServiceBuilder`; the service
+//! keeps its name. Each method has options of its own, and stored answers can be invalidated:
 //!
 //! ```
 //! # use std::time::Duration;
@@ -46,7 +45,7 @@
 //!     .stale_if_error(Duration::from_secs(3_600))
 //!     .status(tonic::Code::NotFound, Duration::from_secs(5))
 //!     .metadata("x-tenant")?
-//!     .ignoring_credentials(); // all callers that may call this are given the same
+//!     .ignoring_credentials(); // all permitted callers get the same answer
 //! let layer = GrpcCacheLayer::new(MemoryStore::new(10_000))
 //!     .method("/catalog.Catalog/Product", product)?
 //!     .wait(Wait::at_most(Duration::from_millis(500)))
@@ -64,42 +63,45 @@
 //! ```
 //!
 //! # What is shared
-//! The key is the method, the message, the metadata that was named, and which encodings the caller
-//! accepts. An answer is given out as the handler gave it: initial metadata, message (compressed, if
-//! it was) and trailers are the same bytes as without the layer.
+//! The key is the method, the message, the metadata that was named, and the encodings that the caller
+//! accepts. The answer is that of the handler, byte for byte: initial metadata, message (compressed,
+//! if it was) and trailers.
 //!
-//! A request goes past the cache if it has `authorization` or `cookie` metadata that is not part of
-//! the key, more than one message, one that is compressed or longer than
-//! [`max_request_bytes`](GrpcCacheLayer::max_request_bytes), or if it is not protobuf over gRPC. An
-//! answer with more than one message, or larger than
-//! [`max_entry_bytes`](GrpcCacheLayer::max_entry_bytes), goes through to its caller as it comes. The
-//! waiters ask for themselves, and for a while callers do not wait for each other.
+//! A request bypasses the cache if it has `authorization` or `cookie` metadata that is not part of
+//! the key. It also does if it has more than one message, a compressed message, one longer than
+//! [`max_request_bytes`](GrpcCacheLayer::max_request_bytes), or if it is not protobuf over gRPC.
 //!
-//! The first message of an answer is not held back until it is known whether another one follows: its
-//! caller gets the message at once. Waiters get the answer when its trailers are there. If the
-//! trailers take longer than a tenth of a second, the answer counts as a stream.
+//! An answer with more than one message, or larger than
+//! [`max_entry_bytes`](GrpcCacheLayer::max_entry_bytes), passes through to its caller. Its waiters
+//! call for themselves, and for a while calls with this key are not coalesced.
 //!
-//! A load is for all callers that wait, so the handler is not told of a caller's `grpc-timeout`: that
-//! bounds how long its caller waits, for others and for a load of its own, and
+//! The caller that loads gets the first message at once, before it is known whether another one
+//! follows. Waiters get the answer when its trailers have arrived. If the trailers take longer than
+//! 100 ms, the answer counts as a stream.
+//!
+//! A load is for all waiters, so the handler does not see a caller's `grpc-timeout`. That bounds how
+//! long its caller waits, for other loads and for its own. The
 //! [`load_timeout`](GrpcCacheLayer::load_timeout) bounds how long a load may take.
 //!
 //! # Statuses
-//! | of the answer | what becomes of it |
+//! | status of the answer | what happens |
 //! |---|---|
-//! | `OK` | kept, unless its `cache-control` says otherwise |
+//! | `OK` | stored, unless its `cache-control` says otherwise |
 //! | one that the method [names](CachedMethod::status) | the same |
-//! | `UNAVAILABLE`, `DEADLINE_EXCEEDED`, `INTERNAL`, `UNKNOWN`, `RESOURCE_EXHAUSTED`, `DATA_LOSS`, `ABORTED` | a failure: a stale answer instead if there is one, or else for its caller; the others that wait cause one more call, with a request of one of them, and if that fails too all share it for its failure window |
-//! | `UNAUTHENTICATED`, `PERMISSION_DENIED` | for its caller only |
-//! | `NOT_FOUND` | shared with the waiters, and not kept |
-//! | any other | for its caller; the others that wait cause one more call, with a request of one of them, and share its answer. Not kept |
+//! | `UNAVAILABLE`, `DEADLINE_EXCEEDED`, `INTERNAL`, `UNKNOWN`, `RESOURCE_EXHAUSTED`, `DATA_LOSS`, `ABORTED` | a failure: replaced by a stale fallback if there is one. If not, its caller gets it, and the waiters cause one more call, with the request of one of them. If that fails too, all share it for its failure window |
+//! | `UNAUTHENTICATED`, `PERMISSION_DENIED` | only its caller gets it |
+//! | `NOT_FOUND` | shared with the waiters, and not stored |
+//! | any other | its caller gets it. The waiters cause one more call, with the request of one of them, and share its answer. Not stored |
 //!
-//! What is not the handler's is a status too: `DEADLINE_EXCEEDED` if there was no answer by the
-//! caller's deadline or the load took too long, `RESOURCE_EXHAUSTED` if a bound is reached, `INTERNAL`
-//! if the handler panicked, and `UNAVAILABLE` if anything else failed.
+//! Failures of the cache are statuses too: `DEADLINE_EXCEEDED` if there was no answer by the caller's
+//! deadline or the load took too long, `RESOURCE_EXHAUSTED` if a bound is reached, `INTERNAL` if the
+//! handler panicked, and `UNAVAILABLE` for any other failure.
 
 mod answer;
+mod classify;
 mod deadline;
-mod early;
+mod early_answer;
+mod error_status;
 mod fetch;
 mod future;
 mod handle;
@@ -108,8 +110,6 @@ mod layer;
 mod message;
 mod method;
 mod service;
-mod trouble;
-mod verdict;
 
 #[doc = include_str!("guide.md")]
 pub mod guide {}

@@ -1,4 +1,4 @@
-//! Reading a body that should be one gRPC message.
+//! Reads a body that should be one gRPC message.
 
 use std::pin::Pin;
 
@@ -12,42 +12,43 @@ use http_body_util::BodyExt;
 /// The bytes before each message: whether it is compressed, and its length.
 pub(super) const PREFIX: usize = 5;
 
-/// What came of reading a body.
-pub(super) enum Read<B> {
-    /// It ended, after no message or one, or in the midst of one.
+/// What [`read`] found in a body.
+pub(super) enum ReadBody<B> {
+    /// It ended, after no message or one, or within a message.
     Ended { data: Bytes, trailers: Option<HeaderMap>, is_whole: bool },
-    /// It goes on after one message, or its message is too long: what was read, and the rest.
-    GoesOn { begun: Bytes, rest: Pin<Box<B>> },
-    /// One message is there, and nothing behind it yet: what was read, and the rest.
+    /// More data follows one message, or its message is too long: what was read, and the rest.
+    Continues { begun: Bytes, rest: Pin<Box<B>> },
+    /// One message has arrived, and nothing after it yet: what was read, and the rest.
     Pauses { begun: Bytes, rest: Pin<Box<B>> },
 }
 
 /// How far a body is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Until {
+pub(super) enum ReadUntil {
     /// To its end.
     End,
-    /// To its end, or until there is nothing to be read behind its message.
+    /// To its end, or until nothing can be read after its message without waiting.
     Pause,
 }
 
-/// Reads a body, but not beyond the frame that shows that there is more in it than one message of
-/// `most` bytes. A message that says to be longer is not waited for.
+/// Reads a body, and stops at the frame that shows that it has more than one message of `most`
+/// bytes. A message with a longer stated length is not read.
 ///
 /// # Errors
-/// If the body ends with an error.
-pub(super) async fn read<B>(body: B, most: usize, until: Until) -> Result<Read<B>, B::Error>
+/// If the body fails.
+pub(super) async fn read<B>(body: B, most: usize, until: ReadUntil) -> Result<ReadBody<B>, B::Error>
 where
     B: Body<Data = Bytes>,
 {
     let mut rest = Box::pin(body);
-    let (mut begun, mut trailers) = (JoinedFrames::default(), None::<HeaderMap>);
+    let mut begun = JoinedFrames::default();
+    let mut trailers = None::<HeaderMap>;
     let mut prefix = Vec::with_capacity(PREFIX);
     loop {
-        let frame = match until == Until::Pause && expected(&prefix) == Some(begun.len()) {
+        let frame = match until == ReadUntil::Pause && expected(&prefix) == Some(begun.len()) {
             true => match rest.frame().now_or_never() {
                 Some(frame) => frame,
-                None => return Ok(Read::Pauses { begun: begun.into_bytes(), rest }),
+                None => return Ok(ReadBody::Pauses { begun: begun.into_bytes(), rest }),
             },
             false => rest.frame().await,
         };
@@ -56,7 +57,7 @@ where
             Ok(data) => {
                 let missing = (PREFIX - prefix.len()).min(data.len());
                 prefix.extend_from_slice(&data[..missing]);
-                // How long a message says to be is no reason to make so much room.
+                // The stated length is not trusted, so no capacity is reserved for it.
                 begun.push(data, 0);
             }
             Err(frame) => {
@@ -67,14 +68,14 @@ where
         }
         let is_more = |whole| whole - PREFIX > most || begun.len() > whole;
         if expected(&prefix).is_some_and(is_more) {
-            return Ok(Read::GoesOn { begun: begun.into_bytes(), rest });
+            return Ok(ReadBody::Continues { begun: begun.into_bytes(), rest });
         }
     }
-    let is_whole = begun.len() == 0 || expected(&prefix) == Some(begun.len());
-    Ok(Read::Ended { data: begun.into_bytes(), trailers, is_whole })
+    let is_whole = begun.is_empty() || expected(&prefix) == Some(begun.len());
+    Ok(ReadBody::Ended { data: begun.into_bytes(), trailers, is_whole })
 }
 
-/// How long a message is, together with its prefix.
+/// The stated length of a message with its prefix.
 fn expected(prefix: &[u8]) -> Option<usize> {
     let [_, length @ ..]: [u8; PREFIX] = prefix.try_into().ok()?;
     usize::try_from(u32::from_be_bytes(length)).ok()?.checked_add(PREFIX)
@@ -96,11 +97,11 @@ mod tests {
     use super::*;
     use bellwether_body::CacheBody;
 
-    async fn read_parts(parts: &[&'static [u8]], most: usize) -> Read<impl Body<Data = Bytes>> {
+    async fn read_parts(parts: &[&'static [u8]], most: usize) -> ReadBody<impl Body<Data = Bytes>> {
         let parts: Vec<_> =
             parts.iter().map(|part| Ok(Frame::data(Bytes::from_static(part)))).collect();
         let parts: Vec<Result<_, Infallible>> = parts;
-        match read(StreamBody::new(stream::iter(parts)), most, Until::Pause).await {
+        match read(StreamBody::new(stream::iter(parts)), most, ReadUntil::Pause).await {
             Ok(read) => read,
             Err(never) => match never {},
         }
@@ -108,13 +109,13 @@ mod tests {
 
     async fn whole(parts: &[&'static [u8]], most: usize) -> Option<Bytes> {
         match read_parts(parts, most).await {
-            Read::Ended { data, is_whole: true, .. } => Some(data),
+            ReadBody::Ended { data, is_whole: true, .. } => Some(data),
             _ => None,
         }
     }
 
     #[tokio::test]
-    async fn one_message_is_read_however_it_is_cut() {
+    async fn one_message_is_read_from_any_frames() {
         let parts: [&[&[u8]]; 3] =
             [&[b"\0\0\0\0\x02ab"], &[b"\0\0", b"\0\0\x02a", b"", b"b"], &[b"\0\0\0\0\x02", b"ab"]];
         for cut in parts {
@@ -125,26 +126,26 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_message_that_is_cut_off_is_not_whole() {
+    async fn a_truncated_message_is_not_whole() {
         for cut in [&b"\0\0\0\0\x02a"[..], b"\0\0\0", b"\0"] {
             let parts = [cut];
             let read = read_parts(&parts, 2).await;
-            assert!(matches!(read, Read::Ended { data, is_whole: false, .. } if data == cut));
+            assert!(matches!(read, ReadBody::Ended { data, is_whole: false, .. } if data == cut));
         }
     }
 
     #[tokio::test]
-    async fn what_goes_on_or_is_too_long_is_given_back_as_it_was() {
+    async fn a_body_with_more_data_or_a_longer_message_is_returned_unchanged() {
         let bodies: [&[&[u8]]; 3] = [
             &[b"\0\0\0\0\x01a", b"\0\0\0\0\x01b", b"rest"],
             &[b"\0\0\0\0\x01a\0", b"rest"],
             &[b"\0\0\0\0\x03", b"abc"],
         ];
         for parts in bodies {
-            let Read::GoesOn { begun, rest } = read_parts(parts, 2).await else {
+            let ReadBody::Continues { begun, rest } = read_parts(parts, 2).await else {
                 panic!("it has ended")
             };
-            let Ok(body) = CacheBody::rejoined(begun, rest).collect().await else {
+            let Ok(body) = CacheBody::resumed(begun, rest).collect().await else {
                 panic!("it has failed")
             };
             assert_eq!(body.to_bytes(), parts.concat());
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_takes_no_more_room_than_a_few_times_its_length_however_it_is_cut() {
+    fn a_message_in_small_frames_takes_at_most_a_few_times_its_length_in_memory() {
         const MIB: usize = 1 << 20;
         let prefix: &[u8] = b"\0\x00\x10\0\0";
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -162,7 +163,7 @@ mod tests {
                 parts.map(|part| Ok::<_, Infallible>(Frame::data(Bytes::from_static(part))));
             let body = StreamBody::new(stream::iter(frames));
             allocation_counter::measure(|| {
-                drop(runtime.block_on(read(body, 4 * MIB, Until::Pause)))
+                drop(runtime.block_on(read(body, 4 * MIB, ReadUntil::Pause)))
             })
             .bytes_max
         };
@@ -171,15 +172,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_message_that_says_to_be_too_long_is_not_waited_for() {
+    async fn a_message_with_a_stated_length_above_the_bound_is_not_read() {
         let begun =
             stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from_static(b"\0\0\0\0\x03")))]);
         let body = StreamBody::new(futures_util::StreamExt::chain(begun, stream::pending()));
-        assert!(matches!(read(body, 2, Until::End).await, Ok(Read::GoesOn { .. })));
+        assert!(matches!(read(body, 2, ReadUntil::End).await, Ok(ReadBody::Continues { .. })));
     }
 
     #[tokio::test]
-    async fn what_may_follow_a_message_is_waited_for_only_by_those_who_say_so() {
+    async fn only_a_read_to_the_end_waits_for_what_may_follow_a_message() {
         let body = || {
             let begun = stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from_static(
                 b"\0\0\0\0\x01a",
@@ -187,8 +188,8 @@ mod tests {
             StreamBody::new(futures_util::StreamExt::chain(begun, stream::pending()))
         };
         let read_until = |until| read(body(), 2, until).now_or_never();
-        assert!(read_until(Until::End).is_none());
-        let Some(Ok(Read::Pauses { begun, .. })) = read_until(Until::Pause) else {
+        assert!(read_until(ReadUntil::End).is_none());
+        let Some(Ok(ReadBody::Pauses { begun, .. })) = read_until(ReadUntil::Pause) else {
             panic!("it waits")
         };
         assert_eq!(begun, &b"\0\0\0\0\x01a"[..]);

@@ -1,4 +1,4 @@
-//! `CachedMethod`: how the answers of one method are kept.
+//! `CachedMethod`: how the answers of one method are cached.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use tonic::Code;
 
 use super::message::is_compressed;
 
-/// How the answers of one method are kept. For [`GrpcCacheLayer::method`](super::GrpcCacheLayer::method).
+/// How the answers of one method are cached, for
+/// [`GrpcCacheLayer::method`](super::GrpcCacheLayer::method).
 ///
 /// ```
 /// # use std::time::Duration;
@@ -27,25 +28,25 @@ use super::message::is_compressed;
 /// ```
 #[derive(Clone, Debug)]
 pub struct CachedMethod {
-    windows: Lifetimes,
-    /// Statuses that are kept besides `OK`, and for how long.
+    lifetimes: Lifetimes,
+    /// Other statuses than `OK` that are stored, and their freshness lifetimes.
     statuses: Vec<(Code, Duration)>,
-    /// What belongs to the key, in the order of the names.
+    /// Metadata that is part of the key, in the order of the names.
     metadata: Vec<HeaderName>,
     ignores_credentials: bool,
     takes_compressed: bool,
 }
 
 impl CachedMethod {
-    /// Answers with status `OK` are kept for this long. Zero: concurrent callers share
-    /// a load, and that is all. Longer than 366 days counts as that.
+    /// Answers with status `OK` are fresh for this long, at most 366 days. Zero stores nothing:
+    /// concurrent callers share a load.
     ///
-    /// A server can say otherwise of one answer, by `cache-control` in its initial metadata:
-    /// `no-store` and `private` make it one for a single caller, `max-age` and `no-cache` set its
-    /// time.
+    /// A server can decide for one answer, by `cache-control` in its initial metadata: `no-store` and
+    /// `private` make it one for its caller only, `max-age` sets its lifetime, and `no-cache` makes
+    /// that zero.
     pub fn fresh_for(ttl: Duration) -> Self {
         Self {
-            windows: Lifetimes::fresh_for(ttl),
+            lifetimes: Lifetimes::fresh_for(ttl),
             statuses: Vec::new(),
             metadata: Vec::new(),
             ignores_credentials: false,
@@ -57,7 +58,7 @@ impl CachedMethod {
     /// with its default.
     #[must_use]
     pub fn stale_while_revalidate(mut self, window: Duration) -> Self {
-        self.windows = self.windows.stale_while_revalidate(window);
+        self.lifetimes = self.lifetimes.stale_while_revalidate(window);
         self
     }
 
@@ -65,14 +66,15 @@ impl CachedMethod {
     /// default. The statuses that count as errors are on the [module page](super#statuses).
     #[must_use]
     pub fn stale_if_error(mut self, window: Duration) -> Self {
-        self.windows = self.windows.stale_if_error(window);
+        self.lifetimes = self.lifetimes.stale_if_error(window);
         self
     }
 
-    /// Keeps answers with this status too, for this long and not as stale ones. Of
-    /// [`Code::Ok`] it sets the time to be fresh.
+    /// Stores answers with this status too (negative caching). They are fresh for this long, and
+    /// never served stale. For [`Code::Ok`] this sets the freshness lifetime.
     ///
-    /// Default: none is kept but `OK`. What is asked for before it exists is wanted soon after.
+    /// Default: only `OK` is stored. An object is often requested shortly before it is created, and a
+    /// stored `NOT_FOUND` would hide it.
     #[must_use]
     pub fn status(mut self, code: Code, ttl: Duration) -> Self {
         self.statuses.retain(|(named, _)| *named != code);
@@ -80,13 +82,13 @@ impl CachedMethod {
         self
     }
 
-    /// Makes metadata of a request part of the key: all values of this name, or that there are
-    /// none. Everything on which the answer depends belongs into the key.
+    /// Makes metadata of a request part of the key: all values of this name, or its absence.
+    /// Everything on which the answer depends belongs into the key.
     ///
-    /// Default: none; the key is the method and the message.
+    /// Default: none. The key is the method, the message, and the encodings that the caller accepts.
     ///
     /// # Errors
-    /// If there can be no metadata of this name.
+    /// If this is not a valid name of metadata.
     pub fn metadata(mut self, name: &str) -> Result<Self, ConfigError> {
         let named = HeaderName::from_bytes(name.as_bytes());
         let name = named.map_err(|_| no_metadata(name))?;
@@ -97,43 +99,43 @@ impl CachedMethod {
         Ok(self)
     }
 
-    /// Takes requests with credentials (`authorization` or `cookie`) as if they had none. Only for
+    /// Caches requests with credentials (`authorization` or `cookie`) like any other. Use it only for
     /// methods that give all their callers the same answer.
     ///
-    /// Default: unless they are part of the key, such a request goes past the cache, since its
-    /// answer may be for its caller only.
+    /// Default: such a request bypasses the cache, since its answer may be for its caller only.
+    /// Credentials that are [part of the key](Self::metadata) do not count.
     #[must_use]
     pub fn ignoring_credentials(mut self) -> Self {
         self.ignores_credentials = true;
         self
     }
 
-    /// Takes requests whose message is compressed as well, and keeps their answers under its
-    /// compressed bytes, where [`GrpcHandle`](super::GrpcHandle) does not find them.
+    /// Caches requests with a compressed message too. Their key has the compressed bytes, so
+    /// [`GrpcHandle`](super::GrpcHandle) cannot invalidate their answers.
     ///
-    /// Default: such a request goes past the cache, so that no answer outlives its invalidation.
+    /// Default: such a request bypasses the cache, so that no answer outlives its invalidation.
     #[must_use]
     pub fn with_compressed_requests(mut self) -> Self {
         self.takes_compressed = true;
         self
     }
 
-    /// Which metadata belongs to the key.
+    /// The metadata that is part of the key.
     pub(super) fn names(&self) -> &[HeaderName] {
         &self.metadata
     }
 
-    /// For how long an answer of this status is kept, if it is.
-    pub(super) fn windows_of(&self, code: Code) -> Option<Lifetimes> {
+    /// The lifetimes of an answer with this status. `None` if it is not stored.
+    pub(super) fn lifetimes_of(&self, code: Code) -> Option<Lifetimes> {
         let named = self.statuses.iter().find(|(named, _)| *named == code).map(|(_, ttl)| *ttl);
         match (code, named) {
-            (Code::Ok, None) => Some(lasting(self.windows.ttl(), &self.windows)),
-            (Code::Ok, Some(ttl)) => Some(lasting(ttl, &self.windows)),
+            (Code::Ok, None) => Some(lasting(self.lifetimes.ttl(), &self.lifetimes)),
+            (Code::Ok, Some(ttl)) => Some(lasting(ttl, &self.lifetimes)),
             (_, ttl) => ttl.map(Lifetimes::fresh_for),
         }
     }
 
-    /// Whether a request of this kind may be answered by what others were given.
+    /// Whether a request with this head may be answered from the cache.
     pub(super) fn takes(&self, parts: &Parts) -> bool {
         let is_grpc = || {
             let content_type = parts.headers.get(CONTENT_TYPE).map(|value| value.as_bytes());
@@ -142,7 +144,7 @@ impl CachedMethod {
         parts.method == Method::POST && is_grpc() && !self.is_personal(&parts.headers)
     }
 
-    /// Whether a message of this kind may be answered by what others were given.
+    /// Whether a request with this message may be answered from the cache.
     pub(super) fn takes_message(&self, message: &[u8]) -> bool {
         !message.is_empty() && (self.takes_compressed || !is_compressed(message))
     }
@@ -153,21 +155,21 @@ impl CachedMethod {
     }
 }
 
-/// The same windows with another time to be fresh. Without one, there are no stale ones either.
-pub(super) fn lasting(ttl: Duration, windows: &Lifetimes) -> Lifetimes {
+/// The same stale windows with another freshness lifetime. If that is zero, they are zero too.
+pub(super) fn lasting(ttl: Duration, lifetimes: &Lifetimes) -> Lifetimes {
     if ttl.is_zero() {
         return Lifetimes::fresh_for(ttl);
     }
     Lifetimes::fresh_for(ttl)
-        .stale_while_revalidate(windows.while_revalidate())
-        .stale_if_error(windows.if_error())
+        .stale_while_revalidate(lifetimes.while_revalidate())
+        .stale_if_error(lifetimes.if_error())
 }
 
 /// The methods that are cached, by their paths.
 pub(super) type Methods = HashMap<String, Arc<CachedMethod>>;
 
 pub(super) fn no_metadata(name: &str) -> ConfigError {
-    ConfigError::Key { given: name.to_owned(), reason: "there is no such metadata" }
+    ConfigError::Key { given: name.to_owned(), reason: "this is not valid metadata" }
 }
 
 /// Checks the path of a method.
@@ -184,16 +186,16 @@ pub(super) fn check(path: &str) -> Result<(), ConfigError> {
             Ok(())
         }
         _ => {
-            let reason = "a method is named by its path, as in `/package.Service/Method`";
+            let reason = "this is not the path of a method, as in `/package.Service/Method`";
             Err(ConfigError::Key { given: path.to_owned(), reason })
         }
     }
 }
 
-/// What a message of protobuf is sent as. Other formats (grpc-web above all) frame otherwise.
+/// The content types of protobuf messages. Other formats, such as grpc-web, have other frames.
 const PROTOBUF: [&[u8]; 2] = [b"application/grpc", b"application/grpc+proto"];
 
-/// It is part of every key.
+/// The longest path of a method, which is part of every key.
 const LONGEST_PATH: usize = 512;
 
 #[cfg(test)]
@@ -229,7 +231,10 @@ mod tests {
     #[test]
     fn what_is_never_fresh_is_never_stale() {
         let method = CachedMethod::fresh_for(Duration::ZERO).stale_if_error(Duration::from_secs(9));
-        assert_eq!(method.windows_of(Code::Ok).map(|windows| windows.life()), Some(Duration::ZERO));
+        assert_eq!(
+            method.lifetimes_of(Code::Ok).map(|lifetimes| lifetimes.life()),
+            Some(Duration::ZERO)
+        );
     }
 
     #[test]
@@ -237,7 +242,7 @@ mod tests {
         let method = CachedMethod::fresh_for(Duration::from_secs(60))
             .stale_if_error(Duration::from_secs(9))
             .status(Code::NotFound, Duration::from_secs(5));
-        let of = |code| method.windows_of(code).map(|windows| windows.life().as_secs());
+        let of = |code| method.lifetimes_of(code).map(|lifetimes| lifetimes.life().as_secs());
         assert_eq!(
             [of(Code::Ok), of(Code::NotFound), of(Code::Internal)],
             [Some(69), Some(5), None]

@@ -21,17 +21,18 @@ use tower::{Service, ServiceExt};
 
 use super::answer::GrpcCodec;
 use super::deadline::{GRPC_TIMEOUT, deadline};
-use super::early::Early;
+use super::early_answer::EarlyAnswer;
+use super::error_status::status_for_caller;
 use super::fetch::{GrpcFetch, LookupOf, UnaryRequest};
-use super::future::{GrpcResponseFuture, past};
+use super::future::{GrpcResponseFuture, bypass_response};
 use super::key::{accept_known, key};
-use super::message::{Read, Until, read};
+use super::message::{ReadBody, ReadUntil, read};
 use super::method::{CachedMethod, Methods};
-use super::trouble::status_for_caller;
 
 /// Services behind a cache. See the [module page](super).
 ///
-/// It is always ready, as [`ReadThrough`] is. Errors are answers: each has its status.
+/// It is always ready, as [`ReadThrough`] is. Its error is `Infallible`: a failure of the service or
+/// of the cache becomes a status.
 #[derive(Clone)]
 pub struct GrpcCache<S> {
     pub(super) cache: ReadThrough<GrpcFetch<S>, LookupOf, GrpcCodec>,
@@ -80,18 +81,18 @@ where
         let (parts, body) = request.into_parts();
         match method.filter(|method| method.takes(&parts)) {
             Some(method) => {
-                let asking = UnreadRequest { deadline: deadline(&parts.headers), method, parts };
-                GrpcResponseFuture::asking(Box::pin(self.clone().read(asking, body)))
+                let unread = UnreadRequest { deadline: deadline(&parts.headers), method, parts };
+                GrpcResponseFuture::cached(Box::pin(self.clone().read(unread, body)))
             }
             None => {
                 let request = Request::from_parts(parts, Body::new(body));
-                GrpcResponseFuture::passing(self.get_ref().clone().oneshot(request))
+                GrpcResponseFuture::bypass(self.get_ref().clone().oneshot(request))
             }
         }
     }
 }
 
-/// A request of a cached method whose message has not been read.
+/// A request for a cached method, before its message is read.
 struct UnreadRequest {
     deadline: Option<Instant>,
     method: Arc<CachedMethod>,
@@ -106,48 +107,48 @@ where
     B: HttpBody<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    /// Answers from the cache if the body is one message, and else goes past it with what was read
-    /// and the rest.
-    async fn read<R>(mut self, asking: UnreadRequest, body: R) -> Response<CacheBody<B>>
+    /// Answers from the cache if the body is one message. If not, the request bypasses the cache with
+    /// what was read and the rest.
+    async fn read<R>(mut self, unread: UnreadRequest, body: R) -> Response<CacheBody<B>>
     where
         R: HttpBody<Data = Bytes> + Send + 'static,
         R::Error: Into<BoxError>,
     {
-        let body = match read(body, self.max_request_bytes, Until::End).await.ok() {
-            Some(Read::Ended { data, trailers, is_whole })
-                if is_whole && asking.method.takes_message(&data) =>
+        let body = match read(body, self.max_request_bytes, ReadUntil::End).await.ok() {
+            Some(ReadBody::Ended { data, trailers, is_whole })
+                if is_whole && unread.method.takes_message(&data) =>
             {
-                return self.ask(asking, data, trailers).await;
+                return self.ask(unread, data, trailers).await;
             }
-            Some(Read::Ended { data, trailers, .. }) => {
-                Body::new(CacheBody::<Full<Bytes>>::kept(data, trailers))
+            Some(ReadBody::Ended { data, trailers, .. }) => {
+                Body::new(CacheBody::<Full<Bytes>>::stored(data, trailers))
             }
-            Some(Read::GoesOn { begun, rest } | Read::Pauses { begun, rest }) => {
-                Body::new(CacheBody::rejoined(begun, rest))
+            Some(ReadBody::Continues { begun, rest } | ReadBody::Pauses { begun, rest }) => {
+                Body::new(CacheBody::resumed(begun, rest))
             }
-            None => return Status::cancelled("the request broke off").into_http(),
+            None => return Status::cancelled("the request body failed").into_http(),
         };
-        let request = Request::from_parts(asking.parts, body);
-        past(self.get_mut().oneshot(request).await)
+        let request = Request::from_parts(unread.parts, body);
+        bypass_response(self.get_mut().oneshot(request).await)
     }
 
     async fn ask(
         &mut self,
-        asking: UnreadRequest,
+        unread: UnreadRequest,
         message: Bytes,
         trailers: Option<HeaderMap>,
     ) -> Response<CacheBody<B>> {
-        let UnreadRequest { deadline, method, mut parts } = asking;
+        let UnreadRequest { deadline, method, mut parts } = unread;
         let key = key(parts.uri.path(), &method, &parts.headers, &message);
         let ask = match deadline {
             Some(deadline) => Lookup::of(key).deadline(deadline),
             None => Lookup::of(key),
         };
-        // A load is for all its waiters, so it has no caller's time and no encoding
-        // that another may not know.
+        // A load is for all its waiters, so it has no caller's timeout, and no encoding that another
+        // caller may not know.
         parts.headers.remove(GRPC_TIMEOUT);
         accept_known(&mut parts.headers);
-        let (early, given) = Early::channel();
+        let (early, given) = EarlyAnswer::channel();
         let load = UnaryRequest { ask, method, parts, message, trailers, early };
         let (response, status) = tokio::select! {
             biased;
@@ -173,7 +174,7 @@ where
     }
 }
 
-/// The name that the service behind the cache is routed by.
+/// The name by which the service behind the cache is routed.
 impl<S: NamedService> NamedService for GrpcCache<S> {
     const NAME: &'static str = S::NAME;
 }

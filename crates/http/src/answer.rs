@@ -1,34 +1,34 @@
-//! Answers: what one caller is given of a response that is kept.
+//! The response to one request, made from a stored response.
 
 use bellwether_body::CacheBody;
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header};
 
-use super::kept::{CachedResponse, no_body};
+use super::codec::{CachedResponse, no_body};
 use super::report::Report;
 use super::rules::{self, Slice};
 
-/// What one caller is given of a response that is kept: all of it, the part that it wants, or word
-/// that it has it already.
+/// The response to one request: all of a stored response, the range that the request asks for, or
+/// 304 if the client has it already.
 pub(super) fn answer<B>(
-    whole: &CachedResponse,
+    cached: &CachedResponse,
     request: &Parts,
     report: &Report,
 ) -> Response<CacheBody<B>> {
-    let stored = &whole.response;
-    let mut response = match wanted(whole, request) {
+    let stored = &cached.response;
+    let mut response = match wanted(cached, request) {
         Wanted::Nothing => {
             with(StatusCode::NOT_MODIFIED, rules::not_modified_headers(&stored.headers), no_body())
         }
         Wanted::All if request.method == Method::HEAD => {
-            with(stored.status, head_fields(whole), no_body())
+            with(stored.status, head_fields(cached), no_body())
         }
         Wanted::All => {
-            let body = CacheBody::kept(stored.body.clone(), stored.trailers.clone());
+            let body = CacheBody::stored(stored.body.clone(), stored.trailers.clone());
             with(stored.status, stored.headers.clone(), body)
         }
-        Wanted::Part { first, last } => part(whole, first, last),
+        Wanted::Part { first, last } => part(cached, first, last),
         Wanted::NoPart => {
             let mut headers = HeaderMap::new();
             let length = format!("bytes */{}", stored.body.len());
@@ -36,7 +36,7 @@ pub(super) fn answer<B>(
             with(StatusCode::RANGE_NOT_SATISFIABLE, headers, no_body())
         }
     };
-    // An answer that its origin gave to this very request has none (RFC 9111, section 5.1).
+    // A response that the origin gave to this very request has no `Age` (RFC 9111, section 5.1).
     let age = stored.note.age().as_secs();
     if age > 0 || !report.is_of_this_request() {
         response.headers_mut().insert(header::AGE, age.into());
@@ -45,7 +45,7 @@ pub(super) fn answer<B>(
     response
 }
 
-/// What a caller wants of a response.
+/// What a request asks for of a stored response.
 enum Wanted {
     All,
     Part { first: u64, last: u64 },
@@ -53,8 +53,8 @@ enum Wanted {
     Nothing,
 }
 
-fn wanted(whole: &CachedResponse, request: &Parts) -> Wanted {
-    let stored = &whole.response;
+fn wanted(cached: &CachedResponse, request: &Parts) -> Wanted {
+    let stored = &cached.response;
     if rules::is_not_modified(&request.headers, stored.status, &stored.headers) {
         return Wanted::Nothing;
     }
@@ -71,8 +71,8 @@ fn wanted(whole: &CachedResponse, request: &Parts) -> Wanted {
     }
 }
 
-fn part<B>(whole: &CachedResponse, first: u64, last: u64) -> Response<CacheBody<B>> {
-    let stored = &whole.response;
+fn part<B>(cached: &CachedResponse, first: u64, last: u64) -> Response<CacheBody<B>> {
+    let stored = &cached.response;
     let length = stored.body.len();
     let bound = |at: u64| usize::try_from(at).unwrap_or(length).min(length);
     let data = stored.body.slice(bound(first)..bound(last.saturating_add(1)).max(bound(first)));
@@ -80,19 +80,19 @@ fn part<B>(whole: &CachedResponse, first: u64, last: u64) -> Response<CacheBody<
     DIGESTS_OF_CONTENT.iter().for_each(|name| _ = headers.remove(name));
     insert(&mut headers, header::CONTENT_RANGE, &format!("bytes {first}-{last}/{length}"));
     insert(&mut headers, header::CONTENT_LENGTH, &data.len().to_string());
-    with(StatusCode::PARTIAL_CONTENT, headers, CacheBody::kept(data, None))
+    with(StatusCode::PARTIAL_CONTENT, headers, CacheBody::stored(data, None))
 }
 
-/// What is true of a whole content and not of a part. `Repr-Digest` is of the whole either way (RFC
-/// 9530, section 3).
+/// Fields that describe the whole content, so a partial response does not have them. `Repr-Digest`
+/// stays: it is always about the whole representation (RFC 9530, section 3).
 const DIGESTS_OF_CONTENT: [HeaderName; 2] =
     [HeaderName::from_static("content-digest"), HeaderName::from_static("content-md5")];
 
-/// The fields of an answer without content, which say how long it would be.
-fn head_fields(whole: &CachedResponse) -> HeaderMap {
-    let mut headers = whole.response.headers.clone();
-    if whole.response.trailers.is_none() && !headers.contains_key(header::CONTENT_LENGTH) {
-        insert(&mut headers, header::CONTENT_LENGTH, &whole.response.body.len().to_string());
+/// The fields of a response to HEAD, with the length that the content of a GET would have.
+fn head_fields(cached: &CachedResponse) -> HeaderMap {
+    let mut headers = cached.response.headers.clone();
+    if cached.response.trailers.is_none() && !headers.contains_key(header::CONTENT_LENGTH) {
+        insert(&mut headers, header::CONTENT_LENGTH, &cached.response.body.len().to_string());
     }
     headers
 }
@@ -110,7 +110,7 @@ pub(super) fn insert(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     }
 }
 
-/// What goes through, without its content if the caller has that already.
+/// A response that passes through: as it is, or as 304 if the client has it already.
 pub(super) fn passed<B>(
     mut response: Response<CacheBody<B>>,
     request: &Parts,
@@ -124,13 +124,13 @@ pub(super) fn passed<B>(
     response
 }
 
-/// Why a request cannot be answered.
+/// A response of the cache itself, which says why a request has no other.
 pub(super) fn refusal<B>(
     status: StatusCode,
-    said: impl Into<Bytes>,
+    text: impl Into<Bytes>,
     report: &Report,
 ) -> Response<CacheBody<B>> {
-    let mut response = Response::new(CacheBody::kept(said.into(), None));
+    let mut response = Response::new(CacheBody::stored(text.into(), None));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     insert(headers, header::CONTENT_TYPE, "text/plain; charset=utf-8");

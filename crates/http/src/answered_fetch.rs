@@ -1,53 +1,55 @@
-//! `AnsweredFetch`: what is to be kept of an answer of the origin.
+//! `AnsweredFetch`: whether a response of the origin is stored, shared or passed through.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::{BoxError, Key};
-use bellwether_body::{CacheBody, CollectedBody, Follow, Followed, KeptResponse, collect};
+use bellwether_body::{
+    BodyObserver, BufferedResponse, CacheBody, CollectedBody, ObservedBody, collect,
+};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Method, Response, StatusCode, header, response};
 use http_body::Body;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use super::answered::{Answered, check_length};
-use super::asked::FetchRequest;
-use super::earlier::StoredResponse;
-use super::kept::{CacheAnswer, CachedResponse, Disposition, OriginInfo, Passthrough, VaryIndex};
+use super::cache_request::FetchRequest;
+use super::codec::{CacheAnswer, CachedResponse, Disposition, OriginInfo, Passthrough, VaryIndex};
+use super::complete_response::{CompleteResponse, check_length};
 use super::mode::{self, StorageDecision, StorageTerms};
-use super::rules::{Times, Why};
+use super::rules::{PrivateReason, Times};
 use super::shared::LayerState;
+use super::stored_response::StoredResponse;
 
-/// One load, once the origin has answered.
+/// One load after the origin has answered.
 pub(super) struct AnsweredFetch<'a, ReqB> {
     pub(super) shared: &'a LayerState,
     pub(super) fetch_request: &'a FetchRequest<ReqB>,
-    pub(super) earlier: &'a StoredResponse,
+    pub(super) stored_response: &'a StoredResponse,
 }
 
 impl<ReqB> AnsweredFetch<'_, ReqB> {
-    /// What is kept is still good.
+    /// The origin has answered 304: the stored response is still valid.
     pub(super) async fn validated<B>(
         &self,
-        earlier: &CachedResponse,
+        stored_response: &CachedResponse,
         headers: HeaderMap,
         times: Times,
     ) -> Result<CacheAnswer<B>, BoxError>
     where
         B: Send + 'static,
     {
-        let KeptResponse { status, body, trailers, .. } = &earlier.response;
-        let judgement = self.classify(*status, &headers, times);
-        let fresh = Answered {
+        let BufferedResponse { status, body, trailers, .. } = &stored_response.response;
+        let decision = self.classify(*status, &headers, times);
+        let fresh = CompleteResponse {
             status: *status,
             headers,
             body: body.clone(),
             trailers: trailers.clone(),
-            said: self.said(StatusCode::NOT_MODIFIED),
+            origin: self.origin_info(StatusCode::NOT_MODIFIED),
             times,
         };
-        self.settle(fresh, judgement).await
+        self.settle(fresh, decision).await
     }
 
     pub(super) async fn received<B>(
@@ -60,108 +62,115 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         B::Error: Into<BoxError>,
     {
         let (parts, body) = response.into_parts();
-        let said = self.said(parts.status);
-        let judgement = self.classify(parts.status, &parts.headers, times);
-        let until = match judgement {
+        let origin = self.origin_info(parts.status);
+        let decision = self.classify(parts.status, &parts.headers, times);
+        let until = match decision {
             StorageDecision::Private(why) => {
                 let response = Response::from_parts(parts, CacheBody::passing(body));
-                return self.pass(response, why, said);
+                return self.pass(response, why, origin);
             }
-            // It is for one caller: no more of it is waited for than is there.
+            // The response is for one caller, so it does not wait for more than has arrived.
             StorageDecision::Validate(..) => Instant::now(),
             _ if self.fetch_request.is_alone => Instant::now(),
-            _ => self.shared.deadline(&self.fetch_request.asked),
+            _ => self.shared.deadline(&self.fetch_request.cache_request),
         };
         let most = self.shared.client.max_entry_bytes();
         let (body, trailers) = match collect(body, most, until).await.map_err(Into::into)? {
             CollectedBody::Whole { data, trailers } => (data, trailers),
             CollectedBody::Unfinished { begun, rest, is_slow } => {
-                let response = Response::from_parts(parts, CacheBody::rejoined(begun, rest));
-                return self.unfinished(response, judgement, is_slow, (said, times));
+                let response = Response::from_parts(parts, CacheBody::resumed(begun, rest));
+                return self.unfinished(response, decision, is_slow, (origin, times));
             }
         };
         check_length(&parts.headers, body.len())?;
         let response::Parts { status, headers, .. } = parts;
-        self.settle(Answered { status, headers, body, trailers, said, times }, judgement).await
+        self.settle(CompleteResponse { status, headers, body, trailers, origin, times }, decision)
+            .await
     }
 
-    /// For whom an answer is, and what is to become of it. Nothing else decides that, but that an
-    /// answer is too large.
+    /// Whether a response is stored, shared or private. Only its size and its speed can change that
+    /// later.
     fn classify(&self, status: StatusCode, headers: &HeaderMap, times: Times) -> StorageDecision {
-        let request = &self.fetch_request.asked.parts.headers;
+        let request = &self.fetch_request.cache_request.parts.headers;
         match self.shared.mode.classify(&Method::GET, request, status, headers, times) {
             StorageDecision::Share | StorageDecision::Unconfirmed | StorageDecision::Failure
-                if !self.is_for_all_who_wait(headers) =>
+                if !self.is_for_all_waiters(headers) =>
             {
-                StorageDecision::Private(Why::Vary)
+                StorageDecision::Private(PrivateReason::Vary)
             }
-            StorageDecision::Unconfirmed if status.is_server_error() && self.earlier.will_do() => {
+            StorageDecision::Unconfirmed
+                if status.is_server_error() && self.stored_response.can_replace_failure() =>
+            {
                 StorageDecision::Failure
             }
-            judgement => judgement,
+            decision => decision,
         }
     }
 
-    /// What could be kept and is not here to its end: it goes through.
+    /// Passes a response through whose body is too large, or is not complete in time.
     fn unfinished<B: Send + 'static>(
         &self,
         response: Response<CacheBody<B>>,
-        judgement: StorageDecision,
+        decision: StorageDecision,
         is_slow: bool,
-        (said, times): (OriginInfo, Times),
+        (origin, times): (OriginInfo, Times),
     ) -> Result<CacheAnswer<B>, BoxError> {
-        match judgement {
+        match decision {
             StorageDecision::Validate(terms, why) if is_slow => {
                 let response = match self.key_to_validate(response.headers(), &terms) {
-                    Some(key) => self.copied(response, key, terms, (said, times)),
+                    Some(key) => self.copied(response, key, terms, (origin, times)),
                     None => response,
                 };
-                self.pass(response, why, said)
+                self.pass(response, why, origin)
             }
             _ if is_slow && self.fetch_request.is_alone => {
-                let follow = self.shared.follow(&self.fetch_request.asked);
-                let response = response.map(|body| body.followed_by(follow));
-                Ok(passing(response, Why::NotShared, said, true))
+                let observer = self.shared.completion_observer(&self.fetch_request.cache_request);
+                let response = response.map(|body| body.observed_by(observer));
+                Ok(passing(response, PrivateReason::NotShared, origin, true))
             }
-            _ if is_slow => self.pass(response, Why::TooSlow, said),
-            _ => self.pass(response, Why::TooLarge, said),
+            _ if is_slow => self.pass(response, PrivateReason::TooSlow, origin),
+            _ => self.pass(response, PrivateReason::TooLarge, origin),
         }
     }
 
-    /// Keeps a copy of what goes through, once it has.
+    /// Passes a response through, and stores a copy once it is complete.
     fn copied<B: Send + 'static>(
         &self,
         response: Response<CacheBody<B>>,
         key: Key,
         terms: StorageTerms,
-        (said, times): (OriginInfo, Times),
+        (origin, times): (OriginInfo, Times),
     ) -> Response<CacheBody<B>> {
-        let (shared, runtime) = (self.shared.clone(), Handle::current());
-        let (status, headers) = (response.status(), response.headers().clone());
-        let keep = move |followed| {
-            let Followed::Complete { data: body, trailers } = followed else { return };
+        let shared = self.shared.clone();
+        let runtime = Handle::current();
+        let status = response.status();
+        let headers = response.headers().clone();
+        let keep = move |observed| {
+            let ObservedBody::Complete { data: body, trailers } = observed else { return };
             if check_length(&headers, body.len()).is_ok() {
-                let answered = Answered { status, headers, body, trailers, said, times };
-                let whole = answered.whole(Disposition::Keep(terms.windows), &terms);
-                runtime.spawn(async move { shared.keep::<B>(key, &whole, |_| true).await });
+                let answered = CompleteResponse { status, headers, body, trailers, origin, times };
+                let cached = answered.to_cached(Disposition::Keep(terms.lifetimes), &terms);
+                runtime.spawn(async move { shared.keep::<B>(key, &cached, |_| true).await });
             }
         };
         let most = self.shared.client.max_entry_bytes();
         let deadline = Instant::now() + self.shared.client.load_timeout();
-        response.map(|body| body.followed_by(Follow::new(most, deadline, keep).copying()))
+        response.map(|body| body.observed_by(BodyObserver::new(most, deadline, keep).copying()))
     }
 
-    /// Where a response that is never fresh is kept to be validated for others, if it may be. A
-    /// date does not tell one variant from another, nor one user's from another's.
+    /// The key under which a response that is never fresh is stored for validation, if it may be.
+    /// It needs an entity tag if the request has credentials: a date cannot distinguish the
+    /// responses of two users. A response with `Vary` is not stored, as the key selects no variant.
     fn key_to_validate(&self, headers: &HeaderMap, terms: &StorageTerms) -> Option<Key> {
         let is_tagged = headers.contains_key(header::ETAG);
-        let is_nobodys = mode::is_nobodys(&self.fetch_request.asked.parts.headers);
-        let is_told = terms.vary.is_empty() && (is_tagged || is_nobodys);
+        let has_no_credentials =
+            mode::has_no_credentials(&self.fetch_request.cache_request.parts.headers);
+        let is_told = terms.vary.is_empty() && (is_tagged || has_no_credentials);
         is_told.then(|| StoredResponse::key_for_validation(&self.fetch_request.key))
     }
 
-    /// Whether it varies by nothing in which the waiters of this load may differ.
-    fn is_for_all_who_wait(&self, headers: &HeaderMap) -> bool {
+    /// Whether all waiters of this load agree in the request header fields that `Vary` names.
+    fn is_for_all_waiters(&self, headers: &HeaderMap) -> bool {
         match (varies_by(headers), &self.fetch_request.vary_index) {
             (Some(names), Some(vary_index)) => vary_index.covers(&names),
             (Some(names), None) => names.is_empty(),
@@ -169,151 +178,161 @@ impl<ReqB> AnsweredFetch<'_, ReqB> {
         }
     }
 
-    fn said(&self, status: StatusCode) -> OriginInfo {
-        OriginInfo { status: Some(status), was_stale: self.earlier.is_there() }
+    fn origin_info(&self, status: StatusCode) -> OriginInfo {
+        OriginInfo { status: Some(status), was_stale: self.stored_response.is_there() }
     }
 
-    /// What becomes of an answer that is here to its end.
+    /// The answer of this load, given a complete response.
     async fn settle<B: Send + 'static>(
         &self,
-        answered: Answered,
-        judgement: StorageDecision,
+        answered: CompleteResponse,
+        decision: StorageDecision,
     ) -> Result<CacheAnswer<B>, BoxError> {
-        if matches!(judgement, StorageDecision::Keep(_) | StorageDecision::Share) {
-            self.shared.note_shared(&self.fetch_request.asked);
+        if matches!(decision, StorageDecision::Keep(_) | StorageDecision::Share) {
+            self.shared.note_shared(&self.fetch_request.cache_request);
         }
-        Ok(match judgement {
-            StorageDecision::Keep(_) if self.fetch_request.is_alone => {
-                CacheAnswer::CachedResponse(answered.whole(Disposition::Share, &StorageTerms::NONE))
-            }
+        Ok(match decision {
+            StorageDecision::Keep(_) if self.fetch_request.is_alone => CacheAnswer::CachedResponse(
+                answered.to_cached(Disposition::Share, &StorageTerms::NONE),
+            ),
             StorageDecision::Keep(terms) => self.keep(answered, terms).await,
             StorageDecision::Validate(terms, why) => {
                 if let Some(key) = self.key_to_validate(&answered.headers, &terms) {
-                    let whole = answered.whole(Disposition::Keep(terms.windows), &terms);
-                    self.shared.keep::<B>(key, &whole, |_| true).await;
+                    let cached = answered.to_cached(Disposition::Keep(terms.lifetimes), &terms);
+                    self.shared.keep::<B>(key, &cached, |_| true).await;
                 }
-                return self.pass_whole(answered, why);
+                return self.pass_complete(answered, why);
             }
-            StorageDecision::Share => {
-                CacheAnswer::CachedResponse(answered.whole(Disposition::Share, &StorageTerms::NONE))
-            }
+            StorageDecision::Share => CacheAnswer::CachedResponse(
+                answered.to_cached(Disposition::Share, &StorageTerms::NONE),
+            ),
             StorageDecision::Unconfirmed => CacheAnswer::CachedResponse(
-                answered.whole(Disposition::Unconfirmed, &StorageTerms::NONE),
+                answered.to_cached(Disposition::Unconfirmed, &StorageTerms::NONE),
             ),
             StorageDecision::Failure => CacheAnswer::CachedResponse(
-                answered.whole(Disposition::Failure, &StorageTerms::NONE),
+                answered.to_cached(Disposition::Failure, &StorageTerms::NONE),
             ),
-            StorageDecision::Private(why) => return self.pass_whole(answered, why),
+            StorageDecision::Private(why) => return self.pass_complete(answered, why),
         })
     }
 
-    fn pass_whole<B>(&self, answered: Answered, why: Why) -> Result<CacheAnswer<B>, BoxError> {
-        let Answered { status, headers, body, trailers, said, .. } = answered;
-        let mut response = Response::new(CacheBody::kept(body, trailers));
+    fn pass_complete<B>(
+        &self,
+        answered: CompleteResponse,
+        why: PrivateReason,
+    ) -> Result<CacheAnswer<B>, BoxError> {
+        let CompleteResponse { status, headers, body, trailers, origin, .. } = answered;
+        let mut response = Response::new(CacheBody::stored(body, trailers));
         *response.status_mut() = status;
         *response.headers_mut() = headers;
-        self.pass(response, why, said)
+        self.pass(response, why, origin)
     }
 
-    /// For its own caller only. If there is a stale fallback, an error counts as a failure instead,
-    /// and no caller is given a byte of it.
+    /// A private response, for its own caller only. If there is a stale fallback, an error response
+    /// is a failure of the load instead, and no caller gets a byte of it.
     fn pass<B>(
         &self,
         response: Response<CacheBody<B>>,
-        why: Why,
-        said: OriginInfo,
+        why: PrivateReason,
+        origin: OriginInfo,
     ) -> Result<CacheAnswer<B>, BoxError> {
         let is_error = response.status().is_server_error();
         if is_error
-            && self.earlier.will_do()
-            && !self.fetch_request.is_anew
+            && self.stored_response.can_replace_failure()
+            && !self.fetch_request.forces_refresh
             && !self.fetch_request.is_alone
         {
             return Err(format!("the origin answered {}", response.status()).into());
         }
-        let asked = &self.fetch_request.asked;
-        // It says nothing of the next answer, or there was one for the others.
+        let cache_request = &self.fetch_request.cache_request;
+        // Such a response does not make the target private: it says nothing about the next one, or
+        // a shared response is stored already.
         let is_own = is_error
-            || self.earlier.is_shared()
-            || !mode::is_nobodys(&asked.parts.headers)
-            || why == Why::RequestNoStore;
-        self.shared.note_private(asked, response.status(), &why);
-        Ok(passing(response, why, said, is_own))
+            || self.stored_response.is_shared()
+            || !mode::has_no_credentials(&cache_request.parts.headers)
+            || why == PrivateReason::RequestNoStore;
+        self.shared.note_private(cache_request, response.status(), &why);
+        Ok(passing(response, why, origin, is_own))
     }
 
-    /// Keeps an answer where it belongs.
+    /// Stores a response: under its target, or as a variant if it varies.
     async fn keep<B: Send + 'static>(
         &self,
-        answered: Answered,
+        answered: CompleteResponse,
         terms: StorageTerms,
     ) -> CacheAnswer<B> {
-        let whole = answered.whole(Disposition::Keep(terms.windows), &terms);
+        let cached = answered.to_cached(Disposition::Keep(terms.lifetimes), &terms);
         match &self.fetch_request.vary_index {
-            None if terms.vary.is_empty() => CacheAnswer::CachedResponse(whole),
-            None => {
-                CacheAnswer::VaryIndex(Arc::new(self.first_variant::<B>(&terms.vary, &whole).await))
-            }
+            None if terms.vary.is_empty() => CacheAnswer::CachedResponse(cached),
+            None => CacheAnswer::VaryIndex(Arc::new(
+                self.first_variant::<B>(&terms.vary, &cached).await,
+            )),
             Some(vary_index) if vary_index.covers(&terms.vary) => {
-                self.note_variant(vary_index, &self.fetch_request.key, &whole).await;
-                CacheAnswer::CachedResponse(whole)
+                self.note_variant(vary_index, &self.fetch_request.key, &cached).await;
+                CacheAnswer::CachedResponse(cached)
             }
-            Some(vary_index) => self.other_names(vary_index, &terms.vary, whole).await,
+            Some(vary_index) => self.other_names(vary_index, &terms.vary, cached).await,
         }
     }
 
-    /// There are variants: this is kept as one of them, and what is kept for the target is how to
-    /// find them.
+    /// Stores a response as the first variant of its target, and returns the `Vary` index by which
+    /// requests find their variants.
     async fn first_variant<B: Send + 'static>(
         &self,
         names: &[HeaderName],
-        whole: &Arc<CachedResponse>,
+        cached: &Arc<CachedResponse>,
     ) -> VaryIndex {
-        let Disposition::Keep(windows) = whole.disposition else {
+        let Disposition::Keep(lifetimes) = cached.disposition else {
             return VaryIndex::new(names, A_MOMENT);
         };
-        let asked = &self.fetch_request.asked;
-        let vary_index = VaryIndex::new(names, windows.life());
-        let key = vary_index.key_for(&asked.primary, &asked.parts.headers);
-        self.note_variant(&vary_index, &key, whole).await;
-        self.shared.keep::<B>(key, whole, |_| true).await;
-        asked.put_own(Arc::clone(whole));
+        let cache_request = &self.fetch_request.cache_request;
+        let vary_index = VaryIndex::new(names, lifetimes.life());
+        let key = vary_index.key_for(&cache_request.primary, &cache_request.parts.headers);
+        self.note_variant(&vary_index, &key, cached).await;
+        self.shared.keep::<B>(key, cached, |_| true).await;
+        cache_request.put_own(Arc::clone(cached));
         vary_index
     }
 
-    /// Notes that there is a variant, and removes the one that makes room for it.
-    async fn note_variant(&self, vary_index: &VaryIndex, key: &Key, whole: &CachedResponse) {
-        let Disposition::Keep(windows) = whole.disposition else { return };
-        let primary = &self.fetch_request.asked.primary;
-        if let Some(gone) = self.shared.variants.add(vary_index, primary, key, windows.life()) {
+    /// Adds a variant to the table of variants, and removes the stored variant that it displaces.
+    async fn note_variant(&self, vary_index: &VaryIndex, key: &Key, cached: &CachedResponse) {
+        let Disposition::Keep(lifetimes) = cached.disposition else { return };
+        let primary = &self.fetch_request.cache_request.primary;
+        if let Some(gone) = self.shared.variants.add(vary_index, primary, key, lifetimes.life()) {
             self.shared.client.remove_unless_loading(gone).await;
         }
     }
 
-    /// The origin names fields that it did not name before.
+    /// `Vary` names fields that the index does not have: replaces the index by one that has both.
     async fn other_names<B: Send + 'static>(
         &self,
         vary_index: &VaryIndex,
         names: &[HeaderName],
-        whole: Arc<CachedResponse>,
+        cached: Arc<CachedResponse>,
     ) -> CacheAnswer<B> {
         let all: Vec<_> = vary_index.names().into_iter().chain(names.iter().cloned()).collect();
-        let asked = &self.fetch_request.asked;
-        let new = self.first_variant::<B>(&all, &whole).await;
-        self.shared.replace_vary_index::<B>(&asked.primary, vary_index, new).await;
+        let cache_request = &self.fetch_request.cache_request;
+        let new = self.first_variant::<B>(&all, &cached).await;
+        self.shared.replace_vary_index::<B>(&cache_request.primary, vary_index, new).await;
         CacheAnswer::Retry
     }
 }
 
 fn passing<B>(
     response: Response<CacheBody<B>>,
-    why: Why,
-    said: OriginInfo,
+    why: PrivateReason,
+    origin: OriginInfo,
     is_own: bool,
 ) -> CacheAnswer<B> {
-    CacheAnswer::Passthrough(Box::new(Passthrough { response, why: why.to_string(), said, is_own }))
+    CacheAnswer::Passthrough(Box::new(Passthrough {
+        response,
+        why: why.to_string(),
+        origin,
+        is_own,
+    }))
 }
 
-/// The fields that `Vary` names. Nothing, if it cannot be told which.
+/// The fields that `Vary` names. `None` if it names `*`, or cannot be read.
 fn varies_by(headers: &HeaderMap) -> Option<Vec<HeaderName>> {
     let mut names = Vec::new();
     for value in headers.get_all(header::VARY) {
@@ -324,4 +343,5 @@ fn varies_by(headers: &HeaderMap) -> Option<Vec<HeaderName>> {
     Some(names)
 }
 
+/// The lifetime of a `Vary` index whose first variant is not stored.
 const A_MOMENT: Duration = Duration::from_secs(1);

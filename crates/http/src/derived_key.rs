@@ -1,8 +1,8 @@
-//! `DerivedKey`: what comes of deriving a key from a request.
+//! `DerivedKey`: the key that the program's rules derive from a request, or why there is none.
 
 use bellwether::Key;
 
-/// What came of deriving a key from a request.
+/// The key that the program's rules derive from a request, or why there is none.
 #[derive(Debug)]
 pub(super) enum DerivedKey {
     Key(Key),

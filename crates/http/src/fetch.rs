@@ -1,4 +1,4 @@
-//! `OriginFetch`: the loader of the core. It asks the origin.
+//! `OriginFetch`: the loader of the cache, which asks the origin.
 
 use std::fmt;
 use std::task::{Context, Poll};
@@ -15,14 +15,14 @@ use tokio::time::timeout;
 use tower::{Service, ServiceExt};
 
 use super::answered_fetch::AnsweredFetch;
-use super::asked::FetchRequest;
-use super::earlier::StoredResponse;
-use super::kept::CacheAnswer;
+use super::cache_request::FetchRequest;
+use super::codec::CacheAnswer;
 use super::origin::{self, Origin};
 use super::rules::{self, Times};
 use super::shared::LayerState;
+use super::stored_response::StoredResponse;
 
-/// Asks the origin for what is to be kept.
+/// Asks the origin, and decides whether its response is stored.
 #[derive(Clone)]
 pub(super) struct OriginFetch<S> {
     pub(super) inner: S,
@@ -47,7 +47,7 @@ where
     }
 
     fn call(&mut self, fetch_request: FetchRequest<ReqB>) -> Self::Future {
-        // The one that is ready goes along.
+        // Readiness belongs to this instance, so the future takes it and leaves the clone.
         let clone = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, clone);
         Box::pin(fetch(inner, self.shared.clone(), fetch_request))
@@ -70,45 +70,49 @@ where
     ReqB: Default,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    let earlier =
-        StoredResponse::of::<B>(&shared, &fetch_request.key, &fetch_request.asked.demand).await;
-    let (request, validates) = earlier.request_for(&fetch_request);
+    let stored_response =
+        StoredResponse::of::<B>(&shared, &fetch_request.key, &fetch_request.cache_request.demand)
+            .await;
+    let load = AnsweredFetch {
+        shared: &shared,
+        fetch_request: &fetch_request,
+        stored_response: &stored_response,
+    };
+    let (request, validates) = stored_response.request_for(&fetch_request);
     let mut has_conditions = rules::asks_if_modified(request.headers());
-    let again = inner.clone();
-    let mut asked = SystemTime::now();
+    let retry = inner.clone();
+    let mut request_time = SystemTime::now();
     let answered = inner.call(request);
     let mut response = match fetch_request.is_alone {
         true => answered.await.map_err(Into::into)?,
-        false => in_time(&shared, &fetch_request.key, answered).await?.map_err(Into::into)?,
+        false => {
+            within_load_timeout(&shared, &fetch_request.key, answered).await?.map_err(Into::into)?
+        }
     };
-    let mut answered = SystemTime::now();
+    let mut response_time = SystemTime::now();
     if response.status() == StatusCode::NOT_MODIFIED && validates {
-        match earlier.validated_by(response.headers()) {
-            Some((whole, headers)) => {
-                let load = AnsweredFetch {
-                    shared: &shared,
-                    fetch_request: &fetch_request,
-                    earlier: &earlier,
-                };
-                return load.validated(&whole, headers, Times { asked, answered }).await;
+        match stored_response.validated_by(response.headers()) {
+            Some((cached, headers)) => {
+                return load
+                    .validated(&cached, headers, Times { request_time, response_time })
+                    .await;
             }
-            // It speaks of something else than what is kept.
+            // The 304 is about another response than the stored one.
             None => {
                 let request = fetch_request.request(fetch_request.without_conditions());
                 has_conditions = false;
-                asked = SystemTime::now();
-                response = again.oneshot(request).await.map_err(Into::into)?;
-                answered = SystemTime::now();
+                request_time = SystemTime::now();
+                response = retry.oneshot(request).await.map_err(Into::into)?;
+                response_time = SystemTime::now();
             }
         }
     }
     origin::check_not_modified(response.status(), has_conditions)?;
-    let load = AnsweredFetch { shared: &shared, fetch_request: &fetch_request, earlier: &earlier };
-    load.received(response, Times { asked, answered }).await
+    load.received(response, Times { request_time, response_time }).await
 }
 
-/// The head of an answer, within the limit on a load.
-async fn in_time<F: Future>(
+/// Waits for the head of a response, for the load timeout at most.
+async fn within_load_timeout<F: Future>(
     shared: &LayerState,
     key: &Key,
     answer: F,

@@ -1,4 +1,4 @@
-//! `HttpResponseFuture`: polls one request on its way. What it does next is decided in `exchange`.
+//! `HttpResponseFuture`: polls one request. What it does next is decided in `exchange`.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -19,61 +19,61 @@ use http_body::Body;
 use pin_project::pin_project;
 use tower::Service;
 
-use super::around;
-use super::asked::FetchRequest;
-use super::kept::CacheAnswer;
+use super::bypass;
+use super::cache_request::FetchRequest;
+use super::codec::CacheAnswer;
+use super::exchange::{Exchange, NextStep};
 use super::origin::Origin;
-use super::visit::{Exchange, NextStep};
 
-/// One request on its way. Made by [`HttpCache`](super::HttpCache).
+/// The response to one request, as a future. Made by [`HttpCache`](super::HttpCache).
 ///
 /// # Cancel safety
-/// Dropping it takes nothing from others: a load that it has started goes on, unless the policy says
-/// otherwise. A request that goes around the cache is dropped with it; if that one may have
-/// changed something, what is kept of it is removed in the background.
+/// Dropping it does not affect other callers: a load that it has started continues, unless the
+/// policy for abandoned loads says otherwise. A request that bypasses the cache is dropped with it.
+/// If that request has an unsafe method, its target is invalidated in the background.
 #[pin_project]
 #[must_use = "futures do nothing unless polled"]
 pub struct HttpResponseFuture<S, ReqB, B> {
     state: State<S, B>,
-    /// Requests are made of what was asked, with an empty body.
+    /// Requests to the origin are made with an empty body of this type.
     body: PhantomData<fn() -> ReqB>,
 }
 
-/// An answer that goes another way than through the core.
-pub(super) type Going<B> = BoxFuture<'static, Response<CacheBody<B>>>;
+/// A response that needs no load of the cache.
+pub(super) type Forwarding<B> = BoxFuture<'static, Response<CacheBody<B>>>;
 
-/// A request whose key takes time, and what it goes on with.
-pub(super) type Keying<S, B> = BoxFuture<'static, Begun<S, B>>;
+/// Derives the key of a request by an extractor.
+pub(super) type DerivingKey<S, B> = BoxFuture<'static, Beginning<S, B>>;
 
-/// Polls the core. Away from the rest, since most requests are answered without.
+/// Waits for the cache. Boxed, since most requests are answered without it.
 type PendingAnswer<B> = BoxFuture<'static, (Result<CacheAnswer<B>, Error<BoxError>>, CacheStatus)>;
 
 /// How a request begins.
 #[allow(clippy::large_enum_variant, reason = "nearly every request is in the large one")]
-pub(super) enum Begun<S, B> {
-    /// It asks for what is kept.
-    Asking(Exchange<S>),
-    /// It goes another way.
-    Going(Going<B>),
-    /// It has its answer.
-    Settled(Response<CacheBody<B>>),
-    /// It takes time to know what it asks for.
-    Keying(Keying<S, B>),
+pub(super) enum Beginning<S, B> {
+    /// It is answered by the cache, or by a load.
+    Fetching(Exchange<S>),
+    /// It is answered without a load of the cache.
+    Forwarding(Forwarding<B>),
+    /// It has its response.
+    Ready(Response<CacheBody<B>>),
+    /// An extractor has to derive its key first.
+    DerivingKey(DerivingKey<S, B>),
 }
 
 enum State<S, B> {
-    /// Finding out what it asks for. Goes anywhere.
-    Keying(Keying<S, B>),
-    /// Polling the core. Goes to the core again, or around it.
-    Asking(Exchange<S>, PendingAnswer<B>),
-    /// Polling an answer that goes another way.
-    Going(Going<B>),
-    /// Giving an answer that was at hand, once.
-    Settled(Option<Response<CacheBody<B>>>),
+    /// Deriving the key. Any other state may follow.
+    DerivingKey(DerivingKey<S, B>),
+    /// Waiting for the cache. Another lookup or `Forwarding` may follow.
+    Fetching(Exchange<S>, PendingAnswer<B>),
+    /// Waiting for a response that needs no load of the cache.
+    Forwarding(Forwarding<B>),
+    /// Returning a response that was in memory, once.
+    Ready(Option<Response<CacheBody<B>>>),
 }
 
 impl<S, ReqB, B> HttpResponseFuture<S, ReqB, B> {
-    pub(super) fn new(begun: Begun<S, B>) -> Self
+    pub(super) fn new(begun: Beginning<S, B>) -> Self
     where
         S: Origin<ReqB, B>,
         ReqB: Default + Send + 'static,
@@ -83,26 +83,26 @@ impl<S, ReqB, B> HttpResponseFuture<S, ReqB, B> {
     }
 }
 
-fn begin<S, ReqB, B>(begun: Begun<S, B>) -> State<S, B>
+fn begin<S, ReqB, B>(begun: Beginning<S, B>) -> State<S, B>
 where
     S: Origin<ReqB, B>,
     ReqB: Default + Send + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     match begun {
-        Begun::Asking(exchange) => {
-            let asking = ask::<_, ReqB, _>(&exchange, exchange.fetch_request());
-            State::Asking(exchange, asking)
+        Beginning::Fetching(exchange) => {
+            let fetching = ask::<_, ReqB, _>(&exchange, exchange.fetch_request());
+            State::Fetching(exchange, fetching)
         }
-        Begun::Going(going) => State::Going(going),
-        Begun::Settled(response) => State::Settled(Some(response)),
-        Begun::Keying(keying) => State::Keying(keying),
+        Beginning::Forwarding(forwarding) => State::Forwarding(forwarding),
+        Beginning::Ready(response) => State::Ready(Some(response)),
+        Beginning::DerivingKey(deriving) => State::DerivingKey(deriving),
     }
 }
 
 fn ask<S, ReqB, B>(
     exchange: &Exchange<S>,
-    (fetch_request, how): (FetchRequest<ReqB>, RequestOptions),
+    (fetch_request, options): (FetchRequest<ReqB>, RequestOptions),
 ) -> PendingAnswer<B>
 where
     S: Origin<ReqB, B>,
@@ -115,7 +115,7 @@ where
             .fetch
             .shared
             .client
-            .request(key, how, &exchange.fetch, fetch_request)
+            .request(key, options, &exchange.fetch, fetch_request)
             .with_status(),
     )
 }
@@ -135,29 +135,31 @@ where
         let state = self.project().state;
         loop {
             *state = match state {
-                State::Settled(response) => match response.take() {
+                State::Ready(response) => match response.take() {
                     Some(response) => return Poll::Ready(Ok(response)),
                     None => panic!("polled after it was ready"),
                 },
-                State::Keying(keying) => begin::<_, ReqB, _>(ready!(keying.poll_unpin(cx))),
-                State::Going(going) => return going.poll_unpin(cx).map(Ok),
-                State::Asking(exchange, asking) => {
-                    let (answer, status) = ready!(asking.as_mut().poll(cx));
+                State::DerivingKey(deriving) => {
+                    begin::<_, ReqB, _>(ready!(deriving.poll_unpin(cx)))
+                }
+                State::Forwarding(forwarding) => return forwarding.poll_unpin(cx).map(Ok),
+                State::Fetching(exchange, fetching) => {
+                    let (answer, status) = ready!(fetching.as_mut().poll(cx));
                     match exchange.answered::<ReqB, B>(answer, &status) {
                         NextStep::Answer(response) => return Poll::Ready(Ok(response)),
-                        NextStep::Ask(fetch_request, how) => {
-                            *asking = ask(exchange, (fetch_request, how));
+                        NextStep::Fetch(fetch_request, options) => {
+                            *fetching = ask(exchange, (fetch_request, options));
                             continue;
                         }
-                        NextStep::Alone => {
-                            State::Going(Box::pin(around::alone::<_, ReqB, _>(exchange.clone())))
-                        }
-                        NextStep::Around => {
+                        NextStep::Alone => State::Forwarding(Box::pin(
+                            bypass::fetch_uncoalesced::<_, ReqB, _>(exchange.clone()),
+                        )),
+                        NextStep::Bypass => {
                             let fetch_request: FetchRequest<ReqB> = exchange.fetch_request().0;
-                            let request =
-                                fetch_request.request(fetch_request.asked.parts.headers.clone());
+                            let request = fetch_request
+                                .request(fetch_request.cache_request.parts.headers.clone());
                             let inner = exchange.fetch.inner.clone();
-                            State::Going(Box::pin(around::pass(inner, request, "bypass")))
+                            State::Forwarding(Box::pin(bypass::forward(inner, request, "bypass")))
                         }
                     }
                 }

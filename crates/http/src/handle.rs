@@ -1,4 +1,4 @@
-//! `HttpHandle`: what a program does to what is kept.
+//! `HttpHandle`: invalidates stored responses.
 
 use bellwether::{CacheError, Handle};
 use futures_util::future::try_join_all;
@@ -6,7 +6,7 @@ use http::Uri;
 
 use super::target::Target;
 
-/// A handle to what is kept, by URI. Clones are handles to the same.
+/// A handle to the stored responses, by URI. Clones are handles to the same store.
 #[derive(Clone, Debug)]
 pub struct HttpHandle(Handle);
 
@@ -15,21 +15,21 @@ impl HttpHandle {
         Self(handle)
     }
 
-    /// Removes what is kept for a URI, all of its variants. No request that starts after this has
-    /// returned is answered with a response that was asked for before it, in any process.
+    /// Removes the stored response of a URI, with all of its variants. A request that starts after
+    /// this has returned never gets a response that was loaded before, in any process.
     ///
-    /// The URI is the one that clients ask for, with its authority if they send a `Host`. If
-    /// middleware above the layer writes another one, it is [that one](super#where-to-put-it). By which
-    /// scheme it is does not matter: `http` and `https` are both meant, since over HTTP/1.1 a server
-    /// is not told which one it is asked by.
+    /// The URI is the one that clients request, with its authority if they send a `Host`. If
+    /// middleware above the layer rewrites it, pass [the rewritten one](super#where-to-put-it). The
+    /// scheme does not matter: responses by `http` and `https` are both removed, because requests
+    /// over HTTP/1.1 do not state their scheme.
     ///
     /// # Errors
-    /// If the store fails. It may have been done or not: to be sure, do it again.
+    /// If the store fails. The responses may be removed or not: call it again to be sure.
     ///
     /// # Cancel safety
-    /// Dropped before it has returned, it may have been done or not.
+    /// If it is dropped before it returns, the responses may be removed or not.
     pub async fn invalidate(&self, uri: &Uri) -> Result<(), CacheError> {
-        // A URI that cannot be asked for has nothing kept.
+        // A URI that cannot be a target has no stored response.
         let Some(target) = Target::of_uri(uri) else { return Ok(()) };
         try_join_all(target.keys().iter().map(|key| self.0.invalidate(key))).await.map(drop)
     }

@@ -1,4 +1,4 @@
-//! `HttpCacheLayer`: what a layer is told, and the services it makes.
+//! `HttpCacheLayer`: the options of the layer, and the services it makes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,9 +12,9 @@ use http::Uri;
 use http::request::Parts;
 use tower::Layer;
 
+use super::codec::HttpCodec;
 use super::fetch::OriginFetch;
 use super::handle::HttpHandle;
-use super::kept::HttpCodec;
 use super::mode::{self, Mode};
 use super::request_key::RequestKey;
 use super::rules::Defaults;
@@ -25,37 +25,37 @@ use super::variants::Variants;
 
 /// Puts a shared HTTP cache in front of a service. See the [module page](super) for examples.
 ///
-/// A plain value: a knob changes this one, not the services that were made of it. Services made by
-/// one layer, and their clones, share its loads: one per target in this process.
+/// An option changes this value only, not the services that were made of it. Services of one layer
+/// and their clones share loads: there is one per target in this process.
 #[derive(Clone)]
 pub struct HttpCacheLayer<R = Rfc9111Rules> {
     layer: ReadThroughLayer<(), HttpCodec>,
     rules: R,
     target: TargetUri,
     collect_within: Duration,
-    unshared: Arc<PrivateKeys>,
+    private_targets: Arc<PrivateKeys>,
     variants: Arc<Variants>,
 }
 
-/// The rules of RFC 9111: a response says for how long it is good, and for whom.
+/// The rules of RFC 9111: a response states how long it is fresh, and whether it may be shared.
 #[derive(Clone, Debug)]
 pub struct Rfc9111Rules(Defaults);
 
-/// The rules of the program: it says under which key responses are kept, and for how long.
+/// The rules of the program: it states the key and the lifetimes of responses.
 #[derive(Clone, Debug)]
 pub struct KeyedRules(mode::ProgramRules);
 
 impl HttpCacheLayer {
-    /// A layer over a store, for responses that say for how long they are good.
+    /// A layer over a store, for responses that state their freshness lifetime (RFC 9111).
     pub fn new<S: Store>(store: S) -> Self {
         Self::by(Rfc9111Rules(Defaults::default()), store)
     }
 
-    /// Sets how long responses are fresh that say nothing about it and from which it cannot be
-    /// guessed (RFC 9111, section 4.2.2). Requests with a cookie share no such response: see
-    /// [`needs_public_with_cookies`](Self::needs_public_with_cookies).
+    /// Sets how long a response is fresh that neither states a lifetime nor has a `Last-Modified` to
+    /// guess one from (RFC 9111, section 4.2.2). Requests with a cookie never share such a response:
+    /// see [`needs_public_with_cookies`](Self::needs_public_with_cookies).
     ///
-    /// Default: none, so such responses are not kept.
+    /// Default: none, so such responses are not stored.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.rules.0.ttl = Some(ttl);
@@ -64,21 +64,22 @@ impl HttpCacheLayer {
 
     /// Sets whether requests with `Cookie` share only responses that say `public` or `s-maxage`.
     ///
-    /// If not, they also share those that say for how long they are fresh (`max-age`, `Expires`). A
-    /// response that says neither is never shared with a request that has a cookie, in either
-    /// direction: that it may be kept is a guess, and it may be one user's page.
+    /// If not, they also share responses that state a freshness lifetime (`max-age`, `Expires`). A
+    /// response that says neither is not shared if the request that loaded it, or the one to be
+    /// answered, has a cookie: its lifetime is only a guess, and it may be the page of one user.
     ///
-    /// Default: false. A response that states a lifetime and does not say `private` may be kept by
-    /// any shared cache (RFC 9111, section 3), and most browsers send some cookie with every
-    /// request. Set it in front of an origin that states a lifetime for pages of one user.
+    /// Default: false. Any shared cache may store a response that states a lifetime and does not say
+    /// `private` (RFC 9111, section 3), and most browsers send some cookie with every request. Set
+    /// this in front of an origin that states a lifetime for pages of single users.
     #[must_use]
     pub fn needs_public_with_cookies(mut self, yes: bool) -> Self {
         self.rules.0.needs_public = yes;
         self
     }
 
-    /// Sets how long a response that does not say is given out after it was fresh, while it is
-    /// revalidated (RFC 5861, section 3). None is, if the origin forbids it.
+    /// Sets how long a stale response is served while it is revalidated, unless it states that time
+    /// itself (RFC 5861, section 3). The time starts when the response becomes stale. A response
+    /// that forbids stale use (`must-revalidate`, for example) is never served stale.
     ///
     /// Default: zero.
     #[must_use]
@@ -87,8 +88,9 @@ impl HttpCacheLayer {
         self
     }
 
-    /// Sets how long a response that does not say is given out after it was fresh, if the origin
-    /// gives an error or none at all (RFC 5861, section 4). None is, if the origin forbids it.
+    /// Sets how long a stale response is served if the origin answers with an error or not at all,
+    /// unless it states that time itself (RFC 5861, section 4). The time starts when the response
+    /// becomes stale. A response that forbids stale use is never served stale.
     ///
     /// Default: zero.
     #[must_use]
@@ -97,12 +99,12 @@ impl HttpCacheLayer {
         self
     }
 
-    /// Sets how the target URI of a request is found, which its response is kept under. The request
-    /// itself goes on as it is. Without an authority, the URI is at the host that the request names.
-    /// A request without a target URI goes past the cache.
+    /// Sets the function that makes the target URI of a request, by which its response is stored.
+    /// The request itself is not changed. If the URI has no authority, that of `Host` is used. A
+    /// request for which the function returns `None` bypasses the cache.
     ///
     /// Default: the URI as the layer sees it, with [what `Router::nest` took
-    /// off](super#where-to-put-it). Only the program knows of other services that take something off.
+    /// off](super#where-to-put-it). The layer cannot know what other services took off.
     #[must_use]
     pub fn target_uri<F>(mut self, uri_of: F) -> Self
     where
@@ -112,25 +114,26 @@ impl HttpCacheLayer {
         self
     }
 
-    /// A handle to what is kept: to invalidate it, also from elsewhere in the program.
+    /// A handle that invalidates stored responses. It can be used anywhere in the program.
     pub fn handle(&self) -> HttpHandle {
         HttpHandle::new(self.layer.handle())
     }
 }
 
 impl HttpCacheLayer<KeyedRules> {
-    /// A layer over a store, for handlers that say nothing about caching: by a key of your own.
+    /// A layer over a store, for handlers that say nothing about caching. The program makes the key.
     ///
-    /// A response of status 2xx is kept for the [`ttl`](Self::ttl), and 404 and 410 for the
-    /// [`not_found_ttl`](Self::not_found_ttl). 5xx counts as a failure. Everything else is given to
-    /// the waiters, and not kept. What a response says of its time (`max-age`, `Expires`,
-    /// `Age`) is not heard. What it forbids is respected: `no-store`, `private`, `no-cache`,
-    /// `Set-Cookie`, and a `Vary` that names cookies or credentials. What a caller would rather have
-    /// (`Cache-Control` in the request) is not.
+    /// A response of status 2xx is stored for the [`ttl`](Self::ttl), and 404 and 410 for the
+    /// [`not_found_ttl`](Self::not_found_ttl). 5xx counts as a failure. Any other response is shared
+    /// with the waiters and not stored.
     ///
-    /// Requests with credentials go around the cache: see
-    /// [`RequestKey::ignoring_credentials`]. What a change removes is
-    /// [what is kept under its own key](RequestKey#changes).
+    /// Lifetimes in a response (`max-age`, `Expires`, `Age`) are ignored, and so is `Cache-Control`
+    /// in a request. Prohibitions in a response are respected: `no-store`, `private`, `no-cache`,
+    /// `Set-Cookie`, and a `Vary` that names cookies or credentials.
+    ///
+    /// Requests with credentials bypass the cache, unless the key has them or
+    /// [ignores them](RequestKey::ignoring_credentials). An unsafe request removes
+    /// [the response under its own key](RequestKey#changes).
     pub fn keyed<S: Store>(store: S, key: RequestKey) -> Self {
         let zero = Duration::ZERO;
         let rules = mode::ProgramRules {
@@ -143,25 +146,27 @@ impl HttpCacheLayer<KeyedRules> {
         Self::by(KeyedRules(rules), store)
     }
 
-    /// Sets how long a response of status 2xx is kept.
+    /// Sets how long a response of status 2xx is fresh.
     ///
-    /// Default: zero, which keeps nothing: concurrent requests share a response.
+    /// Default: zero. Then nothing is stored, and concurrent requests share a response.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.rules.0.ttl = ttl;
         self
     }
 
-    /// Sets how long a 404 or 410 is kept.
+    /// Sets how long a 404 or 410 is fresh (negative caching).
     ///
-    /// Default: zero, which keeps none: what is asked for before it exists is wanted soon after.
+    /// Default: zero, so none is stored. A resource is often requested shortly before it is created,
+    /// and a stored 404 would hide it.
     #[must_use]
     pub fn not_found_ttl(mut self, ttl: Duration) -> Self {
         self.rules.0.not_found_ttl = ttl;
         self
     }
 
-    /// Sets how long after it was fresh a response is given out while it is revalidated.
+    /// Sets how long a response is served while it is revalidated, counted from when it becomes
+    /// stale.
     ///
     /// Default: zero.
     #[must_use]
@@ -170,8 +175,8 @@ impl HttpCacheLayer<KeyedRules> {
         self
     }
 
-    /// Sets how long after it was fresh a response is given out if the handler gives an error, or a
-    /// response of status 5xx.
+    /// Sets how long a response is served if the handler fails or answers with status 5xx, counted
+    /// from when it becomes stale.
     ///
     /// Default: zero.
     #[must_use]
@@ -180,7 +185,7 @@ impl HttpCacheLayer<KeyedRules> {
         self
     }
 
-    /// A handle to what is kept, by the keys that [`RequestKey`] makes.
+    /// A handle to the stored responses, by the keys that [`RequestKey`] makes.
     pub fn handle(&self) -> Handle {
         self.layer.handle()
     }
@@ -195,21 +200,22 @@ impl<R> HttpCacheLayer<R> {
             rules,
             target: TargetUri::default(),
             collect_within: COLLECT_WITHIN,
-            unshared: Arc::default(),
+            private_targets: Arc::default(),
             variants: Arc::default(),
         }
     }
 
-    /// Sets how long after its head a response is read to be kept and shared. One that is not
-    /// complete by then goes through to the caller that asked for it, beginning with what was read,
-    /// and the waiters ask the origin for themselves. After such an answer the next one
-    /// has an eighth of that time, and so on, until one is complete in time. The
-    /// [`load_timeout`](Self::load_timeout) is for the time until the head; what goes through is
-    /// not cut.
+    /// Sets by when the body of a response must be complete to be stored and shared, counted from
+    /// its head. A response that is not complete by then passes through to its caller, beginning
+    /// with what was read, and the waiters ask the origin for themselves. After such a response the
+    /// next one has an eighth of that time, and so on, until one is complete in time.
     ///
-    /// Default: 2 s. Nearly all responses that are worth keeping are complete sooner, and a caller
-    /// of a stream without an end does not wait longer for its first byte. Zero keeps only what is
-    /// complete together with its head.
+    /// The [`load_timeout`](Self::load_timeout) bounds the time until the head. A response that
+    /// passes through has no time limit.
+    ///
+    /// Default: 2 s. Nearly all responses that are worth storing are complete sooner, and a stream
+    /// without an end delays its first byte by no more than that. Zero stores only responses that
+    /// are complete together with their head.
     #[must_use]
     pub fn collect_within(mut self, limit: Duration) -> Self {
         self.collect_within = limit;
@@ -227,16 +233,20 @@ where
 
     fn layer(&self, inner: S) -> HttpCache<S> {
         let client = CacheClient::with_bodies(&self.layer, self.collect_within);
-        let (mode, target) = (Arc::new(self.rules.mode()), self.target.clone());
-        let (unshared, variants) = (Arc::clone(&self.unshared), Arc::clone(&self.variants));
-        let shared = LayerState { client, mode, target, unshared, variants };
+        let shared = LayerState {
+            client,
+            mode: Arc::new(self.rules.mode()),
+            target: self.target.clone(),
+            private_targets: Arc::clone(&self.private_targets),
+            variants: Arc::clone(&self.variants),
+        };
         HttpCache::new(OriginFetch { inner, shared })
     }
 }
 
 const COLLECT_WITHIN: Duration = Duration::from_secs(2);
 
-/// By which rules a layer goes: [`Rfc9111Rules`] or [`KeyedRules`].
+/// The rules of a layer: [`Rfc9111Rules`] or [`KeyedRules`]. This trait is sealed.
 pub trait CachingRules: sealed::Sealed {}
 
 impl<R: sealed::Sealed> CachingRules for R {}

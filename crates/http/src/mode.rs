@@ -1,4 +1,4 @@
-//! `Mode`: by which rules responses are judged.
+//! `Mode`: by which rules the layer decides what is stored.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use bellwether::Lifetimes;
 use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 
 use super::request_key::RequestKey;
-use super::rules::{self, Consent, Defaults, Demand, Storing, Times, Why};
+use super::rules::{self, Consent, Defaults, Demand, PrivateReason, Storing, Times};
 
-/// By which rules responses are judged.
+/// By which rules the layer decides what is stored.
 #[derive(Debug)]
 pub(super) enum Mode {
-    /// Those of RFC 9111: the origin says how long.
+    /// Those of RFC 9111: the response states its freshness lifetime.
     Stated(Defaults),
-    /// Those of the program: it says under which key, and how long.
+    /// Those of the program: it states the key and the lifetimes.
     Keyed(ProgramRules),
 }
 
-/// What the program says.
+/// The key and the lifetimes that the program states.
 #[derive(Clone, Debug)]
 pub(super) struct ProgramRules {
     pub(super) key: RequestKey,
@@ -27,41 +27,42 @@ pub(super) struct ProgramRules {
     pub(super) if_error: Duration,
 }
 
-/// For whom a response is, and what is to become of it.
+/// Whether a response is stored, and which callers get it.
 #[derive(Debug)]
 pub(super) enum StorageDecision {
-    /// It is for all, and kept.
+    /// It is stored, and all waiters get it.
     Keep(StorageTerms),
-    /// It is for its own caller. It is kept so that the origin can be asked whether others may have it.
-    Validate(StorageTerms, Why),
-    /// The waiters are given it, and it is not kept.
+    /// Only its own caller gets it. It is stored for validation: other callers get it only after
+    /// the origin has confirmed it.
+    Validate(StorageTerms, PrivateReason),
+    /// All waiters get it, and it is not stored.
     Share,
-    /// It may be the fault of this request: it is given to its own caller, and the waiters ask the
-    /// origin again, by a request of one of them. Whatever that gives is for all of them.
+    /// An error that this request may have caused. Its own caller gets it. The waiters ask the
+    /// origin once more, with the request of one of them, and share that response.
     Unconfirmed,
-    /// The same, and it counts as a failure: if there is something better, that is given instead,
-    /// and a second one is shared with later callers for a while.
+    /// As `Unconfirmed`, and it counts as a failure. If there is a stale fallback, that is served
+    /// instead. Later callers share a second failure for a while.
     Failure,
-    /// It is for its own caller. An error is not given at all if there is a stale fallback.
-    Private(Why),
+    /// Only its own caller gets it. An error is replaced by the stale fallback, if there is one.
+    Private(PrivateReason),
 }
 
-/// On which terms a response is kept.
+/// For how long a response is stored, and for which requests.
 #[derive(Clone, Debug)]
 pub(super) struct StorageTerms {
-    pub(super) windows: Lifetimes,
-    /// How old it was when it came.
+    pub(super) lifetimes: Lifetimes,
+    /// Its age on arrival.
     pub(super) age: Duration,
-    /// How long it is fresh from then on.
+    /// How long it is fresh, counted from its arrival.
     pub(super) freshness: Duration,
     pub(super) vary: Vec<HeaderName>,
     pub(super) consent: Consent,
 }
 
 impl StorageTerms {
-    /// Of what is not kept, and is for all waiters.
+    /// The terms of a response that is shared with the waiters and not stored.
     pub(super) const NONE: Self = Self {
-        windows: Lifetimes::NONE,
+        lifetimes: Lifetimes::NONE,
         age: Duration::ZERO,
         freshness: Duration::ZERO,
         vary: Vec::new(),
@@ -70,17 +71,16 @@ impl StorageTerms {
 }
 
 impl Mode {
-    /// What a request says about the answers that will do.
+    /// What a request demands of a stored response.
     pub(super) fn demand(&self, request: &HeaderMap) -> Demand {
         match self {
             Self::Stated(defaults) => Demand::of(request, defaults.needs_public),
-            // What is kept is the program's choice, so what the caller would rather have is not
-            // heard.
+            // The program decides, so `Cache-Control` of the request is ignored.
             Self::Keyed(_) => Demand::default(),
         }
     }
 
-    /// What is to become of a response, by what it says and by what was asked.
+    /// Decides whether a response is stored, by its header fields and those of its request.
     pub(super) fn classify(
         &self,
         method: &Method,
@@ -94,8 +94,8 @@ impl Mode {
                 match rules::storing(method, request, status, response, times, defaults) {
                     Storing::Keep(terms) => StorageDecision::Keep(terms.into()),
                     Storing::Validate(terms, why) => StorageDecision::Validate(terms.into(), why),
-                    Storing::Private(Why::NotFresh)
-                        if status.is_server_error() && is_nobodys(request) =>
+                    Storing::Private(PrivateReason::NotFresh)
+                        if status.is_server_error() && has_no_credentials(request) =>
                     {
                         StorageDecision::Unconfirmed
                     }
@@ -108,12 +108,12 @@ impl Mode {
 }
 
 /// Whether a request carries no credentials.
-pub(super) fn is_nobodys(request: &HeaderMap) -> bool {
+pub(super) fn has_no_credentials(request: &HeaderMap) -> bool {
     ![header::AUTHORIZATION, header::COOKIE].iter().any(|name| request.contains_key(name))
 }
 
 impl ProgramRules {
-    /// How long is for the program to say, and not for the response.
+    /// As `Mode::classify`, with the lifetimes of the program in place of those of the response.
     fn classify(
         &self,
         method: &Method,
@@ -122,7 +122,7 @@ impl ProgramRules {
         response: &HeaderMap,
         times: Times,
     ) -> StorageDecision {
-        // Whose request it is, is part of the key or was said not to matter.
+        // Credentials are part of the key, or the program has said that they do not matter.
         let mut request = request.clone();
         request.remove(header::AUTHORIZATION);
         request.remove(header::COOKIE);
@@ -134,7 +134,7 @@ impl ProgramRules {
             return StorageDecision::Failure;
         }
         if rules::must_be_validated(response) {
-            return StorageDecision::Private(Why::NoCache);
+            return StorageDecision::Private(PrivateReason::NoCache);
         }
         let ttl = match status {
             StatusCode::NOT_FOUND | StatusCode::GONE => self.not_found_ttl,
@@ -147,12 +147,12 @@ impl ProgramRules {
         if ttl.is_zero() {
             return StorageDecision::Share;
         }
-        let windows = Lifetimes::fresh_for(ttl)
+        let lifetimes = Lifetimes::fresh_for(ttl)
             .stale_while_revalidate(self.while_revalidate)
             .stale_if_error(self.if_error);
         let age = rules::on_arrival(response, times);
         StorageDecision::Keep(StorageTerms {
-            windows,
+            lifetimes,
             age,
             freshness: ttl,
             vary,
@@ -163,11 +163,11 @@ impl ProgramRules {
 
 impl From<rules::Terms> for StorageTerms {
     fn from(terms: rules::Terms) -> Self {
-        let windows = Lifetimes::fresh_for(terms.freshness)
+        let lifetimes = Lifetimes::fresh_for(terms.freshness)
             .stale_while_revalidate(terms.while_revalidate)
             .stale_if_error(terms.if_error)
             .kept_for_validation(terms.for_validation);
         let rules::Terms { age, freshness, vary, consent, .. } = terms;
-        Self { windows, age, freshness, vary, consent }
+        Self { lifetimes, age, freshness, vary, consent }
     }
 }

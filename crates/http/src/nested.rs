@@ -16,11 +16,11 @@ pub(super) fn original_uri(extensions: &Extensions) -> Option<&Uri> {
     extensions.get::<OriginalUri>().map(|OriginalUri(uri)| uri)
 }
 
-/// What is seen of the path and query, behind the prefix that nested routers took off. Nothing, if
-/// it is not known what that was.
+/// The path and query that this layer sees, behind the prefix that nested routers took off. `None`
+/// if that prefix is uncertain.
 ///
-/// If the prefix and what is seen make up the path that the first router was asked for, it is that
-/// one, to the byte. If not, middleware has written another path: what is seen counts.
+/// If both together are the path that the first router saw, that path is returned byte for byte. If
+/// not, middleware has rewritten the path, and the rewritten one counts.
 pub(super) fn with_prefix(parts: &mut Parts, seen: PathAndQuery) -> Option<PathAndQuery> {
     let Some(nested) = parts.extensions.get::<NestedPath>().cloned() else { return Some(seen) };
     let prefix = prefix(nested.as_str(), parts)?;
@@ -33,7 +33,7 @@ pub(super) fn with_prefix(parts: &mut Parts, seen: PathAndQuery) -> Option<PathA
 
 /// One part of a prefix.
 enum PrefixSegment<'a> {
-    /// As it is written in the program.
+    /// Text of the pattern.
     Text(&'a str),
     /// The value of a parameter, decoded.
     Value(String),
@@ -61,17 +61,17 @@ fn parameter(segment: &str) -> Option<&str> {
     (!name.starts_with(['{', '*'])).then_some(name)
 }
 
-/// The values of these parameters, in their order. Nothing, if a name stands for more of them: then
-/// it cannot be told which is which.
+/// The values of these parameters, in their order. `None` if a name occurs more than once, as the
+/// values cannot be assigned then.
 fn values(names: &[&str], parts: &mut Parts) -> Option<Vec<String>> {
-    // It is ready at once: the router has read the path.
+    // This is ready at once, since the router has parsed the path.
     let params = RawPathParams::from_request_parts(parts, &()).now_or_never()?.ok()?;
     let named = params.iter().filter(|(name, _)| names.contains(name));
     let (found, values): (Vec<_>, _) = named.map(|(name, value)| (name, value.to_owned())).unzip();
     (found == names).then_some(values)
 }
 
-/// Whether a path consists of this prefix and what is seen behind it.
+/// Whether a path consists of this prefix and the path that this layer sees.
 fn is_joined_of(path: &PathAndQuery, prefix: &[PrefixSegment<'_>], seen: &PathAndQuery) -> bool {
     let rest = prefix.iter().try_fold(path.path(), |rest, segment| {
         let rest = rest.strip_prefix('/')?;
@@ -97,7 +97,7 @@ fn ends_segment(text: &str, rest: &str) -> bool {
     text.is_empty() || rest.is_empty() || rest.starts_with('/')
 }
 
-/// What is seen, behind a prefix.
+/// Joins a prefix with the path that this layer sees.
 fn joined(prefix: &[PrefixSegment<'_>], seen: &PathAndQuery) -> Option<PathAndQuery> {
     let mut path = String::new();
     for segment in prefix {
@@ -111,7 +111,7 @@ fn joined(prefix: &[PrefixSegment<'_>], seen: &PathAndQuery) -> Option<PathAndQu
     PathAndQuery::try_from(path).ok()
 }
 
-/// Adds a segment, with what cannot stand in one in its escaped form (RFC 3986, section 3.3).
+/// Appends a segment, and escapes bytes that a segment cannot have (RFC 3986, section 3.3).
 fn push(path: &mut String, segment: &str) {
     path.push('/');
     for byte in segment.bytes() {

@@ -1,10 +1,10 @@
-//! `Origin`: what the layer needs of the service within.
+//! `Origin`: what the layer needs of the service behind it.
 
 use bellwether::BoxError;
 use http::{Request, Response, StatusCode};
 use tower::Service;
 
-/// A service of HTTP of which there can be more than one, to be asked from anywhere.
+/// An HTTP service that can be cloned, and whose clones can be called from any task.
 pub(super) trait Origin<ReqB, B>:
     Service<Request<ReqB>, Response = Response<B>, Error: Into<BoxError>, Future: Send>
     + Clone
@@ -21,8 +21,8 @@ impl<S, ReqB, B> Origin<ReqB, B> for S where
 {
 }
 
-/// Refuses a 304 to a request without conditions, as a failure of the origin: there is nothing that
-/// it could be about, neither here nor at the client.
+/// Takes a 304 to a request without conditions for a failure of the origin: neither the cache nor
+/// the client has a response that it could be about.
 pub(super) fn check_not_modified(status: StatusCode, has_conditions: bool) -> Result<(), BoxError> {
     match status == StatusCode::NOT_MODIFIED && !has_conditions {
         true => Err("the origin answered 304 to a request without conditions".into()),

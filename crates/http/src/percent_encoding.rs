@@ -1,8 +1,9 @@
-//! Percent-encoding (RFC 3986, section 2.1): text as it was before it was escaped.
+//! Percent-decoding (RFC 3986, section 2.1).
 
-/// The bytes that an escaped text stands for. `plus` is what a plus sign stands for in it.
+/// Decodes an escaped text to bytes. A plus sign becomes `plus`.
 pub(super) fn unescaped(text: &str, plus: u8) -> Vec<u8> {
-    let (mut bytes, mut left) = (Vec::with_capacity(text.len()), text.as_bytes());
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut left = text.as_bytes();
     while let Some((&first, rest)) = left.split_first() {
         let escaped = rest.get(..2).filter(|_| first == b'%').and_then(byte);
         left = if escaped.is_some() { &rest[2..] } else { rest };

@@ -1,4 +1,4 @@
-//! Refusals: the answers to requests that cannot be answered.
+//! The error responses of the cache itself: 500, 502, 503 and 504.
 
 use bellwether::BoxError;
 use bellwether::adapter::warn_throttled;
@@ -9,24 +9,24 @@ use http::{Response, StatusCode};
 use super::answer::refusal;
 use super::report::Report;
 
-/// The origin gave no answer. Its error is for the log: it may say anything.
+/// 502: the origin gave no response. Its error is logged and not sent, since it may hold anything.
 pub(super) fn of_origin<B>(error: &BoxError) -> Response<CacheBody<B>> {
-    warn_throttled!(%error, "the origin gave no answer");
-    refused(StatusCode::BAD_GATEWAY, "the origin gave no answer\n", "origin-failed")
+    warn_throttled!(%error, "the origin gave no response");
+    refused(StatusCode::BAD_GATEWAY, "the origin gave no response\n", "origin-failed")
 }
 
-/// There is no answer that is kept, and no other is wanted.
+/// 504: the request says `only-if-cached`, and no suitable response is stored.
 pub(super) fn not_kept<B>() -> Response<CacheBody<B>> {
-    refused(StatusCode::GATEWAY_TIMEOUT, "there is no answer that is kept\n", "only-if-cached")
+    refused(StatusCode::GATEWAY_TIMEOUT, "no suitable response is stored\n", "only-if-cached")
 }
 
-/// The key names a parameter that the route does not have.
+/// 500: the key names a parameter that the route does not have.
 pub(super) fn unknown<B>(name: &str) -> Response<CacheBody<B>> {
-    let said = format!("the key of this route names a parameter that it has not: {name:?}\n");
-    refusal(StatusCode::INTERNAL_SERVER_ERROR, said, &Report::failed("misconfigured"))
+    let text = format!("the cache key names a parameter that this route does not have: {name:?}\n");
+    refusal(StatusCode::INTERNAL_SERVER_ERROR, text, &Report::failed("misconfigured"))
 }
 
-/// The core gave no answer.
+/// The response for an error of a load, or of the cache.
 pub(super) fn of<B>(error: &Error<BoxError>) -> Response<CacheBody<B>> {
     match error {
         Error::Load(error) => of_origin(error),
@@ -35,34 +35,36 @@ pub(super) fn of<B>(error: &Error<BoxError>) -> Response<CacheBody<B>> {
 }
 
 fn of_cache<B>(error: &CacheError) -> Response<CacheBody<B>> {
-    let (status, said, why) = match error.kind() {
+    let (status, text, reason) = match error.kind() {
         CacheErrorKind::WaitTimedOut
         | CacheErrorKind::LoadTimedOut
         | CacheErrorKind::DeadlineExceeded => {
-            (StatusCode::GATEWAY_TIMEOUT, "it took too long\n", "timed-out")
+            (StatusCode::GATEWAY_TIMEOUT, "the response took too long\n", "timed-out")
         }
         CacheErrorKind::LoaderPanicked | CacheErrorKind::LoadLost => {
-            (StatusCode::BAD_GATEWAY, "the origin gave no answer\n", "origin-failed")
+            (StatusCode::BAD_GATEWAY, "the origin gave no response\n", "origin-failed")
         }
         CacheErrorKind::LoadFailed(_) => {
             (StatusCode::SERVICE_UNAVAILABLE, "the origin failed a moment ago\n", "failed-recently")
         }
-        CacheErrorKind::Contended => {
-            (StatusCode::SERVICE_UNAVAILABLE, "somebody else asks for it\n", "contended")
-        }
+        CacheErrorKind::Contended => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "another caller requests the same response\n",
+            "contended",
+        ),
         CacheErrorKind::Full => {
-            (StatusCode::SERVICE_UNAVAILABLE, "there is no room for it\n", "full")
+            (StatusCode::SERVICE_UNAVAILABLE, "too many requests are under way\n", "full")
         }
         CacheErrorKind::Store(_) => {
-            (StatusCode::SERVICE_UNAVAILABLE, "the store failed\n", "store-failed")
+            (StatusCode::SERVICE_UNAVAILABLE, "the store of the cache failed\n", "store-failed")
         }
-        // A key that is too long, no runtime, another type under the key.
-        _ => (StatusCode::INTERNAL_SERVER_ERROR, "it cannot be asked for\n", "misconfigured"),
+        // A key that is too long, no runtime, or a key that another layer uses for another type.
+        _ => (StatusCode::INTERNAL_SERVER_ERROR, "the cache is misconfigured\n", "misconfigured"),
     };
-    warn_throttled!(%error, "answered by an error");
-    refused(status, said, why)
+    warn_throttled!(%error, "the cache answered with an error");
+    refused(status, text, reason)
 }
 
-fn refused<B>(status: StatusCode, said: &'static str, why: &str) -> Response<CacheBody<B>> {
-    refusal(status, said, &Report::failed(why))
+fn refused<B>(status: StatusCode, text: &'static str, reason: &str) -> Response<CacheBody<B>> {
+    refusal(status, text, &Report::failed(reason))
 }

@@ -6,16 +6,16 @@ use std::time::Duration;
 use bellwether::{CacheStatus, StaleReason};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 
-use super::kept::OriginInfo;
+use super::codec::OriginInfo;
 
-/// How an answer came about. Says nothing of the key: it may hold what not every client may see.
+/// How an answer came about. The key is not part of it, since it may hold secrets.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Report {
-    /// Kept, and given out without lookup the origin.
+    /// Served from the store, without a request to the origin.
     is_hit: bool,
     /// Why the origin was asked.
     forwarded: Option<&'static str>,
-    /// What the origin said.
+    /// The status of the origin's response.
     status: Option<StatusCode>,
     is_stored: bool,
     is_collapsed: bool,
@@ -24,7 +24,7 @@ pub(super) struct Report {
     detail: Option<String>,
 }
 
-/// What was looked up before the origin was asked.
+/// Which lookup came before the request to the origin.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LookupKind {
     Target,
@@ -34,40 +34,42 @@ pub(super) enum LookupKind {
 }
 
 impl Report {
-    /// Of a request that went straight to the origin.
-    pub(super) fn around(why: &'static str, status: StatusCode) -> Self {
+    /// For a request that was forwarded to the origin.
+    pub(super) fn forwarded(why: &'static str, status: StatusCode) -> Self {
         Self { forwarded: Some(why), status: Some(status), ..Self::default() }
     }
 
-    /// Of an answer that was not for keeping.
+    /// For a response that was passed through and not stored.
     pub(super) fn not_kept(
         lookup: LookupKind,
         status: &CacheStatus,
-        said: OriginInfo,
+        origin: OriginInfo,
         why: String,
     ) -> Self {
-        Self { detail: Some(why), is_stored: false, ..Self::of(lookup, status, said) }
+        Self { detail: Some(why), is_stored: false, ..Self::of(lookup, status, origin) }
     }
 
-    /// Of a request that could not be answered.
+    /// For a response of the cache itself.
     pub(super) fn failed(why: &str) -> Self {
         Self { forwarded: Some("miss"), detail: Some(why.to_owned()), ..Self::default() }
     }
 
-    /// Of an answer that was kept, and found without lookup.
+    /// For a stored response that was found outside of a load. `ttl` is in seconds, and negative if
+    /// it is stale.
     pub(super) fn hit(ttl: i64) -> Self {
         Self { is_hit: true, ttl: Some(ttl), ..Self::default() }
     }
 
-    /// Of an answer of the core.
-    pub(super) fn of(lookup: LookupKind, status: &CacheStatus, said: OriginInfo) -> Self {
+    /// For an answer of the cache.
+    pub(super) fn of(lookup: LookupKind, status: &CacheStatus, origin: OriginInfo) -> Self {
         let forwarded = match lookup {
             LookupKind::Refetch => "request",
-            _ if said.was_stale => "stale",
+            _ if origin.was_stale => "stale",
             LookupKind::Target => "uri-miss",
             LookupKind::Variant => "vary-miss",
         };
-        let asked = Self { forwarded: Some(forwarded), status: said.status, ..Self::default() };
+        let cache_request =
+            Self { forwarded: Some(forwarded), status: origin.status, ..Self::default() };
         match status {
             CacheStatus::Hit { .. } => Self { is_hit: true, ..Self::default() },
             CacheStatus::Stale { why: StaleReason::Revalidating, .. } => {
@@ -77,16 +79,16 @@ impl Report {
                 let detail = Some(why.to_string());
                 Self { forwarded: Some("stale"), detail, ..Self::default() }
             }
-            CacheStatus::Led { stored } => Self { is_stored: *stored, ..asked },
+            CacheStatus::Led { stored } => Self { is_stored: *stored, ..cache_request },
             CacheStatus::Collapsed { place, .. } => {
-                Self { is_collapsed: true, detail: Some(place.to_string()), ..asked }
+                Self { is_collapsed: true, detail: Some(place.to_string()), ..cache_request }
             }
-            CacheStatus::Bypass(why) => Self { detail: Some(why.to_string()), ..asked },
+            CacheStatus::Bypass(why) => Self { detail: Some(why.to_string()), ..cache_request },
             _ => Self::failed("failed"),
         }
     }
 
-    /// Whether the origin gave the answer to this request and no other.
+    /// Whether the origin gave the response to this very request.
     pub(super) fn is_of_this_request(&self) -> bool {
         self.status.is_some() && !self.is_collapsed
     }
@@ -95,7 +97,7 @@ impl Report {
         Self { ttl: Some(seconds), ..self }
     }
 
-    /// Adds it to what caches nearer to the origin have said.
+    /// Appends it to the entries of caches nearer to the origin.
     pub(super) fn add_to(&self, headers: &mut HeaderMap) {
         let mut member = String::with_capacity(64);
         if write!(member, "{self}").is_ok()
@@ -134,7 +136,7 @@ impl fmt::Display for Report {
     }
 }
 
-/// A time as the parameter `ttl` has it.
+/// A duration in seconds, as the parameter `ttl` has it.
 pub(super) fn seconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! `RequestKey`: which key a request asks for, where the program says so.
+//! `RequestKey`: how the program makes the key of a request.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -12,20 +12,20 @@ use super::derived_key::DerivedKey;
 use super::percent_encoding::unescaped;
 use super::target::routed;
 
-/// Which key a request asks for: everything in a request on which the response depends.
+/// The key of a request: everything in a request on which the response depends.
 ///
-/// The host is no part of it, and neither is the method: HEAD is answered by what GET has kept.
+/// The host and the method are not part of it. HEAD is answered by the stored response to GET.
 ///
 /// # Changes
-/// A change that goes well (PUT, say) removes what is kept under one key: the one that it makes
-/// itself, by the same rule. What else is kept for its path, by other values of a
-/// [parameter](Self::query) or a [field](Self::header), stays until it runs out, unless the program
-/// [invalidates](bellwether::Handle::invalidate) it by its key.
+/// An unsafe request (PUT, for example) that succeeds removes the response under one key: the one
+/// that the request itself makes, by the same rules. Responses of the same path with other values of
+/// a [parameter](Self::query) or a [field](Self::header) stay until they expire, unless the program
+/// [invalidates](bellwether::Handle::invalidate) them by their keys.
 ///
 /// ```
 /// use bellwether_http::RequestKey;
 ///
-/// // `/items?page=2&q=wool` and `/items?q=wool&page=2&utm_source=x` are one.
+/// // `/items?page=2&q=wool` and `/items?q=wool&page=2&utm_source=x` have the same key.
 /// let key = RequestKey::path().query(["page", "q"]).header("accept-language")?;
 /// # let _ = key;
 /// # Ok::<_, bellwether::ConfigError>(())
@@ -43,9 +43,9 @@ enum Base {
     Path,
     By(Arc<By>),
     #[cfg(feature = "axum")]
-    RouteTemplate(super::extract::RouteTemplate),
+    RouteTemplate(super::route_template::RouteTemplate),
     #[cfg(feature = "axum")]
-    Extracted(super::extract::Extracted),
+    Extracted(super::route_template::Extracted),
 }
 
 type By = dyn Fn(&Parts) -> Option<Key> + Send + Sync;
@@ -76,46 +76,45 @@ impl RequestKey {
     /// If a brace has no counterpart, or a parameter no name.
     #[cfg(feature = "axum")]
     pub fn template(template: &str) -> Result<Self, ConfigError> {
-        Ok(Self::on(Base::RouteTemplate(super::extract::RouteTemplate::read(template)?)))
+        Ok(Self::on(Base::RouteTemplate(super::route_template::RouteTemplate::read(template)?)))
     }
 
-    /// A key made of what an axum extractor gives. A request that it rejects goes around the
-    /// cache, so that the handler can reject it itself.
+    /// A key made of what an axum extractor returns. A request that the extractor rejects bypasses
+    /// the cache, so that the handler can reject it itself.
     ///
-    /// It has no state: `E` is `FromRequestParts<()>`.
+    /// The extractor has no state: `E` is `FromRequestParts<()>`.
     #[cfg(feature = "axum")]
     pub fn extract<E>(key_of: impl Fn(E) -> Key + Send + Sync + 'static) -> Self
     where
-        E: super::extract::FromRequestParts<()> + Send + 'static,
+        E: super::route_template::FromRequestParts<()> + Send + 'static,
     {
-        Self::on(Base::Extracted(super::extract::Extracted::by(key_of)))
+        Self::on(Base::Extracted(super::route_template::Extracted::by(key_of)))
     }
 
     fn on(base: Base) -> Self {
         Self { base, query: Vec::new(), headers: Vec::new(), ignores_credentials: false }
     }
 
-    /// Adds parameters of the query: each by how often it is there and all of its values as they
-    /// are sent. The order in which a request has different parameters does not matter, and neither
-    /// do those that are not named here.
+    /// Adds parameters of the query: each by how often it occurs, and by all of its values as they
+    /// are sent. The order of different parameters does not matter, and parameters that are not
+    /// named here are ignored.
     ///
-    /// A change that does not have the same ones [removes nothing](Self#changes) that is kept by them.
+    /// An unsafe request with other values of them [does not remove](Self#changes) the response.
     #[must_use]
     pub fn query<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.query.extend(names.into_iter().map(Into::into));
         self
     }
 
-    /// Adds a field of the request, by how many lines of it there are and what each says, to the
-    /// byte. If it is `authorization` or `cookie`, requests with it no longer bypass the
-    /// cache.
+    /// Adds a header field of the request: by how many values it has, and by each value byte for
+    /// byte. If it is `authorization` or `cookie`, requests with it no longer bypass the cache.
     ///
-    /// A change that does not say the same in it [removes nothing](Self#changes) that is kept by it.
+    /// An unsafe request with another value of it [does not remove](Self#changes) the response.
     ///
     /// # Errors
-    /// If there can be no field of this name.
+    /// If this is not a valid name of a header field.
     pub fn header(mut self, name: &str) -> Result<Self, ConfigError> {
-        let reason = "no header field has such a name";
+        let reason = "this is not a valid name of a header field";
         let error = |_| ConfigError::Key { given: name.to_owned(), reason };
         self.headers.push(HeaderName::from_bytes(name.as_bytes()).map_err(error)?);
         Ok(self)
@@ -129,14 +128,14 @@ impl RequestKey {
         Self { ignores_credentials: true, ..self }
     }
 
-    /// Whether the answer may depend on the caller, and the key does not.
-    pub(super) fn is_somebodys(&self, request: &HeaderMap) -> bool {
+    /// Whether the request has credentials that are neither part of the key nor ignored.
+    pub(super) fn is_personal(&self, request: &HeaderMap) -> bool {
         let credentials = [header::AUTHORIZATION, header::COOKIE];
         let mut unknown = credentials.iter().filter(|name| !self.headers.contains(name));
         !self.ignores_credentials && unknown.any(|name| request.contains_key(name))
     }
 
-    /// The key, unless it takes time to know it.
+    /// The key, unless an asynchronous extractor makes it.
     #[cfg_attr(
         not(feature = "axum"),
         allow(clippy::needless_pass_by_ref_mut, reason = "axum's extractors ask for it")
@@ -156,7 +155,7 @@ impl RequestKey {
         Some(self.completed(named, parts))
     }
 
-    /// The key, where that takes time.
+    /// The key, by an asynchronous extractor too.
     pub(super) async fn extracted(&self, parts: &mut Parts) -> DerivedKey {
         match &self.base {
             #[cfg(feature = "axum")]
@@ -180,8 +179,7 @@ impl RequestKey {
     }
 }
 
-/// The handler of the request decodes the names of its parameters, so a name that is written
-/// otherwise is that parameter too.
+/// Adds a parameter of the query. Its name is compared decoded, as the handler does.
 fn with_query(key: Key, uri: &Uri, name: &str) -> Key {
     let query = uri.query().unwrap_or_default();
     let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
@@ -191,7 +189,7 @@ fn with_query(key: Key, uri: &Uri, name: &str) -> Key {
     values.into_iter().fold(key, |key, value| key.with(value))
 }
 
-/// To the byte: the handler of the request may read it in any way.
+/// Adds a header field byte for byte, since the handler may read it in any way.
 fn with_field(key: Key, request: &HeaderMap, name: &HeaderName) -> Key {
     let values: Vec<_> = request.get_all(name).iter().map(HeaderValue::as_bytes).collect();
     let key = key.with(name.as_str()).with(values.len());

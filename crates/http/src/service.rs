@@ -13,22 +13,22 @@ use http::{Request, Response};
 use http_body::Body;
 use tower::Service;
 
-use super::around::{self, Changes};
-use super::asked::CacheRequest;
+use super::bypass::{self, InvalidationTarget};
+use super::cache_request::CacheRequest;
 use super::derived_key::DerivedKey;
+use super::exchange::{self, Exchange};
 use super::fetch::OriginFetch;
-use super::future::{Begun, HttpResponseFuture};
+use super::future::{Beginning, HttpResponseFuture};
+use super::handling::Handling;
 use super::mode::{Mode, ProgramRules};
 use super::origin::Origin;
 use super::refusal;
 use super::rules::{self, Demand};
-use super::visit::{self, Exchange};
-use super::way::Way;
 
 /// An `http` service behind a cache. See the [module page](super) for examples.
 ///
-/// It is always ready, and its error is `Infallible`: what cannot be answered is answered by a
-/// response that says so.
+/// It is always ready. Its error is `Infallible`: a failure of the origin or of the cache becomes a
+/// response of status 5xx.
 #[derive(Clone)]
 pub struct HttpCache<S> {
     fetch: OriginFetch<S>,
@@ -39,17 +39,17 @@ impl<S> HttpCache<S> {
         Self { fetch }
     }
 
-    /// The service that is asked for what is not kept.
+    /// The service behind the cache.
     pub fn get_ref(&self) -> &S {
         &self.fetch.inner
     }
 
-    /// The service that is asked for what is not kept.
+    /// The service behind the cache, to change it. Clones of this cache keep theirs.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.fetch.inner
     }
 
-    /// The service that is asked for what is not kept.
+    /// The service behind the cache, without the cache.
     pub fn into_inner(self) -> S {
         self.fetch.inner
     }
@@ -77,12 +77,16 @@ where
         rules::ignore_offer_of_h2c(&mut parts.headers);
         let fetch = &self.fetch;
         HttpResponseFuture::new(match &*fetch.shared.mode {
-            Mode::Stated(_) => stated(fetch, parts, body),
+            Mode::Stated(_) => begin_by_target(fetch, parts, body),
             Mode::Keyed(keyed) => {
                 rules::remove_named(&mut parts.headers);
                 match keyed.key.at_once(&mut parts) {
-                    Some(named) => named_by(fetch, keyed, parts, body, named),
-                    None => Begun::Keying(Box::pin(extracted(fetch.clone(), parts, body))),
+                    Some(derived) => begin_by_key(fetch, keyed, parts, body, derived),
+                    None => Beginning::DerivingKey(Box::pin(begin_by_extractor(
+                        fetch.clone(),
+                        parts,
+                        body,
+                    ))),
                 }
             }
         })
@@ -96,121 +100,149 @@ impl<S: fmt::Debug> fmt::Debug for HttpCache<S> {
 }
 
 /// Begins a request whose target is its key.
-fn stated<S, ReqB, B>(fetch: &OriginFetch<S>, mut parts: Parts, body: ReqB) -> Begun<S, B>
+fn begin_by_target<S, ReqB, B>(
+    fetch: &OriginFetch<S>,
+    mut parts: Parts,
+    body: ReqB,
+) -> Beginning<S, B>
 where
     S: Origin<ReqB, B>,
     ReqB: Body + Default + Send + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    // By the host that the client named, for what it changes there is not good any more.
+    // Before the fields that `Connection` names are removed: `Host` may be among them, and an unsafe
+    // request has to invalidate the target that the client named.
     let target = fetch.shared.target.target_of(&mut parts);
     rules::remove_named(&mut parts.headers);
     let Some(target) = target else {
-        return pass(fetch, parts, body, "request");
+        return forward(fetch, parts, body, "request");
     };
     let demand = fetch.shared.mode.demand(&parts.headers);
-    let way = Way::of(&parts, &body, &demand);
+    let handling = Handling::of(&parts, &body, &demand);
     let key = target.key();
-    begin(fetch, parts, body, way, key, demand, |_| Changes::Target(target))
+    begin(fetch, parts, body, handling, key, demand, |_| InvalidationTarget::Target(target))
 }
 
-/// Begins a request whose key takes time to know.
-async fn extracted<S, ReqB, B>(fetch: OriginFetch<S>, mut parts: Parts, body: ReqB) -> Begun<S, B>
+/// Begins a request whose key an extractor derives.
+async fn begin_by_extractor<S, ReqB, B>(
+    fetch: OriginFetch<S>,
+    mut parts: Parts,
+    body: ReqB,
+) -> Beginning<S, B>
 where
     S: Origin<ReqB, B>,
     ReqB: Body + Default + Send + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    let Mode::Keyed(keyed) = &*fetch.shared.mode else { return stated(&fetch, parts, body) };
-    let named = keyed.key.extracted(&mut parts).await;
-    named_by(&fetch, keyed, parts, body, named)
+    let Mode::Keyed(keyed) = &*fetch.shared.mode else {
+        return begin_by_target(&fetch, parts, body);
+    };
+    let derived = keyed.key.extracted(&mut parts).await;
+    begin_by_key(&fetch, keyed, parts, body, derived)
 }
 
-/// Begins a request whose key is for the program to say.
-fn named_by<S, ReqB, B>(
+/// Begins a request whose key the program makes.
+fn begin_by_key<S, ReqB, B>(
     fetch: &OriginFetch<S>,
     keyed: &ProgramRules,
     parts: Parts,
     body: ReqB,
-    named: DerivedKey,
-) -> Begun<S, B>
+    derived: DerivedKey,
+) -> Beginning<S, B>
 where
     S: Origin<ReqB, B>,
     ReqB: Body + Default + Send + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    let key = match named {
+    let key = match derived {
         DerivedKey::Key(key) if key.byte_len() <= Key::MAX_BYTES => key,
-        DerivedKey::Key(_) | DerivedKey::Nothing => return pass(fetch, parts, body, "bypass"),
+        DerivedKey::Key(_) | DerivedKey::Nothing => return forward(fetch, parts, body, "bypass"),
         DerivedKey::Unknown(name) => {
-            return Begun::Going(Box::pin(std::future::ready(refusal::unknown(&name))));
+            return Beginning::Forwarding(Box::pin(std::future::ready(refusal::unknown(&name))));
         }
     };
     let demand = fetch.shared.mode.demand(&parts.headers);
-    let way = match Way::of(&parts, &body, &demand) {
-        Way::Ask | Way::Look if keyed.key.is_somebodys(&parts.headers) => Way::Around("bypass"),
-        way => way,
+    let handling = match Handling::of(&parts, &body, &demand) {
+        Handling::Cached | Handling::StoredOnly if keyed.key.is_personal(&parts.headers) => {
+            Handling::Bypass("bypass")
+        }
+        handling => handling,
     };
-    begin(fetch, parts, body, way, key, demand, Changes::Key)
+    begin(fetch, parts, body, handling, key, demand, InvalidationTarget::Key)
 }
 
 fn begin<S, ReqB, B>(
     fetch: &OriginFetch<S>,
     parts: Parts,
     body: ReqB,
-    way: Way,
+    handling: Handling,
     key: Key,
     demand: Demand,
-    changes: impl FnOnce(Key) -> Changes,
-) -> Begun<S, B>
+    target_of: impl FnOnce(Key) -> InvalidationTarget,
+) -> Beginning<S, B>
 where
     S: Origin<ReqB, B>,
     ReqB: Body + Default + Send + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    match way {
-        Way::Ask => match visit::at_hand(&fetch.shared, &parts, &key, &demand) {
-            Some(response) => Begun::Settled(response),
+    match handling {
+        Handling::Cached => match exchange::cached_answer(&fetch.shared, &parts, &key, &demand) {
+            Some(response) => Beginning::Ready(response),
             None => {
                 let exchange = Exchange::new(fetch.clone(), CacheRequest::new(parts, key, demand));
-                match fetch.shared.bypass(&exchange.asked) {
-                    Some(leave) => {
-                        Begun::Going(Box::pin(around::bypass::<_, ReqB, _>(exchange, leave)))
+                match fetch.shared.bypass(&exchange.cache_request) {
+                    Some(permit) => {
+                        Beginning::Forwarding(Box::pin(bypass::serve_uncoalesced::<_, ReqB, _>(
+                            exchange, permit,
+                        )))
                     }
-                    None => Begun::Asking(exchange),
+                    None => Beginning::Fetching(exchange),
                 }
             }
         },
-        Way::Look => look(fetch, CacheRequest::new(parts, key, demand), body),
-        Way::Around(why) => pass(fetch, parts, body, why),
-        Way::Change => {
+        Handling::StoredOnly => serve_stored(fetch, CacheRequest::new(parts, key, demand), body),
+        Handling::Bypass(why) => forward(fetch, parts, body, why),
+        Handling::Unsafe => {
             let OriginFetch { inner, shared } = fetch.clone();
             let request = Request::from_parts(parts, body);
-            Begun::Going(Box::pin(around::change(inner, shared, request, changes(key))))
+            Beginning::Forwarding(Box::pin(bypass::forward_unsafe(
+                inner,
+                shared,
+                request,
+                target_of(key),
+            )))
         }
     }
 }
 
-fn look<S, ReqB, B>(fetch: &OriginFetch<S>, asked: CacheRequest, body: ReqB) -> Begun<S, B>
+fn serve_stored<S, ReqB, B>(
+    fetch: &OriginFetch<S>,
+    cache_request: CacheRequest,
+    body: ReqB,
+) -> Beginning<S, B>
 where
     S: Origin<ReqB, B>,
     ReqB: Send + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     let OriginFetch { inner, shared } = fetch.clone();
-    Begun::Going(Box::pin(around::look(inner, shared, asked, body)))
+    Beginning::Forwarding(Box::pin(bypass::serve_stored(inner, shared, cache_request, body)))
 }
 
-fn pass<S, ReqB, B>(
+fn forward<S, ReqB, B>(
     fetch: &OriginFetch<S>,
     parts: Parts,
     body: ReqB,
     why: &'static str,
-) -> Begun<S, B>
+) -> Beginning<S, B>
 where
     S: Origin<ReqB, B>,
     ReqB: Send + 'static,
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
-    Begun::Going(Box::pin(around::pass(fetch.inner.clone(), Request::from_parts(parts, body), why)))
+    Beginning::Forwarding(Box::pin(bypass::forward(
+        fetch.inner.clone(),
+        Request::from_parts(parts, body),
+        why,
+    )))
 }

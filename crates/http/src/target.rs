@@ -1,4 +1,4 @@
-//! Targets: which URI a request is for, and the key of that.
+//! `Target`: the target URI of a request, and its key.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -10,19 +10,20 @@ use http::request::Parts;
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Uri, header};
 
-/// What a request is for. Nothing in it is decoded: what looks alike to us need not to the origin.
+/// The target URI of a request (RFC 9110, section 7.1). Nothing in its path is decoded, since the
+/// origin may distinguish URIs that differ in their escapes only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
-    /// None: the request does not say. Over HTTP/1.1 none does, not even to a server behind TLS.
+    /// `None` if the request does not say. Over HTTP/1.1 no request does, not even over TLS.
     scheme: Option<Scheme>,
-    /// In lower case, without a port that goes without saying.
+    /// In lower case, without the default port.
     authority: Option<Authority>,
     path_and_query: PathAndQuery,
 }
 
 impl Target {
-    /// The target of a request. Nothing, if it contradicts itself: what cannot be named for sure
-    /// is not kept.
+    /// The target of a request. `None` if the URI and `Host` contradict each other: a response
+    /// whose target is uncertain is not stored.
     fn of(parts: &mut Parts) -> Option<Self> {
         let path_and_query = routed(parts)?;
         let uri = with_authority(parts);
@@ -31,15 +32,15 @@ impl Target {
         let scheme = uri.scheme().cloned();
         let normal =
             |text: Option<&str>| text.map(|text| normal(text, or_http(&scheme))).transpose();
-        let (stated, host) = (normal(stated).ok()?, normal(host).ok()?);
+        let stated = normal(stated).ok()?;
+        let host = normal(host).ok()?;
         if stated.is_some() && host.is_some() && stated != host {
             return None;
         }
         Some(Self { scheme, authority: stated.or(host), path_and_query })
     }
 
-    /// The target that the program names. Without an authority it is at the host that the request
-    /// names.
+    /// The target that the program names. Its authority is that of `Host` if it has none.
     fn named(uri: &Uri, headers: &HeaderMap) -> Option<Self> {
         let named = Self::of_uri(uri)?;
         if named.authority.is_some() {
@@ -59,7 +60,7 @@ impl Target {
         Some(Self { scheme, authority, path_and_query })
     }
 
-    /// The whole URI, or what is known of it: one by each scheme that it may be by.
+    /// The URI, once per scheme that it may have.
     pub(super) fn uris(&self) -> Vec<Uri> {
         match &self.scheme {
             Some(_) => vec![self.uri()],
@@ -77,8 +78,8 @@ impl Target {
         Uri::from_parts(parts).unwrap_or_default()
     }
 
-    /// Where there may be something of it: what was asked for over HTTP/1.1 is kept as by `http`,
-    /// whatever it was by.
+    /// The keys under which a response of this target may be stored. Requests over HTTP/1.1 do not
+    /// state their scheme, so their responses are stored as by `http`.
     pub(super) fn keys(&self) -> HashSet<Key> {
         let by_either = SCHEMES.into_iter().map(|scheme| self.by(scheme).key());
         by_either.chain([self.key()]).collect()
@@ -90,10 +91,11 @@ impl Target {
         Self { scheme: Some(scheme), authority, path_and_query: self.path_and_query.clone() }
     }
 
-    /// What it is kept under.
+    /// The key of its stored response.
     pub(super) fn key(&self) -> Key {
         let authority = self.authority.as_ref().map(Authority::as_str);
-        let (path, query) = (self.path_and_query.path(), self.path_and_query.query());
+        let path = self.path_and_query.path();
+        let query = self.path_and_query.query();
         let key = Key::of("http").with(or_http(&self.scheme).as_str()).with(authority);
         within_bounds(key.with(path).with(query))
     }
@@ -105,7 +107,7 @@ fn or_http(scheme: &Option<Scheme>) -> &Scheme {
     scheme.as_ref().unwrap_or(&Scheme::HTTP)
 }
 
-/// A key for what has a name longer than a key may be: its digest.
+/// The key, or one made of its digest if it is longer than a key may be.
 pub(super) fn within_bounds(key: Key) -> Key {
     if key.byte_len() <= Key::MAX_BYTES {
         return key;
@@ -113,7 +115,7 @@ pub(super) fn within_bounds(key: Key) -> Key {
     Key::of("http-long").with(key.digest().as_bytes())
 }
 
-/// How the program makes the target URI of a request, if it says so.
+/// The function by which the program makes the target URI of a request, if there is one.
 #[derive(Clone, Default)]
 pub(super) struct TargetUri(Option<Arc<UriOf>>);
 
@@ -124,7 +126,7 @@ impl TargetUri {
         Self(Some(Arc::new(uri_of)))
     }
 
-    /// The target of a request, if it has one that can be named for sure.
+    /// The target of a request, if it is certain.
     pub(super) fn target_of(&self, parts: &mut Parts) -> Option<Target> {
         match &self.0 {
             Some(uri_of) => Target::named(&uri_of(parts)?, &parts.headers),
@@ -140,7 +142,7 @@ impl fmt::Debug for TargetUri {
 }
 
 /// The path and query of a request as the layer sees them, with the prefix that nested routers took
-/// off. Nothing, if that prefix cannot be named for sure.
+/// off. `None` if that prefix is uncertain.
 #[cfg_attr(
     not(feature = "axum"),
     allow(clippy::needless_pass_by_ref_mut, reason = "axum's extractors ask for it")
@@ -152,8 +154,8 @@ pub(super) fn routed(parts: &mut Parts) -> Option<PathAndQuery> {
     Some(seen)
 }
 
-/// The URI of a request that has its authority, if there is one: middleware that writes another
-/// path may leave the authority out.
+/// The URI of a request, or the original one if only that has an authority: middleware that
+/// rewrites the path may leave the authority out.
 fn with_authority(parts: &Parts) -> &Uri {
     #[cfg(feature = "axum")]
     if parts.uri.authority().is_none()
@@ -164,7 +166,8 @@ fn with_authority(parts: &Parts) -> &Uri {
     &parts.uri
 }
 
-/// What `Host` says, if anything. Nothing at all, if it says more than one thing.
+/// The value of `Host`, if there is one. The outer `None` stands for several values, or one that
+/// cannot be read.
 fn host(headers: &HeaderMap) -> Option<Option<&str>> {
     let mut hosts = headers.get_all(header::HOST).iter();
     match (hosts.next(), hosts.next()) {
@@ -181,7 +184,7 @@ fn normal(authority: &str, scheme: &Scheme) -> Result<Authority, ()> {
     let usual = if *scheme == Scheme::HTTPS { ":443" } else { ":80" };
     let lower = lower.strip_suffix(usual).unwrap_or(&lower);
     let authority: Authority = lower.parse().map_err(|_| ())?;
-    // A request in a user's name is not for a shared response.
+    // A response to a request with user information in its authority may be for that user only.
     if authority.as_str().contains('@') { Err(()) } else { Ok(authority) }
 }
 
@@ -232,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn who_contradicts_himself_has_no_key() {
+    fn a_request_that_contradicts_itself_has_no_key() {
         assert_eq!(key("http://a/", &["b"]), None);
         assert_eq!(key("/", &["a", "b"]), None);
         assert_eq!(key("/", &["user@a"]), None);

@@ -1,4 +1,4 @@
-//! `Variants`: which variants this process has stored of each target, and which of them make room.
+//! `Variants`: which variants this process has stored of each target, and which of them are evicted.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -9,19 +9,19 @@ use std::time::Duration;
 use bellwether::Key;
 use tokio::time::Instant;
 
-use super::kept::VaryIndex;
+use super::codec::VaryIndex;
 
 /// Which variants this process has stored of each target.
 ///
-/// A target has at most [`MOST_VARIANTS`](Self::MOST_VARIANTS) of them, for a client can ask for as
-/// many as it likes. One more takes the place of another, in this order:
+/// A target has at most [`MOST_VARIANTS`](Self::MOST_VARIANTS) variants, since clients could request
+/// any number of them. One more evicts another, in this order:
 ///
 /// 1. one that is stale,
 /// 2. one that was never used, the oldest first,
-/// 3. one that is used least, where a few uses lately count for more than many long ago.
+/// 3. the least used one, where recent uses count for more than old ones.
 ///
-/// Variants that have lost their place are remembered for a while, in a sample of bounded size: one
-/// that is asked for again and again comes back with its uses, however many others come between.
+/// The uses of evicted variants are remembered for a while, in a sample of bounded size. So a
+/// variant that is requested regularly returns with its uses, whatever else is requested.
 #[derive(Default)]
 pub(super) struct Variants {
     table: Mutex<VariantTable>,
@@ -30,18 +30,18 @@ pub(super) struct Variants {
 #[derive(Default)]
 struct VariantTable {
     targets: HashMap<Key, TargetVariants>,
-    /// How many bytes of memory they take in all.
+    /// How many bytes of memory the targets and their variants take together.
     bytes: usize,
-    lost: Lost,
-    /// Counts what happens, to tell which was first.
+    evicted: EvictedVariants,
+    /// Counts operations, to order them.
     clock: u64,
-    /// Draws lots.
+    /// Orders variants of equal use at random.
     hasher: RandomState,
 }
 
 /// The variants of one target.
 struct TargetVariants {
-    /// Of its `Vary` index: with another one, none of them is found any more.
+    /// The nonce of its `Vary` index. With another index, the old variants are not found.
     nonce: [u8; 16],
     slots: Vec<VariantSlot>,
 }
@@ -54,10 +54,10 @@ struct VariantSlot {
 }
 
 impl Variants {
-    /// How many variants are kept of one target.
+    /// How many variants of one target are stored.
     pub(super) const MOST_VARIANTS: usize = 64;
 
-    /// Notes that a variant is stored for so long. Says which one has to make room for it.
+    /// Notes that a variant is stored for `life`. Returns the key of the variant that it evicts.
     pub(super) fn add(
         &self,
         vary_index: &VaryIndex,
@@ -69,15 +69,15 @@ impl Variants {
         self.table().add(vary_index.nonce(), target, key, now + life.min(A_YEAR), now)
     }
 
-    /// Notes that a variant was given out. A hit waits for nothing: while others use the table, it
-    /// is not counted, which leaves those that are used most with most uses.
+    /// Counts a use of a variant. A hit never waits: while another thread holds the table, the use
+    /// is not counted. The most used variants still have the most uses.
     pub(super) fn touch(&self, target: &Key, key: &Key) {
         if let Ok(mut table) = self.table.try_lock() {
             table.touch(target, key, Instant::now());
         }
     }
 
-    /// Guards the table only: held for a few operations on it, never across an `.await`.
+    /// Locks the table. The lock is held for a few operations, never across an `.await`.
     fn table(&self) -> MutexGuard<'_, VariantTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -94,7 +94,7 @@ impl VariantTable {
     ) -> Option<Key> {
         self.clock += 1;
         let touched = self.clock;
-        self.make_room(target);
+        self.free_memory(target);
         let variants = self.targets.entry(target.clone()).or_insert_with(|| {
             self.bytes += bytes_of(target);
             TargetVariants::new(nonce)
@@ -109,14 +109,14 @@ impl VariantTable {
         }
         let is_full = variants.slots.len() >= Variants::MOST_VARIANTS;
         let victim = is_full.then(|| variants.victim(&self.hasher, now)).flatten();
-        let gone = victim.map(|place| variants.slots.swap_remove(place));
-        // Only where places are scarce does it matter how often a variant was asked for before.
-        let uses = if is_full { self.lost.take(key, now) } else { Uses::NONE };
+        let evicted = victim.map(|index| variants.slots.swap_remove(index));
+        // Earlier uses matter only if the target is full.
+        let uses = if is_full { self.evicted.take(key, now) } else { Uses::NONE };
         variants.slots.push(VariantSlot { key: key.clone(), until, uses, touched });
         self.bytes += bytes_of(key);
-        gone.map(|slot| {
+        evicted.map(|slot| {
             self.bytes -= bytes_of(&slot.key);
-            self.lost.note(&slot, now);
+            self.evicted.note(&slot, now);
             slot.key
         })
     }
@@ -132,7 +132,7 @@ impl VariantTable {
 
     /// Forgets other targets while the table takes too much memory. Their stored variants expire, or
     /// their store evicts them.
-    fn make_room(&mut self, target: &Key) {
+    fn free_memory(&mut self, target: &Key) {
         while self.bytes >= MOST_BYTES {
             let other = self.targets.keys().find(|known| *known != target).cloned();
             let Some(other) = other else { return };
@@ -152,19 +152,20 @@ impl TargetVariants {
         self.slots.iter().map(|slot| bytes_of(&slot.key)).sum()
     }
 
-    /// The place of the variant that can be spared first.
-    fn victim(&self, lots: &RandomState, now: Instant) -> Option<usize> {
+    /// The index of the variant to evict first.
+    fn victim(&self, hasher: &RandomState, now: Instant) -> Option<usize> {
         let rank = |slot: &VariantSlot| match slot.uses.lately(now).rank() {
             _ if slot.until <= now => (0, 0, slot.touched),
             0 => (1, 0, slot.touched),
-            // Of those that are used alike each has its turn, also where they come in a circle.
-            uses => (1, uses, lots.hash_one(slot.touched)),
+            // Among equally used variants the victim is random, so that requests in a cycle do not
+            // always evict the variant that is requested next.
+            uses => (1, uses, hasher.hash_one(slot.touched)),
         };
-        (0..self.slots.len()).min_by_key(|place| rank(&self.slots[*place]))
+        (0..self.slots.len()).min_by_key(|index| rank(&self.slots[*index]))
     }
 }
 
-/// How often a variant was used, where uses count for half as much after each [`HALF_LIFE`].
+/// How often a variant was used. A use counts for half as much after each [`HALF_LIFE`].
 #[derive(Clone, Copy, Debug, Default)]
 struct Uses {
     count: f32,
@@ -185,23 +186,23 @@ impl Uses {
         *self = Self { count, at: Some(now) };
     }
 
-    /// In steps of doubling, so that those that are used about as often are alike. Less than a quarter
-    /// of a use is none.
+    /// The count in steps of doubling, so that variants of similar use rank equal. Less than a
+    /// quarter of a use is none.
     fn rank(self) -> u32 {
         // At most 130: a count is finite, and no less than a quarter.
         if self.count < 0.25 { 0 } else { (self.count.log2() + 2.5) as u32 }
     }
 }
 
-/// Variants that have lost their place lately, and how often each was asked for.
+/// The uses of variants that were evicted lately.
 ///
-/// A sample: of more than there is room for, those whose hashes are smallest. So one that is asked
-/// for again is either remembered each time or not at all; by which hashes changes with every
-/// period, so that each has its turn.
+/// This is a bounded sample of the keys with the smallest hashes. So a variant is either remembered
+/// at each eviction of a period, or never. Each period has another hash function, so that every
+/// variant is in the sample at times.
 #[derive(Default)]
-struct Lost {
-    now: Period,
-    before: Period,
+struct EvictedVariants {
+    current: Period,
+    previous: Period,
 }
 
 #[derive(Default)]
@@ -211,24 +212,25 @@ struct Period {
     uses: BTreeMap<u64, Uses>,
 }
 
-impl Lost {
-    /// Remembers one that makes room.
+impl EvictedVariants {
+    /// Remembers the uses of an evicted variant.
     fn note(&mut self, slot: &VariantSlot, now: Instant) {
-        let began = *self.now.began.get_or_insert(now);
+        let began = *self.current.began.get_or_insert(now);
         if now.saturating_duration_since(began) >= PERIOD {
-            self.before = std::mem::take(&mut self.now);
-            self.now.began = Some(now);
+            self.previous = std::mem::take(&mut self.current);
+            self.current.began = Some(now);
         }
-        let hash = self.now.hasher.hash_one(&slot.key);
-        self.now.uses.insert(hash, slot.uses);
-        if self.now.uses.len() > MOST_LOST {
-            self.now.uses.pop_last();
+        let hash = self.current.hasher.hash_one(&slot.key);
+        self.current.uses.insert(hash, slot.uses);
+        if self.current.uses.len() > MOST_EVICTED {
+            self.current.uses.pop_last();
         }
     }
 
-    /// The uses of one that is asked for: this one counts, if it was there before.
+    /// The remembered uses of a variant that is requested, plus this one. None if it is not
+    /// remembered.
     fn take(&mut self, key: &Key, now: Instant) -> Uses {
-        let found = [&mut self.now, &mut self.before].into_iter().find_map(|period| {
+        let found = [&mut self.current, &mut self.previous].into_iter().find_map(|period| {
             let hash = period.hasher.hash_one(key);
             period.uses.remove(&hash)
         });
@@ -249,25 +251,24 @@ impl fmt::Debug for Variants {
     }
 }
 
-/// A use counts for half as much after this: what is used once a minute is told from what is not.
+/// A use counts for half as much after this time, so that one use per minute is visible.
 const HALF_LIFE: Duration = Duration::from_secs(60);
 
-/// How long a variant that has lost its place is remembered, once and up to twice.
+/// How long the uses of an evicted variant are remembered: this long, and at most twice as long.
 const PERIOD: Duration = Duration::from_secs(60);
 
-/// How many of them are remembered in one period: about 300 KiB.
-const MOST_LOST: usize = 4_096;
+/// How many evicted variants are remembered per period: about 300 KiB.
+const MOST_EVICTED: usize = 4_096;
 
-/// How many bytes of memory the known variants take at most: 16,000 variants with keys of usual
-/// length. Names of targets are the clients' choice, so their number alone would bound nothing.
+/// How many bytes of memory the table takes at most, enough for 16,000 variants with keys of usual
+/// length. Clients choose the length of targets, so a bound on their number would not bound memory.
 const MOST_BYTES: usize = 4 << 20;
 
-/// About how many bytes a place in the table takes beside the bytes of its key, spare places of
-/// the tables included.
-const BYTES_OF_A_PLACE: usize = 192;
+/// About how many bytes a slot takes beside its key, with the unused capacity of the tables.
+const BYTES_OF_A_SLOT: usize = 192;
 
 fn bytes_of(key: &Key) -> usize {
-    BYTES_OF_A_PLACE + key.byte_len()
+    BYTES_OF_A_SLOT + key.byte_len()
 }
 
 const A_YEAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
@@ -288,7 +289,7 @@ mod tests {
         variants.table().targets.values().map(|target| target.slots.len()).sum()
     }
 
-    /// What the table has counted, and what it holds.
+    /// The bytes that the table has counted, and those that it holds.
     fn counted_and_held(variants: &Variants) -> (usize, usize) {
         let table = variants.table();
         let held = table.targets.iter().map(|(key, target)| bytes_of(key) + target.bytes());
@@ -296,8 +297,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn known_variants_take_no_more_memory_than_there_is_room_for_however_long_their_keys_are()
-    {
+    async fn the_table_of_variants_has_a_bound_in_bytes_for_keys_of_any_length() {
         for length in [1, 900] {
             let variants = Variants::default();
             let vary_index = vary_index();
@@ -312,13 +312,15 @@ mod tests {
                 assert!(held < MOST_BYTES + 2 * bytes_of(&target), "{held} bytes");
             }
             assert!(slots(&variants) > 3_000, "{variants:?}");
-            assert!(variants.table().lost.now.uses.len() <= MOST_LOST);
+            assert!(variants.table().evicted.current.uses.len() <= MOST_EVICTED);
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_variant_makes_room_for_each_that_comes_once_there_are_as_many_as_may_be() {
-        let (variants, vary_index, target) = (Variants::default(), vary_index(), Key::of("target"));
+    async fn a_full_target_evicts_one_variant_for_each_new_one() {
+        let variants = Variants::default();
+        let vary_index = vary_index();
+        let target = Key::of("target");
         for nth in 0..Variants::MOST_VARIANTS {
             assert_eq!(variants.add(&vary_index, &target, &key(nth), A_YEAR), None);
         }
@@ -328,10 +330,11 @@ mod tests {
         assert_eq!(variants.add(&vary_index, &target, &key(101), A_YEAR), Some(key(2)));
     }
 
-    /// The others are not found any more.
+    /// The variants of the old index are not found.
     #[tokio::test(start_paused = true)]
-    async fn a_new_spec_begins_without_variants() {
-        let (variants, target) = (Variants::default(), Key::of("target"));
+    async fn a_new_vary_index_begins_without_variants() {
+        let variants = Variants::default();
+        let target = Key::of("target");
         for vary_index in [vary_index(), vary_index()] {
             for nth in 0..Variants::MOST_VARIANTS {
                 assert_eq!(variants.add(&vary_index, &target, &key(nth), A_YEAR), None);
@@ -340,10 +343,12 @@ mod tests {
         }
     }
 
-    /// At a hundred a second, of which none comes again, for as long as it takes.
+    /// A hundred other variants per second are requested once each.
     #[tokio::test(start_paused = true)]
-    async fn a_variant_that_is_asked_for_every_second_gets_in_at_any_rate() {
-        let (variants, vary_index, target) = (Variants::default(), vary_index(), Key::of("target"));
+    async fn a_variant_that_is_requested_every_second_stays_among_many_that_are_requested_once() {
+        let variants = Variants::default();
+        let vary_index = vary_index();
+        let target = Key::of("target");
         let real = Key::of("variant").with("real");
         let mut hits = 0;
         for second in 0..3_600 {

@@ -1,4 +1,4 @@
-//! The public suite of tests for HTTP caches, `http-cache-tests`, asks a proxy made of this crate.
+//! Runs `http-cache-tests`, the public suite for HTTP caches, against a proxy made of this crate.
 //!
 //! `scripts/test` installs the suite.
 
@@ -29,7 +29,7 @@ async fn the_public_suite_is_passed_from_redis() {
     check(&score(HttpCacheLayer::new(store)).await);
 }
 
-/// What came of one test of the suite.
+/// The result of one test of the suite.
 #[derive(Debug, Deserialize)]
 struct Outcome {
     suite: String,
@@ -49,13 +49,14 @@ impl Outcome {
     }
 }
 
-/// Of 157 and 86. The rest is a matter of taste, or of time on a busy machine.
+/// Of 157 and 86. The other tests are optional behaviour, or depend on time on a busy machine.
 const REQUIRED: usize = 151;
 const OPTIMAL: usize = 76;
 
-/// Required tests of this edition that ask for a stale response where the RFC, and later editions of
-/// the suite, take the first of several ages, and ignore what is no number of seconds (RFC 9111,
-/// section 5.1). They are passed by what this edition calls a failure: the response is reused.
+/// Required tests in which this edition of the suite differs from the RFC and from later editions.
+/// The RFC takes the first of several ages, and ignores one that is not a number of seconds (RFC 9111,
+/// section 5.1), so the response is fresh. This edition expects a stale one, and calls reuse a
+/// failure. We count reuse as a pass.
 const REVISED: [&str; 9] = [
     "age-parse-nonnumeric",
     "age-parse-negative",
@@ -105,7 +106,7 @@ async fn score(layer: HttpCacheLayer) -> Vec<Outcome> {
     outcomes.unwrap_or_else(|| panic!("the client wrote {written}"))
 }
 
-/// The origin of the suite, which goes when it is dropped.
+/// The origin of the suite. It is stopped when this is dropped.
 async fn origin() -> (Child, Uri) {
     let mut server = node(&["server"])
         .stdin(Stdio::piped())
@@ -117,7 +118,7 @@ async fn origin() -> (Child, Uri) {
     let line = timeout(Duration::from_secs(30), written.next_line()).await.expect("in time");
     let line = line.expect("text").expect("a line");
     let address = line.strip_prefix("Listening on ").expect("an address");
-    // The suite's server writes about each test: nobody may have to wait for that to be read.
+    // The suite's server writes about each test. A full pipe would block it, so its output is read.
     let address = address.parse().expect("an address");
     tokio::spawn(async move { while let Ok(Some(_)) = written.next_line().await {} });
     (server, address)

@@ -1,4 +1,4 @@
-//! A thousand connections at once, of programs that others have written, ask for what is not kept.
+//! A thousand concurrent connections of public load generators request a page that is not stored.
 //!
 //! `wrk` speaks HTTP/1.1 and `h2load` HTTP/2; `scripts/test` installs both.
 
@@ -31,8 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_http_1_connections_that_miss_together_cause_one_query() {
     let server = Server::start().await;
-    // wrk ends when its time is over, not when all have been answered.
-    let (all, each) = (CONNECTIONS.to_string(), (CONNECTIONS / 2).to_string());
+    // wrk ends when its time is over, not when all connections have their responses.
+    let all = CONNECTIONS.to_string();
+    let each = (CONNECTIONS / 2).to_string();
     let once = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/http_load/once.lua");
     let said = run(
         "wrk",
@@ -60,7 +61,7 @@ async fn a_thousand_http_2_connections_that_miss_together_cause_one_query() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_connections_to_a_proxy_cause_one_request_to_its_origin() {
-    // The origin cannot see who waits, so it waits for nobody.
+    // The origin cannot see the waiters, so it does not wait for them.
     let origin = Server::start_waiting_for(1).await;
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/item/42", listener.local_addr().unwrap());
@@ -87,12 +88,13 @@ impl Server {
         Self::start_waiting_for(CONNECTIONS).await
     }
 
-    /// Its query is answered when so many requests have come.
+    /// Its query is answered once this many requests have arrived.
     async fn start_waiting_for(crowd: usize) -> Self {
         allow_many_files();
         let (arrive, arrived) = watch::channel(0);
         let queries = Arc::new(AtomicUsize::new(0));
-        let (all, count) = (arrived.clone(), Arc::clone(&queries));
+        let all = arrived.clone();
+        let count = Arc::clone(&queries);
         let query = move || {
             count.fetch_add(1, Ordering::SeqCst);
             let mut all = all.clone();
@@ -123,7 +125,7 @@ impl Server {
     }
 }
 
-/// The crowd is to be answered, however long it takes to gather.
+/// A wait limit for all connections, longer than they take to arrive.
 fn patient(layer: HttpCacheLayer) -> HttpCacheLayer {
     layer.wait(Wait::at_most(PATIENCE)).load_timeout(PATIENCE).unwrap()
 }

@@ -1,4 +1,4 @@
-//! The arguments of a function: which are in the key, and how a load has them.
+//! The arguments of a function: which are part of the key, and how a load owns them.
 
 use proc_macro2::{Ident, TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -14,12 +14,12 @@ use crate::options::Options;
 pub(crate) struct Argument {
     /// `self` for the receiver.
     pub(crate) name: Ident,
-    /// Whether it is lent to the function.
+    /// Whether the function borrows it.
     is_reference: bool,
 }
 
 impl Argument {
-    /// Checks the arguments of a function, and that each has its place.
+    /// Checks the arguments of a function: each must be part of the key, or be named as ignored.
     pub(crate) fn all(signature: &Signature, options: &Options) -> Result<Vec<Self>> {
         let read = signature.inputs.iter().map(Self::read);
         let arguments = read.collect::<Result<Vec<_>>>()?;
@@ -69,7 +69,7 @@ impl Argument {
         let (is_reference, within) = match ty {
             Type::Reference(reference) if reference.mutability.is_some() => {
                 let message = format!(
-                    "a load goes on when its caller has gone: `{name}` cannot be lent to be changed"
+                    "a load may outlive its caller, so `{name}` cannot be a mutable reference"
                 );
                 return Err(Error::new(ty.span(), message));
             }
@@ -77,9 +77,7 @@ impl Argument {
             _ => (false, ty),
         };
         if borrows(within.to_token_stream()) {
-            let message = format!(
-                "a load goes on when its caller has gone: make `{name}` own what it refers to"
-            );
+            let message = format!("a load may outlive its caller, so `{name}` must own its data");
             return Err(Error::new(ty.span(), message));
         }
         Ok(Self { name, is_reference })
@@ -98,14 +96,15 @@ impl Argument {
         Error::new(name.span(), message)
     }
 
-    /// What the load calls it: `self` is no name to be given.
+    /// Its name in the load, which cannot be `self`.
     fn owned(&self) -> Ident {
         if self.name == "self" { format_ident!("__self") } else { self.name.clone() }
     }
 
-    /// Makes it something that the load can own.
+    /// The expression of an owned value for the load.
     pub(crate) fn own(&self) -> TokenStream {
-        let (name, owned) = (&self.name, self.owned());
+        let name = &self.name;
+        let owned = self.owned();
         if self.is_reference {
             let copy = quote_spanned!(self.name.span()=> ::std::borrow::ToOwned::to_owned(#name));
             quote!(let #owned = #copy;)
@@ -116,7 +115,7 @@ impl Argument {
         }
     }
 
-    /// How the load passes it on to the function.
+    /// The expression by which the load passes it to the function.
     pub(crate) fn pass(&self) -> TokenStream {
         let owned = self.owned();
         if self.is_reference { quote!(&#owned) } else { quote!(#owned) }
@@ -128,14 +127,14 @@ fn check_skipped(skipped: &Ident, names: &[String], options: &Options) -> Result
     let message = if !names.contains(&name) {
         format!("`{name}` is no argument")
     } else if options.key.arguments().any(|keyed| keyed == name) {
-        format!("`{name}` is in the key: it cannot be skipped as well")
+        format!("`{name}` is part of the key, so it cannot be skipped")
     } else {
         return Ok(());
     };
     Err(Error::new(skipped.span(), message))
 }
 
-/// Whether a type has a reference in it that is not to what lives for ever.
+/// Whether a type has a reference that is not `'static`.
 pub(crate) fn borrows(ty: TokenStream) -> bool {
     let mut tokens = ty.into_iter().peekable();
     while let Some(token) = tokens.next() {

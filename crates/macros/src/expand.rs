@@ -1,4 +1,4 @@
-//! What becomes of the function.
+//! `#[read_through]`: expands the function.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -13,11 +13,13 @@ use crate::arguments::{Argument, borrows};
 use crate::options::Options;
 use crate::template::{Segment, Template};
 
-/// Two functions: the one that was written, under another name, and one that reads through it.
+/// Makes two functions: the written one under another name, and one that reads through a cache with
+/// it as the loader.
 pub(crate) fn expand(options: &Options, function: &ItemFn) -> Result<TokenStream> {
     let signature = &function.sig;
     if signature.asyncness.is_none() {
-        let message = "only an `async fn` can be read through a cache: who asks may have to wait";
+        let message =
+            "only an `async fn` can be read through a cache, because a caller may have to wait";
         return Err(Error::new(signature.fn_token.span(), message));
     }
     let answer = ReturnedResult::of(
@@ -25,12 +27,12 @@ pub(crate) fn expand(options: &Options, function: &ItemFn) -> Result<TokenStream
         "what is read through a cache is a `Result<T, E>`: a load can fail",
     )?;
     if borrows(answer.ty.to_token_stream()) {
-        let message = "an answer is kept, so it cannot borrow";
+        let message = "an answer is stored, so it cannot borrow";
         return Err(Error::new(answer.ty.span(), message));
     }
     if let Some(knob) = options.not_found_ttl().filter(|_| !answer.is_optional()) {
         let message =
-            "this is how long `None` is kept: the function returns no `Result<Option<_>, _>`";
+            "this is the lifetime of `None`, and the function returns no `Result<Option<_>, _>`";
         return Err(Error::new(knob.span(), message));
     }
     let arguments = Argument::all(signature, options)?;
@@ -41,9 +43,9 @@ pub(crate) fn expand(options: &Options, function: &ItemFn) -> Result<TokenStream
     Ok(quote!(#both #key_fn))
 }
 
-/// The function that is called, with the one that was written out of the way.
+/// The function to call, with the written one hidden inside or beside it.
 pub(crate) fn around(called: ItemFn, written: &TokenStream) -> TokenStream {
-    // A method cannot have functions inside that know `Self`, so that is its neighbour.
+    // A function inside a method cannot name `Self`, so the written method is put beside it.
     if called.sig.receiver().is_some() {
         return quote!(#called #written);
     }
@@ -56,7 +58,7 @@ pub(crate) fn around(called: ItemFn, written: &TokenStream) -> TokenStream {
     }
 }
 
-/// The function as it was written, under another name.
+/// The written function under another name.
 pub(crate) fn written(function: &ItemFn, name: &Ident) -> TokenStream {
     let signature = Signature { ident: name.clone(), ..function.sig.clone() };
     let block = &function.block;
@@ -71,14 +73,14 @@ fn loader_name(function: &Ident) -> Ident {
     format_ident!("__load_{function}")
 }
 
-/// The function that is called.
+/// The function to call, which reads through the cache.
 fn reader(function: &ItemFn, answer: &ReturnedResult, read: &TokenStream) -> ItemFn {
     let (value, error) = answer.parts();
     let output = quote!(::core::result::Result<#value, ::bellwether::Error<#error>>);
     called(function, &output, read)
 }
 
-/// A function with the arguments of this one, that returns and does something else.
+/// A function with the arguments of this one, and another body and return type.
 pub(crate) fn called(function: &ItemFn, output: &TokenStream, does: &TokenStream) -> ItemFn {
     let mut called = function.clone();
     called.sig.inputs.iter_mut().for_each(unmute);
@@ -87,7 +89,7 @@ pub(crate) fn called(function: &ItemFn, output: &TokenStream, does: &TokenStream
     called
 }
 
-/// What is changed is changed in the load.
+/// Removes `mut` from the arguments, since only the load changes them.
 fn unmute(input: &mut FnArg) {
     match input {
         FnArg::Receiver(receiver) => receiver.mutability = None,
@@ -99,7 +101,7 @@ fn unmute(input: &mut FnArg) {
     }
 }
 
-/// Asks for the key, with a load that owns what it needs.
+/// The lookup of the key, with a load that owns its arguments.
 fn read(options: &Options, function: &ItemFn, arguments: &[Argument]) -> TokenStream {
     let layer = &options.layer;
     let knobs = options.windows.iter().map(
@@ -126,7 +128,8 @@ fn read(options: &Options, function: &ItemFn, arguments: &[Argument]) -> TokenSt
     }
 }
 
-/// A function beside this one, with what cannot be told by its arguments.
+/// The path of a function beside this one, with the generic arguments that cannot be inferred from
+/// its arguments.
 pub(crate) fn path(signature: &Signature, name: &Ident) -> TokenStream {
     let generics = signature.generics.params.iter().filter_map(|param| match param {
         GenericParam::Type(param) => Some(&param.ident),
@@ -149,7 +152,7 @@ pub(crate) fn key(template: &Template) -> TokenStream {
             quote_spanned!(template.span=> &#name #(.#fields)*)
         }
     });
-    // A reference keeps the argument for the load, where a copy would do as well.
+    // The key borrows the argument, which the load needs later.
     quote_spanned!(template.span=> {
         #[allow(clippy::needless_borrows_for_generic_args)]
         { ::bellwether::Key::of(#kind) #(.with(#parts))* }
@@ -163,7 +166,7 @@ fn member(field: &str, template: &Template) -> Member {
     }
 }
 
-/// The function that makes the key, to invalidate by.
+/// The function that makes the key, for invalidations.
 fn key_fn(name: &Ident, options: &Options, function: &ItemFn) -> TokenStream {
     let mut signature = Signature { ident: name.clone(), asyncness: None, ..function.sig.clone() };
     signature.output = parse_quote!(-> ::bellwether::Key);
@@ -176,7 +179,8 @@ fn key_fn(name: &Ident, options: &Options, function: &ItemFn) -> TokenStream {
     };
     signature.inputs = function.sig.inputs.iter().filter(|input| keyed(input)).cloned().collect();
     signature.inputs.iter_mut().for_each(unmute);
-    let (visibility, key) = (&function.vis, key(&options.key));
+    let visibility = &function.vis;
+    let key = key(&options.key);
     let doc = format!("The key of [`{}`]({0}).", function.sig.ident);
     quote! {
         #[doc = #doc]
@@ -184,15 +188,15 @@ fn key_fn(name: &Ident, options: &Options, function: &ItemFn) -> TokenStream {
     }
 }
 
-/// What the function returns: some `Result`.
+/// What the function returns: a `Result`.
 pub(crate) struct ReturnedResult {
     ty: Type,
-    /// The value, and the error if it is said.
+    /// The type of the value, and that of the error if it is written.
     arguments: Vec<Type>,
 }
 
 impl ReturnedResult {
-    /// Or what is wrong with it.
+    /// Reads the return type. `wrong` is the error message if it is not a `Result`.
     pub(crate) fn of(output: &ReturnType, wrong: &str) -> Result<Self> {
         let ReturnType::Type(_, ty) = output else {
             return Err(Error::new(output.span(), wrong));
@@ -213,7 +217,7 @@ impl ReturnedResult {
         })
     }
 
-    /// The value and the error, as they are written if they are.
+    /// The types of the value and the error, as far as they are written.
     pub(crate) fn parts(&self) -> (TokenStream, TokenStream) {
         if let [value, error] = &*self.arguments {
             return (value.to_token_stream(), error.to_token_stream());

@@ -28,7 +28,7 @@ pub fn locked(options: TokenStream, function: TokenStream) -> TokenStream {
 
 fn or_error(expanded: syn::Result<proc_macro2::TokenStream>, function: &ItemFn) -> TokenStream {
     let expanded = expanded.unwrap_or_else(|error| {
-        // With the function itself, so that whoever calls it is not reported as well.
+        // The function is emitted too, so that its callers cause no further errors.
         let error = error.into_compile_error();
         quote!(#error #function)
     });

@@ -11,17 +11,19 @@ use crate::expand::{ReturnedResult, around, called, key, path, written};
 use crate::options::{milliseconds, value};
 use crate::template::Template;
 
-/// What stands in the brackets of the attribute.
+/// The options in the brackets of the attribute.
 pub(crate) struct Options {
     key: Template,
     locks: Expr,
-    /// For how many milliseconds it is waited for, if not as the locks say.
+    /// How many milliseconds to wait for the lock, if not as long as the locks say.
     wait: Option<u64>,
 }
 
 impl Parse for Options {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
-        let (mut key, mut locks, mut wait) = (None, None, None);
+        let mut key = None;
+        let mut locks = None;
+        let mut wait = None;
         while !input.is_empty() {
             let name = input.call(Ident::parse_any)?;
             let is_new = match name.to_string().as_str() {
@@ -49,8 +51,8 @@ impl Parse for Options {
     }
 }
 
-/// Two functions: the one that was written, under another name, and one that runs it when it has
-/// the lock.
+/// Makes two functions: the written one under another name, and one that runs it while it holds the
+/// lock.
 pub(crate) fn expand(options: &Options, function: &ItemFn) -> Result<TokenStream> {
     let signature = &function.sig;
     if signature.asyncness.is_none() {
@@ -72,7 +74,7 @@ pub(crate) fn expand(options: &Options, function: &ItemFn) -> Result<TokenStream
     Ok(around(locked, &written(function, &inner)))
 }
 
-/// Runs what was written, when it has the lock.
+/// The body that takes the lock and runs the written function.
 fn run(options: &Options, function: &ItemFn, inner: &Ident, arguments: &[Ident]) -> TokenStream {
     let Options { locks, wait, .. } = options;
     let key = key(&options.key);
@@ -80,7 +82,7 @@ fn run(options: &Options, function: &ItemFn, inner: &Ident, arguments: &[Ident])
     let wait = wait.map(|milliseconds| {
         quote!(.wait(::bellwether_lock::LockWait::at_most(::core::time::Duration::from_millis(#milliseconds))))
     });
-    // The key and the locks first: what is called takes its arguments with it.
+    // The key and the locks are evaluated first, since the call moves the arguments.
     quote! {
         let __key = #key;
         let __locks = ::bellwether_lock::attribute::locks(&#locks) #wait;
@@ -88,7 +90,7 @@ fn run(options: &Options, function: &ItemFn, inner: &Ident, arguments: &[Ident])
     }
 }
 
-/// What an argument is called.
+/// The name of an argument.
 fn name(input: &FnArg) -> Result<Ident> {
     match input {
         FnArg::Receiver(receiver) => Ok(Ident::new("self", receiver.self_token.span())),

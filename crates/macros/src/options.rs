@@ -1,4 +1,4 @@
-//! What stands in the brackets of the attribute.
+//! The options in the brackets of the attribute.
 
 use proc_macro2::Span;
 use syn::ext::IdentExt;
@@ -8,20 +8,20 @@ use syn::{Error, Expr, Ident, LitStr, Result, Token, parenthesized};
 
 use crate::template::Template;
 
-/// What stands in the brackets of the attribute.
+/// The options in the brackets of the attribute.
 pub(crate) struct Options {
     pub(crate) key: Template,
     pub(crate) layer: Expr,
-    /// The name of a function that makes the key, if one is wanted.
+    /// The name for a function that makes the key, if one is requested.
     pub(crate) key_fn: Option<Ident>,
     /// The arguments on which the answer does not depend.
     pub(crate) skip: Vec<Ident>,
-    /// Knobs of the layer, and how many milliseconds each is set to.
+    /// Options of the layer, and how many milliseconds each is set to.
     pub(crate) windows: Vec<(Ident, u64)>,
 }
 
 impl Options {
-    /// The knob that is for answers which say "there is none".
+    /// The option for answers that say "there is none" (negative caching).
     pub(crate) fn not_found_ttl(&self) -> Option<&Ident> {
         self.windows.iter().map(|(knob, _)| knob).find(|knob| *knob == NOT_FOUND_TTL)
     }
@@ -117,7 +117,7 @@ pub(crate) fn milliseconds(text: &LitStr) -> Result<u64> {
     match number.checked_mul(scale) {
         Some(0) => Err(wrong("no time at all: leave the option out")),
         Some(milliseconds) if milliseconds <= 366 * DAY => Ok(milliseconds),
-        _ => Err(wrong("longer than 366 days, the longest that anything is kept")),
+        _ => Err(wrong("longer than 366 days, the longest lifetime")),
     }
 }
 
@@ -129,7 +129,7 @@ const NO_DURATION: &str =
 
 const NOT_FOUND_TTL: &str = "not_found_ttl";
 
-/// Each is the name of a knob of the layer that takes a duration.
+/// The options of the layer that take a duration.
 const WINDOWS: [&str; 4] = ["ttl", NOT_FOUND_TTL, "stale_while_revalidate", "stale_if_error"];
 
 const KNOWN: &str = "`key`, `layer`, `skip`, `ttl`, `not_found_ttl`, `stale_while_revalidate`, \

@@ -3,7 +3,7 @@
 use proc_macro2::Span;
 use syn::{Error, LitStr, Result};
 
-/// What keys are made by: like a path, segments between slashes, and each is text or an argument.
+/// A template of keys. Like a path, it has segments between slashes; each is text or an argument.
 pub(crate) struct Template {
     /// The kind of the key: the first segment.
     pub(crate) kind: String,
@@ -40,7 +40,7 @@ fn read(text: &str) -> std::result::Result<(String, Vec<Segment>), String> {
     for piece in text.split('/') {
         let segment = segment(piece)?;
         if matches!(segment, Segment::Argument(..)) && segments.contains(&segment) {
-            return Err(format!("`{piece}` is there twice: once is enough to tell keys apart"));
+            return Err(format!("`{piece}` occurs twice: once is enough to distinguish keys"));
         }
         segments.push(segment);
     }

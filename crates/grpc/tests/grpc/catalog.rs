@@ -1,4 +1,4 @@
-//! A gRPC service, written as the code generator would, with handlers that tests give.
+//! A gRPC service like one of the code generator, with handlers that tests provide.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -21,7 +21,7 @@ pub(crate) const PRODUCT: &str = "/catalog.Catalog/Product";
 pub(crate) const CHANGES: &str = "/catalog.Catalog/Changes";
 pub(crate) const RAW: &str = "/catalog.Catalog/Raw";
 
-/// What is asked for.
+/// The request message.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Wanted {
     #[prost(string, tag = "1")]
@@ -67,13 +67,13 @@ impl Catalog {
         }
     }
 
-    /// One that answers by how many calls there were before.
+    /// A catalog that answers by the number of calls before.
     pub(crate) fn counting(answer: impl Fn(usize) -> Answered + Send + Sync + 'static) -> Self {
         let calls = AtomicUsize::new(0);
         Self::new(move |_| std::future::ready(answer(calls.fetch_add(1, Ordering::SeqCst))))
     }
 
-    /// One whose answers say how many calls there were before.
+    /// A catalog that answers with the number of calls before.
     pub(crate) fn numbered() -> Self {
         Self::counting(|number| Ok(Response::new(Product::of(number.to_string()))))
     }

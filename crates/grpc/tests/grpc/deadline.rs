@@ -1,4 +1,4 @@
-//! How long a caller waits for others.
+//! How long a caller waits for a load.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::catalog::{Catalog, PRODUCT, Product};
 use crate::raw::{ask, request, with};
 use crate::server::{MINUTE, layer, of};
 
-/// A catalog that never answers, and tells when it was called.
+/// A catalog that never answers, and reports when it was called.
 fn silent() -> (Catalog, Arc<Semaphore>) {
     let called = Arc::new(Semaphore::new(0));
     let told = Arc::clone(&called);
@@ -41,7 +41,7 @@ async fn a_wait_ends_with_the_deadline_of_the_caller() {
         let waited = begun.elapsed();
         let by = Duration::from_millis(millis);
         assert!(waited <= by && waited + Duration::from_millis(20) > by, "{timeout}: {waited:?}");
-        // A wait that is shorter than its caller's deadline ends without that.
+        // A wait limit below the caller's deadline ends the wait.
         let status = if millis < 5_000 { 4 } else { 14 };
         assert_eq!(seen.grpc_status(), status, "{timeout}");
     }
@@ -62,7 +62,7 @@ async fn the_wait_of_a_caller_for_its_own_load_ends_with_its_deadline() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_that_ran_out_is_unavailable_for_who_has_no_deadline() {
+async fn a_wait_limit_is_unavailable_for_a_caller_without_a_deadline() {
     let (catalog, called) = silent();
     let service = layer().wait(Wait::at_most(Duration::from_secs(1))).layer(catalog);
     let first = tokio::spawn({
@@ -87,9 +87,9 @@ async fn more_callers_than_may_wait_are_told_that_it_is_exhausted() {
     first.abort();
 }
 
-/// A load is for everybody, so nobody's deadline is its own.
+/// A load is for all waiters, so it has the deadline of none.
 #[tokio::test]
-async fn the_handler_is_not_told_of_a_callers_deadline_but_past_the_cache_it_is() {
+async fn the_handler_sees_a_callers_deadline_only_for_a_bypass() {
     let catalog = Catalog::new(|asked: tonic::Request<_>| {
         let timeout = asked.metadata().get("grpc-timeout").map(|timeout| timeout.to_str().unwrap());
         let said = Product::of(timeout.unwrap_or("none"));

@@ -1,4 +1,4 @@
-//! Answers that are errors, or odd, are the same kept as they are from the origin.
+//! Answers with errors, and unusual ones, are the same from the store and from the origin.
 
 use bellwether::RedisStore;
 use bellwether_grpc::{CachedMethod, GrpcCacheLayer};
@@ -34,8 +34,8 @@ fn wire(seen: &Seen) -> Wire {
     (seen.status.as_u16(), lines(&seen.headers), seen.data.clone(), trailers, seen.ends_with_head)
 }
 
-/// Calls the origin itself, and three times each through two layers that keep its answer. The second
-/// layer reads what the first one has written.
+/// Calls the origin once, and two layers over one store three times each. The second layer reads what
+/// the first one has stored.
 async fn is_kept_as_it_is(origin: &Catalog, method: &str, fields: &[(&'static str, &'static str)]) {
     let redis = RedisServer::start();
     let request = || with(request(method, "detailed"), fields);
@@ -183,7 +183,7 @@ async fn an_empty_message_is_kept_as_one() {
     is_kept_as_it_is(&origin, RAW, &[]).await;
 }
 
-/// It is no answer to a unary call, and its caller is told what the origin said.
+/// This is not a valid answer to a unary call. Its caller gets it unchanged.
 #[tokio::test]
 async fn a_success_without_a_message_is_given_as_it_is_and_not_kept() {
     let trailers: Fields = &[("grpc-status", "0"), ("x-e-bin", "AA")];

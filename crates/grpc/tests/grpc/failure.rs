@@ -1,4 +1,4 @@
-//! What is made of statuses other than `OK`, and of failures that are not the handler's.
+//! Other statuses than `OK`, and failures of the cache.
 
 use std::time::Duration;
 
@@ -121,7 +121,7 @@ async fn an_error_of_the_caller_is_newer_than_a_stale_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stale_answer_is_given_out_while_it_is_loaded_anew() {
+async fn a_stale_answer_is_served_while_it_is_refreshed() {
     let catalog = Catalog::numbered();
     let method = CachedMethod::fresh_for(MINUTE).stale_while_revalidate(MINUTE);
     let service = of(method).layer(catalog.clone());

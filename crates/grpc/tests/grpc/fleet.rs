@@ -41,7 +41,7 @@ async fn what_one_process_was_answered_the_other_gives_out_to_the_byte() {
 }
 
 #[tokio::test]
-async fn what_one_process_invalidates_the_other_asks_for_anew() {
+async fn an_answer_that_one_process_invalidates_is_loaded_again_by_the_other() {
     let server = RedisServer::start();
     let catalog = Catalog::numbered();
     let cached = Connection::to(layered(catalog, layer(&server).await).await).await;

@@ -1,9 +1,9 @@
-"""Calls a gRPC server by a client of another make, and prints all that it sees, as JSON.
+"""Calls a gRPC server by a client of another implementation, and prints all that it sees, as JSON.
 
     foreign.py ADDRESS < calls
 
 Each line of the input is a call: {"method", "message" (hex), "metadata", "timeout", "stream",
-"compression"}. Each line of the output is what came of it.
+"compression"}. Each line of the output is the result of one call.
 """
 
 import json

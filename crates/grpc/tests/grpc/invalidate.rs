@@ -1,4 +1,4 @@
-//! What was invalidated is not given out again, whoever asks.
+//! No caller gets an answer that was invalidated.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ async fn an_invalidated_answer_is_gone_in_every_encoding() {
 }
 
 #[tokio::test]
-async fn metadata_says_whose_answer_is_invalidated() {
+async fn metadata_selects_the_answers_to_invalidate() {
     let layer = of(CachedMethod::fresh_for(MINUTE).metadata("x-tenant").unwrap());
     let cache = layer.handle();
     let service = layer.layer(Catalog::numbered());

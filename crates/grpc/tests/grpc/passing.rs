@@ -1,4 +1,4 @@
-//! What goes past the cache goes through as it comes.
+//! Requests that bypass the cache, and answers that pass through.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -34,7 +34,7 @@ fn changing() -> (Catalog, Changes) {
 
 /// Reads a stream of a thousand changes of which none is sent before the last was received.
 async fn each_is_received_before_the_next_is_sent(connection: &Connection, changes: Changes) {
-    // The head of a stream whose method was named comes with its first message.
+    // The method was named, so the head of the stream comes with its first message.
     let of = |number| Product::of(format!("{number:04}"));
     changes.send(Ok(of(0))).await.expect("room for one");
     let mut body = connection.send(request(CHANGES, "")).await.into_body();
@@ -69,7 +69,7 @@ async fn no_message_of_a_stream_of_a_method_that_was_named_is_held_back() {
 
 type Frames = mpsc::Sender<Result<Frame<Bytes>, Status>>;
 
-/// A catalog whose raw answers are each what the test sends into one of these, in turn.
+/// A catalog with raw answers that the test sends through these channels, in turn.
 fn sending(answers: usize) -> (Catalog, Vec<Frames>) {
     let (senders, receivers): (Vec<_>, Vec<_>) = (0..answers).map(|_| mpsc::channel(8)).unzip();
     let receivers = std::sync::Mutex::new(receivers.into_iter());
@@ -128,7 +128,7 @@ async fn a_stream_is_not_ended_by_the_time_that_a_load_may_take() {
     assert!(body.frame().await.expect("word of it").is_err());
 }
 
-/// Those who ask for the same stream meanwhile wait for a moment, and then each has its own.
+/// Concurrent callers of a stream wait for a moment, and then each gets its own stream.
 #[tokio::test(start_paused = true)]
 async fn callers_of_one_stream_do_not_wait_for_its_end() {
     let (catalog, senders) = sending(3);

@@ -110,7 +110,8 @@ pub(crate) fn with(
     metadata: &[(&'static str, &'static str)],
 ) -> Request<Full<Bytes>> {
     for (name, value) in metadata {
-        let (name, value) = (HeaderName::from_static(name), HeaderValue::from_static(value));
+        let name = HeaderName::from_static(name);
+        let value = HeaderValue::from_static(value);
         request.headers_mut().append(name, value);
     }
     request

@@ -105,7 +105,7 @@ async fn four_mebibytes_are_kept_as_they_are() {
 }
 
 #[tokio::test]
-async fn a_compressed_answer_stays_compressed_for_those_who_accept_it() {
+async fn a_compressed_answer_stays_compressed_for_callers_that_accept_it() {
     let accepting = [("grpc-accept-encoding", "identity,gzip")];
     let compressed = is_kept_as_it_is("text", &accepting).await;
     assert_eq!(compressed.headers["grpc-encoding"], "gzip");
@@ -164,7 +164,7 @@ async fn trailers_and_messages_in_pieces_are_the_same_to_the_byte() {
 }
 
 #[tokio::test]
-async fn around_one_service_it_is_the_same() {
+async fn a_layer_around_one_service_changes_no_byte() {
     let behind = catalog();
     let plain = Connection::to(plain(catalog()).await).await;
     let cached = Connection::to(wrapped(behind.clone(), layer()).await).await;

@@ -14,12 +14,12 @@ use crate::catalog::{Catalog, PRODUCT, RAW};
 
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 
-/// Products are kept for a minute.
+/// Products are stored for a minute.
 pub(crate) fn layer() -> GrpcCacheLayer {
     of(CachedMethod::fresh_for(MINUTE))
 }
 
-/// Products are kept so. Answers of 5 MiB are.
+/// Products are stored by this method's options. Answers up to 5 MiB are stored.
 pub(crate) fn of(method: CachedMethod) -> GrpcCacheLayer {
     let layer = GrpcCacheLayer::new(MemoryStore::new(1_000));
     let layer = layer.method(PRODUCT, method.clone()).expect("a method");

@@ -1,4 +1,4 @@
-//! What is shared, and with whom.
+//! Which answers are shared, and with which callers.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::catalog::{Catalog, PRODUCT, Product};
 use crate::raw::{Connection, ask, request, with};
 use crate::server::{MINUTE, layer, layered, of};
 
-/// A catalog whose answers wait for a permit of the gate.
+/// A catalog that waits for a permit of a semaphore before each answer.
 fn gated() -> (Catalog, Arc<Semaphore>) {
     let gate = Arc::new(Semaphore::new(0));
     let entry = Arc::clone(&gate);
@@ -51,7 +51,7 @@ async fn a_hundred_callers_over_the_network_are_one_call() {
 }
 
 #[tokio::test]
-async fn who_asks_while_it_is_loaded_shares_the_load_and_nothing_is_kept_with_no_ttl() {
+async fn waiters_share_the_load_and_nothing_is_stored_without_a_ttl() {
     let (catalog, gate) = gated();
     let service = of(CachedMethod::fresh_for(std::time::Duration::ZERO)).layer(catalog.clone());
     let mut callers: Vec<_> =
@@ -119,11 +119,14 @@ async fn answers_that_the_server_calls_private_are_for_their_callers_only() {
 }
 
 #[tokio::test]
-async fn who_waits_for_what_turns_out_to_be_private_asks_for_itself() {
-    let (gate, count) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
-    let (entry, called) = (Arc::clone(&gate), Arc::clone(&count));
+async fn waiters_for_a_private_answer_call_for_themselves() {
+    let gate = Arc::new(Semaphore::new(0));
+    let count = Arc::new(Semaphore::new(0));
+    let entry = Arc::clone(&gate);
+    let called = Arc::clone(&count);
     let catalog = Catalog::new(move |_| {
-        let (gate, called) = (Arc::clone(&entry), Arc::clone(&called));
+        let gate = Arc::clone(&entry);
+        let called = Arc::clone(&called);
         async move {
             called.add_permits(1);
             gate.acquire().await.expect("a gate").forget();
@@ -140,7 +143,7 @@ async fn who_waits_for_what_turns_out_to_be_private_asks_for_itself() {
     let callers: Vec<_> = callers.collect();
     count.acquire().await.unwrap().forget();
     gate.add_permits(1);
-    // All others at once: none of them waits for another.
+    // All others call concurrently: none of them waits for another.
     count.acquire_many(9).await.unwrap().forget();
     gate.add_permits(9);
     for caller in callers {

@@ -1,4 +1,4 @@
-//! How old a response is, and how old it may get (RFC 9111, sections 4.2.1 to 4.2.3).
+//! Age and freshness lifetime of a response (RFC 9111, sections 4.2.1 to 4.2.3).
 
 use std::time::{Duration, SystemTime};
 
@@ -9,19 +9,18 @@ use super::dates::parse;
 use super::directives::{Directives, delta_seconds};
 use super::lists::members;
 
-/// The longest time for which a guess is made.
+/// The longest heuristic freshness lifetime.
 const LONGEST_GUESS: Duration = Duration::from_secs(86_400);
 
-/// When an answer was asked for, and when its head was there.
+/// When a request was sent and when the head of its response arrived (RFC 9111, section 4.2.3).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
-    pub(crate) asked: SystemTime,
-    pub(crate) answered: SystemTime,
+    pub(crate) request_time: SystemTime,
+    pub(crate) response_time: SystemTime,
 }
 
-/// For how long a response is fresh from when it was made, if its origin says so.
-///
-/// What is said and cannot be read is no time at all.
+/// The freshness lifetime that a response states, counted from its `Date`. A lifetime that cannot be
+/// read is zero.
 pub(super) fn explicit(
     directives: &Directives,
     headers: &HeaderMap,
@@ -41,47 +40,48 @@ fn until_expires(headers: &HeaderMap, times: Times) -> Duration {
     first.map_or(Duration::ZERO, |expires| since(expires, made(headers, times)))
 }
 
-/// A guess (RFC 9111, section 4.2.2): what has not changed for long will not change soon.
+/// The heuristic freshness lifetime (RFC 9111, section 4.2.2): a tenth of the time since
+/// `Last-Modified`.
 pub(super) fn guessed(headers: &HeaderMap, times: Times) -> Option<Duration> {
     let unchanged = since(made(headers, times), date(headers, &LAST_MODIFIED)?);
     Some((unchanged / 10).min(LONGEST_GUESS))
 }
 
-/// How old a response is when it arrives, as far as that can be said.
+/// The age of a response on arrival (`corrected_initial_age` of RFC 9111, section 4.2.3).
 pub(crate) fn on_arrival(headers: &HeaderMap, times: Times) -> Duration {
-    // The clock of the origin tells whole seconds.
-    let answered = times.answered.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    // `Date` has whole seconds.
+    let answered = times.response_time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let answered = SystemTime::UNIX_EPOCH + Duration::from_secs(answered.as_secs());
     let apparent = since(answered, made(headers, times));
     apparent.max(stated(headers).saturating_add(delay(times)))
 }
 
-/// How long the answer took: it may have aged all that time.
+/// How long the exchange took. The response may have aged during all of it.
 fn delay(times: Times) -> Duration {
-    since(times.answered, times.asked)
+    since(times.response_time, times.request_time)
 }
 
-/// The age that a response states: of several, the first one. One that is no number of seconds is
-/// ignored (RFC 9111, section 5.1).
+/// The value of `Age`: the first one if there are several. A value that is not a number of seconds
+/// is ignored (RFC 9111, section 5.1).
 fn stated(headers: &HeaderMap) -> Duration {
     let first = members(headers, &AGE).next();
     let age = first.and_then(|age| delta_seconds(std::str::from_utf8(age).ok()?));
     age.unwrap_or_default()
 }
 
-/// When the origin made the response, as far as it says.
+/// When the origin made the response, by its `Date`.
 fn made(headers: &HeaderMap, times: Times) -> SystemTime {
-    date(headers, &DATE).unwrap_or(times.answered)
+    date(headers, &DATE).unwrap_or(times.response_time)
 }
 
-/// A date that stands alone in its field.
+/// The date in a field that has exactly one value.
 pub(super) fn date(headers: &HeaderMap, name: &HeaderName) -> Option<SystemTime> {
     let mut lines = headers.get_all(name).iter();
     let first = lines.next().filter(|_| lines.next().is_none())?;
     parse(first.to_str().ok()?)
 }
 
-/// Nothing, if that is still to come: clocks differ.
-fn since(later: SystemTime, earlier: SystemTime) -> Duration {
-    later.duration_since(earlier).unwrap_or_default()
+/// The time since a moment. Zero if that moment is in the future, since clocks differ.
+fn since(later: SystemTime, stored_response: SystemTime) -> Duration {
+    later.duration_since(stored_response).unwrap_or_default()
 }

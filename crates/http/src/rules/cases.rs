@@ -1,5 +1,5 @@
-//! The cases of `http-cache-tests` that rest on these rules alone, and some of our own: for a
-//! response, whether a request a moment later is answered by what was kept.
+//! The cases of `http-cache-tests` that depend on these rules alone, and some of our own: whether a
+//! stored response answers a request a moment later.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{Defaults, Storing, storing};
 /// How long the tests of that suite pause.
 const PAUSE: Duration = Duration::from_secs(3);
 
-/// What is answered by what was kept, after the pause.
+/// Responses that answer a second request after the pause.
 const REUSED: &[&str] = &[
     "cache-control: max-age=3600",
     "cache-control: max-age=2147483647",
@@ -33,7 +33,7 @@ const REUSED: &[&str] = &[
     "date: foo\nexpires: {10}",
     "expires: Thursday, 18-Aug-50 02:01:18 GMT\ndate: {0}",
     "expires: Thu Aug 18 02:01:18 2050\ndate: {0}",
-    // No Thursday, and a date all the same.
+    // The weekday is wrong, and the date is valid.
     "expires: Thu Aug  8 02:01:18 2050\ndate: {0}",
     "expires: thu, 18 aug 2050 02:01:18 gmt\ndate: {0}",
     "expires: Thu, 18 Aug 2050 02:01:18 UTC\ndate: {0}",
@@ -43,7 +43,7 @@ const REUSED: &[&str] = &[
     "cache-control: max-age=3600\nage: 0,7200\ndate: {0}",
     "cache-control: max-age=3600\nage: 0\nage: 7200\ndate: {0}",
     "cache-control: max-age=10000\nage: 3600, 3600\ndate: {0}",
-    // What is no number of seconds is ignored.
+    // An age that is not a number of seconds is ignored.
     "cache-control: max-age=3600\nage: abc\ndate: {0}",
     "cache-control: max-age=3600\nage: -7200\ndate: {0}",
     "cache-control: max-age=3600\nage: +1\ndate: {0}",
@@ -54,7 +54,7 @@ const REUSED: &[&str] = &[
     "last-modified: {-86400}\ndate: {0}",
     "cache-control: max-age=3600\nset-cookie2: a=b",
     "cache-control: max-age=3600\ncontent-range: nonsense",
-    // RFC 9213: what is meant for us counts, and only that.
+    // RFC 9213: only the targeted field counts.
     "cdn-cache-control: max-age=3600",
     "cdn-cache-control: max-age=3600;foo=bar\ncache-control: no-store",
     "cdn-cache-control: max-age=3600\nexpires: {-10}\ndate: {0}",
@@ -65,7 +65,7 @@ const REUSED: &[&str] = &[
     "cdn-cache-control:\ncache-control: max-age=3600",
 ];
 
-/// What is not.
+/// Responses that do not answer a second request.
 const NOT_REUSED: &[&str] = &[
     "",
     "etag: \"abcd\"",
@@ -106,13 +106,13 @@ const NOT_REUSED: &[&str] = &[
     "cache-control: foo=\"bar, no-store\ncache-control: max-age=3600",
     "cache-control: max-age=3600\nset-cookie: a=b",
     "cache-control: max-age=3600\ncontent-range: Bytes 0-4/10",
-    // Of several ages the first one counts.
+    // The first of several ages counts.
     "date: {0}\ncache-control: max-age=3600\nage: 7200,0",
     "date: {0}\ncache-control: max-age=3600\nage: 7200\nage: 0",
     "date: {0}\ncache-control: max-age=3600\nage: 3600, 3600",
     "date: {0}\ncache-control: max-age=3600\nage: 7200, abc",
     "date: {0}\ncache-control: max-age=3600\nage: 99999999999999999999",
-    // A year of two digits is not more than 50 years ahead.
+    // A two-digit year is at most 50 years ahead.
     "expires: Thursday, 18-Aug-99 02:01:18 GMT\ndate: {0}",
     "expires: Thu Aug 18 02:01:18 1994\ndate: {0}",
     "cdn-cache-control: no-store\ncache-control: max-age=3600",
@@ -176,7 +176,7 @@ fn a_guess_is_made_for_statuses_that_are_cacheable_by_default() {
 }
 
 #[test]
-fn what_must_be_understood_is_kept_by_those_who_understand_it() {
+fn a_must_understand_response_is_stored_if_its_status_is_understood() {
     assert!(!is_reused(599, "cache-control: max-age=3600, must-understand"));
     assert!(!is_reused(206, "cache-control: max-age=3600, must-understand, no-store"));
     assert!(is_reused(200, "cache-control: max-age=3600, must-understand, no-store"));

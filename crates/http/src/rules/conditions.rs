@@ -1,4 +1,4 @@
-//! The conditions of a client, against what is kept (RFC 9110, section 13, and RFC 9111, 4.3.2).
+//! Conditional requests against a stored response (RFC 9110, section 13, and RFC 9111, 4.3.2).
 
 use http::header::{
     CONTENT_ENCODING, CONTENT_LANGUAGE, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
@@ -10,7 +10,7 @@ use super::ages::date;
 use super::lists::entity_tags;
 use super::validation::etag;
 
-/// What describes a body, which a 304 has not.
+/// Fields that describe a body, which a 304 does not have.
 const OF_THE_BODY: [HeaderName; 9] = [
     HeaderName::from_static("content-digest"),
     CONTENT_ENCODING,
@@ -23,12 +23,12 @@ const OF_THE_BODY: [HeaderName; 9] = [
     TRAILER,
 ];
 
-/// Whether a request may be answered by 304: its client has something, and says what.
+/// Whether a request may be answered by 304: it has `If-None-Match` or `If-Modified-Since`.
 pub(crate) fn asks_if_modified(request: &HeaderMap) -> bool {
     request.contains_key(IF_NONE_MATCH) || request.contains_key(IF_MODIFIED_SINCE)
 }
 
-/// Whether the client has what is kept, so that a 304 will do.
+/// Whether the client has the stored response already, so that a 304 answers it.
 pub(crate) fn is_not_modified(request: &HeaderMap, status: StatusCode, stored: &HeaderMap) -> bool {
     if status != StatusCode::OK {
         return false;
@@ -51,11 +51,12 @@ fn without_weakness(tag: &[u8]) -> &[u8] {
     tag.strip_prefix(b"W/").unwrap_or(tag)
 }
 
-/// What a 304 carries of what is kept (RFC 9110, section 15.4.5): all but what describes the body.
+/// The fields of a 304 to a client: those of the stored response, without those that describe the
+/// body (RFC 9110, section 15.4.5).
 pub(crate) fn not_modified_headers(stored: &HeaderMap) -> HeaderMap {
     let mut carried = stored.clone();
     OF_THE_BODY.iter().for_each(|name| _ = carried.remove(name));
-    // It is of use only to a client without a tag.
+    // `Last-Modified` is of use only to a client without an entity tag.
     if carried.contains_key(ETAG) {
         carried.remove(LAST_MODIFIED);
     }
@@ -115,7 +116,8 @@ mod tests {
 
     #[test]
     fn what_is_not_ok_is_never_left_out() {
-        let (request, stored) = (read("if-none-match: *"), read("etag: \"a\""));
+        let request = read("if-none-match: *");
+        let stored = read("etag: \"a\"");
         assert!(!is_not_modified(&request, StatusCode::NOT_FOUND, &stored));
     }
 

@@ -10,13 +10,13 @@ const WEEKDAYS: [&str; 7] =
 
 const A_DAY: i64 = 24 * 60 * 60;
 
-/// A year of 365.2425 days, 50 times.
+/// Fifty years of 365.2425 days.
 const FIFTY_YEARS: Duration = Duration::from_secs(50 * 31_556_952);
 
-/// Reads a date. The clock of this machine tells the century of a year of two digits.
+/// Parses a date. The clock of this machine decides about the century of a two-digit year.
 ///
-/// Upper and lower case are the same, and `UTC` is `GMT` (RFC 9111, section 4.2). A weekday that is
-/// not the date's own is no reason to refuse it.
+/// Case does not matter, and `UTC` stands for `GMT` (RFC 9111, section 4.2). A wrong weekday is
+/// ignored.
 pub(super) fn parse(date: &str) -> Option<SystemTime> {
     parse_at(date, SystemTime::now)
 }
@@ -41,16 +41,19 @@ fn imf_fixdate(weekday: &str, rest: &str) -> Option<SystemTime> {
 fn rfc_850(weekday: &str, rest: &str, now: impl FnOnce() -> SystemTime) -> Option<SystemTime> {
     let [date, time, zone] = words(rest)?;
     let mut parts = date.split('-');
-    let (day, month, year) = (parts.next()?, parts.next()?, parts.next()?);
+    let day = parts.next()?;
+    let month = parts.next()?;
+    let year = parts.next()?;
     if parts.next().is_some() || !WEEKDAYS.contains(&weekday) || !is_utc(zone) {
         return None;
     }
-    let (year, day) = (number(year, 2)?, number(day, 2)?);
+    let year = number(year, 2)?;
+    let day = number(day, 2)?;
     let of_century = |century: i64| moment(century * 100 + year, month, day, time);
     let now = now();
     let this = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let century = year_of(this) / 100;
-    // The latest that is no more than 50 years ahead.
+    // The latest such year that is at most 50 years ahead.
     let latest = now.checked_add(FIFTY_YEARS)?;
     let found = [century + 1, century, century - 1].into_iter().filter_map(of_century);
     found.into_iter().find(|date| *date <= latest)
@@ -60,14 +63,15 @@ fn rfc_850(weekday: &str, rest: &str, now: impl FnOnce() -> SystemTime) -> Optio
 fn asctime(date: &str) -> Option<SystemTime> {
     let (weekday, rest) = date.split_once(' ')?;
     let (month, rest) = rest.split_once(' ')?;
-    // The day has two places, of which the first may be blank.
-    let (day, rest) = (rest.get(..2)?, rest.get(2..)?.strip_prefix(' ')?);
+    // The day has two characters, of which the first may be blank.
+    let day = rest.get(..2)?;
+    let rest = rest.get(2..)?.strip_prefix(' ')?;
     let day = day.strip_prefix(' ').map_or_else(|| number(day, 2), |day| number(day, 1))?;
     let (time, year) = rest.split_once(' ')?;
     is_short_weekday(weekday).then(|| moment(number(year, 4)?, month, day, time)).flatten()
 }
 
-/// So many words and no more, one blank apart.
+/// Splits a text into exactly this many words, separated by one blank each.
 fn words<const N: usize>(text: &str) -> Option<[&str; N]> {
     text.split(' ').collect::<Vec<_>>().try_into().ok()
 }
@@ -89,8 +93,10 @@ fn number(digits: &str, places: usize) -> Option<i64> {
 fn moment(year: i64, month: &str, day: i64, time: &str) -> Option<SystemTime> {
     let month = MONTHS.iter().position(|name| *name == month)?;
     let mut parts = time.split(':').map(|part| number(part, 2));
-    let (hour, minute, second) = (parts.next()??, parts.next()??, parts.next()??);
-    // A second may be a leap second.
+    let hour = parts.next()??;
+    let minute = parts.next()??;
+    let second = parts.next()??;
+    // 60 is a leap second.
     let is_time = parts.next().is_none() && hour < 24 && minute < 60 && second <= 60;
     if !is_time || !(1..=days_of(year, month)).contains(&day) {
         return None;
@@ -106,7 +112,7 @@ fn days_of(year: i64, month: usize) -> i64 {
     first_of(year_after, month_after) - first_of(year, month)
 }
 
-/// The first day of a month, counted from 1 January 1970.
+/// The first day of a month, in days since 1 January 1970.
 fn first_of(year: i64, month: usize) -> i64 {
     const BEFORE: [i64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
     let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
@@ -117,7 +123,7 @@ fn first_of(year: i64, month: usize) -> i64 {
 
 fn year_of(seconds: u64) -> i64 {
     let days = i64::try_from(seconds).unwrap_or_default() / A_DAY;
-    // A year or so off at the turn of a year, which the search below 50 years makes good.
+    // This is off by a year or so at the turn of a year; the 50-year rule tolerates that.
     1970 + days * 400 / 146_097
 }
 
@@ -139,7 +145,7 @@ mod tests {
             "Sun Nov 06 08:49:37 1994",
             "SUN, 06 NOV 1994 08:49:37 gmt",
             "Sun, 06 Nov 1994 08:49:37 UTC",
-            // Not its weekday, and all the same it.
+            // The weekday is wrong, and is ignored.
             "Mon, 06 Nov 1994 08:49:37 GMT",
             "Thu Nov  6 08:49:37 1994",
         ] {

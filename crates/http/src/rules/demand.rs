@@ -1,4 +1,4 @@
-//! What a request says about the answers that will do.
+//! What a request demands of a stored response.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use super::consent::Consent;
 use super::directives::Directives;
 use super::lists::members;
 
-/// What a request says about the answers that will do (RFC 9111, section 5.2.1). Its `max-stale`
-/// is not among them: no caller is given an answer because it would accept an old one.
+/// What a request demands of a stored response (RFC 9111, section 5.2.1). `max-stale` is ignored: a
+/// caller gets no stale response only because it would accept one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Demand {
     pub(crate) no_store: bool,
@@ -18,7 +18,7 @@ pub(crate) struct Demand {
     pub(crate) max_age: Option<Duration>,
     pub(crate) min_fresh: Option<Duration>,
     pub(crate) only_if_cached: bool,
-    /// What an answer has to say that was not made for this request.
+    /// The consent that a response needs if it was loaded for another request.
     pub(crate) consent: Consent,
 }
 
@@ -40,13 +40,12 @@ impl Demand {
         }
     }
 
-    /// Whether an answer that was made for another request says enough to be shared with this one.
+    /// Whether a response that was loaded for another request may be shared with this one.
     pub(crate) fn may_share(&self, consent: Consent) -> bool {
         consent >= self.consent
     }
 
-    /// Whether an answer of this age will do, which stays fresh for so much longer, if that is
-    /// known.
+    /// Whether a response of this age suffices that stays fresh for `fresh_for`, if that is known.
     pub(crate) fn accepts(&self, age: Duration, fresh_for: Option<Duration>) -> bool {
         let is_young = self.max_age.is_none_or(|most| age <= most);
         let is_fresh =

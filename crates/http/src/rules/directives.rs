@@ -1,4 +1,4 @@
-//! The directives of `Cache-Control` and of the field that is meant for caches like ours.
+//! The directives of `Cache-Control` and of `CDN-Cache-Control`.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use super::lists::members;
 /// RFC 9213, section 3.1.
 const CDN_CACHE_CONTROL: HeaderName = HeaderName::from_static("cdn-cache-control");
 
-/// What has a number of seconds. In a Structured Field, only an integer is one.
+/// Directives with a number of seconds. In a Structured Field it must be an integer.
 const OF_SECONDS: [&str; 4] = ["max-age", "s-maxage", "stale-if-error", "stale-while-revalidate"];
 
-/// The longest time that is told from longer ones (RFC 9111, section 1.2.2).
+/// The longest time that is distinguished from longer ones (RFC 9111, section 1.2.2).
 const LONGEST: u64 = 1 << 31;
 
-/// A name in lower case, and what it was given, without quotation marks.
+/// A name in lower case, and its argument without quotation marks.
 type Directive = (String, Option<String>);
 
-/// What a message says about caching.
+/// The cache directives of a message.
 #[derive(Debug)]
 pub(super) struct Directives {
     said: Vec<Directive>,
@@ -28,24 +28,24 @@ pub(super) struct Directives {
 }
 
 impl Directives {
-    /// Those of `Cache-Control`.
+    /// The directives of `Cache-Control`.
     pub(super) fn of(headers: &HeaderMap) -> Self {
         let said = members(headers, &CACHE_CONTROL).map(directive).collect();
         Self { said, is_targeted: false }
     }
 
-    /// Those that a shared cache follows: of `CDN-Cache-Control`, if it can be read, else of
+    /// The directives that a shared cache follows: of `CDN-Cache-Control` if it can be read, else of
     /// `Cache-Control` (RFC 9213, section 2.2).
     pub(super) fn of_response(headers: &HeaderMap) -> Self {
         targeted(headers).map_or_else(|| Self::of(headers), |said| Self { said, is_targeted: true })
     }
 
-    /// Whether they come from the field that makes `Cache-Control` and `Expires` meaningless.
+    /// Whether they come from `CDN-Cache-Control`, which overrides `Cache-Control` and `Expires`.
     pub(super) fn is_targeted(&self) -> bool {
         self.is_targeted
     }
 
-    /// Whether there are none.
+    /// Whether there are no directives.
     pub(super) fn is_empty(&self) -> bool {
         self.said.is_empty()
     }
@@ -54,8 +54,8 @@ impl Directives {
         self.all(name).next().is_some()
     }
 
-    /// Whether one is there that is not limited to certain fields. If the limit cannot be read,
-    /// there is none.
+    /// Whether a directive is present and not limited to certain fields. A limit that cannot be read
+    /// counts as none.
     pub(super) fn has_for_all_fields(&self, name: &str) -> bool {
         let is_limit = |list: &str| list.split(',').all(|field| field_name(field).is_some());
         self.all(name).any(|list| !list.is_some_and(is_limit))
@@ -67,8 +67,8 @@ impl Directives {
         lists.filter_map(field_name)
     }
 
-    /// How long, if it is said. What cannot be read is no time at all, and of several times the
-    /// shortest counts, so that a mistake makes nothing fresh for longer.
+    /// The time of a directive. A time that cannot be read is zero, and the shortest of several
+    /// counts, so that a mistake never prolongs freshness.
     pub(super) fn seconds(&self, name: &str) -> Option<Duration> {
         self.all(name).map(|value| value.and_then(delta_seconds).unwrap_or_default()).min()
     }
@@ -78,10 +78,10 @@ impl Directives {
     }
 }
 
-/// A number without a sign, at most the longest time that is told from longer ones.
+/// A number of seconds without a sign, at most [`LONGEST`].
 pub(super) fn delta_seconds(digits: &str) -> Option<Duration> {
     let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
-    // All that is wrong with a string of digits is that it is too much.
+    // A string of digits that does not parse is too large.
     is_number.then(|| Duration::from_secs(digits.parse().unwrap_or(LONGEST).min(LONGEST)))
 }
 
@@ -95,8 +95,8 @@ fn directive(member: &[u8]) -> Directive {
         Some((name, value)) => (name, Some(unquoted(value))),
         None => (&*member, None),
     };
-    // White space is not allowed around the sign. A time is not read then, but what forbids
-    // something still does.
+    // White space is not allowed around the equals sign. Then a time is not read, but a prohibition
+    // still holds.
     let value = value.map(|value| if name.ends_with([' ', '\t']) { String::new() } else { value });
     (name.trim().to_ascii_lowercase(), value)
 }
@@ -112,7 +112,7 @@ fn unquoted(value: &str) -> String {
     kept.collect()
 }
 
-/// The directives of the targeted field, if it is a dictionary and not empty.
+/// The directives of `CDN-Cache-Control`, if it is a dictionary and not empty.
 fn targeted(headers: &HeaderMap) -> Option<Vec<Directive>> {
     let lines = headers.get_all(CDN_CACHE_CONTROL).iter().map(HeaderValue::as_bytes);
     let field = lines.collect::<Vec<_>>().join(&b", "[..]);
@@ -121,8 +121,8 @@ fn targeted(headers: &HeaderMap) -> Option<Vec<Directive>> {
     (!dictionary.is_empty()).then(|| said.collect())
 }
 
-/// What a member of the dictionary says. Of the wrong type it says nothing (RFC 9213, section
-/// 2.1), except that what forbids something does so with any value but "false".
+/// One member of the dictionary. A value of the wrong type is ignored (RFC 9213, section 2.1), except
+/// that a prohibition holds with any value but "false".
 fn member(name: &str, value: &ListEntry) -> Option<Directive> {
     let ListEntry::Item(item) = value else { return None };
     let value = match &item.bare_item {

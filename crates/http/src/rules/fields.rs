@@ -1,4 +1,4 @@
-//! Which header fields may be kept.
+//! Which header fields are stored.
 
 use http::header::{AGE, CONNECTION, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE};
 use http::header::{TRANSFER_ENCODING, UPGRADE};
@@ -7,10 +7,9 @@ use http::{HeaderMap, HeaderName};
 use super::directives::Directives;
 use super::lists::members;
 
-/// What is about a connection and not about what is sent over it (RFC 9111, section 3.1), and the
-/// age, which is kept as a number.
+/// Fields about a connection (RFC 9111, section 3.1), and `Age`, which is stored as a number.
 ///
-/// `Trailer` is not among them, for trailers are kept.
+/// `Trailer` is not among them, since trailers are stored.
 const NEVER_KEPT: [HeaderName; 10] = [
     AGE,
     CONNECTION,
@@ -24,8 +23,8 @@ const NEVER_KEPT: [HeaderName; 10] = [
     UPGRADE,
 ];
 
-/// The fields of a response as they may be kept: without those that are about its connection, by
-/// their nature or because `Connection` names them, and without those that `no-cache` names.
+/// The fields of a response as they are stored: without those about its connection, those that
+/// `Connection` names, and those that `no-cache` names.
 pub(crate) fn storable_headers(response: &HeaderMap) -> HeaderMap {
     let mut kept = response.clone();
     let named = members(response, &CONNECTION).filter_map(|name| HeaderName::from_bytes(name).ok());

@@ -1,14 +1,14 @@
-//! What is about one connection only (RFC 9110, section 7.6.1).
+//! Fields that are about one connection only (RFC 9110, section 7.6.1).
 
 use http::header::{CONNECTION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE};
 use http::{HeaderMap, HeaderName};
 
 use super::lists::members;
 
-/// Options of a connection that name no field.
+/// Options of `Connection` that name no field.
 const OPTIONS: [&[u8]; 1] = [b"close"];
 
-/// Fields that are for one connection by their nature, so that `Connection` may well name them.
+/// Fields that are always about one connection.
 const HOP_BY_HOP: [HeaderName; 8] = [
     CONNECTION,
     HeaderName::from_static("http2-settings"),
@@ -20,22 +20,22 @@ const HOP_BY_HOP: [HeaderName; 8] = [
     UPGRADE,
 ];
 
-/// Whether `Connection` names anything but what is for one connection by its nature. The next hop
-/// may remove that before it looks at the request, so the answer says nothing of a request that has
-/// it. What cannot be read may name anything.
+/// Whether `Connection` names a field that is not always about one connection. The next hop may
+/// remove that field, so the response may not suit other requests that have it. A value that cannot
+/// be read may name any field.
 pub(crate) fn names_others(request: &HeaderMap) -> bool {
     members(request, &CONNECTION).any(|name| !is_known(name))
 }
 
-/// Removes the fields that `Connection` names and that are not for one connection by their nature.
-/// The others may be part of a change of protocol, which is for the service within.
+/// Removes the fields that `Connection` names, unless they are always about one connection: those
+/// may be part of an upgrade, which the service behind the cache handles.
 pub(crate) fn remove_named(request: &mut HeaderMap) {
     let others = members(request, &CONNECTION).filter(|name| !is_known(name));
     let others: Vec<_> = others.filter_map(|name| HeaderName::from_bytes(name).ok()).collect();
     others.iter().for_each(|name| _ = request.remove(name));
 }
 
-/// Removes what is for one connection by its nature: a load is for all its waiters.
+/// Removes the fields that are always about one connection, since a load is for all its waiters.
 pub(crate) fn remove_hop_by_hop(request: &mut HeaderMap) {
     HOP_BY_HOP.iter().for_each(|name| _ = request.remove(name));
 }
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_else_is_named_is_told() {
+    fn a_connection_that_names_another_field_is_recognized() {
         for line in
             ["x-tenant", "close, Host", "cookie", "a b", "\"close\"", "\"close, x", "keep-alive;x"]
         {

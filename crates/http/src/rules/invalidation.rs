@@ -1,20 +1,19 @@
-//! What a successful request makes obsolete (RFC 9111, section 4.4).
+//! What a successful unsafe request invalidates (RFC 9111, section 4.4).
 
 use http::header::{CONTENT_LOCATION, LOCATION};
 use http::uri::{Authority, PathAndQuery, Scheme};
 use http::{HeaderMap, Method, StatusCode, Uri};
 
-/// Methods that are registered as safe, besides those that `http` knows.
+/// Methods that are registered as safe, besides those that the crate `http` knows.
 const SAFE: [&str; 4] = ["PROPFIND", "QUERY", "REPORT", "SEARCH"];
 
-/// Whether a method asks for no change (RFC 9110, section 9.2.1), as far as is known.
+/// Whether a method is known to be safe (RFC 9110, section 9.2.1).
 pub(crate) fn is_safe(method: &Method) -> bool {
     method.is_safe() || SAFE.contains(&method.as_str())
 }
 
-/// The targets whose answers are not good any more after this one: those of an unsafe method, or
-/// of an unknown one, if it went well. The request's own comes first, then what the answer
-/// names, of the same origin only.
+/// The URIs that a request invalidates, if its method is unsafe or unknown and it succeeded. Its own
+/// target is the first. The URIs that the response names follow, if they are of the same origin.
 pub(crate) fn invalidated(
     method: &Method,
     target: &Uri,
@@ -32,7 +31,7 @@ pub(crate) fn invalidated(
     targets
 }
 
-/// Where a reference leads, if that is the same origin (RFC 3986, section 5.2).
+/// Resolves a reference, if it leads to the same origin (RFC 3986, section 5.2).
 fn resolved(reference: &str, target: &Uri) -> Option<Uri> {
     let reference = reference.split('#').next()?.trim();
     let mut parts = target.clone().into_parts();
@@ -55,7 +54,7 @@ fn absolute(reference: &str) -> Option<(&str, &str)> {
     is_scheme.then_some((scheme, rest))
 }
 
-/// The path after an authority, if that is the target's.
+/// The path of a reference with an authority, if that authority is the target's.
 fn of_authority(rest: &str, target: &Uri) -> Option<String> {
     let end = rest.find(['/', '?']).unwrap_or(rest.len());
     let authority: Authority = rest[..end].parse().ok()?;
@@ -84,7 +83,7 @@ fn relative(reference: &str, target: &Uri) -> String {
     }
 }
 
-/// Takes the steps that `.` and `..` are.
+/// Removes the dot segments `.` and `..` (RFC 3986, section 5.2.4).
 fn without_dots(reference: &str) -> String {
     let (path, query) = reference.find('?').map_or((reference, ""), |at| reference.split_at(at));
     let mut taken: Vec<&str> = Vec::new();
@@ -94,7 +93,7 @@ fn without_dots(reference: &str) -> String {
         match step {
             "." | ".." => {
                 taken.truncate(taken.len() - usize::from(step == ".." && !taken.is_empty()));
-                // What ends with a step ends with a slash.
+                // A path that ends with a dot segment ends with a slash.
                 taken.extend(is_last.then_some(""));
             }
             _ => taken.push(step),

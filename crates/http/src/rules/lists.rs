@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, HeaderName};
 
-/// The members of a field, over all its lines, without white space around them.
+/// The members of a field over all of its values, without white space around them.
 pub(super) fn members<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
@@ -10,7 +10,7 @@ pub(super) fn members<'a>(
     elements(headers, name).filter(|member| !member.is_empty())
 }
 
-/// The same, with those that are empty: a reader that does not take the field for a list sees them.
+/// As [`members`], with empty members: a recipient that does not parse the field as a list sees them.
 pub(super) fn elements<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
@@ -27,11 +27,11 @@ pub(super) fn entity_tags<'a>(
     tags.filter(|tag| !tag.is_empty())
 }
 
-/// The elements of one line. `quoted` is told what follows a quotation mark and gives how much of
-/// it belongs to the quotation, which may have commas of its own.
+/// The elements of one value. `quoted` gets the text after a quotation mark, and returns how much of
+/// it belongs to the quoted string, which may have commas of its own.
 ///
-/// A quotation that does not end is none, so that it hides nothing of what follows. No other one is
-/// looked for after it, or a line of many marks would be read over and over.
+/// A quoted string without an end is not treated as one, so that it hides none of what follows. No
+/// other quoted string is searched after it, so that the time is linear in the length of the value.
 fn split(line: &[u8], quoted: fn(&[u8]) -> Option<usize>) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(line);
     let mut has_quotations = true;
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!(tags, [&br#""a\""#[..], br#""b,c""#]);
     }
 
-    /// Each quotation mark would be followed to the end of the line otherwise.
+    /// Otherwise the value would be read to its end from each quotation mark.
     #[test]
     fn a_line_of_many_quotation_marks_is_read_once() {
         let line = format!("\"{}", r#"\""#.repeat(200_000));

@@ -1,7 +1,7 @@
-//! What HTTP says about caching (RFC 9110, 9111, 9213 and 5861), as functions of what was said.
+//! The rules of HTTP caching (RFC 9110, 9111, 9213 and 5861), as functions of requests and responses.
 //!
-//! There is no I/O here, and nothing is kept. Times are passed in; only the century of a date whose
-//! year has two digits is read by the clock.
+//! There is no I/O and no state here. Times are passed in; the clock is read only to find the century
+//! of a date with a two-digit year.
 
 mod ages;
 #[cfg(test)]
@@ -32,7 +32,7 @@ pub(crate) use fields::storable_headers;
 pub(crate) use hop_by_hop::{names_others, remove_hop_by_hop, remove_named};
 pub(crate) use invalidation::{invalidated, is_safe};
 pub(crate) use ranges::{Slice, slice};
-pub(crate) use storing::{Storing, Why, for_others, must_be_validated, storing};
+pub(crate) use storing::{PrivateReason, Storing, for_others, must_be_validated, storing};
 pub(crate) use terms::{Defaults, Terms};
 pub(crate) use upgrade::ignore_offer_of_h2c;
 pub(crate) use validation::{HeadSays, add_validators, freshen, head_says};

@@ -1,4 +1,4 @@
-//! Parts of what is kept as a whole (RFC 9110, section 14).
+//! Byte ranges of a complete stored response (RFC 9110, section 14).
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use http::{HeaderMap, HeaderValue};
 use super::ages::date;
 use super::validation::etag;
 
-/// What of a body a request is answered with.
+/// Which part of a stored body answers a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Slice {
     /// All of it.
     Whole,
     /// From the first to the last of these bytes.
     Part { first: u64, last: u64 },
-    /// There is nothing of what was asked for.
+    /// The body has none of the requested bytes.
     Unsatisfiable,
 }
 
-/// What a `GET` asks for of a body of this length.
+/// Which part of a body of this length a `GET` requests.
 ///
-/// More ranges than one are answered with the whole: that is allowed, and shorter than what a
-/// client can make of many small ones.
+/// Several ranges are answered with the whole body. That is allowed, and shorter than the multipart
+/// response that many small ranges would cause.
 pub(crate) fn slice(request: &HeaderMap, stored: &HeaderMap, length: u64) -> Slice {
     let mut lines = request.get_all(RANGE).iter();
     let range = lines.next().filter(|_| lines.next().is_none());
@@ -30,7 +30,8 @@ pub(crate) fn slice(request: &HeaderMap, stored: &HeaderMap, length: u64) -> Sli
     range.and_then(|range| one_range(range.to_str().ok()?, length)).unwrap_or(Slice::Whole)
 }
 
-/// Whether the client has other parts of this very body, if it makes that a condition.
+/// Evaluates `If-Range`: whether the client has other parts of this very body. True without the
+/// field.
 fn is_of_what_is_stored(request: &HeaderMap, stored: &HeaderMap) -> bool {
     let Some(condition) = request.get(IF_RANGE) else { return true };
     if date(request, &IF_RANGE).is_some() {
@@ -40,8 +41,8 @@ fn is_of_what_is_stored(request: &HeaderMap, stored: &HeaderMap) -> bool {
     etag(stored).is_some_and(|tag| tag == condition && !is_weak(tag))
 }
 
-/// Whether the date of the last change tells this body from the one before: dates are in seconds,
-/// and there can be two changes in one (RFC 9110, section 8.8.2.2).
+/// Whether `Last-Modified` is a strong validator: dates have whole seconds, and a body can change
+/// twice in one second (RFC 9110, section 8.8.2.2).
 fn is_strong(stored: &HeaderMap) -> bool {
     let (Some(made), Some(modified)) = (date(stored, &DATE), date(stored, &LAST_MODIFIED)) else {
         return false;
@@ -49,7 +50,7 @@ fn is_strong(stored: &HeaderMap) -> bool {
     made.duration_since(modified).is_ok_and(|past| past >= Duration::from_secs(1))
 }
 
-/// Nothing, if it is not one range of bytes.
+/// Parses one range of bytes. `None` for anything else.
 fn one_range(range: &str, length: u64) -> Option<Slice> {
     let (unit, range) = range.split_once('=')?;
     let (first, last) =
@@ -79,7 +80,7 @@ fn part(first: u64, last: u64, length: u64) -> Option<Slice> {
     Some(Slice::Part { first, last: last.min(length - 1) })
 }
 
-/// A number of bytes; more than can be counted is as good as the most that can.
+/// A number of bytes. A number that does not fit counts as the largest that does.
 fn number(digits: &str) -> Option<u64> {
     let is_number = !digits.is_empty() && digits.bytes().all(|digit| digit.is_ascii_digit());
     is_number.then(|| digits.parse().unwrap_or(u64::MAX))
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_given_only_to_those_who_have_parts_of_the_same() {
+    fn a_range_is_served_only_to_a_client_that_has_parts_of_the_same_body() {
         const TAGGED: &str = "etag: \"a\"\nlast-modified: {-60}\ndate: {0}";
         const JUST_CHANGED: &str = "last-modified: {0}\ndate: {0}";
         for (condition, stored, is_part) in [

@@ -6,17 +6,17 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::Times;
 
-/// A time that is not a whole second, for hardly any is.
+/// A time that is not a whole second, like most times.
 pub(super) fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(1_763_700_000_300)
 }
 
-/// An answer that came at once.
+/// The times of a response that arrived at once.
 pub(super) fn at_once() -> Times {
-    Times { asked: now(), answered: now() }
+    Times { request_time: now(), response_time: now() }
 }
 
-/// A date that is so many seconds away from now.
+/// A date this many seconds from now.
 pub(super) fn date(seconds: i64) -> String {
     let distance = Duration::from_secs(seconds.unsigned_abs());
     let date = if seconds < 0 { now() - distance } else { now() + distance };
@@ -34,8 +34,8 @@ pub(super) fn headers(fields: &[(&'static str, &str)]) -> HeaderMap {
     headers
 }
 
-/// As [`headers`], from a line for each: `name: value`. A number in braces is a date that is so
-/// many seconds away.
+/// As [`headers`], from one line `name: value` per field. A number in braces is a date that many
+/// seconds from now.
 pub(super) fn read(message: &'static str) -> HeaderMap {
     let lines = message.lines().map(str::trim).filter(|line| !line.is_empty());
     let fields: Vec<_> = lines

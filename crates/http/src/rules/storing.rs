@@ -1,4 +1,4 @@
-//! Whether a response is kept (RFC 9111, section 3).
+//! Whether a response is stored (RFC 9111, section 3).
 
 use std::fmt;
 
@@ -11,38 +11,38 @@ use super::directives::Directives;
 use super::terms::{Defaults, Terms, terms};
 use super::vary::nominated;
 
-/// Statuses whose responses are never kept, whatever they say: those that answer a condition or a
-/// range, and those that RFC 6585 excepts.
+/// Statuses that are never stored: responses to a condition or a range, and those that RFC 6585
+/// excludes.
 const NEVER_KEPT: [u16; 8] = [206, 304, 412, 416, 428, 429, 431, 511];
 
-/// What becomes of a response.
+/// Whether a response is stored, and which callers get it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Storing {
-    /// It is kept, and for all.
+    /// It is stored, and for all callers.
     Keep(Terms),
-    /// It is kept to be validated. Until its origin says that it is still good, it is for
-    /// its own caller, for this reason.
-    Validate(Terms, Why),
-    /// It is for its own caller, for this reason.
-    Private(Why),
+    /// It is stored for validation. Until its origin has confirmed it, only its own caller gets it,
+    /// for this reason.
+    Validate(Terms, PrivateReason),
+    /// Only its own caller gets it, for this reason.
+    Private(PrivateReason),
 }
 
-/// Why a response is not kept. `Display` says it in a word, for `Cache-Status`.
+/// Why a response is not stored for all callers. `Display` gives the word, for `Cache-Status`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Why {
-    /// Not a method whose answers are kept.
+pub(crate) enum PrivateReason {
+    /// Responses to this method are not stored.
     Method,
-    /// The request has content, which the key does not know.
+    /// The request has content, which is not part of the key.
     RequestContent,
-    /// The request wants nothing of it kept.
+    /// The request says `no-store`.
     RequestNoStore,
-    /// The request has credentials, and the response does not say that it is for others too.
+    /// The request has credentials, and the response does not permit sharing.
     Authorization,
-    /// The request has a cookie, and the response does not say that it is for others too.
+    /// The request has a cookie, and the response does not permit sharing.
     Cookie,
-    /// Not a status whose responses are kept.
+    /// Responses with this status are not stored.
     Status,
-    /// Only a part.
+    /// It is a part of the content only.
     Partial,
     /// `no-store`.
     NoStore,
@@ -50,21 +50,21 @@ pub(crate) enum Why {
     NoCache,
     /// `private`.
     Private,
-    /// It sets a cookie, which is for one client.
+    /// It sets a cookie, which is for one client only.
     SetCookie,
-    /// It depends on something by which requests cannot be told apart, or all of them can.
+    /// `Vary` names `*`, too many fields, cookies or credentials.
     Vary,
-    /// It is not fresh, nor given out when stale.
+    /// It is not fresh, and may not be served stale.
     NotFresh,
-    /// It is larger than what is kept.
+    /// It is larger than `max_entry_bytes`.
     TooLarge,
     /// It was not complete in time.
     TooSlow,
-    /// The answers before it were not shared.
+    /// The responses before it were private, so this one was not loaded for others.
     NotShared,
 }
 
-/// What becomes of the response to a request.
+/// Decides whether the response to a request is stored.
 pub(crate) fn storing(
     method: &Method,
     request: &HeaderMap,
@@ -80,39 +80,39 @@ pub(crate) fn storing(
     let directives = Directives::of_response(response);
     let terms = Terms { vary, ..terms(status, response, &directives, times, defaults) };
     if terms.consent < Consent::needed_by(request, defaults.needs_public) {
-        return Storing::Private(Why::Cookie);
+        return Storing::Private(PrivateReason::Cookie);
     }
     if !terms.freshness.max(terms.while_revalidate).max(terms.if_error).is_zero() {
         return Storing::Keep(terms);
     }
     if terms.for_validation.is_zero() {
-        return Storing::Private(Why::NotFresh);
+        return Storing::Private(PrivateReason::NotFresh);
     }
     if must_be_validated(response) {
-        return Storing::Validate(terms, Why::NoCache);
+        return Storing::Validate(terms, PrivateReason::NoCache);
     }
-    // A response for all is for all waiters: to them it is new.
+    // The waiters may have a public response without validation, as it is new.
     match directives.has("public") {
         true => Storing::Keep(terms),
-        false => Storing::Validate(terms, Why::NotFresh),
+        false => Storing::Validate(terms, PrivateReason::NotFresh),
     }
 }
 
-/// By which fields of a request a response varies, if it may be for others than its own caller:
-/// for how long is another question.
+/// The request header fields by which a response varies, if it may be shared at all. Its lifetime is
+/// not considered here.
 pub(crate) fn for_others(
     method: &Method,
     request: &HeaderMap,
     status: StatusCode,
     response: &HeaderMap,
-) -> Result<Vec<HeaderName>, Why> {
+) -> Result<Vec<HeaderName>, PrivateReason> {
     let directives = Directives::of_response(response);
     let why = forbidden_by_request(method, request, &directives)
         .or_else(|| forbidden_by_response(status, response, &directives));
-    why.map_or_else(|| nominated(response).ok_or(Why::Vary), Err)
+    why.map_or_else(|| nominated(response).ok_or(PrivateReason::Vary), Err)
 }
 
-/// Whether it may be given out only when its origin has said that it is still good (`no-cache`).
+/// Whether its origin must confirm it before each use (`no-cache`).
 pub(crate) fn must_be_validated(response: &HeaderMap) -> bool {
     Directives::of_response(response).has_for_all_fields("no-cache")
 }
@@ -121,20 +121,20 @@ fn forbidden_by_request(
     method: &Method,
     request: &HeaderMap,
     directives: &Directives,
-) -> Option<Why> {
+) -> Option<PrivateReason> {
     if method != Method::GET {
-        return Some(Why::Method);
+        return Some(PrivateReason::Method);
     }
     if has_content(request) {
-        return Some(Why::RequestContent);
+        return Some(PrivateReason::RequestContent);
     }
     if Directives::of(request).has("no-store") {
-        return Some(Why::RequestNoStore);
+        return Some(PrivateReason::RequestNoStore);
     }
     // RFC 9111, section 3.5.
     let is_for_all =
         ["public", "s-maxage", "must-revalidate"].iter().any(|name| directives.has(name));
-    (request.contains_key(AUTHORIZATION) && !is_for_all).then_some(Why::Authorization)
+    (request.contains_key(AUTHORIZATION) && !is_for_all).then_some(PrivateReason::Authorization)
 }
 
 fn has_content(request: &HeaderMap) -> bool {
@@ -146,29 +146,29 @@ fn forbidden_by_response(
     status: StatusCode,
     response: &HeaderMap,
     directives: &Directives,
-) -> Option<Why> {
+) -> Option<PrivateReason> {
     let must_understand = directives.has("must-understand");
     if status.is_informational()
         || NEVER_KEPT.contains(&status.as_u16())
         || must_understand && !is_understood(status)
     {
         return Some(if status == StatusCode::PARTIAL_CONTENT {
-            Why::Partial
+            PrivateReason::Partial
         } else {
-            Why::Status
+            PrivateReason::Status
         });
     }
     if is_part(response) {
-        return Some(Why::Partial);
+        return Some(PrivateReason::Partial);
     }
     // A cache that understands the status goes by the other directives (RFC 9111, section 5.2.2.3).
     if directives.has("no-store") && !must_understand {
-        return Some(Why::NoStore);
+        return Some(PrivateReason::NoStore);
     }
     if directives.has("private") {
-        return Some(Why::Private);
+        return Some(PrivateReason::Private);
     }
-    response.contains_key(SET_COOKIE).then_some(Why::SetCookie)
+    response.contains_key(SET_COOKIE).then_some(PrivateReason::SetCookie)
 }
 
 /// A final status of RFC 9110, section 15.
@@ -176,8 +176,8 @@ fn is_understood(status: StatusCode) -> bool {
     matches!(status.as_u16(), 200..=205 | 300..=303 | 307 | 308 | 400..=417 | 421 | 422 | 426 | 500..=505)
 }
 
-/// `Content-Range` has no meaning but with a status that is never kept (RFC 9110, section 14.4).
-/// Still, an origin that sends a range of bytes has not sent the whole.
+/// Whether a response is a range of bytes. `Content-Range` has a meaning only with statuses that are
+/// never stored (RFC 9110, section 14.4); with any other, the content may be incomplete.
 fn is_part(response: &HeaderMap) -> bool {
     let lines = response.get_all(CONTENT_RANGE).iter();
     lines
@@ -185,7 +185,7 @@ fn is_part(response: &HeaderMap) -> bool {
         .any(|range| range.get(..6).is_some_and(|unit| unit.eq_ignore_ascii_case(b"bytes ")))
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for PrivateReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Method => "method",
@@ -213,34 +213,35 @@ mod tests {
     use super::super::samples::{at_once, headers, read};
     use super::*;
 
-    fn judged(request: &'static str, response: &'static str) -> Storing {
-        let (request, response) = (read(request), read(response));
+    fn decide(request: &'static str, response: &'static str) -> Storing {
+        let request = read(request);
+        let response = read(response);
         storing(&Method::GET, &request, StatusCode::OK, &response, at_once(), &Defaults::default())
     }
 
     #[track_caller]
-    fn assert_private(request: &'static str, response: &'static str, why: Why) {
-        let storing = judged(request, response);
+    fn assert_private(request: &'static str, response: &'static str, why: PrivateReason) {
+        let storing = decide(request, response);
         assert_eq!(storing, Storing::Private(why), "{request:?} {response:?}");
     }
 
     #[test]
     fn credentials_make_an_answer_private_unless_it_says_that_it_is_for_others() {
-        const WHO: &str = "authorization: Basic YTpi";
-        assert_private(WHO, "expires: {3600}\ndate: {0}", Why::Authorization);
-        assert_private(WHO, "cache-control: max-age=3600", Why::Authorization);
+        const CREDENTIALS: &str = "authorization: Basic YTpi";
+        assert_private(CREDENTIALS, "expires: {3600}\ndate: {0}", PrivateReason::Authorization);
+        assert_private(CREDENTIALS, "cache-control: max-age=3600", PrivateReason::Authorization);
         for says in [
             "cache-control: max-age=3600, public",
             "cache-control: max-age=3600, must-revalidate",
             "cache-control: s-maxage=3600",
         ] {
-            assert!(matches!(judged(WHO, says), Storing::Keep(_)), "{says}");
+            assert!(matches!(decide(CREDENTIALS, says), Storing::Keep(_)), "{says}");
         }
     }
 
     #[test]
     fn a_cookie_makes_an_answer_private_unless_it_says_that_it_is_for_others() {
-        const WHO: &str = "cookie: a=b";
+        const CREDENTIALS: &str = "cookie: a=b";
         for says in [
             "last-modified: {-86400}\ndate: {0}",
             "cache-control: no-cache\netag: \"a\"",
@@ -249,7 +250,7 @@ mod tests {
             "cache-control: stale-while-revalidate=60",
             "expires: {-1}\nlast-modified: {-86400}\ndate: {0}",
         ] {
-            assert_private(WHO, says, Why::Cookie);
+            assert_private(CREDENTIALS, says, PrivateReason::Cookie);
         }
         for says in [
             "cache-control: public\nlast-modified: {-86400}\ndate: {0}",
@@ -257,11 +258,12 @@ mod tests {
             "cache-control: max-age=3600",
             "expires: {3600}\ndate: {0}",
         ] {
-            assert!(matches!(judged(WHO, says), Storing::Keep(_)), "{says}");
+            assert!(matches!(decide(CREDENTIALS, says), Storing::Keep(_)), "{says}");
         }
         let strict = Defaults { needs_public: true, ..Defaults::default() };
         for (says, is_kept) in [("max-age=60", false), ("public, max-age=60", true)] {
-            let (request, response) = (read(WHO), headers(&[("cache-control", says)]));
+            let request = read(CREDENTIALS);
+            let response = headers(&[("cache-control", says)]);
             let storing =
                 storing(&Method::GET, &request, StatusCode::OK, &response, at_once(), &strict);
             assert_eq!(matches!(storing, Storing::Keep(_)), is_kept, "{says}");
@@ -270,10 +272,13 @@ mod tests {
 
     #[test]
     fn what_is_never_fresh_is_validated_for_others_unless_it_says_that_it_is_for_all() {
-        let validated = judged("", "etag: \"a\"\ncache-control: max-age=0");
-        assert!(matches!(validated, Storing::Validate(_, Why::NotFresh)), "{validated:?}");
+        let validated = decide("", "etag: \"a\"\ncache-control: max-age=0");
+        assert!(
+            matches!(validated, Storing::Validate(_, PrivateReason::NotFresh)),
+            "{validated:?}"
+        );
         for says in ["public, max-age=0", "max-age=0, stale-while-revalidate=1"] {
-            let kept = judged("", format!("etag: \"a\"\ncache-control: {says}").leak());
+            let kept = decide("", format!("etag: \"a\"\ncache-control: {says}").leak());
             assert!(matches!(kept, Storing::Keep(_)), "{kept:?}");
         }
     }
@@ -281,26 +286,31 @@ mod tests {
     #[test]
     fn what_a_request_has_or_wants_makes_its_answer_private() {
         const FRESH: &str = "cache-control: max-age=3600";
-        assert_private("cache-control: No-Store", FRESH, Why::RequestNoStore);
-        assert_private("content-length: 5", FRESH, Why::RequestContent);
-        assert_private("transfer-encoding: chunked", FRESH, Why::RequestContent);
-        let kept = judged("content-length: 0\ncookie: a=b", FRESH);
+        assert_private("cache-control: No-Store", FRESH, PrivateReason::RequestNoStore);
+        assert_private("content-length: 5", FRESH, PrivateReason::RequestContent);
+        assert_private("transfer-encoding: chunked", FRESH, PrivateReason::RequestContent);
+        let kept = decide("content-length: 0\ncookie: a=b", FRESH);
         assert!(matches!(kept, Storing::Keep(_)), "{kept:?}");
-        let (none, fresh) = (headers(&[]), read(FRESH));
+        let none = headers(&[]);
+        let fresh = read(FRESH);
         for method in [Method::HEAD, Method::POST, Method::OPTIONS] {
             let answer =
                 storing(&method, &none, StatusCode::OK, &fresh, at_once(), &Defaults::default());
-            assert_eq!(answer, Storing::Private(Why::Method), "{method}");
+            assert_eq!(answer, Storing::Private(PrivateReason::Method), "{method}");
         }
     }
 
     #[test]
-    fn an_answer_that_depends_on_what_nobody_else_has_is_private() {
+    fn a_response_that_varies_by_credentials_is_private() {
         for vary in ["vary: *", "vary: Foo, *", "vary: , *", "vary:\nvary: *", "vary: a b"] {
             let response = format!("cache-control: max-age=3600\n{vary}").leak();
-            assert_private("", response, Why::Vary);
+            assert_private("", response, PrivateReason::Vary);
         }
-        assert_private("", "cache-control: max-age=3600\nvary: Cookie", Why::Vary);
-        assert_private("", "cache-control: max-age=3600\nvary: accept, Authorization", Why::Vary);
+        assert_private("", "cache-control: max-age=3600\nvary: Cookie", PrivateReason::Vary);
+        assert_private(
+            "",
+            "cache-control: max-age=3600\nvary: accept, Authorization",
+            PrivateReason::Vary,
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! For how long a response is of use, and to whom (RFC 9111, section 4.2, and RFC 5861).
+//! For how long a response is of use, and whether it may be shared (RFC 9111, section 4.2, and RFC
+//! 5861).
 
 use std::time::Duration;
 
@@ -9,45 +10,45 @@ use super::consent::Consent;
 use super::directives::Directives;
 use super::validation::has_validator;
 
-/// How long a response is kept for being validated, after it is stale.
+/// How long a stale response is stored for validation: a day.
 const KEPT_FOR_VALIDATION: Duration = Duration::from_secs(86_400);
 
-/// Statuses whose responses may be kept for a time that is not stated (RFC 9110, section
-/// 15.1), without 206: parts are not kept.
+/// Statuses that are heuristically cacheable (RFC 9110, section 15.1), without 206, as parts are not
+/// stored.
 const HEURISTICALLY_CACHEABLE: [u16; 11] = [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 501];
 
-/// On which terms a response is kept.
+/// For how long a response is stored, and for which requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
-    /// How much longer it is fresh, counted from when it came. Nothing: it is stale at once.
+    /// How much longer it is fresh, counted from its arrival. Zero: it is stale at once.
     pub(crate) freshness: Duration,
-    /// How old it was then.
+    /// Its age on arrival.
     pub(crate) age: Duration,
-    /// After being fresh, given out for this long while it is revalidated.
+    /// How long it is served while it is revalidated, counted from when it becomes stale.
     pub(crate) while_revalidate: Duration,
-    /// After being fresh, given out for this long if the origin fails.
+    /// How long it is served if the origin fails, counted from when it becomes stale.
     pub(crate) if_error: Duration,
-    /// After being fresh, kept for this long to be validated.
+    /// How long it is stored for validation, counted from when it becomes stale.
     pub(crate) for_validation: Duration,
-    /// Which fields of a request it depends on: sorted, each once.
+    /// Its selecting header fields, sorted and without duplicates.
     pub(crate) vary: Vec<HeaderName>,
-    /// How plainly it says that it may be shared.
+    /// How explicitly it permits sharing.
     pub(crate) consent: Consent,
 }
 
-/// What goes for responses that do not say.
+/// The options of the layer for responses that state nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Defaults {
-    /// How long those are fresh that say nothing about it, unless a guess can be made.
+    /// The freshness lifetime if none is stated and none can be guessed.
     pub(crate) ttl: Option<Duration>,
-    /// The stale windows of those that were ever fresh.
+    /// The stale windows of a response that was fresh at some time.
     pub(crate) while_revalidate: Duration,
     pub(crate) if_error: Duration,
-    /// Whether what is shared with requests that have cookies has to say so.
+    /// Whether requests with cookies share only responses that say `public` or `s-maxage`.
     pub(crate) needs_public: bool,
 }
 
-/// On which terms a response is kept, apart from what it depends on.
+/// The terms of a response, without its selecting header fields.
 pub(super) fn terms(
     status: StatusCode,
     response: &HeaderMap,
@@ -75,7 +76,7 @@ pub(super) fn terms(
     }
 }
 
-/// For how long a response is fresh that does not say it itself.
+/// The freshness lifetime of a response that states none.
 fn unstated(
     status: StatusCode,
     response: &HeaderMap,
@@ -89,7 +90,7 @@ fn unstated(
         .or_else(|| defaults.ttl.filter(|_| is_cacheable && !status.is_server_error()))
 }
 
-/// For how long it is given out while it is revalidated, and if the origin fails (RFC 5861).
+/// How long a stale response is served while it is revalidated, and if the origin fails (RFC 5861).
 fn stale_windows(
     directives: &Directives,
     lifetime: Duration,
@@ -101,7 +102,7 @@ fn stale_windows(
     if forbid.iter().any(|name| directives.has(name)) || directives.has_for_all_fields("no-cache") {
         return (Duration::ZERO, Duration::ZERO);
     }
-    // It may have been stale for a while when it came.
+    // It may have become stale before it arrived.
     let overdue = age.saturating_sub(lifetime);
     let window = |name, default: Duration| {
         let default = if lifetime.is_zero() { Duration::ZERO } else { default };
@@ -118,21 +119,22 @@ mod tests {
     use http::Method;
 
     use super::super::samples::{at_once, headers, now, read};
-    use super::super::{Storing, Why, storing};
+    use super::super::{PrivateReason, Storing, storing};
     use super::*;
 
     const fn seconds(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
     }
 
-    fn judged(response: &'static str, defaults: Defaults) -> Storing {
-        let (request, response) = (headers(&[]), read(response));
+    fn decide(response: &'static str, defaults: Defaults) -> Storing {
+        let request = headers(&[]);
+        let response = read(response);
         storing(&Method::GET, &request, StatusCode::OK, &response, at_once(), &defaults)
     }
 
     #[track_caller]
     fn terms_of(response: &'static str, defaults: Defaults) -> Terms {
-        let storing = judged(response, defaults);
+        let storing = decide(response, defaults);
         let Storing::Keep(terms) = storing else { panic!("{response:?} is not kept: {storing:?}") };
         terms
     }
@@ -144,7 +146,7 @@ mod tests {
 
     #[test]
     fn what_came_old_and_slowly_is_fresh_for_less_long() {
-        let times = Times { asked: now() - seconds(4), answered: now() };
+        let times = Times { request_time: now() - seconds(4), response_time: now() };
         let response = read("cache-control: max-age=100\nage: 10\ndate: {-12}");
         let answer = storing(
             &Method::GET,
@@ -176,26 +178,28 @@ mod tests {
         let defaults = Defaults { ttl: Some(seconds(60)), ..Defaults::default() };
         assert_eq!(terms_of("etag: \"a\"", defaults).freshness, seconds(60));
         assert_eq!(terms_of("cache-control: max-age=5", defaults).freshness, seconds(5));
-        let stale = judged("cache-control: max-age=0", defaults);
-        assert_eq!(stale, Storing::Private(Why::NotFresh));
+        let stale = decide("cache-control: max-age=0", defaults);
+        assert_eq!(stale, Storing::Private(PrivateReason::NotFresh));
         assert_eq!(terms_of("age: old", defaults).freshness, seconds(60));
     }
 
     #[test]
-    fn what_must_be_validated_is_kept_for_that_and_given_to_nobody() {
+    fn a_no_cache_response_is_stored_for_validation_only() {
         let defaults = Defaults {
             while_revalidate: seconds(9),
             if_error: seconds(9),
             ttl: None,
             ..Defaults::default()
         };
-        let storing = judged("cache-control: max-age=60, no-cache\netag: \"a\"", defaults);
-        let Storing::Validate(terms, Why::NoCache) = storing else { panic!("{storing:?}") };
+        let storing = decide("cache-control: max-age=60, no-cache\netag: \"a\"", defaults);
+        let Storing::Validate(terms, PrivateReason::NoCache) = storing else {
+            panic!("{storing:?}")
+        };
         assert!(terms.for_validation > Duration::ZERO, "{terms:?}");
-        let windows = terms.freshness.max(terms.while_revalidate).max(terms.if_error);
-        assert_eq!(windows, Duration::ZERO);
-        let untagged = judged("cache-control: max-age=60, no-cache", defaults);
-        assert_eq!(untagged, Storing::Private(Why::NotFresh));
+        let lifetimes = terms.freshness.max(terms.while_revalidate).max(terms.if_error);
+        assert_eq!(lifetimes, Duration::ZERO);
+        let untagged = decide("cache-control: max-age=60, no-cache", defaults);
+        assert_eq!(untagged, Storing::Private(PrivateReason::NotFresh));
     }
 
     #[test]

@@ -1,12 +1,12 @@
-//! Offers to go on in another protocol (RFC 9110, section 7.8).
+//! Offers to upgrade to another protocol (RFC 9110, section 7.8).
 
 use http::header::{CONNECTION, UPGRADE};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 use super::lists::members;
 
-/// Takes an offer of `h2c`, and of nothing else, out of a request. A server may ignore an offer, and
-/// one of `h2c` is made by clients that are content with HTTP/1.1.
+/// Removes an offer of `h2c` from a request, if that is all it offers. A server may ignore an offer,
+/// and clients that offer `h2c` accept HTTP/1.1 too.
 pub(crate) fn ignore_offer_of_h2c(request: &mut HeaderMap) {
     let is_h2c = |protocol: &[u8]| protocol.eq_ignore_ascii_case(b"h2c");
     if !request.contains_key(UPGRADE) || !members(request, &UPGRADE).all(is_h2c) {

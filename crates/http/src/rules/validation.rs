@@ -1,4 +1,4 @@
-//! Asking the origin whether what is kept is still good (RFC 9111, section 4.3).
+//! Validation of stored responses by the origin (RFC 9111, section 4.3).
 
 use http::header::{AGE, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, DATE, ETAG, IF_MATCH};
 use http::header::{
@@ -12,7 +12,7 @@ use super::fields::storable_headers;
 const CONDITIONS: [HeaderName; 5] =
     [IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE];
 
-/// What describes the body that is kept. A response without one cannot know better.
+/// Fields that describe the stored body. A response without a body does not change them.
 const OF_THE_BODY: [HeaderName; 7] = [
     HeaderName::from_static("content-digest"),
     CONTENT_ENCODING,
@@ -23,25 +23,25 @@ const OF_THE_BODY: [HeaderName; 7] = [
     HeaderName::from_static("repr-digest"),
 ];
 
-/// What a `HEAD` answer says about a kept answer to `GET`.
+/// What a response to `HEAD` says about the stored response to `GET`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeadSays {
-    /// It is still the same, and its fields can be freshened.
+    /// It is still the same, and its fields are updated.
     Same,
-    /// It is not what would be sent now.
+    /// The origin would send another response by now.
     Changed,
-    /// Nothing.
+    /// Nothing about it.
     Nothing,
 }
 
-/// Whether the origin can be asked if this is still good. Only of a success: a 304 that is about
-/// what came in its place would make an old "not found" good again.
+/// Whether a response has a validator. Only a success counts: a 304 about a resource that was
+/// created since would make an old "not found" valid again.
 pub(super) fn has_validator(status: StatusCode, response: &HeaderMap) -> bool {
     status.is_success() && (etag(response).is_some() || date(response, &LAST_MODIFIED).is_some())
 }
 
-/// Makes a request ask whether what is kept is still good, in place of its own conditions. If not
-/// so, there is nothing to ask by.
+/// Replaces the conditions of a request by the validators of a stored response. Returns false if
+/// that has no validator.
 pub(crate) fn add_validators(request: &mut HeaderMap, stored: &HeaderMap) -> bool {
     CONDITIONS.iter().for_each(|name| _ = request.remove(name));
     let etag = etag(stored).cloned();
@@ -52,19 +52,18 @@ pub(crate) fn add_validators(request: &mut HeaderMap, stored: &HeaderMap) -> boo
     found
 }
 
-/// The entity tag, if there is one only.
+/// The entity tag, if there is exactly one.
 pub(super) fn etag(headers: &HeaderMap) -> Option<&HeaderValue> {
     let mut lines = headers.get_all(ETAG).iter();
     lines.next().filter(|tag| !tag.is_empty() && lines.next().is_none())
 }
 
-/// The fields of what is kept, once the origin has said that it is still good (RFC 9111, section
-/// 3.2): all that it sent again, except what describes the body.
+/// The fields of a stored response after a 304: those of the 304 replace the stored ones, except for
+/// fields that describe the body (RFC 9111, section 3.2).
 ///
-/// With them are the age and the date of the new answer, if it has any, by which to judge them
-/// again: one without a date is of when it came (RFC 9110, section 6.6.1), and the old date would
-/// make it as old as what it is about. Like any other response, they are kept as
-/// [`storable_headers`] gives them.
+/// `Age` and `Date` are those of the 304, to compute the freshness again. Without a `Date`, the time
+/// of arrival counts (RFC 9110, section 6.6.1), as the old date would make the response too old.
+/// Only [`storable_headers`] of the 304 are taken.
 pub(crate) fn freshen(stored: &HeaderMap, not_modified: &HeaderMap) -> HeaderMap {
     let news = storable_headers(not_modified);
     let mut fresh = stored.clone();
@@ -81,13 +80,13 @@ pub(crate) fn freshen(stored: &HeaderMap, not_modified: &HeaderMap) -> HeaderMap
     fresh
 }
 
-/// What a `HEAD` answer says about a kept answer to `GET` (RFC 9111, section 4.3.5).
+/// What a response to `HEAD` says about the stored response to `GET` (RFC 9111, section 4.3.5).
 pub(crate) fn head_says(stored: &HeaderMap, head: StatusCode, headers: &HeaderMap) -> HeadSays {
     match head {
         StatusCode::OK => {
             let told = [ETAG, LAST_MODIFIED, CONTENT_LENGTH];
             let mut told = told.iter().filter(|name| headers.contains_key(*name));
-            // What came in chunks has no length that could differ.
+            // A stored response that came in chunks has no `Content-Length` to compare.
             let is_unknown = |name| name == CONTENT_LENGTH && !stored.contains_key(name);
             let is_same =
                 told.all(|name| headers.get(name) == stored.get(name) || is_unknown(name));
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_origin_sends_anew_replaces_all_but_what_describes_the_body() {
+    fn the_fields_of_a_304_replace_all_stored_fields_but_those_of_the_body() {
         let stored = read(
             "etag: \"a\"\ncontent-length: 5\ncontent-encoding: gzip\ncontent-md5: x\ncontent-range: y
              content-type: text/plain\nlink: <a>\nlink: <b>\nold: 1\ncache-control: max-age=1\ndate: {-9}",

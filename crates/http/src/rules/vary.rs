@@ -1,18 +1,19 @@
-//! Which answer is for which request (RFC 9111, section 4.1).
+//! Selecting header fields: which stored response suits which request (RFC 9111, section 4.1).
 
 use http::header::{ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE, AUTHORIZATION, COOKIE, VARY};
 use http::{HeaderMap, HeaderName};
 
 use super::lists::{elements, members};
 
-/// More fields than any origin has a use for.
+/// How many fields `Vary` may name: more than any origin has a use for.
 const MOST_NAMES: usize = 16;
 
-/// Lists whose members mean the same in upper and lower case, and whose empty members mean nothing.
+/// Lists with case-insensitive members, in which empty members mean nothing.
 const LISTS: [HeaderName; 3] = [ACCEPT_CHARSET, ACCEPT_ENCODING, ACCEPT_LANGUAGE];
 
-/// The fields that a response depends on, sorted and each once, if other requests than its own can
-/// be told to be like it. By a cookie or by credentials they can, but hardly ever are.
+/// The fields that `Vary` names, sorted and without duplicates. `None` if no other request can
+/// select the response: by `*`, by too many fields, and by cookies or credentials, which hardly any
+/// two requests share.
 pub(super) fn nominated(response: &HeaderMap) -> Option<Vec<HeaderName>> {
     let names = members(response, &VARY).map(HeaderName::from_bytes);
     let mut names = names.collect::<Result<Vec<_>, _>>().ok()?;
@@ -22,11 +23,12 @@ pub(super) fn nominated(response: &HeaderMap) -> Option<Vec<HeaderName>> {
     (is_shared && names.len() <= MOST_NAMES).then_some(names)
 }
 
-/// What a request says in the fields that a response depends on. Equal parts are for one answer.
+/// The normalized values of a request's selecting header fields. Requests with equal values select
+/// the same response.
 ///
-/// The lines of a field are joined and the white space at commas is left out, for it means nothing;
-/// a field that is not there is left out as a whole. No more is left out of a field that is not
-/// known to be a list: an origin may take `,a` for something else than `a`.
+/// The values of a field are joined, and white space around commas is removed, since it means
+/// nothing. An absent field has no entry. Nothing else is normalized in a field that is not known to
+/// be a list: an origin may distinguish `,a` from `a`.
 pub(crate) fn variant(names: &[HeaderName], request: &HeaderMap) -> Vec<(String, Vec<u8>)> {
     let present = names.iter().filter(|name| request.contains_key(*name));
     present.map(|name| (name.as_str().to_owned(), normalized(name, request))).collect()
@@ -50,7 +52,7 @@ mod tests {
         nominated(&read(vary))
     }
 
-    /// What two requests say in the fields that `vary` names.
+    /// Whether two requests agree in the fields that `vary` names.
     fn both(
         vary: &'static str,
         one: &'static str,
@@ -83,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn no_name_can_be_told_from_a_star_or_from_too_many() {
+    fn a_star_and_too_many_names_are_rejected() {
         for vary in ["*", "*, *", "*, Foo", "Foo, *", ", *", "a b", "Cookie", "AUTHORIZATION"] {
             assert_eq!(names(format!("vary: {vary}").leak()), None, "{vary}");
         }

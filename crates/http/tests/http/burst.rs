@@ -55,7 +55,7 @@ async fn callers_of_a_private_answer_do_not_queue() {
     let answers = burst(MemoryStore::new(1_000), &origin).await;
     let distinct: HashSet<_> = answers.iter().collect();
     assert_eq!(distinct.len(), 100, "each has its own");
-    // One finds out, and then all the others at once.
+    // The first response shows that it is private, then all waiters ask the origin concurrently.
     assert!(began.elapsed() < LOAD * 3, "{:?}", began.elapsed());
 }
 
@@ -85,7 +85,7 @@ async fn nothing_private_is_ever_in_the_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_credentials_does_not_open_the_gate_for_those_who_have_not() {
+async fn requests_with_credentials_do_not_end_coalescing_for_requests_without() {
     let origin = Origin::new(async |_, nth| {
         sleep(LOAD).await;
         Ok(page(&[("cache-control", "max-age=60")], format!("answer {nth}")))
@@ -97,7 +97,7 @@ async fn who_has_credentials_does_not_open_the_gate_for_those_who_have_not() {
     assert_eq!(answers, vec!["answer 1"; 100]);
 }
 
-/// An origin whose page may be kept, unless a request has an odd field.
+/// An origin with a page that may be stored, unless a request has an odd field.
 fn odd() -> Origin {
     Origin::new(async |request: Request<Body>, _| {
         sleep(LOAD).await;
@@ -168,7 +168,8 @@ async fn waiters_start_as_soon_as_a_head_says_that_its_answer_is_not_for_them() 
         &[("cache-control", "no-cache"), ("etag", "\"x\"")],
         &[("set-cookie", "a=b"), ("cache-control", "max-age=60")],
     ] {
-        let (origin, began) = (slow_body(fields), Instant::now());
+        let origin = slow_body(fields);
+        let began = Instant::now();
         let cache = cached(&memory(), &origin);
         let answers = join_all((0..5).map(async |_| {
             let answer = get(&cache, &[]).await;

@@ -8,7 +8,7 @@ use tower::Service;
 
 use crate::origin::{Origin, ask, cached, get, is_hit, memory, page, request};
 
-/// Keeps what is asked for, and answers changes with these fields.
+/// A cached origin that answers changes with these fields.
 fn shop(fields: &'static [(&'static str, &'static str)]) -> Origin {
     Origin::new(async move |request: Request<_>, nth| {
         Ok(match request.method().as_str() {
@@ -53,9 +53,9 @@ async fn a_change_names_nothing_of_others() {
     assert!(is_hit(&get(&cache, &[]).await));
 }
 
-/// The client may have gone while its order was carried out.
+/// The client may have left while the origin processed its request.
 #[tokio::test(start_paused = true)]
-async fn a_change_that_nobody_waits_for_any_more_removes_what_is_kept() {
+async fn a_dropped_change_invalidates_its_target() {
     let origin = Origin::new(async |request: Request<_>, nth| match request.method().as_str() {
         "GET" => Ok(page(&[("cache-control", "max-age=60")], nth.to_string())),
         _ => pending().await,
@@ -70,7 +70,7 @@ async fn a_change_that_nobody_waits_for_any_more_removes_what_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_safe_method_that_nobody_waits_for_any_more_removes_nothing() {
+async fn a_dropped_request_with_a_safe_method_invalidates_nothing() {
     let origin = Origin::new(async |request: Request<_>, nth| match request.method().as_str() {
         "GET" => Ok(page(&[("cache-control", "max-age=60")], nth.to_string())),
         _ => pending().await,
@@ -86,11 +86,12 @@ async fn a_safe_method_that_nobody_waits_for_any_more_removes_nothing() {
     }
 }
 
-/// One connection tells the server which scheme it is by, and another does not.
+/// Requests over HTTP/2 state their scheme, and requests over HTTP/1.1 do not.
 #[tokio::test(start_paused = true)]
 async fn a_change_by_http_2_removes_what_was_asked_for_by_http_1_and_the_other_way_round() {
     let cache = cached(&memory(), &shop(&[]));
-    let (one, two) = (("/item", &[("host", "shop")][..]), ("https://shop/item", &[][..]));
+    let one = ("/item", &[("host", "shop")][..]);
+    let two = ("https://shop/item", &[][..]);
     for ((read, read_by), (written, written_by)) in [(one, two), (two, one)] {
         ask(&cache, "GET", read, read_by).await;
         assert!(is_hit(&ask(&cache, "GET", read, read_by).await));
@@ -108,9 +109,9 @@ async fn a_change_removes_what_its_answer_names_by_a_scheme_that_the_request_did
     assert!(!is_hit(&ask(&cache, "GET", "/item", &host).await));
 }
 
-/// The client went away, and by which scheme it was kept is not known.
+/// The client left, and the scheme of the stored response is unknown.
 #[tokio::test(start_paused = true)]
-async fn a_change_that_nobody_waits_for_any_more_removes_what_is_kept_by_either_scheme() {
+async fn a_dropped_change_invalidates_its_target_by_both_schemes() {
     let origin = Origin::new(async |request: Request<_>, nth| match request.method().as_str() {
         "GET" => Ok(page(&[("cache-control", "max-age=60")], nth.to_string())),
         _ => pending().await,

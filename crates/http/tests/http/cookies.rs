@@ -15,25 +15,25 @@ const OLD: Field = ("last-modified", "Wed, 01 Jan 2020 00:00:00 GMT");
 const TAG: Field = ("etag", "\"v1\"");
 const USERS: usize = 30;
 
-fn whose(request: &Request<Body>) -> String {
-    let whose = request.headers().get("cookie");
-    whose.map_or("nobody", |whose| whose.to_str().unwrap()).to_owned()
+fn user(request: &Request<Body>) -> String {
+    let user = request.headers().get("cookie");
+    user.map_or("no user", |user| user.to_str().unwrap()).to_owned()
 }
 
-/// Pages of each user's own, whose tag and date are those of the template: who has the tag, or the
-/// date, is told that it is still good.
+/// A page per user, with the entity tag and the date of their common template. A request with that
+/// tag or date gets 304.
 fn pages(fields: &'static [Field]) -> Origin {
     Origin::new(move |request: Request<Body>, _| async move {
         sleep(Duration::from_millis(50)).await;
         let has = |name: &str| request.headers().contains_key(name);
         let is_validated = has("if-none-match") || has("if-modified-since");
         let status = (":status", if is_validated { "304" } else { "200" });
-        let content = if is_validated { String::new() } else { whose(&request) };
+        let content = if is_validated { String::new() } else { user(&request) };
         Ok(page(&[fields, &[status]].concat(), content))
     })
 }
 
-/// What is not said to be for all.
+/// Fields without consent to sharing.
 const UNSAID: [&[Field]; 7] = [
     &[OLD],
     &[OLD, TAG],
@@ -51,12 +51,12 @@ async fn a_page_that_does_not_say_so_is_shared_with_no_other_user() {
         for user in ["alice", "bob", "alice"] {
             assert_eq!(text(get(&cache, &[("cookie", user)]).await).await, user, "{fields:?}");
         }
-        assert_eq!(text(get(&cache, &[]).await).await, "nobody", "{fields:?}");
+        assert_eq!(text(get(&cache, &[]).await).await, "no user", "{fields:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_page_that_does_not_say_so_is_shared_with_no_user_who_asks_at_the_same_time() {
+async fn a_page_without_consent_is_not_shared_with_concurrent_requests_of_other_users() {
     for fields in UNSAID {
         let cache = cached(&memory(), &pages(fields));
         for _ in 0..2 {
@@ -71,16 +71,17 @@ async fn a_page_that_does_not_say_so_is_shared_with_no_user_who_asks_at_the_same
     }
 }
 
-/// What was kept for callers without cookies is not known to be for those with cookies.
+/// A response for callers without cookies need not suit callers with cookies.
 #[tokio::test(start_paused = true)]
 async fn a_guess_does_not_answer_a_user() {
     for fields in UNSAID {
         let cache = cached(&memory(), &pages(fields));
         get(&cache, &[]).await;
-        let (user, nobody) = ([("cookie", "alice")], []);
-        let (user, nobody) = tokio::join!(get(&cache, &user), get(&cache, &nobody));
+        let user = [("cookie", "alice")];
+        let no_user = [];
+        let (user, no_user) = tokio::join!(get(&cache, &user), get(&cache, &no_user));
         assert_eq!(text(user).await, "alice", "{fields:?}");
-        assert_eq!(text(nobody).await, "nobody", "{fields:?}");
+        assert_eq!(text(no_user).await, "no user", "{fields:?}");
     }
 }
 
@@ -91,14 +92,14 @@ async fn users_leave_what_callers_without_cookies_share() {
     get(&cache, &[("cookie", "alice")]).await;
     let kept = get(&cache, &[]).await;
     assert!(is_hit(&kept));
-    assert_eq!(text(kept).await, "nobody");
+    assert_eq!(text(kept).await, "no user");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_says_that_it_may_be_shared_is() {
     for says in ["public", "public, max-age=60", "s-maxage=60", "max-age=60"] {
         let origin = Origin::new(move |request: Request<Body>, _| async move {
-            Ok(page(&[OLD, ("cache-control", says)], whose(&request)))
+            Ok(page(&[OLD, ("cache-control", says)], user(&request)))
         });
         let cache = cached(&memory(), &origin);
         get(&cache, &[("cookie", "alice")]).await;
@@ -137,7 +138,7 @@ async fn callers_without_cookies_are_one_load_whatever_users_do() {
     let cache = cached(&memory(), &origin);
     get(&cache, &[("cookie", "alice")]).await;
     let others = join_all((0..100).map(async |_| text(get(&cache, &[]).await).await)).await;
-    assert_eq!((others, origin.asked()), (vec!["nobody".to_owned(); 100], 2));
+    assert_eq!((others, origin.asked()), (vec!["no user".to_owned(); 100], 2));
     pass(1).await;
     assert!(is_hit(&get(&cache, &[]).await));
 }

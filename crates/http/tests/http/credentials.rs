@@ -1,4 +1,4 @@
-//! Callers with credentials, whose answers are for each of them only.
+//! Callers with credentials, each with private responses.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ const LOAD: Duration = Duration::from_millis(100);
 
 type Cache = bellwether_http::HttpCache<Origin>;
 
-/// An API that answers each user by name, and says nothing of others.
+/// An API that answers each user by name, and does not permit sharing.
 fn api(load: Duration) -> Origin {
     Origin::new(move |request: Request<Body>, _| async move {
         sleep(load).await;
-        let whose = request.headers().get("authorization");
-        let whose = whose.map_or("nobody", |whose| whose.to_str().unwrap()).to_owned();
-        Ok(page(&[("cache-control", "max-age=60")], whose))
+        let user = request.headers().get("authorization");
+        let user = user.map_or("no user", |user| user.to_str().unwrap()).to_owned();
+        Ok(page(&[("cache-control", "max-age=60")], user))
     })
 }
 
@@ -34,11 +34,12 @@ async fn get_as_some(cache: &Cache, users: usize) {
     }
 }
 
-/// Each user a moment after the one before; how long the slowest of them took.
+/// One request per user, a moment after each other. Returns the longest time that one took.
 async fn slowest(cache: &Cache, users: u64) -> Duration {
     let asked = (0..users).map(async |nth| {
         sleep(Duration::from_millis(nth)).await;
-        let (user, began) = (format!("user {nth}"), Instant::now());
+        let user = format!("user {nth}");
+        let began = Instant::now();
         assert_eq!(text(get_as(cache, &user).await).await, user);
         began.elapsed()
     });
@@ -47,7 +48,7 @@ async fn slowest(cache: &Cache, users: u64) -> Duration {
 
 #[tokio::test(start_paused = true)]
 async fn users_with_tokens_do_not_wait_for_each_other() {
-    // Longer than anybody waits for somebody else.
+    // Longer than the wait limit of any caller.
     for load in [LOAD, Duration::from_secs(6)] {
         let cache = cached(&memory(), &api(load));
         get_as_some(&cache, 10).await;
@@ -63,7 +64,8 @@ async fn users_with_tokens_do_not_wait_for_each_other_s_reloads() {
     get_as_some(&cache, 2).await;
     get(&cache, &[]).await;
     let reload = |user| [("authorization", user), ("cache-control", "no-cache")];
-    let (ours, theirs) = (reload("we"), reload("they"));
+    let ours = reload("we");
+    let theirs = reload("they");
     let began = Instant::now();
     let (ours, theirs) = tokio::join!(get(&cache, &ours), get(&cache, &theirs));
     assert_eq!((text(ours).await, text(theirs).await), ("we".to_owned(), "they".to_owned()));
@@ -78,44 +80,44 @@ async fn users_with_tokens_are_given_what_is_kept_for_all() {
     get(&cache, &[]).await;
     let kept = get_as(&cache, "the second").await;
     assert!(is_hit(&kept));
-    assert_eq!((text(kept).await.as_str(), origin.asked()), ("nobody", 2));
+    assert_eq!((text(kept).await.as_str(), origin.asked()), ("no user", 2));
 }
 
 #[tokio::test(start_paused = true)]
-async fn callers_without_tokens_are_one_load_whatever_those_with_tokens_do() {
+async fn callers_without_tokens_share_one_load_beside_callers_with_tokens() {
     let origin = api(LOAD);
     let cache = cached(&memory(), &origin);
     get_as(&cache, "the first").await;
     let users = slowest(&cache, 10);
     let others = join_all((0..100).map(async |_| text(get(&cache, &[]).await).await));
     let (_, others) = tokio::join!(users, others);
-    assert_eq!(others, ["nobody"; 100]);
+    assert_eq!(others, ["no user"; 100]);
     assert_eq!(origin.asked(), 1 + 10 + 1);
     get_as(&cache, "another").await;
     assert!(is_hit(&get(&cache, &[]).await));
 }
 
 #[tokio::test(start_paused = true)]
-async fn callers_without_tokens_who_waited_for_one_with_a_token_are_one_load() {
+async fn waiters_without_tokens_share_one_load_after_a_load_with_a_token() {
     let origin = api(LOAD);
     let cache = cached(&memory(), &origin);
     let first = get_as(&cache, "the first");
     let others = join_all((0..100).map(async |_| text(get(&cache, &[]).await).await));
     let began = Instant::now();
     let (_, others) = tokio::join!(first, others);
-    assert_eq!(others, ["nobody"; 100]);
+    assert_eq!(others, ["no user"; 100]);
     assert_eq!((origin.asked(), began.elapsed()), (2, LOAD * 2));
     assert!(is_hit(&get(&cache, &[]).await));
 }
 
 #[tokio::test(start_paused = true)]
-async fn callers_without_tokens_who_reload_after_one_with_a_token_are_one_load() {
+async fn reloads_without_tokens_share_one_load_after_a_load_with_a_token() {
     let origin = api(LOAD);
     let cache = cached(&memory(), &origin);
     let first = get(&cache, &[("authorization", "the first"), ("cache-control", "no-cache")]);
     let reload = async |_| text(get(&cache, &[("cache-control", "no-cache")]).await).await;
     tokio::join!(first, join_all((0..100).map(reload)));
-    // One waited for the first, all of them for the other.
+    // The first load was private. All waiters shared the second.
     assert_eq!(origin.asked(), 2);
 }
 
@@ -155,7 +157,7 @@ async fn burst(cache: &Cache) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_that_is_refused_sends_nobody_else_to_the_origin() {
+async fn a_refused_token_sends_no_other_caller_to_the_origin() {
     let origin = Origin::new(async |request: Request<Body>, _| {
         sleep(LOAD).await;
         let is_bad = request.headers().get("authorization").is_some_and(|token| token == "bad");
@@ -180,12 +182,13 @@ async fn conditions_of_a_user_with_a_token_reach_the_origin() {
 
 #[tokio::test(start_paused = true)]
 async fn services_of_one_layer_know_of_tokens_together() {
-    let (layer, origin) = (memory(), api(LOAD));
+    let layer = memory();
+    let origin = api(LOAD);
     get_as_some(&cached(&layer, &origin), 10).await;
     assert_eq!(slowest(&cached(&layer, &origin), 10).await, LOAD);
 }
 
-/// A page of each user's own by cookie, and one for all without.
+/// A page per cookie, and one for all requests without a cookie.
 fn by_cookie() -> Origin {
     Origin::new(async |request: Request<Body>, _| {
         sleep(LOAD).await;
@@ -211,7 +214,7 @@ async fn private_answers_to_cookies_say_nothing_of_requests_without() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn callers_without_cookies_who_waited_for_one_with_a_cookie_are_one_load() {
+async fn waiters_without_cookies_share_one_load_after_a_load_with_a_cookie() {
     let origin = by_cookie();
     let cache = cached(&memory(), &origin);
     tokio::join!(get(&cache, &[("cookie", "a=b")]), plain_burst(&cache));

@@ -1,4 +1,4 @@
-//! An origin that fails, and who is told so.
+//! An origin that fails, and which callers get its errors.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use http::Request;
 
 use crate::origin::{Origin, ask, cached, get, memory, page, pass, text};
 
-/// A page that knows whether it is still there.
+/// A page that counts its live instances.
 struct Tracked {
     page: Vec<u8>,
     _there: Arc<()>,
@@ -22,7 +22,7 @@ impl AsRef<[u8]> for Tracked {
     }
 }
 
-/// How many of a hundred pages of errors are still there when they were given out.
+/// How many of a hundred error pages are still in memory after they were served.
 async fn remembered(bytes: usize) -> (usize, HttpCache<Origin>) {
     let there = Arc::new(());
     let origin = {
@@ -42,12 +42,12 @@ async fn remembered(bytes: usize) -> (usize, HttpCache<Origin>) {
         tokio::task::yield_now().await;
     }
     assert_eq!(origin.asked(), 200);
-    // One each is held by who counts, and by the origin.
+    // One is held by this counter, and one by the origin.
     (Arc::strong_count(&there) - 2, cache)
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_small_page_of_an_error_is_given_to_those_who_ask_again_soon() {
+async fn a_small_error_page_is_served_to_later_callers_for_a_while() {
     let (pages, cache) = remembered(1_000).await;
     assert_eq!(pages, 100);
     let again = ask(&cache, "GET", "/item/0", &[]).await;
@@ -55,15 +55,15 @@ async fn a_small_page_of_an_error_is_given_to_those_who_ask_again_soon() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_large_page_of_an_error_nothing_is_kept_but_that_it_failed() {
+async fn of_a_large_error_page_only_the_failure_is_remembered() {
     let (pages, cache) = remembered(256 * 1024).await;
     assert_eq!(pages, 0);
     assert_eq!(ask(&cache, "GET", "/item/0", &[]).await.status(), 503);
 }
 
-/// One whose requests the origin breaks off, every second.
+/// A client sends a request every second that the origin aborts.
 #[tokio::test(start_paused = true)]
-async fn who_makes_the_origin_fail_for_himself_does_not_make_it_fail_for_others() {
+async fn a_client_whose_requests_make_the_origin_fail_causes_no_failure_for_others() {
     let origin =
         Origin::new(async |request: Request<_>, _| match request.headers().contains_key("x-bad") {
             false => Ok(page(&[("cache-control", "max-age=10")], "")),
@@ -78,7 +78,7 @@ async fn who_makes_the_origin_fail_for_himself_does_not_make_it_fail_for_others(
     }
 }
 
-/// The response to a request that is bad: after a second, as all responses.
+/// The response to a bad request, after a second like all responses.
 fn breakable(status: &'static str) -> Origin {
     Origin::new(move |request: Request<_>, _| {
         let is_bad = request.headers().contains_key("x-bad");
@@ -94,9 +94,10 @@ fn breakable(status: &'static str) -> Origin {
     })
 }
 
-/// How the callers fare that wait for the response to a bad request, and the sender of that.
+/// The statuses of the waiters for a bad request's load, and of its sender.
 async fn attacked(cache: &HttpCache<Origin>) -> (u16, Vec<u16>) {
-    let (mut asked, bad) = (Vec::new(), [("x-bad", "1")]);
+    let mut asked = Vec::new();
+    let bad = [("x-bad", "1")];
     for nth in 0..48 {
         let cache = cache.clone();
         asked.push(tokio::spawn(async move {
@@ -113,7 +114,7 @@ async fn attacked(cache: &HttpCache<Origin>) -> (u16, Vec<u16>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_slow_error_of_one_request_is_given_to_none_of_those_who_waited_for_it() {
+async fn no_waiter_gets_the_slow_error_of_another_request() {
     for status in ["500", "502", "503", "panic", "reset"] {
         let origin = breakable(status);
         let (bad, others) = attacked(&cached(&memory(), &origin)).await;
@@ -135,9 +136,9 @@ async fn with_keys_of_ones_own_an_error_of_one_request_is_given_to_no_other() {
     }
 }
 
-/// No request was sent, so none is at fault.
+/// No request was sent, so no request caused the failure.
 #[tokio::test(start_paused = true)]
-async fn an_origin_that_refuses_connections_is_asked_once_by_all_who_wait() {
+async fn an_origin_that_refuses_connections_is_asked_once_for_all_waiters() {
     let origin = Origin::new(async |_, _| {
         tokio::time::sleep(Duration::from_secs(1)).await;
         Err(std::io::Error::from(std::io::ErrorKind::ConnectionRefused).into())

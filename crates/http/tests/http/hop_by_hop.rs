@@ -83,7 +83,7 @@ async fn a_request_that_connection_robs_is_answered_by_nothing_that_is_kept() {
     }
 }
 
-/// A prohibition that `Connection` takes away is none, so what is left is not shared either.
+/// `Connection` could remove a prohibition, so such a response is not shared.
 #[tokio::test(start_paused = true)]
 async fn a_directive_that_connection_names_makes_nothing_shared() {
     let cache = cached(&memory(), &behind_a_proxy("x", &[]));
@@ -100,7 +100,7 @@ async fn what_is_about_the_connection_only_changes_nothing() {
     let cache = cached(&memory(), &origin);
     get(&cache, &[("connection", "close"), ("te", "trailers"), ("keep-alive", "5")]).await;
     for name in ["connection", "te", "keep-alive"] {
-        assert_eq!(origin.last(name), None, "{name} is of the one who loads");
+        assert_eq!(origin.last(name), None, "{name} belongs to the loading caller");
     }
     for options in ["close", "keep-alive", "Keep-Alive, TE", ", ", "TE, close", "proxy-connection"]
     {

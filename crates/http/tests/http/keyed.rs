@@ -1,4 +1,4 @@
-//! Keys and times that the program says.
+//! Keys and lifetimes that the program states.
 
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ async fn the_query_counts_as_far_as_it_is_named() {
     let cache = cached(&keyed(RequestKey::path().query(["page", "q"])), &Origin::counting(&[]));
     assert!(!is_kept(&cache, "/items?page=1&q=wool", &[]).await);
     assert!(is_kept(&cache, "/items?q=wool&utm=x&page=1", &[]).await);
-    // Whoever handles it reads the same names in other clothes.
+    // The handler decodes the names of parameters.
     for other in
         ["page=2&q=wool", "page=1", "q=wool&page=1&q=b", "page=1&%71=wool", "page=1&q=wool&%71=x"]
     {
@@ -79,7 +79,7 @@ async fn the_query_counts_as_far_as_it_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_credentials_goes_around_unless_it_is_said_that_they_do_not_matter() {
+async fn requests_with_credentials_bypass_the_cache_unless_the_key_ignores_them() {
     let origin = Origin::counting(&[]);
     let plain = keyed(RequestKey::path());
     let ignoring = keyed(RequestKey::path().ignoring_credentials());
@@ -141,9 +141,9 @@ async fn there_is_none_is_kept_though_nothing_else_is() {
     assert!(is_hit(&get(&cache, &[]).await));
 }
 
-/// It is not known of those who wait what they say in the field that it names.
+/// The waiters may differ in the field that `Vary` names.
 #[tokio::test(start_paused = true)]
-async fn an_error_that_varies_is_given_to_who_asked() {
+async fn an_error_that_varies_is_served_to_its_own_caller_only() {
     let busy = [(":status", "503"), ("vary", "origin"), ("retry-after", "7")];
     let origin = Origin::new(move |_, nth| async move { Ok(page(&busy, nth.to_string())) });
     let cache = cached(&keyed(RequestKey::path()), &origin);
@@ -230,7 +230,7 @@ fn a_template_that_cannot_be_read_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_extractor_makes_a_key_and_what_it_rejects_goes_around() {
+async fn an_extractor_makes_a_key_and_a_request_that_it_rejects_bypasses_the_cache() {
     let loads = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let counted = loads.clone();
     let key = RequestKey::extract(|Path(sku): Path<u32>| Key::of("item").with(sku));
@@ -248,7 +248,7 @@ async fn an_extractor_makes_a_key_and_what_it_rejects_goes_around() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_function_gives_no_key_goes_around() {
+async fn a_request_without_a_key_bypasses_the_cache() {
     let key = RequestKey::by(|parts| {
         parts.uri.query().is_none().then(|| Key::of("page").with(parts.uri.path()))
     });
@@ -271,7 +271,8 @@ async fn a_change_under_the_same_key_removes_what_is_kept() {
 async fn a_change_leaves_what_is_kept_under_other_keys() {
     let key = RequestKey::path().query(["page"]).header("accept-language").unwrap();
     let cache = cached(&keyed(key), &Origin::counting(&[]));
-    let (uri, fields) = ("http://shop/items?page=2", [("accept-language", "de")]);
+    let uri = "http://shop/items?page=2";
+    let fields = [("accept-language", "de")];
     assert!(!is_kept(&cache, uri, &fields).await);
     crate::origin::ask(&cache, "PUT", uri, &[]).await;
     crate::origin::ask(&cache, "PUT", "http://shop/items", &fields).await;
@@ -280,9 +281,9 @@ async fn a_change_leaves_what_is_kept_under_other_keys() {
     assert!(!is_kept(&cache, uri, &fields).await);
 }
 
-/// Compiling it is the check: extractors below the layer see what they would see without it.
+/// This test checks by compiling: extractors below the layer work as without it.
 #[tokio::test(start_paused = true)]
-async fn the_handler_sees_the_request_of_who_loads() {
+async fn the_handler_sees_the_request_of_the_caller_that_loads() {
     let handler =
         route(|Query(query): Query<Vec<(String, String)>>| async move { format!("{query:?}") });
     let layer = keyed(RequestKey::path().query(["q"]));
@@ -291,7 +292,7 @@ async fn the_handler_sees_the_request_of_who_loads() {
     let _: Body = Body::empty();
 }
 
-/// The handler may read a field otherwise than as a list.
+/// The handler may not parse the field as a list.
 #[tokio::test(start_paused = true)]
 async fn values_of_a_field_share_a_key_if_they_are_the_same_to_the_byte() {
     let key = RequestKey::path().header("x-tenant").unwrap();

@@ -1,4 +1,4 @@
-//! The HTTP layer, seen by its callers and by the origin behind it.
+//! The HTTP layer, as its callers and the origin behind it see it.
 
 mod burst;
 mod changes;

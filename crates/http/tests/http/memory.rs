@@ -1,4 +1,4 @@
-//! What is kept takes no more memory than is counted.
+//! Stored responses take no more memory than the store counts.
 
 use std::convert::Infallible;
 
@@ -26,7 +26,8 @@ fn received(content: usize) -> Response<Body> {
     response
 }
 
-/// How many bytes are taken, and how many are counted, by twice as many responses as are kept.
+/// How many bytes are allocated, and how many are counted, after twice as many responses as the store
+/// holds.
 fn taken(content: usize) -> (usize, usize) {
     const MOST: usize = 1_000;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -1,4 +1,4 @@
-//! A 304 is for a client that has something: one that has asked with conditions.
+//! Only a client that sends conditions gets a 304.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn always_not_modified() -> Origin {
     Origin::counting(&[(":status", "304"), ("etag", "\"1\""), ("cache-control", "max-age=60")])
 }
 
-/// Says "not modified" to those that ask with a tag.
+/// Says "not modified" to requests with an entity tag.
 fn tagged(fields: &'static [(&'static str, &'static str)]) -> Origin {
     Origin::new(move |request: Request<Body>, nth| async move {
         Ok(match request.headers().contains_key("if-none-match") {
@@ -40,7 +40,7 @@ async fn a_304_to_a_request_without_conditions_is_a_failure_of_the_origin() {
             let (one, other) =
                 tokio::join!(ask(cache, "GET", uri, fields), ask(cache, "GET", uri, fields));
             assert_eq!((one.status(), other.status()), (BAD_GATEWAY, BAD_GATEWAY), "{fields:?}");
-            // The request may be to blame for a failure, so another one is tried.
+            // The request may have caused the failure, so another one is tried.
             assert_eq!(origin.asked(), asked + 2);
             assert_eq!(origin.last("if-none-match"), None);
             let again = ask(cache, "GET", uri, &[]).await;
@@ -114,7 +114,7 @@ async fn past_the_cache_a_304_is_for_those_only_that_asked_with_conditions() {
     }
 }
 
-/// Where answers are known to be private, the conditions of each caller go to the origin.
+/// For a target with private responses, the origin gets the conditions of each caller.
 #[tokio::test(start_paused = true)]
 async fn the_304_of_one_client_is_given_to_no_other() {
     let private: &[_] = &[("cache-control", "private"), ("etag", "\"1\"")];

@@ -1,4 +1,4 @@
-//! An origin that answers as a test says, and what its callers ask.
+//! An origin that answers as a test says, and the requests of its callers.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -100,7 +100,7 @@ pub(crate) fn memory() -> HttpCacheLayer {
     plain(MemoryStore::new(10_000))
 }
 
-/// A layer whose times are as said.
+/// A layer with the lifetimes that responses state.
 pub(crate) fn plain(store: impl bellwether::Store) -> HttpCacheLayer {
     HttpCacheLayer::new(store).jitter(0.0).unwrap()
 }
@@ -118,7 +118,7 @@ pub(crate) fn cached<R: CachingRules>(
     layer.layer(origin.clone())
 }
 
-/// One who asks.
+/// A caller.
 pub(crate) async fn ask(
     cache: &HttpCache<Origin>,
     method: &str,
@@ -143,7 +143,7 @@ pub(crate) fn field<'a>(answer: &'a Answer, name: &str) -> &'a str {
     answer.headers().get(name).map_or("", |value| value.to_str().unwrap())
 }
 
-/// What `Cache-Status` says of us.
+/// Our entry in `Cache-Status`.
 pub(crate) fn says(answer: &Answer, what: &str) -> bool {
     field(answer, "cache-status").split("; ").any(|said| said == what)
 }

@@ -1,4 +1,4 @@
-//! Bytes in the store that nobody here wrote.
+//! Bytes in the store that another program wrote.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What one user asks for is given to no other, though both ask at the same time.
+//! No user gets the response of another, even if both ask at the same time.
 
 use std::time::Duration;
 
@@ -16,20 +16,21 @@ fn said(request: &Request<Body>, name: &str) -> String {
     request.headers().get(name).map_or("", |said| said.to_str().unwrap()).to_owned()
 }
 
-/// What two users are given who ask at the same time, by a field that tells them apart.
+/// The responses to two concurrent users, which a header field distinguishes.
 async fn two_users(by: &'static str, fields: Fields) -> [String; 2] {
     let origin = Origin::new(async move |request: Request<_>, _| {
         sleep(LOAD).await;
         Ok(page(fields, said(&request, by)))
     });
     let cache = cached(&memory(), &origin);
-    let (alice, bob) = ([(by, "alice")], [(by, "bob")]);
+    let alice = [(by, "alice")];
+    let bob = [(by, "bob")];
     let (alice, bob) = tokio::join!(get(&cache, &alice), get(&cache, &bob));
     [text(alice).await, text(bob).await]
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_never_fresh_is_given_to_nobody_else() {
+async fn a_response_that_is_never_fresh_is_served_to_its_own_caller_only() {
     const TAG: (&str, &str) = ("etag", "\"v1\"");
     const DATE: (&str, &str) = ("last-modified", "Wed, 01 Jan 2020 00:00:00 GMT");
     const VARIES: (&str, &str) = ("vary", "accept-language");
@@ -49,13 +50,13 @@ async fn what_is_never_fresh_is_given_to_nobody_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_says_that_it_is_for_all_is_given_to_all_who_wait() {
+async fn all_waiters_get_a_response_that_says_public() {
     let fields = &[("etag", "\"v1\""), ("cache-control", "public, max-age=0")];
     assert_eq!(two_users("cookie", fields).await, ["alice", "alice"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_is_given_to_nobody_else_if_the_request_says_who_asks() {
+async fn an_error_of_a_request_with_credentials_is_served_to_its_own_caller_only() {
     const ERROR: (&str, &str) = (":status", "500");
     for (by, fields) in [
         ("cookie", &[ERROR][..]),
@@ -66,8 +67,8 @@ async fn an_error_is_given_to_nobody_else_if_the_request_says_who_asks() {
     }
 }
 
-/// A page of each user's own has changed when what it is about has: an origin that is asked by that
-/// date says to one user that what another was given is still good.
+/// The pages of all users have the same date, that of their subject. So a 304 by that date can be
+/// about the page of another user.
 #[tokio::test(start_paused = true)]
 async fn a_date_does_not_tell_one_user_from_another() {
     let origin = Origin::new(async |request: Request<_>, _| {
@@ -82,25 +83,25 @@ async fn a_date_does_not_tell_one_user_from_another() {
         assert_eq!(text(get(&cache, &[("cookie", user)]).await).await, user);
     }
     for _ in 0..2 {
-        assert_eq!(text(get(&cache, &[]).await).await, "", "nobody's is validated");
+        assert_eq!(text(get(&cache, &[]).await).await, "", "the page without a user is validated");
     }
     assert!(origin.last("if-modified-since").is_some());
 }
 
-/// An origin that fails after its first answer, and gives each user an error of his own.
+/// An origin that fails after its first response, with a different error for each user.
 fn failing(first: &'static str, error: Fields) -> Origin {
     Origin::new(move |request: Request<_>, nth| async move {
         sleep(LOAD).await;
         if nth == 0 {
             return Ok(page(&[("cache-control", first)], "good"));
         }
-        let who = format!("session={}", said(&request, "cookie"));
-        let fields = [&[(":status", "500"), ("x-who", &who)], error].concat();
-        Ok(page(&fields, format!("secret of {who}")))
+        let user = format!("session={}", said(&request, "cookie"));
+        let fields = [&[(":status", "500"), ("x-user", &user)], error].concat();
+        Ok(page(&fields, format!("secret of {user}")))
     })
 }
 
-/// Errors that are for whoever asked: by what they say, or by what the request does.
+/// Errors for their own caller only: by their header fields, or by those of the request.
 const PRIVATE: [Fields; 5] = [
     &[("cache-control", "private, no-store"), ("set-cookie", "session=1")],
     &[("cache-control", "no-store")],
@@ -110,17 +111,18 @@ const PRIVATE: [Fields; 5] = [
 ];
 
 async fn assert_nothing_of_alice(answer: Answer) {
-    assert!(!field(&answer, "x-who").contains("alice"), "{answer:?}");
+    assert!(!field(&answer, "x-user").contains("alice"), "{answer:?}");
     assert!(!text(answer).await.contains("alice"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_private_error_of_a_reload_is_for_who_reloads() {
+async fn a_private_error_of_a_reload_is_served_to_the_reloading_caller_only() {
     for error in PRIVATE {
         let cache = cached(&memory(), &failing("max-age=60", error));
         get(&cache, &[]).await;
         let reload = ("cache-control", "no-cache");
-        let (alice, bob) = ([("cookie", "alice"), reload], [("cookie", "bob"), reload]);
+        let alice = [("cookie", "alice"), reload];
+        let bob = [("cookie", "bob"), reload];
         let (alice, bob) = tokio::join!(get(&cache, &alice), get(&cache, &bob));
         assert_eq!(text(alice).await, "secret of session=alice", "{error:?}");
         assert_nothing_of_alice(bob).await;
@@ -128,8 +130,8 @@ async fn a_private_error_of_a_reload_is_for_who_reloads() {
     }
 }
 
-/// Where something better is given in its place, an error is remembered, for whoever comes when
-/// that is over.
+/// If a stale fallback replaces an error, the failure is remembered beyond the end of the fallback.
+/// Later callers must not get the error then.
 #[tokio::test(start_paused = true)]
 async fn a_private_error_is_not_remembered_for_others() {
     for error in PRIVATE {

@@ -1,4 +1,4 @@
-//! Requests that cannot be answered.
+//! Error responses of the cache itself.
 
 use std::future::pending;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use http::StatusCode;
 use crate::origin::{Origin, ask, cached, field, get, memory, text};
 
 #[tokio::test(start_paused = true)]
-async fn an_origin_that_gives_no_answer_is_a_bad_gateway_for_all_who_wait() {
+async fn an_origin_that_gives_no_answer_is_a_bad_gateway_for_all_waiters() {
     let origin = Origin::new(async |_, _| Err("password of the database".into()));
     let cache = cached(&memory(), &origin);
     let (one, other) = tokio::join!(get(&cache, &[]), get(&cache, &[]));
     for answer in [one, other] {
         assert_eq!(answer.status(), StatusCode::BAD_GATEWAY);
-        assert!(!text(answer).await.contains("password"), "what it said is not for everybody");
+        assert!(!text(answer).await.contains("password"), "the origin's error is not for clients");
     }
     assert_eq!(origin.asked(), 2);
 }
@@ -40,7 +40,7 @@ async fn a_wait_that_runs_out_is_a_gateway_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_finds_no_room_is_told_to_come_again() {
+async fn a_request_beyond_the_bound_gets_503_with_retry_after() {
     let origin = Origin::new(async |_, _| pending().await);
     let layer = memory().max_flights(1).unwrap().load_timeout(Duration::from_secs(1)).unwrap();
     let cache = cached(&layer, &origin);

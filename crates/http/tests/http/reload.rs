@@ -1,4 +1,4 @@
-//! Requests that will not have what is kept.
+//! Requests with `no-cache`, which reload.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn has(request: &Request<Body>, name: &str) -> bool {
     request.headers().contains_key(name)
 }
 
-/// Whether all who ask now are given what was kept before, and the origin is asked by nobody.
+/// Whether all callers get the response that was stored before, without a request to the origin.
 async fn is_kept(cache: &HttpCache<Origin>, origin: &Origin) -> bool {
     let before = origin.asked();
     let answers = join_all((0..50).map(async |_| get(cache, &[]).await)).await;
@@ -26,7 +26,7 @@ async fn is_kept(cache: &HttpCache<Origin>, origin: &Origin) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_reloads_with_credentials_takes_nothing_from_others() {
+async fn a_reload_with_credentials_leaves_the_stored_response_to_others() {
     let origin = Origin::new(async |request: Request<_>, nth| {
         sleep(Duration::from_millis(50)).await;
         let status = if has(&request, "if-none-match") { "304" } else { "200" };
@@ -41,7 +41,7 @@ async fn who_reloads_with_credentials_takes_nothing_from_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_reloads_and_is_answered_for_himself_takes_nothing_from_others() {
+async fn a_reload_with_a_private_response_leaves_the_stored_response_to_others() {
     for own in [
         &[(":status", "431")][..],
         &[(":status", "429")],
@@ -63,7 +63,7 @@ async fn who_reloads_and_is_answered_for_himself_takes_nothing_from_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_reloads_and_meets_an_error_is_given_that_error() {
+async fn a_reload_that_meets_an_error_gets_that_error() {
     let origin = Origin::new(async |_, nth| {
         let busy = [(":status", "503"), ("vary", "origin"), ("retry-after", "7")];
         Ok(if nth == 0 { page(&[MINUTE], "good") } else { page(&busy, "busy") })

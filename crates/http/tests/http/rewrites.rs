@@ -1,4 +1,4 @@
-//! What the layer is asked for, where routers and middleware have changed the URI.
+//! The target URI behind routers and middleware that rewrite the path.
 
 use axum::Router;
 use axum::body::Body;
@@ -109,7 +109,7 @@ async fn tenants_share_nothing_where_middleware_writes_within_a_nested_router() 
 #[tokio::test]
 async fn tenants_share_nothing_where_middleware_writes_before_a_nested_router() {
     let app = Router::new().nest("/one", seeing(&memory())).layer(map_request(rewrite));
-    // The router does not find its prefix any more, and leaves the path as it is.
+    // The router does not find its prefix, and leaves the path as it is.
     let pages = [("/one/x", "a", "/a/one/x"), ("/one/x", "b", "/b/one/x"), ("/one/x", "", "/x")];
     has_its_own(&app, &pages).await;
 }
@@ -127,7 +127,7 @@ async fn tenants_share_nothing_where_a_nested_router_takes_off_what_middleware_h
     has_its_own(&app, &[("/x", "a", "a: /x"), ("/x", "b", "b: /x"), ("/x", "a%2fb", "a/b: /x")])
         .await;
 
-    // The path of the client looks as if it were what is asked for.
+    // The path of the client has the form of a rewritten path.
     let replace = |request: Request| {
         let tenant =
             request.headers().get("x-tenant").map(|tenant| tenant.to_str().unwrap().to_owned());

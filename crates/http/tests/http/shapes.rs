@@ -1,4 +1,4 @@
-//! What the layer goes around: routers, routes, and a client.
+//! What the layer wraps: routers, routes, and a client.
 
 use axum::body::Body;
 use axum::routing::get;
@@ -19,7 +19,7 @@ fn fresh(text: &'static str) -> axum::routing::MethodRouter {
     get(async move || ([(CACHE_CONTROL, "max-age=60")], text))
 }
 
-/// Asks twice: what is said of the second answer, and its content.
+/// Asks twice. Returns `Cache-Status` and content of the second response.
 async fn twice<S, B>(service: S, uri: &str) -> (String, String)
 where
     S: Service<http::Request<Body>, Response = http::Response<B>> + Clone,

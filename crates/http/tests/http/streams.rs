@@ -1,4 +1,4 @@
-//! Bodies: those that go through, and those that break off.
+//! Bodies that pass through, and bodies that fail.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -47,7 +47,7 @@ async fn what_is_too_large_goes_through_and_does_not_wait_for_its_end() {
     let cache = cached(&small(), &origin);
     let first: &'static str = "a".repeat(1_001).leak();
     sender.send(data(first)).await.unwrap();
-    // The origin is not at its end, and the answer is here.
+    // The body of the origin has not ended, and the response is here.
     let mut answer = get(&cache, &[]).await;
     assert_eq!(answer.headers()["etag"], "\"x\"");
     let frame = answer.body_mut().frame().await.unwrap().unwrap();
@@ -118,7 +118,7 @@ const BOUND: Duration = Duration::from_secs(2);
 /// How precise timers are.
 const MOMENT: Duration = Duration::from_millis(2);
 
-/// An origin whose answers have a first frame and then no end.
+/// An origin with bodies that have a first frame and no end.
 fn endless(fields: Fields) -> Origin {
     Origin::new(async move |_, _| {
         let frames = stream::iter([data("first")]).chain(stream::pending());
@@ -130,7 +130,8 @@ async fn first_frame(mut answer: Answer) -> Bytes {
     answer.body_mut().frame().await.unwrap().unwrap().into_data().unwrap()
 }
 
-/// Callers at once, and how long after the first of them each has its first frame.
+/// Three rounds of concurrent callers. Each gets its first frame within the bound, and within an
+/// eighth of it after the first round.
 async fn first_frames<R: CachingRules>(layer: &HttpCacheLayer<R>, fields: Fields) {
     let origin = endless(fields);
     let cache = cached(layer, &origin);
@@ -140,7 +141,7 @@ async fn first_frames<R: CachingRules>(layer: &HttpCacheLayer<R>, fields: Fields
         let frames = join_all((0..10).map(async |_| first_frame(get(&cache, &[]).await).await));
         let frames = timeout(BOUND * 2, frames).await.expect("it streams");
         assert_eq!(frames, ["first"; 10]);
-        // One finds out, and the others have what is there at once; then it is known.
+        // The slow response of the first round shortens the time of the next ones.
         let most = if round == 0 { BOUND } else { BOUND / 8 };
         assert!(began.elapsed() <= most + MOMENT, "{:?} in round {round}", began.elapsed());
     }
@@ -179,7 +180,7 @@ async fn what_streams_for_longer_than_a_load_may_take_is_not_cut() {
     }
 }
 
-/// The head comes just before the load would be given up.
+/// The head arrives just before the load timeout.
 #[tokio::test(start_paused = true)]
 async fn a_late_head_leaves_as_much_time_for_its_body_as_an_early_one() {
     let origin = Origin::new(async |_, _| {

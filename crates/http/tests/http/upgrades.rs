@@ -1,4 +1,4 @@
-//! Offers of another protocol, and connections that become something else.
+//! Offers of another protocol, and connections that are upgraded.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tower::ServiceExt;
 use crate::origin::{Origin, ask, cached, get, is_hit, memory, request, says};
 use crate::proxy;
 
-/// As curl with `--http2` and the client of Java ask.
+/// The offer of curl with `--http2`, and of the client of Java.
 const H2C: &[(&str, &str)] = &[
     ("connection", "Upgrade, HTTP2-Settings"),
     ("upgrade", "h2c"),
@@ -59,7 +59,7 @@ async fn an_offer_of_h2c_in_other_words_is_one_all_the_same() {
 struct Connection(u32);
 
 #[tokio::test(start_paused = true)]
-async fn an_offer_of_another_protocol_goes_past_the_cache_whole() {
+async fn an_offer_of_another_protocol_bypasses_the_cache_unchanged() {
     for offer in ["websocket", "h2c, websocket", "TLS/1.0", "h2c/2"] {
         let origin = Origin::new(async |request: http::Request<_>, _| {
             let mut page = crate::origin::page(&[("cache-control", "max-age=60")], "");
@@ -81,8 +81,8 @@ async fn an_offer_of_another_protocol_goes_past_the_cache_whole() {
     }
 }
 
-/// An origin of WebSockets, written by hand: it sends back each message, and greets if it is asked
-/// for `/greeting`. It refuses `/none`.
+/// An origin of WebSockets, written by hand. It echoes each message, sends a greeting on `/greeting`,
+/// and refuses `/none`.
 async fn origin() -> (JoinSet<()>, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -165,7 +165,7 @@ fn frame(kind: u8, content: &[u8], is_masked: bool) -> Vec<u8> {
     frame
 }
 
-/// What the next frame is and holds. Nothing, if the connection has ended.
+/// The kind and the payload of the next frame. `None` if the connection has ended.
 async fn read_frame(stream: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
     let first = stream.read_u8().await.ok()?;
     let second = stream.read_u8().await.ok()?;

@@ -1,4 +1,4 @@
-//! A hundred users of one service, whose answers are for all, for some, or for one of them.
+//! A hundred users of one service with responses for all, for some, or for one of them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,53 +17,57 @@ const LANGUAGES: [&str; 3] = ["de", "en", "fr"];
 
 type Fields = &'static [(&'static str, &'static str)];
 
-/// What an answer says of itself, and who may be given it.
-const PAGES: [(&str, Whose, Fields); 14] = [
-    ("/news", Whose::Everybodys, &[("cache-control", "public, max-age=60")]),
-    ("/terms", Whose::Everybodys, &[("cache-control", "s-maxage=60")]),
-    ("/prices", Whose::Everybodys, &[("cache-control", "public, max-age=1")]),
+/// The header fields of a response, and which users may get it.
+const PAGES: [(&str, Audience, Fields); 14] = [
+    ("/news", Audience::All, &[("cache-control", "public, max-age=60")]),
+    ("/terms", Audience::All, &[("cache-control", "s-maxage=60")]),
+    ("/prices", Audience::All, &[("cache-control", "public, max-age=1")]),
     (
         "/help",
-        Whose::Speakers,
+        Audience::Speakers,
         &[("cache-control", "public, max-age=60"), ("vary", "accept-language")],
     ),
     (
         "/old",
-        Whose::Speakers,
+        Audience::Speakers,
         &[("cache-control", "public, max-age=0"), ("vary", "Accept-Language"), ("etag", "\"1\"")],
     ),
-    ("/cart", Whose::Own, &[("cache-control", "private, max-age=60")]),
-    ("/inbox", Whose::Own, &[("cache-control", "no-store")]),
-    ("/login", Whose::Own, &[("cache-control", "public, max-age=60"), ("set-cookie", "session=1")]),
-    ("/home", Whose::Own, &[("cache-control", "public, max-age=60"), ("vary", "cookie")]),
+    ("/cart", Audience::Own, &[("cache-control", "private, max-age=60")]),
+    ("/inbox", Audience::Own, &[("cache-control", "no-store")]),
+    (
+        "/login",
+        Audience::Own,
+        &[("cache-control", "public, max-age=60"), ("set-cookie", "session=1")],
+    ),
+    ("/home", Audience::Own, &[("cache-control", "public, max-age=60"), ("vary", "cookie")]),
     (
         "/orders",
-        Whose::Own,
+        Audience::Own,
         &[("cache-control", "public, max-age=60"), ("vary", "accept-language, Authorization")],
     ),
-    ("/any", Whose::Own, &[("cache-control", "public, max-age=60"), ("vary", "*")]),
-    ("/plain", Whose::Own, &[]),
+    ("/any", Audience::Own, &[("cache-control", "public, max-age=60"), ("vary", "*")]),
+    ("/plain", Audience::Own, &[]),
     (
         "/account",
-        Whose::Own,
+        Audience::Own,
         &[("cache-control", "max-age=60, private=\"set-cookie\", no-cache, private")],
     ),
     (
         "/edge",
-        Whose::Own,
+        Audience::Own,
         &[("cache-control", "public, max-age=60"), ("cdn-cache-control", "private")],
     ),
 ];
 
 #[derive(Clone, Copy, PartialEq)]
-enum Whose {
-    Everybodys,
-    /// All who asked in the same language.
+enum Audience {
+    All,
+    /// All users that ask in the same language.
     Speakers,
     Own,
 }
 
-/// The service. What is for one user has that user's mark in it.
+/// The service. A response for one user has that user's mark in it.
 fn service() -> Origin {
     Origin::new(async |request: Request<_>, _| {
         let response = answer(&request);
@@ -74,18 +78,18 @@ fn service() -> Origin {
 
 fn answer(request: &Request<Body>) -> Page {
     let said = |name| request.headers().get(name).map_or("", |said| said.to_str().unwrap());
-    let (_, whose, fields) = of(request.uri().path());
+    let (_, audience, fields) = of(request.uri().path());
     page(
         fields,
-        match whose {
-            Whose::Everybodys => "everybody's".to_owned(),
-            Whose::Speakers => said("accept-language").to_owned(),
-            Whose::Own => mark(said("cookie")),
+        match audience {
+            Audience::All => "for all users".to_owned(),
+            Audience::Speakers => said("accept-language").to_owned(),
+            Audience::Own => mark(said("cookie")),
         },
     )
 }
 
-fn of(path: &str) -> (&'static str, Whose, Fields) {
+fn of(path: &str) -> (&'static str, Audience, Fields) {
     *PAGES.iter().find(|(there, ..)| *there == path).expect("a page")
 }
 
@@ -93,26 +97,27 @@ fn mark(cookie: &str) -> String {
     format!("secret of {cookie}")
 }
 
-/// What all users ask, all at once; how many of the answers were hits, by page.
+/// Sends the requests of all users concurrently. Returns the number of hits by page.
 async fn ask_all(store: impl Store) -> BTreeMap<&'static str, usize> {
     let origin = service();
     let cache = cached(&plain(store), &origin);
     let users = (0..USERS).map(async |user| {
-        let (cookie, bearer) = (format!("user={user}"), format!("Bearer {user}"));
+        let cookie = format!("user={user}");
+        let bearer = format!("Bearer {user}");
         let language = LANGUAGES[user % LANGUAGES.len()];
         let mut hits = BTreeMap::<_, usize>::new();
         for nth in 0..REQUESTS / USERS {
-            let (path, whose, _) = PAGES[(nth + user) % PAGES.len()];
+            let (path, audience, _) = PAGES[(nth + user) % PAGES.len()];
             let mut fields = vec![("accept-language", language), ("cookie", cookie.as_str())];
             if nth % 2 == 0 {
                 fields.push(("authorization", &bearer));
             }
             let answer = ask(&cache, "GET", &format!("http://shop{path}"), &fields).await;
             *hits.entry(path).or_default() += usize::from(is_hit(&answer));
-            let wanted = match whose {
-                Whose::Everybodys => "everybody's".to_owned(),
-                Whose::Speakers => language.to_owned(),
-                Whose::Own => mark(&cookie),
+            let wanted = match audience {
+                Audience::All => "for all users".to_owned(),
+                Audience::Speakers => language.to_owned(),
+                Audience::Own => mark(&cookie),
             };
             assert_eq!(text(answer).await, wanted, "{path} for user {user}");
         }
@@ -125,18 +130,18 @@ async fn ask_all(store: impl Store) -> BTreeMap<&'static str, usize> {
     all
 }
 
-/// What is for all is shared, or else nothing would be shown.
+/// Responses for all users must be shared, or the test would show nothing.
 fn check_hits(hits: &BTreeMap<&'static str, usize>) {
-    for (path, whose, _) in PAGES {
-        match whose {
-            Whose::Own => assert_eq!(hits[path], 0, "{path}"),
+    for (path, audience, _) in PAGES {
+        match audience {
+            Audience::Own => assert_eq!(hits[path], 0, "{path}"),
             _ if path == "/old" => {}
             _ => assert!(hits[path] > REQUESTS / PAGES.len() / 2, "{path}: {hits:?}"),
         }
     }
 }
 
-/// Everything that the server keeps.
+/// Everything that the Redis server stores.
 fn dump(server: &RedisServer) -> Vec<String> {
     let Reply::Array(names) = server.command(&["KEYS", "*"]) else { panic!("no list") };
     let bytes = |name: Reply| server.try_command(&["GET", &name.text()]);
@@ -164,6 +169,6 @@ async fn a_hundred_users_are_given_nothing_of_each_other_and_redis_never_has_wha
     };
     check_hits(&hits);
     let kept = dump(&server);
-    assert!(kept.iter().any(|kept| kept.contains("everybody's")), "{kept:?}");
+    assert!(kept.iter().any(|kept| kept.contains("for all users")), "{kept:?}");
     assert!(looked > 0 && kept.iter().all(|kept| !kept.contains("secret")));
 }

@@ -1,4 +1,4 @@
-//! What is kept, and whether it is still good.
+//! Freshness and validation of stored responses.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,7 +9,7 @@ use crate::origin::{Origin, ask, cached, field, get, is_hit, memory, page, pass,
 
 const MINUTE: &[(&str, &str)] = &[("cache-control", "max-age=60"), ("etag", "\"1\"")];
 
-/// Says that what it gave first is still good, to whoever asks.
+/// Confirms its first response to every request with a condition.
 fn validating(fields: &'static [(&'static str, &'static str)]) -> Origin {
     Origin::new(move |request: http::Request<_>, nth| async move {
         let is_asked = request.headers().get("if-none-match").is_some_and(|tag| tag == "\"1\"");
@@ -54,8 +54,8 @@ async fn what_is_still_good_is_not_as_old_as_it_was_if_the_origin_sends_no_date(
     assert_eq!(origin.asked(), 2);
 }
 
-/// An origin that goes by the date alone does not see a second change within a second, but its tag
-/// does.
+/// An origin that compares dates only misses a second change within one second. Its entity tag shows
+/// it.
 #[tokio::test(start_paused = true)]
 async fn a_304_that_is_about_something_else_is_not_believed() {
     const DATED: [(&str, &str); 2] =
@@ -87,7 +87,7 @@ async fn an_age_is_given_with_what_was_kept_or_has_aged_elsewhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_it_already_is_told_so_and_the_origin_is_asked_for_the_whole() {
+async fn a_client_that_has_the_response_gets_304_and_the_origin_sends_all_of_it() {
     let origin = validating(MINUTE);
     let cache = cached(&memory(), &origin);
     for _ in 0..2 {
@@ -122,7 +122,7 @@ async fn what_is_stale_at_once_is_kept_to_be_validated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_will_not_have_what_is_kept_has_it_validated() {
+async fn a_request_with_no_cache_validates_the_stored_response() {
     let origin = validating(MINUTE);
     let cache = cached(&memory(), &origin);
     get(&cache, &[]).await;
@@ -137,7 +137,7 @@ async fn who_will_not_have_what_is_kept_has_it_validated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_wants_only_what_is_kept_is_told_if_there_is_nothing() {
+async fn only_if_cached_without_a_stored_response_is_504() {
     let origin = validating(MINUTE);
     let cache = cached(&memory(), &origin);
     let only = [("cache-control", "only-if-cached")];
@@ -184,7 +184,7 @@ async fn a_second_error_is_shared_and_not_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_stale_for_a_while_is_given_while_it_is_loaded_anew() {
+async fn a_stale_response_is_served_while_it_is_revalidated() {
     let origin = Origin::counting(&[("cache-control", "max-age=60, stale-while-revalidate=60")]);
     let cache = cached(&memory(), &origin);
     get(&cache, &[]).await;

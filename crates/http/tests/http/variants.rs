@@ -1,4 +1,4 @@
-//! Junk variants do not end caching for real ones.
+//! Variants that are requested once do not displace those that are requested often.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn is_kept(cache: &Cache, language: &str) -> bool {
     is_hit(&get(cache, &[("accept-language", language)]).await)
 }
 
-/// Junk by number: from a range, over and over.
+/// Requests for junk variants, whose numbers repeat.
 async fn junk(cache: &Cache, numbers: std::ops::Range<usize>) {
     for number in numbers {
         is_kept(cache, &format!("x-{number}")).await;
@@ -58,7 +58,7 @@ async fn a_variant_that_comes_while_junk_does_is_kept_from_its_third_request_on(
     assert_eq!(hits, 18);
 }
 
-/// Each is asked for as often as the real one, so it has a share like theirs.
+/// Each junk variant is requested as often as the real one, so all have an equal share.
 #[tokio::test(start_paused = true)]
 async fn junk_that_comes_round_leaves_a_variant_some_hits() {
     let cache = cached(&memory(), &polyglot("max-age=3600"));
@@ -71,7 +71,7 @@ async fn junk_that_comes_round_leaves_a_variant_some_hits() {
     assert!(hits > 0, "{hits} of 200");
 }
 
-/// Half a minute is enough, though each was used often.
+/// The uses of old variants decay, so half a minute is enough.
 #[tokio::test(start_paused = true)]
 async fn junk_that_was_used_once_upon_a_time_makes_room() {
     let cache = cached(&memory(), &polyglot("max-age=86400"));

@@ -50,7 +50,7 @@ async fn as_many_variants_over_redis_are_as_many_loads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_variant_is_one_load_for_all_who_want_it() {
+async fn a_variant_is_one_load_for_all_its_waiters() {
     let origin = polyglot("accept-language");
     let cache = cached(&memory(), &origin);
     let callers = (0..100).map(|_| get(&cache, &[("accept-language", "de")]));
@@ -74,7 +74,7 @@ async fn an_invalidated_target_has_no_variants_left() {
     assert_eq!(origin.asked(), 4);
 }
 
-/// By the clock of the machine, which a paused runtime does not pause.
+/// The clock of the machine counts, which a paused runtime does not pause.
 #[tokio::test]
 async fn variants_that_have_run_out_make_room_for_others() {
     let origin = Origin::counting(&[("cache-control", "max-age=1"), ("vary", "accept-language")]);
@@ -104,16 +104,16 @@ async fn a_field_that_is_named_later_tells_variants_apart_from_then_on() {
     for (language, coding) in asked {
         let fields = [("accept-language", language), ("accept-encoding", coding)];
         let given = text(get(&cache, &fields).await).await;
-        // The first was given before anybody knew of codings.
+        // The first response is loaded before the `Vary` index names codings.
         assert_eq!(given, format!("{language} {coding}"));
     }
     let fields = [("accept-language", "en"), ("accept-encoding", "gzip")];
     assert!(is_hit(&get(&cache, &fields).await));
 }
 
-/// Callers that wait for no other keep nothing, as no other would find it.
+/// Loads that are not coalesced store nothing, as no other request would find it.
 #[tokio::test(start_paused = true)]
-async fn nothing_is_kept_where_nobody_finds_it() {
+async fn nothing_is_stored_where_no_request_finds_it() {
     let origin = Origin::new(async |request: Request<_>, nth| {
         let fields = [("cache-control", "max-age=60"), ("vary", "accept-encoding")];
         Ok(match request.headers().contains_key("x-odd") {
@@ -139,7 +139,7 @@ async fn a_variant_that_is_missing_is_said_to_be() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_is_not_shared_with_who_said_something_else() {
+async fn an_error_is_not_shared_with_requests_that_select_another_variant() {
     let origin = Origin::new(async |request: Request<_>, _| {
         sleep(Duration::from_millis(50)).await;
         let language = request.headers()["accept-language"].to_str().unwrap().to_owned();
@@ -171,7 +171,7 @@ async fn a_variant_that_was_on_its_way_brings_nothing_back_that_was_invalidated(
     }
 }
 
-/// Says one thing to the first who asks, and another to everybody after that.
+/// Sends one response to the first request, and another to all later ones.
 fn speaking(first: &'static [Field], then: &'static [Field]) -> Origin {
     Origin::new(move |request: Request<_>, nth| async move {
         let language = request.headers()["accept-language"].to_str().unwrap().to_owned();
@@ -183,8 +183,8 @@ fn speaking(first: &'static [Field], then: &'static [Field]) -> Origin {
 async fn is_told_apart_after_a_head(first: &'static [Field], then: &'static [Field]) {
     let cache = cached(&memory(), &speaking(first, then));
     get(&cache, &[("accept-language", "de")]).await;
-    let anew = [("accept-language", "de"), ("cache-control", "no-cache")];
-    ask(&cache, "HEAD", "http://shop/item", &anew).await;
+    let reload = [("accept-language", "de"), ("cache-control", "no-cache")];
+    ask(&cache, "HEAD", "http://shop/item", &reload).await;
     for language in ["en", "de"] {
         let given = get(&cache, &[("accept-language", language)]).await;
         assert_eq!(text(given).await, language);
@@ -210,6 +210,6 @@ async fn a_head_that_names_one_more_field_makes_what_is_kept_by_fewer_stale() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_head_by_which_nobody_may_share_makes_what_is_kept_stale() {
+async fn a_head_that_forbids_sharing_makes_the_stored_response_stale() {
     is_told_apart_after_a_head(&[FRESH], &[FRESH, ("vary", "*")]).await;
 }

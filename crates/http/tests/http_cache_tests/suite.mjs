@@ -1,10 +1,10 @@
-// Runs a half of the suite `http-cache-tests` from where it is installed.
+// Runs the origin or the client of the suite `http-cache-tests`, from where that is installed.
 //
 //   node suite.mjs FOLDER server        its origin, on a free port of this machine only
 //   node suite.mjs FOLDER client URL    its client, against the cache at that address
 //
-// The server says where it listens, and is gone when its standard input ends. The client writes a
-// line of JSON: what came of each test.
+// The server prints its address, and exits when its standard input ends. The client prints a line of
+// JSON with the result of each test.
 import { createRequire } from 'node:module'
 import net from 'node:net'
 import process from 'node:process'

@@ -1,6 +1,6 @@
--- Ends a thread of wrk when it has had as many responses as it has connections.
+-- Ends a thread of wrk once it has got one response per connection.
 --
--- It is given as `--` argument: how many that is.
+-- The argument after `--` is the number of its connections.
 local left
 
 function init(arguments)

@@ -1,4 +1,4 @@
-//! Which way a request goes.
+//! `Handling`: whether a request is answered from the cache, or bypasses it.
 
 use http::request::Parts;
 use http::{HeaderMap, Method, header};
@@ -6,42 +6,42 @@ use http_body::Body;
 
 use super::rules::{self, Demand};
 
-/// Which way a request goes.
+/// How a request is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// It asks for what is kept, and what is not is loaded.
-    Ask,
-    /// It is answered by what is kept, or goes to the origin as it is.
-    Look,
-    /// It goes to the origin, and why in the words of `Cache-Status`.
-    Around(&'static str),
-    /// The same, and if it goes well, what is kept for its target is not good any more.
-    Change,
+pub(super) enum Handling {
+    /// It is answered from the cache. What is not stored is loaded, and waiters share that load.
+    Cached,
+    /// It is answered by a stored response, or forwarded to the origin as it is.
+    StoredOnly,
+    /// It is forwarded to the origin. The text is the `fwd` parameter of `Cache-Status`.
+    Bypass(&'static str),
+    /// It is forwarded to the origin. If it succeeds, its target is invalidated.
+    Unsafe,
 }
 
-impl Way {
-    /// Which way a request goes, if what it is for has a key.
+impl Handling {
+    /// How a request is handled, if its target has a key.
     pub(super) fn of<B: Body>(parts: &Parts, body: &B, demand: &Demand) -> Self {
         let headers = &parts.headers;
         match parts.method {
             Method::GET | Method::HEAD => {}
-            Method::CONNECT => return Self::Around("method"),
-            _ if rules::is_safe(&parts.method) => return Self::Around("method"),
-            _ => return Self::Change,
+            Method::CONNECT => return Self::Bypass("method"),
+            _ if rules::is_safe(&parts.method) => return Self::Bypass("method"),
+            _ => return Self::Unsafe,
         }
         if has_content(headers, body)
             || asks_for_another_protocol(headers)
             || rules::names_others(headers)
         {
-            return Self::Around("bypass");
+            return Self::Bypass("bypass");
         }
         let has_precondition = headers.contains_key(header::IF_MATCH)
             || headers.contains_key(header::IF_UNMODIFIED_SINCE);
         if demand.no_store || has_precondition {
-            return Self::Around("request");
+            return Self::Bypass("request");
         }
         let is_whole = parts.method == Method::GET && !headers.contains_key(header::RANGE);
-        if is_whole && !demand.only_if_cached { Self::Ask } else { Self::Look }
+        if is_whole && !demand.only_if_cached { Self::Cached } else { Self::StoredOnly }
     }
 }
 

@@ -1,4 +1,4 @@
-//! `StoredResponse`: what is there already when the origin is asked, and what it is good for.
+//! `StoredResponse`: what the store has when the origin is asked, for validation and as a fallback.
 
 use std::sync::Arc;
 
@@ -6,21 +6,21 @@ use bellwether::Key;
 use bellwether::store::Entry;
 use http::{HeaderMap, HeaderName, Method, Request, Uri, header};
 
-use super::asked::FetchRequest;
-use super::kept::{CacheAnswer, CachedResponse, KeptAnswer};
+use super::cache_request::FetchRequest;
+use super::codec::{CacheAnswer, CachedResponse, SharedAnswer};
 use super::rules::{self, Demand};
 use super::shared::{LayerState, Located};
 
-/// What is there already when the origin is asked.
+/// What the store has for a key when the origin is asked.
 #[derive(Debug)]
 pub(super) struct StoredResponse {
     entry: Option<Entry>,
-    whole: Option<Arc<CachedResponse>>,
+    cached: Option<Arc<CachedResponse>>,
 }
 
 impl StoredResponse {
-    /// What is there for a request. A response that does not say that it may be shared with it is
-    /// not validated for it: that two users are told of one tag does not make their pages one.
+    /// What the store has for a request. A stored response that may not be shared with this request
+    /// is not validated for it, because pages of two users can have the same validator.
     pub(super) async fn of<B: Send + 'static>(
         shared: &LayerState,
         key: &Key,
@@ -28,76 +28,79 @@ impl StoredResponse {
     ) -> Self {
         let for_validation = Self::key_for_validation(key);
         let (entry, validated) =
-            tokio::join!(shared.client.lookup(key), shared.whole_at::<B>(&for_validation));
-        let whole = entry.as_ref().and_then(|entry| {
+            tokio::join!(shared.client.lookup(key), shared.response_at::<B>(&for_validation));
+        let cached = entry.as_ref().and_then(|entry| {
             match &*shared.client.read::<CacheAnswer<B>>(entry)? {
-                KeptAnswer::CachedResponse(whole) => Some(Arc::clone(whole)),
+                SharedAnswer::CachedResponse(cached) => Some(Arc::clone(cached)),
                 _ => None,
             }
         });
-        let validated = validated.map(|Located { whole, .. }| whole);
-        let whole = whole.or(validated);
-        Self { entry, whole: whole.filter(|whole| demand.may_share(whole.response.note.consent)) }
+        let validated = validated.map(|Located { cached, .. }| cached);
+        let cached = cached.or(validated);
+        Self {
+            entry,
+            cached: cached.filter(|cached| demand.may_share(cached.response.note.consent)),
+        }
     }
 
-    /// Where a response is kept that no caller may be given without asking the origin.
+    /// The key of a response that must be validated by the origin before any use.
     pub(super) fn key_for_validation(key: &Key) -> Key {
         Key::of("http-validate").with(key.digest().as_bytes())
     }
 
     pub(super) fn is_there(&self) -> bool {
-        self.whole.is_some()
+        self.cached.is_some()
     }
 
-    /// Whether there is an answer that is given to others, by itself or in place of a failure.
-    pub(super) fn will_do(&self) -> bool {
+    /// Whether a response is stored that is served as it is, or as a stale fallback.
+    pub(super) fn can_replace_failure(&self) -> bool {
         self.entry.as_ref().is_some_and(|entry| {
-            let will_do = entry.serves_if_error() || entry.serves_while_revalidating();
-            entry.as_marker().is_none() && (entry.is_fresh() || will_do)
+            let can_replace_failure = entry.serves_if_error() || entry.serves_while_revalidating();
+            entry.as_marker().is_none() && (entry.is_fresh() || can_replace_failure)
         })
     }
 
-    /// Whether an answer was kept for others, though it may be stale.
+    /// Whether a response is stored for other callers. It may be stale.
     pub(super) fn is_shared(&self) -> bool {
         self.entry.as_ref().is_some_and(|entry| entry.as_marker().is_none())
     }
 
-    /// The request for the origin, and whether it asks if what is kept is still good.
+    /// The request for the origin, and whether it validates the stored response.
     ///
-    /// What all callers are to have is asked for without the conditions of one. Those of a caller
-    /// that waits for no other go through.
+    /// A load for all waiters has no conditions of a single caller. A load for one caller keeps the
+    /// conditions of that caller, unless it validates.
     pub(super) fn request_for<ReqB: Default>(
         &self,
         fetch_request: &FetchRequest<ReqB>,
     ) -> (Request<ReqB>, bool) {
-        if let Some(whole) = &self.whole {
+        if let Some(cached) = &self.cached {
             let mut headers = fetch_request.without_conditions();
-            let validates = rules::add_validators(&mut headers, &whole.response.headers);
+            let validates = rules::add_validators(&mut headers, &cached.response.headers);
             return (fetch_request.request(headers), validates);
         }
         let headers = match fetch_request.is_alone {
-            true => fetch_request.asked.parts.headers.clone(),
+            true => fetch_request.cache_request.parts.headers.clone(),
             false => fetch_request.without_conditions(),
         };
         (fetch_request.request(headers), false)
     }
 
-    /// What is kept and its headers as they are now, if a 304 is about it. An origin that was asked
-    /// by a date too may have gone by that, which does not see a change within a second; then its
-    /// tag tells.
+    /// The stored response and its updated header fields, if a 304 is about it. An origin may
+    /// compare dates only, which misses a change within one second. Then a different entity tag in
+    /// the 304 reveals the change.
     pub(super) fn validated_by(
         &self,
         headers: &HeaderMap,
     ) -> Option<(Arc<CachedResponse>, HeaderMap)> {
-        let whole = self.whole.as_ref()?;
-        let stored = &whole.response.headers;
+        let cached = self.cached.as_ref()?;
+        let stored = &cached.response.headers;
         if stored.contains_key(header::LAST_MODIFIED)
             && let Some(tag) = headers.get(header::ETAG)
             && stored.get(header::ETAG).is_some_and(|kept| weak(kept) != weak(tag))
         {
             return None;
         }
-        Some((Arc::clone(whole), rules::freshen(stored, headers)))
+        Some((Arc::clone(cached), rules::freshen(stored, headers)))
     }
 }
 
@@ -106,21 +109,21 @@ fn weak(tag: &http::HeaderValue) -> &[u8] {
 }
 
 impl<ReqB> FetchRequest<ReqB> {
-    /// The fields of the request, but not its conditions.
+    /// The header fields of the request, without its conditions and its range.
     pub(super) fn without_conditions(&self) -> HeaderMap {
-        let mut headers = self.asked.parts.headers.clone();
+        let mut headers = self.cache_request.parts.headers.clone();
         for name in CONDITIONS {
             headers.remove(name);
         }
         headers
     }
 
-    /// A request like the caller's, with these fields.
+    /// A GET like the caller's, with these header fields, without hop-by-hop fields.
     pub(super) fn request(&self, headers: HeaderMap) -> Request<ReqB>
     where
         ReqB: Default,
     {
-        let parts = &self.asked.parts;
+        let parts = &self.cache_request.parts;
         let mut request = Request::new(ReqB::default());
         *request.method_mut() = Method::GET;
         *request.uri_mut() = Uri::clone(&parts.uri);

@@ -1,4 +1,4 @@
-//! What is kept of responses, and how it is written down.
+//! `HttpCodec`: what a load returns, what its waiters share, and how responses are stored.
 
 use std::fmt;
 use std::io::Write;
@@ -7,91 +7,92 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bellwether::BoxError;
 use bellwether::{CacheStatus, Cacheability, Codec, EncodeBuffer, Key, Lifetimes};
-use bellwether_body::{CacheBody, KeptResponse};
+use bellwether_body::{BufferedResponse, CacheBody};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, Response, StatusCode};
 use serde::{Deserialize, Serialize};
 
 use super::rules::{self, Consent};
 
-/// What a load gives.
+/// What a load returns to each of its callers.
 pub(super) enum CacheAnswer<B> {
-    /// A response that may be given out many times.
+    /// A response that any number of callers can get.
     CachedResponse(Arc<CachedResponse>),
-    /// There are variants: how a request selects one.
+    /// The target has variants. The index says how a request selects one.
     VaryIndex(Arc<VaryIndex>),
     /// A response for its own caller, as the origin sends it.
     Passthrough(Box<Passthrough<B>>),
-    /// What was asked for is no longer kept under this key: look it up again.
+    /// The response is stored under another key by now: look up the target again.
     Retry,
 }
 
-/// A response that goes through.
+/// A response that passes through to one caller.
 pub(super) struct Passthrough<B> {
     pub(super) response: Response<CacheBody<B>>,
-    /// Why it is not kept, for the `detail` of `Cache-Status`.
+    /// Why it is not stored, for the `detail` of `Cache-Status`.
     pub(super) why: String,
-    pub(super) said: OriginInfo,
-    /// Whether it says nothing of the answers to others, which may well be kept.
+    pub(super) origin: OriginInfo,
+    /// Whether only this response is private. If not, the next ones probably are private too.
     pub(super) is_own: bool,
 }
 
-/// A response that may be given out many times.
+/// A response that any number of callers can get.
 pub(super) struct CachedResponse {
-    pub(super) response: KeptResponse<Note>,
-    /// What is to become of it. Nothing any more, if it was read from a store.
+    pub(super) response: BufferedResponse<Note>,
+    /// Whether it is stored. Without effect if it was read from a store.
     pub(super) disposition: Disposition,
-    /// What the origin said when it was asked for it.
-    pub(super) said: OriginInfo,
+    /// How the origin answered the load, if there was one.
+    pub(super) origin: OriginInfo,
 }
 
 impl CachedResponse {
     pub(super) fn new(
-        mut response: KeptResponse<Note>,
+        mut response: BufferedResponse<Note>,
         disposition: Disposition,
-        said: OriginInfo,
+        origin: OriginInfo,
     ) -> Self {
         response.headers.reserve(ADDED);
-        Self { response, disposition, said }
+        Self { response, disposition, origin }
     }
 
-    /// How much longer it is fresh: as the store says, or else as the origin said.
+    /// How much longer it is fresh: as the store says, or else by its freshness lifetime.
     pub(super) fn fresh_for(&self, by_store: Option<Duration>) -> Option<Duration> {
         by_store.or_else(|| self.response.note.fresh_for())
     }
 }
 
-/// What is to become of a response.
+/// Whether a complete response is stored, shared, or a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Disposition {
+    /// It is stored for these lifetimes.
     Keep(Lifetimes),
-    /// The waiters are given it, and it is not kept.
+    /// Waiters get it, and it is not stored.
     Share,
-    /// It may be the fault of its request.
+    /// An error that this request may have caused. Waiters ask the origin once more.
     Unconfirmed,
     /// It counts as a failure.
     Failure,
 }
 
-/// What the origin said.
+/// How the origin answered, for `Cache-Status`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OriginInfo {
-    /// Its status. None: it was not this process that asked.
+    /// The status of its response. `None` if this process did not ask it.
     pub(super) status: Option<StatusCode>,
-    /// There was a stale answer to be validated or replaced.
+    /// Whether a stored response was to be validated or replaced.
     pub(super) was_stale: bool,
 }
 
-/// What is noted beside a response that is kept.
+/// What is stored beside a response, to compute its age and freshness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Note {
     /// When it was received, in milliseconds since the Unix epoch.
     received: u64,
-    /// How old it was by then, in milliseconds.
+    /// Its age when it was received, in milliseconds.
     age: u64,
-    /// How long it was to be fresh from then on, in milliseconds.
+    /// How much longer it was fresh when it was received, in milliseconds.
     fresh: u64,
-    /// How plainly it says that it may be shared.
+    /// How explicitly the response permits sharing.
     pub(super) consent: Consent,
 }
 
@@ -105,12 +106,12 @@ impl Note {
         Self { received: since_epoch(received), age: millis(age), fresh: millis(fresh), consent }
     }
 
-    /// How old the response is. A clock that was set back makes nothing younger than it came.
+    /// The age of the response. If the clock was set back, it is the age on arrival.
     pub(super) fn age(&self) -> Duration {
         Duration::from_millis(self.age).saturating_add(self.resident())
     }
 
-    /// How much longer it is fresh, as the origin said.
+    /// How much longer it is fresh, by the freshness lifetime that it had on arrival.
     pub(super) fn fresh_for(&self) -> Option<Duration> {
         Duration::from_millis(self.fresh).checked_sub(self.resident())
     }
@@ -130,19 +131,20 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// How a request selects a variant of what is kept for its target.
+/// How a request selects one of the stored variants of its target.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct VaryIndex {
-    /// The request fields that matter, sorted and in lower case.
+    /// The selecting header fields, sorted and in lower case.
     names: Vec<String>,
-    /// Part of the keys of its variants: with a new one, none of them is found any more.
+    /// Part of the keys of its variants. With a new nonce, the old variants are not found.
     nonce: [u8; 16],
-    /// How long it is kept, in milliseconds.
+    /// How long it is stored, in milliseconds.
     life: u64,
 }
 
 impl VaryIndex {
-    /// A `Vary` index by names in any order, for variants of which the first is kept for so long.
+    /// A `Vary` index by names in any order. It is stored as long as its first variant, and for a
+    /// day at least.
     pub(super) fn new(names: &[HeaderName], life: Duration) -> Self {
         let mut names: Vec<_> = names.iter().map(|name| name.as_str().to_owned()).collect();
         names.sort_unstable();
@@ -151,7 +153,7 @@ impl VaryIndex {
         Self { names, nonce, life: millis(life.max(A_DAY)) }
     }
 
-    /// What tells the keys of its variants from those of any other `Vary` index.
+    /// Distinguishes the keys of its variants from those of any other `Vary` index.
     pub(super) fn nonce(&self) -> [u8; 16] {
         self.nonce
     }
@@ -164,13 +166,13 @@ impl VaryIndex {
         self.names.iter().filter_map(|name| HeaderName::from_bytes(name.as_bytes()).ok()).collect()
     }
 
-    /// Whether it knows all these names.
+    /// Whether all of these names are among its selecting header fields.
     pub(super) fn covers(&self, names: &[HeaderName]) -> bool {
         names.iter().all(|name| self.names.iter().any(|known| known == name.as_str()))
     }
 
-    /// The key of the variant that a request selects. It is of one length whatever the request
-    /// says, so that no header field makes a key too long.
+    /// The key of the variant that a request selects. It has a fixed length, so that no header field
+    /// makes a key too long.
     pub(super) fn key_for(&self, primary: &Key, request: &HeaderMap) -> Key {
         let mut selecting = Key::of("http-select").with(self.nonce);
         for (name, value) in rules::variant(&self.names(), request) {
@@ -181,30 +183,30 @@ impl VaryIndex {
             .with(selecting.digest().as_bytes())
     }
 
-    pub(super) fn windows(&self) -> Lifetimes {
+    pub(super) fn lifetimes(&self) -> Lifetimes {
         Lifetimes::fresh_for(Duration::from_millis(self.life))
     }
 }
 
 const A_DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What is kept of what a load gave.
-pub(super) enum KeptAnswer<B> {
+/// What the callers of one load share, and what the memory store holds.
+pub(super) enum SharedAnswer<B> {
     CachedResponse(Arc<CachedResponse>),
     VaryIndex(Arc<VaryIndex>),
-    /// For the first caller that takes it: there is one body.
+    /// For the first caller that takes it, as there is one body. The lock is held to take it only.
     Passthrough(Mutex<Option<Box<Passthrough<B>>>>),
     Retry,
 }
 
-impl<B> KeptAnswer<B> {
+impl<B> SharedAnswer<B> {
     fn passing(passing: Box<Passthrough<B>>) -> Self {
         Self::Passthrough(Mutex::new(Some(passing)))
     }
 
     fn give(&self) -> CacheAnswer<B> {
         match self {
-            Self::CachedResponse(whole) => CacheAnswer::CachedResponse(Arc::clone(whole)),
+            Self::CachedResponse(cached) => CacheAnswer::CachedResponse(Arc::clone(cached)),
             Self::VaryIndex(vary_index) => CacheAnswer::VaryIndex(Arc::clone(vary_index)),
             Self::Passthrough(slot) => {
                 let passing = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -215,32 +217,37 @@ impl<B> KeptAnswer<B> {
     }
 }
 
-/// How responses are kept.
+/// The codec of stored responses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HttpCodec;
 
 impl HttpCodec {
-    /// The number of its encoding.
+    /// The number of its encoding. It changes with the format. It changes with the format.
     pub(super) const CODEC: u8 = 4;
 
-    /// Writes a response down.
-    pub(super) fn encode_whole(
-        whole: &CachedResponse,
+    /// Encodes a response.
+    pub(super) fn encode_response(
+        cached: &CachedResponse,
         room: &mut EncodeBuffer,
     ) -> Result<(), BoxError> {
-        room.write_all(&[WHOLE])?;
-        whole.response.encode(room)
+        room.write_all(&[CACHED_RESPONSE])?;
+        cached.response.encode(room)
     }
 
-    /// Writes a `Vary` index down.
-    pub(super) fn encode_spec(
+    /// Encodes a `Vary` index, as a response without content.
+    pub(super) fn encode_vary_index(
         vary_index: &VaryIndex,
         room: &mut EncodeBuffer,
     ) -> Result<(), BoxError> {
-        room.write_all(&[SPEC])?;
-        let (headers, body) = (HeaderMap::new(), Bytes::new());
-        let (status, note) = (StatusCode::OK, vary_index.clone());
-        KeptResponse { status, headers, body, trailers: None, note }.encode(room)
+        room.write_all(&[VARY_INDEX])?;
+        let index = BufferedResponse {
+            status: StatusCode::OK,
+            headers: HeaderMap::new(),
+            body: Bytes::new(),
+            trailers: None,
+            note: vary_index.clone(),
+        };
+        index.encode(room)
     }
 }
 
@@ -248,113 +255,113 @@ impl<B> Codec<CacheAnswer<B>> for HttpCodec
 where
     B: Send + 'static,
 {
-    type Kept = KeptAnswer<B>;
+    type Kept = SharedAnswer<B>;
 
     fn id(&self) -> u8 {
         Self::CODEC
     }
 
-    fn keep(&self, found: CacheAnswer<B>) -> KeptAnswer<B> {
+    fn keep(&self, found: CacheAnswer<B>) -> SharedAnswer<B> {
         match found {
-            CacheAnswer::CachedResponse(whole) => KeptAnswer::CachedResponse(whole),
-            CacheAnswer::VaryIndex(vary_index) => KeptAnswer::VaryIndex(vary_index),
-            CacheAnswer::Passthrough(passing) => KeptAnswer::passing(passing),
-            CacheAnswer::Retry => KeptAnswer::Retry,
+            CacheAnswer::CachedResponse(cached) => SharedAnswer::CachedResponse(cached),
+            CacheAnswer::VaryIndex(vary_index) => SharedAnswer::VaryIndex(vary_index),
+            CacheAnswer::Passthrough(passing) => SharedAnswer::passing(passing),
+            CacheAnswer::Retry => SharedAnswer::Retry,
         }
     }
 
-    fn restore(&self, kept: &KeptAnswer<B>, _: &CacheStatus) -> CacheAnswer<B> {
+    fn restore(&self, kept: &SharedAnswer<B>, _: &CacheStatus) -> CacheAnswer<B> {
         kept.give()
     }
 
-    fn classify(&self, kept: &KeptAnswer<B>) -> Cacheability {
+    fn classify(&self, kept: &SharedAnswer<B>) -> Cacheability {
         match kept {
-            KeptAnswer::CachedResponse(whole) => match whole.disposition {
-                Disposition::Keep(windows) => Cacheability::KeepFor(windows),
+            SharedAnswer::CachedResponse(cached) => match cached.disposition {
+                Disposition::Keep(lifetimes) => Cacheability::KeepFor(lifetimes),
                 Disposition::Share => NOT_KEPT,
                 Disposition::Unconfirmed => Cacheability::Unconfirmed,
                 Disposition::Failure => Cacheability::Failure,
             },
-            KeptAnswer::VaryIndex(vary_index) => Cacheability::KeepFor(vary_index.windows()),
-            KeptAnswer::Passthrough(slot) => {
+            SharedAnswer::VaryIndex(vary_index) => Cacheability::KeepFor(vary_index.lifetimes()),
+            SharedAnswer::Passthrough(slot) => {
                 let passing = slot.lock().unwrap_or_else(PoisonError::into_inner);
                 let is_own = passing.as_ref().is_some_and(|passing| passing.is_own);
                 if is_own { Cacheability::PrivateOnce } else { Cacheability::PrivateKey }
             }
-            KeptAnswer::Retry => NOT_KEPT,
+            SharedAnswer::Retry => NOT_KEPT,
         }
     }
 
-    fn encode(&self, kept: &KeptAnswer<B>, room: &mut EncodeBuffer) -> Result<(), BoxError> {
+    fn encode(&self, kept: &SharedAnswer<B>, room: &mut EncodeBuffer) -> Result<(), BoxError> {
         match kept {
-            KeptAnswer::CachedResponse(whole) => Self::encode_whole(whole, room),
-            KeptAnswer::VaryIndex(vary_index) => Self::encode_spec(vary_index, room),
-            KeptAnswer::Passthrough(_) | KeptAnswer::Retry => {
-                Err("there is nothing to be kept".into())
+            SharedAnswer::CachedResponse(cached) => Self::encode_response(cached, room),
+            SharedAnswer::VaryIndex(vary_index) => Self::encode_vary_index(vary_index, room),
+            SharedAnswer::Passthrough(_) | SharedAnswer::Retry => {
+                Err("a response that passes through is not stored".into())
             }
         }
     }
 
-    fn settle(&self, kept: KeptAnswer<B>, encoded: &Bytes) -> KeptAnswer<B> {
-        let KeptAnswer::CachedResponse(whole) = &kept else { return kept };
-        match KeptResponse::borrowing(&encoded.slice(1..)) {
-            Ok(response) => KeptAnswer::CachedResponse(Arc::new(CachedResponse::new(
+    fn settle(&self, kept: SharedAnswer<B>, encoded: &Bytes) -> SharedAnswer<B> {
+        let SharedAnswer::CachedResponse(cached) = &kept else { return kept };
+        match BufferedResponse::borrowing(&encoded.slice(1..)) {
+            Ok(response) => SharedAnswer::CachedResponse(Arc::new(CachedResponse::new(
                 response,
-                whole.disposition,
-                whole.said,
+                cached.disposition,
+                cached.origin,
             ))),
             Err(_) => kept,
         }
     }
 
-    fn weight(&self, kept: &KeptAnswer<B>, encoded: &Bytes) -> usize {
+    fn weight(&self, kept: &SharedAnswer<B>, encoded: &Bytes) -> usize {
         match kept {
-            KeptAnswer::CachedResponse(whole) => {
-                size_of::<CachedResponse>() + whole.response.weight_of_fields()
+            SharedAnswer::CachedResponse(cached) => {
+                size_of::<CachedResponse>() + cached.response.weight_of_fields()
             }
             _ => encoded.len(),
         }
     }
 
-    fn decode(&self, bytes: &[u8]) -> Result<KeptAnswer<B>, BoxError> {
+    fn decode(&self, bytes: &[u8]) -> Result<SharedAnswer<B>, BoxError> {
         match bytes.split_first() {
-            Some((&WHOLE, rest)) => {
-                let response = KeptResponse::decode(rest)?;
-                let whole =
+            Some((&CACHED_RESPONSE, rest)) => {
+                let response = BufferedResponse::decode(rest)?;
+                let cached =
                     CachedResponse::new(response, Disposition::Share, OriginInfo::default());
-                Ok(KeptAnswer::CachedResponse(Arc::new(whole)))
+                Ok(SharedAnswer::CachedResponse(Arc::new(cached)))
             }
-            Some((&SPEC, rest)) => {
-                let KeptResponse { note: vary_index, .. } =
-                    KeptResponse::<VaryIndex>::decode(rest)?;
+            Some((&VARY_INDEX, rest)) => {
+                let BufferedResponse { note: vary_index, .. } =
+                    BufferedResponse::<VaryIndex>::decode(rest)?;
                 if vary_index.names.len() > MOST_NAMES {
-                    return Err("a vary_index larger than any that is kept".into());
+                    return Err("a Vary index with more names than are stored".into());
                 }
-                Ok(KeptAnswer::VaryIndex(Arc::new(vary_index)))
+                Ok(SharedAnswer::VaryIndex(Arc::new(vary_index)))
             }
-            _ => Err("neither a response nor a vary_index".into()),
+            _ => Err("neither a response nor a Vary index".into()),
         }
     }
 }
 
-/// It is shared, and that is all.
+/// Shared with the waiters, and not stored.
 const NOT_KEPT: Cacheability = Cacheability::KeepFor(Lifetimes::NONE);
 
-const WHOLE: u8 = 1;
+const CACHED_RESPONSE: u8 = 1;
 
-const SPEC: u8 = 2;
+const VARY_INDEX: u8 = 2;
 
-/// How many fields each answer has more than what is kept. With room for them from the start, the
-/// copies that are given out need not grow.
+/// How many header fields are added to a stored response when it is served: `Age` and
+/// `Cache-Status`. Their capacity is reserved, so that no copy has to grow.
 const ADDED: usize = 2;
 
-/// How many request fields a response may depend on.
+/// How many selecting header fields a stored `Vary` index may have.
 const MOST_NAMES: usize = 16;
 
 impl<B> fmt::Debug for CacheAnswer<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::CachedResponse(whole) => whole.fmt(f),
+            Self::CachedResponse(cached) => cached.fmt(f),
             Self::VaryIndex(vary_index) => vary_index.fmt(f),
             Self::Passthrough(passing) => write!(f, "Passthrough({})", passing.why),
             Self::Retry => f.write_str("Retry"),
@@ -374,5 +381,5 @@ impl fmt::Debug for CachedResponse {
 
 /// An empty body of any kind, as a 304 has.
 pub(super) fn no_body<B>() -> CacheBody<B> {
-    CacheBody::kept(Bytes::new(), None)
+    CacheBody::stored(Bytes::new(), None)
 }

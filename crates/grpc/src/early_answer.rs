@@ -1,4 +1,4 @@
-//! `Early`: the caller of a load, for an answer that it is given before its end is known.
+//! `EarlyAnswer`: gives the caller of a load its answer before the end of that is known.
 
 use std::any::Any;
 
@@ -6,20 +6,20 @@ use bellwether_body::CacheBody;
 use http::Response;
 use tokio::sync::oneshot;
 
-/// Where the caller of a load waits for an answer that is not read to its end. The type of its body
-/// is known where it is made and where it is used, and nowhere between.
-pub(super) struct Early(Box<dyn Any + Send>);
+/// The channel to the caller of a load, for an answer that is not read to its end. The type of the
+/// body is erased, since the types that the request passes through do not name it.
+pub(super) struct EarlyAnswer(Box<dyn Any + Send>);
 
 type Sender<B> = oneshot::Sender<Response<CacheBody<B>>>;
 
-impl Early {
+impl EarlyAnswer {
     pub(super) fn channel<B: Send + 'static>() -> (Self, oneshot::Receiver<Response<CacheBody<B>>>)
     {
         let (sender, receiver) = oneshot::channel();
         (Self(Box::new(sender)), receiver)
     }
 
-    /// Gives an answer to the caller. If it waits no more, the answer comes back.
+    /// Gives an answer to the caller. Returns it if the caller no longer waits.
     pub(super) fn give<B: Send + 'static>(
         self,
         response: Response<CacheBody<B>>,

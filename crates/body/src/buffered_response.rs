@@ -1,4 +1,4 @@
-//! A response as it is kept, and its bytes.
+//! `BufferedResponse`: a complete response, and its encoding.
 
 use std::fmt;
 use std::io::Write;
@@ -9,22 +9,23 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-/// A whole response, and what its adapter notes beside it.
+/// A complete response, and what its adapter stores beside it.
+#[allow(clippy::exhaustive_structs, reason = "adapters build it, and a response has these parts")]
 #[derive(Clone, Debug, PartialEq)]
-pub struct KeptResponse<N> {
+pub struct BufferedResponse<N> {
     /// Its status.
     pub status: StatusCode,
     /// Its header fields.
     pub headers: HeaderMap,
-    /// Its whole body.
+    /// Its complete body.
     pub body: Bytes,
     /// Its trailer fields.
     pub trailers: Option<HeaderMap>,
-    /// What the adapter stores beside it.
+    /// What the adapter stores beside it, for example times. `()` for nothing.
     pub note: N,
 }
 
-/// What stands before the body, in postcard's encoding.
+/// What is stored before the body, in postcard's encoding.
 #[derive(Serialize, Deserialize)]
 struct Head<'a, N> {
     status: u16,
@@ -37,28 +38,29 @@ struct Head<'a, N> {
 
 type HeaderFields<'a> = Vec<(&'a str, &'a [u8])>;
 
-/// Why bytes are not a response that may be given out.
+/// Why stored bytes are not a response that may be served.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Undecodable {
-    /// Not what was written.
+    /// They are not the encoding of a response.
     Damaged(String),
-    /// No status that there is.
+    /// This is not a status of HTTP.
     Status(u16),
-    /// A header field that could not stand in a message.
+    /// A header field has a name or a value that no message can have.
     Field,
-    /// More header fields, or longer ones, than any response that is kept has.
+    /// There are more header fields, or longer ones, than are ever stored.
     TooManyFields,
 }
 
-impl<N> KeptResponse<N>
+impl<N> BufferedResponse<N>
 where
     N: Serialize + DeserializeOwned,
 {
-    /// Writes it down.
+    /// Encodes the response.
     ///
     /// # Errors
-    /// If there is not the room, or its header fields are more than are kept.
+    /// If it does not fit into the buffer, or has more header fields than are stored (128, or 32 KiB
+    /// of them).
     pub fn encode(&self, room: &mut EncodeBuffer) -> Result<(), BoxError> {
         let head = Head {
             status: self.status.as_u16(),
@@ -70,14 +72,21 @@ where
         Ok(room.write_all(&self.body)?)
     }
 
-    /// Reads what [`encode`](Self::encode) wrote. A process that can write to the store could have
-    /// written anything, so nothing gets through that could not have come from a loader.
+    /// Decodes what [`encode`](Self::encode) wrote. The store may hold bytes that another program
+    /// wrote, so everything is checked: a message cannot be split by a forged header field.
+    ///
+    /// # Errors
+    /// If the bytes are not a response that [`encode`](Self::encode) could have written.
     pub fn decode(bytes: &[u8]) -> Result<Self, Undecodable> {
         Self::borrowing(&Bytes::copy_from_slice(bytes))
     }
 
-    /// The same, with a body and fields that are part of those bytes. What a loader gave may be
-    /// part of a connection's buffer, which is several times as large.
+    /// As [`decode`](Self::decode), with a body and fields that share those bytes. Use it to replace
+    /// what a loader returned: that may be a part of a connection's buffer, which is several times as
+    /// large.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
     pub fn borrowing(bytes: &Bytes) -> Result<Self, Undecodable> {
         let (head, body): (Head<'_, N>, _) = postcard::take_from_bytes(bytes)
             .map_err(|error| Undecodable::Damaged(error.to_string()))?;
@@ -91,8 +100,8 @@ where
     }
 }
 
-impl<N> KeptResponse<N> {
-    /// How many bytes of memory its fields take, beside their values.
+impl<N> BufferedResponse<N> {
+    /// How many bytes of memory its header fields take, beside their values.
     pub fn weight_of_fields(&self) -> usize {
         let maps = [Some(&self.headers), self.trailers.as_ref()];
         maps.into_iter().flatten().map(weight_of).sum()
@@ -104,11 +113,11 @@ fn weight_of(fields: &HeaderMap) -> usize {
         + fields.keys().map(|name| name.as_str().len()).sum::<usize>()
 }
 
-/// How many bytes the table of a `HeaderMap` takes for each field that it has room for: its name
-/// and value, their hash, and a place in the index.
+/// How many bytes the table of a `HeaderMap` takes per field of its capacity: name and value, their
+/// hash, and an entry of the index.
 const BYTES_OF_A_FIELD: usize = 112;
 
-/// Header fields as they are written, if they are no more than are kept.
+/// Header fields as they are encoded, if they are within the bounds.
 fn fields(headers: &HeaderMap) -> Result<HeaderFields<'_>, Undecodable> {
     let fields: HeaderFields<'_> =
         headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
@@ -116,7 +125,7 @@ fn fields(headers: &HeaderMap) -> Result<HeaderFields<'_>, Undecodable> {
     Ok(fields)
 }
 
-/// Fields of which the values are part of `bytes`.
+/// Header fields whose values share `bytes`.
 fn header_map(fields: &HeaderFields<'_>, bytes: &Bytes) -> Result<HeaderMap, Undecodable> {
     check(fields)?;
     let mut headers = HeaderMap::with_capacity(fields.len());
@@ -140,9 +149,9 @@ fn check(fields: &HeaderFields<'_>) -> Result<(), Undecodable> {
 impl fmt::Display for Undecodable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Damaged(error) => write!(f, "not a kept response: {error}"),
-            Self::Status(status) => write!(f, "there is no status {status}"),
-            Self::Field => f.write_str("a header field that could not stand in a message"),
+            Self::Damaged(error) => write!(f, "not a stored response: {error}"),
+            Self::Status(status) => write!(f, "{status} is not a status of HTTP"),
+            Self::Field => f.write_str("a header field that no message can have"),
             Self::TooManyFields => write!(
                 f,
                 "more than {MAX_FIELDS} header fields, or more than {MAX_FIELD_BYTES} bytes of them"
@@ -153,26 +162,32 @@ impl fmt::Display for Undecodable {
 
 impl std::error::Error for Undecodable {}
 
-/// How many header fields are kept of a response: twice what Varnish accepts.
+/// How many header fields a stored response may have: twice what Varnish accepts.
 const MAX_FIELDS: usize = 128;
 
-/// How many bytes of header fields, names and values together.
+/// How many bytes its header fields may have, names and values together.
 const MAX_FIELD_BYTES: usize = 32 * 1024;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn response() -> KeptResponse<u64> {
+    fn response() -> BufferedResponse<u64> {
         let mut headers = HeaderMap::new();
         headers.append("link", HeaderValue::from_static("<a>"));
         headers.append("link", HeaderValue::from_bytes(b"<\xff>").unwrap());
         let trailers = HeaderMap::from_iter([(http::header::ETAG, HeaderValue::from_static("x"))]);
         let body = Bytes::from_static(b"\0body");
-        KeptResponse { status: StatusCode::OK, headers, body, trailers: Some(trailers), note: 7 }
+        BufferedResponse {
+            status: StatusCode::OK,
+            headers,
+            body,
+            trailers: Some(trailers),
+            note: 7,
+        }
     }
 
-    fn encoded(response: &KeptResponse<u64>) -> Bytes {
+    fn encoded(response: &BufferedResponse<u64>) -> Bytes {
         let mut room = EncodeBuffer::new(1 << 20);
         response.encode(&mut room).unwrap();
         room.into_bytes()
@@ -182,41 +197,41 @@ mod tests {
         postcard::to_stdvec(&Head { status: 200, headers, trailers: None, note: 7_u64 }).unwrap()
     }
 
-    /// Bytes at rest outlive a deployment: if this fails, the codec has to change.
+    /// Stored bytes outlive a deployment: if this fails, the id of the codec has to change.
     #[test]
-    fn it_is_written_as_these_very_bytes() {
+    fn a_response_is_encoded_as_these_very_bytes() {
         let expected =
             b"\xc8\x01\x02\x04link\x03<a>\x04link\x03<\xff>\x01\x01\x04etag\x01x\x07\0body";
         assert_eq!(encoded(&response()), expected[..]);
     }
 
     #[test]
-    fn what_was_written_is_what_is_read() {
-        assert_eq!(KeptResponse::decode(&encoded(&response())).unwrap(), response());
+    fn an_encoded_response_is_decoded_unchanged() {
+        assert_eq!(BufferedResponse::decode(&encoded(&response())).unwrap(), response());
     }
 
     #[test]
-    fn no_cut_is_read_as_something_else_than_a_shorter_body() {
+    fn a_truncated_head_is_never_decoded() {
         let bytes = encoded(&response());
         let head = bytes.len() - response().body.len();
         for length in 0..head {
-            assert!(KeptResponse::<u64>::decode(&bytes[..length]).is_err(), "{length}");
+            assert!(BufferedResponse::<u64>::decode(&bytes[..length]).is_err(), "{length}");
         }
     }
 
     #[test]
-    fn fields_that_would_split_a_message_are_refused() {
+    fn fields_that_would_split_a_message_are_rejected() {
         for (name, value) in
             [("a", &b"b\r\nc: d"[..]), ("a", b"b\0"), ("a: b\r\nc", b"d"), ("", b"x")]
         {
-            let refused = KeptResponse::<u64>::decode(&forged(vec![(name, value)]));
+            let refused = BufferedResponse::<u64>::decode(&forged(vec![(name, value)]));
             assert!(matches!(refused, Err(Undecodable::Field)), "{name:?} {value:?}");
         }
     }
 
     #[test]
-    fn more_fields_than_are_kept_are_refused_both_ways() {
-        let refused = KeptResponse::<u64>::decode(&forged(vec![("a", b"b"); 10_000]));
+    fn too_many_fields_are_neither_encoded_nor_decoded() {
+        let refused = BufferedResponse::<u64>::decode(&forged(vec![("a", b"b"); 10_000]));
         assert!(matches!(refused, Err(Undecodable::TooManyFields)), "{refused:?}");
         let mut many = response();
         (0..200).for_each(|_| _ = many.headers.append("a", HeaderValue::from_static("b")));
@@ -224,9 +239,9 @@ mod tests {
     }
 
     #[test]
-    fn a_status_that_is_none_is_refused() {
+    fn an_invalid_status_is_rejected() {
         let head = Head { status: 99, headers: Vec::new(), trailers: None, note: 7_u64 };
-        let refused = KeptResponse::<u64>::decode(&postcard::to_stdvec(&head).unwrap());
+        let refused = BufferedResponse::<u64>::decode(&postcard::to_stdvec(&head).unwrap());
         assert!(matches!(refused, Err(Undecodable::Status(99))), "{refused:?}");
     }
 }

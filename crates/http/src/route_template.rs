@@ -1,4 +1,4 @@
-//! Keys made of what axum knows of a request.
+//! Keys made by axum: of the parameters of a route, or by an extractor.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use http::request::Parts;
 
 use super::derived_key::DerivedKey;
 
-/// A name for a kind of answer, with the parameters of the route that tell one from another.
+/// A template of a key: a name, with the parameters of the route in braces.
 #[derive(Clone, Debug)]
 pub(super) struct RouteTemplate {
     text: String,
@@ -23,7 +23,8 @@ pub(super) struct RouteTemplate {
 impl RouteTemplate {
     pub(super) fn read(text: &str) -> Result<Self, ConfigError> {
         let error = |reason| ConfigError::Key { given: text.to_owned(), reason };
-        let (mut names, mut left) = (Vec::new(), text);
+        let mut names = Vec::new();
+        let mut left = text;
         while let Some(at) = left.find(['{', '}']) {
             if left[at..].starts_with('}') {
                 return Err(error("a closing brace without an opening one"));
@@ -47,9 +48,9 @@ impl RouteTemplate {
 
     /// The key of a request.
     pub(super) fn fill(&self, parts: &mut Parts) -> DerivedKey {
-        // It is ready at once: the router has read the path.
+        // This is ready at once, since the router has parsed the path.
         let params = match RawPathParams::from_request_parts(parts, &()).now_or_never() {
-            // The handler can say best what is wrong with the request.
+            // The request bypasses the cache, so that the handler can reject it.
             Some(Err(RawPathParamsRejection::InvalidUtf8InPathParam(_))) => {
                 return DerivedKey::Nothing;
             }
@@ -68,7 +69,7 @@ impl RouteTemplate {
     }
 }
 
-/// A key made of what an extractor gives.
+/// A key made of what an extractor returns.
 #[derive(Clone)]
 pub(super) struct Extracted(Arc<Extract>);
 

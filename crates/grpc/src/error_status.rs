@@ -1,4 +1,4 @@
-//! What goes wrong, as a status of gRPC.
+//! Errors of the service and of the cache as statuses of gRPC.
 
 use std::error::Error as _;
 use std::fmt;
@@ -10,7 +10,7 @@ use bellwether_body::is_unreachable;
 use tonic::{Code, Status};
 
 /// The status of an error of the service behind the cache: its own if it has one, or else
-/// `UNAVAILABLE`, with nothing of its message, as that may hold anything.
+/// `UNAVAILABLE`. Its message is not sent, since it may hold secrets.
 pub(super) fn status_of(error: BoxError) -> Status {
     let is_of_source = is_unreachable(&*error);
     let mut status = Status::try_from_error(error).unwrap_or_else(|error| {
@@ -23,12 +23,12 @@ pub(super) fn status_of(error: BoxError) -> Status {
     status
 }
 
-/// Whether a status stands for a service that cannot be reached, whatever was asked of it.
+/// Whether a status stands for a service that cannot be reached, for any request.
 pub(super) fn is_of_source(status: &Status) -> bool {
     status.source().is_some_and(|source| source.is::<Unreachable>())
 }
 
-/// Marks the status of a service that cannot be reached, and says nothing of where that is.
+/// Marks the status of a service that cannot be reached, without its address.
 #[derive(Debug)]
 struct Unreachable;
 
@@ -40,7 +40,7 @@ impl fmt::Display for Unreachable {
 
 impl std::error::Error for Unreachable {}
 
-/// The status for a caller that the cache has no answer for.
+/// The status for a caller for which the cache has no answer.
 pub(super) fn status_for_caller(error: &Error<Status>) -> Status {
     match error {
         Error::Load(status) => Status::clone(status),
@@ -57,7 +57,8 @@ fn code(error: &CacheError) -> Code {
         | CacheErrorKind::LoadFailed(_)
         | CacheErrorKind::LoadLost
         | CacheErrorKind::Store(_) => Code::Unavailable,
-        // A key that is too long, a loader that panicked, no runtime, another type under the key.
+        // A key that is too long, a loader that panicked, no runtime, or a key that another layer
+        // uses for another type.
         _ => Code::Internal,
     }
 }
@@ -67,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_behind_an_error_is_kept_and_other_errors_say_nothing() {
+    fn a_status_behind_an_error_is_sent_and_other_errors_are_hidden() {
         let status = status_of(Box::new(Status::not_found("no such thing")));
         assert_eq!((status.code(), status.message()), (Code::NotFound, "no such thing"));
         let status = status_of("password: secret".into());
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_that_cannot_be_reached_is_told_from_one_that_fails_at_a_request() {
+    fn an_unreachable_service_is_distinguished_from_one_that_fails_a_request() {
         let refused = || std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
         assert!(is_of_source(&status_of(Box::new(std::io::Error::other(refused())))));
         assert!(is_of_source(&status_of(refused().into())));
@@ -85,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_ran_out_is_a_deadline_only_for_who_has_one() {
+    fn a_wait_limit_is_a_deadline_only_for_a_caller_that_has_one() {
         let code_of = |kind| status_for_caller(&CacheError::new(kind, "").into()).code();
         assert_eq!(code_of(CacheErrorKind::DeadlineExceeded), Code::DeadlineExceeded);
         assert_eq!(code_of(CacheErrorKind::WaitTimedOut), Code::Unavailable);

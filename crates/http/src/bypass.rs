@@ -1,0 +1,309 @@
+//! Requests outside of a shared load: forwarded to the origin, or answered from the store.
+
+use std::collections::HashSet;
+use std::time::SystemTime;
+
+use bellwether::BoxError;
+use bellwether::adapter::BypassPermit;
+use bellwether::{BypassReason, CacheStatus, Key};
+use bellwether_body::{BufferedResponse, CacheBody};
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body::Body;
+use tokio::runtime::Handle;
+use tower::{Service, ServiceExt};
+
+use super::answer;
+use super::cache_request::CacheRequest;
+use super::codec::{Disposition, OriginInfo};
+use super::complete_response::CompleteResponse;
+use super::exchange::{Exchange, NextStep};
+use super::mode::StorageDecision;
+use super::origin::{self, Origin};
+use super::refusal;
+use super::report::{Report, seconds};
+use super::rules::{self, HeadSays, PrivateReason, Times};
+use super::shared::{LayerState, Located};
+use super::target::Target;
+
+/// Forwards a request to the origin. Nothing of its response is stored.
+pub(super) async fn forward<S, ReqB, B>(
+    inner: S,
+    request: Request<ReqB>,
+    why: &'static str,
+) -> Response<CacheBody<B>>
+where
+    S: Service<Request<ReqB>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+{
+    let has_conditions = rules::asks_if_modified(request.headers());
+    let answered = inner.oneshot(request).await.map_err(Into::into).and_then(|response| {
+        origin::check_not_modified(response.status(), has_conditions).map(|()| response)
+    });
+    match answered {
+        Ok(response) => {
+            let report = Report::forwarded(why, response.status());
+            let mut response = response.map(CacheBody::passing);
+            report.add_to(response.headers_mut());
+            response
+        }
+        Err(error) => refusal::of_origin(&error),
+    }
+}
+
+/// Forwards a request with an unsafe method, and invalidates stored responses if it succeeds (RFC
+/// 9111, section 4.4).
+///
+/// # Cancel safety
+/// If it is dropped, the outcome of the request is unknown, so the stored responses of its target
+/// are invalidated in the background.
+pub(super) async fn forward_unsafe<S, ReqB, B>(
+    inner: S,
+    shared: LayerState,
+    request: Request<ReqB>,
+    invalidation: InvalidationTarget,
+) -> Response<CacheBody<B>>
+where
+    S: Service<Request<ReqB>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+{
+    let method = request.method().clone();
+    let mut pending = PendingInvalidation(Some((shared.clone(), invalidation.own_keys())));
+    match inner.oneshot(request).await.map_err(Into::<BoxError>::into) {
+        Ok(response) => {
+            let removed = invalidation.keys(&method, response.status(), response.headers());
+            shared.invalidate(removed).await;
+            pending.0 = None;
+            let report = Report::forwarded("method", response.status());
+            let mut response = response.map(CacheBody::passing);
+            report.add_to(response.headers_mut());
+            response
+        }
+        // The origin may have processed the request, so dropping `pending` invalidates its target.
+        Err(error) => refusal::of_origin(&error),
+    }
+}
+
+/// The keys to invalidate if the outcome of an unsafe request stays unknown.
+struct PendingInvalidation(Option<(LayerState, HashSet<Key>)>);
+
+impl Drop for PendingInvalidation {
+    fn drop(&mut self) {
+        if let Some((shared, keys)) = self.0.take()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            runtime.spawn(async move { shared.invalidate(keys).await });
+        }
+    }
+}
+
+/// What an unsafe request invalidates.
+#[derive(Debug)]
+pub(super) enum InvalidationTarget {
+    /// The stored responses of a target, and of the URIs that the response names.
+    Target(Target),
+    /// The response that is stored under a key.
+    Key(Key),
+}
+
+impl InvalidationTarget {
+    fn own_keys(&self) -> HashSet<Key> {
+        match self {
+            Self::Target(target) => target.keys(),
+            Self::Key(key) => [key.clone()].into(),
+        }
+    }
+
+    fn keys(&self, method: &Method, status: StatusCode, response: &HeaderMap) -> HashSet<Key> {
+        match self {
+            Self::Target(target) => {
+                let uris = target.uris();
+                let removed =
+                    uris.iter().flat_map(|uri| rules::invalidated(method, uri, status, response));
+                let removed = removed.filter_map(|uri| Target::of_uri(&uri));
+                removed.flat_map(|target| target.keys()).collect()
+            }
+            Self::Key(key) => {
+                let no_uri = http::Uri::default();
+                let is_changed =
+                    !rules::invalidated(method, &no_uri, status, &HeaderMap::new()).is_empty();
+                is_changed.then(|| key.clone()).into_iter().collect()
+            }
+        }
+    }
+}
+
+/// Answers a request from the store. If nothing suitable is stored, the request is forwarded,
+/// unless it says `only-if-cached`.
+pub(super) async fn serve_stored<S, ReqB, B>(
+    inner: S,
+    shared: LayerState,
+    cache_request: CacheRequest,
+    body: ReqB,
+) -> Response<CacheBody<B>>
+where
+    S: Service<Request<ReqB>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    B: Body<Data = Bytes> + Send + 'static,
+{
+    let located = shared.locate::<B>(&cache_request.primary, &cache_request.parts.headers).await;
+    if let Some(answer) =
+        located.as_ref().and_then(|located| answer_from(&shared, located, &cache_request))
+    {
+        return answer;
+    }
+    let why = match &located {
+        _ if cache_request.demand.only_if_cached => return refusal::not_kept(),
+        Some(located) if !located.entry.is_fresh() => "stale",
+        Some(_) => "request",
+        None => "uri-miss",
+    };
+    let CacheRequest { parts, demand, .. } = cache_request;
+    let is_head = parts.method == Method::HEAD;
+    let request_time = SystemTime::now();
+    let fields = parts.headers.clone();
+    let response = forward(inner, Request::from_parts(parts, body), why).await;
+    let times = Times { request_time, response_time: SystemTime::now() };
+    let status = response.status();
+    let headers = response.headers();
+    if is_head
+        && let Some(located) = located
+        && demand.may_share(located.cached.response.note.consent)
+    {
+        update_from_head::<B>(&shared, located, &fields, status, headers, times).await;
+    }
+    response
+}
+
+/// Answers a request from the store or from the origin, without waiting for other requests.
+pub(super) async fn serve_uncoalesced<S, ReqB, B>(
+    exchange: Exchange<S>,
+    permit: BypassPermit,
+) -> Response<CacheBody<B>>
+where
+    S: Origin<ReqB, B>,
+    ReqB: Default + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    let cache_request = &exchange.cache_request;
+    let located = exchange
+        .fetch
+        .shared
+        .locate::<B>(&cache_request.primary, &cache_request.parts.headers)
+        .await;
+    let shared = &exchange.fetch.shared;
+    if let Some(answer) =
+        located.as_ref().and_then(|located| answer_from(shared, located, cache_request))
+    {
+        return answer;
+    }
+    let answer = fetch_uncoalesced::<_, ReqB, _>(exchange).await;
+    drop(permit);
+    answer
+}
+
+/// Answers a request from the origin, without waiting for other requests. A response that could be
+/// shared is not stored.
+pub(super) async fn fetch_uncoalesced<S, ReqB, B>(
+    mut exchange: Exchange<S>,
+) -> Response<CacheBody<B>>
+where
+    S: Origin<ReqB, B>,
+    ReqB: Default + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    let (mut fetch_request, _) = exchange.fetch_request::<ReqB>();
+    fetch_request.is_alone = true;
+    let found = match exchange.fetch.clone().oneshot(fetch_request).await {
+        Ok(found) => found,
+        Err(error) => return refusal::of_origin(&error),
+    };
+    match exchange.answered::<ReqB, B>(Ok(found), &CacheStatus::Bypass(BypassReason::NotKept)) {
+        NextStep::Answer(answer) => answer,
+        NextStep::Fetch(..) | NextStep::Alone | NextStep::Bypass => {
+            let (fetch_request, _) = exchange.fetch_request::<ReqB>();
+            let request = fetch_request.request(exchange.cache_request.parts.headers.clone());
+            forward(exchange.fetch.inner.clone(), request, "bypass").await
+        }
+    }
+}
+
+/// The answer to a request from a stored response, if that satisfies the request.
+fn answer_from<B>(
+    shared: &LayerState,
+    located: &Located,
+    cache_request: &CacheRequest,
+) -> Option<Response<CacheBody<B>>> {
+    let report = hit_report(located, cache_request)?;
+    if located.vary_index.is_some() {
+        shared.variants.touch(&cache_request.primary, &located.key);
+    }
+    Some(answer::answer(&located.cached, &cache_request.parts, &report))
+}
+
+/// The `Cache-Status` of a stored response, if that satisfies the request.
+fn hit_report(located: &Located, cache_request: &CacheRequest) -> Option<Report> {
+    let Located { entry, cached, .. } = located;
+    let fresh_for = cached.fresh_for(entry.fresh_for());
+    let is_good = entry.is_fresh() || entry.serves_while_revalidating();
+    let note = &cached.response.note;
+    let satisfies = is_good
+        && cache_request.demand.may_share(note.consent)
+        && cache_request.demand.accepts(note.age(), fresh_for);
+    let ttl = match (fresh_for, entry.stale_for()) {
+        (_, Some(stale)) => -seconds(stale),
+        (fresh, None) => seconds(fresh.unwrap_or_default()),
+    };
+    satisfies.then(|| Report::hit(ttl))
+}
+
+/// Updates or expires a stored response by the response to a HEAD (RFC 9111, section 4.3.5).
+async fn update_from_head<B: Send + 'static>(
+    shared: &LayerState,
+    located: Located,
+    request: &HeaderMap,
+    status: StatusCode,
+    head: &HeaderMap,
+    times: Times,
+) {
+    let stored = &located.cached.response;
+    match rules::head_says(&stored.headers, status, head) {
+        HeadSays::Nothing => {}
+        HeadSays::Changed => shared.expire(located.key).await,
+        HeadSays::Same => {
+            let headers = rules::freshen(&stored.headers, head);
+            let BufferedResponse { status, body, trailers, .. } = stored.clone();
+            let decision = shared.mode.classify(&Method::GET, request, status, &headers, times);
+            let terms = match decision {
+                StorageDecision::Keep(terms) | StorageDecision::Validate(terms, _)
+                    if located.is_selected_by(&terms.vary) =>
+                {
+                    terms
+                }
+                // The stored variant is selected by fewer header fields than `Vary` names now, so
+                // it could be served to requests that it does not match.
+                StorageDecision::Keep(_)
+                | StorageDecision::Validate(..)
+                | StorageDecision::Private(PrivateReason::Vary) => {
+                    return shared.expire(located.key).await;
+                }
+                _ => return,
+            };
+            let fresh = CompleteResponse {
+                status,
+                headers,
+                body,
+                trailers,
+                origin: OriginInfo::default(),
+                times,
+            };
+            let cached = fresh.to_cached(Disposition::Keep(terms.lifetimes), &terms);
+            let fence = located.entry.fence();
+            // An entry that was invalidated or replaced in the meantime is left alone.
+            let is_same = |entry: Option<&bellwether::store::Entry>| {
+                entry.is_some_and(|entry| entry.fence() == fence)
+            };
+            shared.keep::<B>(located.key, &cached, is_same).await;
+        }
+    }
+}

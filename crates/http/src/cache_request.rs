@@ -1,0 +1,108 @@
+//! `CacheRequest`: a request to the cache, and `FetchRequest`: a load on its behalf.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bellwether::{Digest, Key};
+use http::request::Parts;
+
+use super::codec::{CachedResponse, VaryIndex};
+use super::mode;
+use super::rules::Demand;
+
+/// A request to the cache, until it has its response.
+pub(super) struct CacheRequest {
+    pub(super) parts: Parts,
+    /// The key of its target, or the key that the program made. Variants have keys of their own.
+    pub(super) primary: Key,
+    pub(super) demand: Demand,
+    /// The response of its own load, if the waiters of that load got a `Vary` index instead.
+    own: Mutex<Option<Arc<CachedResponse>>>,
+}
+
+impl CacheRequest {
+    pub(super) fn new(parts: Parts, primary: Key, demand: Demand) -> Self {
+        Self { parts, primary, demand, own: Mutex::new(None) }
+    }
+
+    /// Under what private and slow responses are counted: the target, and whether the request has
+    /// credentials. Responses to requests with credentials say nothing about those without.
+    pub(super) fn coalescing_digest(&self) -> Digest {
+        let target = self.primary.digest();
+        match mode::has_no_credentials(&self.parts.headers) {
+            true => target,
+            false => Key::of("http-credentials").with(target.as_bytes()).digest(),
+        }
+    }
+
+    pub(super) fn put_own(&self, cached: Arc<CachedResponse>) {
+        *self.own.lock().unwrap_or_else(PoisonError::into_inner) = Some(cached);
+    }
+
+    pub(super) fn take_own(&self) -> Option<Arc<CachedResponse>> {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Shows no header fields: they may hold secrets.
+impl fmt::Debug for CacheRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { parts, primary, .. } = self;
+        f.debug_struct("CacheRequest")
+            .field("method", &parts.method)
+            .field("primary", primary)
+            .finish()
+    }
+}
+
+/// One load: the request it is for, and the key that its response is stored under.
+pub(super) struct FetchRequest<ReqB> {
+    pub(super) cache_request: Arc<CacheRequest>,
+    pub(super) key: Key,
+    /// The `Vary` index that the key was made by, if it is the key of a variant.
+    pub(super) vary_index: Option<Arc<VaryIndex>>,
+    /// The stored response does not satisfy the request.
+    pub(super) forces_refresh: bool,
+    /// It is not coalesced: it is for one caller only, and its response is not stored for others.
+    pub(super) is_alone: bool,
+    /// The body that the origin gets is empty, since requests with content bypass the cache.
+    body: PhantomData<fn() -> ReqB>,
+}
+
+impl<ReqB> FetchRequest<ReqB> {
+    /// A load for the target itself.
+    pub(super) fn primary(cache_request: &Arc<CacheRequest>) -> Self {
+        let key = cache_request.primary.clone();
+        Self {
+            cache_request: Arc::clone(cache_request),
+            key,
+            vary_index: None,
+            forces_refresh: false,
+            is_alone: false,
+            body: PhantomData,
+        }
+    }
+
+    /// A load for the variant of the target that this request selects.
+    pub(super) fn variant(cache_request: &Arc<CacheRequest>, vary_index: Arc<VaryIndex>) -> Self {
+        let key = vary_index.key_for(&cache_request.primary, &cache_request.parts.headers);
+        Self {
+            cache_request: Arc::clone(cache_request),
+            key,
+            vary_index: Some(vary_index),
+            forces_refresh: false,
+            is_alone: false,
+            body: PhantomData,
+        }
+    }
+}
+
+impl<ReqB> fmt::Debug for FetchRequest<ReqB> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FetchRequest")
+            .field("cache_request", &self.cache_request)
+            .field("key", &self.key)
+            .finish()
+    }
+}

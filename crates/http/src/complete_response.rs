@@ -1,0 +1,53 @@
+//! `CompleteResponse`: a response of the origin whose body was read to its end.
+
+use bellwether::BoxError;
+use bellwether_body::BufferedResponse;
+use bytes::Bytes;
+use http::{HeaderMap, StatusCode, header};
+use std::sync::Arc;
+
+use super::codec::{CachedResponse, Disposition, Note, OriginInfo};
+use super::mode::StorageTerms;
+use super::rules::{self, Times};
+
+/// A response of the origin whose body was read to its end.
+pub(super) struct CompleteResponse {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+    pub(super) trailers: Option<HeaderMap>,
+    pub(super) origin: OriginInfo,
+    pub(super) times: Times,
+}
+
+impl CompleteResponse {
+    pub(super) fn to_cached(
+        &self,
+        disposition: Disposition,
+        terms: &StorageTerms,
+    ) -> Arc<CachedResponse> {
+        let mut headers = rules::storable_headers(&self.headers);
+        if !headers.contains_key(header::DATE)
+            && let Ok(now) = httpdate::fmt_http_date(self.times.response_time).parse()
+        {
+            headers.insert(header::DATE, now);
+        }
+        let note = Note::new(self.times.response_time, terms.age, terms.freshness, terms.consent);
+        let body = self.body.clone();
+        let trailers = self.trailers.clone();
+        let response = BufferedResponse { status: self.status, headers, body, trailers, note };
+        Arc::new(CachedResponse::new(response, disposition, self.origin))
+    }
+}
+
+/// Checks that a body has the length that `Content-Length` announced. One with fewer or more bytes
+/// is not the response.
+pub(super) fn check_length(headers: &HeaderMap, length: usize) -> Result<(), BoxError> {
+    let announced = headers.get(header::CONTENT_LENGTH).map(|value| value.to_str().ok());
+    match announced.map(|value| value?.trim().parse::<usize>().ok()) {
+        Some(announced) if announced != Some(length) => {
+            Err("the body does not have the length that Content-Length announced".into())
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,222 @@
+//! `Exchange`: one request through the cache, and which key it looks up next.
+
+use std::sync::Arc;
+
+use bellwether::BoxError;
+use bellwether::adapter::RequestOptions;
+use bellwether::{CacheStatus, Error, Key, StaleReason};
+use bellwether_body::CacheBody;
+use http::Response;
+use http::request::Parts;
+
+use super::cache_request::{CacheRequest, FetchRequest};
+use super::codec::{CacheAnswer, CachedResponse, VaryIndex};
+use super::fetch::OriginFetch;
+use super::report::{LookupKind, Report, seconds};
+use super::rules::Demand;
+use super::shared::LayerState;
+use super::{answer, mode, refusal};
+
+/// One request through the cache.
+#[derive(Clone, Debug)]
+pub(super) struct Exchange<S> {
+    pub(super) fetch: OriginFetch<S>,
+    pub(super) cache_request: Arc<CacheRequest>,
+    /// The `Vary` index that selects its variant, once the target turned out to have variants.
+    vary_index: Option<Arc<VaryIndex>>,
+    /// The stored response does not satisfy the request.
+    forces_refresh: bool,
+    /// How many more lookups it may start.
+    left: u8,
+}
+
+/// What an exchange does after an answer.
+pub(super) enum NextStep<ReqB, B> {
+    Answer(Response<CacheBody<B>>),
+    Fetch(FetchRequest<ReqB>, RequestOptions),
+    /// Ask the origin without coalescing, since the response that it waited for is private.
+    Alone,
+    /// Forward the request to the origin, and store nothing.
+    Bypass,
+}
+
+impl<S> Exchange<S> {
+    pub(super) fn new(fetch: OriginFetch<S>, cache_request: CacheRequest) -> Self {
+        Self {
+            fetch,
+            cache_request: Arc::new(cache_request),
+            vary_index: None,
+            forces_refresh: false,
+            left: ROUNDS,
+        }
+    }
+
+    /// The load that it needs now, and its options.
+    pub(super) fn fetch_request<ReqB>(&self) -> (FetchRequest<ReqB>, RequestOptions) {
+        let mut fetch_request = match &self.vary_index {
+            None => FetchRequest::primary(&self.cache_request),
+            Some(vary_index) => FetchRequest::variant(&self.cache_request, Arc::clone(vary_index)),
+        };
+        fetch_request.forces_refresh = self.forces_refresh;
+        // The response to a request without credentials can probably be shared. So after a wait for
+        // a private one it asks the cache once more, before it loads for itself.
+        let retries = mode::has_no_credentials(&self.cache_request.parts.headers);
+        let options = RequestOptions::default()
+            .force_refresh(self.forces_refresh)
+            .retry_private(retries)
+            .return_bypass();
+        (fetch_request, options)
+    }
+
+    /// Decides what follows from an answer of the cache.
+    pub(super) fn answered<ReqB, B>(
+        &mut self,
+        answer: Result<CacheAnswer<B>, Error<BoxError>>,
+        status: &CacheStatus,
+    ) -> NextStep<ReqB, B> {
+        match answer {
+            Err(_) if matches!(status, CacheStatus::Bypass(_)) => NextStep::Alone,
+            Err(error) => NextStep::Answer(refusal::of(&error)),
+            Ok(CacheAnswer::CachedResponse(cached))
+                if self.forces_refresh
+                    || satisfies(&self.cache_request.demand, &cached, status) =>
+            {
+                self.note_use(status);
+                self.give(&cached, status)
+            }
+            Ok(CacheAnswer::CachedResponse(_)) => {
+                self.forces_refresh = true;
+                self.fetch_next()
+            }
+            Ok(CacheAnswer::Passthrough(passing)) => {
+                let origin = passing.origin;
+                let why = passing.why;
+                let report = Report::not_kept(self.lookup(), status, origin, why);
+                NextStep::Answer(answer::passed(
+                    passing.response,
+                    &self.cache_request.parts,
+                    &report,
+                ))
+            }
+            Ok(CacheAnswer::VaryIndex(vary_index)) => match self.cache_request.take_own() {
+                Some(own) => self.give(&own, status),
+                // A `Vary` index is stored under a target, never under a variant.
+                None if self.vary_index.is_some() => NextStep::Bypass,
+                None => {
+                    self.vary_index = Some(vary_index);
+                    self.forces_refresh = false;
+                    self.fetch_next()
+                }
+            },
+            Ok(CacheAnswer::Retry) => match self.cache_request.take_own() {
+                Some(own) => self.give(&own, status),
+                None => {
+                    self.vary_index = None;
+                    self.fetch_next()
+                }
+            },
+        }
+    }
+
+    fn fetch_next<ReqB, B>(&mut self) -> NextStep<ReqB, B> {
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 {
+            return NextStep::Bypass;
+        }
+        let (fetch_request, options) = self.fetch_request();
+        NextStep::Fetch(fetch_request, options)
+    }
+
+    /// Counts a use of a stored variant.
+    fn note_use(&self, status: &CacheStatus) {
+        if let (Some(vary_index), CacheStatus::Hit { .. } | CacheStatus::Stale { .. }) =
+            (&self.vary_index, status)
+        {
+            let CacheRequest { primary, parts, .. } = &*self.cache_request;
+            self.fetch.shared.variants.touch(primary, &vary_index.key_for(primary, &parts.headers));
+        }
+    }
+
+    fn give<ReqB, B>(&self, cached: &CachedResponse, status: &CacheStatus) -> NextStep<ReqB, B> {
+        NextStep::Answer(give(self.lookup(), &self.cache_request.parts, cached, status))
+    }
+
+    fn lookup(&self) -> LookupKind {
+        match &self.vary_index {
+            _ if self.forces_refresh => LookupKind::Refetch,
+            None => LookupKind::Target,
+            Some(_) => LookupKind::Variant,
+        }
+    }
+}
+
+/// The response to a request, if it is in the memory of this process. Allocates nothing for a load.
+pub(super) fn cached_answer<B: Send + 'static>(
+    shared: &LayerState,
+    parts: &Parts,
+    primary: &Key,
+    demand: &Demand,
+) -> Option<Response<CacheBody<B>>> {
+    let (found, status) = shared.client.cached::<CacheAnswer<B>>(primary)?;
+    let (cached, status, lookup) = match found {
+        CacheAnswer::CachedResponse(cached) => (cached, status, LookupKind::Target),
+        CacheAnswer::VaryIndex(vary_index) => {
+            let key = vary_index.key_for(primary, &parts.headers);
+            match shared.client.cached::<CacheAnswer<B>>(&key)? {
+                (CacheAnswer::CachedResponse(cached), status) => {
+                    shared.variants.touch(primary, &key);
+                    (cached, status, LookupKind::Variant)
+                }
+                _ => return None,
+            }
+        }
+        CacheAnswer::Passthrough(_) | CacheAnswer::Retry => return None,
+    };
+    satisfies(demand, &cached, &status).then(|| give(lookup, parts, &cached, &status))
+}
+
+/// Whether a response satisfies the `Cache-Control` of a request, and may be shared with it. One
+/// that was loaded for this request always does.
+fn satisfies(demand: &Demand, cached: &CachedResponse, status: &CacheStatus) -> bool {
+    let is_kept = match status {
+        CacheStatus::Hit { .. } => true,
+        CacheStatus::Stale { why, .. } => *why == StaleReason::Revalidating,
+        _ => false,
+    };
+    let fresh_for = match status {
+        CacheStatus::Hit { fresh_for } => cached.fresh_for(*fresh_for),
+        _ => None,
+    };
+    let is_own = matches!(status, CacheStatus::Led { .. });
+    if !is_own && !demand.may_share(cached.response.note.consent) {
+        return false;
+    }
+    // Most requests demand nothing, and reading the clock takes time.
+    !is_kept
+        || *demand == Demand::default()
+        || demand.accepts(cached.response.note.age(), fresh_for)
+}
+
+fn give<B>(
+    lookup: LookupKind,
+    request: &Parts,
+    cached: &CachedResponse,
+    status: &CacheStatus,
+) -> Response<CacheBody<B>> {
+    let report = Report::of(lookup, status, cached.origin);
+    let report = match status {
+        CacheStatus::Stale { stale_for, .. } => report.ttl(-seconds(*stale_for)),
+        CacheStatus::Hit { fresh_for } => {
+            report.ttl(cached.fresh_for(*fresh_for).map_or(0, seconds))
+        }
+        _ => match cached.response.note.fresh_for() {
+            Some(left) => report.ttl(seconds(left)),
+            None => report,
+        },
+    };
+    answer::answer(cached, request, &report)
+}
+
+/// How many lookups a request starts at most: for its target, for a variant, a refresh of each, and
+/// two more if the `Vary` index is replaced meanwhile. After that the request is forwarded.
+const ROUNDS: u8 = 6;
