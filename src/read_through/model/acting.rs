@@ -43,28 +43,13 @@ pub(super) fn act(
             commit(rules, &mut done, at, lease, marker)?;
             to.give_up(done);
         }
-        State::Reporting { failure: before, .. } => {
-            let mut done = world.clone();
-            let id = world.flights[at].id;
-            if done.store.lease == Some(id) {
-                let record = if before > 0 { FailureRecord::Shared } else { FailureRecord::Once };
-                done.store.failed = record;
-                done.store.lease = None;
-            }
-            to.give_up(done);
-        }
+        State::Reporting { failure: before, .. } => to.report(before),
         State::Releasing { .. } => to.release(),
         State::CoolingDown { failure, until, hold } => {
-            to.cool_down(
-                Event::JoinedCooldown { failure, until, hold },
-                Event::CooldownEnded { hold },
-            );
+            to.cool_down(Event::JoinedCooldown { failure, until, hold }, hold);
         }
         State::CoolingDownStale { memory, .. } => {
-            to.cool_down(
-                Event::JoinedCooldownStale { memory },
-                Event::CooldownEnded { hold: LeaseHold::Nothing },
-            );
+            to.cool_down(Event::JoinedCooldownStale { memory }, LeaseHold::Nothing);
         }
         State::Closed => {}
     }
@@ -135,6 +120,16 @@ impl Successors<'_> {
         self.lose(&Event::Unacknowledged);
         self.fail_after(&done, &Event::Unacknowledged);
         self.happen(done, Event::Released);
+    }
+
+    fn report(&mut self, before: u8) {
+        let mut done = self.world.clone();
+        if done.store.lease == Some(self.flight().id) {
+            let record = if before > 0 { FailureRecord::Shared } else { FailureRecord::Once };
+            done.store.failed = record;
+            done.store.lease = None;
+        }
+        self.give_up(done);
     }
 
     fn release(&mut self) {
@@ -288,11 +283,11 @@ impl Successors<'_> {
         !flight.is_in_background && !self.world.has_waiter(flight.id, |_, _| true)
     }
 
-    fn cool_down(&mut self, joined: Event<Modelled>, ended: Event<Modelled>) {
+    fn cool_down(&mut self, joined: Event<Modelled>, hold: LeaseHold<Grant>) {
         if self.world.has_waiter(self.flight().id, |_, opener| !opener) {
             self.happen(self.world.clone(), joined);
         }
-        self.happen(self.world.clone(), ended);
+        self.happen(self.world.clone(), Event::CooldownEnded { hold });
     }
 
     /// The loader reads the source, and then it ends; or it fails.

@@ -72,9 +72,7 @@ fn answers() -> Vec<Row> {
     let loading = || State::Loading { hold: LEASE, meanwhile: Some("down"), memory };
     let fallback = || vec![WaiterAction::SetFallback(7, "stale", 3)];
     let detached_stale = || to(To::Before(7), "stale", [WaiterAction::Detach(7)]);
-    let cooling_down = |hold| State::CoolingDown { failure: "down", until: 5, hold };
     let again = || State::Acquiring { memory: other(false) };
-    let gone = |can_load| Event::Gone { accept, can_load, memory };
     vec![
         (found(None), before(7, "value"), State::LookingUp { late: 7, memory }),
         (found(Some("other")), detached, again()),
@@ -88,6 +86,18 @@ fn answers() -> Vec<Row> {
         (granted(Meanwhile::Nothing), vec![], loading()),
         (granted(Meanwhile::Give("stale")), detached_stale(), loading()),
         (granted(Meanwhile::Fallback("stale", 3)), fallback(), loading()),
+    ]
+}
+
+/// What the store answers in a cooldown, and what ends a wait.
+fn cooldowns() -> Vec<Row> {
+    let asked = 7;
+    let memory = memory(false);
+    let accept = "other";
+    let again = || State::Acquiring { memory: other(false) };
+    let cooling_down = |hold| State::CoolingDown { failure: "down", until: 5, hold };
+    let gone = |can_load| Event::Gone { accept, can_load, memory };
+    vec![
         (
             Event::InCooldown { failure: "down", until: Some(5) },
             to(To::All, "down", []),
@@ -225,7 +235,7 @@ fn commits() -> Vec<Row> {
 fn table() -> Vec<Row> {
     let failures = HOLDS.into_iter().skip(2).flat_map(store_failures);
     let ends = HOLDS.into_iter().flat_map(ends);
-    let rows = answers().into_iter().chain(markers()).chain(commits());
+    let rows = answers().into_iter().chain(cooldowns()).chain(markers()).chain(commits());
     rows.chain(failures).chain(ends).collect()
 }
 
