@@ -79,25 +79,25 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     }
 
     /// What is kept for a key. Takes no lease.
-    fn look(&self, key: Key) -> Answer<Option<Entry>>;
+    fn look(&self, key: Key) -> StoreFuture<Option<Entry>>;
 
     /// Looks, and takes the lease if nothing acceptable is there and nobody has it. From then on
     /// changes of the key are told to its [`watch`](Store::watch).
     ///
     /// Asking again by the same claim renews what it was granted, so a grant whose answer was lost
     /// is not in the way of who it was for.
-    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> Answer<Acquire>;
+    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire>;
 
     /// Has the lease end this long from now instead, if it still holds. The term may be another one
     /// than that for which it was granted.
-    fn renew(&self, lease: &Lease, term: Duration) -> Answer<Renew>;
+    fn renew(&self, lease: &Lease, term: Duration) -> StoreFuture<Renew>;
 
     /// Stores an entry, gives up the lease and tells the watchers.
     ///
     /// An entry without a life is not kept, and what was there before it is removed. The answer
     /// still says whether it could have been: whether nothing newer and no invalidation came
     /// between.
-    fn commit(&self, lease: Lease, draft: Draft) -> Answer<Commit>;
+    fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit>;
 
     /// Gives up a lease, if it still holds, remembers why its load failed, and tells the watchers.
     ///
@@ -109,21 +109,22 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     ///
     /// A failure without a window never answers for the key. The next commit and an invalidation
     /// forget it.
-    fn fail(&self, lease: Lease, failure: Failure) -> Answer<()>;
+    fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()>;
 
     /// Gives up a lease, if it was granted and still holds, and tells the watchers.
-    fn abandon(&self, claim: Claim) -> Answer<()>;
+    fn abandon(&self, claim: Claim) -> StoreFuture<()>;
 
     /// Removes the entry, ends the lease, raises the floor above every fence given so far, and
     /// tells the watchers.
-    fn invalidate(&self, key: Key) -> Answer<()>;
+    fn invalidate(&self, key: Key) -> StoreFuture<()>;
 
     /// As [`invalidate`](Store::invalidate), but an entry with a stale window stays, as stale.
-    fn expire(&self, key: Key) -> Answer<()>;
+    fn expire(&self, key: Key) -> StoreFuture<()>;
 }
 
-/// The answer of a store or a lock, to be awaited.
-pub type Answer<T> = BoxFuture<'static, Result<T, StoreError>>;
+/// The future of an operation of a store. It borrows nothing, and ends with a result or a
+/// [`StoreError`].
+pub type StoreFuture<T> = BoxFuture<'static, Result<T, StoreError>>;
 
 /// What a process knows of a key by itself.
 #[derive(Clone, Debug)]

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bellwether::store::faulty::Fault;
 use bellwether::store::{
-    Accept, Answer, Commit, Draft, Failure, FailureCause, FaultyStore, Lifetimes, Operation, Peek,
-    Renew, Value, conformance,
+    Accept, Commit, Draft, Failure, FailureCause, FaultyStore, Lifetimes, Operation, Peek, Renew,
+    StoreFuture, Value, conformance,
 };
 use bellwether::{CacheStatus, MemoryStore, Store, StoreErrorKind};
 use bellwether_testkit::caches::{
@@ -39,7 +39,7 @@ async fn failing(store: &impl Store, looks: usize) -> Vec<usize> {
 
 /// Asks for an operation, and says whether that failed, and how.
 async fn failure(store: &FaultyStore<MemoryStore>, operation: Operation) -> Option<StoreErrorKind> {
-    async fn kind<T>(answer: Answer<T>) -> Option<StoreErrorKind> {
+    async fn kind<T>(answer: StoreFuture<T>) -> Option<StoreErrorKind> {
         answer.await.err().map(|error| error.kind())
     }
     let lease = lease(store.inner(), 1, MINUTE).await;

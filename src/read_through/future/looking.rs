@@ -10,11 +10,11 @@ use crate::error::StoreError;
 use crate::flight::LoneLookup;
 use crate::read_through::deadline::Deadline;
 use crate::read_through::outcome::Outcome;
-use crate::store::{Answer, Entry};
+use crate::store::{Entry, StoreFuture};
 
 /// A look of a caller that is alone with its key, and until when it waits for that.
 pub(super) struct Looking {
-    answer: Option<Answer<Option<Entry>>>,
+    answer: Option<StoreFuture<Option<Entry>>>,
     _lookup: LoneLookup<Outcome>,
     until: Option<Deadline>,
 }
@@ -29,7 +29,7 @@ pub(super) enum LookEnd {
 
 impl Looking {
     pub(super) fn new(
-        answer: Answer<Option<Entry>>,
+        answer: StoreFuture<Option<Entry>>,
         lookup: LoneLookup<Outcome>,
         until: Option<Instant>,
     ) -> Self {

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::healing::Healed;
 use super::operation::Operation;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::{Acquire, Answer, Commit, Entry, Renew};
+use crate::store::{Acquire, Commit, Entry, Renew, StoreFuture};
 
 /// What happens to a call: one thing, or several one after the other.
 ///
@@ -132,7 +132,7 @@ impl Met {
     pub(super) async fn meet<T: Lies>(
         self,
         operation: Operation,
-        mut answer: Answer<T>,
+        mut answer: StoreFuture<T>,
     ) -> Result<T, StoreError> {
         for part in self.parts {
             if self.healed.is_so() {

@@ -73,7 +73,9 @@ pub use self::operation::Operation;
 
 use self::fault::Lies;
 use self::script::Script;
-use super::{Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew};
+use super::{
+    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew, StoreFuture,
+};
 use super::{Store, Watch, Watchers};
 use crate::key::Key;
 
@@ -168,7 +170,7 @@ impl<S: Store> FaultyStore<S> {
     }
 
     /// Does an operation, or what its faults say instead.
-    fn ask<T: Lies>(&self, operation: Operation, answer: Answer<T>) -> Answer<T> {
+    fn ask<T: Lies>(&self, operation: Operation, answer: StoreFuture<T>) -> StoreFuture<T> {
         match self.script.note(operation) {
             None => answer,
             Some(fault) => Box::pin(fault.meet(operation, answer)),
@@ -190,35 +192,35 @@ impl<S: Store> Store for FaultyStore<S> {
         }
     }
 
-    fn look(&self, key: Key) -> Answer<Option<Entry>> {
+    fn look(&self, key: Key) -> StoreFuture<Option<Entry>> {
         self.ask(Operation::Look, self.store.look(key))
     }
 
-    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> Answer<Acquire> {
+    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
         self.ask(Operation::Acquire, self.store.acquire(claim, term, accept))
     }
 
-    fn renew(&self, lease: &Lease, term: Duration) -> Answer<Renew> {
+    fn renew(&self, lease: &Lease, term: Duration) -> StoreFuture<Renew> {
         self.ask(Operation::Renew, self.store.renew(lease, term))
     }
 
-    fn commit(&self, lease: Lease, draft: Draft) -> Answer<Commit> {
+    fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
         self.ask(Operation::Commit, self.store.commit(lease, draft))
     }
 
-    fn fail(&self, lease: Lease, failure: Failure) -> Answer<()> {
+    fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()> {
         self.ask(Operation::Fail, self.store.fail(lease, failure))
     }
 
-    fn abandon(&self, claim: Claim) -> Answer<()> {
+    fn abandon(&self, claim: Claim) -> StoreFuture<()> {
         self.ask(Operation::Abandon, self.store.abandon(claim))
     }
 
-    fn invalidate(&self, key: Key) -> Answer<()> {
+    fn invalidate(&self, key: Key) -> StoreFuture<()> {
         self.ask(Operation::Invalidate, self.store.invalidate(key))
     }
 
-    fn expire(&self, key: Key) -> Answer<()> {
+    fn expire(&self, key: Key) -> StoreFuture<()> {
         self.ask(Operation::Expire, self.store.expire(key))
     }
 }

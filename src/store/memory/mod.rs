@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use self::shard::{Limits, MemoryShard};
 use super::clock::{Clock, Moment};
-use super::{Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew};
+use super::{
+    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew, StoreFuture,
+};
 use super::{Store, Watch, Watchers};
 use crate::key::Key;
 
@@ -131,7 +133,7 @@ impl MemoryStore {
     fn answer<T: Send + 'static>(
         &self,
         operation: impl FnOnce(&Self, Moment) -> T + Send + 'static,
-    ) -> Answer<T> {
+    ) -> StoreFuture<T> {
         let store = self.clone();
         Box::pin(async move { Ok(operation(&store, store.0.clock.now())) })
     }
@@ -153,25 +155,25 @@ impl Store for MemoryStore {
         self.0.watchers.watch(key.digest())
     }
 
-    fn look(&self, key: Key) -> Answer<Option<Entry>> {
+    fn look(&self, key: Key) -> StoreFuture<Option<Entry>> {
         self.answer(move |store, now| store.shard(&key, |shard| shard.find(&key, now)))
     }
 
-    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> Answer<Acquire> {
+    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
         let key = claim.key().clone();
         self.answer(move |store, now| {
             store.shard(&key, |shard| shard.acquire(claim, term, accept, now))
         })
     }
 
-    fn renew(&self, lease: &Lease, term: Duration) -> Answer<Renew> {
+    fn renew(&self, lease: &Lease, term: Duration) -> StoreFuture<Renew> {
         let claim = lease.claim().clone();
         self.answer(move |store, now| {
             store.shard(claim.key(), |shard| shard.renew(&claim, term, now))
         })
     }
 
-    fn commit(&self, lease: Lease, draft: Draft) -> Answer<Commit> {
+    fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
         self.answer(move |store, now| {
             let committed = store.shard(lease.key(), |shard| shard.commit(&lease, draft, now));
             store.tell(lease.key());
@@ -179,7 +181,7 @@ impl Store for MemoryStore {
         })
     }
 
-    fn fail(&self, lease: Lease, failure: Failure) -> Answer<()> {
+    fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()> {
         self.answer(move |store, now| {
             let claim = lease.into_claim();
             if store.shard(claim.key(), |shard| shard.fail(&claim, failure, now)) {
@@ -188,7 +190,7 @@ impl Store for MemoryStore {
         })
     }
 
-    fn abandon(&self, claim: Claim) -> Answer<()> {
+    fn abandon(&self, claim: Claim) -> StoreFuture<()> {
         self.answer(move |store, _| {
             if store.shard(claim.key(), |shard| shard.abandon(&claim)) {
                 store.tell(claim.key());
@@ -196,14 +198,14 @@ impl Store for MemoryStore {
         })
     }
 
-    fn invalidate(&self, key: Key) -> Answer<()> {
+    fn invalidate(&self, key: Key) -> StoreFuture<()> {
         self.answer(move |store, now| {
             store.shard(&key, |shard| shard.invalidate(&key, now));
             store.tell(&key);
         })
     }
 
-    fn expire(&self, key: Key) -> Answer<()> {
+    fn expire(&self, key: Key) -> StoreFuture<()> {
         self.answer(move |store, now| {
             store.shard(&key, |shard| shard.expire(&key, now));
             store.tell(&key);

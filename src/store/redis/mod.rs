@@ -23,7 +23,7 @@ pub use self::client::RedisOptions;
 pub use self::stats::RedisStats;
 
 use self::inner::Inner;
-use super::{Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Failure, Lease};
+use super::{Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, StoreFuture};
 use super::{Peek, Renew, Store, Watch};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Key;
@@ -129,42 +129,42 @@ impl Store for RedisStore {
         self.0.client.watch(key.digest())
     }
 
-    fn look(&self, key: Key) -> Answer<Option<Entry>> {
+    fn look(&self, key: Key) -> StoreFuture<Option<Entry>> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.look(&key).await })
     }
 
-    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> Answer<Acquire> {
+    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.acquire(&claim, term, accept).await })
     }
 
-    fn renew(&self, lease: &Lease, term: Duration) -> Answer<Renew> {
+    fn renew(&self, lease: &Lease, term: Duration) -> StoreFuture<Renew> {
         let (inner, claim) = (Arc::clone(&self.0), lease.claim().clone());
         Box::pin(async move { inner.renew(&claim, term).await })
     }
 
-    fn commit(&self, lease: Lease, draft: Draft) -> Answer<Commit> {
+    fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.commit(lease, draft).await })
     }
 
-    fn fail(&self, lease: Lease, failure: Failure) -> Answer<()> {
+    fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.fail(&lease.into_claim(), failure).await })
     }
 
-    fn abandon(&self, claim: Claim) -> Answer<()> {
+    fn abandon(&self, claim: Claim) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.abandon(&claim).await })
     }
 
-    fn invalidate(&self, key: Key) -> Answer<()> {
+    fn invalidate(&self, key: Key) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.invalidate(key, false).await })
     }
 
-    fn expire(&self, key: Key) -> Answer<()> {
+    fn expire(&self, key: Key) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.invalidate(key, true).await })
     }
