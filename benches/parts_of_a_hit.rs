@@ -44,7 +44,7 @@ fn of_the_layer(runtime: &Runtime, effort: Effort) {
     let whole = enter_layer(&mut race, &store, runtime);
     let parts = [
         race.enter_plain("a key", || key(&black_box(SKU))),
-        race.enter_async("that store by itself", runtime, || store.look(made.clone())),
+        race.enter_async("that store by itself", runtime, || store.lookup(made.clone())),
         race.enter_plain("decoding", || decode::<Product>(&bytes)),
         race.enter_plain("a clone of the answer", || product.clone()),
     ];
@@ -107,7 +107,7 @@ fn key(sku: &u64) -> Key {
 struct AtOnce(Bytes);
 
 impl Store for AtOnce {
-    fn look(&self, _: Key) -> StoreFuture<Option<Entry>> {
+    fn lookup(&self, _: Key) -> StoreFuture<Option<Entry>> {
         let windows = Lifetimes::fresh_for(Duration::from_secs(60));
         let draft = Draft::new(Value::new(self.0.clone()), 1, windows);
         ready(Ok(Some(draft.into_entry(1, 1, Remaining::Fresh)))).boxed()

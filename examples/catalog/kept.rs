@@ -111,8 +111,8 @@ impl Store for Kept {
         self.0.store.watch(key)
     }
 
-    fn look(&self, key: Key) -> StoreFuture<Option<Entry>> {
-        self.ask(|store| store.look(key))
+    fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
+        self.ask(|store| store.lookup(key))
     }
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
@@ -158,10 +158,10 @@ mod tests {
     async fn a_stopped_store_fails_and_goes_on_when_it_is_started_again() {
         let store = Kept::open("memory").await.unwrap();
         store.stop(true);
-        assert!(store.look(Key::of("item").with(1_u32)).await.is_err());
+        assert!(store.lookup(Key::of("item").with(1_u32)).await.is_err());
         assert_eq!(store.state(), State::Failing);
         store.stop(false);
-        assert!(store.look(Key::of("item").with(1_u32)).await.is_ok());
+        assert!(store.lookup(Key::of("item").with(1_u32)).await.is_ok());
         assert_eq!(store.state(), State::Up);
     }
 }

@@ -79,7 +79,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     }
 
     /// What is kept for a key. Takes no lease.
-    fn look(&self, key: Key) -> StoreFuture<Option<Entry>>;
+    fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>>;
 
     /// Looks, and takes the lease if nothing acceptable is there and nobody has it. From then on
     /// changes of the key are told to its [`watch`](Store::watch).

@@ -15,7 +15,7 @@ use crate::support::store::Scripted;
 const MANY: u64 = 100_000;
 
 async fn is_kept(store: &MemoryStore, item: u64) -> bool {
-    store.look(key(item)).await.expect("an answer").is_some()
+    store.lookup(key(item)).await.expect("an answer").is_some()
 }
 
 async fn fill(store: &MemoryStore, items: std::ops::Range<u64>) {
@@ -253,5 +253,5 @@ async fn clones_are_handles_to_one_store() {
 async fn a_key_that_nobody_stored_is_not_there() {
     let store = MemoryStore::new(100);
     fill(&store, 0..100).await;
-    assert!(store.look(Key::of("other").with(1)).await.unwrap().is_none());
+    assert!(store.lookup(Key::of("other").with(1)).await.unwrap().is_none());
 }

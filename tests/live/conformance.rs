@@ -80,11 +80,11 @@ impl Store for Broken {
         self.store.watch(if self.breaks(Promise::WatchesItsKey) { &other } else { key })
     }
 
-    fn look(&self, key: Key) -> StoreFuture<Option<Entry>> {
+    fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
         if self.breaks(Promise::LookFinds) {
             return Box::pin(async { Ok(None) });
         }
-        self.store.look(key)
+        self.store.lookup(key)
     }
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {

@@ -59,7 +59,7 @@ async fn every_cut_and_every_flipped_header_bit_is_a_miss() {
     });
     for bytes in cuts.chain(flips) {
         plant(&mut plain, 1, &bytes);
-        let found = catalog.store.look(key(1)).await.expect("no error");
+        let found = catalog.store.lookup(key(1)).await.expect("no error");
         assert!(found.is_none(), "{bytes:?} was read");
     }
 }

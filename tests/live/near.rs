@@ -45,7 +45,7 @@ fn number(entry: &Entry) -> u64 {
 }
 
 pub(crate) async fn looked(store: &RedisStore, sku: u64) -> Option<u64> {
-    store.look(key(sku)).await.expect("an answer").as_ref().map(number)
+    store.lookup(key(sku)).await.expect("an answer").as_ref().map(number)
 }
 
 pub(crate) fn copied(store: &RedisStore, sku: u64) -> Option<u64> {

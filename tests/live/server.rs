@@ -152,7 +152,7 @@ async fn a_server_that_is_still_loading_says_so_on_connecting() {
 async fn a_full_server_can_be_connected_to() {
     let server = RedisServer::start_with(&["--maxmemory", "1"]);
     let store = options(&server).connect().await.expect("it may have room later");
-    assert!(store.look(key(1)).await.expect("an answer").is_none());
+    assert!(store.lookup(key(1)).await.expect("an answer").is_none());
 }
 
 #[tokio::test]

@@ -250,8 +250,8 @@ impl<S: Store, L: Lock> Store for Guarded<S, L> {
         self.0.store.watch(key).or(self.0.lock.watch(key))
     }
 
-    fn look(&self, key: Key) -> StoreFuture<Option<Entry>> {
-        self.0.store.look(key)
+    fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
+        self.0.store.lookup(key)
     }
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {

@@ -58,7 +58,7 @@ where
         }
         self.leader.enter(Phase::Asking);
         let asked = self.leader.generation();
-        match self.core.store.look(self.leader.key().clone()).await {
+        match self.core.store.lookup(self.leader.key().clone()).await {
             Ok(Some(entry)) if entry.is_fresh() => self.found_later(asked, &entry, memory),
             Ok(_) => self.gone(memory.accept, memory),
             Err(error) => {

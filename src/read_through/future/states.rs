@@ -175,7 +175,11 @@ where
             Some(lookup) => {
                 let patience = self.core.policy.patience_for_look();
                 let until = patience.map(|patience| self.patient_from + patience);
-                State::Looking(Looking::new(self.core.store.look(self.key.clone()), lookup, until))
+                State::Looking(Looking::new(
+                    self.core.store.lookup(self.key.clone()),
+                    lookup,
+                    until,
+                ))
             }
             None => self.join(None),
         }

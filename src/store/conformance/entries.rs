@@ -20,7 +20,7 @@ pub(super) async fn what_was_committed_is_found(on: StoreSubject) -> Checked {
     let value = Value::new(Bytes::from_static(b"\0value\xff"));
     let draft = Draft::new(value, CODEC, windows).timed(SHORT, Duration::ZERO);
     ensure!(on.store.commit(lease, draft).await? == Commit::Stored, "it was not stored");
-    let Some(entry) = on.look().await? else {
+    let Some(entry) = on.lookup().await? else {
         return Err(Deviation::new("it was not found"));
     };
     ensure!(entry.value().encoded() == &b"\0value\xff"[..], "its bytes have changed");
@@ -44,7 +44,7 @@ pub(super) async fn hostile_keys_are_kept_apart(on: StoreSubject) -> Checked {
         on.store.commit(lease, Draft::new(value, CODEC, Lifetimes::fresh_for(LONG))).await?;
     }
     for (position, text) in texts.iter().enumerate() {
-        let entry = on.store.look(on.key().with(*text)).await?;
+        let entry = on.store.lookup(on.key().with(*text)).await?;
         let is_its_own = entry.is_some_and(|at| at.value().encoded()[..] == [position as u8]);
         ensure!(is_its_own, "{text:?} does not have its own value");
     }
@@ -116,7 +116,7 @@ pub(super) async fn an_entry_runs_out(on: StoreSubject) -> Checked {
 pub(super) async fn an_entry_becomes_stale_and_then_runs_out(on: StoreSubject) -> Checked {
     on.store_one("value", Lifetimes::fresh_for(SHORT).stale_while_revalidate(MEDIUM * 2)).await?;
     sleep(SHORT * 3 / 2).await;
-    let found = on.look().await?;
+    let found = on.lookup().await?;
     ensure!(found.is_some_and(|entry| !entry.is_fresh()), "it is not there as stale");
     let Acquire::Lead { lease, stale: Some(_), .. } = on.acquire(&on.claim(), LONG).await? else {
         return Err(Deviation::new("who leads is not given the stale entry"));

@@ -92,12 +92,12 @@ impl StoreSubject {
         Ok(fence)
     }
 
-    pub(super) async fn look(&self) -> Result<Option<Entry>, Deviation> {
-        Ok(self.store.look(self.key()).await?)
+    pub(super) async fn lookup(&self) -> Result<Option<Entry>, Deviation> {
+        Ok(self.store.lookup(self.key()).await?)
     }
 
     pub(super) async fn ensure_text(&self, expected: Option<&str>) -> Checked {
-        let entry = self.look().await?;
+        let entry = self.lookup().await?;
         let found = entry.map(|entry| entry.value().encoded().clone());
         let is_as_expected = found.as_deref() == expected.map(str::as_bytes);
         ensure!(is_as_expected, "found {found:?} instead of {expected:?}");

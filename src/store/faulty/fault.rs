@@ -36,7 +36,7 @@ pub(super) enum FaultPart {
 /// An answer that is not the store's.
 #[derive(Clone, Debug)]
 pub(super) enum Lie {
-    Look(Option<Entry>),
+    Lookup(Option<Entry>),
     Busy(Duration),
     Renew(Renew),
     Commit(Commit),
@@ -89,7 +89,7 @@ impl<A> Fault<A> {
 impl Fault<Option<Entry>> {
     /// It finds this, whatever there is. Unless [`do_it`](Self::do_it) came before, nobody looks.
     pub fn found(found: Option<Entry>) -> Self {
-        Self::of(FaultPart::Lie(Lie::Look(found)))
+        Self::of(FaultPart::Lie(Lie::Lookup(found)))
     }
 }
 
@@ -174,7 +174,7 @@ impl Lies for () {}
 
 impl Lies for Option<Entry> {
     fn by(lie: &Lie) -> Option<Self> {
-        if let Lie::Look(found) = lie { Some(found.clone()) } else { None }
+        if let Lie::Lookup(found) = lie { Some(found.clone()) } else { None }
     }
 }
 

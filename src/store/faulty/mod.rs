@@ -124,8 +124,8 @@ impl<S: Store> FaultyStore<S> {
     }
 
     /// As [`on`](Self::on) a look, to be able to say what it finds: [`On::miss`], [`On::found`].
-    pub fn on_look(&self) -> On<Option<Entry>> {
-        On::new(&self.script, Some(Operation::Look))
+    pub fn on_lookup(&self) -> On<Option<Entry>> {
+        On::new(&self.script, Some(Operation::Lookup))
     }
 
     /// As [`on`](Self::on) an acquire, to be able to say that somebody else loads: [`On::busy`].
@@ -192,8 +192,8 @@ impl<S: Store> Store for FaultyStore<S> {
         }
     }
 
-    fn look(&self, key: Key) -> StoreFuture<Option<Entry>> {
-        self.ask(Operation::Look, self.store.look(key))
+    fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
+        self.ask(Operation::Lookup, self.store.lookup(key))
     }
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {

@@ -7,8 +7,8 @@ use crate::store::Store;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {
-    /// [`Store::look`].
-    Look,
+    /// [`Store::lookup`].
+    Lookup,
     /// [`Store::acquire`].
     Acquire,
     /// [`Store::renew`].
@@ -28,7 +28,7 @@ pub enum Operation {
 impl Operation {
     /// All of them.
     pub const ALL: &[Self] = &[
-        Self::Look,
+        Self::Lookup,
         Self::Acquire,
         Self::Renew,
         Self::Commit,

@@ -155,7 +155,7 @@ impl Store for MemoryStore {
         self.0.watchers.watch(key.digest())
     }
 
-    fn look(&self, key: Key) -> StoreFuture<Option<Entry>> {
+    fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
         self.answer(move |store, now| store.shard(&key, |shard| shard.find(&key, now)))
     }
 

@@ -14,9 +14,9 @@ pub(super) async fn prepare(store: &Inner) -> Result<(), StoreError> {
     let [name, other] = [1, 2]
         .map(|number: u64| store.entry_name(&Key::of("bellwether.check").with(number).digest()));
     // In two slots: a node of a cluster says what it is.
-    let mut look = redis::cmd("MGET");
-    look.arg(&name).arg(other);
-    store.client.run(&RedisRequest::command(look, CONNECTING), Some).await?;
+    let mut mget = redis::cmd("MGET");
+    mget.arg(&name).arg(other);
+    store.client.run(&RedisRequest::command(mget, CONNECTING), Some).await?;
     check(store, &store.scripts.check, name).await?;
     for number in 0..store.client.options().plain_connections() as usize {
         let ping = RedisRequest::command(redis::cmd("PING"), CONNECTING);
@@ -29,11 +29,11 @@ pub(super) async fn prepare(store: &Inner) -> Result<(), StoreError> {
 async fn check(store: &Inner, script: &RedisScript, name: Vec<u8>) -> Result<(), StoreError> {
     let by_hash = RedisRequest::script(script, [name], [], CONNECTING);
     let by_text = by_hash.by_text();
-    judge(store.client.run(&by_text, Some).await?)?;
+    read_reply(store.client.run(&by_text, Some).await?)?;
     store.client.run(&by_hash, Some).await.map(drop)
 }
 
-fn judge(reply: RedisValue) -> Result<(), StoreError> {
+fn read_reply(reply: RedisValue) -> Result<(), StoreError> {
     let said = texts(reply).ok_or_else(|| RequestError::Malformed.during(CONNECTING, None))?;
     let mut missing = Vec::new();
     for [command, why] in said.as_chunks().0 {
@@ -74,7 +74,7 @@ mod tests {
 
     fn refusal(pairs: &[[&str; 2]]) -> Result<(), StoreError> {
         let said = pairs.iter().flatten().map(|said| RedisValue::Bytes(said.as_bytes().to_vec()));
-        judge(RedisValue::Array(said.collect()))
+        read_reply(RedisValue::Array(said.collect()))
     }
 
     #[test]
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_reply_of_another_shape_is_malformed() {
-        let error = judge(RedisValue::Int(1)).unwrap_err();
+        let error = read_reply(RedisValue::Int(1)).unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Malformed);
     }
 }

@@ -42,20 +42,20 @@ struct LookupState {
 /// Lookups that a task is about to send.
 #[derive(Debug, Default)]
 struct LookupBatch {
-    lookups: Vec<Lookup>,
+    lookups: Vec<QueuedLookup>,
     /// Where that task runs, while there are any.
     runtime: Option<Id>,
 }
 
 /// A lookup that a task sends.
 #[derive(Debug)]
-struct Lookup {
+struct QueuedLookup {
     name: Vec<u8>,
-    answer: oneshot::Sender<Looked>,
+    answer: oneshot::Sender<LookupResult>,
 }
 
 /// What is there, if anything is.
-type Looked = Result<Option<Seen>, StoreError>;
+type LookupResult = Result<Option<Seen>, StoreError>;
 
 impl Lookups {
     pub(super) fn over(
@@ -84,13 +84,13 @@ impl Lookups {
     ///
     /// # Cancel safety
     /// Dropping it loses the answer.
-    pub(super) async fn look(&self, name: Vec<u8>) -> Looked {
-        let looking = Looking::begin(&self.0);
-        let joined = if looking.is_alone { None } else { self.join(&name) };
+    pub(super) async fn read(&self, name: Vec<u8>) -> LookupResult {
+        let active = ActiveLookup::begin(&self.0);
+        let joined = if active.is_alone { None } else { self.join(&name) };
         if let Some(answer) = joined
-            && let Ok(looked) = answer.await
+            && let Ok(result) = answer.await
         {
-            return looked;
+            return result;
         }
         // It is alone, or the task was dropped with its runtime. In a box, so that the callers that
         // share a command need no room for it.
@@ -102,14 +102,14 @@ impl Lookups {
     ///
     /// # Cancel safety
     /// Dropping it loses the answer.
-    pub(super) async fn look_with_life(&self, name: Vec<u8>) -> Looked {
+    pub(super) async fn read_with_life(&self, name: Vec<u8>) -> LookupResult {
         let seen = self.0.send_with_lives(vec![name]).await?;
         seen.into_iter().next().ok_or_else(malformed)
     }
 
     /// Joins the next batch, if there is a runtime for its task. It has to be that of the caller:
     /// another one may not be driven for a long time.
-    fn join(&self, name: &[u8]) -> Option<oneshot::Receiver<Looked>> {
+    fn join(&self, name: &[u8]) -> Option<oneshot::Receiver<LookupResult>> {
         let runtime = Handle::try_current().ok()?;
         let (answer, answered) = oneshot::channel();
         let is_first = {
@@ -118,7 +118,7 @@ impl Lookups {
                 return None;
             }
             next.runtime = Some(runtime.id());
-            next.lookups.push(Lookup { name: name.to_vec(), answer });
+            next.lookups.push(QueuedLookup { name: name.to_vec(), answer });
             next.lookups.len() == 1
         };
         if is_first {
@@ -130,7 +130,7 @@ impl Lookups {
 }
 
 impl LookupState {
-    async fn answer(&self, lookups: Vec<Lookup>) {
+    async fn answer(&self, lookups: Vec<QueuedLookup>) {
         let (names, callers): (Vec<_>, Vec<_>) =
             lookups.into_iter().map(|lookup| (lookup.name, lookup.answer)).unzip();
         let answers = match self.send(names).await {
@@ -150,14 +150,14 @@ impl LookupState {
         let count = names.len();
         let mut mget = redis::cmd("MGET");
         mget.arg(names);
-        let request = RedisRequest::command(mget, LOOKING).over(self.route);
+        let request = RedisRequest::command(mget, READING).over(self.route);
         let all = |seen: &Vec<_>| seen.len() == count;
         self.client.run(&request, |reply| reply::seen(reply).filter(all)).await
     }
 
     async fn send_with_lives(&self, names: Vec<Vec<u8>>) -> Result<Vec<Option<Seen>>, StoreError> {
         let count = names.len();
-        let request = RedisRequest::script(&self.script, names, [], LOOKING).over(self.route);
+        let request = RedisRequest::script(&self.script, names, [], READING).over(self.route);
         let asked_at = Instant::now();
         let all = |(_, seen): &(_, Vec<_>)| seen.len() == count;
         let read = |reply| reply::seen_with_lives(reply).filter(all);
@@ -172,22 +172,22 @@ impl LookupState {
 }
 
 fn malformed() -> StoreError {
-    StoreError::new(StoreErrorKind::Malformed, "redis, looking: the reply makes no sense")
+    StoreError::new(StoreErrorKind::Malformed, "redis, reading an entry: the reply makes no sense")
 }
 
 /// A caller that looks something up.
-struct Looking<'a> {
+struct ActiveLookup<'a> {
     state: &'a LookupState,
     is_alone: bool,
 }
 
-impl<'a> Looking<'a> {
+impl<'a> ActiveLookup<'a> {
     fn begin(state: &'a LookupState) -> Self {
         Self { state, is_alone: state.callers.fetch_add(1, Ordering::Relaxed) == 0 }
     }
 }
 
-impl Drop for Looking<'_> {
+impl Drop for ActiveLookup<'_> {
     fn drop(&mut self) {
         self.state.callers.fetch_sub(1, Ordering::Relaxed);
     }
@@ -229,4 +229,4 @@ impl Drop for LookupFlush {
 /// How many lookups one command carries: a reply should not be so long that others wait for it.
 const AT_ONCE: usize = 64;
 
-const LOOKING: &str = "looking";
+const READING: &str = "reading an entry";

@@ -129,9 +129,9 @@ impl Store for RedisStore {
         self.0.client.watch(key.digest())
     }
 
-    fn look(&self, key: Key) -> StoreFuture<Option<Entry>> {
+    fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.look(&key).await })
+        Box::pin(async move { inner.lookup(&key).await })
     }
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {

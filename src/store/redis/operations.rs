@@ -25,14 +25,14 @@ use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease,
 use crate::store::{Lifetimes, Remaining, Renew, Token};
 
 impl Inner {
-    pub(super) async fn look(self: &Arc<Self>, key: &Key) -> Result<Option<Entry>, StoreError> {
+    pub(super) async fn lookup(self: &Arc<Self>, key: &Key) -> Result<Option<Entry>, StoreError> {
         let digest = key.digest();
         let (lookups, mut with_life) = (self.lookups(&digest), false);
         loop {
             let (asked, name) = (self.will_ask(&digest), self.entry_name(&digest));
             let seen = match with_life {
-                true => lookups.look_with_life(name).await?,
-                false => lookups.look(name).await?,
+                true => lookups.read_with_life(name).await?,
+                false => lookups.read(name).await?,
             };
             let Some(Seen { sealed, remaining }) = seen else {
                 return Ok(None);

@@ -46,7 +46,7 @@ pub(super) fn seen(reply: Value) -> Option<Vec<Option<Seen>>> {
     reply.into_iter().map(|sealed| see(sealed, None)).collect()
 }
 
-/// What `look.lua` gives: the server's time in us, and what is seen.
+/// What `lookup.lua` gives: the server's time in us, and what is seen.
 pub(super) fn seen_with_lives(reply: Value) -> Option<(u64, Vec<Option<Seen>>)> {
     let Value::Array(reply) = reply else {
         return None;

@@ -274,8 +274,8 @@ impl Store for Scripted {
         }
     }
 
-    fn look(&self, key: Key) -> StoreFuture<Option<Entry>> {
-        self.ask(Op::Look, self.store.look(key))
+    fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
+        self.ask(Op::Look, self.store.lookup(key))
     }
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {

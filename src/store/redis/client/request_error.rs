@@ -252,8 +252,12 @@ mod tests {
 
     #[test]
     fn an_error_says_what_was_done_what_came_of_it_and_what_to_do() {
-        let error = sent("OOM command not allowed").during("looking", Some(&Key::of("item")));
+        let error =
+            sent("OOM command not allowed").during("reading an entry", Some(&Key::of("item")));
         let said = error.to_string();
-        assert!(said.contains("looking of `item") && said.contains("maxmemory-policy"), "{said}");
+        assert!(
+            said.contains("reading an entry of `item") && said.contains("maxmemory-policy"),
+            "{said}"
+        );
     }
 }
