@@ -55,7 +55,7 @@ impl Failure {
 
     /// With words for people, cut off after 256 bytes. Whoever can read the store can read them.
     #[must_use]
-    pub fn saying(self, message: &str) -> Self {
+    pub fn with_message(self, message: &str) -> Self {
         let most = Self::MAX_MESSAGE.min(message.len());
         let end = (0..=most).rev().find(|end| message.is_char_boundary(*end)).unwrap_or_default();
         Self { message: Arc::from(&message[..end]), ..self }

@@ -19,7 +19,7 @@ use tokio::time::{Instant, sleep, timeout};
 const KIND: StoreErrorKind = StoreErrorKind::TimedOut;
 
 fn faulty() -> FaultyStore<MemoryStore> {
-    FaultyStore::around(MemoryStore::new(100))
+    FaultyStore::new(MemoryStore::new(100))
 }
 
 async fn has(store: &impl Store, item: u64) -> bool {
@@ -280,7 +280,7 @@ async fn changes_are_heard_lost_or_said_not_to_be_heard() {
     assert!(timeout(NEVER, hearing.changed()).await.is_ok());
     assert!(!losing.is_silent() && timeout(NEVER, losing.changed()).await.is_err());
     store.heal();
-    assert!(store.deaf().watch(&key(1)).is_silent());
+    assert!(store.without_push().watch(&key(1)).is_silent());
 }
 
 #[tokio::test(start_paused = true)]

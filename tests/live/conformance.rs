@@ -20,7 +20,7 @@ async fn memory_store_keeps_the_contract() {
 async fn redis_store_keeps_the_contract() {
     let server = RedisServer::start();
     let store = options(&server).connect().await.expect("a store");
-    assert!(store.hears());
+    assert!(store.is_tracking());
     assert_eq!(conformance::run(store).await, []);
 }
 
@@ -28,7 +28,7 @@ async fn redis_store_keeps_the_contract() {
 async fn redis_store_keeps_the_contract_over_resp2() {
     let server = RedisServer::start();
     let store = options(&server).resp2().connect().await.expect("a store");
-    assert!(!store.hears());
+    assert!(!store.is_tracking());
     assert_eq!(conformance::run(store).await, []);
 }
 

@@ -11,7 +11,7 @@ use crate::store::{Accept, Acquire, Commit, Entry, Failure, Lease, Lifetimes};
 
 impl StoreSubject {
     async fn fail(&self, lease: Lease, window: Duration) -> Checked {
-        let failure = Failure::new(FailureCause::TimedOut, 3, window).saying("no answer: ü");
+        let failure = Failure::new(FailureCause::TimedOut, 3, window).with_message("no answer: ü");
         Ok(self.store.fail(lease, failure).await?)
     }
 
@@ -28,7 +28,7 @@ pub(super) async fn a_failure_is_told_to_whoever_asks(on: StoreSubject) -> Check
     let lease = on.lead(LONG).await?;
     on.fail(lease, LONG).await?;
     let (failure, remaining, stale) = on.failed().await?;
-    let expected = Failure::new(FailureCause::TimedOut, 3, LONG).saying("no answer: ü");
+    let expected = Failure::new(FailureCause::TimedOut, 3, LONG).with_message("no answer: ü");
     ensure!(failure == expected, "remembered {failure:?}");
     ensure!(remaining <= LONG && remaining > LONG / 2, "its window is {remaining:?} long");
     ensure!(stale.is_none(), "found {stale:?} where nothing was stored");

@@ -14,7 +14,7 @@
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let store = FaultyStore::around(MemoryStore::new(100)).remote();
+//! let store = FaultyStore::new(MemoryStore::new(100)).remote();
 //! let layer = ReadThroughLayer::new(store.clone(), |sku: &u64| Key::of("item").with(*sku))
 //!     .ttl(Duration::from_secs(60));
 //! let mut catalog = layer.layer(service_fn(async |sku: u64| {
@@ -47,7 +47,7 @@
 //! # use bellwether::store::faulty::{Fault, FaultyStore};
 //! # use bellwether::store::Commit;
 //! # use bellwether::{MemoryStore, StoreErrorKind};
-//! # let store = FaultyStore::around(MemoryStore::new(100));
+//! # let store = FaultyStore::new(MemoryStore::new(100));
 //! // Every third commit is done, but the answer comes late and says the contrary.
 //! let late = Fault::do_it().then(Fault::delay(Duration::from_secs(1)));
 //! store.on_commit().every(3).meet(late.then(Fault::committed(Commit::Superseded)));
@@ -87,13 +87,13 @@ pub struct FaultyStore<S> {
     store: Arc<S>,
     script: Arc<Script>,
     remote: bool,
-    deaf: bool,
+    without_push: bool,
 }
 
 impl<S: Store> FaultyStore<S> {
     /// A store without faults so far.
-    pub fn around(store: S) -> Self {
-        Self { store: Arc::new(store), script: Arc::default(), remote: false, deaf: false }
+    pub fn new(store: S) -> Self {
+        Self { store: Arc::new(store), script: Arc::default(), remote: false, without_push: false }
     }
 
     /// This handle is that of a store across a wire: [`peek`](Store::peek) knows of nothing, so
@@ -109,8 +109,8 @@ impl<S: Store> FaultyStore<S> {
     ///
     /// Default: it hears what the store does. No fault, and not ended by [`heal`](Self::heal).
     #[must_use]
-    pub fn deaf(self) -> Self {
-        Self { deaf: true, ..self }
+    pub fn without_push(self) -> Self {
+        Self { without_push: true, ..self }
     }
 
     /// What is to happen to calls of an operation.
@@ -184,7 +184,7 @@ impl<S: Store> Store for FaultyStore<S> {
     }
 
     fn watch(&self, key: &Key) -> Watch {
-        match self.deaf {
+        match self.without_push {
             true => Watch::silent(),
             // Of watchers that nobody tells anything.
             false if self.script.loses_changes() => Watchers::default().watch(key.digest()),
@@ -237,7 +237,7 @@ impl<S: fmt::Debug> fmt::Debug for FaultyStore<S> {
             .field("store", &self.store)
             .field("script", &self.script)
             .field("remote", &self.remote)
-            .field("deaf", &self.deaf)
+            .field("without_push", &self.without_push)
             .finish()
     }
 }

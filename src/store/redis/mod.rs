@@ -107,7 +107,7 @@ impl RedisStore {
     }
 
     /// Whether the server reports changes, as far as is known: it is found out on connecting.
-    pub fn hears(&self) -> bool {
+    pub fn is_tracking(&self) -> bool {
         self.0.client.is_tracked()
     }
 
@@ -175,7 +175,7 @@ impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
             .field("options", self.0.client.options())
-            .field("hears", &self.hears())
+            .field("is_tracking", &self.is_tracking())
             .field("stats", &self.stats())
             .finish()
     }

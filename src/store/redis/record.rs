@@ -45,7 +45,7 @@ pub(super) fn read(record: &[u8]) -> Option<Failure> {
         [cooldown, window, life].map(|time| Duration::from_millis(u64::from_be_bytes(*time)));
     let message = str::from_utf8(message).unwrap_or_default();
     let failure = Failure::new(cause, u32::from_be_bytes(*times), window);
-    Some(failure.with_cooldown(cooldown).with_life(life).saying(message))
+    Some(failure.with_cooldown(cooldown).with_life(life).with_message(message))
 }
 
 /// Scripts count in floating point, and add and double these: far beyond what any layer sets.
@@ -64,7 +64,7 @@ mod tests {
         for cause in [FailureCause::Error, FailureCause::TimedOut, FailureCause::Panicked] {
             let [cooldown, window, life] = [1, 30, 90].map(Duration::from_secs);
             let failure = Failure::new(cause, 7, window).with_cooldown(cooldown).with_life(life);
-            let failure = failure.saying("no route: ö");
+            let failure = failure.with_message("no route: ö");
             assert_eq!(read(&write(&failure)), Some(failure));
         }
     }
@@ -73,7 +73,7 @@ mod tests {
     fn the_bytes_of_a_record_do_not_change() {
         let [cooldown, window, life] = [200, 4_000, 34_000].map(Duration::from_millis);
         let failure = Failure::new(FailureCause::TimedOut, 3, window).with_cooldown(cooldown);
-        let written = write(&failure.with_life(life).saying("late"));
+        let written = write(&failure.with_life(life).with_message("late"));
         let (head, rest) = written.split_at(9);
         assert_eq!(head, b"BWF\x02\x02\0\0\0\x03");
         assert_eq!(&rest[..16], b"\0\0\0\0\0\0\0\xc8\0\0\0\0\0\0\x0f\xa0");
