@@ -4,10 +4,10 @@
 //! 1. At most one unexpired lease per key. Only its token can renew it, commit by it or abandon it.
 //! 2. [`invalidate`](Store::invalidate) ends the lease, so a commit whose token still holds it may
 //!    store. A lease that has lapsed or was taken over stores too (a load slower than its lease
-//!    would never be stored otherwise), if its fence is above the floor and above the stored
+//!    would never be stored otherwise), if its fence is above the watermark and above the stored
 //!    entry's fence, and if it is younger than [`WATERMARK_TTL`]; it never ends somebody else's lease.
 //!    Everything else is [`Superseded`](Commit::Superseded).
-//! 3. Fences grow per key, over expiry and restarts too: a new one is the largest of the floor + 1,
+//! 3. Fences grow per key, over expiry and restarts too: a new one is the largest of the watermark + 1,
 //!    the stored entry's fence + 1, and the store's clock in microseconds.
 //! 4. Time is the store's. No client's clock takes part in a decision about a lease, and whether an
 //!    entry is fresh is judged by what is left of its life in the store.
@@ -114,7 +114,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Gives up a lease, if it was granted and still holds, and tells the watchers.
     fn abandon(&self, claim: Claim) -> StoreFuture<()>;
 
-    /// Removes the entry, ends the lease, raises the floor above every fence given so far, and
+    /// Removes the entry, ends the lease, raises the watermark above every fence given so far, and
     /// tells the watchers.
     fn invalidate(&self, key: Key) -> StoreFuture<()>;
 
@@ -221,7 +221,7 @@ pub enum Commit {
     Superseded,
 }
 
-/// How long a floor is kept after an invalidation: 10 minutes. A lapsed lease older than that
+/// How long a watermark is kept after an invalidation: 10 minutes. A lapsed lease older than that
 /// stores nothing, since what was invalidated in its time is no longer known.
 pub const WATERMARK_TTL: Duration = Duration::from_secs(600);
 

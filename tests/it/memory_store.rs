@@ -211,10 +211,10 @@ async fn ten_thousand_invalidations_are_remembered_at_once() {
     }
 }
 
-/// Floors end after a while. Who began before that might not meet the floor of an invalidation in
+/// Watermarks end after a while. Who began before that might not meet the watermark of an invalidation in
 /// its time, so it may store nothing by then.
 #[tokio::test(start_paused = true)]
-async fn a_lapsed_lease_as_old_as_floors_become_stores_nothing() {
+async fn a_lapsed_lease_as_old_as_watermarks_become_stores_nothing() {
     let store = MemoryStore::new(100);
     let old = lease(&store, 1, SECOND).await;
     let younger = lease(&store, 2, SECOND).await;

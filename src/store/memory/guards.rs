@@ -30,7 +30,7 @@ pub(super) struct Guards {
 #[derive(Default)]
 pub(super) struct Guard {
     pub(super) lease: Option<ActiveLease>,
-    pub(super) floor: Option<Watermark>,
+    pub(super) watermark: Option<Watermark>,
     pub(super) failed: Option<RecentFailure>,
 }
 
@@ -52,11 +52,13 @@ pub(super) struct Watermark {
 
 impl Guards {
     /// The watermark of a key: no fence up to it may be stored.
-    pub(super) fn floor(&self, key: &Key, now: Moment) -> u64 {
-        let own = self.of_keys.get(key).and_then(|guard| guard.floor);
-        let live =
-            [own, self.merged].into_iter().flatten().filter(|floor| floor.until > now.instant);
-        live.map(|floor| floor.fence).max().unwrap_or(0)
+    pub(super) fn watermark(&self, key: &Key, now: Moment) -> u64 {
+        let own = self.of_keys.get(key).and_then(|guard| guard.watermark);
+        let live = [own, self.merged]
+            .into_iter()
+            .flatten()
+            .filter(|watermark| watermark.until > now.instant);
+        live.map(|watermark| watermark.fence).max().unwrap_or(0)
     }
 
     pub(super) fn failed(&self, key: &Key, now: Moment) -> Option<&RecentFailure> {
@@ -89,7 +91,7 @@ impl Guards {
     pub(super) fn end_lease(&mut self, key: &Key) {
         if let Some(guard) = self.of_keys.get_mut(key) {
             guard.lease = None;
-            if guard.floor.is_none() && guard.failed.is_none() {
+            if guard.watermark.is_none() && guard.failed.is_none() {
                 self.of_keys.remove(key);
             }
         }
@@ -114,14 +116,14 @@ impl Guards {
 
     /// Makes one watermark of all, and forgets failures.
     fn merge(&mut self, now: Moment) {
-        let merged = self.merged.filter(|floor| floor.until > now.instant);
-        let floors = self.of_keys.values().filter_map(|guard| guard.floor).chain(merged);
-        self.merged = floors.reduce(|one, other| Watermark {
+        let merged = self.merged.filter(|watermark| watermark.until > now.instant);
+        let watermarks = self.of_keys.values().filter_map(|guard| guard.watermark).chain(merged);
+        self.merged = watermarks.reduce(|one, other| Watermark {
             fence: one.fence.max(other.fence),
             until: one.until.max(other.until),
         });
         self.of_keys.retain(|_, guard| {
-            guard.floor = None;
+            guard.watermark = None;
             guard.failed = None;
             guard.is_live(now)
         });
@@ -131,7 +133,7 @@ impl Guards {
 impl Guard {
     fn is_live(&self, now: Moment) -> bool {
         self.lease.as_ref().is_some_and(|granted| granted.until > now.instant)
-            || self.floor.is_some_and(|floor| floor.until > now.instant)
+            || self.watermark.is_some_and(|watermark| watermark.until > now.instant)
             || self.failed.as_ref().is_some_and(|failed| failed.until() > now.instant)
     }
 }
@@ -178,7 +180,8 @@ mod tests {
 
     fn invalidate(guards: &mut Guards, nth: u64) {
         let until = now().instant + Duration::from_secs(600);
-        guards.at(&Key::of("item").with(nth), now()).floor = Some(Watermark { fence: nth, until });
+        guards.at(&Key::of("item").with(nth), now()).watermark =
+            Some(Watermark { fence: nth, until });
     }
 
     #[test]
@@ -190,7 +193,7 @@ mod tests {
         }
         // None is lower than it was.
         for nth in 0..100_000 {
-            assert!(guards.floor(&Key::of("item").with(nth), now()) >= nth);
+            assert!(guards.watermark(&Key::of("item").with(nth), now()) >= nth);
         }
     }
 

@@ -23,7 +23,7 @@ use crate::key::Key;
 ///
 /// When it is full, what has not been read for longest goes first, by the second-chance clock
 /// (F. J. Corbató, "A Paging Experiment with the Multics System", 1968): a read marks its entry and
-/// moves nothing. Leases and floors are never evicted; they end by themselves.
+/// moves nothing. Leases and watermarks are never evicted; they end by themselves.
 ///
 /// Every operation costs one lock of one of up to 16 shards, whatever the number of keys.
 ///

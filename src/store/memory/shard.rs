@@ -1,4 +1,4 @@
-//! Some of the keys of a `MemoryStore`: their entries, their leases and their floors.
+//! Some of the keys of a `MemoryStore`: their entries, their leases and their watermarks.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -166,14 +166,14 @@ impl MemoryShard {
     }
 
     pub(super) fn invalidate(&mut self, key: &Key, now: Moment) {
-        self.raise_floor(key, now);
+        self.raise_watermark(key, now);
         if let Some(place) = self.places.get(key).copied() {
             self.remove(place);
         }
     }
 
     pub(super) fn expire(&mut self, key: &Key, now: Moment) {
-        self.raise_floor(key, now);
+        self.raise_watermark(key, now);
         if let Some(place) = self.places.get(key).copied() {
             let kept = &mut self.kept[place];
             kept.gone_at = kept.gone_at.min(now.after(kept.entry.windows().stale()));
@@ -183,25 +183,25 @@ impl MemoryShard {
     /// Whether a lease that no longer holds may store all the same: see point 2 of the contract.
     fn may_still_store(&mut self, lease: &Lease, now: Moment) -> bool {
         let age = now.micros.saturating_sub(lease.granted_at());
-        let floor = self.guards.floor(lease.key(), now);
+        let watermark = self.guards.watermark(lease.key(), now);
         let stored = self.find(lease.key(), now).map_or(0, |entry| entry.fence());
-        age < micros(WATERMARK_TTL) && lease.fence() > floor && lease.fence() > stored
+        age < micros(WATERMARK_TTL) && lease.fence() > watermark && lease.fence() > stored
     }
 
     fn next_fence(&mut self, key: &Key, entry: Option<&Entry>, now: Moment) -> u64 {
-        let floor = self.guards.floor(key, now);
+        let watermark = self.guards.watermark(key, now);
         let stored = entry.map_or(0, Entry::fence);
-        let above = floor.max(stored).max(self.last_fence) + 1;
+        let above = watermark.max(stored).max(self.last_fence) + 1;
         self.last_fence = above.max(now.micros);
         self.last_fence
     }
 
-    fn raise_floor(&mut self, key: &Key, now: Moment) {
-        // Every fence given so far is at most the last one; the next one is above the floor.
+    fn raise_watermark(&mut self, key: &Key, now: Moment) {
+        // Every fence given so far is at most the last one; the next one is above the watermark.
         let fence = self.last_fence.max(now.micros);
         self.last_fence = fence;
-        let floor = Watermark { fence, until: now.after(WATERMARK_TTL) };
-        *self.guards.at(key, now) = Guard { floor: Some(floor), ..Guard::default() };
+        let watermark = Watermark { fence, until: now.after(WATERMARK_TTL) };
+        *self.guards.at(key, now) = Guard { watermark: Some(watermark), ..Guard::default() };
     }
 
     fn insert(&mut self, lease: &Lease, draft: Draft, now: Moment) {

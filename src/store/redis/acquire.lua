@@ -1,13 +1,13 @@
 -- acquire: look, and take the lease if nothing acceptable is there and no other claim holds it.
 --
--- KEYS   1 entry   2 lease   3 floor   4 failed
+-- KEYS   1 entry   2 lease   3 watermark   4 failed
 -- ARGV   1 token, 16 bytes   2 term in ms
 --        3 '1' if a fresh entry is acceptable, '0' if none is and past failures do not matter, or
 --            the fence of the one that is not, as bytes
 --        4 the latest time at which the caller waits for the answer, in us by the server's clock,
 --            or '' if the caller does not know that clock
 --        5 tokens that may be taken over, 16 bytes each
---        6 floor and 7 failed, if they are not among the KEYS
+--        6 watermark and 7 failed, if they are not among the KEYS
 -- gives  {1, now, entry, its remaining life in ms}                      found
 --        {2, now, what is left of the lease in ms, stale entry or false,
 --            its remaining life}                                        busy
@@ -37,7 +37,7 @@ local function is_ours(token)
   end
   return false
 end
-local floor_name, failed_name = KEYS[3] or ARGV[6], KEYS[4] or ARGV[7]
+local watermark_name, failed_name = KEYS[3] or ARGV[6], KEYS[4] or ARGV[7]
 -- Changes nothing, and is refused where writes are: after GETEX a server without room would let
 -- everything pass.
 local refused = redis.pcall('SETRANGE', KEYS[2], 0, '')
@@ -81,11 +81,11 @@ if is_there == '' then entry = '' end
 if type(refused) == 'table' and not string.find(refused.err, 'WRONGTYPE', 1, true) then
   error(refused.err)
 end
-local fence = math.max(number(peek(floor_name)) + 1, stored + 1, now)
+local fence = math.max(number(peek(watermark_name)) + 1, stored + 1, now)
 -- While the clock is behind what it once showed, an invalidation cannot raise the watermark by the
 -- time above fences that it does not find. So each fence is the watermark, and a lease that has
 -- lapsed stores nothing.
-if fence > now then redis.call('SET', floor_name, struct.pack('>I8', fence), 'PX', floor_life) end
+if fence > now then redis.call('SET', watermark_name, struct.pack('>I8', fence), 'PX', watermark_life) end
 redis.call('SET', KEYS[2], ARGV[1] .. struct.pack('>I8I8', fence, ARGV[2]), 'PX', ARGV[2])
 if failed and not shared then redis.call('DEL', failed_name) end
 return {3, now, fence, entry, remaining, failures, ARGV[3] ~= '0' and shared}

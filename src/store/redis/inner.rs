@@ -98,8 +98,8 @@ impl Inner {
 
     /// All names of a key. Callers wait for changes of the first [`TRACKED`] ones.
     pub(super) fn names(&self, digest: &Digest) -> Vec<Vec<u8>> {
-        let floor = self.client.name(digest, ":floor");
-        vec![self.entry_name(digest), self.lease_name(digest), floor, self.failed_name(digest)]
+        let watermark = self.client.name(digest, ":watermark");
+        vec![self.entry_name(digest), self.lease_name(digest), watermark, self.failed_name(digest)]
     }
 }
 

@@ -39,9 +39,9 @@ use crate::key::Key;
 ///
 /// # Names
 /// A key has four names in one hash slot: `bw:<namespace>:{<digest>}` for its entry, and the same with
-/// `:lease`, `:floor` and `:failed`. All names that a script touches are declared in its `KEYS`, with
+/// `:lease`, `:watermark` and `:failed`. All names that a script touches are declared in its `KEYS`, with
 /// one exception: Redis before 7.2 tracks every declared name for the caller, whether the script reads
-/// it or not, so the floor and the failure are arguments there. They may never change again, and would
+/// it or not, so the watermark and the failure are arguments there. They may never change again, and would
 /// be tracked for ever, at 116 bytes each.
 ///
 /// # When the server's clock is set

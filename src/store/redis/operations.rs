@@ -347,7 +347,7 @@ mod tests {
     #[test]
     fn the_scripts_go_by_the_same_times() {
         let prelude = include_str!("prelude.lua");
-        assert!(prelude.contains(&format!("local floor_life = {}\n", millis(WATERMARK_TTL))));
+        assert!(prelude.contains(&format!("local watermark_life = {}\n", millis(WATERMARK_TTL))));
         assert!(prelude.contains(&format!("local drift = {DRIFT}\n")));
     }
 }

@@ -16,7 +16,7 @@ end
 local drift = 1000000
 
 -- How long watermarks live, in ms.
-local floor_life = 600000
+local watermark_life = 600000
 
 -- What stands in an entry that was made stale before its time.
 local expired = 'EX'
