@@ -85,7 +85,7 @@ pub struct Draft {
     /// How `value` is encoded.
     pub(crate) codec: u8,
     /// For how long it is to be kept.
-    pub(crate) windows: Lifetimes,
+    pub(crate) lifetimes: Lifetimes,
     /// How long the load took.
     pub(crate) load_time: Duration,
     /// How long ago the lease was granted.
@@ -94,8 +94,8 @@ pub struct Draft {
 
 impl Draft {
     /// Bytes in an encoding, to be kept for a while.
-    pub fn new(value: Value, codec: u8, windows: Lifetimes) -> Self {
-        Self { value, codec, windows, load_time: Duration::ZERO, lease_age: Duration::ZERO }
+    pub fn new(value: Value, codec: u8, lifetimes: Lifetimes) -> Self {
+        Self { value, codec, lifetimes, load_time: Duration::ZERO, lease_age: Duration::ZERO }
     }
 
     /// No value, but a mark that says why the last answer is not there, for those who waited for
@@ -122,8 +122,8 @@ impl Draft {
     }
 
     /// For how long it is to be kept.
-    pub fn windows(&self) -> Lifetimes {
-        self.windows
+    pub fn lifetimes(&self) -> Lifetimes {
+        self.lifetimes
     }
 
     /// How long the load took.
@@ -203,8 +203,8 @@ impl Entry {
     }
 
     /// For how long it was to be kept.
-    pub fn windows(&self) -> Lifetimes {
-        self.stored.draft.windows
+    pub fn lifetimes(&self) -> Lifetimes {
+        self.stored.draft.lifetimes
     }
 
     /// How long the load took.
@@ -238,7 +238,7 @@ impl Entry {
     pub fn is_fresh(&self) -> bool {
         match self.remaining {
             Remaining::Fresh => true,
-            Remaining::Known(remaining) => remaining > self.stored.draft.windows.stale(),
+            Remaining::Known(remaining) => remaining > self.stored.draft.lifetimes.stale(),
         }
     }
 
@@ -248,7 +248,7 @@ impl Entry {
         match self.remaining {
             Remaining::Fresh => None,
             Remaining::Known(remaining) => {
-                Some(remaining.saturating_sub(self.stored.draft.windows.stale()))
+                Some(remaining.saturating_sub(self.stored.draft.lifetimes.stale()))
             }
         }
     }
@@ -257,7 +257,7 @@ impl Entry {
     pub fn stale_for(&self) -> Option<Duration> {
         match self.remaining {
             Remaining::Known(remaining) if !self.is_fresh() => {
-                Some(self.stored.draft.windows.stale().saturating_sub(remaining))
+                Some(self.stored.draft.lifetimes.stale().saturating_sub(remaining))
             }
             _ => None,
         }
@@ -265,12 +265,12 @@ impl Entry {
 
     /// Whether it is stale, and may be given out while it is loaded anew.
     pub fn serves_while_revalidating(&self) -> bool {
-        self.stale_for().is_some_and(|stale| stale < self.stored.draft.windows.while_revalidate())
+        self.stale_for().is_some_and(|stale| stale < self.stored.draft.lifetimes.while_revalidate())
     }
 
     /// Whether it is stale, and may be given out if it cannot be loaded anew.
     pub fn serves_if_error(&self) -> bool {
-        self.stale_for().is_some_and(|stale| stale < self.stored.draft.windows.if_error())
+        self.stale_for().is_some_and(|stale| stale < self.stored.draft.lifetimes.if_error())
     }
 
     /// Why there is no value here, if it is a mark that there is none to be kept.

@@ -225,7 +225,7 @@ where
         match self.outcome_of(entry, status) {
             Some(stale) if entry.serves_while_revalidating() => Meanwhile::Give(stale),
             Some(stale) if entry.serves_if_error() => {
-                Meanwhile::Offer(stale, entry.windows().if_error().saturating_sub(stale_for))
+                Meanwhile::Offer(stale, entry.lifetimes().if_error().saturating_sub(stale_for))
             }
             _ => Meanwhile::Nothing,
         }
@@ -247,7 +247,7 @@ where
         };
         let status = CacheStatus::Stale { why: StaleReason::LoadFailed, stale_for };
         // In either window: while it is replaced it is given out, though that fails.
-        let will_do = stale_for < entry.windows().given_out();
+        let will_do = stale_for < entry.lifetimes().given_out();
         will_do.then(|| self.outcome_of(entry, Some(status))).flatten()
     }
 

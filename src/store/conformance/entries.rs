@@ -16,9 +16,9 @@ pub(super) async fn nothing_is_found_where_nothing_was_stored(on: StoreSubject) 
 pub(super) async fn what_was_committed_is_found(on: StoreSubject) -> Checked {
     let lease = on.lead(LONG).await?;
     let fence = lease.fence();
-    let windows = Lifetimes::fresh_for(LONG).stale_while_revalidate(SHORT);
+    let lifetimes = Lifetimes::fresh_for(LONG).stale_while_revalidate(SHORT);
     let value = Value::new(Bytes::from_static(b"\0value\xff"));
-    let draft = Draft::new(value, CODEC, windows).timed(SHORT, Duration::ZERO);
+    let draft = Draft::new(value, CODEC, lifetimes).timed(SHORT, Duration::ZERO);
     ensure!(on.store.commit(lease, draft).await? == Commit::Stored, "it was not stored");
     let Some(entry) = on.lookup().await? else {
         return Err(Deviation::new("it was not found"));
@@ -26,7 +26,7 @@ pub(super) async fn what_was_committed_is_found(on: StoreSubject) -> Checked {
     ensure!(entry.value().encoded() == &b"\0value\xff"[..], "its bytes have changed");
     ensure!(entry.codec() == CODEC, "its codec is {}", entry.codec());
     ensure!(entry.fence() == fence, "its fence is {}, not {fence}", entry.fence());
-    ensure!(entry.windows() == windows, "its windows are {:?}", entry.windows());
+    ensure!(entry.lifetimes() == lifetimes, "its lifetimes are {:?}", entry.lifetimes());
     ensure!(entry.load_time() == SHORT, "its load time is {:?}", entry.load_time());
     ensure!(entry.is_fresh(), "it is not fresh");
     Ok(())

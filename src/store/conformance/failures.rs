@@ -151,8 +151,8 @@ pub(super) async fn a_failure_does_not_matter_to_who_declines_everything(
 }
 
 pub(super) async fn a_failure_leaves_what_is_stale(on: StoreSubject) -> Checked {
-    let windows = Lifetimes::fresh_for(SHORT).stale_if_error(LONG);
-    on.store_one("value", windows).await?;
+    let lifetimes = Lifetimes::fresh_for(SHORT).stale_if_error(LONG);
+    on.store_one("value", lifetimes).await?;
     sleep(SHORT * 2).await;
     let lease = on.lead(LONG).await?;
     on.fail(lease, LONG).await?;

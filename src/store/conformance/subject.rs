@@ -73,21 +73,21 @@ impl StoreSubject {
         &self,
         lease: Lease,
         value: &'static str,
-        windows: Lifetimes,
+        lifetimes: Lifetimes,
     ) -> Result<Commit, Deviation> {
         let value = Value::new(Bytes::from_static(value.as_bytes()));
-        Ok(self.store.commit(lease, Draft::new(value, CODEC, windows)).await?)
+        Ok(self.store.commit(lease, Draft::new(value, CODEC, lifetimes)).await?)
     }
 
     /// Loads the key once, and gives the fence by which it was stored.
     pub(super) async fn store_one(
         &self,
         value: &'static str,
-        windows: Lifetimes,
+        lifetimes: Lifetimes,
     ) -> Result<u64, Deviation> {
         let lease = self.lead(LONG).await?;
         let fence = lease.fence();
-        let commit = self.commit_for(lease, value, windows).await?;
+        let commit = self.commit_for(lease, value, lifetimes).await?;
         ensure!(commit == Commit::Stored, "a commit under its own lease was {commit:?}");
         Ok(fence)
     }

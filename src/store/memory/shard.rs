@@ -136,7 +136,7 @@ impl MemoryShard {
         if holds {
             self.guards.end_lease(key);
         }
-        if !draft.windows().life().is_zero() {
+        if !draft.lifetimes().life().is_zero() {
             self.insert(lease, draft, now);
         } else if let Some(place) = self.places.get(key).copied() {
             self.remove(place);
@@ -176,7 +176,7 @@ impl MemoryShard {
         self.raise_watermark(key, now);
         if let Some(place) = self.places.get(key).copied() {
             let kept = &mut self.kept[place];
-            kept.gone_at = kept.gone_at.min(now.after(kept.entry.windows().stale()));
+            kept.gone_at = kept.gone_at.min(now.after(kept.entry.lifetimes().stale()));
         }
     }
 
@@ -209,7 +209,7 @@ impl MemoryShard {
         if let Some(place) = self.places.get(&key).copied() {
             self.remove(place);
         }
-        let life = draft.windows().life();
+        let life = draft.lifetimes().life();
         let entry = draft.into_entry(lease.fence(), now.micros, Remaining::Known(life));
         let gone_at = now.after(life);
         let kept = CachedEntry { key: key.clone(), entry, gone_at, read: false };

@@ -59,14 +59,14 @@ pub(super) fn seal(draft: &Draft, key: &Digest, stamp: Stamp) -> Vec<u8> {
     let length = u32::try_from(value.len()).unwrap_or(u32::MAX);
     let mut sealed = Vec::with_capacity(HEADER + value.len());
     sealed.extend_from_slice(MAGIC);
-    let windows = draft.windows();
-    let early = u8::from(windows.is_refreshed_early());
+    let lifetimes = draft.lifetimes();
+    let early = u8::from(lifetimes.is_refreshed_early());
     sealed.extend_from_slice(&[VERSION, draft.codec(), early, 0, 0]);
     sealed.extend_from_slice(key.as_bytes());
     sealed.extend_from_slice(&stamp.fence.to_be_bytes());
     sealed.extend_from_slice(&stamp.stored_at.to_be_bytes());
-    let stale = [windows.while_revalidate(), windows.if_error(), windows.for_validation()];
-    for window in [windows.ttl()].into_iter().chain(stale) {
+    let stale = [lifetimes.while_revalidate(), lifetimes.if_error(), lifetimes.for_validation()];
+    for window in [lifetimes.ttl()].into_iter().chain(stale) {
         sealed.extend_from_slice(&millis(window).to_be_bytes());
     }
     let load_time = u32::try_from(draft.load_time().as_micros()).unwrap_or(u32::MAX);
@@ -109,13 +109,13 @@ pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<(Draft, Stamp), Unread
     if digest != *key {
         return Err(Unreadable::OtherKey);
     }
-    let windows = Lifetimes::fresh_for(ttl)
+    let lifetimes = Lifetimes::fresh_for(ttl)
         .stale_while_revalidate(while_revalidate)
         .stale_if_error(if_error)
         .kept_for_validation(for_validation);
-    let windows = if early == 1 { windows.refreshed_early() } else { windows };
+    let lifetimes = if early == 1 { lifetimes.refreshed_early() } else { lifetimes };
     let value = Value::new(sealed.slice(HEADER..));
-    let draft = Draft::new(value, codec, windows).timed(load_time, Duration::ZERO);
+    let draft = Draft::new(value, codec, lifetimes).timed(load_time, Duration::ZERO);
     Ok((draft, Stamp { fence, stored_at }))
 }
 
@@ -179,12 +179,12 @@ mod tests {
     use crate::store::Lifetimes;
 
     fn sealed(value: &'static [u8]) -> (Vec<u8>, Digest) {
-        let windows = Lifetimes::fresh_for(Duration::from_secs(60))
+        let lifetimes = Lifetimes::fresh_for(Duration::from_secs(60))
             .stale_while_revalidate(Duration::from_millis(1500))
             .stale_if_error(Duration::from_secs(4))
             .kept_for_validation(Duration::from_secs(5))
             .refreshed_early();
-        let draft = Draft::new(Value::new(Bytes::from_static(value)), 1, windows)
+        let draft = Draft::new(Value::new(Bytes::from_static(value)), 1, lifetimes)
             .timed(Duration::from_millis(52), Duration::ZERO);
         let digest = Digest(std::array::from_fn(|place| place as u8));
         let stamp = Stamp { fence: 0x0102_0304_0506_0708, stored_at: 0x1112_1314_1516_1718 };
@@ -212,10 +212,10 @@ mod tests {
         let (draft, stamp) = open(sealed.into(), &digest).unwrap();
         assert_eq!(draft.value().encoded(), &b"value"[..]);
         assert_eq!(draft.codec(), 1);
-        assert_eq!(draft.windows().ttl(), Duration::from_secs(60));
-        assert_eq!(draft.windows().while_revalidate(), Duration::from_millis(1500));
-        assert_eq!(draft.windows().if_error(), Duration::from_secs(4));
-        assert!(draft.windows().is_refreshed_early());
+        assert_eq!(draft.lifetimes().ttl(), Duration::from_secs(60));
+        assert_eq!(draft.lifetimes().while_revalidate(), Duration::from_millis(1500));
+        assert_eq!(draft.lifetimes().if_error(), Duration::from_secs(4));
+        assert!(draft.lifetimes().is_refreshed_early());
         assert_eq!(draft.load_time(), Duration::from_millis(52));
         assert_eq!(stamp.fence, 0x0102_0304_0506_0708);
         assert_eq!(fence(&seal_again), stamp.fence);

@@ -42,11 +42,11 @@ impl Inner {
             };
             let remaining = match remaining {
                 Some(remaining) => Remaining::Known(remaining),
-                None if draft.windows().need_the_remaining_life() => {
+                None if draft.lifetimes().need_the_remaining_life() => {
                     lookups.ask_for_lives();
                     continue;
                 }
-                None if self.may_be_over(draft.windows(), stamp) => {
+                None if self.may_be_over(draft.lifetimes(), stamp) => {
                     with_life = true;
                     continue;
                 }
@@ -60,8 +60,8 @@ impl Inner {
 
     /// Whether an entry that is there may be none, as the server's clock was set back: its life may
     /// be over, or may not have begun. If the clock is as it was, that is so only at its very end.
-    fn may_be_over(&self, windows: Lifetimes, stamp: Stamp) -> bool {
-        let life = micros(windows.life());
+    fn may_be_over(&self, lifetimes: Lifetimes, stamp: Stamp) -> bool {
+        let life = micros(lifetimes.life());
         self.clock.now().is_none_or(|now| {
             stamp.stored_at > now.start().saturating_add(DRIFT)
                 || now.end().saturating_sub(stamp.stored_at) >= life
@@ -194,7 +194,7 @@ impl Inner {
         let args = [
             token(lease.token()),
             envelope::seal(&draft, &digest, stamp),
-            number(millis(draft.windows().life())),
+            number(millis(draft.lifetimes().life())),
             number(lease.fence()),
             number(lease.granted_at()),
             number(micros(WATERMARK_TTL)),
