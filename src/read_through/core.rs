@@ -143,7 +143,7 @@ impl<C> Core<C> {
         }
         let fresh_for = entry.fresh_for();
         let status = CacheStatus::Hit { fresh_for };
-        Some((self.codec.restore(entry.value().known()?, &status), fresh_for))
+        Some((self.codec.restore(entry.value().decoded_as()?, &status), fresh_for))
     }
 
     /// Leave for a request to load for itself, if it does not wait for the loads of others.

@@ -32,7 +32,7 @@ pub(super) async fn what_was_committed_is_found(on: StoreSubject) -> Checked {
     Ok(())
 }
 
-pub(super) async fn hostile_keys_are_kept_apart(on: StoreSubject) -> Checked {
+pub(super) async fn hostile_keys_do_not_collide(on: StoreSubject) -> Checked {
     let texts = ["", "}", "{x}", "{", "a:lease", "\0", "\r\n*1\r\n", "a", "a:", "ä"];
     for (position, text) in texts.iter().enumerate() {
         let claim = Claim::new(on.key().with(*text));
@@ -51,7 +51,7 @@ pub(super) async fn hostile_keys_are_kept_apart(on: StoreSubject) -> Checked {
     Ok(())
 }
 
-pub(super) async fn who_asks_for_the_lease_finds_what_was_stored(on: StoreSubject) -> Checked {
+pub(super) async fn an_acquire_finds_what_was_stored(on: StoreSubject) -> Checked {
     let fence = on.store_one("value", Lifetimes::fresh_for(LONG)).await?;
     match on.acquire(&on.claim(), LONG).await? {
         Acquire::Found(entry) if entry.fence() == fence && entry.is_fresh() => Ok(()),
@@ -97,7 +97,7 @@ pub(super) async fn an_entry_without_a_life_removes_what_was_there(on: StoreSubj
     on.ensure_text(None).await
 }
 
-pub(super) async fn who_is_told_to_wait_is_told_what_is_there(on: StoreSubject) -> Checked {
+pub(super) async fn a_waiter_is_given_what_is_there(on: StoreSubject) -> Checked {
     let fence = on.store_one("value", Lifetimes::fresh_for(LONG)).await?;
     let _lease = on.lead_unless(LONG, Accept::Nothing).await?;
     match on.store.acquire(on.claim(), LONG, Accept::Nothing).await? {

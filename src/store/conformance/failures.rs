@@ -24,7 +24,7 @@ impl StoreSubject {
     }
 }
 
-pub(super) async fn a_failure_is_told_to_whoever_asks(on: StoreSubject) -> Checked {
+pub(super) async fn a_failure_is_told_to_every_caller(on: StoreSubject) -> Checked {
     let lease = on.lead(LONG).await?;
     on.fail(lease, LONG).await?;
     let (failure, remaining, stale) = on.failed().await?;
@@ -131,7 +131,7 @@ pub(super) async fn a_failure_is_forgotten_after_twice_its_window(on: StoreSubje
     Ok(())
 }
 
-pub(super) async fn only_who_has_the_lease_can_fail(on: StoreSubject) -> Checked {
+pub(super) async fn only_the_holder_of_the_lease_can_fail(on: StoreSubject) -> Checked {
     let lapsed = on.lapsed().await?;
     on.fail(lapsed, LONG).await?;
     let lease = on.lead(LONG).await?;
@@ -142,7 +142,7 @@ pub(super) async fn only_who_has_the_lease_can_fail(on: StoreSubject) -> Checked
     Ok(())
 }
 
-pub(super) async fn a_failure_does_not_matter_to_who_declines_everything(
+pub(super) async fn a_caller_that_accepts_nothing_is_not_told_of_failures(
     on: StoreSubject,
 ) -> Checked {
     let lease = on.lead(LONG).await?;

@@ -21,7 +21,7 @@ pub(super) async fn a_lease_is_given_to_one_at_a_time(on: StoreSubject) -> Check
     }
 }
 
-pub(super) async fn of_many_who_ask_at_once_one_leads(on: StoreSubject) -> Checked {
+pub(super) async fn of_many_concurrent_claims_one_leads(on: StoreSubject) -> Checked {
     let asked = join_all((0..64).map(|_| on.store.acquire(on.claim(), LONG, Accept::Fresh))).await;
     let mut leads = 0;
     for acquired in asked {
@@ -42,7 +42,7 @@ pub(super) async fn the_same_claim_is_granted_again(on: StoreSubject) -> Checked
     Ok(())
 }
 
-pub(super) async fn a_dropped_question_can_be_abandoned(on: StoreSubject) -> Checked {
+pub(super) async fn a_dropped_request_can_be_abandoned(on: StoreSubject) -> Checked {
     let claim = on.claim();
     {
         let mut question = pin!(on.store.acquire(claim.clone(), LONG, Accept::Fresh));

@@ -1,4 +1,4 @@
-//! What a store can be asked to do.
+//! The operations of a store.
 
 #[cfg(doc)]
 use crate::store::Store;
@@ -26,7 +26,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// All of them.
+    /// All operations.
     pub const ALL: &[Self] = &[
         Self::Lookup,
         Self::Acquire,

@@ -114,7 +114,7 @@ impl MemoryStore {
     }
 
     /// Does something to the shard of a key.
-    fn shard<T>(&self, key: &Key, deed: impl FnOnce(&mut MemoryShard) -> T) -> T {
+    fn shard<T>(&self, key: &Key, change: impl FnOnce(&mut MemoryShard) -> T) -> T {
         let shards = &self.0.shards;
         let shard = match shards.len() {
             1 => 0,
@@ -122,7 +122,7 @@ impl MemoryStore {
         };
         // A shard whose holder panicked is still whole: no user code runs under the lock.
         let mut shard = shards[shard].lock().unwrap_or_else(PoisonError::into_inner);
-        let done = deed(&mut shard);
+        let done = change(&mut shard);
         let removed = std::mem::take(&mut shard.removed);
         drop(shard);
         drop(removed);

@@ -16,9 +16,9 @@ use crate::store::{
 pub(super) struct MemoryShard {
     limits: Limits,
     bytes: usize,
-    places: HashMap<Key, usize>,
+    slots: HashMap<Key, usize>,
     kept: Slab<CachedEntry>,
-    /// Where the clock's hand stands: the next place to be considered for eviction.
+    /// Where the clock's hand stands: the next slot to be considered for eviction.
     hand: usize,
     guards: Guards,
     /// What was removed. The caller drops it after the lock: a value is of a user's type, and may do
@@ -37,7 +37,7 @@ pub(super) struct Limits {
 pub(super) struct CachedEntry {
     key: Key,
     entry: Entry,
-    gone_at: Instant,
+    expires_at: Instant,
     /// Read since the hand last passed.
     read: bool,
 }
@@ -47,7 +47,7 @@ impl MemoryShard {
         Self {
             limits,
             bytes: 0,
-            places: HashMap::new(),
+            slots: HashMap::new(),
             kept: Slab::new(),
             hand: 0,
             guards: Guards::default(),
@@ -65,11 +65,11 @@ impl MemoryShard {
     }
 
     pub(super) fn find(&mut self, key: &Key, now: Moment) -> Option<Entry> {
-        let place = *self.places.get(key)?;
-        let kept = &mut self.kept[place];
-        let remaining = now.until(kept.gone_at);
+        let slot = *self.slots.get(key)?;
+        let kept = &mut self.kept[slot];
+        let remaining = now.until(kept.expires_at);
         if remaining.is_zero() {
-            self.remove(place);
+            self.remove(slot);
             return None;
         }
         kept.read = true;
@@ -138,8 +138,8 @@ impl MemoryShard {
         }
         if !draft.lifetimes().life().is_zero() {
             self.insert(lease, draft, now);
-        } else if let Some(place) = self.places.get(key).copied() {
-            self.remove(place);
+        } else if let Some(slot) = self.slots.get(key).copied() {
+            self.remove(slot);
         }
         Commit::Stored
     }
@@ -167,16 +167,16 @@ impl MemoryShard {
 
     pub(super) fn invalidate(&mut self, key: &Key, now: Moment) {
         self.raise_watermark(key, now);
-        if let Some(place) = self.places.get(key).copied() {
-            self.remove(place);
+        if let Some(slot) = self.slots.get(key).copied() {
+            self.remove(slot);
         }
     }
 
     pub(super) fn expire(&mut self, key: &Key, now: Moment) {
         self.raise_watermark(key, now);
-        if let Some(place) = self.places.get(key).copied() {
-            let kept = &mut self.kept[place];
-            kept.gone_at = kept.gone_at.min(now.after(kept.entry.lifetimes().stale()));
+        if let Some(slot) = self.slots.get(key).copied() {
+            let kept = &mut self.kept[slot];
+            kept.expires_at = kept.expires_at.min(now.after(kept.entry.lifetimes().stale()));
         }
     }
 
@@ -206,22 +206,22 @@ impl MemoryShard {
 
     fn insert(&mut self, lease: &Lease, draft: Draft, now: Moment) {
         let key = lease.key().clone();
-        if let Some(place) = self.places.get(&key).copied() {
-            self.remove(place);
+        if let Some(slot) = self.slots.get(&key).copied() {
+            self.remove(slot);
         }
         let life = draft.lifetimes().life();
         let entry = draft.into_entry(lease.fence(), now.micros, Remaining::Known(life));
-        let gone_at = now.after(life);
-        let kept = CachedEntry { key: key.clone(), entry, gone_at, read: false };
+        let expires_at = now.after(life);
+        let kept = CachedEntry { key: key.clone(), entry, expires_at, read: false };
         if kept.weight() > self.limits.bytes || self.limits.entries == 0 {
             // There is no room for it, whatever is evicted. So nothing is.
             return self.removed.push(kept);
         }
         self.bytes += kept.weight();
-        let place = self.kept.insert(kept);
-        self.places.insert(key, place);
+        let slot = self.kept.insert(kept);
+        self.slots.insert(key, slot);
         while self.kept.len() > self.limits.entries || self.bytes > self.limits.bytes {
-            self.evict(place, now);
+            self.evict(slot, now);
         }
     }
 
@@ -229,21 +229,21 @@ impl MemoryShard {
     fn evict(&mut self, newest: usize, now: Moment) {
         loop {
             self.hand = if self.hand < self.kept.capacity() { self.hand } else { 0 };
-            let place = self.hand;
+            let slot = self.hand;
             self.hand += 1;
-            let Some(kept) = self.kept.get_mut(place) else { continue };
-            let is_live = kept.gone_at > now.instant;
-            if place == newest || (is_live && std::mem::take(&mut kept.read)) {
+            let Some(kept) = self.kept.get_mut(slot) else { continue };
+            let is_live = kept.expires_at > now.instant;
+            if slot == newest || (is_live && std::mem::take(&mut kept.read)) {
                 continue;
             }
-            return self.remove(place);
+            return self.remove(slot);
         }
     }
 
-    fn remove(&mut self, place: usize) {
-        let kept = self.kept.remove(place);
+    fn remove(&mut self, slot: usize) {
+        let kept = self.kept.remove(slot);
         self.bytes -= kept.weight();
-        self.places.remove(&kept.key);
+        self.slots.remove(&kept.key);
         self.removed.push(kept);
     }
 }

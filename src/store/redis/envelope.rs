@@ -90,7 +90,7 @@ pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<(Draft, Stamp), Unread
         return Err(if version > VERSION { Unreadable::Newer } else { Unreadable::Damaged });
     }
     let [early] = fields.take();
-    let mark: [u8; 2] = fields.take();
+    let flag: [u8; 2] = fields.take();
     let digest = Digest(fields.take());
     let fence = u64::from_be_bytes(fields.take());
     let stored_at = u64::from_be_bytes(fields.take());
@@ -100,10 +100,10 @@ pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<(Draft, Stamp), Unread
     let length = u32::from_be_bytes(fields.take()) as usize;
     let sum = u32::from_be_bytes(fields.take());
     let (mut summed, value) = (*header, &sealed[HEADER..]);
-    summed[MARK..MARK + 2].fill(0);
-    let is_mark = [*EXPIRED, [0; 2]].contains(&mark);
+    summed[FLAG..FLAG + 2].fill(0);
+    let is_flag = [*EXPIRED, [0; 2]].contains(&flag);
     let sums_up = value.len() == length && checksum(&summed[..SUMMED], value) == sum;
-    if early > 1 || !is_mark || !sums_up {
+    if early > 1 || !is_flag || !sums_up {
         return Err(Unreadable::Damaged);
     }
     if digest != *key {
@@ -162,7 +162,7 @@ const HEADER: usize = 88;
 
 /// Where it stands that an entry was made stale before its time. The checksum leaves that out, since
 /// scripts write it.
-const MARK: usize = 6;
+const FLAG: usize = 6;
 
 const EXPIRED: &[u8; 2] = b"EX";
 
@@ -186,7 +186,7 @@ mod tests {
             .refreshed_early();
         let draft = Draft::new(Value::new(Bytes::from_static(value)), 1, lifetimes)
             .timed(Duration::from_millis(52), Duration::ZERO);
-        let digest = Digest(std::array::from_fn(|place| place as u8));
+        let digest = Digest(std::array::from_fn(|index| index as u8));
         let stamp = Stamp { fence: 0x0102_0304_0506_0708, stored_at: 0x1112_1314_1516_1718 };
         (seal(&draft, &digest, stamp), digest)
     }
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn an_entry_that_a_script_made_stale_is_opened() {
         let (mut sealed, digest) = sealed(b"value");
-        sealed[MARK..MARK + 2].copy_from_slice(EXPIRED);
+        sealed[FLAG..FLAG + 2].copy_from_slice(EXPIRED);
         assert_eq!(open(sealed.into(), &digest).unwrap().0.value().encoded(), &b"value"[..]);
     }
 

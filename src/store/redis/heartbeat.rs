@@ -22,9 +22,9 @@ struct Heartbeat(Weak<Inner>);
 /// Starts it, unless it is there or there is no runtime for it.
 pub(super) fn start(store: &Arc<Inner>) {
     if let Some(near) = &store.near
-        && !near.guarded.load(Ordering::Relaxed)
+        && !near.has_heartbeat.load(Ordering::Relaxed)
         && let Ok(runtime) = Handle::try_current()
-        && !near.guarded.swap(true, Ordering::Relaxed)
+        && !near.has_heartbeat.swap(true, Ordering::Relaxed)
     {
         runtime.spawn(Heartbeat(Arc::downgrade(store)).run());
     }
@@ -73,7 +73,7 @@ impl Heartbeat {
 impl Drop for Heartbeat {
     fn drop(&mut self) {
         if let Some(near) = self.0.upgrade().as_ref().and_then(|store| store.near.as_ref()) {
-            near.guarded.store(false, Ordering::Relaxed);
+            near.has_heartbeat.store(false, Ordering::Relaxed);
         }
     }
 }

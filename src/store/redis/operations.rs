@@ -13,11 +13,11 @@ use super::client::{RedisRequest, RedisValue, RequestError};
 use super::envelope::{self, Stamp};
 use super::heartbeat;
 use super::inner::{Inner, TRACKED};
-use super::near::Asked;
+use super::near::ReadStart;
 use super::record;
 use super::reminder::Reminder;
 use super::reply::{AcquireReply, Acquired, Found, Seen};
-use super::unacknowledged::Asking;
+use super::unacknowledged::LeaseCommand;
 use crate::duration::{micros, millis};
 use crate::error::StoreError;
 use crate::key::{Digest, Key};
@@ -29,7 +29,7 @@ impl Inner {
         let digest = key.digest();
         let (lookups, mut with_life) = (self.lookups(&digest), false);
         loop {
-            let (asked, name) = (self.will_ask(&digest), self.entry_name(&digest));
+            let (start, name) = (self.start_read(&digest), self.entry_name(&digest));
             let seen = match with_life {
                 true => lookups.read_with_life(name).await?,
                 false => lookups.read(name).await?,
@@ -53,7 +53,7 @@ impl Inner {
                 None => Remaining::Fresh,
             };
             let entry = draft.into_entry(stamp.fence, stamp.stored_at, remaining);
-            self.keep(asked, key, &entry);
+            self.keep(start, key, &entry);
             return Ok(Some(entry));
         }
     }
@@ -84,12 +84,12 @@ impl Inner {
         let (key, digest) = (claim.key(), claim.key().digest());
         let (mut late, mut is_unreadable) = (0, false);
         while late < TRIES {
-            let (asked, asked_at) = (self.will_ask(&digest), Instant::now());
+            let (start, asked_at) = (self.start_read(&digest), Instant::now());
             let args = self.acquire_args(claim, &digest, term, accept);
             let (names, script) = (self.names(&digest), &self.scripts.acquire);
             let request = RedisRequest::script(script, names, args, ACQUIRING);
             let request = request.of(key).tracked(TRACKED);
-            let reminder = Reminder::new(self, claim, Asking::ForLease);
+            let reminder = Reminder::new(self, claim, LeaseCommand::Take);
             let replied = self.client.run(&request, AcquireReply::read).await;
             let AcquireReply { now, answer } = reminder.settle(replied)?;
             self.clock.note(asked_at, now);
@@ -100,11 +100,11 @@ impl Inner {
             match self.read(acquired, claim, (term, now), &digest) {
                 Ok(acquired) => {
                     if let Acquire::Found(entry) = &acquired {
-                        self.keep(asked, key, entry);
+                        self.keep(start, key, entry);
                     }
                     return Ok(acquired);
                 }
-                Err(Unreadable::Entry { fence }) if !is_unreadable => {
+                Err(UnreadableReply::Entry { fence }) if !is_unreadable => {
                     is_unreadable = true;
                     accept = Accept::Other { than: fence };
                 }
@@ -145,20 +145,20 @@ impl Inner {
         claim: &Claim,
         (term, now): (Duration, u64),
         digest: &Digest,
-    ) -> Result<Acquire, Unreadable> {
+    ) -> Result<Acquire, UnreadableReply> {
         let key = claim.key();
         let readable =
             |found: Option<Found>| found.and_then(|found| self.entry(found, key, digest));
         Ok(match acquired {
             Acquired::Found(found) => {
                 let fence = envelope::fence(&found.sealed);
-                Acquire::Found(readable(Some(found)).ok_or(Unreadable::Entry { fence })?)
+                Acquire::Found(readable(Some(found)).ok_or(UnreadableReply::Entry { fence })?)
             }
             Acquired::Busy { remaining, stale } => {
                 Acquire::Busy { remaining, stale: readable(stale) }
             }
             Acquired::Failed { record, remaining, stale } => {
-                let failure = record::read(&record).ok_or(Unreadable::Failure)?;
+                let failure = record::read(&record).ok_or(UnreadableReply::Failure)?;
                 Acquire::Failed { failure, remaining, stale: readable(stale) }
             }
             Acquired::Lead { fence, stale, failures, probe } => {
@@ -187,7 +187,7 @@ impl Inner {
         lease: Lease,
         draft: Draft,
     ) -> Result<Commit, StoreError> {
-        let reminder = Reminder::new(self, lease.claim(), Asking::ForRelease);
+        let reminder = Reminder::new(self, lease.claim(), LeaseCommand::Release);
         let (key, digest) = (lease.key(), lease.key().digest());
         let stored_at = lease.granted_at().saturating_add(micros(draft.lease_age()));
         let stamp = Stamp { fence: lease.fence(), stored_at };
@@ -216,7 +216,7 @@ impl Inner {
         claim: &Claim,
         failure: Failure,
     ) -> Result<(), StoreError> {
-        let reminder = Reminder::new(self, claim, Asking::ForRelease);
+        let reminder = Reminder::new(self, claim, LeaseCommand::Release);
         let digest = claim.key().digest();
         let names = [self.lease_name(&digest), self.failed_name(&digest)];
         let life = number(millis(failure.life()));
@@ -227,7 +227,7 @@ impl Inner {
     }
 
     pub(super) async fn abandon(self: &Arc<Self>, claim: &Claim) -> Result<(), StoreError> {
-        let reminder = Reminder::new(self, claim, Asking::ForRelease);
+        let reminder = Reminder::new(self, claim, LeaseCommand::Release);
         let request = self.abandoning(slice::from_ref(claim), "giving the lease up");
         reminder.settle(self.client.run(&request.of(claim.key()), any).await)
     }
@@ -265,13 +265,13 @@ impl Inner {
     }
 
     /// To be done before a request about an entry is sent.
-    fn will_ask(&self, digest: &Digest) -> Option<Asked> {
-        self.near.as_ref().and_then(|near| near.ask(digest))
+    fn start_read(&self, digest: &Digest) -> Option<ReadStart> {
+        self.near.as_ref().and_then(|near| near.start_read(digest))
     }
 
-    fn keep(self: &Arc<Self>, asked: Option<Asked>, key: &Key, entry: &Entry) {
-        if let (Some(near), Some(asked)) = (&self.near, asked)
-            && near.keep(asked, key, entry)
+    fn keep(self: &Arc<Self>, start: Option<ReadStart>, key: &Key, entry: &Entry) {
+        if let (Some(near), Some(start)) = (&self.near, start)
+            && near.keep(start, key, entry)
         {
             heartbeat::start(self);
         }
@@ -301,7 +301,7 @@ impl Inner {
 }
 
 /// What cannot be read in an answer to an acquire.
-enum Unreadable {
+enum UnreadableReply {
     /// The entry that would have been found.
     Entry {
         fence: u64,

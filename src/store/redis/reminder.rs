@@ -9,27 +9,27 @@ use tokio::select;
 use tokio::time::{Instant, sleep};
 
 use super::inner::Inner;
-use super::unacknowledged::Asking;
+use super::unacknowledged::LeaseCommand;
 use crate::error::StoreError;
 use crate::store::Claim;
 
 /// Remembers a claim when it is dropped, unless it was settled before.
 pub(super) struct Reminder<'a> {
     store: &'a Arc<Inner>,
-    asking: Asking,
+    command: LeaseCommand,
     claim: Option<Claim>,
 }
 
 impl<'a> Reminder<'a> {
     /// To be made before the request is sent.
-    pub(super) fn new(store: &'a Arc<Inner>, claim: &Claim, asking: Asking) -> Self {
-        Self { store, asking, claim: Some(claim.clone()) }
+    pub(super) fn new(store: &'a Arc<Inner>, claim: &Claim, command: LeaseCommand) -> Self {
+        Self { store, command, claim: Some(claim.clone()) }
     }
 
     /// Settles it, unless the outcome is one after which the claim may hold a lease. Gives the
     /// outcome.
     pub(super) fn settle<T>(mut self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
-        let is_lost = |error: &StoreError| self.asking.may_have_left_a_lease(error.kind());
+        let is_lost = |error: &StoreError| self.command.may_have_left_a_lease(error.kind());
         if !outcome.as_ref().is_err_and(is_lost) {
             self.claim = None;
         }
@@ -41,23 +41,23 @@ impl Drop for Reminder<'_> {
     fn drop(&mut self) {
         if let Some(claim) = self.claim.take() {
             self.store.unacknowledged.add(claim, Instant::now());
-            tend(self.store);
+            start(self.store);
         }
     }
 }
 
 /// A task that gives up claims. It is there while there are any.
-struct Tending(Weak<Inner>);
+struct ReleaseTask(Weak<Inner>);
 
 /// Starts it, unless it is there or there is no runtime for it.
-fn tend(store: &Arc<Inner>) {
+fn start(store: &Arc<Inner>) {
     let Ok(runtime) = Handle::try_current() else { return };
-    if store.unacknowledged.begins_to_be_tended() {
-        runtime.spawn(Tending(Arc::downgrade(store)).run());
+    if store.unacknowledged.begin_task() {
+        runtime.spawn(ReleaseTask(Arc::downgrade(store)).run());
     }
 }
 
-impl Tending {
+impl ReleaseTask {
     async fn run(self) {
         self.give_up_all().await;
         let store = self.0.clone();
@@ -66,7 +66,7 @@ impl Tending {
         if let Some(store) = store.upgrade()
             && !store.unacknowledged.is_empty()
         {
-            tend(&store);
+            start(&store);
         }
     }
 
@@ -89,10 +89,10 @@ impl Tending {
     }
 }
 
-impl Drop for Tending {
+impl Drop for ReleaseTask {
     fn drop(&mut self) {
         if let Some(store) = self.0.upgrade() {
-            store.unacknowledged.is_left();
+            store.unacknowledged.end_task();
         }
     }
 }

@@ -23,24 +23,24 @@ pub(super) struct Unacknowledged {
     /// How long a command can be under way whose sender has stopped waiting for its reply.
     timeout: Duration,
     /// Held for a few operations on the table, never across an `.await`.
-    table: Mutex<Table>,
+    table: Mutex<PendingClaims>,
     /// Whether the table is empty, for operations that take no lock then.
     is_empty: AtomicBool,
     /// The longest term that was asked for, in milliseconds: no lease lasts longer.
     longest_term: AtomicU64,
     /// Whether a task gives up what is in the table.
-    is_tended: AtomicBool,
+    has_task: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Table {
-    claims: HashMap<Digest, Vec<Pending>>,
+struct PendingClaims {
+    claims: HashMap<Digest, Vec<PendingClaim>>,
     count: usize,
 }
 
 /// A claim that may hold a lease.
 #[derive(Clone, Debug)]
-struct Pending {
+struct PendingClaim {
     claim: Claim,
     /// Until then, the command whose reply was lost can still be executed.
     settled_at: Instant,
@@ -50,23 +50,23 @@ struct Pending {
 
 /// What a command does whose reply may be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asking {
+pub(super) enum LeaseCommand {
     /// It takes the lease.
-    ForLease,
+    Take,
     /// It gives the lease up.
-    ForRelease,
+    Release,
 }
 
-impl Asking {
+impl LeaseCommand {
     /// Whether an operation that ended with such an error may have left a lease.
     pub(super) fn may_have_left_a_lease(self, kind: StoreErrorKind) -> bool {
         use StoreErrorKind::{Malformed, NotReady, TimedOut, Unreachable};
         match self {
             // A request that was lost with its connection may have been executed before it was sent
             // again, and answered by a server that is not ready.
-            Self::ForLease => matches!(kind, TimedOut | Unreachable | Malformed | NotReady),
+            Self::Take => matches!(kind, TimedOut | Unreachable | Malformed | NotReady),
             // A release that was refused, or not sent, has ended nothing.
-            Self::ForRelease => true,
+            Self::Release => true,
         }
     }
 }
@@ -79,7 +79,7 @@ impl Unacknowledged {
             table: Mutex::default(),
             is_empty: AtomicBool::new(true),
             longest_term: AtomicU64::new(0),
-            is_tended: AtomicBool::new(false),
+            has_task: AtomicBool::new(false),
         }
     }
 
@@ -114,7 +114,7 @@ impl Unacknowledged {
     pub(super) fn add(&self, claim: Claim, now: Instant) {
         let term = Duration::from_millis(self.longest_term.load(Ordering::Relaxed));
         let settled_at = now + self.timeout;
-        let pending = Pending { claim, settled_at, lapsed_at: settled_at + term };
+        let pending = PendingClaim { claim, settled_at, lapsed_at: settled_at + term };
         self.change(|table| table.add(pending, now));
     }
 
@@ -147,30 +147,30 @@ impl Unacknowledged {
         self.is_empty.load(Ordering::Acquire)
     }
 
-    /// Whether a task has to be started, which says when it [ends](Self::is_left).
-    pub(super) fn begins_to_be_tended(&self) -> bool {
-        !self.is_tended.swap(true, Ordering::AcqRel)
+    /// Whether a task has to be started, which says when it [ends](Self::end_task).
+    pub(super) fn begin_task(&self) -> bool {
+        !self.has_task.swap(true, Ordering::AcqRel)
     }
 
     /// The task has ended.
-    pub(super) fn is_left(&self) {
-        self.is_tended.store(false, Ordering::Release);
+    pub(super) fn end_task(&self) {
+        self.has_task.store(false, Ordering::Release);
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut PendingClaims) -> T) -> T {
         let mut table = self.table();
         let changed = change(&mut table);
         self.is_empty.store(table.count == 0, Ordering::Release);
         changed
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, PendingClaims> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Table {
-    fn add(&mut self, pending: Pending, now: Instant) {
+impl PendingClaims {
+    fn add(&mut self, pending: PendingClaim, now: Instant) {
         if self.count >= MOST {
             self.retain(|pending| now < pending.lapsed_at);
         }
@@ -187,7 +187,7 @@ impl Table {
         }
     }
 
-    fn retain(&mut self, stays: impl Fn(&Pending) -> bool) {
+    fn retain(&mut self, stays: impl Fn(&PendingClaim) -> bool) {
         self.claims.retain(|_, of_key| {
             of_key.retain(&stays);
             !of_key.is_empty()
@@ -195,7 +195,7 @@ impl Table {
         self.count = self.claims.values().map(Vec::len).sum();
     }
 
-    fn retain_of(&mut self, digest: &Digest, stays: impl Fn(&Pending) -> bool) {
+    fn retain_of(&mut self, digest: &Digest, stays: impl Fn(&PendingClaim) -> bool) {
         let Some(of_key) = self.claims.get_mut(digest) else { return };
         let before = of_key.len();
         of_key.retain(stays);

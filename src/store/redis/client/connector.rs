@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use super::connection::{Connection, ConnectionState};
 use super::push_handler::{PushHandler, PushReceiver};
-use super::reconnect::{Backoff, Failovers};
+use super::reconnect::{Failovers, ReconnectBackoff};
 use super::script::RedisScript;
 use super::server_clock::ServerClock;
 use crate::jitter::jitter;
@@ -27,7 +27,7 @@ pub(super) struct Connector {
     /// What the server is told as soon as there is a connection.
     pub(super) scripts: Arc<[RedisScript]>,
     pub(super) attempts: Arc<AtomicU64>,
-    pub(super) backoff: Backoff,
+    pub(super) backoff: ReconnectBackoff,
     pub(super) failovers: Arc<Failovers>,
     /// Set where the server's time matters: it is read as soon as there is a connection.
     pub(super) clock: Option<Arc<ServerClock>>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::breaker::{Admission, Breaker, BreakerRules, Turn};
+use super::breaker::{Admission, Breaker, BreakerRules, Transition};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::log_throttle::LogThrottle;
 
@@ -42,13 +42,13 @@ impl Health {
     pub(super) fn note<T>(&self, admission: Admission<'_>, outcome: &Result<T, StoreError>) {
         match outcome {
             Err(error) if is_outage(error.kind()) => {
-                if admission.failed() == Some(Turn::Opened) {
+                if admission.failed() == Some(Transition::Opened) {
                     self.note_down(error);
                 }
             }
             // A refusal is an answer.
             _ => {
-                if admission.answered() == Some(Turn::Closed) {
+                if admission.answered() == Some(Transition::Closed) {
                     self.note_back();
                 }
             }

@@ -46,7 +46,7 @@ use self::connector::Connector;
 use self::health::Health;
 use self::names::Names;
 use self::push_handler::PushHandler;
-use self::reconnect::{Backoff, Failovers};
+use self::reconnect::{Failovers, ReconnectBackoff};
 use self::shared_connection::SharedConnection;
 use crate::error::StoreError;
 use crate::jitter::jitter;
@@ -70,14 +70,14 @@ struct ClientState {
     watchers: Watchers,
     /// Whether the server reports changes.
     is_tracked: Arc<AtomicBool>,
-    node: Node,
+    node: NodeConnections,
     attempts: Arc<AtomicU64>,
     pushes: Arc<AtomicU64>,
 }
 
 /// The connections to one server.
 #[derive(Debug)]
-struct Node {
+struct NodeConnections {
     tracked: SharedConnection,
     plain: Box<[SharedConnection]>,
 }
@@ -126,17 +126,17 @@ impl RedisClient {
             timeout: options.request_timeout(),
             scripts,
             attempts: Arc::clone(&attempts),
-            backoff: Backoff::new(options.longest_backoff()),
+            backoff: ReconnectBackoff::new(options.longest_backoff()),
             failovers: Arc::new(Failovers::default()),
             clock,
             handler: None,
         };
         let connect = |handler| {
-            let backoff = Backoff::new(options.longest_backoff());
+            let backoff = ReconnectBackoff::new(options.longest_backoff());
             SharedConnection::new(Connector { handler, backoff, ..connector.clone() })
         };
         let plain = (0..plain).map(|_| connect(None)).collect();
-        let node = Node { tracked: connect(Some(handler)), plain };
+        let node = NodeConnections { tracked: connect(Some(handler)), plain };
         let health = Health::new(options.rules(jitter()));
         let state =
             ClientState { options, health, names, watchers, is_tracked, node, attempts, pushes };
@@ -230,7 +230,7 @@ impl RedisClient {
     }
 }
 
-impl Node {
+impl NodeConnections {
     fn connection(&self, route: Route) -> &SharedConnection {
         match route {
             Route::Plain(number) => self.plain.get(number).unwrap_or(&self.tracked),

@@ -22,8 +22,8 @@ end
 
 -- The fence at a place, 8 bytes. Zero if none was ever given that is so large: beyond 2^53 a script
 -- cannot count, and damaged bytes must not keep their key from being replaced.
-local function fence_at(bytes, place)
-  local fence = struct.unpack('>I8', bytes, place)
+local function fence_at(bytes, offset)
+  local fence = struct.unpack('>I8', bytes, offset)
   return fence >= 0 and fence < 9007199254740992 and fence or 0
 end
 

@@ -18,7 +18,7 @@ use crate::log_throttle::LogThrottle;
 /// processes of a fleet that have lost one server do not come back to it in step. A request that
 /// needs the connection meanwhile fails at once with the error of the last attempt.
 #[derive(Clone, Debug)]
-pub(super) struct Backoff(Arc<BackoffState>);
+pub(super) struct ReconnectBackoff(Arc<BackoffState>);
 
 #[derive(Debug)]
 struct BackoffState {
@@ -36,7 +36,7 @@ struct FailedAttempt {
     again_at: Instant,
 }
 
-impl Backoff {
+impl ReconnectBackoff {
     /// With a limit to the pause.
     pub(super) fn new(longest: Duration) -> Self {
         let (failed, _) = watch::channel(());
@@ -74,7 +74,7 @@ impl Backoff {
 
 /// The pool reports a failed attempt when it has made room for the next one, so a request that asks
 /// it from then on does not wait for the one that is over.
-impl bb8::ErrorSink<RedisError> for Backoff {
+impl bb8::ErrorSink<RedisError> for ReconnectBackoff {
     fn sink(&self, error: RedisError) {
         tracing::debug!(%error, "no connection to redis");
         self.0.failed.send_replace(());
@@ -88,13 +88,13 @@ impl bb8::ErrorSink<RedisError> for Backoff {
 /// A wait for a failed attempt, for requests that need a connection.
 #[derive(Debug)]
 pub(super) struct NextFailure<'a> {
-    backoff: &'a Backoff,
+    backoff: &'a ReconnectBackoff,
     failed: watch::Receiver<()>,
 }
 
 impl NextFailure<'_> {
     /// Why there is none.
-    pub(super) async fn heard(mut self) -> RedisError {
+    pub(super) async fn wait(mut self) -> RedisError {
         loop {
             // It fails when its sender is gone, which is our own.
             _ = self.failed.changed().await;
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn after_a_failure_there_is_no_attempt_before_the_pause_is_over() {
-        let (backoff, now) = (Backoff::new(LONGEST), Instant::now());
+        let (backoff, now) = (ReconnectBackoff::new(LONGEST), Instant::now());
         assert!(backoff.may_begin(now).is_ok());
         backoff.failed(&refused(), now, 1.0);
         let why = backoff.may_begin(now + FIRST_PAUSE / 2).unwrap_err();
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_success_starts_the_pauses_again() {
-        let (backoff, now) = (Backoff::new(LONGEST), Instant::now());
+        let (backoff, now) = (ReconnectBackoff::new(LONGEST), Instant::now());
         (0..9).for_each(|_| backoff.failed(&refused(), now, 1.0));
         backoff.succeeded();
         assert!(backoff.may_begin(now).is_ok());

@@ -21,7 +21,7 @@ use crate::key::Key;
 /// So a script finds the name `n` as `KEYS[n] or ARGV[..]`.
 #[derive(Debug)]
 pub struct RedisRequest<'a> {
-    pub(super) payload: Payload<'a>,
+    pub(super) payload: RequestPayload<'a>,
     pub(super) doing: &'static str,
     pub(super) key: Option<&'a Key>,
     pub(super) route: Route,
@@ -30,7 +30,7 @@ pub struct RedisRequest<'a> {
 
 /// What is sent.
 #[derive(Debug)]
-pub(super) enum Payload<'a> {
+pub(super) enum RequestPayload<'a> {
     Command(Cmd),
     Script {
         script: &'a RedisScript,
@@ -75,14 +75,14 @@ impl<'a> RedisRequest<'a> {
     ) -> Self {
         let (names, args) = (names.into(), args.into());
         let tracked = names.len();
-        let payload = Payload::Script { script, names, tracked, args };
+        let payload = RequestPayload::Script { script, names, tracked, args };
         Self { payload, doing, key: None, route: Route::Tracked, is_once: false }
     }
 
     /// Sends a command.
     pub(in super::super) fn command(command: Cmd, doing: &'static str) -> Self {
         Self {
-            payload: Payload::Command(command),
+            payload: RequestPayload::Command(command),
             doing,
             key: None,
             route: Route::Tracked,
@@ -99,7 +99,7 @@ impl<'a> RedisRequest<'a> {
     /// Sets how many of the names, from the first, the server may track. Default: all of them.
     #[must_use]
     pub fn tracked(mut self, count: usize) -> Self {
-        if let Payload::Script { tracked, .. } = &mut self.payload {
+        if let RequestPayload::Script { tracked, .. } = &mut self.payload {
             *tracked = count;
         }
         self
@@ -125,7 +125,7 @@ impl<'a> RedisRequest<'a> {
 
     /// Whether all names of a script share a slot. A node is chosen by it where there are several.
     pub(super) fn is_of_one_slot(&self) -> bool {
-        let Payload::Script { names, .. } = &self.payload else { return true };
+        let RequestPayload::Script { names, .. } = &self.payload else { return true };
         let mut slots = names.iter().map(|name| slot_of(name));
         let first = slots.next();
         slots.all(|slot| Some(slot) == first)
@@ -152,8 +152,10 @@ impl<'a> RedisRequest<'a> {
     /// What is sent to a server to which all names may be declared, or only the tracked ones.
     pub(super) fn packed(&self, by: By, declares_all: bool) -> Cow<'_, Cmd> {
         let (script, names, tracked, args) = match &self.payload {
-            Payload::Command(command) => return Cow::Borrowed(command),
-            Payload::Script { script, names, tracked, args } => (script, names, *tracked, args),
+            RequestPayload::Command(command) => return Cow::Borrowed(command),
+            RequestPayload::Script { script, names, tracked, args } => {
+                (script, names, *tracked, args)
+            }
         };
         let (command, text) = match by {
             By::Hash => ("EVALSHA", script.hash()),

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::connection::Connection;
 use super::connector::Connector;
-use super::reconnect::{Backoff, Failovers};
+use super::reconnect::{Failovers, ReconnectBackoff};
 use super::request::{RedisRequest, Replied};
 use super::request_error::RequestError;
 
@@ -23,7 +23,7 @@ pub(super) struct SharedConnection {
     /// A clone of the pool's connection, since a checkout costs more than all else that a request
     /// does here. Held to clone it, never across an `.await`.
     current: RwLock<Option<Connection>>,
-    backoff: Backoff,
+    backoff: ReconnectBackoff,
     failovers: Arc<Failovers>,
     timeout: Duration,
 }
@@ -104,7 +104,7 @@ impl SharedConnection {
         let connection = select! {
             biased;
             connection = self.check_out() => connection?,
-            error = failure.heard() => return Err(RequestError::Unconnected(error)),
+            error = failure.wait() => return Err(RequestError::Unconnected(error)),
         };
         let clone = Some(connection.clone());
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = clone;

@@ -24,7 +24,7 @@
 //! while the machine is suspended: the bound is one of time awake there, and holds from the moment
 //! the machine wakes.
 //!
-//! What this process stores is not copied: whether the push about that very write has arrived is
+//! What this process stores is not copy: whether the push about that very write has arrived is
 //! not known, and a copy made before it is dropped by it. The next lookup makes one.
 //!
 //! # Why `quick_cache`
@@ -52,28 +52,28 @@ use crate::store::{Entry, Remaining};
 /// Copies of entries in this process.
 #[derive(Debug)]
 pub(super) struct Near {
-    copies: Cache<Key, Copied, Weights, RandomState, Evicted>,
+    copies: Cache<Key, NearCopy, Weights, RandomState, Evicted>,
     epochs: Epochs,
     /// For how long a copy is given out at most.
     longest: Duration,
     /// Whether a copy was made or read since somebody last asked.
     used: AtomicBool,
     /// Whether somebody makes sure that the connection is alive.
-    pub(super) guarded: AtomicBool,
+    pub(super) has_heartbeat: AtomicBool,
 }
 
 /// What was known of a key before it was asked about.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct ReadStart {
     version: Version,
     at: Instant,
 }
 
 #[derive(Clone, Debug)]
-struct Copied {
+struct NearCopy {
     /// With what was left of its life when it was asked about, or less.
     entry: Entry,
-    asked: Asked,
+    start: ReadStart,
 }
 
 impl Near {
@@ -88,8 +88,8 @@ impl Near {
             .unwrap_or_else(|_| unreachable!("both capacities are set"));
         let copies = Cache::with_options(options, Weights, RandomState::new(), Evicted);
         let epochs = Epochs::new((bytes / TYPICAL).clamp(LEAST_COUNTERS, MOST_COUNTERS), silence);
-        let [used, guarded] = [(); 2].map(|()| AtomicBool::new(false));
-        Self { copies, epochs, longest, used, guarded }
+        let [used, has_heartbeat] = [(); 2].map(|()| AtomicBool::new(false));
+        Self { copies, epochs, longest, used, has_heartbeat }
     }
 
     /// The copy of an entry, with what is left of its life, if it is true.
@@ -98,15 +98,15 @@ impl Near {
         if !self.epochs.is_connected() {
             return None;
         }
-        let Copied { entry, asked } = self.copies.get(key)?;
+        let NearCopy { entry, start } = self.copies.get(key)?;
         let Remaining::Known(life) = entry.remaining() else {
             return None;
         };
         let now = Instant::now();
-        let age = now.saturating_duration_since(asked.at);
+        let age = now.saturating_duration_since(start.at);
         if age >= life.min(self.longest)
             || !self.epochs.is_confirmed(now)
-            || !self.epochs.holds(&asked.version)
+            || !self.epochs.holds(&start.version)
         {
             return None;
         }
@@ -115,22 +115,22 @@ impl Near {
     }
 
     /// To be done before a key is asked about, if the answer is to be kept. Nothing, if it may not.
-    pub(super) fn ask(&self, digest: &Digest) -> Option<Asked> {
+    pub(super) fn start_read(&self, digest: &Digest) -> Option<ReadStart> {
         let version = self.epochs.version(digest)?;
-        Some(Asked { version, at: Instant::now() })
+        Some(ReadStart { version, at: Instant::now() })
     }
 
     /// Keeps an answer, if nothing has happened since it was asked for. Says whether it did.
-    pub(super) fn keep(&self, asked: Asked, key: &Key, entry: &Entry) -> bool {
+    pub(super) fn keep(&self, start: ReadStart, key: &Key, entry: &Entry) -> bool {
         let Remaining::Known(life) = entry.remaining() else {
             return false;
         };
-        if life.is_zero() || !self.epochs.holds(&asked.version) {
+        if life.is_zero() || !self.epochs.holds(&start.version) {
             return false;
         }
         // What it replaces is dropped here, and not under a lock.
         drop(self.copies.remove(key));
-        self.copies.insert(key.clone(), Copied { entry: entry.clone(), asked });
+        self.copies.insert(key.clone(), NearCopy { entry: entry.clone(), start });
         self.note_use();
         true
     }
@@ -206,9 +206,9 @@ impl TrackingObserver for Near {
 #[derive(Clone, Copy, Debug)]
 struct Weights;
 
-impl Weighter<Key, Copied> for Weights {
-    fn weight(&self, key: &Key, copied: &Copied) -> u64 {
-        let (key, value) = (key.byte_len(), copied.entry.value().encoded().len());
+impl Weighter<Key, NearCopy> for Weights {
+    fn weight(&self, key: &Key, copy: &NearCopy) -> u64 {
+        let (key, value) = (key.byte_len(), copy.entry.value().encoded().len());
         (key + 2 * value + OVERHEAD) as u64
     }
 }
@@ -218,11 +218,11 @@ impl Weighter<Key, Copied> for Weights {
 #[derive(Clone, Copy, Debug)]
 struct Evicted;
 
-impl Lifecycle<Key, Copied> for Evicted {
-    type RequestState = Vec<(Key, Copied)>;
+impl Lifecycle<Key, NearCopy> for Evicted {
+    type RequestState = Vec<(Key, NearCopy)>;
 
-    fn on_evict(&self, evicted: &mut Self::RequestState, key: Key, copied: Copied) {
-        evicted.push((key, copied));
+    fn on_evict(&self, evicted: &mut Self::RequestState, key: Key, copy: NearCopy) {
+        evicted.push((key, copy));
     }
 }
 

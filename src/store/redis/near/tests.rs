@@ -35,8 +35,8 @@ fn entry(version: u64, bytes: usize, life: Duration) -> Entry {
 }
 
 fn keep(near: &Near, number: u64, life: Duration) -> bool {
-    let asked = near.ask(&key(number).digest());
-    asked.is_some_and(|asked| near.keep(asked, &key(number), &entry(1, 10, life)))
+    let start = near.start_read(&key(number).digest());
+    start.is_some_and(|start| near.keep(start, &key(number), &entry(1, 10, life)))
 }
 
 /// A key at the server, a process that copies it, and what is under way between them.
@@ -47,9 +47,9 @@ struct NearModel {
     tracked: bool,
     pushes: VecDeque<u64>,
     /// Sent over a connection, and not yet read by the server.
-    requests: Vec<(u64, Asked)>,
+    requests: Vec<(u64, ReadStart)>,
     /// With the version that the server read.
-    answers: Vec<(u64, Asked)>,
+    answers: Vec<(u64, ReadStart)>,
     /// What may no longer be given out is below this.
     least_version: u64,
 }
@@ -57,15 +57,15 @@ struct NearModel {
 impl NearModel {
     fn step(&mut self, near: &Near, key: &Key, rng: &mut StdRng) {
         match rng.random_range(0..9) {
-            0 => {
-                self.requests.extend(near.ask(&key.digest()).map(|asked| (self.connection, asked)))
-            }
+            0 => self
+                .requests
+                .extend(near.start_read(&key.digest()).map(|start| (self.connection, start))),
             1 | 2 => self.read(rng),
             // A push overtakes answers, as it is handled where it is received.
             3 | 4 if !self.answers.is_empty() => {
                 let at = rng.random_range(0..self.answers.len());
-                let (version, asked) = self.answers.swap_remove(at);
-                near.keep(asked, key, &entry(version, 10, 60 * SECOND));
+                let (version, start) = self.answers.swap_remove(at);
+                near.keep(start, key, &entry(version, 10, 60 * SECOND));
             }
             5 => self.change(),
             6 => {
@@ -87,9 +87,9 @@ impl NearModel {
     fn read(&mut self, rng: &mut StdRng) {
         if !self.requests.is_empty() {
             let at = rng.random_range(0..self.requests.len());
-            let (connection, asked) = self.requests.swap_remove(at);
+            let (connection, start) = self.requests.swap_remove(at);
             self.tracked |= connection == self.connection;
-            self.answers.push((self.version, asked));
+            self.answers.push((self.version, start));
         }
     }
 
@@ -140,10 +140,10 @@ fn no_order_of_events_gives_out_a_copy_after_its_change_was_reported() {
 #[tokio::test(start_paused = true)]
 async fn a_copy_counts_down_and_ends_with_its_entry() {
     let near = near();
-    let asked = near.ask(&key(1).digest()).expect("it is connected");
+    let start = near.start_read(&key(1).digest()).expect("it is connected");
     // The answer takes its time, and the entry does not live longer for that.
     advance(SECOND).await;
-    assert!(near.keep(asked, &key(1), &entry(1, 10, 10 * SECOND)));
+    assert!(near.keep(start, &key(1), &entry(1, 10, 10 * SECOND)));
     advance(8 * SECOND).await;
     let left = near.find(&key(1)).map(|copy| copy.remaining());
     assert_eq!(left, Some(Remaining::Known(SECOND)));
@@ -210,9 +210,9 @@ async fn a_tracked_connection_has_no_part_in_what_its_predecessor_answered() {
 #[test]
 fn nothing_is_kept_without_a_tracking_connection() {
     let near = near();
-    let asked = near.ask(&key(1).digest()).expect("it is connected");
+    let start = near.start_read(&key(1).digest()).expect("it is connected");
     near.disconnected(1);
-    assert!(!near.keep(asked, &key(1), &entry(1, 10, SECOND)));
+    assert!(!near.keep(start, &key(1), &entry(1, 10, SECOND)));
     assert!(!keep(&near, 1, SECOND));
     near.connected(2, Instant::now(), &|| true);
     assert!(!keep(&near, 1, SECOND), "the connection broke while it was made");
@@ -231,10 +231,10 @@ fn the_end_of_an_older_connection_is_not_the_end_of_this_one() {
 fn a_change_of_everything_leaves_no_copy_and_the_connection_in_use() {
     let near = near();
     assert!(keep(&near, 1, SECOND));
-    let asked = near.ask(&key(2).digest()).expect("it is connected");
+    let start = near.start_read(&key(2).digest()).expect("it is connected");
     near.all_changed();
     assert!(near.find(&key(1)).is_none());
-    assert!(!near.keep(asked, &key(2), &entry(1, 10, SECOND)));
+    assert!(!near.keep(start, &key(2), &entry(1, 10, SECOND)));
     assert!(keep(&near, 1, SECOND) && near.find(&key(1)).is_some());
 }
 
@@ -242,9 +242,9 @@ fn a_change_of_everything_leaves_no_copy_and_the_connection_in_use() {
 fn a_hundred_thousand_copies_keep_within_their_bytes() {
     let near = near();
     for number in 0..100_000 {
-        let asked = near.ask(&key(number).digest()).expect("it is connected");
+        let start = near.start_read(&key(number).digest()).expect("it is connected");
         let bytes = (number % 700) as usize;
-        near.keep(asked, &key(number), &entry(1, bytes, SECOND));
+        near.keep(start, &key(number), &entry(1, bytes, SECOND));
         assert!(near.copies.weight() <= near.copies.capacity());
     }
     assert!(near.copies.capacity() <= 1024 * 1024 && near.copies.weight() > 900_000);

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 pub(in super::super) struct Breaker {
     /// Whether it is closed and nothing has failed since the last success: then nobody takes the
     /// lock.
-    is_calm: AtomicBool,
+    is_healthy: AtomicBool,
     /// How often it has opened: what [`Machine::opened`] is, for those who take no lock.
     opened: AtomicU64,
     /// Held for a few instructions, never across an `.await`.
@@ -45,7 +45,7 @@ pub(in super::super) struct BreakerRules {
 
 /// What ending an operation has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Turn {
+pub(in super::super) enum Transition {
     Closed,
     Opened,
 }
@@ -54,12 +54,12 @@ impl Breaker {
     pub(in super::super) fn new(rules: BreakerRules) -> Self {
         let machine =
             Mutex::new(Machine { rules, opened: 0, state: State::Closed { failures: 0 } });
-        Self { is_calm: AtomicBool::new(true), opened: AtomicU64::new(0), machine }
+        Self { is_healthy: AtomicBool::new(true), opened: AtomicU64::new(0), machine }
     }
 
     /// Lets an operation through, or does not.
     pub(in super::super) fn admit(&self) -> Option<Admission<'_>> {
-        let ticket = if self.is_calm.load(Ordering::Acquire) {
+        let ticket = if self.is_healthy.load(Ordering::Acquire) {
             Ticket { opened: self.opened(), is_probe: false }
         } else {
             self.machine().admit(Instant::now())?
@@ -68,7 +68,8 @@ impl Breaker {
     }
 
     pub(in super::super) fn is_open(&self) -> bool {
-        !self.is_calm.load(Ordering::Acquire) && matches!(self.machine().state, State::Open { .. })
+        !self.is_healthy.load(Ordering::Acquire)
+            && matches!(self.machine().state, State::Open { .. })
     }
 
     /// How often it has opened.
@@ -80,8 +81,8 @@ impl Breaker {
         let mut machine = self.machine();
         let changed = change(&mut machine);
         self.opened.store(machine.opened, Ordering::Relaxed);
-        let is_calm = matches!(machine.state, State::Closed { failures: 0 });
-        self.is_calm.store(is_calm, Ordering::Release);
+        let is_healthy = matches!(machine.state, State::Closed { failures: 0 });
+        self.is_healthy.store(is_healthy, Ordering::Release);
         changed
     }
 
@@ -100,18 +101,18 @@ pub(in super::super) struct Admission<'a> {
 
 impl Admission<'_> {
     /// The store has answered.
-    pub(in super::super) fn answered(mut self) -> Option<Turn> {
+    pub(in super::super) fn answered(mut self) -> Option<Transition> {
         let ticket = self.ticket;
         self.ticket.is_probe = false;
         // One that fails meanwhile is more recent than this.
-        if !ticket.is_probe && self.breaker.is_calm.load(Ordering::Acquire) {
+        if !ticket.is_probe && self.breaker.is_healthy.load(Ordering::Acquire) {
             return None;
         }
         self.breaker.change(|machine| machine.answered(ticket))
     }
 
     /// The store is down or slow.
-    pub(in super::super) fn failed(mut self) -> Option<Turn> {
+    pub(in super::super) fn failed(mut self) -> Option<Transition> {
         let ticket = self.ticket;
         self.ticket.is_probe = false;
         self.breaker.change(|machine| machine.failed(ticket, Instant::now()))
@@ -165,16 +166,16 @@ impl Machine {
         Some(Ticket { opened: self.opened, is_probe })
     }
 
-    fn answered(&mut self, ticket: Ticket) -> Option<Turn> {
+    fn answered(&mut self, ticket: Ticket) -> Option<Transition> {
         let was_open = matches!(self.state, State::Open { .. });
         if ticket.opened != self.opened || was_open && !ticket.is_probe {
             return None;
         }
         self.state = State::Closed { failures: 0 };
-        was_open.then_some(Turn::Closed)
+        was_open.then_some(Transition::Closed)
     }
 
-    fn failed(&mut self, ticket: Ticket, now: Instant) -> Option<Turn> {
+    fn failed(&mut self, ticket: Ticket, now: Instant) -> Option<Transition> {
         if ticket.opened != self.opened {
             return None;
         }
@@ -195,7 +196,7 @@ impl Machine {
                 }
                 self.opened += 1;
                 self.state = State::Open { probe_at: now + pause };
-                Some(Turn::Opened)
+                Some(Transition::Opened)
             }
         }
     }
@@ -216,13 +217,13 @@ mod tests {
     }
 
     /// A failure, if one is let through.
-    fn fail(breaker: &Breaker) -> Option<Turn> {
+    fn fail(breaker: &Breaker) -> Option<Transition> {
         breaker.admit().and_then(Admission::failed)
     }
 
     fn open() -> Breaker {
         let breaker = breaker();
-        assert_eq!([fail(&breaker), fail(&breaker)], [None, Some(Turn::Opened)]);
+        assert_eq!([fail(&breaker), fail(&breaker)], [None, Some(Transition::Opened)]);
         breaker
     }
 
@@ -249,7 +250,7 @@ mod tests {
         fail(&breaker);
         drop(breaker.admit());
         assert!(!breaker.is_open());
-        assert_eq!(fail(&breaker), Some(Turn::Opened));
+        assert_eq!(fail(&breaker), Some(Transition::Opened));
     }
 
     #[tokio::test(start_paused = true)]
@@ -258,7 +259,7 @@ mod tests {
         advance(RULES.pause).await;
         let probe = breaker.admit().expect("it is due");
         assert!(breaker.admit().is_none());
-        assert_eq!(probe.answered(), Some(Turn::Closed));
+        assert_eq!(probe.answered(), Some(Transition::Closed));
         assert!(!breaker.is_open() && breaker.admit().is_some());
     }
 
@@ -283,7 +284,7 @@ mod tests {
         let _stuck = breaker.admit().expect("it is due");
         advance(RULES.longest).await;
         let probe = breaker.admit().expect("another one is due");
-        assert_eq!(probe.answered(), Some(Turn::Closed));
+        assert_eq!(probe.answered(), Some(Transition::Closed));
     }
 
     #[tokio::test(start_paused = true)]
@@ -291,8 +292,8 @@ mod tests {
         let breaker = breaker();
         let together: Vec<_> = (0..1000).filter_map(|_| breaker.admit()).collect();
         let mut late = together.into_iter();
-        let turns: Vec<_> = late.by_ref().take(500).filter_map(Admission::failed).collect();
-        assert_eq!(turns, [Turn::Opened]);
+        let transitions: Vec<_> = late.by_ref().take(500).filter_map(Admission::failed).collect();
+        assert_eq!(transitions, [Transition::Opened]);
         advance(RULES.pause).await;
         breaker.admit().and_then(Admission::answered);
         assert_eq!(late.filter_map(Admission::failed).count(), 0);
@@ -304,7 +305,7 @@ mod tests {
     async fn a_late_answer_does_not_close_it() {
         let breaker = breaker();
         let late = breaker.admit().expect("it is closed");
-        assert_eq!([fail(&breaker), fail(&breaker)], [None, Some(Turn::Opened)]);
+        assert_eq!([fail(&breaker), fail(&breaker)], [None, Some(Transition::Opened)]);
         assert_eq!(late.answered(), None);
         assert!(breaker.is_open());
     }
