@@ -1,4 +1,4 @@
-//! What is found of what was stored.
+//! Checks of entries: what a lookup finds after a commit.
 
 use std::time::Duration;
 
@@ -119,10 +119,10 @@ pub(super) async fn an_entry_becomes_stale_and_then_runs_out(on: StoreSubject) -
     let found = on.lookup().await?;
     ensure!(found.is_some_and(|entry| !entry.is_fresh()), "it is not there as stale");
     let Acquire::Lead { lease, stale: Some(_), .. } = on.acquire(&on.claim(), LONG).await? else {
-        return Err(Deviation::new("who leads is not given the stale entry"));
+        return Err(Deviation::new("the leader is not given the stale entry"));
     };
     let Acquire::Busy { stale: Some(_), .. } = on.acquire(&on.claim(), LONG).await? else {
-        return Err(Deviation::new("who waits is not given the stale entry"));
+        return Err(Deviation::new("a waiter is not given the stale entry"));
     };
     on.store.abandon(lease.into_claim()).await?;
     sleep(MEDIUM * 2).await;

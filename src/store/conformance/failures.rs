@@ -1,4 +1,4 @@
-//! What is remembered of loads that failed.
+//! Checks of failures: what is remembered of a failed load.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ impl StoreSubject {
         Ok(self.store.fail(lease, failure).await?)
     }
 
-    /// What is remembered, and the entry beside it.
+    /// The remembered failure, for how long it holds, and the stale entry.
     async fn failed(&self) -> Result<(Failure, Duration, Option<Entry>), Deviation> {
         match self.acquire(&self.claim(), LONG).await? {
             Acquire::Failed { failure, remaining, stale } => Ok((failure, remaining, stale)),
@@ -63,7 +63,7 @@ pub(super) async fn no_caller_waits_for_a_probe_that_outlives_the_window(
     sleep(SHORT * 3 / 4).await;
     let probe = on.acquire(&on.claim(), LONG).await?;
     let Acquire::Lead { lease, probe: Some(_), .. } = probe else {
-        // Slow enough for the window to be over: then it is no probe, and there is nothing to see.
+        // The store was so slow that the window is over. Then this is no probe, and nothing to check.
         return Ok(());
     };
     sleep(SHORT).await;
@@ -114,7 +114,7 @@ pub(super) async fn after_its_window_a_failure_counts_for_the_next(on: StoreSubj
     on.failed().await?;
     sleep(SHORT + SHORT / 2).await;
     let Acquire::Lead { failures, .. } = on.acquire(&on.claim(), LONG).await? else {
-        return Err(Deviation::new("nobody may try again after the window"));
+        return Err(Deviation::new("no caller may try again after the window"));
     };
     ensure!(failures == 3, "the number of failures in a row is {failures}, not 3");
     Ok(())
@@ -125,7 +125,7 @@ pub(super) async fn a_failure_is_forgotten_after_twice_its_window(on: StoreSubje
     on.fail(lease, SHORT).await?;
     sleep(SHORT * 3).await;
     let Acquire::Lead { failures, .. } = on.acquire(&on.claim(), LONG).await? else {
-        return Err(Deviation::new("nobody may try again long after the window"));
+        return Err(Deviation::new("no caller may try again long after the window"));
     };
     ensure!(failures == 0, "{failures} failures are remembered");
     Ok(())

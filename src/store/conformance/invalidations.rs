@@ -1,4 +1,4 @@
-//! What an invalidation and an expiry leave.
+//! Checks of invalidations and expiries.
 
 use super::subject::{LONG, StoreSubject};
 use crate::conformance::{Checked, ensure};

@@ -1,4 +1,4 @@
-//! Who has the lease, and who is told.
+//! Checks of leases and watches.
 
 use std::future::Future;
 use std::pin::pin;
@@ -17,7 +17,7 @@ pub(super) async fn a_lease_is_given_to_one_at_a_time(on: StoreSubject) -> Check
     let _lease = on.lead(LONG).await?;
     match on.acquire(&on.claim(), LONG).await? {
         Acquire::Busy { remaining, stale: None } if remaining <= LONG => Ok(()),
-        other => Err(Deviation::new(format!("gave {other:?} while somebody had the lease"))),
+        other => Err(Deviation::new(format!("gave {other:?} while another claim held the lease"))),
     }
 }
 
@@ -36,7 +36,7 @@ pub(super) async fn the_same_claim_is_granted_again(on: StoreSubject) -> Checked
     let first = on.acquire(&claim, LONG).await?;
     let second = on.acquire(&claim, LONG).await?;
     let (Acquire::Lead { .. }, Acquire::Lead { lease, .. }) = (first, second) else {
-        return Err(Deviation::new("a claim was in its own way"));
+        return Err(Deviation::new("a claim was blocked by its own lease"));
     };
     ensure!(on.commit(lease, "value").await? == Commit::Stored, "it could not be used");
     Ok(())
@@ -45,9 +45,9 @@ pub(super) async fn the_same_claim_is_granted_again(on: StoreSubject) -> Checked
 pub(super) async fn a_dropped_request_can_be_abandoned(on: StoreSubject) -> Checked {
     let claim = on.claim();
     {
-        let mut question = pin!(on.store.acquire(claim.clone(), LONG, Accept::Fresh));
-        // Polled once: sent perhaps, and dropped without having heard the answer.
-        let _ = question.as_mut().now_or_never();
+        let mut request = pin!(on.store.acquire(claim.clone(), LONG, Accept::Fresh));
+        // Polled once: perhaps sent, and dropped without its answer.
+        let _ = request.as_mut().now_or_never();
     }
     on.store.abandon(claim).await?;
     on.lead(LONG).await.map(drop)
@@ -62,7 +62,7 @@ pub(super) async fn an_abandoned_lease_is_free(on: StoreSubject) -> Checked {
 pub(super) async fn only_its_own_claim_abandons_a_lease(on: StoreSubject) -> Checked {
     let _lease = on.lead(LONG).await?;
     on.store.abandon(on.claim()).await?;
-    ensure!(on.is_busy().await?, "a stranger gave it up");
+    ensure!(on.is_busy().await?, "another claim gave it up");
     Ok(())
 }
 
@@ -105,7 +105,7 @@ pub(super) async fn a_lapsed_lease_is_not_renewed(on: StoreSubject) -> Checked {
 }
 
 pub(super) async fn renewing_does_not_prolong_the_lease_of_others(on: StoreSubject) -> Checked {
-    // By a term so long that, if it took the lease of others for its own, it would show.
+    // The term is long, so that a wrong renewal of the other lease shows.
     let lease = on.lead(LONG).await?;
     on.store.invalidate(on.key()).await?;
     let _theirs = on.lead(SHORT).await?;
@@ -151,8 +151,8 @@ pub(super) async fn watchers_are_told(on: StoreSubject) -> Checked {
     told(&on, on.store.expire(on.key()).map(drop), "an expiry").await
 }
 
-/// Whether who was told that the key is busy hears of an event. A store that hears of nothing says
-/// so by a silent watch.
+/// Checks that a watch reports an event to a caller that was told `Busy`. A store that reports no
+/// changes has to give a silent watch.
 async fn told(on: &StoreSubject, event: impl Future<Output = ()>, what: &str) -> Checked {
     let mut watch = on.store.watch(&on.key());
     ensure!(on.is_busy().await?, "the lease does not hold");
@@ -160,7 +160,7 @@ async fn told(on: &StoreSubject, event: impl Future<Output = ()>, what: &str) ->
     if watch.is_silent() {
         return Ok(());
     }
-    let heard = timeout(Duration::from_secs(5), watch.changed()).await;
-    ensure!(heard.is_ok(), "nothing was heard of {what} within 5 s");
+    let reported = timeout(Duration::from_secs(5), watch.changed()).await;
+    ensure!(reported.is_ok(), "{what} was not reported within 5 s");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The [contract](super) as checks that any store can be put to.
+//! The [contract](super) as checks for any store.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -11,8 +11,8 @@
 //! # }
 //! ```
 //!
-//! The checks use keys of their own, so they can run on a store that is in use, and all run at
-//! once. They take about a second of the store's time, since some things have to run out.
+//! The checks use keys of their own, so they can run on a store that is in use. All checks run
+//! concurrently. They take about a second of the store's time, because they wait for expiries.
 
 mod entries;
 mod failures;
@@ -26,7 +26,7 @@ use self::subject::StoreSubject;
 use super::Store;
 use crate::conformance::{Check, Violation, checks, run_checks};
 
-/// Puts a store to all checks, and says which it did not pass.
+/// Runs all checks on a store, and returns those that failed.
 pub async fn run(store: impl Store) -> Vec<Violation> {
     let store: Arc<dyn Store> = Arc::new(store);
     let subject = |trial| StoreSubject { store: Arc::clone(&store), trial };

@@ -1,4 +1,4 @@
-//! Some of the keys of a `MemoryStore`: their entries, their leases and their watermarks.
+//! A shard of a `MemoryStore`: the entries, leases and watermarks of some keys.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -18,13 +18,13 @@ pub(super) struct MemoryShard {
     bytes: usize,
     slots: HashMap<Key, usize>,
     kept: Slab<CachedEntry>,
-    /// Where the clock's hand stands: the next slot to be considered for eviction.
+    /// The hand of the second-chance clock: the next slot to be considered for eviction.
     hand: usize,
     guards: Guards,
-    /// What was removed. The caller drops it after the lock: a value is of a user's type, and may do
-    /// anything when it is dropped.
+    /// Removed entries. The caller drops them after the lock, because the drop of a value runs a
+    /// user's code.
     pub(super) removed: Vec<CachedEntry>,
-    /// The highest fence given, so that two leases of one microsecond have two.
+    /// The highest fence given so far, so that two leases of one microsecond have different fences.
     last_fence: u64,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct CachedEntry {
     key: Key,
     entry: Entry,
     expires_at: Instant,
-    /// Read since the hand last passed.
+    /// Whether it was read since the hand last came by.
     read: bool,
 }
 
@@ -144,7 +144,7 @@ impl MemoryShard {
         Commit::Stored
     }
 
-    /// As [`abandon`](Self::abandon), remembering why.
+    /// As [`abandon`](Self::abandon), and remembers why the load failed.
     pub(super) fn fail(&mut self, claim: &Claim, failure: Failure, now: Moment) -> bool {
         let granted = self.guards.granted(claim.key(), now);
         let ours = granted.is_some_and(|lease| lease.token == claim.token());
@@ -156,7 +156,7 @@ impl MemoryShard {
         ours
     }
 
-    /// Ends the lease that was granted to a claim. Says whether there was one.
+    /// Ends the lease that was granted to a claim. Returns whether there was one.
     pub(super) fn abandon(&mut self, claim: &Claim) -> bool {
         let ours = self.guards.is_of(claim);
         if ours {
@@ -180,7 +180,7 @@ impl MemoryShard {
         }
     }
 
-    /// Whether a lease that no longer holds may store all the same: see point 2 of the contract.
+    /// Whether a lease that no longer holds may still store: see point 2 of the contract.
     fn may_still_store(&mut self, lease: &Lease, now: Moment) -> bool {
         let age = now.micros.saturating_sub(lease.granted_at());
         let watermark = self.guards.watermark(lease.key(), now);
@@ -197,7 +197,7 @@ impl MemoryShard {
     }
 
     fn raise_watermark(&mut self, key: &Key, now: Moment) {
-        // Every fence given so far is at most the last one; the next one is above the watermark.
+        // No fence given so far is above the last one, and the next one is above the watermark.
         let fence = self.last_fence.max(now.micros);
         self.last_fence = fence;
         let watermark = Watermark { fence, until: now.after(WATERMARK_TTL) };
@@ -214,7 +214,7 @@ impl MemoryShard {
         let expires_at = now.after(life);
         let kept = CachedEntry { key: key.clone(), entry, expires_at, read: false };
         if kept.weight() > self.limits.bytes || self.limits.entries == 0 {
-            // There is no room for it, whatever is evicted. So nothing is.
+            // It is too large even for an empty store, so nothing is evicted for it.
             return self.removed.push(kept);
         }
         self.bytes += kept.weight();
@@ -225,7 +225,7 @@ impl MemoryShard {
         }
     }
 
-    /// Removes what has run out or was not read since the hand passed, and not the newest.
+    /// Removes an entry that has expired or was not read since the hand came by, but never the newest.
     fn evict(&mut self, newest: usize, now: Moment) {
         loop {
             self.hand = if self.hand < self.kept.capacity() { self.hand } else { 0 };
@@ -255,5 +255,5 @@ impl CachedEntry {
     }
 }
 
-/// What an entry costs beside its key and value: the tables of the store, and what is noted of it.
+/// What an entry costs in addition to its key and value: the tables of the store and its metadata.
 const TABLES: usize = 640;
