@@ -6,10 +6,11 @@
 --        7 watermark and 8 failed, if they are not among the KEYS
 -- gives  1 stored, 0 superseded, or the error of a server that refuses the write
 --
--- One script, because a reader between the two writes would find neither an entry nor a lease and
--- lead a second load; and because an invalidation between the check and the write would be undone.
--- Changes nothing, and is refused where writes are: after GETEX a server without room would let
--- everything pass.
+-- One script: between two writes in two steps, a reader would find neither an entry nor a lease, and
+-- would load again. And an invalidation between the check and the write would be undone.
+
+-- Changes nothing, but is refused if writes are refused. It has to come first: after a GETEX, a full
+-- server would accept all writes of the script.
 local refused = redis.pcall('SETRANGE', KEYS[2], 0, '')
 local watermark_name, failed_name = KEYS[3] or ARGV[7], KEYS[4] or ARGV[8]
 local entry, lease, watermark = peek(KEYS[1]), peek(KEYS[2]), number(peek(watermark_name))
@@ -23,8 +24,8 @@ local superseded = newer
 if not holds then
   local now, fence = server_time(), tonumber(ARGV[4])
   local age = now - ARGV[5]
-  -- A clock that was set back says nothing of what came between. It was if the lease is from a later
-  -- time, or if less time has passed by it than the holder has counted since.
+  -- If the clock was set back, it is unknown what happened since the grant. It was set back if the
+  -- grant is in the future, or if less time has passed than the holder has counted.
   local is_known = age >= 0 and age < tonumber(ARGV[6]) and stored_at(ARGV[2]) <= now + drift
   superseded = newer or not is_known or fence <= watermark or fence <= stored
 end

@@ -1,4 +1,4 @@
-//! The envelope: the bytes at rest.
+//! The envelope: the stored bytes of an entry.
 //!
 //! Version 1, numbers big-endian:
 //!
@@ -8,7 +8,7 @@
 //! | 3 | 1 | version, 1 |
 //! | 4 | 1 | codec of the value |
 //! | 5 | 1 | 1 if it is refreshed early, else 0 |
-//! | 6 | 2 | `EX` if it was made stale before its time, else zero |
+//! | 6 | 2 | `EX` if it was made stale before the end of its ttl, else zero |
 //! | 8 | 20 | digest of the key |
 //! | 28 | 8 | fence |
 //! | 36 | 8 | stored at, in us of the store's clock |
@@ -21,9 +21,8 @@
 //! | 84 | 4 | CRC-32 (IEEE 802.3) of bytes 0 to 83, with zero for bytes 6 and 7, and the value |
 //! | 88 | | value |
 //!
-//! The scripts read version, fence, times and windows at these offsets, and write `EX`. Whatever does
-//! not fit is
-//! [`Unreadable`], which a store answers like nothing at all; a newer version is also left alone.
+//! The scripts read version, fence, times and stale windows at these offsets, and write `EX`. All other
+//! bytes are [`Unreadable`], which counts as a miss. An envelope of a newer version is not overwritten.
 
 use std::fmt;
 use std::time::Duration;
@@ -34,7 +33,7 @@ use crate::duration::millis;
 use crate::key::Digest;
 use crate::store::{Draft, Lifetimes, Value};
 
-/// What an envelope holds beside the draft.
+/// What an envelope holds in addition to the draft.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub(super) fence: u64,
@@ -44,18 +43,18 @@ pub(super) struct Stamp {
 /// Why bytes are not an envelope of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unreadable {
-    /// Not an envelope, or cut short, or changed.
+    /// Not an envelope, truncated, or changed.
     Damaged,
     /// Written by a later version of this crate.
     Newer,
-    /// Of another key.
+    /// The envelope of another key.
     OtherKey,
 }
 
-/// Writes a draft down.
+/// Encodes a draft.
 pub(super) fn seal(draft: &Draft, key: &Digest, stamp: Stamp) -> Vec<u8> {
     let value = draft.value().encoded();
-    // A value is far below 4 GiB: `max_entry_bytes` sees to it.
+    // `max_entry_bytes` keeps a value far below 4 GiB.
     let length = u32::try_from(value.len()).unwrap_or(u32::MAX);
     let mut sealed = Vec::with_capacity(HEADER + value.len());
     sealed.extend_from_slice(MAGIC);
@@ -78,7 +77,7 @@ pub(super) fn seal(draft: &Draft, key: &Digest, stamp: Stamp) -> Vec<u8> {
     sealed
 }
 
-/// Reads what [`seal`] wrote for this key. The value shares the memory of `sealed`.
+/// Decodes what [`seal`] wrote for this key. The value shares the memory of `sealed`.
 pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<(Draft, Stamp), Unreadable> {
     let header: &[u8; HEADER] = sealed.first_chunk().ok_or(Unreadable::Damaged)?;
     let mut fields = Fields(header);
@@ -119,7 +118,7 @@ pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<(Draft, Stamp), Unread
     Ok((draft, Stamp { fence, stored_at }))
 }
 
-/// The fence that the scripts see, whatever else is wrong.
+/// The fence at the offset where the scripts read it, even if the envelope is damaged.
 pub(super) fn fence(sealed: &[u8]) -> u64 {
     let fence = sealed.get(FENCE..).and_then(<[u8]>::first_chunk);
     fence.map_or(0, |fence| u64::from_be_bytes(*fence))
@@ -160,13 +159,13 @@ const MAGIC: &[u8; 3] = b"BWE";
 const VERSION: u8 = 1;
 const HEADER: usize = 88;
 
-/// Where it stands that an entry was made stale before its time. The checksum leaves that out, since
+/// The offset of the mark of an entry that was made stale early. The checksum leaves it out, because
 /// scripts write it.
 const FLAG: usize = 6;
 
 const EXPIRED: &[u8; 2] = b"EX";
 
-/// Where the fence stands.
+/// The offset of the fence.
 const FENCE: usize = 28;
 
 /// The checksum is over everything but itself.
@@ -191,7 +190,7 @@ mod tests {
         (seal(&draft, &digest, stamp), digest)
     }
 
-    /// Bytes at rest outlive a deployment: if this fails, the version has to change.
+    /// Stored bytes outlive a deployment. If this test fails, the version has to change.
     #[test]
     fn version_1_is_written_as_these_very_bytes() {
         let (sealed, _) = sealed(b"{\"a\":1}");

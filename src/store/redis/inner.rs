@@ -18,10 +18,10 @@ pub(super) struct Inner {
     pub(super) client: RedisClient,
     pub(super) scripts: StoreScripts,
     pub(super) near: Option<Arc<Near>>,
-    /// Plain hits go by these, so that the server tracks only what a caller waits for. With a near
-    /// tier there is none.
+    /// For plain lookups, so that the server tracks only names that a caller waits for. Empty with a
+    /// near tier.
     plain: Box<[Lookups]>,
-    /// Lookups whose answers are copied go by this.
+    /// For lookups whose entries are copied into the near tier.
     tracked: Lookups,
     pub(super) clock: Arc<ServerClock>,
     pub(super) unacknowledged: Unacknowledged,
@@ -75,7 +75,7 @@ impl Inner {
         self.plain_of(digest).map_or(&self.tracked, |number| &self.plain[number])
     }
 
-    /// Over which connection a key is looked up, and what is not to be tracked is changed.
+    /// The connection for lookups of a key, and for changes that need no tracking.
     pub(super) fn route(&self, digest: &Digest) -> Route {
         self.plain_of(digest).map_or(Route::Tracked, Route::Plain)
     }
@@ -96,7 +96,7 @@ impl Inner {
         self.client.name(digest, ":failed")
     }
 
-    /// All names of a key. Callers wait for changes of the first [`TRACKED`] ones.
+    /// All names of a key. Callers wait for changes of the first [`TRACKED`] names only.
     pub(super) fn names(&self, digest: &Digest) -> Vec<Vec<u8>> {
         let watermark = self.client.name(digest, ":watermark");
         vec![self.entry_name(digest), self.lease_name(digest), watermark, self.failed_name(digest)]
@@ -104,5 +104,5 @@ impl Inner {
 }
 
 /// How many names of a key the server may track: the entry and the lease. The others may never change
-/// again, and would be tracked for ever.
+/// again, and the server would track them for ever.
 pub(super) const TRACKED: usize = 2;

@@ -16,9 +16,9 @@ use crate::error::{StoreError, StoreErrorKind};
 
 /// Batches the lookups that go over one connection.
 ///
-/// A lone lookup is sent at once. Concurrent lookups are queued: a task yields once, and then sends
-/// all of them as one command. A caller waits for no round trip of others, and the connection has one
-/// message to handle where it had one per caller.
+/// A lone lookup is sent at once. Concurrent lookups are queued: a task yields once, and then sends all
+/// of them as one command. So no caller waits for the round trip of another one, and the connection
+/// handles one message instead of one per caller.
 #[derive(Clone, Debug)]
 pub(super) struct Lookups(Arc<LookupState>);
 
@@ -26,24 +26,24 @@ pub(super) struct Lookups(Arc<LookupState>);
 struct LookupState {
     client: RedisClient,
     route: Route,
-    /// Gives entries with what is left of their lives.
+    /// Reads entries with what is left of their lives.
     script: RedisScript,
     clock: Arc<ServerClock>,
-    /// Whether lookups ask for lives, too. That costs the server more, so they do not until one has
-    /// met an entry that cannot be judged without.
+    /// Whether lookups read the remaining lives, too. That costs the server more, so they do not until
+    /// one finds an entry that needs it.
     with_lives: AtomicBool,
-    /// How many callers look something up.
+    /// How many lookups are under way.
     callers: AtomicUsize,
-    /// What is sent next. While it is not empty, a task is about to send it. Never held across an
-    /// `.await`.
+    /// The lookups that are sent next. While there are any, a task is about to send them. Never held
+    /// across an `.await`.
     next: Mutex<LookupBatch>,
 }
 
-/// Lookups that a task is about to send.
+/// The lookups that a task is about to send.
 #[derive(Debug, Default)]
 struct LookupBatch {
     lookups: Vec<QueuedLookup>,
-    /// Where that task runs, while there are any.
+    /// The runtime of that task, while there are lookups.
     runtime: Option<Id>,
 }
 
@@ -54,7 +54,7 @@ struct QueuedLookup {
     answer: oneshot::Sender<LookupResult>,
 }
 
-/// What is there, if anything is.
+/// The entry under a name, if there is one.
 type LookupResult = Result<Option<Seen>, StoreError>;
 
 impl Lookups {
@@ -75,12 +75,12 @@ impl Lookups {
         }))
     }
 
-    /// From now on, lookups tell what is left of a life.
+    /// From now on, lookups read the remaining lives, too.
     pub(super) fn ask_for_lives(&self) {
         self.0.with_lives.store(true, Ordering::Relaxed);
     }
 
-    /// What is stored under a name. What is no string counts as nothing.
+    /// Reads the entry under a name. A value that is no string counts as none.
     ///
     /// # Cancel safety
     /// Dropping it loses the answer.
@@ -92,13 +92,13 @@ impl Lookups {
         {
             return result;
         }
-        // It is alone, or the task was dropped with its runtime. In a box, so that the callers that
-        // share a command need no room for it.
+        // The lookup is alone, or the task was dropped with its runtime. The future is boxed, so that
+        // callers that share a command need no memory for it.
         let seen = Box::pin(self.0.send(vec![name])).await?;
         seen.into_iter().next().ok_or_else(malformed)
     }
 
-    /// What is stored under a name, with what is left of its life.
+    /// Reads the entry under a name, with what is left of its life.
     ///
     /// # Cancel safety
     /// Dropping it loses the answer.
@@ -107,8 +107,8 @@ impl Lookups {
         seen.into_iter().next().ok_or_else(malformed)
     }
 
-    /// Joins the next batch, if there is a runtime for its task. It has to be that of the caller:
-    /// another one may not be driven for a long time.
+    /// Joins the next batch, if there is a runtime for its task. That has to be the runtime of the
+    /// caller, because another one may not be polled for a long time.
     fn join(&self, name: &[u8]) -> Option<oneshot::Receiver<LookupResult>> {
         let runtime = Handle::try_current().ok()?;
         let (answer, answered) = oneshot::channel();
@@ -138,7 +138,7 @@ impl LookupState {
             Err(error) => vec![Err(error); callers.len()],
         };
         for (caller, answer) in callers.into_iter().zip(answers) {
-            // It may have gone.
+            // The caller may be gone.
             _ = caller.send(answer);
         }
     }
@@ -175,7 +175,7 @@ fn malformed() -> StoreError {
     StoreError::new(StoreErrorKind::Malformed, "redis, reading an entry: the reply makes no sense")
 }
 
-/// A caller that looks something up.
+/// A lookup that is under way.
 struct ActiveLookup<'a> {
     state: &'a LookupState,
     is_alone: bool,
@@ -193,7 +193,8 @@ impl Drop for ActiveLookup<'_> {
     }
 }
 
-/// The task that sends the next batch. If it is dropped before, the callers send for themselves.
+/// The task that sends the next batch. If it is dropped before, the callers send their lookups
+/// themselves.
 struct LookupFlush {
     state: Arc<LookupState>,
     was_taken: bool,
@@ -220,13 +221,13 @@ impl Drop for LookupFlush {
     fn drop(&mut self) {
         if !self.was_taken {
             let left = mem::take(&mut *self.state.next());
-            // After the lock: this wakes the callers.
+            // Dropped after the lock, because this wakes the callers.
             drop(left);
         }
     }
 }
 
-/// How many lookups one command carries: a reply should not be so long that others wait for it.
+/// The maximum number of lookups in one command. A longer reply would delay the replies behind it.
 const AT_ONCE: usize = 64;
 
 const READING: &str = "reading an entry";
