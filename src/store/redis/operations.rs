@@ -1,4 +1,4 @@
-//! The operations of a `RedisStore`: what is asked, and what is made of the answers.
+//! The operations of a `RedisStore`: their requests, and how their replies are read.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -58,8 +58,8 @@ impl Inner {
         }
     }
 
-    /// Whether an entry that is there may be none, as the server's clock was set back: its life may
-    /// be over, or may not have begun. If the clock is as it was, that is so only at its very end.
+    /// Whether an entry may be invalid because the server's clock was set back: its life may be over,
+    /// or may not have begun. If the clock was not set, this holds only at the very end of a life.
     fn may_be_over(&self, lifetimes: Lifetimes, stamp: Stamp) -> bool {
         let life = micros(lifetimes.life());
         self.clock.now().is_none_or(|now| {
@@ -68,11 +68,11 @@ impl Inner {
         })
     }
 
-    /// Acquires. An entry that cannot be read counts as nothing, and must not keep its key from being
-    /// loaded: the lease is asked for again with its fence.
+    /// Acquires. An unreadable entry counts as none and must not prevent a load, so the request is sent
+    /// again and declines the fence of that entry.
     ///
-    /// A refusal for being late that arrives in time shows that the server's clock was set: the
-    /// estimate is corrected by it, and the lease is asked for again.
+    /// If the server refuses a request as late, but the refusal arrives in time, the server's clock was
+    /// set. The reply corrects the estimate, and the request is sent again.
     pub(super) async fn acquire(
         self: &Arc<Self>,
         claim: &Claim,
@@ -131,14 +131,14 @@ impl Inner {
         ]
     }
 
-    /// The server's time at which a caller that asks now has stopped waiting, or nothing if that
-    /// is not known.
+    /// The server's time at which a caller that starts now has stopped waiting. Empty if the server's
+    /// time is not known.
     fn latest_arrival(&self) -> Vec<u8> {
         let latest = |now: RangeInclusive<u64>| now.end() + micros(self.timeout());
         self.clock.now().map(latest).map(number).unwrap_or_default()
     }
 
-    /// What the server answered to a claim that asked for this term, at this time of the server.
+    /// Reads the reply to a claim that requested this term, at this time of the server.
     fn read(
         &self,
         acquired: Acquired,
@@ -232,7 +232,7 @@ impl Inner {
         reminder.settle(self.client.run(&request.of(claim.key()), any).await)
     }
 
-    /// Gives up what may be left of claims that no flight holds any more.
+    /// Releases the leases that may be left of claims that no flight holds any more.
     pub(super) async fn give_up_unacknowledged(&self) -> Result<(), StoreError> {
         let sent_at = Instant::now();
         let claims = self.unacknowledged.claims();
@@ -257,14 +257,14 @@ impl Inner {
         let digest = key.digest();
         let (names, script) = (self.names(&digest), &self.scripts.invalidate);
         let request = RedisRequest::script(script, names, args, "invalidating");
-        // Over a plain connection if there is one: no caller here waits for a change of these names.
+        // Over a plain connection if there is one, because no caller of this waits for a change.
         let request = request.of(&key).tracked(TRACKED).over(self.route(&digest));
         let invalidated = self.client.run(&request, any).await;
         self.forget(&digest);
         invalidated
     }
 
-    /// To be done before a request about an entry is sent.
+    /// Notes the version of a key for the near tier. Call it before a request is sent.
     fn start_read(&self, digest: &Digest) -> Option<ReadStart> {
         self.near.as_ref().and_then(|near| near.start_read(digest))
     }
@@ -277,7 +277,7 @@ impl Inner {
         }
     }
 
-    /// After a change by ourselves, of which the server's message may still be under way.
+    /// Drops the near copy after a change by this process, whose push message may still be under way.
     fn forget(&self, digest: &Digest) {
         self.near.as_ref().inspect(|near| near.change(digest));
     }
@@ -300,28 +300,28 @@ impl Inner {
     }
 }
 
-/// What cannot be read in an answer to an acquire.
+/// The part of a reply to an acquire that cannot be read.
 enum UnreadableReply {
-    /// The entry that would have been found.
+    /// The entry that was found.
     Entry {
         fence: u64,
     },
     Failure,
 }
 
-/// Any reply will do.
+/// Accepts any reply.
 fn any(_: RedisValue) -> Option<()> {
     Some(())
 }
 
 const ACQUIRING: &str = "taking the lease";
 
-/// How far two clocks may drift apart during one load, in us, as the scripts have it.
+/// How far two clocks may drift apart during one load, in us. The scripts have the same value.
 const DRIFT: u64 = 1_000_000;
-/// How often a lease is asked for while the server's clock is being set.
+/// How often an acquire is sent while the server's clock is being set.
 const TRIES: u32 = 3;
 
-/// How many leases one command gives up: others wait while it runs.
+/// The maximum number of leases that one command gives up, because other requests wait while it runs.
 const AT_ONCE: usize = 256;
 
 fn acceptable(accept: Accept) -> Vec<u8> {

@@ -1,10 +1,10 @@
-//! Records of failures: the bytes that are remembered of one.
+//! Records of failures: the stored bytes of a failure.
 //!
 //! ```text
 //! BWF 2 | cause | times, 4 | cooldown, 8 | window, 8 | life, 8 | message
 //! ```
-//! Numbers are big-endian, and times are in milliseconds. The scripts read all but the cause and
-//! the message. The age of a record is its life less what is left of that.
+//! Numbers are big-endian, and times are in milliseconds. The scripts read all fields except the cause
+//! and the message. The age of a record is its life minus its remaining life.
 
 use std::str;
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub(super) fn read(record: &[u8]) -> Option<Failure> {
     Some(failure.with_cooldown(cooldown).with_life(life).with_message(message))
 }
 
-/// Scripts count in floating point, and add and double these: far beyond what any layer sets.
+/// The maximum of a time. Scripts add and double these in floating point. No layer sets such times.
 const LONGEST_MS: u64 = 1 << 50;
 
 const MAGIC: &[u8] = b"BWF\x02";

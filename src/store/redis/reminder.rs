@@ -1,5 +1,5 @@
-//! Reminders: a claim whose request was not acknowledged is given up, by a task that is there while
-//! there are any.
+//! Reminders: a task gives up the claims whose requests were not acknowledged. It runs while there are
+//! any.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::unacknowledged::LeaseCommand;
 use crate::error::StoreError;
 use crate::store::Claim;
 
-/// Remembers a claim when it is dropped, unless it was settled before.
+/// Adds a claim to the unacknowledged ones when it is dropped, unless it was settled before.
 pub(super) struct Reminder<'a> {
     store: &'a Arc<Inner>,
     command: LeaseCommand,
@@ -21,13 +21,12 @@ pub(super) struct Reminder<'a> {
 }
 
 impl<'a> Reminder<'a> {
-    /// To be made before the request is sent.
+    /// Create it before the request is sent.
     pub(super) fn new(store: &'a Arc<Inner>, claim: &Claim, command: LeaseCommand) -> Self {
         Self { store, command, claim: Some(claim.clone()) }
     }
 
-    /// Settles it, unless the outcome is one after which the claim may hold a lease. Gives the
-    /// outcome.
+    /// Settles the claim, unless it may hold a lease after this outcome. Returns the outcome.
     pub(super) fn settle<T>(mut self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
         let is_lost = |error: &StoreError| self.command.may_have_left_a_lease(error.kind());
         if !outcome.as_ref().is_err_and(is_lost) {
@@ -46,10 +45,10 @@ impl Drop for Reminder<'_> {
     }
 }
 
-/// A task that gives up claims. It is there while there are any.
+/// The task that gives up claims. It runs while there are any.
 struct ReleaseTask(Weak<Inner>);
 
-/// Starts it, unless it is there or there is no runtime for it.
+/// Starts the task, unless it runs already or there is no runtime.
 fn start(store: &Arc<Inner>) {
     let Ok(runtime) = Handle::try_current() else { return };
     if store.unacknowledged.begin_task() {
@@ -62,7 +61,7 @@ impl ReleaseTask {
         self.give_up_all().await;
         let store = self.0.clone();
         drop(self);
-        // More may have come while it ended.
+        // Claims may have been added while the task ended.
         if let Some(store) = store.upgrade()
             && !store.unacknowledged.is_empty()
         {
@@ -75,7 +74,7 @@ impl ReleaseTask {
             if !store.unacknowledged.any_holds(Instant::now()) {
                 return;
             }
-            // Without traffic it is this that finds out whether the server is back.
+            // Without other requests, this one detects that the server is back.
             if let Err(error) = store.give_up_unacknowledged().await {
                 tracing::debug!(%error, "leases that no flight holds are not given up yet");
             }
@@ -97,6 +96,6 @@ impl Drop for ReleaseTask {
     }
 }
 
-/// How long until they are given up once more, unless the server is back before: about as long as
-/// others can bear to wait for a lease that no flight holds.
+/// The pause between attempts, unless the server is back before: about as long as callers can bear to
+/// wait for a lease that no flight holds.
 const AGAIN: Duration = Duration::from_millis(100);

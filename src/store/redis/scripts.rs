@@ -1,4 +1,4 @@
-//! The scripts of a `RedisStore`: one per operation, and one that checks what they need.
+//! The scripts of a `RedisStore`: one per operation, and one that checks permissions.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl StoreScripts {
         }
     }
 
-    /// Those of operations, which the server is told beforehand.
+    /// The scripts of operations, which are loaded on connecting.
     pub(super) fn of_operations(&self) -> Arc<[RedisScript]> {
         let Self { abandon, acquire, check: _, commit, fail, invalidate, lookup, renew } = self;
         [abandon, acquire, commit, fail, invalidate, lookup, renew].into_iter().cloned().collect()

@@ -1,9 +1,9 @@
-//! Claims that may hold a lease of which no flight knows: a command whose reply was lost.
+//! Unacknowledged claims: the reply to a command was lost, so a lease may be held by no flight.
 //!
-//! A lease is taken by one command and given up by another one. If the reply to either is lost, the
-//! lease may be there, held by no flight, and other processes wait for it. The store remembers such
-//! claims and gives them up as soon as the server answers again. It does not wait for the next
-//! operation on the same key, as there may be none.
+//! One command takes a lease, and another one gives it up. If the reply to either is lost, the lease may
+//! still be there, and other processes wait for it. The store remembers such claims and gives them up
+//! as soon as the server answers again. It does not wait for the next operation on the same key,
+//! because there may be none.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,18 +17,18 @@ use crate::error::StoreErrorKind;
 use crate::key::Digest;
 use crate::store::Claim;
 
-/// The claims of a store that are to be given up.
+/// The claims that a store has to give up.
 #[derive(Debug)]
 pub(super) struct Unacknowledged {
-    /// How long a command can be under way whose sender has stopped waiting for its reply.
+    /// How long a command can be under way after it was sent.
     timeout: Duration,
-    /// Held for a few operations on the table, never across an `.await`.
+    /// Held for a few operations, never across an `.await`.
     table: Mutex<PendingClaims>,
-    /// Whether the table is empty, for operations that take no lock then.
+    /// Whether the table is empty. Then operations take no lock.
     is_empty: AtomicBool,
-    /// The longest term that was asked for, in milliseconds: no lease lasts longer.
+    /// The longest term that was requested, in milliseconds. No lease lasts longer.
     longest_term: AtomicU64,
-    /// Whether a task gives up what is in the table.
+    /// Whether a task gives up the claims in the table.
     has_task: AtomicBool,
 }
 
@@ -42,18 +42,18 @@ struct PendingClaims {
 #[derive(Clone, Debug)]
 struct PendingClaim {
     claim: Claim,
-    /// Until then, the command whose reply was lost can still be executed.
+    /// Until then, the server may still execute the command whose reply was lost.
     settled_at: Instant,
     /// From then on, its lease has lapsed.
     lapsed_at: Instant,
 }
 
-/// What a command does whose reply may be lost.
+/// A command whose reply may be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeaseCommand {
-    /// It takes the lease.
+    /// Takes the lease.
     Take,
-    /// It gives the lease up.
+    /// Gives the lease up.
     Release,
 }
 
@@ -62,17 +62,17 @@ impl LeaseCommand {
     pub(super) fn may_have_left_a_lease(self, kind: StoreErrorKind) -> bool {
         use StoreErrorKind::{Malformed, NotReady, TimedOut, Unreachable};
         match self {
-            // A request that was lost with its connection may have been executed before it was sent
-            // again, and answered by a server that is not ready.
+            // A request that was lost with its connection may have been executed. When it was sent
+            // again, the server may not have been ready.
             Self::Take => matches!(kind, TimedOut | Unreachable | Malformed | NotReady),
-            // A release that was refused, or not sent, has ended nothing.
+            // A release that was refused or not sent has not ended the lease.
             Self::Release => true,
         }
     }
 }
 
 impl Unacknowledged {
-    /// None yet, with the time that an operation waits for its reply.
+    /// An empty table, with the time that an operation waits for its reply.
     pub(super) fn new(timeout: Duration) -> Self {
         Self {
             timeout,
@@ -83,7 +83,7 @@ impl Unacknowledged {
         }
     }
 
-    /// Notes that a lease of this term is about to be asked for.
+    /// Notes that a lease of this term is about to be requested.
     pub(super) fn note_term(&self, term: Duration) {
         let term = millis(term);
         if self.longest_term.load(Ordering::Relaxed) < term {
@@ -91,8 +91,8 @@ impl Unacknowledged {
         }
     }
 
-    /// The tokens of a key that are to be given up, one after the other. A lease under one of them
-    /// is free for another claim of this process.
+    /// The concatenated tokens of the claims of a key. Another claim of this process may take over a
+    /// lease under one of them.
     pub(super) fn tokens(&self, digest: &Digest) -> Vec<u8> {
         if self.is_empty() {
             return Vec::new();
@@ -102,7 +102,7 @@ impl Unacknowledged {
         pending.flat_map(|pending| *pending.claim.token().as_bytes()).collect()
     }
 
-    /// A claim is in use again.
+    /// Removes a claim that is in use again.
     pub(super) fn forget(&self, claim: &Claim) {
         if !self.is_empty() {
             self.change(|table| {
@@ -118,12 +118,12 @@ impl Unacknowledged {
         self.change(|table| table.add(pending, now));
     }
 
-    /// The claims that are to be given up.
+    /// All claims.
     pub(super) fn claims(&self) -> Vec<Claim> {
         self.table().claims.values().flatten().map(|pending| pending.claim.clone()).collect()
     }
 
-    /// Whether any may hold a lease now.
+    /// Whether any claim may still hold a lease. Removes those whose lease has lapsed.
     pub(super) fn any_holds(&self, now: Instant) -> bool {
         self.change(|table| {
             table.retain(|pending| now < pending.lapsed_at);
@@ -131,8 +131,8 @@ impl Unacknowledged {
         })
     }
 
-    /// Notes that claims were given up by a command that was sent at this moment. Those whose own
-    /// command may come after it stay.
+    /// Removes claims that were given up by a command that was sent at this moment. Claims stay if their
+    /// own command may be executed after it.
     pub(super) fn given_up(&self, claims: &[Claim], sent_at: Instant) {
         self.change(|table| {
             for claim in claims {
@@ -147,7 +147,7 @@ impl Unacknowledged {
         self.is_empty.load(Ordering::Acquire)
     }
 
-    /// Whether a task has to be started, which says when it [ends](Self::end_task).
+    /// Whether the caller has to start the task, which calls [`end_task`](Self::end_task) at its end.
     pub(super) fn begin_task(&self) -> bool {
         !self.has_task.swap(true, Ordering::AcqRel)
     }
@@ -178,7 +178,7 @@ impl PendingClaims {
         let known = of_key.iter_mut().find(|it| it.claim.token() == pending.claim.token());
         match known {
             Some(known) => *known = pending,
-            // What finds no room lapses by itself.
+            // The table is full. The lease lapses by itself.
             None if self.count >= MOST => {}
             None => {
                 of_key.push(pending);
@@ -206,7 +206,7 @@ impl PendingClaims {
     }
 }
 
-/// How many claims are remembered: as many as there can be flights, by default.
+/// The maximum number of claims: as many as there can be flights, by default.
 const MOST: usize = 10_000;
 
 #[cfg(test)]
@@ -279,7 +279,7 @@ mod tests {
         let (all, now) = (none(), Instant::now());
         (0..MOST as u64 + 10).for_each(|sku| all.add(claim(sku), now));
         assert_eq!(all.claims().len(), MOST);
-        // Those that have lapsed make room.
+        // Lapsed claims are removed first.
         all.add(claim(0), now + TIMEOUT + TERM);
         assert_eq!(all.claims().len(), 1);
     }

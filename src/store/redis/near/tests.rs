@@ -1,4 +1,4 @@
-//! The near tier by itself: what it keeps, and for how long.
+//! Tests of the near tier alone: what it keeps, and for how long.
 
 use std::collections::VecDeque;
 
@@ -11,14 +11,14 @@ use crate::store::{Draft, Lifetimes, Value};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Longer than a test takes, for those that are about something else.
+/// Longer than a test takes, for tests that are not about silence.
 const EVER: Duration = Duration::from_secs(3600);
 
 fn near() -> Near {
     silent_for(EVER)
 }
 
-/// A near tier that hears over connection 1, which may be silent for so long.
+/// A near tier with tracking connection 1, which may be silent for this long.
 fn silent_for(silence: Duration) -> Near {
     let near = Near::new(1024 * 1024, 30 * SECOND, silence);
     near.connected(1, Instant::now(), &|| false);
@@ -39,18 +39,18 @@ fn keep(near: &Near, number: u64, life: Duration) -> bool {
     start.is_some_and(|start| near.keep(start, &key(number), &entry(1, 10, life)))
 }
 
-/// A key at the server, a process that copies it, and what is under way between them.
+/// A key on the server, a process that copies it, and the messages between them.
 #[derive(Default)]
 struct NearModel {
     connection: u64,
     version: u64,
     tracked: bool,
     pushes: VecDeque<u64>,
-    /// Sent over a connection, and not yet read by the server.
+    /// Sent over a connection, but not yet read by the server.
     requests: Vec<(u64, ReadStart)>,
     /// With the version that the server read.
     answers: Vec<(u64, ReadStart)>,
-    /// What may no longer be given out is below this.
+    /// Older versions must not be served any more.
     least_version: u64,
 }
 
@@ -100,7 +100,7 @@ impl NearModel {
         }
     }
 
-    /// What was pushed is lost; what was asked may still be answered, and late.
+    /// Push messages are lost. Requests may still be answered, late.
     fn reconnect(&mut self, near: &Near, key: &Key, rng: &mut StdRng) {
         near.disconnected(self.connection);
         assert!(near.find(key).is_none());
@@ -141,7 +141,7 @@ fn no_order_of_events_gives_out_a_copy_after_its_change_was_reported() {
 async fn a_copy_counts_down_and_ends_with_its_entry() {
     let near = near();
     let start = near.start_read(&key(1).digest()).expect("it is connected");
-    // The answer takes its time, and the entry does not live longer for that.
+    // The reply takes a second, and that does not prolong the entry.
     advance(SECOND).await;
     assert!(near.keep(start, &key(1), &entry(1, 10, 10 * SECOND)));
     advance(8 * SECOND).await;
@@ -169,12 +169,12 @@ async fn a_copy_is_given_out_only_if_its_connection_has_answered_in_time() {
     advance(SECOND).await;
     let sent_at = Instant::now();
     advance(SECOND).await;
-    assert!(near.find(&key(1)).is_none(), "nothing was heard for two seconds");
+    assert!(near.find(&key(1)).is_none(), "the connection was silent for two seconds");
     near.confirmed(1, sent_at);
     assert!(near.find(&key(1)).is_some(), "it was alive a second ago");
     advance(SECOND).await;
-    assert!(near.find(&key(1)).is_none(), "the answer tells nothing of what came later");
-    // An answer that was under way for long.
+    assert!(near.find(&key(1)).is_none(), "a reply confirms nothing that came later");
+    // A reply that arrives late.
     near.confirmed(1, sent_at);
     assert!(near.find(&key(1)).is_none());
     near.confirmed(1, Instant::now());

@@ -1,4 +1,4 @@
-//! Every order of a few operations, against the breaker's rules told another way.
+//! Every order of a few operations, compared with a second model of the breaker's rules.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ const TICK: Duration = Duration::from_millis(500);
 const RULES: BreakerRules =
     BreakerRules { after: 2, pause: TICK.saturating_mul(2), longest: TICK.saturating_mul(3) };
 
-/// What the machine is held against: how it has come to be where it is.
+/// The model that the machine is compared with: it keeps the history.
 #[derive(Clone)]
 struct BreakerModel {
     now: Instant,
     machine: Machine,
-    /// What is under way, and since when.
+    /// The operations under way, and since when.
     admitted: Vec<(Ticket, Instant)>,
-    /// Failures since the last success, of what began since it closed last.
+    /// Failures since the last success, of operations that began since the breaker last closed.
     in_a_row: u32,
-    /// Nothing may be let through until then.
+    /// No operation may be admitted before.
     closed_until: Option<Instant>,
 }
 
@@ -67,10 +67,10 @@ impl BreakerModel {
         assert_eq!(transition, expected, "{:?}", self.machine);
     }
 
-    /// Whatever has happened, the next one after a while is let through, and can close it.
+    /// In every state, an operation after a while is admitted and can close the breaker.
     fn can_recover(mut self) {
         self.now += RULES.longest.max(RULES.pause);
-        let probe = self.machine.admit(self.now).expect("one is let through");
+        let probe = self.machine.admit(self.now).expect("one is admitted");
         self.machine.answered(probe);
         assert!(matches!(self.machine.state, State::Closed { failures: 0 }));
     }
