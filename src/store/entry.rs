@@ -180,8 +180,8 @@ pub enum Marker {
     /// The same, but waiters may also wait for each other: see
     /// [`Cacheability::PrivateOnce`](crate::Cacheability::PrivateOnce).
     PrivateOnce,
-    /// The answer could be shared, but it is too large to be stored or cannot be encoded. Each process
-    /// loads without a lease.
+    /// The answer could be shared, but it is too large to be stored or cannot be encoded. Each
+    /// process loads without a lease.
     Uncacheable,
 }
 

@@ -22,19 +22,19 @@ impl Failure {
     pub const MAX_MESSAGE: usize = 256;
 
     /// A failure that later callers share for a window. `times` counts failures in a row, including
-    /// this one. With a window of zero, no caller shares it, and it only counts as one in a row. All
-    /// times are cut to whole milliseconds.
+    /// this one. With a window of zero, no caller shares it, and it only counts as one in a row.
+    /// All times are cut to whole milliseconds.
     ///
-    /// By default no probe is admitted within the window, and the failure is remembered for twice the
-    /// window.
+    /// By default no probe is admitted within the window, and the failure is remembered for twice
+    /// the window.
     pub fn new(cause: FailureCause, times: u32, window: Duration) -> Self {
         let window = whole_millis(window);
         let life = window.saturating_mul(2);
         Self { cause, message: Arc::from(""), times, window, cooldown: window, life }
     }
 
-    /// Sets the cooldown, after which one caller is admitted as a probe. It is at most as long as the
-    /// window.
+    /// Sets the cooldown, after which one caller is admitted as a probe. It is at most as long as
+    /// the window.
     #[must_use]
     pub fn with_cooldown(self, cooldown: Duration) -> Self {
         Self { cooldown: whole_millis(cooldown).min(self.window), ..self }
@@ -53,8 +53,8 @@ impl Failure {
         Self { life: whole_millis(life).max(self.window), ..self }
     }
 
-    /// Sets a message for people, cut off after 256 bytes. Everyone with read access to the store can
-    /// read it.
+    /// Sets a message for people, cut off after 256 bytes. Everyone with read access to the store
+    /// can read it.
     #[must_use]
     pub fn with_message(self, message: &str) -> Self {
         let most = Self::MAX_MESSAGE.min(message.len());

@@ -10,13 +10,13 @@
 //!    [`Superseded`](Commit::Superseded).
 //! 3. Fencing tokens grow per key, across expiry and restarts. A new one is the largest of the
 //!    watermark + 1, the stored entry's fence + 1, and the store's clock in microseconds.
-//! 4. Time is the store's. No client's clock takes part in a decision about a lease. Whether an entry
-//!    is fresh depends on what is left of its life in the store.
+//! 4. Time is the store's. No client's clock takes part in a decision about a lease. Whether an
+//!    entry is fresh depends on what is left of its life in the store.
 //! 5. Everything that a store writes expires. A [failure](Store::fail) is remembered for its
 //!    [life](Failure::life), and the next commit or invalidation removes it.
-//! 6. Every operation is one atomic step. A caller may drop it at any await, or may be gone when the
-//!    answer comes. The token is chosen before the request is sent, so a lease can be abandoned even
-//!    if the answer that granted it was lost.
+//! 6. Every operation is one atomic step. A caller may drop it at any await, or may be gone when
+//!    the answer comes. The token is chosen before the request is sent, so a lease can be abandoned
+//!    even if the answer that granted it was lost.
 //!
 //! The module [`conformance`] (feature `test-util`) checks this contract, for stores of your own.
 //! [`faulty`] has a store that fails on request, for tests of your services.
@@ -68,16 +68,16 @@ pub use crate::lifetimes::Lifetimes;
 pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// What this process knows of a key without a request to a server.
     ///
-    /// A store in the memory of the process answers here. Such a hit costs no future, no task and no
-    /// round trip. The default knows nothing.
+    /// A store in the memory of the process answers here. Such a hit costs no future, no task and
+    /// no round trip. The default knows nothing.
     fn peek(&self, _: &Key) -> Peek {
         Peek::Unknown
     }
 
     /// Hints that a key has changed.
     ///
-    /// A watch reports the changes of the key after its creation that this process learns of. It may
-    /// miss changes: only speed depends on it. The default never reports any.
+    /// A watch reports the changes of the key after its creation that this process learns of. It
+    /// may miss changes: only speed depends on it. The default never reports any.
     fn watch(&self, _: &Key) -> Watch {
         Watch::silent()
     }
@@ -88,8 +88,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// Reads the entry, and takes the lease if the entry is not acceptable and no other claim holds
     /// the lease. From then on, changes of the key are reported to its [`watch`](Store::watch).
     ///
-    /// A claim that already holds the lease is granted it again. So a lost answer does not block the
-    /// caller that repeats its request.
+    /// A claim that already holds the lease is granted it again. So a lost answer does not block
+    /// the caller that repeats its request.
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire>;
 
     /// Makes the lease end this long from now, if it still holds. The term may differ from the one
@@ -98,11 +98,13 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Stores an entry, gives up the lease and notifies the watches.
     ///
-    /// An entry without a life is not kept, and it removes the entry that was there before. The result
-    /// is still [`Superseded`](Commit::Superseded) if a newer entry or an invalidation came in between.
+    /// An entry without a life is not kept, and it removes the entry that was there before. The
+    /// result is still [`Superseded`](Commit::Superseded) if a newer entry or an invalidation came
+    /// in between.
     fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit>;
 
-    /// Gives up a lease, if it still holds, remembers why its load failed, and notifies the watches.
+    /// Gives up a lease, if it still holds, remembers why its load failed, and notifies the
+    /// watches.
     ///
     /// Within its window, [`acquire`](Store::acquire) answers [`Failed`](Acquire::Failed): always
     /// during its cooldown, and after that if another caller holds the lease. With the lease free
@@ -110,8 +112,8 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// outlives the window keeps the failure shared until the probe or the failure's life ends. A
     /// lease granted after the window ends the failure, and only tells how often it had failed.
     ///
-    /// A failure without a window is never given to callers. The next commit or invalidation removes
-    /// it.
+    /// A failure without a window is never given to callers. The next commit or invalidation
+    /// removes it.
     fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()>;
 
     /// Gives up a lease, if it was granted and still holds, and notifies the watches.

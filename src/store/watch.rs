@@ -53,8 +53,8 @@ impl Watch {
         self.key_watch.is_none() && self.other.is_none()
     }
 
-    /// Waits for a change since the watch was made, or since this last returned. It never returns if
-    /// the watch [is silent](Self::is_silent).
+    /// Waits for a change since the watch was made, or since this last returned. It never returns
+    /// if the watch [is silent](Self::is_silent).
     ///
     /// # Cancel safety
     /// Dropping it loses no change: the next call returns at once.

@@ -63,7 +63,8 @@ pub(super) async fn no_caller_waits_for_a_probe_that_outlives_the_window(
     sleep(SHORT * 3 / 4).await;
     let probe = on.acquire(&on.claim(), LONG).await?;
     let Acquire::Lead { lease, probe: Some(_), .. } = probe else {
-        // The store was so slow that the window is over. Then this is no probe, and nothing to check.
+        // The store was so slow that the window is over. Then this is no probe, and nothing to
+        // check.
         return Ok(());
     };
     sleep(SHORT).await;

@@ -15,9 +15,9 @@ use crate::store::{Acquire, Commit, Entry, Renew, StoreFuture};
 
 /// What happens to a call: one thing, or several one after the other.
 ///
-/// The first part that gives a result ends the call. If no part does, the operation is done as usual.
-/// A fault with a result of its own fits only the operation that returns an `A`. Any other fault fits
-/// every operation.
+/// The first part that gives a result ends the call. If no part does, the operation is done as
+/// usual. A fault with a result of its own fits only the operation that returns an `A`. Any other
+/// fault fits every operation.
 pub struct Fault<A = Infallible> {
     parts: Vec<FaultPart>,
     answers: PhantomData<fn(A)>,
@@ -65,7 +65,8 @@ impl<A> Fault<A> {
         Self::of(FaultPart::DoIt)
     }
 
-    /// Ends the call with an error. The operation is not done, unless [`do_it`](Self::do_it) came before.
+    /// Ends the call with an error. The operation is not done, unless [`do_it`](Self::do_it) came
+    /// before.
     pub fn fail(kind: StoreErrorKind) -> Self {
         Self::of(FaultPart::Fail(kind))
     }
@@ -87,8 +88,8 @@ impl<A> Fault<A> {
 }
 
 impl Fault<Option<Entry>> {
-    /// Finds this, whatever the store has. The store is not read, unless [`do_it`](Self::do_it) came
-    /// before.
+    /// Finds this, whatever the store has. The store is not read, unless [`do_it`](Self::do_it)
+    /// came before.
     pub fn found(found: Option<Entry>) -> Self {
         Self::of(FaultPart::Lie(Lie::Lookup(found)))
     }
@@ -103,16 +104,16 @@ impl Fault<Acquire> {
 }
 
 impl Fault<Renew> {
-    /// Ends the call with this result. The operation is not done, unless [`do_it`](Self::do_it) came
-    /// before.
+    /// Ends the call with this result. The operation is not done, unless [`do_it`](Self::do_it)
+    /// came before.
     pub fn renewed(renew: Renew) -> Self {
         Self::of(FaultPart::Lie(Lie::Renew(renew)))
     }
 }
 
 impl Fault<Commit> {
-    /// Ends the call with this result. The operation is not done, unless [`do_it`](Self::do_it) came
-    /// before.
+    /// Ends the call with this result. The operation is not done, unless [`do_it`](Self::do_it)
+    /// came before.
     pub fn committed(commit: Commit) -> Self {
         Self::of(FaultPart::Lie(Lie::Commit(commit)))
     }

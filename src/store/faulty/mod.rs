@@ -2,8 +2,8 @@
 //!
 //! A [`FaultyStore`] wraps any store and does to chosen operations what networks and servers do: it
 //! fails them, delays them, loses their results, or gives false results. A test sets the faults
-//! beforehand. They happen to the same calls in every run, so the test can be repeated. Only tokio's
-//! clock is used, so paused time works.
+//! beforehand. They happen to the same calls in every run, so the test can be repeated. Only
+//! tokio's clock is used, so paused time works.
 //!
 //! ```
 //! use std::time::Duration;
@@ -81,8 +81,8 @@ use crate::key::Key;
 
 /// A wrapper of a store that passes calls on, except where a test has set a fault.
 ///
-/// A handle: clones share the store, the faults and the counts. Two `FaultyStore`s over clones of one
-/// store behave like two processes, of which one has a bad connection.
+/// A handle: clones share the store, the faults and the counts. Two `FaultyStore`s over clones of
+/// one store behave like two processes, of which one has a bad connection.
 pub struct FaultyStore<S> {
     store: Arc<S>,
     script: Arc<Script>,
@@ -99,7 +99,8 @@ impl<S: Store> FaultyStore<S> {
     /// Makes this handle behave like a remote store: [`peek`](Store::peek) knows nothing, so every
     /// hit needs a lookup.
     ///
-    /// Default: it peeks as the store does. [`heal`](Self::heal) does not end this, as it is no fault.
+    /// Default: it peeks as the store does. [`heal`](Self::heal) does not end this, as it is no
+    /// fault.
     #[must_use]
     pub fn remote(self) -> Self {
         Self { remote: true, ..self }
@@ -108,7 +109,8 @@ impl<S: Store> FaultyStore<S> {
     /// Makes this handle report no changes: its [`watch`](Store::watch) is silent, as over a
     /// connection without push messages.
     ///
-    /// Default: it watches as the store does. [`heal`](Self::heal) does not end this, as it is no fault.
+    /// Default: it watches as the store does. [`heal`](Self::heal) does not end this, as it is no
+    /// fault.
     #[must_use]
     pub fn without_push(self) -> Self {
         Self { without_push: true, ..self }
@@ -144,8 +146,8 @@ impl<S: Store> FaultyStore<S> {
         On::new(&self.script, Some(Operation::Commit))
     }
 
-    /// From now on, new watches are not silent but are never notified, as if every push message were
-    /// lost.
+    /// From now on, new watches are not silent but are never notified, as if every push message
+    /// were lost.
     pub fn lose_changes(&self) {
         self.script.lose_changes();
     }
@@ -155,12 +157,14 @@ impl<S: Store> FaultyStore<S> {
         self.script.heal();
     }
 
-    /// How many calls of an operation there were since the store was wrapped, with or without faults.
+    /// How many calls of an operation there were since the store was wrapped, with or without
+    /// faults.
     pub fn calls(&self, operation: Operation) -> usize {
         self.script.calls(operation)
     }
 
-    /// How many calls had a fault since the store was wrapped. A test can check that its faults happened.
+    /// How many calls had a fault since the store was wrapped. A test can check that its faults
+    /// happened.
     pub fn struck(&self) -> usize {
         self.script.struck()
     }

@@ -92,14 +92,16 @@ impl On<Option<Entry>> {
         self.found(None);
     }
 
-    /// The lookups find this, whatever the store has. It can be what a replica that lags behind has.
+    /// The lookups find this, whatever the store has. It can be what a replica that lags behind
+    /// has.
     pub fn found(self, found: Option<Entry>) {
         self.meet(Fault::found(found));
     }
 }
 
 impl On<Acquire> {
-    /// The calls are not done. Each is told that another claim holds the lease, with this much left.
+    /// The calls are not done. Each is told that another claim holds the lease, with this much
+    /// left.
     pub fn busy(self, remaining: Duration) {
         self.meet(Fault::busy(remaining));
     }

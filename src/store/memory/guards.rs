@@ -11,16 +11,16 @@ use crate::store::{Claim, Failure, Token};
 
 /// The guards of a shard, bounded by count.
 ///
-/// Each guard ends by itself: a lease with its load, a failure with its window, a watermark ten minutes
-/// after its invalidation. If there are too many, the watermarks of all keys are merged into one, the
-/// highest. It refuses all commits that have to be refused, and also some commits of other keys whose
-/// lease has lapsed. Failures are removed then, which costs a load each. Leases stay, because there
-/// are no more of them than loads.
+/// Each guard ends by itself: a lease with its load, a failure with its window, a watermark ten
+/// minutes after its invalidation. If there are too many, the watermarks of all keys are merged
+/// into one, the highest. It refuses all commits that have to be refused, and also some commits of
+/// other keys whose lease has lapsed. Failures are removed then, which costs a load each. Leases
+/// stay, because there are no more of them than loads.
 #[derive(Default)]
 pub(super) struct Guards {
     of_keys: HashMap<Key, Guard>,
-    /// At this count, guards that have ended are removed. As many were added since the last removal, so
-    /// the cost per guard is constant.
+    /// At this count, guards that have ended are removed. As many were added since the last
+    /// removal, so the cost per guard is constant.
     sweep_at: usize,
     /// The watermark of all keys that have none of their own.
     merged: Option<Watermark>,
@@ -143,8 +143,8 @@ impl RecentFailure {
         later(self.at, self.failure.life())
     }
 
-    /// For how long callers are given this failure. `busy` is what is left of another caller's lease.
-    /// None if this caller may load.
+    /// For how long callers are given this failure. `busy` is what is left of another caller's
+    /// lease. None if this caller may load.
     pub(super) fn holds_up(&self, busy: Option<Duration>, now: Moment) -> Option<Duration> {
         if self.failure.window().is_zero() {
             return None;

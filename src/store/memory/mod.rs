@@ -56,13 +56,15 @@ impl MemoryStore {
         Self::bounded(max_entries, Self::DEFAULT_MAX_BYTES)
     }
 
-    /// Sets how many bytes are kept at most. Call it before the store is in use: the result is empty.
+    /// Sets how many bytes are kept at most. Call it before the store is in use: the result is
+    /// empty.
     ///
-    /// An entry counts the memory that it takes: its encoded value, its decoded value (so that a hit
-    /// decodes nothing), its key twice, and 640 bytes for the tables. A decoded value counts as much
-    /// as the encoded one, unless its [codec](crate::Codec::weight) knows better. A response of HTTP
-    /// or gRPC shares its content and the values of its fields with the encoded form. It counts about
-    /// 300 bytes more, and 112 for each field. A page of 2 KiB with ten fields counts about 5 KiB.
+    /// An entry counts the memory that it takes: its encoded value, its decoded value (so that a
+    /// hit decodes nothing), its key twice, and 640 bytes for the tables. A decoded value counts as
+    /// much as the encoded one, unless its [codec](crate::Codec::weight) knows better. A response
+    /// of HTTP or gRPC shares its content and the values of its fields with the encoded form. It
+    /// counts about 300 bytes more, and 112 for each field. A page of 2 KiB with ten fields counts
+    /// about 5 KiB.
     ///
     /// Leases, remembered failures and watermarks are not counted. They end by themselves: a lease
     /// with its load, a failure with its window, a watermark ten minutes after its invalidation. If

@@ -225,7 +225,8 @@ impl MemoryShard {
         }
     }
 
-    /// Removes an entry that has expired or was not read since the hand came by, but never the newest.
+    /// Removes an entry that has expired or was not read since the hand came by, but never the
+    /// newest.
     fn evict(&mut self, newest: usize, now: Moment) {
         loop {
             self.hand = if self.hand < self.kept.capacity() { self.hand } else { 0 };

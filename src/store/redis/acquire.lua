@@ -1,5 +1,5 @@
--- acquire: read the entry, and take the lease if the entry is not acceptable and no other claim holds
--- the lease.
+-- acquire: read the entry, and take the lease if the entry is not acceptable and no other claim
+-- holds the lease.
 --
 -- KEYS   1 entry   2 lease   3 watermark   4 failed
 -- ARGV   1 token, 16 bytes   2 term in ms
@@ -21,13 +21,13 @@
 --        {5, now}                                                       late
 --            where now is the server's time in us
 --
--- A failure with a window is the result during its cooldown, and while another caller holds the lease.
--- With the lease free and the cooldown over, one caller leads as a probe. A lease that is granted
--- after the window ends the failure.
+-- A failure with a window is the result during its cooldown, and while another caller holds the
+-- lease. With the lease free and the cooldown over, one caller leads as a probe. A lease that is
+-- granted after the window ends the failure.
 --
--- One script: between a read and a lease in two steps, another process could load the key and finish,
--- and the key would be loaded twice. The GET of this script subscribes a caller that gets busy or
--- failed to changes.
+-- One script: between a read and a lease in two steps, another process could load the key and
+-- finish, and the key would be loaded twice. The GET of this script subscribes a caller that gets
+-- busy or failed to changes.
 local now = server_time()
 -- The caller has stopped waiting, so a lease would have no holder.
 if ARGV[4] ~= '' and now > tonumber(ARGV[4]) then return {5, now} end
@@ -40,8 +40,8 @@ local function is_ours(token)
   return false
 end
 local watermark_name, failed_name = KEYS[3] or ARGV[6], KEYS[4] or ARGV[7]
--- Changes nothing, but is refused if writes are refused. It has to come first: after a GETEX, a full
--- server would accept all writes of the script.
+-- Changes nothing, but is refused if writes are refused. It has to come first: after a GETEX, a
+-- full server would accept all writes of the script.
 local refused = redis.pcall('SETRANGE', KEYS[2], 0, '')
 local entry, remaining, stored = peek(KEYS[1]), 0, 0
 local is_there = entry

@@ -3,8 +3,8 @@
 -- KEYS   1 a name of ours that is not used
 -- gives  for each command that is refused, its name and the error of the server
 --
--- One script, because the commands of a script are refused with other errors than those of a client,
--- and because the caller wants to know all missing permissions at once.
+-- One script, because the commands of a script are refused with other errors than those of a
+-- client, and because the caller wants to know all missing permissions at once.
 local gives = {}
 local function note(command, reply)
   if type(reply) == 'table' and reply.err then

@@ -21,8 +21,9 @@
 //! | 84 | 4 | CRC-32 (IEEE 802.3) of bytes 0 to 83, with zero for bytes 6 and 7, and the value |
 //! | 88 | | value |
 //!
-//! The scripts read version, fence, times and stale windows at these offsets, and write `EX`. All other
-//! bytes are [`Unreadable`], which counts as a miss. An envelope of a newer version is not overwritten.
+//! The scripts read version, fence, times and stale windows at these offsets, and write `EX`. All
+//! other bytes are [`Unreadable`], which counts as a miss. An envelope of a newer version is not
+//! overwritten.
 
 use std::fmt;
 use std::time::Duration;
@@ -159,8 +160,8 @@ const MAGIC: &[u8; 3] = b"BWE";
 const VERSION: u8 = 1;
 const HEADER: usize = 88;
 
-/// The offset of the mark of an entry that was made stale early. The checksum leaves it out, because
-/// scripts write it.
+/// The offset of the mark of an entry that was made stale early. The checksum leaves it out,
+/// because scripts write it.
 const FLAG: usize = 6;
 
 const EXPIRED: &[u8; 2] = b"EX";

@@ -1,8 +1,8 @@
 //! The heartbeat: a liveness probe of the tracking connection, while near copies are read.
 //!
 //! A copy is served only if that connection [has answered](super::near) within
-//! [`silence`](super::near::silence). The heartbeat probes twice within that time, so a late reply costs
-//! no caller a lookup. An idle process sends nothing, and its first read is a lookup.
+//! [`silence`](super::near::silence). The heartbeat probes twice within that time, so a late reply
+//! costs no caller a lookup. An idle process sends nothing, and its first read is a lookup.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};

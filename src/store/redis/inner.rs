@@ -18,8 +18,8 @@ pub(super) struct Inner {
     pub(super) client: RedisClient,
     pub(super) scripts: StoreScripts,
     pub(super) near: Option<Arc<Near>>,
-    /// For plain lookups, so that the server tracks only names that a caller waits for. Empty with a
-    /// near tier.
+    /// For plain lookups, so that the server tracks only names that a caller waits for. Empty with
+    /// a near tier.
     plain: Box<[Lookups]>,
     /// For lookups whose entries are copied into the near tier.
     tracked: Lookups,
@@ -103,6 +103,6 @@ impl Inner {
     }
 }
 
-/// How many names of a key the server may track: the entry and the lease. The others may never change
-/// again, and the server would track them for ever.
+/// How many names of a key the server may track: the entry and the lease. The others may never
+/// change again, and the server would track them for ever.
 pub(super) const TRACKED: usize = 2;

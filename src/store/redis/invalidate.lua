@@ -1,7 +1,8 @@
 -- invalidate: remove the entry or make it stale, end the lease and raise the watermark.
 --
 -- KEYS   1 entry   2 lease   3 watermark   4 failed
--- ARGV   1 how long watermarks are kept, in ms   2 '1' if an entry with a stale window stays, as stale
+-- ARGV   1 how long watermarks are kept, in ms
+--        2 '1' if an entry with a stale window stays, as stale
 --        3 watermark and 4 failed, if they are not among the KEYS
 -- gives  1
 --
@@ -17,7 +18,8 @@ end
 redis.call('SET', watermark_name, struct.pack('>I8', watermark), 'PX', ARGV[1])
 redis.call('DEL', KEYS[2], failed_name)
 if ARGV[2] == '1' and stale > 0 then
-  -- The mark keeps it stale. By its expiry alone it would be fresh again if the clock were set back.
+  -- The mark keeps it stale. By its expiry alone it would be fresh again if the clock were set
+  -- back.
   redis.call('SETRANGE', KEYS[1], 6, expired)
   redis.call('PEXPIRE', KEYS[1], math.min(stale, redis.call('PTTL', KEYS[1])))
 else

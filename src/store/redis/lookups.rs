@@ -16,9 +16,9 @@ use crate::error::{StoreError, StoreErrorKind};
 
 /// Batches the lookups that go over one connection.
 ///
-/// A lone lookup is sent at once. Concurrent lookups are queued: a task yields once, and then sends all
-/// of them as one command. So no caller waits for the round trip of another one, and the connection
-/// handles one message instead of one per caller.
+/// A lone lookup is sent at once. Concurrent lookups are queued: a task yields once, and then sends
+/// all of them as one command. So no caller waits for the round trip of another one, and the
+/// connection handles one message instead of one per caller.
 #[derive(Clone, Debug)]
 pub(super) struct Lookups(Arc<LookupState>);
 
@@ -29,13 +29,13 @@ struct LookupState {
     /// Reads entries with what is left of their lives.
     script: RedisScript,
     clock: Arc<ServerClock>,
-    /// Whether lookups read the remaining lives, too. That costs the server more, so they do not until
-    /// one finds an entry that needs it.
+    /// Whether lookups read the remaining lives, too. That costs the server more, so they do not
+    /// until one finds an entry that needs it.
     with_lives: AtomicBool,
     /// How many lookups are under way.
     callers: AtomicUsize,
-    /// The lookups that are sent next. While there are any, a task is about to send them. Never held
-    /// across an `.await`.
+    /// The lookups that are sent next. While there are any, a task is about to send them. Never
+    /// held across an `.await`.
     next: Mutex<LookupBatch>,
 }
 
@@ -92,8 +92,8 @@ impl Lookups {
         {
             return result;
         }
-        // The lookup is alone, or the task was dropped with its runtime. The future is boxed, so that
-        // callers that share a command need no memory for it.
+        // The lookup is alone, or the task was dropped with its runtime. The future is boxed, so
+        // that callers that share a command need no memory for it.
         let seen = Box::pin(self.0.send(vec![name])).await?;
         seen.into_iter().next().ok_or_else(malformed)
     }

@@ -38,11 +38,11 @@ use crate::key::Key;
 /// the remaining life.
 ///
 /// # Names
-/// A key has four names in one hash slot: `bw:<namespace>:{<digest>}` for its entry, and the same with
-/// `:lease`, `:watermark` and `:failed`. Scripts declare all names that they touch in their `KEYS`,
-/// with one exception. Redis before 7.2 tracks every declared name, even if the script does not read
-/// it. So the watermark and the failure are arguments there. They may never change again, and the
-/// server would track them for ever, at about 120 bytes each.
+/// A key has four names in one hash slot: `bw:<namespace>:{<digest>}` for its entry, and the same
+/// with `:lease`, `:watermark` and `:failed`. Scripts declare all names that they touch in their
+/// `KEYS`, with one exception. Redis before 7.2 tracks every declared name, even if the script does
+/// not read it. So the watermark and the failure are arguments there. They may never change again,
+/// and the server would track them for ever, at about 120 bytes each.
 ///
 /// # When the server's clock is set
 /// Redis counts expiry by its wall clock. An entry also carries the server's time at which it was
@@ -62,9 +62,10 @@ use crate::key::Key;
 /// With `+script|load`, the scripts are also loaded before their first use.
 ///
 /// # Errors
-/// A command takes no longer than [`RedisOptions::timeout`]. An operation is one command, and rarely
-/// two. A command that timed out may still have been executed, and the protocol allows for that. After
-/// the first failures, a server that is down costs no time: see [`RedisOptions::down_after`].
+/// A command takes no longer than [`RedisOptions::timeout`]. An operation is one command, and
+/// rarely two. A command that timed out may still have been executed, and the protocol allows for
+/// that. After the first failures, a server that is down costs no time: see
+/// [`RedisOptions::down_after`].
 ///
 /// # Leases after an outage
 /// A command whose reply was lost may have taken a lease. The store remembers up to 10,000 such
@@ -109,15 +110,15 @@ impl RedisStore {
         self.0.stats()
     }
 
-    /// Whether the server reports changes (client tracking). Until the first connection, this is what
-    /// the options request. If it is false, waiters poll, and the near tier keeps no copies.
+    /// Whether the server reports changes (client tracking). Until the first connection, this is
+    /// what the options request. If it is false, waiters poll, and the near tier keeps no copies.
     pub fn is_tracking(&self) -> bool {
         self.0.client.is_tracked()
     }
 
-    /// Whether the server is taken to be down, because [`RedisOptions::down_after`] requests in a row
-    /// have failed. This ends with the next request that is answered, so it stays true while the store
-    /// is not used.
+    /// Whether the server is taken to be down, because [`RedisOptions::down_after`] requests in a
+    /// row have failed. This ends with the next request that is answered, so it stays true while
+    /// the store is not used.
     pub fn is_down(&self) -> bool {
         self.0.client.is_down()
     }

@@ -58,8 +58,9 @@ impl Inner {
         }
     }
 
-    /// Whether an entry may be invalid because the server's clock was set back: its life may be over,
-    /// or may not have begun. If the clock was not set, this holds only at the very end of a life.
+    /// Whether an entry may be invalid because the server's clock was set back: its life may be
+    /// over, or may not have begun. If the clock was not set, this holds only at the very end of a
+    /// life.
     fn may_be_over(&self, lifetimes: Lifetimes, stamp: Stamp) -> bool {
         let life = micros(lifetimes.life());
         self.clock.now().is_none_or(|now| {
@@ -68,11 +69,11 @@ impl Inner {
         })
     }
 
-    /// Acquires. An unreadable entry counts as none and must not prevent a load, so the request is sent
-    /// again and declines the fence of that entry.
+    /// Acquires. An unreadable entry counts as none and must not prevent a load, so the request is
+    /// sent again and declines the fence of that entry.
     ///
-    /// If the server refuses a request as late, but the refusal arrives in time, the server's clock was
-    /// set. The reply corrects the estimate, and the request is sent again.
+    /// If the server refuses a request as late, but the refusal arrives in time, the server's clock
+    /// was set. The reply corrects the estimate, and the request is sent again.
     pub(super) async fn acquire(
         self: &Arc<Self>,
         claim: &Claim,
@@ -131,8 +132,8 @@ impl Inner {
         ]
     }
 
-    /// The server's time at which a caller that starts now has stopped waiting. Empty if the server's
-    /// time is not known.
+    /// The server's time at which a caller that starts now has stopped waiting. Empty if the
+    /// server's time is not known.
     fn latest_arrival(&self) -> Vec<u8> {
         let latest = |now: RangeInclusive<u64>| now.end() + micros(self.timeout());
         self.clock.now().map(latest).map(number).unwrap_or_default()
@@ -277,7 +278,8 @@ impl Inner {
         }
     }
 
-    /// Drops the near copy after a change by this process, whose push message may still be under way.
+    /// Drops the near copy after a change by this process, whose push message may still be under
+    /// way.
     fn forget(&self, digest: &Digest) {
         self.near.as_ref().inspect(|near| near.change(digest));
     }
@@ -321,7 +323,8 @@ const DRIFT: u64 = 1_000_000;
 /// How often an acquire is sent while the server's clock is being set.
 const TRIES: u32 = 3;
 
-/// The maximum number of leases that one command gives up, because other requests wait while it runs.
+/// The maximum number of leases that one command gives up, because other requests wait while it
+/// runs.
 const AT_ONCE: usize = 256;
 
 fn acceptable(accept: Accept) -> Vec<u8> {

@@ -1,4 +1,5 @@
--- prelude: the functions that the scripts of the store share. It follows the prelude of all protocols.
+-- prelude: the functions that the scripts of the store share. It follows the prelude of all
+-- protocols.
 
 -- Whether bytes are an entry of a version that this script can read.
 local function readable(entry)
@@ -11,8 +12,8 @@ local function stale_window(entry)
   return math.max(revalidated, on_error, validated)
 end
 
--- How far two clocks may drift apart during one load, in us. If a stored time is further in the future,
--- the server's clock was set back after that time was read.
+-- How far two clocks may drift apart during one load, in us. If a stored time is further in the
+-- future, the server's clock was set back after that time was read.
 local drift = 1000000
 
 -- How long watermarks are kept, in ms.
@@ -27,9 +28,9 @@ local function stored_at(entry)
   return (struct.unpack('>I8', entry, 37))
 end
 
--- The remaining life of an entry, in ms: by its own times or by the server's expiry, whichever is less.
--- The server counts expiry by its wall clock, so its value is too large after that was set back. An
--- entry that was stored later than now has none.
+-- The remaining life of an entry, in ms: by its own times or by the server's expiry, whichever is
+-- less. The server counts expiry by its wall clock, so its value is too large after that was set
+-- back. An entry that was stored later than now has none.
 local function life_left(name, entry, now)
   local age, stale = now - stored_at(entry), stale_window(entry)
   if age < -drift then return 0 end
@@ -43,9 +44,9 @@ local function lease_fence(lease)
   return lease and #lease == 32 and fence_at(lease, 17)
 end
 
--- The remaining time of a lease, in ms. If that is more than its term, the clock was set back after the
--- grant, and the term begins again. A living holder renews it, and callers wait for a dead one no
--- longer than a term.
+-- The remaining time of a lease, in ms. If that is more than its term, the clock was set back after
+-- the grant, and the term begins again. A living holder renews it, and callers wait for a dead one
+-- no longer than a term.
 local function lease_left(name, lease)
   local left, term = redis.call('PTTL', name), struct.unpack('>I8', lease, 25)
   if left <= term then return left end

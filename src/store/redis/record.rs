@@ -3,8 +3,8 @@
 //! ```text
 //! BWF 2 | cause | times, 4 | cooldown, 8 | window, 8 | life, 8 | message
 //! ```
-//! Numbers are big-endian, and times are in milliseconds. The scripts read all fields except the cause
-//! and the message. The age of a record is its life minus its remaining life.
+//! Numbers are big-endian, and times are in milliseconds. The scripts read all fields except the
+//! cause and the message. The age of a record is its life minus its remaining life.
 
 use std::str;
 use std::time::Duration;

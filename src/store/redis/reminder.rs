@@ -1,5 +1,5 @@
-//! Reminders: a task gives up the claims whose requests were not acknowledged. It runs while there are
-//! any.
+//! Reminders: a task gives up the claims whose requests were not acknowledged. It runs while there
+//! are any.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -96,6 +96,6 @@ impl Drop for ReleaseTask {
     }
 }
 
-/// The pause between attempts, unless the server is back before: about as long as callers can bear to
-/// wait for a lease that no flight holds.
+/// The pause between attempts, unless the server is back before: about as long as callers can bear
+/// to wait for a lease that no flight holds.
 const AGAIN: Duration = Duration::from_millis(100);

@@ -24,8 +24,8 @@ pub(super) struct Seen {
 pub(super) struct AcquireReply {
     /// The server's time, in microseconds since the Unix epoch.
     pub(super) now: u64,
-    /// None if the command arrived after its sender stopped waiting, by the server's clock. Then it did
-    /// nothing.
+    /// None if the command arrived after its sender stopped waiting, by the server's clock. Then it
+    /// did nothing.
     pub(super) answer: Option<Acquired>,
 }
 
@@ -121,8 +121,8 @@ impl Acquired {
     }
 }
 
-/// A life in milliseconds. Redis gives -1 for a value without expiry, which is none of ours, and -2 for
-/// no value. Both count as over.
+/// A life in milliseconds. Redis gives -1 for a value without expiry, which is none of ours, and -2
+/// for no value. Both count as over.
 fn millis(value: &Value) -> Option<Duration> {
     let Value::Int(millis) = value else {
         return None;

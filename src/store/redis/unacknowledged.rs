@@ -1,9 +1,9 @@
 //! Unacknowledged claims: the reply to a command was lost, so a lease may be held by no flight.
 //!
-//! One command takes a lease, and another one gives it up. If the reply to either is lost, the lease may
-//! still be there, and other processes wait for it. The store remembers such claims and gives them up
-//! as soon as the server answers again. It does not wait for the next operation on the same key,
-//! because there may be none.
+//! One command takes a lease, and another one gives it up. If the reply to either is lost, the
+//! lease may still be there, and other processes wait for it. The store remembers such claims and
+//! gives them up as soon as the server answers again. It does not wait for the next operation on
+//! the same key, because there may be none.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -91,8 +91,8 @@ impl Unacknowledged {
         }
     }
 
-    /// The concatenated tokens of the claims of a key. Another claim of this process may take over a
-    /// lease under one of them.
+    /// The concatenated tokens of the claims of a key. Another claim of this process may take over
+    /// a lease under one of them.
     pub(super) fn tokens(&self, digest: &Digest) -> Vec<u8> {
         if self.is_empty() {
             return Vec::new();
@@ -131,8 +131,8 @@ impl Unacknowledged {
         })
     }
 
-    /// Removes claims that were given up by a command that was sent at this moment. Claims stay if their
-    /// own command may be executed after it.
+    /// Removes claims that were given up by a command that was sent at this moment. Claims stay if
+    /// their own command may be executed after it.
     pub(super) fn given_up(&self, claims: &[Claim], sent_at: Instant) {
         self.change(|table| {
             for claim in claims {
@@ -147,7 +147,8 @@ impl Unacknowledged {
         self.is_empty.load(Ordering::Acquire)
     }
 
-    /// Whether the caller has to start the task, which calls [`end_task`](Self::end_task) at its end.
+    /// Whether the caller has to start the task, which calls [`end_task`](Self::end_task) at its
+    /// end.
     pub(super) fn begin_task(&self) -> bool {
         !self.has_task.swap(true, Ordering::AcqRel)
     }

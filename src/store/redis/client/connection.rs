@@ -10,9 +10,9 @@ use tokio::select;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::push_handler::TrackingObserver;
 use super::reconnect::Failovers;
 use super::request::{By, RedisRequest};
+use super::tracking_observer::TrackingObserver;
 
 /// A connection to a server. Clones send over one socket.
 #[derive(Clone, Debug)]
@@ -22,8 +22,8 @@ pub(super) struct Connection {
     pub(super) failovers: Arc<Failovers>,
     /// The number of failovers when it was begun.
     pub(super) begun_after: u64,
-    /// Whether all names of a script are declared. Redis before 7.2 tracks the declared names, and would
-    /// report changes that no caller waits for.
+    /// Whether all names of a script are declared. Redis before 7.2 tracks the declared names, and
+    /// would report changes that no caller waits for.
     pub(super) declares_all: bool,
 }
 
@@ -40,8 +40,8 @@ pub(super) struct ConnectionState {
 }
 
 impl Connection {
-    /// Takes it out of use: the next request opens another one. Requests that are under way on it still
-    /// end by themselves.
+    /// Takes it out of use: the next request opens another one. Requests that are under way on it
+    /// still end by themselves.
     pub(super) fn give_up(&self) {
         self.state.give_up();
     }
@@ -50,9 +50,9 @@ impl Connection {
         self.state.is_broken.load(Ordering::Relaxed) || self.failovers.count() != self.begun_after
     }
 
-    /// Sends a request, and waits for its reply until the connection ends. Without this, a request that
-    /// is queued at that moment could stay unanswered as long as there is a clone. Over RESP2 the end
-    /// is not reported, and only the caller's timeout ends the wait.
+    /// Sends a request, and waits for its reply until the connection ends. Without this, a request
+    /// that is queued at that moment could stay unanswered as long as there is a clone. Over RESP2
+    /// the end is not reported, and only the caller's timeout ends the wait.
     ///
     /// A server that does not know a script (after a restart or `SCRIPT FLUSH`) is sent its text.
     pub(super) async fn send(&mut self, request: &RedisRequest<'_>) -> Result<Value, RedisError> {

@@ -120,9 +120,9 @@ impl Connector {
     }
 }
 
-/// Whether a server, by its `HELLO`, tracks the names that a script declares instead of those that it
-/// reads: Redis before 7.2. For a node of a cluster the result is false, because it refuses names that
-/// are not declared while their slot moves.
+/// Whether a server, by its `HELLO`, tracks the names that a script declares instead of those that
+/// it reads: Redis before 7.2. For a node of a cluster the result is false, because it refuses
+/// names that are not declared while their slot moves.
 fn tracks_declared_names(hello: &Value) -> bool {
     let field = |wanted: &str| {
         let mut fields = hello.as_map_iter()?;
@@ -160,8 +160,8 @@ impl bb8::ManageConnection for Connector {
     type Connection = Connection;
     type Error = RedisError;
 
-    /// Makes one attempt, if the backoff permits it. It has a timeout of its own, because the pool waits
-    /// for it even if no request does any more.
+    /// Makes one attempt, if the backoff permits it. It has a timeout of its own, because the pool
+    /// waits for it even if no request does any more.
     async fn connect(&self) -> Result<Connection, RedisError> {
         self.backoff.may_begin(Instant::now())?;
         let number = self.attempts.fetch_add(1, Ordering::Relaxed);

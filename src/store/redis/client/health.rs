@@ -32,8 +32,8 @@ impl Health {
         }
     }
 
-    /// Admits a request, unless the server is taken to be down. A dropped admission counts as neither a
-    /// success nor a failure.
+    /// Admits a request, unless the server is taken to be down. A dropped admission counts as
+    /// neither a success nor a failure.
     pub(super) fn admit(&self) -> Result<Admission<'_>, StoreError> {
         self.breaker.admit().ok_or_else(|| self.down())
     }

@@ -24,6 +24,7 @@ mod script;
 mod server_clock;
 mod shared_connection;
 mod slot;
+mod tracking_observer;
 mod value;
 
 use std::fmt;
@@ -37,10 +38,10 @@ pub use self::request::RedisRequest;
 pub use self::script::RedisScript;
 pub use self::value::RedisValue;
 
-pub(super) use self::push_handler::TrackingObserver;
 pub(super) use self::request::Route;
 pub(super) use self::request_error::{Refusal, RequestError, refusal};
 pub(super) use self::server_clock::ServerClock;
+pub(super) use self::tracking_observer::TrackingObserver;
 
 use self::connector::Connector;
 use self::health::Health;
@@ -57,9 +58,9 @@ use crate::store::{Watch, Watchers};
 ///
 /// A handle: clones share its connections.
 ///
-/// It connects at its first use. A broken connection is replaced, and a request that was lost with it
-/// is sent once more. Every request ends within the [timeout](RedisOptions::timeout). While the server
-/// is [down](RedisOptions::down_after), requests fail at once.
+/// It connects at its first use. A broken connection is replaced, and a request that was lost with
+/// it is sent once more. Every request ends within the [timeout](RedisOptions::timeout). While the
+/// server is [down](RedisOptions::down_after), requests fail at once.
 #[derive(Clone)]
 pub struct RedisClient(Arc<ClientState>);
 
@@ -97,8 +98,8 @@ pub(super) struct Setup {
 }
 
 impl RedisClient {
-    /// A client that connects at its first use, and then loads these scripts. The watchers are notified
-    /// of changes of the names that scripts have read.
+    /// A client that connects at its first use, and then loads these scripts. The watchers are
+    /// notified of changes of the names that scripts have read.
     pub fn new(
         options: RedisOptions,
         scripts: impl IntoIterator<Item = RedisScript>,
@@ -147,8 +148,8 @@ impl RedisClient {
     ///
     /// # Errors
     /// Those of the server and of the connection to it, and:
-    /// - [`Down`](crate::StoreErrorKind::Down) if the server is taken to be down; the request was not
-    ///   sent.
+    /// - [`Down`](crate::StoreErrorKind::Down) if the server is taken to be down; the request was
+    ///   not sent.
     /// - [`Malformed`](crate::StoreErrorKind::Malformed) if `read` returns `None`.
     /// - [`Unreachable`](crate::StoreErrorKind::Unreachable) if a request with
     ///   [`once`](RedisRequest::once) was sent twice and found nothing to do.
@@ -169,20 +170,21 @@ impl RedisClient {
         request.read(replied?, read)
     }
 
-    /// Hints that a name of a key has changed which a script has read. Silent without client tracking.
+    /// Hints that a name of a key has changed which a script has read. Silent without client
+    /// tracking.
     pub fn watch(&self, digest: Digest) -> Watch {
         if self.is_tracked() { self.0.watchers.watch(digest) } else { Watch::silent() }
     }
 
-    /// Whether the server reports changes (client tracking). Until the first connection, this is what
-    /// the options request.
+    /// Whether the server reports changes (client tracking). Until the first connection, this is
+    /// what the options request.
     pub fn is_tracked(&self) -> bool {
         self.0.is_tracked.load(Ordering::Relaxed)
     }
 
-    /// Whether the server is taken to be down, because [`RedisOptions::down_after`] requests in a row
-    /// have failed. This ends with the next request that is answered, so it stays true while the client
-    /// is not used.
+    /// Whether the server is taken to be down, because [`RedisOptions::down_after`] requests in a
+    /// row have failed. This ends with the next request that is answered, so it stays true while
+    /// the client is not used.
     pub fn is_down(&self) -> bool {
         self.0.health.is_down()
     }
@@ -203,8 +205,8 @@ impl RedisClient {
         self.0.names.unwatched_name(what, digest)
     }
 
-    /// The name `bw:<namespace>:<what>:{<tag>}` that all keys of one hash slot share, and the number of
-    /// that slot, below [`SLOTS`](Self::SLOTS).
+    /// The name `bw:<namespace>:<what>:{<tag>}` that all keys of one hash slot share, and the
+    /// number of that slot, below [`SLOTS`](Self::SLOTS).
     pub fn shared_name(&self, what: &str, digest: &Digest) -> (Vec<u8>, u16) {
         self.0.names.shared_name(what, digest)
     }

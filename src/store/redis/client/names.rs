@@ -5,8 +5,8 @@ use crate::key::Digest;
 
 /// `bw:<namespace>:{<digest>}` with a suffix.
 ///
-/// Only the digest is in the braces. So all names of a key are in one slot of a cluster, whatever text
-/// the key holds.
+/// Only the digest is in the braces. So all names of a key are in one slot of a cluster, whatever
+/// text the key holds.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Names {
     prefix: String,
@@ -22,8 +22,8 @@ impl Names {
         [self.prefix.as_bytes(), b"{", &digest.hex(), b"}", suffix.as_bytes()].concat()
     }
 
-    /// A name of a key that [`digest_of`](Self::digest_of) does not parse, so its changes are reported
-    /// to no watch.
+    /// A name of a key that [`digest_of`](Self::digest_of) does not parse, so its changes are
+    /// reported to no watch.
     pub(super) fn unwatched_name(&self, what: &str, digest: &Digest) -> Vec<u8> {
         [self.prefix.as_bytes(), what.as_bytes(), b":{", &digest.hex(), b"}"].concat()
     }

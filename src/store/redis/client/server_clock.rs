@@ -1,12 +1,12 @@
-//! The server's clock, as far as this process knows it.
+//! An estimate of the server's clock.
 //!
-//! A reply that carries the server's time says what that time was between sending the command and
-//! receiving the reply. The clock keeps these two bounds and moves them on by the local monotonic
-//! clock. It widens them slowly, as two clocks drift apart.
+//! Some replies carry the server's time. It was read between sending the command and receiving the
+//! reply. The estimate keeps these two bounds, moves them on by the local monotonic clock, and
+//! widens them slowly, because two clocks drift apart.
 //!
 //! A server's clock can be set. A new reply that contradicts the bounds replaces them, so an
-//! estimate is wrong for no longer than until the next reply. A decision that rests on the estimate
-//! has to bear that.
+//! estimate is wrong only until the next reply. Decisions that use the estimate have to tolerate
+//! that.
 
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,14 +16,14 @@ use tokio::time::Instant;
 
 use crate::duration::micros;
 
-/// An estimate of the server's time, fed by replies that carry it.
+/// An estimate of the server's time, from replies that carry it.
 #[derive(Debug, Default)]
 pub(in super::super) struct ServerClock {
     /// Held for a few instructions, never across an `.await`.
     bounds: Mutex<Option<TimeBounds>>,
 }
 
-/// Between which values the server's time was at a local moment.
+/// The bounds of the server's time at a local moment.
 #[derive(Clone, Debug)]
 struct TimeBounds {
     at: LocalMoment,
@@ -46,9 +46,9 @@ impl ServerClock {
         self.note_at(asked_at, server_us, LocalMoment::now());
     }
 
-    /// The earliest and the latest that the server's time can be now, in microseconds since the
-    /// Unix epoch. `None` if no reply has reported it yet, or if this machine was suspended or its own
-    /// clock was set since.
+    /// The earliest and the latest possible server's time, in microseconds since the Unix epoch.
+    /// `None` before the first reply with the time, and if this machine was suspended or its own
+    /// clock was set since then.
     pub(in super::super) fn now(&self) -> Option<RangeInclusive<u64>> {
         self.at(LocalMoment::now())
     }
@@ -74,7 +74,7 @@ impl ServerClock {
 }
 
 impl TimeBounds {
-    /// The bounds at a later moment; none if it is not known how much later that is.
+    /// The bounds at a later moment. None if it is unknown how much later that is.
     fn moved_on(&self, local: LocalMoment) -> Option<RangeInclusive<u64>> {
         let passed = local.passed_since(&self.at)?;
         let drift = passed / u64::from(DRIFT);
@@ -89,7 +89,7 @@ impl LocalMoment {
         Self { monotonic: Instant::now(), wall: SystemTime::now() }
     }
 
-    /// How many microseconds have passed, if both clocks agree about it.
+    /// How many microseconds have passed, if both local clocks agree.
     fn passed_since(&self, earlier: &Self) -> Option<u64> {
         let passed = self.monotonic.saturating_duration_since(earlier.monotonic);
         let by_wall = self.wall.duration_since(earlier.wall).unwrap_or_default();
@@ -98,12 +98,12 @@ impl LocalMoment {
     }
 }
 
-/// Two clocks drift apart by one part in this many at most. Oscillators differ by 0.01 %, and a
-/// clock that is slewed by 0.05 %.
+/// Two clocks drift apart by at most one part in this many. Oscillators differ by 0.01 %, and a
+/// clock that is slewed differs by 0.05 %.
 const DRIFT: u32 = 1000;
 
-/// How much two clocks of one machine may differ about what has passed, beyond their drift. More is
-/// a suspension, or a clock that was set.
+/// The maximum difference of two clocks of one machine about the time that has passed, beyond their
+/// drift. More means a suspension, or a clock that was set.
 const DISAGREEMENT: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
@@ -113,7 +113,7 @@ mod tests {
     const SERVER: u64 = 1_700_000_000_000_000;
     const SECOND: u64 = 1_000_000;
 
-    /// A moment so many milliseconds after another one.
+    /// A moment this many milliseconds after another one.
     fn after(local: LocalMoment, millis: u64) -> LocalMoment {
         let passed = Duration::from_millis(millis);
         LocalMoment { monotonic: local.monotonic + passed, wall: local.wall + passed }

@@ -61,8 +61,8 @@ impl Epochs {
         }
     }
 
-    /// The version of a key, if its changes are reported. Call it before a request is sent. Then every
-    /// change after the server's reply is reported after this version was taken.
+    /// The version of a key, if its changes are reported. Call it before a request is sent. Then
+    /// every change after the server's reply is reported after this version was taken.
     pub(super) fn version(&self, digest: &Digest) -> Option<Version> {
         let epoch = self.epoch();
         let group = group(digest);
@@ -88,8 +88,8 @@ impl Epochs {
         silent_for < self.silence
     }
 
-    /// A connection has answered a request that was sent at this moment. So it was alive then, and all
-    /// reports from before the reply have arrived.
+    /// A connection has answered a request that was sent at this moment. So it was alive then, and
+    /// all reports from before the reply have arrived.
     pub(super) fn confirm(&self, connection: u64, sent_at: Instant) {
         let sent_at = self.since_birth(sent_at);
         let source = self.source();
@@ -119,11 +119,12 @@ impl Epochs {
         }
     }
 
-    /// From now on changes are reported over a connection, unless it has broken meanwhile. The request
-    /// for that was sent at `sent_at`.
+    /// From now on changes are reported over a connection, unless it has broken meanwhile. The
+    /// request for that was sent at `sent_at`.
     pub(super) fn connect(&self, connection: u64, sent_at: Instant, is_broken: &dyn Fn() -> bool) {
         let mut source = self.source();
-        // A connection is marked as broken before `disconnect` is called, and that waits for this lock.
+        // A connection is marked as broken before `disconnect` is called, and that waits for this
+        // lock.
         if !is_broken() {
             source.connection = Some(connection);
             self.begin_epoch(&mut source);

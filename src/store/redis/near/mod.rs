@@ -1,35 +1,37 @@
-//! The near tier: copies of entries in this process, invalidated by push messages (client-side caching).
+//! The near tier: copies of entries in this process, invalidated by push messages (client-side
+//! caching).
 //!
 //! # When a copy is valid
 //! 1. The version of a key is taken before the lookup is sent, and the copy keeps that version. A
 //!    change that is reported later, even before the reply arrives, makes the version invalid, and
 //!    the copy with it.
 //! 2. Versions are valid only as long as the connection over which the lookup was sent. Copies are
-//!    served only while changes are reported. Validity is checked in [`Near::find`] only, so the order
-//!    of replies, push messages and disconnections does not matter. Invalidating one copy or all of
-//!    them is one atomic store, which never blocks the push handler. New copies reuse the memory of
-//!    invalid ones, and an idle near tier frees it.
+//!    served only while changes are reported. Validity is checked in [`Near::find`] only, so the
+//!    order of replies, push messages and disconnections does not matter. Invalidating one copy or
+//!    all of them is one atomic store, which never blocks the push handler. New copies reuse the
+//!    memory of invalid ones, and an idle near tier frees it.
 //! 3. A copy ends with its entry. Its remaining life is counted from before the lookup was sent.
 //! 4. A connection can be dead without a sign. So a copy is served only if the connection has
 //!    answered a request that was sent less than [`silence`] ago: one second plus the timeout of an
-//!    operation. The server reports a change before it replies to later requests, so a change that is
-//!    not yet reported when a reply arrives is younger than that request. Every reply over that
-//!    connection counts. While copies are read, the [heartbeat](super::heartbeat) ensures that there
-//!    are enough. The first read after an idle time is a lookup, and its reply confirms all copies.
+//!    operation. The server reports a change before it replies to later requests, so a change that
+//!    is not yet reported when a reply arrives is younger than that request. Every reply over that
+//!    connection counts. While copies are read, the [heartbeat](super::heartbeat) ensures that
+//!    there are enough. The first read after an idle time is a lookup, and its reply confirms all
+//!    copies.
 //! 5. No copy is served for longer than `near_ttl` in any case.
 //!
 //! Time is that of [`Instant`]. It runs while the process is stopped, so a process that continues
-//! serves no copy before the server has answered again. On Linux and macOS it does not run while the
-//! machine is suspended. There, the bound counts time awake, and holds from the wake-up on.
+//! serves no copy before the server has answered again. On Linux and macOS it does not run while
+//! the machine is suspended. There, the bound counts time awake, and holds from the wake-up on.
 //!
 //! The near tier does not copy what this process stores, because the push message about that write
 //! may still be under way and would drop the copy. The next lookup makes one.
 //!
 //! # Why `quick_cache`
-//! Of the measured caches, it finds a hot key fastest: 57 ns for a `get`. A sharded LRU behind mutexes
-//! takes 65 ns, moka 210 to 260 ns, foyer 245 ns and mini-moka 390 ns. It is also the fastest to
-//! insert, has two small dependencies, and resists scans (S3-FIFO). Copies are stored under the
-//! [`Key`] instead of its digest: then a hit needs no digest, which saves 80 ns.
+//! Of the measured caches, it finds a hot key fastest: 57 ns for a `get`. A sharded LRU behind
+//! mutexes takes 65 ns, moka 210 to 260 ns, foyer 245 ns and mini-moka 390 ns. It is also the
+//! fastest to insert, has two small dependencies, and resists scans (S3-FIFO). Copies are stored
+//! under the [`Key`] instead of its digest: then a hit needs no digest, which saves 80 ns.
 
 mod epochs;
 
@@ -223,8 +225,8 @@ impl Lifecycle<Key, NearCopy> for Evicted {
     }
 }
 
-/// For how long a connection may be silent while copies are served. The timeout is the maximum time of
-/// a reply.
+/// For how long a connection may be silent while copies are served. The timeout is the maximum time
+/// of a reply.
 pub(super) fn silence(timeout: Duration) -> Duration {
     (2 * HEARTBEAT).saturating_add(timeout)
 }
@@ -235,7 +237,8 @@ pub(super) const HEARTBEAT: Duration = Duration::from_millis(500);
 /// The overhead of a copy in bytes: the envelope's header, the tables, the counter.
 pub(super) const OVERHEAD: usize = 512;
 
-/// The minimum size of a shard in bytes: the largest entry that a layer stores by default has to fit.
+/// The minimum size of a shard in bytes: the largest entry that a layer stores by default has to
+/// fit.
 const SHARD: usize = 4 * 1024 * 1024;
 
 /// The maximum number of shards. With these, the threads of a large machine rarely contend.

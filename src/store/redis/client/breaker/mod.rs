@@ -17,13 +17,13 @@ use tokio::time::Instant;
 ///    └────── the probe gets through ──────┴─────┘
 /// ```
 ///
-/// Operations that began before the last change of the state are ignored when they end, except probes.
-/// So a thousand callers that time out together open the breaker once. Their late failures neither
-/// keep it open nor open it again.
+/// Operations that began before the last change of the state are ignored when they end, except
+/// probes. So a thousand callers that time out together open the breaker once. Their late failures
+/// neither keep it open nor open it again.
 #[derive(Debug)]
 pub(in super::super) struct Breaker {
-    /// Whether it is closed and no operation has failed since the last success. Then operations do not
-    /// take the lock.
+    /// Whether it is closed and no operation has failed since the last success. Then operations do
+    /// not take the lock.
     is_healthy: AtomicBool,
     /// How often it has opened: a copy of [`Machine::opened`] that is read without the lock.
     opened: AtomicU64,
@@ -38,8 +38,8 @@ pub(in super::super) struct BreakerRules {
     pub(in super::super) after: u32,
     /// The time from a failure to the next probe.
     pub(in super::super) pause: Duration,
-    /// How long a probe may take before another one is admitted. No operation takes longer, but a caller
-    /// can hold a future that it does not poll.
+    /// How long a probe may take before another one is admitted. No operation takes longer, but a
+    /// caller can hold a future that it does not poll.
     pub(in super::super) longest: Duration,
 }
 
