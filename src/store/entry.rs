@@ -26,7 +26,7 @@ impl Value {
     /// A value that is not decoded yet. Its decoded form is taken to be as large as the bytes.
     pub fn new(encoded: Bytes) -> Self {
         let decoded_bytes = encoded.len();
-        Self(Arc::new(Inner { encoded, decoded: OnceLock::new(), beside }))
+        Self(Arc::new(Inner { encoded, decoded: OnceLock::new(), decoded_bytes }))
     }
 
     /// A decoded value, with the bytes of memory that it takes in addition to the encoded one.
@@ -35,7 +35,7 @@ impl Value {
         decoded: Arc<dyn Any + Send + Sync>,
         decoded_bytes: usize,
     ) -> Self {
-        Self(Arc::new(Inner { encoded, decoded: OnceLock::from(decoded), beside }))
+        Self(Arc::new(Inner { encoded, decoded: OnceLock::from(decoded), decoded_bytes }))
     }
 
     /// How many bytes of memory it takes, encoded and decoded.

@@ -99,7 +99,8 @@ pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<(Draft, Stamp), Unread
     let load_time = Duration::from_micros(u32::from_be_bytes(fields.take()).into());
     let length = u32::from_be_bytes(fields.take()) as usize;
     let sum = u32::from_be_bytes(fields.take());
-    let (mut summed, value) = (*header, &sealed[HEADER..]);
+    let mut summed = *header;
+    let value = &sealed[HEADER..];
     summed[FLAG..FLAG + 2].fill(0);
     let is_flag = [*EXPIRED, [0; 2]].contains(&flag);
     let sums_up = value.len() == length && checksum(&summed[..SUMMED], value) == sum;

@@ -46,7 +46,8 @@ impl Inner {
         };
         let client = RedisClient::with(options, setup);
         let lookups = |route| {
-            let (client, script) = (client.clone(), scripts.lookup.clone());
+            let client = client.clone();
+            let script = scripts.lookup.clone();
             Lookups::over(client, route, script, Arc::clone(&clock))
         };
         let plain = (0..plain as usize).map(|number| lookups(Route::Plain(number))).collect();

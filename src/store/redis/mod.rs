@@ -145,7 +145,8 @@ impl Store for RedisStore {
     }
 
     fn renew(&self, lease: &Lease, term: Duration) -> StoreFuture<Renew> {
-        let (inner, claim) = (Arc::clone(&self.0), lease.claim().clone());
+        let inner = Arc::clone(&self.0);
+        let claim = lease.claim().clone();
         Box::pin(async move { inner.renew(&claim, term).await })
     }
 

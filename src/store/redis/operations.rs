@@ -27,9 +27,11 @@ use crate::store::{Lifetimes, Remaining, Renew, Token};
 impl Inner {
     pub(super) async fn lookup(self: &Arc<Self>, key: &Key) -> Result<Option<Entry>, StoreError> {
         let digest = key.digest();
-        let (lookups, mut with_life) = (self.lookups(&digest), false);
+        let lookups = self.lookups(&digest);
+        let mut with_life = false;
         loop {
-            let (start, name) = (self.start_read(&digest), self.entry_name(&digest));
+            let start = self.start_read(&digest);
+            let name = self.entry_name(&digest);
             let seen = match with_life {
                 true => lookups.read_with_life(name).await?,
                 false => lookups.read(name).await?,
@@ -82,13 +84,16 @@ impl Inner {
     ) -> Result<Acquire, StoreError> {
         self.unacknowledged.forget(claim);
         self.unacknowledged.note_term(term);
-        let (key, digest) = (claim.key(), claim.key().digest());
-        let (mut late, mut is_unreadable) = (0, false);
+        let key = claim.key();
+        let digest = claim.key().digest();
+        let mut late = 0;
+        let mut is_unreadable = false;
         while late < TRIES {
-            let (start, asked_at) = (self.start_read(&digest), Instant::now());
+            let start = self.start_read(&digest);
+            let asked_at = Instant::now();
             let args = self.acquire_args(claim, &digest, term, accept);
-            let (names, script) = (self.names(&digest), &self.scripts.acquire);
-            let request = RedisRequest::script(script, names, args, ACQUIRING);
+            let names = self.names(&digest);
+            let request = RedisRequest::script(&self.scripts.acquire, names, args, ACQUIRING);
             let request = request.of(key).tracked(TRACKED);
             let reminder = Reminder::new(self, claim, LeaseCommand::Take);
             let replied = self.client.run(&request, AcquireReply::read).await;
@@ -189,7 +194,8 @@ impl Inner {
         draft: Draft,
     ) -> Result<Commit, StoreError> {
         let reminder = Reminder::new(self, lease.claim(), LeaseCommand::Release);
-        let (key, digest) = (lease.key(), lease.key().digest());
+        let key = lease.key();
+        let digest = lease.key().digest();
         let stored_at = lease.granted_at().saturating_add(micros(draft.lease_age()));
         let stamp = Stamp { fence: lease.fence(), stored_at };
         let args = [
@@ -200,8 +206,8 @@ impl Inner {
             number(lease.granted_at()),
             number(micros(WATERMARK_TTL)),
         ];
-        let (names, script) = (self.names(&digest), &self.scripts.commit);
-        let request = RedisRequest::script(script, names, args, "storing the entry");
+        let names = self.names(&digest);
+        let request = RedisRequest::script(&self.scripts.commit, names, args, "storing the entry");
         let read = |reply| match reply {
             RedisValue::Int(1) => Some(Commit::Stored),
             RedisValue::Int(_) => Some(Commit::Superseded),
@@ -248,7 +254,8 @@ impl Inner {
     fn abandoning(&self, claims: &[Claim], doing: &'static str) -> RedisRequest<'_> {
         let names = claims.iter().map(|claim| self.lease_name(&claim.key().digest()));
         let tokens = claims.iter().flat_map(|claim| *claim.token().as_bytes());
-        let (names, args) = (names.collect::<Vec<_>>(), [tokens.collect()]);
+        let names = names.collect::<Vec<_>>();
+        let args = [tokens.collect()];
         RedisRequest::script(&self.scripts.abandon, names, args, doing)
     }
 
@@ -256,8 +263,8 @@ impl Inner {
         let keep: &[u8] = if keep_stale { b"1" } else { b"0" };
         let args = [number(millis(WATERMARK_TTL)), keep.to_vec()];
         let digest = key.digest();
-        let (names, script) = (self.names(&digest), &self.scripts.invalidate);
-        let request = RedisRequest::script(script, names, args, "invalidating");
+        let names = self.names(&digest);
+        let request = RedisRequest::script(&self.scripts.invalidate, names, args, "invalidating");
         // Over a plain connection if there is one, because no caller of this waits for a change.
         let request = request.of(&key).tracked(TRACKED).over(self.route(&digest));
         let invalidated = self.client.run(&request, any).await;

@@ -83,7 +83,8 @@ impl AcquireReply {
             return None;
         };
         let mut fields = reply.into_iter();
-        let (kind, now) = (fields.next()?, fields.next()?.whole()?);
+        let kind = fields.next()?;
+        let now = fields.next()?.whole()?;
         let answer = match kind {
             Value::Int(5) => None,
             kind => Some(Acquired::read(&kind, fields)?),

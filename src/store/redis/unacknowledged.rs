@@ -234,7 +234,8 @@ mod tests {
 
     #[test]
     fn only_the_claims_of_a_key_may_be_taken_over_for_it() {
-        let (all, now) = (none(), Instant::now());
+        let all = none();
+        let now = Instant::now();
         let [one, same, other] = [claim(1), claim(1), claim(2)];
         for claim in [&one, &same, &other, &one] {
             all.add(claim.clone(), now);
@@ -245,7 +246,8 @@ mod tests {
 
     #[test]
     fn a_claim_that_is_in_use_again_is_not_given_up() {
-        let (all, now) = (none(), Instant::now());
+        let all = none();
+        let now = Instant::now();
         let [one, same] = [claim(1), claim(1)];
         for claim in [&one, &same] {
             all.add(claim.clone(), now);
@@ -256,7 +258,8 @@ mod tests {
 
     #[test]
     fn a_claim_is_given_up_again_while_its_own_command_may_still_arrive() {
-        let (all, now) = (none(), Instant::now());
+        let all = none();
+        let now = Instant::now();
         all.add(claim(1), now);
         let claims = all.claims();
         all.given_up(&claims, now + TIMEOUT / 2);
@@ -267,7 +270,8 @@ mod tests {
 
     #[test]
     fn a_claim_is_remembered_until_its_lease_has_lapsed() {
-        let (all, now) = (none(), Instant::now());
+        let all = none();
+        let now = Instant::now();
         all.note_term(TERM * 60);
         all.note_term(TERM);
         all.add(claim(1), now);
@@ -277,7 +281,8 @@ mod tests {
 
     #[test]
     fn a_bounded_number_of_claims_is_remembered() {
-        let (all, now) = (none(), Instant::now());
+        let all = none();
+        let now = Instant::now();
         (0..MOST as u64 + 10).for_each(|sku| all.add(claim(sku), now));
         assert_eq!(all.claims().len(), MOST);
         // Lapsed claims are removed first.

@@ -83,7 +83,8 @@ fn is_unknown_script(error: &RedisError) -> bool {
 
 impl ConnectionState {
     pub(super) fn new(number: u64, observer: Option<Arc<dyn TrackingObserver>>) -> Self {
-        let (is_broken, has_ended) = (AtomicBool::new(false), AtomicBool::new(false));
+        let is_broken = AtomicBool::new(false);
+        let has_ended = AtomicBool::new(false);
         Self { number, is_broken, has_ended, end: Notify::new(), observer }
     }
 

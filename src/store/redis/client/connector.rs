@@ -82,7 +82,8 @@ impl Connector {
             .set_response_timeout(None)
             .set_pipeline_buffer_size(QUEUE);
         if protocol == ProtocolVersion::RESP3 {
-            let (state, handler) = (Arc::clone(&state), self.handler.clone());
+            let state = Arc::clone(&state);
+            let handler = self.handler.clone();
             let receiver = PushReceiver { state, handler };
             config = config.set_push_sender(move |push| receiver.receive(&push));
         }

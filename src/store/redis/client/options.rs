@@ -102,7 +102,8 @@ impl RedisOptions {
     /// If it is not from 2 to 64.
     pub fn connections(self, connections: u32) -> Result<Self, ConfigError> {
         if !(2..=64).contains(&connections) {
-            let (setting, given) = ("connections of the store", connections as usize);
+            let setting = "connections of the store";
+            let given = connections as usize;
             return Err(ConfigError::Number { setting, given, least: 2, most: 64 });
         }
         Ok(Self { connections, ..self })
@@ -122,7 +123,8 @@ impl RedisOptions {
     /// If it is not from 1 to 1,000,000.
     pub fn down_after(self, failures: u32) -> Result<Self, ConfigError> {
         if !(1..=1_000_000).contains(&failures) {
-            let (setting, given) = ("failures until the store is down", failures as usize);
+            let setting = "failures until the store is down";
+            let given = failures as usize;
             return Err(ConfigError::Number { setting, given, least: 1, most: 1_000_000 });
         }
         Ok(Self { down_after: failures, ..self })
@@ -187,7 +189,8 @@ impl RedisOptions {
     /// If it is not from 64 KiB to 1 TiB.
     pub fn near(self, bytes: usize) -> Result<Self, ConfigError> {
         if !(LEAST_NEAR..=MOST_NEAR).contains(&bytes) {
-            let (setting, given) = ("bytes of the near tier", bytes);
+            let setting = "bytes of the near tier";
+            let given = bytes;
             return Err(ConfigError::Number { setting, given, least: LEAST_NEAR, most: MOST_NEAR });
         }
         Ok(Self { near: Some(bytes), ..self })

@@ -168,7 +168,8 @@ mod tests {
 
     #[test]
     fn after_a_failure_there_is_no_attempt_before_the_pause_is_over() {
-        let (backoff, now) = (ReconnectBackoff::new(LONGEST), Instant::now());
+        let backoff = ReconnectBackoff::new(LONGEST);
+        let now = Instant::now();
         assert!(backoff.may_begin(now).is_ok());
         backoff.failed(&refused(), now, 1.0);
         let why = backoff.may_begin(now + FIRST_PAUSE / 2).unwrap_err();
@@ -178,7 +179,8 @@ mod tests {
 
     #[test]
     fn a_success_starts_the_pauses_again() {
-        let (backoff, now) = (ReconnectBackoff::new(LONGEST), Instant::now());
+        let backoff = ReconnectBackoff::new(LONGEST);
+        let now = Instant::now();
         (0..9).for_each(|_| backoff.failed(&refused(), now, 1.0));
         backoff.succeeded();
         assert!(backoff.may_begin(now).is_ok());

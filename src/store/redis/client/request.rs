@@ -75,7 +75,8 @@ impl<'a> RedisRequest<'a> {
         args: impl Into<Vec<Vec<u8>>>,
         doing: &'static str,
     ) -> Self {
-        let (names, args) = (names.into(), args.into());
+        let names = names.into();
+        let args = args.into();
         let tracked = names.len();
         let payload = RequestPayload::Script { script, names, tracked, args };
         Self { payload, doing, key: None, route: Route::Tracked, is_once: false }

@@ -130,7 +130,8 @@ mod tests {
 
     #[test]
     fn the_time_was_read_between_sending_and_receiving() {
-        let (clock, asked_at) = (ServerClock::default(), LocalMoment::now());
+        let clock = ServerClock::default();
+        let asked_at = LocalMoment::now();
         let received_at = after(asked_at, 3);
         note(&clock, asked_at, SERVER, received_at);
         assert_eq!(clock.at(received_at), Some(SERVER..=SERVER + 3000));
@@ -138,7 +139,8 @@ mod tests {
 
     #[test]
     fn bounds_move_on_and_widen_with_the_drift() {
-        let (clock, start) = (ServerClock::default(), LocalMoment::now());
+        let clock = ServerClock::default();
+        let start = LocalMoment::now();
         note(&clock, start, SERVER, start);
         let now = clock.at(after(start, 10_000)).expect("it is known");
         assert_eq!(now, SERVER + 10 * SECOND - 10_000..=SERVER + 10 * SECOND + 10_000);
@@ -146,7 +148,8 @@ mod tests {
 
     #[test]
     fn a_slow_reply_leaves_tight_bounds_as_they_are() {
-        let (clock, start) = (ServerClock::default(), LocalMoment::now());
+        let clock = ServerClock::default();
+        let start = LocalMoment::now();
         note(&clock, start, SERVER, start);
         note(&clock, start, SERVER + 100_000, after(start, 200));
         let now = clock.at(after(start, 200)).expect("it is known");
@@ -155,7 +158,8 @@ mod tests {
 
     #[test]
     fn a_server_whose_clock_was_set_is_believed_at_once() {
-        let (clock, start) = (ServerClock::default(), LocalMoment::now());
+        let clock = ServerClock::default();
+        let start = LocalMoment::now();
         note(&clock, start, SERVER, start);
         for set in [SERVER + 3600 * SECOND, SERVER - 3600 * SECOND] {
             note(&clock, start, set, after(start, 1));
@@ -165,7 +169,8 @@ mod tests {
 
     #[test]
     fn nothing_is_known_after_the_machine_was_suspended_until_a_reply_tells_it() {
-        let (clock, start) = (ServerClock::default(), LocalMoment::now());
+        let clock = ServerClock::default();
+        let start = LocalMoment::now();
         note(&clock, start, SERVER, start);
         let woken = LocalMoment { wall: start.wall + Duration::from_secs(60), ..after(start, 1) };
         assert_eq!(clock.at(woken), None);

@@ -30,7 +30,8 @@ pub(super) struct SharedConnection {
 impl SharedConnection {
     pub(super) fn new(connector: Connector) -> Self {
         let timeout = connector.timeout;
-        let (backoff, failovers) = (connector.backoff.clone(), Arc::clone(&connector.failovers));
+        let backoff = connector.backoff.clone();
+        let failovers = Arc::clone(&connector.failovers);
         // The connection tracks whether it is broken, and the backoff when to try again.
         let pool = Pool::builder()
             .max_size(1)

@@ -208,7 +208,8 @@ struct Weights;
 
 impl Weighter<Key, NearCopy> for Weights {
     fn weight(&self, key: &Key, copy: &NearCopy) -> u64 {
-        let (key, value) = (key.byte_len(), copy.entry.value().encoded().len());
+        let key = key.byte_len();
+        let value = copy.entry.value().encoded().len();
         (key + 2 * value + OVERHEAD) as u64
     }
 }

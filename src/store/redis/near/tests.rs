@@ -117,10 +117,12 @@ impl NearModel {
 
 #[test]
 fn no_order_of_events_gives_out_a_copy_after_its_change_was_reported() {
-    let (mut found, mut none) = (0, 0);
+    let mut found = 0;
+    let mut none = 0;
     for seed in 0..10_000 {
         let mut rng = StdRng::seed_from_u64(seed);
-        let (near, key) = (Near::new(64 * 1024, 30 * SECOND, EVER), key(seed));
+        let near = Near::new(64 * 1024, 30 * SECOND, EVER);
+        let key = key(seed);
         let mut model = NearModel::default();
         near.connected(model.connection, Instant::now(), &|| false);
         for _ in 0..rng.random_range(10..60) {

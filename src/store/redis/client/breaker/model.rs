@@ -102,7 +102,8 @@ impl BreakerModel {
 async fn every_order_of_a_few_operations_is_what_the_rules_say() {
     let state = State::Closed { failures: 0 };
     let machine = Machine { rules: RULES, opened: 0, state };
-    let (now, admitted) = (Instant::now(), Vec::new());
+    let now = Instant::now();
+    let admitted = Vec::new();
     let model = BreakerModel { now, machine, admitted, in_a_row: 0, closed_until: None };
     assert!(model.explore(10) > 100_000);
 }
