@@ -110,7 +110,7 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// during its cooldown, and after that if another caller holds the lease. With the lease free
     /// and the cooldown over, it grants the lease as a [probe](Acquire::Lead::probe). A probe that
     /// outlives the window keeps the failure shared until the probe or the failure's life ends. A
-    /// lease granted after the window ends the failure, and only tells how often it had failed.
+    /// lease granted after the window ends the failure, and only the number of failures is kept.
     ///
     /// A failure without a window is never given to callers. The next commit or invalidation
     /// removes it.
@@ -143,7 +143,7 @@ pub enum Peek {
     Unknown,
 }
 
-/// Which entry makes a lease needless.
+/// Which entries a caller accepts instead of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Accept {
@@ -159,7 +159,7 @@ pub enum Accept {
 }
 
 impl Accept {
-    /// Whether an entry that was found makes a lease needless.
+    /// Whether the caller accepts this entry.
     pub fn admits(self, entry: &Entry) -> bool {
         entry.is_fresh()
             && match self {

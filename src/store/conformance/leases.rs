@@ -139,21 +139,21 @@ pub(super) async fn fences_grow(on: StoreSubject) -> Checked {
 
 pub(super) async fn watchers_are_told(on: StoreSubject) -> Checked {
     let lease = on.lead(LONG).await?;
-    told(&on, on.store.abandon(lease.into_claim()).map(drop), "an abandoned lease").await?;
+    is_reported(&on, on.store.abandon(lease.into_claim()).map(drop), "an abandoned lease").await?;
     let lease = on.lead(LONG).await?;
     let failure = Failure::new(FailureCause::Error, 1, Duration::from_millis(1));
-    told(&on, on.store.fail(lease, failure).map(drop), "a failure").await?;
+    is_reported(&on, on.store.fail(lease, failure).map(drop), "a failure").await?;
     let lease = on.lead_unless(LONG, Accept::Nothing).await?;
-    told(&on, on.commit(lease, "value").map(drop), "a commit").await?;
+    is_reported(&on, on.commit(lease, "value").map(drop), "a commit").await?;
     let _lease = on.lead_unless(LONG, Accept::Nothing).await?;
-    told(&on, on.store.invalidate(on.key()).map(drop), "an invalidation").await?;
+    is_reported(&on, on.store.invalidate(on.key()).map(drop), "an invalidation").await?;
     let _lease = on.lead(LONG).await?;
-    told(&on, on.store.expire(on.key()).map(drop), "an expiry").await
+    is_reported(&on, on.store.expire(on.key()).map(drop), "an expiry").await
 }
 
 /// Checks that a watch reports an event to a caller that was told `Busy`. A store that reports no
 /// changes has to give a silent watch.
-async fn told(on: &StoreSubject, event: impl Future<Output = ()>, what: &str) -> Checked {
+async fn is_reported(on: &StoreSubject, event: impl Future<Output = ()>, what: &str) -> Checked {
     let mut watch = on.store.watch(&on.key());
     ensure!(on.is_busy().await?, "the lease does not hold");
     event.await;

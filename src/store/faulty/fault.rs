@@ -13,7 +13,7 @@ use super::operation::Operation;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::store::{Acquire, Commit, Entry, Renew, StoreFuture};
 
-/// What happens to a call: one thing, or several one after the other.
+/// A fault of a call, of one or several parts that happen in order.
 ///
 /// The first part that gives a result ends the call. If no part does, the operation is done as
 /// usual. A fault with a result of its own fits only the operation that returns an `A`. Any other
@@ -23,7 +23,7 @@ pub struct Fault<A = Infallible> {
     answers: PhantomData<fn(A)>,
 }
 
-/// One thing that happens.
+/// One part of a fault.
 #[derive(Clone, Debug)]
 pub(super) enum FaultPart {
     Delay(Duration),

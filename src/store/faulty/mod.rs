@@ -21,7 +21,7 @@
 //!     Ok::<_, std::io::Error>(format!("item {sku}"))
 //! }));
 //!
-//! // The store is slow, and then it does not answer. The item is loaded anyway.
+//! // The store is slow, and then it does not answer. The item is still loaded.
 //! store.on_any().delay(Duration::from_millis(200));
 //! store.on(Operation::Acquire).nth(1).fail(StoreErrorKind::TimedOut);
 //! assert_eq!(catalog.ready().await?.call(42).await?, "item 42");
@@ -35,7 +35,7 @@
 //! # }
 //! ```
 //!
-//! # Which calls, and what happens to them
+//! # Choosing calls and faults
 //! [`on`](FaultyStore::on) chooses an operation. [`nth`](On::nth), [`first`](On::first),
 //! [`every`](On::every) and [`one_in`](On::one_in) choose calls of it, counted from now on; the
 //! default is all calls. The last method sets the fault: [`fail`](On::fail),

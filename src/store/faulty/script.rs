@@ -26,7 +26,7 @@ struct ScriptState {
     loses_changes: bool,
 }
 
-/// What happens to which calls.
+/// A fault, and the calls that it is for.
 #[derive(Debug)]
 pub(super) struct Rule {
     /// None if the rule is for any operation.
@@ -123,7 +123,7 @@ impl Choice {
     }
 }
 
-/// A number that looks random and is the same for the same call: the output function of SplitMix64
+/// A pseudorandom number that is the same for the same call: the output function of SplitMix64
 /// (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
 fn mixed(seed: u64, call: u64) -> u64 {
     let mut mixed = seed.wrapping_add(call.wrapping_mul(0x9e37_79b9_7f4a_7c15));

@@ -25,8 +25,8 @@
 -- lease. With the lease free and the cooldown over, one caller leads as a probe. A lease that is
 -- granted after the window ends the failure.
 --
--- One script: between a read and a lease in two steps, another process could load the key and
--- finish, and the key would be loaded twice. The GET of this script subscribes a caller that gets
+-- One script, because between a read and a lease in two steps, another process could load the key
+-- and finish, and the key would be loaded twice. The GET of this script subscribes a caller that gets
 -- busy or failed to changes.
 local now = server_time()
 -- The caller has stopped waiting, so a lease would have no holder.

@@ -6,8 +6,8 @@
 --        7 watermark and 8 failed, if they are not among the KEYS
 -- gives  1 stored, 0 superseded, or the error of a server that refuses the write
 --
--- One script: between two writes in two steps, a reader would find neither an entry nor a lease,
--- and would load again. And an invalidation between the check and the write would be undone.
+-- One script, because between two writes in two steps, a reader would find neither an entry nor a
+-- lease, and would load again. And an invalidation between the check and the write would be undone.
 
 -- Changes nothing, but is refused if writes are refused. It has to come first: after a GETEX, a
 -- full server would accept all writes of the script.

@@ -4,8 +4,8 @@
 -- ARGV   1 token, 16 bytes   2 failure   3 how long it is remembered, in ms
 -- gives  1 given up, 0 the lease was lost before, or the error of a server that refuses the write
 --
--- One script: between two steps, another claim could take the lease, and an outdated failure would
--- be stored.
+-- One script, because between two steps, another claim could take the lease, and an outdated
+-- failure would be stored.
 local lease = peek(KEYS[1])
 if not lease or string.sub(lease, 1, 16) ~= ARGV[1] then return 0 end
 -- Protected, so that the lease ends even if the server is out of memory.

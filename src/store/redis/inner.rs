@@ -1,4 +1,4 @@
-//! What the clones of a `RedisStore` share.
+//! The state that the clones of a `RedisStore` share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

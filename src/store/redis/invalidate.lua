@@ -6,7 +6,7 @@
 --        3 watermark and 4 failed, if they are not among the KEYS
 -- gives  1
 --
--- One script: a commit between two steps would survive the invalidation.
+-- One script, because a commit between two steps would survive the invalidation.
 local watermark_name, failed_name = KEYS[3] or ARGV[3], KEYS[4] or ARGV[4]
 local entry, lease, watermark = peek(KEYS[1]), peek(KEYS[2]), number(peek(watermark_name))
 watermark = math.max(watermark, server_time(), lease_fence(lease) or 0)

@@ -3,8 +3,8 @@
 -- KEYS   1 entry, and any number of others
 -- gives  the server's time in us; then for each, the entry or false, and its remaining life in ms
 --
--- One script: between two commands an entry could be replaced, and would get the life of the new
--- one.
+-- One script, because between two commands an entry could be replaced, and would get the life of
+-- the new one.
 local now = server_time()
 local gives = { now }
 for number, name in ipairs(KEYS) do

@@ -1,4 +1,4 @@
-//! Lookups of many callers at once, sent as one command.
+//! Lookup batches: concurrent lookups, sent as one command.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -88,7 +88,7 @@ impl RedisOptions {
         Ok(store)
     }
 
-    /// A store that connects when it is first used, for services that start before their Redis.
+    /// A store that connects at its first use, for services that start before their Redis.
     pub fn connect_lazily(self) -> RedisStore {
         RedisStore(Arc::new(Inner::new(self)))
     }

@@ -4,7 +4,7 @@
 -- ARGV   1 token, 16 bytes   2 term in ms
 -- gives  1 held, 0 lost: it has lapsed, or another token holds it
 --
--- One script: between two steps, another flight could take the lease, and its lease would be
+-- One script, because between two steps, another flight could take the lease, and its lease would be
 -- renewed.
 local lease = peek(KEYS[1])
 if not lease or string.sub(lease, 1, 16) ~= ARGV[1] then return 0 end

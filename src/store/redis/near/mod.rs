@@ -77,8 +77,8 @@ struct NearCopy {
 }
 
 impl Near {
-    /// A near tier that keeps so many bytes, gives out no copy for longer than `longest`, and none
-    /// while the connection was not heard from for `silence`.
+    /// A near tier of at most this many bytes. It serves a copy for `longest` at most, and no copy
+    /// while the connection has not answered for `silence`.
     pub(super) fn new(bytes: usize, longest: Duration, silence: Duration) -> Self {
         let options = OptionsBuilder::new()
             .shards((bytes / SHARD).clamp(1, MOST_SHARDS))

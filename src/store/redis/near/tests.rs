@@ -48,7 +48,7 @@ struct NearModel {
     pushes: VecDeque<u64>,
     /// Sent over a connection, but not yet read by the server.
     requests: Vec<(u64, ReadStart)>,
-    /// With the version that the server read.
+    /// Each with the version that the server read.
     answers: Vec<(u64, ReadStart)>,
     /// Older versions must not be served any more.
     least_version: u64,
@@ -61,7 +61,7 @@ impl NearModel {
                 .requests
                 .extend(near.start_read(&key.digest()).map(|start| (self.connection, start))),
             1 | 2 => self.read(rng),
-            // A push overtakes answers, as it is handled where it is received.
+            // A push message overtakes replies, because the receiving task handles it at once.
             3 | 4 if !self.answers.is_empty() => {
                 let at = rng.random_range(0..self.answers.len());
                 let (version, start) = self.answers.swap_remove(at);

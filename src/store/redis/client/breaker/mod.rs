@@ -14,7 +14,7 @@ use tokio::time::Instant;
 /// ```text
 ///  Closed ──`after` failures in a row──► Open ◄─┐ the probe fails, or is dropped:
 ///    ▲                                    │     │ the next one is due a pause later
-///    └────── the probe gets through ──────┴─────┘
+///    └────── the probe is answered ───────┴─────┘
 /// ```
 ///
 /// Operations that began before the last change of the state are ignored when they end, except
