@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::reconnect::Failovers;
-use super::request::{By, RedisRequest};
+use super::request::{RedisRequest, ScriptForm};
 use super::tracking_observer::TrackingObserver;
 
 /// A connection to a server. Clones send over one socket.
@@ -56,9 +56,9 @@ impl Connection {
     ///
     /// A server that does not know a script (after a restart or `SCRIPT FLUSH`) is sent its text.
     pub(super) async fn send(&mut self, request: &RedisRequest<'_>) -> Result<Value, RedisError> {
-        let mut by = By::Hash;
+        let mut form = ScriptForm::Hash;
         loop {
-            let command = request.packed(by, self.declares_all);
+            let command = request.packed(form, self.declares_all);
             let sent_at = Instant::now();
             let reply = select! {
                 biased;
@@ -66,7 +66,9 @@ impl Connection {
                 () = self.state.ended() => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
             };
             match reply {
-                Err(error) if by == By::Hash && is_unknown_script(&error) => by = By::Text,
+                Err(error) if form == ScriptForm::Hash && is_unknown_script(&error) => {
+                    form = ScriptForm::Text
+                }
                 Err(error) => return Err(error),
                 Ok(value) => {
                     self.state.confirm(sent_at);

@@ -59,9 +59,9 @@ pub(super) struct Replied {
     pub(super) is_repeated: bool,
 }
 
-/// How a script is sent to the server.
+/// The form in which a script is sent to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum By {
+pub(super) enum ScriptForm {
     Hash,
     Text,
 }
@@ -123,7 +123,7 @@ impl<'a> RedisRequest<'a> {
 
     /// The same request with the text of its script instead of the hash.
     pub(in super::super) fn by_text(&self) -> RedisRequest<'static> {
-        let command = self.packed(By::Text, true).into_owned();
+        let command = self.packed(ScriptForm::Text, true).into_owned();
         RedisRequest::command(command, self.doing)
     }
 
@@ -154,16 +154,16 @@ impl<'a> RedisRequest<'a> {
     }
 
     /// The command to send, with all names declared or only the tracked ones.
-    pub(super) fn packed(&self, by: By, declares_all: bool) -> Cow<'_, Cmd> {
+    pub(super) fn packed(&self, form: ScriptForm, declares_all: bool) -> Cow<'_, Cmd> {
         let (script, names, tracked, args) = match &self.payload {
             RequestPayload::Command(command) => return Cow::Borrowed(command),
             RequestPayload::Script { script, names, tracked, args } => {
                 (script, names, *tracked, args)
             }
         };
-        let (command, text) = match by {
-            By::Hash => ("EVALSHA", script.hash()),
-            By::Text => ("EVAL", script.text()),
+        let (command, text) = match form {
+            ScriptForm::Hash => ("EVALSHA", script.hash()),
+            ScriptForm::Text => ("EVAL", script.text()),
         };
         let declared = if declares_all { names.len() } else { tracked.min(names.len()) };
         let (declared, others) = names.split_at(declared);
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     fn words(request: &RedisRequest<'_>, declares_all: bool) -> Vec<String> {
-        let packed = request.packed(By::Text, declares_all);
+        let packed = request.packed(ScriptForm::Text, declares_all);
         let words = packed.args_iter().map(|word| match word {
             redis::Arg::Simple(word) => String::from_utf8_lossy(word).into_owned(),
             _ => String::new(),
