@@ -4,7 +4,7 @@
 //! beside it stands the same with the JSON decoded, as whoever asks for a product has to.
 //! `bb8-redis` is its pool as it comes: a connection for each request, checked by a `PING`.
 //! The bare one runs twice: what its ratio to itself is off 1 is how far the others can be trusted.
-//! `RedisStore::look` is our look without the layer: the command that lookers share, timeout, digest
+//! `RedisStore::lookup` is our look without the layer: the command that lookers share, timeout, digest
 //! and envelope.
 
 use std::convert::Infallible;
@@ -75,7 +75,7 @@ impl Stage<'_> {
         let bare = self.enter(&mut race, "bare GET", get(connection.clone(), |_| ()));
         let again = self.enter(&mut race, "bare GET again", get(connection.clone(), |_| ()));
         let decoded = self.enter(&mut race, "GET + decode", get(connection, decode::<R>));
-        let looked = self.enter(&mut race, "RedisStore::look", look(store.clone()));
+        let looked = self.enter(&mut race, "RedisStore::lookup", look(store.clone()));
         let ours = self.enter(&mut race, "bellwether", call(store, answer));
         let pooled = self.enter(&mut race, "bb8-redis", get_from_pool(pool));
         let outcome = race.run(effort);
@@ -166,7 +166,7 @@ fn look(store: RedisStore) -> Caller {
         let store = store.clone();
         let ask = async move {
             for _ in 0..times {
-                black_box(store.look(key(&sku)).await.expect("an answer"));
+                black_box(store.lookup(key(&sku)).await.expect("an answer"));
             }
         };
         ask.boxed()

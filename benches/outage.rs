@@ -42,7 +42,7 @@ fn race(case: &str, store: RedisStore, runtime: &Runtime, effort: Effort) {
         of_down.extend(runtime.block_on(calls(&mut down, skus.clone())));
         of_none.extend(runtime.block_on(calls(&mut none, skus)));
     }
-    let look = runtime.block_on(store.look(key(&0)));
+    let look = runtime.block_on(store.lookup(key(&0)));
     assert!(look.is_err(), "the store is not down: {look:?}");
     let print = |name: &str, millis: f64, wanted: Wanted| {
         let verdict = wanted.verdict(Spread::of([millis].into_iter()));

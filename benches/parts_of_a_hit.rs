@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use bb8_redis::bb8::{ManageConnection, Pool};
 use bellwether::store::{
-    Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Failure, Lease, Lifetimes, Remaining,
-    Renew, Value,
+    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Lifetimes, Remaining, Renew,
+    StoreFuture, Value,
 };
 use bellwether::{Key, ReadThroughLayer, Store};
 use bytes::Bytes;
@@ -44,7 +44,7 @@ fn of_the_layer(runtime: &Runtime, effort: Effort) {
     let whole = enter_layer(&mut race, &store, runtime);
     let parts = [
         race.enter_plain("a key", || key(&black_box(SKU))),
-        race.enter_async("that store by itself", runtime, || store.look(made.clone())),
+        race.enter_async("that store by itself", runtime, || store.lookup(made.clone())),
         race.enter_plain("decoding", || decode::<Product>(&bytes)),
         race.enter_plain("a clone of the answer", || product.clone()),
     ];
@@ -107,37 +107,37 @@ fn key(sku: &u64) -> Key {
 struct AtOnce(Bytes);
 
 impl Store for AtOnce {
-    fn look(&self, _: Key) -> Answer<Option<Entry>> {
+    fn lookup(&self, _: Key) -> StoreFuture<Option<Entry>> {
         let windows = Lifetimes::fresh_for(Duration::from_secs(60));
         let draft = Draft::new(Value::new(self.0.clone()), 1, windows);
         ready(Ok(Some(draft.into_entry(1, 1, Remaining::Fresh)))).boxed()
     }
 
-    fn acquire(&self, _: Claim, _: Duration, _: Accept) -> Answer<Acquire> {
+    fn acquire(&self, _: Claim, _: Duration, _: Accept) -> StoreFuture<Acquire> {
         unreachable!("a hit takes no lease")
     }
 
-    fn renew(&self, _: &Lease, _: Duration) -> Answer<Renew> {
+    fn renew(&self, _: &Lease, _: Duration) -> StoreFuture<Renew> {
         unreachable!("a hit takes no lease")
     }
 
-    fn commit(&self, _: Lease, _: Draft) -> Answer<Commit> {
+    fn commit(&self, _: Lease, _: Draft) -> StoreFuture<Commit> {
         unreachable!("a hit takes no lease")
     }
 
-    fn fail(&self, _: Lease, _: Failure) -> Answer<()> {
+    fn fail(&self, _: Lease, _: Failure) -> StoreFuture<()> {
         unreachable!("a hit takes no lease")
     }
 
-    fn abandon(&self, _: Claim) -> Answer<()> {
+    fn abandon(&self, _: Claim) -> StoreFuture<()> {
         unreachable!("a hit takes no lease")
     }
 
-    fn invalidate(&self, _: Key) -> Answer<()> {
+    fn invalidate(&self, _: Key) -> StoreFuture<()> {
         unreachable!("nobody invalidates")
     }
 
-    fn expire(&self, _: Key) -> Answer<()> {
+    fn expire(&self, _: Key) -> StoreFuture<()> {
         unreachable!("nobody expires")
     }
 }

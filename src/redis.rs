@@ -1,9 +1,10 @@
-//! The Redis client under [`RedisStore`](crate::RedisStore), for other protocols on the same servers.
+//! The Redis client under [`RedisStore`](crate::RedisStore), for other protocols on the same
+//! servers.
 //!
-//! A protocol is some [scripts](RedisScript) on names of a key. The client runs them: it connects,
-//! replaces connections that break, bounds the time of each request, leaves a server alone that is
-//! down, and tells [watches](RedisClient::watch) of changes that the server reports. The locks in
-//! Redis are made of it.
+//! A protocol consists of [scripts](RedisScript) on names of a key. The client runs the scripts. It
+//! connects, replaces broken connections, sets a timeout for each request, and stops requests to a
+//! server that is down. It reports changes to [watches](RedisClient::watch). The Redis locks of
+//! `bellwether-lock` use it.
 //!
 //! ```no_run
 //! use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew, Watch,
+    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew, StoreFuture, Watch,
 };
 use bellwether::{Key, MemoryStore, RedisOptions, Store, StoreError, StoreErrorKind};
 
@@ -78,7 +78,10 @@ impl Kept {
     }
 
     /// Asks the store unless it is stopped, and notes what that shows of it.
-    fn ask<T: Send + 'static>(&self, ask: impl FnOnce(&dyn Store) -> Answer<T>) -> Answer<T> {
+    fn ask<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&dyn Store) -> StoreFuture<T>,
+    ) -> StoreFuture<T> {
         let this = self.clone();
         if self.is_stopped() {
             return Box::pin(async move {
@@ -108,35 +111,35 @@ impl Store for Kept {
         self.0.store.watch(key)
     }
 
-    fn look(&self, key: Key) -> Answer<Option<Entry>> {
-        self.ask(|store| store.look(key))
+    fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
+        self.ask(|store| store.lookup(key))
     }
 
-    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> Answer<Acquire> {
+    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
         self.ask(|store| store.acquire(claim, term, accept))
     }
 
-    fn renew(&self, lease: &Lease, term: Duration) -> Answer<Renew> {
+    fn renew(&self, lease: &Lease, term: Duration) -> StoreFuture<Renew> {
         self.ask(|store| store.renew(lease, term))
     }
 
-    fn commit(&self, lease: Lease, draft: Draft) -> Answer<Commit> {
+    fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
         self.ask(|store| store.commit(lease, draft))
     }
 
-    fn fail(&self, lease: Lease, failure: Failure) -> Answer<()> {
+    fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()> {
         self.ask(|store| store.fail(lease, failure))
     }
 
-    fn abandon(&self, claim: Claim) -> Answer<()> {
+    fn abandon(&self, claim: Claim) -> StoreFuture<()> {
         self.ask(|store| store.abandon(claim))
     }
 
-    fn invalidate(&self, key: Key) -> Answer<()> {
+    fn invalidate(&self, key: Key) -> StoreFuture<()> {
         self.ask(|store| store.invalidate(key))
     }
 
-    fn expire(&self, key: Key) -> Answer<()> {
+    fn expire(&self, key: Key) -> StoreFuture<()> {
         self.ask(|store| store.expire(key))
     }
 }
@@ -155,10 +158,10 @@ mod tests {
     async fn a_stopped_store_fails_and_goes_on_when_it_is_started_again() {
         let store = Kept::open("memory").await.unwrap();
         store.stop(true);
-        assert!(store.look(Key::of("item").with(1_u32)).await.is_err());
+        assert!(store.lookup(Key::of("item").with(1_u32)).await.is_err());
         assert_eq!(store.state(), State::Failing);
         store.stop(false);
-        assert!(store.look(Key::of("item").with(1_u32)).await.is_ok());
+        assert!(store.lookup(Key::of("item").with(1_u32)).await.is_ok());
         assert_eq!(store.state(), State::Up);
     }
 }

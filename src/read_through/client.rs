@@ -114,7 +114,7 @@ impl<C> CacheClient<C> {
         match self.0.store.peek(key) {
             Peek::Found(entry) => Some(entry),
             Peek::Gone => None,
-            Peek::Unknown => match self.0.store.look(key.clone()).await {
+            Peek::Unknown => match self.0.store.lookup(key.clone()).await {
                 Ok(entry) => entry,
                 Err(error) => {
                     warn_throttled!(%error, "the store failed: the lookup counts as a miss");

@@ -146,7 +146,7 @@ impl<C> Core<C> {
         }
         let fresh_for = entry.fresh_for();
         let status = CacheStatus::Hit { fresh_for };
-        Some((self.codec.restore(entry.value().known()?, &status), fresh_for))
+        Some((self.codec.restore(entry.value().decoded_as()?, &status), fresh_for))
     }
 
     /// A permit to load individually, for a request whose key has private answers.

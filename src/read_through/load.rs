@@ -135,7 +135,7 @@ impl FailedLoad {
         };
         let FailureWindow { window, cooldown, life } = window;
         let failure = Failure::new(self.cause, before.saturating_add(1), window);
-        failure.with_cooldown(cooldown).with_life(life).saying(&self.message)
+        failure.with_cooldown(cooldown).with_life(life).with_message(&self.message)
     }
 }
 

@@ -1,14 +1,13 @@
-//! The time that a store within the process goes by.
+//! The clock of stores and locks in the memory of a process.
 
 use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 
-/// A clock that is monotonic, and counts from the Unix epoch so that fencing tokens grow over
-/// restarts.
+/// A monotonic clock that counts from the Unix epoch, so that fencing tokens grow across restarts.
 ///
-/// It is for stores and locks in the memory of one process. It reads the system's clock once, when
-/// it is started, and is tokio's clock from then on: paused time works.
+/// It is for stores and locks in the memory of one process. It reads the system's clock once, at
+/// its start, and follows tokio's clock from then on. So paused time works in tests.
 #[derive(Debug)]
 pub struct Clock {
     started: Instant,
@@ -29,7 +28,7 @@ impl Clock {
         Self { started: Instant::now(), started_micros: micros(since_epoch) }
     }
 
-    /// What time it is.
+    /// The current time.
     pub fn now(&self) -> Moment {
         let instant = Instant::now();
         let since = micros(instant.saturating_duration_since(self.started));
@@ -48,19 +47,19 @@ impl Moment {
         self.micros
     }
 
-    /// When so much time has passed. An instant that is too far away to be told becomes one that is
-    /// a year away.
+    /// The instant this long after the moment. One that is too late to be represented becomes an
+    /// instant a year later.
     pub fn after(&self, duration: Duration) -> Instant {
         later(self.instant, duration)
     }
 
-    /// How long it is until then. Zero, once it is over.
+    /// The time until an instant. Zero if that has passed.
     pub fn until(&self, then: Instant) -> Duration {
         then.saturating_duration_since(self.instant)
     }
 }
 
-/// Durations are bounded by the policy, but a store takes what it is given.
+/// The policy bounds durations, but a store accepts any: a sum that overflows becomes a year.
 pub(super) fn later(from: Instant, duration: Duration) -> Instant {
     from.checked_add(duration).unwrap_or_else(|| from + A_YEAR)
 }

@@ -1,4 +1,4 @@
-//! Entries: what is kept for a key.
+//! Entries: what a store keeps for a key.
 
 use std::any::Any;
 use std::fmt;
@@ -9,34 +9,38 @@ use bytes::Bytes;
 
 use crate::lifetimes::Lifetimes;
 
-/// A value as it is kept: its bytes, and beside them, once somebody has read them, what they mean.
+/// A stored value: its bytes, and the decoded value once a caller has decoded it.
 ///
-/// Clones share both, so a store within the process gives out a value that is decoded once.
+/// Clones share both, so a store in the memory of the process decodes a value once.
 #[derive(Clone)]
 pub struct Value(Arc<Inner>);
 
 struct Inner {
     encoded: Bytes,
     decoded: OnceLock<Arc<dyn Any + Send + Sync>>,
-    /// How many bytes of memory what is decoded takes beside the encoded ones.
-    beside: usize,
+    /// How many bytes of memory the decoded value takes, in addition to the encoded one.
+    decoded_bytes: usize,
 }
 
 impl Value {
-    /// A value of which only the bytes are known.
+    /// A value that is not decoded yet. Its decoded form is taken to be as large as the bytes.
     pub fn new(encoded: Bytes) -> Self {
-        let beside = encoded.len();
-        Self(Arc::new(Inner { encoded, decoded: OnceLock::new(), beside }))
+        let decoded_bytes = encoded.len();
+        Self(Arc::new(Inner { encoded, decoded: OnceLock::new(), decoded_bytes }))
     }
 
-    /// A value whose meaning is known already, and takes so many bytes beside the encoded ones.
-    pub(crate) fn of(encoded: Bytes, decoded: Arc<dyn Any + Send + Sync>, beside: usize) -> Self {
-        Self(Arc::new(Inner { encoded, decoded: OnceLock::from(decoded), beside }))
+    /// A decoded value, with the bytes of memory that it takes in addition to the encoded one.
+    pub(crate) fn of(
+        encoded: Bytes,
+        decoded: Arc<dyn Any + Send + Sync>,
+        decoded_bytes: usize,
+    ) -> Self {
+        Self(Arc::new(Inner { encoded, decoded: OnceLock::from(decoded), decoded_bytes }))
     }
 
-    /// How many bytes of memory it takes: those that are encoded, and what they mean.
+    /// How many bytes of memory it takes, encoded and decoded.
     pub(crate) fn weight(&self) -> usize {
-        self.0.encoded.len().saturating_add(self.0.beside)
+        self.0.encoded.len().saturating_add(self.0.decoded_bytes)
     }
 
     /// The bytes.
@@ -44,13 +48,13 @@ impl Value {
         &self.0.encoded
     }
 
-    /// What the bytes mean, if somebody has read them as a `T` first.
+    /// The decoded value, if it was decoded before, as a `T`.
     #[inline]
-    pub(crate) fn known<T: Any>(&self) -> Option<&T> {
+    pub(crate) fn decoded_as<T: Any>(&self) -> Option<&T> {
         self.0.decoded.get()?.downcast_ref()
     }
 
-    /// What the bytes mean, as a `T`, by `decode` if nobody has read them as a `T` yet.
+    /// The decoded value. Runs `decode` unless the bytes were decoded before, as a `T`.
     pub(crate) fn decoded<T, E>(
         &self,
         decode: impl FnOnce(&[u8]) -> Result<T, E>,
@@ -64,7 +68,7 @@ impl Value {
             return Ok(known);
         }
         let decoded = Arc::new(decode(&self.0.encoded)?);
-        // Somebody may have been quicker, or have read it as another type; ours is as good.
+        // Another caller may have been faster, or may have decoded another type. Ours is as good.
         let _ = self.0.decoded.set(Arc::clone(&decoded) as Arc<dyn Any + Send + Sync>);
         Ok(decoded)
     }
@@ -77,15 +81,15 @@ impl fmt::Debug for Value {
     }
 }
 
-/// What is to be kept, before a store has it.
+/// An entry to be stored.
 #[derive(Clone, Debug)]
 pub struct Draft {
-    /// What was loaded.
+    /// The loaded value.
     pub(crate) value: Value,
-    /// How `value` is encoded.
+    /// The codec of `value`.
     pub(crate) codec: u8,
-    /// For how long it is to be kept.
-    pub(crate) windows: Lifetimes,
+    /// Its ttl and stale windows.
+    pub(crate) lifetimes: Lifetimes,
     /// How long the load took.
     pub(crate) load_time: Duration,
     /// How long ago the lease was granted.
@@ -93,37 +97,37 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Bytes in an encoding, to be kept for a while.
-    pub fn new(value: Value, codec: u8, windows: Lifetimes) -> Self {
-        Self { value, codec, windows, load_time: Duration::ZERO, lease_age: Duration::ZERO }
+    /// A value in the encoding of a codec, with its lifetimes.
+    pub fn new(value: Value, codec: u8, lifetimes: Lifetimes) -> Self {
+        Self { value, codec, lifetimes, load_time: Duration::ZERO, lease_age: Duration::ZERO }
     }
 
-    /// No value, but a mark that says why the last answer is not there, for those who waited for
-    /// it.
-    pub fn marker(life: Duration, how: Marker) -> Self {
-        let bytes = match how {
-            Marker::PrivateKey => PRIVATE,
-            Marker::PrivateOnce => OWN,
-            Marker::Uncacheable => UNKEPT,
+    /// A marker instead of a value. It tells the callers that waited for the last answer why that
+    /// answer is not there.
+    pub fn marker(life: Duration, marker: Marker) -> Self {
+        let bytes = match marker {
+            Marker::PrivateKey => PRIVATE_KEY,
+            Marker::PrivateOnce => PRIVATE_ONCE,
+            Marker::Uncacheable => UNCACHEABLE,
         };
         Self::new(Value::new(Bytes::from_static(bytes)), MARKER, Lifetimes::fresh_for(life))
     }
 
-    /// What was loaded.
+    /// The loaded value.
     #[inline]
     pub fn value(&self) -> &Value {
         &self.value
     }
 
-    /// How it is encoded: see [`Codec::id`](crate::Codec::id).
+    /// The id of the codec of its value: see [`Codec::id`](crate::Codec::id).
     #[inline]
     pub fn codec(&self) -> u8 {
         self.codec
     }
 
-    /// For how long it is to be kept.
-    pub fn windows(&self) -> Lifetimes {
-        self.windows
+    /// Its ttl and stale windows.
+    pub fn lifetimes(&self) -> Lifetimes {
+        self.lifetimes
     }
 
     /// How long the load took.
@@ -140,16 +144,16 @@ impl Draft {
         Self { load_time, lease_age, ..self }
     }
 
-    /// The entry this becomes in a store: by which fence, stored when by the store's clock (in
-    /// microseconds since the Unix epoch), and with how much of its life left.
+    /// The entry that a store makes of it: with its fence, the time at which it was stored by the
+    /// store's clock (in microseconds since the Unix epoch), and what is left of its life.
     pub fn into_entry(self, fence: u64, stored_at: u64, remaining: Remaining) -> Entry {
         Entry { stored: Arc::new(Stored { draft: self, fence, stored_at }), remaining }
     }
 }
 
-/// What is kept for a key, as it was found.
+/// A stored value with its metadata, as a store found it.
 ///
-/// Clones share what was stored.
+/// Clones share the value.
 #[derive(Clone)]
 pub struct Entry {
     stored: Arc<Stored>,
@@ -165,19 +169,19 @@ struct Stored {
 
 /// Why the last answer for a key is not there.
 ///
-/// A marker is for those who waited for that answer: they do not wait for the next one. Callers
-/// that come later load under a lease as if it were not there, since one answer says nothing of
-/// the answers to other requests.
+/// A marker is for the callers that waited for that answer: it tells them not to wait for the next
+/// one. Later callers ignore it and load under a lease, because one answer says nothing about the
+/// answers to other requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Marker {
-    /// It was for the caller that asked for it, and those who waited for it load for themselves.
+    /// The answer was private to its caller. The waiters load individually.
     PrivateKey,
-    /// The same, but they may also wait for each other: see
+    /// The same, but waiters may also wait for each other: see
     /// [`Cacheability::PrivateOnce`](crate::Cacheability::PrivateOnce).
     PrivateOnce,
-    /// It could be shared, but is too large to be kept, or cannot be written down. Each process
-    /// loads without a lease.
+    /// The answer could be shared, but it is too large to be stored or cannot be encoded. Each
+    /// process loads without a lease.
     Uncacheable,
 }
 
@@ -185,26 +189,26 @@ pub enum Marker {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "stores make it, and there is no third way to know")]
 pub enum Remaining {
-    /// It is fresh; for how much longer was not asked, to spare a command.
+    /// It is fresh. The lookup did not ask for how long, which saves a command.
     Fresh,
-    /// This much, its stale window included.
+    /// This much, including its stale window.
     Known(Duration),
 }
 
 impl Entry {
-    /// What was loaded.
+    /// The loaded value.
     pub fn value(&self) -> &Value {
         &self.stored.draft.value
     }
 
-    /// How it is encoded: see [`Codec::id`](crate::Codec::id).
+    /// The id of the codec of its value: see [`Codec::id`](crate::Codec::id).
     pub fn codec(&self) -> u8 {
         self.stored.draft.codec
     }
 
-    /// For how long it was to be kept.
-    pub fn windows(&self) -> Lifetimes {
-        self.stored.draft.windows
+    /// Its ttl and stale windows, as they were when it was stored.
+    pub fn lifetimes(&self) -> Lifetimes {
+        self.stored.draft.lifetimes
     }
 
     /// How long the load took.
@@ -212,7 +216,7 @@ impl Entry {
         self.stored.draft.load_time
     }
 
-    /// The fence of the lease by which it was stored.
+    /// The fencing token of the lease under which it was stored.
     pub fn fence(&self) -> u64 {
         self.stored.fence
     }
@@ -222,63 +226,63 @@ impl Entry {
         self.stored.stored_at
     }
 
-    /// How much of its life is left.
+    /// What is left of its life.
     pub fn remaining(&self) -> Remaining {
         self.remaining
     }
 
-    /// The same entry, when this much of its life is left.
+    /// The same entry with this much of its life left.
     #[inline]
     pub(crate) fn with_remaining(self, remaining: Remaining) -> Self {
         Self { remaining, ..self }
     }
 
-    /// Whether it is fresh: whether more of its life is left than its stale window.
+    /// Whether it is fresh: more of its life is left than its stale window.
     #[inline]
     pub fn is_fresh(&self) -> bool {
         match self.remaining {
             Remaining::Fresh => true,
-            Remaining::Known(remaining) => remaining > self.stored.draft.windows.stale(),
+            Remaining::Known(remaining) => remaining > self.stored.draft.lifetimes.stale(),
         }
     }
 
-    /// How much longer it is fresh, if that is known.
+    /// How much longer it is fresh, if that is known. Zero if it is stale.
     #[inline]
     pub fn fresh_for(&self) -> Option<Duration> {
         match self.remaining {
             Remaining::Fresh => None,
             Remaining::Known(remaining) => {
-                Some(remaining.saturating_sub(self.stored.draft.windows.stale()))
+                Some(remaining.saturating_sub(self.stored.draft.lifetimes.stale()))
             }
         }
     }
 
-    /// How long it has been stale: none while it is fresh.
+    /// How long it has been stale. None while it is fresh.
     pub fn stale_for(&self) -> Option<Duration> {
         match self.remaining {
             Remaining::Known(remaining) if !self.is_fresh() => {
-                Some(self.stored.draft.windows.stale().saturating_sub(remaining))
+                Some(self.stored.draft.lifetimes.stale().saturating_sub(remaining))
             }
             _ => None,
         }
     }
 
-    /// Whether it is stale, and may be given out while it is loaded anew.
+    /// Whether it is stale and may be served while it is revalidated.
     pub fn serves_while_revalidating(&self) -> bool {
-        self.stale_for().is_some_and(|stale| stale < self.stored.draft.windows.while_revalidate())
+        self.stale_for().is_some_and(|stale| stale < self.stored.draft.lifetimes.while_revalidate())
     }
 
-    /// Whether it is stale, and may be given out if it cannot be loaded anew.
+    /// Whether it is stale and may be served if its load fails.
     pub fn serves_if_error(&self) -> bool {
-        self.stale_for().is_some_and(|stale| stale < self.stored.draft.windows.if_error())
+        self.stale_for().is_some_and(|stale| stale < self.stored.draft.lifetimes.if_error())
     }
 
-    /// Why there is no value here, if it is a mark that there is none to be kept.
+    /// The marker, if there is one instead of a value.
     pub fn as_marker(&self) -> Option<Marker> {
         match &self.stored.draft.value.encoded()[..] {
             _ if self.stored.draft.codec != MARKER => None,
-            PRIVATE => Some(Marker::PrivateKey),
-            OWN => Some(Marker::PrivateOnce),
+            PRIVATE_KEY => Some(Marker::PrivateKey),
+            PRIVATE_ONCE => Some(Marker::PrivateOnce),
             _ => Some(Marker::Uncacheable),
         }
     }
@@ -296,11 +300,11 @@ impl fmt::Debug for Entry {
     }
 }
 
-/// The encoding of a marker.
+/// The codec id of markers.
 const MARKER: u8 = 0;
 
-const PRIVATE: &[u8] = b"private";
+const PRIVATE_KEY: &[u8] = b"private";
 
-const OWN: &[u8] = b"own";
+const PRIVATE_ONCE: &[u8] = b"own";
 
-const UNKEPT: &[u8] = b"unkept";
+const UNCACHEABLE: &[u8] = b"unkept";

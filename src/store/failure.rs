@@ -1,4 +1,4 @@
-//! Failures: what is remembered of a load that failed.
+//! Failures: what a store remembers of a failed load.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,8 +6,8 @@ use std::time::Duration;
 use crate::duration::millis;
 use crate::error::FailureCause;
 
-/// A load that failed, as a store remembers it, so that later callers share the failure instead of
-/// all loading again.
+/// A failed load, as a store remembers it. Later callers are given the failure instead of loading
+/// again at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     cause: FailureCause,
@@ -19,14 +19,14 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The longest message, in bytes.
+    /// The maximum length of a message, in bytes.
     pub const MAX_MESSAGE: usize = 256;
 
-    /// A failure that is shared for a window: the load failed for so many times in a row, this one
-    /// included. A window of zero shares it with no later caller: it only counts for the next one
-    /// in a row. All times are cut to whole milliseconds.
+    /// A failure that later callers share for a window. `times` counts failures in a row, including
+    /// this one. With a window of zero, no caller shares it, and it only counts as one in a row.
+    /// All times are cut to whole milliseconds.
     ///
-    /// By default no probe is let through within the window, and the failure is remembered for twice
+    /// By default no probe is admitted within the window, and the failure is remembered for twice
     /// the window.
     pub fn new(cause: FailureCause, times: u32, window: Duration) -> Self {
         let window = whole_millis(window);
@@ -34,68 +34,69 @@ impl Failure {
         Self { cause, message: Arc::from(""), times, window, cooldown: window, life }
     }
 
-    /// The same with a cooldown, after which one caller is let through as a probe. One that is
-    /// longer than the window counts as long as that.
+    /// Sets the cooldown, after which one caller is admitted as a probe. It is at most as long as
+    /// the window.
     #[must_use]
     pub fn with_cooldown(self, cooldown: Duration) -> Self {
         Self { cooldown: whole_millis(cooldown).min(self.window), ..self }
     }
 
-    /// The same without a window: it only counts for the next one in a row.
+    /// Removes the window: no caller shares the failure, and it only counts as one in a row.
     #[must_use]
     pub fn without_window(self) -> Self {
         let zero = Duration::ZERO;
         Self { life: self.counts_for(), window: zero, cooldown: zero, ..self }
     }
 
-    /// The same, remembered for this long. Shorter than the window counts as long as that.
+    /// Sets for how long it is remembered: at least as long as the window.
     #[must_use]
     pub fn with_life(self, life: Duration) -> Self {
         Self { life: whole_millis(life).max(self.window), ..self }
     }
 
-    /// With words for people, cut off after 256 bytes. Whoever can read the store can read them.
+    /// Sets a message for people, cut off after 256 bytes. Everyone with read access to the store
+    /// can read it.
     #[must_use]
-    pub fn saying(self, message: &str) -> Self {
+    pub fn with_message(self, message: &str) -> Self {
         let most = Self::MAX_MESSAGE.min(message.len());
         let end = (0..=most).rev().find(|end| message.is_char_boundary(*end)).unwrap_or_default();
         Self { message: Arc::from(&message[..end]), ..self }
     }
 
-    /// Why it failed.
+    /// Why the load failed.
     pub fn cause(&self) -> FailureCause {
         self.cause
     }
 
-    /// Words for people, if there are any.
+    /// The message for people. Empty by default.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// How many times in a row it has failed.
+    /// How many loads in a row have failed, including this one.
     pub fn times(&self) -> u32 {
         self.times
     }
 
-    /// For how long it is shared with every caller but the probes.
+    /// For how long all callers except probes share it.
     pub fn window(&self) -> Duration {
         self.window
     }
 
-    /// How long until one caller is let through as a probe. A later one may be let through as soon
-    /// as that probe has ended without a word.
+    /// How long until one caller is admitted as a probe. Another one is admitted if that probe ends
+    /// with neither an entry nor a failure.
     pub fn cooldown(&self) -> Duration {
         self.cooldown
     }
 
-    /// For how long it is remembered. While a probe that began within the window still runs, it is
-    /// shared for as long as that.
+    /// For how long it is remembered. Callers share it for as long while a probe that began within
+    /// the window still runs.
     pub fn life(&self) -> Duration {
         self.life
     }
 
-    /// For how long the next failure is one in a row: for twice the window, so that keys that are
-    /// asked for seldom are known to go on failing.
+    /// For how long the next failure counts as one in a row: for twice the window, at most for its
+    /// life. So failures of a rarely requested key add up, too.
     pub fn counts_for(&self) -> Duration {
         match self.window.is_zero() {
             true => self.life,

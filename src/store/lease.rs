@@ -27,8 +27,8 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// A lease as a store grants it: for how long, by which fence, and when by the store's clock,
-    /// in microseconds since the Unix epoch.
+    /// A lease as a store grants it: with its term, its fencing token, and the time of the grant by
+    /// the store's clock, in microseconds since the Unix epoch.
     pub fn granted(claim: Claim, term: Duration, fence: u64, granted_at: u64) -> Self {
         Self { claim, term, fence, granted_at }
     }
@@ -43,17 +43,17 @@ impl Lease {
         self.claim.key()
     }
 
-    /// What proves it.
+    /// The token that proves it.
     pub fn token(&self) -> Token {
         self.claim.token()
     }
 
-    /// For how long it was granted. A [renewal](super::Store::renew) has a term of its own.
+    /// For how long it was granted. A [renewal](super::Store::renew) sets its own term.
     pub fn term(&self) -> Duration {
         self.term
     }
 
-    /// The number by which later leases of this key are known to be later.
+    /// The fencing token. A later lease of the key has a larger one.
     pub fn fence(&self) -> u64 {
         self.fence
     }
@@ -63,7 +63,7 @@ impl Lease {
         self.granted_at
     }
 
-    /// Back to the claim, to abandon it.
+    /// Gives the claim back, to abandon it.
     pub fn into_claim(self) -> Claim {
         self.claim
     }

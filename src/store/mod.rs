@@ -3,23 +3,23 @@
 //! # The contract
 //! 1. At most one unexpired lease per key. Only its token can renew it, commit by it or abandon it.
 //! 2. [`invalidate`](Store::invalidate) ends the lease, so a commit whose token still holds it may
-//!    store. A lease that has lapsed or was taken over stores too (a load slower than its lease
-//!    would never be stored otherwise), if its fence is above the floor and above the stored
-//!    entry's fence, and if it is younger than [`WATERMARK_TTL`]; it never ends somebody else's lease.
-//!    Everything else is [`Superseded`](Commit::Superseded).
-//! 3. Fences grow per key, over expiry and restarts too: a new one is the largest of the floor + 1,
-//!    the stored entry's fence + 1, and the store's clock in microseconds.
-//! 4. Time is the store's. No client's clock takes part in a decision about a lease, and whether an
-//!    entry is fresh is judged by what is left of its life in the store.
-//! 5. Nothing that a store writes lives for ever.
-//!    A [failure](Store::fail) is remembered for its [life](Failure::life), and forgotten with the
-//!    next commit or invalidation.
-//! 6. Every operation is one atomic step. It may be dropped at any await, or be answered after the
-//!    caller has gone; the token is chosen before the question is sent, so that a lease whose grant
-//!    was never heard of can still be abandoned.
+//!    store. A lease that has lapsed or was taken over stores under three conditions: its fence is
+//!    above the watermark, its fence is above the stored entry's fence, and it is younger than
+//!    [`WATERMARK_TTL`]. Without this, a load slower than its lease would never be stored. Such a
+//!    commit leaves the lease of another holder alone. Every other commit is
+//!    [`Superseded`](Commit::Superseded).
+//! 3. Fencing tokens grow per key, across expiry and restarts. A new one is the largest of the
+//!    watermark + 1, the stored entry's fence + 1, and the store's clock in microseconds.
+//! 4. Time is the store's. No client's clock takes part in a decision about a lease. Whether an
+//!    entry is fresh depends on what is left of its life in the store.
+//! 5. Everything that a store writes expires. A [failure](Store::fail) is remembered for its
+//!    [life](Failure::life), and the next commit or invalidation removes it.
+//! 6. Every operation is one atomic step. A caller may drop it at any await, or may be gone when
+//!    the answer comes. The token is chosen before the request is sent, so a lease can be abandoned
+//!    even if the answer that granted it was lost.
 //!
-//! The module [`conformance`] (feature `test-util`) has this as checks, for stores of your own, and
-//! [`faulty`] a store that fails as told, for services of your own.
+//! The module [`conformance`] (feature `test-util`) checks this contract, for stores of your own.
+//! [`faulty`] has a store that fails on request, for tests of your services.
 
 mod clock;
 #[cfg(feature = "test-util")]
@@ -59,101 +59,107 @@ pub use crate::lifetimes::Lifetimes;
 
 /// Where entries and leases live. See the [contract](self) for what implementors promise.
 ///
-/// Operations take what they need by value and answer with a future that borrows nothing, so that
-/// a caller can keep it beside the store. A store is a cheap handle: clones share one state.
+/// Operations take what they need by value and return a future that borrows nothing, so a caller
+/// can keep the future next to the store. A store is a cheap handle: clones share one state.
+///
+/// # Cancel safety
+/// A dropped operation may have been executed, or may be executed later. See point 6 of the
+/// [contract](self).
 pub trait Store: fmt::Debug + Send + Sync + 'static {
-    /// What this process knows of a key without asking anybody.
+    /// What this process knows of a key without a request to a server.
     ///
-    /// A store within the process answers here, and a hit on it costs no future, no task and no
-    /// round trip.
+    /// A store in the memory of the process answers here. Such a hit costs no future, no task and
+    /// no round trip. The default knows nothing.
     fn peek(&self, _: &Key) -> Peek {
         Peek::Unknown
     }
 
     /// Hints that a key has changed.
     ///
-    /// A watch tells of every change of the key after its creation that this process hears of. It
-    /// may miss any; nothing depends on it but speed.
+    /// A watch reports the changes of the key after its creation that this process learns of. It
+    /// may miss changes: only speed depends on it. The default never reports any.
     fn watch(&self, _: &Key) -> Watch {
         Watch::silent()
     }
 
-    /// What is kept for a key. Takes no lease.
-    fn look(&self, key: Key) -> Answer<Option<Entry>>;
+    /// Reads the entry of a key. Takes no lease.
+    fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>>;
 
-    /// Looks, and takes the lease if nothing acceptable is there and nobody has it. From then on
-    /// changes of the key are told to its [`watch`](Store::watch).
+    /// Reads the entry, and takes the lease if the entry is not acceptable and no other claim holds
+    /// the lease. From then on, changes of the key are reported to its [`watch`](Store::watch).
     ///
-    /// Asking again by the same claim renews what it was granted, so a grant whose answer was lost
-    /// is not in the way of who it was for.
-    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> Answer<Acquire>;
+    /// A claim that already holds the lease is granted it again. So a lost answer does not block
+    /// the caller that repeats its request.
+    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire>;
 
-    /// Has the lease end this long from now instead, if it still holds. The term may be another one
-    /// than that for which it was granted.
-    fn renew(&self, lease: &Lease, term: Duration) -> Answer<Renew>;
+    /// Makes the lease end this long from now, if it still holds. The term may differ from the one
+    /// that was granted.
+    fn renew(&self, lease: &Lease, term: Duration) -> StoreFuture<Renew>;
 
-    /// Stores an entry, gives up the lease and tells the watchers.
+    /// Stores an entry, gives up the lease and notifies the watches.
     ///
-    /// An entry without a life is not kept, and what was there before it is removed. The answer
-    /// still says whether it could have been: whether nothing newer and no invalidation came
-    /// between.
-    fn commit(&self, lease: Lease, draft: Draft) -> Answer<Commit>;
+    /// An entry without a life is not kept, and it removes the entry that was there before. The
+    /// result is still [`Superseded`](Commit::Superseded) if a newer entry or an invalidation came
+    /// in between.
+    fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit>;
 
-    /// Gives up a lease, if it still holds, remembers why its load failed, and tells the watchers.
+    /// Gives up a lease, if it still holds, remembers why its load failed, and notifies the
+    /// watches.
     ///
     /// Within its window, [`acquire`](Store::acquire) answers [`Failed`](Acquire::Failed): always
     /// during its cooldown, and after that if another caller holds the lease. With the lease free
     /// and the cooldown over, it grants the lease as a [probe](Acquire::Lead::probe). A probe that
     /// outlives the window keeps the failure shared until the probe or the failure's life ends. A
-    /// lease granted after the window ends the failure, and only tells how often it had failed.
+    /// lease granted after the window ends the failure, and only the number of failures is kept.
     ///
-    /// A failure without a window never answers for the key. The next commit and an invalidation
-    /// forget it.
-    fn fail(&self, lease: Lease, failure: Failure) -> Answer<()>;
+    /// A failure without a window is never given to callers. The next commit or invalidation
+    /// removes it.
+    fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()>;
 
-    /// Gives up a lease, if it was granted and still holds, and tells the watchers.
-    fn abandon(&self, claim: Claim) -> Answer<()>;
+    /// Gives up a lease, if it was granted and still holds, and notifies the watches.
+    fn abandon(&self, claim: Claim) -> StoreFuture<()>;
 
-    /// Removes the entry, ends the lease, raises the floor above every fence given so far, and
-    /// tells the watchers.
-    fn invalidate(&self, key: Key) -> Answer<()>;
+    /// Removes the entry, ends the lease, raises the watermark to the highest fence given so far
+    /// or above, and notifies the watches.
+    fn invalidate(&self, key: Key) -> StoreFuture<()>;
 
-    /// As [`invalidate`](Store::invalidate), but an entry with a stale window stays, as stale.
-    fn expire(&self, key: Key) -> Answer<()>;
+    /// As [`invalidate`](Store::invalidate), but an entry with a stale window stays, and is stale.
+    fn expire(&self, key: Key) -> StoreFuture<()>;
 }
 
-/// The answer of a store or a lock, to be awaited.
-pub type Answer<T> = BoxFuture<'static, Result<T, StoreError>>;
+/// The future of an operation of a store. It borrows nothing, and ends with a result or a
+/// [`StoreError`].
+pub type StoreFuture<T> = BoxFuture<'static, Result<T, StoreError>>;
 
-/// What a process knows of a key by itself.
+/// What a process knows of a key without a request.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Peek {
-    /// There is this entry.
+    /// The entry.
     Found(Entry),
-    /// There is none, and asking would not find one.
+    /// There is no entry, and a lookup would not find one.
     Gone,
-    /// Only asking can tell.
+    /// Only a lookup can tell.
     Unknown,
 }
 
-/// Which entry makes a lease needless.
+/// Which entries a caller accepts instead of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Accept {
     /// A fresh one.
     Fresh,
-    /// None: what is there is to be replaced, and whether the last load failed does not matter.
+    /// None: the entry is to be replaced, and a remembered failure is ignored.
     Nothing,
-    /// A fresh one, but not that of this fence, which could not be read.
+    /// A fresh one with another fence than this: the entry with this fence could not be read.
     Other {
-        /// The fence of the entry that will not do.
+        /// The fence of the entry that is not acceptable.
         than: u64,
     },
 }
 
 impl Accept {
-    /// Whether an entry that was found makes a lease needless.
+    /// Whether the caller accepts this entry.
     pub fn admits(self, entry: &Entry) -> bool {
         entry.is_fresh()
             && match self {
@@ -164,64 +170,64 @@ impl Accept {
     }
 }
 
-/// What came of asking to load a key.
+/// The outcome of an [`acquire`](Store::acquire).
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Acquire {
-    /// Somebody else is loading it.
+    /// Another claim holds the lease.
     Busy {
-        /// What is left of their lease if they do not renew it.
+        /// What is left of that lease if its holder does not renew it.
         remaining: Duration,
-        /// What is there and was not acceptable, stale or fresh.
+        /// The entry that was not acceptable, stale or fresh.
         stale: Option<Entry>,
     },
-    /// A load failed a moment ago, and this caller is not to try again yet.
+    /// A recent load failed, and this caller must not load yet.
     Failed {
-        /// What is remembered of it.
+        /// The remembered failure.
         failure: Failure,
         /// What is left of its cooldown; or of the probe's lease, if the holder does not renew it.
         remaining: Duration,
-        /// What is there and was not acceptable, stale or fresh.
+        /// The entry that was not acceptable, stale or fresh.
         stale: Option<Entry>,
     },
-    /// It was loaded between our miss and this question.
+    /// An acceptable entry was stored after the caller's lookup.
     Found(Entry),
-    /// It is ours to load.
+    /// The caller has the lease and loads.
     Lead {
-        /// The right to do so.
+        /// The right to load.
         lease: Lease,
-        /// What is there and was not acceptable, stale or fresh.
+        /// The entry that was not acceptable, stale or fresh.
         stale: Option<Entry>,
-        /// How many times in a row its load has failed, as far as that is remembered.
+        /// How many loads in a row have failed before this one, as far as that is remembered.
         failures: u32,
-        /// This load is a probe: it tries whether the source is back. Until it ends, every other
-        /// caller is given this failure.
+        /// Set if this load is a probe, which tests whether the source works again. Until it ends,
+        /// every other caller is given this failure.
         probe: Option<Failure>,
     },
 }
 
-/// What came of renewing a lease.
+/// The outcome of a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(clippy::exhaustive_enums, reason = "a claim holds its key or it does not")]
 pub enum Renew {
-    /// It holds for the term that was asked for, from now on.
+    /// It holds for the requested term from now on.
     Held,
-    /// It had lapsed, was taken over, or was ended by an invalidation.
+    /// It has lapsed, was taken over, or was ended by an invalidation.
     Lost,
 }
 
-/// What came of a commit.
+/// The outcome of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Commit {
-    /// The entry is there, and who waits for it has been told.
+    /// The entry is stored, and its watches are notified.
     Stored,
-    /// Something newer or an invalidation came between, and nothing was stored.
+    /// A newer entry or an invalidation came in between. Nothing was stored.
     Superseded,
 }
 
-/// How long a floor is kept after an invalidation: 10 minutes. A lapsed lease older than that
-/// stores nothing, since what was invalidated in its time is no longer known.
+/// How long a watermark is kept after an invalidation: 10 minutes. A lapsed lease that is older
+/// stores nothing, because the watermarks of its time are gone.
 pub const WATERMARK_TTL: Duration = Duration::from_secs(600);
 
 /// A store is used as `dyn Store`.

@@ -12,30 +12,30 @@ use tokio::sync::Notify;
 
 use crate::key::Digest;
 
-/// Tells of changes of one key, as far as this process hears of them.
+/// Reports the changes of one key that this process learns of.
 #[derive(Debug)]
 pub struct Watch {
-    heard: Option<Heard>,
-    /// What else is to be told.
+    key_watch: Option<KeyWatch>,
+    /// Another watch, whose changes are reported, too.
     other: Option<Box<Self>>,
 }
 
 #[derive(Debug)]
-struct Heard {
-    changes: Arc<Changes>,
-    /// How many of them are known.
+struct KeyWatch {
+    changes: Arc<ChangeCount>,
+    /// How many of them were reported already.
     known: u64,
     watchers: Arc<Registry>,
     digest: Digest,
 }
 
 impl Watch {
-    /// A watch that never tells anything, for stores that hear of nothing.
+    /// A watch that never reports a change, for stores that learn of none.
     pub fn silent() -> Self {
-        Self { heard: None, other: None }
+        Self { key_watch: None, other: None }
     }
 
-    /// A watch that tells what either of the two tells.
+    /// A watch that reports the changes of both.
     #[must_use]
     pub fn or(mut self, other: Self) -> Self {
         if self.is_silent() {
@@ -48,45 +48,46 @@ impl Watch {
         self
     }
 
-    /// Whether it never tells anything.
+    /// Whether it never reports a change.
     pub fn is_silent(&self) -> bool {
-        self.heard.is_none() && self.other.is_none()
+        self.key_watch.is_none() && self.other.is_none()
     }
 
-    /// Waits for a change after this watch was made, or after this last returned.
+    /// Waits for a change since the watch was made, or since this last returned. It never returns
+    /// if the watch [is silent](Self::is_silent).
     ///
     /// # Cancel safety
-    /// A change that comes after it was dropped is told the next time.
+    /// Dropping it loses no change: the next call returns at once.
     pub async fn changed(&mut self) {
-        match (&mut self.heard, &mut self.other) {
+        match (&mut self.key_watch, &mut self.other) {
             (None, None) => future::pending().await,
-            (Some(heard), None) => heard.changed().await,
+            (Some(key_watch), None) => key_watch.changed().await,
             (None, Some(other)) => Box::pin(other.changed()).await,
-            (Some(heard), Some(other)) => tokio::select! {
-                () = heard.changed() => {}
+            (Some(key_watch), Some(other)) => tokio::select! {
+                () = key_watch.changed() => {}
                 () = Box::pin(other.changed()) => {}
             },
         }
     }
 }
 
-impl Heard {
+impl KeyWatch {
     async fn changed(&mut self) {
         loop {
-            let mut told = pin!(self.changes.told.notified());
-            // Before it looks: a change after that is told.
-            told.as_mut().enable();
+            let mut changed = pin!(self.changes.changed.notified());
+            // Registered before the count is read, so that no later change is missed.
+            changed.as_mut().enable();
             let count = self.changes.count.load(Ordering::Acquire);
             if count != self.known {
                 self.known = count;
                 return;
             }
-            told.await;
+            changed.await;
         }
     }
 }
 
-impl Drop for Heard {
+impl Drop for KeyWatch {
     fn drop(&mut self) {
         let mut keys = self.watchers.keys();
         if let Entry::Occupied(mut watched) = keys.entry(self.digest) {
@@ -98,36 +99,35 @@ impl Drop for Heard {
     }
 }
 
-/// Everybody in this process who watches a key of one store. For those who implement a store.
+/// All watches of one store in this process, for implementations of stores.
 #[derive(Clone, Debug, Default)]
 pub struct Watchers(Arc<Registry>);
 
 #[derive(Default)]
 struct Registry {
-    /// Guards the keys only: held for a map operation, never across an `.await`, and nobody is told
-    /// anything while it is.
+    /// Guards the keys only: held for a map operation, never across an `.await` or a notification.
     keys: Mutex<HashMap<Digest, Watched>>,
 }
 
 #[derive(Default)]
 struct Watched {
-    changes: Arc<Changes>,
-    /// How many watches there are: the last one to go takes the key with it. (The count of references
-    /// lags behind, as a watch lets go of them after the lock is.)
+    changes: Arc<ChangeCount>,
+    /// How many watches there are. The last one removes the key. (The reference count of `changes`
+    /// cannot be used: a watch drops its reference after the lock.)
     watches: usize,
 }
 
-/// How often a key has changed. Far smaller than a channel: each lock that is taken has one.
+/// How often a key has changed. Much smaller than a channel, since every held lock has one.
 #[derive(Debug, Default)]
-struct Changes {
+struct ChangeCount {
     count: AtomicU64,
-    told: Notify,
+    changed: Notify,
 }
 
-impl Changes {
+impl ChangeCount {
     fn tell(&self) {
         self.count.fetch_add(1, Ordering::AcqRel);
-        self.told.notify_waiters();
+        self.changed.notify_waiters();
     }
 }
 
@@ -140,11 +140,11 @@ impl Watchers {
         let changes = Arc::clone(&watched.changes);
         drop(keys);
         let known = changes.count.load(Ordering::Acquire);
-        let heard = Heard { changes, known, watchers: Arc::clone(&self.0), digest };
-        Watch { heard: Some(heard), other: None }
+        let key_watch = KeyWatch { changes, known, watchers: Arc::clone(&self.0), digest };
+        Watch { key_watch: Some(key_watch), other: None }
     }
 
-    /// Tells those who watch a key that it has changed.
+    /// Notifies the watches of a key that it has changed.
     pub fn tell(&self, digest: &Digest) {
         let changes = self.0.keys().get(digest).map(|watched| Arc::clone(&watched.changes));
         if let Some(changes) = changes {
@@ -152,7 +152,7 @@ impl Watchers {
         }
     }
 
-    /// Tells everybody: what has changed is not known, or messages may have been lost.
+    /// Notifies all watches: it is not known what has changed, or messages may have been lost.
     pub fn tell_all(&self) {
         let all: Vec<_> =
             self.0.keys().values().map(|watched| Arc::clone(&watched.changes)).collect();

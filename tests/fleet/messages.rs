@@ -102,7 +102,7 @@ impl From<&CacheStatus> for How {
 pub(crate) struct Report {
     pub(crate) pushes: u64,
     pub(crate) connects: u64,
-    pub(crate) hears: bool,
+    pub(crate) is_tracking: bool,
     /// For how many keys it is loading or asking.
     pub(crate) in_flight: usize,
 }

@@ -167,7 +167,7 @@ async fn losers_that_are_told_nothing_find_the_value_by_their_pauses() {
     stage.everybody_is_answered_within(PAUSE + SLACK).await;
     assert_eq!(stage.fleet.database.loads(KEY), 1);
     for loser in reports(&stage.losers).await {
-        assert!(!loser.hears && loser.pushes == 0, "{loser:?}");
+        assert!(!loser.is_tracking && loser.pushes == 0, "{loser:?}");
     }
 }
 

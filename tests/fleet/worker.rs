@@ -173,7 +173,7 @@ impl Member {
         Report {
             pushes: stats.pushes,
             connects: stats.connects,
-            hears: self.store.hears(),
+            is_tracking: self.store.is_tracking(),
             in_flight: self.service.in_flight(),
         }
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bellwether::store::faulty::Fault;
 use bellwether::store::{
-    Accept, Answer, Commit, Draft, Failure, FailureCause, FaultyStore, Lifetimes, Operation, Peek,
-    Renew, Value, conformance,
+    Accept, Commit, Draft, Failure, FailureCause, FaultyStore, Lifetimes, Operation, Peek, Renew,
+    StoreFuture, Value, conformance,
 };
 use bellwether::{CacheStatus, MemoryStore, Store, StoreErrorKind};
 use bellwether_testkit::caches::{
@@ -19,18 +19,18 @@ use tokio::time::{Instant, sleep, timeout};
 const KIND: StoreErrorKind = StoreErrorKind::TimedOut;
 
 fn faulty() -> FaultyStore<MemoryStore> {
-    FaultyStore::around(MemoryStore::new(100))
+    FaultyStore::new(MemoryStore::new(100))
 }
 
 async fn has(store: &impl Store, item: u64) -> bool {
-    store.look(key(item)).await.expect("an answer").is_some()
+    store.lookup(key(item)).await.expect("an answer").is_some()
 }
 
 /// Which of the next so many looks fail, counted from 1.
 async fn failing(store: &impl Store, looks: usize) -> Vec<usize> {
     let mut failing = Vec::new();
     for look in 1..=looks {
-        if store.look(key(1)).await.is_err() {
+        if store.lookup(key(1)).await.is_err() {
             failing.push(look);
         }
     }
@@ -39,13 +39,13 @@ async fn failing(store: &impl Store, looks: usize) -> Vec<usize> {
 
 /// Asks for an operation, and says whether that failed, and how.
 async fn failure(store: &FaultyStore<MemoryStore>, operation: Operation) -> Option<StoreErrorKind> {
-    async fn kind<T>(answer: Answer<T>) -> Option<StoreErrorKind> {
+    async fn kind<T>(answer: StoreFuture<T>) -> Option<StoreErrorKind> {
         answer.await.err().map(|error| error.kind())
     }
     let lease = lease(store.inner(), 1, MINUTE).await;
     let draft = Draft::new(Value::new("1".into()), JSON, Lifetimes::fresh_for(MINUTE));
     match operation {
-        Operation::Look => kind(store.look(key(1))).await,
+        Operation::Lookup => kind(store.lookup(key(1))).await,
         Operation::Acquire => kind(store.acquire(lease.into_claim(), MINUTE, Accept::Fresh)).await,
         Operation::Renew => kind(store.renew(&lease, lease.term())).await,
         Operation::Commit => kind(store.commit(lease, draft)).await,
@@ -86,26 +86,26 @@ async fn every_operation_fails_when_it_was_named_and_then_only() {
 async fn calls_are_chosen_by_their_number_from_the_moment_a_fault_is_said() {
     let store = faulty();
     has(&store, 1).await;
-    store.on(Operation::Look).nth(2).fail(KIND);
+    store.on(Operation::Lookup).nth(2).fail(KIND);
     assert_eq!(failing(&store, 6).await, [2]);
     store.heal();
-    store.on(Operation::Look).first(2).fail(KIND);
+    store.on(Operation::Lookup).first(2).fail(KIND);
     assert_eq!(failing(&store, 6).await, [1, 2]);
     store.heal();
-    store.on(Operation::Look).every(2).fail(KIND);
+    store.on(Operation::Lookup).every(2).fail(KIND);
     assert_eq!(failing(&store, 6).await, [2, 4, 6]);
     store.heal();
-    store.on(Operation::Look).from_now_on().fail(KIND);
+    store.on(Operation::Lookup).from_now_on().fail(KIND);
     assert_eq!(failing(&store, 3).await, [1, 2, 3]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_number_that_chooses_nothing_chooses_nothing() {
     let store = faulty();
-    store.on(Operation::Look).nth(0).fail(KIND);
-    store.on(Operation::Look).first(0).fail(KIND);
-    store.on(Operation::Look).every(0).fail(KIND);
-    store.on(Operation::Look).one_in(0, 7).fail(KIND);
+    store.on(Operation::Lookup).nth(0).fail(KIND);
+    store.on(Operation::Lookup).first(0).fail(KIND);
+    store.on(Operation::Lookup).every(0).fail(KIND);
+    store.on(Operation::Lookup).one_in(0, 7).fail(KIND);
     assert_eq!(failing(&store, 100).await, [0; 0]);
     assert_eq!(store.struck(), 0);
 }
@@ -115,7 +115,7 @@ async fn the_same_seed_chooses_the_same_calls_and_another_one_others() {
     let mut chosen = Vec::new();
     for seed in [1, 1, 2] {
         let store = faulty();
-        store.on(Operation::Look).one_in(10, seed).fail(KIND);
+        store.on(Operation::Lookup).one_in(10, seed).fail(KIND);
         chosen.push(failing(&store, 1000).await);
     }
     assert_eq!(chosen[0], chosen[1]);
@@ -129,7 +129,7 @@ async fn all_operations_are_counted_together_for_a_fault_on_any() {
     store.on_any().nth(3).fail(KIND);
     assert_eq!(failing(&store, 2).await, [0; 0]);
     assert_eq!(store.invalidate(key(1)).await.unwrap_err().kind(), KIND);
-    assert_eq!(store.calls(Operation::Look), 2);
+    assert_eq!(store.calls(Operation::Lookup), 2);
     assert_eq!(store.calls(Operation::Invalidate), 1);
     assert_eq!(store.struck(), 1);
 }
@@ -155,7 +155,7 @@ async fn what_is_done_but_fails_is_done() {
 #[tokio::test(start_paused = true)]
 async fn a_delay_takes_as_long_as_was_said() {
     let store = faulty();
-    store.on(Operation::Look).delay(MINUTE);
+    store.on(Operation::Lookup).delay(MINUTE);
     let asked = Instant::now();
     has(&store, 1).await;
     assert_eq!(asked.elapsed(), MINUTE);
@@ -165,8 +165,8 @@ async fn a_delay_takes_as_long_as_was_said() {
 async fn who_hangs_goes_on_when_the_store_is_healed() {
     let store = faulty();
     put(&store, 1, "1", JSON).await;
-    store.on(Operation::Look).hang();
-    let mut look = store.look(key(1));
+    store.on(Operation::Lookup).hang();
+    let mut look = store.lookup(key(1));
     assert!(timeout(SECOND, &mut look).await.is_err());
     store.heal();
     assert!(look.await.expect("an answer").is_some());
@@ -175,8 +175,8 @@ async fn who_hangs_goes_on_when_the_store_is_healed() {
 #[tokio::test(start_paused = true)]
 async fn who_hangs_does_so_even_after_the_last_handle() {
     let store = faulty();
-    store.on(Operation::Look).hang();
-    let look = store.look(key(1));
+    store.on(Operation::Lookup).hang();
+    let look = store.lookup(key(1));
     drop(store);
     assert!(timeout(NEVER, look).await.is_err());
 }
@@ -184,8 +184,8 @@ async fn who_hangs_does_so_even_after_the_last_handle() {
 #[tokio::test(start_paused = true)]
 async fn a_healed_store_has_no_faults_not_even_for_calls_under_way() {
     let store = faulty();
-    store.on(Operation::Look).meet(Fault::delay(MINUTE).then(Fault::fail(KIND)));
-    let (mut look, asked) = (store.look(key(1)), Instant::now());
+    store.on(Operation::Lookup).meet(Fault::delay(MINUTE).then(Fault::fail(KIND)));
+    let (mut look, asked) = (store.lookup(key(1)), Instant::now());
     assert!(poll!(&mut look).is_pending());
     store.heal();
     assert!(look.await.is_ok());
@@ -197,10 +197,10 @@ async fn a_healed_store_has_no_faults_not_even_for_calls_under_way() {
 async fn a_look_can_miss_what_is_there_and_find_what_is_not() {
     let store = faulty();
     put(&store, 1, "1", JSON).await;
-    let entry = store.look(key(1)).await.expect("an answer");
-    store.on_look().nth(1).miss();
+    let entry = store.lookup(key(1)).await.expect("an answer");
+    store.on_lookup().nth(1).miss();
     assert!(!has(&store, 1).await && has(&store, 1).await);
-    store.on_look().found(entry);
+    store.on_lookup().found(entry);
     assert!(has(&store, 2).await);
 }
 
@@ -250,12 +250,12 @@ async fn the_parts_of_a_fault_come_one_after_the_other() {
 #[tokio::test(start_paused = true)]
 async fn a_call_meets_all_its_faults_in_the_order_they_were_said() {
     let store = faulty();
-    store.on(Operation::Look).delay(SECOND);
+    store.on(Operation::Lookup).delay(SECOND);
     store.on_any().delay(SECOND);
-    store.on(Operation::Look).fail(KIND);
-    store.on_look().miss();
+    store.on(Operation::Lookup).fail(KIND);
+    store.on_lookup().miss();
     let asked = Instant::now();
-    assert_eq!(store.look(key(1)).await.unwrap_err().kind(), KIND);
+    assert_eq!(store.lookup(key(1)).await.unwrap_err().kind(), KIND);
     assert_eq!(asked.elapsed(), 2 * SECOND);
     assert_eq!(store.struck(), 1, "it is one call");
 }
@@ -280,16 +280,16 @@ async fn changes_are_heard_lost_or_said_not_to_be_heard() {
     assert!(timeout(NEVER, hearing.changed()).await.is_ok());
     assert!(!losing.is_silent() && timeout(NEVER, losing.changed()).await.is_err());
     store.heal();
-    assert!(store.deaf().watch(&key(1)).is_silent());
+    assert!(store.without_push().watch(&key(1)).is_silent());
 }
 
 #[tokio::test(start_paused = true)]
 async fn clones_share_faults_and_counts() {
     let store = faulty();
     let clone = store.clone();
-    clone.on(Operation::Look).nth(2).fail(KIND);
+    clone.on(Operation::Lookup).nth(2).fail(KIND);
     assert_eq!((failing(&store, 1).await.len(), failing(&clone, 1).await.len()), (0, 1));
-    assert_eq!(store.calls(Operation::Look), 2);
+    assert_eq!(store.calls(Operation::Lookup), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -234,7 +234,7 @@ async fn expiring_removes_what_has_no_stale_window() {
     let cached = cached(store.clone(), &loader);
     answer(&cached, 1).await;
     cached.handle().expire(&key(1)).await.unwrap();
-    assert!(store.look(key(1)).await.unwrap().is_none());
+    assert!(store.lookup(key(1)).await.unwrap().is_none());
     assert_eq!(answer(&cached, 1).await, 2);
 }
 
@@ -243,7 +243,7 @@ async fn expiring_keeps_what_has_a_stale_window_as_stale() {
     let store = MemoryStore::new(10);
     put_for(&store, 1, "42", JSON, Lifetimes::fresh_for(MINUTE).stale_if_error(MINUTE)).await;
     layer(store.clone()).handle().expire(&key(1)).await.unwrap();
-    let entry = store.look(key(1)).await.unwrap().expect("it is there");
+    let entry = store.lookup(key(1)).await.unwrap().expect("it is there");
     assert!(!entry.is_fresh());
 }
 

@@ -15,7 +15,7 @@ use crate::support::store::Scripted;
 const MANY: u64 = 100_000;
 
 async fn is_kept(store: &MemoryStore, item: u64) -> bool {
-    store.look(key(item)).await.expect("an answer").is_some()
+    store.lookup(key(item)).await.expect("an answer").is_some()
 }
 
 async fn fill(store: &MemoryStore, items: std::ops::Range<u64>) {
@@ -211,10 +211,10 @@ async fn ten_thousand_invalidations_are_remembered_at_once() {
     }
 }
 
-/// Floors end after a while. Who began before that might not meet the floor of an invalidation in
+/// Watermarks end after a while. Who began before that might not meet the watermark of an invalidation in
 /// its time, so it may store nothing by then.
 #[tokio::test(start_paused = true)]
-async fn a_lapsed_lease_as_old_as_floors_become_stores_nothing() {
+async fn a_lapsed_lease_as_old_as_watermarks_become_stores_nothing() {
     let store = MemoryStore::new(100);
     let old = lease(&store, 1, SECOND).await;
     let younger = lease(&store, 2, SECOND).await;
@@ -253,5 +253,5 @@ async fn clones_are_handles_to_one_store() {
 async fn a_key_that_nobody_stored_is_not_there() {
     let store = MemoryStore::new(100);
     fill(&store, 0..100).await;
-    assert!(store.look(Key::of("other").with(1)).await.unwrap().is_none());
+    assert!(store.lookup(Key::of("other").with(1)).await.unwrap().is_none());
 }

@@ -192,8 +192,11 @@ async fn loads_again_what_it_does_not_keep(faults: Faults) {
     let cached = not_keeping(faults, &store, &Loader::taking(SECOND));
     let (_, status) = ask(&cached, 1).await.unwrap();
     assert_eq!(status, CacheStatus::Led { stored: false });
-    let entry =
-        store.look(bellwether_testkit::caches::key(1)).await.expect("an answer").expect("a marker");
+    let entry = store
+        .lookup(bellwether_testkit::caches::key(1))
+        .await
+        .expect("an answer")
+        .expect("a marker");
     assert_eq!(entry.as_marker(), Some(Marker::Uncacheable));
     assert_eq!(answers(burst(&cached, 1, 100)).await, [2; 100]);
 }

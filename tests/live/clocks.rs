@@ -48,7 +48,7 @@ async fn put(store: &RedisStore, sku: u64, windows: Lifetimes) {
 }
 
 async fn looked(store: &RedisStore, sku: u64) -> Option<Entry> {
-    store.look(key(sku)).await.expect("an answer")
+    store.lookup(key(sku)).await.expect("an answer")
 }
 
 async fn asked(store: &RedisStore, sku: u64, term: Duration) -> Acquire {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Failure, Lease, Renew, Store, Watch,
+    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Renew, Store, StoreFuture, Watch,
     conformance,
 };
 use bellwether::{Key, MemoryStore};
@@ -20,7 +20,7 @@ async fn memory_store_keeps_the_contract() {
 async fn redis_store_keeps_the_contract() {
     let server = RedisServer::start();
     let store = options(&server).connect().await.expect("a store");
-    assert!(store.hears());
+    assert!(store.is_tracking());
     assert_eq!(conformance::run(store).await, []);
 }
 
@@ -28,7 +28,7 @@ async fn redis_store_keeps_the_contract() {
 async fn redis_store_keeps_the_contract_over_resp2() {
     let server = RedisServer::start();
     let store = options(&server).resp2().connect().await.expect("a store");
-    assert!(!store.hears());
+    assert!(!store.is_tracking());
     assert_eq!(conformance::run(store).await, []);
 }
 
@@ -80,14 +80,14 @@ impl Store for Broken {
         self.store.watch(if self.breaks(Promise::WatchesItsKey) { &other } else { key })
     }
 
-    fn look(&self, key: Key) -> Answer<Option<Entry>> {
+    fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
         if self.breaks(Promise::LookFinds) {
             return Box::pin(async { Ok(None) });
         }
-        self.store.look(key)
+        self.store.lookup(key)
     }
 
-    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> Answer<Acquire> {
+    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
         if self.breaks(Promise::GrantsOnce) {
             let lease = Lease::granted(claim, term, 1, 1);
             return Box::pin(async {
@@ -97,7 +97,7 @@ impl Store for Broken {
         self.store.acquire(claim, term, accept)
     }
 
-    fn renew(&self, lease: &Lease, term: Duration) -> Answer<Renew> {
+    fn renew(&self, lease: &Lease, term: Duration) -> StoreFuture<Renew> {
         if self.breaks(Promise::RenewProlongs) {
             return Box::pin(async { Ok(Renew::Held) });
         }
@@ -107,7 +107,7 @@ impl Store for Broken {
         Box::pin(async move { Ok(if lies { Renew::Held } else { renewed.await? }) })
     }
 
-    fn commit(&self, lease: Lease, draft: Draft) -> Answer<Commit> {
+    fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
         if self.breaks(Promise::CommitStores) {
             let abandoned = self.store.abandon(lease.into_claim());
             return Box::pin(async { abandoned.await.map(|()| Commit::Stored) });
@@ -120,28 +120,28 @@ impl Store for Broken {
         })
     }
 
-    fn fail(&self, lease: Lease, failure: Failure) -> Answer<()> {
+    fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()> {
         if self.breaks(Promise::FailRemembers) {
             return self.store.abandon(lease.into_claim());
         }
         self.store.fail(lease, failure)
     }
 
-    fn abandon(&self, claim: Claim) -> Answer<()> {
+    fn abandon(&self, claim: Claim) -> StoreFuture<()> {
         if self.breaks(Promise::AbandonFrees) {
             return Box::pin(async { Ok(()) });
         }
         self.store.abandon(claim)
     }
 
-    fn invalidate(&self, key: Key) -> Answer<()> {
+    fn invalidate(&self, key: Key) -> StoreFuture<()> {
         if self.breaks(Promise::InvalidateRemoves) {
             return Box::pin(async { Ok(()) });
         }
         self.store.invalidate(key)
     }
 
-    fn expire(&self, key: Key) -> Answer<()> {
+    fn expire(&self, key: Key) -> StoreFuture<()> {
         if self.breaks(Promise::ExpireKeepsStale) {
             return self.store.invalidate(key);
         }
@@ -156,8 +156,8 @@ async fn a_store_that_breaks_a_promise_is_found_out() {
         (Promise::CommitTellsSuperseded, "a_late_commit_does_not_replace_a_newer_entry"),
         (Promise::CommitStores, "what_was_committed_is_found"),
         (Promise::ExpireKeepsStale, "expiring_keeps_the_entry_as_stale"),
-        (Promise::FailRemembers, "a_failure_is_told_to_whoever_asks"),
-        (Promise::GrantsOnce, "of_many_who_ask_at_once_one_leads"),
+        (Promise::FailRemembers, "a_failure_is_told_to_every_caller"),
+        (Promise::GrantsOnce, "of_many_concurrent_claims_one_leads"),
         (Promise::InvalidateRemoves, "an_invalidation_removes_the_entry"),
         (Promise::LookFinds, "an_entry_runs_out"),
         (Promise::RenewProlongs, "a_renewed_lease_does_not_lapse"),

@@ -59,7 +59,7 @@ async fn every_cut_and_every_flipped_header_bit_is_a_miss() {
     });
     for bytes in cuts.chain(flips) {
         plant(&mut plain, 1, &bytes);
-        let found = catalog.store.look(key(1)).await.expect("no error");
+        let found = catalog.store.lookup(key(1)).await.expect("no error");
         assert!(found.is_none(), "{bytes:?} was read");
     }
 }
@@ -110,13 +110,14 @@ async fn a_foreign_value_in_place_of_a_lease_blocks_nobody() {
 }
 
 #[tokio::test]
-async fn a_foreign_floor_is_no_floor() {
+async fn a_foreign_value_in_place_of_a_watermark_is_ignored() {
     let (_server, catalog, mut plain, _) = with_entry().await;
-    for (sku, floor) in [(2, "not a floor"), (3, "-1"), (4, "nan"), (5, "")] {
+    for (sku, watermark) in [(2, "not a watermark"), (3, "-1"), (4, "nan"), (5, "")] {
         plant(&mut plain, sku, b"");
-        let _: () = plain.set_ex(format!("{}:floor", name(sku)), floor, 60).expect("planted");
+        let _: () =
+            plain.set_ex(format!("{}:watermark", name(sku)), watermark, 60).expect("planted");
         let (_, status) = catalog.ask_with_status(sku).await;
-        assert_eq!(status, CacheStatus::Led { stored: true }, "{floor:?}");
+        assert_eq!(status, CacheStatus::Led { stored: true }, "{watermark:?}");
         catalog.store.invalidate(key(sku)).await.expect("invalidated");
     }
 }

@@ -36,7 +36,7 @@ async fn stage(server: &RedisServer) -> (FaultProxy, RedisStore, RedisStore) {
 async fn copy(store: &RedisStore, sku: u64) {
     while copied(store, sku).is_none() {
         // It may have timed out.
-        let _ = store.look(key(sku)).await;
+        let _ = store.lookup(key(sku)).await;
     }
 }
 

@@ -24,7 +24,7 @@ async fn store(store: &RedisStore, sku: u64, windows: Lifetimes) {
 }
 
 async fn looked(store: &RedisStore, sku: u64) -> Option<String> {
-    let entry = store.look(key(sku)).await.expect("an answer")?;
+    let entry = store.lookup(key(sku)).await.expect("an answer")?;
     let value = entry.value().encoded().to_vec();
     Some(String::from_utf8(value).expect("a number"))
 }
@@ -69,13 +69,13 @@ async fn entries_with_a_stale_window_cost_one_command_as_well() {
     assert_eq!(looked(&shared, 0).await.as_deref(), Some("0"));
     let before = (calls(&server, "mget"), calls(&server, "evalsha"));
     for sku in 0..10 {
-        let entry = shared.look(key(sku)).await.expect("an answer").expect("an entry");
+        let entry = shared.lookup(key(sku)).await.expect("an answer").expect("an entry");
         assert!(entry.is_fresh());
     }
     let after = (calls(&server, "mget"), calls(&server, "evalsha"));
     assert_eq!((after.0 - before.0, after.1 - before.1), (0, 10), "each by one script");
     shared.expire(key(7)).await.expect("expired");
-    let entry = shared.look(key(7)).await.expect("an answer").expect("an entry");
+    let entry = shared.lookup(key(7)).await.expect("an answer").expect("an entry");
     assert!(!entry.is_fresh());
 }
 

@@ -45,7 +45,7 @@ fn number(entry: &Entry) -> u64 {
 }
 
 pub(crate) async fn looked(store: &RedisStore, sku: u64) -> Option<u64> {
-    store.look(key(sku)).await.expect("an answer").as_ref().map(number)
+    store.lookup(key(sku)).await.expect("an answer").as_ref().map(number)
 }
 
 pub(crate) fn copied(store: &RedisStore, sku: u64) -> Option<u64> {
@@ -218,7 +218,7 @@ async fn a_server_that_agrees_to_tell_but_cannot_is_not_relied_on() {
     let store = near_store(&server).await;
     put(&store, 1, 7).await;
     assert_eq!(looked(&store, 1).await, Some(7));
-    assert_eq!((store.hears(), copied(&store, 1)), (false, None));
+    assert_eq!((store.is_tracking(), copied(&store, 1)), (false, None));
 }
 
 #[tokio::test]

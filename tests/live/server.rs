@@ -45,7 +45,7 @@ fn user(server: &RedisServer, rights: &[&str]) -> RedisOptions {
 async fn a_user_with_the_documented_rights_can_do_everything() {
     let server = RedisServer::start();
     let store = user(&server, RIGHTS).connect().await.expect("a store");
-    assert!(store.hears());
+    assert!(store.is_tracking());
     assert_eq!(conformance::run(store).await, []);
 }
 
@@ -152,7 +152,7 @@ async fn a_server_that_is_still_loading_says_so_on_connecting() {
 async fn a_full_server_can_be_connected_to() {
     let server = RedisServer::start_with(&["--maxmemory", "1"]);
     let store = options(&server).connect().await.expect("it may have room later");
-    assert!(store.look(key(1)).await.expect("an answer").is_none());
+    assert!(store.lookup(key(1)).await.expect("an answer").is_none());
 }
 
 #[tokio::test]
@@ -160,7 +160,7 @@ async fn a_server_that_refuses_tracking_is_worked_with_by_pauses() {
     let server = RedisServer::start();
     let rights: Vec<_> = RIGHTS.iter().copied().filter(|right| !right.contains("track")).collect();
     let store = user(&server, &rights).connect().await.expect("a store");
-    assert!(!store.hears());
+    assert!(!store.is_tracking());
     assert_eq!(conformance::run(store).await, []);
 }
 
@@ -217,7 +217,7 @@ async fn a_restarted_server_is_found_again() {
     server.kill();
     server.restart();
     assert_eq!(stored_again(&catalog).await, CacheStatus::Led { stored: true });
-    assert!(catalog.store.hears());
+    assert!(catalog.store.is_tracking());
 }
 
 /// Short, since it is waited for in vain.

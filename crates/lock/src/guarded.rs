@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bellwether::adapter::warn_throttled;
 use bellwether::store::{
-    Accept, Acquire, Answer, Commit, Draft, Entry, Failure, Lease, Peek, Renew, Watch,
+    Accept, Acquire, Commit, Draft, Entry, Failure, Lease, Peek, Renew, StoreFuture, Watch,
 };
 use bellwether::{Digest, Key, Store, StoreError};
 use futures_util::future::join;
@@ -250,23 +250,23 @@ impl<S: Store, L: Lock> Store for Guarded<S, L> {
         self.0.store.watch(key).or(self.0.lock.watch(key))
     }
 
-    fn look(&self, key: Key) -> Answer<Option<Entry>> {
-        self.0.store.look(key)
+    fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
+        self.0.store.lookup(key)
     }
 
-    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> Answer<Acquire> {
+    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
         let this = self.clone();
         Box::pin(async move { this.lead(claim, term, accept).await })
     }
 
-    fn renew(&self, lease: &Lease, term: Duration) -> Answer<Renew> {
+    fn renew(&self, lease: &Lease, term: Duration) -> StoreFuture<Renew> {
         let this = self.clone();
         let claim = lease.claim().clone();
         let lease = Lease::granted(claim, lease.term(), lease.fence(), lease.granted_at());
         Box::pin(async move { this.renew_both(lease, term).await })
     }
 
-    fn commit(&self, lease: Lease, draft: Draft) -> Answer<Commit> {
+    fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
         let this = self.clone();
         Box::pin(async move {
             let claim = lease.claim().clone();
@@ -276,7 +276,7 @@ impl<S: Store, L: Lock> Store for Guarded<S, L> {
         })
     }
 
-    fn fail(&self, lease: Lease, failure: Failure) -> Answer<()> {
+    fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()> {
         let this = self.clone();
         Box::pin(async move {
             let claim = lease.claim().clone();
@@ -286,7 +286,7 @@ impl<S: Store, L: Lock> Store for Guarded<S, L> {
         })
     }
 
-    fn abandon(&self, claim: Claim) -> Answer<()> {
+    fn abandon(&self, claim: Claim) -> StoreFuture<()> {
         let this = self.clone();
         Box::pin(async move {
             let abandoned = this.0.store.abandon(claim.clone()).await;
@@ -295,7 +295,7 @@ impl<S: Store, L: Lock> Store for Guarded<S, L> {
         })
     }
 
-    fn invalidate(&self, key: Key) -> Answer<()> {
+    fn invalidate(&self, key: Key) -> StoreFuture<()> {
         let this = self.clone();
         Box::pin(async move {
             let digest = key.digest();
@@ -305,7 +305,7 @@ impl<S: Store, L: Lock> Store for Guarded<S, L> {
         })
     }
 
-    fn expire(&self, key: Key) -> Answer<()> {
+    fn expire(&self, key: Key) -> StoreFuture<()> {
         let this = self.clone();
         Box::pin(async move {
             let digest = key.digest();

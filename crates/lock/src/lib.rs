@@ -154,7 +154,11 @@ pub use zookeeper::{ZooKeeperLock, ZooKeeperOptions};
 
 #[cfg(feature = "redis")]
 pub use self::redis::{FairLock, RedisLock, Redlock, ReentrantLock};
-pub use bellwether::store::{Answer, Claim, Renew, Token, Watch, Watchers};
+pub use bellwether::store::{Claim, Renew, Token, Watch, Watchers};
+
+/// The future of an operation of a lock. It borrows nothing, and ends with a result or a
+/// [`StoreError`](bellwether::StoreError).
+pub type LockFuture<T> = bellwether::store::StoreFuture<T>;
 
 /// Who holds what. See the [contract](self) for what implementors promise.
 ///
@@ -174,11 +178,11 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
     ///
     /// Asking again by the same claim renews what it was granted, so a grant whose answer was lost
     /// is not in the way of who it was for; and it keeps the claim's place in the queue.
-    fn acquire(&self, request: Request) -> Answer<Attempt>;
+    fn acquire(&self, request: Request) -> LockFuture<Attempt>;
 
     /// Starts the lease anew, if the claim still holds the key. For a session: asks whether it
     /// still does.
-    fn renew(&self, claim: &Claim, lease: Duration) -> Answer<Renew>;
+    fn renew(&self, claim: &Claim, lease: Duration) -> LockFuture<Renew>;
 
     /// Asks whether the claim still holds the key, without prolonging anything, and has
     /// [`watch`](Lock::watch) tell of the next change of it from then on.
@@ -187,12 +191,12 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
     /// grant and when its watch tells it something, so it hears at once of a key that was deleted or
     /// taken over. It must not be told of the verification itself. A lock that hears nothing gives
     /// `None`, which is the default; its holders hear with the next [renewal](Lock::renew).
-    fn verify(&self, _: &Claim) -> Option<Answer<Renew>> {
+    fn verify(&self, _: &Claim) -> Option<LockFuture<Renew>> {
         None
     }
 
     /// Gives up the key and the place in the queue.
-    fn release(&self, claim: Claim) -> Answer<Released>;
+    fn release(&self, claim: Claim) -> LockFuture<Released>;
 }
 
 /// A lock whose grants carry a number that grows: a resource that remembers the largest it has seen
@@ -212,7 +216,7 @@ pub trait Reentrant: Lock {}
 pub trait TakeOver: Lock {
     /// Takes the key from exactly this holder, or if it is free. Of any number that try, one is
     /// granted it.
-    fn take_over(&self, request: Request, from: Holder) -> Answer<Attempt>;
+    fn take_over(&self, request: Request, from: Holder) -> LockFuture<Attempt>;
 }
 
 impl<L: Lock + ?Sized> Lock for Arc<L> {
@@ -220,19 +224,19 @@ impl<L: Lock + ?Sized> Lock for Arc<L> {
         (**self).watch(key)
     }
 
-    fn acquire(&self, request: Request) -> Answer<Attempt> {
+    fn acquire(&self, request: Request) -> LockFuture<Attempt> {
         (**self).acquire(request)
     }
 
-    fn renew(&self, claim: &Claim, lease: Duration) -> Answer<Renew> {
+    fn renew(&self, claim: &Claim, lease: Duration) -> LockFuture<Renew> {
         (**self).renew(claim, lease)
     }
 
-    fn verify(&self, claim: &Claim) -> Option<Answer<Renew>> {
+    fn verify(&self, claim: &Claim) -> Option<LockFuture<Renew>> {
         (**self).verify(claim)
     }
 
-    fn release(&self, claim: Claim) -> Answer<Released> {
+    fn release(&self, claim: Claim) -> LockFuture<Released> {
         (**self).release(claim)
     }
 }
@@ -242,7 +246,7 @@ impl<L: Fenced + ?Sized> Fenced for Arc<L> {}
 impl<L: Reentrant + ?Sized> Reentrant for Arc<L> {}
 
 impl<L: TakeOver + ?Sized> TakeOver for Arc<L> {
-    fn take_over(&self, request: Request, from: Holder) -> Answer<Attempt> {
+    fn take_over(&self, request: Request, from: Holder) -> LockFuture<Attempt> {
         (**self).take_over(request, from)
     }
 }

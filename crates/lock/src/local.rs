@@ -9,7 +9,9 @@ use bellwether::store::{Clock, Moment};
 use bellwether::{Digest, Key};
 use tokio::time::Instant;
 
-use super::{Answer, Attempt, Busy, Claim, Fenced, Grant, Holder, Lock, Released, Renew, Request};
+use super::{
+    Attempt, Busy, Claim, Fenced, Grant, Holder, Lock, LockFuture, Released, Renew, Request,
+};
 use super::{TakeOver, Token, Watch, Watchers};
 
 /// Locks in the memory of this process.
@@ -95,7 +97,7 @@ impl LocalLock {
     fn answer<T: Send + 'static>(
         &self,
         operation: impl FnOnce(&Self, Moment) -> T + Send + 'static,
-    ) -> Answer<T> {
+    ) -> LockFuture<T> {
         let lock = self.clone();
         Box::pin(async move { Ok(operation(&lock, lock.0.clock.now())) })
     }
@@ -106,21 +108,21 @@ impl Lock for LocalLock {
         self.0.watchers.watch(key.digest())
     }
 
-    fn acquire(&self, request: Request) -> Answer<Attempt> {
+    fn acquire(&self, request: Request) -> LockFuture<Attempt> {
         self.answer(move |lock, now| lock.table(now).acquire(&request, None, now))
     }
 
-    fn renew(&self, claim: &Claim, lease: Duration) -> Answer<Renew> {
+    fn renew(&self, claim: &Claim, lease: Duration) -> LockFuture<Renew> {
         let claim = claim.clone();
         self.answer(move |lock, now| lock.table(now).renew(&claim, lease, now))
     }
 
-    fn verify(&self, claim: &Claim) -> Option<Answer<Renew>> {
+    fn verify(&self, claim: &Claim) -> Option<LockFuture<Renew>> {
         let claim = claim.clone();
         Some(self.answer(move |lock, now| lock.table(now).verify(&claim)))
     }
 
-    fn release(&self, claim: Claim) -> Answer<Released> {
+    fn release(&self, claim: Claim) -> LockFuture<Released> {
         self.answer(move |lock, now| {
             let digest = claim.key().digest();
             let released = lock.table(now).release(&digest, claim.token());
@@ -135,7 +137,7 @@ impl Lock for LocalLock {
 impl Fenced for LocalLock {}
 
 impl TakeOver for LocalLock {
-    fn take_over(&self, request: Request, from: Holder) -> Answer<Attempt> {
+    fn take_over(&self, request: Request, from: Holder) -> LockFuture<Attempt> {
         self.answer(move |lock, now| {
             let attempt = lock.table(now).acquire(&request, Some(from), now);
             if matches!(attempt, Attempt::Granted(_)) {

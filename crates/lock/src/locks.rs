@@ -16,7 +16,7 @@ use super::keeper::{Keepers, Stage};
 use super::lock_wait::LockWait;
 use super::running::WhenLost;
 use super::waiting::{Limit, Waiting};
-use super::{Answer, Attempt, Holder, Lock, Owner, Reentrant, Request, TakeOver};
+use super::{Attempt, Holder, Lock, LockFuture, Owner, Reentrant, Request, TakeOver};
 
 /// Locks by keys: how long to wait for one, how it is kept, and how it ends.
 ///
@@ -81,7 +81,7 @@ pub(super) struct Knobs<L> {
 /// When and how to take a key from a holder that is silent.
 pub(super) struct Succession<L> {
     pub(super) after: Duration,
-    pub(super) ask: fn(&L, Request, Holder) -> Answer<Attempt>,
+    pub(super) ask: fn(&L, Request, Holder) -> LockFuture<Attempt>,
 }
 
 impl<L: Lock> Locks<L> {

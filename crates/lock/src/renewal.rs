@@ -6,12 +6,12 @@ use std::time::Duration;
 use bellwether::StoreError;
 use tokio::time::{Instant, sleep_until};
 
-use super::{Answer, Renew, Watch};
+use super::{LockFuture, Renew, Watch};
 
 /// The next renewal: due, or under way. It goes on where it was, however often it is waited for.
 pub(super) struct Renewal {
     due: Instant,
-    under_way: Option<(Instant, Answer<Renew>)>,
+    under_way: Option<(Instant, LockFuture<Renew>)>,
 }
 
 impl Renewal {
@@ -22,7 +22,7 @@ impl Renewal {
     /// When it was asked, and the answer.
     pub(super) async fn next(
         &mut self,
-        ask: impl FnOnce() -> Answer<Renew>,
+        ask: impl FnOnce() -> LockFuture<Renew>,
     ) -> (Instant, Result<Renew, StoreError>) {
         if self.under_way.is_none() {
             sleep_until(self.due).await;
@@ -44,7 +44,7 @@ pub(super) struct Hearing<'a> {
     lease: Duration,
     /// When to verify although nothing was heard.
     due: Option<Instant>,
-    under_way: Option<Answer<Renew>>,
+    under_way: Option<LockFuture<Renew>>,
 }
 
 impl<'a> Hearing<'a> {
@@ -66,7 +66,7 @@ impl<'a> Hearing<'a> {
     ///
     /// # Cancel safety
     /// What was heard or asked is kept for the next time.
-    pub(super) async fn loss(&mut self, verify: impl Fn() -> Option<Answer<Renew>>) {
+    pub(super) async fn loss(&mut self, verify: impl Fn() -> Option<LockFuture<Renew>>) {
         loop {
             let Some(answer) = &mut self.under_way else {
                 self.heard().await;

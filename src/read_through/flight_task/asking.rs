@@ -59,7 +59,7 @@ where
         }
         self.leader.enter(Phase::Asking);
         let asked = self.leader.generation();
-        match self.core.store.look(self.leader.key().clone()).await {
+        match self.core.store.lookup(self.leader.key().clone()).await {
             Ok(Some(entry)) if entry.is_fresh() => self.found_later(asked, &entry, memory),
             Ok(_) => self.gone(memory.accept, memory),
             Err(error) => {
@@ -227,7 +227,7 @@ where
         match self.outcome_of(entry, status) {
             Some(stale) if entry.serves_while_revalidating() => Meanwhile::Give(stale),
             Some(stale) if entry.serves_if_error() => {
-                Meanwhile::Fallback(stale, entry.windows().if_error().saturating_sub(stale_for))
+                Meanwhile::Fallback(stale, entry.lifetimes().if_error().saturating_sub(stale_for))
             }
             _ => Meanwhile::Nothing,
         }
@@ -249,7 +249,7 @@ where
         };
         let status = CacheStatus::Stale { why: StaleReason::LoadFailed, stale_for };
         // In either stale window: the longer one counts.
-        let is_usable = stale_for < entry.windows().served_stale();
+        let is_usable = stale_for < entry.lifetimes().served_stale();
         is_usable.then(|| self.outcome_of(entry, Some(status))).flatten()
     }
 

@@ -10,11 +10,11 @@ use crate::error::StoreError;
 use crate::flight::LoneLookup;
 use crate::read_through::deadline::Deadline;
 use crate::read_through::outcome::Outcome;
-use crate::store::{Answer, Entry};
+use crate::store::{Entry, StoreFuture};
 
 /// The lookup of the only caller of a key, and when its wait runs out.
 pub(super) struct BoundedLookup {
-    answer: Option<Answer<Option<Entry>>>,
+    answer: Option<StoreFuture<Option<Entry>>>,
     _lookup: LoneLookup<Outcome>,
     until: Option<Deadline>,
 }
@@ -29,7 +29,7 @@ pub(super) enum LookupEnd {
 
 impl BoundedLookup {
     pub(super) fn new(
-        answer: Answer<Option<Entry>>,
+        answer: StoreFuture<Option<Entry>>,
         lookup: LoneLookup<Outcome>,
         until: Option<Instant>,
     ) -> Self {

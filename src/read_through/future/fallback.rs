@@ -26,7 +26,7 @@ impl FoundFallback {
     pub(super) fn into_entry(self, why: StaleReason) -> Option<(Entry, CacheStatus)> {
         let Self { entry, found } = self;
         let stale_for = entry.stale_for()?.saturating_add(found.elapsed());
-        let is_usable = stale_for < entry.windows().if_error();
+        let is_usable = stale_for < entry.lifetimes().if_error();
         is_usable.then_some((entry, CacheStatus::Stale { why, stale_for }))
     }
 }

@@ -1,4 +1,4 @@
-//! What is found of what was stored.
+//! Checks of entries: what a lookup finds after a commit.
 
 use std::time::Duration;
 
@@ -16,23 +16,23 @@ pub(super) async fn nothing_is_found_where_nothing_was_stored(on: StoreSubject) 
 pub(super) async fn what_was_committed_is_found(on: StoreSubject) -> Checked {
     let lease = on.lead(LONG).await?;
     let fence = lease.fence();
-    let windows = Lifetimes::fresh_for(LONG).stale_while_revalidate(SHORT);
+    let lifetimes = Lifetimes::fresh_for(LONG).stale_while_revalidate(SHORT);
     let value = Value::new(Bytes::from_static(b"\0value\xff"));
-    let draft = Draft::new(value, CODEC, windows).timed(SHORT, Duration::ZERO);
+    let draft = Draft::new(value, CODEC, lifetimes).timed(SHORT, Duration::ZERO);
     ensure!(on.store.commit(lease, draft).await? == Commit::Stored, "it was not stored");
-    let Some(entry) = on.look().await? else {
+    let Some(entry) = on.lookup().await? else {
         return Err(Deviation::new("it was not found"));
     };
     ensure!(entry.value().encoded() == &b"\0value\xff"[..], "its bytes have changed");
     ensure!(entry.codec() == CODEC, "its codec is {}", entry.codec());
     ensure!(entry.fence() == fence, "its fence is {}, not {fence}", entry.fence());
-    ensure!(entry.windows() == windows, "its windows are {:?}", entry.windows());
+    ensure!(entry.lifetimes() == lifetimes, "its lifetimes are {:?}", entry.lifetimes());
     ensure!(entry.load_time() == SHORT, "its load time is {:?}", entry.load_time());
     ensure!(entry.is_fresh(), "it is not fresh");
     Ok(())
 }
 
-pub(super) async fn hostile_keys_are_kept_apart(on: StoreSubject) -> Checked {
+pub(super) async fn hostile_keys_do_not_collide(on: StoreSubject) -> Checked {
     let texts = ["", "}", "{x}", "{", "a:lease", "\0", "\r\n*1\r\n", "a", "a:", "ä"];
     for (position, text) in texts.iter().enumerate() {
         let claim = Claim::new(on.key().with(*text));
@@ -44,14 +44,14 @@ pub(super) async fn hostile_keys_are_kept_apart(on: StoreSubject) -> Checked {
         on.store.commit(lease, Draft::new(value, CODEC, Lifetimes::fresh_for(LONG))).await?;
     }
     for (position, text) in texts.iter().enumerate() {
-        let entry = on.store.look(on.key().with(*text)).await?;
+        let entry = on.store.lookup(on.key().with(*text)).await?;
         let is_its_own = entry.is_some_and(|at| at.value().encoded()[..] == [position as u8]);
         ensure!(is_its_own, "{text:?} does not have its own value");
     }
     Ok(())
 }
 
-pub(super) async fn who_asks_for_the_lease_finds_what_was_stored(on: StoreSubject) -> Checked {
+pub(super) async fn an_acquire_finds_what_was_stored(on: StoreSubject) -> Checked {
     let fence = on.store_one("value", Lifetimes::fresh_for(LONG)).await?;
     match on.acquire(&on.claim(), LONG).await? {
         Acquire::Found(entry) if entry.fence() == fence && entry.is_fresh() => Ok(()),
@@ -97,7 +97,7 @@ pub(super) async fn an_entry_without_a_life_removes_what_was_there(on: StoreSubj
     on.ensure_text(None).await
 }
 
-pub(super) async fn who_is_told_to_wait_is_told_what_is_there(on: StoreSubject) -> Checked {
+pub(super) async fn a_waiter_is_given_what_is_there(on: StoreSubject) -> Checked {
     let fence = on.store_one("value", Lifetimes::fresh_for(LONG)).await?;
     let _lease = on.lead_unless(LONG, Accept::Nothing).await?;
     match on.store.acquire(on.claim(), LONG, Accept::Nothing).await? {
@@ -116,13 +116,13 @@ pub(super) async fn an_entry_runs_out(on: StoreSubject) -> Checked {
 pub(super) async fn an_entry_becomes_stale_and_then_runs_out(on: StoreSubject) -> Checked {
     on.store_one("value", Lifetimes::fresh_for(SHORT).stale_while_revalidate(MEDIUM * 2)).await?;
     sleep(SHORT * 3 / 2).await;
-    let found = on.look().await?;
+    let found = on.lookup().await?;
     ensure!(found.is_some_and(|entry| !entry.is_fresh()), "it is not there as stale");
     let Acquire::Lead { lease, stale: Some(_), .. } = on.acquire(&on.claim(), LONG).await? else {
-        return Err(Deviation::new("who leads is not given the stale entry"));
+        return Err(Deviation::new("the leader is not given the stale entry"));
     };
     let Acquire::Busy { stale: Some(_), .. } = on.acquire(&on.claim(), LONG).await? else {
-        return Err(Deviation::new("who waits is not given the stale entry"));
+        return Err(Deviation::new("a waiter is not given the stale entry"));
     };
     on.store.abandon(lease.into_claim()).await?;
     sleep(MEDIUM * 2).await;

@@ -1,4 +1,4 @@
-//! What is remembered of loads that failed.
+//! Checks of failures: what is remembered of a failed load.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::store::{Accept, Acquire, Commit, Entry, Failure, Lease, Lifetimes};
 
 impl StoreSubject {
     async fn fail(&self, lease: Lease, window: Duration) -> Checked {
-        let failure = Failure::new(FailureCause::TimedOut, 3, window).saying("no answer: ü");
+        let failure = Failure::new(FailureCause::TimedOut, 3, window).with_message("no answer: ü");
         Ok(self.store.fail(lease, failure).await?)
     }
 
-    /// What is remembered, and the entry beside it.
+    /// The remembered failure, for how long it holds, and the stale entry.
     async fn failed(&self) -> Result<(Failure, Duration, Option<Entry>), Deviation> {
         match self.acquire(&self.claim(), LONG).await? {
             Acquire::Failed { failure, remaining, stale } => Ok((failure, remaining, stale)),
@@ -24,11 +24,11 @@ impl StoreSubject {
     }
 }
 
-pub(super) async fn a_failure_is_told_to_whoever_asks(on: StoreSubject) -> Checked {
+pub(super) async fn a_failure_is_told_to_every_caller(on: StoreSubject) -> Checked {
     let lease = on.lead(LONG).await?;
     on.fail(lease, LONG).await?;
     let (failure, remaining, stale) = on.failed().await?;
-    let expected = Failure::new(FailureCause::TimedOut, 3, LONG).saying("no answer: ü");
+    let expected = Failure::new(FailureCause::TimedOut, 3, LONG).with_message("no answer: ü");
     ensure!(failure == expected, "remembered {failure:?}");
     ensure!(remaining <= LONG && remaining > LONG / 2, "its window is {remaining:?} long");
     ensure!(stale.is_none(), "found {stale:?} where nothing was stored");
@@ -63,7 +63,8 @@ pub(super) async fn no_caller_waits_for_a_probe_that_outlives_the_window(
     sleep(SHORT * 3 / 4).await;
     let probe = on.acquire(&on.claim(), LONG).await?;
     let Acquire::Lead { lease, probe: Some(_), .. } = probe else {
-        // Slow enough for the window to be over: then it is no probe, and there is nothing to see.
+        // The store was so slow that the window is over. Then this is no probe, and nothing to
+        // check.
         return Ok(());
     };
     sleep(SHORT).await;
@@ -114,7 +115,7 @@ pub(super) async fn after_its_window_a_failure_counts_for_the_next(on: StoreSubj
     on.failed().await?;
     sleep(SHORT + SHORT / 2).await;
     let Acquire::Lead { failures, .. } = on.acquire(&on.claim(), LONG).await? else {
-        return Err(Deviation::new("nobody may try again after the window"));
+        return Err(Deviation::new("no caller may try again after the window"));
     };
     ensure!(failures == 3, "the number of failures in a row is {failures}, not 3");
     Ok(())
@@ -125,13 +126,13 @@ pub(super) async fn a_failure_is_forgotten_after_twice_its_window(on: StoreSubje
     on.fail(lease, SHORT).await?;
     sleep(SHORT * 3).await;
     let Acquire::Lead { failures, .. } = on.acquire(&on.claim(), LONG).await? else {
-        return Err(Deviation::new("nobody may try again long after the window"));
+        return Err(Deviation::new("no caller may try again long after the window"));
     };
     ensure!(failures == 0, "{failures} failures are remembered");
     Ok(())
 }
 
-pub(super) async fn only_who_has_the_lease_can_fail(on: StoreSubject) -> Checked {
+pub(super) async fn only_the_holder_of_the_lease_can_fail(on: StoreSubject) -> Checked {
     let lapsed = on.lapsed().await?;
     on.fail(lapsed, LONG).await?;
     let lease = on.lead(LONG).await?;
@@ -142,7 +143,7 @@ pub(super) async fn only_who_has_the_lease_can_fail(on: StoreSubject) -> Checked
     Ok(())
 }
 
-pub(super) async fn a_failure_does_not_matter_to_who_declines_everything(
+pub(super) async fn a_caller_that_accepts_nothing_is_not_told_of_failures(
     on: StoreSubject,
 ) -> Checked {
     let lease = on.lead(LONG).await?;
@@ -151,8 +152,8 @@ pub(super) async fn a_failure_does_not_matter_to_who_declines_everything(
 }
 
 pub(super) async fn a_failure_leaves_what_is_stale(on: StoreSubject) -> Checked {
-    let windows = Lifetimes::fresh_for(SHORT).stale_if_error(LONG);
-    on.store_one("value", windows).await?;
+    let lifetimes = Lifetimes::fresh_for(SHORT).stale_if_error(LONG);
+    on.store_one("value", lifetimes).await?;
     sleep(SHORT * 2).await;
     let lease = on.lead(LONG).await?;
     on.fail(lease, LONG).await?;

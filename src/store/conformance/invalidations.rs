@@ -1,4 +1,4 @@
-//! What an invalidation and an expiry leave.
+//! Checks of invalidations and expiries.
 
 use super::subject::{LONG, StoreSubject};
 use crate::conformance::{Checked, ensure};
@@ -49,7 +49,7 @@ pub(super) async fn expiring_keeps_the_entry_as_stale(on: StoreSubject) -> Check
     let first =
         on.store_one("value", Lifetimes::fresh_for(LONG).stale_while_revalidate(LONG)).await?;
     on.store.expire(on.key()).await?;
-    let found = on.look().await?;
+    let found = on.lookup().await?;
     ensure!(found.is_some_and(|entry| !entry.is_fresh()), "it is not there as stale");
     let lease = on.lead(LONG).await?;
     ensure!(lease.fence() > first, "the next fence is not above the entry's");
@@ -62,7 +62,7 @@ pub(super) async fn what_is_kept_for_validation_is_found_and_not_given_out(
 ) -> Checked {
     on.store_one("value", Lifetimes::fresh_for(LONG).kept_for_validation(LONG)).await?;
     on.store.expire(on.key()).await?;
-    let found = on.look().await?;
+    let found = on.lookup().await?;
     ensure!(found.is_some(), "it is not there to be validated");
     let given = found.is_some_and(|it| it.serves_while_revalidating() || it.serves_if_error());
     ensure!(!given, "it would be given out");

@@ -1,4 +1,4 @@
-//! Who has the lease, and who is told.
+//! Checks of leases and watches.
 
 use std::future::Future;
 use std::pin::pin;
@@ -17,11 +17,11 @@ pub(super) async fn a_lease_is_given_to_one_at_a_time(on: StoreSubject) -> Check
     let _lease = on.lead(LONG).await?;
     match on.acquire(&on.claim(), LONG).await? {
         Acquire::Busy { remaining, stale: None } if remaining <= LONG => Ok(()),
-        other => Err(Deviation::new(format!("gave {other:?} while somebody had the lease"))),
+        other => Err(Deviation::new(format!("gave {other:?} while another claim held the lease"))),
     }
 }
 
-pub(super) async fn of_many_who_ask_at_once_one_leads(on: StoreSubject) -> Checked {
+pub(super) async fn of_many_concurrent_claims_one_leads(on: StoreSubject) -> Checked {
     let asked = join_all((0..64).map(|_| on.store.acquire(on.claim(), LONG, Accept::Fresh))).await;
     let mut leads = 0;
     for acquired in asked {
@@ -36,18 +36,18 @@ pub(super) async fn the_same_claim_is_granted_again(on: StoreSubject) -> Checked
     let first = on.acquire(&claim, LONG).await?;
     let second = on.acquire(&claim, LONG).await?;
     let (Acquire::Lead { .. }, Acquire::Lead { lease, .. }) = (first, second) else {
-        return Err(Deviation::new("a claim was in its own way"));
+        return Err(Deviation::new("a claim was blocked by its own lease"));
     };
     ensure!(on.commit(lease, "value").await? == Commit::Stored, "it could not be used");
     Ok(())
 }
 
-pub(super) async fn a_dropped_question_can_be_abandoned(on: StoreSubject) -> Checked {
+pub(super) async fn a_dropped_request_can_be_abandoned(on: StoreSubject) -> Checked {
     let claim = on.claim();
     {
-        let mut question = pin!(on.store.acquire(claim.clone(), LONG, Accept::Fresh));
-        // Polled once: sent perhaps, and dropped without having heard the answer.
-        let _ = question.as_mut().now_or_never();
+        let mut request = pin!(on.store.acquire(claim.clone(), LONG, Accept::Fresh));
+        // Polled once: perhaps sent, and dropped without its answer.
+        let _ = request.as_mut().now_or_never();
     }
     on.store.abandon(claim).await?;
     on.lead(LONG).await.map(drop)
@@ -62,7 +62,7 @@ pub(super) async fn an_abandoned_lease_is_free(on: StoreSubject) -> Checked {
 pub(super) async fn only_its_own_claim_abandons_a_lease(on: StoreSubject) -> Checked {
     let _lease = on.lead(LONG).await?;
     on.store.abandon(on.claim()).await?;
-    ensure!(on.is_busy().await?, "a stranger gave it up");
+    ensure!(on.is_busy().await?, "another claim gave it up");
     Ok(())
 }
 
@@ -105,7 +105,7 @@ pub(super) async fn a_lapsed_lease_is_not_renewed(on: StoreSubject) -> Checked {
 }
 
 pub(super) async fn renewing_does_not_prolong_the_lease_of_others(on: StoreSubject) -> Checked {
-    // By a term so long that, if it took the lease of others for its own, it would show.
+    // The term is long, so that a wrong renewal of the other lease shows.
     let lease = on.lead(LONG).await?;
     on.store.invalidate(on.key()).await?;
     let _theirs = on.lead(SHORT).await?;
@@ -139,28 +139,28 @@ pub(super) async fn fences_grow(on: StoreSubject) -> Checked {
 
 pub(super) async fn watchers_are_told(on: StoreSubject) -> Checked {
     let lease = on.lead(LONG).await?;
-    told(&on, on.store.abandon(lease.into_claim()).map(drop), "an abandoned lease").await?;
+    is_reported(&on, on.store.abandon(lease.into_claim()).map(drop), "an abandoned lease").await?;
     let lease = on.lead(LONG).await?;
     let failure = Failure::new(FailureCause::Error, 1, Duration::from_millis(1));
-    told(&on, on.store.fail(lease, failure).map(drop), "a failure").await?;
+    is_reported(&on, on.store.fail(lease, failure).map(drop), "a failure").await?;
     let lease = on.lead_unless(LONG, Accept::Nothing).await?;
-    told(&on, on.commit(lease, "value").map(drop), "a commit").await?;
+    is_reported(&on, on.commit(lease, "value").map(drop), "a commit").await?;
     let _lease = on.lead_unless(LONG, Accept::Nothing).await?;
-    told(&on, on.store.invalidate(on.key()).map(drop), "an invalidation").await?;
+    is_reported(&on, on.store.invalidate(on.key()).map(drop), "an invalidation").await?;
     let _lease = on.lead(LONG).await?;
-    told(&on, on.store.expire(on.key()).map(drop), "an expiry").await
+    is_reported(&on, on.store.expire(on.key()).map(drop), "an expiry").await
 }
 
-/// Whether who was told that the key is busy hears of an event. A store that hears of nothing says
-/// so by a silent watch.
-async fn told(on: &StoreSubject, event: impl Future<Output = ()>, what: &str) -> Checked {
+/// Checks that a watch reports an event to a caller that was told `Busy`. A store that reports no
+/// changes has to give a silent watch.
+async fn is_reported(on: &StoreSubject, event: impl Future<Output = ()>, what: &str) -> Checked {
     let mut watch = on.store.watch(&on.key());
     ensure!(on.is_busy().await?, "the lease does not hold");
     event.await;
     if watch.is_silent() {
         return Ok(());
     }
-    let heard = timeout(Duration::from_secs(5), watch.changed()).await;
-    ensure!(heard.is_ok(), "nothing was heard of {what} within 5 s");
+    let reported = timeout(Duration::from_secs(5), watch.changed()).await;
+    ensure!(reported.is_ok(), "{what} was not reported within 5 s");
     Ok(())
 }

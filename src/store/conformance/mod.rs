@@ -1,4 +1,4 @@
-//! The [contract](super) as checks that any store can be put to.
+//! The [contract](super) as checks for any store.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -11,8 +11,8 @@
 //! # }
 //! ```
 //!
-//! The checks use keys of their own, so they can run on a store that is in use, and all run at
-//! once. They take about a second of the store's time, since some things have to run out.
+//! The checks use keys of their own, so they can run on a store that is in use. All checks run
+//! concurrently. They take about a second of the store's time, because they wait for expiries.
 
 mod entries;
 mod failures;
@@ -26,7 +26,7 @@ use self::subject::StoreSubject;
 use super::Store;
 use crate::conformance::{Check, Violation, checks, run_checks};
 
-/// Puts a store to all checks, and says which it did not pass.
+/// Runs all checks on a store, and returns those that failed.
 pub async fn run(store: impl Store) -> Vec<Violation> {
     let store: Arc<dyn Store> = Arc::new(store);
     let subject = |trial| StoreSubject { store: Arc::clone(&store), trial };
@@ -41,35 +41,35 @@ pub fn checks() -> impl Iterator<Item = &'static str> {
 const CHECKS: &[(&str, Check<StoreSubject>)] = checks![
     entries::nothing_is_found_where_nothing_was_stored,
     entries::what_was_committed_is_found,
-    entries::hostile_keys_are_kept_apart,
-    entries::who_asks_for_the_lease_finds_what_was_stored,
+    entries::hostile_keys_do_not_collide,
+    entries::an_acquire_finds_what_was_stored,
     entries::a_fresh_entry_can_be_declined,
     entries::an_entry_can_be_declined_by_its_fence,
     entries::an_entry_without_a_life_is_not_kept,
     entries::an_entry_without_a_life_removes_what_was_there,
-    entries::who_is_told_to_wait_is_told_what_is_there,
+    entries::a_waiter_is_given_what_is_there,
     entries::an_entry_runs_out,
     entries::an_entry_becomes_stale_and_then_runs_out,
     entries::a_lapsed_lease_stores_if_nothing_newer_came,
     entries::a_late_commit_does_not_end_the_lease_of_others,
     entries::a_late_commit_does_not_replace_a_newer_entry,
-    failures::a_failure_is_told_to_whoever_asks,
+    failures::a_failure_is_told_to_every_caller,
     failures::after_its_cooldown_one_caller_leads_as_a_probe,
     failures::no_caller_waits_for_a_probe_that_outlives_the_window,
     failures::a_lease_that_is_granted_after_the_window_is_waited_for,
     failures::a_failure_without_a_window_only_counts,
     failures::after_its_window_a_failure_counts_for_the_next,
     failures::a_failure_is_forgotten_after_twice_its_window,
-    failures::only_who_has_the_lease_can_fail,
-    failures::a_failure_does_not_matter_to_who_declines_everything,
+    failures::only_the_holder_of_the_lease_can_fail,
+    failures::a_caller_that_accepts_nothing_is_not_told_of_failures,
     failures::a_failure_leaves_what_is_stale,
     failures::what_is_fresh_is_found_whatever_failed,
     failures::a_commit_forgets_failures,
     failures::an_invalidation_forgets_failures,
     leases::a_lease_is_given_to_one_at_a_time,
-    leases::of_many_who_ask_at_once_one_leads,
+    leases::of_many_concurrent_claims_one_leads,
     leases::the_same_claim_is_granted_again,
-    leases::a_dropped_question_can_be_abandoned,
+    leases::a_dropped_request_can_be_abandoned,
     leases::an_abandoned_lease_is_free,
     leases::only_its_own_claim_abandons_a_lease,
     leases::a_lease_lapses,

@@ -1,4 +1,4 @@
-//! A store that is put to a check.
+//! The store under a check.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::conformance::{Checked, Deviation, Trial, ensure};
 use crate::key::Key;
 use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Lifetimes, Store, Value};
 
-/// A store, and a key that nobody else uses.
+/// A store, and a key that only this check uses.
 pub(super) struct StoreSubject {
     pub(super) store: Arc<dyn Store>,
     pub(super) trial: Trial,
@@ -33,7 +33,7 @@ impl StoreSubject {
         Ok(self.store.acquire(claim.clone(), term, Accept::Fresh).await?)
     }
 
-    /// A lease, where there has to be one.
+    /// Takes the lease of a free key.
     pub(super) async fn lead(&self, term: Duration) -> Result<Lease, Deviation> {
         self.lead_unless(term, Accept::Fresh).await
     }
@@ -49,7 +49,7 @@ impl StoreSubject {
         }
     }
 
-    /// A lease that has lapsed.
+    /// Takes a lease and waits until it has lapsed.
     pub(super) async fn lapsed(&self) -> Result<Lease, Deviation> {
         let lease = self.lead(SHORT).await?;
         sleep(SHORT * 2).await;
@@ -73,31 +73,31 @@ impl StoreSubject {
         &self,
         lease: Lease,
         value: &'static str,
-        windows: Lifetimes,
+        lifetimes: Lifetimes,
     ) -> Result<Commit, Deviation> {
         let value = Value::new(Bytes::from_static(value.as_bytes()));
-        Ok(self.store.commit(lease, Draft::new(value, CODEC, windows)).await?)
+        Ok(self.store.commit(lease, Draft::new(value, CODEC, lifetimes)).await?)
     }
 
-    /// Loads the key once, and gives the fence by which it was stored.
+    /// Stores a value under a lease, and returns its fence.
     pub(super) async fn store_one(
         &self,
         value: &'static str,
-        windows: Lifetimes,
+        lifetimes: Lifetimes,
     ) -> Result<u64, Deviation> {
         let lease = self.lead(LONG).await?;
         let fence = lease.fence();
-        let commit = self.commit_for(lease, value, windows).await?;
+        let commit = self.commit_for(lease, value, lifetimes).await?;
         ensure!(commit == Commit::Stored, "a commit under its own lease was {commit:?}");
         Ok(fence)
     }
 
-    pub(super) async fn look(&self) -> Result<Option<Entry>, Deviation> {
-        Ok(self.store.look(self.key()).await?)
+    pub(super) async fn lookup(&self) -> Result<Option<Entry>, Deviation> {
+        Ok(self.store.lookup(self.key()).await?)
     }
 
     pub(super) async fn ensure_text(&self, expected: Option<&str>) -> Checked {
-        let entry = self.look().await?;
+        let entry = self.lookup().await?;
         let found = entry.map(|entry| entry.value().encoded().clone());
         let is_as_expected = found.as_deref() == expected.map(str::as_bytes);
         ensure!(is_as_expected, "found {found:?} instead of {expected:?}");
@@ -105,7 +105,7 @@ impl StoreSubject {
     }
 }
 
-/// Short enough to wait for its end, long enough to do something before.
+/// Short enough to wait for its end, long enough for an operation before that.
 pub(super) const SHORT: Duration = Duration::from_millis(150);
 
 pub(super) const MEDIUM: Duration = Duration::from_millis(300);
@@ -113,5 +113,5 @@ pub(super) const MEDIUM: Duration = Duration::from_millis(300);
 /// Longer than any check.
 pub(super) const LONG: Duration = Duration::from_secs(60);
 
-/// Of nobody's encoding.
+/// An id that no codec uses.
 pub(super) const CODEC: u8 = 99;

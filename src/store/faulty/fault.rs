@@ -1,4 +1,4 @@
-//! Faults: what can happen to a call.
+//! Faults: what happens to a call instead of, or before, its operation.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -11,19 +11,19 @@ use tokio::time::timeout;
 use super::healing::Healed;
 use super::operation::Operation;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::store::{Acquire, Answer, Commit, Entry, Renew};
+use crate::store::{Acquire, Commit, Entry, Renew, StoreFuture};
 
-/// What happens to a call: one thing, or several one after the other.
+/// A fault of a call, of one or several parts that happen in order.
 ///
-/// The first of them that answers ends the call. If none does, it is done as if nothing had
-/// happened. A fault that has an answer of its own is for the one operation that answers by an `A`;
-/// any other is for every operation.
+/// The first part that gives a result ends the call. If no part does, the operation is done as
+/// usual. A fault with a result of its own fits only the operation that returns an `A`. Any other
+/// fault fits every operation.
 pub struct Fault<A = Infallible> {
     parts: Vec<FaultPart>,
     answers: PhantomData<fn(A)>,
 }
 
-/// One thing that happens.
+/// One part of a fault.
 #[derive(Clone, Debug)]
 pub(super) enum FaultPart {
     Delay(Duration),
@@ -33,44 +33,45 @@ pub(super) enum FaultPart {
     Lie(Lie),
 }
 
-/// An answer that is not the store's.
+/// A false result.
 #[derive(Clone, Debug)]
 pub(super) enum Lie {
-    Look(Option<Entry>),
+    Lookup(Option<Entry>),
     Busy(Duration),
     Renew(Renew),
     Commit(Commit),
 }
 
-/// All that happens to one call.
+/// All faults of one call, in order.
 #[derive(Debug)]
-pub(super) struct Met {
+pub(super) struct CallFaults {
     pub(super) parts: Vec<FaultPart>,
     pub(super) healed: Healed,
 }
 
 impl<A> Fault<A> {
-    /// It goes on after this long, by tokio's clock, or when the store is healed.
+    /// Delays the call by this long, by tokio's clock, or until the store is healed.
     pub fn delay(delay: Duration) -> Self {
         Self::of(FaultPart::Delay(delay))
     }
 
-    /// It does not go on until the store is healed.
+    /// Holds the call up until the store is healed.
     pub fn hang() -> Self {
         Self::of(FaultPart::Hang)
     }
 
-    /// It is done now: what comes after this, comes over its answer.
+    /// Does the operation now. The parts after this one happen to its result.
     pub fn do_it() -> Self {
         Self::of(FaultPart::DoIt)
     }
 
-    /// It is answered by an error. Unless [`do_it`](Self::do_it) came before, it is not done.
+    /// Ends the call with an error. The operation is not done, unless [`do_it`](Self::do_it) came
+    /// before.
     pub fn fail(kind: StoreErrorKind) -> Self {
         Self::of(FaultPart::Fail(kind))
     }
 
-    /// First this, then the other.
+    /// Appends the parts of another fault.
     #[must_use]
     pub fn then(mut self, other: Self) -> Self {
         self.parts.extend(other.parts);
@@ -87,29 +88,32 @@ impl<A> Fault<A> {
 }
 
 impl Fault<Option<Entry>> {
-    /// It finds this, whatever there is. Unless [`do_it`](Self::do_it) came before, nobody looks.
+    /// Finds this, whatever the store has. The store is not read, unless [`do_it`](Self::do_it)
+    /// came before.
     pub fn found(found: Option<Entry>) -> Self {
-        Self::of(FaultPart::Lie(Lie::Look(found)))
+        Self::of(FaultPart::Lie(Lie::Lookup(found)))
     }
 }
 
 impl Fault<Acquire> {
-    /// It is answered that somebody else loads, with this much left of their lease. Unless
-    /// [`do_it`](Self::do_it) came before, it is not done.
+    /// Answers that another claim holds the lease, with this much of it left. The lease is not
+    /// requested, unless [`do_it`](Self::do_it) came before.
     pub fn busy(remaining: Duration) -> Self {
         Self::of(FaultPart::Lie(Lie::Busy(remaining)))
     }
 }
 
 impl Fault<Renew> {
-    /// It is answered by this. Unless [`do_it`](Self::do_it) came before, it is not done.
+    /// Ends the call with this result. The operation is not done, unless [`do_it`](Self::do_it)
+    /// came before.
     pub fn renewed(renew: Renew) -> Self {
         Self::of(FaultPart::Lie(Lie::Renew(renew)))
     }
 }
 
 impl Fault<Commit> {
-    /// It is answered by this. Unless [`do_it`](Self::do_it) came before, it is not done.
+    /// Ends the call with this result. The operation is not done, unless [`do_it`](Self::do_it)
+    /// came before.
     pub fn committed(commit: Commit) -> Self {
         Self::of(FaultPart::Lie(Lie::Commit(commit)))
     }
@@ -127,19 +131,19 @@ impl<A> fmt::Debug for Fault<A> {
     }
 }
 
-impl Met {
-    /// Lets it happen, until the store is healed.
+impl CallFaults {
+    /// Runs the parts, until one gives a result or the store is healed.
     pub(super) async fn meet<T: Lies>(
         self,
         operation: Operation,
-        mut answer: Answer<T>,
+        mut answer: StoreFuture<T>,
     ) -> Result<T, StoreError> {
         for part in self.parts {
             if self.healed.is_so() {
                 break;
             }
             match part {
-                // Either end will do.
+                // It does not matter which of the two ends the delay.
                 FaultPart::Delay(delay) => _ = timeout(delay, self.healed.wait()).await,
                 FaultPart::Hang => self.healed.wait().await,
                 FaultPart::DoIt => {
@@ -162,9 +166,9 @@ fn failure(operation: Operation, kind: StoreErrorKind) -> StoreError {
     StoreError::new(kind, format!("{operation:?} was to fail: {kind:?}"))
 }
 
-/// An answer that may be a lie.
+/// A result that may be replaced by a false one.
 pub(super) trait Lies: Send + Sized + 'static {
-    /// The answer that a lie is, if it is one to this question.
+    /// The false result, if it is one of this operation.
     fn by(_: &Lie) -> Option<Self> {
         None
     }
@@ -174,7 +178,7 @@ impl Lies for () {}
 
 impl Lies for Option<Entry> {
     fn by(lie: &Lie) -> Option<Self> {
-        if let Lie::Look(found) = lie { Some(found.clone()) } else { None }
+        if let Lie::Lookup(found) = lie { Some(found.clone()) } else { None }
     }
 }
 

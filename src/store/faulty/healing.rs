@@ -1,4 +1,4 @@
-//! The end of all faults, for the calls that one holds up.
+//! The end of all faults, which releases the calls that are held up.
 
 use tokio::sync::watch;
 

@@ -1,9 +1,9 @@
-//! A store that fails where a test says: for services that are to survive it.
+//! A store that fails on request, for tests of services that must survive it.
 //!
-//! A [`FaultyStore`] stands around any store and does to chosen operations what networks and
-//! servers do: it fails them, holds them up, loses their answers, or lies. What happens is said
-//! beforehand and happens to the same calls each time, so a test of it can be repeated. No clock
-//! but tokio's takes part, so paused time works.
+//! A [`FaultyStore`] wraps any store and does to chosen operations what networks and servers do: it
+//! fails them, delays them, loses their results, or gives false results. A test sets the faults
+//! beforehand. They happen to the same calls in every run, so the test can be repeated. Only
+//! tokio's clock is used, so paused time works.
 //!
 //! ```
 //! use std::time::Duration;
@@ -14,14 +14,14 @@
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let store = FaultyStore::around(MemoryStore::new(100)).remote();
+//! let store = FaultyStore::new(MemoryStore::new(100)).remote();
 //! let layer = ReadThroughLayer::new(store.clone(), |sku: &u64| Key::of("item").with(*sku))
 //!     .ttl(Duration::from_secs(60));
 //! let mut catalog = layer.layer(service_fn(async |sku: u64| {
 //!     Ok::<_, std::io::Error>(format!("item {sku}"))
 //! }));
 //!
-//! // The store is slow, and then it does not answer at all: the item is loaded all the same.
+//! // The store is slow, and then it does not answer. The item is still loaded.
 //! store.on_any().delay(Duration::from_millis(200));
 //! store.on(Operation::Acquire).nth(1).fail(StoreErrorKind::TimedOut);
 //! assert_eq!(catalog.ready().await?.call(42).await?, "item 42");
@@ -35,27 +35,27 @@
 //! # }
 //! ```
 //!
-//! # Which calls, and what happens to them
-//! [`on`](FaultyStore::on) an operation, [`nth`](On::nth), [`first`](On::first),
-//! [`every`](On::every) and [`one_in`](On::one_in) choose calls, counted from there on; unless one
-//! of them is said, it is all calls. Then comes what happens: [`fail`](On::fail),
-//! [`do_it_but_fail`](On::do_it_but_fail), [`delay`](On::delay), [`hang`](On::hang), or for more
-//! than one thing, a [`Fault`] put together of them:
+//! # Choosing calls and faults
+//! [`on`](FaultyStore::on) chooses an operation. [`nth`](On::nth), [`first`](On::first),
+//! [`every`](On::every) and [`one_in`](On::one_in) choose calls of it, counted from now on; the
+//! default is all calls. The last method sets the fault: [`fail`](On::fail),
+//! [`do_it_but_fail`](On::do_it_but_fail), [`delay`](On::delay), [`hang`](On::hang), or
+//! [`meet`](On::meet) with a [`Fault`] of several parts:
 //!
 //! ```
 //! # use std::time::Duration;
 //! # use bellwether::store::faulty::{Fault, FaultyStore};
 //! # use bellwether::store::Commit;
 //! # use bellwether::{MemoryStore, StoreErrorKind};
-//! # let store = FaultyStore::around(MemoryStore::new(100));
-//! // Every third commit is done, but the answer comes late and says the contrary.
+//! # let store = FaultyStore::new(MemoryStore::new(100));
+//! // Every third commit is done, but its result comes late and is false.
 //! let late = Fault::do_it().then(Fault::delay(Duration::from_secs(1)));
 //! store.on_commit().every(3).meet(late.then(Fault::committed(Commit::Superseded)));
-//! // One question in ten is lost, the same ones each time.
+//! // One request in ten is lost: the same ones in every run.
 //! store.on_any().one_in(10, 2024).fail(StoreErrorKind::Unreachable);
 //! ```
 //!
-//! A call that several faults are for meets them in the order in which they were said.
+//! If several faults are set for one call, they happen in the order in which they were set.
 
 mod fault;
 mod healing;
@@ -73,102 +73,109 @@ pub use self::operation::Operation;
 
 use self::fault::Lies;
 use self::script::Script;
-use super::{Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew};
+use super::{
+    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew, StoreFuture,
+};
 use super::{Store, Watch, Watchers};
 use crate::key::Key;
 
-/// A store around another one that does what it is asked, except where it was told to fail.
+/// A wrapper of a store that passes calls on, except where a test has set a fault.
 ///
-/// A handle: clones share the store, the faults and the counts. Two `FaultyStore`s around clones of
-/// one store are to each other what two processes are, of which one has a bad connection.
+/// A handle: clones share the store, the faults and the counts. Two `FaultyStore`s over clones of
+/// one store behave like two processes, of which one has a bad connection.
 pub struct FaultyStore<S> {
     store: Arc<S>,
     script: Arc<Script>,
     remote: bool,
-    deaf: bool,
+    without_push: bool,
 }
 
 impl<S: Store> FaultyStore<S> {
-    /// A store without faults so far.
-    pub fn around(store: S) -> Self {
-        Self { store: Arc::new(store), script: Arc::default(), remote: false, deaf: false }
+    /// Wraps a store. There are no faults yet.
+    pub fn new(store: S) -> Self {
+        Self { store: Arc::new(store), script: Arc::default(), remote: false, without_push: false }
     }
 
-    /// This handle is that of a store across a wire: [`peek`](Store::peek) knows of nothing, so
-    /// every hit has to look.
+    /// Makes this handle behave like a remote store: [`peek`](Store::peek) knows nothing, so every
+    /// hit needs a lookup.
     ///
-    /// Default: it peeks as the store does. No fault, and not ended by [`heal`](Self::heal).
+    /// Default: it peeks as the store does. [`heal`](Self::heal) does not end this, as it is no
+    /// fault.
     #[must_use]
     pub fn remote(self) -> Self {
         Self { remote: true, ..self }
     }
 
-    /// This handle hears of no changes, and says so: its [`watch`](Store::watch) is silent.
+    /// Makes this handle report no changes: its [`watch`](Store::watch) is silent, as over a
+    /// connection without push messages.
     ///
-    /// Default: it hears what the store does. No fault, and not ended by [`heal`](Self::heal).
+    /// Default: it watches as the store does. [`heal`](Self::heal) does not end this, as it is no
+    /// fault.
     #[must_use]
-    pub fn deaf(self) -> Self {
-        Self { deaf: true, ..self }
+    pub fn without_push(self) -> Self {
+        Self { without_push: true, ..self }
     }
 
-    /// What is to happen to calls of an operation.
+    /// Begins a fault for calls of one operation.
     pub fn on(&self, operation: Operation) -> On {
         On::new(&self.script, Some(operation))
     }
 
-    /// What is to happen to calls of any operation, counted together.
+    /// Begins a fault for calls of any operation, counted together.
     pub fn on_any(&self) -> On {
         On::new(&self.script, None)
     }
 
-    /// As [`on`](Self::on) a look, to be able to say what it finds: [`On::miss`], [`On::found`].
-    pub fn on_look(&self) -> On<Option<Entry>> {
-        On::new(&self.script, Some(Operation::Look))
+    /// As [`on`](Self::on) a lookup, with false results: [`On::miss`], [`On::found`].
+    pub fn on_lookup(&self) -> On<Option<Entry>> {
+        On::new(&self.script, Some(Operation::Lookup))
     }
 
-    /// As [`on`](Self::on) an acquire, to be able to say that somebody else loads: [`On::busy`].
+    /// As [`on`](Self::on) an acquire, with a false result: [`On::busy`].
     pub fn on_acquire(&self) -> On<Acquire> {
         On::new(&self.script, Some(Operation::Acquire))
     }
 
-    /// As [`on`](Self::on) a renew, to be able to say what came of it: [`On::renewed`].
+    /// As [`on`](Self::on) a renewal, with a false result: [`On::renewed`].
     pub fn on_renew(&self) -> On<Renew> {
         On::new(&self.script, Some(Operation::Renew))
     }
 
-    /// As [`on`](Self::on) a commit, to be able to say what came of it: [`On::committed`].
+    /// As [`on`](Self::on) a commit, with a false result: [`On::committed`].
     pub fn on_commit(&self) -> On<Commit> {
         On::new(&self.script, Some(Operation::Commit))
     }
 
-    /// From now on watches are made that seem to hear and are told nothing, as if every message of
-    /// a change were lost.
+    /// From now on, new watches are not silent but are never notified, as if every push message
+    /// were lost.
     pub fn lose_changes(&self) {
         self.script.lose_changes();
     }
 
-    /// Ends all faults. Calls that are held up go on at once and meet nothing more.
+    /// Ends all faults. Calls that are held up continue at once, without further faults.
     pub fn heal(&self) {
         self.script.heal();
     }
 
-    /// How often an operation was asked for since this was made, faults or not.
+    /// How many calls of an operation there were since the store was wrapped, with or without
+    /// faults.
     pub fn calls(&self, operation: Operation) -> usize {
         self.script.calls(operation)
     }
 
-    /// How many calls have met a fault since this was made: whether what was said came to pass.
+    /// How many calls had a fault since the store was wrapped. A test can check that its faults
+    /// happened.
     pub fn struck(&self) -> usize {
         self.script.struck()
     }
 
-    /// The store itself, past all faults.
+    /// The wrapped store, without faults.
     pub fn inner(&self) -> &S {
         &self.store
     }
 
-    /// Does an operation, or what its faults say instead.
-    fn ask<T: Lies>(&self, operation: Operation, answer: Answer<T>) -> Answer<T> {
+    /// Runs an operation with its faults.
+    fn ask<T: Lies>(&self, operation: Operation, answer: StoreFuture<T>) -> StoreFuture<T> {
         match self.script.note(operation) {
             None => answer,
             Some(fault) => Box::pin(fault.meet(operation, answer)),
@@ -182,43 +189,43 @@ impl<S: Store> Store for FaultyStore<S> {
     }
 
     fn watch(&self, key: &Key) -> Watch {
-        match self.deaf {
+        match self.without_push {
             true => Watch::silent(),
-            // Of watchers that nobody tells anything.
+            // A registry that is never notified.
             false if self.script.loses_changes() => Watchers::default().watch(key.digest()),
             false => self.store.watch(key),
         }
     }
 
-    fn look(&self, key: Key) -> Answer<Option<Entry>> {
-        self.ask(Operation::Look, self.store.look(key))
+    fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
+        self.ask(Operation::Lookup, self.store.lookup(key))
     }
 
-    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> Answer<Acquire> {
+    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
         self.ask(Operation::Acquire, self.store.acquire(claim, term, accept))
     }
 
-    fn renew(&self, lease: &Lease, term: Duration) -> Answer<Renew> {
+    fn renew(&self, lease: &Lease, term: Duration) -> StoreFuture<Renew> {
         self.ask(Operation::Renew, self.store.renew(lease, term))
     }
 
-    fn commit(&self, lease: Lease, draft: Draft) -> Answer<Commit> {
+    fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
         self.ask(Operation::Commit, self.store.commit(lease, draft))
     }
 
-    fn fail(&self, lease: Lease, failure: Failure) -> Answer<()> {
+    fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()> {
         self.ask(Operation::Fail, self.store.fail(lease, failure))
     }
 
-    fn abandon(&self, claim: Claim) -> Answer<()> {
+    fn abandon(&self, claim: Claim) -> StoreFuture<()> {
         self.ask(Operation::Abandon, self.store.abandon(claim))
     }
 
-    fn invalidate(&self, key: Key) -> Answer<()> {
+    fn invalidate(&self, key: Key) -> StoreFuture<()> {
         self.ask(Operation::Invalidate, self.store.invalidate(key))
     }
 
-    fn expire(&self, key: Key) -> Answer<()> {
+    fn expire(&self, key: Key) -> StoreFuture<()> {
         self.ask(Operation::Expire, self.store.expire(key))
     }
 }
@@ -235,7 +242,7 @@ impl<S: fmt::Debug> fmt::Debug for FaultyStore<S> {
             .field("store", &self.store)
             .field("script", &self.script)
             .field("remote", &self.remote)
-            .field("deaf", &self.deaf)
+            .field("without_push", &self.without_push)
             .finish()
     }
 }

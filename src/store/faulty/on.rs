@@ -1,4 +1,4 @@
-//! Which calls a fault is for.
+//! The choice of the calls that a fault is for.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -12,11 +12,11 @@ use super::script::{Choice, Rule, Script};
 use crate::error::StoreErrorKind;
 use crate::store::{Acquire, Commit, Entry, Renew};
 
-/// Calls of a [`FaultyStore`](super::FaultyStore), for which a fault is about to be said.
+/// Calls of a [`FaultyStore`](super::FaultyStore) for which a fault is being set.
 ///
-/// Calls are counted from the moment the fault is said. If they are chosen twice, the last choice
-/// counts; if they are not, it is all of them.
-#[must_use = "nothing happens to these calls unless it is said what"]
+/// Calls are counted from the moment at which the fault is set. If calls are chosen twice, the last
+/// choice counts. The default is all calls.
+#[must_use = "nothing happens to these calls until a fault is set"]
 pub struct On<A = Infallible> {
     script: Arc<Script>,
     operation: Option<Operation>,
@@ -30,22 +30,22 @@ impl<A> On<A> {
         Self { script, operation, choice: Choice::All, answers: PhantomData }
     }
 
-    /// The n-th call, and no other. The next one is the first; there is none before it.
+    /// The n-th call only. The next call is number 1; 0 chooses none.
     pub fn nth(self, nth: u64) -> Self {
         self.choose(Choice::Nth(nth))
     }
 
-    /// So many calls, and no later one.
+    /// The next `count` calls.
     pub fn first(self, count: u64) -> Self {
         self.choose(Choice::First(count))
     }
 
-    /// Every n-th call: every second one, for 2. None at all, for 0.
+    /// Every n-th call: 2 chooses every second one, 0 chooses none.
     pub fn every(self, nth: u64) -> Self {
         self.choose(Choice::Every(nth))
     }
 
-    /// One call in so many, on average. The same seed chooses the same calls. None at all, of 0.
+    /// One call in `count`, on average; 0 chooses none. The same seed chooses the same calls.
     pub fn one_in(self, count: u64, seed: u64) -> Self {
         self.choose(Choice::OneIn { count, seed })
     }
@@ -55,27 +55,27 @@ impl<A> On<A> {
         self.choose(Choice::All)
     }
 
-    /// They are not done, but answered by an error.
+    /// The calls fail with an error and are not done.
     pub fn fail(self, kind: StoreErrorKind) {
         self.meet(Fault::fail(kind));
     }
 
-    /// They are done, but answered by an error: their answer is lost.
+    /// The calls are done but fail with an error, as if their results were lost.
     pub fn do_it_but_fail(self, kind: StoreErrorKind) {
         self.meet(Fault::do_it().then(Fault::fail(kind)));
     }
 
-    /// They are done after this long, by tokio's clock, or when the store is healed.
+    /// The calls are done after this long, by tokio's clock, or when the store is healed.
     pub fn delay(self, delay: Duration) {
         self.meet(Fault::delay(delay));
     }
 
-    /// They are neither done nor answered until the store is healed.
+    /// The calls wait, and are done when the store is healed.
     pub fn hang(self) {
         self.meet(Fault::hang());
     }
 
-    /// This happens to them.
+    /// The calls meet this fault.
     pub fn meet(self, fault: Fault<A>) {
         let Self { script, operation, choice, .. } = self;
         script.say(Rule { operation, choice, seen: 0, parts: fault.into_parts() });
@@ -87,33 +87,35 @@ impl<A> On<A> {
 }
 
 impl On<Option<Entry>> {
-    /// They find nothing, whatever there is.
+    /// The lookups find nothing, whatever the store has.
     pub fn miss(self) {
         self.found(None);
     }
 
-    /// They find this, whatever there is: what a copy that lags behind would still have.
+    /// The lookups find this, whatever the store has. It can be what a replica that lags behind
+    /// has.
     pub fn found(self, found: Option<Entry>) {
         self.meet(Fault::found(found));
     }
 }
 
 impl On<Acquire> {
-    /// They are told that somebody else loads, with this much left of their lease.
+    /// The calls are not done. Each is told that another claim holds the lease, with this much
+    /// left.
     pub fn busy(self, remaining: Duration) {
         self.meet(Fault::busy(remaining));
     }
 }
 
 impl On<Renew> {
-    /// They are not done, but answered by this.
+    /// The calls are not done and give this result.
     pub fn renewed(self, renew: Renew) {
         self.meet(Fault::renewed(renew));
     }
 }
 
 impl On<Commit> {
-    /// They are not done, but answered by this.
+    /// The calls are not done and give this result.
     pub fn committed(self, commit: Commit) {
         self.meet(Fault::committed(commit));
     }

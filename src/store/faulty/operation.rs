@@ -1,4 +1,4 @@
-//! What a store can be asked to do.
+//! The operations of a store.
 
 #[cfg(doc)]
 use crate::store::Store;
@@ -7,8 +7,8 @@ use crate::store::Store;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {
-    /// [`Store::look`].
-    Look,
+    /// [`Store::lookup`].
+    Lookup,
     /// [`Store::acquire`].
     Acquire,
     /// [`Store::renew`].
@@ -26,9 +26,9 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// All of them.
+    /// All operations.
     pub const ALL: &[Self] = &[
-        Self::Look,
+        Self::Lookup,
         Self::Acquire,
         Self::Renew,
         Self::Commit,

@@ -1,11 +1,11 @@
-//! What was said beforehand, and what has come so far.
+//! The faults that a test has set, and the calls so far.
 
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use super::fault::{FaultPart, Met};
+use super::fault::{CallFaults, FaultPart};
 use super::healing::Healed;
 use super::operation::Operation;
 
@@ -13,26 +13,26 @@ use super::operation::Operation;
 #[derive(Default)]
 pub(super) struct Script {
     /// Held to count a call and to choose its faults, never across an `.await`.
-    state: Mutex<State>,
-    /// How often it was healed: tells the calls that are held up.
+    state: Mutex<ScriptState>,
+    /// How often it was healed. A change releases the calls that are held up.
     healings: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ScriptState {
     calls: [usize; Operation::ALL.len()],
     struck: usize,
     rules: Vec<Rule>,
     loses_changes: bool,
 }
 
-/// What happens to which calls.
+/// A fault, and the calls that it is for.
 #[derive(Debug)]
 pub(super) struct Rule {
-    /// Any, if it is for none in particular.
+    /// None if the rule is for any operation.
     pub(super) operation: Option<Operation>,
     pub(super) choice: Choice,
-    /// How many calls of it came since it was said.
+    /// How many calls of it there were since the rule was set.
     pub(super) seen: u64,
     pub(super) parts: Vec<FaultPart>,
 }
@@ -76,8 +76,8 @@ impl Script {
         self.state().struck
     }
 
-    /// Counts a call, and says what happens to it, if anything does.
-    pub(super) fn note(&self, operation: Operation) -> Option<Met> {
+    /// Counts a call, and gives its faults if there are any.
+    pub(super) fn note(&self, operation: Operation) -> Option<CallFaults> {
         let mut state = self.state();
         state.calls[operation as usize] += 1;
         let parts: Vec<_> =
@@ -86,10 +86,10 @@ impl Script {
             return None;
         }
         state.struck += 1;
-        Some(Met { parts, healed: Healed::since_now(self.healings.clone()) })
+        Some(CallFaults { parts, healed: Healed::since_now(self.healings.clone()) })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ScriptState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -101,7 +101,7 @@ impl fmt::Debug for Script {
 }
 
 impl Rule {
-    /// Counts a call, if it is of this operation, and says what happens to it.
+    /// Counts a call if it is of this operation, and gives its faults.
     fn strike(&mut self, operation: Operation) -> Option<Vec<FaultPart>> {
         if self.operation.is_some_and(|of| of != operation) {
             return None;
@@ -123,7 +123,7 @@ impl Choice {
     }
 }
 
-/// A number that looks random and is the same for the same call: the output function of SplitMix64
+/// A pseudorandom number that is the same for the same call: the output function of SplitMix64
 /// (Steele, Lea and Flood, "Fast Splittable Pseudorandom Number Generators", 2014).
 fn mixed(seed: u64, call: u64) -> u64 {
     let mut mixed = seed.wrapping_add(call.wrapping_mul(0x9e37_79b9_7f4a_7c15));

@@ -11,26 +11,26 @@ use crate::store::{Claim, Failure, Token};
 
 /// The guards of a shard, bounded by count.
 ///
-/// Each ends by itself: a lease with its load, a failure with its window, a watermark ten minutes after
-/// its invalidation. Where more are made than end, the watermarks of all keys become one, the highest:
-/// that refuses what it has to refuse, and the store of some loads besides that have outlived their
-/// lease. Failures are forgotten then, which costs a load each. Leases stay: there are no more of them
-/// than loads.
+/// Each guard ends by itself: a lease with its load, a failure with its window, a watermark ten
+/// minutes after its invalidation. If there are too many, the watermarks of all keys are merged
+/// into one, the highest. It refuses all commits that have to be refused, and also some commits of
+/// other keys whose lease has lapsed. Failures are removed then, which costs a load each. Leases
+/// stay, because there are no more of them than loads.
 #[derive(Default)]
 pub(super) struct Guards {
     of_keys: HashMap<Key, Guard>,
-    /// When there are so many, those that have ended are removed: as many as were added since the last
-    /// time, so it costs each of them a constant share.
+    /// At this count, guards that have ended are removed. As many were added since the last
+    /// removal, so the cost per guard is constant.
     sweep_at: usize,
-    /// Of the keys whose own watermark is gone.
+    /// The watermark of all keys that have none of their own.
     merged: Option<Watermark>,
 }
 
-/// What keeps others from loading or storing.
+/// What prevents loads or commits of a key.
 #[derive(Default)]
 pub(super) struct Guard {
     pub(super) lease: Option<ActiveLease>,
-    pub(super) floor: Option<Watermark>,
+    pub(super) watermark: Option<Watermark>,
     pub(super) failed: Option<RecentFailure>,
 }
 
@@ -51,12 +51,14 @@ pub(super) struct Watermark {
 }
 
 impl Guards {
-    /// The watermark of a key: no fence up to it may be stored.
-    pub(super) fn floor(&self, key: &Key, now: Moment) -> u64 {
-        let own = self.of_keys.get(key).and_then(|guard| guard.floor);
-        let live =
-            [own, self.merged].into_iter().flatten().filter(|floor| floor.until > now.instant);
-        live.map(|floor| floor.fence).max().unwrap_or(0)
+    /// The watermark of a key: a lapsed lease up to this fence must not store.
+    pub(super) fn watermark(&self, key: &Key, now: Moment) -> u64 {
+        let own = self.of_keys.get(key).and_then(|guard| guard.watermark);
+        let live = [own, self.merged]
+            .into_iter()
+            .flatten()
+            .filter(|watermark| watermark.until > now.instant);
+        live.map(|watermark| watermark.fence).max().unwrap_or(0)
     }
 
     pub(super) fn failed(&self, key: &Key, now: Moment) -> Option<&RecentFailure> {
@@ -74,7 +76,7 @@ impl Guards {
         lease.filter(|granted| granted.until > now.instant)
     }
 
-    /// Whether the lease of a key, though it may have lapsed, is that of this claim.
+    /// Whether the lease of a key is that of this claim, even if it has lapsed.
     pub(super) fn is_of(&self, claim: &Claim) -> bool {
         let lease = self.of_keys.get(claim.key()).and_then(|guard| guard.lease.as_ref());
         lease.is_some_and(|granted| granted.token == claim.token())
@@ -89,13 +91,13 @@ impl Guards {
     pub(super) fn end_lease(&mut self, key: &Key) {
         if let Some(guard) = self.of_keys.get_mut(key) {
             guard.lease = None;
-            if guard.floor.is_none() && guard.failed.is_none() {
+            if guard.watermark.is_none() && guard.failed.is_none() {
                 self.of_keys.remove(key);
             }
         }
     }
 
-    /// That of a key, to be changed.
+    /// The guard of a key, to be changed.
     pub(super) fn at(&mut self, key: &Key, now: Moment) -> &mut Guard {
         if self.of_keys.len() >= self.sweep_at.max(FIRST_SWEEP) {
             self.sweep(now);
@@ -112,16 +114,16 @@ impl Guards {
         self.sweep_at = (count * 2).min(MOST).max(count + MOST / 4);
     }
 
-    /// Makes one watermark of all, and forgets failures.
+    /// Merges all watermarks into one, and removes failures.
     fn merge(&mut self, now: Moment) {
-        let merged = self.merged.filter(|floor| floor.until > now.instant);
-        let floors = self.of_keys.values().filter_map(|guard| guard.floor).chain(merged);
-        self.merged = floors.reduce(|one, other| Watermark {
+        let merged = self.merged.filter(|watermark| watermark.until > now.instant);
+        let watermarks = self.of_keys.values().filter_map(|guard| guard.watermark).chain(merged);
+        self.merged = watermarks.reduce(|one, other| Watermark {
             fence: one.fence.max(other.fence),
             until: one.until.max(other.until),
         });
         self.of_keys.retain(|_, guard| {
-            guard.floor = None;
+            guard.watermark = None;
             guard.failed = None;
             guard.is_live(now)
         });
@@ -131,7 +133,7 @@ impl Guards {
 impl Guard {
     fn is_live(&self, now: Moment) -> bool {
         self.lease.as_ref().is_some_and(|granted| granted.until > now.instant)
-            || self.floor.is_some_and(|floor| floor.until > now.instant)
+            || self.watermark.is_some_and(|watermark| watermark.until > now.instant)
             || self.failed.as_ref().is_some_and(|failed| failed.until() > now.instant)
     }
 }
@@ -141,8 +143,8 @@ impl RecentFailure {
         later(self.at, self.failure.life())
     }
 
-    /// For how long it holds up a caller, if it does: with what is left of the lease of another
-    /// caller, if there is one.
+    /// For how long callers are given this failure. `busy` is what is left of another caller's
+    /// lease. None if this caller may load.
     pub(super) fn holds_up(&self, busy: Option<Duration>, now: Moment) -> Option<Duration> {
         if self.failure.window().is_zero() {
             return None;
@@ -151,12 +153,12 @@ impl RecentFailure {
         busy.or_else(|| Some(cooldown).filter(|left| !left.is_zero()))
     }
 
-    /// Whether its window is not over.
+    /// Whether its window still runs.
     pub(super) fn is_shared(&self, now: Moment) -> bool {
         later(self.at, self.failure.window()) > now.instant
     }
 
-    /// How many failures in a row the next one would follow.
+    /// How many failures in a row there are, if they still count.
     pub(super) fn times(&self, now: Moment) -> u32 {
         let counts = later(self.at, self.failure.counts_for()) > now.instant;
         if counts { self.failure.times() } else { 0 }
@@ -165,7 +167,7 @@ impl RecentFailure {
 
 const FIRST_SWEEP: usize = 64;
 
-/// How many guards a shard has, as far as they are no leases.
+/// The maximum number of guards of a shard, apart from leases.
 const MOST: usize = 1024;
 
 #[cfg(test)]
@@ -178,7 +180,8 @@ mod tests {
 
     fn invalidate(guards: &mut Guards, nth: u64) {
         let until = now().instant + Duration::from_secs(600);
-        guards.at(&Key::of("item").with(nth), now()).floor = Some(Watermark { fence: nth, until });
+        guards.at(&Key::of("item").with(nth), now()).watermark =
+            Some(Watermark { fence: nth, until });
     }
 
     #[test]
@@ -190,7 +193,7 @@ mod tests {
         }
         // None is lower than it was.
         for nth in 0..100_000 {
-            assert!(guards.floor(&Key::of("item").with(nth), now()) >= nth);
+            assert!(guards.watermark(&Key::of("item").with(nth), now()) >= nth);
         }
     }
 

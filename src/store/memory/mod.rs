@@ -10,20 +10,22 @@ use std::time::Duration;
 
 use self::shard::{Limits, MemoryShard};
 use super::clock::{Clock, Moment};
-use super::{Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew};
+use super::{
+    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew, StoreFuture,
+};
 use super::{Store, Watch, Watchers};
 use crate::key::Key;
 
 /// Entries and leases in the memory of this process, bounded by count and by bytes.
 ///
-/// A handle: clones share one store. Layers over one `MemoryStore` are to each other what
-/// processes over one Redis are.
+/// A handle: clones share one store. Layers over one `MemoryStore` behave like processes over one
+/// Redis.
 ///
-/// When it is full, what has not been read for longest goes first, by the second-chance clock
+/// A full store evicts about the least recently read entry, by the second-chance clock
 /// (F. J. Corbató, "A Paging Experiment with the Multics System", 1968): a read marks its entry and
-/// moves nothing. Leases and floors are never evicted; they end by themselves.
+/// moves nothing. Leases and watermarks are never evicted; they end by themselves.
 ///
-/// Every operation costs one lock of one of up to 16 shards, whatever the number of keys.
+/// Every operation locks one of up to 16 shards once, whatever the number of keys.
 ///
 /// ```
 /// use bellwether::MemoryStore;
@@ -37,8 +39,8 @@ pub struct MemoryStore(Arc<Inner>);
 struct Inner {
     max_entries: usize,
     max_bytes: usize,
-    /// Guards the entries and leases of some keys: held for a few operations on them, never across
-    /// an `.await`; no two are held at once.
+    /// Each guards the entries and leases of some keys. Held for a few operations, never across an
+    /// `.await`, and never two at once.
     shards: Box<[Mutex<MemoryShard>]>,
     hasher: RandomState,
     watchers: Watchers,
@@ -46,40 +48,41 @@ struct Inner {
 }
 
 impl MemoryStore {
-    /// How many bytes are kept unless [`max_bytes`](Self::max_bytes) says otherwise: 64 MiB.
+    /// The default of [`max_bytes`](Self::max_bytes): 64 MiB.
     pub const DEFAULT_MAX_BYTES: usize = 64 * 1024 * 1024;
 
-    /// A store of at most this many entries, and 64 MiB.
+    /// A store of at most this many entries and 64 MiB.
     pub fn new(max_entries: usize) -> Self {
         Self::bounded(max_entries, Self::DEFAULT_MAX_BYTES)
     }
 
-    /// Sets how many bytes are kept. To be called before the store is in use: it starts empty.
+    /// Sets how many bytes are kept at most. Call it before the store is in use: the result is
+    /// empty.
     ///
-    /// An entry counts the memory that it takes: its encoded value, the decoded one beside it (so
-    /// that a hit decodes nothing), its key twice, and 640 bytes for the tables. A decoded value
-    /// counts as much as the encoded one, unless its [capture](crate::Codec::weight) knows better:
-    /// a response of HTTP or gRPC shares its content and the values of its fields with the encoded
-    /// form, and takes about 300 bytes and 112 for each field besides. A page of 2 KiB with ten
-    /// fields counts some 5 KiB.
+    /// An entry counts the memory that it takes: its encoded value, its decoded value (so that a
+    /// hit decodes nothing), its key twice, and 640 bytes for the tables. A decoded value counts as
+    /// much as the encoded one, unless its [codec](crate::Codec::weight) knows better. A response
+    /// of HTTP or gRPC shares its content and the values of its fields with the encoded form. It
+    /// counts about 300 bytes more, and 112 for each field. A page of 2 KiB with ten fields counts
+    /// about 5 KiB.
     ///
     /// Leases, remembered failures and watermarks are not counted. They end by themselves: a lease
-    /// with its load, a failure with its window, a watermark ten minutes after its invalidation. Where
-    /// there are more than 16,384 of them, failures are forgotten, and the watermarks become one for
-    /// some keys together, which refuses the store of some loads that have outlived their lease.
+    /// with its load, a failure with its window, a watermark ten minutes after its invalidation. If
+    /// there are more than 16,384 of them, failures are removed and watermarks of several keys are
+    /// merged. A merged watermark refuses some commits of loads that were slower than their lease.
     ///
-    /// Default: 64 MiB, what a small service can spare.
+    /// Default: 64 MiB, which a small service can spare.
     #[must_use]
     pub fn max_bytes(self, max_bytes: usize) -> Self {
         Self::bounded(self.0.max_entries, max_bytes)
     }
 
-    /// How many entries are kept, those that have run out but were not yet removed among them.
+    /// How many entries are kept, including expired ones that were not removed yet.
     pub fn len(&self) -> usize {
         self.shards().map(|shard| shard.len()).sum()
     }
 
-    /// Whether nothing is kept.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -90,7 +93,7 @@ impl MemoryStore {
     }
 
     fn bounded(max_entries: usize, max_bytes: usize) -> Self {
-        // A shard needs room for its share to be fair to its keys, so small stores have one.
+        // Keys spread unevenly over small shards, so a small store has only one.
         let count = (max_entries / 256).clamp(1, 16);
         let share = |whole: usize, of: usize| whole / count + usize::from(of < whole % count);
         let shards = (0..count)
@@ -111,27 +114,27 @@ impl MemoryStore {
         self.0.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Does something to the shard of a key.
-    fn shard<T>(&self, key: &Key, deed: impl FnOnce(&mut MemoryShard) -> T) -> T {
+    /// Runs a function on the shard of a key.
+    fn shard<T>(&self, key: &Key, change: impl FnOnce(&mut MemoryShard) -> T) -> T {
         let shards = &self.0.shards;
         let shard = match shards.len() {
             1 => 0,
             count => self.0.hasher.hash_one(key) as usize % count,
         };
-        // A shard whose holder panicked is still whole: no user code runs under the lock.
+        // A poisoned shard is consistent, because no user code runs under the lock.
         let mut shard = shards[shard].lock().unwrap_or_else(PoisonError::into_inner);
-        let done = deed(&mut shard);
+        let done = change(&mut shard);
         let removed = std::mem::take(&mut shard.removed);
         drop(shard);
         drop(removed);
         done
     }
 
-    /// Does an operation when its future is polled, at that moment.
+    /// A future that runs an operation when it is polled, at the time of that poll.
     fn answer<T: Send + 'static>(
         &self,
         operation: impl FnOnce(&Self, Moment) -> T + Send + 'static,
-    ) -> Answer<T> {
+    ) -> StoreFuture<T> {
         let store = self.clone();
         Box::pin(async move { Ok(operation(&store, store.0.clock.now())) })
     }
@@ -153,25 +156,25 @@ impl Store for MemoryStore {
         self.0.watchers.watch(key.digest())
     }
 
-    fn look(&self, key: Key) -> Answer<Option<Entry>> {
+    fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
         self.answer(move |store, now| store.shard(&key, |shard| shard.find(&key, now)))
     }
 
-    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> Answer<Acquire> {
+    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
         let key = claim.key().clone();
         self.answer(move |store, now| {
             store.shard(&key, |shard| shard.acquire(claim, term, accept, now))
         })
     }
 
-    fn renew(&self, lease: &Lease, term: Duration) -> Answer<Renew> {
+    fn renew(&self, lease: &Lease, term: Duration) -> StoreFuture<Renew> {
         let claim = lease.claim().clone();
         self.answer(move |store, now| {
             store.shard(claim.key(), |shard| shard.renew(&claim, term, now))
         })
     }
 
-    fn commit(&self, lease: Lease, draft: Draft) -> Answer<Commit> {
+    fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
         self.answer(move |store, now| {
             let committed = store.shard(lease.key(), |shard| shard.commit(&lease, draft, now));
             store.tell(lease.key());
@@ -179,7 +182,7 @@ impl Store for MemoryStore {
         })
     }
 
-    fn fail(&self, lease: Lease, failure: Failure) -> Answer<()> {
+    fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()> {
         self.answer(move |store, now| {
             let claim = lease.into_claim();
             if store.shard(claim.key(), |shard| shard.fail(&claim, failure, now)) {
@@ -188,7 +191,7 @@ impl Store for MemoryStore {
         })
     }
 
-    fn abandon(&self, claim: Claim) -> Answer<()> {
+    fn abandon(&self, claim: Claim) -> StoreFuture<()> {
         self.answer(move |store, _| {
             if store.shard(claim.key(), |shard| shard.abandon(&claim)) {
                 store.tell(claim.key());
@@ -196,14 +199,14 @@ impl Store for MemoryStore {
         })
     }
 
-    fn invalidate(&self, key: Key) -> Answer<()> {
+    fn invalidate(&self, key: Key) -> StoreFuture<()> {
         self.answer(move |store, now| {
             store.shard(&key, |shard| shard.invalidate(&key, now));
             store.tell(&key);
         })
     }
 
-    fn expire(&self, key: Key) -> Answer<()> {
+    fn expire(&self, key: Key) -> StoreFuture<()> {
         self.answer(move |store, now| {
             store.shard(&key, |shard| shard.expire(&key, now));
             store.tell(&key);

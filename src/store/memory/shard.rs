@@ -1,4 +1,4 @@
-//! Some of the keys of a `MemoryStore`: their entries, their leases and their floors.
+//! A shard of a `MemoryStore`: the entries, leases and watermarks of some keys.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,15 +16,15 @@ use crate::store::{
 pub(super) struct MemoryShard {
     limits: Limits,
     bytes: usize,
-    places: HashMap<Key, usize>,
+    slots: HashMap<Key, usize>,
     kept: Slab<CachedEntry>,
-    /// Where the clock's hand stands: the next place to be considered for eviction.
+    /// The hand of the second-chance clock: the next slot to be considered for eviction.
     hand: usize,
     guards: Guards,
-    /// What was removed. The caller drops it after the lock: a value is of a user's type, and may do
-    /// anything when it is dropped.
+    /// Removed entries. The caller drops them after the lock, because the drop of a value runs a
+    /// user's code.
     pub(super) removed: Vec<CachedEntry>,
-    /// The highest fence given, so that two leases of one microsecond have two.
+    /// The highest fence given so far, so that two leases of one microsecond have different fences.
     last_fence: u64,
 }
 
@@ -37,8 +37,8 @@ pub(super) struct Limits {
 pub(super) struct CachedEntry {
     key: Key,
     entry: Entry,
-    gone_at: Instant,
-    /// Read since the hand last passed.
+    expires_at: Instant,
+    /// Whether it was read since the hand last came by.
     read: bool,
 }
 
@@ -47,7 +47,7 @@ impl MemoryShard {
         Self {
             limits,
             bytes: 0,
-            places: HashMap::new(),
+            slots: HashMap::new(),
             kept: Slab::new(),
             hand: 0,
             guards: Guards::default(),
@@ -65,11 +65,11 @@ impl MemoryShard {
     }
 
     pub(super) fn find(&mut self, key: &Key, now: Moment) -> Option<Entry> {
-        let place = *self.places.get(key)?;
-        let kept = &mut self.kept[place];
-        let remaining = now.until(kept.gone_at);
+        let slot = *self.slots.get(key)?;
+        let kept = &mut self.kept[slot];
+        let remaining = now.until(kept.expires_at);
         if remaining.is_zero() {
-            self.remove(place);
+            self.remove(slot);
             return None;
         }
         kept.read = true;
@@ -136,15 +136,15 @@ impl MemoryShard {
         if holds {
             self.guards.end_lease(key);
         }
-        if !draft.windows().life().is_zero() {
+        if !draft.lifetimes().life().is_zero() {
             self.insert(lease, draft, now);
-        } else if let Some(place) = self.places.get(key).copied() {
-            self.remove(place);
+        } else if let Some(slot) = self.slots.get(key).copied() {
+            self.remove(slot);
         }
         Commit::Stored
     }
 
-    /// As [`abandon`](Self::abandon), remembering why.
+    /// As [`abandon`](Self::abandon), and remembers why the load failed.
     pub(super) fn fail(&mut self, claim: &Claim, failure: Failure, now: Moment) -> bool {
         let granted = self.guards.granted(claim.key(), now);
         let ours = granted.is_some_and(|lease| lease.token == claim.token());
@@ -156,7 +156,7 @@ impl MemoryShard {
         ours
     }
 
-    /// Ends the lease that was granted to a claim. Says whether there was one.
+    /// Ends the lease that was granted to a claim. Returns whether there was one.
     pub(super) fn abandon(&mut self, claim: &Claim) -> bool {
         let ours = self.guards.is_of(claim);
         if ours {
@@ -166,84 +166,85 @@ impl MemoryShard {
     }
 
     pub(super) fn invalidate(&mut self, key: &Key, now: Moment) {
-        self.raise_floor(key, now);
-        if let Some(place) = self.places.get(key).copied() {
-            self.remove(place);
+        self.raise_watermark(key, now);
+        if let Some(slot) = self.slots.get(key).copied() {
+            self.remove(slot);
         }
     }
 
     pub(super) fn expire(&mut self, key: &Key, now: Moment) {
-        self.raise_floor(key, now);
-        if let Some(place) = self.places.get(key).copied() {
-            let kept = &mut self.kept[place];
-            kept.gone_at = kept.gone_at.min(now.after(kept.entry.windows().stale()));
+        self.raise_watermark(key, now);
+        if let Some(slot) = self.slots.get(key).copied() {
+            let kept = &mut self.kept[slot];
+            kept.expires_at = kept.expires_at.min(now.after(kept.entry.lifetimes().stale()));
         }
     }
 
-    /// Whether a lease that no longer holds may store all the same: see point 2 of the contract.
+    /// Whether a lease that no longer holds may still store: see point 2 of the contract.
     fn may_still_store(&mut self, lease: &Lease, now: Moment) -> bool {
         let age = now.micros.saturating_sub(lease.granted_at());
-        let floor = self.guards.floor(lease.key(), now);
+        let watermark = self.guards.watermark(lease.key(), now);
         let stored = self.find(lease.key(), now).map_or(0, |entry| entry.fence());
-        age < micros(WATERMARK_TTL) && lease.fence() > floor && lease.fence() > stored
+        age < micros(WATERMARK_TTL) && lease.fence() > watermark && lease.fence() > stored
     }
 
     fn next_fence(&mut self, key: &Key, entry: Option<&Entry>, now: Moment) -> u64 {
-        let floor = self.guards.floor(key, now);
+        let watermark = self.guards.watermark(key, now);
         let stored = entry.map_or(0, Entry::fence);
-        let above = floor.max(stored).max(self.last_fence) + 1;
+        let above = watermark.max(stored).max(self.last_fence) + 1;
         self.last_fence = above.max(now.micros);
         self.last_fence
     }
 
-    fn raise_floor(&mut self, key: &Key, now: Moment) {
-        // Every fence given so far is at most the last one; the next one is above the floor.
+    fn raise_watermark(&mut self, key: &Key, now: Moment) {
+        // No fence given so far is above the last one, and the next one is above the watermark.
         let fence = self.last_fence.max(now.micros);
         self.last_fence = fence;
-        let floor = Watermark { fence, until: now.after(WATERMARK_TTL) };
-        *self.guards.at(key, now) = Guard { floor: Some(floor), ..Guard::default() };
+        let watermark = Watermark { fence, until: now.after(WATERMARK_TTL) };
+        *self.guards.at(key, now) = Guard { watermark: Some(watermark), ..Guard::default() };
     }
 
     fn insert(&mut self, lease: &Lease, draft: Draft, now: Moment) {
         let key = lease.key().clone();
-        if let Some(place) = self.places.get(&key).copied() {
-            self.remove(place);
+        if let Some(slot) = self.slots.get(&key).copied() {
+            self.remove(slot);
         }
-        let life = draft.windows().life();
+        let life = draft.lifetimes().life();
         let entry = draft.into_entry(lease.fence(), now.micros, Remaining::Known(life));
-        let gone_at = now.after(life);
-        let kept = CachedEntry { key: key.clone(), entry, gone_at, read: false };
+        let expires_at = now.after(life);
+        let kept = CachedEntry { key: key.clone(), entry, expires_at, read: false };
         if kept.weight() > self.limits.bytes || self.limits.entries == 0 {
-            // There is no room for it, whatever is evicted. So nothing is.
+            // It is too large even for an empty store, so nothing is evicted for it.
             return self.removed.push(kept);
         }
         self.bytes += kept.weight();
-        let place = self.kept.insert(kept);
-        self.places.insert(key, place);
+        let slot = self.kept.insert(kept);
+        self.slots.insert(key, slot);
         while self.kept.len() > self.limits.entries || self.bytes > self.limits.bytes {
-            self.evict(place, now);
+            self.evict(slot, now);
         }
     }
 
-    /// Removes what has run out or was not read since the hand passed, and not the newest.
+    /// Removes an entry that has expired or was not read since the hand came by, but never the
+    /// newest.
     fn evict(&mut self, newest: usize, now: Moment) {
         loop {
             self.hand = if self.hand < self.kept.capacity() { self.hand } else { 0 };
-            let place = self.hand;
+            let slot = self.hand;
             self.hand += 1;
-            let Some(kept) = self.kept.get_mut(place) else { continue };
-            let is_live = kept.gone_at > now.instant;
-            if place == newest || (is_live && std::mem::take(&mut kept.read)) {
+            let Some(kept) = self.kept.get_mut(slot) else { continue };
+            let is_live = kept.expires_at > now.instant;
+            if slot == newest || (is_live && std::mem::take(&mut kept.read)) {
                 continue;
             }
-            return self.remove(place);
+            return self.remove(slot);
         }
     }
 
-    fn remove(&mut self, place: usize) {
-        let kept = self.kept.remove(place);
+    fn remove(&mut self, slot: usize) {
+        let kept = self.kept.remove(slot);
         self.bytes -= kept.weight();
-        self.places.remove(&kept.key);
+        self.slots.remove(&kept.key);
         self.removed.push(kept);
     }
 }
@@ -255,5 +256,5 @@ impl CachedEntry {
     }
 }
 
-/// What an entry costs beside its key and value: the tables of the store, and what is noted of it.
+/// What an entry costs in addition to its key and value: the tables of the store and its metadata.
 const TABLES: usize = 640;

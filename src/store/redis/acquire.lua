@@ -1,35 +1,37 @@
--- acquire: look, and take the lease if nothing acceptable is there and no other claim holds it.
+-- acquire: read the entry, and take the lease if the entry is not acceptable and no other claim
+-- holds the lease.
 --
--- KEYS   1 entry   2 lease   3 floor   4 failed
+-- KEYS   1 entry   2 lease   3 watermark   4 failed
 -- ARGV   1 token, 16 bytes   2 term in ms
---        3 '1' if a fresh entry is acceptable, '0' if none is and past failures do not matter, or
---            the fence of the one that is not, as bytes
---        4 the latest time at which the caller waits for the answer, in us by the server's clock,
---            or '' if the caller does not know that clock
---        5 tokens that may be taken over, 16 bytes each
---        6 floor and 7 failed, if they are not among the KEYS
+--        3 '1' if a fresh entry is acceptable, '0' if none is and failures are ignored, or the
+--            fence of the one entry that is not acceptable, as bytes
+--        4 until when the caller waits for the reply, in us by the server's clock, or '' if the
+--            caller does not know that clock
+--        5 tokens whose leases this caller may take over, 16 bytes each
+--        6 watermark and 7 failed, if they are not among the KEYS
 -- gives  {1, now, entry, its remaining life in ms}                      found
 --        {2, now, what is left of the lease in ms, stale entry or false,
 --            its remaining life}                                        busy
 --        {3, now, fence, stale entry or false, its remaining life,
---            failures in a row, the failure that others share meanwhile
---            or false}                                                  lead
+--            failures in a row, the failure that other callers share
+--            while this one probes, or false}                           lead
 --            where '' stands for an entry that is no string
---        {4, now, failure, how long it holds up this caller in ms,
+--        {4, now, failure, for how long it holds in ms,
 --            stale entry or false, its remaining life}                  failed
 --        {5, now}                                                       late
 --            where now is the server's time in us
 --
--- A failure with a window answers for the key during its cooldown, and while another caller holds
--- the lease. With the lease free and the cooldown over, one caller leads as a probe. A lease that is
+-- A failure with a window is the result during its cooldown, and while another caller holds the
+-- lease. With the lease free and the cooldown over, one caller leads as a probe. A lease that is
 -- granted after the window ends the failure.
 --
--- One script, because between a look and a lease another process can load and leave, and the key
--- would be loaded twice. A caller that gets busy or failed is subscribed by this script's GET.
+-- One script, because between a read and a lease in two steps, another process could load the key
+-- and finish, and the key would be loaded twice. The GET of this script subscribes a caller that gets
+-- busy or failed to changes.
 local now = server_time()
--- The caller does not hear this answer any more: a lease would have no holder.
+-- The caller has stopped waiting, so a lease would have no holder.
 if ARGV[4] ~= '' and now > tonumber(ARGV[4]) then return {5, now} end
--- Whether a lease under this token is in no other flight's hands.
+-- Whether no other flight can hold a lease under this token.
 local function is_ours(token)
   if token == ARGV[1] then return true end
   for start = 1, #ARGV[5], 16 do
@@ -37,9 +39,9 @@ local function is_ours(token)
   end
   return false
 end
-local floor_name, failed_name = KEYS[3] or ARGV[6], KEYS[4] or ARGV[7]
--- Changes nothing, and is refused where writes are: after GETEX a server without room would let
--- everything pass.
+local watermark_name, failed_name = KEYS[3] or ARGV[6], KEYS[4] or ARGV[7]
+-- Changes nothing, but is refused if writes are refused. It has to come first: after a GETEX, a
+-- full server would accept all writes of the script.
 local refused = redis.pcall('SETRANGE', KEYS[2], 0, '')
 local entry, remaining, stored = peek(KEYS[1]), 0, 0
 local is_there = entry
@@ -54,14 +56,14 @@ if remaining == 0 then entry = false end
 local lease, busy = peek(KEYS[2]), false
 if lease_fence(lease) and not is_ours(string.sub(lease, 1, 16)) then
   local left = lease_left(KEYS[2], lease)
-  -- Without a life of its own it is none of our leases.
+  -- A value without an expiry is not a lease of ours.
   if left >= 0 then busy = left end
 end
 local failed, failures, shared = peek(failed_name), 0, false
 if failed and #failed >= 33 and string.sub(failed, 1, 4) == 'BWF\2' then
   local times, cooldown, window, life = struct.unpack('>I4I8I8I8', failed, 6)
   local age = life - redis.call('PTTL', failed_name)
-  -- With more life than it was given, the clock was set back, and its age is not known.
+  -- If it has more life left than it was given, the clock was set back, and its age is unknown.
   local is_known = age >= 0
   local held_up = busy or age < cooldown and cooldown - age
   if window > 0 and is_known and held_up and ARGV[3] ~= '0' then
@@ -81,11 +83,11 @@ if is_there == '' then entry = '' end
 if type(refused) == 'table' and not string.find(refused.err, 'WRONGTYPE', 1, true) then
   error(refused.err)
 end
-local fence = math.max(number(peek(floor_name)) + 1, stored + 1, now)
--- While the clock is behind what it once showed, an invalidation cannot raise the watermark by the
--- time above fences that it does not find. So each fence is the watermark, and a lease that has
--- lapsed stores nothing.
-if fence > now then redis.call('SET', floor_name, struct.pack('>I8', fence), 'PX', floor_life) end
+local fence = math.max(number(peek(watermark_name)) + 1, stored + 1, now)
+-- While the clock is behind a time that it showed before, the time is not above all fences, and an
+-- invalidation cannot raise the watermark above fences that it does not find. So each new fence
+-- becomes the watermark then, and a lapsed lease stores nothing.
+if fence > now then redis.call('SET', watermark_name, struct.pack('>I8', fence), 'PX', watermark_life) end
 redis.call('SET', KEYS[2], ARGV[1] .. struct.pack('>I8I8', fence, ARGV[2]), 'PX', ARGV[2])
 if failed and not shared then redis.call('DEL', failed_name) end
 return {3, now, fence, entry, remaining, failures, ARGV[3] ~= '0' and shared}

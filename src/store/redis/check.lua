@@ -1,10 +1,10 @@
--- check: whether this user may run what the other scripts run.
+-- check: whether this user may run the commands of the other scripts.
 --
--- KEYS   1 a name of ours that nobody uses
--- gives  for each command that is refused, its name and what the server says
+-- KEYS   1 a name of ours that is not used
+-- gives  for each command that is refused, its name and the error of the server
 --
--- One script, because a script's commands are refused otherwise than a client's, and because all
--- that is missing should be told at once.
+-- One script, because the commands of a script are refused with other errors than those of a
+-- client, and because the caller wants to know all missing permissions at once.
 local gives = {}
 local function note(command, reply)
   if type(reply) == 'table' and reply.err then

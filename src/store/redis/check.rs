@@ -1,22 +1,22 @@
-//! The check at start-up: whether the server is one that this store can work with.
+//! The check at start-up: whether the store can work with the server.
 
 use super::client::{RedisRequest, RedisScript, RedisValue, Refusal, RequestError, Route, refusal};
 use super::inner::Inner;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Key;
 
-/// Connects now instead of at the first use, and does what operations do, on names that are not used.
-/// Nothing is left behind.
+/// Connects now instead of at the first use, and runs the commands of operations on names that are
+/// not used. It leaves nothing behind.
 ///
-/// What a server refuses for now (it is full, or has too few replicas) is logged only: it answers
-/// lookups, and may take writes later.
+/// A temporary refusal (the server is full, or has too few replicas) is only logged, because the
+/// server answers lookups and may accept writes later.
 pub(super) async fn prepare(store: &Inner) -> Result<(), StoreError> {
     let [name, other] = [1, 2]
         .map(|number: u64| store.entry_name(&Key::of("bellwether.check").with(number).digest()));
-    // In two slots: a node of a cluster says what it is.
-    let mut look = redis::cmd("MGET");
-    look.arg(&name).arg(other);
-    store.client.run(&RedisRequest::command(look, CONNECTING), Some).await?;
+    // Two names in two slots: a node of a cluster refuses that.
+    let mut mget = redis::cmd("MGET");
+    mget.arg(&name).arg(other);
+    store.client.run(&RedisRequest::command(mget, CONNECTING), Some).await?;
     check(store, &store.scripts.check, name).await?;
     let plain = (0..store.client.options().plain_connections() as usize).map(Route::Plain);
     for route in plain.chain([Route::Tracked]) {
@@ -26,15 +26,15 @@ pub(super) async fn prepare(store: &Inner) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Runs the check by text, as a server that was restarted needs it, and then by hash.
+/// Runs the check by its text, because a restarted server does not know the hash, and then by hash.
 async fn check(store: &Inner, script: &RedisScript, name: Vec<u8>) -> Result<(), StoreError> {
     let by_hash = RedisRequest::script(script, [name], [], CONNECTING);
     let by_text = by_hash.by_text();
-    judge(store.client.run(&by_text, Some).await?)?;
+    read_reply(store.client.run(&by_text, Some).await?)?;
     store.client.run(&by_hash, Some).await.map(drop)
 }
 
-fn judge(reply: RedisValue) -> Result<(), StoreError> {
+fn read_reply(reply: RedisValue) -> Result<(), StoreError> {
     let said = texts(reply).ok_or_else(|| RequestError::Malformed.during(CONNECTING, None))?;
     let mut missing = Vec::new();
     for [command, why] in said.as_chunks().0 {
@@ -75,7 +75,7 @@ mod tests {
 
     fn refusal(pairs: &[[&str; 2]]) -> Result<(), StoreError> {
         let said = pairs.iter().flatten().map(|said| RedisValue::Bytes(said.as_bytes().to_vec()));
-        judge(RedisValue::Array(said.collect()))
+        read_reply(RedisValue::Array(said.collect()))
     }
 
     #[test]
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_reply_of_another_shape_is_malformed() {
-        let error = judge(RedisValue::Int(1)).unwrap_err();
+        let error = read_reply(RedisValue::Int(1)).unwrap_err();
         assert_eq!(error.kind(), StoreErrorKind::Malformed);
     }
 }

@@ -1,18 +1,19 @@
 -- commit: store the entry and give up the lease.
 --
--- KEYS   1 entry   2 lease   3 floor   4 failed
+-- KEYS   1 entry   2 lease   3 watermark   4 failed
 -- ARGV   1 token, 16 bytes   2 envelope   3 life in ms, 0 to keep nothing
---        4 fence   5 when the lease was granted, in us   6 how long floors live, in us
---        7 floor and 8 failed, if they are not among the KEYS
+--        4 fence   5 when the lease was granted, in us   6 how long watermarks are kept, in us
+--        7 watermark and 8 failed, if they are not among the KEYS
 -- gives  1 stored, 0 superseded, or the error of a server that refuses the write
 --
--- One script, because a reader between the two writes would find neither an entry nor a lease and
--- lead a second load; and because an invalidation between the check and the write would be undone.
--- Changes nothing, and is refused where writes are: after GETEX a server without room would let
--- everything pass.
+-- One script, because between two writes in two steps, a reader would find neither an entry nor a
+-- lease, and would load again. And an invalidation between the check and the write would be undone.
+
+-- Changes nothing, but is refused if writes are refused. It has to come first: after a GETEX, a
+-- full server would accept all writes of the script.
 local refused = redis.pcall('SETRANGE', KEYS[2], 0, '')
-local floor_name, failed_name = KEYS[3] or ARGV[7], KEYS[4] or ARGV[8]
-local entry, lease, floor = peek(KEYS[1]), peek(KEYS[2]), number(peek(floor_name))
+local watermark_name, failed_name = KEYS[3] or ARGV[7], KEYS[4] or ARGV[8]
+local entry, lease, watermark = peek(KEYS[1]), peek(KEYS[2]), number(peek(watermark_name))
 local holds = lease and string.sub(lease, 1, 16) == ARGV[1]
 local stored, newer = 0, false
 if entry and #entry >= 4 and string.sub(entry, 1, 3) == 'BWE' then
@@ -23,10 +24,10 @@ local superseded = newer
 if not holds then
   local now, fence = server_time(), tonumber(ARGV[4])
   local age = now - ARGV[5]
-  -- A clock that was set back says nothing of what came between. It was if the lease is from a later
-  -- time, or if less time has passed by it than the holder has counted since.
+  -- If the clock was set back, it is unknown what happened since the grant. It was set back if the
+  -- grant is in the future, or if less time has passed than the holder has counted.
   local is_known = age >= 0 and age < tonumber(ARGV[6]) and stored_at(ARGV[2]) <= now + drift
-  superseded = newer or not is_known or fence <= floor or fence <= stored
+  superseded = newer or not is_known or fence <= watermark or fence <= stored
 end
 local set = {}
 -- Protected, so that the lease ends even if the server is out of memory.

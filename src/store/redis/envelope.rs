@@ -1,4 +1,4 @@
-//! The envelope: the bytes at rest.
+//! The envelope: the stored bytes of an entry.
 //!
 //! Version 1, numbers big-endian:
 //!
@@ -8,7 +8,7 @@
 //! | 3 | 1 | version, 1 |
 //! | 4 | 1 | codec of the value |
 //! | 5 | 1 | 1 if it is refreshed early, else 0 |
-//! | 6 | 2 | `EX` if it was made stale before its time, else zero |
+//! | 6 | 2 | `EX` if it was made stale before the end of its ttl, else zero |
 //! | 8 | 20 | digest of the key |
 //! | 28 | 8 | fence |
 //! | 36 | 8 | stored at, in us of the store's clock |
@@ -21,9 +21,9 @@
 //! | 84 | 4 | CRC-32 (IEEE 802.3) of bytes 0 to 83, with zero for bytes 6 and 7, and the value |
 //! | 88 | | value |
 //!
-//! The scripts read version, fence, times and windows at these offsets, and write `EX`. Whatever does
-//! not fit is
-//! [`Unreadable`], which a store answers like nothing at all; a newer version is also left alone.
+//! The scripts read version, fence, times and stale windows at these offsets, and write `EX`. All
+//! other bytes are [`Unreadable`], which counts as a miss. An envelope of a newer version is not
+//! overwritten.
 
 use std::fmt;
 use std::time::Duration;
@@ -34,7 +34,7 @@ use crate::duration::millis;
 use crate::key::Digest;
 use crate::store::{Draft, Lifetimes, Value};
 
-/// What an envelope holds beside the draft.
+/// What an envelope holds in addition to the draft.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub(super) fence: u64,
@@ -44,29 +44,29 @@ pub(super) struct Stamp {
 /// Why bytes are not an envelope of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unreadable {
-    /// Not an envelope, or cut short, or changed.
+    /// Not an envelope, truncated, or changed.
     Damaged,
     /// Written by a later version of this crate.
     Newer,
-    /// Of another key.
+    /// The envelope of another key.
     OtherKey,
 }
 
-/// Writes a draft down.
+/// Encodes a draft.
 pub(super) fn seal(draft: &Draft, key: &Digest, stamp: Stamp) -> Vec<u8> {
     let value = draft.value().encoded();
-    // A value is far below 4 GiB: `max_entry_bytes` sees to it.
+    // `max_entry_bytes` keeps a value far below 4 GiB.
     let length = u32::try_from(value.len()).unwrap_or(u32::MAX);
     let mut sealed = Vec::with_capacity(HEADER + value.len());
     sealed.extend_from_slice(MAGIC);
-    let windows = draft.windows();
-    let early = u8::from(windows.is_refreshed_early());
+    let lifetimes = draft.lifetimes();
+    let early = u8::from(lifetimes.is_refreshed_early());
     sealed.extend_from_slice(&[VERSION, draft.codec(), early, 0, 0]);
     sealed.extend_from_slice(key.as_bytes());
     sealed.extend_from_slice(&stamp.fence.to_be_bytes());
     sealed.extend_from_slice(&stamp.stored_at.to_be_bytes());
-    let stale = [windows.while_revalidate(), windows.if_error(), windows.for_validation()];
-    for window in [windows.ttl()].into_iter().chain(stale) {
+    let stale = [lifetimes.while_revalidate(), lifetimes.if_error(), lifetimes.for_validation()];
+    for window in [lifetimes.ttl()].into_iter().chain(stale) {
         sealed.extend_from_slice(&millis(window).to_be_bytes());
     }
     let load_time = u32::try_from(draft.load_time().as_micros()).unwrap_or(u32::MAX);
@@ -78,7 +78,7 @@ pub(super) fn seal(draft: &Draft, key: &Digest, stamp: Stamp) -> Vec<u8> {
     sealed
 }
 
-/// Reads what [`seal`] wrote for this key. The value shares the memory of `sealed`.
+/// Decodes what [`seal`] wrote for this key. The value shares the memory of `sealed`.
 pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<(Draft, Stamp), Unreadable> {
     let header: &[u8; HEADER] = sealed.first_chunk().ok_or(Unreadable::Damaged)?;
     let mut fields = Fields(header);
@@ -90,7 +90,7 @@ pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<(Draft, Stamp), Unread
         return Err(if version > VERSION { Unreadable::Newer } else { Unreadable::Damaged });
     }
     let [early] = fields.take();
-    let mark: [u8; 2] = fields.take();
+    let flag: [u8; 2] = fields.take();
     let digest = Digest(fields.take());
     let fence = u64::from_be_bytes(fields.take());
     let stored_at = u64::from_be_bytes(fields.take());
@@ -99,27 +99,28 @@ pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<(Draft, Stamp), Unread
     let load_time = Duration::from_micros(u32::from_be_bytes(fields.take()).into());
     let length = u32::from_be_bytes(fields.take()) as usize;
     let sum = u32::from_be_bytes(fields.take());
-    let (mut summed, value) = (*header, &sealed[HEADER..]);
-    summed[MARK..MARK + 2].fill(0);
-    let is_mark = [*EXPIRED, [0; 2]].contains(&mark);
+    let mut summed = *header;
+    let value = &sealed[HEADER..];
+    summed[FLAG..FLAG + 2].fill(0);
+    let is_flag = [*EXPIRED, [0; 2]].contains(&flag);
     let sums_up = value.len() == length && checksum(&summed[..SUMMED], value) == sum;
-    if early > 1 || !is_mark || !sums_up {
+    if early > 1 || !is_flag || !sums_up {
         return Err(Unreadable::Damaged);
     }
     if digest != *key {
         return Err(Unreadable::OtherKey);
     }
-    let windows = Lifetimes::fresh_for(ttl)
+    let lifetimes = Lifetimes::fresh_for(ttl)
         .stale_while_revalidate(while_revalidate)
         .stale_if_error(if_error)
         .kept_for_validation(for_validation);
-    let windows = if early == 1 { windows.refreshed_early() } else { windows };
+    let lifetimes = if early == 1 { lifetimes.refreshed_early() } else { lifetimes };
     let value = Value::new(sealed.slice(HEADER..));
-    let draft = Draft::new(value, codec, windows).timed(load_time, Duration::ZERO);
+    let draft = Draft::new(value, codec, lifetimes).timed(load_time, Duration::ZERO);
     Ok((draft, Stamp { fence, stored_at }))
 }
 
-/// The fence that the scripts see, whatever else is wrong.
+/// The fence at the offset where the scripts read it, even if the envelope is damaged.
 pub(super) fn fence(sealed: &[u8]) -> u64 {
     let fence = sealed.get(FENCE..).and_then(<[u8]>::first_chunk);
     fence.map_or(0, |fence| u64::from_be_bytes(*fence))
@@ -160,13 +161,13 @@ const MAGIC: &[u8; 3] = b"BWE";
 const VERSION: u8 = 1;
 const HEADER: usize = 88;
 
-/// Where it stands that an entry was made stale before its time. The checksum leaves that out, since
-/// scripts write it.
-const MARK: usize = 6;
+/// The offset of the mark of an entry that was made stale early. The checksum leaves it out,
+/// because scripts write it.
+const FLAG: usize = 6;
 
 const EXPIRED: &[u8; 2] = b"EX";
 
-/// Where the fence stands.
+/// The offset of the fence.
 const FENCE: usize = 28;
 
 /// The checksum is over everything but itself.
@@ -179,19 +180,19 @@ mod tests {
     use crate::store::Lifetimes;
 
     fn sealed(value: &'static [u8]) -> (Vec<u8>, Digest) {
-        let windows = Lifetimes::fresh_for(Duration::from_secs(60))
+        let lifetimes = Lifetimes::fresh_for(Duration::from_secs(60))
             .stale_while_revalidate(Duration::from_millis(1500))
             .stale_if_error(Duration::from_secs(4))
             .kept_for_validation(Duration::from_secs(5))
             .refreshed_early();
-        let draft = Draft::new(Value::new(Bytes::from_static(value)), 1, windows)
+        let draft = Draft::new(Value::new(Bytes::from_static(value)), 1, lifetimes)
             .timed(Duration::from_millis(52), Duration::ZERO);
-        let digest = Digest(std::array::from_fn(|place| place as u8));
+        let digest = Digest(std::array::from_fn(|index| index as u8));
         let stamp = Stamp { fence: 0x0102_0304_0506_0708, stored_at: 0x1112_1314_1516_1718 };
         (seal(&draft, &digest, stamp), digest)
     }
 
-    /// Bytes at rest outlive a deployment: if this fails, the version has to change.
+    /// Stored bytes outlive a deployment. If this test fails, the version has to change.
     #[test]
     fn version_1_is_written_as_these_very_bytes() {
         let (sealed, _) = sealed(b"{\"a\":1}");
@@ -212,10 +213,10 @@ mod tests {
         let (draft, stamp) = open(sealed.into(), &digest).unwrap();
         assert_eq!(draft.value().encoded(), &b"value"[..]);
         assert_eq!(draft.codec(), 1);
-        assert_eq!(draft.windows().ttl(), Duration::from_secs(60));
-        assert_eq!(draft.windows().while_revalidate(), Duration::from_millis(1500));
-        assert_eq!(draft.windows().if_error(), Duration::from_secs(4));
-        assert!(draft.windows().is_refreshed_early());
+        assert_eq!(draft.lifetimes().ttl(), Duration::from_secs(60));
+        assert_eq!(draft.lifetimes().while_revalidate(), Duration::from_millis(1500));
+        assert_eq!(draft.lifetimes().if_error(), Duration::from_secs(4));
+        assert!(draft.lifetimes().is_refreshed_early());
         assert_eq!(draft.load_time(), Duration::from_millis(52));
         assert_eq!(stamp.fence, 0x0102_0304_0506_0708);
         assert_eq!(fence(&seal_again), stamp.fence);
@@ -235,7 +236,7 @@ mod tests {
     #[test]
     fn an_entry_that_a_script_made_stale_is_opened() {
         let (mut sealed, digest) = sealed(b"value");
-        sealed[MARK..MARK + 2].copy_from_slice(EXPIRED);
+        sealed[FLAG..FLAG + 2].copy_from_slice(EXPIRED);
         assert_eq!(open(sealed.into(), &digest).unwrap().0.value().encoded(), &b"value"[..]);
     }
 

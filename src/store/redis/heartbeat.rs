@@ -1,8 +1,8 @@
-//! The heartbeat: signs of life of the connection that hears of changes, while copies are read.
+//! The heartbeat: a liveness probe of the tracking connection, while near copies are read.
 //!
-//! A copy is given out only if that connection was [heard from](super::near) within
-//! [`silence`](super::near::silence). The heartbeat asks twice within that, so that a late reply costs
-//! no caller a lookup. An idle process is silent: its first read asks the server.
+//! A copy is served only if that connection [has answered](super::near) within
+//! [`silence`](super::near::silence). The heartbeat probes twice within that time, so a late reply
+//! costs no caller a lookup. An idle process sends nothing, and its first read is a lookup.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -14,23 +14,23 @@ use super::client::RedisRequest;
 use super::inner::Inner;
 use super::near::HEARTBEAT;
 
-/// A task that asks for signs of life. It is there while copies are.
+/// The task that probes the connection. It runs while there are copies.
 ///
-/// A request without a reply gives the connection up, as any does, and that ends all copies.
+/// A request without a reply takes the connection out of use, and that invalidates all copies.
 struct Heartbeat(Weak<Inner>);
 
-/// Starts it, unless it is there or there is no runtime for it.
+/// Starts the task, unless it runs already or there is no runtime.
 pub(super) fn start(store: &Arc<Inner>) {
     if let Some(near) = &store.near
-        && !near.guarded.load(Ordering::Relaxed)
+        && !near.has_heartbeat.load(Ordering::Relaxed)
         && let Ok(runtime) = Handle::try_current()
-        && !near.guarded.swap(true, Ordering::Relaxed)
+        && !near.has_heartbeat.swap(true, Ordering::Relaxed)
     {
         runtime.spawn(Heartbeat(Arc::downgrade(store)).run());
     }
 }
 
-/// Starts another one, if copies were made while the last one ended.
+/// Starts the task again, if copies were made while it ended.
 fn start_again(store: &Weak<Inner>) {
     if let Some(store) = store.upgrade()
         && store.near.as_ref().is_some_and(|near| !near.is_empty())
@@ -57,8 +57,8 @@ impl Heartbeat {
             let Some(near) = &store.near else { return };
             if near.was_used() {
                 used_at = Instant::now();
-                let ping = RedisRequest::command(redis::cmd("PING"), "asking for a sign of life");
-                // Any reply is a sign of life; the connection itself notices that there is none.
+                let ping = RedisRequest::command(redis::cmd("PING"), "probing the connection");
+                // Any reply will do. The connection itself notices a missing one.
                 _ = store.client.run(&ping, Some).await;
             } else if used_at.elapsed() > near.longest() {
                 near.empty().await;
@@ -73,7 +73,7 @@ impl Heartbeat {
 impl Drop for Heartbeat {
     fn drop(&mut self) {
         if let Some(near) = self.0.upgrade().as_ref().and_then(|store| store.near.as_ref()) {
-            near.guarded.store(false, Ordering::Relaxed);
+            near.has_heartbeat.store(false, Ordering::Relaxed);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the clones of a `RedisStore` share.
+//! The state that the clones of a `RedisStore` share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,10 +18,10 @@ pub(super) struct Inner {
     pub(super) client: RedisClient,
     pub(super) scripts: StoreScripts,
     pub(super) near: Option<Arc<Near>>,
-    /// Plain hits go by these, so that the server tracks only what a caller waits for. With a near
-    /// tier there is none.
+    /// For plain lookups, so that the server tracks only names that a caller waits for. Empty with
+    /// a near tier.
     plain: Box<[Lookups]>,
-    /// Lookups whose answers are copied go by this.
+    /// For lookups whose entries are copied into the near tier.
     tracked: Lookups,
     pub(super) clock: Arc<ServerClock>,
     pub(super) unacknowledged: Unacknowledged,
@@ -46,7 +46,8 @@ impl Inner {
         };
         let client = RedisClient::with(options, setup);
         let lookups = |route| {
-            let (client, script) = (client.clone(), scripts.look.clone());
+            let client = client.clone();
+            let script = scripts.lookup.clone();
             Lookups::over(client, route, script, Arc::clone(&clock))
         };
         let plain = (0..plain as usize).map(|number| lookups(Route::Plain(number))).collect();
@@ -75,7 +76,7 @@ impl Inner {
         self.plain_of(digest).map_or(&self.tracked, |number| &self.plain[number])
     }
 
-    /// Over which connection a key is looked up, and what is not to be tracked is changed.
+    /// The connection for lookups of a key, and for changes that need no tracking.
     pub(super) fn route(&self, digest: &Digest) -> Route {
         self.plain_of(digest).map_or(Route::Tracked, Route::Plain)
     }
@@ -96,13 +97,13 @@ impl Inner {
         self.client.name(digest, ":failed")
     }
 
-    /// All names of a key. Callers wait for changes of the first [`TRACKED`] ones.
+    /// All names of a key. Callers wait for changes of the first [`TRACKED`] names only.
     pub(super) fn names(&self, digest: &Digest) -> Vec<Vec<u8>> {
-        let floor = self.client.name(digest, ":floor");
-        vec![self.entry_name(digest), self.lease_name(digest), floor, self.failed_name(digest)]
+        let watermark = self.client.name(digest, ":watermark");
+        vec![self.entry_name(digest), self.lease_name(digest), watermark, self.failed_name(digest)]
     }
 }
 
-/// How many names of a key the server may track: the entry and the lease. The others may never change
-/// again, and would be tracked for ever.
+/// How many names of a key the server may track: the entry and the lease. The others may never
+/// change again, and the server would track them for ever.
 pub(super) const TRACKED: usize = 2;

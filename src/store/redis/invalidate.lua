@@ -1,23 +1,25 @@
--- invalidate: remove the entry or make it stale, end the lease, raise the floor.
+-- invalidate: remove the entry or make it stale, end the lease and raise the watermark.
 --
--- KEYS   1 entry   2 lease   3 floor   4 failed
--- ARGV   1 how long floors live, in ms   2 '1' if an entry with a stale window stays, as stale
---        3 floor and 4 failed, if they are not among the KEYS
+-- KEYS   1 entry   2 lease   3 watermark   4 failed
+-- ARGV   1 how long watermarks are kept, in ms
+--        2 '1' if an entry with a stale window stays, as stale
+--        3 watermark and 4 failed, if they are not among the KEYS
 -- gives  1
 --
--- One script, because a commit between any two of its steps would survive it.
-local floor_name, failed_name = KEYS[3] or ARGV[3], KEYS[4] or ARGV[4]
-local entry, lease, floor = peek(KEYS[1]), peek(KEYS[2]), number(peek(floor_name))
-floor = math.max(floor, server_time(), lease_fence(lease) or 0)
+-- One script, because a commit between two steps would survive the invalidation.
+local watermark_name, failed_name = KEYS[3] or ARGV[3], KEYS[4] or ARGV[4]
+local entry, lease, watermark = peek(KEYS[1]), peek(KEYS[2]), number(peek(watermark_name))
+watermark = math.max(watermark, server_time(), lease_fence(lease) or 0)
 local stale = 0
 if readable(entry) then
-  floor = math.max(floor, fence_at(entry, 29))
+  watermark = math.max(watermark, fence_at(entry, 29))
   stale = stale_window(entry)
 end
-redis.call('SET', floor_name, struct.pack('>I8', floor), 'PX', ARGV[1])
+redis.call('SET', watermark_name, struct.pack('>I8', watermark), 'PX', ARGV[1])
 redis.call('DEL', KEYS[2], failed_name)
 if ARGV[2] == '1' and stale > 0 then
-  -- Its remaining life alone would make it fresh again if the clock were set back.
+  -- The mark keeps it stale. By its expiry alone it would be fresh again if the clock were set
+  -- back.
   redis.call('SETRANGE', KEYS[1], 6, expired)
   redis.call('PEXPIRE', KEYS[1], math.min(stale, redis.call('PTTL', KEYS[1])))
 else

@@ -1,4 +1,4 @@
-//! Lookups of many callers at once, sent as one command.
+//! Lookup batches: concurrent lookups, sent as one command.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,8 +17,8 @@ use crate::error::{StoreError, StoreErrorKind};
 /// Batches the lookups that go over one connection.
 ///
 /// A lone lookup is sent at once. Concurrent lookups are queued: a task yields once, and then sends
-/// all of them as one command. A caller waits for no round trip of others, and the connection has one
-/// message to handle where it had one per caller.
+/// all of them as one command. So no caller waits for the round trip of another one, and the
+/// connection handles one message instead of one per caller.
 #[derive(Clone, Debug)]
 pub(super) struct Lookups(Arc<LookupState>);
 
@@ -26,36 +26,36 @@ pub(super) struct Lookups(Arc<LookupState>);
 struct LookupState {
     client: RedisClient,
     route: Route,
-    /// Gives entries with what is left of their lives.
+    /// Reads entries with what is left of their lives.
     script: RedisScript,
     clock: Arc<ServerClock>,
-    /// Whether lookups ask for lives, too. That costs the server more, so they do not until one has
-    /// met an entry that cannot be judged without.
+    /// Whether lookups read the remaining lives, too. That costs the server more, so they do not
+    /// until one finds an entry that needs it.
     with_lives: AtomicBool,
-    /// How many callers look something up.
+    /// How many lookups are under way.
     callers: AtomicUsize,
-    /// What is sent next. While it is not empty, a task is about to send it. Never held across an
-    /// `.await`.
+    /// The lookups that are sent next. While there are any, a task is about to send them. Never
+    /// held across an `.await`.
     next: Mutex<LookupBatch>,
 }
 
-/// Lookups that a task is about to send.
+/// The lookups that a task is about to send.
 #[derive(Debug, Default)]
 struct LookupBatch {
-    lookups: Vec<Lookup>,
-    /// Where that task runs, while there are any.
+    lookups: Vec<QueuedLookup>,
+    /// The runtime of that task, while there are lookups.
     runtime: Option<Id>,
 }
 
 /// A lookup that a task sends.
 #[derive(Debug)]
-struct Lookup {
+struct QueuedLookup {
     name: Vec<u8>,
-    answer: oneshot::Sender<Looked>,
+    answer: oneshot::Sender<LookupResult>,
 }
 
-/// What is there, if anything is.
-type Looked = Result<Option<Seen>, StoreError>;
+/// The entry under a name, if there is one.
+type LookupResult = Result<Option<Seen>, StoreError>;
 
 impl Lookups {
     pub(super) fn over(
@@ -75,43 +75,43 @@ impl Lookups {
         }))
     }
 
-    /// From now on, lookups tell what is left of a life.
+    /// From now on, lookups read the remaining lives, too.
     pub(super) fn ask_for_lives(&self) {
         self.0.with_lives.store(true, Ordering::Relaxed);
     }
 
-    /// What is stored under a name. What is no string counts as nothing.
+    /// Reads the entry under a name. A value that is no string counts as none.
     ///
     /// # Cancel safety
     /// Dropping it loses the answer.
-    pub(super) async fn look(&self, name: Vec<u8>) -> Looked {
-        let looking = Looking::begin(&self.0);
+    pub(super) async fn read(&self, name: Vec<u8>) -> LookupResult {
+        let active = ActiveLookup::begin(&self.0);
         // While the server is taken to be down, one caller probes it and no other waits for that.
-        let goes_alone = looking.is_alone || self.0.client.is_down();
+        let goes_alone = active.is_alone || self.0.client.is_down();
         let joined = if goes_alone { None } else { self.join(&name) };
         if let Some(answer) = joined
-            && let Ok(looked) = answer.await
+            && let Ok(result) = answer.await
         {
-            return looked;
+            return result;
         }
-        // It is alone, or the task was dropped with its runtime. In a box, so that the callers that
-        // share a command need no room for it.
+        // The lookup is alone, or the task was dropped with its runtime. The future is boxed, so
+        // that callers that share a command need no memory for it.
         let seen = Box::pin(self.0.send(vec![name])).await?;
         seen.into_iter().next().ok_or_else(malformed)
     }
 
-    /// What is stored under a name, with what is left of its life.
+    /// Reads the entry under a name, with what is left of its life.
     ///
     /// # Cancel safety
     /// Dropping it loses the answer.
-    pub(super) async fn look_with_life(&self, name: Vec<u8>) -> Looked {
+    pub(super) async fn read_with_life(&self, name: Vec<u8>) -> LookupResult {
         let seen = self.0.send_with_lives(vec![name]).await?;
         seen.into_iter().next().ok_or_else(malformed)
     }
 
-    /// Joins the next batch, if there is a runtime for its task. It has to be that of the caller:
-    /// another one may not be driven for a long time.
-    fn join(&self, name: &[u8]) -> Option<oneshot::Receiver<Looked>> {
+    /// Joins the next batch, if there is a runtime for its task. That has to be the runtime of the
+    /// caller, because another one may not be polled for a long time.
+    fn join(&self, name: &[u8]) -> Option<oneshot::Receiver<LookupResult>> {
         let runtime = Handle::try_current().ok()?;
         let (answer, answered) = oneshot::channel();
         let is_first = {
@@ -120,7 +120,7 @@ impl Lookups {
                 return None;
             }
             next.runtime = Some(runtime.id());
-            next.lookups.push(Lookup { name: name.to_vec(), answer });
+            next.lookups.push(QueuedLookup { name: name.to_vec(), answer });
             next.lookups.len() == 1
         };
         if is_first {
@@ -132,7 +132,7 @@ impl Lookups {
 }
 
 impl LookupState {
-    async fn answer(&self, lookups: Vec<Lookup>) {
+    async fn answer(&self, lookups: Vec<QueuedLookup>) {
         let (names, callers): (Vec<_>, Vec<_>) =
             lookups.into_iter().map(|lookup| (lookup.name, lookup.answer)).unzip();
         let answers = match self.send(names).await {
@@ -140,7 +140,7 @@ impl LookupState {
             Err(error) => vec![Err(error); callers.len()],
         };
         for (caller, answer) in callers.into_iter().zip(answers) {
-            // It may have gone.
+            // The caller may be gone.
             _ = caller.send(answer);
         }
     }
@@ -152,14 +152,14 @@ impl LookupState {
         let count = names.len();
         let mut mget = redis::cmd("MGET");
         mget.arg(names);
-        let request = RedisRequest::command(mget, LOOKING).over(self.route);
+        let request = RedisRequest::command(mget, READING).over(self.route);
         let all = |seen: &Vec<_>| seen.len() == count;
         self.client.run(&request, |reply| reply::seen(reply).filter(all)).await
     }
 
     async fn send_with_lives(&self, names: Vec<Vec<u8>>) -> Result<Vec<Option<Seen>>, StoreError> {
         let count = names.len();
-        let request = RedisRequest::script(&self.script, names, [], LOOKING).over(self.route);
+        let request = RedisRequest::script(&self.script, names, [], READING).over(self.route);
         let asked_at = Instant::now();
         let all = |(_, seen): &(_, Vec<_>)| seen.len() == count;
         let read = |reply| reply::seen_with_lives(reply).filter(all);
@@ -174,28 +174,29 @@ impl LookupState {
 }
 
 fn malformed() -> StoreError {
-    StoreError::new(StoreErrorKind::Malformed, "redis, looking: the reply makes no sense")
+    StoreError::new(StoreErrorKind::Malformed, "redis, reading an entry: the reply makes no sense")
 }
 
-/// A caller that looks something up.
-struct Looking<'a> {
+/// A lookup that is under way.
+struct ActiveLookup<'a> {
     state: &'a LookupState,
     is_alone: bool,
 }
 
-impl<'a> Looking<'a> {
+impl<'a> ActiveLookup<'a> {
     fn begin(state: &'a LookupState) -> Self {
         Self { state, is_alone: state.callers.fetch_add(1, Ordering::Relaxed) == 0 }
     }
 }
 
-impl Drop for Looking<'_> {
+impl Drop for ActiveLookup<'_> {
     fn drop(&mut self) {
         self.state.callers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// The task that sends the next batch. If it is dropped before, the callers send for themselves.
+/// The task that sends the next batch. If it is dropped before, the callers send their lookups
+/// themselves.
 struct LookupFlush {
     state: Arc<LookupState>,
     was_taken: bool,
@@ -222,13 +223,13 @@ impl Drop for LookupFlush {
     fn drop(&mut self) {
         if !self.was_taken {
             let left = mem::take(&mut *self.state.next());
-            // After the lock: this wakes the callers.
+            // Dropped after the lock, because this wakes the callers.
             drop(left);
         }
     }
 }
 
-/// How many lookups one command carries: a reply should not be so long that others wait for it.
+/// The maximum number of lookups in one command. A longer reply would delay the replies behind it.
 const AT_ONCE: usize = 64;
 
-const LOOKING: &str = "looking";
+const READING: &str = "reading an entry";

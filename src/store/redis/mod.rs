@@ -1,4 +1,4 @@
-//! `RedisStore`: entries and leases shared by a fleet.
+//! `RedisStore`: entries and leases that a fleet shares.
 
 mod check;
 pub(crate) mod client;
@@ -23,7 +23,7 @@ pub use self::client::RedisOptions;
 pub use self::stats::RedisStats;
 
 use self::inner::Inner;
-use super::{Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Failure, Lease};
+use super::{Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, StoreFuture};
 use super::{Peek, Renew, Store, Watch};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Key;
@@ -32,59 +32,63 @@ use crate::key::Key;
 ///
 /// A handle: clones share one set of connections. Every operation is one command and one round
 /// trip: an `MGET` for lookups, which concurrent callers share, and a script for everything else. A
-/// caller that is told that a key is busy is subscribed to its changes by that answer (RESP3 client
-/// tracking); where the server refuses that, waiters find the value by their pauses alone. With
-/// [`near`](RedisOptions::near), what was read is kept in this process too, and lookups ask for what
-/// is left of lives, by a script.
+/// caller that is told that a key is busy is subscribed to its changes by that reply (RESP3 client
+/// tracking). If the server refuses tracking, waiters poll. With [`near`](RedisOptions::near), this
+/// process also keeps copies of the entries that it reads, and a lookup is a script that also gives
+/// the remaining life.
 ///
 /// # Names
-/// A key has four names in one hash slot: `bw:<namespace>:{<digest>}` for its entry, and the same with
-/// `:lease`, `:floor` and `:failed`. All names that a script touches are declared in its `KEYS`, with
-/// one exception: Redis before 7.2 tracks every declared name for the caller, whether the script reads
-/// it or not, so the floor and the failure are arguments there. They may never change again, and would
-/// be tracked for ever, at 116 bytes each.
+/// A key has four names in one hash slot: `bw:<namespace>:{<digest>}` for its entry, and the same
+/// with `:lease`, `:watermark` and `:failed`. Scripts declare all names that they touch in their
+/// `KEYS`, with one exception. Redis before 7.2 tracks every declared name, even if the script does
+/// not read it. So the watermark and the failure are arguments there. They may never change again,
+/// and the server would track them for ever, at about 120 bytes each.
 ///
 /// # When the server's clock is set
-/// Redis counts expiry by its wall clock. An entry carries the server's time at which it was stored
-/// as well, so a clock that is set back prolongs nothing. No entry is given out with more life than
-/// it was stored with, and an entry from a later time than the clock shows counts as missing: it is
-/// loaded again. A lease without a holder lapses within its term after the next caller asks for it, a
-/// failure window ends at once or after its length at most, and invalidations hold. A clock that is
-/// set forward ends entries, leases and failure windows early. Steps of less than a second are taken
-/// for drift.
+/// Redis counts expiry by its wall clock. An entry also carries the server's time at which it was
+/// stored. So a clock that is set back prolongs nothing:
 ///
-/// # What a user of the server must be allowed to do
+/// - No entry is served with more life than it was stored with.
+/// - An entry from a later time than the clock shows counts as a miss, and is loaded again.
+/// - A lease without a holder lapses within its term after the next caller requests it.
+/// - A failure window ends at once, or after its length at most.
+/// - Invalidations hold.
+///
+/// A clock that is set forward ends entries, leases and failure windows early. Steps of less than a
+/// second are taken for drift.
+///
+/// # Permissions
 /// `~bw:* +mget +get +getex +setrange +set +del +pttl +pexpire +time +evalsha +eval +hello +ping +client|tracking`.
-/// With `+script|load` as well, the scripts are known before they are first needed.
+/// With `+script|load`, the scripts are also loaded before their first use.
 ///
 /// # Errors
-/// A command takes no longer than [`RedisOptions::timeout`], and an operation is one, or two now and
-/// then. A command that timed out may have been executed all the same; the protocol is made for
-/// that. A server that is down costs nothing after the first failures: see
+/// A command takes no longer than [`RedisOptions::timeout`]. An operation is one command, and
+/// rarely two. A command that timed out may still have been executed, and the protocol allows for
+/// that. After the first failures, a server that is down costs no time: see
 /// [`RedisOptions::down_after`].
 ///
 /// # Leases after an outage
-/// A lease may be left by a command whose reply was lost. The store remembers its claim, up to
-/// 10,000 of them, and gives the lease up as soon as the server answers again: in a task that is
-/// there while there are such claims, at most until their leases have lapsed. Another claim of the
-/// same process takes such a lease over meanwhile. A command that takes a lease and arrives when its
-/// caller has stopped waiting, by the server's clock, takes none.
+/// A command whose reply was lost may have taken a lease. The store remembers up to 10,000 such
+/// claims, and releases their leases as soon as the server answers again. A task does this; it runs
+/// while there are such claims, at most until their leases have lapsed. Meanwhile, another claim of
+/// this process may take such a lease over. A command that arrives when its caller has stopped
+/// waiting, by the server's clock, takes no lease.
 #[derive(Clone)]
 pub struct RedisStore(Arc<Inner>);
 
 impl RedisOptions {
-    /// Connects, and makes sure that the server answers and allows what the scripts need.
+    /// Connects, and checks that the server answers and permits what the scripts need.
     ///
     /// # Errors
     /// If the server cannot be reached or is not ready, if it is a replica or a node of a cluster,
-    /// or if the user lacks a right, which the error names.
+    /// or if the user lacks a permission. The error names that.
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
         let store = self.connect_lazily();
         check::prepare(&store.0).await?;
         Ok(store)
     }
 
-    /// A store that connects when it is first used, for services that start before their Redis.
+    /// A store that connects at its first use, for services that start before their Redis.
     pub fn connect_lazily(self) -> RedisStore {
         RedisStore(Arc::new(Inner::new(self)))
     }
@@ -94,26 +98,27 @@ impl RedisStore {
     /// Connects to a `redis://` or `unix://` address, with the defaults of [`RedisOptions`].
     ///
     /// # Errors
-    /// If it is no such address, or if the server cannot be reached or refuses.
+    /// If the address is invalid, or for the reasons of [`RedisOptions::connect`].
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
         let options = RedisOptions::new(url)
             .map_err(|error| StoreError::new(StoreErrorKind::Misconfigured, error.to_string()))?;
         options.connect().await
     }
 
-    /// What it has counted since it was made.
+    /// Counters since the store was made.
     pub fn stats(&self) -> RedisStats {
         self.0.stats()
     }
 
-    /// Whether the server reports changes, as far as is known: it is found out on connecting.
-    pub fn hears(&self) -> bool {
+    /// Whether the server reports changes (client tracking). Until the first connection, this is
+    /// what the options request. If it is false, waiters poll, and the near tier keeps no copies.
+    pub fn is_tracking(&self) -> bool {
         self.0.client.is_tracked()
     }
 
-    /// Whether the server is taken to be down, because so many requests in a row have failed
-    /// ([`RedisOptions::down_after`]). It is until a request gets through, so a store that is not used
-    /// stays so.
+    /// Whether the server is taken to be down, because [`RedisOptions::down_after`] requests in a
+    /// row have failed. This ends with the next request that is answered, so it stays true while
+    /// the store is not used.
     pub fn is_down(&self) -> bool {
         self.0.client.is_down()
     }
@@ -129,53 +134,54 @@ impl Store for RedisStore {
         self.0.client.watch(key.digest())
     }
 
-    fn look(&self, key: Key) -> Answer<Option<Entry>> {
+    fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.look(&key).await })
+        Box::pin(async move { inner.lookup(&key).await })
     }
 
-    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> Answer<Acquire> {
+    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.acquire(&claim, term, accept).await })
     }
 
-    fn renew(&self, lease: &Lease, term: Duration) -> Answer<Renew> {
-        let (inner, claim) = (Arc::clone(&self.0), lease.claim().clone());
+    fn renew(&self, lease: &Lease, term: Duration) -> StoreFuture<Renew> {
+        let inner = Arc::clone(&self.0);
+        let claim = lease.claim().clone();
         Box::pin(async move { inner.renew(&claim, term).await })
     }
 
-    fn commit(&self, lease: Lease, draft: Draft) -> Answer<Commit> {
+    fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.commit(lease, draft).await })
     }
 
-    fn fail(&self, lease: Lease, failure: Failure) -> Answer<()> {
+    fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.fail(&lease.into_claim(), failure).await })
     }
 
-    fn abandon(&self, claim: Claim) -> Answer<()> {
+    fn abandon(&self, claim: Claim) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.abandon(&claim).await })
     }
 
-    fn invalidate(&self, key: Key) -> Answer<()> {
+    fn invalidate(&self, key: Key) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.invalidate(key, false).await })
     }
 
-    fn expire(&self, key: Key) -> Answer<()> {
+    fn expire(&self, key: Key) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.invalidate(key, true).await })
     }
 }
 
-/// Shows where the server is, and neither user nor password.
+/// Shows the address of the server, but neither user nor password.
 impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisStore")
             .field("options", self.0.client.options())
-            .field("hears", &self.hears())
+            .field("is_tracking", &self.is_tracking())
             .field("stats", &self.stats())
             .finish()
     }

@@ -1,4 +1,4 @@
-//! The operations of a `RedisStore`: what is asked, and what is made of the answers.
+//! The operations of a `RedisStore`: their requests, and how their replies are read.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use super::client::{RedisRequest, RedisValue, RequestError};
 use super::envelope::{self, Stamp};
 use super::heartbeat;
 use super::inner::{Inner, TRACKED};
-use super::near::Asked;
+use super::near::ReadStart;
 use super::record;
 use super::reminder::Reminder;
 use super::reply::{AcquireReply, Acquired, Found, Seen};
-use super::unacknowledged::Asking;
+use super::unacknowledged::LeaseCommand;
 use crate::duration::{micros, millis};
 use crate::error::StoreError;
 use crate::key::{Digest, Key};
@@ -25,14 +25,16 @@ use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease,
 use crate::store::{Lifetimes, Remaining, Renew, Token};
 
 impl Inner {
-    pub(super) async fn look(self: &Arc<Self>, key: &Key) -> Result<Option<Entry>, StoreError> {
+    pub(super) async fn lookup(self: &Arc<Self>, key: &Key) -> Result<Option<Entry>, StoreError> {
         let digest = key.digest();
-        let (lookups, mut with_life) = (self.lookups(&digest), false);
+        let lookups = self.lookups(&digest);
+        let mut with_life = false;
         loop {
-            let (asked, name) = (self.will_ask(&digest), self.entry_name(&digest));
+            let start = self.start_read(&digest);
+            let name = self.entry_name(&digest);
             let seen = match with_life {
-                true => lookups.look_with_life(name).await?,
-                false => lookups.look(name).await?,
+                true => lookups.read_with_life(name).await?,
+                false => lookups.read(name).await?,
             };
             let Some(Seen { sealed, remaining }) = seen else {
                 return Ok(None);
@@ -42,37 +44,38 @@ impl Inner {
             };
             let remaining = match remaining {
                 Some(remaining) => Remaining::Known(remaining),
-                None if draft.windows().need_the_remaining_life() => {
+                None if draft.lifetimes().need_the_remaining_life() => {
                     lookups.ask_for_lives();
                     continue;
                 }
-                None if self.may_be_over(draft.windows(), stamp) => {
+                None if self.may_be_over(draft.lifetimes(), stamp) => {
                     with_life = true;
                     continue;
                 }
                 None => Remaining::Fresh,
             };
             let entry = draft.into_entry(stamp.fence, stamp.stored_at, remaining);
-            self.keep(asked, key, &entry);
+            self.keep(start, key, &entry);
             return Ok(Some(entry));
         }
     }
 
-    /// Whether an entry that is there may be none, as the server's clock was set back: its life may
-    /// be over, or may not have begun. If the clock is as it was, that is so only at its very end.
-    fn may_be_over(&self, windows: Lifetimes, stamp: Stamp) -> bool {
-        let life = micros(windows.life());
+    /// Whether an entry may be invalid because the server's clock was set back: its life may be
+    /// over, or may not have begun. If the clock was not set, this holds only at the very end of a
+    /// life.
+    fn may_be_over(&self, lifetimes: Lifetimes, stamp: Stamp) -> bool {
+        let life = micros(lifetimes.life());
         self.clock.now().is_none_or(|now| {
             stamp.stored_at > now.start().saturating_add(DRIFT)
                 || now.end().saturating_sub(stamp.stored_at) >= life
         })
     }
 
-    /// Acquires. An entry that cannot be read counts as nothing, and must not keep its key from being
-    /// loaded: the lease is asked for again with its fence.
+    /// Acquires. An unreadable entry counts as none and must not prevent a load, so the request is
+    /// sent again and declines the fence of that entry.
     ///
-    /// A refusal for being late that arrives in time shows that the server's clock was set: the
-    /// estimate is corrected by it, and the lease is asked for again.
+    /// If the server refuses a request as late, but the refusal arrives in time, the server's clock
+    /// was set. The reply corrects the estimate, and the request is sent again.
     pub(super) async fn acquire(
         self: &Arc<Self>,
         claim: &Claim,
@@ -81,15 +84,18 @@ impl Inner {
     ) -> Result<Acquire, StoreError> {
         self.unacknowledged.forget(claim);
         self.unacknowledged.note_term(term);
-        let (key, digest) = (claim.key(), claim.key().digest());
-        let (mut late, mut is_unreadable) = (0, false);
+        let key = claim.key();
+        let digest = claim.key().digest();
+        let mut late = 0;
+        let mut is_unreadable = false;
         while late < TRIES {
-            let (asked, asked_at) = (self.will_ask(&digest), Instant::now());
+            let start = self.start_read(&digest);
+            let asked_at = Instant::now();
             let args = self.acquire_args(claim, &digest, term, accept);
-            let (names, script) = (self.names(&digest), &self.scripts.acquire);
-            let request = RedisRequest::script(script, names, args, ACQUIRING);
+            let names = self.names(&digest);
+            let request = RedisRequest::script(&self.scripts.acquire, names, args, ACQUIRING);
             let request = request.of(key).tracked(TRACKED);
-            let reminder = Reminder::new(self, claim, Asking::ForLease);
+            let reminder = Reminder::new(self, claim, LeaseCommand::Take);
             let replied = self.client.run(&request, AcquireReply::read).await;
             let AcquireReply { now, answer } = reminder.settle(replied)?;
             self.clock.note(asked_at, now);
@@ -100,11 +106,11 @@ impl Inner {
             match self.read(acquired, claim, (term, now), &digest) {
                 Ok(acquired) => {
                     if let Acquire::Found(entry) = &acquired {
-                        self.keep(asked, key, entry);
+                        self.keep(start, key, entry);
                     }
                     return Ok(acquired);
                 }
-                Err(Unreadable::Entry { fence }) if !is_unreadable => {
+                Err(UnreadableReply::Entry { fence }) if !is_unreadable => {
                     is_unreadable = true;
                     accept = Accept::Other { than: fence };
                 }
@@ -131,34 +137,34 @@ impl Inner {
         ]
     }
 
-    /// The server's time at which a caller that asks now has stopped waiting, or nothing if that
-    /// is not known.
+    /// The server's time at which a caller that starts now has stopped waiting. Empty if the
+    /// server's time is not known.
     fn latest_arrival(&self) -> Vec<u8> {
         let latest = |now: RangeInclusive<u64>| now.end() + micros(self.timeout());
         self.clock.now().map(latest).map(number).unwrap_or_default()
     }
 
-    /// What the server answered to a claim that asked for this term, at this time of the server.
+    /// Reads the reply to a claim that requested this term, at this time of the server.
     fn read(
         &self,
         acquired: Acquired,
         claim: &Claim,
         (term, now): (Duration, u64),
         digest: &Digest,
-    ) -> Result<Acquire, Unreadable> {
+    ) -> Result<Acquire, UnreadableReply> {
         let key = claim.key();
         let readable =
             |found: Option<Found>| found.and_then(|found| self.entry(found, key, digest));
         Ok(match acquired {
             Acquired::Found(found) => {
                 let fence = envelope::fence(&found.sealed);
-                Acquire::Found(readable(Some(found)).ok_or(Unreadable::Entry { fence })?)
+                Acquire::Found(readable(Some(found)).ok_or(UnreadableReply::Entry { fence })?)
             }
             Acquired::Busy { remaining, stale } => {
                 Acquire::Busy { remaining, stale: readable(stale) }
             }
             Acquired::Failed { record, remaining, stale } => {
-                let failure = record::read(&record).ok_or(Unreadable::Failure)?;
+                let failure = record::read(&record).ok_or(UnreadableReply::Failure)?;
                 Acquire::Failed { failure, remaining, stale: readable(stale) }
             }
             Acquired::Lead { fence, stale, failures, probe } => {
@@ -187,20 +193,21 @@ impl Inner {
         lease: Lease,
         draft: Draft,
     ) -> Result<Commit, StoreError> {
-        let reminder = Reminder::new(self, lease.claim(), Asking::ForRelease);
-        let (key, digest) = (lease.key(), lease.key().digest());
+        let reminder = Reminder::new(self, lease.claim(), LeaseCommand::Release);
+        let key = lease.key();
+        let digest = lease.key().digest();
         let stored_at = lease.granted_at().saturating_add(micros(draft.lease_age()));
         let stamp = Stamp { fence: lease.fence(), stored_at };
         let args = [
             token(lease.token()),
             envelope::seal(&draft, &digest, stamp),
-            number(millis(draft.windows().life())),
+            number(millis(draft.lifetimes().life())),
             number(lease.fence()),
             number(lease.granted_at()),
             number(micros(WATERMARK_TTL)),
         ];
-        let (names, script) = (self.names(&digest), &self.scripts.commit);
-        let request = RedisRequest::script(script, names, args, "storing the entry");
+        let names = self.names(&digest);
+        let request = RedisRequest::script(&self.scripts.commit, names, args, "storing the entry");
         let read = |reply| match reply {
             RedisValue::Int(1) => Some(Commit::Stored),
             RedisValue::Int(_) => Some(Commit::Superseded),
@@ -216,7 +223,7 @@ impl Inner {
         claim: &Claim,
         failure: Failure,
     ) -> Result<(), StoreError> {
-        let reminder = Reminder::new(self, claim, Asking::ForRelease);
+        let reminder = Reminder::new(self, claim, LeaseCommand::Release);
         let digest = claim.key().digest();
         let names = [self.lease_name(&digest), self.failed_name(&digest)];
         let life = number(millis(failure.life()));
@@ -227,12 +234,12 @@ impl Inner {
     }
 
     pub(super) async fn abandon(self: &Arc<Self>, claim: &Claim) -> Result<(), StoreError> {
-        let reminder = Reminder::new(self, claim, Asking::ForRelease);
+        let reminder = Reminder::new(self, claim, LeaseCommand::Release);
         let request = self.abandoning(slice::from_ref(claim), "giving the lease up");
         reminder.settle(self.client.run(&request.of(claim.key()), any).await)
     }
 
-    /// Gives up what may be left of claims that no flight holds any more.
+    /// Releases the leases that may be left of claims that no flight holds any more.
     pub(super) async fn give_up_unacknowledged(&self) -> Result<(), StoreError> {
         let sent_at = Instant::now();
         let claims = self.unacknowledged.claims();
@@ -247,7 +254,8 @@ impl Inner {
     fn abandoning(&self, claims: &[Claim], doing: &'static str) -> RedisRequest<'_> {
         let names = claims.iter().map(|claim| self.lease_name(&claim.key().digest()));
         let tokens = claims.iter().flat_map(|claim| *claim.token().as_bytes());
-        let (names, args) = (names.collect::<Vec<_>>(), [tokens.collect()]);
+        let names = names.collect::<Vec<_>>();
+        let args = [tokens.collect()];
         RedisRequest::script(&self.scripts.abandon, names, args, doing)
     }
 
@@ -255,29 +263,30 @@ impl Inner {
         let keep: &[u8] = if keep_stale { b"1" } else { b"0" };
         let args = [number(millis(WATERMARK_TTL)), keep.to_vec()];
         let digest = key.digest();
-        let (names, script) = (self.names(&digest), &self.scripts.invalidate);
-        let request = RedisRequest::script(script, names, args, "invalidating");
-        // Over a plain connection if there is one: no caller here waits for a change of these names.
+        let names = self.names(&digest);
+        let request = RedisRequest::script(&self.scripts.invalidate, names, args, "invalidating");
+        // Over a plain connection if there is one, because no caller of this waits for a change.
         let request = request.of(&key).tracked(TRACKED).over(self.route(&digest));
         let invalidated = self.client.run(&request, any).await;
         self.forget(&digest);
         invalidated
     }
 
-    /// To be done before a request about an entry is sent.
-    fn will_ask(&self, digest: &Digest) -> Option<Asked> {
-        self.near.as_ref().and_then(|near| near.ask(digest))
+    /// Notes the version of a key for the near tier. Call it before a request is sent.
+    fn start_read(&self, digest: &Digest) -> Option<ReadStart> {
+        self.near.as_ref().and_then(|near| near.start_read(digest))
     }
 
-    fn keep(self: &Arc<Self>, asked: Option<Asked>, key: &Key, entry: &Entry) {
-        if let (Some(near), Some(asked)) = (&self.near, asked)
-            && near.keep(asked, key, entry)
+    fn keep(self: &Arc<Self>, start: Option<ReadStart>, key: &Key, entry: &Entry) {
+        if let (Some(near), Some(start)) = (&self.near, start)
+            && near.keep(start, key, entry)
         {
             heartbeat::start(self);
         }
     }
 
-    /// After a change by ourselves, of which the server's message may still be under way.
+    /// Drops the near copy after a change by this process, whose push message may still be under
+    /// way.
     fn forget(&self, digest: &Digest) {
         self.near.as_ref().inspect(|near| near.change(digest));
     }
@@ -300,28 +309,29 @@ impl Inner {
     }
 }
 
-/// What cannot be read in an answer to an acquire.
-enum Unreadable {
-    /// The entry that would have been found.
+/// The part of a reply to an acquire that cannot be read.
+enum UnreadableReply {
+    /// The entry that was found.
     Entry {
         fence: u64,
     },
     Failure,
 }
 
-/// Any reply will do.
+/// Accepts any reply.
 fn any(_: RedisValue) -> Option<()> {
     Some(())
 }
 
 const ACQUIRING: &str = "taking the lease";
 
-/// How far two clocks may drift apart during one load, in us, as the scripts have it.
+/// How far two clocks may drift apart during one load, in us. The scripts have the same value.
 const DRIFT: u64 = 1_000_000;
-/// How often a lease is asked for while the server's clock is being set.
+/// How often an acquire is sent while the server's clock is being set.
 const TRIES: u32 = 3;
 
-/// How many leases one command gives up: others wait while it runs.
+/// The maximum number of leases that one command gives up, because other requests wait while it
+/// runs.
 const AT_ONCE: usize = 256;
 
 fn acceptable(accept: Accept) -> Vec<u8> {
@@ -347,7 +357,7 @@ mod tests {
     #[test]
     fn the_scripts_go_by_the_same_times() {
         let prelude = include_str!("prelude.lua");
-        assert!(prelude.contains(&format!("local floor_life = {}\n", millis(WATERMARK_TTL))));
+        assert!(prelude.contains(&format!("local watermark_life = {}\n", millis(WATERMARK_TTL))));
         assert!(prelude.contains(&format!("local drift = {DRIFT}\n")));
     }
 }

@@ -1,10 +1,10 @@
-//! Records of failures: the bytes that are remembered of one.
+//! Records of failures: the stored bytes of a failure.
 //!
 //! ```text
 //! BWF 2 | cause | times, 4 | cooldown, 8 | window, 8 | life, 8 | message
 //! ```
-//! Numbers are big-endian, and times are in milliseconds. The scripts read all but the cause and
-//! the message. The age of a record is its life less what is left of that.
+//! Numbers are big-endian, and times are in milliseconds. The scripts read all fields except the
+//! cause and the message. The age of a record is its life minus its remaining life.
 
 use std::str;
 use std::time::Duration;
@@ -45,10 +45,10 @@ pub(super) fn read(record: &[u8]) -> Option<Failure> {
         [cooldown, window, life].map(|time| Duration::from_millis(u64::from_be_bytes(*time)));
     let message = str::from_utf8(message).unwrap_or_default();
     let failure = Failure::new(cause, u32::from_be_bytes(*times), window);
-    Some(failure.with_cooldown(cooldown).with_life(life).saying(message))
+    Some(failure.with_cooldown(cooldown).with_life(life).with_message(message))
 }
 
-/// Scripts count in floating point, and add and double these: far beyond what any layer sets.
+/// The maximum of a time. Scripts add and double these in floating point. No layer sets such times.
 const LONGEST_MS: u64 = 1 << 50;
 
 const MAGIC: &[u8] = b"BWF\x02";
@@ -64,7 +64,7 @@ mod tests {
         for cause in [FailureCause::Error, FailureCause::TimedOut, FailureCause::Panicked] {
             let [cooldown, window, life] = [1, 30, 90].map(Duration::from_secs);
             let failure = Failure::new(cause, 7, window).with_cooldown(cooldown).with_life(life);
-            let failure = failure.saying("no route: ö");
+            let failure = failure.with_message("no route: ö");
             assert_eq!(read(&write(&failure)), Some(failure));
         }
     }
@@ -73,7 +73,7 @@ mod tests {
     fn the_bytes_of_a_record_do_not_change() {
         let [cooldown, window, life] = [200, 4_000, 34_000].map(Duration::from_millis);
         let failure = Failure::new(FailureCause::TimedOut, 3, window).with_cooldown(cooldown);
-        let written = write(&failure.with_life(life).saying("late"));
+        let written = write(&failure.with_life(life).with_message("late"));
         let (head, rest) = written.split_at(9);
         assert_eq!(head, b"BWF\x02\x02\0\0\0\x03");
         assert_eq!(&rest[..16], b"\0\0\0\0\0\0\0\xc8\0\0\0\0\0\0\x0f\xa0");

@@ -1,5 +1,5 @@
-//! Reminders: a claim whose request was not acknowledged is given up, by a task that is there while
-//! there are any.
+//! Reminders: a task gives up the claims whose requests were not acknowledged. It runs while there
+//! are any.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -9,27 +9,26 @@ use tokio::select;
 use tokio::time::{Instant, sleep};
 
 use super::inner::Inner;
-use super::unacknowledged::Asking;
+use super::unacknowledged::LeaseCommand;
 use crate::error::StoreError;
 use crate::store::Claim;
 
-/// Remembers a claim when it is dropped, unless it was settled before.
+/// Adds a claim to the unacknowledged ones when it is dropped, unless it was settled before.
 pub(super) struct Reminder<'a> {
     store: &'a Arc<Inner>,
-    asking: Asking,
+    command: LeaseCommand,
     claim: Option<Claim>,
 }
 
 impl<'a> Reminder<'a> {
-    /// To be made before the request is sent.
-    pub(super) fn new(store: &'a Arc<Inner>, claim: &Claim, asking: Asking) -> Self {
-        Self { store, asking, claim: Some(claim.clone()) }
+    /// Create it before the request is sent.
+    pub(super) fn new(store: &'a Arc<Inner>, claim: &Claim, command: LeaseCommand) -> Self {
+        Self { store, command, claim: Some(claim.clone()) }
     }
 
-    /// Settles it, unless the outcome is one after which the claim may hold a lease. Gives the
-    /// outcome.
+    /// Settles the claim, unless it may hold a lease after this outcome. Returns the outcome.
     pub(super) fn settle<T>(mut self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
-        let is_lost = |error: &StoreError| self.asking.may_have_left_a_lease(error.kind());
+        let is_lost = |error: &StoreError| self.command.may_have_left_a_lease(error.kind());
         if !outcome.as_ref().is_err_and(is_lost) {
             self.claim = None;
         }
@@ -41,32 +40,32 @@ impl Drop for Reminder<'_> {
     fn drop(&mut self) {
         if let Some(claim) = self.claim.take() {
             self.store.unacknowledged.add(claim, Instant::now());
-            tend(self.store);
+            start(self.store);
         }
     }
 }
 
-/// A task that gives up claims. It is there while there are any.
-struct Tending(Weak<Inner>);
+/// The task that gives up claims. It runs while there are any.
+struct ReleaseTask(Weak<Inner>);
 
-/// Starts it, unless it is there or there is no runtime for it.
-fn tend(store: &Arc<Inner>) {
+/// Starts the task, unless it runs already or there is no runtime.
+fn start(store: &Arc<Inner>) {
     let Ok(runtime) = Handle::try_current() else { return };
-    if store.unacknowledged.begins_to_be_tended() {
-        runtime.spawn(Tending(Arc::downgrade(store)).run());
+    if store.unacknowledged.begin_task() {
+        runtime.spawn(ReleaseTask(Arc::downgrade(store)).run());
     }
 }
 
-impl Tending {
+impl ReleaseTask {
     async fn run(self) {
         self.give_up_all().await;
         let store = self.0.clone();
         drop(self);
-        // More may have come while it ended.
+        // Claims may have been added while the task ended.
         if let Some(store) = store.upgrade()
             && !store.unacknowledged.is_empty()
         {
-            tend(&store);
+            start(&store);
         }
     }
 
@@ -75,7 +74,7 @@ impl Tending {
             if !store.unacknowledged.any_holds(Instant::now()) {
                 return;
             }
-            // Without traffic it is this that finds out whether the server is back.
+            // Without other requests, this one detects that the server is back.
             if let Err(error) = store.give_up_unacknowledged().await {
                 tracing::debug!(%error, "leases that no flight holds are not given up yet");
             }
@@ -89,14 +88,14 @@ impl Tending {
     }
 }
 
-impl Drop for Tending {
+impl Drop for ReleaseTask {
     fn drop(&mut self) {
         if let Some(store) = self.0.upgrade() {
-            store.unacknowledged.is_left();
+            store.unacknowledged.end_task();
         }
     }
 }
 
-/// How long until they are given up once more, unless the server is back before: about as long as
-/// others can bear to wait for a lease that no flight holds.
+/// The pause between attempts, unless the server is back before: about as long as callers can bear
+/// to wait for a lease that no flight holds.
 const AGAIN: Duration = Duration::from_millis(100);

@@ -1,35 +1,35 @@
-//! Replies of the scripts, read.
+//! Readers for the replies of the scripts.
 
 use std::time::Duration;
 
 use super::client::RedisValue as Value;
 
-/// An entry as a script gives it.
+/// An entry in the reply of a script.
 #[derive(Debug, PartialEq)]
 pub(super) struct Found {
     pub(super) sealed: Vec<u8>,
     pub(super) remaining: Duration,
 }
 
-/// An entry as a lookup gives it.
+/// An entry in the reply to a lookup.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Seen {
     pub(super) sealed: Vec<u8>,
-    /// What is left of its life, if that was asked for.
+    /// What is left of its life, if that was requested.
     pub(super) remaining: Option<Duration>,
 }
 
-/// What `acquire.lua` gives.
+/// The reply of `acquire.lua`.
 #[derive(Debug, PartialEq)]
 pub(super) struct AcquireReply {
     /// The server's time, in microseconds since the Unix epoch.
     pub(super) now: u64,
-    /// None if the command came later than its sender waits, by the server's clock. It did nothing
-    /// then.
+    /// None if the command arrived after its sender stopped waiting, by the server's clock. Then it
+    /// did nothing.
     pub(super) answer: Option<Acquired>,
 }
 
-/// What came of an acquire that was in time.
+/// The outcome of an acquire that was in time.
 #[derive(Debug, PartialEq)]
 pub(super) enum Acquired {
     Found(Found),
@@ -38,7 +38,7 @@ pub(super) enum Acquired {
     Lead { fence: u64, stale: Option<Found>, failures: u32, probe: Option<Vec<u8>> },
 }
 
-/// What an `MGET` gives: what is no string counts as nothing.
+/// The reply to an `MGET`. A value that is no string counts as none.
 pub(super) fn seen(reply: Value) -> Option<Vec<Option<Seen>>> {
     let Value::Array(reply) = reply else {
         return None;
@@ -46,7 +46,7 @@ pub(super) fn seen(reply: Value) -> Option<Vec<Option<Seen>>> {
     reply.into_iter().map(|sealed| see(sealed, None)).collect()
 }
 
-/// What `look.lua` gives: the server's time in us, and what is seen.
+/// The reply of `lookup.lua`: the server's time in us, and the entries.
 pub(super) fn seen_with_lives(reply: Value) -> Option<(u64, Vec<Option<Seen>>)> {
     let Value::Array(reply) = reply else {
         return None;
@@ -83,7 +83,8 @@ impl AcquireReply {
             return None;
         };
         let mut fields = reply.into_iter();
-        let (kind, now) = (fields.next()?, fields.next()?.whole()?);
+        let kind = fields.next()?;
+        let now = fields.next()?.whole()?;
         let answer = match kind {
             Value::Int(5) => None,
             kind => Some(Acquired::read(&kind, fields)?),
@@ -121,8 +122,8 @@ impl Acquired {
     }
 }
 
-/// A life in milliseconds. Redis gives -1 for one without end, which none of ours has, and -2 for
-/// none: both are over.
+/// A life in milliseconds. Redis gives -1 for a value without expiry, which is none of ours, and -2
+/// for no value. Both count as over.
 fn millis(value: &Value) -> Option<Duration> {
     let Value::Int(millis) = value else {
         return None;

@@ -1,4 +1,4 @@
-//! The scripts of a `RedisStore`: one per operation, and one that checks what they need.
+//! The scripts of a `RedisStore`: one per operation, and one that checks permissions.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub(super) struct StoreScripts {
     pub(super) commit: RedisScript,
     pub(super) fail: RedisScript,
     pub(super) invalidate: RedisScript,
-    pub(super) look: RedisScript,
+    pub(super) lookup: RedisScript,
     pub(super) renew: RedisScript,
 }
 
@@ -25,15 +25,15 @@ impl StoreScripts {
             commit: script(include_str!("commit.lua")),
             fail: script(include_str!("fail.lua")),
             invalidate: script(include_str!("invalidate.lua")),
-            look: script(include_str!("look.lua")),
+            lookup: script(include_str!("lookup.lua")),
             renew: script(include_str!("renew.lua")),
         }
     }
 
-    /// Those of operations, which the server is told beforehand.
+    /// The scripts of operations, which are loaded on connecting.
     pub(super) fn of_operations(&self) -> Arc<[RedisScript]> {
-        let Self { abandon, acquire, check: _, commit, fail, invalidate, look, renew } = self;
-        [abandon, acquire, commit, fail, invalidate, look, renew].into_iter().cloned().collect()
+        let Self { abandon, acquire, check: _, commit, fail, invalidate, lookup, renew } = self;
+        [abandon, acquire, commit, fail, invalidate, lookup, renew].into_iter().cloned().collect()
     }
 }
 

@@ -1,14 +1,14 @@
-//! What a `RedisStore` has counted.
+//! Counters of a `RedisStore`.
 
-/// What a [`RedisStore`](super::RedisStore) has counted since it was made.
+/// Counters of a [`RedisStore`](super::RedisStore) since it was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RedisStats {
-    /// Attempts to connect.
+    /// Attempts to connect, successful or not.
     pub connects: u64,
     /// How often the server was taken to be down.
     pub outages: u64,
-    /// Messages of the server about changes, and disconnections.
+    /// Push messages of the server about changes, and disconnections.
     pub pushes: u64,
     /// Entries that could not be read and counted as misses: damaged, of a newer version of this
     /// crate, of another key, or of a foreign type.

@@ -1,9 +1,9 @@
-//! Claims that may hold a lease of which no flight knows: a command whose reply was lost.
+//! Unacknowledged claims: the reply to a command was lost, so a lease may be held by no flight.
 //!
-//! A lease is taken by one command and given up by another one. If the reply to either is lost, the
-//! lease may be there, held by no flight, and other processes wait for it. The store remembers such
-//! claims and gives them up as soon as the server answers again. It does not wait for the next
-//! operation on the same key, as there may be none.
+//! One command takes a lease, and another one gives it up. If the reply to either is lost, the
+//! lease may still be there, and other processes wait for it. The store remembers such claims and
+//! gives them up as soon as the server answers again. It does not wait for the next operation on
+//! the same key, because there may be none.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,73 +17,73 @@ use crate::error::StoreErrorKind;
 use crate::key::Digest;
 use crate::store::Claim;
 
-/// The claims of a store that are to be given up.
+/// The claims that a store has to give up.
 #[derive(Debug)]
 pub(super) struct Unacknowledged {
-    /// How long a command can be under way whose sender has stopped waiting for its reply.
+    /// How long a command can be under way after it was sent.
     timeout: Duration,
-    /// Held for a few operations on the table, never across an `.await`.
-    table: Mutex<Table>,
-    /// Whether the table is empty, for operations that take no lock then.
+    /// Held for a few operations, never across an `.await`.
+    table: Mutex<PendingClaims>,
+    /// Whether the table is empty. Then operations take no lock.
     is_empty: AtomicBool,
-    /// The longest term that was asked for, in milliseconds: no lease lasts longer.
+    /// The longest term that was requested, in milliseconds. No lease lasts longer.
     longest_term: AtomicU64,
-    /// Whether a task gives up what is in the table.
-    is_tended: AtomicBool,
+    /// Whether a task gives up the claims in the table.
+    has_task: AtomicBool,
 }
 
 #[derive(Debug, Default)]
-struct Table {
-    claims: HashMap<Digest, Vec<Pending>>,
+struct PendingClaims {
+    claims: HashMap<Digest, Vec<PendingClaim>>,
     count: usize,
 }
 
 /// A claim that may hold a lease.
 #[derive(Clone, Debug)]
-struct Pending {
+struct PendingClaim {
     claim: Claim,
-    /// Until then, the command whose reply was lost can still be executed.
+    /// Until then, the server may still execute the command whose reply was lost.
     settled_at: Instant,
     /// From then on, its lease has lapsed.
     lapsed_at: Instant,
 }
 
-/// What a command does whose reply may be lost.
+/// A command whose reply may be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asking {
-    /// It takes the lease.
-    ForLease,
-    /// It gives the lease up.
-    ForRelease,
+pub(super) enum LeaseCommand {
+    /// Takes the lease.
+    Take,
+    /// Gives the lease up.
+    Release,
 }
 
-impl Asking {
+impl LeaseCommand {
     /// Whether an operation that ended with such an error may have left a lease.
     pub(super) fn may_have_left_a_lease(self, kind: StoreErrorKind) -> bool {
         use StoreErrorKind::{Malformed, NotReady, TimedOut, Unreachable};
         match self {
-            // A request that was lost with its connection may have been executed before it was sent
-            // again, and answered by a server that is not ready.
-            Self::ForLease => matches!(kind, TimedOut | Unreachable | Malformed | NotReady),
-            // A release that was refused, or not sent, has ended nothing.
-            Self::ForRelease => true,
+            // A request that was lost with its connection may have been executed. When it was sent
+            // again, the server may not have been ready.
+            Self::Take => matches!(kind, TimedOut | Unreachable | Malformed | NotReady),
+            // A release that was refused or not sent has not ended the lease.
+            Self::Release => true,
         }
     }
 }
 
 impl Unacknowledged {
-    /// None yet, with the time that an operation waits for its reply.
+    /// An empty table, with the time that an operation waits for its reply.
     pub(super) fn new(timeout: Duration) -> Self {
         Self {
             timeout,
             table: Mutex::default(),
             is_empty: AtomicBool::new(true),
             longest_term: AtomicU64::new(0),
-            is_tended: AtomicBool::new(false),
+            has_task: AtomicBool::new(false),
         }
     }
 
-    /// Notes that a lease of this term is about to be asked for.
+    /// Notes that a lease of this term is about to be requested.
     pub(super) fn note_term(&self, term: Duration) {
         let term = millis(term);
         if self.longest_term.load(Ordering::Relaxed) < term {
@@ -91,8 +91,8 @@ impl Unacknowledged {
         }
     }
 
-    /// The tokens of a key that are to be given up, one after the other. A lease under one of them
-    /// is free for another claim of this process.
+    /// The concatenated tokens of the claims of a key. Another claim of this process may take over
+    /// a lease under one of them.
     pub(super) fn tokens(&self, digest: &Digest) -> Vec<u8> {
         if self.is_empty() {
             return Vec::new();
@@ -102,7 +102,7 @@ impl Unacknowledged {
         pending.flat_map(|pending| *pending.claim.token().as_bytes()).collect()
     }
 
-    /// A claim is in use again.
+    /// Removes a claim that is in use again.
     pub(super) fn forget(&self, claim: &Claim) {
         if !self.is_empty() {
             self.change(|table| {
@@ -114,16 +114,16 @@ impl Unacknowledged {
     pub(super) fn add(&self, claim: Claim, now: Instant) {
         let term = Duration::from_millis(self.longest_term.load(Ordering::Relaxed));
         let settled_at = now + self.timeout;
-        let pending = Pending { claim, settled_at, lapsed_at: settled_at + term };
+        let pending = PendingClaim { claim, settled_at, lapsed_at: settled_at + term };
         self.change(|table| table.add(pending, now));
     }
 
-    /// The claims that are to be given up.
+    /// All claims.
     pub(super) fn claims(&self) -> Vec<Claim> {
         self.table().claims.values().flatten().map(|pending| pending.claim.clone()).collect()
     }
 
-    /// Whether any may hold a lease now.
+    /// Whether any claim may still hold a lease. Removes those whose lease has lapsed.
     pub(super) fn any_holds(&self, now: Instant) -> bool {
         self.change(|table| {
             table.retain(|pending| now < pending.lapsed_at);
@@ -131,8 +131,8 @@ impl Unacknowledged {
         })
     }
 
-    /// Notes that claims were given up by a command that was sent at this moment. Those whose own
-    /// command may come after it stay.
+    /// Removes claims that were given up by a command that was sent at this moment. Claims stay if
+    /// their own command may be executed after it.
     pub(super) fn given_up(&self, claims: &[Claim], sent_at: Instant) {
         self.change(|table| {
             for claim in claims {
@@ -147,30 +147,31 @@ impl Unacknowledged {
         self.is_empty.load(Ordering::Acquire)
     }
 
-    /// Whether a task has to be started, which says when it [ends](Self::is_left).
-    pub(super) fn begins_to_be_tended(&self) -> bool {
-        !self.is_tended.swap(true, Ordering::AcqRel)
+    /// Whether the caller has to start the task, which calls [`end_task`](Self::end_task) at its
+    /// end.
+    pub(super) fn begin_task(&self) -> bool {
+        !self.has_task.swap(true, Ordering::AcqRel)
     }
 
     /// The task has ended.
-    pub(super) fn is_left(&self) {
-        self.is_tended.store(false, Ordering::Release);
+    pub(super) fn end_task(&self) {
+        self.has_task.store(false, Ordering::Release);
     }
 
-    fn change<T>(&self, change: impl FnOnce(&mut Table) -> T) -> T {
+    fn change<T>(&self, change: impl FnOnce(&mut PendingClaims) -> T) -> T {
         let mut table = self.table();
         let changed = change(&mut table);
         self.is_empty.store(table.count == 0, Ordering::Release);
         changed
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, PendingClaims> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Table {
-    fn add(&mut self, pending: Pending, now: Instant) {
+impl PendingClaims {
+    fn add(&mut self, pending: PendingClaim, now: Instant) {
         if self.count >= MOST {
             self.retain(|pending| now < pending.lapsed_at);
         }
@@ -178,7 +179,7 @@ impl Table {
         let known = of_key.iter_mut().find(|it| it.claim.token() == pending.claim.token());
         match known {
             Some(known) => *known = pending,
-            // What finds no room lapses by itself.
+            // The table is full. The lease lapses by itself.
             None if self.count >= MOST => {}
             None => {
                 of_key.push(pending);
@@ -187,7 +188,7 @@ impl Table {
         }
     }
 
-    fn retain(&mut self, stays: impl Fn(&Pending) -> bool) {
+    fn retain(&mut self, stays: impl Fn(&PendingClaim) -> bool) {
         self.claims.retain(|_, of_key| {
             of_key.retain(&stays);
             !of_key.is_empty()
@@ -195,7 +196,7 @@ impl Table {
         self.count = self.claims.values().map(Vec::len).sum();
     }
 
-    fn retain_of(&mut self, digest: &Digest, stays: impl Fn(&Pending) -> bool) {
+    fn retain_of(&mut self, digest: &Digest, stays: impl Fn(&PendingClaim) -> bool) {
         let Some(of_key) = self.claims.get_mut(digest) else { return };
         let before = of_key.len();
         of_key.retain(stays);
@@ -206,7 +207,7 @@ impl Table {
     }
 }
 
-/// How many claims are remembered: as many as there can be flights, by default.
+/// The maximum number of claims: as many as there can be flights, by default.
 const MOST: usize = 10_000;
 
 #[cfg(test)]
@@ -233,7 +234,8 @@ mod tests {
 
     #[test]
     fn only_the_claims_of_a_key_may_be_taken_over_for_it() {
-        let (all, now) = (none(), Instant::now());
+        let all = none();
+        let now = Instant::now();
         let [one, same, other] = [claim(1), claim(1), claim(2)];
         for claim in [&one, &same, &other, &one] {
             all.add(claim.clone(), now);
@@ -244,7 +246,8 @@ mod tests {
 
     #[test]
     fn a_claim_that_is_in_use_again_is_not_given_up() {
-        let (all, now) = (none(), Instant::now());
+        let all = none();
+        let now = Instant::now();
         let [one, same] = [claim(1), claim(1)];
         for claim in [&one, &same] {
             all.add(claim.clone(), now);
@@ -255,7 +258,8 @@ mod tests {
 
     #[test]
     fn a_claim_is_given_up_again_while_its_own_command_may_still_arrive() {
-        let (all, now) = (none(), Instant::now());
+        let all = none();
+        let now = Instant::now();
         all.add(claim(1), now);
         let claims = all.claims();
         all.given_up(&claims, now + TIMEOUT / 2);
@@ -266,7 +270,8 @@ mod tests {
 
     #[test]
     fn a_claim_is_remembered_until_its_lease_has_lapsed() {
-        let (all, now) = (none(), Instant::now());
+        let all = none();
+        let now = Instant::now();
         all.note_term(TERM * 60);
         all.note_term(TERM);
         all.add(claim(1), now);
@@ -276,10 +281,11 @@ mod tests {
 
     #[test]
     fn a_bounded_number_of_claims_is_remembered() {
-        let (all, now) = (none(), Instant::now());
+        let all = none();
+        let now = Instant::now();
         (0..MOST as u64 + 10).for_each(|sku| all.add(claim(sku), now));
         assert_eq!(all.claims().len(), MOST);
-        // Those that have lapsed make room.
+        // Lapsed claims are removed first.
         all.add(claim(0), now + TIMEOUT + TERM);
         assert_eq!(all.claims().len(), 1);
     }

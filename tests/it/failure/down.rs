@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use tower::Layer;
 
 fn down() -> FaultyStore<MemoryStore> {
-    let store = FaultyStore::around(MemoryStore::new(10)).remote();
+    let store = FaultyStore::new(MemoryStore::new(10)).remote();
     store.on_any().fail(StoreErrorKind::Unreachable);
     store
 }
@@ -82,7 +82,7 @@ async fn a_load_that_fails_while_the_store_is_down_backs_off_in_its_process() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_that_cannot_be_told_to_the_fleet_is_an_error_of_the_loader_all_the_same() {
-    let store = FaultyStore::around(MemoryStore::new(10));
+    let store = FaultyStore::new(MemoryStore::new(10));
     store.on(Operation::Fail).fail(StoreErrorKind::Refused);
     let loader = Loader::new();
     loader.ends_by(End::Fail);

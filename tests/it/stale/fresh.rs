@@ -18,8 +18,8 @@ async fn jitter_shortens_a_ttl_and_never_prolongs_it() {
     let mut seen = Vec::new();
     for item in 0..100 {
         answer(&cached, item).await;
-        let entry = store.look(key(item)).await.unwrap().expect("it is kept");
-        seen.push(entry.windows().ttl());
+        let entry = store.lookup(key(item)).await.unwrap().expect("it is kept");
+        seen.push(entry.lifetimes().ttl());
     }
     assert!(seen.iter().all(|ttl| *ttl >= MINUTE / 2 && *ttl <= MINUTE), "{seen:?}");
     let (least, most) = (seen.iter().min().unwrap(), seen.iter().max().unwrap());
@@ -31,7 +31,7 @@ async fn jitter_leaves_the_stale_windows_as_they_are() {
     let store = MemoryStore::new(10);
     let layer = layer(store.clone()).stale_while_revalidate(MINUTE).stale_if_error(MINUTE * 2);
     answer(&layer.jitter(1.0).expect("it makes sense").layer(Loader::new()), 1).await;
-    let windows = store.look(key(1)).await.unwrap().expect("it is kept").windows();
+    let windows = store.lookup(key(1)).await.unwrap().expect("it is kept").lifetimes();
     assert_eq!((windows.while_revalidate(), windows.if_error()), (MINUTE, MINUTE * 2));
 }
 

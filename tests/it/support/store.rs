@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Answer, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew, Store, Watch,
+    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew, Store, StoreFuture,
+    Watch,
 };
 use bellwether::{Key, MemoryStore, StoreError, StoreErrorKind};
 use bellwether_testkit::caches::NEVER;
@@ -169,7 +170,7 @@ impl Scripted {
         self.script.rules.lock().unwrap().push(Rule { hits, moment, what });
     }
 
-    fn ask<T: Send + 'static>(&self, op: Op, answer: Answer<T>) -> Answer<T> {
+    fn ask<T: Send + 'static>(&self, op: Op, answer: StoreFuture<T>) -> StoreFuture<T> {
         let rules = self.script.note(op);
         let is_away = self.place == Place::Away;
         Box::pin(async move {
@@ -273,35 +274,35 @@ impl Store for Scripted {
         }
     }
 
-    fn look(&self, key: Key) -> Answer<Option<Entry>> {
-        self.ask(Op::Look, self.store.look(key))
+    fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
+        self.ask(Op::Look, self.store.lookup(key))
     }
 
-    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> Answer<Acquire> {
+    fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
         self.ask(Op::Acquire, self.store.acquire(claim, term, accept))
     }
 
-    fn renew(&self, lease: &Lease, term: Duration) -> Answer<Renew> {
+    fn renew(&self, lease: &Lease, term: Duration) -> StoreFuture<Renew> {
         self.ask(Op::Renew, self.store.renew(lease, term))
     }
 
-    fn commit(&self, lease: Lease, draft: Draft) -> Answer<Commit> {
+    fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
         self.ask(Op::Commit, self.store.commit(lease, draft))
     }
 
-    fn fail(&self, lease: Lease, failure: Failure) -> Answer<()> {
+    fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()> {
         self.ask(Op::Fail, self.store.fail(lease, failure))
     }
 
-    fn abandon(&self, claim: Claim) -> Answer<()> {
+    fn abandon(&self, claim: Claim) -> StoreFuture<()> {
         self.ask(Op::Abandon, self.store.abandon(claim))
     }
 
-    fn invalidate(&self, key: Key) -> Answer<()> {
+    fn invalidate(&self, key: Key) -> StoreFuture<()> {
         self.ask(Op::Invalidate, self.store.invalidate(key))
     }
 
-    fn expire(&self, key: Key) -> Answer<()> {
+    fn expire(&self, key: Key) -> StoreFuture<()> {
         self.ask(Op::Expire, self.store.expire(key))
     }
 }

@@ -53,7 +53,7 @@ impl Site {
 }
 
 async fn look(store: &RedisStore) -> Result<(), StoreError> {
-    store.look(key(1)).await.map(drop)
+    store.lookup(key(1)).await.map(drop)
 }
 
 async fn lease(store: &RedisStore) -> Result<(), StoreError> {
@@ -82,7 +82,7 @@ async fn goes_down(store: &RedisStore) {
     let connects = store.stats().connects;
     for _ in 0..1000 {
         // Ready when it is polled first: it has waited for nothing, so for no network.
-        assert!(says_down(poll!(store.look(key(1)))), "a look was tried");
+        assert!(says_down(poll!(store.lookup(key(1)))), "a look was tried");
         assert!(says_down(poll!(store.invalidate(key(1)))), "an invalidation was tried");
     }
     assert_eq!(store.stats().connects, connects);

@@ -56,5 +56,5 @@ async fn a_redis_that_was_killed_is_in_use_within_a_second_of_its_return() {
     stays_down(&store).await;
     site.server.restart();
     works_again(&store, Instant::now()).await;
-    assert!(store.hears());
+    assert!(store.is_tracking());
 }

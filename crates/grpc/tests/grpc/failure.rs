@@ -204,7 +204,7 @@ async fn a_body_that_breaks_off_is_unavailable() {
 
 #[tokio::test]
 async fn a_store_that_fails_is_unavailable_if_the_policy_is_to_fail() {
-    let store = FaultyStore::around(MemoryStore::new(10));
+    let store = FaultyStore::new(MemoryStore::new(10));
     store.on_any().fail(StoreErrorKind::Unreachable);
     let layer =
         GrpcCacheLayer::new(store).method(PRODUCT, CachedMethod::fresh_for(MINUTE)).unwrap();

@@ -25,7 +25,7 @@ async fn put(store: &RedisStore, bytes: Vec<u8>, codec: u8) {
 }
 
 async fn kept(store: &RedisStore) -> Vec<u8> {
-    let entry = store.look(key("/item")).await.unwrap().expect("it is kept");
+    let entry = store.lookup(key("/item")).await.unwrap().expect("it is kept");
     entry.value().encoded().to_vec()
 }
 

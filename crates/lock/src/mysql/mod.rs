@@ -16,7 +16,7 @@ pub use self::options::MySqlOptions;
 use self::named::NamedLocks;
 use self::row::Rows;
 use super::session::Sessions;
-use super::{Answer, Attempt, Claim, Fenced, Lock, Released, Renew, Request, Watch};
+use super::{Attempt, Claim, Fenced, Lock, LockFuture, Released, Renew, Request, Watch};
 
 macro_rules! by_sessions {
     ($lock:ident, $database:ident) => {
@@ -56,15 +56,15 @@ macro_rules! by_sessions {
                 self.0.watch(key)
             }
 
-            fn acquire(&self, request: Request) -> Answer<Attempt> {
+            fn acquire(&self, request: Request) -> LockFuture<Attempt> {
                 self.0.acquire(request)
             }
 
-            fn renew(&self, claim: &Claim, _: Duration) -> Answer<Renew> {
+            fn renew(&self, claim: &Claim, _: Duration) -> LockFuture<Renew> {
                 self.0.renew(claim)
             }
 
-            fn release(&self, claim: Claim) -> Answer<Released> {
+            fn release(&self, claim: Claim) -> LockFuture<Released> {
                 self.0.release(claim)
             }
         }

@@ -13,7 +13,7 @@ pub use self::options::PostgresOptions;
 
 use self::advisory::Advisory;
 use super::session::Sessions;
-use super::{Answer, Attempt, Claim, Fenced, Lock, Released, Renew, Request, Watch};
+use super::{Attempt, Claim, Fenced, Lock, LockFuture, Released, Renew, Request, Watch};
 
 /// Advisory locks of a PostgreSQL server (14 or later), each by a session of its own.
 ///
@@ -91,15 +91,15 @@ impl Lock for PostgresLock {
         self.0.watch(key)
     }
 
-    fn acquire(&self, request: Request) -> Answer<Attempt> {
+    fn acquire(&self, request: Request) -> LockFuture<Attempt> {
         self.0.acquire(request)
     }
 
-    fn renew(&self, claim: &Claim, _: Duration) -> Answer<Renew> {
+    fn renew(&self, claim: &Claim, _: Duration) -> LockFuture<Renew> {
         self.0.renew(claim)
     }
 
-    fn release(&self, claim: Claim) -> Answer<Released> {
+    fn release(&self, claim: Claim) -> LockFuture<Released> {
         self.0.release(claim)
     }
 }

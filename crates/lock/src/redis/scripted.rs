@@ -9,7 +9,7 @@ use bellwether::{Digest, Key, RedisOptions, StoreError};
 use tokio::time::Instant;
 
 use super::{FENCE_TTL, millis, prove_single, reply, token};
-use crate::{Answer, Attempt, Claim, Released, Renew, Request, Watch, Watchers};
+use crate::{Attempt, Claim, LockFuture, Released, Renew, Request, Watch, Watchers};
 use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue};
 
 /// One server, and how a kind of lock is taken, renewed and released there.
@@ -83,7 +83,7 @@ impl Scripted {
         request: &Request,
         mut names: Vec<Vec<u8>>,
         more: Vec<u8>,
-    ) -> Answer<Attempt> {
+    ) -> LockFuture<Attempt> {
         let (lock, claim) = (Arc::clone(self), request.claim.clone());
         let (mark, slot) = self.client.shared_name("fence", &claim.key().digest());
         names.push(mark);
@@ -96,7 +96,7 @@ impl Scripted {
         })
     }
 
-    pub(super) fn renew(self: &Arc<Self>, claim: &Claim, lease: Duration) -> Answer<Renew> {
+    pub(super) fn renew(self: &Arc<Self>, claim: &Claim, lease: Duration) -> LockFuture<Renew> {
         let (lock, claim) = (Arc::clone(self), claim.clone());
         Box::pin(async move {
             let (script, names) = (&lock.scripts.renew, [lock.name(claim.key())]);
@@ -107,7 +107,7 @@ impl Scripted {
     }
 
     /// Reads the name, which has the server tell of its next change.
-    pub(super) fn verify(self: &Arc<Self>, claim: &Claim) -> Option<Answer<Renew>> {
+    pub(super) fn verify(self: &Arc<Self>, claim: &Claim) -> Option<LockFuture<Renew>> {
         let (lock, claim) = (Arc::clone(self), claim.clone());
         Some(Box::pin(async move {
             let (script, names) = (&lock.scripts.verify, [lock.name(claim.key())]);
@@ -118,7 +118,11 @@ impl Scripted {
     }
 
     /// Releases, with these names of the key, of which the server may track the first.
-    pub(super) fn release(self: &Arc<Self>, claim: Claim, names: Vec<Vec<u8>>) -> Answer<Released> {
+    pub(super) fn release(
+        self: &Arc<Self>,
+        claim: Claim,
+        names: Vec<Vec<u8>>,
+    ) -> LockFuture<Released> {
         let lock = Arc::clone(self);
         Box::pin(async move {
             let script = &lock.scripts.release;

@@ -7,7 +7,7 @@ use bellwether::{Key, RedisOptions, StoreError};
 
 use super::scripted::{LockScripts, Scripted};
 use super::{PRELUDE, prove, script};
-use crate::{Answer, Attempt, Claim, Fenced, Holder, Lock, Released, Renew, Request};
+use crate::{Attempt, Claim, Fenced, Holder, Lock, LockFuture, Released, Renew, Request};
 use crate::{TakeOver, Watch};
 use bellwether::redis::RedisScript;
 
@@ -71,20 +71,20 @@ impl Lock for RedisLock {
         self.0.watch(key)
     }
 
-    fn acquire(&self, request: Request) -> Answer<Attempt> {
+    fn acquire(&self, request: Request) -> LockFuture<Attempt> {
         let names = vec![self.0.name(request.claim.key())];
         self.0.acquire(&request, names, Vec::new())
     }
 
-    fn renew(&self, claim: &Claim, lease: Duration) -> Answer<Renew> {
+    fn renew(&self, claim: &Claim, lease: Duration) -> LockFuture<Renew> {
         self.0.renew(claim, lease)
     }
 
-    fn verify(&self, claim: &Claim) -> Option<Answer<Renew>> {
+    fn verify(&self, claim: &Claim) -> Option<LockFuture<Renew>> {
         self.0.verify(claim)
     }
 
-    fn release(&self, claim: Claim) -> Answer<Released> {
+    fn release(&self, claim: Claim) -> LockFuture<Released> {
         let names = vec![self.0.name(claim.key())];
         self.0.release(claim, names)
     }
@@ -93,7 +93,7 @@ impl Lock for RedisLock {
 impl Fenced for RedisLock {}
 
 impl TakeOver for RedisLock {
-    fn take_over(&self, request: Request, from: Holder) -> Answer<Attempt> {
+    fn take_over(&self, request: Request, from: Holder) -> LockFuture<Attempt> {
         let from = [from.grant.to_be_bytes(), from.renewed_at.to_be_bytes()].concat();
         let names = vec![self.0.name(request.claim.key())];
         self.0.acquire(&request, names, from)

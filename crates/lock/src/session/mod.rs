@@ -37,7 +37,7 @@ use self::claims::{ClaimEntry, ClaimRequest, Claims, Wish};
 use self::keeper::ClaimTask;
 use self::links::SessionPool;
 use self::shared::SessionContext;
-use super::{Answer, Attempt, Claim, Released, Renew, Request, Watch, Watchers};
+use super::{Attempt, Claim, LockFuture, Released, Renew, Request, Watch, Watchers};
 
 /// A lock by the sessions of a database.
 pub(super) struct Sessions<D: Database> {
@@ -65,7 +65,7 @@ impl<D: Database> Sessions<D> {
         self.context.watchers.watch(key.digest())
     }
 
-    pub(super) fn acquire(&self, request: Request) -> Answer<Attempt> {
+    pub(super) fn acquire(&self, request: Request) -> LockFuture<Attempt> {
         let ours = self.clone();
         Box::pin(async move {
             loop {
@@ -89,7 +89,7 @@ impl<D: Database> Sessions<D> {
         })
     }
 
-    pub(super) fn renew(&self, claim: &Claim) -> Answer<Renew> {
+    pub(super) fn renew(&self, claim: &Claim) -> LockFuture<Renew> {
         let (ours, claim) = (self.clone(), claim.clone());
         Box::pin(async move {
             let Some(asker) = ours.claims.find(claim.token()) else { return Ok(Renew::Lost) };
@@ -99,7 +99,7 @@ impl<D: Database> Sessions<D> {
         })
     }
 
-    pub(super) fn release(&self, claim: Claim) -> Answer<Released> {
+    pub(super) fn release(&self, claim: Claim) -> LockFuture<Released> {
         let ours = self.clone();
         Box::pin(async move {
             let Some(asker) = ours.claims.find(claim.token()) else {

@@ -23,7 +23,7 @@ use self::link::ServerSession;
 use self::session_task::open;
 use self::trouble::ZooKeeperError;
 use self::visit::ClaimOperation;
-use super::{Answer, Attempt, Claim, Fenced, Lock, Released, Renew, Request, Watch, Watchers};
+use super::{Attempt, Claim, Fenced, Lock, LockFuture, Released, Renew, Request, Watch, Watchers};
 
 /// Locks in a ZooKeeper ensemble (3.5.3 or later): first come, first served, held by a session.
 ///
@@ -223,7 +223,7 @@ impl Lock for ZooKeeperLock {
         self.0.watchers.watch(key.digest())
     }
 
-    fn acquire(&self, request: Request) -> Answer<Attempt> {
+    fn acquire(&self, request: Request) -> LockFuture<Attempt> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
             let attempt = inner.acquire(&request).await;
@@ -231,7 +231,7 @@ impl Lock for ZooKeeperLock {
         })
     }
 
-    fn renew(&self, claim: &Claim, _: Duration) -> Answer<Renew> {
+    fn renew(&self, claim: &Claim, _: Duration) -> LockFuture<Renew> {
         let (inner, claim) = (Arc::clone(&self.0), claim.clone());
         Box::pin(async move {
             let answer = inner.renew(&claim).await;
@@ -239,7 +239,7 @@ impl Lock for ZooKeeperLock {
         })
     }
 
-    fn verify(&self, claim: &Claim) -> Option<Answer<Renew>> {
+    fn verify(&self, claim: &Claim) -> Option<LockFuture<Renew>> {
         let (inner, claim) = (Arc::clone(&self.0), claim.clone());
         Some(Box::pin(async move {
             let answer = inner.verify(&claim).await;
@@ -247,7 +247,7 @@ impl Lock for ZooKeeperLock {
         }))
     }
 
-    fn release(&self, claim: Claim) -> Answer<Released> {
+    fn release(&self, claim: Claim) -> LockFuture<Released> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
             let answer = inner.release(&claim).await;

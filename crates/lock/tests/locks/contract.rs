@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bellwether::Key;
 use bellwether_lock::{
-    Answer, Attempt, Busy, Claim, Fenced, Grant, Holder, LocalLock, Lock, Released, Renew, Request,
-    TakeOver, Watch, conformance,
+    Attempt, Busy, Claim, Fenced, Grant, Holder, LocalLock, Lock, LockFuture, Released, Renew,
+    Request, TakeOver, Watch, conformance,
 };
 
 #[tokio::test(start_paused = true)]
@@ -91,7 +91,7 @@ impl Lock for Broken {
         self.lock.watch(if self.breaks(Promise::WatchesItsKey) { &other } else { key })
     }
 
-    fn acquire(&self, request: Request) -> Answer<Attempt> {
+    fn acquire(&self, request: Request) -> LockFuture<Attempt> {
         let this = self.clone();
         Box::pin(async move {
             if this.breaks(Promise::AcquireExcludes) {
@@ -117,7 +117,7 @@ impl Lock for Broken {
         })
     }
 
-    fn renew(&self, claim: &Claim, lease: Duration) -> Answer<Renew> {
+    fn renew(&self, claim: &Claim, lease: Duration) -> LockFuture<Renew> {
         if self.breaks(Promise::RenewProlongs) {
             return Box::pin(async { Ok(Renew::Held) });
         }
@@ -126,7 +126,7 @@ impl Lock for Broken {
         Box::pin(async move { Ok(if lies { Renew::Held } else { renewed.await? }) })
     }
 
-    fn release(&self, claim: Claim) -> Answer<Released> {
+    fn release(&self, claim: Claim) -> LockFuture<Released> {
         let this = self.clone();
         Box::pin(async move {
             if this.breaks(Promise::ReleaseFrees) {
@@ -150,7 +150,7 @@ impl Lock for Broken {
 impl Fenced for Broken {}
 
 impl TakeOver for Broken {
-    fn take_over(&self, request: Request, from: Holder) -> Answer<Attempt> {
+    fn take_over(&self, request: Request, from: Holder) -> LockFuture<Attempt> {
         let this = self.clone();
         Box::pin(async move {
             let attempt = this.lock.take_over(request.clone(), from).await?;

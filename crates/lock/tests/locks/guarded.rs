@@ -85,7 +85,7 @@ async fn a_late_writer_that_lost_both_is_refused_by_the_stored_fence() {
     assert!(next.fence() > late.fence());
     assert_eq!(commit(&other, next, "new").await, Commit::Stored);
     assert_eq!(commit(&guarded, late, "old").await, Commit::Superseded);
-    let entry = store.look(key()).await.unwrap().unwrap();
+    let entry = store.lookup(key()).await.unwrap().unwrap();
     assert_eq!(entry.value().encoded().as_ref(), b"new");
 }
 

@@ -1,4 +1,4 @@
-//! Connections: each is shared by all requests, and knows whether it is of use.
+//! Connections: all requests share one, and it knows whether it is usable.
 
 use std::io;
 use std::sync::Arc;
@@ -10,9 +10,9 @@ use tokio::select;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::push_handler::TrackingObserver;
 use super::reconnect::Failovers;
-use super::request::{By, RedisRequest};
+use super::request::{RedisRequest, ScriptForm};
+use super::tracking_observer::TrackingObserver;
 
 /// A connection to a server. Clones send over one socket.
 #[derive(Clone, Debug)]
@@ -20,14 +20,14 @@ pub(super) struct Connection {
     pub(super) socket: MultiplexedConnection,
     pub(super) state: Arc<ConnectionState>,
     pub(super) failovers: Arc<Failovers>,
-    /// How many failovers had been noted when it was begun.
+    /// The number of failovers when it was begun.
     pub(super) begun_after: u64,
-    /// Whether all names of a script are declared. Redis before 7.2 tracks the declared ones, and
+    /// Whether all names of a script are declared. Redis before 7.2 tracks the declared names, and
     /// would report changes that no caller waits for.
     pub(super) declares_all: bool,
 }
 
-/// Whether a connection is of use. Its clones share it with what receives its pushes.
+/// Whether a connection is usable. Its clones and its push receiver share this.
 #[derive(Debug)]
 pub(super) struct ConnectionState {
     pub(super) number: u64,
@@ -35,12 +35,12 @@ pub(super) struct ConnectionState {
     /// Whether it has ended, so that no reply will come.
     has_ended: AtomicBool,
     end: Notify,
-    /// Told about a tracked connection.
+    /// Notified about a tracked connection.
     observer: Option<Arc<dyn TrackingObserver>>,
 }
 
 impl Connection {
-    /// Takes it out of use: the next request has another one made. Requests that are under way on it
+    /// Takes it out of use: the next request opens another one. Requests that are under way on it
     /// still end by themselves.
     pub(super) fn give_up(&self) {
         self.state.give_up();
@@ -50,15 +50,15 @@ impl Connection {
         self.state.is_broken.load(Ordering::Relaxed) || self.failovers.count() != self.begun_after
     }
 
-    /// Sends a request, and waits for its reply until the connection ends. A request that is handed
-    /// over at that moment may stay in the client's queue, unanswered, as long as there is a clone.
-    /// Without pushes (RESP2) the end is not reported, and the caller's timeout is what is left.
+    /// Sends a request, and waits for its reply until the connection ends. Without this, a request
+    /// that is queued at that moment could stay unanswered as long as there is a clone. Over RESP2
+    /// the end is not reported, and only the caller's timeout ends the wait.
     ///
     /// A server that does not know a script (after a restart or `SCRIPT FLUSH`) is sent its text.
     pub(super) async fn send(&mut self, request: &RedisRequest<'_>) -> Result<Value, RedisError> {
-        let mut by = By::Hash;
+        let mut form = ScriptForm::Hash;
         loop {
-            let command = request.packed(by, self.declares_all);
+            let command = request.packed(form, self.declares_all);
             let sent_at = Instant::now();
             let reply = select! {
                 biased;
@@ -66,7 +66,9 @@ impl Connection {
                 () = self.state.ended() => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
             };
             match reply {
-                Err(error) if by == By::Hash && is_unknown_script(&error) => by = By::Text,
+                Err(error) if form == ScriptForm::Hash && is_unknown_script(&error) => {
+                    form = ScriptForm::Text
+                }
                 Err(error) => return Err(error),
                 Ok(value) => {
                     self.state.confirm(sent_at);
@@ -83,7 +85,8 @@ fn is_unknown_script(error: &RedisError) -> bool {
 
 impl ConnectionState {
     pub(super) fn new(number: u64, observer: Option<Arc<dyn TrackingObserver>>) -> Self {
-        let (is_broken, has_ended) = (AtomicBool::new(false), AtomicBool::new(false));
+        let is_broken = AtomicBool::new(false);
+        let has_ended = AtomicBool::new(false);
         Self { number, is_broken, has_ended, end: Notify::new(), observer }
     }
 

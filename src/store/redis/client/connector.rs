@@ -1,4 +1,4 @@
-//! The connector: how a connection is made, and what the server is told first.
+//! The connector: opens connections and sets them up.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout};
 
 use super::connection::{Connection, ConnectionState};
 use super::push_handler::{PushHandler, PushReceiver};
-use super::reconnect::{Backoff, Failovers};
+use super::reconnect::{Failovers, ReconnectBackoff};
 use super::script::RedisScript;
 use super::server_clock::ServerClock;
 use crate::jitter::jitter;
@@ -24,12 +24,12 @@ pub(super) struct Connector {
     pub(super) client: Client,
     pub(super) protocol: ProtocolVersion,
     pub(super) timeout: Duration,
-    /// What the server is told as soon as there is a connection.
+    /// The scripts that are loaded on connecting.
     pub(super) scripts: Arc<[RedisScript]>,
     pub(super) attempts: Arc<AtomicU64>,
-    pub(super) backoff: Backoff,
+    pub(super) backoff: ReconnectBackoff,
     pub(super) failovers: Arc<Failovers>,
-    /// Set where the server's time matters: it is read as soon as there is a connection.
+    /// Set if the server's time is needed: it is read on connecting.
     pub(super) clock: Option<Arc<ServerClock>>,
     /// Set for tracked connections.
     pub(super) handler: Option<PushHandler>,
@@ -46,17 +46,17 @@ impl Connector {
         };
         match protocol {
             ProtocolVersion::RESP3 => self.track(&mut connection, handler).await?,
-            // The server may agree to report changes, but could not.
+            // Over RESP2 the server may accept tracking, but cannot send the messages.
             _ => handler.is_tracked.store(false, Ordering::Relaxed),
         }
-        // A user without the right to load them still runs them by their text.
+        // A user without the permission to load scripts still runs them by their text.
         if let Err(error) = RedisScript::load(&self.scripts, &mut connection.socket).await {
-            tracing::debug!(%error, "the server does not take the scripts beforehand");
+            tracing::debug!(%error, "the server refuses to load the scripts beforehand");
         }
         Ok(connection)
     }
 
-    /// A connection by RESP3; or by RESP2 if the server refuses. If RESP3 is not the reason, it
+    /// Connects by RESP3, or by RESP2 if the server refuses. If it refused for another reason, it
     /// refuses again.
     async fn open(&self, number: u64) -> Result<(Connection, ProtocolVersion), RedisError> {
         match self.open_by(self.protocol, number).await {
@@ -76,13 +76,14 @@ impl Connector {
         let observer = self.handler.as_ref().and_then(|handler| handler.observer.clone());
         let state = Arc::new(ConnectionState::new(number, observer));
         let begun_after = self.failovers.count();
-        // The client's timeout is around every request; a second one here would only cost a timer.
+        // The client sets a timeout for every request. A second one here would only cost a timer.
         let mut config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.timeout))
             .set_response_timeout(None)
             .set_pipeline_buffer_size(QUEUE);
         if protocol == ProtocolVersion::RESP3 {
-            let (state, handler) = (Arc::clone(&state), self.handler.clone());
+            let state = Arc::clone(&state);
+            let handler = self.handler.clone();
             let receiver = PushReceiver { state, handler };
             config = config.set_push_sender(move |push| receiver.receive(&push));
         }
@@ -94,7 +95,7 @@ impl Connector {
         Ok(Connection { socket, state, failovers, begun_after, declares_all: true })
     }
 
-    /// Asks the server to report changes. A server that refuses is used without.
+    /// Enables client tracking. A server that refuses is used without it.
     async fn track(
         &self,
         connection: &mut Connection,
@@ -120,9 +121,9 @@ impl Connector {
     }
 }
 
-/// Whether a server, by its `HELLO`, tracks the names that are declared to a script instead of those
-/// that the script reads: Redis before 7.2. As a node of a cluster it is told all names even so, as
-/// others are refused while their slot moves.
+/// Whether a server, by its `HELLO`, tracks the names that a script declares instead of those that
+/// it reads: Redis before 7.2. For a node of a cluster the result is false, because it refuses
+/// names that are not declared while their slot moves.
 fn tracks_declared_names(hello: &Value) -> bool {
     let field = |wanted: &str| {
         let mut fields = hello.as_map_iter()?;
@@ -138,7 +139,7 @@ fn tracks_declared_names(hello: &Value) -> bool {
     version.is_some_and(|version| version < (7, 2)) && field("mode").as_deref() != Some("cluster")
 }
 
-/// Reads the server's time. A server that refuses tells it with other replies, or never.
+/// Reads the server's time. If the server refuses, the time is taken from other replies.
 async fn read_clock(
     socket: &mut MultiplexedConnection,
     clock: &ServerClock,
@@ -151,7 +152,7 @@ async fn read_clock(
             clock.note(asked_at, seconds.saturating_mul(1_000_000).saturating_add(micros));
         }
         Err(error) if error.is_io_error() => return Err(error),
-        Err(error) => tracing::debug!(%error, "the server does not tell its time"),
+        Err(error) => tracing::debug!(%error, "the server refuses to give its time"),
     }
     Ok(())
 }
@@ -160,8 +161,8 @@ impl bb8::ManageConnection for Connector {
     type Connection = Connection;
     type Error = RedisError;
 
-    /// One attempt, if it is time for one. It ends in time even if no request waits for it any more:
-    /// the pool has no other place.
+    /// Makes one attempt, if the backoff permits it. It has a timeout of its own, because the pool
+    /// waits for it even if no request does any more.
     async fn connect(&self) -> Result<Connection, RedisError> {
         self.backoff.may_begin(Instant::now())?;
         let number = self.attempts.fetch_add(1, Ordering::Relaxed);
@@ -174,7 +175,7 @@ impl bb8::ManageConnection for Connector {
         made
     }
 
-    /// Connections are not asked: see [`has_broken`](bb8::ManageConnection::has_broken).
+    /// Connections are not probed: see [`has_broken`](bb8::ManageConnection::has_broken).
     async fn is_valid(&self, _: &mut Connection) -> Result<(), RedisError> {
         Ok(())
     }
@@ -191,10 +192,10 @@ impl fmt::Debug for Connector {
     }
 }
 
-/// A script, because the user is allowed what scripts need, and no other command.
+/// A script, because the user is only permitted the commands that scripts need.
 const READ_CLOCK: &str = "return redis.call('TIME')";
 
-/// How many commands may wait for the socket before their callers do.
+/// How many commands the client queues before callers have to wait.
 const QUEUE: usize = 1024;
 
 #[cfg(test)]

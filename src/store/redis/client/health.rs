@@ -1,21 +1,21 @@
-//! Health: whether the server is asked at all, and what is logged about it.
+//! Health: whether requests are sent at all, and what is logged about outages.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::breaker::{Admission, Breaker, BreakerRules, Turn};
+use super::breaker::{Admission, Breaker, BreakerRules, Transition};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::log_throttle::LogThrottle;
 
-/// A circuit breaker around every request of a client.
+/// The circuit breaker of all requests of a client, and its log messages.
 #[derive(Debug)]
 pub(super) struct Health {
     breaker: Breaker,
-    /// The error of a request that is not sent. Never held across an `.await`.
+    /// The error of requests that are not sent. Never held across an `.await`.
     down: Mutex<StoreError>,
-    /// Told when the server answers again.
+    /// Notified when the server answers again.
     is_back: Arc<Notify>,
     went_down: LogThrottle,
     came_back: LogThrottle,
@@ -32,23 +32,23 @@ impl Health {
         }
     }
 
-    /// Admits a request, unless the server is taken to be down. An admission that is dropped counts
-    /// neither way.
+    /// Admits a request, unless the server is taken to be down. A dropped admission counts as
+    /// neither a success nor a failure.
     pub(super) fn admit(&self) -> Result<Admission<'_>, StoreError> {
         self.breaker.admit().ok_or_else(|| self.down())
     }
 
-    /// Notes what came of a request that was admitted.
+    /// Notes the outcome of an admitted request.
     pub(super) fn note<T>(&self, admission: Admission<'_>, outcome: &Result<T, StoreError>) {
         match outcome {
             Err(error) if is_outage(error.kind()) => {
-                if admission.failed() == Some(Turn::Opened) {
+                if admission.failed() == Some(Transition::Opened) {
                     self.note_down(error);
                 }
             }
-            // A refusal is an answer.
+            // A refusal is a reply.
             _ => {
-                if admission.answered() == Some(Turn::Closed) {
+                if admission.answered() == Some(Transition::Closed) {
                     self.note_back();
                 }
             }
@@ -63,7 +63,7 @@ impl Health {
         self.breaker.opened()
     }
 
-    /// Tells one task when the server answers again, after having been taken to be down.
+    /// Notified when the server answers again after an outage. One waiting task is woken.
     pub(super) fn is_back(&self) -> Arc<Notify> {
         Arc::clone(&self.is_back)
     }
@@ -88,7 +88,7 @@ impl Health {
     }
 }
 
-/// Whether an error means that the server is down or slow, and not that it refuses one request.
+/// Whether an error means that the server is down or slow. A refusal of one request does not.
 fn is_outage(kind: StoreErrorKind) -> bool {
     use StoreErrorKind::{NotReady, TimedOut, Unreachable};
     matches!(kind, NotReady | TimedOut | Unreachable)

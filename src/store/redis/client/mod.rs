@@ -1,5 +1,5 @@
-//! The Redis client: requests to a server, sent over shared connections that are replaced when they
-//! break, within a time, and not at all while the server is down.
+//! The Redis client: sends requests over shared connections. It replaces broken connections, sets a
+//! timeout for each request, and sends none while the server is down.
 //!
 //! ```text
 //! RedisClient::run ──► SharedConnection::send ──► Connection::send ──► redis
@@ -7,8 +7,8 @@
 //!  and connection       once more if lost          end of the connection
 //! ```
 //!
-//! A client has one connection that is told of changes (client tracking), and perhaps plain ones. It
-//! is where a request finds its node: by the [slot] of its names, once there are several nodes.
+//! A client has one connection with client tracking, and perhaps plain ones. With several nodes, it
+//! would choose the node of a request by the [slot] of its names.
 
 mod breaker;
 mod connection;
@@ -24,6 +24,7 @@ mod script;
 mod server_clock;
 mod shared_connection;
 mod slot;
+mod tracking_observer;
 mod value;
 
 use std::fmt;
@@ -37,29 +38,29 @@ pub use self::request::RedisRequest;
 pub use self::script::RedisScript;
 pub use self::value::RedisValue;
 
-pub(super) use self::push_handler::TrackingObserver;
 pub(super) use self::request::Route;
 pub(super) use self::request_error::{Refusal, RequestError, refusal};
 pub(super) use self::server_clock::ServerClock;
+pub(super) use self::tracking_observer::TrackingObserver;
 
 use self::connector::Connector;
 use self::health::Health;
 use self::names::Names;
 use self::push_handler::PushHandler;
-use self::reconnect::{Backoff, Failovers};
+use self::reconnect::{Failovers, ReconnectBackoff};
 use self::shared_connection::SharedConnection;
 use crate::error::StoreError;
 use crate::jitter::jitter;
 use crate::key::Digest;
 use crate::store::{Watch, Watchers};
 
-/// A client of one Redis or Valkey server, for stores, locks and other protocols made of scripts. A
-/// handle: clones share its connections.
+/// A client of one Redis or Valkey server, for stores, locks and other protocols made of scripts.
 ///
-/// It connects when it is first used. A connection that breaks is replaced, and a request that was
-/// lost with it is sent once more. Every request ends within the
-/// [timeout](RedisOptions::timeout); while the server is [down](RedisOptions::down_after), requests
-/// fail at once.
+/// A handle: clones share its connections.
+///
+/// It connects at its first use. A broken connection is replaced, and a request that was lost with
+/// it is sent once more. Every request ends within the [timeout](RedisOptions::timeout). While the
+/// server is [down](RedisOptions::down_after), requests fail at once.
 #[derive(Clone)]
 pub struct RedisClient(Arc<ClientState>);
 
@@ -70,35 +71,35 @@ struct ClientState {
     watchers: Watchers,
     /// Whether the server reports changes.
     is_tracked: Arc<AtomicBool>,
-    node: Node,
+    node: NodeConnections,
     attempts: Arc<AtomicU64>,
     pushes: Arc<AtomicU64>,
 }
 
 /// The connections to one server.
 #[derive(Debug)]
-struct Node {
+struct NodeConnections {
     tracked: SharedConnection,
     plain: Box<[SharedConnection]>,
 }
 
-/// What a client has beside its options.
+/// The parts of a client in addition to its options.
 #[derive(Debug, Default)]
 pub(super) struct Setup {
-    /// Which scripts a server is told when it is connected to.
+    /// The scripts that are loaded on connecting.
     pub(super) scripts: Arc<[RedisScript]>,
-    /// Told of every change that the server reports.
+    /// Notified of every change that the server reports.
     pub(super) watchers: Watchers,
     pub(super) observer: Option<Arc<dyn TrackingObserver>>,
-    /// Fed with the server's time when it is connected to.
+    /// Set to the server's time on connecting.
     pub(super) clock: Option<Arc<ServerClock>>,
-    /// How many connections are not tracked.
+    /// The number of connections without tracking.
     pub(super) plain: u32,
 }
 
 impl RedisClient {
-    /// A client that connects when it is first used. The server is told these scripts beforehand, and
-    /// the watchers are told of changes of what scripts have read.
+    /// A client that connects at its first use, and then loads these scripts. The watchers are
+    /// notified of changes of the names that scripts have read.
     pub fn new(
         options: RedisOptions,
         scripts: impl IntoIterator<Item = RedisScript>,
@@ -126,31 +127,32 @@ impl RedisClient {
             timeout: options.request_timeout(),
             scripts,
             attempts: Arc::clone(&attempts),
-            backoff: Backoff::new(options.longest_backoff()),
+            backoff: ReconnectBackoff::new(options.longest_backoff()),
             failovers: Arc::new(Failovers::default()),
             clock,
             handler: None,
         };
         let connect = |handler| {
-            let backoff = Backoff::new(options.longest_backoff());
+            let backoff = ReconnectBackoff::new(options.longest_backoff());
             SharedConnection::new(Connector { handler, backoff, ..connector.clone() })
         };
         let plain = (0..plain).map(|_| connect(None)).collect();
-        let node = Node { tracked: connect(Some(handler)), plain };
+        let node = NodeConnections { tracked: connect(Some(handler)), plain };
         let health = Health::new(options.rules(jitter()));
         let state =
             ClientState { options, health, names, watchers, is_tracked, node, attempts, pushes };
         Self(Arc::new(state))
     }
 
-    /// Runs a request, and reads its reply.
+    /// Runs a request, and reads its reply with `read`.
     ///
     /// # Errors
-    /// Those of the server and of the way to it; [`Unreachable`](crate::StoreErrorKind::Unreachable)
-    /// if a request that is to be executed [once](RedisRequest::once) was sent twice and found nothing
-    /// to do; [`Malformed`](crate::StoreErrorKind::Malformed) if
-    /// `read` finds no sense in the reply, and [`Down`](crate::StoreErrorKind::Down) if it was not
-    /// sent because the server is taken to be down.
+    /// Those of the server and of the connection to it, and:
+    /// - [`Down`](crate::StoreErrorKind::Down) if the server is taken to be down; the request was
+    ///   not sent.
+    /// - [`Malformed`](crate::StoreErrorKind::Malformed) if `read` returns `None`.
+    /// - [`Unreachable`](crate::StoreErrorKind::Unreachable) if a request with
+    ///   [`once`](RedisRequest::once) was sent twice and found nothing to do.
     ///
     /// # Cancel safety
     /// Dropping it loses the reply; the request may have been executed, or be executed later.
@@ -168,49 +170,51 @@ impl RedisClient {
         request.read(replied?, read)
     }
 
-    /// Hints that something changes that a script has read for a key.
+    /// Hints that a name of a key has changed which a script has read. Silent without client
+    /// tracking.
     pub fn watch(&self, digest: Digest) -> Watch {
         if self.is_tracked() { self.0.watchers.watch(digest) } else { Watch::silent() }
     }
 
-    /// Whether the server reports changes, as far as is known: it is found out on connecting.
+    /// Whether the server reports changes (client tracking). Until the first connection, this is
+    /// what the options request.
     pub fn is_tracked(&self) -> bool {
         self.0.is_tracked.load(Ordering::Relaxed)
     }
 
-    /// Whether the server is taken to be down, because so many requests in a row have failed
-    /// ([`RedisOptions::down_after`]). It is until a request gets through, so a client that is not
-    /// used stays so.
+    /// Whether the server is taken to be down, because [`RedisOptions::down_after`] requests in a
+    /// row have failed. This ends with the next request that is answered, so it stays true while
+    /// the client is not used.
     pub fn is_down(&self) -> bool {
         self.0.health.is_down()
     }
 
-    /// What it is made from.
+    /// The options that it was made with.
     pub fn options(&self) -> &RedisOptions {
         &self.0.options
     }
 
-    /// The name `bw:<namespace>:{<digest>}<suffix>`, one of a key. A change of it is told to the
+    /// The name `bw:<namespace>:{<digest>}<suffix>` of a key. A change of it is reported to the
     /// [watches](Self::watch) of the key.
     pub fn name(&self, digest: &Digest, suffix: &str) -> Vec<u8> {
         self.0.names.name(digest, suffix)
     }
 
-    /// The name `bw:<namespace>:<what>:{<digest>}`, one of a key whose changes are told to no watch.
+    /// The name `bw:<namespace>:<what>:{<digest>}` of a key. Its changes are reported to no watch.
     pub fn unwatched_name(&self, what: &str, digest: &Digest) -> Vec<u8> {
         self.0.names.unwatched_name(what, digest)
     }
 
-    /// The name `bw:<namespace>:<what>:{<tag>}` that all keys share which fall into one slot with this
-    /// one, and the number of that slot, below [`SLOTS`](Self::SLOTS).
+    /// The name `bw:<namespace>:<what>:{<tag>}` that all keys of one hash slot share, and the
+    /// number of that slot, below [`SLOTS`](Self::SLOTS).
     pub fn shared_name(&self, what: &str, digest: &Digest) -> (Vec<u8>, u16) {
         self.0.names.shared_name(what, digest)
     }
 
-    /// How many slots there are.
+    /// The number of hash slots.
     pub const SLOTS: usize = slot::SLOTS;
 
-    /// How often it was tried to connect.
+    /// The number of attempts to connect.
     pub(super) fn attempts(&self) -> u64 {
         self.0.attempts.load(Ordering::Relaxed)
     }
@@ -219,18 +223,18 @@ impl RedisClient {
         self.0.health.outages()
     }
 
-    /// How many messages of the server came that it was not asked for.
+    /// The number of push messages.
     pub(super) fn pushes(&self) -> u64 {
         self.0.pushes.load(Ordering::Relaxed)
     }
 
-    /// Tells one task when the server answers again, after having been taken to be down.
+    /// Notified when the server answers again after an outage. One waiting task is woken.
     pub(super) fn is_back(&self) -> Arc<Notify> {
         self.0.health.is_back()
     }
 }
 
-impl Node {
+impl NodeConnections {
     fn connection(&self, route: Route) -> &SharedConnection {
         match route {
             Route::Plain(number) => self.plain.get(number).unwrap_or(&self.tracked),
@@ -239,7 +243,7 @@ impl Node {
     }
 }
 
-/// Shows where the server is, and neither user nor password.
+/// Shows the address of the server, but neither user nor password.
 impl fmt::Debug for RedisClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisClient")

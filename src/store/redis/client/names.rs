@@ -1,12 +1,12 @@
-//! Names: what the keys of a namespace are called in Redis.
+//! Names: how keys of a namespace are named in Redis.
 
 use super::slot::{slot_of, tag_of};
 use crate::key::Digest;
 
-/// `bw:<namespace>:{<digest>}` for what a key is named by, and suffixes of that.
+/// `bw:<namespace>:{<digest>}` with a suffix.
 ///
-/// The digest alone is in the braces, so that all names of a key fall into one slot of a cluster,
-/// whatever text the key holds.
+/// Only the digest is in the braces. So all names of a key are in one slot of a cluster, whatever
+/// text the key holds.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Names {
     prefix: String,
@@ -22,13 +22,13 @@ impl Names {
         [self.prefix.as_bytes(), b"{", &digest.hex(), b"}", suffix.as_bytes()].concat()
     }
 
-    /// A name of a key that [`digest_of`](Self::digest_of) does not know, so that its changes are
-    /// told to no watcher.
+    /// A name of a key that [`digest_of`](Self::digest_of) does not parse, so its changes are
+    /// reported to no watch.
     pub(super) fn unwatched_name(&self, what: &str, digest: &Digest) -> Vec<u8> {
         [self.prefix.as_bytes(), what.as_bytes(), b":{", &digest.hex(), b"}"].concat()
     }
 
-    /// A name that all keys of a slot share, and the slot.
+    /// A name that all keys of a slot share, and the number of the slot.
     pub(super) fn shared_name(&self, what: &str, digest: &Digest) -> (Vec<u8>, u16) {
         let slot = slot_of(&digest.hex());
         (format!("{}{what}:{{{}}}", self.prefix, tag_of(slot)).into_bytes(), slot)

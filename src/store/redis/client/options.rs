@@ -1,4 +1,4 @@
-//! Where a Redis is, and how it is talked to.
+//! Options of a Redis client and of the store over it.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use redis::{Client, IntoConnectionInfo, ProtocolVersion};
 use super::breaker::BreakerRules;
 use crate::config_error::{ConfigError, duration_within, namespace_of};
 
-/// Where a Redis is, and how it is talked to.
+/// The address of a Redis server, and the options of the client and the store.
 ///
 /// ```no_run
 /// # async fn options() -> Result<(), Box<dyn std::error::Error>> {
@@ -43,13 +43,15 @@ impl RedisOptions {
     /// Options for a `redis://` or `unix://` address.
     ///
     /// # Errors
-    /// If it is none. The message repeats no part of it, as any may hold a password.
+    /// If it is not such an address. The message repeats no part of it, because any part may hold a
+    /// password.
     pub fn new(url: &str) -> Result<Self, ConfigError> {
-        // The client's own words may repeat a part of the address.
+        // The error of the client may repeat a part of the address.
         let refused = |_| ConfigError::Url { reason: ADDRESS };
         let info = url.into_connection_info().map_err(refused)?;
-        // Commands that share a connection would otherwise wait for each other's acknowledgement.
-        // And who only waits to be told of changes would never learn that the other end is gone.
+        // Without `nodelay`, commands that share a connection wait for each other's
+        // acknowledgement. Without keepalive, a client that only waits for push messages cannot
+        // detect a dead peer.
         let keepalive = TcpKeepalive::new().with_time(SILENCE).with_interval(SILENCE / 3);
         let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
         let info = info.set_tcp_settings(tcp);
@@ -67,21 +69,21 @@ impl RedisOptions {
         })
     }
 
-    /// Sets which keys of the server are ours: all of them begin with `bw:<namespace>:`. Services
-    /// that share entries share a namespace.
+    /// Sets the namespace: all names on the server begin with `bw:<namespace>:`. Services that
+    /// share entries share a namespace.
     ///
-    /// Default: `default`, so that one service needs no name.
+    /// Default: `default`, so that a single service needs no name.
     ///
     /// # Errors
-    /// If it is not 1 to 64 of `A-Z a-z 0-9 _ . -`.
+    /// If it is not 1 to 64 characters of `A-Z a-z 0-9 _ . -`.
     pub fn namespace(self, namespace: &str) -> Result<Self, ConfigError> {
         Ok(Self { namespace: namespace_of(namespace)?, ..self })
     }
 
-    /// Sets how long one operation may take, connecting included.
+    /// Sets how long one request may take, including connecting.
     ///
-    /// Default: 250 ms. A healthy Redis answers within one; a caller can bear a quarter of a
-    /// second, once.
+    /// Default: 250 ms. A healthy Redis answers within one millisecond, and a caller can bear a
+    /// quarter of a second once.
     ///
     /// # Errors
     /// If it is not from 1 ms to 60 s.
@@ -91,50 +93,52 @@ impl RedisOptions {
         Ok(Self { timeout, ..self })
     }
 
-    /// Sets how many connections are kept. One of them is for leases and hears of changes; plain
-    /// hits share the others. No request keeps one to itself.
+    /// Sets the number of connections. One is for leases and receives the push messages about
+    /// changes. Lookups share the others. No request has a connection for itself.
     ///
-    /// Default: 2. One connection carries hundreds of thousands of commands a second.
+    /// Default: 2. One connection carries hundreds of thousands of commands per second.
     ///
     /// # Errors
     /// If it is not from 2 to 64.
     pub fn connections(self, connections: u32) -> Result<Self, ConfigError> {
         if !(2..=64).contains(&connections) {
-            let (setting, given) = ("connections of the store", connections as usize);
+            let setting = "connections of the store";
+            let given = connections as usize;
             return Err(ConfigError::Number { setting, given, least: 2, most: 64 });
         }
         Ok(Self { connections, ..self })
     }
 
-    /// Sets after how many failures in a row the server is taken to be down. Operations fail at once
-    /// then, with [`StoreErrorKind::Down`](crate::StoreErrorKind::Down) and without asking it, but
-    /// for [one probe at a time](Self::probe_every).
+    /// Sets after how many failures in a row the server is taken to be down (circuit breaker). Then
+    /// operations fail at once with [`StoreErrorKind::Down`](crate::StoreErrorKind::Down), without
+    /// a request, except for [one probe at a time](Self::probe_every).
     ///
-    /// What counts as a failure is no answer in time, no connection, and the answer of a server that
-    /// is not ready (`LOADING`, `BUSY`, `MASTERDOWN`...). To be refused is to be answered: a full
-    /// server still serves hits.
+    /// A failure is no reply in time, no connection, or the reply of a server that is not ready
+    /// (`LOADING`, `BUSY`, `MASTERDOWN`...). A refusal is no failure: a full server still serves
+    /// hits.
     ///
-    /// Default: 5. One lost connection fails a few operations, a dead server all of them.
+    /// Default: 5. One lost connection fails a few operations, a dead server fails all.
     ///
     /// # Errors
     /// If it is not from 1 to 1,000,000.
     pub fn down_after(self, failures: u32) -> Result<Self, ConfigError> {
         if !(1..=1_000_000).contains(&failures) {
-            let (setting, given) = ("failures until the store is down", failures as usize);
+            let setting = "failures until the store is down";
+            let given = failures as usize;
             return Err(ConfigError::Number { setting, given, least: 1, most: 1_000_000 });
         }
         Ok(Self { down_after: failures, ..self })
     }
 
-    /// Sets how often a server that is taken to be down is asked by one operation, which is let
-    /// through to find out. If that gets an answer, all are let through again.
+    /// Sets how often one operation is sent as a probe to a server that is taken to be down. If the
+    /// server answers, all operations are sent again.
     ///
     /// Every store has its own interval, up to a fifth shorter or longer than this, so that the
-    /// processes of a fleet do not ask in step. The pauses between attempts to connect stay below
-    /// half of it.
+    /// processes of a fleet do not probe in step. The pauses between attempts to connect are at
+    /// most half of it.
     ///
-    /// Default: 250 ms, so that a server that is back is in use within a second. One command per
-    /// process in that time is nothing to a server, even with a fleet of hundreds.
+    /// Default: 250 ms, so that a server that is back is in use within a second. Even for a fleet
+    /// of hundreds of processes, one command per interval and process is a negligible load.
     ///
     /// # Errors
     /// If it is not from 100 ms to 60 s.
@@ -144,55 +148,59 @@ impl RedisOptions {
         Ok(Self { probe_every, ..self })
     }
 
-    /// Talks RESP2, for servers and proxies that refuse more. Nothing is heard of changes then,
-    /// and losers find the value by their pauses alone.
+    /// Uses RESP2, for servers and proxies that refuse RESP3. Then no changes are reported, and
+    /// waiters poll for the value.
     ///
-    /// A server that refuses RESP3 or `CLIENT TRACKING` is noticed without this; it saves the
-    /// refused command on every connect.
+    /// A server that refuses RESP3 or `CLIENT TRACKING` is detected without this option. It saves
+    /// the refused command of each connect.
     #[must_use]
     pub fn resp2(self) -> Self {
         Self { tracking: false, ..self }
     }
 
-    /// Keeps copies of what is read in this process, in so many bytes, so that a hit on one sends no
-    /// command. The server tells when an entry changes, and its copy is dropped.
+    /// Keeps copies of the entries that this process reads (client-side caching), in at most this
+    /// many bytes. A hit on a copy sends no command. The server reports when an entry changes, and
+    /// its copy is dropped.
     ///
-    /// An invalidation by this process holds in it as soon as it has returned; one by another
-    /// process holds here when the server's message has arrived, usually within a millisecond. When
-    /// the connection breaks that brings these messages, all copies are dropped. Where the server
-    /// tells of nothing ([`resp2`](Self::resp2)), nothing is copied.
+    /// An invalidation by this process holds here when it has returned. One by another process
+    /// holds here when the push message has arrived, usually within a millisecond. If the
+    /// connection for these messages breaks, all copies are dropped. If the server reports no
+    /// changes ([`resp2`](Self::resp2)), nothing is copied.
     ///
-    /// A connection can die without a word. So a copy is given out only if the connection was heard
-    /// from within one second and the [`timeout`](Self::timeout), 1.25 s by default; otherwise the
-    /// server is asked first. So no copy is given out for longer than that after its invalidation has
-    /// returned, whether it is read all the time, was not read for hours, or its process was stopped.
-    /// While copies are read the server is sent a `PING` every half second; while none is, nothing
-    /// is sent, and the first read costs a look. Time is counted by the system's monotonic clock. On
-    /// Linux and macOS that clock stands still while the machine is suspended, so the bound is one of
+    /// A connection can die without a sign. So a copy is served only if the connection has answered
+    /// a request that was sent within one second plus the [`timeout`](Self::timeout), 1.25 s by
+    /// default. Otherwise the caller does a lookup. So no copy is served for longer than that after
+    /// its invalidation has returned. This also holds for a copy that was not read for hours, and
+    /// for a process that was stopped.
+    ///
+    /// While copies are read, the server is sent a `PING` every half second. An idle process sends
+    /// nothing, and its first read costs a lookup. Time is that of the system's monotonic clock. On
+    /// Linux and macOS that clock stands still while the machine is suspended, so the bound counts
     /// time awake.
     ///
-    /// A copy counts its key, its encoded value twice, the second time for the decoded copy that is
-    /// kept beside it so that a hit decodes nothing, and 512 bytes for the tables. What is read often
-    /// stays. All looks go over the one connection that hears of changes.
+    /// A copy counts its key, its encoded value, as much again for its decoded value (so that a hit
+    /// decodes nothing), and 512 bytes for the tables. Entries that are read often stay. All
+    /// lookups use the one connection with client tracking.
     ///
-    /// Default: off. A copy is a hundred times faster than a look, and is one more thing that takes
-    /// memory on both sides and can lag behind.
+    /// Default: off. A copy is a hundred times faster than a lookup. It takes memory on both sides,
+    /// and it can lag behind.
     ///
     /// # Errors
     /// If it is not from 64 KiB to 1 TiB.
     pub fn near(self, bytes: usize) -> Result<Self, ConfigError> {
         if !(LEAST_NEAR..=MOST_NEAR).contains(&bytes) {
-            let (setting, given) = ("bytes of the near tier", bytes);
+            let setting = "bytes of the near tier";
+            let given = bytes;
             return Err(ConfigError::Number { setting, given, least: LEAST_NEAR, most: MOST_NEAR });
         }
         Ok(Self { near: Some(bytes), ..self })
     }
 
-    /// Sets for how long a copy in the [`near`](Self::near) tier may be given out before the server
-    /// is asked again, whatever it has told. A copy never outlives its entry.
+    /// Sets for how long a copy in the [`near`](Self::near) tier is served before the next lookup,
+    /// even if the server has reported no change. A copy never outlives its entry.
     ///
-    /// Default: 30 s. It bounds how old an answer can be if all else fails, and at one question per
-    /// key in half a minute it costs next to nothing.
+    /// Default: 30 s. It bounds the age of an answer if all else fails. One lookup per key in half
+    /// a minute costs very little.
     ///
     /// # Errors
     /// If it is not from 1 ms to one hour.
@@ -202,7 +210,7 @@ impl RedisOptions {
         Ok(Self { near_ttl, ..self })
     }
 
-    /// Where the server is, without user and password.
+    /// The address of the server, without user and password.
     pub fn address(&self) -> String {
         self.client.get_connection_info().addr().to_string()
     }
@@ -220,22 +228,22 @@ impl RedisOptions {
         self.timeout
     }
 
-    /// Whether the server is asked to report changes.
+    /// Whether client tracking is requested.
     pub(super) fn is_tracked(&self) -> bool {
         self.tracking
     }
 
-    /// How many connections carry plain hits. With a near tier none does.
+    /// The number of connections without tracking. None with a near tier.
     pub(in super::super) fn plain_connections(&self) -> u32 {
         if self.near.is_some() { 0 } else { self.connections - 1 }
     }
 
-    /// In how many bytes copies are kept in this process, and how long one is given out at most.
+    /// The size of the near tier in bytes, and the maximum time for which a copy is served.
     pub(in super::super) fn near_tier(&self) -> Option<(usize, Duration)> {
         Some((self.near?, self.near_ttl))
     }
 
-    /// Only RESP3 reports changes.
+    /// Only RESP3 has push messages.
     pub(super) fn protocol(&self) -> ProtocolVersion {
         if self.tracking { ProtocolVersion::RESP3 } else { ProtocolVersion::RESP2 }
     }
@@ -244,14 +252,14 @@ impl RedisOptions {
         self.probe_every / 2
     }
 
-    /// What a breaker goes by, with a number from 0 to 1 for what is its own.
-    pub(super) fn rules(&self, draw: f64) -> BreakerRules {
-        let pause = self.probe_every.mul_f64(0.8 + 0.4 * draw);
+    /// The settings of the breaker. `jitter`, from 0 to 1, is the jitter of its pause.
+    pub(super) fn rules(&self, jitter: f64) -> BreakerRules {
+        let pause = self.probe_every.mul_f64(0.8 + 0.4 * jitter);
         BreakerRules { after: self.down_after, pause, longest: self.timeout }
     }
 }
 
-/// Shows where the server is, and neither user nor password.
+/// Shows the address of the server, but neither user nor password.
 impl fmt::Debug for RedisOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RedisOptions")
@@ -270,8 +278,8 @@ impl fmt::Debug for RedisOptions {
 
 const LEAST_NEAR: usize = 64 * 1024;
 const MOST_NEAR: usize = 1 << if usize::BITS > 40 { 40 } else { 31 };
-/// After so long without a word the other end is asked whether it is still there, and then three
-/// times as often. An operation never waits for this; its timeout is much shorter.
+/// The TCP keepalive time: after this much silence, the peer is probed three times as often. No
+/// request waits for this, because its timeout is much shorter.
 const SILENCE: Duration = Duration::from_secs(15);
 
 const ADDRESS: &str =
@@ -289,9 +297,9 @@ mod tests {
     }
 
     #[test]
-    fn stores_of_a_fleet_probe_at_intervals_of_their_own() {
+    fn the_stores_of_a_fleet_probe_at_different_intervals() {
         let options = RedisOptions::new("redis://localhost").unwrap();
-        let pause = |draw| options.rules(draw).pause;
+        let pause = |jitter| options.rules(jitter).pause;
         assert_eq!(pause(0.0), Duration::from_millis(200));
         assert_eq!(pause(1.0), Duration::from_millis(300));
     }

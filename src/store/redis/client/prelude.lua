@@ -1,7 +1,7 @@
 -- prelude: the functions that scripts of all protocols share.
 
--- What a command reads, or '' if the name holds another type: other programs use it. An error of the
--- server is raised, so that a refusal is not taken for an empty name.
+-- The value that a command reads, or '' if the name holds another type, set by another program.
+-- Other errors are raised, so that a refusal is not taken for an empty name.
 local function read(command, ...)
   local value = redis.pcall(command, ...)
   if type(value) ~= 'table' or not value.err then return value end
@@ -20,10 +20,10 @@ local function watch(name)
   read('GET', name)
 end
 
--- The fence at a place, 8 bytes. Zero if none was ever given that is so large: beyond 2^53 a script
--- cannot count, and damaged bytes must not keep their key from being replaced.
-local function fence_at(bytes, place)
-  local fence = struct.unpack('>I8', bytes, place)
+-- The fence in the 8 bytes at an offset. Zero if it is above 2^53: a script cannot count further,
+-- so no such fence was ever given, and damaged bytes must not block their key.
+local function fence_at(bytes, offset)
+  local fence = struct.unpack('>I8', bytes, offset)
   return fence >= 0 and fence < 9007199254740992 and fence or 0
 end
 

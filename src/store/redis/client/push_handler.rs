@@ -1,18 +1,17 @@
-//! What the server tells without being asked: that keys have changed, and that a connection ended.
+//! The push handler: receives the messages of the server about changes and the end of connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use redis::aio::SendError;
 use redis::{PushInfo, PushKind, Value};
-use tokio::time::Instant;
 
 use super::connection::ConnectionState;
 use super::names::Names;
-use crate::key::Digest;
+use super::tracking_observer::TrackingObserver;
 use crate::store::Watchers;
 
-/// Where the changes go that the server reports over a tracked connection.
+/// Passes on the changes that the server reports over a tracked connection.
 #[derive(Clone, Debug)]
 pub(super) struct PushHandler {
     pub(super) names: Names,
@@ -20,31 +19,8 @@ pub(super) struct PushHandler {
     pub(super) observer: Option<Arc<dyn TrackingObserver>>,
     /// Whether the server reports changes, as far as is known.
     pub(super) is_tracked: Arc<AtomicBool>,
-    /// How many messages came.
+    /// The number of messages so far.
     pub(super) pushes: Arc<AtomicU64>,
-}
-
-/// Knows between which moments every change of a key is reported: what a near tier goes by.
-///
-/// Its methods are called by the tasks of connections, so none of them waits.
-pub(in super::super) trait TrackingObserver:
-    std::fmt::Debug + Send + Sync
-{
-    /// A name of a key has changed.
-    fn changed(&self, name: &[u8], digest: &Digest);
-
-    /// Names have changed, and which is not known.
-    fn all_changed(&self);
-
-    /// From now on changes are reported over a connection, unless it has broken meanwhile. The
-    /// request for that was sent at `sent_at`.
-    fn connected(&self, connection: u64, sent_at: Instant, is_broken: &dyn Fn() -> bool);
-
-    /// A connection has answered a request that was sent at this moment.
-    fn confirmed(&self, connection: u64, sent_at: Instant);
-
-    /// Nothing is reported over a connection any more.
-    fn disconnected(&self, connection: u64);
 }
 
 impl PushHandler {
@@ -54,12 +30,12 @@ impl PushHandler {
             (PushKind::Invalidate, [Value::Array(names)]) => {
                 names.iter().for_each(|name| self.changed(name));
             }
-            // Without names: the server dropped all its data, or all that it tracked.
+            // Without names: the server dropped all data, or stopped tracking all names.
             (PushKind::Invalidate, _) => {
                 self.observer.as_ref().inspect(|observer| observer.all_changed());
                 self.watchers.tell_all();
             }
-            // Messages may have been lost, and none will come any more.
+            // Messages may have been lost, and no more will come.
             (PushKind::Disconnection, _) => self.watchers.tell_all(),
             _ => {}
         }
@@ -75,8 +51,8 @@ impl PushHandler {
     }
 }
 
-/// Receives the pushes of one connection. It is dropped with the connection, however that ends: its
-/// runtime may end before it.
+/// Receives the push messages of one connection. It is dropped with the connection, also if the
+/// runtime of the connection ends.
 pub(super) struct PushReceiver {
     pub(super) state: Arc<ConnectionState>,
     pub(super) handler: Option<PushHandler>,

@@ -1,4 +1,4 @@
-//! When to connect again: not at once, not in step, and elsewhere after a failover.
+//! When to reconnect: the backoff between attempts, and new connections after a failover.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,19 +13,19 @@ use crate::log_throttle::LogThrottle;
 
 /// The pauses between attempts to make one connection.
 ///
-/// The pool makes one attempt at a time. After a failed one there is none for a pause, which
-/// doubles from 50 ms up to a limit and is drawn from the half above its middle, so that the
-/// processes of a fleet that have lost one server do not come back to it in step. A request that
-/// needs the connection meanwhile fails at once with the error of the last attempt.
+/// The pool makes one attempt at a time. After a failed attempt there is a pause, which doubles
+/// from 50 ms up to a limit. Jitter shortens it by up to a half, so that the processes of a fleet
+/// do not reconnect in step. A request that needs the connection during a pause fails at once, with
+/// the error of the last attempt.
 #[derive(Clone, Debug)]
-pub(super) struct Backoff(Arc<BackoffState>);
+pub(super) struct ReconnectBackoff(Arc<BackoffState>);
 
 #[derive(Debug)]
 struct BackoffState {
     longest: Duration,
-    /// What the last attempt came to, if it failed. Never held across an `.await`.
+    /// The last attempt, if it failed. Never held across an `.await`.
     last: Mutex<Option<FailedAttempt>>,
-    /// Told when one has failed, and the pool may make another one.
+    /// Notified when an attempt has failed and the pool can make another one.
     failed: watch::Sender<()>,
 }
 
@@ -36,14 +36,14 @@ struct FailedAttempt {
     again_at: Instant,
 }
 
-impl Backoff {
-    /// With a limit to the pause.
+impl ReconnectBackoff {
+    /// A backoff with a limit to its pauses.
     pub(super) fn new(longest: Duration) -> Self {
         let (failed, _) = watch::channel(());
         Self(Arc::new(BackoffState { longest, last: Mutex::default(), failed }))
     }
 
-    /// Whether to try now, or why not.
+    /// Whether an attempt may begin now. If not, the error of the last one.
     pub(super) fn may_begin(&self, now: Instant) -> Result<(), RedisError> {
         match &*self.last() {
             Some(failure) if now < failure.again_at => Err(failure.error.clone()),
@@ -55,10 +55,10 @@ impl Backoff {
         *self.last() = None;
     }
 
-    pub(super) fn failed(&self, error: &RedisError, now: Instant, draw: f64) {
+    pub(super) fn failed(&self, error: &RedisError, now: Instant, jitter: f64) {
         let mut last = self.last();
         let in_a_row = last.as_ref().map_or(0, |failure| failure.in_a_row).saturating_add(1);
-        let again_at = now + pause(in_a_row, self.0.longest, draw);
+        let again_at = now + pause(in_a_row, self.0.longest, jitter);
         *last = Some(FailedAttempt { error: error.clone(), in_a_row, again_at });
     }
 
@@ -72,9 +72,9 @@ impl Backoff {
     }
 }
 
-/// The pool reports a failed attempt when it has made room for the next one, so a request that asks
-/// it from then on does not wait for the one that is over.
-impl bb8::ErrorSink<RedisError> for Backoff {
+/// The pool reports a failed attempt when it is ready for the next one. So a later request does not
+/// wait for the failed attempt.
+impl bb8::ErrorSink<RedisError> for ReconnectBackoff {
     fn sink(&self, error: RedisError) {
         tracing::debug!(%error, "no connection to redis");
         self.0.failed.send_replace(());
@@ -88,17 +88,17 @@ impl bb8::ErrorSink<RedisError> for Backoff {
 /// A wait for a failed attempt, for requests that need a connection.
 #[derive(Debug)]
 pub(super) struct NextFailure<'a> {
-    backoff: &'a Backoff,
+    backoff: &'a ReconnectBackoff,
     failed: watch::Receiver<()>,
 }
 
 impl NextFailure<'_> {
-    /// Why there is none.
-    pub(super) async fn heard(mut self) -> RedisError {
+    /// Waits for the failure, and returns its error.
+    pub(super) async fn wait(mut self) -> RedisError {
         loop {
-            // It fails when its sender is gone, which is our own.
+            // This cannot fail, because we hold the sender.
             _ = self.failed.changed().await;
-            // None if another attempt has succeeded by now: then the pool has it.
+            // None if another attempt has succeeded: then the pool has the connection.
             if let Some(failure) = self.backoff.last().clone() {
                 return failure.error;
             }
@@ -106,20 +106,20 @@ impl NextFailure<'_> {
     }
 }
 
-fn pause(in_a_row: u32, longest: Duration, draw: f64) -> Duration {
+fn pause(in_a_row: u32, longest: Duration, jitter: f64) -> Duration {
     let doublings = in_a_row.saturating_sub(1).min(16);
     let pause = FIRST_PAUSE.saturating_mul(1 << doublings).min(longest);
-    pause.mul_f64(0.5 + draw / 2.0)
+    pause.mul_f64(0.5 + jitter / 2.0)
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
-/// How often the server was found to be a replica. Its name may lead to another server now, so
-/// connections that were begun before are given up.
+/// Counts how often the server was found to be a replica. After a failover its address may lead to
+/// another server, so all older connections are given up.
 #[derive(Debug)]
 pub(super) struct Failovers {
     count: AtomicU64,
-    /// If the name still leads to a replica, to connect for each write would make it worse.
+    /// If the address still leads to a replica, a reconnect for each write would only add load.
     throttle: LogThrottle,
 }
 
@@ -160,14 +160,16 @@ mod tests {
 
     #[test]
     fn pauses_double_up_to_a_limit_and_differ_between_processes() {
-        let millis = |draw| [1, 2, 3, 4, 5, u32::MAX].map(|n| pause(n, LONGEST, draw).as_millis());
+        let millis =
+            |jitter| [1, 2, 3, 4, 5, u32::MAX].map(|n| pause(n, LONGEST, jitter).as_millis());
         assert_eq!(millis(1.0), [50, 100, 200, 400, 400, 400]);
         assert_eq!(millis(0.0), [25, 50, 100, 200, 200, 200]);
     }
 
     #[test]
     fn after_a_failure_there_is_no_attempt_before_the_pause_is_over() {
-        let (backoff, now) = (Backoff::new(LONGEST), Instant::now());
+        let backoff = ReconnectBackoff::new(LONGEST);
+        let now = Instant::now();
         assert!(backoff.may_begin(now).is_ok());
         backoff.failed(&refused(), now, 1.0);
         let why = backoff.may_begin(now + FIRST_PAUSE / 2).unwrap_err();
@@ -177,7 +179,8 @@ mod tests {
 
     #[test]
     fn a_success_starts_the_pauses_again() {
-        let (backoff, now) = (Backoff::new(LONGEST), Instant::now());
+        let backoff = ReconnectBackoff::new(LONGEST);
+        let now = Instant::now();
         (0..9).for_each(|_| backoff.failed(&refused(), now, 1.0));
         backoff.succeeded();
         assert!(backoff.may_begin(now).is_ok());
@@ -186,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_requests_that_find_a_replica_one_a_second_has_all_connect_again() {
+    fn many_requests_that_find_a_replica_cause_one_reconnect_a_second() {
         let failovers = Failovers::default();
         (0..1000).for_each(|_| failovers.note());
         assert_eq!(failovers.count(), 1);

@@ -1,4 +1,4 @@
-//! Requests: what is sent to a server, and on behalf of which key.
+//! Requests: scripts and commands, and the key that each is for.
 
 use std::borrow::Cow;
 use std::io;
@@ -14,39 +14,39 @@ use crate::key::Key;
 
 /// A script or a command, to be run by [`RedisClient::run`](super::RedisClient::run).
 ///
-/// All names that a script touches are given to it, so that servers which insist on declared keys
-/// run it, and so that a node can be chosen by the slot that the names share. Those after the first
-/// [`tracked`](Self::tracked) ones are not declared to a server that tracks whatever is declared
-/// (Redis before 7.2, while it tells this connection of changes): they follow the arguments there.
-/// So a script finds the name `n` as `KEYS[n] or ARGV[..]`.
+/// A request declares all names that its script touches. Some servers require that, and the slot
+/// that the names share determines the node of a cluster. There is one exception: Redis before 7.2
+/// tracks every declared name. Over a tracked connection to it, only the first
+/// [`tracked`](Self::tracked) names are declared, and the others follow the arguments. So a script
+/// finds the name `n` as `KEYS[n] or ARGV[..]`.
 #[derive(Debug)]
 pub struct RedisRequest<'a> {
-    pub(super) payload: Payload<'a>,
+    pub(super) payload: RequestPayload<'a>,
     pub(super) doing: &'static str,
     pub(super) key: Option<&'a Key>,
     pub(super) route: Route,
     is_once: bool,
 }
 
-/// What is sent.
+/// The content of a request.
 #[derive(Debug)]
-pub(super) enum Payload<'a> {
+pub(super) enum RequestPayload<'a> {
     Command(Cmd),
     Script {
         script: &'a RedisScript,
         names: Vec<Vec<u8>>,
-        /// How many of the names are declared in any case.
+        /// How many of the names are always declared.
         tracked: usize,
         args: Vec<Vec<u8>>,
     },
 }
 
-/// Over which connection to a node a request goes.
+/// The connection to a node over which a request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Route {
-    /// Over the one that is told of changes.
+    /// The connection with client tracking.
     Tracked,
-    /// Over one that is not, by its number.
+    /// A plain connection, by its number.
     Plain(usize),
 }
 
@@ -54,35 +54,38 @@ pub(in super::super) enum Route {
 #[derive(Debug)]
 pub(super) struct Replied {
     pub(super) value: RedisValue,
-    /// The request was lost with its connection and sent again, so it may have been executed twice.
+    /// Whether the request was lost with its connection and sent again. Then it may have been
+    /// executed twice.
     pub(super) is_repeated: bool,
 }
 
-/// How a script is named to the server.
+/// The form in which a script is sent to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum By {
+pub(super) enum ScriptForm {
     Hash,
     Text,
 }
 
 impl<'a> RedisRequest<'a> {
-    /// Runs a script on these names. `doing` says what for, in messages: "taking the lock".
+    /// A request that runs a script on these names. `doing` describes it in error messages, such as
+    /// "taking the lock".
     pub fn script(
         script: &'a RedisScript,
         names: impl Into<Vec<Vec<u8>>>,
         args: impl Into<Vec<Vec<u8>>>,
         doing: &'static str,
     ) -> Self {
-        let (names, args) = (names.into(), args.into());
+        let names = names.into();
+        let args = args.into();
         let tracked = names.len();
-        let payload = Payload::Script { script, names, tracked, args };
+        let payload = RequestPayload::Script { script, names, tracked, args };
         Self { payload, doing, key: None, route: Route::Tracked, is_once: false }
     }
 
-    /// Sends a command.
+    /// A request that runs a command.
     pub(in super::super) fn command(command: Cmd, doing: &'static str) -> Self {
         Self {
-            payload: Payload::Command(command),
+            payload: RequestPayload::Command(command),
             doing,
             key: None,
             route: Route::Tracked,
@@ -90,7 +93,8 @@ impl<'a> RedisRequest<'a> {
         }
     }
 
-    /// Names the key that it is about, for messages. They show its kind and the start of its digest.
+    /// Sets the key that the request is for. Error messages show its kind and the start of its
+    /// digest.
     #[must_use]
     pub fn of(self, key: &'a Key) -> Self {
         Self { key: Some(key), ..self }
@@ -99,39 +103,39 @@ impl<'a> RedisRequest<'a> {
     /// Sets how many of the names, from the first, the server may track. Default: all of them.
     #[must_use]
     pub fn tracked(mut self, count: usize) -> Self {
-        if let Payload::Script { tracked, .. } = &mut self.payload {
+        if let RequestPayload::Script { tracked, .. } = &mut self.payload {
             *tracked = count;
         }
         self
     }
 
-    /// Says that its script gives 0 if it finds nothing to do, as it does when it is executed for the
-    /// second time. If it was sent twice, 0 says nothing about the first execution, and is an error.
+    /// Declares that the script must take effect once, and gives 0 if it finds nothing to do. If
+    /// the request was sent twice, 0 may come from the second execution, so it becomes an error.
     #[must_use]
     pub fn once(self) -> Self {
         Self { is_once: true, ..self }
     }
 
-    /// Sends it over that connection.
+    /// Sets the connection.
     pub(in super::super) fn over(self, route: Route) -> Self {
         Self { route, ..self }
     }
 
-    /// The same request of a script, sent as its text.
+    /// The same request with the text of its script instead of the hash.
     pub(in super::super) fn by_text(&self) -> RedisRequest<'static> {
-        let command = self.packed(By::Text, true).into_owned();
+        let command = self.packed(ScriptForm::Text, true).into_owned();
         RedisRequest::command(command, self.doing)
     }
 
-    /// Whether all names of a script share a slot. A node is chosen by it where there are several.
+    /// Whether all names of the script are in one slot, as a cluster requires.
     pub(super) fn is_of_one_slot(&self) -> bool {
-        let Payload::Script { names, .. } = &self.payload else { return true };
+        let RequestPayload::Script { names, .. } = &self.payload else { return true };
         let mut slots = names.iter().map(|name| slot_of(name));
         let first = slots.next();
         slots.all(|slot| Some(slot) == first)
     }
 
-    /// The error that callers are given.
+    /// The error for the caller.
     pub(super) fn error(&self, error: &RequestError) -> StoreError {
         error.during(self.doing, self.key)
     }
@@ -149,15 +153,17 @@ impl<'a> RedisRequest<'a> {
         read(value).ok_or_else(|| self.error(&RequestError::Malformed))
     }
 
-    /// What is sent to a server to which all names may be declared, or only the tracked ones.
-    pub(super) fn packed(&self, by: By, declares_all: bool) -> Cow<'_, Cmd> {
+    /// The command to send, with all names declared or only the tracked ones.
+    pub(super) fn packed(&self, form: ScriptForm, declares_all: bool) -> Cow<'_, Cmd> {
         let (script, names, tracked, args) = match &self.payload {
-            Payload::Command(command) => return Cow::Borrowed(command),
-            Payload::Script { script, names, tracked, args } => (script, names, *tracked, args),
+            RequestPayload::Command(command) => return Cow::Borrowed(command),
+            RequestPayload::Script { script, names, tracked, args } => {
+                (script, names, *tracked, args)
+            }
         };
-        let (command, text) = match by {
-            By::Hash => ("EVALSHA", script.hash()),
-            By::Text => ("EVAL", script.text()),
+        let (command, text) = match form {
+            ScriptForm::Hash => ("EVALSHA", script.hash()),
+            ScriptForm::Text => ("EVAL", script.text()),
         };
         let declared = if declares_all { names.len() } else { tracked.min(names.len()) };
         let (declared, others) = names.split_at(declared);
@@ -172,7 +178,7 @@ mod tests {
     use super::*;
 
     fn words(request: &RedisRequest<'_>, declares_all: bool) -> Vec<String> {
-        let packed = request.packed(By::Text, declares_all);
+        let packed = request.packed(ScriptForm::Text, declares_all);
         let words = packed.args_iter().map(|word| match word {
             redis::Arg::Simple(word) => String::from_utf8_lossy(word).into_owned(),
             _ => String::new(),

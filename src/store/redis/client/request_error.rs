@@ -1,4 +1,4 @@
-//! What comes of a request instead of a reply, and what kind of error that is.
+//! Errors of requests, and their classification.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,31 +8,31 @@ use redis::{ErrorKind, RedisError};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Key;
 
-/// What can come of a request instead of a reply.
+/// Why a request has no usable reply.
 #[derive(Clone, Debug)]
 pub(in super::super) enum RequestError {
-    /// The reply is not one that the request can have.
+    /// The reply does not fit the request.
     Malformed,
-    /// There was none in time.
+    /// There was no reply in time.
     TimedOut(Duration),
-    /// The client or the server reports it.
+    /// The client or the server reports an error.
     Reported(RedisError),
     /// There is no connection, and the request was not sent.
     Unconnected(RedisError),
 }
 
-/// What kind of error a reply is.
+/// The classification of an error reply.
 struct Classification {
-    /// The first word of the reply, or some words of it. They can be anywhere in the text, as that is
-    /// where older servers tell what a command inside a script met.
+    /// The first word of the reply, or some words of it. They can be anywhere in the text, because
+    /// older servers put the error of a command inside a script there.
     said: &'static str,
     kind: StoreErrorKind,
-    /// Added to what is shown, for those who can do something about it.
+    /// Added to the message: what an operator can do about it.
     advice: &'static str,
 }
 
 impl RequestError {
-    /// The error that callers are given, with what was done for which key.
+    /// The error for the caller, with the operation and the key.
     pub(in super::super) fn during(&self, what: &str, key: Option<&Key>) -> StoreError {
         let of = key.map(|key| format!(" of `{key}`")).unwrap_or_default();
         let advice = self.advice();
@@ -40,7 +40,7 @@ impl RequestError {
         StoreError::new(self.kind(), format!("redis, {what}{of}: {self}{separator}{advice}"))
     }
 
-    /// Whether the server follows another one now. A write is what tells.
+    /// Whether the server has become a replica. Only a write detects that.
     pub(super) fn is_of_replica(&self) -> bool {
         self.classification().is_some_and(|class| class.said == READONLY)
     }
@@ -88,9 +88,9 @@ impl fmt::Display for RequestError {
 
 /// How long a refusal of a command inside a script lasts.
 pub(in super::super) enum Refusal {
-    /// This user lacks a right.
+    /// The user lacks a permission.
     Forbidden,
-    /// The server takes no writes, with what to do about it.
+    /// The server is a replica, with advice.
     Replica(&'static str),
     /// It may be over soon.
     Temporary,
@@ -107,7 +107,7 @@ pub(in super::super) fn refusal(said: &str) -> Refusal {
 fn classify(error: &RedisError) -> Option<&'static Classification> {
     let code = error.code()?;
     let by_code = CLASSIFICATIONS.iter().find(|class| class.said == code);
-    // What a command inside a script met is told in the text, by older servers.
+    // Older servers put the error of a command inside a script in the text.
     by_code.or_else(|| classify_text(error.detail()?))
 }
 
@@ -124,9 +124,9 @@ fn classify_text(text: &str) -> Option<&'static Classification> {
 
 const READONLY: &str = "READONLY";
 
-/// All the replies that mean more than "no". Others are [`StoreErrorKind::Refused`].
+/// The error replies with a classification. All others are [`StoreErrorKind::Refused`].
 ///
-/// `NOSCRIPT` is not among them: it is answered by the script's text.
+/// `NOSCRIPT` is not among them, because the client then sends the text of the script.
 const CLASSIFICATIONS: &[Classification] = &[
     not_ready("LOADING", "it is loading its data; ask again, or use `connect_lazily`"),
     not_ready("BUSY", "a long script keeps it from answering"),
@@ -176,7 +176,7 @@ mod tests {
 
     use super::*;
 
-    /// What the client makes of an error that a server sends.
+    /// The error that the client makes of an error reply.
     fn sent(reply: &str) -> RequestError {
         let reply = parse_redis_value(format!("-{reply}\r\n").as_bytes()).and_then(|value| {
             let Value::ServerError(error) = value else { panic!("{value:?}") };
@@ -252,8 +252,12 @@ mod tests {
 
     #[test]
     fn an_error_says_what_was_done_what_came_of_it_and_what_to_do() {
-        let error = sent("OOM command not allowed").during("looking", Some(&Key::of("item")));
+        let error =
+            sent("OOM command not allowed").during("reading an entry", Some(&Key::of("item")));
         let said = error.to_string();
-        assert!(said.contains("looking of `item") && said.contains("maxmemory-policy"), "{said}");
+        assert!(
+            said.contains("reading an entry of `item") && said.contains("maxmemory-policy"),
+            "{said}"
+        );
     }
 }

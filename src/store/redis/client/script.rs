@@ -5,7 +5,9 @@ use std::sync::Arc;
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, Script};
 
-/// A Lua script: constant text, run by its hash. Clones share both.
+/// A Lua script: a constant text, run by its hash. Clones share both.
+///
+/// A server that does not know the hash is sent the text.
 #[derive(Clone, Debug)]
 pub struct RedisScript {
     text: Arc<str>,
@@ -14,10 +16,10 @@ pub struct RedisScript {
 
 impl RedisScript {
     /// The functions that scripts of all protocols share: `read`, `peek`, `watch`, `fence_at` and
-    /// `server_time`. A script that uses them has this as a part before its own ones.
+    /// `server_time`. A script that uses them has this as its first part.
     pub const PRELUDE: &'static str = include_str!("prelude.lua");
 
-    /// A script of parts that follow each other.
+    /// A script that consists of these parts, in order.
     pub fn new(parts: &[&str]) -> Self {
         let text = parts.join("\n");
         let hash = Script::new(&text).get_hash().into();
@@ -32,7 +34,7 @@ impl RedisScript {
         &self.hash
     }
 
-    /// Tells the server scripts, so that no burst begins with an unknown hash.
+    /// Loads scripts, so that no burst begins with an unknown hash.
     pub(super) async fn load(
         scripts: &[Self],
         connection: &mut MultiplexedConnection,

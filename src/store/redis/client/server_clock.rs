@@ -1,12 +1,12 @@
-//! The server's clock, as far as this process knows it.
+//! An estimate of the server's clock.
 //!
-//! A reply that carries the server's time says what that time was between sending the command and
-//! receiving the reply. The clock keeps these two bounds and moves them on by the local monotonic
-//! clock. It widens them slowly, as two clocks drift apart.
+//! Some replies carry the server's time. It was read between sending the command and receiving the
+//! reply. The estimate keeps these two bounds, moves them on by the local monotonic clock, and
+//! widens them slowly, because two clocks drift apart.
 //!
 //! A server's clock can be set. A new reply that contradicts the bounds replaces them, so an
-//! estimate is wrong for no longer than until the next reply. A decision that rests on the estimate
-//! has to bear that.
+//! estimate is wrong only until the next reply. Decisions that use the estimate have to tolerate
+//! that.
 
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,17 +16,17 @@ use tokio::time::Instant;
 
 use crate::duration::micros;
 
-/// An estimate of the server's time, fed by replies that carry it.
+/// An estimate of the server's time, from replies that carry it.
 #[derive(Debug, Default)]
 pub(in super::super) struct ServerClock {
     /// Held for a few instructions, never across an `.await`.
-    bounds: Mutex<Option<Bounds>>,
+    bounds: Mutex<Option<TimeBounds>>,
 }
 
-/// Between which values the server's time was at a local moment.
+/// The bounds of the server's time at a local moment.
 #[derive(Clone, Debug)]
-struct Bounds {
-    at: Local,
+struct TimeBounds {
+    at: LocalMoment,
     /// In microseconds since the Unix epoch.
     time: RangeInclusive<u64>,
 }
@@ -34,7 +34,7 @@ struct Bounds {
 /// A moment by both clocks of this machine. The monotonic one stands still while the machine is
 /// suspended, and the wall clock does not.
 #[derive(Clone, Copy, Debug)]
-struct Local {
+struct LocalMoment {
     monotonic: Instant,
     wall: SystemTime,
 }
@@ -43,39 +43,39 @@ impl ServerClock {
     /// Notes that the server's time was `server_us`, in microseconds since the Unix epoch, at some
     /// moment from `asked_at` until now.
     pub(in super::super) fn note(&self, asked_at: Instant, server_us: u64) {
-        self.note_at(asked_at, server_us, Local::now());
+        self.note_at(asked_at, server_us, LocalMoment::now());
     }
 
-    /// The earliest and the latest that the server's time can be now, in microseconds since the
-    /// Unix epoch. `None` if no reply has told it yet, or if this machine was suspended or its own
-    /// clock was set since.
+    /// The earliest and the latest possible server's time, in microseconds since the Unix epoch.
+    /// `None` before the first reply with the time, and if this machine was suspended or its own
+    /// clock was set since then.
     pub(in super::super) fn now(&self) -> Option<RangeInclusive<u64>> {
-        self.at(Local::now())
+        self.at(LocalMoment::now())
     }
 
-    fn note_at(&self, asked_at: Instant, server_us: u64, heard_at: Local) {
-        let under_way = micros(heard_at.monotonic.saturating_duration_since(asked_at));
-        let told = server_us..=server_us.saturating_add(under_way);
+    fn note_at(&self, asked_at: Instant, server_us: u64, received_at: LocalMoment) {
+        let under_way = micros(received_at.monotonic.saturating_duration_since(asked_at));
+        let reported = server_us..=server_us.saturating_add(under_way);
         let mut bounds = self.bounds();
-        let known = bounds.as_ref().and_then(|bounds| bounds.moved_on(heard_at));
-        let both =
-            known.map(|known| *known.start().max(told.start())..=*known.end().min(told.end()));
-        let time = both.filter(|both| !both.is_empty()).unwrap_or(told);
-        *bounds = Some(Bounds { at: heard_at, time });
+        let known = bounds.as_ref().and_then(|bounds| bounds.moved_on(received_at));
+        let both = known
+            .map(|known| *known.start().max(reported.start())..=*known.end().min(reported.end()));
+        let time = both.filter(|both| !both.is_empty()).unwrap_or(reported);
+        *bounds = Some(TimeBounds { at: received_at, time });
     }
 
-    fn at(&self, local: Local) -> Option<RangeInclusive<u64>> {
+    fn at(&self, local: LocalMoment) -> Option<RangeInclusive<u64>> {
         self.bounds().as_ref()?.moved_on(local)
     }
 
-    fn bounds(&self) -> MutexGuard<'_, Option<Bounds>> {
+    fn bounds(&self) -> MutexGuard<'_, Option<TimeBounds>> {
         self.bounds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Bounds {
-    /// The bounds at a later moment; none if it is not known how much later that is.
-    fn moved_on(&self, local: Local) -> Option<RangeInclusive<u64>> {
+impl TimeBounds {
+    /// The bounds at a later moment. None if it is unknown how much later that is.
+    fn moved_on(&self, local: LocalMoment) -> Option<RangeInclusive<u64>> {
         let passed = local.passed_since(&self.at)?;
         let drift = passed / u64::from(DRIFT);
         let earliest = self.time.start().saturating_add(passed - drift);
@@ -84,12 +84,12 @@ impl Bounds {
     }
 }
 
-impl Local {
+impl LocalMoment {
     fn now() -> Self {
         Self { monotonic: Instant::now(), wall: SystemTime::now() }
     }
 
-    /// How many microseconds have passed, if both clocks agree about it.
+    /// How many microseconds have passed, if both local clocks agree.
     fn passed_since(&self, earlier: &Self) -> Option<u64> {
         let passed = self.monotonic.saturating_duration_since(earlier.monotonic);
         let by_wall = self.wall.duration_since(earlier.wall).unwrap_or_default();
@@ -98,12 +98,12 @@ impl Local {
     }
 }
 
-/// Two clocks drift apart by one part in this many at most. Oscillators differ by 0.01 %, and a
-/// clock that is slewed by 0.05 %.
+/// Two clocks drift apart by at most one part in this many. Oscillators differ by 0.01 %, and a
+/// clock that is slewed differs by 0.05 %.
 const DRIFT: u32 = 1000;
 
-/// How much two clocks of one machine may differ about what has passed, beyond their drift. More is
-/// a suspension, or a clock that was set.
+/// The maximum difference of two clocks of one machine about the time that has passed, beyond their
+/// drift. More means a suspension, or a clock that was set.
 const DISAGREEMENT: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
@@ -113,14 +113,14 @@ mod tests {
     const SERVER: u64 = 1_700_000_000_000_000;
     const SECOND: u64 = 1_000_000;
 
-    /// A moment so many milliseconds after another one.
-    fn after(local: Local, millis: u64) -> Local {
+    /// A moment this many milliseconds after another one.
+    fn after(local: LocalMoment, millis: u64) -> LocalMoment {
         let passed = Duration::from_millis(millis);
-        Local { monotonic: local.monotonic + passed, wall: local.wall + passed }
+        LocalMoment { monotonic: local.monotonic + passed, wall: local.wall + passed }
     }
 
-    fn told(clock: &ServerClock, asked_at: Local, server_us: u64, heard_at: Local) {
-        clock.note_at(asked_at.monotonic, server_us, heard_at);
+    fn note(clock: &ServerClock, asked_at: LocalMoment, server_us: u64, received_at: LocalMoment) {
+        clock.note_at(asked_at.monotonic, server_us, received_at);
     }
 
     #[test]
@@ -130,46 +130,51 @@ mod tests {
 
     #[test]
     fn the_time_was_read_between_sending_and_receiving() {
-        let (clock, asked_at) = (ServerClock::default(), Local::now());
-        let heard_at = after(asked_at, 3);
-        told(&clock, asked_at, SERVER, heard_at);
-        assert_eq!(clock.at(heard_at), Some(SERVER..=SERVER + 3000));
+        let clock = ServerClock::default();
+        let asked_at = LocalMoment::now();
+        let received_at = after(asked_at, 3);
+        note(&clock, asked_at, SERVER, received_at);
+        assert_eq!(clock.at(received_at), Some(SERVER..=SERVER + 3000));
     }
 
     #[test]
     fn bounds_move_on_and_widen_with_the_drift() {
-        let (clock, start) = (ServerClock::default(), Local::now());
-        told(&clock, start, SERVER, start);
+        let clock = ServerClock::default();
+        let start = LocalMoment::now();
+        note(&clock, start, SERVER, start);
         let now = clock.at(after(start, 10_000)).expect("it is known");
         assert_eq!(now, SERVER + 10 * SECOND - 10_000..=SERVER + 10 * SECOND + 10_000);
     }
 
     #[test]
     fn a_slow_reply_leaves_tight_bounds_as_they_are() {
-        let (clock, start) = (ServerClock::default(), Local::now());
-        told(&clock, start, SERVER, start);
-        told(&clock, start, SERVER + 100_000, after(start, 200));
+        let clock = ServerClock::default();
+        let start = LocalMoment::now();
+        note(&clock, start, SERVER, start);
+        note(&clock, start, SERVER + 100_000, after(start, 200));
         let now = clock.at(after(start, 200)).expect("it is known");
         assert_eq!(now, SERVER + 199_800..=SERVER + 200_200);
     }
 
     #[test]
     fn a_server_whose_clock_was_set_is_believed_at_once() {
-        let (clock, start) = (ServerClock::default(), Local::now());
-        told(&clock, start, SERVER, start);
+        let clock = ServerClock::default();
+        let start = LocalMoment::now();
+        note(&clock, start, SERVER, start);
         for set in [SERVER + 3600 * SECOND, SERVER - 3600 * SECOND] {
-            told(&clock, start, set, after(start, 1));
+            note(&clock, start, set, after(start, 1));
             assert_eq!(clock.at(after(start, 1)), Some(set..=set + 1000));
         }
     }
 
     #[test]
     fn nothing_is_known_after_the_machine_was_suspended_until_a_reply_tells_it() {
-        let (clock, start) = (ServerClock::default(), Local::now());
-        told(&clock, start, SERVER, start);
-        let woken = Local { wall: start.wall + Duration::from_secs(60), ..after(start, 1) };
+        let clock = ServerClock::default();
+        let start = LocalMoment::now();
+        note(&clock, start, SERVER, start);
+        let woken = LocalMoment { wall: start.wall + Duration::from_secs(60), ..after(start, 1) };
         assert_eq!(clock.at(woken), None);
-        told(&clock, woken, SERVER + 60 * SECOND, woken);
+        note(&clock, woken, SERVER + 60 * SECOND, woken);
         assert_eq!(clock.at(woken), Some(SERVER + 60 * SECOND..=SERVER + 60 * SECOND));
     }
 }

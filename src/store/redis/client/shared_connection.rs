@@ -1,4 +1,4 @@
-//! A connection that is replaced when it breaks, and asked within a time.
+//! A connection that is replaced when it breaks, with a timeout for each request.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -10,20 +10,19 @@ use tokio::time::{Instant, timeout_at};
 
 use super::connection::Connection;
 use super::connector::Connector;
-use super::reconnect::{Backoff, Failovers};
+use super::reconnect::{Failovers, ReconnectBackoff};
 use super::request::{RedisRequest, Replied};
 use super::request_error::RequestError;
 
-/// A connection to a server, replaced when it breaks. No request has it for itself: each is sent over
-/// a clone.
+/// A connection to a server, replaced when it breaks. Requests share it: each is sent over a clone.
 #[derive(Debug)]
 pub(super) struct SharedConnection {
-    /// Makes the connection, one at a time however many requests need it.
+    /// Opens the connection: one attempt at a time, however many requests need it.
     pool: Pool<Connector>,
-    /// A clone of the pool's connection, since a checkout costs more than all else that a request
-    /// does here. Held to clone it, never across an `.await`.
+    /// A clone of the pool's connection, because a checkout would be the most expensive step of a
+    /// request. Held to clone it, never across an `.await`.
     current: RwLock<Option<Connection>>,
-    backoff: Backoff,
+    backoff: ReconnectBackoff,
     failovers: Arc<Failovers>,
     timeout: Duration,
 }
@@ -31,8 +30,9 @@ pub(super) struct SharedConnection {
 impl SharedConnection {
     pub(super) fn new(connector: Connector) -> Self {
         let timeout = connector.timeout;
-        let (backoff, failovers) = (connector.backoff.clone(), Arc::clone(&connector.failovers));
-        // A connection knows itself whether it is broken, and the backoff knows when to try again.
+        let backoff = connector.backoff.clone();
+        let failovers = Arc::clone(&connector.failovers);
+        // The connection tracks whether it is broken, and the backoff when to try again.
         let pool = Pool::builder()
             .max_size(1)
             .test_on_check_out(false)
@@ -45,11 +45,11 @@ impl SharedConnection {
         Self { pool, current: RwLock::new(None), backoff, failovers, timeout }
     }
 
-    /// Sends a request, connecting first if need be, all within the timeout.
+    /// Sends a request, and connects first if necessary, all within the timeout.
     ///
-    /// A request that is lost with its connection is sent once more over another one. It may have
-    /// been executed then, and every operation bears that: what is granted again is granted to the
-    /// same claim, and a commit that is refused for its own entry is looked for and found.
+    /// A request that is lost with its connection is sent once more over another one. So it may be
+    /// executed twice, and every operation tolerates that: a lease is granted again to the same
+    /// claim, and after a commit that is superseded by its own entry, a lookup finds that entry.
     ///
     /// # Cancel safety
     /// Dropping it loses the reply; the request may have been sent.
@@ -66,7 +66,7 @@ impl SharedConnection {
             let error = match reply {
                 Ok(Ok(value)) => return Ok(Replied { value: value.into(), is_repeated }),
                 Ok(Err(error)) => error,
-                // A reply that stopped half way would hold up all requests behind it.
+                // A reply that stopped halfway would block all later replies.
                 Err(late) => {
                     connection.give_up();
                     return Err(timed_out(late));
@@ -92,19 +92,19 @@ impl SharedConnection {
         error
     }
 
-    /// The connection, unless that has broken.
+    /// The connection, unless it is broken.
     fn current(&self) -> Option<Connection> {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner).clone();
         current.filter(|connection| !connection.is_broken())
     }
 
-    /// Another connection; or why there is none, as soon as that is known.
+    /// Opens another connection, or fails as soon as an attempt has failed.
     async fn connect(&self) -> Result<Connection, RequestError> {
         let failure = self.backoff.next_failure();
         let connection = select! {
             biased;
             connection = self.check_out() => connection?,
-            error = failure.heard() => return Err(RequestError::Unconnected(error)),
+            error = failure.wait() => return Err(RequestError::Unconnected(error)),
         };
         let clone = Some(connection.clone());
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = clone;
@@ -117,8 +117,8 @@ impl SharedConnection {
                 RunError::TimedOut => RequestError::TimedOut(self.timeout),
                 RunError::User(error) => RequestError::Unconnected(error),
             })?;
-            // The guard goes back at once: others send over the same connection meanwhile. If that
-            // has broken, the pool drops it then, and makes another one.
+            // The guard is dropped at once, because other requests share the connection. If that is
+            // broken, the pool then drops it and opens another one.
             if !guard.is_broken() {
                 return Ok(Connection::clone(&guard));
             }
@@ -126,7 +126,7 @@ impl SharedConnection {
     }
 }
 
-/// Whether nothing more can come over the connection that an error is from.
+/// Whether an error means that the connection is lost.
 fn is_lost(error: &RedisError) -> bool {
     error.is_unrecoverable_error() || error.is_io_error() || error.is_connection_dropped()
 }

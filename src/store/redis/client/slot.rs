@@ -1,12 +1,12 @@
-//! Hash slots: which names the nodes of a cluster keep together.
+//! Hash slots: a cluster keeps the names of one slot on one node.
 
 use std::sync::LazyLock;
 
-/// How many slots a cluster has.
+/// The number of slots of a cluster.
 pub(crate) const SLOTS: usize = 16_384;
 
-/// The slot of a name: CRC16 (XMODEM) of the text between its first braces, if there is any, or of
-/// the whole name.
+/// The slot of a name: the CRC16 (XMODEM) of the text between its first braces, if there is any, or
+/// of the whole name.
 pub(crate) fn slot_of(name: &[u8]) -> u16 {
     let crc = tag_in(name).iter().fold(0_u16, |crc, byte| {
         let index = usize::from(crc.to_be_bytes()[0] ^ byte);
@@ -15,8 +15,8 @@ pub(crate) fn slot_of(name: &[u8]) -> u16 {
     crc % SLOTS as u16
 }
 
-/// A hash tag of a slot: the smallest number whose digits fall into it. It is part of names at rest,
-/// so it never changes.
+/// A hash tag of a slot: the smallest number whose digits are in that slot. It is part of stored
+/// names, so it never changes.
 pub(super) fn tag_of(slot: u16) -> u32 {
     static TAGS: LazyLock<Box<[u32]>> = LazyLock::new(tags);
     TAGS[usize::from(slot) % SLOTS]

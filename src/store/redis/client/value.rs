@@ -1,25 +1,25 @@
-//! What a server answers.
+//! Replies of a server.
 
 use redis::Value;
 
-/// What a Redis server answers, as far as the protocols of this crate have a use for it.
+/// A reply of a Redis server, as far as the protocols of this crate use it.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum RedisValue {
-    /// Nothing is there; or a script gave `false`.
+    /// There is no value, or a script returned `false`.
     Nil,
-    /// A whole number; or a script gave a number, without its fraction.
+    /// A whole number. A number that a script returns loses its fraction.
     Int(i64),
     /// Bytes.
     Bytes(Vec<u8>),
     /// Several values.
     Array(Vec<Self>),
-    /// A reply that no script and no command of these protocols gives.
+    /// Any other reply.
     Other,
 }
 
 impl RedisValue {
-    /// The number, if it is one from zero up.
+    /// The number, if this is one and is not negative.
     pub fn whole(&self) -> Option<u64> {
         match self {
             Self::Int(whole) => u64::try_from(*whole).ok(),

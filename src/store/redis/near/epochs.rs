@@ -1,4 +1,4 @@
-//! Epochs and versions: whether anything may have happened to a key since it was asked about.
+//! Epochs and versions: whether a key may have changed since its lookup was sent.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,33 +10,32 @@ use tokio::time::Instant;
 use crate::duration::nanos;
 use crate::key::Digest;
 
-/// Counts the changes of keys that the server reports, some keys to a counter.
+/// Counts the changes of keys that the server reports. Several keys share a counter.
 ///
-/// A version is what its key's counter showed when it was made, so nothing has to be kept for it. A
-/// change counts for all keys of its counter: that costs the others a copy, and never the truth.
+/// A version is a value of its key's counter, so it needs no memory here. A change invalidates the
+/// copies of all keys of its counter, which is never wrong and costs a lookup each.
 pub(super) struct Epochs {
-    /// Guards `epoch` and `confirmed_at` against other writers. Held to write them, and for nothing
-    /// else.
+    /// Guards `epoch` and `confirmed_at` against other writers. Held only to write them.
     source: Mutex<ReportSource>,
-    /// A number for the time since no report can have been lost, or `DISCONNECTED`.
+    /// The number of the current epoch, in which no report can have been lost, or `DISCONNECTED`.
     epoch: AtomicU64,
-    /// When the latest request was sent that the connection has answered, in ns since `born`.
+    /// When the latest answered request of the connection was sent, in ns since `born`.
     confirmed_at: AtomicU64,
     /// For how long after `confirmed_at` a version holds, in ns.
     silence: u64,
     born: Instant,
-    /// As many as a power of two.
+    /// One counter per group of keys. Their number is a power of two.
     changes: Box<[AtomicU64]>,
 }
 
-/// Over which connection changes are reported, and how many epochs there were.
+/// The connection that reports changes, and the number of epochs so far.
 #[derive(Debug, Default)]
 struct ReportSource {
     connection: Option<u64>,
     epochs: u64,
 }
 
-/// A moment in the life of a key, as far as its changes are reported to this process.
+/// The version of a key, as far as its changes are reported to this process.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Version {
     epoch: u64,
@@ -44,12 +43,12 @@ pub(super) struct Version {
     group: u32,
 }
 
-/// The epoch in which nothing is reported.
+/// The epoch in which no changes are reported.
 const DISCONNECTED: u64 = 0;
 
 impl Epochs {
-    /// With at least so many counters. Versions hold only while the connection is silent for less than
-    /// `silence`.
+    /// With at least this many counters. Versions hold only while the connection is silent for less
+    /// than `silence`.
     pub(super) fn new(counters: usize, silence: Duration) -> Self {
         let changes = (0..counters.next_power_of_two()).map(|_| AtomicU64::new(0)).collect();
         Self {
@@ -62,8 +61,8 @@ impl Epochs {
         }
     }
 
-    /// The version of a key, if its changes are reported. To be taken before a request is sent: what
-    /// happens after the answer was made is then reported after the version was taken.
+    /// The version of a key, if its changes are reported. Call it before a request is sent. Then
+    /// every change after the server's reply is reported after this version was taken.
     pub(super) fn version(&self, digest: &Digest) -> Option<Version> {
         let epoch = self.epoch();
         let group = group(digest);
@@ -71,7 +70,7 @@ impl Epochs {
         (epoch != DISCONNECTED).then_some(Version { epoch, changes, group })
     }
 
-    /// Whether no change has been reported since.
+    /// Whether no change was reported since this version was taken.
     #[inline]
     pub(super) fn holds(&self, version: &Version) -> bool {
         version.epoch == self.epoch()
@@ -80,7 +79,7 @@ impl Epochs {
 
     /// Whether the connection has answered a request that was sent less than `silence` ago.
     ///
-    /// Call it before [`holds`](Self::holds): a new connection begins its epoch, and only then is
+    /// Call it before [`holds`](Self::holds): a new connection begins its epoch before it is
     /// confirmed.
     #[inline]
     pub(super) fn is_confirmed(&self, now: Instant) -> bool {
@@ -89,8 +88,8 @@ impl Epochs {
         silent_for < self.silence
     }
 
-    /// A connection has answered a request that was sent at this moment. So it was alive after that,
-    /// and every report from before the answer has arrived.
+    /// A connection has answered a request that was sent at this moment. So it was alive then, and
+    /// all reports from before the reply have arrived.
     pub(super) fn confirm(&self, connection: u64, sent_at: Instant) {
         let sent_at = self.since_birth(sent_at);
         let source = self.source();
@@ -107,12 +106,12 @@ impl Epochs {
         self.epoch() != DISCONNECTED
     }
 
-    /// Something happened to a key.
+    /// A key has changed.
     pub(super) fn change(&self, digest: &Digest) {
         self.counter(group(digest)).fetch_add(1, Ordering::Release);
     }
 
-    /// Something happened, and to which keys is not known.
+    /// Keys have changed, and it is not known which.
     pub(super) fn change_all(&self) {
         let mut source = self.source();
         if source.connection.is_some() {
@@ -120,11 +119,12 @@ impl Epochs {
         }
     }
 
-    /// From now on changes are reported over a connection, unless it has broken meanwhile. The request
-    /// for that was sent at `sent_at`.
+    /// From now on changes are reported over a connection, unless it has broken meanwhile. The
+    /// request for that was sent at `sent_at`.
     pub(super) fn connect(&self, connection: u64, sent_at: Instant, is_broken: &dyn Fn() -> bool) {
         let mut source = self.source();
-        // It is marked as broken before `disconnect` is called, which waits for us here.
+        // A connection is marked as broken before `disconnect` is called, and that waits for this
+        // lock.
         if !is_broken() {
             source.connection = Some(connection);
             self.begin_epoch(&mut source);
@@ -133,7 +133,7 @@ impl Epochs {
         }
     }
 
-    /// Nothing is reported over a connection any more.
+    /// A connection reports no changes any more.
     pub(super) fn disconnect(&self, connection: u64) {
         let mut source = self.source();
         if source.connection == Some(connection) {
@@ -167,7 +167,7 @@ impl Epochs {
     }
 }
 
-/// Keys of one group have one counter.
+/// The group of a key. Keys of one group share a counter.
 fn group(digest: &Digest) -> u32 {
     let [a, b, c, d, ..] = *digest.as_bytes();
     u32::from_be_bytes([a, b, c, d])

@@ -1,37 +1,37 @@
-//! The near tier: copies of entries in this process, kept true by what the server reports.
+//! The near tier: copies of entries in this process, invalidated by push messages (client-side
+//! caching).
 //!
-//! # What keeps a copy true
-//! 1. The version of a key is taken before it is asked about, and the answer is kept with it. A change
-//!    that is reported between the two, even before the answer arrives, leaves a copy whose version
-//!    does not hold, and that counts as none.
-//! 2. Versions hold as long as the connection does over which the key was asked about: copies are
-//!    given out only while changes are reported. Validity is checked in [`Near::find`] only, so the
-//!    order of answers, reports and disconnections does not matter, and invalidating one copy or all
-//!    of them is one atomic store, which never blocks the push handler. The memory of ended copies is
-//!    used for the next ones, and given back when there are none.
-//! 3. A copy ends with its entry. What was left of that is counted from before it was asked about.
-//! 4. A connection can be dead without a sign. So a copy is given out only if the connection has
-//!    answered a request that was sent less than [`silence`] ago: one second and the timeout of an
-//!    operation. The server reports a change before it answers later requests, so a change that is
-//!    not yet reported when an answer arrives is younger than that request. Every answer over that
-//!    connection counts, and while copies are read the [heartbeat](super::heartbeat) ensures that
-//!    there are enough. Copies that are not read are not confirmed: the first read after an idle time
-//!    asks the server, and its answer confirms all copies at once.
-//! 5. No copy is given out for longer than `near_ttl` in any case.
+//! # When a copy is valid
+//! 1. The version of a key is taken before the lookup is sent, and the copy keeps that version. A
+//!    change that is reported later, even before the reply arrives, makes the version invalid, and
+//!    the copy with it.
+//! 2. Versions are valid only as long as the connection over which the lookup was sent. Copies are
+//!    served only while changes are reported. Validity is checked in [`Near::find`] only, so the
+//!    order of replies, push messages and disconnections does not matter. Invalidating one copy or
+//!    all of them is one atomic store, which never blocks the push handler. New copies reuse the
+//!    memory of invalid ones, and an idle near tier frees it.
+//! 3. A copy ends with its entry. Its remaining life is counted from before the lookup was sent.
+//! 4. A connection can be dead without a sign. So a copy is served only if the connection has
+//!    answered a request that was sent less than [`silence`] ago: one second plus the timeout of an
+//!    operation. The server reports a change before it replies to later requests, so a change that
+//!    is not yet reported when a reply arrives is younger than that request. Every reply over that
+//!    connection counts. While copies are read, the [heartbeat](super::heartbeat) ensures that
+//!    there are enough. The first read after an idle time is a lookup, and its reply confirms all
+//!    copies.
+//! 5. No copy is served for longer than `near_ttl` in any case.
 //!
-//! Time is that of [`Instant`]. It counts while the process is stopped, so a process that goes on
-//! gives out no copy before the server has answered again. On Linux and macOS it does not count
-//! while the machine is suspended: the bound is one of time awake there, and holds from the moment
-//! the machine wakes.
+//! Time is that of [`Instant`]. It runs while the process is stopped, so a process that continues
+//! serves no copy before the server has answered again. On Linux and macOS it does not run while
+//! the machine is suspended. There, the bound counts time awake, and holds from the wake-up on.
 //!
-//! What this process stores is not copied: whether the push about that very write has arrived is
-//! not known, and a copy made before it is dropped by it. The next lookup makes one.
+//! The near tier does not copy what this process stores, because the push message about that write
+//! may still be under way and would drop the copy. The next lookup makes one.
 //!
 //! # Why `quick_cache`
-//! Of what was measured, it finds a hot key fastest: 57 ns for a `get`, where a sharded LRU behind
-//! mutexes takes 65 ns, moka 210 to 260 ns, foyer 245 ns and mini-moka 390 ns. It inserts fastest
-//! too, brings two small crates along, and resists scans (S3-FIFO). Copies are under the [`Key`],
-//! not its digest: a hit needs none then, and that saves 80 ns.
+//! Of the measured caches, it finds a hot key fastest: 57 ns for a `get`. A sharded LRU behind
+//! mutexes takes 65 ns, moka 210 to 260 ns, foyer 245 ns and mini-moka 390 ns. It is also the
+//! fastest to insert, has two small dependencies, and resists scans (S3-FIFO). Copies are stored
+//! under the [`Key`] instead of its digest: then a hit needs no digest, which saves 80 ns.
 
 mod epochs;
 
@@ -52,33 +52,33 @@ use crate::store::{Entry, Remaining};
 /// Copies of entries in this process.
 #[derive(Debug)]
 pub(super) struct Near {
-    copies: Cache<Key, Copied, Weights, RandomState, Evicted>,
+    copies: Cache<Key, NearCopy, Weights, RandomState, Evicted>,
     epochs: Epochs,
-    /// For how long a copy is given out at most.
+    /// The maximum time for which a copy is served.
     longest: Duration,
-    /// Whether a copy was made or read since somebody last asked.
+    /// Whether a copy was made or read since [`was_used`](Self::was_used) was last called.
     used: AtomicBool,
-    /// Whether somebody makes sure that the connection is alive.
-    pub(super) guarded: AtomicBool,
+    /// Whether the task of the heartbeat runs.
+    pub(super) has_heartbeat: AtomicBool,
 }
 
-/// What was known of a key before it was asked about.
+/// The version of a key before a lookup, and the time of that.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct ReadStart {
     version: Version,
     at: Instant,
 }
 
 #[derive(Clone, Debug)]
-struct Copied {
-    /// With what was left of its life when it was asked about, or less.
+struct NearCopy {
+    /// With the life that was left when the lookup was sent, or less.
     entry: Entry,
-    asked: Asked,
+    start: ReadStart,
 }
 
 impl Near {
-    /// A near tier that keeps so many bytes, gives out no copy for longer than `longest`, and none
-    /// while the connection was not heard from for `silence`.
+    /// A near tier of at most this many bytes. It serves a copy for `longest` at most, and no copy
+    /// while the connection has not answered for `silence`.
     pub(super) fn new(bytes: usize, longest: Duration, silence: Duration) -> Self {
         let options = OptionsBuilder::new()
             .shards((bytes / SHARD).clamp(1, MOST_SHARDS))
@@ -88,25 +88,25 @@ impl Near {
             .unwrap_or_else(|_| unreachable!("both capacities are set"));
         let copies = Cache::with_options(options, Weights, RandomState::new(), Evicted);
         let epochs = Epochs::new((bytes / TYPICAL).clamp(LEAST_COUNTERS, MOST_COUNTERS), silence);
-        let [used, guarded] = [(); 2].map(|()| AtomicBool::new(false));
-        Self { copies, epochs, longest, used, guarded }
+        let [used, has_heartbeat] = [(); 2].map(|()| AtomicBool::new(false));
+        Self { copies, epochs, longest, used, has_heartbeat }
     }
 
-    /// The copy of an entry, with what is left of its life, if it is true.
+    /// The copy of an entry with its remaining life, if the copy is valid.
     #[inline]
     pub(super) fn find(&self, key: &Key) -> Option<Entry> {
         if !self.epochs.is_connected() {
             return None;
         }
-        let Copied { entry, asked } = self.copies.get(key)?;
+        let NearCopy { entry, start } = self.copies.get(key)?;
         let Remaining::Known(life) = entry.remaining() else {
             return None;
         };
         let now = Instant::now();
-        let age = now.saturating_duration_since(asked.at);
+        let age = now.saturating_duration_since(start.at);
         if age >= life.min(self.longest)
             || !self.epochs.is_confirmed(now)
-            || !self.epochs.holds(&asked.version)
+            || !self.epochs.holds(&start.version)
         {
             return None;
         }
@@ -114,23 +114,23 @@ impl Near {
         Some(entry.with_remaining(Remaining::Known(life - age)))
     }
 
-    /// To be done before a key is asked about, if the answer is to be kept. Nothing, if it may not.
-    pub(super) fn ask(&self, digest: &Digest) -> Option<Asked> {
+    /// Notes the version of a key, before a lookup is sent. None if its entry must not be copied.
+    pub(super) fn start_read(&self, digest: &Digest) -> Option<ReadStart> {
         let version = self.epochs.version(digest)?;
-        Some(Asked { version, at: Instant::now() })
+        Some(ReadStart { version, at: Instant::now() })
     }
 
-    /// Keeps an answer, if nothing has happened since it was asked for. Says whether it did.
-    pub(super) fn keep(&self, asked: Asked, key: &Key, entry: &Entry) -> bool {
+    /// Copies the entry that a lookup found, if its version still holds. Returns whether it did.
+    pub(super) fn keep(&self, start: ReadStart, key: &Key, entry: &Entry) -> bool {
         let Remaining::Known(life) = entry.remaining() else {
             return false;
         };
-        if life.is_zero() || !self.epochs.holds(&asked.version) {
+        if life.is_zero() || !self.epochs.holds(&start.version) {
             return false;
         }
-        // What it replaces is dropped here, and not under a lock.
+        // The replaced copy is dropped here instead of under a lock.
         drop(self.copies.remove(key));
-        self.copies.insert(key.clone(), Copied { entry: entry.clone(), asked });
+        self.copies.insert(key.clone(), NearCopy { entry: entry.clone(), start });
         self.note_use();
         true
     }
@@ -140,12 +140,12 @@ impl Near {
         self.epochs.change(digest);
     }
 
-    /// Gives the memory of all copies back.
+    /// Drops all copies, to free their memory.
     ///
     /// # Cancel safety
-    /// Dropping it leaves some of them.
+    /// Dropping it leaves some copies.
     pub(super) async fn empty(&self) {
-        // One by one: no lock is held while a value of somebody's type is dropped.
+        // One by one, so that no lock is held while a value of a user's type is dropped.
         for (count, copy) in self.copies.drain().enumerate() {
             drop(copy);
             if count % AT_ONCE == 0 {
@@ -154,30 +154,30 @@ impl Near {
         }
     }
 
-    /// Whether there is no copy, true or not.
+    /// Whether there is no copy, valid or not.
     pub(super) fn is_empty(&self) -> bool {
         self.copies.is_empty()
     }
 
-    /// Whether a copy was made or read since this was last asked.
+    /// Whether a copy was made or read since the last call.
     pub(super) fn was_used(&self) -> bool {
         self.used.swap(false, Ordering::Relaxed)
     }
 
-    /// After this long without use, no copy is left that would be given out.
+    /// After this long without use, no copy is valid any more.
     pub(super) fn longest(&self) -> Duration {
         self.longest
     }
 
     fn note_use(&self) {
-        // Looked at first, since threads that only read do not wait for each other.
+        // Read first, because threads that only read a flag do not contend for it.
         if !self.used.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
         }
     }
 }
 
-/// Only the name of an entry ends with the digest; the copies of a key do not depend on the others.
+/// Only the name of an entry ends with the digest. A copy does not depend on the other names.
 impl TrackingObserver for Near {
     fn changed(&self, name: &[u8], digest: &Digest) {
         if name.ends_with(b"}") {
@@ -202,52 +202,53 @@ impl TrackingObserver for Near {
     }
 }
 
-/// What copies count.
+/// The bytes that a copy counts.
 #[derive(Clone, Copy, Debug)]
 struct Weights;
 
-impl Weighter<Key, Copied> for Weights {
-    fn weight(&self, key: &Key, copied: &Copied) -> u64 {
-        let (key, value) = (key.byte_len(), copied.entry.value().encoded().len());
+impl Weighter<Key, NearCopy> for Weights {
+    fn weight(&self, key: &Key, copy: &NearCopy) -> u64 {
+        let key = key.byte_len();
+        let value = copy.entry.value().encoded().len();
         (key + 2 * value + OVERHEAD) as u64
     }
 }
 
-/// Takes what is evicted from under the lock: a value is of anybody's type, and may do anything
-/// when it is dropped.
+/// Moves evicted copies out of the lock, because the drop of a value runs a user's code.
 #[derive(Clone, Copy, Debug)]
 struct Evicted;
 
-impl Lifecycle<Key, Copied> for Evicted {
-    type RequestState = Vec<(Key, Copied)>;
+impl Lifecycle<Key, NearCopy> for Evicted {
+    type RequestState = Vec<(Key, NearCopy)>;
 
-    fn on_evict(&self, evicted: &mut Self::RequestState, key: Key, copied: Copied) {
-        evicted.push((key, copied));
+    fn on_evict(&self, evicted: &mut Self::RequestState, key: Key, copy: NearCopy) {
+        evicted.push((key, copy));
     }
 }
 
-/// For how long a connection may be silent while copies are given out. The timeout is how long a
-/// reply may take.
+/// For how long a connection may be silent while copies are served. The timeout is the maximum time
+/// of a reply.
 pub(super) fn silence(timeout: Duration) -> Duration {
     (2 * HEARTBEAT).saturating_add(timeout)
 }
 
-/// How often the connection is asked for a sign of life while copies are read.
+/// How often the heartbeat probes the connection while copies are read.
 pub(super) const HEARTBEAT: Duration = Duration::from_millis(500);
 
-/// What a copy takes beside its key and its value: the envelope's header, the tables, the counter.
+/// The overhead of a copy in bytes: the envelope's header, the tables, the counter.
 pub(super) const OVERHEAD: usize = 512;
 
-/// How large a shard is at least: the largest entry that a layer stores by default has to fit.
+/// The minimum size of a shard in bytes: the largest entry that a layer stores by default has to
+/// fit.
 const SHARD: usize = 4 * 1024 * 1024;
 
-/// As many as spare the threads of a large machine most of their waiting for each other.
+/// The maximum number of shards. With these, the threads of a large machine rarely contend.
 const MOST_SHARDS: usize = 64;
 
-/// What a copy is taken to count where nothing is known of it yet.
+/// The assumed size of a copy in bytes, for initial capacities.
 const TYPICAL: usize = 1024;
 
-/// How many copies are dropped before others have their turn.
+/// How many copies are dropped before other tasks run.
 const AT_ONCE: usize = 256;
 
 const LEAST_COUNTERS: usize = 1024;

@@ -1,4 +1,4 @@
-//! The near tier by itself: what it keeps, and for how long.
+//! Tests of the near tier alone: what it keeps, and for how long.
 
 use std::collections::VecDeque;
 
@@ -11,14 +11,14 @@ use crate::store::{Draft, Lifetimes, Value};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Longer than a test takes, for those that are about something else.
+/// Longer than a test takes, for tests that are not about silence.
 const EVER: Duration = Duration::from_secs(3600);
 
 fn near() -> Near {
     silent_for(EVER)
 }
 
-/// A near tier that hears over link 1, which may be silent for so long.
+/// A near tier with tracking connection 1, which may be silent for this long.
 fn silent_for(silence: Duration) -> Near {
     let near = Near::new(1024 * 1024, 30 * SECOND, silence);
     near.connected(1, Instant::now(), &|| false);
@@ -35,49 +35,49 @@ fn entry(version: u64, bytes: usize, life: Duration) -> Entry {
 }
 
 fn keep(near: &Near, number: u64, life: Duration) -> bool {
-    let asked = near.ask(&key(number).digest());
-    asked.is_some_and(|asked| near.keep(asked, &key(number), &entry(1, 10, life)))
+    let start = near.start_read(&key(number).digest());
+    start.is_some_and(|start| near.keep(start, &key(number), &entry(1, 10, life)))
 }
 
-/// A key at the server, a process that copies it, and what is under way between them.
+/// A key on the server, a process that copies it, and the messages between them.
 #[derive(Default)]
-struct World {
+struct NearModel {
     connection: u64,
     version: u64,
     tracked: bool,
     pushes: VecDeque<u64>,
-    /// Sent over a link, and not yet read by the server.
-    questions: Vec<(u64, Asked)>,
-    /// With the version that the server read.
-    answers: Vec<(u64, Asked)>,
-    /// What may no longer be given out is below this.
-    floor: u64,
+    /// Sent over a connection, but not yet read by the server.
+    requests: Vec<(u64, ReadStart)>,
+    /// Each with the version that the server read.
+    answers: Vec<(u64, ReadStart)>,
+    /// Older versions must not be served any more.
+    least_version: u64,
 }
 
-impl World {
+impl NearModel {
     fn step(&mut self, near: &Near, key: &Key, rng: &mut StdRng) {
         match rng.random_range(0..9) {
-            0 => {
-                self.questions.extend(near.ask(&key.digest()).map(|asked| (self.connection, asked)))
-            }
+            0 => self
+                .requests
+                .extend(near.start_read(&key.digest()).map(|start| (self.connection, start))),
             1 | 2 => self.read(rng),
-            // A push overtakes answers, as it is handled where it is received.
+            // A push message overtakes replies, because the receiving task handles it at once.
             3 | 4 if !self.answers.is_empty() => {
                 let at = rng.random_range(0..self.answers.len());
-                let (version, asked) = self.answers.swap_remove(at);
-                near.keep(asked, key, &entry(version, 10, 60 * SECOND));
+                let (version, start) = self.answers.swap_remove(at);
+                near.keep(start, key, &entry(version, 10, 60 * SECOND));
             }
             5 => self.change(),
             6 => {
                 if let Some(version) = self.pushes.pop_front() {
                     near.change(&key.digest());
-                    self.floor = self.floor.max(version);
+                    self.least_version = self.least_version.max(version);
                 }
             }
             7 if rng.random_ratio(1, 5) => {
                 self.change();
                 near.change(&key.digest());
-                self.floor = self.version;
+                self.least_version = self.version;
             }
             8 if rng.random_ratio(1, 5) => self.reconnect(near, key, rng),
             _ => {}
@@ -85,11 +85,11 @@ impl World {
     }
 
     fn read(&mut self, rng: &mut StdRng) {
-        if !self.questions.is_empty() {
-            let at = rng.random_range(0..self.questions.len());
-            let (link, asked) = self.questions.swap_remove(at);
-            self.tracked |= link == self.connection;
-            self.answers.push((self.version, asked));
+        if !self.requests.is_empty() {
+            let at = rng.random_range(0..self.requests.len());
+            let (connection, start) = self.requests.swap_remove(at);
+            self.tracked |= connection == self.connection;
+            self.answers.push((self.version, start));
         }
     }
 
@@ -100,7 +100,7 @@ impl World {
         }
     }
 
-    /// What was pushed is lost; what was asked may still be answered, and late.
+    /// Push messages are lost. Requests may still be answered, late.
     fn reconnect(&mut self, near: &Near, key: &Key, rng: &mut StdRng) {
         near.disconnected(self.connection);
         assert!(near.find(key).is_none());
@@ -111,23 +111,25 @@ impl World {
         }
         self.connection += 1;
         near.connected(self.connection, Instant::now(), &|| false);
-        self.floor = self.version;
+        self.least_version = self.version;
     }
 }
 
 #[test]
-fn in_no_order_of_events_is_a_copy_given_out_after_its_change_was_heard_of() {
-    let (mut found, mut none) = (0, 0);
+fn no_order_of_events_gives_out_a_copy_after_its_change_was_reported() {
+    let mut found = 0;
+    let mut none = 0;
     for seed in 0..10_000 {
         let mut rng = StdRng::seed_from_u64(seed);
-        let (near, key) = (Near::new(64 * 1024, 30 * SECOND, EVER), key(seed));
-        let mut world = World::default();
-        near.connected(world.connection, Instant::now(), &|| false);
+        let near = Near::new(64 * 1024, 30 * SECOND, EVER);
+        let key = key(seed);
+        let mut model = NearModel::default();
+        near.connected(model.connection, Instant::now(), &|| false);
         for _ in 0..rng.random_range(10..60) {
-            world.step(&near, &key, &mut rng);
+            model.step(&near, &key, &mut rng);
             match near.find(&key) {
                 Some(copy) => {
-                    assert!(copy.fence() >= world.floor, "seed {seed}: {copy:?}");
+                    assert!(copy.fence() >= model.least_version, "seed {seed}: {copy:?}");
                     found += 1;
                 }
                 None => none += 1,
@@ -140,10 +142,10 @@ fn in_no_order_of_events_is_a_copy_given_out_after_its_change_was_heard_of() {
 #[tokio::test(start_paused = true)]
 async fn a_copy_counts_down_and_ends_with_its_entry() {
     let near = near();
-    let asked = near.ask(&key(1).digest()).expect("it hears");
-    // The answer takes its time, and the entry does not live longer for that.
+    let start = near.start_read(&key(1).digest()).expect("it is connected");
+    // The reply takes a second, and that does not prolong the entry.
     advance(SECOND).await;
-    assert!(near.keep(asked, &key(1), &entry(1, 10, 10 * SECOND)));
+    assert!(near.keep(start, &key(1), &entry(1, 10, 10 * SECOND)));
     advance(8 * SECOND).await;
     let left = near.find(&key(1)).map(|copy| copy.remaining());
     assert_eq!(left, Some(Remaining::Known(SECOND)));
@@ -163,18 +165,18 @@ async fn a_copy_is_asked_about_again_after_its_ttl() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_copy_is_given_out_only_if_its_connection_was_heard_from_in_time() {
+async fn a_copy_is_given_out_only_if_its_connection_has_answered_in_time() {
     let near = silent_for(2 * SECOND);
     assert!(keep(&near, 1, 20 * SECOND));
     advance(SECOND).await;
     let sent_at = Instant::now();
     advance(SECOND).await;
-    assert!(near.find(&key(1)).is_none(), "nothing was heard for two seconds");
+    assert!(near.find(&key(1)).is_none(), "the connection was silent for two seconds");
     near.confirmed(1, sent_at);
     assert!(near.find(&key(1)).is_some(), "it was alive a second ago");
     advance(SECOND).await;
-    assert!(near.find(&key(1)).is_none(), "the answer tells nothing of what came later");
-    // An answer that was under way for long.
+    assert!(near.find(&key(1)).is_none(), "a reply confirms nothing that came later");
+    // A reply that arrives late.
     near.confirmed(1, sent_at);
     assert!(near.find(&key(1)).is_none());
     near.confirmed(1, Instant::now());
@@ -187,8 +189,8 @@ async fn an_answer_over_another_connection_confirms_nothing() {
     near.connected(2, Instant::now(), &|| false);
     assert!(keep(&near, 1, 20 * SECOND));
     advance(2 * SECOND).await;
-    for link in [1, 3] {
-        near.confirmed(link, Instant::now());
+    for connection in [1, 3] {
+        near.confirmed(connection, Instant::now());
         assert!(near.find(&key(1)).is_none());
     }
     near.confirmed(2, Instant::now());
@@ -208,18 +210,18 @@ async fn a_tracked_connection_has_no_part_in_what_its_predecessor_answered() {
 }
 
 #[test]
-fn while_nothing_is_heard_nothing_is_kept() {
+fn nothing_is_kept_without_a_tracking_connection() {
     let near = near();
-    let asked = near.ask(&key(1).digest()).expect("it hears");
+    let start = near.start_read(&key(1).digest()).expect("it is connected");
     near.disconnected(1);
-    assert!(!near.keep(asked, &key(1), &entry(1, 10, SECOND)));
+    assert!(!near.keep(start, &key(1), &entry(1, 10, SECOND)));
     assert!(!keep(&near, 1, SECOND));
     near.connected(2, Instant::now(), &|| true);
-    assert!(!keep(&near, 1, SECOND), "the link broke while it was made");
+    assert!(!keep(&near, 1, SECOND), "the connection broke while it was made");
 }
 
 #[test]
-fn the_end_of_an_older_link_is_not_the_end_of_this_one() {
+fn the_end_of_an_older_connection_is_not_the_end_of_this_one() {
     let near = near();
     near.connected(2, Instant::now(), &|| false);
     assert!(keep(&near, 1, SECOND));
@@ -228,13 +230,13 @@ fn the_end_of_an_older_link_is_not_the_end_of_this_one() {
 }
 
 #[test]
-fn a_change_of_everything_leaves_nothing_and_the_ears_open() {
+fn a_change_of_everything_leaves_no_copy_and_the_connection_in_use() {
     let near = near();
     assert!(keep(&near, 1, SECOND));
-    let asked = near.ask(&key(2).digest()).expect("it hears");
+    let start = near.start_read(&key(2).digest()).expect("it is connected");
     near.all_changed();
     assert!(near.find(&key(1)).is_none());
-    assert!(!near.keep(asked, &key(2), &entry(1, 10, SECOND)));
+    assert!(!near.keep(start, &key(2), &entry(1, 10, SECOND)));
     assert!(keep(&near, 1, SECOND) && near.find(&key(1)).is_some());
 }
 
@@ -242,9 +244,9 @@ fn a_change_of_everything_leaves_nothing_and_the_ears_open() {
 fn a_hundred_thousand_copies_keep_within_their_bytes() {
     let near = near();
     for number in 0..100_000 {
-        let asked = near.ask(&key(number).digest()).expect("it hears");
+        let start = near.start_read(&key(number).digest()).expect("it is connected");
         let bytes = (number % 700) as usize;
-        near.keep(asked, &key(number), &entry(1, bytes, SECOND));
+        near.keep(start, &key(number), &entry(1, bytes, SECOND));
         assert!(near.copies.weight() <= near.copies.capacity());
     }
     assert!(near.copies.capacity() <= 1024 * 1024 && near.copies.weight() > 900_000);

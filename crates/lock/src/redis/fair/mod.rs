@@ -8,7 +8,7 @@ use bellwether::{ConfigError, Key, RedisOptions, StoreError};
 
 use super::scripted::{LockScripts, Scripted};
 use super::{PRELUDE, millis, prove, script, token};
-use crate::{Answer, Attempt, Claim, Fenced, Lock, Released, Renew, Request, Watch};
+use crate::{Attempt, Claim, Fenced, Lock, LockFuture, Released, Renew, Request, Watch};
 use bellwether::redis::RedisScript;
 
 /// A lock in one Redis server that is granted in the order in which it was asked for. A handle:
@@ -97,7 +97,7 @@ impl Lock for FairLock {
         self.lock.watch(key)
     }
 
-    fn acquire(&self, request: Request) -> Answer<Attempt> {
+    fn acquire(&self, request: Request) -> LockFuture<Attempt> {
         let key = request.claim.key();
         let name = self.lock.name(key);
         let (told_of, silence) = if request.patience.is_zero() {
@@ -109,15 +109,15 @@ impl Lock for FairLock {
         self.lock.acquire(&request, vec![told_of, name, queue, times], silence)
     }
 
-    fn renew(&self, claim: &Claim, lease: Duration) -> Answer<Renew> {
+    fn renew(&self, claim: &Claim, lease: Duration) -> LockFuture<Renew> {
         self.lock.renew(claim, lease)
     }
 
-    fn verify(&self, claim: &Claim) -> Option<Answer<Renew>> {
+    fn verify(&self, claim: &Claim) -> Option<LockFuture<Renew>> {
         self.lock.verify(claim)
     }
 
-    fn release(&self, claim: Claim) -> Answer<Released> {
+    fn release(&self, claim: Claim) -> LockFuture<Released> {
         let [queue, times] = self.queue(claim.key());
         let names = vec![self.lock.name(claim.key()), queue, times];
         self.lock.release(claim, names)

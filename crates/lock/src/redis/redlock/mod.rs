@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use self::verdict::{Asked, Attempted, Renewed};
 use super::{millis, prove, prove_single, reply, script, token};
 use crate::drift::dependable;
-use crate::{Answer, Attempt, Claim, Grant, Lock, Released, Renew, Request, Term};
+use crate::{Attempt, Claim, Grant, Lock, LockFuture, Released, Renew, Request, Term};
 use crate::{Watch, Watchers};
 use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue as Value};
 
@@ -252,22 +252,22 @@ impl Lock for Redlock {
         watches.find(|watch| !watch.is_silent()).unwrap_or_else(Watch::silent)
     }
 
-    fn acquire(&self, request: Request) -> Answer<Attempt> {
+    fn acquire(&self, request: Request) -> LockFuture<Attempt> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.acquire(&request.claim, request.lease).await })
     }
 
-    fn renew(&self, claim: &Claim, lease: Duration) -> Answer<Renew> {
+    fn renew(&self, claim: &Claim, lease: Duration) -> LockFuture<Renew> {
         let (inner, claim) = (Arc::clone(&self.0), claim.clone());
         Box::pin(async move { inner.renew(&claim, lease).await })
     }
 
-    fn verify(&self, claim: &Claim) -> Option<Answer<Renew>> {
+    fn verify(&self, claim: &Claim) -> Option<LockFuture<Renew>> {
         let (inner, claim) = (Arc::clone(&self.0), claim.clone());
         Some(Box::pin(async move { inner.verify(&claim).await }))
     }
 
-    fn release(&self, claim: Claim) -> Answer<Released> {
+    fn release(&self, claim: Claim) -> LockFuture<Released> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.release(&claim).await })
     }

@@ -7,7 +7,7 @@ use bellwether::{Key, RedisOptions, StoreError};
 
 use super::scripted::{LockScripts, Scripted};
 use super::{prove, script};
-use crate::{Answer, Attempt, Claim, Fenced, Lock, Reentrant, Released, Renew, Request, Watch};
+use crate::{Attempt, Claim, Fenced, Lock, LockFuture, Reentrant, Released, Renew, Request, Watch};
 use bellwether::redis::{RedisScript, RedisValue};
 
 /// A lock in one Redis server that its [owner](Request::owner) may take again while it holds it. A
@@ -59,7 +59,7 @@ impl ReentrantLock {
     ///
     /// # Errors
     /// As those of the other operations.
-    pub fn holds(&self, key: Key) -> Answer<u64> {
+    pub fn holds(&self, key: Key) -> LockFuture<u64> {
         let (lock, count) = (Arc::clone(&self.lock), self.count.clone());
         Box::pin(async move { lock.ask(&count, &key, |count: RedisValue| count.whole()).await })
     }
@@ -70,20 +70,20 @@ impl Lock for ReentrantLock {
         self.lock.watch(key)
     }
 
-    fn acquire(&self, request: Request) -> Answer<Attempt> {
+    fn acquire(&self, request: Request) -> LockFuture<Attempt> {
         let names = vec![self.lock.name(request.claim.key())];
         self.lock.acquire(&request, names, request.owner.as_bytes().to_vec())
     }
 
-    fn renew(&self, claim: &Claim, lease: Duration) -> Answer<Renew> {
+    fn renew(&self, claim: &Claim, lease: Duration) -> LockFuture<Renew> {
         self.lock.renew(claim, lease)
     }
 
-    fn verify(&self, claim: &Claim) -> Option<Answer<Renew>> {
+    fn verify(&self, claim: &Claim) -> Option<LockFuture<Renew>> {
         self.lock.verify(claim)
     }
 
-    fn release(&self, claim: Claim) -> Answer<Released> {
+    fn release(&self, claim: Claim) -> LockFuture<Released> {
         let names = vec![self.lock.name(claim.key())];
         self.lock.release(claim, names)
     }

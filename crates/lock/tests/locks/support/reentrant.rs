@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bellwether::Key;
 use bellwether_lock::{
-    Answer, Attempt, Busy, Claim, Fenced, Grant, Lock, Owner, Reentrant, Released, Renew, Request,
-    Token, Watch, Watchers,
+    Attempt, Busy, Claim, Fenced, Grant, Lock, LockFuture, Owner, Reentrant, Released, Renew,
+    Request, Token, Watch, Watchers,
 };
 
 /// Without leases: who does not release has it for ever.
@@ -34,7 +34,7 @@ impl Lock for ReentrantLocal {
         self.watchers.watch(key.digest())
     }
 
-    fn acquire(&self, request: Request) -> Answer<Attempt> {
+    fn acquire(&self, request: Request) -> LockFuture<Attempt> {
         let this = self.clone();
         Box::pin(async move {
             let mut holds = this.holds.lock().expect("holds");
@@ -52,14 +52,14 @@ impl Lock for ReentrantLocal {
         })
     }
 
-    fn renew(&self, claim: &Claim, _: Duration) -> Answer<Renew> {
+    fn renew(&self, claim: &Claim, _: Duration) -> LockFuture<Renew> {
         let holds = self.holds.lock().expect("holds");
         let held = holds.of.get(claim.key());
         let is_held = held.is_some_and(|(_, _, claims)| claims.contains(&claim.token()));
         Box::pin(async move { Ok(if is_held { Renew::Held } else { Renew::Lost }) })
     }
 
-    fn release(&self, claim: Claim) -> Answer<Released> {
+    fn release(&self, claim: Claim) -> LockFuture<Released> {
         let this = self.clone();
         Box::pin(async move {
             let mut holds = this.holds.lock().expect("holds");

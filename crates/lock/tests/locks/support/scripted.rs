@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bellwether::{Key, StoreError, StoreErrorKind};
 use bellwether_lock::{
-    Answer, Attempt, Claim, Fenced, Grant, Holder, LocalLock, Lock, Released, Renew, Request,
+    Attempt, Claim, Fenced, Grant, Holder, LocalLock, Lock, LockFuture, Released, Renew, Request,
     Session, TakeOver, Watch,
 };
 use tokio::sync::watch;
@@ -87,8 +87,8 @@ impl Scripted {
     fn act<T: Send + 'static>(
         &self,
         operation: Operation,
-        does: impl FnOnce(&LocalLock) -> Answer<T> + Send + 'static,
-    ) -> Answer<T> {
+        does: impl FnOnce(&LocalLock) -> LockFuture<T> + Send + 'static,
+    ) -> LockFuture<T> {
         let this = self.clone();
         Box::pin(async move {
             *this.script().asked.entry(operation).or_default() += 1;
@@ -122,7 +122,7 @@ impl Lock for Scripted {
         if self.script().is_deaf { Watch::silent() } else { self.lock.watch(key) }
     }
 
-    fn acquire(&self, request: Request) -> Answer<Attempt> {
+    fn acquire(&self, request: Request) -> LockFuture<Attempt> {
         self.script().patience.push(request.patience);
         let session = self.script().session.clone();
         let attempt = self.act(Operation::Acquire, |lock| lock.acquire(request));
@@ -137,12 +137,12 @@ impl Lock for Scripted {
         })
     }
 
-    fn renew(&self, claim: &Claim, lease: Duration) -> Answer<Renew> {
+    fn renew(&self, claim: &Claim, lease: Duration) -> LockFuture<Renew> {
         let claim = claim.clone();
         self.act(Operation::Renew, move |lock| lock.renew(&claim, lease))
     }
 
-    fn release(&self, claim: Claim) -> Answer<Released> {
+    fn release(&self, claim: Claim) -> LockFuture<Released> {
         self.act(Operation::Release, |lock| lock.release(claim))
     }
 }
@@ -150,7 +150,7 @@ impl Lock for Scripted {
 impl Fenced for Scripted {}
 
 impl TakeOver for Scripted {
-    fn take_over(&self, request: Request, from: Holder) -> Answer<Attempt> {
+    fn take_over(&self, request: Request, from: Holder) -> LockFuture<Attempt> {
         self.act(Operation::Acquire, move |lock| lock.take_over(request, from))
     }
 }

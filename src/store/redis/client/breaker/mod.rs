@@ -1,4 +1,4 @@
-//! When to leave a store alone that does not answer.
+//! The circuit breaker: stops requests to a server that does not answer.
 
 #[cfg(test)]
 mod model;
@@ -9,43 +9,43 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Admits operations while a store answers, and one probe now and then while it does not.
+/// Admits all operations while the server answers. While it does not, admits one probe per pause.
 ///
 /// ```text
 ///  Closed ──`after` failures in a row──► Open ◄─┐ the probe fails, or is dropped:
 ///    ▲                                    │     │ the next one is due a pause later
-///    └────── the probe gets through ──────┴─────┘
+///    └────── the probe is answered ───────┴─────┘
 /// ```
 ///
-/// What began before the state changed last has no say in it any more, but for probes: a thousand
-/// callers that time out together open it once, and their late failures keep it neither open nor
-/// open it again.
+/// Operations that began before the last change of the state are ignored when they end, except
+/// probes. So a thousand callers that time out together open the breaker once. Their late failures
+/// neither keep it open nor open it again.
 #[derive(Debug)]
 pub(in super::super) struct Breaker {
-    /// Whether it is closed and nothing has failed since the last success: then nobody takes the
-    /// lock.
-    is_calm: AtomicBool,
-    /// How often it has opened: what [`Machine::opened`] is, for those who take no lock.
+    /// Whether it is closed and no operation has failed since the last success. Then operations do
+    /// not take the lock.
+    is_healthy: AtomicBool,
+    /// How often it has opened: a copy of [`Machine::opened`] that is read without the lock.
     opened: AtomicU64,
     /// Held for a few instructions, never across an `.await`.
     machine: Mutex<Machine>,
 }
 
-/// What a breaker goes by.
+/// The settings of a breaker.
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct BreakerRules {
     /// How many failures in a row open it.
     pub(in super::super) after: u32,
-    /// From a failure to the next probe.
+    /// The time from a failure to the next probe.
     pub(in super::super) pause: Duration,
-    /// How long a probe may take before another one is let through. No operation takes longer, but
-    /// a caller can hold one that it does not poll.
+    /// How long a probe may take before another one is admitted. No operation takes longer, but a
+    /// caller can hold a future that it does not poll.
     pub(in super::super) longest: Duration,
 }
 
-/// What ending an operation has changed.
+/// A change of the state by the end of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Turn {
+pub(in super::super) enum Transition {
     Closed,
     Opened,
 }
@@ -54,12 +54,12 @@ impl Breaker {
     pub(in super::super) fn new(rules: BreakerRules) -> Self {
         let machine =
             Mutex::new(Machine { rules, opened: 0, state: State::Closed { failures: 0 } });
-        Self { is_calm: AtomicBool::new(true), opened: AtomicU64::new(0), machine }
+        Self { is_healthy: AtomicBool::new(true), opened: AtomicU64::new(0), machine }
     }
 
-    /// Lets an operation through, or does not.
+    /// Admits an operation. None while the breaker is open, unless a probe is due.
     pub(in super::super) fn admit(&self) -> Option<Admission<'_>> {
-        let ticket = if self.is_calm.load(Ordering::Acquire) {
+        let ticket = if self.is_healthy.load(Ordering::Acquire) {
             Ticket { opened: self.opened(), is_probe: false }
         } else {
             self.machine().admit(Instant::now())?
@@ -68,7 +68,8 @@ impl Breaker {
     }
 
     pub(in super::super) fn is_open(&self) -> bool {
-        !self.is_calm.load(Ordering::Acquire) && matches!(self.machine().state, State::Open { .. })
+        !self.is_healthy.load(Ordering::Acquire)
+            && matches!(self.machine().state, State::Open { .. })
     }
 
     /// How often it has opened.
@@ -80,8 +81,8 @@ impl Breaker {
         let mut machine = self.machine();
         let changed = change(&mut machine);
         self.opened.store(machine.opened, Ordering::Relaxed);
-        let is_calm = matches!(machine.state, State::Closed { failures: 0 });
-        self.is_calm.store(is_calm, Ordering::Release);
+        let is_healthy = matches!(machine.state, State::Closed { failures: 0 });
+        self.is_healthy.store(is_healthy, Ordering::Release);
         changed
     }
 
@@ -90,28 +91,28 @@ impl Breaker {
     }
 }
 
-/// An operation that was let through. Dropping it counts neither way, but gives a probe's place up.
+/// An admitted operation. Dropping it counts as neither a success nor a failure, but ends a probe.
 #[derive(Debug)]
-#[must_use = "an operation that is not ended counts neither way"]
+#[must_use = "an operation that is not ended counts as neither a success nor a failure"]
 pub(in super::super) struct Admission<'a> {
     breaker: &'a Breaker,
     ticket: Ticket,
 }
 
 impl Admission<'_> {
-    /// The store has answered.
-    pub(in super::super) fn answered(mut self) -> Option<Turn> {
+    /// The server has answered.
+    pub(in super::super) fn answered(mut self) -> Option<Transition> {
         let ticket = self.ticket;
         self.ticket.is_probe = false;
-        // One that fails meanwhile is more recent than this.
-        if !ticket.is_probe && self.breaker.is_calm.load(Ordering::Acquire) {
+        // A failure in the meantime is more recent than this success.
+        if !ticket.is_probe && self.breaker.is_healthy.load(Ordering::Acquire) {
             return None;
         }
         self.breaker.change(|machine| machine.answered(ticket))
     }
 
-    /// The store is down or slow.
-    pub(in super::super) fn failed(mut self) -> Option<Turn> {
+    /// The server is down or slow.
+    pub(in super::super) fn failed(mut self) -> Option<Transition> {
         let ticket = self.ticket;
         self.ticket.is_probe = false;
         self.breaker.change(|machine| machine.failed(ticket, Instant::now()))
@@ -138,9 +139,9 @@ struct Machine {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Everything is let through.
+    /// All operations are admitted.
     Closed { failures: u32 },
-    /// Nothing is, but for one probe when it is due.
+    /// No operation is admitted, except a probe when it is due.
     Open { probe_at: Instant },
 }
 
@@ -165,16 +166,16 @@ impl Machine {
         Some(Ticket { opened: self.opened, is_probe })
     }
 
-    fn answered(&mut self, ticket: Ticket) -> Option<Turn> {
+    fn answered(&mut self, ticket: Ticket) -> Option<Transition> {
         let was_open = matches!(self.state, State::Open { .. });
         if ticket.opened != self.opened || was_open && !ticket.is_probe {
             return None;
         }
         self.state = State::Closed { failures: 0 };
-        was_open.then_some(Turn::Closed)
+        was_open.then_some(Transition::Closed)
     }
 
-    fn failed(&mut self, ticket: Ticket, now: Instant) -> Option<Turn> {
+    fn failed(&mut self, ticket: Ticket, now: Instant) -> Option<Transition> {
         if ticket.opened != self.opened {
             return None;
         }
@@ -186,7 +187,7 @@ impl Machine {
                 }
                 None
             }
-            // A probe that ends after another one has closed it says nothing new.
+            // Another probe has closed the breaker before. This one is outdated.
             State::Closed { .. } if ticket.is_probe => None,
             State::Closed { failures } => {
                 *failures += 1;
@@ -195,7 +196,7 @@ impl Machine {
                 }
                 self.opened += 1;
                 self.state = State::Open { probe_at: now + pause };
-                Some(Turn::Opened)
+                Some(Transition::Opened)
             }
         }
     }
@@ -215,19 +216,19 @@ mod tests {
         Breaker::new(RULES)
     }
 
-    /// A failure, if one is let through.
-    fn fail(breaker: &Breaker) -> Option<Turn> {
+    /// Admits an operation and fails it, if it is admitted.
+    fn fail(breaker: &Breaker) -> Option<Transition> {
         breaker.admit().and_then(Admission::failed)
     }
 
     fn open() -> Breaker {
         let breaker = breaker();
-        assert_eq!([fail(&breaker), fail(&breaker)], [None, Some(Turn::Opened)]);
+        assert_eq!([fail(&breaker), fail(&breaker)], [None, Some(Transition::Opened)]);
         breaker
     }
 
     #[tokio::test(start_paused = true)]
-    async fn so_many_failures_in_a_row_open_it() {
+    async fn the_set_number_of_failures_in_a_row_opens_it() {
         let breaker = open();
         assert!(breaker.is_open() && breaker.admit().is_none());
         assert_eq!(breaker.opened(), 1);
@@ -244,21 +245,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_dropped_counts_neither_way() {
+    async fn a_dropped_operation_counts_neither_way() {
         let breaker = breaker();
         fail(&breaker);
         drop(breaker.admit());
         assert!(!breaker.is_open());
-        assert_eq!(fail(&breaker), Some(Turn::Opened));
+        assert_eq!(fail(&breaker), Some(Transition::Opened));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_probe_is_let_through_after_the_pause_and_closes_it() {
+    async fn one_probe_is_admitted_after_the_pause_and_closes_it() {
         let breaker = open();
         advance(RULES.pause).await;
         let probe = breaker.admit().expect("it is due");
         assert!(breaker.admit().is_none());
-        assert_eq!(probe.answered(), Some(Turn::Closed));
+        assert_eq!(probe.answered(), Some(Transition::Closed));
         assert!(!breaker.is_open() && breaker.admit().is_some());
     }
 
@@ -283,16 +284,16 @@ mod tests {
         let _stuck = breaker.admit().expect("it is due");
         advance(RULES.longest).await;
         let probe = breaker.admit().expect("another one is due");
-        assert_eq!(probe.answered(), Some(Turn::Closed));
+        assert_eq!(probe.answered(), Some(Transition::Closed));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_thousand_that_fail_together_open_it_once_and_have_no_say_later() {
+    async fn a_thousand_that_fail_together_open_it_once_and_are_ignored_later() {
         let breaker = breaker();
         let together: Vec<_> = (0..1000).filter_map(|_| breaker.admit()).collect();
         let mut late = together.into_iter();
-        let turns: Vec<_> = late.by_ref().take(500).filter_map(Admission::failed).collect();
-        assert_eq!(turns, [Turn::Opened]);
+        let transitions: Vec<_> = late.by_ref().take(500).filter_map(Admission::failed).collect();
+        assert_eq!(transitions, [Transition::Opened]);
         advance(RULES.pause).await;
         breaker.admit().and_then(Admission::answered);
         assert_eq!(late.filter_map(Admission::failed).count(), 0);
@@ -304,7 +305,7 @@ mod tests {
     async fn a_late_answer_does_not_close_it() {
         let breaker = breaker();
         let late = breaker.admit().expect("it is closed");
-        assert_eq!([fail(&breaker), fail(&breaker)], [None, Some(Turn::Opened)]);
+        assert_eq!([fail(&breaker), fail(&breaker)], [None, Some(Transition::Opened)]);
         assert_eq!(late.answered(), None);
         assert!(breaker.is_open());
     }

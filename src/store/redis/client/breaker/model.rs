@@ -1,46 +1,46 @@
-//! Every order of a few operations, against the breaker's rules told another way.
+//! Every order of a few operations, compared with a second model of the breaker's rules.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::{BreakerRules, Machine, State, Ticket, Turn};
+use super::{BreakerRules, Machine, State, Ticket, Transition};
 
 const TICK: Duration = Duration::from_millis(500);
 const RULES: BreakerRules =
     BreakerRules { after: 2, pause: TICK.saturating_mul(2), longest: TICK.saturating_mul(3) };
 
-/// What the machine is held against: how it has come to be where it is.
+/// The model that the machine is compared with: it keeps the history.
 #[derive(Clone)]
-struct World {
+struct BreakerModel {
     now: Instant,
     machine: Machine,
-    /// What is under way, and since when.
-    passes: Vec<(Ticket, Instant)>,
-    /// Failures since the last success, of what began since it closed last.
+    /// The operations under way, and since when.
+    admitted: Vec<(Ticket, Instant)>,
+    /// Failures since the last success, of operations that began since the breaker last closed.
     in_a_row: u32,
-    /// Nothing may be let through until then.
-    quiet_until: Option<Instant>,
+    /// No operation may be admitted before.
+    closed_until: Option<Instant>,
 }
 
-impl World {
+impl BreakerModel {
     fn admit(&mut self) {
-        let is_quiet = self.quiet_until.is_some_and(|until| self.now < until);
-        let probes = self.passes.iter().filter(|(pass, since)| {
+        let is_too_early = self.closed_until.is_some_and(|until| self.now < until);
+        let probes = self.admitted.iter().filter(|(ticket, since)| {
             let is_young = self.now < *since + RULES.longest;
-            pass.is_probe && pass.opened == self.machine.opened && is_young
+            ticket.is_probe && ticket.opened == self.machine.opened && is_young
         });
-        let has_probe = self.quiet_until.is_some() && probes.count() > 0;
+        let has_probe = self.closed_until.is_some() && probes.count() > 0;
         let admitted = self.machine.admit(self.now);
-        assert_eq!(admitted.is_none(), is_quiet || has_probe, "{:?}", self.machine);
-        self.passes.extend(admitted.map(|ticket| (ticket, self.now)));
+        assert_eq!(admitted.is_none(), is_too_early || has_probe, "{:?}", self.machine);
+        self.admitted.extend(admitted.map(|ticket| (ticket, self.now)));
     }
 
-    fn end(&mut self, pass: usize, answered: Option<bool>) {
-        let (ticket, _) = self.passes.remove(pass);
+    fn end(&mut self, ticket: usize, answered: Option<bool>) {
+        let (ticket, _) = self.admitted.remove(ticket);
         let counts = ticket.opened == self.machine.opened;
-        let was_open = self.quiet_until.is_some();
-        let turn = match answered {
+        let was_open = self.closed_until.is_some();
+        let transition = match answered {
             Some(true) => self.machine.answered(ticket),
             Some(false) => self.machine.failed(ticket, self.now),
             None if ticket.is_probe => self.machine.failed(ticket, self.now),
@@ -48,10 +48,10 @@ impl World {
         };
         let mut expected = None;
         if counts && was_open && ticket.is_probe {
-            self.quiet_until = Some(self.now + RULES.pause);
+            self.closed_until = Some(self.now + RULES.pause);
             if answered == Some(true) {
-                (self.quiet_until, self.in_a_row) = (None, 0);
-                expected = Some(Turn::Closed);
+                (self.closed_until, self.in_a_row) = (None, 0);
+                expected = Some(Transition::Closed);
             }
         } else if counts && !was_open {
             match answered {
@@ -60,17 +60,17 @@ impl World {
                 _ => {}
             }
             if self.in_a_row == RULES.after {
-                self.quiet_until = Some(self.now + RULES.pause);
-                expected = Some(Turn::Opened);
+                self.closed_until = Some(self.now + RULES.pause);
+                expected = Some(Transition::Opened);
             }
         }
-        assert_eq!(turn, expected, "{:?}", self.machine);
+        assert_eq!(transition, expected, "{:?}", self.machine);
     }
 
-    /// Whatever has happened, the next one after a while is let through, and can close it.
+    /// In every state, an operation after a while is admitted and can close the breaker.
     fn can_recover(mut self) {
         self.now += RULES.longest.max(RULES.pause);
-        let probe = self.machine.admit(self.now).expect("one is let through");
+        let probe = self.machine.admit(self.now).expect("one is admitted");
         self.machine.answered(probe);
         assert!(matches!(self.machine.state, State::Closed { failures: 0 }));
     }
@@ -85,13 +85,13 @@ impl World {
             then(&mut next);
             next.explore(depth - 1)
         };
-        let mut states = 1 + go(&|world| world.now += TICK);
-        if self.passes.len() < 3 {
+        let mut states = 1 + go(&|model| model.now += TICK);
+        if self.admitted.len() < 3 {
             states += go(&Self::admit);
         }
-        for pass in 0..self.passes.len() {
+        for ticket in 0..self.admitted.len() {
             for answered in [Some(true), Some(false), None] {
-                states += go(&|world| world.end(pass, answered));
+                states += go(&|model| model.end(ticket, answered));
             }
         }
         states
@@ -102,7 +102,8 @@ impl World {
 async fn every_order_of_a_few_operations_is_what_the_rules_say() {
     let state = State::Closed { failures: 0 };
     let machine = Machine { rules: RULES, opened: 0, state };
-    let (now, passes) = (Instant::now(), Vec::new());
-    let world = World { now, machine, passes, in_a_row: 0, quiet_until: None };
-    assert!(world.explore(10) > 100_000);
+    let now = Instant::now();
+    let admitted = Vec::new();
+    let model = BreakerModel { now, machine, admitted, in_a_row: 0, closed_until: None };
+    assert!(model.explore(10) > 100_000);
 }

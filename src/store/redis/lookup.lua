@@ -1,10 +1,10 @@
--- look: entries, and what is left of their lives.
+-- lookup: read entries, and what is left of their lives.
 --
 -- KEYS   1 entry, and any number of others
 -- gives  the server's time in us; then for each, the entry or false, and its remaining life in ms
 --
--- One script, because an entry that is replaced between two commands would be judged by the life
--- of its successor.
+-- One script, because between two commands an entry could be replaced, and would get the life of
+-- the new one.
 local now = server_time()
 local gives = { now }
 for number, name in ipairs(KEYS) do
