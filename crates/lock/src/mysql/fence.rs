@@ -6,8 +6,8 @@ use bellwether::StoreErrorKind;
 use tokio::sync::Semaphore;
 
 use super::MySqlOptions;
-use super::link::MySqlSession;
-use super::trouble::{is_forbidden, malformed, meaning};
+use super::classification::{is_forbidden, malformed, meaning};
+use super::session::MySqlSession;
 use crate::session::SessionError;
 
 /// The next number, in a transaction of its own. No other transaction sees the row that it takes.

@@ -1,11 +1,11 @@
 //! Locks in a MariaDB or MySQL server.
 
+mod classification;
 mod fence;
-mod link;
-mod named;
+mod named_locks;
 mod options;
 mod row;
-mod trouble;
+mod session;
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use bellwether::{Key, StoreError, StoreErrorKind};
 
 pub use self::options::MySqlOptions;
 
-use self::named::NamedLocks;
+use self::named_locks::NamedLocks;
 use self::row::Rows;
 use super::session::Sessions;
 use super::{Answer, Attempt, Claim, Fenced, Lock, Released, Renew, Request, Watch};

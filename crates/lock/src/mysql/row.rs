@@ -11,9 +11,9 @@ use mysql_async::consts::StatusFlags;
 use mysql_async::prelude::Queryable;
 use tokio::time::{Instant, sleep};
 
+use super::classification::{is_locked, meaning};
 use super::fence::Counter;
-use super::link::{MySqlSession, WaitingStatement};
-use super::trouble::{is_locked, meaning};
+use super::session::{MySqlSession, WaitingStatement};
 use super::{MySqlOptions, fence};
 use crate::session::{Database, Name, SessionError, TakenName};
 

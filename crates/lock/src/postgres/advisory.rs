@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use tokio_postgres::{CancelToken, NoTls};
 
 use super::PostgresOptions;
-use super::link::PostgresSession;
-use super::trouble::{is_late, malformed, meaning};
+use super::classification::{is_late, malformed, meaning};
+use super::session::PostgresSession;
 use crate::session::{Database, Name, SessionError, TakenName};
 
 /// The advisory locks of a database.

@@ -1,9 +1,9 @@
 //! Locks in a PostgreSQL server.
 
 mod advisory;
-mod link;
+mod classification;
 mod options;
-mod trouble;
+mod session;
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Locks by sessions: a connection of its own for every claim, while it waits and while it holds.
 //!
 //! What a database counts per session (`GET_LOCK`, advisory locks) it grants to the same session
-//! again, so two claims must never share one. A claim has a [task](keeper::ClaimTask) of its own, with
+//! again, so two claims must never share one. A claim has a [task](claim_task::ClaimTask) of its own, with
 //! the connection; all others ask it. The task ends with the claim.
 //!
 //! A database does not tell that it has ended a session, and may not notice for hours that a client
@@ -11,14 +11,14 @@
 //! holder has the same clock ([`Session::alive_until`](super::Session::alive_until)), so it knows
 //! although the task stood still with the whole runtime.
 
+mod claim_task;
 mod claims;
+mod context;
 mod database;
-mod keeper;
-mod links;
+mod error;
 mod name;
+mod pool;
 mod settings;
-mod shared;
-mod trouble;
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,14 +29,14 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 pub(super) use self::database::{Database, TakenName};
+pub(super) use self::error::SessionError;
 pub(super) use self::name::Name;
 pub(super) use self::settings::SessionSettings;
-pub(super) use self::trouble::SessionError;
 
+use self::claim_task::ClaimTask;
 use self::claims::{ClaimEntry, ClaimRequest, Claims, Wish};
-use self::keeper::ClaimTask;
-use self::links::SessionPool;
-use self::shared::SessionContext;
+use self::context::SessionContext;
+use self::pool::SessionPool;
 use super::{Answer, Attempt, Claim, Released, Renew, Request, Watch, Watchers};
 
 /// A lock by the sessions of a database.
@@ -57,7 +57,7 @@ impl<D: Database> Sessions<D> {
     pub(super) async fn prepare(&self) -> Result<(), StoreError> {
         let pooled = self.context.pool.get(tokio::time::Instant::now()).await;
         pooled
-            .map(links::PooledSession::give_back)
+            .map(pool::PooledSession::give_back)
             .map_err(|trouble| trouble.while_connecting(D::NAME))
     }
 

@@ -1,12 +1,12 @@
 //! `ZooKeeperLock`: locks by sessions, in the order of arrival.
 
-mod link;
-mod names;
+mod claim_operation;
+mod claim_table;
+mod error;
+mod node_names;
 mod options;
-mod places;
+mod server_session;
 mod session_task;
-mod trouble;
-mod visit;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,10 +19,10 @@ use tokio::time::{Instant, sleep};
 
 pub use self::options::ZooKeeperOptions;
 
-use self::link::ServerSession;
+use self::claim_operation::ClaimOperation;
+use self::error::ZooKeeperError;
+use self::server_session::ServerSession;
 use self::session_task::open;
-use self::trouble::ZooKeeperError;
-use self::visit::ClaimOperation;
 use super::{Answer, Attempt, Claim, Fenced, Lock, Released, Renew, Request, Watch, Watchers};
 
 /// Locks in a ZooKeeper ensemble (3.5.3 or later): first come, first served, held by a session.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bellwether::ConfigError;
 use bellwether::adapter::{duration_within, namespace_of};
 
-use super::names::NodeNames;
+use super::node_names::NodeNames;
 
 /// Where a ZooKeeper is, and how it is talked to.
 ///

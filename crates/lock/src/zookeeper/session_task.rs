@@ -9,10 +9,10 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use zookeeper_client::{Client, StateWatcher};
 
-use super::link::ServerSession;
+use super::claim_operation::{ClaimOperation, PAUSE};
+use super::error::ZooKeeperError;
 use super::options::ZooKeeperOptions;
-use super::trouble::ZooKeeperError;
-use super::visit::{ClaimOperation, PAUSE};
+use super::server_session::ServerSession;
 
 /// Establishes a session, within the time of one operation.
 pub(super) async fn open(

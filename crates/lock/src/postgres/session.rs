@@ -5,7 +5,7 @@ use tokio::task::AbortHandle;
 use tokio_postgres::{Client, Error, NoTls, SimpleQueryMessage};
 
 use super::PostgresOptions;
-use super::trouble::{malformed, meaning};
+use super::classification::{malformed, meaning};
 use crate::session::SessionError;
 
 /// A connection.

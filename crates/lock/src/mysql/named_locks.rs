@@ -10,9 +10,9 @@ use mysql_async::prelude::Queryable;
 use tokio::time::Instant;
 
 use super::MySqlOptions;
+use super::classification::{malformed, meaning};
 use super::fence;
-use super::link::{MySqlSession, WaitingStatement};
-use super::trouble::{malformed, meaning};
+use super::session::{MySqlSession, WaitingStatement};
 use crate::session::{Database, Name, SessionError, TakenName};
 
 /// The names of a server.

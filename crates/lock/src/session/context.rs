@@ -2,7 +2,7 @@
 
 use bellwether::store::Watchers;
 
-use super::links::SessionPool;
+use super::pool::SessionPool;
 use super::{Database, SessionSettings};
 
 /// What tasks have in common. They do not know the claims, so that all is given up when the last

@@ -5,7 +5,7 @@ use mysql_async::{Conn, Error, FromValueError, Row};
 use uuid::Uuid;
 
 use super::MySqlOptions;
-use super::trouble::{malformed, meaning};
+use super::classification::{malformed, meaning};
 use crate::session::SessionError;
 
 /// A connection.

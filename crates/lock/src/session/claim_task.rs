@@ -8,8 +8,8 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::claims::{ClaimRequest, ClaimSlot, Wish};
-use super::links::PooledSession;
-use super::shared::SessionContext;
+use super::context::SessionContext;
+use super::pool::PooledSession;
 use super::{Database, Name, SessionError, TakenName};
 use crate::{Attempt, Busy, Grant, Released, Renew, Request, Session};
 

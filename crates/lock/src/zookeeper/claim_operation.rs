@@ -8,10 +8,10 @@ use tokio::select;
 use tokio::time::{Instant, sleep, sleep_until};
 use zookeeper_client::{Acls, Client, CreateMode, Error, OneshotWatcher};
 
-use super::link::ServerSession;
-use super::names::{line, prefix};
-use super::places::{Known, Node};
-use super::trouble::ZooKeeperError;
+use super::claim_table::{Known, Node};
+use super::error::ZooKeeperError;
+use super::node_names::{line, prefix};
+use super::server_session::ServerSession;
 use crate::{Attempt, Busy, Grant, Renew, Request, Token};
 
 /// A claim at its key.

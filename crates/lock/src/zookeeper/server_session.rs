@@ -9,9 +9,9 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use zookeeper_client::Client;
 
-use super::names::NodeNames;
+use super::claim_table::ClaimTable;
+use super::node_names::NodeNames;
 use super::options::{NodeSettings, ZooKeeperOptions};
-use super::places::ClaimTable;
 
 /// A session that has been established.
 ///
