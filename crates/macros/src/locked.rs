@@ -11,11 +11,11 @@ use crate::expand::{ReturnedResult, around, called, key, path, written};
 use crate::options::{milliseconds, value};
 use crate::template::Template;
 
-/// What stands in the brackets of the attribute.
+/// The options of the attribute.
 pub(crate) struct Options {
     key: Template,
     locks: Expr,
-    /// For how many milliseconds it is waited for, if not as the locks say.
+    /// How long a call waits for the lock, in milliseconds. `None`: as the locks say.
     wait: Option<u64>,
 }
 
@@ -49,8 +49,7 @@ impl Parse for Options {
     }
 }
 
-/// Two functions: the one that was written, under another name, and one that runs it when it has
-/// the lock.
+/// Expands to two functions: the original one, renamed, and one that runs it under the lock.
 pub(crate) fn expand(options: &Options, function: &ItemFn) -> Result<TokenStream> {
     let signature = &function.sig;
     if signature.asyncness.is_none() {
@@ -72,7 +71,7 @@ pub(crate) fn expand(options: &Options, function: &ItemFn) -> Result<TokenStream
     Ok(around(locked, &written(function, &inner)))
 }
 
-/// Runs what was written, when it has the lock.
+/// Takes the lock and calls the original function.
 fn run(options: &Options, function: &ItemFn, inner: &Ident, arguments: &[Ident]) -> TokenStream {
     let Options { locks, wait, .. } = options;
     let key = key(&options.key);
@@ -80,7 +79,7 @@ fn run(options: &Options, function: &ItemFn, inner: &Ident, arguments: &[Ident])
     let wait = wait.map(|milliseconds| {
         quote!(.wait(::bellwether_lock::LockWait::at_most(::core::time::Duration::from_millis(#milliseconds))))
     });
-    // The key and the locks first: what is called takes its arguments with it.
+    // The key and the locks come first: the call moves its arguments.
     quote! {
         let __key = #key;
         let __locks = ::bellwether_lock::attribute::locks(&#locks) #wait;
@@ -88,7 +87,7 @@ fn run(options: &Options, function: &ItemFn, inner: &Ident, arguments: &[Ident])
     }
 }
 
-/// What an argument is called.
+/// The name of an argument.
 fn name(input: &FnArg) -> Result<Ident> {
     match input {
         FnArg::Receiver(receiver) => Ok(Ident::new("self", receiver.self_token.span())),

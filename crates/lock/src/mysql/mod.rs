@@ -87,7 +87,7 @@ macro_rules! by_sessions {
 /// out; one whose connection breaks keeps them out for a moment. This process asks three times as
 /// often, and tells the holder when the session has ended (a `KILL`, a restart), or when for lack of
 /// an answer it may have: before the server ends it. A process that stood still for so long knows when
-/// it looks ([`Held::is_lost`](super::Held::is_lost)).
+/// it looks ([`LockGuard::is_lost`](super::LockGuard::is_lost)).
 ///
 /// The server tells nothing by itself. So a holder whose session was killed hears of it with the next
 /// question, a third of the session timeout later: 2 s by default.

@@ -10,7 +10,7 @@ use mysql_async::prelude::Queryable;
 use tokio::time::Instant;
 
 use super::MySqlOptions;
-use super::classification::{malformed, meaning};
+use super::classification::{classify, malformed};
 use super::fence;
 use super::session::{MySqlSession, WaitingStatement};
 use crate::session::{Database, Name, SessionError, TakenName};
@@ -44,14 +44,14 @@ impl Database for NamedLocks {
         name: &Name,
         patience: Duration,
     ) -> Result<Option<TakenName>, SessionError> {
-        let (seconds, mark) = (patience.as_secs_f64(), session.mark);
-        let take = format!("SELECT GET_LOCK('{name}', {seconds:.3}) /* {mark} */");
+        let (seconds, tag) = (patience.as_secs_f64(), session.tag);
+        let take = format!("SELECT GET_LOCK('{name}', {seconds:.3}) /* {tag} */");
         match session.last(&take).await?.ok_or_else(malformed)?.number()? {
             Some(1) => {}
             Some(_) => return Ok(None),
             None => {
-                let said = "GET_LOCK gave NULL: it was interrupted, or the server lacks memory";
-                return Err(SessionError::refused(StoreErrorKind::NotReady, said));
+                let message = "GET_LOCK gave NULL: it was interrupted, or the server lacks memory";
+                return Err(SessionError::refused(StoreErrorKind::NotReady, message));
             }
         }
         let asked = Instant::now();
@@ -71,7 +71,7 @@ impl Database for NamedLocks {
     }
 
     async fn ping(&self, session: &mut MySqlSession) -> Result<(), SessionError> {
-        session.conn.ping().await.map_err(meaning)
+        session.conn.ping().await.map_err(classify)
     }
 
     fn interrupt_of(&self, session: &MySqlSession) -> WaitingStatement {
@@ -79,8 +79,8 @@ impl Database for NamedLocks {
     }
 
     async fn interrupt(&self, of: WaitingStatement) {
-        if let Err(trouble) = of.interrupt(&self.0).await {
-            tracing::debug!(?trouble, "a wait in mysql was not interrupted");
+        if let Err(error) = of.interrupt(&self.0).await {
+            tracing::debug!(?error, "a wait in mysql was not interrupted");
         }
     }
 

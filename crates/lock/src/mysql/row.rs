@@ -11,8 +11,8 @@ use mysql_async::consts::StatusFlags;
 use mysql_async::prelude::Queryable;
 use tokio::time::{Instant, sleep};
 
-use super::classification::{is_locked, meaning};
-use super::fence::Counter;
+use super::classification::{classify, is_locked};
+use super::fence::FenceCounter;
 use super::session::{MySqlSession, WaitingStatement};
 use super::{MySqlOptions, fence};
 use crate::session::{Database, Name, SessionError, TakenName};
@@ -20,13 +20,13 @@ use crate::session::{Database, Name, SessionError, TakenName};
 /// The rows of a table.
 pub(super) struct Rows {
     options: MySqlOptions,
-    counter: Counter,
+    counter: FenceCounter,
     /// How many were freed: every so often, an operation cleans up.
     freed: AtomicU64,
 }
 
 /// What came of trying to lock a row.
-enum Row {
+enum RowState {
     Locked,
     Missing,
     /// Another claim has it.
@@ -35,7 +35,7 @@ enum Row {
 
 impl Rows {
     pub(super) fn new(options: MySqlOptions) -> Self {
-        Self { counter: Counter::new(options.clone()), options, freed: AtomicU64::new(0) }
+        Self { counter: FenceCounter::new(options.clone()), options, freed: AtomicU64::new(0) }
     }
 
     /// Locks the row of a name, and leaves the transaction open if it could.
@@ -43,20 +43,20 @@ impl Rows {
         session: &mut MySqlSession,
         name: &Name,
         left: Duration,
-    ) -> Result<Row, SessionError> {
-        let (seconds, mark) = (left.as_secs(), session.mark);
+    ) -> Result<RowState, SessionError> {
+        let (seconds, tag) = (left.as_secs(), session.tag);
         // What is not to be waited for for a whole second is not waited for by the server.
         let how = if seconds == 0 { "NOWAIT" } else { "" };
         let wait = seconds.max(1);
         let select = format!(
             "SET SESSION innodb_lock_wait_timeout = {wait}; START TRANSACTION; \
-             SELECT 1 FROM bellwether_locks WHERE name = '{name}' FOR UPDATE {how} /* {mark} */"
+             SELECT 1 FROM bellwether_locks WHERE name = '{name}' FOR UPDATE {how} /* {tag} */"
         );
         let row = match session.try_last(&select).await {
-            Ok(Some(_)) => return Ok(Row::Locked),
-            Ok(None) => Row::Missing,
-            Err(error) if is_locked(&error) => Row::Taken,
-            Err(error) => return Err(meaning(error)),
+            Ok(Some(_)) => return Ok(RowState::Locked),
+            Ok(None) => RowState::Missing,
+            Err(error) if is_locked(&error) => RowState::Taken,
+            Err(error) => return Err(classify(error)),
         };
         session.run("ROLLBACK").await?;
         Ok(row)
@@ -66,7 +66,7 @@ impl Rows {
     async fn make(session: &mut MySqlSession, name: &Name) -> Result<(), SessionError> {
         let insert = format!("INSERT IGNORE INTO bellwether_locks (name) VALUES ('{name}')");
         match session.try_run(&insert).await {
-            Err(error) if !is_locked(&error) => Err(meaning(error)),
+            Err(error) if !is_locked(&error) => Err(classify(error)),
             Ok(()) | Err(_) => Ok(()),
         }
     }
@@ -127,10 +127,10 @@ impl Database for Rows {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             match Self::lock(session, name, left).await? {
-                Row::Locked => break,
-                Row::Missing => Self::make(session, name).await?,
-                Row::Taken if left.is_zero() => return Ok(None),
-                Row::Taken => sleep(left.min(PAUSE.mul_f64(0.5 + jitter() / 2.0))).await,
+                RowState::Locked => break,
+                RowState::Missing => Self::make(session, name).await?,
+                RowState::Taken if left.is_zero() => return Ok(None),
+                RowState::Taken => sleep(left.min(PAUSE.mul_f64(0.5 + jitter() / 2.0))).await,
             }
         }
         let fence = self.counter.next().await?;
@@ -149,15 +149,15 @@ impl Database for Rows {
     async fn free(&self, session: &mut MySqlSession, name: &Name) -> Result<bool, SessionError> {
         let was_held = self.holds(session, name).await?;
         session.run("ROLLBACK").await?;
-        if let Err(trouble) = self.clean_up(session).await {
-            tracing::debug!(?trouble, "old rows of locks were not removed");
+        if let Err(error) = self.clean_up(session).await {
+            tracing::debug!(?error, "old rows of locks were not removed");
             session.run("ROLLBACK").await?;
         }
         Ok(was_held)
     }
 
     async fn ping(&self, session: &mut MySqlSession) -> Result<(), SessionError> {
-        session.conn.ping().await.map_err(meaning)
+        session.conn.ping().await.map_err(classify)
     }
 
     fn interrupt_of(&self, session: &MySqlSession) -> WaitingStatement {
@@ -165,8 +165,8 @@ impl Database for Rows {
     }
 
     async fn interrupt(&self, of: WaitingStatement) {
-        if let Err(trouble) = of.interrupt(&self.options).await {
-            tracing::debug!(?trouble, "a wait in mysql was not interrupted");
+        if let Err(error) = of.interrupt(&self.options).await {
+            tracing::debug!(?error, "a wait in mysql was not interrupted");
         }
     }
 

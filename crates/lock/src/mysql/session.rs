@@ -5,7 +5,7 @@ use mysql_async::{Conn, Error, FromValueError, Row};
 use uuid::Uuid;
 
 use super::MySqlOptions;
-use super::classification::{malformed, meaning};
+use super::classification::{classify, malformed};
 use crate::session::SessionError;
 
 /// A connection.
@@ -13,25 +13,25 @@ pub(super) struct MySqlSession {
     pub(super) conn: Conn,
     /// Is in every statement that waits, so that nothing else is interrupted in its place: numbers
     /// of connections start again with the server.
-    pub(super) mark: Uuid,
+    pub(super) tag: Uuid,
 }
 
 /// What finds the statement that a session waits for.
 #[derive(Debug)]
 pub(super) struct WaitingStatement {
     connection: u32,
-    mark: Uuid,
+    tag: Uuid,
 }
 
 impl MySqlSession {
     pub(super) async fn open(options: &MySqlOptions) -> Result<Self, SessionError> {
-        let conn = Conn::new(options.connecting()).await.map_err(meaning)?;
-        Ok(Self { conn, mark: Uuid::new_v4() })
+        let conn = Conn::new(options.connecting()).await.map_err(classify)?;
+        Ok(Self { conn, tag: Uuid::new_v4() })
     }
 
     /// Runs statements.
     pub(super) async fn run(&mut self, statements: &str) -> Result<(), SessionError> {
-        self.try_run(statements).await.map_err(meaning)
+        self.try_run(statements).await.map_err(classify)
     }
 
     pub(super) async fn try_run(&mut self, statements: &str) -> Result<(), Error> {
@@ -44,7 +44,7 @@ impl MySqlSession {
         &mut self,
         statements: &str,
     ) -> Result<Option<FirstValue>, SessionError> {
-        self.try_last(statements).await.map_err(meaning)
+        self.try_last(statements).await.map_err(classify)
     }
 
     pub(super) async fn try_last(&mut self, statements: &str) -> Result<Option<FirstValue>, Error> {
@@ -60,18 +60,18 @@ impl MySqlSession {
 
     /// Runs statements, and gives the first text of each row of them all.
     pub(super) async fn texts(&mut self, statements: &str) -> Result<Vec<String>, SessionError> {
-        let mut results = self.conn.query_iter(statements).await.map_err(meaning)?;
+        let mut results = self.conn.query_iter(statements).await.map_err(classify)?;
         let mut texts = Vec::new();
         while !results.is_empty() {
             let of_row = |row: Row| texts.extend(row.get_opt(0).and_then(Result::ok));
-            results.for_each(of_row).await.map_err(meaning)?;
+            results.for_each(of_row).await.map_err(classify)?;
         }
-        results.drop_result().await.map_err(meaning)?;
+        results.drop_result().await.map_err(classify)?;
         Ok(texts)
     }
 
     pub(super) fn waiting(&self) -> WaitingStatement {
-        WaitingStatement { connection: self.conn.id(), mark: self.mark }
+        WaitingStatement { connection: self.conn.id(), tag: self.tag }
     }
 }
 
@@ -79,9 +79,9 @@ impl WaitingStatement {
     /// Ends the statement, if it still runs.
     pub(super) async fn interrupt(&self, options: &MySqlOptions) -> Result<(), SessionError> {
         let mut session = MySqlSession::open(options).await?;
-        let (id, mark) = (self.connection, self.mark);
+        let (id, tag) = (self.connection, self.tag);
         let find = format!(
-            "SELECT 1 FROM information_schema.processlist WHERE id = {id} AND info LIKE '%{mark}%'"
+            "SELECT 1 FROM information_schema.processlist WHERE id = {id} AND info LIKE '%{tag}%'"
         );
         if session.last(&find).await?.is_some() {
             session.run(&format!("KILL QUERY {id}")).await?;

@@ -32,7 +32,7 @@ use super::{Answer, Attempt, Claim, Fenced, Lock, Released, Renew, Request, Watc
 /// times as often. It tells the holder as soon as the server ends the session
 /// (`pg_terminate_backend`, a restart), and when for lack of an answer it may have ended: before the
 /// server ends it. A process that stood still for so long knows when it looks
-/// ([`Held::is_lost`](super::Held::is_lost)).
+/// ([`LockGuard::is_lost`](super::LockGuard::is_lost)).
 ///
 /// # Fences
 /// Numbers of one sequence for all keys, `bellwether_fences`, so there is nothing to clean. It

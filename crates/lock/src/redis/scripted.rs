@@ -1,4 +1,4 @@
-//! What the locks in one server have in common: four scripts on the names of a key.
+//! What the locks in one server share: four scripts on the names of a key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use super::{FENCE_TTL, millis, prove_single, reply, token};
 use crate::{Answer, Attempt, Claim, Released, Renew, Request, Watch, Watchers};
 use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue};
 
-/// One server, and how a kind of lock is taken, renewed and released there.
+/// One server, and the scripts of a kind of lock.
 pub(super) struct Scripted {
     client: RedisClient,
-    /// What ends the name of a key. It tells the kinds of locks apart.
+    /// The end of the name of a key. Each kind of lock has its own.
     suffix: &'static str,
     scripts: LockScripts,
     made_at: Instant,
-    /// When the life of the mark of each slot is to begin again, in seconds after `made_at`.
+    /// When the life of each slot's counter is prolonged next, in seconds after `made_at`.
     prolong_at: Box<[AtomicU32]>,
 }
 
@@ -54,7 +54,7 @@ impl Scripted {
         self.client.watch(key.digest())
     }
 
-    /// A name that is not watched, though the scripts read it.
+    /// A name that the scripts read, and that is not watched.
     pub(super) fn unwatched_name(&self, what: &str, digest: &Digest) -> Vec<u8> {
         self.client.unwatched_name(what, digest)
     }
@@ -64,9 +64,9 @@ impl Scripted {
         self.client.name(&key.digest(), self.suffix)
     }
 
-    /// Tells a script, once in a while, that the life of the mark of a slot begins again: an hour more
-    /// of it costs less than a command with each grant.
-    fn prolongs_mark(&self, slot: u16) -> Vec<u8> {
+    /// The argument that makes a script prolong the life of a slot's counter. It does so once an hour: an
+    /// hour more of life costs less than a command with each grant.
+    fn prolongs_counter(&self, slot: u16) -> Vec<u8> {
         let now = u32::try_from(self.made_at.elapsed().as_secs()).unwrap_or(u32::MAX);
         let prolong_at = &self.prolong_at[usize::from(slot) % RedisClient::SLOTS];
         let at = prolong_at.load(Ordering::Relaxed);
@@ -76,8 +76,8 @@ impl Scripted {
         if is_ours { b"1".to_vec() } else { Vec::new() }
     }
 
-    /// Asks, with these names of the key, of which the server tells the first one's changes, and with
-    /// what this kind of lock wants to know besides. The mark is the last of the names.
+    /// Asks for the lock. The server reports changes of the first of the names. `more` is the argument
+    /// of this kind of lock. The counter is appended to the names.
     pub(super) fn acquire(
         self: &Arc<Self>,
         request: &Request,
@@ -85,10 +85,10 @@ impl Scripted {
         more: Vec<u8>,
     ) -> Answer<Attempt> {
         let (lock, claim) = (Arc::clone(self), request.claim.clone());
-        let (mark, slot) = self.client.shared_name("fence", &claim.key().digest());
-        names.push(mark);
+        let (counter, slot) = self.client.shared_name("fence", &claim.key().digest());
+        names.push(counter);
         let life = millis(FENCE_TTL + PROLONGED_EVERY);
-        let args = [token(&claim), millis(request.lease), life, self.prolongs_mark(slot), more];
+        let args = [token(&claim), millis(request.lease), life, self.prolongs_counter(slot), more];
         Box::pin(async move {
             let script = &lock.scripts.acquire;
             let request = RedisRequest::script(script, names, args, "taking the lock");
@@ -106,7 +106,7 @@ impl Scripted {
         })
     }
 
-    /// Reads the name, which has the server tell of its next change.
+    /// Reads the name, which subscribes to its next change.
     pub(super) fn verify(self: &Arc<Self>, claim: &Claim) -> Option<Answer<Renew>> {
         let (lock, claim) = (Arc::clone(self), claim.clone());
         Some(Box::pin(async move {
@@ -117,7 +117,7 @@ impl Scripted {
         }))
     }
 
-    /// Releases, with these names of the key, of which the server may track the first.
+    /// Releases the lock. The server may track the first of the names.
     pub(super) fn release(self: &Arc<Self>, claim: Claim, names: Vec<Vec<u8>>) -> Answer<Released> {
         let lock = Arc::clone(self);
         Box::pin(async move {
@@ -134,7 +134,7 @@ impl Scripted {
         key: &Key,
         read: impl FnOnce(RedisValue) -> Option<T>,
     ) -> Result<T, StoreError> {
-        let request = RedisRequest::script(script, [self.name(key)], [], "looking at the lock");
+        let request = RedisRequest::script(script, [self.name(key)], [], "reading the lock");
         self.client.run(&request.of(key), read).await
     }
 }
@@ -146,5 +146,5 @@ impl fmt::Debug for Scripted {
     }
 }
 
-/// How often the life of a mark begins again at most.
+/// How often the life of a counter is prolonged.
 const PROLONGED_EVERY: Duration = Duration::from_secs(60 * 60);

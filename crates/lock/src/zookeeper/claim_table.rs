@@ -1,4 +1,4 @@
-//! Places: what one session knows of its own nodes.
+//! What one session knows of the nodes of its claims.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -8,61 +8,61 @@ use bellwether::Digest;
 use bellwether::store::Token;
 use tokio::time::Instant;
 
-/// A node of ours.
+/// The node of a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Node {
-    /// Within its parent.
+    /// Its name below its parent.
     pub(super) name: String,
     /// The transaction that made it: it grows with every node of a server.
     pub(super) made_by: u64,
 }
 
-/// What is known of a claim's node.
+/// What the session knows of a claim's node.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Known {
+pub(super) enum NodeState {
     /// There is none.
     Absent,
-    /// It was asked for, and the answer has not been heard.
-    Perhaps,
-    /// It is there, as far as is known.
-    There(Node),
+    /// The server was asked to make it, and has not answered.
+    Unacknowledged,
+    /// It exists, as far as is known.
+    Present(Node),
 }
 
 #[derive(Debug)]
 struct ClaimRecord {
     digest: Digest,
-    known: Known,
+    state: NodeState,
     /// Whether the claim has been told that it holds the key.
     held: bool,
-    /// Whether a watch tells of its node.
+    /// Whether a watch reports changes of its node.
     watched: bool,
-    /// Whether it is being given up. It is never granted then.
+    /// Whether it is being released. It is never granted then.
     leaving: bool,
-    /// Whether it has no node any more, as far as is known.
+    /// Whether its node was removed, as far as is known.
     gone: bool,
-    /// How many operations ask by it at this moment. It is remembered as long, so that an operation
-    /// that is about to make a node does not miss a release.
-    asking: u32,
-    /// When it is given up if it has not been asked for again, unless it is held.
+    /// How many operations use the claim now. The record stays as long, so that an operation that is
+    /// about to make a node does not miss a release.
+    pending: u32,
+    /// When the claim is released unless it was asked for again or is held.
     until: Instant,
 }
 
-/// An operation that asks by a claim, until it is dropped.
+/// An operation that uses a claim, until this is dropped.
 #[derive(Debug)]
 pub(super) struct PendingRequest<'a> {
-    places: &'a ClaimTable,
+    table: &'a ClaimTable,
     token: Token,
     /// What was known of the claim's node.
-    pub(super) known: Known,
+    pub(super) state: NodeState,
 }
 
 impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
-        let mut claims = self.places.claims();
-        if let Entry::Occupied(mut place) = claims.entry(self.token) {
-            place.get_mut().asking -= 1;
-            if place.get().asking == 0 && place.get().gone {
-                place.remove();
+        let mut claims = self.table.claims();
+        if let Entry::Occupied(mut record) = claims.entry(self.token) {
+            record.get_mut().pending -= 1;
+            if record.get().pending == 0 && record.get().gone {
+                record.remove();
             }
         }
     }
@@ -76,7 +76,7 @@ pub(super) struct ClaimTable {
 }
 
 impl ClaimTable {
-    /// A claim asks. `None` if it is being given up.
+    /// Notes that an operation asks for a claim. `None` if the claim is being released.
     pub(super) fn ask(
         &self,
         token: Token,
@@ -84,91 +84,94 @@ impl ClaimTable {
         until: Instant,
     ) -> Option<PendingRequest<'_>> {
         let mut claims = self.claims();
-        let place = claims.entry(token).or_insert(ClaimRecord {
+        let record = claims.entry(token).or_insert(ClaimRecord {
             digest,
-            known: Known::Absent,
+            state: NodeState::Absent,
             held: false,
             watched: false,
             leaving: false,
             gone: false,
-            asking: 0,
+            pending: 0,
             until,
         });
-        if place.leaving {
+        if record.leaving {
             return None;
         }
-        (place.until, place.gone) = (until, false);
-        place.asking += 1;
-        Some(PendingRequest { places: self, token, known: place.known.clone() })
+        (record.until, record.gone) = (until, false);
+        record.pending += 1;
+        Some(PendingRequest { table: self, token, state: record.state.clone() })
     }
 
-    /// Whether the claim may have a node: it is not being given up.
-    pub(super) fn may_stand(&self, token: Token) -> bool {
-        self.claims().get(&token).is_some_and(|place| !place.leaving)
+    /// Whether the claim may have a node: it is not being released.
+    pub(super) fn may_have_node(&self, token: Token) -> bool {
+        self.claims().get(&token).is_some_and(|record| !record.leaving)
     }
 
-    /// More is known of a claim's node.
-    pub(super) fn note(&self, token: Token, known: Known) {
-        if let Some(place) = self.claims().get_mut(&token) {
-            place.held &= place.known == known;
-            place.gone &= known == Known::Absent;
-            place.known = known;
+    /// Notes the state of a claim's node.
+    pub(super) fn note(&self, token: Token, state: NodeState) {
+        if let Some(record) = self.claims().get_mut(&token) {
+            record.held &= record.state == state;
+            record.gone &= state == NodeState::Absent;
+            record.state = state;
         }
     }
 
-    /// The claim is about to be told that it holds the key. False if it is being given up.
+    /// Notes that the claim is about to be granted the key. False if it is being released.
     pub(super) fn hold(&self, token: Token) -> bool {
         let mut claims = self.claims();
-        let place = claims.get_mut(&token).filter(|place| !place.leaving);
-        place.map(|place| place.held = true).is_some()
+        let record = claims.get_mut(&token).filter(|record| !record.leaving);
+        record.map(|record| record.held = true).is_some()
     }
 
-    /// The node that the claim holds the key by.
+    /// The node by which the claim holds the key.
     pub(super) fn held(&self, token: Token) -> Option<Node> {
         let claims = self.claims();
         match claims.get(&token) {
-            Some(ClaimRecord { held: true, known: Known::There(node), .. }) => Some(node.clone()),
+            Some(ClaimRecord { held: true, state: NodeState::Present(node), .. }) => {
+                Some(node.clone())
+            }
             _ => None,
         }
     }
 
-    /// Whether a watch tells of the claim's node.
+    /// Whether a watch reports changes of the claim's node.
     pub(super) fn is_watched(&self, token: Token) -> bool {
-        self.claims().get(&token).is_some_and(|place| place.watched)
+        self.claims().get(&token).is_some_and(|record| record.watched)
     }
 
-    /// A watch tells of the claim's node from now on, or does not any more.
-    pub(super) fn watched(&self, token: Token, is_watched: bool) {
-        if let Some(place) = self.claims().get_mut(&token) {
-            place.watched = is_watched;
+    /// Notes whether a watch reports changes of the claim's node.
+    pub(super) fn set_watched(&self, token: Token, is_watched: bool) {
+        if let Some(record) = self.claims().get_mut(&token) {
+            record.watched = is_watched;
         }
     }
 
-    /// The claim is given up, and is to be asked for no more.
+    /// Notes that the claim is being released. It cannot be asked for again.
     pub(super) fn leave(&self, token: Token) {
-        if let Some(place) = self.claims().get_mut(&token) {
-            place.leaving = true;
+        if let Some(record) = self.claims().get_mut(&token) {
+            record.leaving = true;
         }
     }
 
-    /// The claim has no node any more.
+    /// Notes that the claim's node was removed.
     pub(super) fn forget(&self, token: Token) {
-        if let Entry::Occupied(mut place) = self.claims().entry(token) {
-            place.get_mut().gone = true;
-            if place.get().asking == 0 {
-                place.remove();
+        if let Entry::Occupied(mut record) = self.claims().entry(token) {
+            record.get_mut().gone = true;
+            if record.get().pending == 0 {
+                record.remove();
             }
         }
     }
 
-    /// Which claims are to be given up, those among them that were not asked for in time.
-    pub(super) fn owed(&self, now: Instant) -> Vec<(Token, Digest)> {
+    /// The claims to release: those whose release is not done, and those that were not asked for again
+    /// in time.
+    pub(super) fn to_release(&self, now: Instant) -> Vec<(Token, Digest)> {
         let mut claims = self.claims();
-        let owed = claims.iter_mut().filter_map(|(token, place)| {
-            place.leaving |= !place.held && place.until <= now;
-            (place.leaving && !place.gone).then_some((*token, place.digest))
+        let to_release = claims.iter_mut().filter_map(|(token, record)| {
+            record.leaving |= !record.held && record.until <= now;
+            (record.leaving && !record.gone).then_some((*token, record.digest))
         });
-        owed.collect()
+        to_release.collect()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -189,11 +192,12 @@ mod tests {
     use bellwether::store::Claim;
 
     fn asked() -> (ClaimTable, Token, Instant) {
-        let (places, claim) = (ClaimTable::default(), Claim::new(Key::of("item")));
+        let table = ClaimTable::default();
+        let claim = Claim::new(Key::of("item"));
         let until = Instant::now() + Duration::from_secs(1);
-        let asking = places.ask(claim.token(), claim.key().digest(), until);
-        assert_eq!(asking.unwrap().known, Known::Absent);
-        (places, claim.token(), until)
+        let pending = table.ask(claim.token(), claim.key().digest(), until);
+        assert_eq!(pending.unwrap().state, NodeState::Absent);
+        (table, claim.token(), until)
     }
 
     fn node() -> Node {
@@ -201,59 +205,59 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_heard_of_in_time_is_given_up() {
-        let (places, _, until) = asked();
-        assert_eq!(places.owed(until - Duration::from_millis(1)), []);
-        assert_eq!(places.owed(until).len(), 1);
+    fn a_claim_that_is_not_asked_for_again_is_released() {
+        let (table, _, until) = asked();
+        assert_eq!(table.to_release(until - Duration::from_millis(1)), []);
+        assert_eq!(table.to_release(until).len(), 1);
     }
 
     #[test]
-    fn who_holds_is_not_given_up_for_not_asking() {
-        let (places, token, until) = asked();
-        places.note(token, Known::There(node()));
-        assert!(places.hold(token));
-        assert_eq!(places.owed(until), []);
-        assert_eq!(places.held(token), Some(node()));
+    fn a_holder_is_not_released_for_not_asking_again() {
+        let (table, token, until) = asked();
+        table.note(token, NodeState::Present(node()));
+        assert!(table.hold(token));
+        assert_eq!(table.to_release(until), []);
+        assert_eq!(table.held(token), Some(node()));
     }
 
     #[test]
-    fn who_is_given_up_is_neither_heard_nor_granted() {
-        let (places, token, until) = asked();
-        places.leave(token);
-        assert!(!places.hold(token) && !places.may_stand(token));
-        assert!(places.ask(token, Key::of("item").digest(), until).is_none());
+    fn a_claim_being_released_can_be_neither_asked_for_nor_granted() {
+        let (table, token, until) = asked();
+        table.leave(token);
+        assert!(!table.hold(token) && !table.may_have_node(token));
+        assert!(table.ask(token, Key::of("item").digest(), until).is_none());
     }
 
     #[test]
-    fn who_is_given_up_while_it_asks_is_remembered_until_it_has_asked() {
-        let (places, token, until) = asked();
-        let asking = places.ask(token, Key::of("item").digest(), until).unwrap();
-        places.leave(token);
-        places.forget(token);
-        assert!(!places.may_stand(token));
-        drop(asking);
-        assert_eq!(places.len(), 0);
+    fn a_claim_released_during_a_request_is_remembered_until_its_end() {
+        let (table, token, until) = asked();
+        let pending = table.ask(token, Key::of("item").digest(), until).unwrap();
+        table.leave(token);
+        table.forget(token);
+        assert!(!table.may_have_node(token));
+        drop(pending);
+        assert_eq!(table.len(), 0);
     }
 
-    /// Its question was on its way already.
+    /// Its request was on its way already.
     #[test]
-    fn who_has_got_a_node_while_it_was_given_up_is_given_up_again() {
-        let (places, token, until) = asked();
-        let asking = places.ask(token, Key::of("item").digest(), until).unwrap();
-        places.leave(token);
-        places.forget(token);
-        assert_eq!(places.owed(until), []);
-        places.note(token, Known::There(node()));
-        drop(asking);
-        assert_eq!(places.owed(until).len(), 1);
+    fn a_claim_that_gets_a_node_during_its_release_is_released_again() {
+        let (table, token, until) = asked();
+        let pending = table.ask(token, Key::of("item").digest(), until).unwrap();
+        table.leave(token);
+        table.forget(token);
+        assert_eq!(table.to_release(until), []);
+        table.note(token, NodeState::Present(node()));
+        drop(pending);
+        assert_eq!(table.to_release(until).len(), 1);
     }
 
     #[test]
-    fn who_has_another_node_than_was_granted_holds_nothing() {
-        let (places, token, _) = asked();
-        places.note(token, Known::There(node()));
-        places.hold(token);
-        places.note(token, Known::There(Node { made_by: 8, ..node() }));
-        assert_eq!(places.held(token), None);
+    fn a_claim_with_another_node_than_was_granted_holds_nothing() {
+        let (table, token, _) = asked();
+        table.note(token, NodeState::Present(node()));
+        table.hold(token);
+        table.note(token, NodeState::Present(Node { made_by: 8, ..node() }));
+        assert_eq!(table.held(token), None);
     }
 }
