@@ -1,4 +1,5 @@
-//! One caller's attempt to get a key: wait in the local queue, then ask the lock until it is granted.
+//! One caller's attempt to get a key: wait in the local queue, then ask the lock until it is
+//! granted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -263,8 +264,8 @@ impl<'a, L: Lock> Acquisition<'a, L> {
         }
     }
 
-    /// How long the lock itself may wait: until the next counted try or the deadline, and for a third
-    /// of the lease at most, because a lease counts from the request.
+    /// How long the lock itself may wait: until the next counted try or the deadline, and for a
+    /// third of the lease at most, because a lease counts from the request.
     fn patience(&self) -> Duration {
         let until = match self.limit {
             WaitLimit::Try => return Duration::ZERO,
@@ -297,7 +298,8 @@ impl<'a, L: Lock> Acquisition<'a, L> {
         }
     }
 
-    /// Counts the next try if it is due. A try that a release woke comes earlier, and is not counted.
+    /// Counts the next try if it is due. A try that a release woke comes earlier, and is not
+    /// counted.
     fn count_try(&mut self) {
         let now = Instant::now();
         if let WaitLimit::Tries { interval, .. } = self.limit

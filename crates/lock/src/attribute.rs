@@ -35,18 +35,18 @@ use std::future::Future;
 /// ```
 ///
 /// # The key
-/// A template as that of [`#[read_through]`](macro@bellwether::read_through): segments between slashes.
-/// The first one is text. Each of the others is text, or an argument in braces, or a field of one. The
-/// template above means `Key::of("stock").with(warehouse).with(sku)`. Arguments that are not in it do
-/// not matter: calls that differ only in those exclude each other.
+/// A template as that of [`#[read_through]`](macro@bellwether::read_through): segments between
+/// slashes. The first one is text. Each of the others is text, or an argument in braces, or a field
+/// of one. The template above means `Key::of("stock").with(warehouse).with(sku)`. Arguments that
+/// are not in it do not matter: calls that differ only in those exclude each other.
 ///
-/// The key does not contain the function: two functions with one template and the same locks exclude
-/// each other.
+/// The key does not contain the function: two functions with one template and the same locks
+/// exclude each other.
 ///
 /// # The function
-/// It is an `async fn` that returns a `Result<T, E>`. The attribute makes it return
-/// `Result<T, LockedError<E>>` ([`LockedError`]). It runs in the task of its caller, and may borrow.
-/// Methods of types are supported; methods of traits are not.
+/// It is an `async fn` that returns a `Result<T, E>`. The attribute makes it return `Result<T,
+/// LockedError<E>>` ([`LockedError`]). It runs in the task of its caller, and may borrow. Methods
+/// of types are supported; methods of traits are not.
 ///
 /// It returns when the lock has been released, as [`Locks::run`] does.
 ///

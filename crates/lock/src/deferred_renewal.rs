@@ -1,5 +1,5 @@
-//! Deferred renewals: a hold gets its own renewal task only when its first renewal is due. Most holds
-//! are released before, and cost no task.
+//! Deferred renewals: a hold gets its own renewal task only when its first renewal is due. Most
+//! holds are released before, and cost no task.
 //!
 //! One task per runtime sleeps until the first of its holds is due, and starts the renewal task of
 //! that hold. It ends when it has no hold left.
@@ -18,7 +18,7 @@ pub(super) trait DeferredHold: Send + Sync {
     /// Starts the renewal task, if the hold is still held.
     fn start_renewal(self: Arc<Self>);
 
-    /// Counts as lost: its runtime has ended, so nothing renews it.
+    /// Marks the hold as lost: its runtime has ended, so nothing renews it.
     fn abandon(&self);
 
     /// Its index in the table.
@@ -84,7 +84,7 @@ impl DeferredRenewals {
         drop(removed);
     }
 
-    /// Starts the renewal tasks of all holds now, so that they hear of a shutdown.
+    /// Starts the renewal tasks of all holds now, so that they notice a shutdown.
     pub(super) fn start_all(&self) {
         let mut all = self.lock();
         let holds: Vec<_> = all.iter_mut().flat_map(|it| std::mem::take(&mut it.holds)).collect();
@@ -125,8 +125,8 @@ impl RenewalStarter {
         }
     }
 
-    /// Starts the renewal tasks that are due, and returns when the next one is. If none is left, this
-    /// removes the table of the runtime.
+    /// Starts the renewal tasks that are due, and returns when the next one is. If none is left,
+    /// this removes the table of the runtime.
     fn start_due(&self) -> Option<Instant> {
         let now = Instant::now();
         let mut all = self.all.lock();

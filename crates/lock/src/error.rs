@@ -9,8 +9,8 @@ use bellwether::{Key, StoreError, StoreErrorKind};
 
 /// Why a lock was not given, or not kept.
 ///
-/// Opaque, so that it can carry more later: programs match on its [`kind`](LockError::kind). Messages
-/// name the key by its kind and digest.
+/// Opaque, so that it can carry more later: programs match on its [`kind`](LockError::kind).
+/// Messages name the key by its kind and digest.
 #[derive(Clone, Debug)]
 pub struct LockError {
     kind: LockErrorKind,

@@ -23,8 +23,8 @@ pub struct Request {
     /// How long the lock itself may wait before it answers, if it can block.
     ///
     /// Zero is a try: the claim waits in no queue after it. With more than zero, a lock that has a
-    /// queue keeps the claim's place until the claim is granted, [released](super::Lock::release), or no
-    /// longer asked for.
+    /// queue keeps the claim's place until the claim is granted, [released](super::Lock::release),
+    /// or no longer asked for.
     pub patience: Duration,
 }
 
@@ -48,8 +48,8 @@ impl Request {
     }
 }
 
-/// A logical holder. Claims of one owner can hold a [`Reentrant`](super::Reentrant) lock together, on
-/// any thread and in any process.
+/// A logical holder. Claims of one owner can hold a [`Reentrant`](super::Reentrant) lock together,
+/// on any thread and in any process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Owner(Uuid);
 
@@ -146,14 +146,15 @@ impl Session {
         Self { ended, alive_until: None }
     }
 
-    /// Bounds the session by the clock: it counts as ended from the instant that was sent last, until
-    /// another one is sent. `None` bounds nothing.
+    /// Bounds the session by the clock: it counts as ended from the instant that was sent last,
+    /// until another one is sent. `None` bounds nothing.
     ///
     /// A lock sends when the server may end the session. It counts from before the last answered
-    /// request, and the instant must be before the server's own timeout. So a holder whose runtime stood
-    /// still can see that it may have lost its key, before any other task has run.
+    /// request, and the instant must be before the server's own timeout. So a holder whose runtime
+    /// stood still can see that it may have lost its key, before any other task has run.
     ///
-    /// A lock must not send a later instant after one that has passed: the end of a session is final.
+    /// A lock must not send a later instant after one that has passed: the end of a session is
+    /// final.
     #[must_use]
     pub fn alive_until(self, until: watch::Receiver<Option<Instant>>) -> Self {
         Self { alive_until: Some(until), ..self }
@@ -240,14 +241,15 @@ impl Busy {
     }
 }
 
-/// The holder of a key, as other claims see it: which grant it has, and when it last renewed it, if the
-/// lock tells. It is no proof: a holder proves its hold by its token.
+/// The holder of a key, as other claims see it: which grant it has, and when it last renewed it, if
+/// the lock tells. It is no proof: a holder proves its hold by its token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Holder {
     /// A number of the grant: its fence, for a lock that is [`Fenced`](super::Fenced).
     pub grant: u64,
-    /// When the grant was last renewed, by the server's clock, in milliseconds since the Unix epoch.
+    /// When the grant was last renewed, by the server's clock, in milliseconds since the Unix
+    /// epoch.
     pub renewed_at: u64,
 }
 

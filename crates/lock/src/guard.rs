@@ -16,15 +16,15 @@ use super::{Fenced, Lock, Released};
 /// A renewal task (watchdog) renews the lease in the background. The drop at the end of a scope, by
 /// `?`, by a panic or with a cancelled future releases the key. It neither blocks nor waits: the
 /// release goes on in the background. The next attempt of this process waits for that release, for
-/// 5 s at most, even if it is a [try](super::Locks::try_lock). To know when the key is free for other
-/// processes, await [`release`](LockGuard::release).
+/// 5 s at most, even if it is a [try](super::Locks::try_lock). To know when the key is free for
+/// other processes, await [`release`](LockGuard::release).
 ///
 /// **The lock can be lost** while the guard exists. That happens when the process is stopped, or
 /// cannot reach the lock, for longer than the lease; or when the key is deleted or taken over. Then
 /// [`is_lost`](LockGuard::is_lost) is true, and [`lost`](LockGuard::lost) returns. A lock that can
 /// [verify](super::Lock::verify) its claims notices a deletion or a take-over within about a round
-/// trip; the others notice it with the next renewal. Neither stops a write that was already sent. For
-/// that, the resource has to compare [fencing tokens](LockGuard::fence).
+/// trip; the others notice it with the next renewal. Neither stops a write that was already sent.
+/// For that, the resource has to compare [fencing tokens](LockGuard::fence).
 #[must_use = "a lock that is not kept is released at once"]
 pub struct LockGuard<L> {
     hold: ReleaseOnDrop,
@@ -57,9 +57,9 @@ impl<L: Lock> LockGuard<L> {
     /// Whether the lock has been lost, as far as this process knows.
     ///
     /// The clock decides, so this is right even if no other task has run meanwhile. A lease counts
-    /// from when the last answered renewal was sent, and a session from when its last answered request
-    /// was sent. While a machine is suspended its clock stands still; then the next renewal notices the
-    /// loss.
+    /// from when the last answered renewal was sent, and a session from when its last answered
+    /// request was sent. While a machine is suspended its clock stands still; then the next renewal
+    /// notices the loss.
     pub fn is_lost(&self) -> bool {
         self.hold().is_lost()
     }
@@ -79,8 +79,8 @@ impl<L: Lock> LockGuard<L> {
 
     /// The fencing token: a number that grows with every grant of the key.
     ///
-    /// A resource that refuses a number below the largest it has seen is safe from a holder that has
-    /// lost the key and does not know it yet.
+    /// A resource that refuses a number below the largest it has seen is safe from a holder that
+    /// has lost the key and does not know it yet.
     pub fn fence(&self) -> u64
     where
         L: Fenced,
@@ -91,12 +91,12 @@ impl<L: Lock> LockGuard<L> {
 
     /// Releases the lock, and waits for the answer.
     ///
-    /// [`NotHeld`](Released::NotHeld) says that the lock had been lost before, so another holder may
-    /// have had the key meanwhile.
+    /// [`NotHeld`](Released::NotHeld) says that the lock had been lost before, so another holder
+    /// may have had the key meanwhile.
     ///
     /// # Errors
-    /// Those of the lock, if it fails for a second. The release then goes on in the background until
-    /// the lease has ended.
+    /// Those of the lock, if it fails for a second. The release then goes on in the background
+    /// until the lease has ended.
     ///
     /// # Cancel safety
     /// When the future is dropped, the release goes on in the background.

@@ -20,9 +20,10 @@ use super::{Attempt, Claim, Lock, Request};
 
 /// A store whose entries are in one system, and whose leases take a lock of another.
 ///
-/// A leader needs the lock first, and then the store's own lease, both by one claim. So one leader at a
-/// time loads a key as long as **either** system keeps its promise. For example, Redis may lose an
-/// acknowledged lease in a failover; there is no second load while ZooKeeper still has the first claim.
+/// A leader needs the lock first, and then the store's own lease, both by one claim. So one leader
+/// at a time loads a key as long as **either** system keeps its promise. For example, Redis may
+/// lose an acknowledged lease in a failover; there is no second load while ZooKeeper still has the
+/// first claim.
 ///
 /// ```
 /// use bellwether_lock::{Guarded, LocalLock};
@@ -34,24 +35,25 @@ use super::{Attempt, Claim, Lock, Request};
 /// ```
 ///
 /// # Late writers
-/// Fences, invalidation watermarks and the failure cache are those of the store, which checks them in
-/// the step in which it stores. It refuses a holder that has lost the lock, the lease or both, as it
-/// does without a lock: by the fence of a later entry, or by the watermark of an invalidation. None of
-/// this depends on the lock, so a lock without fences will do.
+/// Fences, invalidation watermarks and the failure cache are those of the store, which checks them
+/// in the step in which it stores. It refuses a holder that has lost the lock, the lease or both,
+/// as it does without a lock: by the fence of a later entry, or by the watermark of an
+/// invalidation. None of this depends on the lock, so a lock without fences will do.
 ///
 /// # What is weaker than the store alone
 /// - A miss costs two round trips, one after the other, and so does the end of a load. Hits cost
 ///   what they cost without a lock.
 /// - Both systems have to be available. If one is not, acquiring fails, and
 ///   [`WhenStoreFails`](bellwether::WhenStoreFails) decides.
-/// - An invalidation ends the store's half of a lease at once, and the lock's half too if this process
-///   has it. Another process releases its lock with the next renewal, a third of the lease later. Until
-///   then there is no new leader, and the watermark refuses what the old one has loaded.
-/// - When a process dies, its keys are free when both halves have ended: after the longer of the lease
-///   and the session.
+/// - An invalidation ends the store's half of a lease at once, and the lock's half too if this
+///   process has it. Another process releases its lock with the next renewal, a third of the lease
+///   later. Until then there is no new leader, and the watermark refuses what the old one has
+///   loaded.
+/// - When a process dies, its keys are free when both halves have ended: after the longer of the
+///   lease and the session.
 ///
-/// A lock by sessions does not end with a lease. Here it is released when the lease has ended without
-/// being renewed.
+/// A lock by sessions does not end with a lease. Here it is released when the lease has ended
+/// without being renewed.
 pub struct Guarded<S, L>(Arc<Inner<S, L>>);
 
 struct Inner<S, L> {
@@ -106,8 +108,8 @@ impl<S: Store, L: Lock> Guarded<S, L> {
         acquired
     }
 
-    /// Takes the store's lease, for the holder of the lock. A caller without the lock takes the lease
-    /// for a moment to read the store ([`busy`](Self::busy)), so a busy lease is retried.
+    /// Takes the store's lease, for the holder of the lock. A caller without the lock takes the
+    /// lease for a moment to read the store ([`busy`](Self::busy)), so a busy lease is retried.
     async fn lease(
         &self,
         claim: &Claim,
@@ -189,7 +191,8 @@ impl<S: Store, L: Lock> Guarded<S, L> {
         self.forget(claim);
         let hold = GuardedHold { claim: claim.clone(), ends };
         self.holds().entry(claim.key().digest()).or_default().push(hold);
-        let (this, claim) = (self.clone(), claim.clone());
+        let this = self.clone();
+        let claim = claim.clone();
         let Ok(runtime) = Handle::try_current() else { return };
         runtime.spawn(async move {
             loop {

@@ -41,12 +41,12 @@ use super::{Lock, Locks};
 /// # }
 /// ```
 ///
-/// A call answers when the lock has been released, as [`Locks::run`] does, so the next call need not
-/// wait for the release.
+/// A call answers when the lock has been released, as [`Locks::run`] does, so the next call need
+/// not wait for the release.
 ///
-/// The options of the [`Locks`] say how long a call waits for a lock, how the lock is renewed, and what
-/// happens to a call whose lock is lost. The key is a [`Key`] or an `Option<Key>`: a request without a
-/// key is forwarded without a lock.
+/// The options of the [`Locks`] say how long a call waits for a lock, how the lock is renewed, and
+/// what happens to a call whose lock is lost. The key is a [`Key`] or an `Option<Key>`: a request
+/// without a key is forwarded without a lock.
 pub struct LockLayer<L, K> {
     locks: Locks<L>,
     key_of: K,
@@ -85,8 +85,8 @@ impl<L: fmt::Debug, K> fmt::Debug for LockLayer<L, K> {
 
 /// A service whose calls run under a lock. [`LockLayer`] makes it.
 ///
-/// It is always ready: a call that waits for a lock takes no capacity of the inner service. When the
-/// call has the lock, it drives a clone of the inner service to readiness.
+/// It is always ready: a call that waits for a lock takes no capacity of the inner service. When
+/// the call has the lock, it drives a clone of the inner service to readiness.
 ///
 /// # Cancel safety
 /// Dropping the future drops the inner call, and releases the lock in the background.

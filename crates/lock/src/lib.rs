@@ -27,14 +27,14 @@
 //! ```
 //!
 //! [`Locks`] is the policy, the same for every lock: how to wait for it, renew it, and release it.
-//! [`LockLayer`] runs each call of a service under a lock, and the attribute `#[locked]` does so for a
-//! function. [`Guarded`] makes a lock part of the leases of a [store](bellwether::store).
+//! [`LockLayer`] runs each call of a service under a lock, and the attribute `#[locked]` does so
+//! for a function. [`Guarded`] makes a lock part of the leases of a [store](bellwether::store).
 //!
 //! # What a lock is good for
-//! To **save work**, any of these locks will do: in rare cases the work is done twice. To **keep data
-//! right**, no lock is enough. A holder may be stopped after it checks that it holds the key and before
-//! its write arrives; by then another holder may have the key. What helps is a resource that refuses a
-//! [fencing token](LockGuard::fence) below the largest it has seen.
+//! To **save work**, any of these locks will do: in rare cases the work is done twice. To **keep
+//! data right**, no lock is enough. A holder may be stopped after it checks that it holds the key
+//! and before its write arrives; by then another holder may have the key. What helps is a resource
+//! that refuses a [fencing token](LockGuard::fence) below the largest it has seen.
 //!
 //! # Which lock guarantees what
 //! | lock | feature | ends with | fence | queue | woken by | reentrant | take-over |
@@ -49,49 +49,50 @@
 //! | `MySqlRowLock` | `mysql` | session | yes, of a counter | of the server, in no order | the server | no | no |
 //! | `PostgresLock` | `postgres` | session | yes, of a sequence | of the server, nearly in order | the server | no | no |
 //!
-//! The page of each lock says what it does not survive. There is no lock for etcd: its client is built
-//! with `protoc`, which a fresh machine lacks.
+//! The page of each lock says what it does not survive. There is no lock for etcd: its client is
+//! built with `protoc`, which a fresh machine lacks.
 //!
-//! - **Ends with a lease:** a holder that does not renew for that long has lost the key, by the clock of
-//!   the server. **With a session:** the key is lost with the connection, or when the server has received
-//!   nothing from it for the session timeout.
-//! - **Queue:** the order between processes. Callers of one process wait for each other in the order of
-//!   arrival, with every lock.
-//! - **A loss is noticed:** within about a round trip by `LocalLock`, the locks in Redis, `ZooKeeperLock`
-//!   and `PostgresLock` (whose server reports the end of a session). That is for a key that was deleted,
-//!   taken over, or lost with the server's memory. A loss in the first 0.1 s after the grant is noticed
-//!   at their end. Where a Redis server refuses client tracking, the next renewal notices the loss, a
-//!   third of the lease later. The locks in MySQL notice it with the next request of the session, a third
-//!   of its timeout later.
+//! - **Ends with a lease:** a holder that does not renew for that long has lost the key, by the
+//!   clock of the server. **With a session:** the key is lost with the connection, or when the
+//!   server has received nothing from it for the session timeout.
+//! - **Queue:** the order between processes. Callers of one process wait for each other in the
+//!   order of arrival, with every lock.
+//! - **A loss is noticed:** within about a round trip by `LocalLock`, the locks in Redis,
+//!   `ZooKeeperLock` and `PostgresLock` (whose server reports the end of a session). That is for a
+//!   key that was deleted, taken over, or lost with the server's memory. A loss in the first 0.1 s
+//!   after the grant is noticed at their end. Where a Redis server refuses client tracking, the
+//!   next renewal notices the loss, a third of the lease later. The locks in MySQL notice it with
+//!   the next request of the session, a third of its timeout later.
 //!
 //! # What is promised for all
 //! - One holder at a time, within the guarantees of the lock. A holder that lost the key is told.
-//! - Whatever ends a holder releases the key: a drop, an early return, a panic, a cancelled future, a
-//!   [shutdown](Locks::shutdown). So does a request that is cancelled.
-//! - Work under a lock ([`Locks::run`], [`LockLayer`], `#[locked]`) has released it when it returns. A
-//!   guard that was dropped is released before the next attempt of this process asks.
-//! - A holder whose process stood still for longer than its lease or session can see that it may have
-//!   lost the key, before any other task has run.
+//! - Whatever ends a holder releases the key: a drop, an early return, a panic, a cancelled future,
+//!   a [shutdown](Locks::shutdown). So does a request that is cancelled.
+//! - Work under a lock ([`Locks::run`], [`LockLayer`], `#[locked]`) has released it when it
+//!   returns. A guard that was dropped is released before the next attempt of this process asks.
+//! - A holder whose process stood still for longer than its lease or session can see that it may
+//!   have lost the key, before any other task has run.
 //! - A wait ends at its limit. A release between a request and the wait after it is not missed.
 //! - Nothing is kept for keys that are neither held nor waited for.
 //!
 //! # The contract
 //! 1. At most one claim holds a key at a time. Only its token can renew it or release it.
-//! 2. The claim is chosen before the first request. The caller may drop every operation at any await,
-//!    and may never get its answer: a claim whose grant was not acknowledged can be released.
+//! 2. The claim is chosen before the first request. The caller may drop every operation at any
+//!    await, and may never get its answer: a claim whose grant was not acknowledged can be
+//!    released.
 //! 3. [`release`](Lock::release) is safe for a claim that was never granted, and for one that was
-//!    released before. It never frees the key of another claim. It also leaves the queue, if the lock
-//!    has one.
+//!    released before. It never frees the key of another claim. It also leaves the queue, if the
+//!    lock has one.
 //! 4. [`renew`](Lock::renew) never gives back what was lost.
-//! 5. A claim that holds by a [lease](Term::Lease) and does not renew it loses the key when the lease
-//!    ends, by the clock of the server. One that holds by a [session](Term::Session) loses the key with
-//!    the session, and the session reports it.
+//! 5. A claim that holds by a [lease](Term::Lease) and does not renew it loses the key when the
+//!    lease ends, by the clock of the server. One that holds by a [session](Term::Session) loses
+//!    the key with the session, and the session reports it.
 //! 6. Fences of one key grow with every grant, for locks that are [`Fenced`].
-//! 7. For a key that is neither held nor waited for, nothing is kept but what its fences need to grow,
-//!    and that not for ever.
+//! 7. For a key that is neither held nor waited for, nothing is kept but what its fences need to
+//!    grow, and that not for ever.
 //!
-//! A lock offers what it can do by its type: [`Fenced`], [`Reentrant`] and [`TakeOver`] are traits of
-//! their own.
+//! A lock offers what it can do by its type: [`Fenced`], [`Reentrant`] and [`TakeOver`] are traits
+//! of their own.
 #![doc = ""]
 #![doc = include_str!("cases.md")]
 
@@ -168,17 +169,17 @@ pub use bellwether::store::{Answer, Claim, Renew, Token, Watch, Watchers};
 pub trait Lock: fmt::Debug + Send + Sync + 'static {
     /// Hints that a key may be free.
     ///
-    /// A watch that was made before [`acquire`](Lock::acquire) was asked reports every later release
-    /// that this process learns of. It may miss any of them, and may report none at all: only the speed
-    /// depends on it.
+    /// A watch that was made before [`acquire`](Lock::acquire) was asked reports every later
+    /// release that this process learns of. It may miss any of them, and may report none at all:
+    /// only the speed depends on it.
     fn watch(&self, _: &Key) -> Watch {
         Watch::silent()
     }
 
     /// Takes the key, if it is free.
     ///
-    /// A repeated request of the same claim renews what it was granted, so a claim is not blocked by its
-    /// own grant whose answer was lost. It also keeps the claim's place in the queue.
+    /// A repeated request of the same claim renews what it was granted, so a claim is not blocked
+    /// by its own grant whose answer was lost. It also keeps the claim's place in the queue.
     fn acquire(&self, request: Request) -> Answer<Attempt>;
 
     /// Starts the lease again, if the claim still holds the key. For a session: asks whether it
@@ -188,8 +189,9 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
     /// Asks whether the claim still holds the key, without prolonging anything. From then on,
     /// [`watch`](Lock::watch) reports the next change of the key.
     ///
-    /// A holder verifies its hold 0.1 s after the grant, and after each report. So it notices at once
-    /// that its key was deleted or taken over. The lock must not report the verification itself.
+    /// A holder verifies its hold 0.1 s after the grant, and after each report. So it notices at
+    /// once that its key was deleted or taken over. The lock must not report the verification
+    /// itself.
     ///
     /// Default: `None`, for locks that report no changes. Their holders notice a loss with the next
     /// [renewal](Lock::renew).
@@ -202,14 +204,14 @@ pub trait Lock: fmt::Debug + Send + Sync + 'static {
 }
 
 /// A lock whose grants carry a fencing token: a number that grows with each grant of the key. A
-/// resource that remembers the largest one can refuse a holder that has lost the key and does not know
-/// it yet.
+/// resource that remembers the largest one can refuse a holder that has lost the key and does not
+/// know it yet.
 ///
 /// Every [`Grant`] of such a lock has a fence.
 pub trait Fenced: Lock {}
 
-/// A lock that its [owner](Request::owner) may take again while it holds it. The lock is free when it
-/// has been released as often as it was taken.
+/// A lock that its [owner](Request::owner) may take again while it holds it. The lock is free when
+/// it has been released as often as it was taken.
 ///
 /// Each claim is a hold of its own, and is counted once however often it is asked for. All holds of
 /// one owner have one fence.
@@ -217,8 +219,8 @@ pub trait Reentrant: Lock {}
 
 /// A lock that can be taken over from a holder that no longer renews it.
 pub trait TakeOver: Lock {
-    /// Takes the key from exactly this holder, or if it is free. Of any number of callers that try, one
-    /// gets it.
+    /// Takes the key from exactly this holder, or if it is free. Of any number of callers that try,
+    /// one gets it.
     fn take_over(&self, request: Request, from: Holder) -> Answer<Attempt>;
 }
 

@@ -14,8 +14,8 @@ use super::{TakeOver, Token, Watch, Watchers};
 
 /// Locks in the memory of this process.
 ///
-/// A handle: clones share one state. It is for the tasks of one process, and replaces the other locks
-/// in tests: holders that do not renew lose their keys here too.
+/// A handle: clones share one state. It is for the tasks of one process, and replaces the other
+/// locks in tests: holders that do not renew lose their keys here too.
 ///
 /// Its fences come from one counter for all keys, which is never below the time in microseconds. So
 /// nothing is kept for a key, and fences grow over restarts unless the system's clock is put back.

@@ -1,18 +1,18 @@
-//! Local queues: one caller of this process at a time asks the lock for a key. The others wait here,
-//! and cost the lock nothing.
+//! Local queues: one caller of this process at a time asks the lock for a key. The others wait
+//! here, and cost the lock nothing.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::fmt;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use bellwether::Digest;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::timeout;
 
 use super::Owner;
+use super::policy::LONGEST_RELEASE;
 
 /// A queue, in the order of arrival, for each key that this process holds, waits for or releases.
 #[derive(Clone, Default)]
@@ -114,8 +114,8 @@ impl LocalQueues {
         QueuePermit { queues: self.clone(), digest, is_given_back: false }
     }
 
-    /// Changes a queue. Removes it if it is unused now, and wakes the next ticket if the last permit
-    /// was given back. Returns what the other tickets wait on.
+    /// Changes a queue. Removes it if it is unused now, and wakes the next ticket if the last
+    /// permit was given back. Returns what the other tickets wait on.
     fn change(
         &self,
         digest: Digest,
@@ -204,8 +204,7 @@ impl QueueTicket {
             tokio::select! {
                 biased;
                 turn = &mut turn => {
-                    // The semaphore is never closed. If this future is dropped while it waits for a
-                    // release, the turn goes to the next ticket.
+                    // Dropped during a release, it goes to the next ticket. Turns never close.
                     let turn = turn.ok()?;
                     self.released().await;
                     turn.forget();
@@ -223,7 +222,8 @@ impl QueueTicket {
                 let mut changed = pin!(self.wait_point.changed.notified());
                 // Enabled before the check, so that the end of a release is not missed.
                 changed.as_mut().enable();
-                if !self.is_releasing() {
+                let releases = self.queues.lock().get(&self.digest).map(|queue| queue.releases);
+                if releases.unwrap_or_default() == 0 {
                     return;
                 }
                 changed.await;
@@ -231,10 +231,6 @@ impl QueueTicket {
         };
         // A timeout is no error: the lock itself knows whether the key is free.
         let _ = timeout(LONGEST_RELEASE, released).await;
-    }
-
-    fn is_releasing(&self) -> bool {
-        self.queues.lock().get(&self.digest).is_some_and(|queue| queue.releases > 0)
     }
 
     /// Turns this ticket into the first permit of its owner.
@@ -304,9 +300,6 @@ impl fmt::Debug for LocalQueues {
         f.debug_struct("LocalQueues").field("keys", &self.len()).finish()
     }
 }
-
-/// How long an attempt waits for a release at most: longer than a lock takes to answer.
-pub(super) const LONGEST_RELEASE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]
 mod tests {

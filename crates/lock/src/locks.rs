@@ -13,9 +13,8 @@ use super::acquisition::Acquisition;
 use super::context::{LocksContext, ShutdownStage};
 use super::error::LockError;
 use super::guard::LockGuard;
-use super::local_queue::LONGEST_RELEASE;
 use super::lock_wait::LockWait;
-use super::policy::{LockPolicy, TakeOverPolicy, WaitLimit, WhenLost};
+use super::policy::{LONGEST_RELEASE, LockPolicy, TakeOverPolicy, WaitLimit, WhenLost};
 use super::{Lock, Owner, Reentrant, TakeOver};
 
 /// Locks by keys, with a policy: how long to wait for one, how it is renewed, and how it ends.
@@ -37,25 +36,26 @@ use super::{Lock, Owner, Reentrant, TakeOver};
 /// # }
 /// ```
 ///
-/// A cheap handle: clones share the lock and what is under way. Each clone can have options of its own.
+/// A cheap handle: clones share the lock and what is under way. Each clone can have options of its
+/// own.
 ///
 /// # How it waits
-/// Callers of one process wait for each other in a local queue, in the order of arrival: at most one
-/// of them asks the lock for a key. The lock wakes that one if it reports releases. In any case, the
-/// caller asks again from time to time.
+/// Callers of one process wait for each other in a local queue, in the order of arrival: at most
+/// one of them asks the lock for a key. The lock wakes that one if it reports releases. In any
+/// case, the caller asks again from time to time.
 ///
 /// An error of the lock is returned at once. The exception: once the lock has answered that another
 /// holder has the key, transient errors are retried until the wait limit.
 ///
 /// # How it is kept
-/// What is held for longer than 0.1 s (or a third of the lease) gets a task that renews it; a hold by a
-/// session gets one at once. The task renews the lease after each third of it, and verifies the hold
-/// when the lock reports a change of the key ([`Lock::verify`]). It ends when the lock is released, is
-/// lost, or has been held for [`max_hold`](Self::max_hold). A renewal that fails is repeated until the
-/// lease ends. A lease counts from before its request was sent.
+/// What is held for longer than 0.1 s (or a third of the lease) gets a task that renews it; a hold
+/// by a session gets one at once. The task renews the lease after each third of it, and verifies
+/// the hold when the lock reports a change of the key ([`Lock::verify`]). It ends when the lock is
+/// released, is lost, or has been held for [`max_hold`](Self::max_hold). A renewal that fails is
+/// repeated until the lease ends. A lease counts from before its request was sent.
 ///
-/// The task runs in the tokio runtime in which the lock was taken. When that runtime ends, its locks
-/// are lost, and other processes get them when the lease or session ends. So call
+/// The task runs in the tokio runtime in which the lock was taken. When that runtime ends, its
+/// locks are lost, and other processes get them when the lease or session ends. So call
 /// [`shutdown`](Self::shutdown) before.
 ///
 /// Nothing is kept for a key that this process neither holds nor waits for.
@@ -85,8 +85,8 @@ impl<L: Lock> Locks<L> {
         }
     }
 
-    /// Sets how long a key stays held after the last renewal. After a holder has crashed, other callers
-    /// wait that long. It does not limit how long a key is held.
+    /// Sets how long a key stays held after the last renewal. After a holder has crashed, other
+    /// callers wait that long. It does not limit how long a key is held.
     ///
     /// Default: 30 s, so that a holder that is stopped for 20 s does not lose the key.
     ///
@@ -98,8 +98,8 @@ impl<L: Lock> Locks<L> {
         Ok(self)
     }
 
-    /// Sets how long a key is held at most. Then the holder has lost it, and it is free after the rest
-    /// of its lease. Without a limit, a holder that hangs would keep the key for ever.
+    /// Sets how long a key is held at most. Then the holder has lost it, and it is free after the
+    /// rest of its lease. Without a limit, a holder that hangs would keep the key for ever.
     ///
     /// Default: 10 min, longer than work under a lock should take.
     ///
@@ -134,9 +134,9 @@ impl<L: Lock> Locks<L> {
 
     /// Sets after which time a waiter takes a key over from a holder that does not renew it.
     ///
-    /// A waiter counts from the last renewal or change of holder that it saw, and for two thirds of the
-    /// lease at least: a healthy holder renews twice in that time. One waiter gets the key. The old
-    /// holder has lost it, and notices when it [verifies](Lock::verify) or renews its hold. All
+    /// A waiter counts from the last renewal or change of holder that it saw, and for two thirds of
+    /// the lease at least: a healthy holder renews twice in that time. One waiter gets the key. The
+    /// old holder has lost it, and notices when it [verifies](Lock::verify) or renews its hold. All
     /// processes that lock a key should use the same lease.
     ///
     /// Default: never.
@@ -164,8 +164,9 @@ impl<L: Lock> Locks<L> {
 
     /// Takes a key if it is free, and does not wait for another holder.
     ///
-    /// If this process is releasing the key (a [`LockGuard`] was dropped, for example), it waits until
-    /// the lock has answered that release: for 5 s at most, and for about 1 s if the release fails.
+    /// If this process is releasing the key (a [`LockGuard`] was dropped, for example), it waits
+    /// until the lock has answered that release: for 5 s at most, and for about 1 s if the release
+    /// fails.
     ///
     /// # Errors
     /// [`LockErrorKind::Busy`](super::LockErrorKind::Busy) if another holder has the key.
@@ -179,18 +180,18 @@ impl<L: Lock> Locks<L> {
     /// Takes a key, and waits for it as [`wait`](Self::wait) says.
     ///
     /// # Errors
-    /// [`LockErrorKind::TimedOut`](super::LockErrorKind::TimedOut) if the key did not become free in
-    /// time.
+    /// [`LockErrorKind::TimedOut`](super::LockErrorKind::TimedOut) if the key did not become free
+    /// in time.
     ///
     /// # Cancel safety
-    /// A dropped call leaves every queue. A key that is granted to it nonetheless is released in the
-    /// background.
+    /// A dropped call leaves every queue. A key that is granted to it nonetheless is released in
+    /// the background.
     pub async fn lock(&self, key: &Key) -> Result<LockGuard<L>, LockError> {
         self.acquire(key, WaitLimit::of(&self.policy.wait)).await
     }
 
-    /// Takes a key, and waits for it until the deadline. The deadline holds even if the lock is slow to
-    /// answer. After it, the lock is not asked.
+    /// Takes a key, and waits for it until the deadline. The deadline holds even if the lock is
+    /// slow to answer. After it, the lock is not asked.
     ///
     /// # Errors
     /// Those of [`lock`](Self::lock).
@@ -205,16 +206,16 @@ impl<L: Lock> Locks<L> {
         self.acquire(key, WaitLimit::Until(deadline)).await
     }
 
-    /// Takes all of these keys or none, and waits for them as [`wait`](Self::wait) says. A time is the
-    /// limit for all together, a number of tries is for each.
+    /// Takes all of these keys or none, and waits for them as [`wait`](Self::wait) says. A time is
+    /// the limit for all together, a number of tries is for each.
     ///
-    /// The keys are taken in the order of their digests, so two callers that want the same keys cannot
-    /// deadlock. A key that is given twice is taken once.
+    /// The keys are taken in the order of their digests, so two callers that want the same keys
+    /// cannot deadlock. A key that is given twice is taken once.
     ///
     /// # Errors
     /// That of the first key that was not granted, or
-    /// [`LockErrorKind::Lost`](super::LockErrorKind::Lost) for one that was lost before the last one was
-    /// granted. The keys that had been taken are released.
+    /// [`LockErrorKind::Lost`](super::LockErrorKind::Lost) for one that was lost before the last
+    /// one was granted. The keys that had been taken are released.
     ///
     /// # Cancel safety
     /// That of [`lock`](Self::lock).
@@ -236,11 +237,11 @@ impl<L: Lock> Locks<L> {
         }
     }
 
-    /// Shuts all clones down. New attempts and waiters fail. Holders have `patience` to release; then
-    /// their locks are lost, and released. Returns how many locks were lost like that.
+    /// Shuts all clones down. New attempts and waiters fail. Holders have `patience` to release;
+    /// then their locks are lost, and released. Returns how many locks were lost like that.
     ///
-    /// Await it before the runtime ends. Otherwise other processes wait for the keys until their leases
-    /// or sessions end.
+    /// Await it before the runtime ends. Otherwise other processes wait for the keys until their
+    /// leases or sessions end.
     ///
     /// # Cancel safety
     /// If it is dropped, the clones stay shut down, and locks that are held stay held.

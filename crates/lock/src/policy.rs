@@ -15,11 +15,11 @@ pub enum WhenLost {
     /// further step could conflict with another holder.
     #[default]
     Cancel,
-    /// The work runs to its end, and then the run ends with an error. For work that must not stop in
-    /// the middle.
+    /// The work runs to its end, and then the run ends with an error. For work that must not stop
+    /// in the middle.
     Fail,
-    /// The work runs to its end, and its answer is given. For locks that only save work. The work can
-    /// ask [`LockStatus::current`](super::LockStatus::current).
+    /// The work runs to its end, and its answer is given. For locks that only save work. The work
+    /// can ask [`LockStatus::current`](super::LockStatus::current).
     Finish,
 }
 
@@ -96,7 +96,11 @@ impl WaitLimit {
     }
 }
 
-/// The instant after a duration, of which at most a year counts: clocks cannot represent any instant.
+/// The instant after a duration, of which at most a year counts: clocks cannot represent any
+/// instant.
 pub(super) fn far(from: Instant, duration: Duration) -> Instant {
     from + duration.min(Duration::from_secs(366 * 24 * 60 * 60))
 }
+
+/// How long an attempt waits for a release at most: longer than a lock takes to answer.
+pub(super) const LONGEST_RELEASE: Duration = Duration::from_secs(5);

@@ -1,4 +1,5 @@
-//! Releases: what was granted to a claim, or may have been, is released whatever becomes of the caller.
+//! Releases: what was granted to a claim, or may have been, is released whatever becomes of the
+//! caller.
 //!
 //! ```text
 //! asked for ──refused──────────────► nothing was granted, nothing is released
@@ -79,8 +80,8 @@ impl Releasing {
         Self(Some(Release::new(duty, Some(Arc::clone(hold)))))
     }
 
-    /// Releases the key. After [`LONGEST_REPLY`] of errors it returns the error, and the release goes
-    /// on in the background.
+    /// Releases the key. After [`LONGEST_REPLY`] of errors it returns the error, and the release
+    /// goes on in the background.
     pub(super) async fn done(mut self) -> Result<Released, StoreError> {
         while let Some(release) = &mut self.0 {
             match release.attempt().await {
@@ -144,8 +145,8 @@ impl Release {
         self.release().await;
     }
 
-    /// Releases a claim that may have been granted or queued, and a while later once more. The request
-    /// for the key may still be on its way, on another connection than the first release.
+    /// Releases a claim that may have been granted or queued, and a while later once more. The
+    /// request for the key may still be on its way, on another connection than the first release.
     async fn twice(mut self) {
         self.release().await;
         let ReleaseDuty { context, lease, .. } = &self.duty;
@@ -206,8 +207,8 @@ impl Release {
     }
 }
 
-/// After how long a release is repeated that may have overtaken the request for the key: longer than
-/// a request is on its way, by the timeouts of the locks here.
+/// After how long a release is repeated that may have overtaken the request for the key: longer
+/// than a request is on its way, by the timeouts of the locks here.
 const OVERTAKEN: Duration = Duration::from_secs(3);
 
 /// How long a holder waits for its release at most, while the lock fails.

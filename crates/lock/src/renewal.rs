@@ -8,8 +8,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{Answer, Renew, Watch};
 
-/// Until when a lease that was asked for at an instant holds for certain. It is 1 % and 2 ms shorter,
-/// because clocks run at different speeds, and servers count in whole milliseconds.
+/// Until when a lease that was asked for at an instant holds for certain. It is 1 % and 2 ms
+/// shorter, because clocks run at different speeds, and servers count in whole milliseconds.
 pub(super) fn valid_until(asked_at: Instant, lease: Duration) -> Instant {
     asked_at + lease.saturating_sub(lease / 100 + Duration::from_millis(2))
 }
@@ -42,9 +42,9 @@ impl Renewal {
 
 /// Verifies a hold between renewals, each time the lock reports a change of the key.
 ///
-/// The first verification is due 0.1 s after the grant. It subscribes to changes of the key, so a hold
-/// that ends before costs nothing. A renewal changes the key as well: the change is reported and
-/// verified, and is no loss.
+/// The first verification is due 0.1 s after the grant. It subscribes to changes of the key, so a
+/// hold that ends before costs nothing. A renewal changes the key as well: the change is reported
+/// and verified, and is no loss.
 pub(super) struct Verification<'a> {
     watch: &'a mut Watch,
     lease: Duration,

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A deferred hold has no task of its own: [`DeferredRenewals`](super::deferred_renewal) starts one
-//! when it is due. The [`ReleaseDuty`] is taken out of an [`ActiveHold`] once, so it is released once.
+//! when it is due. The [`ReleaseDuty`] is taken out of an [`ActiveHold`] once, so it is released
+//! once.
 
 use std::future;
 use std::sync::atomic::AtomicUsize;

@@ -10,26 +10,25 @@ use tokio::time::timeout;
 
 use super::error::LockError;
 use super::guard::{LockGuard, LockStatus};
-use super::local_queue::LONGEST_RELEASE;
 use super::locks::Locks;
-use super::policy::WhenLost;
+use super::policy::{LONGEST_RELEASE, WhenLost};
 use super::{Lock, Released};
 
 impl<L: Lock> Locks<L> {
     /// Runs a future while a key is held. When this returns, the key has been released.
     ///
-    /// That costs the round trip of the release. A release that fails is retried for a second, and one
-    /// without an answer is awaited for 5 s. Then it goes on in the background, and the answer of the
-    /// future is returned. A key that was lost is released in the background, too.
+    /// That costs the round trip of the release. A release that fails is retried for a second, and
+    /// one without an answer is awaited for 5 s. Then it goes on in the background, and the answer
+    /// of the future is returned. A key that was lost is released in the background, too.
     ///
-    /// The future starts when the lock is [taken](Locks::lock). [`when_lost`](Locks::when_lost) says
-    /// what happens to it if the lock is lost meanwhile. Within the future, [`LockStatus::current`] is
-    /// the status of this lock.
+    /// The future starts when the lock is [taken](Locks::lock). [`when_lost`](Locks::when_lost)
+    /// says what happens to it if the lock is lost meanwhile. Within the future,
+    /// [`LockStatus::current`] is the status of this lock.
     ///
     /// # Errors
-    /// Those of [`lock`](Locks::lock), and [`LockErrorKind::Lost`](super::LockErrorKind::Lost) if the
-    /// lock was lost. That is also the error if the lock [may have been lost](LockGuard::is_lost) by the
-    /// clock at the end, or if its release finds that it was.
+    /// Those of [`lock`](Locks::lock), and [`LockErrorKind::Lost`](super::LockErrorKind::Lost) if
+    /// the lock was lost. That is also the error if the lock [may have been
+    /// lost](LockGuard::is_lost) by the clock at the end, or if its release finds that it was.
     ///
     /// # Cancel safety
     /// Dropping this drops the future, and the key is released in the background.
@@ -76,8 +75,8 @@ tokio::task_local! {
 
 impl LockStatus {
     /// The status of the lock under which this code runs: that of the innermost [`Locks::run`],
-    /// [`LockLayer`](super::LockLayer) or `#[locked]`. `None` outside of them, and in a task that was
-    /// spawned inside.
+    /// [`LockLayer`](super::LockLayer) or `#[locked]`. `None` outside of them, and in a task that
+    /// was spawned inside.
     ///
     /// Send its [fence](LockStatus::fence) along with each write.
     pub fn current() -> Option<Self> {

@@ -21,7 +21,9 @@ pub(crate) struct Options {
 
 impl Parse for Options {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
-        let (mut key, mut locks, mut wait) = (None, None, None);
+        let mut key = None;
+        let mut locks = None;
+        let mut wait = None;
         while !input.is_empty() {
             let name = input.call(Ident::parse_any)?;
             let is_new = match name.to_string().as_str() {

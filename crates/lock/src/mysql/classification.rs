@@ -70,7 +70,8 @@ mod tests {
     use bellwether::Key;
 
     fn server_error(code: u16) -> Error {
-        let (message, state) = ("no".to_owned(), "HY000".to_owned());
+        let message = "no".to_owned();
+        let state = "HY000".to_owned();
         Error::Server(ServerError { code, message, state })
     }
 

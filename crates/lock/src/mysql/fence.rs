@@ -62,7 +62,7 @@ impl FenceCounter {
         session: MySqlSession,
         counted: Result<u64, SessionError>,
     ) -> Result<u64, SessionError> {
-        // One that met error may be in the middle of a transaction.
+        // After an error, a transaction may be open.
         if counted.is_ok() {
             *self.idle() = Some(session);
         }

@@ -15,7 +15,7 @@ use super::fence;
 use super::session::{MySqlSession, WaitingStatement};
 use crate::session::{Database, Name, SessionError, TakenName};
 
-/// The names of a server.
+/// The named locks of a server.
 pub(super) struct NamedLocks(MySqlOptions);
 
 impl NamedLocks {
@@ -44,7 +44,8 @@ impl Database for NamedLocks {
         name: &Name,
         patience: Duration,
     ) -> Result<Option<TakenName>, SessionError> {
-        let (seconds, tag) = (patience.as_secs_f64(), session.tag);
+        let seconds = patience.as_secs_f64();
+        let tag = session.tag;
         let take = format!("SELECT GET_LOCK('{name}', {seconds:.3}) /* {tag} */");
         match session.last(&take).await?.ok_or_else(malformed)?.number()? {
             Some(1) => {}
@@ -84,7 +85,7 @@ impl Database for NamedLocks {
         }
     }
 
-    /// It is not: a connection that is not read from tells of nothing.
+    /// Never completes: a connection that is not read from reports nothing.
     fn ended(_: &MySqlSession) -> BoxFuture<'static, ()> {
         Box::pin(future::pending())
     }

@@ -21,11 +21,11 @@ use crate::session::{Database, Name, SessionError, TakenName};
 pub(super) struct Rows {
     options: MySqlOptions,
     counter: FenceCounter,
-    /// How many were freed: every so often, an operation cleans up.
+    /// How many rows were freed: every 64th release removes old rows.
     freed: AtomicU64,
 }
 
-/// What came of trying to lock a row.
+/// The outcome of an attempt to lock a row.
 enum RowState {
     Locked,
     Missing,
@@ -38,14 +38,15 @@ impl Rows {
         Self { counter: FenceCounter::new(options.clone()), options, freed: AtomicU64::new(0) }
     }
 
-    /// Locks the row of a name, and leaves the transaction open if it could.
+    /// Locks the row of a name. If it succeeds, the transaction stays open.
     async fn lock(
         session: &mut MySqlSession,
         name: &Name,
         left: Duration,
     ) -> Result<RowState, SessionError> {
-        let (seconds, tag) = (left.as_secs(), session.tag);
-        // What is not to be waited for for a whole second is not waited for by the server.
+        let seconds = left.as_secs();
+        let tag = session.tag;
+        // The server waits for whole seconds only. For less, this asks without waiting.
         let how = if seconds == 0 { "NOWAIT" } else { "" };
         let wait = seconds.max(1);
         let select = format!(
@@ -62,7 +63,7 @@ impl Rows {
         Ok(row)
     }
 
-    /// Makes the row of a name. Another claim may be first, and hold it already.
+    /// Inserts the row of a name. Another claim may be first, and hold it already.
     async fn make(session: &mut MySqlSession, name: &Name) -> Result<(), SessionError> {
         let insert = format!("INSERT IGNORE INTO bellwether_locks (name) VALUES ('{name}')");
         match session.try_run(&insert).await {
@@ -71,29 +72,30 @@ impl Rows {
         }
     }
 
-    /// Removes rows that are of no use any more, now and then.
+    /// Removes unused rows, with every 64th release.
     async fn clean_up(&self, session: &mut MySqlSession) -> Result<(), SessionError> {
         if self.freed.fetch_add(1, Ordering::Relaxed) % CLEAN_UP_EVERY != CLEAN_UP_EVERY - 1 {
             return Ok(());
         }
-        // Rows that are held are skipped. A waiter for one that is removed makes it again.
+        // Rows that are held are skipped. A waiter for a row that is removed inserts it again.
         let old = session
             .texts(
                 "START TRANSACTION; SELECT name FROM bellwether_locks \
                  WHERE made_at < NOW() - INTERVAL 10 SECOND LIMIT 256 FOR UPDATE SKIP LOCKED",
             )
             .await?;
-        // Ours are of these letters only, and the others can stay.
+        // Our names have these letters only. Other rows stay.
         let is_ours = |name: &&String| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b':');
         let old = old.iter().filter(is_ours);
-        // One by one, as a server that looks for several may look at all, and wait for one.
+        // One statement per row: a statement for several rows may scan all, and wait for a locked
+        // one.
         let remove =
             |name: &String| format!("DELETE FROM bellwether_locks WHERE name = '{name}'; ");
         session.run(&(old.map(remove).collect::<String>() + "COMMIT")).await
     }
 }
 
-/// Whether a transaction is open, as the server has last said.
+/// Whether a transaction is open, by the server's last answer.
 fn is_open(session: &MySqlSession) -> bool {
     let status = session.conn.last_ok_packet().map(|packet| packet.status_flags());
     status.is_some_and(|status| status.contains(StatusFlags::SERVER_STATUS_IN_TRANS))
@@ -135,8 +137,8 @@ impl Database for Rows {
         }
         let fence = self.counter.next().await?;
         let asked = Instant::now();
-        // After it was counted: a session that has ended by then may have been followed by another
-        // one, which has a smaller fence.
+        // After the fence was counted: if the session has ended before, the next holder may have a
+        // smaller fence.
         self.ping(session).await?;
         Ok(Some(TakenName { fence, asked }))
     }
@@ -170,7 +172,7 @@ impl Database for Rows {
         }
     }
 
-    /// It is not: a connection that is not read from tells of nothing.
+    /// Never completes: a connection that is not read from reports nothing.
     fn ended(_: &MySqlSession) -> BoxFuture<'static, ()> {
         Box::pin(future::pending())
     }
@@ -186,8 +188,9 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS bellwether_locks \
      (name CHAR(43) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY, \
      made_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, KEY made_at (made_at)) ENGINE=InnoDB";
 
-/// Between two questions for a row that is to be waited for for less than a second.
+/// The pause between two requests, for a wait of less than a second.
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// Four times as many rows are removed at a time as this process can have made meanwhile.
+/// After how many releases a process removes old rows. It removes 256 at most, four times as many
+/// as it can have inserted meanwhile.
 const CLEAN_UP_EVERY: u64 = 64;

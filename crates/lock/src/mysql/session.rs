@@ -11,12 +11,12 @@ use crate::session::SessionError;
 /// A connection.
 pub(super) struct MySqlSession {
     pub(super) conn: Conn,
-    /// Is in every statement that waits, so that nothing else is interrupted in its place: numbers
-    /// of connections start again with the server.
+    /// A comment in every statement that waits, so that an interruption hits no other statement:
+    /// the numbers of connections repeat after a restart of the server.
     pub(super) tag: Uuid,
 }
 
-/// What finds the statement that a session waits for.
+/// Finds the statement that a session waits for.
 #[derive(Debug)]
 pub(super) struct WaitingStatement {
     connection: u32,
@@ -38,8 +38,7 @@ impl MySqlSession {
         self.conn.query_drop(statements).await
     }
 
-    /// Runs statements, and gives the first value of the last row of them all. `None` stands for no
-    /// row.
+    /// Runs statements, and returns the first value of the very last row. `None`: there was no row.
     pub(super) async fn last(
         &mut self,
         statements: &str,
@@ -53,12 +52,12 @@ impl MySqlSession {
         while !results.is_empty() {
             results.for_each(|row| last = Some(FirstValue(row))).await?;
         }
-        // A statement that failed after others ends them, and says so here.
+        // The error of a statement that failed after others is reported here.
         results.drop_result().await?;
         Ok(last)
     }
 
-    /// Runs statements, and gives the first text of each row of them all.
+    /// Runs statements, and returns the first text of each row.
     pub(super) async fn texts(&mut self, statements: &str) -> Result<Vec<String>, SessionError> {
         let mut results = self.conn.query_iter(statements).await.map_err(classify)?;
         let mut texts = Vec::new();
@@ -79,7 +78,8 @@ impl WaitingStatement {
     /// Ends the statement, if it still runs.
     pub(super) async fn interrupt(&self, options: &MySqlOptions) -> Result<(), SessionError> {
         let mut session = MySqlSession::open(options).await?;
-        let (id, tag) = (self.connection, self.tag);
+        let id = self.connection;
+        let tag = self.tag;
         let find = format!(
             "SELECT 1 FROM information_schema.processlist WHERE id = {id} AND info LIKE '%{tag}%'"
         );

@@ -1,4 +1,4 @@
-//! What the errors of a server mean.
+//! Classifies the errors of a server.
 
 use std::error::Error as _;
 
@@ -8,40 +8,41 @@ use tokio_postgres::error::SqlState;
 
 use crate::session::SessionError;
 
-/// What an error means. Nothing of the address is in any.
-pub(super) fn meaning(error: &Error) -> SessionError {
-    let Some(said) = error.as_db_error() else {
-        // What it came of tells more than that it came.
+/// What an error means for the session. The messages contain nothing of the address.
+pub(super) fn classify(error: &Error) -> SessionError {
+    let Some(reported) = error.as_db_error() else {
+        // The cause says more than the error itself.
         let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
         return SessionError::broken(StoreErrorKind::Unreachable, format!("{error}{cause}"));
     };
-    let (code, said) = (said.code(), format!("{}: {}", said.code().code(), said.message()));
+    let code = reported.code();
+    let message = format!("{}: {}", code.code(), reported.message());
     if *code == SqlState::UNDEFINED_TABLE {
-        return SessionError::unprepared(said);
+        return SessionError::unprepared(message);
     }
     let is_of = |class: &str| code.code().starts_with(class);
     match () {
-        // The operator or a timeout has ended the session; it says so before it ends.
+        // The operator or a timeout ends the session. The server reports that before the end.
         () if is_of("57P") && *code != SqlState::CANNOT_CONNECT_NOW => {
-            SessionError::broken(StoreErrorKind::Unreachable, said)
+            SessionError::broken(StoreErrorKind::Unreachable, message)
         }
         () if *code == SqlState::CANNOT_CONNECT_NOW || is_of("53") => {
-            SessionError::broken(StoreErrorKind::NotReady, said)
+            SessionError::broken(StoreErrorKind::NotReady, message)
         }
         () if is_of("28") || is_of("3D") || *code == SqlState::INSUFFICIENT_PRIVILEGE => {
-            SessionError::refused(StoreErrorKind::Misconfigured, said)
+            SessionError::refused(StoreErrorKind::Misconfigured, message)
         }
-        // A setting that it does not know.
+        // The server does not know a setting.
         () if *code == SqlState::UNDEFINED_OBJECT => {
-            let said = format!("{said} (PostgreSQL must be 14 or later)");
-            SessionError::refused(StoreErrorKind::Misconfigured, said)
+            let message = format!("{message} (PostgreSQL must be 14 or later)");
+            SessionError::refused(StoreErrorKind::Misconfigured, message)
         }
-        () => SessionError::refused(StoreErrorKind::Refused, said),
+        () => SessionError::refused(StoreErrorKind::Refused, message),
     }
 }
 
 pub(super) fn malformed() -> SessionError {
-    SessionError::broken(StoreErrorKind::Malformed, "the answer makes no sense")
+    SessionError::broken(StoreErrorKind::Malformed, "the answer is malformed")
 }
 
 /// Whether the wait was too long.

@@ -10,57 +10,58 @@
 //! Locks of different kinds do not exclude each other: each kind has names of its own for a key.
 //!
 //! Each lock has one connection of its own to a server, with the settings of
-//! [`RedisOptions`](bellwether::RedisOptions). Those for hits are ignored: `connections`, `near` and
-//! `near_ttl`.
+//! [`RedisOptions`](bellwether::RedisOptions). Those for hits are ignored: `connections`, `near`
+//! and `near_ttl`.
 //!
 //! # What is kept in the server
-//! - For a key that is held: one name that lives as long as the lease, and for a [`FairLock`] its queue.
-//!   After a release, nothing.
+//! - For a key that is held: one name that lives as long as the lease, and for a [`FairLock`] its
+//!   queue. After a release, nothing.
 //! - For all keys of a namespace that share a hash slot: one counter of fences,
 //!   `bw:<namespace>:fence:{<tag>}`. So there are at most 16,384 of them.
 //!
-//! A counter starts with the server's time in microseconds. So fences grow over a restart without data,
-//! over a failover that lost the last fences, and when the clock is put back within
-//! [a day](FENCE_TTL) after the last grant. They may not grow when both happen at once: when a replica is
-//! promoted that does not have the largest fence, and whose clock is behind as well.
+//! A counter starts with the server's time in microseconds. So fences grow over a restart without
+//! data, over a failover that lost the last fences, and when the clock is put back within [a
+//! day](FENCE_TTL) after the last grant. They may not grow when both happen at once: when a replica
+//! is promoted that does not have the largest fence, and whose clock is behind as well.
 //!
-//! The server tracks the name of a key as long as a caller waits for it. When the last waiter has gone,
-//! it tracks none.
+//! The server tracks the name of a key as long as a caller waits for it. When the last waiter has
+//! gone, it tracks none.
 //!
 //! # What a free lock costs
-//! Taking it is one script of two commands, and releasing it is another script. The first grant in a
-//! slot sets the counter as well. A waiter costs more: its request reads the name of the lock, so that
-//! the server tracks it.
+//! Taking it is one script of two commands, and releasing it is another script. The first grant in
+//! a slot sets the counter as well. A waiter costs more: its request reads the name of the lock, so
+//! that the server tracks it.
 //!
 //! # Which names a script declares
 //! All names that it uses, for servers that insist on it, with two exceptions:
-//! - The name by which a [`FairLock`] wakes one waiter, because only the script knows the waiter. It is in
-//!   the slot of the others. Where the server refuses it, the waiter finds out by asking again.
-//! - Redis before 7.2 tracks every declared name for a caller that gets `busy`. There, the counter and
-//!   the queue are arguments, or each waiter would be told of every change of a queue.
+//! - The name by which a [`FairLock`] wakes one waiter, because only the script knows the waiter.
+//!   It is in the slot of the others. Where the server refuses it, the waiter finds out by asking
+//!   again.
+//! - Redis before 7.2 tracks every declared name for a caller that gets `busy`. There, the counter
+//!   and the queue are arguments, or each waiter would be told of every change of a queue.
 //!
 //! # What they do not guarantee
-//! A holder can lose a lease without knowing it yet: while it is stopped or cut off, or when a replica is
-//! promoted that does not have the grant. A resource that must have one writer at a time has to refuse
-//! the smaller [fence](super::Fenced). The server should not evict (`noeviction`): it evicts names with
-//! an expiry first, and all locks have one.
+//! A holder can lose a lease without knowing it yet: while it is stopped or cut off, or when a
+//! replica is promoted that does not have the grant. A resource that must have one writer at a time
+//! has to refuse the smaller [fence](super::Fenced). The server should not evict (`noeviction`): it
+//! evicts names with an expiry first, and all locks have one.
 //!
 //! # How waiters are told
-//! A caller that gets `busy` has read the lock's name by that answer, and the server reports the next
-//! change (RESP3 client tracking). That is one message to each process that waits, none to other
-//! processes, and no channel to subscribe to before and after. The message also comes for an expiry and
-//! for a `FLUSHALL`; one that the release publishes would not.
+//! A caller that gets `busy` has read the lock's name by that answer, and the server reports the
+//! next change (RESP3 client tracking). That is one message to each process that waits, none to
+//! other processes, and no channel to subscribe to before and after. The message also comes for an
+//! expiry and for a `FLUSHALL`; one that the release publishes would not.
 //!
 //! # How a holder notices a loss
 //! In the same way. A holder reads its name 0.1 s after the grant, and again after each message. It
-//! subscribes by a read, so it is not told of that. So it learns within about a round trip that its key
-//! was deleted, taken over, evicted or flushed. After a broken connection, it learns so as soon as there
-//! is a new one. A [`Redlock`] asks all nodes when any of them reports a change.
+//! subscribes by a read, so it is not told of that. So it learns within about a round trip that its
+//! key was deleted, taken over, evicted or flushed. After a broken connection, it learns so as soon
+//! as there is a new one. A [`Redlock`] asks all nodes when any of them reports a change.
 //!
-//! A hold that ends within 0.1 s costs no further command. It leaves no tracked name: the release changes
-//! the name, which ends the tracking. A renewal changes the name, too, and costs one more read. Over
-//! RESP2, and where the server refuses `CLIENT TRACKING`, a holder learns of a loss with its next renewal,
-//! a third of the lease later.
+//! A hold that ends within 0.1 s costs no further command. It leaves no tracked name: the release
+//! changes the name, which ends the tracking. A renewal changes the name, too, and costs one more
+//! read. Over RESP2, and where the server refuses `CLIENT TRACKING`, a holder learns of a loss with
+//! its next renewal, a third of the lease later.
 //!
 //! # What a user of the server must be allowed to do
 //! `~bw:* +get +getex +set +del +incr +pexpire +pttl +time +evalsha +eval +hello +client|tracking`,

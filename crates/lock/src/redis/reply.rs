@@ -34,7 +34,8 @@ fn busy(left: &Value, fence: &Value, renewed: &Value) -> Option<Attempt> {
         return None;
     };
     let mut busy = Busy::new();
-    // Without a rest of the lease, the name is not a lock, or it is free and other callers are first.
+    // Without a rest of the lease, the name is not a lock, or it is free and other callers are
+    // first.
     if let Ok(left) = u64::try_from(*left) {
         busy = busy.for_another(Duration::from_millis(left));
     }

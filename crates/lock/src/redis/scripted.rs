@@ -64,8 +64,8 @@ impl Scripted {
         self.client.name(&key.digest(), self.suffix)
     }
 
-    /// The argument that makes a script prolong the life of a slot's counter. It does so once an hour: an
-    /// hour more of life costs less than a command with each grant.
+    /// The argument that makes a script prolong the life of a slot's counter. It does so once an
+    /// hour: an hour more of life costs less than a command with each grant.
     fn prolongs_counter(&self, slot: u16) -> Vec<u8> {
         let now = u32::try_from(self.made_at.elapsed().as_secs()).unwrap_or(u32::MAX);
         let prolong_at = &self.prolong_at[usize::from(slot) % RedisClient::SLOTS];
@@ -76,15 +76,16 @@ impl Scripted {
         if is_ours { b"1".to_vec() } else { Vec::new() }
     }
 
-    /// Asks for the lock. The server reports changes of the first of the names. `more` is the argument
-    /// of this kind of lock. The counter is appended to the names.
+    /// Asks for the lock. The server reports changes of the first of the names. `more` is the
+    /// argument of this kind of lock. The counter is appended to the names.
     pub(super) fn acquire(
         self: &Arc<Self>,
         request: &Request,
         mut names: Vec<Vec<u8>>,
         more: Vec<u8>,
     ) -> Answer<Attempt> {
-        let (lock, claim) = (Arc::clone(self), request.claim.clone());
+        let lock = Arc::clone(self);
+        let claim = request.claim.clone();
         let (counter, slot) = self.client.shared_name("fence", &claim.key().digest());
         names.push(counter);
         let life = millis(FENCE_TTL + PROLONGED_EVERY);
@@ -97,9 +98,11 @@ impl Scripted {
     }
 
     pub(super) fn renew(self: &Arc<Self>, claim: &Claim, lease: Duration) -> Answer<Renew> {
-        let (lock, claim) = (Arc::clone(self), claim.clone());
+        let lock = Arc::clone(self);
+        let claim = claim.clone();
         Box::pin(async move {
-            let (script, names) = (&lock.scripts.renew, [lock.name(claim.key())]);
+            let script = &lock.scripts.renew;
+            let names = [lock.name(claim.key())];
             let args = [token(&claim), millis(lease)];
             let request = RedisRequest::script(script, names, args, "renewing the lock");
             lock.client.run(&request.of(claim.key()), reply::renew).await
@@ -108,9 +111,11 @@ impl Scripted {
 
     /// Reads the name, which subscribes to its next change.
     pub(super) fn verify(self: &Arc<Self>, claim: &Claim) -> Option<Answer<Renew>> {
-        let (lock, claim) = (Arc::clone(self), claim.clone());
+        let lock = Arc::clone(self);
+        let claim = claim.clone();
         Some(Box::pin(async move {
-            let (script, names) = (&lock.scripts.verify, [lock.name(claim.key())]);
+            let script = &lock.scripts.verify;
+            let names = [lock.name(claim.key())];
             let request =
                 RedisRequest::script(script, names, [token(&claim)], "verifying the lock");
             lock.client.run(&request.of(claim.key()), reply::renew).await

@@ -14,8 +14,8 @@ use bellwether::redis::RedisScript;
 /// A lock in one Redis server. A handle: clones share one connection.
 ///
 /// The claim that has set the name holds the key, as long as its lease. Only the claim's token can
-/// release it. Each operation is one script and one round trip. [This page](super) says what is kept in
-/// the server, what is not guaranteed, and what the user must be allowed to do.
+/// release it. Each operation is one script and one round trip. [This page](super) says what is
+/// kept in the server, what is not guaranteed, and what the user must be allowed to do.
 ///
 /// ```no_run
 /// # async fn options() -> Result<(), Box<dyn std::error::Error>> {

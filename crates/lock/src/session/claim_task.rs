@@ -105,8 +105,8 @@ impl<D: Database> ClaimTask<D> {
             };
             let is_used = pooled.is_used;
             match self.take_by(pooled, until, answer).await {
-                // It was idle for too long, and so may all others be. A new session shows whether the
-                // server is there.
+                // It was idle for too long, and so may all others be. A new session shows whether
+                // the server is there.
                 Err(error) if is_used && error.is_broken() && !error.is_late() => {
                     self.context.pool.suspect();
                 }
@@ -140,15 +140,16 @@ impl<D: Database> ClaimTask<D> {
         Ok(Some(HeldName { pooled, fence, asked }))
     }
 
-    /// Asks once. When the caller goes, a statement that waits is interrupted. Other statements end soon
-    /// without that.
+    /// Asks once. When the caller goes, a statement that waits is interrupted. Other statements end
+    /// soon without that.
     async fn ask(
         &self,
         pooled: &mut PooledSession<D>,
         until: Instant,
         answer: &mut Answering,
     ) -> Result<Option<TakenName>, SessionError> {
-        let (database, limit) = (&self.context.pool.database, self.context.settings.timeout);
+        let database = &self.context.pool.database;
+        let limit = self.context.settings.timeout;
         let patience = until.saturating_duration_since(Instant::now());
         let interrupt = database.interrupt_of(&pooled.session);
         let taking = database.take(&mut pooled.session, &self.name, patience);
@@ -220,10 +221,11 @@ impl<D: Database> ClaimTask<D> {
         }
     }
 
-    /// Whether the name is held for certain. Without an answer before the session may have ended, it is
-    /// not.
+    /// Whether the name is held for certain. Without an answer before the session may have ended,
+    /// it is not.
     async fn is_held(&self, hold: &mut HeldName<D>, life: &SessionLife) -> bool {
-        let (asked, until) = (Instant::now(), self.certain_until(hold));
+        let asked = Instant::now();
+        let until = self.certain_until(hold);
         let holds = self.context.pool.database.holds(&mut hold.pooled.session, &self.name);
         let is_held = matches!(timeout_at(until, holds).await, Ok(Ok(true)));
         is_held && self.was_answered(hold, life, asked)
@@ -231,14 +233,15 @@ impl<D: Database> ClaimTask<D> {
 
     /// Keeps the session alive. Returns whether it is.
     async fn ping(&self, hold: &mut HeldName<D>, life: &SessionLife) -> bool {
-        let (asked, until) = (Instant::now(), self.certain_until(hold));
+        let asked = Instant::now();
+        let until = self.certain_until(hold);
         let ping = self.context.pool.database.ping(&mut hold.pooled.session);
         let is_there = matches!(timeout_at(until, ping).await, Ok(Ok(())));
         is_there && self.was_answered(hold, life, asked)
     }
 
-    /// Notes that a request was answered. Returns false if the answer is too late: the session may have
-    /// ended, and the holder knows so by the clock.
+    /// Notes that a request was answered. Returns false if the answer is too late: the session may
+    /// have ended, and the holder knows so by the clock.
     fn was_answered(&self, hold: &mut HeldName<D>, life: &SessionLife, asked: Instant) -> bool {
         let is_in_time = Instant::now() < self.certain_until(hold);
         if is_in_time {
@@ -254,7 +257,8 @@ impl<D: Database> ClaimTask<D> {
 
     /// Releases the name. When this returns, the server has confirmed it, or the session has ended.
     async fn free(&self, hold: HeldName<D>) -> Result<Released, StoreError> {
-        let (mut pooled, limit) = (hold.pooled, self.context.settings.timeout);
+        let mut pooled = hold.pooled;
+        let limit = self.context.settings.timeout;
         let freed = self.context.pool.database.free(&mut pooled.session, &self.name);
         let freed = timeout(limit, freed).await.unwrap_or_else(|_| Err(SessionError::late(limit)));
         let key = self.request.claim.key();
@@ -283,8 +287,8 @@ impl SessionLife {
         Attempt::Granted(Grant::by_session(session).fenced(hold.fence))
     }
 
-    /// Keeps the senders until all receivers are gone: a release is no loss, and must not look like the
-    /// end of the session.
+    /// Keeps the senders until all receivers are gone: a release is no loss, and must not look like
+    /// the end of the session.
     async fn released(self) {
         self.until.send_replace(None);
         self.ended.closed().await;

@@ -10,8 +10,8 @@ use super::{Name, SessionError};
 
 /// A database whose sessions can hold a name.
 ///
-/// When a future of an operation is dropped before its end, its session has to be dropped as well. The
-/// exception is [`interrupt`](Database::interrupt).
+/// When a future of an operation is dropped before its end, its session has to be dropped as well.
+/// The exception is [`interrupt`](Database::interrupt).
 pub(crate) trait Database: fmt::Debug + Send + Sync + 'static {
     /// The name of the system, for messages.
     const NAME: &'static str;
@@ -47,8 +47,8 @@ pub(crate) trait Database: fmt::Debug + Send + Sync + 'static {
         name: &Name,
     ) -> impl Future<Output = Result<bool, SessionError>> + Send;
 
-    /// Releases the name and everything else, so that another claim can use the session. Returns whether
-    /// it held the name.
+    /// Releases the name and everything else, so that another claim can use the session. Returns
+    /// whether it held the name.
     fn free(
         &self,
         session: &mut Self::Session,

@@ -1,15 +1,16 @@
 //! Locks by sessions: a connection of its own for every claim, while it waits and while it holds.
 //!
-//! A database grants a lock per session (`GET_LOCK`, advisory locks) to the same session again, so two
-//! claims must never share one. Each claim has a [task](claim_task::ClaimTask), which has the
+//! A database grants a lock per session (`GET_LOCK`, advisory locks) to the same session again, so
+//! two claims must never share one. Each claim has a [task](claim_task::ClaimTask), which has the
 //! connection; all operations send their requests to that task. The task ends with the claim.
 //!
-//! A database does not report that it has ended a session, and may not notice for hours that a client
-//! is gone. So both sides end a silent session. The server ends a session from which it has received
-//! nothing for the session timeout. The task sends a request three times as often, and gives the session
-//! up when its last answered request is almost as old as the timeout. So the task gives up first. The
-//! holder compares with the same instant ([`Session::alive_until`](super::Session::alive_until)), so it
-//! knows even if the task stood still with the whole runtime.
+//! A database does not report that it has ended a session, and may not notice for hours that a
+//! client is gone. So both sides end a silent session. The server ends a session from which it has
+//! received nothing for the session timeout. The task sends a request three times as often, and
+//! gives the session up when its last answered request is almost as old as the timeout. So the task
+//! gives up first. The holder compares with the same instant
+//! ([`Session::alive_until`](super::Session::alive_until)), so it knows even if the task stood
+//! still with the whole runtime.
 
 mod claim_task;
 mod claims;
@@ -86,7 +87,8 @@ impl<D: Database> Sessions<D> {
     }
 
     pub(super) fn renew(&self, claim: &Claim) -> Answer<Renew> {
-        let (ours, claim) = (self.clone(), claim.clone());
+        let ours = self.clone();
+        let claim = claim.clone();
         Box::pin(async move {
             let Some(task) = ours.claims.find(claim.token()) else { return Ok(Renew::Lost) };
             let answered = timeout(ours.longest(), task.request(ClaimRequest::IsHeld)).await;

@@ -6,8 +6,8 @@ use bellwether::{Digest, Key};
 
 /// The name of a key of a namespace: `bw:` and 40 hexadecimal digits in lower case.
 ///
-/// It is short enough and has no capital letters: names in MySQL have at most 64 characters, and ignore
-/// case.
+/// It is short enough and has no capital letters: names in MySQL have at most 64 characters, and
+/// ignore case.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Name(Digest);
 

@@ -29,7 +29,8 @@ pub(super) struct SessionPool<D: Database> {
 
 struct IdleSessions<L> {
     sessions: Vec<Idle<L>>,
-    /// Whether a task ends the sessions that are idle for too long. It runs as long as there are any.
+    /// Whether a task ends the sessions that are idle for too long. It runs as long as there are
+    /// any.
     is_swept: bool,
 }
 
@@ -43,8 +44,8 @@ pub(super) struct PooledSession<D: Database> {
     pub(super) session: D::Session,
     /// Whether it was used before. It may have ended since.
     pub(super) is_used: bool,
-    /// Whether a statement on it was interrupted. The interruption may arrive late, and hit the statement
-    /// of another claim, so the session is not used again.
+    /// Whether a statement on it was interrupted. The interruption may arrive late, and hit the
+    /// statement of another claim, so the session is not used again.
     pub(super) is_interrupted: bool,
     idle: Arc<Mutex<IdleSessions<D::Session>>>,
     fresh_for: Duration,
@@ -64,8 +65,8 @@ impl<D: Database> SessionPool<D> {
         }
     }
 
-    /// A session to use. When all are in use, this waits for one until the instant, or for the timeout
-    /// if that is longer.
+    /// A session to use. When all are in use, this waits for one until the instant, or for the
+    /// timeout if that is longer.
     pub(super) async fn get(&self, until: Instant) -> Result<PooledSession<D>, SessionError> {
         let until = until.max(Instant::now() + self.timeout);
         let permit = timeout_at(until, Arc::clone(&self.permits).acquire_owned()).await;

@@ -39,8 +39,8 @@ impl SessionSettings {
         Ok(Self { connections, ..self })
     }
 
-    /// How long after an answered request the session exists for certain. It is 1 % and 2 ms less than
-    /// the session timeout, because clocks run at different speeds.
+    /// How long after an answered request the session exists for certain. It is 1 % and 2 ms less
+    /// than the session timeout, because clocks run at different speeds.
     pub(super) fn certain(&self) -> Duration {
         self.session.mul_f64(0.99).saturating_sub(Duration::from_millis(2))
     }

@@ -96,8 +96,8 @@ impl<'a> ClaimOperation<'a> {
         Ok(Renew::Lost)
     }
 
-    /// A watch for the next change of the node by which the claim holds the key. `None` if the node was
-    /// removed.
+    /// A watch for the next change of the node by which the claim holds the key. `None` if the node
+    /// was removed.
     ///
     /// It reads the node, as [`wait_for`](Self::wait_for) does.
     pub(super) async fn watched(&self) -> Result<Option<OneshotWatcher>, ZooKeeperError> {
@@ -120,7 +120,8 @@ impl<'a> ClaimOperation<'a> {
         if let Some(node) = self.session.claims.held(self.token) {
             return self.delete(&node.name).await;
         }
-        // Without a certain node, this searches the queue. An earlier session may have made one, too.
+        // Without a certain node, this searches the queue. An earlier session may have made one,
+        // too.
         let queue = self.queue().await?;
         let was_first = queue.first().is_some_and(|first| first.starts_with(&self.prefix));
         for name in queue.iter().filter(|name| name.starts_with(&self.prefix)) {
@@ -147,7 +148,8 @@ impl<'a> ClaimOperation<'a> {
 
     /// The claim's own node, which is made if there is none.
     ///
-    /// If the server did not answer an attempt to make one, this searches before it makes another one.
+    /// If the server did not answer an attempt to make one, this searches before it makes another
+    /// one.
     async fn ensure_node(&self, mut state: NodeState) -> Result<Node, ZooKeeperError> {
         loop {
             if state == NodeState::Unacknowledged {
@@ -199,8 +201,8 @@ impl<'a> ClaimOperation<'a> {
         }
     }
 
-    /// The node that this session made for the claim. Nodes of an earlier session are removed: they end
-    /// with that session, and cannot be relied on.
+    /// The node that this session made for the claim. Nodes of an earlier session are removed: they
+    /// end with that session, and cannot be relied on.
     async fn find(&self) -> Result<NodeState, ZooKeeperError> {
         let mut found = NodeState::Absent;
         for name in self.queue().await?.into_iter().filter(|name| name.starts_with(&self.prefix)) {
@@ -223,7 +225,8 @@ impl<'a> ClaimOperation<'a> {
             return Ok(QueuePosition::Missing);
         };
         queue.truncate(at);
-        // The claim must not wait for another node of its own, from an earlier session or made twice.
+        // The claim must not wait for another node of its own, from an earlier session or made
+        // twice.
         for stale in queue.extract_if(.., |name| name.starts_with(&self.prefix)) {
             self.delete(&stale).await?;
         }
@@ -254,8 +257,8 @@ impl<'a> ClaimOperation<'a> {
         Ok(())
     }
 
-    /// Whether another claim holds the key or waits for it. This read saves a write, because tries often
-    /// find the key busy.
+    /// Whether another claim holds the key or waits for it. This read saves a write, because tries
+    /// often find the key busy.
     async fn is_wanted(&self) -> Result<bool, ZooKeeperError> {
         Ok(self.queue().await?.iter().any(|name| !name.starts_with(&self.prefix)))
     }

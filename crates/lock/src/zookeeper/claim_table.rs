@@ -40,8 +40,8 @@ struct ClaimRecord {
     leaving: bool,
     /// Whether its node was removed, as far as is known.
     gone: bool,
-    /// How many operations use the claim now. The record stays as long, so that an operation that is
-    /// about to make a node does not miss a release.
+    /// How many operations use the claim now. The record stays as long, so that an operation that
+    /// is about to make a node does not miss a release.
     pending: u32,
     /// When the claim is released unless it was asked for again or is held.
     until: Instant,
@@ -163,8 +163,8 @@ impl ClaimTable {
         }
     }
 
-    /// The claims to release: those whose release is not done, and those that were not asked for again
-    /// in time.
+    /// The claims to release: those whose release is not done, and those that were not asked for
+    /// again in time.
     pub(super) fn to_release(&self, now: Instant) -> Vec<(Token, Digest)> {
         let mut claims = self.claims();
         let to_release = claims.iter_mut().filter_map(|(token, record)| {

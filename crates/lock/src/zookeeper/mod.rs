@@ -27,31 +27,32 @@ use super::{Answer, Attempt, Claim, Fenced, Lock, Released, Renew, Request, Watc
 
 /// Locks in a ZooKeeper ensemble (3.5.3 or later): first come, first served, held by a session.
 ///
-/// A claim makes an ephemeral sequential node below the key's own parent, and holds the key when its
-/// node is the first. A waiter watches the one node before its own, so a release wakes one process
-/// and no herd. A try leaves no node. A claim that waits keeps its node and its place, until it is
-/// released or does not ask again within the session timeout.
+/// A claim makes an ephemeral sequential node below the key's own parent, and holds the key when
+/// its node is the first. A waiter watches the one node before its own, so a release wakes one
+/// process and no herd. A try leaves no node. A claim that waits keeps its node and its place,
+/// until it is released or does not ask again within the session timeout.
 ///
-/// A handle: clones share one session. The session sends heartbeats by itself, and is closed with the
-/// last handle. All nodes are below `/bellwether/<namespace>`. The servers remove the parent of an unused
-/// key within a minute or two.
+/// A handle: clones share one session. The session sends heartbeats by itself, and is closed with
+/// the last handle. All nodes are below `/bellwether/<namespace>`. The servers remove the parent of
+/// an unused key within a minute or two.
 ///
 /// # When a key is lost
 /// With the session ([`Term::Session`](super::Term::Session)). The holder is told when the servers
 /// report that the session has expired, and as soon as it *may* have: when no request that was sent
-/// within three quarters of the session timeout has been answered. That is before another holder gets
-/// the key, if the timeout is more than three of the servers' ticks. It needs no task to run: a process
-/// that stood still can [see](super::LockGuard::is_lost) it at once. When a connection breaks or a server
-/// stops, nothing is lost if another server is found in that time. (Curator's *suspended* is not
-/// reported; its *lost* is reported earlier.)
+/// within three quarters of the session timeout has been answered. That is before another holder
+/// gets the key, if the timeout is more than three of the servers' ticks. It needs no task to run:
+/// a process that stood still can [see](super::LockGuard::is_lost) it at once. When a connection
+/// breaks or a server stops, nothing is lost if another server is found in that time. (Curator's
+/// *suspended* is not reported; its *lost* is reported earlier.)
 ///
-/// A reported loss is final: the session is closed even if the servers still have it, its nodes no longer
-/// count, and the next claim begins a new session. A process that was stopped learns of the loss when it
-/// runs again, which may be after its next write; [`Fenced`] is for that. The fence is the transaction
-/// that made the node (`czxid`), which grows over all keys, sessions and restarts of an ensemble.
+/// A reported loss is final: the session is closed even if the servers still have it, its nodes no
+/// longer count, and the next claim begins a new session. A process that was stopped learns of the
+/// loss when it runs again, which may be after its next write; [`Fenced`] is for that. The fence is
+/// the transaction that made the node (`czxid`), which grows over all keys, sessions and restarts
+/// of an ensemble.
 ///
-/// A node that is removed by hand frees its key. The holder watches its node from 0.1 s after the grant
-/// on, and is told within about a round trip.
+/// A node that is removed by hand frees its key. The holder watches its node from 0.1 s after the
+/// grant on, and is told within about a round trip.
 ///
 /// # What it cannot do
 /// A key cannot be taken over: it becomes free when its holder's session ends. The lock is not
@@ -59,10 +60,11 @@ use super::{Answer, Attempt, Claim, Fenced, Lock, Released, Renew, Request, Watc
 /// process only; to learn of others, a claim has to wait.
 ///
 /// # Errors
-/// An operation takes no longer than its patience and [`ZooKeeperOptions::timeout`], or twice the timeout
-/// if it has to establish a session first. An operation that timed out may have been done. A claim that
-/// waits while the session ends goes on with a new session, if that is established within the timeout.
-/// If a release fails, it is repeated in the background as soon as the servers answer.
+/// An operation takes no longer than its patience and [`ZooKeeperOptions::timeout`], or twice the
+/// timeout if it has to establish a session first. An operation that timed out may have been done.
+/// A claim that waits while the session ends goes on with a new session, if that is established
+/// within the timeout. If a release fails, it is repeated in the background as soon as the servers
+/// answer.
 #[derive(Clone)]
 pub struct ZooKeeperLock(Arc<Inner>);
 
@@ -81,7 +83,7 @@ impl ZooKeeperLock {
     /// Connects to the servers of an ensemble, with the defaults of [`ZooKeeperOptions`].
     ///
     /// # Errors
-    /// If it is no such list, if no server can be reached in time, or if they refuse.
+    /// If the list is not valid, if no server can be reached in time, or if they refuse.
     pub async fn connect(servers: &str) -> Result<Self, StoreError> {
         let options = ZooKeeperOptions::new(servers)
             .map_err(|error| StoreError::new(StoreErrorKind::Misconfigured, error.to_string()))?;
@@ -133,8 +135,8 @@ impl Inner {
         established.client().is_some().then(|| Arc::clone(established))
     }
 
-    /// Establishes a session in a task of its own: an operation that waits for it may be dropped while
-    /// others wait, too.
+    /// Establishes a session in a task of its own: an operation that waits for it may be dropped
+    /// while others wait, too.
     fn establish(&self) -> Connecting {
         let options = self.options.clone();
         let watchers = self.watchers.clone();
@@ -152,8 +154,8 @@ impl Inner {
         let began = Instant::now();
         let limit = self.options.settings.timeout;
         let ends = began + request.patience.min(FOR_EVER);
-        // When the session ends, the claim loses its place, and joins the queue again if a new session
-        // is established in time.
+        // When the session ends, the claim loses its place, and joins the queue again if a new
+        // session is established in time.
         let gives_up = ends.max(began + limit);
         let mut connects_until = began;
         loop {

@@ -41,9 +41,9 @@ pub(super) fn prefix(token: Token) -> String {
 
 /// The names of the nodes in the order of the queue. Names of other programs are left out.
 ///
-/// The server counts in 32 bits with a sign, so the smallest number follows the largest. Nodes in one
-/// queue are less than half the range apart, unless the counter has wrapped between them. Then the
-/// negative numbers are the later ones.
+/// The server counts in 32 bits with a sign, so the smallest number follows the largest. Nodes in
+/// one queue are less than half the range apart, unless the counter has wrapped between them. Then
+/// the negative numbers are the later ones.
 pub(super) fn queue_order(children: Vec<String>) -> Vec<String> {
     let numbered = children.into_iter().filter_map(|name| Some((number(&name)?, name)));
     let mut numbered: Vec<_> = numbered.collect();
@@ -81,8 +81,8 @@ mod tests {
     }
 
     fn ordered(numbers: &[&str]) -> Vec<String> {
-        let line = queue_order(numbers.iter().map(|number| named(number)).collect());
-        line.into_iter().map(|name| name[41..].to_owned()).collect()
+        let queue = queue_order(numbers.iter().map(|number| named(number)).collect());
+        queue.into_iter().map(|name| name[41..].to_owned()).collect()
     }
 
     #[test]

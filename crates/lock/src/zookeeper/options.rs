@@ -45,8 +45,8 @@ pub(super) struct NodeSettings {
 }
 
 impl ZooKeeperOptions {
-    /// Options for the servers of one ensemble: `host[:port],host[:port]...`. A path after them is where
-    /// our nodes are, instead of the root. It is created if it is missing.
+    /// Options for the servers of one ensemble: `host[:port],host[:port]...`. A path after them is
+    /// where our nodes are, instead of the root. It is created if it is missing.
     ///
     /// There is no TLS: the client's own would bring a C compiler into every build.
     ///
@@ -68,8 +68,8 @@ impl ZooKeeperOptions {
         })
     }
 
-    /// Sets the namespace: all nodes are below `/bellwether/<namespace>`. Services that share locks share
-    /// a namespace.
+    /// Sets the namespace: all nodes are below `/bellwether/<namespace>`. Services that share locks
+    /// share a namespace.
     ///
     /// Default: `default`, so that one service needs no name.
     ///
@@ -84,12 +84,12 @@ impl ZooKeeperOptions {
         Ok(Self { namespace, ..self })
     }
 
-    /// Sets the session timeout: the servers end the session of a silent process after it, and release
-    /// all that it holds. They limit it to between 2 and 20 of their ticks, which is 4 s to 40 s by
-    /// default.
+    /// Sets the session timeout: the servers end the session of a silent process after it, and
+    /// release all that it holds. They limit it to between 2 and 20 of their ticks, which is 4 s to
+    /// 40 s by default.
     ///
-    /// Default: 10 s. The keys of a killed holder stay locked for that long. For three quarters of it, a
-    /// process may stand still, or be without a connection, and loses nothing.
+    /// Default: 10 s. The keys of a killed holder stay locked for that long. For three quarters of
+    /// it, a process may stand still, or be without a connection, and loses nothing.
     ///
     /// # Errors
     /// If it is not from 100 ms to one hour.
@@ -99,7 +99,8 @@ impl ZooKeeperOptions {
         Ok(Self { session_timeout, ..self })
     }
 
-    /// Sets how long one operation may take, connecting included. Waiting for a holder is not counted.
+    /// Sets how long one operation may take, connecting included. Waiting for a holder is not
+    /// counted.
     ///
     /// Default: 2 s. A healthy ensemble answers within a few milliseconds; another one of its
     /// servers is found within a second.
@@ -125,8 +126,8 @@ impl ZooKeeperOptions {
     /// Makes the nodes private to processes with the same credentials ([`auth`](Self::auth)). All
     /// processes that share the locks must set it.
     ///
-    /// Default: all clients of the ensemble can use them. Processes that share a lock need that, and most
-    /// ensembles are protected by their network.
+    /// Default: all clients of the ensemble can use them. Processes that share a lock need that,
+    /// and most ensembles are protected by their network.
     #[must_use]
     pub fn private(self) -> Self {
         Self { settings: NodeSettings { private: true, ..self.settings }, ..self }

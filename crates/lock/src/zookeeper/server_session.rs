@@ -15,11 +15,11 @@ use super::options::{NodeSettings, ZooKeeperOptions};
 
 /// A session that has been established.
 ///
-/// When it has ended, all that it holds is lost: the next session begins with nothing. An ended session
-/// is closed on the server too, if the server still has it. So is one that is dropped.
+/// When it has ended, all that it holds is lost: the next session begins with nothing. An ended
+/// session is closed on the server too, if the server still has it. So is one that is dropped.
 pub(super) struct ServerSession {
-    /// `None` when the session has ended: a client would keep it alive. Held for a clone, never across
-    /// an `.await`.
+    /// `None` when the session has ended: a client would keep it alive. Held for a clone, never
+    /// across an `.await`.
     client: Mutex<Option<Client>>,
     /// The number of the session. The server stores it with each node of the session.
     pub(super) id: i64,
@@ -36,7 +36,8 @@ pub(super) struct ServerSession {
 }
 
 impl ServerSession {
-    /// A session that a server has granted. It is alive `until` an instant, which each answer moves.
+    /// A session that a server has granted. It is alive `until` an instant, which each answer
+    /// moves.
     pub(super) fn new(
         options: &ZooKeeperOptions,
         client: Client,

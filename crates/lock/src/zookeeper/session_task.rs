@@ -78,14 +78,15 @@ impl SessionTask {
         }
     }
 
-    /// Sends heartbeats. Returns when no request that was sent within three quarters of the session's
-    /// timeout has been answered.
+    /// Sends heartbeats. Returns when no request that was sent within three quarters of the
+    /// session's timeout has been answered.
     ///
-    /// The client itself notices the end of a session only after 7/5 of the timeout, when another holder
-    /// may have had the key for long. A `sync` is answered by way of the leader, so a follower that has
-    /// lost its leader cannot answer it. But followers report live sessions only every half tick. If one
-    /// dies, the leader's view of this session may be stale by half a tick and one ping interval of the
-    /// client. The last quarter is for that, and for clocks that run at different speeds.
+    /// The client itself notices the end of a session only after 7/5 of the timeout, when another
+    /// holder may have had the key for long. A `sync` is answered by way of the leader, so a
+    /// follower that has lost its leader cannot answer it. But followers report live sessions only
+    /// every half tick. If one dies, the leader's view of this session may be stale by half a tick
+    /// and one ping interval of the client. The last quarter is for that, and for clocks that run
+    /// at different speeds.
     async fn heartbeat(&self) {
         let mut asked_at = self.began;
         loop {

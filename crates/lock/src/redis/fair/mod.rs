@@ -14,13 +14,14 @@ use bellwether::redis::RedisScript;
 /// A lock in one Redis server that is granted in the order in which it was asked for. A handle:
 /// clones share one connection.
 ///
-/// A claim that asks with [patience](Request::patience) while the lock is taken gets a place in a queue,
-/// by the clock of the server. It keeps the place by asking again. A waiter that does not ask for the
-/// [silence](Self::silence) counts as dead and is skipped; the delays of dead waiters do not add up. A
-/// claim that asks without patience gets no place, and is granted the lock only if there are no waiters.
+/// A claim that asks with [patience](Request::patience) while the lock is taken gets a place in a
+/// queue, by the clock of the server. It keeps the place by asking again. A waiter that does not
+/// ask for the [silence](Self::silence) counts as dead and is skipped; the delays of dead waiters
+/// do not add up. A claim that asks without patience gets no place, and is granted the lock only if
+/// there are no waiters.
 ///
-/// When the lock is freed, only the first waiter is told. [This page](super) says what is kept in the
-/// server, what is not guaranteed, and what the user must be allowed to do.
+/// When the lock is freed, only the first waiter is told. [This page](super) says what is kept in
+/// the server, what is not guaranteed, and what the user must be allowed to do.
 ///
 /// Order costs throughput: a free lock is idle until the first waiter has taken it. Where no waiter
 /// starves without order, a [`RedisLock`](super::RedisLock) does more.
@@ -66,10 +67,11 @@ impl FairLock {
 
     /// Sets after how long a silent waiter counts as dead, and loses its place.
     ///
-    /// Default: 1 s. [`Locks`](crate::Locks) asks four times a second while it waits with a time limit, so
-    /// a live waiter loses its place only if it misses three requests. When the waiters at the head of the
-    /// queue have died, however many, a free lock is idle for this time and a quarter of a second at
-    /// most. A caller that makes a number of tries, with a longer interval, has no place between them.
+    /// Default: 1 s. [`Locks`](crate::Locks) asks four times a second while it waits with a time
+    /// limit, so a live waiter loses its place only if it misses three requests. When the waiters
+    /// at the head of the queue have died, however many, a free lock is idle for this time and a
+    /// quarter of a second at most. A caller that makes a number of tries, with a longer interval,
+    /// has no place between them.
     ///
     /// # Errors
     /// If it is not from 10 ms to 10 minutes.

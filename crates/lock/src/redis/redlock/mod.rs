@@ -21,26 +21,28 @@ use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue as Va
 /// A lock that more than half of some independent Redis servers have to grant. A handle: clones
 /// share one connection to each.
 ///
-/// A claim asks all nodes at once, and each for its [timeout](RedisOptions::timeout) at most. So a node
-/// that hangs costs one timeout, until it counts as [down](RedisOptions::down_after) and costs nothing.
-/// A claim that gets a majority in time holds the lock. In time means: before the lease, less 1 % and
-/// 2 ms, has ended. A claim without a majority releases at once what it got, on the nodes that did not
-/// answer, too.
+/// A claim asks all nodes at once, and each for its [timeout](RedisOptions::timeout) at most. So a
+/// node that hangs costs one timeout, until it counts as [down](RedisOptions::down_after) and costs
+/// nothing. A claim that gets a majority in time holds the lock. In time means: before the lease,
+/// less 1 % and 2 ms, has ended. A claim without a majority releases at once what it got, on the
+/// nodes that did not answer, too.
 ///
-/// A renewal needs a majority that still holds. It then takes the free nodes again, so that a node that
-/// restarted empty counts again. A renewal that too few nodes answer is an error, and no loss, until the
-/// lease has ended.
+/// A renewal needs a majority that still holds. It then takes the free nodes again, so that a node
+/// that restarted empty counts again. A renewal that too few nodes answer is an error, and no loss,
+/// until the lease has ended.
 ///
 /// # What it does not guarantee
-/// It is not [`Fenced`](crate::Fenced): no counter of one node grows with every grant, so a resource
-/// cannot recognize a late holder. Two claims can hold the lock at a time:
+/// It is not [`Fenced`](crate::Fenced): no counter of one node grows with every grant, so a
+/// resource cannot recognize a late holder. Two claims can hold the lock at a time:
 /// - when a holder was stopped or cut off beyond its lease, and does not know it yet;
 /// - when the clock of a node jumps;
-/// - when a node of the majority restarts without its data. Wait for the longest lease before you start
-///   such a node, or let it write every command to disk before it answers (`appendfsync always`).
+/// - when a node of the majority restarts without its data. Wait for the longest lease before you
+///   start such a node, or let it write every command to disk before it answers (`appendfsync
+///   always`).
 ///
-/// So it saves work, and keeps data right only as far as clocks and disks are. For data, use a lock with
-/// a fence, such as [`RedisLock`](super::RedisLock). Use this one to lock while a server is down.
+/// So it saves work, and keeps data right only as far as clocks and disks are. For data, use a lock
+/// with a fence, such as [`RedisLock`](super::RedisLock). Use this one to lock while a server is
+/// down.
 ///
 /// Nodes must be independent: a replica is not a node.
 #[derive(Clone)]
@@ -80,8 +82,9 @@ impl Redlock {
 
     /// A lock that connects to its nodes when it is first used.
     ///
-    /// Three nodes tolerate the loss of one, five of two. An even number tolerates no more than the odd
-    /// number below it. Give each a [timeout](RedisOptions::timeout) that is a small part of the leases.
+    /// Three nodes tolerate the loss of one, five of two. An even number tolerates no more than the
+    /// odd number below it. Give each a [timeout](RedisOptions::timeout) that is a small part of
+    /// the leases.
     ///
     /// # Errors
     /// If there are not 3 to 31 nodes, or two with the same address.

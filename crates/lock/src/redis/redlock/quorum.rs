@@ -90,8 +90,9 @@ mod tests {
         Err(StoreError::new(StoreErrorKind::TimedOut, "no answer"))
     }
 
-    /// `g`: granted; a digit: taken for so many seconds; `t`: taken without a known end; `e`: an error.
-    fn told(answers: &str) -> QuorumOutcome {
+    /// `g`: granted; a digit: taken for so many seconds; `t`: taken without a known end; `e`: an
+    /// error.
+    fn outcome(answers: &str) -> QuorumOutcome {
         let asked = |letter| match letter {
             'g' => Ok(NodeAnswer::Granted),
             't' => Ok(NodeAnswer::Taken(None)),
@@ -107,26 +108,26 @@ mod tests {
     fn more_than_half_of_the_nodes_grant_it() {
         for granted in ["ggg", "gge", "gg1", "ggeet", "gggee", "ggg1"] {
             let expected = granted.matches('g').count() > granted.len() / 2;
-            assert_eq!(matches!(told(granted), QuorumOutcome::Granted), expected, "{granted}");
+            assert_eq!(matches!(outcome(granted), QuorumOutcome::Granted), expected, "{granted}");
         }
     }
 
     #[test]
     fn a_split_vote_of_an_even_number_of_nodes_is_busy() {
-        assert!(matches!(told("gg11"), QuorumOutcome::Busy(_)));
+        assert!(matches!(outcome("gg11"), QuorumOutcome::Busy(_)));
     }
 
     #[test]
     fn too_few_answers_are_an_error_and_not_busy() {
         for failed in ["gee", "eee", "1ee", "ggeee", "g1eee", "ge"] {
-            assert!(matches!(told(failed), QuorumOutcome::Failed), "{failed}");
+            assert!(matches!(outcome(failed), QuorumOutcome::Failed), "{failed}");
         }
-        assert!(matches!(told("g1e"), QuorumOutcome::Busy(_)));
+        assert!(matches!(outcome("g1e"), QuorumOutcome::Busy(_)));
     }
 
     #[test]
     fn busy_tells_when_enough_leases_end_for_a_quorum() {
-        let left = |answers| match told(answers) {
+        let left = |answers| match outcome(answers) {
             QuorumOutcome::Busy(busy) => busy.remaining.map(|left| left.as_secs()),
             other => panic!("{other:?}"),
         };

@@ -13,10 +13,10 @@ use bellwether::redis::{RedisScript, RedisValue};
 /// A lock in one Redis server that its [owner](Request::owner) may take again while it holds it. A
 /// handle: clones share one connection.
 ///
-/// An owner is logical: neither a thread, nor a process, nor a connection. Each of its claims is one
-/// hold, with a lease of its own. The lock is free when every hold has been released or its lease has
-/// ended. So a hold that is not released keeps the lock for its own lease only, however often other
-/// holds are renewed. All holds from the first to the last have one fence.
+/// An owner is logical: neither a thread, nor a process, nor a connection. Each of its claims is
+/// one hold, with a lease of its own. The lock is free when every hold has been released or its
+/// lease has ended. So a hold that is not released keeps the lock for its own lease only, however
+/// often other holds are renewed. All holds from the first to the last have one fence.
 ///
 /// [This page](super) says what is kept in the server, what is not guaranteed, and what the user
 /// must be allowed to do.
@@ -60,7 +60,8 @@ impl ReentrantLock {
     /// # Errors
     /// Those of the other operations.
     pub fn holds(&self, key: Key) -> Answer<u64> {
-        let (lock, count) = (Arc::clone(&self.lock), self.count.clone());
+        let lock = Arc::clone(&self.lock);
+        let count = self.count.clone();
         Box::pin(async move { lock.ask(&count, &key, |count: RedisValue| count.whole()).await })
     }
 }
