@@ -81,7 +81,7 @@ pub(crate) async fn by(
     let service = async |locks: Locks<Arc<dyn Lock>>| {
         for _ in 0..rounds {
             let held = locks.lock(&key).await?;
-            counter.increment(held.standing().fence()).await;
+            counter.increment(held.status().fence()).await;
             held.release().await?;
         }
         Ok::<_, LockError>(())

@@ -1,8 +1,8 @@
-//! The attribute form: a function that runs under a lock.
+//! `#[locked]`: a function that runs under a lock.
 
 use std::future::Future;
 
-/// Runs an `async fn` while a key that is made of its arguments is locked.
+/// Runs an `async fn` under a lock, whose key is made of the arguments.
 ///
 /// ```
 /// use std::sync::LazyLock;
@@ -35,31 +35,31 @@ use std::future::Future;
 /// ```
 ///
 /// # The key
-/// A template as [`#[read_through]`](macro@bellwether::read_through) has it: segments between slashes, the
-/// first is text, and each of the others is text or one argument in braces, or a field of one. What
-/// stands above is `Key::of("stock").with(warehouse).with(sku)`. An argument that is not in it does
-/// not matter to the lock: two calls that differ in nothing else are made one after the other.
+/// A template as that of [`#[read_through]`](macro@bellwether::read_through): segments between
+/// slashes. The first one is text. Each of the others is text, or an argument in braces, or a field
+/// of one. The template above means `Key::of("stock").with(warehouse).with(sku)`. Arguments that
+/// are not in it do not matter: calls that differ only in those exclude each other.
 ///
-/// A key says nothing of the function: two functions with one template and the same locks exclude
-/// each other.
+/// The key does not contain the function: two functions with one template and the same locks
+/// exclude each other.
 ///
 /// # The function
-/// It is an `async fn` that returns a `Result<T, E>`, and becomes one that returns
-/// `Result<T, LockedError<E>>` ([`LockedError`]). It runs in the task of its
-/// caller, and may borrow. Methods of traits are not supported; those of types are.
+/// It is an `async fn` that returns a `Result<T, E>`. The attribute makes it return `Result<T,
+/// LockedError<E>>` ([`LockedError`]). It runs in the task of its caller, and may borrow. Methods
+/// of types are supported; methods of traits are not.
 ///
 /// It returns when the lock has been released, as [`Locks::run`] does.
 ///
-/// If the lock is lost meanwhile, it is as [`Locks::when_lost`] says. Inside,
-/// [`Standing::current`](super::Standing::current) has the fence. A function that calls itself waits
-/// for itself in vain, unless the locks are [owned](Locks::owned_by).
+/// [`Locks::when_lost`] says what happens if the lock is lost meanwhile. Inside,
+/// [`LockStatus::current`](super::LockStatus::current) has the fence. A function that calls itself
+/// blocks itself until its wait limit, unless the locks are [owned](Locks::owned_by).
 ///
 /// # Options
 /// | option | |
 /// |---|---|
 /// | `key = "kind/{argument}"` | the key |
 /// | `locks = ..` | an expression for [`Locks`], evaluated in each call; it may name the arguments |
-/// | `wait = "2s"` | waits that long at most, instead of what the locks say; units are `ms`, `s`, `m`, `h` and `d` |
+/// | `wait = "2s"` | waits that long at most, instead of the wait of the locks; units are `ms`, `s`, `m`, `h` and `d` |
 ///
 /// # Cancel safety
 /// That of [`Locks::run`].
@@ -70,13 +70,13 @@ use bellwether::Key;
 use super::running::LockedError;
 use super::{Lock, Locks};
 
-/// Locks of its own for one call of a function. They share what is under way with the other.
+/// A clone of the locks for one call, which may get another wait.
 #[doc(hidden)]
 pub fn locks<L: Lock>(locks: &Locks<L>) -> Locks<L> {
     locks.clone()
 }
 
-/// One call of a function.
+/// Runs one call of a function under the lock.
 #[doc(hidden)]
 pub async fn run<L: Lock, T, E>(
     locks: &Locks<L>,

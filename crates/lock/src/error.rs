@@ -9,8 +9,8 @@ use bellwether::{Key, StoreError, StoreErrorKind};
 
 /// Why a lock was not given, or not kept.
 ///
-/// Opaque, so that what it carries can grow; a program asks [`kind`](LockError::kind). Messages
-/// name the key by its kind and digest.
+/// Opaque, so that it can carry more later: programs match on its [`kind`](LockError::kind).
+/// Messages name the key by its kind and digest.
 #[derive(Clone, Debug)]
 pub struct LockError {
     kind: LockErrorKind,
@@ -24,12 +24,12 @@ impl LockError {
     }
 
     pub(super) fn busy(key: &Key) -> Self {
-        Self::new(LockErrorKind::Busy, format!("`{key}` is held by somebody else"))
+        Self::new(LockErrorKind::Busy, format!("another holder has `{key}`"))
     }
 
-    /// The wait ran out; at its end the lock was in trouble, perhaps.
-    pub(super) fn timed_out(key: &Key, waited: Duration, trouble: Option<&StoreError>) -> Self {
-        let because = trouble.map(|error| format!("; at last, {error}")).unwrap_or_default();
+    /// The wait reached its limit. The message has the error of the last request, if it failed.
+    pub(super) fn timed_out(key: &Key, waited: Duration, last: Option<&StoreError>) -> Self {
+        let because = last.map(|error| format!("; the last error: {error}")).unwrap_or_default();
         Self::new(
             LockErrorKind::TimedOut,
             format!("`{key}` did not become free within {waited:?}{because}"),
@@ -68,31 +68,31 @@ impl fmt::Display for LockError {
 
 impl StdError for LockError {}
 
-/// What kind of [`LockError`] it is.
+/// The kind of a [`LockError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LockErrorKind {
-    /// Somebody else has the key, and it was not to be waited for.
+    /// Another holder has the key, and the call does not wait.
     Busy,
-    /// It was granted, and lost before what it was for had been done.
+    /// The key was granted, and lost before the work was done.
     Lost,
-    /// It was asked for outside of a tokio runtime.
+    /// The call was made outside of a tokio runtime.
     NoRuntime,
-    /// It was asked for after [`Locks::shutdown`](super::Locks::shutdown).
+    /// The call was made, or was waiting, after [`Locks::shutdown`](super::Locks::shutdown).
     ShutDown,
-    /// The lock failed: it could not be reached, or refused.
+    /// The lock failed: it could not be reached, or refused the request.
     Store(StoreErrorKind),
-    /// The wait for it ran out.
+    /// The key did not become free within the wait limit.
     TimedOut,
 }
 
-/// Whether asking again may have another answer.
+/// Whether the error is transient: another request may succeed.
 pub(super) fn may_pass(error: &StoreError) -> bool {
     use StoreErrorKind::{Down, NotReady};
     matches!(error.kind(), Down | NotReady) || is_unknown(error)
 }
 
-/// Whether it may have been done all the same.
+/// Whether the server may have done what was asked, although there was no answer.
 pub(super) fn is_unknown(error: &StoreError) -> bool {
     matches!(error.kind(), StoreErrorKind::TimedOut | StoreErrorKind::Unreachable)
 }

@@ -1,4 +1,4 @@
-//! What is asked of a lock, and what it answers.
+//! Requests to a lock, and its answers.
 
 use std::fmt;
 use std::future;
@@ -14,47 +14,47 @@ use uuid::Uuid;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Request {
-    /// Who asks, and for what.
+    /// The claim, which has the key and the token.
     pub claim: Claim,
-    /// For whom. Only a [`Reentrant`](super::Reentrant) lock asks for it.
+    /// The owner that the claim is for. Only a [`Reentrant`](super::Reentrant) lock uses it.
     pub owner: Owner,
-    /// How long the key is held without being renewed. A lock by sessions has no use for it.
+    /// How long the key is held without being renewed. A lock by sessions ignores it.
     pub lease: Duration,
-    /// How long the answer may be waited for in the lock itself, by locks that can block.
+    /// How long the lock itself may wait before it answers, if it can block.
     ///
-    /// Zero is a try: the claim waits in no queue after it. With more than zero a lock that has a
-    /// queue keeps the claim's place until it is granted, [released](super::Lock::release), or not
-    /// heard of any more.
+    /// Zero is a try: the claim waits in no queue after it. With more than zero, a lock that has a
+    /// queue keeps the claim's place until the claim is granted, [released](super::Lock::release),
+    /// or no longer asked for.
     pub patience: Duration,
 }
 
 impl Request {
-    /// A try: by an owner that has no other claims, and without patience.
+    /// A try, without patience, by an owner that has no other claims.
     pub fn new(claim: Claim, lease: Duration) -> Self {
         let owner = Owner::of(&claim);
         Self { claim, owner, lease, patience: Duration::ZERO }
     }
 
-    /// On behalf of this owner.
+    /// Sets the owner that the claim is for.
     #[must_use]
     pub fn owned_by(self, owner: Owner) -> Self {
         Self { owner, ..self }
     }
 
-    /// With so much patience.
+    /// Sets how long the lock itself may wait.
     #[must_use]
     pub fn patient_for(self, patience: Duration) -> Self {
         Self { patience, ..self }
     }
 }
 
-/// A logical holder: whoever takes a [`Reentrant`](super::Reentrant) lock by the same owner again,
-/// on whatever thread, takes it.
+/// A logical holder. Claims of one owner can hold a [`Reentrant`](super::Reentrant) lock together,
+/// on any thread and in any process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Owner(Uuid);
 
 impl Owner {
-    /// An owner that nobody else is.
+    /// A new owner, different from all others.
     pub fn new() -> Self {
         Self(Uuid::new_v4())
     }
@@ -64,7 +64,7 @@ impl Owner {
         Self(Uuid::from_bytes(*claim.token().as_bytes()))
     }
 
-    /// The bytes of it.
+    /// The bytes of the owner's random number.
     pub fn as_bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()
     }
@@ -76,7 +76,7 @@ impl Default for Owner {
     }
 }
 
-/// Shows the start only: who knows an owner can take what it holds.
+/// Shows the start only: code that knows an owner can take what it holds.
 impl fmt::Debug for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.0.simple().to_string();
@@ -84,13 +84,13 @@ impl fmt::Debug for Owner {
     }
 }
 
-/// What came of asking for a key.
+/// The answer to a request for a key.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Attempt {
-    /// It is ours.
+    /// The claim holds the key.
     Granted(Grant),
-    /// Somebody else has it, or was there first.
+    /// Another claim holds the key, or is before this one in the queue.
     Busy(Busy),
 }
 
@@ -100,7 +100,7 @@ pub enum Attempt {
 pub struct Grant {
     /// A number that grows with every grant of the key, if the lock is [`Fenced`](super::Fenced).
     pub fence: Option<u64>,
-    /// What it ends with.
+    /// What the grant ends with.
     pub term: Term,
 }
 
@@ -115,7 +115,7 @@ impl Grant {
         Self { fence: None, term: Term::Session(session) }
     }
 
-    /// With the number that grows.
+    /// Adds the fencing token.
     #[must_use]
     pub fn fenced(self, fence: u64) -> Self {
         Self { fence: Some(fence), ..self }
@@ -126,14 +126,14 @@ impl Grant {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Term {
-    /// With the lease that was asked for, counted from before the question was sent, unless it is
+    /// With the lease that was asked for, counted from before the request was sent, unless it is
     /// renewed.
     Lease,
-    /// With a session of ours.
+    /// With a session of this process.
     Session(Session),
 }
 
-/// A session with a server that holds keys for us as long as it lives.
+/// A session with a server. It holds keys for this process as long as it lives.
 #[derive(Clone, Debug)]
 pub struct Session {
     ended: watch::Receiver<bool>,
@@ -146,19 +146,21 @@ impl Session {
         Self { ended, alive_until: None }
     }
 
-    /// Bounds the session by the clock: it counts as ended from the instant that was sent last, until
-    /// another one is sent. A lock sends when the server may end the session, which is counted from
-    /// before the last question that was answered, and has to come before the server's own time. So
-    /// a holder whose runtime stood still knows that it may have lost its key when it looks, before
-    /// any task has run. `None` bounds nothing.
+    /// Bounds the session by the clock: it counts as ended from the instant that was sent last,
+    /// until another one is sent. `None` bounds nothing.
     ///
-    /// A lock must not send a later instant after one that has passed: the end of a session is final.
+    /// A lock sends when the server may end the session. It counts from before the last answered
+    /// request, and the instant must be before the server's own timeout. So a holder whose runtime
+    /// stood still can see that it may have lost its key, before any other task has run.
+    ///
+    /// A lock must not send a later instant after one that has passed: the end of a session is
+    /// final.
     #[must_use]
     pub fn alive_until(self, until: watch::Receiver<Option<Instant>>) -> Self {
         Self { alive_until: Some(until), ..self }
     }
 
-    /// Whether it has ended, as far as this process knows, or may have by the clock.
+    /// Whether the session has ended, as far as this process knows, or may have by the clock.
     pub fn has_ended(&self) -> bool {
         let until = self.alive_until.as_ref().and_then(|until| *until.borrow());
         *self.ended.borrow()
@@ -166,14 +168,14 @@ impl Session {
             || until.is_some_and(|until| until <= Instant::now())
     }
 
-    /// Waits for its end, or until it may have ended by the clock.
+    /// Waits until the session has ended, or may have by the clock.
     ///
     /// # Cancel safety
-    /// Nothing is lost when it is dropped: an end that came meanwhile is told the next time.
+    /// It can be dropped and called again: an end in between is noticed.
     pub async fn ended(&mut self) {
         let Self { ended, alive_until } = self;
         select! {
-            // An error is a sender that has gone, with the session.
+            // An error says that the sender was dropped, and the session with it.
             _ = ended.wait_for(|ended| *ended) => {}
             () = passed(alive_until.as_mut()) => {}
         }
@@ -202,67 +204,68 @@ async fn reached(at: Option<Instant>) {
     }
 }
 
-/// Somebody else has the key, or was there first.
+/// Another claim holds the key, or is before this one in the queue.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Busy {
-    /// Who has it, if the lock tells.
+    /// The holder, if the lock tells.
     pub holder: Option<Holder>,
-    /// What is left of their lease if they do not renew it, if the lock tells.
+    /// How long the holder's lease still runs unless it is renewed, if the lock tells.
     pub remaining: Option<Duration>,
-    /// How many were there before us, with the holder, if the lock has a queue.
+    /// How many claims are before this one, the holder included, if the lock has a queue.
     pub ahead: Option<u32>,
 }
 
 impl Busy {
-    /// That, and nothing more is known.
+    /// Busy, with no details.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Who has it.
+    /// Adds the holder.
     #[must_use]
     pub fn held_by(self, holder: Holder) -> Self {
         Self { holder: Some(holder), ..self }
     }
 
-    /// What is left of their lease.
+    /// Adds how long the holder's lease still runs.
     #[must_use]
     pub fn for_another(self, remaining: Duration) -> Self {
         Self { remaining: Some(remaining), ..self }
     }
 
-    /// How many were there before us.
+    /// Adds how many claims are before this one.
     #[must_use]
     pub fn behind(self, ahead: u32) -> Self {
         Self { ahead: Some(ahead), ..self }
     }
 }
 
-/// Who has a key, as far as others may know: a name of one grant, and how often it was renewed if
-/// the lock tells. It proves nothing.
+/// The holder of a key, as other claims see it: which grant it has, and when it last renewed it, if
+/// the lock tells. It is no proof: a holder proves its hold by its token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Holder {
-    /// Of the grant: its fence, for a lock that is [`Fenced`](super::Fenced).
+    /// A number of the grant: its fence, for a lock that is [`Fenced`](super::Fenced).
     pub grant: u64,
-    /// When it was last renewed, by the server's clock, in milliseconds since the Unix epoch.
+    /// When the grant was last renewed, by the server's clock, in milliseconds since the Unix
+    /// epoch.
     pub renewed_at: u64,
 }
 
 impl Holder {
-    /// A holder by its grant, and by when it was last renewed: zero, if the lock does not tell.
+    /// A holder by its grant and its last renewal, which is zero if the lock does not tell.
     pub fn new(grant: u64, renewed_at: u64) -> Self {
         Self { grant, renewed_at }
     }
 }
 
-/// What came of a release.
+/// The answer to a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Released {
-    /// The claim held the key, and does not any more.
+    /// The claim held the key, and no longer does.
     Freed,
-    /// The claim did not hold it: it never did, has been released, or has been lost.
+    /// The claim did not hold the key: it was never granted, or was released or lost before.
     NotHeld,
 }

@@ -20,10 +20,10 @@ use super::{Attempt, Claim, Lock, Request};
 
 /// A store whose entries are in one system, and whose leases take a lock of another.
 ///
-/// Whoever is to load a key needs the lock first, and then the store's own lease, both by one claim.
-/// So a key is led by one at a time as long as **either** system keeps its word: a Redis that lost
-/// an acknowledged lease in a failover does not start a second load while ZooKeeper, say, still
-/// knows the first.
+/// A leader needs the lock first, and then the store's own lease, both by one claim. So one leader
+/// at a time loads a key as long as **either** system keeps its promise. For example, Redis may
+/// lose an acknowledged lease in a failover; there is no second load while ZooKeeper still has the
+/// first claim.
 ///
 /// ```
 /// use bellwether_lock::{Guarded, LocalLock};
@@ -35,61 +35,59 @@ use super::{Attempt, Claim, Lock, Request};
 /// ```
 ///
 /// # Late writers
-/// Fences, floors and the memory of failures are those of the store, in the one step in which it
-/// stores. A holder that has lost the lock, or the lease, or both, and does not know it, is refused
-/// as it is without a lock: by the fence of the entry that came after it, and by the floor of an
-/// invalidation. Nothing about that depends on the lock, so a lock without fences will do.
+/// Fences, invalidation watermarks and the failure cache are those of the store, which checks them
+/// in the step in which it stores. It refuses a holder that has lost the lock, the lease or both,
+/// as it does without a lock: by the fence of a later entry, or by the watermark of an
+/// invalidation. None of this depends on the lock, so a lock without fences will do.
 ///
 /// # What is weaker than the store alone
 /// - A miss costs two round trips, one after the other, and so does the end of a load. Hits cost
 ///   what they cost without a lock.
-/// - Both systems have to be there. If either is not, acquiring fails, and it is as
-///   [`WhenStoreFails`](bellwether::WhenStoreFails) says.
-/// - An invalidation ends the store's half of a lease at once, and the lock's at once too if the
-///   lease was granted in this process. Of another process it is given up with the next renewal, a
-///   third of the lease later; until then nobody else leads. What is loaded by then is refused by
-///   the floor, as ever.
-/// - A process that dies keeps a key from the others until both halves have ended: the longer of the
+/// - Both systems have to be available. If one is not, acquiring fails, and
+///   [`WhenStoreFails`](bellwether::WhenStoreFails) decides.
+/// - An invalidation ends the store's half of a lease at once, and the lock's half too if this
+///   process has it. Another process releases its lock with the next renewal, a third of the lease
+///   later. Until then there is no new leader, and the watermark refuses what the old one has
+///   loaded.
+/// - When a process dies, its keys are free when both halves have ended: after the longer of the
 ///   lease and the session.
 ///
-/// A lock by sessions does not end with a lease. Here it is given up when the lease has ended without
-/// being renewed.
+/// A lock by sessions does not end with a lease. Here it is released when the lease has ended
+/// without being renewed.
 pub struct Guarded<S, L>(Arc<Inner<S, L>>);
 
 struct Inner<S, L> {
     store: S,
     lock: L,
-    /// Guards what this process holds of the lock: held for a map operation, never across an
-    /// `.await`.
-    tenures: Mutex<HashMap<Digest, Vec<Tenure>>>,
+    /// What this process holds of the lock. Held for a map operation, never across an `.await`.
+    holds: Mutex<HashMap<Digest, Vec<GuardedHold>>>,
 }
 
 /// One hold of the lock, for one lease.
-struct Tenure {
+struct GuardedHold {
     claim: Claim,
-    /// When the lease ends, if it is not renewed. Dropped with this, which ends the task that waits
-    /// for it.
+    /// When the lease ends, if it is not renewed. Dropping the sender ends the task that waits for
+    /// that.
     ends: watch::Sender<Instant>,
 }
 
 impl<S: Store, L: Lock> Guarded<S, L> {
-    /// This store, with leases that take this lock. The lock's keys must not be used for anything
-    /// else.
+    /// This store, with leases that take this lock. Use the lock's keys for nothing else.
     pub fn new(store: S, lock: L) -> Self {
-        Self(Arc::new(Inner { store, lock, tenures: Mutex::default() }))
+        Self(Arc::new(Inner { store, lock, holds: Mutex::default() }))
     }
 
     /// How many leases of this process hold the lock.
     pub fn leases(&self) -> usize {
-        self.tenures().values().map(Vec::len).sum()
+        self.holds().values().map(Vec::len).sum()
     }
 
-    fn tenures(&self) -> MutexGuard<'_, HashMap<Digest, Vec<Tenure>>> {
-        // A table whose holder panicked is still whole: no user code runs under the lock.
-        self.0.tenures.lock().unwrap_or_else(PoisonError::into_inner)
+    fn holds(&self) -> MutexGuard<'_, HashMap<Digest, Vec<GuardedHold>>> {
+        // A panic cannot leave the map half changed: no user code runs under this mutex.
+        self.0.holds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Both halves, or what is in the way.
+    /// Takes the lock and then the store's lease, or returns what the store has instead.
     async fn lead(
         &self,
         claim: Claim,
@@ -110,8 +108,8 @@ impl<S: Store, L: Lock> Guarded<S, L> {
         acquired
     }
 
-    /// The store's half, for the holder of the lock. A caller without the lock has the lease for a
-    /// moment while it asks what there is ([`busy`](Self::busy)), and that is waited out.
+    /// Takes the store's lease, for the holder of the lock. A caller without the lock takes the
+    /// lease for a moment to read the store ([`busy`](Self::busy)), so a busy lease is retried.
     async fn lease(
         &self,
         claim: &Claim,
@@ -120,15 +118,15 @@ impl<S: Store, L: Lock> Guarded<S, L> {
     ) -> Result<Acquire, StoreError> {
         for _ in 0..TRIES {
             match self.0.store.acquire(claim.clone(), term, accept).await {
-                Ok(Acquire::Busy { .. }) => sleep(A_MOMENT).await,
+                Ok(Acquire::Busy { .. }) => sleep(READ_PAUSE).await,
                 acquired => return acquired,
             }
         }
         self.0.store.acquire(claim.clone(), term, accept).await
     }
 
-    /// What the store says while another claim has the lock: whether there is something that makes
-    /// that of no matter, or a failure that the holder is about to try again.
+    /// What the store has while another claim has the lock: an entry or a remembered failure, which
+    /// answers the caller without the lock; or nothing, which is busy.
     async fn busy(
         &self,
         key: &Key,
@@ -136,7 +134,7 @@ impl<S: Store, L: Lock> Guarded<S, L> {
         accept: Accept,
     ) -> Result<Acquire, StoreError> {
         let asking = Claim::new(key.clone());
-        match self.0.store.acquire(asking, A_LEASE, accept).await? {
+        match self.0.store.acquire(asking, READ_LEASE, accept).await? {
             Acquire::Lead { lease, stale, .. } => {
                 self.0.store.abandon(lease.into_claim()).await?;
                 Ok(Acquire::Busy { remaining, stale })
@@ -156,7 +154,7 @@ impl<S: Store, L: Lock> Guarded<S, L> {
                 self.prolong(claim, asked_at + term);
                 Ok(Renew::Held)
             }
-            // Half of it keeps others away and gives no right: it is given up too.
+            // One half alone blocks other callers and proves nothing, so it is released too.
             (Ok(Renew::Lost), _) | (_, Ok(Renew::Lost)) => {
                 self.give_up(claim.clone()).await;
                 self.0.store.abandon(lease.into_claim()).await?;
@@ -167,33 +165,34 @@ impl<S: Store, L: Lock> Guarded<S, L> {
     }
 
     fn prolong(&self, claim: &Claim, until: Instant) {
-        let tenures = self.tenures();
-        let of_key = tenures.get(&claim.key().digest());
+        let holds = self.holds();
+        let of_key = holds.get(&claim.key().digest());
         let ours = of_key.into_iter().flatten().find(|it| it.claim.token() == claim.token());
-        if let Some(tenure) = ours {
-            tenure.ends.send_replace(until);
+        if let Some(hold) = ours {
+            hold.ends.send_replace(until);
         }
     }
 
-    /// Forgets what is held by a claim.
+    /// Forgets the hold of a claim.
     fn forget(&self, claim: &Claim) {
         let digest = claim.key().digest();
-        let mut tenures = self.tenures();
-        let Some(of_key) = tenures.get_mut(&digest) else { return };
-        of_key.retain(|tenure| tenure.claim.token() != claim.token());
+        let mut holds = self.holds();
+        let Some(of_key) = holds.get_mut(&digest) else { return };
+        of_key.retain(|hold| hold.claim.token() != claim.token());
         if of_key.is_empty() {
-            tenures.remove(&digest);
+            holds.remove(&digest);
         }
     }
 
-    /// Remembers what is held, and sees to its end.
+    /// Remembers the hold of a claim, and releases it when its lease has ended.
     fn begin(&self, claim: &Claim, term: Duration) {
         let ends = watch::Sender::new(Instant::now() + term);
         let mut ending = ends.subscribe();
         self.forget(claim);
-        let tenure = Tenure { claim: claim.clone(), ends };
-        self.tenures().entry(claim.key().digest()).or_default().push(tenure);
-        let (this, claim) = (self.clone(), claim.clone());
+        let hold = GuardedHold { claim: claim.clone(), ends };
+        self.holds().entry(claim.key().digest()).or_default().push(hold);
+        let this = self.clone();
+        let claim = claim.clone();
         let Ok(runtime) = Handle::try_current() else { return };
         runtime.spawn(async move {
             loop {
@@ -208,7 +207,7 @@ impl<S: Store, L: Lock> Guarded<S, L> {
         });
     }
 
-    /// Gives up the lock, and goes on with it when this is dropped.
+    /// Releases the lock. When this is dropped, the release goes on in the background.
     async fn give_up(&self, claim: Claim) {
         self.forget(&claim);
         let key = claim.key().clone();
@@ -226,17 +225,17 @@ impl<S: Store, L: Lock> Guarded<S, L> {
             }
         };
         match Handle::try_current() {
-            // Whether it was done or the runtime ends first: there is nothing left to do.
+            // An error says that the runtime ended first. Then nothing is left to do.
             Ok(runtime) => drop(runtime.spawn(release).await),
             Err(_) => release.await,
         }
     }
 
-    /// Gives up what this process holds for a key.
+    /// Releases all that this process holds for a key.
     async fn give_up_all(&self, digest: Digest) {
-        let held = self.tenures().remove(&digest).unwrap_or_default();
-        for tenure in held {
-            self.give_up(tenure.claim).await;
+        let held = self.holds().remove(&digest).unwrap_or_default();
+        for hold in held {
+            self.give_up(hold.claim).await;
         }
     }
 }
@@ -331,12 +330,12 @@ impl<S: fmt::Debug, L: fmt::Debug> fmt::Debug for Guarded<S, L> {
     }
 }
 
-/// How often a release is tried that fails: a lease ends by itself, and a session with its process.
+/// How often a failing release is tried. After that, the lease or the session ends the hold.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// The lease of a caller that gives it up at once, should it be lost.
-const A_LEASE: Duration = Duration::from_millis(100);
+/// The lease of a caller that only reads the store: it gives the lease up at once.
+const READ_LEASE: Duration = Duration::from_millis(100);
 
-/// How long the holder of the lock waits for such a lease to go.
-const A_MOMENT: Duration = Duration::from_millis(5);
+/// How long the holder of the lock waits for the end of a reader's lease.
+const READ_PAUSE: Duration = Duration::from_millis(5);

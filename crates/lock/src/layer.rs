@@ -1,4 +1,4 @@
-//! `LockLayer`: a lock around every call of a service.
+//! `LockLayer`: runs every call of a service under a lock.
 
 use std::fmt;
 use std::task::{Context, Poll};
@@ -10,13 +10,13 @@ use tower::{Layer, Service, ServiceExt};
 use super::running::LockedError;
 use super::{Lock, Locks};
 
-/// Puts a lock around every call of a service: one at a time for each key, in the whole fleet.
+/// Runs every call of a service under a lock: one call at a time for each key, in the whole fleet.
 ///
 /// ```
 /// use std::convert::Infallible;
 /// use std::time::Duration;
 ///
-/// use bellwether_lock::{LocalLock, LockLayer, LockWait, Locks, Standing};
+/// use bellwether_lock::{LocalLock, LockLayer, LockStatus, LockWait, Locks};
 /// use bellwether::Key;
 /// use tower::{Layer, Service, ServiceExt, service_fn};
 ///
@@ -30,8 +30,8 @@ use super::{Lock, Locks};
 /// });
 ///
 /// let mut stock = layer.layer(service_fn(async |request: Deduct| {
-///     // One at a time for each warehouse and article, with the fence to prove it.
-///     let fence = Standing::current().and_then(|standing| standing.fence());
+///     // One call at a time for each warehouse and article, with a fencing token.
+///     let fence = LockStatus::current().and_then(|status| status.fence());
 ///     assert!(fence.is_some());
 ///     Ok::<_, Infallible>(request.count)
 /// }));
@@ -41,19 +41,19 @@ use super::{Lock, Locks};
 /// # }
 /// ```
 ///
-/// An answer is given when the lock has been released, as by [`Locks::run`], so the next call need not
-/// wait for that.
+/// A call answers when the lock has been released, as [`Locks::run`] does, so the next call need
+/// not wait for the release.
 ///
-/// How long it waits for a lock, how that is kept, and what becomes of a call whose lock is lost, is
-/// as the [`Locks`] say. The key is a [`Key`] or an `Option<Key>`: without one, a request is passed
-/// on without a lock.
+/// The options of the [`Locks`] say how long a call waits for a lock, how the lock is renewed, and
+/// what happens to a call whose lock is lost. The key is a [`Key`] or an `Option<Key>`: a request
+/// without a key is forwarded without a lock.
 pub struct LockLayer<L, K> {
     locks: Locks<L>,
     key_of: K,
 }
 
 impl<L: Lock, K> LockLayer<L, K> {
-    /// A layer by these locks, and a function that makes a key of a request.
+    /// A layer with these locks, and a function that gives the key of a request.
     pub fn new<Req, R>(locks: Locks<L>, key_of: K) -> Self
     where
         K: Fn(&Req) -> R,
@@ -83,13 +83,13 @@ impl<L: fmt::Debug, K> fmt::Debug for LockLayer<L, K> {
     }
 }
 
-/// A service whose calls are made under a lock.
+/// A service whose calls run under a lock. [`LockLayer`] makes it.
 ///
-/// It is always ready: who waits for a lock takes no capacity of the service within. A call drives a
-/// clone of that to readiness when it has the lock.
+/// It is always ready: a call that waits for a lock takes no capacity of the inner service. When
+/// the call has the lock, it drives a clone of the inner service to readiness.
 ///
 /// # Cancel safety
-/// When its future is dropped, so is the call within, and the lock is given up in the background.
+/// Dropping the future drops the inner call, and releases the lock in the background.
 pub struct Locked<S, L, K> {
     inner: S,
     locks: Locks<L>,
@@ -97,17 +97,17 @@ pub struct Locked<S, L, K> {
 }
 
 impl<S, L, K> Locked<S, L, K> {
-    /// The service within.
+    /// The inner service.
     pub fn get_ref(&self) -> &S {
         &self.inner
     }
 
-    /// The service within.
+    /// The inner service.
     pub fn get_mut(&mut self) -> &mut S {
         &mut self.inner
     }
 
-    /// The service within.
+    /// The inner service.
     pub fn into_inner(self) -> S {
         self.inner
     }
@@ -148,8 +148,7 @@ where
 
 impl<S: Clone, L, K: Clone> Clone for Locked<S, L, K> {
     fn clone(&self) -> Self {
-        let (inner, key_of) = (self.inner.clone(), self.key_of.clone());
-        Self { inner, locks: self.locks.clone(), key_of }
+        Self { inner: self.inner.clone(), locks: self.locks.clone(), key_of: self.key_of.clone() }
     }
 }
 

@@ -16,11 +16,11 @@ use super::{TakeOver, Token, Watch, Watchers};
 
 /// Locks in the memory of this process.
 ///
-/// A handle: clones share one state. It is what the tasks of one process need, and it stands in for
-/// the others in tests: holders that are not heard of lose their keys here too.
+/// A handle: clones share one state. It is for the tasks of one process, and replaces the other
+/// locks in tests: holders that do not renew lose their keys here too.
 ///
-/// Its fences are those of one counter for all keys, which is at least the time in microseconds, so
-/// that nothing is kept for a key and fences grow over restarts, as far as the system's clock does.
+/// Its fences come from one counter for all keys, which is never below the time in microseconds. So
+/// nothing is kept for a key, and fences grow over restarts unless the system's clock is put back.
 ///
 /// ```
 /// use std::time::Duration;
@@ -42,7 +42,7 @@ use super::{TakeOver, Token, Watch, Watchers};
 pub struct LocalLock(Arc<Inner>);
 
 struct Inner {
-    /// Guards who holds what: held for a few operations on it, never across an `.await`.
+    /// Held for a few operations on the table, never across an `.await`.
     table: Mutex<LocalTable>,
     watchers: Watchers,
     clock: Clock,
@@ -51,12 +51,12 @@ struct Inner {
 #[derive(Default)]
 struct LocalTable {
     holds: HashMap<Digest, LocalHold>,
-    /// When each of them ends, the first one first.
+    /// When each hold ends, the first one first.
     ends: BTreeSet<(Instant, Digest)>,
     last_fence: u64,
 }
 
-/// Who has a key.
+/// The hold of one key.
 struct LocalHold {
     token: Token,
     fence: u64,
@@ -65,7 +65,7 @@ struct LocalHold {
 }
 
 impl LocalLock {
-    /// A lock that nobody holds anything of.
+    /// A lock of which no key is held.
     pub fn new() -> Self {
         Self(Arc::new(Inner {
             table: Mutex::default(),
@@ -85,15 +85,15 @@ impl LocalLock {
         self.len() == 0
     }
 
-    /// Who holds what now: those whose lease has ended are gone.
+    /// The table, without the holds whose lease has ended.
     fn table(&self, now: Moment) -> MutexGuard<'_, LocalTable> {
-        // A table whose holder panicked is still whole: no user code runs under the lock.
+        // A panic cannot leave the table half changed: no user code runs under this mutex.
         let mut table = self.0.table.lock().unwrap_or_else(PoisonError::into_inner);
         table.forget_ended(now.instant());
         table
     }
 
-    /// Does an operation when its future is polled, at that moment.
+    /// Runs an operation when its future is polled, not before.
     fn answer<T: Send + 'static>(
         &self,
         operation: impl FnOnce(&Self, Moment) -> T + Send + 'static,
@@ -162,7 +162,8 @@ impl fmt::Debug for LocalLock {
 
 impl LocalTable {
     fn acquire(&mut self, request: &Request, from: Option<Holder>, now: Moment) -> Attempt {
-        let (digest, token) = (request.claim.key().digest(), request.claim.token());
+        let digest = request.claim.key().digest();
+        let token = request.claim.token();
         let fence = match self.holds.get(&digest) {
             Some(hold) if hold.token == token => hold.fence,
             Some(hold) if from != Some(hold.holder()) => {
@@ -212,8 +213,9 @@ impl LocalTable {
     fn hold(&mut self, digest: Digest, hold: LocalHold) {
         self.ends.insert((hold.ends, digest));
         let ends = hold.ends;
-        if let Some(before) = self.holds.insert(digest, hold).filter(|before| before.ends != ends) {
-            self.ends.remove(&(before.ends, digest));
+        let replaced = self.holds.insert(digest, hold).filter(|replaced| replaced.ends != ends);
+        if let Some(replaced) = replaced {
+            self.ends.remove(&(replaced.ends, digest));
         }
     }
 

@@ -34,8 +34,8 @@ impl LockWait {
         Self::at_most(Duration::ZERO)
     }
 
-    /// Tries again up to `tries` times after the first try, `interval` apart, and gives up right after
-    /// the last one. An interval below 1 ms counts as 1 ms.
+    /// Tries again up to `tries` times after the first try, once per interval, and gives up right
+    /// after the last one. An interval below 1 ms counts as 1 ms.
     pub fn tries(tries: u32, interval: Duration) -> Self {
         let interval = interval.max(Duration::from_millis(1));
         Self { limit: interval.saturating_mul(tries), interval: Some(interval) }

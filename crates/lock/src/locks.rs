@@ -9,16 +9,15 @@ use bellwether::{ConfigError, Key};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
+use super::acquisition::Acquisition;
+use super::context::{LocksContext, ShutdownStage};
 use super::error::LockError;
-use super::gates::LONGEST_RELEASE;
-use super::held::Held;
-use super::keeper::{Keepers, Stage};
+use super::guard::LockGuard;
 use super::lock_wait::LockWait;
-use super::running::WhenLost;
-use super::waiting::{Limit, Waiting};
-use super::{Attempt, Holder, Lock, LockFuture, Owner, Reentrant, Request, TakeOver};
+use super::policy::{LONGEST_RELEASE, LockPolicy, TakeOverPolicy, WaitLimit, WhenLost};
+use super::{Lock, Owner, Reentrant, TakeOver};
 
-/// Locks by keys: how long to wait for one, how it is kept, and how it ends.
+/// Locks by keys, with a policy: how long to wait for one, how it is renewed, and how it ends.
 ///
 /// ```
 /// use std::time::Duration;
@@ -30,69 +29,52 @@ use super::{Attempt, Holder, Lock, LockFuture, Owner, Reentrant, Request, TakeOv
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let locks = Locks::new(LocalLock::new()).wait(LockWait::at_most(Duration::from_secs(2)));
 ///
-/// let held = locks.lock(&Key::of("stock").with("berlin").with(42)).await?;
-/// // Whatever must be done by one at a time.
-/// held.release().await?;
+/// let guard = locks.lock(&Key::of("stock").with("berlin").with(42)).await?;
+/// // No other task or process holds the key here.
+/// guard.release().await?;
 /// # Ok(())
 /// # }
 /// ```
 ///
-/// A cheap handle: clones share what is under way, and may be told other things by the knobs.
+/// A cheap handle: clones share the lock and what is under way. Each clone can have options of its
+/// own.
 ///
 /// # How it waits
-/// Those of one process wait for each other in the process, in the order of arrival: at most one of
-/// them asks the lock for a key. That one is woken by the lock, if the lock tells of releases, and
-/// looks now and then in any case.
+/// Callers of one process wait for each other in a local queue, in the order of arrival: at most
+/// one of them asks the lock for a key. The lock wakes that one if it reports releases. In any
+/// case, the caller asks again from time to time.
 ///
-/// Trouble with the lock is an error at once, as long as nothing else is known. Once it is known that
-/// somebody else has the key, trouble that may pass is waited out like that.
+/// An error of the lock is returned at once. The exception: once the lock has answered that another
+/// holder has the key, transient errors are retried until the wait limit.
 ///
 /// # How it is kept
-/// A task renews it after each third of its lease, and verifies it when the lock tells that the key
-/// has changed ([`Lock::verify`]), until it is given up, lost, or has been held for
-/// the longest time that is allowed. A renewal that fails is tried again as long as the lease holds,
-/// which is counted from before it was asked for.
+/// What is held for longer than 0.1 s (or a third of the lease) gets a task that renews it; a hold
+/// by a session gets one at once. The task renews the lease after each third of it, and verifies
+/// the hold when the lock reports a change of the key ([`Lock::verify`]). It ends when the lock is
+/// released, is lost, or has been held for [`max_hold`](Self::max_hold). A renewal that fails is
+/// repeated until the lease ends. A lease counts from before its request was sent.
 ///
-/// The task runs in the tokio runtime in which the lock was taken. What is held when that ends is lost,
-/// and free when its lease or session ends: [`shutdown`](Self::shutdown) comes before.
+/// The task runs in the tokio runtime in which the lock was taken. When that runtime ends, its
+/// locks are lost, and other processes get them when the lease or session ends. So call
+/// [`shutdown`](Self::shutdown) before.
 ///
-/// Nothing is kept for a key that nobody of this process holds or waits for.
+/// Nothing is kept for a key that this process neither holds nor waits for.
 pub struct Locks<L> {
-    pub(super) shared: Arc<Shared<L>>,
-    pub(super) knobs: Knobs<L>,
-}
-
-/// What clones share.
-pub(super) struct Shared<L> {
-    pub(super) lock: Arc<L>,
-    pub(super) keepers: Arc<Keepers>,
-}
-
-/// What each clone can be told.
-pub(super) struct Knobs<L> {
-    pub(super) lease: Duration,
-    pub(super) max_hold: Duration,
-    pub(super) wait: LockWait,
-    pub(super) owner: Option<Owner>,
-    pub(super) take_over: Option<Succession<L>>,
-    pub(super) when_lost: WhenLost,
-}
-
-/// When and how to take a key from a holder that is silent.
-pub(super) struct Succession<L> {
-    pub(super) after: Duration,
-    pub(super) ask: fn(&L, Request, Holder) -> LockFuture<Attempt>,
+    lock: Arc<L>,
+    context: Arc<LocksContext>,
+    pub(super) policy: LockPolicy<L>,
 }
 
 impl<L: Lock> Locks<L> {
-    /// Locks of this kind, held by a lease of 30 s for 10 minutes at most, and waited for 5 s at
+    /// Locks with the defaults: a lease of 30 s, held for 10 minutes at most, and a wait of 5 s at
     /// most.
     pub fn new(lock: L) -> Self {
         let lock = Arc::new(lock);
-        let keepers = Arc::new(Keepers::new(Arc::clone(&lock) as Arc<dyn Lock>));
+        let context = Arc::new(LocksContext::new(Arc::clone(&lock) as Arc<dyn Lock>));
         Self {
-            shared: Arc::new(Shared { lock, keepers }),
-            knobs: Knobs {
+            lock,
+            context,
+            policy: LockPolicy {
                 lease: Duration::from_secs(30),
                 max_hold: Duration::from_secs(600),
                 wait: LockWait::default(),
@@ -103,29 +85,29 @@ impl<L: Lock> Locks<L> {
         }
     }
 
-    /// Sets how long a key stays held after the last renewal: as long as others wait in vain after
-    /// a holder has crashed. It does not limit how long it is held.
+    /// Sets how long a key stays held after the last renewal. After a holder has crashed, other
+    /// callers wait that long. It does not limit how long a key is held.
     ///
-    /// Default: 30 s, so that a holder that is held up for 20 s does not lose what it holds.
+    /// Default: 30 s, so that a holder that is stopped for 20 s does not lose the key.
     ///
     /// # Errors
     /// [`ConfigError::Duration`] unless it is from 100 ms to 1 h.
     pub fn lease(mut self, lease: Duration) -> Result<Self, ConfigError> {
         let [least, most] = [Duration::from_millis(100), Duration::from_secs(60 * 60)];
-        self.knobs.lease = duration_within("lease", lease, least, most)?;
+        self.policy.lease = duration_within("lease", lease, least, most)?;
         Ok(self)
     }
 
-    /// Sets how long a key is held at most: after that it is lost, and free after the rest of its
-    /// lease. A holder that hangs would have it for ever otherwise.
+    /// Sets how long a key is held at most. Then the holder has lost it, and it is free after the
+    /// rest of its lease. Without a limit, a holder that hangs would keep the key for ever.
     ///
-    /// Default: 10 min, longer than what is done under a lock should take.
+    /// Default: 10 min, longer than work under a lock should take.
     ///
     /// # Errors
     /// [`ConfigError::Duration`] unless it is from 100 ms to 7 days.
     pub fn max_hold(mut self, max_hold: Duration) -> Result<Self, ConfigError> {
         let [least, most] = [Duration::from_millis(100), Duration::from_secs(7 * 24 * 60 * 60)];
-        self.knobs.max_hold = duration_within("max_hold", max_hold, least, most)?;
+        self.policy.max_hold = duration_within("max_hold", max_hold, least, most)?;
         Ok(self)
     }
 
@@ -134,28 +116,28 @@ impl<L: Lock> Locks<L> {
     /// Default: it waits 5 s at most.
     #[must_use]
     pub fn wait(mut self, wait: LockWait) -> Self {
-        self.knobs.wait = wait;
+        self.policy.wait = wait;
         self
     }
 
-    /// Locks for this owner, who may take again what it holds; others wait.
+    /// Locks for this owner, which can take a key again while it holds it. Other owners wait.
     ///
-    /// Without this, every lock has an owner of its own.
+    /// Default: each attempt has an owner of its own.
     #[must_use]
     pub fn owned_by(mut self, owner: Owner) -> Self
     where
         L: Reentrant,
     {
-        self.knobs.owner = Some(owner);
+        self.policy.owner = Some(owner);
         self
     }
 
-    /// Sets after which time a key is taken from a holder that does not renew it.
+    /// Sets after which time a waiter takes a key over from a holder that does not renew it.
     ///
-    /// The time is that of the holder: it begins anew whenever the key passes on or is renewed, and
-    /// is never less than two thirds of the lease, in which a holder in good health renews it
-    /// twice. One of the waiters takes it. The old holder has lost it, and is told as soon as it
-    /// [hears](Lock::verify) of that, or when it renews. All who lock a key should have the same lease.
+    /// A waiter counts from the last renewal or change of holder that it saw, and for two thirds of
+    /// the lease at least: a healthy holder renews twice in that time. One waiter gets the key. The
+    /// old holder has lost it, and notices when it [verifies](Lock::verify) or renews its hold. All
+    /// processes that lock a key should use the same lease.
     ///
     /// Default: never.
     ///
@@ -167,166 +149,167 @@ impl<L: Lock> Locks<L> {
     {
         let [least, most] = [Duration::from_millis(100), Duration::from_secs(24 * 60 * 60)];
         let after = duration_within("take_over_after", silence, least, most)?;
-        self.knobs.take_over = Some(Succession { after, ask: L::take_over });
+        self.policy.take_over = Some(TakeOverPolicy { after, ask: L::take_over });
         Ok(self)
     }
 
-    /// Sets what becomes of work that is [run](Self::run) under a lock which is lost meanwhile.
+    /// Sets what happens to work that is [run](Self::run) under a lock that is lost meanwhile.
     ///
     /// Default: [`WhenLost::Cancel`].
     #[must_use]
     pub fn when_lost(mut self, when_lost: WhenLost) -> Self {
-        self.knobs.when_lost = when_lost;
+        self.policy.when_lost = when_lost;
         self
     }
 
     /// Takes a key if it is free, and does not wait for another holder.
     ///
-    /// What this process itself gives up at that moment (by a [`Held`] that was dropped, say) is waited
-    /// for until the lock has answered its release: for 5 s at most, and for about 1 s if releasing
+    /// If this process is releasing the key (a [`LockGuard`] was dropped, for example), it waits
+    /// until the lock has answered that release: for 5 s at most, and for about 1 s if the release
     /// fails.
     ///
     /// # Errors
-    /// [`LockErrorKind::Busy`](super::LockErrorKind::Busy) if somebody has it.
+    /// [`LockErrorKind::Busy`](super::LockErrorKind::Busy) if another holder has the key.
     ///
     /// # Cancel safety
-    /// What is granted to a call that was dropped is given up in the background.
-    pub async fn try_lock(&self, key: &Key) -> Result<Held<L>, LockError> {
-        self.ask(key, Limit::Try).await
+    /// A key that is granted to a dropped call is released in the background.
+    pub async fn try_lock(&self, key: &Key) -> Result<LockGuard<L>, LockError> {
+        self.acquire(key, WaitLimit::Try).await
     }
 
     /// Takes a key, and waits for it as [`wait`](Self::wait) says.
     ///
     /// # Errors
-    /// [`LockErrorKind::TimedOut`](super::LockErrorKind::TimedOut) if it was waited for in vain.
+    /// [`LockErrorKind::TimedOut`](super::LockErrorKind::TimedOut) if the key did not become free
+    /// in time.
     ///
     /// # Cancel safety
-    /// Whoever waited is gone from every queue when this is dropped; what is granted to it
-    /// nonetheless is given up in the background.
-    pub async fn lock(&self, key: &Key) -> Result<Held<L>, LockError> {
-        self.ask(key, Limit::of(&self.knobs.wait)).await
+    /// A dropped call leaves every queue. A key that is granted to it nonetheless is released in
+    /// the background.
+    pub async fn lock(&self, key: &Key) -> Result<LockGuard<L>, LockError> {
+        self.acquire(key, WaitLimit::of(&self.policy.wait)).await
     }
 
-    /// Takes a key, and waits for it until the deadline, which is kept even if the lock is slow to
-    /// answer. After the deadline nothing is asked.
+    /// Takes a key, and waits for it until the deadline. The deadline holds even if the lock is
+    /// slow to answer. After it, the lock is not asked.
     ///
     /// # Errors
     /// Those of [`lock`](Self::lock).
     ///
     /// # Cancel safety
     /// That of [`lock`](Self::lock).
-    pub async fn lock_before(&self, key: &Key, deadline: Instant) -> Result<Held<L>, LockError> {
-        self.ask(key, Limit::Until(deadline)).await
+    pub async fn lock_before(
+        &self,
+        key: &Key,
+        deadline: Instant,
+    ) -> Result<LockGuard<L>, LockError> {
+        self.acquire(key, WaitLimit::Until(deadline)).await
     }
 
-    /// Takes all of these keys or none, and waits for them as [`wait`](Self::wait) says: for all
-    /// together, if that is a time, and for each, if it is a number of tries.
+    /// Takes all of these keys or none, and waits for them as [`wait`](Self::wait) says. A time is
+    /// the limit for all together, a number of tries is for each.
     ///
-    /// They are taken in the order of their digests, whatever the order here, so two who want the
-    /// same keys do not wait for each other for ever. A key that is there twice is taken once.
+    /// The keys are taken in the order of their digests, so two callers that want the same keys
+    /// cannot deadlock. A key that is given twice is taken once.
     ///
     /// # Errors
     /// That of the first key that was not granted, or
-    /// [`LockErrorKind::Lost`](super::LockErrorKind::Lost) for one that was lost again before the
-    /// last was granted. What had been taken is given up.
+    /// [`LockErrorKind::Lost`](super::LockErrorKind::Lost) for one that was lost before the last
+    /// one was granted. The keys that had been taken are released.
     ///
     /// # Cancel safety
     /// That of [`lock`](Self::lock).
     pub async fn lock_all(
         &self,
         keys: impl IntoIterator<Item = Key>,
-    ) -> Result<Vec<Held<L>>, LockError> {
+    ) -> Result<Vec<LockGuard<L>>, LockError> {
         let mut keys: Vec<_> = keys.into_iter().map(Key::digested).collect();
         keys.sort_by_key(Key::digest);
         keys.dedup();
-        let limit = Limit::of(&self.knobs.wait);
+        let limit = WaitLimit::of(&self.policy.wait);
         let mut all = Vec::with_capacity(keys.len());
         for key in &keys {
-            all.push(self.ask(key, limit).await?);
+            all.push(self.acquire(key, limit).await?);
         }
-        match all.iter().find(|held: &&Held<L>| held.is_lost()) {
+        match all.iter().find(|guard: &&LockGuard<L>| guard.is_lost()) {
             Some(lost) => Err(LockError::lost(lost.key())),
             None => Ok(all),
         }
     }
 
-    /// Ends all clones: no more locks are given, and who waits is told so. Those that are held may
-    /// be given up for so long; then they are lost, and released. Says how many were taken away
-    /// like that.
+    /// Shuts all clones down. New attempts and waiters fail. Holders have `patience` to release;
+    /// then their locks are lost, and released. Returns how many locks were lost like that.
     ///
-    /// To be awaited before the runtime ends: what a process leaves held, others have to wait for
-    /// until its lease or its session has ended.
+    /// Await it before the runtime ends. Otherwise other processes wait for the keys until their
+    /// leases or sessions end.
     ///
     /// # Cancel safety
-    /// When it is dropped, no more locks are given all the same; those that are held stay.
+    /// If it is dropped, the clones stay shut down, and locks that are held stay held.
     pub async fn shutdown(&self, patience: Duration) -> usize {
-        let keepers = &self.shared.keepers;
-        keepers.stage.send_if_modified(|stage| {
-            let closes = *stage == Stage::Open;
-            *stage = (*stage).max(Stage::Closing);
+        let context = &self.context;
+        context.stage.send_if_modified(|stage| {
+            let closes = *stage == ShutdownStage::Open;
+            *stage = (*stage).max(ShutdownStage::Closing);
             closes
         });
-        if timeout(patience, keepers.ended()).await.is_ok() {
+        if timeout(patience, context.ended()).await.is_ok() {
             return 0;
         }
-        let left = keepers.count();
-        keepers.stage.send_replace(Stage::Closed);
-        keepers.young.end();
-        // A lock that fails is asked again; nobody waits for that any longer here.
-        let _ = timeout(LONGEST_RELEASE, keepers.ended()).await;
+        let left = context.count();
+        context.stage.send_replace(ShutdownStage::Closed);
+        context.deferred.start_all();
+        // If the lock fails, its releases go on in the background.
+        let _ = timeout(LONGEST_RELEASE, context.ended()).await;
         left
     }
 
     /// How many keys this process holds, waits for, or is releasing.
     pub fn len(&self) -> usize {
-        self.shared.keepers.gates.len()
+        self.context.queues.len()
     }
 
-    /// Whether this process neither holds nor waits for any.
+    /// Whether this process neither holds, waits for, nor releases any key.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    async fn ask(&self, key: &Key, limit: Limit) -> Result<Held<L>, LockError> {
+    async fn acquire(&self, key: &Key, limit: WaitLimit) -> Result<LockGuard<L>, LockError> {
         let Ok(runtime) = Handle::try_current() else { return Err(LockError::no_runtime(key)) };
         let key = key.clone().digested();
-        let mut stage = self.shared.keepers.stage.subscribe();
+        let mut stage = self.context.stage.subscribe();
+        let lock = &*self.lock;
+        let guard = async {
+            let acquisition = Acquisition::new(lock, &self.context, &self.policy, &key, limit);
+            acquisition.guard(runtime).await
+        };
         tokio::select! {
             biased;
-            _ = stage.wait_for(|stage| *stage != Stage::Open) => Err(LockError::shut_down(&key)),
-            held = Waiting::new(self, &key, limit).held(runtime) => held,
+            _ = stage.wait_for(|stage| *stage != ShutdownStage::Open) => {
+                Err(LockError::shut_down(&key))
+            }
+            guard = guard => guard,
         }
     }
 }
 
 impl<L> Clone for Locks<L> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), knobs: self.knobs.clone() }
+        Self {
+            lock: Arc::clone(&self.lock),
+            context: Arc::clone(&self.context),
+            policy: self.policy.clone(),
+        }
     }
 }
 
 impl<L: fmt::Debug> fmt::Debug for Locks<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Locks")
-            .field("lock", &self.shared.lock)
-            .field("lease", &self.knobs.lease)
-            .field("max_hold", &self.knobs.max_hold)
-            .field("wait", &self.knobs.wait)
-            .field("gates", &self.shared.keepers.gates)
+            .field("lock", &self.lock)
+            .field("lease", &self.policy.lease)
+            .field("max_hold", &self.policy.max_hold)
+            .field("wait", &self.policy.wait)
+            .field("queues", &self.context.queues)
             .finish()
     }
 }
-
-impl<L> Clone for Knobs<L> {
-    fn clone(&self) -> Self {
-        Self { take_over: self.take_over, ..*self }
-    }
-}
-
-impl<L> Clone for Succession<L> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<L> Copy for Succession<L> {}

@@ -1,15 +1,16 @@
-//! Releases: what was granted to a claim, or may have been, is given up whatever becomes of the caller.
+//! Releases: what was granted to a claim, or may have been, is released whatever becomes of the
+//! caller.
 //!
 //! ```text
 //! asked for ──refused──────────────► nothing was granted, nothing is released
-//!   ├─left──────────► Release
+//!   ├─left the queue► Release
 //!   ├─dropped───────► Release ► a while later ► Release
 //!   └─granted► held ──released─────► Release, awaited by the caller
 //!                └────dropped──────► Release
 //! ```
 //!
-//! A release that its caller awaits takes no task. Whatever is dropped before it has been released is
-//! released by a task, in the runtime in which it was asked for.
+//! A release that its caller awaits takes no task. A task releases what is dropped before, in the
+//! runtime in which the key was asked for.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,54 +20,54 @@ use bellwether::adapter::warn_throttled;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
+use super::context::{CountedClaim, ShutdownStage};
 use super::error::{is_unknown, may_pass};
-use super::gates::{Pass, PendingRelease};
-use super::held::{Hold, State};
-use super::keeper::{Counted, Stage};
+use super::hold::{HoldState, LockHold};
+use super::local_queue::{PendingRelease, QueuePermit};
 use super::{Claim, Released};
 
 /// A claim that may have been granted its key, and so has to be released.
-pub(super) struct Claimed {
-    pub(super) keepers: Counted,
+pub(super) struct ReleaseDuty {
+    pub(super) context: CountedClaim,
     pub(super) runtime: Handle,
     pub(super) claim: Claim,
     pub(super) lease: Duration,
     pub(super) max_hold: Duration,
-    /// Others of this process come after what this has released.
-    pub(super) pass: Option<Pass>,
+    /// Other callers of this process wait until this is given back.
+    pub(super) permit: Option<QueuePermit>,
 }
 
-/// A claim while it is asked for. When this is dropped, the claim is released in the background.
-pub(super) struct Asking(Option<Claimed>);
+/// A claim while it is asked for. Dropping this releases the claim in the background.
+pub(super) struct PendingClaim(Option<ReleaseDuty>);
 
-impl Asking {
-    pub(super) fn new(claimed: Claimed) -> Self {
-        Self(Some(claimed))
+impl PendingClaim {
+    pub(super) fn new(duty: ReleaseDuty) -> Self {
+        Self(Some(duty))
     }
 
-    /// There is nothing to release.
+    /// Nothing was granted or queued, so there is nothing to release.
     pub(super) fn refused(mut self) {
         self.0 = None;
     }
 
-    /// It may have a place in a queue.
-    pub(super) fn left(mut self) {
-        if let Some(claimed) = self.0.take() {
-            Release::new(claimed, None).spawn();
+    /// The claim may be in a queue of the lock, and leaves it.
+    pub(super) fn leave_queue(mut self) {
+        if let Some(duty) = self.0.take() {
+            Release::new(duty, None).spawn();
         }
     }
 
-    /// It was granted: the caller sees to its release. `None` cannot happen.
-    pub(super) fn granted(mut self) -> Option<Claimed> {
+    /// The key was granted, and the caller takes over the duty to release it. Never `None`.
+    pub(super) fn granted(mut self) -> Option<ReleaseDuty> {
         self.0.take()
     }
 }
 
-impl Drop for Asking {
+impl Drop for PendingClaim {
     fn drop(&mut self) {
-        if let Some(claimed) = self.0.take() {
-            let runtime = claimed.runtime.clone();
-            runtime.spawn(Release::new(claimed, None).twice());
+        if let Some(duty) = self.0.take() {
+            let runtime = duty.runtime.clone();
+            runtime.spawn(Release::new(duty, None).twice());
         }
     }
 }
@@ -75,11 +76,12 @@ impl Drop for Asking {
 pub(super) struct Releasing(Option<Release>);
 
 impl Releasing {
-    pub(super) fn of(claimed: Claimed, hold: &Arc<Hold>) -> Self {
-        Self(Some(Release::new(claimed, Some(Arc::clone(hold)))))
+    pub(super) fn of(duty: ReleaseDuty, hold: &Arc<LockHold>) -> Self {
+        Self(Some(Release::new(duty, Some(Arc::clone(hold)))))
     }
 
-    /// Releases it, or gives the error after [`LONGEST_REPLY`] of errors and goes on in the background.
+    /// Releases the key. After [`LONGEST_REPLY`] of errors it returns the error, and the release
+    /// goes on in the background.
     pub(super) async fn done(mut self) -> Result<Released, StoreError> {
         while let Some(release) = &mut self.0 {
             match release.attempt().await {
@@ -104,26 +106,27 @@ impl Drop for Releasing {
     }
 }
 
-/// A release, as far as it has come.
+/// A release that is under way.
 struct Release {
-    claimed: Claimed,
-    /// What was held, if anything was granted.
-    hold: Option<Arc<Hold>>,
-    /// The next attempt of this process waits as long as this is here.
+    duty: ReleaseDuty,
+    /// What was held, if the key was granted.
+    hold: Option<Arc<LockHold>>,
+    /// The next attempt of this process waits until this is dropped.
     pending: Option<PendingRelease>,
     /// Whether the claim held nothing when this began, as far as this process knew.
     is_lost: bool,
     began: Instant,
     next_pause: Duration,
+    /// Whether an earlier try failed without an answer, and may have released the key.
     may_be_done: bool,
 }
 
 impl Release {
-    fn new(claimed: Claimed, hold: Option<Arc<Hold>>) -> Self {
-        let pending = claimed.keepers.gates.releasing(claimed.claim.key().digest());
-        let is_lost = hold.as_ref().is_none_or(|hold| hold.state() == State::Lost);
+    fn new(duty: ReleaseDuty, hold: Option<Arc<LockHold>>) -> Self {
+        let pending = duty.context.queues.releasing(duty.claim.key().digest());
+        let is_lost = hold.as_ref().is_none_or(|hold| hold.state() == HoldState::Lost);
         Self {
-            claimed,
+            duty,
             hold,
             pending: Some(pending),
             is_lost,
@@ -134,7 +137,7 @@ impl Release {
     }
 
     fn spawn(self) {
-        let runtime = self.claimed.runtime.clone();
+        let runtime = self.duty.runtime.clone();
         runtime.spawn(self.to_its_end());
     }
 
@@ -142,23 +145,23 @@ impl Release {
         self.release().await;
     }
 
-    /// Releases what was perhaps granted, or perhaps waits in a queue. The question may still be on its
-    /// way, on another connection than the release, so it is released once more.
+    /// Releases a claim that may have been granted or queued, and a while later once more. The
+    /// request for the key may still be on its way, on another connection than the first release.
     async fn twice(mut self) {
         self.release().await;
-        let Claimed { keepers, lease, .. } = &self.claimed;
-        let mut stage = keepers.stage.subscribe();
+        let ReleaseDuty { context, lease, .. } = &self.duty;
+        let mut stage = context.stage.subscribe();
         tokio::select! {
             () = sleep(OVERTAKEN.min(*lease)) => {}
-            _ = stage.wait_for(|stage| *stage != Stage::Open) => {}
+            _ = stage.wait_for(|stage| *stage != ShutdownStage::Open) => {}
         }
         self.began = Instant::now();
         self.release().await;
     }
 
-    /// Tries until it is released, or is not worth another try.
+    /// Tries until the key is released, or until another try is of no use.
     async fn release(&mut self) {
-        // An error has been told by the log, and ends with the lease.
+        // An attempt logs the last error itself. The lease then ends the hold.
         while self.attempt().await.is_err() {
             if self.began.elapsed() >= LONGEST_REPLY {
                 self.pending = None;
@@ -168,11 +171,11 @@ impl Release {
         self.finish();
     }
 
-    /// Asks once. An error is one that may pass, so it is to be tried again.
+    /// Asks once. The outer error is transient: the release is to be tried again.
     async fn attempt(&mut self) -> Result<Result<Released, StoreError>, StoreError> {
-        let Claimed { keepers, claim, lease, .. } = &self.claimed;
-        let error = match keepers.lock.release(claim.clone()).await {
-            // By an earlier try, whose answer was lost: nobody else can have done it.
+        let ReleaseDuty { context, claim, lease, .. } = &self.duty;
+        let error = match context.lock.release(claim.clone()).await {
+            // An earlier try whose answer was lost has released it: no other claim can have.
             Ok(Released::NotHeld) if self.may_be_done && !self.is_lost => Ok(Released::Freed),
             Ok(released) => Ok(released),
             Err(error) if may_pass(&error) && self.began.elapsed() < *lease => {
@@ -194,19 +197,18 @@ impl Release {
 
     fn finish(&mut self) {
         if let Some(hold) = self.hold.as_ref().filter(|_| !self.is_lost) {
-            hold.set(State::Released);
+            hold.set(HoldState::Released);
         }
-        let pass = self.claimed.pass.take();
-        // An attempt that waits for the release then finds the gate open.
+        let permit = self.duty.permit.take();
         match self.pending.take() {
-            Some(pending) => pending.leave(pass),
-            None => drop(pass),
+            Some(pending) => pending.end_with(permit),
+            None => drop(permit),
         }
     }
 }
 
-/// After how long a release is repeated that may have overtaken a question: longer than a question
-/// is on its way, by the budgets of the locks here.
+/// After how long a release is repeated that may have overtaken the request for the key: longer
+/// than a request is on its way, by the timeouts of the locks here.
 const OVERTAKEN: Duration = Duration::from_secs(3);
 
 /// How long a holder waits for its release at most, while the lock fails.

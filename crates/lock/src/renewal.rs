@@ -1,4 +1,4 @@
-//! Renewals: when a hold is renewed, and when it is verified between renewals.
+//! When a hold is renewed, and when it is verified between renewals.
 
 use std::future;
 use std::time::Duration;
@@ -6,9 +6,17 @@ use std::time::Duration;
 use bellwether::StoreError;
 use tokio::time::{Instant, sleep_until};
 
+use super::drift::dependable;
 use super::{LockFuture, Renew, Watch};
 
-/// The next renewal: due, or under way. It goes on where it was, however often it is waited for.
+/// Until when a lease that was asked for at an instant holds for certain. It is 1 % and 2 ms
+/// shorter, because clocks run at different speeds, and servers count in whole milliseconds.
+pub(super) fn valid_until(asked_at: Instant, lease: Duration) -> Instant {
+    asked_at + dependable(lease)
+}
+
+/// The next renewal: due, or under way. A renewal that is under way survives the futures that wait
+/// for it.
 pub(super) struct Renewal {
     due: Instant,
     under_way: Option<(Instant, LockFuture<Renew>)>,
@@ -19,7 +27,7 @@ impl Renewal {
         Self { due, under_way: None }
     }
 
-    /// When it was asked, and the answer.
+    /// When the renewal was sent, and its answer.
     pub(super) async fn next(
         &mut self,
         ask: impl FnOnce() -> LockFuture<Renew>,
@@ -33,27 +41,26 @@ impl Renewal {
     }
 }
 
-/// What a holder hears of its own key between renewals: when the lock tells of a change, the hold is
-/// verified.
+/// Verifies a hold between renewals, each time the lock reports a change of the key.
 ///
-/// The first verification is due a moment after the grant. It is what has a server tell of the key
-/// from then on, so a hold that ends before costs nothing. A renewal changes the key as well, which
-/// is told, verified, and found to be no loss.
-pub(super) struct Hearing<'a> {
+/// The first verification is due 0.1 s after the grant. It subscribes to changes of the key, so a
+/// hold that ends before costs nothing. A renewal changes the key as well: the change is reported
+/// and verified, and is no loss.
+pub(super) struct Verification<'a> {
     watch: &'a mut Watch,
     lease: Duration,
-    /// When to verify although nothing was heard.
+    /// When to verify although no change was reported.
     due: Option<Instant>,
     under_way: Option<LockFuture<Renew>>,
 }
 
-impl<'a> Hearing<'a> {
+impl<'a> Verification<'a> {
     pub(super) fn of(watch: &'a mut Watch, lease: Duration, granted_at: Instant) -> Self {
         let due = Self::first_due(watch, lease, granted_at);
         Self { watch, lease, due, under_way: None }
     }
 
-    /// When a hold is verified first. Where nothing is told, the renewals are what there is.
+    /// When a hold is verified first. Without change reports it is never verified, only renewed.
     pub(super) fn first_due(
         watch: &Watch,
         lease: Duration,
@@ -62,14 +69,14 @@ impl<'a> Hearing<'a> {
         (!watch.is_silent()).then(|| granted_at + FIRST_VERIFIED.min(lease / 3))
     }
 
-    /// Waits until the hold is verified to be lost.
+    /// Waits until a verification finds that the hold is lost.
     ///
     /// # Cancel safety
-    /// What was heard or asked is kept for the next time.
+    /// It can be dropped and called again: reports and answers in between are kept.
     pub(super) async fn loss(&mut self, verify: impl Fn() -> Option<LockFuture<Renew>>) {
         loop {
             let Some(answer) = &mut self.under_way else {
-                self.heard().await;
+                self.until_due().await;
                 self.under_way = verify();
                 if self.under_way.is_none() {
                     future::pending::<()>().await;
@@ -81,7 +88,7 @@ impl<'a> Hearing<'a> {
             match verified {
                 Ok(Renew::Lost) => return,
                 Ok(Renew::Held) => self.due = None,
-                // Nothing is told before a verification has been answered.
+                // Only an answered verification subscribes to changes.
                 Err(error) => {
                     tracing::debug!(%error, "a lock was not verified");
                     self.due = Some(Instant::now() + LONGEST_PAUSE.min(self.lease / 12));
@@ -91,7 +98,7 @@ impl<'a> Hearing<'a> {
     }
 
     /// Waits until it is time to verify.
-    async fn heard(&mut self) {
+    async fn until_due(&mut self) {
         match self.due {
             Some(due) => sleep_until(due).await,
             None => self.watch.changed().await,
@@ -100,7 +107,7 @@ impl<'a> Hearing<'a> {
 }
 
 /// How long after its grant a hold is verified first: longer than most holds last, and a small part
-/// of the leases that most have.
+/// of most leases.
 const FIRST_VERIFIED: Duration = Duration::from_millis(100);
 
 /// How long after a verification that failed the next one is due, at most.

@@ -1,4 +1,4 @@
-//! Work under a lock: it begins when the lock is held, and does not outlive it unseen.
+//! Work under a lock: it begins when the lock is held, and a loss of the lock is an error.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -9,100 +9,88 @@ use bellwether::Key;
 use tokio::time::timeout;
 
 use super::error::LockError;
-use super::gates::LONGEST_RELEASE;
-use super::held::{Held, Standing};
+use super::guard::{LockGuard, LockStatus};
 use super::locks::Locks;
+use super::policy::{LONGEST_RELEASE, WhenLost};
 use super::{Lock, Released};
 
-/// What becomes of work whose lock is lost before it is done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum WhenLost {
-    /// It is dropped at its next await, and ends with an error. The default: every further step
-    /// could be in somebody else's way.
-    #[default]
-    Cancel,
-    /// It goes on to its end, and then ends with an error. For work that must not stop in the
-    /// middle.
-    Fail,
-    /// It goes on, and its answer is given. For locks that only save work; it can see for itself by
-    /// [`Standing::current`].
-    Finish,
-}
-
 impl<L: Lock> Locks<L> {
-    /// Runs a future while a key is held, and gives the key up: when this returns, it is free.
+    /// Runs a future while a key is held. When this returns, the key has been released.
     ///
-    /// That costs the round trip of the release. A release that fails is waited for as
-    /// [`Held::release`] does, and one without an answer for 5 s; then it goes on in the background,
-    /// and the answer of the future is given. So does the release of a key that was lost.
+    /// That costs the round trip of the release. A release that fails is retried for a second, and
+    /// one without an answer is awaited for 5 s. Then it goes on in the background, and the answer
+    /// of the future is returned. A key that was lost is released in the background, too.
     ///
-    /// The future does not begin before the lock is [taken](Locks::lock). If the lock is lost
-    /// meanwhile, it is as [`when_lost`](Locks::when_lost) says. Within it,
-    /// [`Standing::current`] is that of this lock.
+    /// The future starts when the lock is [taken](Locks::lock). [`when_lost`](Locks::when_lost)
+    /// says what happens to it if the lock is lost meanwhile. Within the future,
+    /// [`LockStatus::current`] is the status of this lock.
     ///
     /// # Errors
-    /// Those of [`lock`](Locks::lock), and [`LockErrorKind::Lost`](super::LockErrorKind::Lost): also
-    /// if the key [may have been lost](Held::is_lost) by the clock at the end, or if its release finds
-    /// that it was.
+    /// Those of [`lock`](Locks::lock), and [`LockErrorKind::Lost`](super::LockErrorKind::Lost) if
+    /// the lock was lost. That is also the error if the lock [may have been
+    /// lost](LockGuard::is_lost) by the clock at the end, or if its release finds that it was.
     ///
     /// # Cancel safety
-    /// The future is dropped with this, and the key is given up in the background.
+    /// Dropping this drops the future, and the key is released in the background.
     pub async fn run<F: Future>(&self, key: &Key, work: F) -> Result<F::Output, LockError> {
-        let held = self.lock(key).await?;
-        let done = CURRENT.scope(held.standing(), self.run_under(&held, work)).await?;
-        if held.is_lost() {
+        let guard = self.lock(key).await?;
+        let done = CURRENT.scope(guard.status(), self.run_under(&guard, work)).await?;
+        if guard.is_lost() {
             return Ok(done);
         }
-        // The keeper logs what does not work, and goes on.
-        let released = timeout(LONGEST_RELEASE, held.release()).await;
+        // A release that fails logs its error, and goes on in the background.
+        let released = timeout(LONGEST_RELEASE, guard.release()).await;
         let was_lost = matches!(released, Ok(Ok(Released::NotHeld)));
-        match self.knobs.when_lost {
+        match self.policy.when_lost {
             WhenLost::Cancel | WhenLost::Fail if was_lost => Err(LockError::lost(key)),
             _ => Ok(done),
         }
     }
 
-    async fn run_under<F: Future>(&self, held: &Held<L>, work: F) -> Result<F::Output, LockError> {
-        let done = match self.knobs.when_lost {
+    async fn run_under<F: Future>(
+        &self,
+        guard: &LockGuard<L>,
+        work: F,
+    ) -> Result<F::Output, LockError> {
+        let done = match self.policy.when_lost {
             WhenLost::Finish => return Ok(work.await),
             WhenLost::Fail => Some(work.await),
             WhenLost::Cancel => {
                 let work = pin!(work);
                 tokio::select! {
                     biased;
-                    () = held.lost() => None,
+                    () = guard.lost() => None,
                     done = work => Some(done),
                 }
             }
         };
-        // What was done at the very end may have been done too late.
-        done.filter(|_| !held.is_lost()).ok_or_else(|| LockError::lost(held.key()))
+        // The lease may have ended before the work did.
+        done.filter(|_| !guard.is_lost()).ok_or_else(|| LockError::lost(guard.key()))
     }
 }
 
 tokio::task_local! {
-    static CURRENT: Standing;
+    static CURRENT: LockStatus;
 }
 
-impl Standing {
-    /// How the lock stands under which this runs: that of the innermost [`Locks::run`],
-    /// [`LockLayer`](super::LockLayer) or `#[locked]`. None, if it runs under none, or in a task of
-    /// its own.
+impl LockStatus {
+    /// The status of the lock under which this code runs: that of the innermost [`Locks::run`],
+    /// [`LockLayer`](super::LockLayer) or `#[locked]`. `None` outside of them, and in a task that
+    /// was spawned inside.
     ///
-    /// It has the [fence](Standing::fence) to send along with what is written.
+    /// Send its [fence](LockStatus::fence) along with each write.
     pub fn current() -> Option<Self> {
         CURRENT.try_with(Clone::clone).ok()
     }
 }
 
-/// Why there is no answer of what is run under a lock: its own fault, or the lock's.
+/// Why work under a lock has no answer: an error of the work, or of the lock.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum LockedError<E> {
-    /// It was run, and failed.
+    /// The work failed.
     Inner(E),
-    /// It was not run, or its lock was lost meanwhile.
+    /// The lock was not granted, so the work was not run; or the lock was lost meanwhile.
     Lock(LockError),
 }
 
@@ -121,6 +109,6 @@ impl<E: fmt::Display> fmt::Display for LockedError<E> {
     }
 }
 
-/// What failed under the lock shows through as it is, and is given whole by matching: asking for
-/// `E: std::error::Error` would leave out tower's own `BoxError`.
+/// It displays the inner error as it is. `source` is `None`: match to get the inner error. A bound
+/// `E: std::error::Error` would exclude tower's `BoxError`.
 impl<E: fmt::Debug + fmt::Display> StdError for LockedError<E> {}

@@ -11,11 +11,11 @@ use crate::expand::{ReturnedResult, around, called, key, path, written};
 use crate::options::{milliseconds, value};
 use crate::template::Template;
 
-/// The options in the brackets of the attribute.
+/// The options of the attribute.
 pub(crate) struct Options {
     key: Template,
     locks: Expr,
-    /// How many milliseconds to wait for the lock, if not as long as the locks say.
+    /// How long a call waits for the lock, in milliseconds. `None`: as the locks say.
     wait: Option<u64>,
 }
 
@@ -51,8 +51,7 @@ impl Parse for Options {
     }
 }
 
-/// Makes two functions: the written one under another name, and one that runs it while it holds the
-/// lock.
+/// Expands to two functions: the original one, renamed, and one that runs it under the lock.
 pub(crate) fn expand(options: &Options, function: &ItemFn) -> Result<TokenStream> {
     let signature = &function.sig;
     if signature.asyncness.is_none() {
@@ -74,7 +73,7 @@ pub(crate) fn expand(options: &Options, function: &ItemFn) -> Result<TokenStream
     Ok(around(locked, &written(function, &inner)))
 }
 
-/// The body that takes the lock and runs the written function.
+/// Takes the lock and calls the original function.
 fn run(options: &Options, function: &ItemFn, inner: &Ident, arguments: &[Ident]) -> TokenStream {
     let Options { locks, wait, .. } = options;
     let key = key(&options.key);
@@ -82,7 +81,7 @@ fn run(options: &Options, function: &ItemFn, inner: &Ident, arguments: &[Ident])
     let wait = wait.map(|milliseconds| {
         quote!(.wait(::bellwether_lock::LockWait::at_most(::core::time::Duration::from_millis(#milliseconds))))
     });
-    // The key and the locks are evaluated first, since the call moves the arguments.
+    // The key and the locks come first: the call moves its arguments.
     quote! {
         let __key = #key;
         let __locks = ::bellwether_lock::attribute::locks(&#locks) #wait;

@@ -73,7 +73,7 @@ pub(super) async fn hostile_names_are_kept_apart(on: Arc<LockSubject>) -> Checke
     Ok(())
 }
 
-pub(super) async fn of_many_who_ask_at_once_one_is_granted(on: Arc<LockSubject>) -> Checked {
+pub(super) async fn one_of_many_concurrent_requests_is_granted(on: Arc<LockSubject>) -> Checked {
     let claims: Vec<_> = (0..32).map(|_| on.claim()).collect();
     let asked = claims.iter().map(|claim| on.attempt(claim, LONG));
     let attempts = try_join_all(asked).await?;
@@ -92,7 +92,10 @@ pub(super) async fn the_same_claim_is_granted_again(on: Arc<LockSubject>) -> Che
     for _ in 0..4 {
         sleep(MEDIUM / 3).await;
         let again = on.attempt(&hold.claim, MEDIUM).await?;
-        ensure!(matches!(again, Attempt::Granted(_)), "a claim was in its own way: {again:?}");
+        ensure!(
+            matches!(again, Attempt::Granted(_)),
+            "a claim was blocked by its own grant: {again:?}"
+        );
     }
     ensure!(on.is_busy().await?, "it lapsed although it was asked for again");
     on.free(hold).await?;
@@ -100,9 +103,10 @@ pub(super) async fn the_same_claim_is_granted_again(on: Arc<LockSubject>) -> Che
     Ok(())
 }
 
-/// Eight tasks read, give way and write; two of them in each others' way would lose a write.
+/// Eight tasks read, yield and write. Two holders at a time would lose a write.
 pub(super) async fn an_unprotected_counter_is_exact(on: Arc<LockSubject>) -> Checked {
-    let (counter, inside) = (AtomicU32::new(0), AtomicU32::new(0));
+    let counter = AtomicU32::new(0);
+    let inside = AtomicU32::new(0);
     let task = async || {
         for _ in 0..ROUNDS {
             let claim = on.claim();
@@ -124,13 +128,13 @@ pub(super) async fn an_unprotected_counter_is_exact(on: Arc<LockSubject>) -> Che
     Ok(())
 }
 
-pub(super) async fn a_try_leaves_nobody_waiting(on: Arc<LockSubject>) -> Checked {
+pub(super) async fn a_try_leaves_no_waiter(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
     for _ in 0..4 {
         on.busy().await?;
     }
     on.free(hold).await?;
-    // At once: nobody who went away is before us.
+    // At once: no earlier try is still in a queue.
     let hold = on.take(LONG).await?;
     on.free(hold).await
 }

@@ -1,4 +1,4 @@
-//! The number that grows.
+//! Fencing tokens: numbers that grow.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ pub(super) async fn fences_grow_over_lapsed_leases(on: Arc<LockSubject>) -> Chec
     on.free(next).await
 }
 
-pub(super) async fn a_repeated_question_has_the_same_fence(on: Arc<LockSubject>) -> Checked {
+pub(super) async fn a_repeated_request_has_the_same_fence(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
     let fence = hold.fence()?;
     match on.attempt(&hold.claim, LONG).await? {

@@ -1,4 +1,4 @@
-//! What ends with a lease, and what renews it.
+//! The end of a lease, and its renewal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ impl LockSubject {
         Ok(self.lock.renew(&hold.claim, lease).await?)
     }
 
-    /// A hold whose lease has ended, unless it is one by a session.
+    /// A hold whose lease has ended. `None` for a hold by a session.
     async fn lapsed(&self) -> Result<Option<HeldKey>, Deviation> {
         let hold = self.take(SHORT).await?;
         if !hold.is_by_lease() {
@@ -39,7 +39,8 @@ pub(super) async fn a_waiter_gets_it_right_at_the_end_of_the_lease(
     if !hold.is_by_lease() {
         return on.free(hold).await;
     }
-    let (began, waiting) = (Instant::now(), on.claim());
+    let began = Instant::now();
+    let waiting = on.claim();
     let granted = timeout(MEDIUM * 4, on.wait_by(&waiting, LONG)).await;
     let took = began.elapsed();
     ensure!(granted.is_ok(), "it was not granted within {took:?} of a lease of {MEDIUM:?}");
@@ -65,7 +66,7 @@ pub(super) async fn a_lapsed_lease_is_not_renewed(on: Arc<LockSubject>) -> Check
     ensure!(renewed == Renew::Lost, "it was");
     let next = on.take(LONG).await?;
     let renewed = on.renew(&lapsed, LONG).await?;
-    ensure!(renewed == Renew::Lost, "it was, after somebody else had been granted the key");
+    ensure!(renewed == Renew::Lost, "it was, after another claim had been granted the key");
     on.free(next).await
 }
 
@@ -78,7 +79,7 @@ pub(super) async fn nothing_is_renewed_after_a_release(on: Arc<LockSubject>) -> 
     Ok(())
 }
 
-pub(super) async fn a_stranger_renews_nothing(on: Arc<LockSubject>) -> Checked {
+pub(super) async fn another_claim_renews_nothing(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
     let renewed = on.lock.renew(&on.claim(), LONG).await?;
     ensure!(renewed == Renew::Lost, "a claim that was never granted was renewed");
@@ -90,7 +91,7 @@ pub(super) async fn a_renewal_does_not_prolong_the_lease_of_others(
 ) -> Checked {
     let Some(lapsed) = on.lapsed().await? else { return Ok(()) };
     let _theirs = on.take(SHORT).await?;
-    // By a lease so long that, if it took the hold of others for its own, it would show.
+    // The lease is long, so a wrong renewal of the other hold would show.
     on.renew(&lapsed, LONG).await?;
     sleep(SHORT * 2).await;
     ensure!(!on.is_busy().await?, "the lease of others was prolonged");
@@ -116,7 +117,7 @@ pub(super) async fn the_release_of_a_lapsed_lease_is_not_held(on: Arc<LockSubjec
     ensure!(released == Released::NotHeld, "it was {released:?}");
     let next = on.take(LONG).await?;
     let released = on.release(lapsed.claim).await?;
-    ensure!(released == Released::NotHeld, "it was {released:?} while somebody else had the key");
+    ensure!(released == Released::NotHeld, "it was {released:?} while another claim had the key");
     ensure!(on.is_busy().await?, "it freed the key of the next holder");
     on.free(next).await
 }

@@ -25,9 +25,10 @@ pub(super) async fn first_come_first_served(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
     let order = Mutex::new(Vec::new());
     let waiters = (0..5).map(|number| {
-        let (on, order) = (&on, &order);
+        let on = &on;
+        let order = &order;
         async move {
-            sleep(APART * number).await;
+            sleep(SPACING * number).await;
             let claim = on.claim();
             on.wait_by(&claim, Duration::from_secs(2)).await?;
             order.lock().unwrap_or_else(PoisonError::into_inner).push(number);
@@ -35,7 +36,7 @@ pub(super) async fn first_come_first_served(on: Arc<LockSubject>) -> Checked {
         }
     });
     let frees = async {
-        sleep(APART * 6).await;
+        sleep(SPACING * 6).await;
         on.free(hold).await
     };
     let (waited, freed) = tokio::join!(try_join_all(waiters), frees);
@@ -60,20 +61,22 @@ pub(super) async fn a_waiter_is_told_how_many_are_before_it(on: Arc<LockSubject>
     on.free(hold).await
 }
 
-/// A try that finds others waiting is busy, even while the key is being handed over.
-pub(super) async fn a_try_goes_before_nobody(on: Arc<LockSubject>) -> Checked {
+/// A try is busy while there are waiters, even while the key is being handed over.
+pub(super) async fn a_try_overtakes_no_waiter(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
     let waiting = on.claim();
     on.queue_up(&waiting).await?;
     on.free(hold).await?;
     on.busy().await?;
     let granted = timeout(Duration::from_secs(5), on.wait_by(&waiting, SHORT)).await;
-    ensure!(granted.is_ok(), "who waited was not granted it");
+    ensure!(granted.is_ok(), "the waiter was not granted it");
     on.release(waiting).await?;
     Ok(())
 }
 
-pub(super) async fn who_leaves_the_queue_holds_up_nobody(on: Arc<LockSubject>) -> Checked {
+pub(super) async fn a_waiter_that_leaves_the_queue_delays_no_other(
+    on: Arc<LockSubject>,
+) -> Checked {
     let hold = on.take(LONG).await?;
     let [first, middle, last] = [on.claim(), on.claim(), on.claim()];
     for claim in [&first, &middle, &last] {
@@ -84,12 +87,12 @@ pub(super) async fn who_leaves_the_queue_holds_up_nobody(on: Arc<LockSubject>) -
     on.release(first).await?;
     on.free(hold).await?;
     let granted = timeout(Duration::from_secs(5), on.wait_by(&last, SHORT)).await;
-    ensure!(granted.is_ok(), "the last waits for those who have left");
+    ensure!(granted.is_ok(), "the last waiter waits for those that have left");
     on.release(last).await?;
     Ok(())
 }
 
-pub(super) async fn a_try_takes_no_place(on: Arc<LockSubject>) -> Checked {
+pub(super) async fn a_try_takes_no_place_in_the_queue(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
     on.busy().await?;
     let waiting = on.claim();
@@ -99,5 +102,5 @@ pub(super) async fn a_try_takes_no_place(on: Arc<LockSubject>) -> Checked {
     on.free(hold).await
 }
 
-/// Enough that who comes later comes later on the server too.
-const APART: Duration = Duration::from_millis(60);
+/// Enough that requests arrive at the server in this order.
+const SPACING: Duration = Duration::from_millis(60);

@@ -1,4 +1,4 @@
-//! Who may take again what they hold.
+//! Locks that their owner may take again.
 
 use std::sync::Arc;
 
@@ -23,7 +23,8 @@ pub(super) async fn an_owner_takes_it_again_and_releases_as_often(on: Arc<LockSu
 }
 
 pub(super) async fn a_claim_is_counted_once(on: Arc<LockSubject>) -> Checked {
-    let (owner, claim) = (Owner::new(), on.claim());
+    let owner = Owner::new();
+    let claim = on.claim();
     for _ in 0..3 {
         on.take_for(claim.clone(), owner, LONG).await?;
     }
@@ -66,7 +67,8 @@ pub(super) async fn all_holds_of_an_owner_have_one_fence(on: Arc<LockSubject>) -
     let owner = Owner::new();
     let outer = on.take_for(on.claim(), owner, LONG).await?;
     let inner = on.take_for(on.claim(), owner, LONG).await?;
-    let (first, second) = (outer.grant.fence, inner.grant.fence);
+    let first = outer.grant.fence;
+    let second = inner.grant.fence;
     ensure!(first == second, "{first:?}, then {second:?}");
     on.free(inner).await?;
     on.free(outer).await

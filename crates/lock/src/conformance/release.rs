@@ -1,4 +1,4 @@
-//! What a release frees, and who is told.
+//! What a release frees, and which waiters are told.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use super::subject::{LONG, LockSubject, SHORT};
 use crate::{Released, Request};
 use bellwether::conformance::{Checked, ensure};
 
-pub(super) async fn a_stranger_cannot_release(on: Arc<LockSubject>) -> Checked {
+pub(super) async fn another_claim_cannot_release(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
     let released = on.release(on.claim()).await?;
-    ensure!(released == Released::NotHeld, "the release of a stranger was {released:?}");
-    ensure!(on.is_busy().await?, "a stranger freed it");
+    ensure!(released == Released::NotHeld, "the release by another claim was {released:?}");
+    ensure!(on.is_busy().await?, "another claim freed it");
     on.free(hold).await
 }
 
@@ -31,7 +31,7 @@ pub(super) async fn a_release_of_what_was_never_granted_is_safe(on: Arc<LockSubj
     on.free(hold).await
 }
 
-pub(super) async fn a_second_release_frees_nobody(on: Arc<LockSubject>) -> Checked {
+pub(super) async fn a_second_release_frees_nothing(on: Arc<LockSubject>) -> Checked {
     let claim = on.take(LONG).await?.claim;
     let first = on.release(claim.clone()).await?;
     let second = on.release(claim).await?;
@@ -52,9 +52,10 @@ pub(super) async fn a_repeated_release_never_frees_the_next_holder(
     on.free(next).await
 }
 
-pub(super) async fn whoever_knows_the_claim_can_release(on: Arc<LockSubject>) -> Checked {
+pub(super) async fn another_task_with_the_claim_can_release(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
-    let (lock, known) = (Arc::clone(&on.lock), hold.claim.clone());
+    let lock = Arc::clone(&on.lock);
+    let known = hold.claim.clone();
     drop(hold);
     let released = lock.release(known).await?;
     ensure!(released == Released::Freed, "it was {released:?}");
@@ -62,13 +63,13 @@ pub(super) async fn whoever_knows_the_claim_can_release(on: Arc<LockSubject>) ->
     Ok(())
 }
 
-pub(super) async fn a_dropped_question_can_be_released(on: Arc<LockSubject>) -> Checked {
+pub(super) async fn a_dropped_request_can_be_released(on: Arc<LockSubject>) -> Checked {
     for _ in 0..4 {
         let claim = on.claim();
         {
-            let mut question = pin!(on.lock.acquire(Request::new(claim.clone(), LONG)));
-            // Polled once: sent perhaps, and dropped without having heard the answer.
-            let _ = question.as_mut().now_or_never();
+            let mut request = pin!(on.lock.acquire(Request::new(claim.clone(), LONG)));
+            // Polled once: the request may be sent, and is dropped before its answer.
+            let _ = request.as_mut().now_or_never();
         }
         on.release(claim).await?;
         let next = on.take_soon().await?;
@@ -77,7 +78,7 @@ pub(super) async fn a_dropped_question_can_be_released(on: Arc<LockSubject>) -> 
     Ok(())
 }
 
-/// What was dropped is granted to nobody when the key becomes free.
+/// A dropped wait is not granted the key when it becomes free.
 pub(super) async fn a_dropped_wait_can_be_released(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
     let waiting = on.claim();
@@ -88,9 +89,10 @@ pub(super) async fn a_dropped_wait_can_be_released(on: Arc<LockSubject>) -> Chec
     on.free(next).await
 }
 
-pub(super) async fn who_stops_waiting_is_in_nobodys_way(on: Arc<LockSubject>) -> Checked {
+pub(super) async fn a_waiter_that_leaves_blocks_no_other(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
-    let (gone, patient) = (on.claim(), on.claim());
+    let gone = on.claim();
+    let patient = on.claim();
     let _ = timeout(SHORT, on.wait_by(&gone, LONG)).await;
     let waits = on.wait_by(&patient, LONG);
     let leaves = async {
@@ -106,8 +108,8 @@ pub(super) async fn who_stops_waiting_is_in_nobodys_way(on: Arc<LockSubject>) ->
     Ok(())
 }
 
-/// Between the answer and the wait is where a wake-up is lost.
-pub(super) async fn a_release_after_the_busy_answer_is_told(on: Arc<LockSubject>) -> Checked {
+/// A wake-up must not be lost between the answer and the wait.
+pub(super) async fn a_release_after_the_busy_answer_is_reported(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
     let mut watch = on.lock.watch(&on.key());
     on.busy().await?;
@@ -115,24 +117,24 @@ pub(super) async fn a_release_after_the_busy_answer_is_told(on: Arc<LockSubject>
     if watch.is_silent() {
         return Ok(());
     }
-    let heard = timeout(Duration::from_secs(5), watch.changed()).await;
-    ensure!(heard.is_ok(), "nothing was heard of the release within 5 s");
+    let reported = timeout(Duration::from_secs(5), watch.changed()).await;
+    ensure!(reported.is_ok(), "the watch did not report the release within 5 s");
     Ok(())
 }
 
-pub(super) async fn who_watches_hears_of_every_hand_over(on: Arc<LockSubject>) -> Checked {
+pub(super) async fn a_watch_reports_every_hand_over(on: Arc<LockSubject>) -> Checked {
     let mut watch = on.lock.watch(&on.key());
     for round in 0..5 {
         let hold = on.take(LONG).await?;
         on.busy().await?;
-        // What is heard up to here may be of the last round.
+        // Earlier reports may be of the last round.
         while watch.changed().now_or_never().is_some() {}
         on.free(hold).await?;
         if watch.is_silent() {
             continue;
         }
-        let heard = timeout(Duration::from_secs(5), watch.changed()).await;
-        ensure!(heard.is_ok(), "nothing was heard of release {round} within 5 s");
+        let reported = timeout(Duration::from_secs(5), watch.changed()).await;
+        ensure!(reported.is_ok(), "the watch did not report release {round} within 5 s");
     }
     Ok(())
 }

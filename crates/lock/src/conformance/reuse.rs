@@ -1,4 +1,4 @@
-//! What a process gives up is free for the next attempt of the same process.
+//! A key that a process releases is free for its next attempt.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,8 @@ impl LockSubject {
 pub(super) async fn what_was_dropped_is_free_for_the_next_attempt_of_this_process(
     on: Arc<LockSubject>,
 ) -> Checked {
-    let (locks, key) = (on.locks(), on.key());
+    let locks = on.locks();
+    let key = on.key();
     for round in 0..ROUNDS {
         match locks.try_lock(&key).await {
             Ok(held) => drop(held),
@@ -33,11 +34,12 @@ pub(super) async fn what_was_dropped_is_free_for_the_next_attempt_of_this_proces
     Ok(())
 }
 
-/// As another process sees it, which knows nothing of a release that is under way.
+/// The other process does not know of a release that is under way.
 pub(super) async fn what_ran_under_it_has_released_it_when_it_returns(
     on: Arc<LockSubject>,
 ) -> Checked {
-    let (processes, key) = ([on.locks(), on.locks()], on.key());
+    let processes = [on.locks(), on.locks()];
+    let key = on.key();
     for round in 0..ROUNDS {
         let ran = processes[round % 2].run(&key, async { round }).await;
         ensure!(ran.is_ok(), "run {round} of {ROUNDS}: {ran:?}");

@@ -1,4 +1,4 @@
-//! What a holder knows after its process stood still.
+//! A holder notices that its process stood still for too long.
 
 use std::sync::Arc;
 use std::thread;
@@ -13,7 +13,7 @@ impl LockSubject {
         locks.map_err(|error| Deviation::new(format!("the lease was refused: {error}")))
     }
 
-    /// Nothing else of this process runs meanwhile.
+    /// Blocks the thread, so that no other task of this process runs.
     fn stand_still(&self) {
         thread::sleep(self.term + self.term / 10);
     }
@@ -26,10 +26,10 @@ pub(super) async fn a_holder_that_stood_still_for_its_term_knows_it_when_it_look
     let held = locks.lock(&on.key()).await.map_err(|error| Deviation::new(error.to_string()))?;
     ensure!(!held.is_lost(), "it is lost at once");
     on.stand_still();
-    ensure!(held.is_lost(), "it says that it holds the key, after {:?} and more", on.term);
+    ensure!(held.is_lost(), "it counts as held after {:?} and more", on.term);
     let told = tokio::time::timeout(on.term, held.lost()).await;
     ensure!(told.is_ok(), "it is not told within {:?}", on.term);
-    ensure!(held.is_lost(), "what was lost is held again");
+    ensure!(held.is_lost(), "a lost lock is held again");
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! A lock that is put to a check.
+//! A lock under test.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use tokio::time::{sleep, timeout};
 
 use crate::{Attempt, Busy, Claim, Grant, Lock, Owner, Released, Request, TakeOver, Term};
 
-/// A lock, and a key that nobody else uses.
+/// A lock, and a key that no other check uses.
 pub(super) struct LockSubject {
     pub(super) lock: Arc<dyn Lock>,
     pub(super) take_over: Option<Arc<dyn TakeOver>>,
     pub(super) trial: Trial,
-    /// What a lease or a session is known to end after.
+    /// After how long a lease or a session ends.
     pub(super) term: Duration,
 }
 
-/// Who holds the key.
+/// A key that a claim holds.
 pub(super) struct HeldKey {
     pub(super) claim: Claim,
     pub(super) owner: Owner,
@@ -54,7 +54,7 @@ impl LockSubject {
         Ok(self.lock.acquire(Request::new(claim.clone(), lease)).await?)
     }
 
-    /// The key, where it has to be free.
+    /// Takes the key, which has to be free.
     pub(super) async fn take(&self, lease: Duration) -> Result<HeldKey, Deviation> {
         self.take_by(self.claim(), lease).await
     }
@@ -83,7 +83,7 @@ impl LockSubject {
         }
     }
 
-    /// The key, where it has to become free soon: what was dropped may still be on its way.
+    /// Takes the key, which has to become free soon: a dropped request may still be on its way.
     pub(super) async fn take_soon(&self) -> Result<HeldKey, Deviation> {
         let mut last = None;
         for _ in 0..100 {
@@ -96,7 +96,7 @@ impl LockSubject {
         Err(last.unwrap_or_else(|| Deviation::new("not tried")))
     }
 
-    /// Who is in the way, where somebody has to be.
+    /// The busy answer for the key, which has to be held.
     pub(super) async fn busy(&self) -> Result<Busy, Deviation> {
         let claim = self.claim();
         match self.attempt(&claim, LONG).await? {
@@ -121,14 +121,14 @@ impl LockSubject {
         Ok(self.lock.release(claim).await?)
     }
 
-    /// Releases what has to be held.
+    /// Releases the key, which has to be held.
     pub(super) async fn free(&self, hold: HeldKey) -> Checked {
         let released = self.release(hold.claim).await?;
         ensure!(released == Released::Freed, "the release of a held key was {released:?}");
         Ok(())
     }
 
-    /// Asks by a claim until it is granted, with patience, and without knowing how the lock waits.
+    /// Asks for a claim until it is granted, with patience, for any kind of lock.
     pub(super) async fn wait_by(
         &self,
         claim: &Claim,
@@ -145,7 +145,7 @@ impl LockSubject {
     }
 }
 
-/// Short enough to wait for its end, long enough to do something before.
+/// Short enough to wait for its end, and long enough to ask before.
 pub(super) const SHORT: Duration = Duration::from_millis(200);
 
 pub(super) const MEDIUM: Duration = Duration::from_millis(450);

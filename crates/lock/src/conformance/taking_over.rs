@@ -1,4 +1,4 @@
-//! Taking a key from who is silent.
+//! Take-over of a key from a silent holder.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,19 +16,19 @@ impl LockSubject {
         Ok(lock.take_over(Request::new(claim.clone(), LONG), from).await?)
     }
 
-    /// Who holds the key, as others see it.
+    /// The holder of the key, as other claims see it.
     async fn seen(&self) -> Result<Holder, Deviation> {
-        self.busy().await?.holder.ok_or_else(|| Deviation::new("it does not tell who holds it"))
+        self.busy().await?.holder.ok_or_else(|| Deviation::new("the busy answer has no holder"))
     }
 
-    async fn ensure_refused(&self, from: Holder, whom: &str) -> Checked {
+    async fn ensure_refused(&self, from: Holder, which: &str) -> Checked {
         let attempt = self.take_over(&self.claim(), from).await?;
-        ensure!(matches!(attempt, Attempt::Busy(_)), "it was taken from {whom}");
+        ensure!(matches!(attempt, Attempt::Busy(_)), "it was taken from {which}");
         Ok(())
     }
 }
 
-pub(super) async fn of_many_who_take_it_from_a_silent_holder_one_wins(
+pub(super) async fn one_of_many_take_overs_from_a_silent_holder_wins(
     on: Arc<LockSubject>,
 ) -> Checked {
     let silent = on.take(LONG).await?;
@@ -44,26 +44,31 @@ pub(super) async fn of_many_who_take_it_from_a_silent_holder_one_wins(
     }
     ensure!(winners.len() == 1, "{} of 16 took it", winners.len());
     for winner in winners {
-        let (before, after) = (silent.grant.fence, winner.grant.fence);
+        let before = silent.grant.fence;
+        let after = winner.grant.fence;
         ensure!(before.is_none() || after > before, "its fence {after:?} came after {before:?}");
         on.free(winner).await?;
     }
     Ok(())
 }
 
-pub(super) async fn it_is_not_taken_from_another_than_was_seen(on: Arc<LockSubject>) -> Checked {
+pub(super) async fn a_take_over_from_another_holder_than_was_seen_is_refused(
+    on: Arc<LockSubject>,
+) -> Checked {
     let first = on.take(LONG).await?;
     let seen = on.seen().await?;
     on.free(first).await?;
     let next = on.take(LONG).await?;
-    on.ensure_refused(seen, "a holder that nobody had seen").await?;
+    on.ensure_refused(seen, "a holder that was not seen").await?;
     on.free(next).await
 }
 
-pub(super) async fn it_is_not_taken_from_who_has_renewed_it(on: Arc<LockSubject>) -> Checked {
+pub(super) async fn a_take_over_from_a_holder_that_has_renewed_is_refused(
+    on: Arc<LockSubject>,
+) -> Checked {
     let hold = on.take(LONG).await?;
     let seen = on.seen().await?;
-    // Renewals are told apart by the millisecond.
+    // Renewals differ by the millisecond.
     sleep(Duration::from_millis(20)).await;
     on.lock.renew(&hold.claim, LONG).await?;
     let renewed = on.seen().await?;
@@ -73,22 +78,23 @@ pub(super) async fn it_is_not_taken_from_who_has_renewed_it(on: Arc<LockSubject>
     on.free(hold).await
 }
 
-pub(super) async fn who_lost_it_is_told(on: Arc<LockSubject>) -> Checked {
+pub(super) async fn a_holder_that_was_taken_over_is_told(on: Arc<LockSubject>) -> Checked {
     let silent = on.take(LONG).await?;
-    let (seen, winner) = (on.seen().await?, on.claim());
+    let seen = on.seen().await?;
+    let winner = on.claim();
     let attempt = on.take_over(&winner, seen).await?;
     ensure!(matches!(attempt, Attempt::Granted(_)), "it was not granted, but {attempt:?}");
     let renewed = on.lock.renew(&silent.claim, LONG).await?;
-    ensure!(renewed == Renew::Lost, "who had lost it could renew it");
+    ensure!(renewed == Renew::Lost, "the old holder could renew it");
     let released = on.release(silent.claim).await?;
-    ensure!(released == Released::NotHeld, "its release by who had lost it was {released:?}");
-    ensure!(on.is_busy().await?, "who had lost it freed it");
+    ensure!(released == Released::NotHeld, "its release by the old holder was {released:?}");
+    ensure!(on.is_busy().await?, "the old holder freed it");
     let released = on.release(winner).await?;
     ensure!(released == Released::Freed, "its release by the winner was {released:?}");
     Ok(())
 }
 
-pub(super) async fn what_is_free_is_taken(on: Arc<LockSubject>) -> Checked {
+pub(super) async fn a_take_over_takes_a_free_key(on: Arc<LockSubject>) -> Checked {
     let hold = on.take(LONG).await?;
     let seen = on.seen().await?;
     on.free(hold).await?;

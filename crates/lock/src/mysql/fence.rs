@@ -1,4 +1,4 @@
-//! Fences: a counter that no transaction takes back.
+//! Fences: a counter that no rollback undoes.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -6,11 +6,11 @@ use bellwether::StoreErrorKind;
 use tokio::sync::Semaphore;
 
 use super::MySqlOptions;
-use super::link::MySqlSession;
-use super::trouble::{is_forbidden, malformed, meaning};
+use super::classification::{classify, is_forbidden, malformed};
+use super::session::MySqlSession;
 use crate::session::SessionError;
 
-/// The next number, in a transaction of its own. No other transaction sees the row that it takes.
+/// The next number, in a transaction of its own. No other transaction sees the row that it inserts.
 pub(super) async fn next(session: &mut MySqlSession) -> Result<u64, SessionError> {
     number(
         session,
@@ -26,29 +26,29 @@ async fn number(session: &mut MySqlSession, statements: &str) -> Result<u64, Ses
     last.number()?.ok_or_else(malformed)
 }
 
-/// A connection to count by, where the one that holds the row cannot: a number must be committed
-/// before it is given out, and a transaction that stays open commits nothing.
-pub(super) struct Counter {
+/// A connection that counts, for sessions whose transaction stays open: a number must be committed
+/// before it is given out.
+pub(super) struct FenceCounter {
     options: MySqlOptions,
-    /// One counts at a time, so that one connection will do.
+    /// One session counts at a time, so that one connection is enough.
     turns: Semaphore,
-    /// It, while it is not in use. Held for a moment, never across an `.await`.
+    /// The connection, while it is not in use. Held for a moment, never across an `.await`.
     idle: Mutex<Option<MySqlSession>>,
 }
 
-impl Counter {
+impl FenceCounter {
     pub(super) fn new(options: MySqlOptions) -> Self {
         Self { options, turns: Semaphore::new(1), idle: Mutex::default() }
     }
 
     pub(super) async fn next(&self) -> Result<u64, SessionError> {
-        // It is never closed.
+        // The semaphore is never closed.
         let _turn = self.turns.acquire().await;
         let idle = self.idle().take();
         if let Some(mut session) = idle {
             match next(&mut session).await {
-                // It was left for too long.
-                Err(trouble) if trouble.is_broken() => {}
+                // The connection was idle for too long.
+                Err(error) if error.is_broken() => {}
                 counted => return self.give_back(session, counted),
             }
         }
@@ -62,7 +62,7 @@ impl Counter {
         session: MySqlSession,
         counted: Result<u64, SessionError>,
     ) -> Result<u64, SessionError> {
-        // One that met trouble may be in the middle of a transaction.
+        // After an error, a transaction may be open.
         if counted.is_ok() {
             *self.idle() = Some(session);
         }
@@ -74,7 +74,7 @@ impl Counter {
     }
 }
 
-/// Makes the counter, if it is not there.
+/// Creates the counter if it is missing.
 pub(super) async fn prepare(session: &mut MySqlSession) -> Result<(), SessionError> {
     if is_there(session, "bellwether_fences").await? {
         return Ok(());
@@ -89,27 +89,27 @@ pub(super) async fn prepare(session: &mut MySqlSession) -> Result<(), SessionErr
     make(session, &statement).await
 }
 
-/// Whether there is such a table.
+/// Whether the table exists.
 pub(super) async fn is_there(
     session: &mut MySqlSession,
     table: &str,
 ) -> Result<bool, SessionError> {
     match session.run(&format!("SELECT 1 FROM {table} LIMIT 0")).await {
         Ok(()) => Ok(true),
-        Err(trouble) if trouble.is_unprepared() => Ok(false),
-        Err(trouble) => Err(trouble),
+        Err(error) if error.is_unprepared() => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
-/// Makes a table. An error for want of rights says what to do.
+/// Creates a table. If a right is missing, the error contains the statement.
 pub(super) async fn make(session: &mut MySqlSession, statement: &str) -> Result<(), SessionError> {
     session.try_run(statement).await.map_err(|error| {
         let is_forbidden = is_forbidden(&error);
-        let trouble = meaning(error);
+        let error = classify(error);
         if is_forbidden {
-            let advice = format!("a table is missing that the user may not make: {statement}");
+            let advice = format!("a table is missing, and the user may not create it: {statement}");
             return SessionError::refused(StoreErrorKind::Misconfigured, advice);
         }
-        trouble
+        error
     })
 }

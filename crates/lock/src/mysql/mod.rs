@@ -1,11 +1,11 @@
 //! Locks in a MariaDB or MySQL server.
 
+mod classification;
 mod fence;
-mod link;
-mod named;
+mod named_locks;
 mod options;
 mod row;
-mod trouble;
+mod session;
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use bellwether::{Key, StoreError, StoreErrorKind};
 
 pub use self::options::MySqlOptions;
 
-use self::named::NamedLocks;
+use self::named_locks::NamedLocks;
 use self::row::Rows;
 use super::session::Sessions;
 use super::{Attempt, Claim, Fenced, Lock, LockFuture, Released, Renew, Request, Watch};
@@ -24,7 +24,7 @@ macro_rules! by_sessions {
             /// Connects to a `mysql://` address, with the defaults of [`MySqlOptions`].
             ///
             /// # Errors
-            /// If it is no such address, or if the server cannot be reached or refuses.
+            /// If the address is not valid, or if the server cannot be reached or refuses.
             pub async fn connect(url: &str) -> Result<Self, StoreError> {
                 let options = MySqlOptions::new(url).map_err(|error| {
                     StoreError::new(StoreErrorKind::Misconfigured, error.to_string())
@@ -32,11 +32,11 @@ macro_rules! by_sessions {
                 Self::connect_with(options).await
             }
 
-            /// Connects, and makes what tables are missing.
+            /// Connects, and creates the tables that are missing.
             ///
             /// # Errors
             /// If the server cannot be reached or refuses, or if a table is missing and the user
-            /// may not make it: the message has the statement that makes it.
+            /// may not create it: the message has the statement.
             pub async fn connect_with(options: MySqlOptions) -> Result<Self, StoreError> {
                 let lock = Self::connect_lazily(options);
                 lock.0.prepare().await?;
@@ -75,41 +75,42 @@ macro_rules! by_sessions {
 
 /// Named locks (`GET_LOCK`) of a MariaDB or MySQL server, each on a connection kept for it.
 ///
-/// A handle: clones share the connections. Every claim has one to itself while it waits and while
-/// it holds, because the server grants a name to the session that has it again. A claim that is
-/// asked for with patience waits in the server and gets the key as soon as it is free; one whose
-/// question is dropped leaves the server's queue at once.
+/// A handle: clones share the connections. Every claim has a connection of its own while it waits
+/// and holds, because the server grants a name to its session again. A claim that asks with
+/// patience waits in the server, and gets the key as soon as it is free. When its request is
+/// dropped, it leaves the server's queue at once.
 ///
 /// # How long it is held
-/// By a [session](super::Term::Session), for as long as the connection lives; leases are of no
-/// account. A session that was not heard of for [`MySqlOptions::session_timeout`] is ended by the
-/// server, so that is how long a holder that was killed with its machine, or stopped, keeps others
-/// out; one whose connection breaks keeps them out for a moment. This process asks three times as
-/// often, and tells the holder when the session has ended (a `KILL`, a restart), or when for lack of
-/// an answer it may have: before the server ends it. A process that stood still for so long knows when
-/// it looks ([`Held::is_lost`](super::Held::is_lost)).
+/// By a [session](super::Term::Session), as long as the connection lives. Leases are ignored. The
+/// server ends a session from which it receives nothing for [`MySqlOptions::session_timeout`]. The
+/// keys of a holder that is stopped, or was killed with its machine, stay locked until then; those
+/// of a holder whose connection breaks, for a moment.
 ///
-/// The server tells nothing by itself. So a holder whose session was killed hears of it with the next
-/// question, a third of the session timeout later: 2 s by default.
+/// This process sends a request three times as often. It tells the holder when the session has
+/// ended (a `KILL`, a restart), or may have because there was no answer, which is before the server
+/// ends it. A process that stood still can see the loss at once
+/// ([`LockGuard::is_lost`](super::LockGuard::is_lost)). The server reports nothing by itself: a
+/// holder whose session was killed learns so with the next request, a third of the session timeout
+/// later, which is 2 s by default.
 ///
 /// # Fences
-/// Numbers of one counter for all keys, the table `bellwether_fences` of the address's database. It
-/// never has a row that stays, so there is nothing to clean. It starts with the server's time in
+/// Numbers of one counter for all keys, the table `bellwether_fences` in the database of the
+/// address. It keeps no rows, so there is nothing to clean. It starts with the server's time in
 /// microseconds, so fences grow even if the table is lost. They grow over crashes as far as the
-/// server keeps what was committed (`innodb_flush_log_at_trx_commit`), except on MySQL before 8 and
-/// MariaDB before 10.2, which start counting again.
+/// server keeps what was committed (`innodb_flush_log_at_trx_commit`). The exceptions are MySQL
+/// before 8 and MariaDB before 10.2, which start counting again.
 ///
 /// # What a user of the server must be allowed to do
-/// `SELECT, INSERT, DELETE ON bellwether_fences`, and `CREATE` if it is not there yet.
+/// `SELECT, INSERT, DELETE ON bellwether_fences`, and `CREATE` if the table is missing.
 ///
 /// # Limits
-/// - Names are of one server: replicas and other nodes of a Galera cluster know nothing of them.
-///   All processes must be connected to the same server, and not through a proxy that shares sessions.
-/// - It cannot be taken from a holder that is there and does nothing: it is not
-///   [`TakeOver`](super::TakeOver). Kill its connection instead.
+/// - Names are of one server: replicas and other nodes of a Galera cluster do not have them. All
+///   processes must use the same server, and not through a proxy that shares sessions.
+/// - It is not [`TakeOver`](super::TakeOver): a key cannot be taken from a holder that hangs. Kill
+///   the holder's connection instead.
 /// - Connections are not encrypted.
-/// - Tested with MariaDB 10.11. Oracle's MySQL 8 knows all the statements, but was not tested; it
-///   rounds patience to whole seconds.
+/// - Tested with MariaDB 10.11. Oracle's MySQL 8 supports all the statements, but was not tested;
+///   it rounds patience to whole seconds.
 #[derive(Clone, Debug)]
 pub struct MySqlLock(Sessions<NamedLocks>);
 
@@ -118,26 +119,26 @@ by_sessions!(MySqlLock, NamedLocks);
 /// Rows of a table in a MariaDB or MySQL server, each locked by `SELECT ... FOR UPDATE` in a
 /// transaction that stays open.
 ///
-/// It is as [`MySqlLock`] in everything that is not said here. Unlike names, rows are locked
-/// wherever writes go to one server, and the server's list of transactions shows them. But a
-/// holder keeps a transaction open, which keeps the server from purging old versions of rows:
-/// for holds of more than a few seconds take [`MySqlLock`].
+/// It works like [`MySqlLock`], with the following differences. Rows, unlike names, are locked
+/// wherever writes go to one server, and the server's list of transactions shows them. But a holder
+/// keeps a transaction open, which keeps the server from purging old versions of rows. For holds of
+/// more than a few seconds use [`MySqlLock`].
 ///
-/// A row is found in the table `bellwether_locks`. Patience below one second is spent by asking
-/// again every 25 ms, as the server's own is in whole seconds. Waiters are served in no order.
+/// The rows are in the table `bellwether_locks`. The server waits for whole seconds only, so a
+/// claim with less patience asks again every 25 ms. Waiters are served in no order.
 ///
 /// # Fences
-/// Of the same counter. They are counted over one more connection, as a transaction that stays open
-/// writes nothing to disk, and a server that crashed would start counting again.
+/// Numbers of the same counter. One more connection counts them: a transaction that stays open
+/// writes nothing to disk, so a server that crashes would start counting again.
 ///
 /// # What a user of the server must be allowed to do
 /// `SELECT, INSERT, DELETE ON bellwether_fences`, `SELECT, INSERT, UPDATE, DELETE ON
-/// bellwether_locks`, and `CREATE` if they are not there yet.
+/// bellwether_locks`, and `CREATE` if a table is missing.
 ///
 /// # What it leaves behind
-/// A row for each key that was locked in the last ten seconds, and at most 64 more for each process:
-/// every 64th release of a process removes up to 256 older rows that are not held. A process that
-/// stops leaves its last 64 rows to the next one.
+/// A row for each key that was locked in the last ten seconds, and at most 64 more for each
+/// process: every 64th release of a process removes up to 256 older rows that are not held. When a
+/// process stops, the next one removes its last 64 rows.
 ///
 /// # Limits
 /// It needs MariaDB 10.6 or MySQL 8, for `SKIP LOCKED`. Tested with MariaDB 10.11 only.

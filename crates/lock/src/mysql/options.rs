@@ -1,4 +1,4 @@
-//! What a lock in a MariaDB or MySQL server is made from.
+//! The options of a lock in a MariaDB or MySQL server.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use mysql_async::{Opts, OptsBuilder};
 
 use crate::session::SessionSettings;
 
-/// Where a MariaDB or MySQL server is, and how it is talked to.
+/// The options of a connection to a MariaDB or MySQL server.
 ///
 /// ```no_run
 /// # async fn options() -> Result<(), Box<dyn std::error::Error>> {
@@ -30,10 +30,11 @@ pub struct MySqlOptions {
 }
 
 impl MySqlOptions {
-    /// Options for a `mysql://` address, with a database: there the counter of fences is kept.
+    /// Options for a `mysql://` address with a database, which has the tables of the locks.
     ///
     /// # Errors
-    /// If it is none. The message repeats no part of it, as any may hold a password.
+    /// If the address is not valid. The message repeats no part of it, because any may be a
+    /// password.
     pub fn new(url: &str) -> Result<Self, ConfigError> {
         let refused = || ConfigError::Url { reason: ADDRESS };
         let address = Opts::from_url(url).map_err(|_| refused())?;
@@ -43,7 +44,7 @@ impl MySqlOptions {
         Ok(Self { address, settings: SessionSettings::default() })
     }
 
-    /// Sets whose keys these are: services that share locks share a namespace.
+    /// Sets the namespace of the keys. Services that share locks share a namespace.
     ///
     /// Default: `default`, so that one service needs no name.
     ///
@@ -53,8 +54,8 @@ impl MySqlOptions {
         Ok(Self { settings: self.settings.namespace(namespace)?, ..self })
     }
 
-    /// Sets how long the server may take for an answer, and for a connection, beyond the patience
-    /// of the caller.
+    /// Sets how long the server may take for an answer, and for a connection. The patience of the
+    /// caller is added to it.
     ///
     /// Default: 2 s. A connection takes several round trips, and a database that is busy is not
     /// down.
@@ -65,11 +66,12 @@ impl MySqlOptions {
         Ok(Self { settings: self.settings.timeout(timeout)?, ..self })
     }
 
-    /// Sets after how long a silence the server ends a session. That is how long a holder keeps
-    /// others out that is stopped, or that was killed with its machine.
+    /// Sets the session timeout: the server ends a session from which it receives nothing for so
+    /// long. The keys of a holder that is stopped, or was killed with its machine, stay locked
+    /// until then.
     ///
-    /// Default: 6 s. A session is heard of every third of it, and two seconds are a pause that a
-    /// healthy process does not make. The server counts whole seconds, so it may take up to one
+    /// Default: 6 s. A session sends a request every third of it, and a healthy process does not
+    /// pause for two seconds. The server counts whole seconds, so it may take up to one second
     /// longer.
     ///
     /// # Errors
@@ -78,10 +80,10 @@ impl MySqlOptions {
         Ok(Self { settings: self.settings.session(timeout)?, ..self })
     }
 
-    /// Sets how many connections there may be at a time. Every claim has one to itself while it
-    /// waits or holds. A claim that finds all in use waits for one as long as its patience allows, or
-    /// the [`timeout`](Self::timeout) if that is longer. A claim that stops waiting tells the server
-    /// so over one more, for a moment.
+    /// Sets how many connections there may be at a time. Every claim has a connection of its own
+    /// while it waits or holds. When all are in use, a claim waits for one, for its patience or the
+    /// [`timeout`](Self::timeout), whichever is longer. A claim that stops waiting cancels its
+    /// statement over one more connection, for a moment.
     ///
     /// Default: 64. Servers allow 151 by default, for all their clients.
     ///
@@ -91,7 +93,7 @@ impl MySqlOptions {
         Ok(Self { settings: self.settings.connections(connections)?, ..self })
     }
 
-    /// What connections are made from.
+    /// The options of the client.
     pub(super) fn connecting(&self) -> OptsBuilder {
         let SessionSettings { session, timeout, .. } = &self.settings;
         let seconds = session.as_secs() + u64::from(session.subsec_nanos() > 0);
@@ -99,7 +101,7 @@ impl MySqlOptions {
         let silence = format!(
             "SET SESSION wait_timeout = {seconds}, innodb_lock_wait_timeout = {wait}, autocommit = 1"
         );
-        // What is known is not asked. An address is not replaced by a socket.
+        // Settings that are given here need no request. The address is not replaced by a socket.
         OptsBuilder::from_opts(self.address.clone())
             .prefer_socket(false)
             .max_allowed_packet(Some(PACKET))
@@ -123,5 +125,5 @@ impl fmt::Debug for MySqlOptions {
 
 const ADDRESS: &str = "it must be mysql://[user[:password]@]host[:port]/database";
 
-/// The longest packet. Ours are short.
+/// The longest packet, in bytes. Ours are short.
 const PACKET: usize = 1 << 20;

@@ -11,22 +11,22 @@ use mysql_async::consts::StatusFlags;
 use mysql_async::prelude::Queryable;
 use tokio::time::{Instant, sleep};
 
-use super::fence::Counter;
-use super::link::{MySqlSession, WaitingStatement};
-use super::trouble::{is_locked, meaning};
+use super::classification::{classify, is_locked};
+use super::fence::FenceCounter;
+use super::session::{MySqlSession, WaitingStatement};
 use super::{MySqlOptions, fence};
 use crate::session::{Database, Name, SessionError, TakenName};
 
 /// The rows of a table.
 pub(super) struct Rows {
     options: MySqlOptions,
-    counter: Counter,
-    /// How many were freed: every so often, an operation cleans up.
+    counter: FenceCounter,
+    /// How many rows were freed: every 64th release removes old rows.
     freed: AtomicU64,
 }
 
-/// What came of trying to lock a row.
-enum Row {
+/// The outcome of an attempt to lock a row.
+enum RowState {
     Locked,
     Missing,
     /// Another claim has it.
@@ -35,65 +35,67 @@ enum Row {
 
 impl Rows {
     pub(super) fn new(options: MySqlOptions) -> Self {
-        Self { counter: Counter::new(options.clone()), options, freed: AtomicU64::new(0) }
+        Self { counter: FenceCounter::new(options.clone()), options, freed: AtomicU64::new(0) }
     }
 
-    /// Locks the row of a name, and leaves the transaction open if it could.
+    /// Locks the row of a name. If it succeeds, the transaction stays open.
     async fn lock(
         session: &mut MySqlSession,
         name: &Name,
         left: Duration,
-    ) -> Result<Row, SessionError> {
-        let (seconds, mark) = (left.as_secs(), session.mark);
-        // What is not to be waited for for a whole second is not waited for by the server.
+    ) -> Result<RowState, SessionError> {
+        let seconds = left.as_secs();
+        let tag = session.tag;
+        // The server waits for whole seconds only. For less, this asks without waiting.
         let how = if seconds == 0 { "NOWAIT" } else { "" };
         let wait = seconds.max(1);
         let select = format!(
             "SET SESSION innodb_lock_wait_timeout = {wait}; START TRANSACTION; \
-             SELECT 1 FROM bellwether_locks WHERE name = '{name}' FOR UPDATE {how} /* {mark} */"
+             SELECT 1 FROM bellwether_locks WHERE name = '{name}' FOR UPDATE {how} /* {tag} */"
         );
         let row = match session.try_last(&select).await {
-            Ok(Some(_)) => return Ok(Row::Locked),
-            Ok(None) => Row::Missing,
-            Err(error) if is_locked(&error) => Row::Taken,
-            Err(error) => return Err(meaning(error)),
+            Ok(Some(_)) => return Ok(RowState::Locked),
+            Ok(None) => RowState::Missing,
+            Err(error) if is_locked(&error) => RowState::Taken,
+            Err(error) => return Err(classify(error)),
         };
         session.run("ROLLBACK").await?;
         Ok(row)
     }
 
-    /// Makes the row of a name. Another claim may be first, and hold it already.
+    /// Inserts the row of a name. Another claim may be first, and hold it already.
     async fn make(session: &mut MySqlSession, name: &Name) -> Result<(), SessionError> {
         let insert = format!("INSERT IGNORE INTO bellwether_locks (name) VALUES ('{name}')");
         match session.try_run(&insert).await {
-            Err(error) if !is_locked(&error) => Err(meaning(error)),
+            Err(error) if !is_locked(&error) => Err(classify(error)),
             Ok(()) | Err(_) => Ok(()),
         }
     }
 
-    /// Removes rows that are of no use any more, now and then.
+    /// Removes unused rows, with every 64th release.
     async fn clean_up(&self, session: &mut MySqlSession) -> Result<(), SessionError> {
         if self.freed.fetch_add(1, Ordering::Relaxed) % CLEAN_UP_EVERY != CLEAN_UP_EVERY - 1 {
             return Ok(());
         }
-        // Rows that are held are skipped. A waiter for one that is removed makes it again.
+        // Rows that are held are skipped. A waiter for a row that is removed inserts it again.
         let old = session
             .texts(
                 "START TRANSACTION; SELECT name FROM bellwether_locks \
                  WHERE made_at < NOW() - INTERVAL 10 SECOND LIMIT 256 FOR UPDATE SKIP LOCKED",
             )
             .await?;
-        // Ours are of these letters only, and the others can stay.
+        // Our names have these letters only. Other rows stay.
         let is_ours = |name: &&String| name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b':');
         let old = old.iter().filter(is_ours);
-        // One by one, as a server that looks for several may look at all, and wait for one.
+        // One statement per row: a statement for several rows may scan all, and wait for a locked
+        // one.
         let remove =
             |name: &String| format!("DELETE FROM bellwether_locks WHERE name = '{name}'; ");
         session.run(&(old.map(remove).collect::<String>() + "COMMIT")).await
     }
 }
 
-/// Whether a transaction is open, as the server has last said.
+/// Whether a transaction is open, by the server's last answer.
 fn is_open(session: &MySqlSession) -> bool {
     let status = session.conn.last_ok_packet().map(|packet| packet.status_flags());
     status.is_some_and(|status| status.contains(StatusFlags::SERVER_STATUS_IN_TRANS))
@@ -127,16 +129,16 @@ impl Database for Rows {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             match Self::lock(session, name, left).await? {
-                Row::Locked => break,
-                Row::Missing => Self::make(session, name).await?,
-                Row::Taken if left.is_zero() => return Ok(None),
-                Row::Taken => sleep(left.min(PAUSE.mul_f64(0.5 + jitter() / 2.0))).await,
+                RowState::Locked => break,
+                RowState::Missing => Self::make(session, name).await?,
+                RowState::Taken if left.is_zero() => return Ok(None),
+                RowState::Taken => sleep(left.min(PAUSE.mul_f64(0.5 + jitter() / 2.0))).await,
             }
         }
         let fence = self.counter.next().await?;
         let asked = Instant::now();
-        // After it was counted: a session that has ended by then may have been followed by another
-        // one, which has a smaller fence.
+        // After the fence was counted: if the session has ended before, the next holder may have a
+        // smaller fence.
         self.ping(session).await?;
         Ok(Some(TakenName { fence, asked }))
     }
@@ -149,15 +151,15 @@ impl Database for Rows {
     async fn free(&self, session: &mut MySqlSession, name: &Name) -> Result<bool, SessionError> {
         let was_held = self.holds(session, name).await?;
         session.run("ROLLBACK").await?;
-        if let Err(trouble) = self.clean_up(session).await {
-            tracing::debug!(?trouble, "old rows of locks were not removed");
+        if let Err(error) = self.clean_up(session).await {
+            tracing::debug!(?error, "old rows of locks were not removed");
             session.run("ROLLBACK").await?;
         }
         Ok(was_held)
     }
 
     async fn ping(&self, session: &mut MySqlSession) -> Result<(), SessionError> {
-        session.conn.ping().await.map_err(meaning)
+        session.conn.ping().await.map_err(classify)
     }
 
     fn interrupt_of(&self, session: &MySqlSession) -> WaitingStatement {
@@ -165,12 +167,12 @@ impl Database for Rows {
     }
 
     async fn interrupt(&self, of: WaitingStatement) {
-        if let Err(trouble) = of.interrupt(&self.options).await {
-            tracing::debug!(?trouble, "a wait in mysql was not interrupted");
+        if let Err(error) = of.interrupt(&self.options).await {
+            tracing::debug!(?error, "a wait in mysql was not interrupted");
         }
     }
 
-    /// It is not: a connection that is not read from tells of nothing.
+    /// Never completes: a connection that is not read from reports nothing.
     fn ended(_: &MySqlSession) -> BoxFuture<'static, ()> {
         Box::pin(future::pending())
     }
@@ -186,8 +188,9 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS bellwether_locks \
      (name CHAR(43) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY, \
      made_at TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP, KEY made_at (made_at)) ENGINE=InnoDB";
 
-/// Between two questions for a row that is to be waited for for less than a second.
+/// The pause between two requests, for a wait of less than a second.
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// Four times as many rows are removed at a time as this process can have made meanwhile.
+/// After how many releases a process removes old rows. It removes 256 at most, four times as many
+/// as it can have inserted meanwhile.
 const CLEAN_UP_EVERY: u64 = 64;

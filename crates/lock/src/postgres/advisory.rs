@@ -9,8 +9,8 @@ use tokio::time::Instant;
 use tokio_postgres::{CancelToken, NoTls};
 
 use super::PostgresOptions;
-use super::link::PostgresSession;
-use super::trouble::{is_late, malformed, meaning};
+use super::classification::{classify, is_late, malformed};
+use super::session::PostgresSession;
 use crate::session::{Database, Name, SessionError, TakenName};
 
 /// The advisory locks of a database.
@@ -34,22 +34,22 @@ impl Advisory {
         Ok(Some(TakenName { fence: number(&fence)?, asked }))
     }
 
-    /// Waits for the lock. The fence is asked for when it is held, for it may have been granted and
-    /// the session ended long before we come to hear of it.
+    /// Waits for the lock, and then asks for the fence. The second request shows that the session
+    /// still lives: it may have ended long before the grant arrives.
     async fn wait(
         session: &PostgresSession,
         lock: i64,
         patience: Duration,
     ) -> Result<Option<TakenName>, SessionError> {
-        // Zero would be for ever.
+        // Zero means no timeout.
         let millis = patience.as_millis().max(1);
         let wait = format!("SET lock_timeout = {millis}; SELECT pg_advisory_lock({lock})");
         match session.client.batch_execute(&wait).await {
             Ok(()) => {}
-            // The timeout may have come when it was just granted.
+            // The timeout may come just after the grant.
             Err(error) if is_late(&error) && Self::has_any(session).await? => {}
             Err(error) if is_late(&error) => return Ok(None),
-            Err(error) => return Err(meaning(&error)),
+            Err(error) => return Err(classify(&error)),
         }
         let asked = Instant::now();
         let fence = session.last("SELECT nextval('bellwether_fences')").await?;
@@ -57,7 +57,7 @@ impl Advisory {
         Ok(Some(TakenName { fence, asked }))
     }
 
-    /// Whether the session has an advisory lock. It never asks for more than one.
+    /// Whether the session has an advisory lock. It never has more than one.
     async fn has_any(session: &PostgresSession) -> Result<bool, SessionError> {
         let has = "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' \
                    AND pid = pg_backend_pid() AND granted)";
@@ -91,12 +91,12 @@ impl Database for Advisory {
         let now = number(&session.last(now).await?.ok_or_else(malformed)?)?;
         let make =
             format!("CREATE SEQUENCE IF NOT EXISTS bellwether_fences START WITH {now} CACHE 1");
-        let Err(trouble) = session.run(&make).await else { return Ok(()) };
-        // Of two sessions that make it at once, one fails.
-        if trouble.is_broken() || Self::is_there(session).await? {
-            return if trouble.is_broken() { Err(trouble) } else { Ok(()) };
+        let Err(error) = session.run(&make).await else { return Ok(()) };
+        // When two sessions create the sequence at once, one fails.
+        if error.is_broken() || Self::is_there(session).await? {
+            return if error.is_broken() { Err(error) } else { Ok(()) };
         }
-        let advice = format!("{trouble}; a sequence is missing: {make}");
+        let advice = format!("{error}; a sequence is missing: {make}");
         Err(SessionError::refused(StoreErrorKind::Misconfigured, advice))
     }
 
@@ -119,7 +119,7 @@ impl Database for Advisory {
 
     async fn free(&self, session: &mut PostgresSession, name: &Name) -> Result<bool, SessionError> {
         let lock = name.number();
-        // All of them: the session will be another claim's.
+        // Unlocks all, because another claim will use the session.
         let free = format!("SELECT pg_advisory_unlock({lock}), pg_advisory_unlock_all()");
         Ok(session.last(&free).await?.as_deref() == Some("t"))
     }
@@ -141,7 +141,7 @@ impl Database for Advisory {
     fn ended(session: &PostgresSession) -> BoxFuture<'static, ()> {
         let mut ended = session.ended.clone();
         Box::pin(async move {
-            // Nothing is ever sent: an error is the end.
+            // No value is ever sent: an error is the end of the session.
             while ended.changed().await.is_ok() {}
         })
     }

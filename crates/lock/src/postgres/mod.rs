@@ -1,9 +1,9 @@
 //! Locks in a PostgreSQL server.
 
 mod advisory;
-mod link;
+mod classification;
 mod options;
-mod trouble;
+mod session;
 
 use std::time::Duration;
 
@@ -17,41 +17,43 @@ use super::{Attempt, Claim, Fenced, Lock, LockFuture, Released, Renew, Request, 
 
 /// Advisory locks of a PostgreSQL server (14 or later), each by a session of its own.
 ///
-/// A handle: clones share the connections. Every claim has one to itself while it waits and while
-/// it holds, because the server grants a lock to the session that has it again. A claim that is
-/// asked for with patience waits in the server, and gets the key as soon as it is free; one whose
-/// question is dropped is cancelled in the server at once. Waiters are mostly served in the order in
-/// which they came, but no order is promised: a waiter whose patience with one question is over loses
-/// its place in the server's queue to those behind it, and asks again.
+/// A handle: clones share the connections. Every claim has a connection of its own while it waits
+/// and holds, because the server grants a lock to its session again. A claim that asks with
+/// patience waits in the server, and gets the key as soon as it is free. When its request is
+/// dropped, it is cancelled in the server at once.
+///
+/// Waiters are mostly served in the order of arrival, but no order is promised. When the patience
+/// of one request has ended, the waiter loses its place in the server's queue, and asks again.
 ///
 /// # How long it is held
-/// By a [session](super::Term::Session), for as long as the connection lives; leases are of no
-/// account. A session that was not heard of for [`PostgresOptions::session_timeout`] is ended by
-/// the server, so that is how long a holder that was killed with its machine, or stopped, keeps
-/// others out; one whose connection breaks keeps them out for a moment. This process asks three
-/// times as often. It tells the holder as soon as the server ends the session
-/// (`pg_terminate_backend`, a restart), and when for lack of an answer it may have ended: before the
-/// server ends it. A process that stood still for so long knows when it looks
-/// ([`Held::is_lost`](super::Held::is_lost)).
+/// By a [session](super::Term::Session), as long as the connection lives. Leases are ignored. The
+/// server ends a session from which it receives nothing for [`PostgresOptions::session_timeout`].
+/// The keys of a holder that is stopped, or was killed with its machine, stay locked until then;
+/// those of a holder whose connection breaks, for a moment.
+///
+/// This process sends a request three times as often. It tells the holder as soon as the server
+/// ends the session (`pg_terminate_backend`, a restart), or when the session may have ended because
+/// there was no answer, which is before the server ends it. A process that stood still can see the
+/// loss at once ([`LockGuard::is_lost`](super::LockGuard::is_lost)).
 ///
 /// # Fences
 /// Numbers of one sequence for all keys, `bellwether_fences`, so there is nothing to clean. It
 /// starts with the server's time in microseconds, so fences grow even if it is lost. They also grow
-/// over restarts; over a failover to a replica that lags, they may not.
+/// over restarts. After a failover to a replica that lags, they may not.
 ///
 /// # What a user of the server must be allowed to do
-/// `USAGE ON SEQUENCE bellwether_fences`, and `CREATE` in the schema if it is not there yet.
+/// `USAGE ON SEQUENCE bellwether_fences`, and `CREATE` in the schema if the sequence is missing.
 ///
 /// # Limits
 /// - The server's name of a lock has 64 bits, which are hashed from namespace and key. Two keys
-///   that have the same one exclude each other: each is locked by at most one holder all the same, but
-///   a task that locks both blocks itself until its wait limit. With a
-///   million keys, the odds that there are two such are 1 to 37 million.
-/// - Locks are of one database: all processes must be connected to the same one. The application's own
-///   advisory locks of one `bigint` are among them. They do not work through a pooler that shares
-///   sessions, such as PgBouncer by transactions.
-/// - It cannot be taken from a holder that is there and does nothing: it is not
-///   [`TakeOver`](super::TakeOver). Terminate its backend instead.
+///   with the same hash exclude each other. Each still has one holder at most, but a task that
+///   locks both blocks itself until its wait limit. With a million keys, the odds of such a pair
+///   are 1 to 37 million.
+/// - Locks are of one database: all processes must be connected to the same one. They share their
+///   numbers with the application's own advisory locks of one `bigint`. They do not work through a
+///   pooler that shares sessions, such as PgBouncer in transaction mode.
+/// - It is not [`TakeOver`](super::TakeOver): a key cannot be taken from a holder that hangs.
+///   Terminate the holder's backend instead.
 /// - Connections are not encrypted.
 /// - Tested with PostgreSQL 15.
 #[derive(Clone, Debug)]
@@ -61,18 +63,18 @@ impl PostgresLock {
     /// Connects to a `postgresql://` address, with the defaults of [`PostgresOptions`].
     ///
     /// # Errors
-    /// If it is no such address, or if the server cannot be reached or refuses.
+    /// If the address is not valid, or if the server cannot be reached or refuses.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
         let options = PostgresOptions::new(url)
             .map_err(|error| StoreError::new(StoreErrorKind::Misconfigured, error.to_string()))?;
         Self::connect_with(options).await
     }
 
-    /// Connects, and makes the sequence if it is missing.
+    /// Connects, and creates the sequence if it is missing.
     ///
     /// # Errors
     /// If the server cannot be reached or refuses, or if the sequence is missing and the user may
-    /// not make it: the message has the statement that makes it.
+    /// not create it: the message has the statement.
     pub async fn connect_with(options: PostgresOptions) -> Result<Self, StoreError> {
         let lock = Self::connect_lazily(options);
         lock.0.prepare().await?;

@@ -1,4 +1,4 @@
-//! What a lock in a PostgreSQL server is made from.
+//! The options of a lock in a PostgreSQL server.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio_postgres::Config;
 
 use crate::session::SessionSettings;
 
-/// Where a PostgreSQL server is, and how it is talked to.
+/// The options of a connection to a PostgreSQL server.
 ///
 /// ```no_run
 /// # async fn options() -> Result<(), Box<dyn std::error::Error>> {
@@ -33,7 +33,8 @@ impl PostgresOptions {
     /// Options for a `postgresql://` address.
     ///
     /// # Errors
-    /// If it is none. The message repeats no part of it, as any may hold a password.
+    /// If the address is not valid. The message repeats no part of it, because any may be a
+    /// password.
     pub fn new(url: &str) -> Result<Self, ConfigError> {
         let refused = || ConfigError::Url { reason: ADDRESS };
         if !["postgresql://", "postgres://"].iter().any(|scheme| url.starts_with(scheme)) {
@@ -49,7 +50,7 @@ impl PostgresOptions {
         Ok(Self { address, settings: SessionSettings::default() })
     }
 
-    /// Sets whose keys these are: services that share locks share a namespace.
+    /// Sets the namespace of the keys. Services that share locks share a namespace.
     ///
     /// Default: `default`, so that one service needs no name.
     ///
@@ -59,8 +60,8 @@ impl PostgresOptions {
         Ok(Self { settings: self.settings.namespace(namespace)?, ..self })
     }
 
-    /// Sets how long the server may take for an answer, and for a connection, beyond the patience
-    /// of the caller.
+    /// Sets how long the server may take for an answer, and for a connection. The patience of the
+    /// caller is added to it.
     ///
     /// Default: 2 s. A connection takes several round trips, and a database that is busy is not
     /// down.
@@ -71,11 +72,12 @@ impl PostgresOptions {
         Ok(Self { settings: self.settings.timeout(timeout)?, ..self })
     }
 
-    /// Sets after how long a silence the server ends a session. That is how long a holder keeps
-    /// others out that is stopped, or that was killed with its machine.
+    /// Sets the session timeout: the server ends a session from which it receives nothing for so
+    /// long. The keys of a holder that is stopped, or was killed with its machine, stay locked
+    /// until then.
     ///
-    /// Default: 6 s. A session is heard of every third of it, and two seconds are a pause that a
-    /// healthy process does not make.
+    /// Default: 6 s. A session sends a request every third of it, and a healthy process does not
+    /// pause for two seconds.
     ///
     /// # Errors
     /// If it is not from 1 s to one hour.
@@ -83,10 +85,10 @@ impl PostgresOptions {
         Ok(Self { settings: self.settings.session(timeout)?, ..self })
     }
 
-    /// Sets how many connections there may be at a time. Every claim has one to itself while it
-    /// waits or holds. A claim that finds all in use waits for one as long as its patience allows, or
-    /// the [`timeout`](Self::timeout) if that is longer. A claim that stops waiting tells the server
-    /// so over one more, for a moment.
+    /// Sets how many connections there may be at a time. Every claim has a connection of its own
+    /// while it waits or holds. When all are in use, a claim waits for one, for its patience or the
+    /// [`timeout`](Self::timeout), whichever is longer. A claim that stops waiting cancels its
+    /// statement over one more connection, for a moment.
     ///
     /// Default: 64. Servers allow 100 by default, for all their clients.
     ///

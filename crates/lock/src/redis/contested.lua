@@ -1,7 +1,7 @@
--- contested: the rest of take.lua, for a lock that is not simply free.
+-- contested: the second part of take.lua, for a lock that is not free.
 --
--- KEYS, ARGV and what it gives: see take.lua, which stands before the preludes and this. There, the
--- common case ends before a function of a prelude is made.
+-- KEYS, ARGV and replies: see take.lua. The script is take.lua, the preludes and this file, so that the
+-- common case ends before the functions of the preludes are created.
 local held = peek(KEYS[1])
 local is_ours = is_of(held, ARGV[1])
 local is_from = held and #held == 32 and string.sub(held, 17) == ARGV[5]
@@ -10,6 +10,6 @@ if held and not is_ours and not is_from then
   local fence, renewed = holder(held)
   return {2, redis.call('PTTL', KEYS[1]), fence, renewed}
 end
-local fence = is_ours and holder(held) or next_fence(mark, ARGV[3])
+local fence = is_ours and holder(held) or next_fence(counter, ARGV[3])
 write(KEYS[1], ARGV[1], fence, server_time(), ARGV[2])
 return {1, fence}

@@ -2,67 +2,72 @@
 //!
 //! | lock | where | fence | what it is for |
 //! |---|---|---|---|
-//! | [`RedisLock`] | one server | yes | the one to take if nothing speaks against it |
-//! | [`ReentrantLock`] | one server | yes | owners that take it again while they hold it |
+//! | [`RedisLock`] | one server | yes | the default choice |
+//! | [`ReentrantLock`] | one server | yes | owners that take the key again while they hold it |
 //! | [`FairLock`] | one server | yes | first come, first served |
-//! | [`Redlock`] | a majority of servers | no | being available while some servers are not |
+//! | [`Redlock`] | a majority of servers | no | locking while some servers are down |
 //!
-//! Locks of different kinds do not exclude each other: each has names of its own for a key.
+//! Locks of different kinds do not exclude each other: each kind has names of its own for a key.
 //!
-//! Each has one connection to a server, of its own, with the settings of
-//! [`RedisOptions`](bellwether::RedisOptions) but for those of hits: `connections`, `near` and `near_ttl`.
+//! Each lock has one connection of its own to a server, with the settings of
+//! [`RedisOptions`](bellwether::RedisOptions). Those for hits are ignored: `connections`, `near`
+//! and `near_ttl`.
 //!
 //! # What is kept in the server
-//! For a key that is held, one name that lives as long as the lease, and for a [`FairLock`] its
-//! queue. After a release, nothing. For all keys of a namespace that share a hash slot, one number, the
-//! mark: `bw:<namespace>:fence:{<tag>}`, in the slot of its keys, so at most 16,384 of them. It counts
-//! the fences, from the server's time in microseconds when it was set first. So fences grow
-//! over a restart without data, over a failover that has lost the last of them, and when the clock is
-//! put back within [a day](FENCE_TTL) after the last grant; but not when both happen at once, as when
-//! a replica is promoted that has not heard of the largest fence, and whose clock is behind as well.
+//! - For a key that is held: one name that lives as long as the lease, and for a [`FairLock`] its
+//!   queue. After a release, nothing.
+//! - For all keys of a namespace that share a hash slot: one counter of fences,
+//!   `bw:<namespace>:fence:{<tag>}`. So there are at most 16,384 of them.
 //!
-//! The server tracks the name of a key for as long as a caller waits for it. When the last waiter has
+//! A counter starts with the server's time in microseconds. So fences grow over a restart without
+//! data, over a failover that lost the last fences, and when the clock is put back within [a
+//! day](FENCE_TTL) after the last grant. They may not grow when both happen at once: when a replica
+//! is promoted that does not have the largest fence, and whose clock is behind as well.
+//!
+//! The server tracks the name of a key as long as a caller waits for it. When the last waiter has
 //! gone, it tracks none.
 //!
 //! # What a free lock costs
-//! Taking it is one script of two commands, and giving it up another one. The first grant in a slot
-//! sets the mark as well. A waiter pays for being
-//! told: its question reads the name of the lock, so that the server tracks it.
+//! Taking it is one script of two commands, and releasing it is another script. The first grant in
+//! a slot sets the counter as well. A waiter costs more: its request reads the name of the lock, so
+//! that the server tracks it.
 //!
 //! # Which names a script declares
-//! All that it touches, so that servers which insist on it run the scripts, with two exceptions.
-//! The name by which a [`FairLock`] calls one waiter: whose turn it is, only the script knows; it shares
-//! the slot of the others, and where it is refused the waiter finds out by asking again. And
-//! Redis before 7.2 tracks every declared name for a caller that is told that a lock is busy: the mark
-//! and the queue are arguments there, or each waiter would be told of every change of a queue.
+//! All names that it uses, for servers that insist on it, with two exceptions:
+//! - The name by which a [`FairLock`] wakes one waiter, because only the script knows the waiter.
+//!   It is in the slot of the others. Where the server refuses it, the waiter finds out by asking
+//!   again.
+//! - Redis before 7.2 tracks every declared name for a caller that gets `busy`. There, the counter
+//!   and the queue are arguments, or each waiter would be told of every change of a queue.
 //!
 //! # What they do not guarantee
-//! A holder can lose a lease without knowing it yet: while it was stopped, or cut off, or when a
-//! replica was promoted that had not heard of the grant. What must not be written by two at a time
-//! has to refuse the smaller [fence](super::Fenced). A server should not evict (`noeviction`): what
-//! has a life, as all locks have, is what it takes first.
+//! A holder can lose a lease without knowing it yet: while it is stopped or cut off, or when a
+//! replica is promoted that does not have the grant. A resource that must have one writer at a time
+//! has to refuse the smaller [fence](super::Fenced). The server should not evict (`noeviction`): it
+//! evicts names with an expiry first, and all locks have one.
 //!
 //! # How waiters are told
-//! Who is told that a lock is busy has read its name by that answer, and the server tells when it
-//! changes (RESP3 client tracking): one message to each process that waits, none for those that do
-//! not, and no channel to be subscribed to before and after. It comes for an expiry and a
-//! `FLUSHALL` as well as for a release, which a message published by the release would not.
+//! A caller that gets `busy` has read the lock's name by that answer, and the server reports the
+//! next change (RESP3 client tracking). That is one message to each process that waits, none to
+//! other processes, and no channel to subscribe to before and after. The message also comes for an
+//! expiry and for a `FLUSHALL`; one that the release publishes would not.
 //!
-//! # How a holder hears of its own key
-//! In the same way. A holder reads its name 0.1 s after the grant, and again after each message; what
-//! it reads by is not its own write, so it is not told of that. Then it is told of a key that was
-//! deleted, taken over, evicted or flushed within about a round trip, and of a connection that broke
-//! as soon as there is another one. A [`Redlock`] looks at all nodes when any of them tells. A hold
-//! that ends sooner costs no command for it, and leaves no name that the server tracks: a release
-//! changes the name, which ends the tracking. A renewal changes it too, and costs one more look.
-//! Over RESP2, and where `CLIENT TRACKING` is refused, a holder hears with its next renewal, a third
-//! of the lease later.
+//! # How a holder notices a loss
+//! In the same way. A holder reads its name 0.1 s after the grant, and again after each message. It
+//! subscribes by a read, so it is not told of that. So it learns within about a round trip that its
+//! key was deleted, taken over, evicted or flushed. After a broken connection, it learns so as soon
+//! as there is a new one. A [`Redlock`] asks all nodes when any of them reports a change.
+//!
+//! A hold that ends within 0.1 s costs no further command. It leaves no tracked name: the release
+//! changes the name, which ends the tracking. A renewal changes the name, too, and costs one more
+//! read. Over RESP2, and where the server refuses `CLIENT TRACKING`, a holder learns of a loss with
+//! its next renewal, a third of the lease later.
 //!
 //! # What a user of the server must be allowed to do
 //! `~bw:* +get +getex +set +del +incr +pexpire +pttl +time +evalsha +eval +hello +client|tracking`,
 //! and for a [`ReentrantLock`] `+hgetall +hset +hdel`, and for a [`FairLock`] `+zadd +zrem +zcard
 //! +zrank +zscore +zrange +zrangebyscore`.
-//! With `+script|load` as well, the scripts are known before they are first needed.
+//! With `+script|load` as well, the scripts are loaded before their first use.
 
 mod fair;
 mod redlock;
@@ -84,30 +89,28 @@ pub use self::single::RedisLock;
 use super::{Claim, Lock, Request};
 use bellwether::redis::{RedisClient, RedisRequest, RedisScript};
 
-/// How long the largest fence of a slot is remembered after the last grant: a day. A clock that
-/// is put back is put back by less.
+/// How long the counter of a slot is kept after the last grant: a day. Clocks are put back by less.
 pub const FENCE_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A script, after what stands before all of them.
+/// A script of these parts, after the preludes.
 fn script(parts: &[&str]) -> RedisScript {
     RedisScript::new(&[&[RedisScript::PRELUDE, PRELUDE], parts].concat())
 }
 
-/// What stands before the scripts of the locks.
+/// The functions of the scripts of the locks.
 const PRELUDE: &str = include_str!("prelude.lua");
 
 fn token(claim: &Claim) -> Vec<u8> {
     claim.token().as_bytes().to_vec()
 }
 
-/// Whole milliseconds, at least one, as a life of none is refused.
+/// Whole milliseconds, at least one: the server refuses an expiry of zero.
 fn millis(duration: Duration) -> Vec<u8> {
     let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
     millis.clamp(1, LONGEST_MS).to_string().into_bytes()
 }
 
-/// Does what will be done later, on a key that is not held: connects, and finds out what the server
-/// refuses.
+/// Takes and releases an unused key, so that `connect` reports what the server refuses.
 async fn prove(lock: &dyn Lock) -> Result<(), StoreError> {
     let claim = Claim::new(Key::of(CHECK).with(Uuid::new_v4()));
     let lease = Duration::from_secs(1);
@@ -116,7 +119,7 @@ async fn prove(lock: &dyn Lock) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Names two slots at once, for the renewal of what is not held: a node of a cluster says what it is.
+/// Renews an unused key with names in two slots, which a node of a cluster refuses.
 async fn prove_single(client: &RedisClient, renew: &RedisScript) -> Result<(), StoreError> {
     let claim = Claim::new(Key::of(CHECK).with(Uuid::new_v4()));
     let other = Key::of(CHECK).with(0).digest();

@@ -1,7 +1,7 @@
--- prelude: what stands before the scripts of the locks, after that of all scripts.
+-- prelude: the functions of the scripts of the locks. It follows the prelude of all scripts.
 
--- Whether there is anything of a name, of whatever type, without having its changes told. Commands that
--- only read have the server track the name, and one that never changes is tracked for ever.
+-- Whether a name exists, with a value of any type. It does not subscribe: a command that only reads makes
+-- the server track the name, and a name that never changes would be tracked for ever.
 local function is_there(name)
   return peek(name) and true or false
 end
@@ -24,24 +24,24 @@ local function is_of(held, token)
   return held and string.sub(held, 1, 16) == token
 end
 
--- Its fence and when it was renewed; -1 if it is not one of ours.
+-- The fence of a lock and when it was renewed; -1 if a lock of another kind has the name.
 local function holder(held)
   if #held ~= 32 then return -1, 0 end
   return fence_at(held, 17), fence_at(held, 25)
 end
 
--- A fence above all that were given before. The mark counts up from the server's clock, in
--- microseconds, at the moment when it was set first. So fences grow when the mark is lost, as the
--- clock has gone on by more than was counted, and when the clock is put back, as the mark is there.
-local function next_fence(mark, life)
-  local fence = redis.pcall('INCR', mark)
+-- A fence above all that were given before. The counter starts with the server's time in microseconds,
+-- and grows by one per grant. So fences grow when the counter is lost, because the clock has grown by
+-- more; and when the clock is put back, because the counter remains.
+local function next_fence(counter, life)
+  local fence = redis.pcall('INCR', counter)
   local is_number = type(fence) == 'number'
   if not is_number and not is_damaged(fence.err) then error(fence.err) end
   if is_number and fence >= 1e12 and fence < 9007199254740992 then
-    redis.call('PEXPIRE', mark, life)
+    redis.call('PEXPIRE', counter, life)
     return fence
   end
   fence = server_time()
-  redis.call('SET', mark, string.format('%.0f', fence), 'PX', life)
+  redis.call('SET', counter, string.format('%.0f', fence), 'PX', life)
   return fence
 end

@@ -2,10 +2,10 @@
 --
 -- KEYS   1 lock
 -- ARGV   1 token, 16 bytes
--- gives  1 freed, 0 it was not ours any more, or never
+-- gives  1 freed, 0 this claim did not hold it
 --
--- One script, because a lock that passes on between the two steps would be another holder's. GETEX
--- counts as a write, so the server does not track the name for it.
+-- One script (compare-and-delete), because another claim could take the lock between the two steps.
+-- GETEX counts as a write, so the server does not track the name for it.
 local held = redis.pcall('GETEX', KEYS[1])
 if type(held) == 'string' and string.sub(held, 1, 16) == ARGV[1] then
   redis.call('DEL', KEYS[1])

@@ -1,11 +1,11 @@
-//! Replies of the scripts, read.
+//! Parses the replies of the scripts.
 
 use std::time::Duration;
 
 use crate::{Attempt, Busy, Grant, Holder, Released, Renew, Term};
 use bellwether::redis::RedisValue as Value;
 
-/// What the scripts named acquire give, but for that of a [`Redlock`](super::Redlock).
+/// The reply of the scripts `take` and `acquire`. A [`Redlock`](super::Redlock) has its own.
 pub(super) fn attempt(reply: Value) -> Option<Attempt> {
     let fields = match reply {
         Value::Array(fields) => fields,
@@ -34,7 +34,8 @@ fn busy(left: &Value, fence: &Value, renewed: &Value) -> Option<Attempt> {
         return None;
     };
     let mut busy = Busy::new();
-    // Without a life it is none of ours, or it is free and other callers come first.
+    // Without a rest of the lease, the name is not a lock, or it is free and other callers are
+    // first.
     if let Ok(left) = u64::try_from(*left) {
         busy = busy.for_another(Duration::from_millis(left));
     }
@@ -44,7 +45,7 @@ fn busy(left: &Value, fence: &Value, renewed: &Value) -> Option<Attempt> {
     Some(Attempt::Busy(busy))
 }
 
-/// What the scripts named renew give.
+/// The reply of the scripts `renew` and `verify`.
 pub(super) fn renew(reply: Value) -> Option<Renew> {
     match reply {
         Value::Int(1) => Some(Renew::Held),
@@ -53,7 +54,7 @@ pub(super) fn renew(reply: Value) -> Option<Renew> {
     }
 }
 
-/// What the scripts named release give.
+/// The reply of the scripts `release`.
 pub(super) fn released(reply: Value) -> Option<Released> {
     match reply {
         Value::Int(1) => Some(Released::Freed),
@@ -62,7 +63,7 @@ pub(super) fn released(reply: Value) -> Option<Released> {
     }
 }
 
-/// The scripts give no smaller one: fences count from the server's time in microseconds.
+/// No fence is smaller: fences count from the server's time in microseconds.
 const LEAST_FENCE: i64 = 1_000_000_000_000;
 
 #[cfg(test)]
@@ -87,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ours_has_neither_holder_nor_an_end() {
+    fn a_foreign_value_has_neither_holder_nor_lease() {
         let Some(Attempt::Busy(busy)) = of(&[2, -1, -1, 0]) else { panic!("it is busy") };
         assert_eq!((busy.holder, busy.remaining, busy.ahead), (None, None, None));
         let Some(Attempt::Busy(busy)) = of(&[2, 40, 7, 9, 3]) else { panic!("it is busy") };
@@ -97,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_that_make_no_sense_are_refused() {
+    fn malformed_replies_are_refused() {
         for fields in
             [&[] as &[i64], &[1], &[1, -1], &[1, 1, 1], &[2, 1, 1], &[3, 1], &[2, 1, 1, -1]]
         {

@@ -1,4 +1,4 @@
-//! What the locks in one server have in common: four scripts on the names of a key.
+//! What the locks in one server share: four scripts on the names of a key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use super::{FENCE_TTL, millis, prove_single, reply, token};
 use crate::{Attempt, Claim, LockFuture, Released, Renew, Request, Watch, Watchers};
 use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue};
 
-/// One server, and how a kind of lock is taken, renewed and released there.
+/// One server, and the scripts of a kind of lock.
 pub(super) struct Scripted {
     client: RedisClient,
-    /// What ends the name of a key. It tells the kinds of locks apart.
+    /// The end of the name of a key. Each kind of lock has its own.
     suffix: &'static str,
     scripts: LockScripts,
     made_at: Instant,
-    /// When the life of the mark of each slot is to begin again, in seconds after `made_at`.
+    /// When the life of each slot's counter is prolonged next, in seconds after `made_at`.
     prolong_at: Box<[AtomicU32]>,
 }
 
@@ -54,7 +54,7 @@ impl Scripted {
         self.client.watch(key.digest())
     }
 
-    /// A name that is not watched, though the scripts read it.
+    /// A name that the scripts read, and that is not watched.
     pub(super) fn unwatched_name(&self, what: &str, digest: &Digest) -> Vec<u8> {
         self.client.unwatched_name(what, digest)
     }
@@ -64,9 +64,9 @@ impl Scripted {
         self.client.name(&key.digest(), self.suffix)
     }
 
-    /// Tells a script, once in a while, that the life of the mark of a slot begins again: an hour more
-    /// of it costs less than a command with each grant.
-    fn prolongs_mark(&self, slot: u16) -> Vec<u8> {
+    /// The argument that makes a script prolong the life of a slot's counter. It does so once an
+    /// hour: an hour more of life costs less than a command with each grant.
+    fn prolongs_counter(&self, slot: u16) -> Vec<u8> {
         let now = u32::try_from(self.made_at.elapsed().as_secs()).unwrap_or(u32::MAX);
         let prolong_at = &self.prolong_at[usize::from(slot) % RedisClient::SLOTS];
         let at = prolong_at.load(Ordering::Relaxed);
@@ -76,19 +76,20 @@ impl Scripted {
         if is_ours { b"1".to_vec() } else { Vec::new() }
     }
 
-    /// Asks, with these names of the key, of which the server tells the first one's changes, and with
-    /// what this kind of lock wants to know besides. The mark is the last of the names.
+    /// Asks for the lock. The server reports changes of the first of the names. `more` is the
+    /// argument of this kind of lock. The counter is appended to the names.
     pub(super) fn acquire(
         self: &Arc<Self>,
         request: &Request,
         mut names: Vec<Vec<u8>>,
         more: Vec<u8>,
     ) -> LockFuture<Attempt> {
-        let (lock, claim) = (Arc::clone(self), request.claim.clone());
-        let (mark, slot) = self.client.shared_name("fence", &claim.key().digest());
-        names.push(mark);
+        let lock = Arc::clone(self);
+        let claim = request.claim.clone();
+        let (counter, slot) = self.client.shared_name("fence", &claim.key().digest());
+        names.push(counter);
         let life = millis(FENCE_TTL + PROLONGED_EVERY);
-        let args = [token(&claim), millis(request.lease), life, self.prolongs_mark(slot), more];
+        let args = [token(&claim), millis(request.lease), life, self.prolongs_counter(slot), more];
         Box::pin(async move {
             let script = &lock.scripts.acquire;
             let request = RedisRequest::script(script, names, args, "taking the lock");
@@ -97,27 +98,31 @@ impl Scripted {
     }
 
     pub(super) fn renew(self: &Arc<Self>, claim: &Claim, lease: Duration) -> LockFuture<Renew> {
-        let (lock, claim) = (Arc::clone(self), claim.clone());
+        let lock = Arc::clone(self);
+        let claim = claim.clone();
         Box::pin(async move {
-            let (script, names) = (&lock.scripts.renew, [lock.name(claim.key())]);
+            let script = &lock.scripts.renew;
+            let names = [lock.name(claim.key())];
             let args = [token(&claim), millis(lease)];
             let request = RedisRequest::script(script, names, args, "renewing the lock");
             lock.client.run(&request.of(claim.key()), reply::renew).await
         })
     }
 
-    /// Reads the name, which has the server tell of its next change.
+    /// Reads the name, which subscribes to its next change.
     pub(super) fn verify(self: &Arc<Self>, claim: &Claim) -> Option<LockFuture<Renew>> {
-        let (lock, claim) = (Arc::clone(self), claim.clone());
+        let lock = Arc::clone(self);
+        let claim = claim.clone();
         Some(Box::pin(async move {
-            let (script, names) = (&lock.scripts.verify, [lock.name(claim.key())]);
+            let script = &lock.scripts.verify;
+            let names = [lock.name(claim.key())];
             let request =
                 RedisRequest::script(script, names, [token(&claim)], "verifying the lock");
             lock.client.run(&request.of(claim.key()), reply::renew).await
         }))
     }
 
-    /// Releases, with these names of the key, of which the server may track the first.
+    /// Releases the lock. The server may track the first of the names.
     pub(super) fn release(
         self: &Arc<Self>,
         claim: Claim,
@@ -138,7 +143,7 @@ impl Scripted {
         key: &Key,
         read: impl FnOnce(RedisValue) -> Option<T>,
     ) -> Result<T, StoreError> {
-        let request = RedisRequest::script(script, [self.name(key)], [], "looking at the lock");
+        let request = RedisRequest::script(script, [self.name(key)], [], "reading the lock");
         self.client.run(&request.of(key), read).await
     }
 }
@@ -150,5 +155,5 @@ impl fmt::Debug for Scripted {
     }
 }
 
-/// How often the life of a mark begins again at most.
+/// How often the life of a counter is prolonged.
 const PROLONGED_EVERY: Duration = Duration::from_secs(60 * 60);

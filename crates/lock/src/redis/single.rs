@@ -13,8 +13,8 @@ use bellwether::redis::RedisScript;
 
 /// A lock in one Redis server. A handle: clones share one connection.
 ///
-/// It is held by who has set its name, for as long as the lease, and freed by who shows the token it
-/// was set with. Each operation is one script and one round trip. [This page](super) says what is
+/// The claim that has set the name holds the key, as long as its lease. Only the claim's token can
+/// release it. Each operation is one script and one round trip. [This page](super) says what is
 /// kept in the server, what is not guaranteed, and what the user must be allowed to do.
 ///
 /// ```no_run
@@ -30,9 +30,8 @@ use bellwether::redis::RedisScript;
 /// ```
 ///
 /// # Errors
-/// Those of [`RedisOptions`]: each operation takes no longer than its
-/// [timeout](RedisOptions::timeout), and a server that is [down](RedisOptions::down_after) is not
-/// asked.
+/// An operation fails after its [timeout](RedisOptions::timeout). A server that is
+/// [down](RedisOptions::down_after) is not asked, and operations fail at once.
 #[derive(Clone, Debug)]
 pub struct RedisLock(Arc<Scripted>);
 

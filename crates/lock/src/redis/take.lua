@@ -1,21 +1,21 @@
--- take: take the lock if it is free, as it mostly is.
+-- take: take the lock if it is free, which is the common case.
 --
--- KEYS   1 lock   2 mark, the largest fence given in the slot of the lock
--- ARGV   1 token, 16 bytes   2 lease in ms   3 how long the mark is kept, in ms
---        4 '1' if the life of the mark begins again   5 the holder it may be taken from, its fence
---            and when it was renewed, as bytes; or ''   6 mark, if it is not among the KEYS
+-- KEYS   1 lock   2 counter of fences for the slot of the lock
+-- ARGV   1 token, 16 bytes   2 lease in ms   3 how long the counter is kept, in ms
+--        4 '1' to prolong the life of the counter   5 the holder to take the lock over from, by its fence
+--            and when it was renewed, as bytes; or ''   6 counter, if it is not among the KEYS
 -- gives  fence                                                        granted: the lock was free
 --        {1, fence}                                                   granted otherwise
---        {2, what is left of the lease in ms, fence of the holder,
+--        {2, the rest of the lease in ms, fence of the holder,
 --            when it was renewed in ms, or 0}                         busy
 --
--- One script, because fences have to grow in the order of the grants. A caller that is told that the
--- lock is busy is subscribed to its change by that answer. A bare number takes the server less time
+-- One script, because fences have to grow in the order of the grants. A caller that gets `busy` is
+-- subscribed to the lock's next change by this script's GET. A bare number takes the server less time
 -- than an array.
-local mark = KEYS[2] or ARGV[6]
-local next = redis.pcall('INCR', mark)
+local counter = KEYS[2] or ARGV[6]
+local next = redis.pcall('INCR', counter)
 if type(next) == 'number' and next >= 1e12 and next < 9007199254740992 then
-  if ARGV[4] == '1' then redis.call('PEXPIRE', mark, ARGV[3]) end
+  if ARGV[4] == '1' then redis.call('PEXPIRE', counter, ARGV[3]) end
   local value = ARGV[1] .. struct.pack('>I8I8', next, 0)
   if redis.call('SET', KEYS[1], value, 'NX', 'PX', ARGV[2]) then return next end
 end

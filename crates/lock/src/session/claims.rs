@@ -1,4 +1,4 @@
-//! The claims of this process that wait or hold, and how their tasks are asked.
+//! The claims of this process that wait or hold, and the handles of their tasks.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -9,64 +9,64 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{Attempt, Released, Renew, Token};
 
-/// The task to ask about a claim. Nothing is here for claims that neither wait nor hold.
+/// The task of each claim. Claims that neither wait nor hold have none.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     /// Held for a map operation, never across an `.await`.
-    askers: Mutex<HashMap<Token, TaskHandle>>,
+    tasks: Mutex<HashMap<Token, TaskHandle>>,
 }
 
-/// What came of asking for a claim's task.
+/// The entry of a claim in the table.
 pub(super) enum ClaimEntry {
-    /// There is one.
+    /// The claim has a task.
     There(TaskHandle),
-    /// There is none: be one.
+    /// The claim has no task: start one with this slot.
     New(ClaimSlot),
 }
 
-/// How a task is asked.
+/// Sends requests to the task of a claim.
 #[derive(Clone, Debug)]
 pub(super) struct TaskHandle {
     asks: mpsc::UnboundedSender<ClaimRequest>,
     wish: Arc<watch::Sender<Wish>>,
 }
 
-/// What is asked of a task.
+/// A request to the task of a claim.
 pub(super) enum ClaimRequest {
-    /// For the same claim once more.
+    /// The claim is asked for once more.
     Again(oneshot::Sender<Result<Attempt, StoreError>>),
-    /// Whether it still holds.
+    /// Asks whether the claim still holds its key.
     IsHeld(oneshot::Sender<Result<Renew, StoreError>>),
-    /// To give it up.
+    /// Gives the key up.
     Free(oneshot::Sender<Result<Released, StoreError>>),
 }
 
-/// What a task should do besides, whatever it is at.
+/// What a task should do whatever it is doing. A request would have to wait.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Wish {
     None,
-    /// Wait no longer.
+    /// Stop waiting.
     Leave,
     /// Close the connection.
     Close,
 }
 
-/// A task's place among the claims. It is gone when this is dropped.
+/// The entry of a running task in the table. Dropping this removes it.
 #[derive(Debug)]
 pub(super) struct ClaimSlot {
     claims: Weak<Claims>,
     token: Token,
-    /// Tells our place from a later one of the same claim.
+    /// Tells this entry from a later one of the same claim.
     ours: Arc<watch::Sender<Wish>>,
     pub(super) asks: mpsc::UnboundedReceiver<ClaimRequest>,
 }
 
 impl Claims {
     pub(super) fn join(self: &Arc<Self>, token: Token) -> ClaimEntry {
-        let mut askers = self.askers();
-        let entry = askers.entry(token);
+        let mut tasks = self.tasks();
+        let entry = tasks.entry(token);
         if let Entry::Occupied(there) = &entry {
-            // One that takes no questions any more is about to go.
+            // A task that takes no more requests is about to end.
             if !there.get().asks.is_closed() {
                 return ClaimEntry::There(there.get().clone());
             }
@@ -79,21 +79,21 @@ impl Claims {
     }
 
     pub(super) fn find(&self, token: Token) -> Option<TaskHandle> {
-        self.askers().get(&token).cloned()
+        self.tasks().get(&token).cloned()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.askers().len()
+        self.tasks().len()
     }
 
-    fn askers(&self) -> MutexGuard<'_, HashMap<Token, TaskHandle>> {
-        self.askers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn tasks(&self) -> MutexGuard<'_, HashMap<Token, TaskHandle>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl TaskHandle {
-    /// The answer; none if the task has gone.
-    pub(super) async fn of<T>(
+    /// Sends a request and waits for the answer. `None` if the task has ended.
+    pub(super) async fn request<T>(
         &self,
         ask: impl FnOnce(oneshot::Sender<T>) -> ClaimRequest,
     ) -> Option<T> {
@@ -116,10 +116,10 @@ impl ClaimSlot {
 impl Drop for ClaimSlot {
     fn drop(&mut self) {
         let Some(claims) = self.claims.upgrade() else { return };
-        let mut askers = claims.askers();
-        // A later task may already have our place: remove only our own.
-        if askers.get(&self.token).is_some_and(|there| Arc::ptr_eq(&there.wish, &self.ours)) {
-            askers.remove(&self.token);
+        let mut tasks = claims.tasks();
+        // A later task of the same claim may have an entry already: only our own is removed.
+        if tasks.get(&self.token).is_some_and(|there| Arc::ptr_eq(&there.wish, &self.ours)) {
+            tasks.remove(&self.token);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a database is to a lock by sessions.
+//! What a lock by sessions needs of a database.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,29 +10,29 @@ use super::{Name, SessionError};
 
 /// A database whose sessions can hold a name.
 ///
-/// Of the futures, only that of [`interrupt`](Database::interrupt) may be dropped before its end
-/// without the session being dropped after it.
+/// When a future of an operation is dropped before its end, its session has to be dropped as well.
+/// The exception is [`interrupt`](Database::interrupt).
 pub(crate) trait Database: fmt::Debug + Send + Sync + 'static {
-    /// For messages.
+    /// The name of the system, for messages.
     const NAME: &'static str;
 
-    /// One session. It is ended by being dropped.
+    /// One session. Dropping it ends it.
     type Session: Send + 'static;
 
-    /// What a wait is interrupted by.
+    /// What interrupts a wait.
     type Interrupt: Send + 'static;
 
-    /// Begins a session, which the server ends when it has not heard of it for as long as the
-    /// settings say.
+    /// Begins a session. The server ends it when it receives nothing for the session timeout of the
+    /// settings.
     fn connect(&self) -> impl Future<Output = Result<Self::Session, SessionError>> + Send;
 
-    /// Makes the tables that are missing.
+    /// Creates the tables that are missing.
     fn prepare(
         &self,
         session: &mut Self::Session,
     ) -> impl Future<Output = Result<(), SessionError>> + Send;
 
-    /// Takes the name if it is free, or gets free within the patience.
+    /// Takes the name if it is free, or becomes free within the patience.
     fn take(
         &self,
         session: &mut Self::Session,
@@ -47,27 +47,27 @@ pub(crate) trait Database: fmt::Debug + Send + Sync + 'static {
         name: &Name,
     ) -> impl Future<Output = Result<bool, SessionError>> + Send;
 
-    /// Gives the name up, and all else, so that the session is as good as new. Says whether it held
-    /// the name.
+    /// Releases the name and everything else, so that another claim can use the session. Returns
+    /// whether it held the name.
     fn free(
         &self,
         session: &mut Self::Session,
         name: &Name,
     ) -> impl Future<Output = Result<bool, SessionError>> + Send;
 
-    /// Makes itself heard.
+    /// Sends a request that keeps the session alive.
     fn ping(
         &self,
         session: &mut Self::Session,
     ) -> impl Future<Output = Result<(), SessionError>> + Send;
 
-    /// For [`interrupt`](Database::interrupt).
+    /// What [`interrupt`](Database::interrupt) needs of the session.
     fn interrupt_of(&self, session: &Self::Session) -> Self::Interrupt;
 
     /// Ends what the session waits for, over a connection of its own.
     fn interrupt(&self, of: Self::Interrupt) -> impl Future<Output = ()> + Send;
 
-    /// Comes when the session is known to have ended, if that is ever known by itself.
+    /// Completes when the server reports the end of the session, if it does so unasked.
     fn ended(session: &Self::Session) -> BoxFuture<'static, ()>;
 }
 
@@ -75,7 +75,7 @@ pub(crate) trait Database: fmt::Debug + Send + Sync + 'static {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TakenName {
     pub(crate) fence: u64,
-    /// When the last question was sent that was answered after the name was held: the session
-    /// cannot have ended before that.
+    /// When the last request was sent that was answered after the name was held. The session cannot
+    /// have ended before that.
     pub(crate) asked: Instant,
 }

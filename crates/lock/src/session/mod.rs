@@ -1,24 +1,25 @@
 //! Locks by sessions: a connection of its own for every claim, while it waits and while it holds.
 //!
-//! What a database counts per session (`GET_LOCK`, advisory locks) it grants to the same session
-//! again, so two claims must never share one. A claim has a [task](keeper::ClaimTask) of its own, with
-//! the connection; all others ask it. The task ends with the claim.
+//! A database grants a lock per session (`GET_LOCK`, advisory locks) to the same session again, so
+//! two claims must never share one. Each claim has a [task](claim_task::ClaimTask), which has the
+//! connection; all operations send their requests to that task. The task ends with the claim.
 //!
-//! A database does not tell that it has ended a session, and may not notice for hours that a client
-//! has gone. So a session is bounded from both sides: the server is told to end what it has not
-//! heard of for so long, and the task, which asks it three times as often, gives the session up
-//! when the last answer was to a question of so long ago, less a little. The task is first. The
-//! holder has the same clock ([`Session::alive_until`](super::Session::alive_until)), so it knows
-//! although the task stood still with the whole runtime.
+//! A database does not report that it has ended a session, and may not notice for hours that a
+//! client is gone. So both sides end a silent session. The server ends a session from which it has
+//! received nothing for the session timeout. The task sends a request three times as often, and
+//! gives the session up when its last answered request is almost as old as the timeout. So the task
+//! gives up first. The holder compares with the same instant
+//! ([`Session::alive_until`](super::Session::alive_until)), so it knows even if the task stood
+//! still with the whole runtime.
 
+mod claim_task;
 mod claims;
+mod context;
 mod database;
-mod keeper;
-mod links;
+mod error;
 mod name;
+mod pool;
 mod settings;
-mod shared;
-mod trouble;
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,14 +30,14 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 pub(super) use self::database::{Database, TakenName};
+pub(super) use self::error::SessionError;
 pub(super) use self::name::Name;
 pub(super) use self::settings::SessionSettings;
-pub(super) use self::trouble::SessionError;
 
+use self::claim_task::ClaimTask;
 use self::claims::{ClaimEntry, ClaimRequest, Claims, Wish};
-use self::keeper::ClaimTask;
-use self::links::SessionPool;
-use self::shared::SessionContext;
+use self::context::SessionContext;
+use self::pool::SessionPool;
 use super::{Attempt, Claim, LockFuture, Released, Renew, Request, Watch, Watchers};
 
 /// A lock by the sessions of a database.
@@ -52,13 +53,10 @@ impl<D: Database> Sessions<D> {
         Self { claims: Arc::default(), context: Arc::new(context) }
     }
 
-    /// Makes sure that the server is there and has what is needed, so that the first caller
-    /// need not find out.
+    /// Connects and creates missing tables, so that an error shows before the first request.
     pub(super) async fn prepare(&self) -> Result<(), StoreError> {
         let pooled = self.context.pool.get(tokio::time::Instant::now()).await;
-        pooled
-            .map(links::PooledSession::give_back)
-            .map_err(|trouble| trouble.while_connecting(D::NAME))
+        pooled.map(pool::PooledSession::give_back).map_err(|error| error.while_connecting(D::NAME))
     }
 
     pub(super) fn watch(&self, key: &Key) -> Watch {
@@ -70,17 +68,16 @@ impl<D: Database> Sessions<D> {
         Box::pin(async move {
             loop {
                 match ours.claims.join(request.claim.token()) {
-                    ClaimEntry::New(place) => {
+                    ClaimEntry::New(slot) => {
                         let (answer, answered) = oneshot::channel();
-                        let task =
-                            ClaimTask::new(Arc::clone(&ours.context), request.clone(), place);
+                        let task = ClaimTask::new(Arc::clone(&ours.context), request.clone(), slot);
                         tokio::spawn(task.live(answer));
                         let gone = || gone::<D>("asking for", request.claim.key());
                         return answered.await.unwrap_or_else(|_| Err(gone()));
                     }
-                    // None if it has gone while we asked: then we are the first.
-                    ClaimEntry::There(ask) => {
-                        if let Some(attempt) = ask.of(ClaimRequest::Again).await {
+                    // `None` if the task ended meanwhile. Then this starts a new one.
+                    ClaimEntry::There(task) => {
+                        if let Some(attempt) = task.request(ClaimRequest::Again).await {
                             return attempt;
                         }
                     }
@@ -90,10 +87,11 @@ impl<D: Database> Sessions<D> {
     }
 
     pub(super) fn renew(&self, claim: &Claim) -> LockFuture<Renew> {
-        let (ours, claim) = (self.clone(), claim.clone());
+        let ours = self.clone();
+        let claim = claim.clone();
         Box::pin(async move {
-            let Some(asker) = ours.claims.find(claim.token()) else { return Ok(Renew::Lost) };
-            let answered = timeout(ours.longest(), asker.of(ClaimRequest::IsHeld)).await;
+            let Some(task) = ours.claims.find(claim.token()) else { return Ok(Renew::Lost) };
+            let answered = timeout(ours.longest(), task.request(ClaimRequest::IsHeld)).await;
             let late = |_| late::<D>("renewing", claim.key(), ours.longest());
             answered.map_err(late)?.unwrap_or(Ok(Renew::Lost))
         })
@@ -102,28 +100,29 @@ impl<D: Database> Sessions<D> {
     pub(super) fn release(&self, claim: Claim) -> LockFuture<Released> {
         let ours = self.clone();
         Box::pin(async move {
-            let Some(asker) = ours.claims.find(claim.token()) else {
+            let Some(task) = ours.claims.find(claim.token()) else {
                 return Ok(Released::NotHeld);
             };
-            asker.wish(Wish::Leave);
-            let Ok(answered) = timeout(ours.longest(), asker.of(ClaimRequest::Free)).await else {
-                // To close the connection is what is left.
-                asker.wish(Wish::Close);
+            task.wish(Wish::Leave);
+            let Ok(answered) = timeout(ours.longest(), task.request(ClaimRequest::Free)).await
+            else {
+                // Closing the connection releases the key, too.
+                task.wish(Wish::Close);
                 return Err(late::<D>("releasing", claim.key(), ours.longest()));
             };
             answered.unwrap_or(Ok(Released::NotHeld))
         })
     }
 
-    /// How long a task that is well can take to answer: it may be at something else first.
+    /// How long a healthy task takes to answer at most: it may finish other requests first.
     fn longest(&self) -> Duration {
         self.context.settings.timeout * 3
     }
 }
 
 fn gone<D: Database>(what: &str, key: &Key) -> StoreError {
-    let said = "the task that asked was dropped (is the runtime going down?)";
-    SessionError::broken(StoreErrorKind::Unreachable, said).during(D::NAME, what, key)
+    let message = "the task of the claim was dropped (is the runtime shutting down?)";
+    SessionError::broken(StoreErrorKind::Unreachable, message).during(D::NAME, what, key)
 }
 
 fn late<D: Database>(what: &str, key: &Key, longest: Duration) -> StoreError {

@@ -1,4 +1,4 @@
-//! Names: what a key is called in a database.
+//! The name of a key in a database.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use bellwether::{Digest, Key};
 
 /// The name of a key of a namespace: `bw:` and 40 hexadecimal digits in lower case.
 ///
-/// It has one length and no letter that a server could fold: names of MySQL are at most 64
-/// characters long and all one in either case.
+/// It is short enough and has no capital letters: names in MySQL have at most 64 characters, and
+/// ignore case.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Name(Digest);
 
@@ -17,7 +17,7 @@ impl Name {
         Self(Key::of("lock").with(namespace).with(digest.as_bytes()).digest())
     }
 
-    /// The same in 64 bits.
+    /// The first 64 bits of the digest, as a number.
     #[cfg(any(feature = "postgres", test))]
     pub(crate) fn number(&self) -> i64 {
         let bytes = self.0.as_bytes();

@@ -1,4 +1,4 @@
-//! What every lock by sessions can be told.
+//! The settings that all locks by sessions have.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use bellwether::adapter::{duration_within, number_within};
 
 use crate::drift::dependable;
 
-/// What a lock by sessions goes by.
+/// The settings of a lock by sessions.
 #[derive(Clone, Debug)]
 pub(crate) struct SessionSettings {
     pub(crate) namespace: String,
-    /// How long anything may take that does not wait for a holder.
+    /// How long a request may take, besides the wait for a holder.
     pub(crate) timeout: Duration,
-    /// After how long a silence the server ends a session.
+    /// The session timeout: the server ends a session from which it receives nothing for so long.
     pub(crate) session: Duration,
     pub(crate) connections: usize,
 }
@@ -41,13 +41,13 @@ impl SessionSettings {
         Ok(Self { connections, ..self })
     }
 
-    /// How long after a question that was answered the session is there for certain. It is a little
-    /// less than the server waits, for clocks that do not agree on how long a second is.
+    /// How long after an answered request the session exists for certain. It is 1 % and 2 ms less
+    /// than the session timeout, because clocks run at different speeds.
     pub(super) fn certain(&self) -> Duration {
         dependable(self.session)
     }
 
-    /// How long after a question the next one is asked.
+    /// How long after a request the next one is sent.
     pub(super) fn pause(&self) -> Duration {
         self.session / 3
     }

@@ -1,12 +1,12 @@
 //! `ZooKeeperLock`: locks by sessions, in the order of arrival.
 
-mod link;
-mod names;
+mod claim_operation;
+mod claim_table;
+mod error;
+mod node_names;
 mod options;
-mod places;
+mod server_session;
 mod session_task;
-mod trouble;
-mod visit;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,59 +19,60 @@ use tokio::time::{Instant, sleep};
 
 pub use self::options::ZooKeeperOptions;
 
-use self::link::ServerSession;
+use self::claim_operation::ClaimOperation;
+use self::error::ZooKeeperError;
+use self::server_session::ServerSession;
 use self::session_task::open;
-use self::trouble::ZooKeeperError;
-use self::visit::ClaimOperation;
 use super::{Attempt, Claim, Fenced, Lock, LockFuture, Released, Renew, Request, Watch, Watchers};
 
 /// Locks in a ZooKeeper ensemble (3.5.3 or later): first come, first served, held by a session.
 ///
-/// A claim makes an ephemeral sequential node below the key's own parent, and holds the key when its
-/// node is the first. A waiter watches the one node before its own, so a release wakes one process
-/// and no herd. A try leaves no node; a claim that waits keeps its node, and with it its
-/// place, until it is released or has not asked again for the session's time-out.
+/// A claim makes an ephemeral sequential node below the key's own parent, and holds the key when
+/// its node is the first. A waiter watches the one node before its own, so a release wakes one
+/// process and no herd. A try leaves no node. A claim that waits keeps its node and its place,
+/// until it is released or does not ask again within the session timeout.
 ///
-/// A handle: clones share one session. It beats by itself, and is closed with the last handle. All
-/// nodes are below `/bellwether/<namespace>`, and the parent of a key that is no longer wanted is
-/// removed by the servers, within a minute or two.
+/// A handle: clones share one session. The session sends heartbeats by itself, and is closed with
+/// the last handle. All nodes are below `/bellwether/<namespace>`. The servers remove the parent of
+/// an unused key within a minute or two.
 ///
 /// # When a key is lost
 /// With the session ([`Term::Session`](super::Term::Session)). The holder is told when the servers
-/// say that it has expired, and as soon as they *may* have ended it: when nothing that was sent
-/// within three quarters of the session's time-out has been answered. That is before another holder is
-/// granted the key, as long as this process runs (and one that stood still
-/// [knows](super::Held::is_lost) when it looks) and the time-out is more than three of the servers'
-/// ticks. A connection that breaks, or a server that goes, loses nothing if another one is found in
-/// that time. (What Curator calls *suspended* is not told; what it calls *lost* is told earlier.)
+/// report that the session has expired, and as soon as it *may* have: when no request that was sent
+/// within three quarters of the session timeout has been answered. That is before another holder
+/// gets the key, if the timeout is more than three of the servers' ticks. It needs no task to run:
+/// a process that stood still can [see](super::LockGuard::is_lost) it at once. When a connection
+/// breaks or a server stops, nothing is lost if another server is found in that time. (Curator's
+/// *suspended* is not reported; its *lost* is reported earlier.)
 ///
-/// Once told, it is final: the session is closed even if the servers still know it, its nodes never
-/// count as ours again, and the next claim begins with a new session. A process that was
-/// stopped is told when it goes on, which is too late for what it does in that moment:
-/// [`Fenced`] is for that. The fence is the transaction that made the node (`czxid`), which grows
-/// over all keys, sessions and restarts of an ensemble.
+/// A reported loss is final: the session is closed even if the servers still have it, its nodes no
+/// longer count, and the next claim begins a new session. A process that was stopped learns of the
+/// loss when it runs again, which may be after its next write; [`Fenced`] is for that. The fence is
+/// the transaction that made the node (`czxid`), which grows over all keys, sessions and restarts
+/// of an ensemble.
 ///
-/// A node that is removed by hand frees its key. Its holder watches it from 0.1 s after the grant on,
-/// and is told of that within about a round trip.
+/// A node that is removed by hand frees its key. The holder watches its node from 0.1 s after the
+/// grant on, and is told within about a round trip.
 ///
 /// # What it cannot do
-/// A key cannot be taken over: it is free when its holder's session ends, which the servers see to.
-/// It is not reentrant either. The lease that is asked for has no meaning. Nothing is heard of
-/// releases of other processes but by waiting: [`watch`](Lock::watch) tells of this one's.
+/// A key cannot be taken over: it becomes free when its holder's session ends. The lock is not
+/// reentrant, and it ignores the requested lease. [`watch`](Lock::watch) reports releases of this
+/// process only; to learn of others, a claim has to wait.
 ///
 /// # Errors
-/// An operation takes no longer than [`ZooKeeperOptions::timeout`], or twice that if a session is to
-/// be established first, besides the patience it was given. One that timed out may have been done all
-/// the same. A claim that waits while the session ends goes on with another one, if that is
-/// established within the same time.
-/// What a release could not remove is removed in the background, as soon as the servers answer.
+/// An operation takes no longer than its patience and [`ZooKeeperOptions::timeout`], or twice the
+/// timeout if it has to establish a session first. An operation that timed out may have been done.
+/// A claim that waits while the session ends goes on with a new session, if that is established
+/// within the timeout. If a release fails, it is repeated in the background as soon as the servers
+/// answer.
 #[derive(Clone)]
 pub struct ZooKeeperLock(Arc<Inner>);
 
 struct Inner {
     options: ZooKeeperOptions,
     watchers: Watchers,
-    /// The session, or the future that establishes it. Held for a look, never across an `.await`.
+    /// The session, or the future that establishes it. Held to read or replace it, never across an
+    /// `.await`.
     session: Mutex<Option<Connecting>>,
 }
 
@@ -82,7 +83,7 @@ impl ZooKeeperLock {
     /// Connects to the servers of an ensemble, with the defaults of [`ZooKeeperOptions`].
     ///
     /// # Errors
-    /// If it is no such list, if no server can be reached in time, or if they refuse.
+    /// If the list is not valid, if no server can be reached in time, or if they refuse.
     pub async fn connect(servers: &str) -> Result<Self, StoreError> {
         let options = ZooKeeperOptions::new(servers)
             .map_err(|error| StoreError::new(StoreErrorKind::Misconfigured, error.to_string()))?;
@@ -103,8 +104,11 @@ impl ZooKeeperOptions {
 
     /// A lock that connects when it is first used, for services that start before their ZooKeeper.
     pub fn connect_lazily(self) -> ZooKeeperLock {
-        let (watchers, session) = (Watchers::default(), Mutex::default());
-        ZooKeeperLock(Arc::new(Inner { options: self, watchers, session }))
+        ZooKeeperLock(Arc::new(Inner {
+            options: self,
+            watchers: Watchers::default(),
+            session: Mutex::default(),
+        }))
     }
 }
 
@@ -131,24 +135,29 @@ impl Inner {
         established.client().is_some().then(|| Arc::clone(established))
     }
 
-    /// In a task of its own: an operation that waits for it may be dropped, and others wait for it too.
+    /// Establishes a session in a task of its own: an operation that waits for it may be dropped
+    /// while others wait, too.
     fn establish(&self) -> Connecting {
-        let (options, watchers) = (self.options.clone(), self.watchers.clone());
+        let options = self.options.clone();
+        let watchers = self.watchers.clone();
         let connecting = async move {
             let opening = tokio::spawn(async move { open(&options, watchers).await });
             let opened = opening.await.unwrap_or(Err(ZooKeeperError::Broken));
-            opened.map_err(|trouble| trouble.during("connecting", None))
+            opened.map_err(|error| error.during("connecting", None))
         };
         connecting.boxed().shared()
     }
 
     async fn acquire(&self, request: &Request) -> Result<Attempt, ZooKeeperError> {
-        let (token, digest) = (request.claim.token(), request.claim.key().digest());
-        let (began, limit) = (Instant::now(), self.options.settings.timeout);
+        let token = request.claim.token();
+        let digest = request.claim.key().digest();
+        let began = Instant::now();
+        let limit = self.options.settings.timeout;
         let ends = began + request.patience.min(FOR_EVER);
-        // A session that has ended costs the place, and no more: the claim stands in line again, if
-        // there is another session in time.
-        let (gives_up, mut connects_until) = (ends.max(began + limit), began);
+        // When the session ends, the claim loses its place, and joins the queue again if a new
+        // session is established in time.
+        let gives_up = ends.max(began + limit);
+        let mut connects_until = began;
         loop {
             let acquired = async {
                 let session = self.session().await.map_err(ZooKeeperError::Unconnected)?;
@@ -167,9 +176,10 @@ impl Inner {
     }
 
     async fn renew(&self, claim: &Claim) -> Result<Renew, ZooKeeperError> {
-        // What was granted in a session that has ended is lost, whatever the servers say.
+        // A grant of a session that has ended is lost, even if the servers still have the session.
         let Some(session) = self.established() else { return Ok(Renew::Lost) };
-        let (token, digest) = (claim.token(), claim.key().digest());
+        let token = claim.token();
+        let digest = claim.key().digest();
         let answer = async { ClaimOperation::new(&session, token, digest)?.renew().await }.await;
         match answer {
             Err(ZooKeeperError::Ended) => Ok(Renew::Lost),
@@ -179,22 +189,24 @@ impl Inner {
 
     async fn verify(&self, claim: &Claim) -> Result<Renew, ZooKeeperError> {
         let Some(session) = self.established() else { return Ok(Renew::Lost) };
-        let (token, digest) = (claim.token(), claim.key().digest());
-        // One watch at a time, however often it is verified.
-        if session.places.is_watched(token) {
+        let token = claim.token();
+        let digest = claim.key().digest();
+        // One watch at a time is enough.
+        if session.claims.is_watched(token) {
             return self.renew(claim).await;
         }
         match async { ClaimOperation::new(&session, token, digest)?.watched().await }.await {
             Err(ZooKeeperError::Ended) | Ok(None) => Ok(Renew::Lost),
-            Err(trouble) => Err(trouble),
+            Err(error) => Err(error),
             Ok(Some(watcher)) => {
-                session.places.watched(token, true);
-                let (session, watchers) = (Arc::downgrade(&session), self.watchers.clone());
-                // It ends with the node, or with the session.
+                session.claims.set_watched(token, true);
+                let session = Arc::downgrade(&session);
+                let watchers = self.watchers.clone();
+                // The task ends with the node, or with the session.
                 tokio::spawn(async move {
                     watcher.changed().await;
                     if let Some(session) = session.upgrade() {
-                        session.places.watched(token, false);
+                        session.claims.set_watched(token, false);
                     }
                     watchers.tell(&digest);
                 });
@@ -204,11 +216,12 @@ impl Inner {
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released, ZooKeeperError> {
-        let (token, digest) = (claim.token(), claim.key().digest());
+        let token = claim.token();
+        let digest = claim.key().digest();
         let session = self.session().await.map_err(ZooKeeperError::Unconnected)?;
-        session.places.leave(token);
+        session.claims.leave(token);
         let was_held = ClaimOperation::new(&session, token, digest)?.leave().await?;
-        session.places.forget(token);
+        session.claims.forget(token);
         self.tell(&digest);
         Ok(if was_held { Released::Freed } else { Released::NotHeld })
     }
@@ -227,23 +240,25 @@ impl Lock for ZooKeeperLock {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
             let attempt = inner.acquire(&request).await;
-            attempt.map_err(|trouble| trouble.during("acquiring", Some(request.claim.key())))
+            attempt.map_err(|error| error.during("acquiring", Some(request.claim.key())))
         })
     }
 
     fn renew(&self, claim: &Claim, _: Duration) -> LockFuture<Renew> {
-        let (inner, claim) = (Arc::clone(&self.0), claim.clone());
+        let inner = Arc::clone(&self.0);
+        let claim = claim.clone();
         Box::pin(async move {
             let answer = inner.renew(&claim).await;
-            answer.map_err(|trouble| trouble.during("renewing", Some(claim.key())))
+            answer.map_err(|error| error.during("renewing", Some(claim.key())))
         })
     }
 
     fn verify(&self, claim: &Claim) -> Option<LockFuture<Renew>> {
-        let (inner, claim) = (Arc::clone(&self.0), claim.clone());
+        let inner = Arc::clone(&self.0);
+        let claim = claim.clone();
         Some(Box::pin(async move {
             let answer = inner.verify(&claim).await;
-            answer.map_err(|trouble| trouble.during("verifying", Some(claim.key())))
+            answer.map_err(|error| error.during("verifying", Some(claim.key())))
         }))
     }
 
@@ -251,7 +266,7 @@ impl Lock for ZooKeeperLock {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
             let answer = inner.release(&claim).await;
-            answer.map_err(|trouble| trouble.during("releasing", Some(claim.key())))
+            answer.map_err(|error| error.during("releasing", Some(claim.key())))
         })
     }
 }
@@ -268,8 +283,8 @@ impl fmt::Debug for ZooKeeperLock {
     }
 }
 
-/// Between a session that could not be established and the next.
+/// The pause between two attempts to establish a session.
 const RECONNECT: Duration = Duration::from_millis(100);
 
-/// Longer than any clock is sure to count on from now.
+/// A year: clocks cannot represent any instant.
 const FOR_EVER: Duration = Duration::from_secs(366 * 24 * 60 * 60);

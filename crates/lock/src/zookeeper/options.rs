@@ -1,4 +1,4 @@
-//! What a `ZooKeeperLock` is made from.
+//! The options of a `ZooKeeperLock`.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,9 +6,9 @@ use std::time::Duration;
 use bellwether::ConfigError;
 use bellwether::adapter::{duration_within, namespace_of};
 
-use super::names::NodeNames;
+use super::node_names::NodeNames;
 
-/// Where a ZooKeeper is, and how it is talked to.
+/// The options of a connection to a ZooKeeper ensemble.
 ///
 /// ```no_run
 /// # async fn options() -> Result<(), Box<dyn std::error::Error>> {
@@ -36,23 +36,22 @@ pub struct ZooKeeperOptions {
     pub(super) settings: NodeSettings,
 }
 
-/// What every operation goes by.
+/// The options that every operation uses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NodeSettings {
     pub(super) timeout: Duration,
-    /// Whether nodes are for processes only that authenticate as this one does.
+    /// Whether only processes with the same credentials can use the nodes.
     pub(super) private: bool,
 }
 
 impl ZooKeeperOptions {
-    /// Options for the servers of one ensemble: `host[:port],host[:port]...`, and after them, if our
-    /// nodes are not to be at the root, the path below which they are. That is made if it is not
-    /// there.
+    /// Options for the servers of one ensemble: `host[:port],host[:port]...`. A path after them is
+    /// where our nodes are, instead of the root. It is created if it is missing.
     ///
     /// There is no TLS: the client's own would bring a C compiler into every build.
     ///
     /// # Errors
-    /// If it is no such list, or no such path.
+    /// If it is not such a list, or the path is not valid.
     pub fn new(servers: &str) -> Result<Self, ConfigError> {
         let (hosts, chroot) = servers.split_at(servers.find('/').unwrap_or(servers.len()));
         let chroot = chroot.trim_end_matches('/');
@@ -69,8 +68,8 @@ impl ZooKeeperOptions {
         })
     }
 
-    /// Sets which nodes are ours: all of them are below `/bellwether/<namespace>`. Services that
-    /// share locks share a namespace.
+    /// Sets the namespace: all nodes are below `/bellwether/<namespace>`. Services that share locks
+    /// share a namespace.
     ///
     /// Default: `default`, so that one service needs no name.
     ///
@@ -85,12 +84,12 @@ impl ZooKeeperOptions {
         Ok(Self { namespace, ..self })
     }
 
-    /// Sets how long the servers wait for a process they do not hear of before they end its session,
-    /// and with it all that it holds. The servers keep it between 2 and 20 of their ticks, unless
-    /// they are told otherwise: 4 s and 40 s.
+    /// Sets the session timeout: the servers end the session of a silent process after it, and
+    /// release all that it holds. They limit it to between 2 and 20 of their ticks, which is 4 s to
+    /// 40 s by default.
     ///
-    /// Default: 10 s. So long does a key stay locked whose holder was killed, and three quarters of
-    /// it may a process stand still, or a connection be broken, without losing what it holds.
+    /// Default: 10 s. The keys of a killed holder stay locked for that long. For three quarters of
+    /// it, a process may stand still, or be without a connection, and loses nothing.
     ///
     /// # Errors
     /// If it is not from 100 ms to one hour.
@@ -100,8 +99,8 @@ impl ZooKeeperOptions {
         Ok(Self { session_timeout, ..self })
     }
 
-    /// Sets how long the servers may take to answer one operation, connecting included. Waiting for
-    /// a holder is not counted.
+    /// Sets how long one operation may take, connecting included. Waiting for a holder is not
+    /// counted.
     ///
     /// Default: 2 s. A healthy ensemble answers within a few milliseconds; another one of its
     /// servers is found within a second.
@@ -114,7 +113,8 @@ impl ZooKeeperOptions {
         Ok(Self { settings: NodeSettings { timeout, ..self.settings }, ..self })
     }
 
-    /// Adds credentials, by a scheme of the servers' such as `digest` with `user:password`.
+    /// Adds credentials for an authentication scheme of the servers, such as `digest` with
+    /// `user:password`.
     ///
     /// Default: none.
     #[must_use]
@@ -123,11 +123,11 @@ impl ZooKeeperOptions {
         self
     }
 
-    /// Lets only processes touch the nodes that have the same credentials by [`auth`](Self::auth). All
+    /// Makes the nodes private to processes with the same credentials ([`auth`](Self::auth)). All
     /// processes that share the locks must set it.
     ///
-    /// Default: all clients of the ensemble may, as all processes that share a lock need to, and as
-    /// most ensembles are guarded by their network.
+    /// Default: all clients of the ensemble can use them. Processes that share a lock need that,
+    /// and most ensembles are protected by their network.
     #[must_use]
     pub fn private(self) -> Self {
         Self { settings: NodeSettings { private: true, ..self.settings }, ..self }
@@ -138,7 +138,7 @@ impl ZooKeeperOptions {
     }
 }
 
-/// Shows which schemes there are, and no credentials.
+/// Shows the schemes, and no credentials.
 impl fmt::Debug for ZooKeeperOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let schemes: Vec<_> = self.auth.iter().map(|(scheme, _)| scheme).collect();
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn times_that_make_no_sense_are_refused() {
+    fn invalid_times_are_refused() {
         let options = || ZooKeeperOptions::new("zoo1").unwrap();
         for wrong in [Duration::ZERO, Duration::from_micros(999), Duration::MAX] {
             assert!(options().session_timeout(wrong).is_err(), "{wrong:?}");

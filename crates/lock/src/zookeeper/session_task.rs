@@ -1,4 +1,4 @@
-//! The task of a session: it begins one, and finds out when that ends.
+//! The task of a session: it begins the session, and notices its end.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use zookeeper_client::{Client, StateWatcher};
 
-use super::link::ServerSession;
+use super::claim_operation::{ClaimOperation, PAUSE};
+use super::error::ZooKeeperError;
 use super::options::ZooKeeperOptions;
-use super::trouble::ZooKeeperError;
-use super::visit::{ClaimOperation, PAUSE};
+use super::server_session::ServerSession;
 
 /// Establishes a session, within the time of one operation.
 pub(super) async fn open(
@@ -20,7 +20,7 @@ pub(super) async fn open(
     watchers: Watchers,
 ) -> Result<Arc<ServerSession>, ZooKeeperError> {
     let began = Instant::now();
-    // One round over the hosts is what the time of an operation has room for.
+    // Fail after one round over the hosts: the timeout of an operation allows no second one.
     let connector =
         Client::connector().with_session_timeout(options.session_timeout).with_fail_eagerly();
     let connector = options
@@ -57,14 +57,14 @@ pub(super) async fn open(
     Ok(session)
 }
 
-/// Finds out when a session ends, and gives up claims that are not asked for.
+/// Notices when a session ends, and releases claims that are no longer asked for.
 struct SessionTask {
     client: Client,
     session: Weak<ServerSession>,
-    /// Before the session was asked for.
+    /// An instant before the session was requested.
     began: Instant,
     granted: Duration,
-    /// Tells until when the session is there for certain.
+    /// Publishes until when the session exists for certain.
     alive: watch::Sender<Option<Instant>>,
 }
 
@@ -73,34 +73,35 @@ impl SessionTask {
     async fn keep(&self) {
         select! {
             () = has_terminated(self.client.state_watcher()) => {}
-            () = self.beat() => {}
+            () = self.heartbeat() => {}
             () = self.sweep() => {}
         }
     }
 
-    /// Returns when nothing that was sent within three quarters of the session's time-out has been
-    /// answered.
+    /// Sends heartbeats. Returns when no request that was sent within three quarters of the
+    /// session's timeout has been answered.
     ///
-    /// The client itself takes a session for ended only after 7/5 of the time-out, when another
-    /// holder may have had the key for long. A `sync` is answered by way of the leader, so a follower
-    /// that has lost it cannot keep us in good faith. But followers report live sessions only every half
-    /// tick. If one dies, the leader's view of this session may be stale by half a tick and one ping
-    /// interval of the client. The last quarter is for that, and for clocks that do not run alike.
-    async fn beat(&self) {
-        let mut heard = self.began;
+    /// The client itself notices the end of a session only after 7/5 of the timeout, when another
+    /// holder may have had the key for long. A `sync` is answered by way of the leader, so a
+    /// follower that has lost its leader cannot answer it. But followers report live sessions only
+    /// every half tick. If one dies, the leader's view of this session may be stale by half a tick
+    /// and one ping interval of the client. The last quarter is for that, and for clocks that run
+    /// at different speeds.
+    async fn heartbeat(&self) {
+        let mut asked_at = self.began;
         loop {
-            sleep_until(heard + self.granted / BEATS).await;
-            let until = heard + validity(self.granted);
+            sleep_until(asked_at + self.granted / HEARTBEATS).await;
+            let until = asked_at + validity(self.granted);
             match timeout_at(until, self.answered()).await {
-                // An answer that comes later is of no use: holders know by the clock that it is over.
-                Ok(asked) if Instant::now() < until => heard = asked,
+                // A later answer is of no use: by the clock, holders have lost their keys.
+                Ok(asked) if Instant::now() < until => asked_at = asked,
                 Ok(_) | Err(_) => return,
             }
-            self.alive.send_replace(Some(heard + validity(self.granted)));
+            self.alive.send_replace(Some(asked_at + validity(self.granted)));
         }
     }
 
-    /// When the question was sent that was answered.
+    /// Waits for an answer, and returns when its request was sent.
     async fn answered(&self) -> Instant {
         loop {
             let asked = Instant::now();
@@ -111,25 +112,25 @@ impl SessionTask {
         }
     }
 
-    /// Gives up what could not be given up when it should have been, and claims that are not asked for.
+    /// Repeats releases that failed, and releases claims that are no longer asked for.
     async fn sweep(&self) {
         loop {
-            sleep(self.granted / BEATS).await;
+            sleep(self.granted / HEARTBEATS).await;
             let Some(session) = self.session.upgrade() else { return };
-            for (token, digest) in session.places.owed(Instant::now()) {
-                // An error is tried again the next time. It ends with the session at the latest.
+            for (token, digest) in session.claims.to_release(Instant::now()) {
+                // A release that fails is repeated next time. The end of the session releases, too.
                 let Ok(operation) = ClaimOperation::new(&session, token, digest) else { return };
                 if operation.leave().await.is_ok() {
-                    session.places.forget(token);
+                    session.claims.forget(token);
                 }
             }
         }
     }
 }
 
-/// How long after a question that was answered a session is there for certain.
+/// How long after an answered request a session exists for certain.
 fn validity(granted: Duration) -> Duration {
-    granted - granted / BEATS
+    granted - granted / HEARTBEATS
 }
 
 async fn has_terminated(mut states: StateWatcher) {
@@ -139,6 +140,5 @@ async fn has_terminated(mut states: StateWatcher) {
     }
 }
 
-/// How often within a session's time-out the server is asked whether it lives. A connection that is
-/// silent for as long is taken to be broken, which leaves as long for another one.
-const BEATS: u32 = 4;
+/// How many heartbeats are sent within a session's timeout.
+const HEARTBEATS: u32 = 4;

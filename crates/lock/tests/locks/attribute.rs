@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 
 use bellwether::{Key, KeyPart};
 use bellwether_lock::locked;
-use bellwether_lock::{LocalLock, LockErrorKind, LockedError, Locks, Standing};
+use bellwether_lock::{LocalLock, LockErrorKind, LockStatus, LockedError, Locks};
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 
@@ -36,7 +36,7 @@ impl Stock {
 
     #[locked(locks = self.locks, key = "stock/{sku}", wait = "1s")]
     async fn take_locked(&self, sku: u64, count: u32) -> Result<u32, SoldOut> {
-        assert_eq!(Standing::current().unwrap().key(), &Key::of("stock").with(sku));
+        assert_eq!(LockStatus::current().unwrap().key(), &Key::of("stock").with(sku));
         self.take(count).await
     }
 

@@ -41,7 +41,7 @@ async fn a_shared_lock_is_a_lock() {
 #[tokio::test(start_paused = true)]
 async fn it_has_no_queue_and_is_found_out() {
     let violations = conformance::run_queue(LocalLock::new()).await;
-    assert!(violations.iter().any(|it| it.check == "a_try_goes_before_nobody"), "{violations:#?}");
+    assert!(violations.iter().any(|it| it.check == "a_try_overtakes_no_waiter"), "{violations:#?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -168,18 +168,18 @@ impl TakeOver for Broken {
 async fn a_lock_that_breaks_a_promise_is_found_out() {
     let table = [
         (Promise::AcquireExcludes, "an_unprotected_counter_is_exact"),
-        (Promise::AcquireExcludes, "of_many_who_ask_at_once_one_is_granted"),
+        (Promise::AcquireExcludes, "one_of_many_concurrent_requests_is_granted"),
         (Promise::AcquireKnowsItsClaim, "the_same_claim_is_granted_again"),
         (Promise::FencesGrow, "fences_grow_over_releases"),
         (Promise::GrantsHaveFences, "every_grant_has_a_fence"),
         (Promise::ReleaseFrees, "a_key_is_locked_and_unlocked_twice_in_a_row"),
-        (Promise::ReleaseIsOfItsClaim, "a_stranger_cannot_release"),
-        (Promise::ReleaseTellsNotHeld, "a_second_release_frees_nobody"),
+        (Promise::ReleaseIsOfItsClaim, "another_claim_cannot_release"),
+        (Promise::ReleaseTellsNotHeld, "a_second_release_frees_nothing"),
         (Promise::RenewProlongs, "a_renewed_lock_does_not_lapse"),
         (Promise::RenewTellsLost, "a_lapsed_lease_is_not_renewed"),
-        (Promise::TakeOverIsOfItsHolder, "of_many_who_take_it_from_a_silent_holder_one_wins"),
+        (Promise::TakeOverIsOfItsHolder, "one_of_many_take_overs_from_a_silent_holder_wins"),
         (Promise::TriesAreShort, "a_second_try_is_busy_at_once"),
-        (Promise::WatchesItsKey, "a_release_after_the_busy_answer_is_told"),
+        (Promise::WatchesItsKey, "a_release_after_the_busy_answer_is_reported"),
     ];
     for (promise, check) in table {
         let broken = Broken { lock: LocalLock::new(), promise };

@@ -15,7 +15,7 @@ use crate::support::{
 
 /// Case 9.
 #[tokio::test(start_paused = true)]
-async fn a_stranger_cannot_release() {
+async fn another_claim_cannot_release() {
     let lock = LocalLock::new();
     let held = locks(lock.clone()).lock(&key()).await.unwrap();
     assert_eq!(lock.release(Claim::new(key())).await.unwrap(), Released::NotHeld);

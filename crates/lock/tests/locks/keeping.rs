@@ -4,7 +4,9 @@ use std::thread;
 use std::time::Duration;
 
 use bellwether::StoreErrorKind;
-use bellwether_lock::{Fenced, Held, LocalLock, Lock, LockErrorKind, LockWait, Locks, Released};
+use bellwether_lock::{
+    Fenced, LocalLock, Lock, LockErrorKind, LockGuard, LockWait, Locks, Released,
+};
 use futures_util::FutureExt;
 use futures_util::future::join_all;
 use tokio::time::{Instant, advance, sleep, timeout};
@@ -14,7 +16,7 @@ use crate::support::{
 };
 
 /// When it is lost, from now on.
-async fn lost_after<L: Lock>(held: &Held<L>, most: Duration) -> Duration {
+async fn lost_after<L: Lock>(held: &LockGuard<L>, most: Duration) -> Duration {
     let began = Instant::now();
     timeout(most, held.lost()).await.expect("it is not lost");
     assert!(held.is_lost());
@@ -74,7 +76,7 @@ async fn a_lock_that_the_server_forgot_is_lost_and_the_next_one_is_kept() {
 }
 
 /// Takes a key away from who holds it.
-async fn forget<L: Fenced>(lock: &LocalLock, held: &Held<L>) {
+async fn forget<L: Fenced>(lock: &LocalLock, held: &LockGuard<L>) {
     use bellwether_lock::{Attempt, Claim, Request, TakeOver};
     let claim = Claim::new(held.key().clone());
     let request = Request::new(claim.clone(), SECOND);
@@ -229,10 +231,10 @@ async fn a_grant_by_a_session_that_has_ended_is_none() {
 async fn a_release_is_no_loss() {
     let locks = locks(LocalLock::new());
     let held = locks.lock(&key()).await.unwrap();
-    let standing = held.standing();
+    let status = held.status();
     held.release().await.unwrap();
-    assert!(!standing.is_lost());
-    assert!(timeout(NEVER, standing.lost()).await.is_err());
+    assert!(!status.is_lost());
+    assert!(timeout(NEVER, status.lost()).await.is_err());
 }
 
 /// Case 63.

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bellwether::{Key, StoreErrorKind};
 use bellwether_lock::{
-    Attempt, Claim, Held, LocalLock, Lock, LockErrorKind, LockLayer, LockWait, LockedError, Locks,
-    Request, Standing, TakeOver, WhenLost,
+    Attempt, Claim, LocalLock, Lock, LockErrorKind, LockGuard, LockLayer, LockStatus, LockWait,
+    LockedError, Locks, Request, TakeOver, WhenLost,
 };
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
@@ -34,7 +34,7 @@ async fn robbed(when_lost: WhenLost) -> (Result<(), LockErrorKind>, bool, Durati
     let work = async {
         rob(&lock).await;
         sleep(LEASE * 10).await;
-        saw.fetch_add(usize::from(Standing::current().unwrap().is_lost()), Ordering::SeqCst);
+        saw.fetch_add(usize::from(LockStatus::current().unwrap().is_lost()), Ordering::SeqCst);
         steps.fetch_add(1, Ordering::SeqCst);
     };
     let answer = locks.run(&key(), work).await.map_err(|error| error.kind());
@@ -76,14 +76,14 @@ async fn work_that_waits_for_its_lock_in_vain_does_not_begin() {
     let _held = locks.lock(&key()).await.unwrap();
     let error = locks.run(&key(), async { panic!("it began") }).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Busy);
-    assert!(Standing::current().is_none());
+    assert!(LockStatus::current().is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_standing_is_that_of_the_innermost_lock() {
     let locks = locks(LocalLock::new());
     let standing = |number: u64| async move {
-        assert_eq!(Standing::current().unwrap().key(), &item(number));
+        assert_eq!(LockStatus::current().unwrap().key(), &item(number));
     };
     let nested = async {
         standing(1).await;
@@ -119,7 +119,7 @@ async fn a_caller_that_is_dropped_while_its_lock_is_released_leaves_nothing() {
     assert!(lock.lock.is_empty());
 }
 
-/// It is waited for as long as `Held::release` waits, and the answer is given.
+/// It is waited for as long as `LockGuard::release` waits, and the answer is given.
 #[tokio::test(start_paused = true)]
 async fn a_release_that_fails_costs_a_run_a_moment_and_not_its_answer() {
     for hangs in [false, true] {
@@ -258,9 +258,9 @@ async fn limits_below_the_layer_are_not_taken_by_those_who_wait() {
 fn what_is_held_can_be_sent_and_awaited_anywhere() {
     fn is_send_and_sync<T: Send + Sync + 'static>() {}
     fn is_send<T: Send>(_: T) {}
-    is_send_and_sync::<Held<LocalLock>>();
+    is_send_and_sync::<LockGuard<LocalLock>>();
     is_send_and_sync::<Locks<LocalLock>>();
-    is_send_and_sync::<Standing>();
+    is_send_and_sync::<LockStatus>();
     let locks = locks(LocalLock::new());
     is_send(async move {
         let held = locks.lock_all([key()]).await.unwrap().remove(0);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bellwether::StoreErrorKind;
-use bellwether_lock::{Held, LocalLock, Lock, LockErrorKind, Locks};
+use bellwether_lock::{LocalLock, Lock, LockErrorKind, LockGuard, Locks};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
@@ -23,7 +23,7 @@ struct World {
 }
 
 impl World {
-    async fn touch<L: Lock>(&self, of: usize, held: &Held<L>) {
+    async fn touch<L: Lock>(&self, of: usize, held: &LockGuard<L>) {
         let now = self.inside[of].fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(now, Ordering::SeqCst);
         self.held.fetch_add(1, Ordering::SeqCst);

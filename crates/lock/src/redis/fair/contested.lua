@@ -1,14 +1,14 @@
--- contested: the rest of take.lua, for a lock that is held or waited for.
+-- contested: the second part of take.lua, for a lock that is held or has waiters.
 --
--- KEYS, ARGV and what it gives: see take.lua, which stands before the preludes and this. There, the
--- common case ends before a function of a prelude is made.
+-- KEYS, ARGV and replies: see take.lua. The script is take.lua, the preludes and this file, so that the
+-- common case ends before the functions of the preludes are created.
 local seen, clock_us = KEYS[4] or ARGV[8], server_time()
 local dropped = drop_silent(lock, queue, seen, math.floor(clock_us / 1000))
 local held = peek(lock)
 local is_ours = is_of(held, ARGV[1])
 local turn = first(queue)
 if is_ours or not held and (not turn or turn == ARGV[1]) then
-  local fence = is_ours and holder(held) or next_fence(mark, ARGV[3])
+  local fence = is_ours and holder(held) or next_fence(counter, ARGV[3])
   write(lock, ARGV[1], fence, clock_us, ARGV[2])
   leave(lock, queue, seen, ARGV[1])
   return {1, fence}
@@ -25,6 +25,7 @@ end
 watch(KEYS[1])
 if not held then return {2, -1, -1, 0, ahead} end
 local fence, renewed = holder(held)
--- Only the next one has a use for it, and some servers tell a client that asks of all changes.
+-- Only the next waiter needs PTTL. It also reads the lock, so on some servers it would subscribe the
+-- others to every change.
 local left = (ahead == 0 or silence == 0) and redis.call('PTTL', lock) or -1
 return {2, left, fence, renewed, ahead + 1}

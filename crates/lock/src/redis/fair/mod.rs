@@ -1,4 +1,4 @@
-//! `FairLock`: a name that one claim has set, and a queue of those who wait for it.
+//! `FairLock`: a name that one claim has set, and a queue of its waiters.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,19 +14,20 @@ use bellwether::redis::RedisScript;
 /// A lock in one Redis server that is granted in the order in which it was asked for. A handle:
 /// clones share one connection.
 ///
-/// Who asks with [patience](Request::patience) and finds it taken has a place in a queue, by the
-/// clock of the server, and keeps it by asking again. Who is not heard of for the
-/// [silence](Self::silence) is taken to be dead and skipped; dead waiters do not delay one another.
-/// Who asks without patience has no place, and is granted the lock only if nobody waits.
+/// A claim that asks with [patience](Request::patience) while the lock is taken gets a place in a
+/// queue, by the clock of the server. It keeps the place by asking again. A waiter that does not
+/// ask for the [silence](Self::silence) counts as dead and is skipped; the delays of dead waiters
+/// do not add up. A claim that asks without patience gets no place, and is granted the lock only if
+/// there are no waiters.
 ///
-/// When the lock is freed, the first of the queue is told, and nobody else. [This page](super) says
-/// what is kept in the server, what is not guaranteed, and what the user must be allowed to do.
+/// When the lock is freed, only the first waiter is told. [This page](super) says what is kept in
+/// the server, what is not guaranteed, and what the user must be allowed to do.
 ///
-/// Order costs throughput: a lock that is free stands idle until the first of the queue has heard of
-/// it. Where nobody starves without it, a [`RedisLock`](super::RedisLock) does more.
+/// Order costs throughput: a free lock is idle until the first waiter has taken it. Where no waiter
+/// starves without order, a [`RedisLock`](super::RedisLock) does more.
 ///
 /// # Errors
-/// As those of a [`RedisLock`](super::RedisLock).
+/// Those of a [`RedisLock`](super::RedisLock).
 #[derive(Clone, Debug)]
 pub struct FairLock {
     lock: Arc<Scripted>,
@@ -64,13 +65,13 @@ impl FairLock {
         Self { lock: Scripted::new(options, ":fair", scripts, &[]), silence: SILENCE }
     }
 
-    /// Sets after how long without a word a waiter is taken to be dead, and loses its place.
+    /// Sets after how long a silent waiter counts as dead, and loses its place.
     ///
-    /// Default: 1 s. [`Locks`](bellwether::Locks) asks four times a second while it waits until a
-    /// time, so a waiter that is alive misses it only if it is held up for three of its turns. A lock
-    /// that comes free stands still for at most this and a quarter of a second when the waiters at the
-    /// head of its queue have died, however many they are. A caller that makes a number of tries which
-    /// are further apart has no place between them.
+    /// Default: 1 s. [`Locks`](crate::Locks) asks four times a second while it waits with a time
+    /// limit, so a live waiter loses its place only if it misses three requests. When the waiters
+    /// at the head of the queue have died, however many, a free lock is idle for this time and a
+    /// quarter of a second at most. A caller that makes a number of tries, with a longer interval,
+    /// has no place between them.
     ///
     /// # Errors
     /// If it is not from 10 ms to 10 minutes.
@@ -80,12 +81,12 @@ impl FairLock {
         Ok(Self { silence, ..self })
     }
 
-    /// What tells a waiter that it is its turn.
+    /// The name whose change tells a waiter that it is its turn.
     fn call_name(&self, claim: &Claim) -> Vec<u8> {
         [&self.lock.name(claim.key()), &b":call:"[..], &token(claim)].concat()
     }
 
-    /// The queue and its times, of names that tell nothing when they change: they do so all the time.
+    /// The names of the queue and its times. They change all the time, so they are not watched.
     fn queue(&self, key: &Key) -> [Vec<u8>; 2] {
         let digest = key.digest();
         ["queue", "queue:seen"].map(|what| self.lock.unwatched_name(what, &digest))

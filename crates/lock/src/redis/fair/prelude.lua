@@ -1,22 +1,22 @@
--- prelude: what stands before the scripts of the fair lock, after that of all locks.
+-- prelude: the functions of the scripts of the fair lock. It follows the prelude of all locks.
 --
--- A queue is a sorted set of tokens by the time of their arrival in us. Beside it is one of the
--- same tokens by when they are taken to be dead if nothing more is heard of them, in ms.
+-- A queue is a sorted set of tokens, ordered by their arrival in us. A second sorted set has the same
+-- tokens, ordered by the time in ms at which a silent waiter counts as dead.
 --
--- What is read here by commands that only read is there, and goes when the last waiter leaves, so
--- the server tracks no name of a lock that has no waiters.
+-- Commands that only read are used on names that exist. The names are deleted with the last waiter, so
+-- the server tracks no name of a lock without waiters.
 
--- Tells one waiter, by a name that is its own and that never stays. It ends the tracking of that
--- name. This is the one name that is not among the KEYS: whose turn it is stands in the queue. It is
--- in the slot of the others. A server that refuses it has the waiter told by its next question.
+-- Tells one waiter that it is its turn, by a change of a name that only this waiter watches. The change
+-- also ends the tracking of that name. It is the one name that is not among the KEYS, because only the
+-- queue knows the waiter. It is in the slot of the others. If the server refuses it, the waiter finds
+-- out with its next request.
 local function call(lock, token)
   local name = lock .. ':call:' .. token
   redis.pcall('SET', name, '', 'PX', 1000)
   redis.pcall('DEL', name)
 end
 
--- Takes a waiter out of the queue, if it is there. Its name is called once more, so that it is not
--- tracked any longer.
+-- Removes a waiter from the queue, if it is there. The change of its name ends the tracking.
 local function leave(lock, queue, seen, token)
   if redis.call('ZREM', queue, token) == 0 then return end
   redis.call('ZREM', seen, token)
@@ -27,8 +27,7 @@ local function first(queue)
   return is_there(queue) and redis.call('ZRANGE', queue, 0, 0)[1]
 end
 
--- Takes out the waiters that are not heard of any more. All at once, so that the dead do not delay one
--- another.
+-- Removes the waiters that count as dead. It removes all at once, so that they do not add their delays.
 local function drop_silent(lock, queue, seen, now)
   if not is_there(queue) then return 0 end
   local silent = redis.call('ZRANGEBYSCORE', seen, '-inf', string.format('%.0f', now))
@@ -36,7 +35,7 @@ local function drop_silent(lock, queue, seen, now)
   return #silent
 end
 
--- Takes a place at the end, or shows that a waiter that has one is there.
+-- Adds a waiter to the end of the queue, or notes that one in the queue is alive.
 local function wait(queue, seen, token, clock_us, silence)
   if not redis.call('ZSCORE', queue, token) then
     local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')[2] or 0

@@ -2,10 +2,10 @@
 --
 -- KEYS   1 lock   2 queue   3 its times
 -- ARGV   1 token, 16 bytes   2 queue and 3 its times, if they are not among the KEYS
--- gives  1 freed, 0 the lock was not ours any more, or never
+-- gives  1 freed, 0 this claim did not hold the lock
 --
--- One script, because between freeing the lock and telling the first of the queue that one may
--- have left, and none would be told.
+-- One script, because the first waiter could leave between the two steps, and then no waiter would be
+-- told.
 local lock, queue, seen = KEYS[1], KEYS[2] or ARGV[2], KEYS[3] or ARGV[3]
 local held = peek(lock)
 local is_ours = is_of(held, ARGV[1])

@@ -1,12 +1,12 @@
--- acquire: take this node if nobody has it.
+-- acquire: take this node if it is free.
 --
 -- KEYS   1 lock
 -- ARGV   1 token, 16 bytes   2 lease in ms
--- gives  {1}                                        granted, or it was ours already
+-- gives  {1}                                        granted, or this claim had it already
 --        {2, what is left of the lease in ms}       busy
 --
--- One script, because a node that has it for us already must grant it again. Who is told that it is
--- busy has subscribed by being told so.
+-- One script, because a node that was granted to this claim before must grant it again. A caller that is
+-- told that the node is busy is subscribed to its change by that answer.
 local held = peek(KEYS[1])
 if held and not is_of(held, ARGV[1]) then
   watch(KEYS[1])

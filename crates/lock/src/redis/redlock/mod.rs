@@ -1,6 +1,6 @@
 //! `Redlock`: a lock that a majority of independent servers grants.
 
-mod verdict;
+mod quorum;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,7 +12,7 @@ use bellwether::{ConfigError, Key, RedisOptions, StoreError, StoreErrorKind};
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use self::verdict::{Asked, Attempted, Renewed};
+use self::quorum::{NodeAnswer, NodeRenewal, QuorumOutcome};
 use super::{millis, prove, prove_single, reply, script, token};
 use crate::drift::dependable;
 use crate::{Attempt, Claim, Grant, Lock, LockFuture, Released, Renew, Request, Term};
@@ -22,26 +22,30 @@ use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue as Va
 /// A lock that more than half of some independent Redis servers have to grant. A handle: clones
 /// share one connection to each.
 ///
-/// All nodes are asked at once, and none for longer than the
-/// [timeout of its options](RedisOptions::timeout), so that one that hangs costs that much, until it
-/// is taken to be [down](RedisOptions::down_after) and costs nothing. Who has a majority, and has it
-/// before the lease less a hundredth of it and 2 ms is over, holds the lock. Everybody else gives
-/// back at once what they were granted, also on the nodes that did not answer. A renewal needs a
-/// majority that still holds, and then takes the nodes again that nobody has: one that came back
-/// empty counts again. A renewal that too few answer is an error, and no loss, until the lease is
-/// over.
+/// A claim asks all nodes at once, and each for its [timeout](RedisOptions::timeout) at most. So a
+/// node that hangs costs one timeout, until it counts as [down](RedisOptions::down_after) and costs
+/// nothing. A claim that gets a majority in time holds the lock. In time means: before the lease,
+/// less 1 % and 2 ms, has ended. A claim without a majority releases at once what it got, on the
+/// nodes that did not answer, too.
+///
+/// A renewal needs a majority that still holds. It then takes the free nodes again, so that a node
+/// that restarted empty counts again. A renewal that too few nodes answer is an error, and no loss,
+/// until the lease has ended.
 ///
 /// # What it does not guarantee
-/// It is not [`Fenced`](bellwether::Fenced): no counter of one node grows with every grant, so a
-/// resource cannot tell who is late. Two can hold it at a time, when a holder was stopped or cut off
-/// beyond its lease and does not know it yet; when the clock of a node jumps; and when a node of the
-/// majority restarts without what it had granted. Start a node that may have lost data no sooner
-/// than the longest lease after it went down, or have it write every command to its disk before it
-/// answers (`appendfsync always`). So it keeps work from being done twice, and data right only as
-/// far as clocks and disks are. For data, take a lock with a fence, as a
-/// [`RedisLock`](super::RedisLock) is; for being available while a server is not, take this one.
+/// It is not [`Fenced`](crate::Fenced): no counter of one node grows with every grant, so a
+/// resource cannot recognize a late holder. Two claims can hold the lock at a time:
+/// - when a holder was stopped or cut off beyond its lease, and does not know it yet;
+/// - when the clock of a node jumps;
+/// - when a node of the majority restarts without its data. Wait for the longest lease before you
+///   start such a node, or let it write every command to disk before it answers (`appendfsync
+///   always`).
 ///
-/// Replicas are no nodes: nodes must not know of each other.
+/// So it saves work, and keeps data right only as far as clocks and disks are. For data, use a lock
+/// with a fence, such as [`RedisLock`](super::RedisLock). Use this one to lock while a server is
+/// down.
+///
+/// Nodes must be independent: a replica is not a node.
 #[derive(Clone)]
 pub struct Redlock(Arc<Inner>);
 
@@ -57,7 +61,7 @@ impl Redlock {
     /// Connects, and makes sure that a majority answers and allows what the scripts need.
     ///
     /// # Errors
-    /// As those of [`connect_lazily`](Self::connect_lazily), or if no majority can be reached, or if
+    /// Those of [`connect_lazily`](Self::connect_lazily), or if no majority can be reached, or if
     /// any node is a node of a cluster or lacks a right.
     pub async fn connect(
         nodes: impl IntoIterator<Item = RedisOptions>,
@@ -67,7 +71,7 @@ impl Redlock {
         let lock = Self::connect_lazily(nodes).map_err(misfit)?;
         let proved = lock.0.nodes.iter().map(|node| prove_single(node, &lock.0.renew));
         let misfits = |error: &StoreError| error.kind() == StoreErrorKind::Misconfigured;
-        // Of the others, a majority is enough.
+        // Other errors of a minority do not matter.
         if let Some(error) =
             join_all(proved).await.into_iter().filter_map(Result::err).find(misfits)
         {
@@ -79,8 +83,9 @@ impl Redlock {
 
     /// A lock that connects to its nodes when it is first used.
     ///
-    /// Three nodes bear the loss of one, five of two. An even number bears no more than the odd one
-    /// below it. Give each a [timeout](RedisOptions::timeout) that is a small part of the leases.
+    /// Three nodes tolerate the loss of one, five of two. An even number tolerates no more than the
+    /// odd number below it. Give each a [timeout](RedisOptions::timeout) that is a small part of
+    /// the leases.
     ///
     /// # Errors
     /// If there are not 3 to 31 nodes, or two with the same address.
@@ -91,7 +96,9 @@ impl Redlock {
         number_within("nodes of a Redlock", nodes.len(), 3, 31)?;
         let addresses: BTreeSet<_> = nodes.iter().map(RedisOptions::address).collect();
         if addresses.len() < nodes.len() {
-            return Err(ConfigError::Url { reason: "two nodes of a Redlock are one" });
+            return Err(ConfigError::Url {
+                reason: "two nodes of a Redlock have the same address",
+            });
         }
         let acquire = script(&[include_str!("acquire.lua")]);
         let renew = script(&[include_str!("renew.lua")]);
@@ -111,21 +118,21 @@ impl Inner {
         let began = Instant::now();
         let answers = join_all(self.nodes.iter().map(|node| self.take(node, claim, lease))).await;
         let in_time = began.elapsed() < dependable(lease);
-        let attempted = verdict::attempted(&answers);
-        if in_time && matches!(attempted, Attempted::Granted) {
+        let attempted = quorum::attempted(&answers);
+        if in_time && matches!(attempted, QuorumOutcome::Granted) {
             return Ok(Attempt::Granted(Grant { fence: None, term: Term::Lease }));
         }
-        // Those that did not answer may have granted it.
+        // Nodes that did not answer may have granted it.
         let nodes = self.nodes.iter().zip(&answers);
-        let ours = nodes.filter(|(_, answer)| !matches!(answer, Ok(Asked::Taken(_))));
+        let ours = nodes.filter(|(_, answer)| !matches!(answer, Ok(NodeAnswer::Taken(_))));
         join_all(ours.map(|(node, _)| self.free(node, claim))).await;
         match attempted {
-            Attempted::Granted => {
+            QuorumOutcome::Granted => {
                 let message = format!("redlock, {TAKING} of `{}`: the lease was over", claim.key());
                 Err(StoreError::new(StoreErrorKind::TimedOut, message))
             }
-            Attempted::Busy(busy) => Ok(Attempt::Busy(busy)),
-            Attempted::Failed => Err(self.failure(TAKING, claim, &answers)),
+            QuorumOutcome::Busy(busy) => Ok(Attempt::Busy(busy)),
+            QuorumOutcome::Failed => Err(self.failure(TAKING, claim, &answers)),
         }
     }
 
@@ -135,28 +142,28 @@ impl Inner {
             ask(node, &self.renew, claim, args, RENEWING, renewed)
         };
         let answers = join_all(self.nodes.iter().map(renew)).await;
-        let Some(verdict) = verdict::renewed(&answers) else {
+        let Some(outcome) = quorum::renewed(&answers) else {
             return Err(self.failure(RENEWING, claim, &answers));
         };
-        if verdict == Renew::Held {
+        if outcome == Renew::Held {
             let nodes = self.nodes.iter().zip(&answers);
-            let free = nodes.filter(|(_, answer)| matches!(answer, Ok(Renewed::Free)));
-            // It holds without them.
+            let free = nodes.filter(|(_, answer)| matches!(answer, Ok(NodeRenewal::Free)));
+            // Errors do not matter: a majority holds without these nodes.
             join_all(free.map(|(node, _)| self.take(node, claim, lease))).await;
         }
-        Ok(verdict)
+        Ok(outcome)
     }
 
-    /// Whether a majority still holds. It has each node tell of the next change of its name.
+    /// Whether a majority still holds. Each node reports the next change of its name from then on.
     async fn verify(&self, claim: &Claim) -> Result<Renew, StoreError> {
         let verify = |node| ask(node, &self.verify, claim, vec![token(claim)], VERIFYING, renewed);
         let answers = join_all(self.nodes.iter().map(verify)).await;
-        verdict::renewed(&answers).ok_or_else(|| self.failure(VERIFYING, claim, &answers))
+        quorum::renewed(&answers).ok_or_else(|| self.failure(VERIFYING, claim, &answers))
     }
 
     async fn release(&self, claim: &Claim) -> Result<Released, StoreError> {
         let answers = join_all(self.nodes.iter().map(|node| self.free(node, claim))).await;
-        verdict::released(&answers).ok_or_else(|| self.failure(FREEING, claim, &answers))
+        quorum::released(&answers).ok_or_else(|| self.failure(FREEING, claim, &answers))
     }
 
     async fn take(
@@ -164,7 +171,7 @@ impl Inner {
         node: &RedisClient,
         claim: &Claim,
         lease: Duration,
-    ) -> Result<Asked, StoreError> {
+    ) -> Result<NodeAnswer, StoreError> {
         let args = vec![token(claim), millis(lease)];
         ask(node, &self.acquire, claim, args, TAKING, asked).await
     }
@@ -174,7 +181,7 @@ impl Inner {
         node.run(&request.once(), reply::released).await
     }
 
-    /// Too few have answered: which, and why.
+    /// The error when too few nodes have answered: which ones failed, and why.
     fn failure<T>(
         &self,
         doing: &str,
@@ -222,30 +229,30 @@ fn request<'a>(
     RedisRequest::script(script, names, args, doing).of(claim.key())
 }
 
-fn asked(reply: Value) -> Option<Asked> {
+fn asked(reply: Value) -> Option<NodeAnswer> {
     let Value::Array(fields) = reply else {
         return None;
     };
     match fields.as_slice() {
-        [Value::Int(1)] => Some(Asked::Granted),
+        [Value::Int(1)] => Some(NodeAnswer::Granted),
         [Value::Int(2), Value::Int(left)] => {
-            Some(Asked::Taken(u64::try_from(*left).ok().map(Duration::from_millis)))
+            Some(NodeAnswer::Taken(u64::try_from(*left).ok().map(Duration::from_millis)))
         }
         _ => None,
     }
 }
 
-fn renewed(reply: Value) -> Option<Renewed> {
+fn renewed(reply: Value) -> Option<NodeRenewal> {
     match reply {
-        Value::Int(0) => Some(Renewed::Free),
-        Value::Int(1) => Some(Renewed::Held),
-        Value::Int(2) => Some(Renewed::Taken),
+        Value::Int(0) => Some(NodeRenewal::Free),
+        Value::Int(1) => Some(NodeRenewal::Held),
+        Value::Int(2) => Some(NodeRenewal::Taken),
         _ => None,
     }
 }
 
 impl Lock for Redlock {
-    /// Tells when any of the nodes does.
+    /// Reports what any of the nodes reports.
     fn watch(&self, key: &Key) -> Watch {
         let digest = key.digest();
         let mut watches = self.0.nodes.iter().map(|node| node.watch(digest));
@@ -258,12 +265,14 @@ impl Lock for Redlock {
     }
 
     fn renew(&self, claim: &Claim, lease: Duration) -> LockFuture<Renew> {
-        let (inner, claim) = (Arc::clone(&self.0), claim.clone());
+        let inner = Arc::clone(&self.0);
+        let claim = claim.clone();
         Box::pin(async move { inner.renew(&claim, lease).await })
     }
 
     fn verify(&self, claim: &Claim) -> Option<LockFuture<Renew>> {
-        let (inner, claim) = (Arc::clone(&self.0), claim.clone());
+        let inner = Arc::clone(&self.0);
+        let claim = claim.clone();
         Some(Box::pin(async move { inner.verify(&claim).await }))
     }
 

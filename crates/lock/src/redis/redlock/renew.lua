@@ -1,10 +1,10 @@
--- renew: start the lease anew on this node.
+-- renew: start the lease on this node again.
 --
 -- KEYS   1 lock
 -- ARGV   1 token, 16 bytes   2 lease in ms
--- gives  1 held, 0 nobody has it, 2 somebody else has it
+-- gives  1 held, 0 free, 2 another claim has it
 --
--- One script, because a node that passes on between the two steps would have somebody else's lease
+-- One script, because another claim could take the node between the two steps, and its lease would be
 -- prolonged.
 local held = peek(KEYS[1])
 if not held then return 0 end

@@ -1,15 +1,16 @@
--- acquire: take the lock if nobody else than its owner has it.
+-- acquire: take the lock if it is free, or if its owner has it.
 --
--- KEYS   1 lock   2 mark, the largest fence given in the slot of the lock
--- ARGV   1 token, 16 bytes   2 lease in ms   3 how long the mark is kept, in ms
---        4 '1' if the life of the mark begins again   5 owner, 16 bytes
---        6 mark, if it is not among the KEYS
+-- KEYS   1 lock   2 counter of fences for the slot of the lock
+-- ARGV   1 token, 16 bytes   2 lease in ms   3 how long the counter is kept, in ms
+--        4 '1' to prolong the life of the counter   5 owner, 16 bytes
+--        6 counter, if it is not among the KEYS
 -- gives  {1, fence}                                                   granted
---        {2, what is left of the last lease in ms, fence of the holder,
+--        {2, the rest of the last lease in ms, fence of the holder,
 --            when it was renewed in ms}                               busy
 --
--- One script, because between a look and a lock another owner can come, and because a hold that is
--- not counted would be released by another one. Reading the holds subscribes to their change.
+-- One script, because another owner could take the lock between the read and the write, and because the
+-- release of another hold would free a hold that is not counted yet. Reading the holds subscribes to
+-- their change.
 local now = math.floor(server_time() / 1000)
 local found = holds(KEYS[1], now)
 local is_ours = found.ends[ARGV[1]] or found.count == 0 or found.owner == ARGV[5]

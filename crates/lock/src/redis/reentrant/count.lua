@@ -3,5 +3,5 @@
 -- KEYS   1 lock
 -- gives  their number
 --
--- One script, because a hold that has lapsed is told from one that has not by the server's clock.
+-- One script, because the server's clock decides which holds have ended.
 return holds(KEYS[1], math.floor(server_time() / 1000)).count

@@ -13,16 +13,16 @@ use bellwether::redis::{RedisScript, RedisValue};
 /// A lock in one Redis server that its [owner](Request::owner) may take again while it holds it. A
 /// handle: clones share one connection.
 ///
-/// An owner is logical: not a thread, nor a process, nor a connection. Each claim of it is one hold,
-/// counted once, with a lease of its own. The lock is free when the last hold has been released or
-/// has lapsed, so one that was forgotten keeps it no longer than its lease, however often the others
-/// are renewed. All holds from the first to the last have one fence.
+/// An owner is logical: neither a thread, nor a process, nor a connection. Each of its claims is
+/// one hold, with a lease of its own. The lock is free when every hold has been released or its
+/// lease has ended. So a hold that is not released keeps the lock for its own lease only, however
+/// often other holds are renewed. All holds from the first to the last have one fence.
 ///
 /// [This page](super) says what is kept in the server, what is not guaranteed, and what the user
 /// must be allowed to do.
 ///
 /// # Errors
-/// As those of a [`RedisLock`](super::RedisLock).
+/// Those of a [`RedisLock`](super::RedisLock).
 #[derive(Clone, Debug)]
 pub struct ReentrantLock {
     lock: Arc<Scripted>,
@@ -55,12 +55,13 @@ impl ReentrantLock {
         Self { lock: Scripted::new(options, ":holds", scripts, &[&count]), count }
     }
 
-    /// How many holds of a key there are now, whosever they are.
+    /// How many holds of a key there are now, of any owner.
     ///
     /// # Errors
-    /// As those of the other operations.
+    /// Those of the other operations.
     pub fn holds(&self, key: Key) -> LockFuture<u64> {
-        let (lock, count) = (Arc::clone(&self.lock), self.count.clone());
+        let lock = Arc::clone(&self.lock);
+        let count = self.count.clone();
         Box::pin(async move { lock.ask(&count, &key, |count: RedisValue| count.whole()).await })
     }
 }

@@ -1,15 +1,15 @@
--- prelude: what stands before the scripts of the reentrant lock, after that of all locks.
+-- prelude: the functions of the scripts of the reentrant lock. It follows the prelude of all locks.
 
--- A number as a hash keeps it: Lua would round a large one.
+-- A number as digits, for a hash field: Lua would round a large one.
 local function digits(number)
   return string.format('%.0f', number)
 end
 
--- Who holds the lock: a hash of the fields owner, fence and renewed, and one per hold, named by its
--- token, with the end of its lease in ms. Holds that have lapsed count no more.
+-- The holds of the lock. It is a hash with the fields owner, fence and renewed, and one field per hold:
+-- its token, with the end of its lease in ms. Holds whose lease has ended do not count.
 local function holds(name, now)
   local found = {ends = {}, count = 0, latest = 0, lapsed = {}}
-  -- A name that is not there may never change, and would be tracked for ever.
+  -- A missing name may never change, and would be tracked for ever.
   if not is_there(name) then return found end
   local fields = read('HGETALL', name)
   if fields == '' then
@@ -37,10 +37,11 @@ local function expire(name, ends, now)
   redis.call('PEXPIRE', name, digits(latest - now))
 end
 
--- Counts a hold, or starts its lease anew.
+-- Adds a hold, or starts its lease again.
 local function keep(name, found, token, now, lease)
   found.ends[token] = now + lease
-  -- Before as well: a server that is full lets nothing begin by what adds, and a renewal has to pass.
+  -- PEXPIRE comes first, too: a server without free memory refuses a script whose first write adds data,
+  -- and a renewal has to succeed.
   expire(name, found.ends, now)
   redis.call('HSET', name, token, digits(now + lease), 'renewed', digits(now))
   expire(name, found.ends, now)

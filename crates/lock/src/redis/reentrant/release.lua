@@ -2,10 +2,9 @@
 --
 -- KEYS   1 lock
 -- ARGV   1 token, 16 bytes
--- gives  1 given up, 0 it was not ours any more, or never
+-- gives  1 given up, 0 this claim had no hold
 --
--- One script, because a hold that is added between counting and freeing would be freed with the
--- others.
+-- One script, because a hold that is added between counting and freeing would be freed, too.
 local now = math.floor(server_time() / 1000)
 local found = holds(KEYS[1], now)
 if not found.ends[ARGV[1]] then return 0 end

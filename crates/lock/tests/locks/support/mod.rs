@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bellwether::Key;
 use bellwether_lock::{
-    Attempt, Claim, Held, Lock, LockError, LockErrorKind, LockWait, Locks, Request,
+    Attempt, Claim, Lock, LockError, LockErrorKind, LockGuard, LockWait, Locks, Request,
 };
 
 pub(crate) use self::scripted::{Operation, Scripted};
@@ -32,7 +32,7 @@ pub(crate) fn locks<L: Lock>(lock: L) -> Locks<L> {
     Locks::new(lock).lease(LEASE).expect("a lease").wait(LockWait::at_most(NEVER))
 }
 
-pub(crate) fn kind<L: Lock>(answer: Result<Held<L>, LockError>) -> LockErrorKind {
+pub(crate) fn kind<L: Lock>(answer: Result<LockGuard<L>, LockError>) -> LockErrorKind {
     answer.expect_err("a lock").kind()
 }
 

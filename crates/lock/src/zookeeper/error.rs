@@ -1,4 +1,4 @@
-//! Trouble: what comes of a question instead of an answer, and what that means.
+//! Errors of requests to ZooKeeper, and their kinds.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,27 +6,27 @@ use std::time::Duration;
 use bellwether::{Key, StoreError, StoreErrorKind};
 use zookeeper_client::Error;
 
-/// What can come of a question instead of an answer.
+/// An error of a request to ZooKeeper.
 #[derive(Clone, Debug)]
 pub(super) enum ZooKeeperError {
     /// The session has ended, or may have.
     Ended,
-    /// The connection broke before there was an answer. What was asked for may have been done.
+    /// The connection broke before the answer, so the server may have done what was asked.
     Lost(Error),
     /// The claim is being released.
     Released,
-    /// There was no answer in time.
+    /// The server did not answer in time.
     TimedOut(Duration),
-    /// The server refuses, or the client does.
+    /// The server or the client refuses the request.
     Reported(Error),
-    /// There is no session.
+    /// No session could be established.
     Unconnected(StoreError),
     /// The client broke down while it connected.
     Broken,
 }
 
 impl ZooKeeperError {
-    /// The error to be shown, with what was being done to which key.
+    /// The public error, which says what was done with which key.
     pub(super) fn during(&self, what: &str, key: Option<&Key>) -> StoreError {
         if let Self::Unconnected(error) = self {
             return error.clone();
@@ -62,7 +62,7 @@ impl From<Error> for ZooKeeperError {
     fn from(error: Error) -> Self {
         match error {
             Error::SessionExpired | Error::SessionMoved | Error::ClientClosed => Self::Ended,
-            // What breaks a connection is the error of all requests on it.
+            // A connection that breaks fails all requests on it with its error.
             Error::ConnectionLoss | Error::Custom(_) => Self::Lost(error),
             _ => Self::Reported(error),
         }
@@ -83,11 +83,11 @@ impl fmt::Display for ZooKeeperError {
     }
 }
 
-/// What an operator can do about it.
+/// What an operator can do about an error.
 fn advice(error: &Error) -> &'static str {
     match error {
-        Error::NoAuth => ": its nodes are for others only; see `ZooKeeperOptions::auth`",
-        Error::InvalidAcl => ": nodes for their creator only need `ZooKeeperOptions::auth`",
+        Error::NoAuth => ": its nodes need other credentials; see `ZooKeeperOptions::auth`",
+        Error::InvalidAcl => ": private nodes need `ZooKeeperOptions::auth`",
         Error::Unimplemented => ": it must be ZooKeeper 3.5.3 or later",
         _ => "",
     }
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_says_what_was_done_what_came_of_it_and_what_to_do() {
+    fn an_error_says_what_was_done_why_it_failed_and_what_to_do() {
         let error = ZooKeeperError::from(Error::NoAuth).during("acquiring", Some(&Key::of("item")));
         assert_eq!(error.kind(), StoreErrorKind::Refused);
         let said = error.to_string();

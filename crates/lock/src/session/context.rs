@@ -1,12 +1,12 @@
-//! What the tasks of one lock have in common.
+//! What the tasks of one lock share.
 
 use bellwether::store::Watchers;
 
-use super::links::SessionPool;
+use super::pool::SessionPool;
 use super::{Database, SessionSettings};
 
-/// What tasks have in common. They do not know the claims, so that all is given up when the last
-/// handle is dropped.
+/// What the tasks of one lock share. The table of claims is not part of it: when the last handle is
+/// dropped, the table is too, and the tasks release everything.
 pub(super) struct SessionContext<D: Database> {
     pub(super) pool: SessionPool<D>,
     pub(super) settings: SessionSettings,

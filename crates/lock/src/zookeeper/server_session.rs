@@ -1,4 +1,4 @@
-//! Link: one session with a server, from its beginning to its end.
+//! One session with a server, from its beginning to its end.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -9,34 +9,35 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use zookeeper_client::Client;
 
-use super::names::NodeNames;
+use super::claim_table::ClaimTable;
+use super::node_names::NodeNames;
 use super::options::{NodeSettings, ZooKeeperOptions};
-use super::places::ClaimTable;
 
 /// A session that has been established.
 ///
-/// What it holds is lost for good when it has ended: another one takes its place, which begins with
-/// nothing. It is closed on the server then, if that still knows it, and when it is dropped.
+/// When it has ended, all that it holds is lost: the next session begins with nothing. An ended
+/// session is closed on the server too, if the server still has it. So is one that is dropped.
 pub(super) struct ServerSession {
-    /// `None` when it has ended: the client would keep the session alive, and all that it holds.
-    /// Held for a clone, never across an `.await`.
+    /// `None` when the session has ended: a client would keep it alive. Held for a clone, never
+    /// across an `.await`.
     client: Mutex<Option<Client>>,
-    /// The number of the session, by which the server marks its nodes.
+    /// The number of the session. The server stores it with each node of the session.
     pub(super) id: i64,
     pub(super) names: NodeNames,
     pub(super) settings: NodeSettings,
     /// How long the server waits before it ends the session.
     pub(super) granted: Duration,
-    pub(super) places: ClaimTable,
+    pub(super) claims: ClaimTable,
     ended: watch::Receiver<bool>,
-    /// When the servers may have ended it, if nothing more is answered.
+    /// When the servers may end the session, unless they answer another request.
     until: watch::Receiver<Option<Instant>>,
-    /// Its task hears when it is dropped.
+    /// Tells the session's task that this was dropped.
     _dropped: oneshot::Sender<()>,
 }
 
 impl ServerSession {
-    /// A session that a server has granted. It is alive `until` then, if nothing more is answered.
+    /// A session that a server has granted. It is alive `until` an instant, which each answer
+    /// moves.
     pub(super) fn new(
         options: &ZooKeeperOptions,
         client: Client,
@@ -48,7 +49,7 @@ impl ServerSession {
             names: options.names(),
             settings: options.settings,
             granted: client.session_timeout().min(LONGEST),
-            places: ClaimTable::default(),
+            claims: ClaimTable::default(),
             ended,
             until,
             _dropped: dropped,
@@ -57,18 +58,18 @@ impl ServerSession {
         }
     }
 
-    /// What asks for us, unless it has ended, or may have.
+    /// The client, unless the session has ended or may have.
     pub(super) fn client(&self) -> Option<Client> {
         let client = self.client.lock().unwrap_or_else(PoisonError::into_inner).clone();
         client.filter(|client| !client.state().is_terminated() && !self.liveness().has_ended())
     }
 
-    /// Lets the client go, which ends the session on the server.
+    /// Drops the client, which ends the session on the server.
     pub(super) fn close(&self) {
         *self.client.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Tells of its end, and knows by the clock when it may have ended.
+    /// Reports the end of the session, and when it may have ended by the clock.
     pub(super) fn liveness(&self) -> Session {
         Session::new(self.ended.clone()).alive_until(self.until.clone())
     }
@@ -78,11 +79,11 @@ impl fmt::Debug for ServerSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ServerSession")
             .field("granted", &self.granted)
-            .field("claims", &self.places.len())
+            .field("claims", &self.claims.len())
             .field("has_ended", &self.client().is_none())
             .finish_non_exhaustive()
     }
 }
 
-/// No server grants more, if it is one.
+/// More than any server grants.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);

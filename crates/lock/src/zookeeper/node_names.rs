@@ -1,9 +1,9 @@
-//! Names: where the nodes of a lock are, whose they are, and in what order they stand.
+//! The names of nodes: their paths, their claims, and their order in the queue.
 
 use bellwether::Digest;
 use bellwether::store::Token;
 
-/// Where the nodes of a lock are.
+/// The paths of the nodes of a lock.
 #[derive(Clone, Debug)]
 pub(super) struct NodeNames {
     /// The parent of all parents.
@@ -26,9 +26,9 @@ impl NodeNames {
     }
 }
 
-/// What the names of a claim's nodes begin with; the server adds the number.
+/// The prefix of the names of a claim's nodes. The server adds a number.
 ///
-/// Its form is that of Curator's protected nodes, for operators with other tools.
+/// The names have the form of Curator's protected nodes, so that other tools understand them.
 pub(super) fn prefix(token: Token) -> String {
     let mut prefix = String::with_capacity(PROTECTED.len() + 32 + LOCK.len());
     prefix.push_str(PROTECTED);
@@ -39,26 +39,26 @@ pub(super) fn prefix(token: Token) -> String {
     prefix
 }
 
-/// The names of the queue, in its order. Other names are none of ours.
+/// The names of the nodes in the order of the queue. Names of other programs are left out.
 ///
-/// The server counts in 32 bits with a sign, and so comes from the largest number to the smallest.
-/// Nodes that are queued at the same time are never half the range apart, unless it has: then the
-/// negative ones are the later ones.
-pub(super) fn line(children: Vec<String>) -> Vec<String> {
-    let turns = children.into_iter().filter_map(|name| Some((number(&name)?, name)));
-    let mut turns: Vec<_> = turns.collect();
-    let smallest = turns.iter().map(|(number, _)| *number).min().unwrap_or_default();
-    let largest = turns.iter().map(|(number, _)| *number).max().unwrap_or_default();
+/// The server counts in 32 bits with a sign, so the smallest number follows the largest. Nodes in
+/// one queue are less than half the range apart, unless the counter has wrapped between them. Then
+/// the negative numbers are the later ones.
+pub(super) fn queue_order(children: Vec<String>) -> Vec<String> {
+    let numbered = children.into_iter().filter_map(|name| Some((number(&name)?, name)));
+    let mut numbered: Vec<_> = numbered.collect();
+    let smallest = numbered.iter().map(|(number, _)| *number).min().unwrap_or_default();
+    let largest = numbered.iter().map(|(number, _)| *number).max().unwrap_or_default();
     let has_wrapped = largest.checked_sub(smallest).is_none();
-    turns.sort_by_cached_key(|(number, name)| {
-        let place = i64::from(*number);
-        let place = if has_wrapped && place < 0 { place + (1 << 32) } else { place };
-        (place, name.clone())
+    numbered.sort_by_cached_key(|(number, name)| {
+        let position = i64::from(*number);
+        let position = if has_wrapped && position < 0 { position + (1 << 32) } else { position };
+        (position, name.clone())
     });
-    turns.into_iter().map(|(_, name)| name).collect()
+    numbered.into_iter().map(|(_, name)| name).collect()
 }
 
-/// The number the server gave, if it is one of our names.
+/// The number that the server added, if the name has our form.
 fn number(name: &str) -> Option<i32> {
     let (token, rest) = name.strip_prefix(PROTECTED)?.split_at_checked(32)?;
     let number = rest.strip_prefix(LOCK)?;
@@ -81,8 +81,8 @@ mod tests {
     }
 
     fn ordered(numbers: &[&str]) -> Vec<String> {
-        let line = line(numbers.iter().map(|number| named(number)).collect());
-        line.into_iter().map(|name| name[41..].to_owned()).collect()
+        let queue = queue_order(numbers.iter().map(|number| named(number)).collect());
+        queue.into_iter().map(|name| name[41..].to_owned()).collect()
     }
 
     #[test]
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_names_stand_in_no_line() {
+    fn foreign_names_are_in_no_queue() {
         let foreign = [
             "0000000001",
             "lock-0000000001",
@@ -121,6 +121,6 @@ mod tests {
         ];
         let mut children: Vec<_> = foreign.map(str::to_owned).to_vec();
         children.extend(["", "x", "+000000001", "99999999999"].map(named));
-        assert_eq!(line(children), Vec::<String>::new());
+        assert_eq!(queue_order(children), Vec::<String>::new());
     }
 }

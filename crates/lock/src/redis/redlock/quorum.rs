@@ -1,4 +1,4 @@
-//! What the answers of the nodes come to. Nothing is asked here.
+//! What the answers of the nodes decide. Nothing is asked here.
 
 use std::time::Duration;
 
@@ -6,66 +6,66 @@ use bellwether::StoreError;
 
 use crate::{Busy, Released, Renew};
 
-/// What a node answers who wants it.
+/// The answer of a node to a request for the lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
+pub(super) enum NodeAnswer {
     Granted,
-    /// Somebody else has it, for so long if they do not renew it.
+    /// Another claim has the node, for this time unless it renews.
     Taken(Option<Duration>),
 }
 
-/// What a node answers who renews it.
+/// The answer of a node to a renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Renewed {
+pub(super) enum NodeRenewal {
     Held,
-    /// Nobody has it: it has lapsed, or the node has lost its data.
+    /// The node is free: the lease has ended, or the node has lost its data.
     Free,
     Taken,
 }
 
-/// Of so many nodes, those that decide: more than half.
+/// How many of the nodes decide: more than half.
 pub(super) fn quorum(nodes: usize) -> usize {
     nodes / 2 + 1
 }
 
-/// What an attempt comes to, but for those that failed to answer.
+/// The outcome of an attempt.
 #[derive(Debug)]
-pub(super) enum Attempted {
+pub(super) enum QuorumOutcome {
     Granted,
     Busy(Busy),
-    /// Too few answered. Nobody could be granted it now.
+    /// Too few nodes answered to grant the lock to any claim.
     Failed,
 }
 
-pub(super) fn attempted(answers: &[Result<Asked, StoreError>]) -> Attempted {
+pub(super) fn attempted(answers: &[Result<NodeAnswer, StoreError>]) -> QuorumOutcome {
     let quorum = quorum(answers.len());
-    let granted = answers.iter().filter(|answer| matches!(answer, Ok(Asked::Granted))).count();
+    let granted = answers.iter().filter(|answer| matches!(answer, Ok(NodeAnswer::Granted))).count();
     if granted >= quorum {
-        return Attempted::Granted;
+        return QuorumOutcome::Granted;
     }
     let mut ends: Vec<_> = answers
         .iter()
         .filter_map(|answer| match answer {
-            Ok(Asked::Taken(left)) => Some(left.unwrap_or(Duration::MAX)),
+            Ok(NodeAnswer::Taken(left)) => Some(left.unwrap_or(Duration::MAX)),
             _ => None,
         })
         .collect();
     if ends.is_empty() || granted + ends.len() < quorum {
-        return Attempted::Failed;
+        return QuorumOutcome::Failed;
     }
-    // When so many more are free, there can be a quorum.
+    // When this many leases have ended, a quorum of nodes can be free.
     ends.sort();
     let last = ends.get(quorum - granted - 1).filter(|left| **left < Duration::MAX);
-    Attempted::Busy(last.map_or_else(Busy::new, |left| Busy::new().for_another(*left)))
+    QuorumOutcome::Busy(last.map_or_else(Busy::new, |left| Busy::new().for_another(*left)))
 }
 
-/// What a renewal comes to, if that is known.
-pub(super) fn renewed(answers: &[Result<Renewed, StoreError>]) -> Option<Renew> {
-    let held = answers.iter().filter(|answer| matches!(answer, Ok(Renewed::Held))).count();
+/// The outcome of a renewal, if the answers decide it.
+pub(super) fn renewed(answers: &[Result<NodeRenewal, StoreError>]) -> Option<Renew> {
+    let held = answers.iter().filter(|answer| matches!(answer, Ok(NodeRenewal::Held))).count();
     decided(held, answers, Renew::Held, Renew::Lost)
 }
 
-/// What a release comes to, if that is known.
+/// The outcome of a release, if the answers decide it.
 pub(super) fn released(answers: &[Result<Released, StoreError>]) -> Option<Released> {
     let freed = answers.iter().filter(|answer| matches!(answer, Ok(Released::Freed))).count();
     decided(freed, answers, Released::Freed, Released::NotHeld)
@@ -90,15 +90,16 @@ mod tests {
         Err(StoreError::new(StoreErrorKind::TimedOut, "no answer"))
     }
 
-    /// `g` for granted, a digit for taken for so many seconds, `t` for taken by who knows, `e` for none.
-    fn told(answers: &str) -> Attempted {
+    /// `g`: granted; a digit: taken for so many seconds; `t`: taken without a known end; `e`: an
+    /// error.
+    fn outcome(answers: &str) -> QuorumOutcome {
         let asked = |letter| match letter {
-            'g' => Ok(Asked::Granted),
-            't' => Ok(Asked::Taken(None)),
+            'g' => Ok(NodeAnswer::Granted),
+            't' => Ok(NodeAnswer::Taken(None)),
             'e' => failed(),
-            digit => {
-                Ok(Asked::Taken(digit.to_digit(10).map(|secs| Duration::from_secs(secs.into()))))
-            }
+            digit => Ok(NodeAnswer::Taken(
+                digit.to_digit(10).map(|secs| Duration::from_secs(secs.into())),
+            )),
         };
         attempted(&answers.chars().map(asked).collect::<Vec<_>>())
     }
@@ -107,27 +108,27 @@ mod tests {
     fn more_than_half_of_the_nodes_grant_it() {
         for granted in ["ggg", "gge", "gg1", "ggeet", "gggee", "ggg1"] {
             let expected = granted.matches('g').count() > granted.len() / 2;
-            assert_eq!(matches!(told(granted), Attempted::Granted), expected, "{granted}");
+            assert_eq!(matches!(outcome(granted), QuorumOutcome::Granted), expected, "{granted}");
         }
     }
 
     #[test]
-    fn an_even_number_of_nodes_can_be_split_and_nobody_has_it() {
-        assert!(matches!(told("gg11"), Attempted::Busy(_)));
+    fn a_split_vote_of_an_even_number_of_nodes_is_busy() {
+        assert!(matches!(outcome("gg11"), QuorumOutcome::Busy(_)));
     }
 
     #[test]
-    fn too_few_nodes_are_an_error_and_not_somebody_else() {
+    fn too_few_answers_are_an_error_and_not_busy() {
         for failed in ["gee", "eee", "1ee", "ggeee", "g1eee", "ge"] {
-            assert!(matches!(told(failed), Attempted::Failed), "{failed}");
+            assert!(matches!(outcome(failed), QuorumOutcome::Failed), "{failed}");
         }
-        assert!(matches!(told("g1e"), Attempted::Busy(_)));
+        assert!(matches!(outcome("g1e"), QuorumOutcome::Busy(_)));
     }
 
     #[test]
-    fn it_can_be_free_when_so_many_leases_have_ended_that_a_quorum_is() {
-        let left = |answers| match told(answers) {
-            Attempted::Busy(busy) => busy.remaining.map(|left| left.as_secs()),
+    fn busy_tells_when_enough_leases_end_for_a_quorum() {
+        let left = |answers| match outcome(answers) {
+            QuorumOutcome::Busy(busy) => busy.remaining.map(|left| left.as_secs()),
             other => panic!("{other:?}"),
         };
         assert_eq!(left("12345"), Some(3));
@@ -136,10 +137,10 @@ mod tests {
     }
 
     #[test]
-    fn a_renewal_is_lost_only_if_those_that_did_not_answer_could_not_save_it() {
+    fn a_renewal_is_lost_only_if_the_missing_answers_could_not_change_it() {
         let answers = |held: usize, free: usize, failures: usize| {
-            let held = vec![Ok(Renewed::Held); held];
-            let free = vec![Ok(Renewed::Free); free];
+            let held = vec![Ok(NodeRenewal::Held); held];
+            let free = vec![Ok(NodeRenewal::Free); free];
             [held, free, (0..failures).map(|_| failed()).collect()].concat()
         };
         assert_eq!(renewed(&answers(3, 2, 0)), Some(Renew::Held));

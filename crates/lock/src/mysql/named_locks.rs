@@ -10,12 +10,12 @@ use mysql_async::prelude::Queryable;
 use tokio::time::Instant;
 
 use super::MySqlOptions;
+use super::classification::{classify, malformed};
 use super::fence;
-use super::link::{MySqlSession, WaitingStatement};
-use super::trouble::{malformed, meaning};
+use super::session::{MySqlSession, WaitingStatement};
 use crate::session::{Database, Name, SessionError, TakenName};
 
-/// The names of a server.
+/// The named locks of a server.
 pub(super) struct NamedLocks(MySqlOptions);
 
 impl NamedLocks {
@@ -44,14 +44,15 @@ impl Database for NamedLocks {
         name: &Name,
         patience: Duration,
     ) -> Result<Option<TakenName>, SessionError> {
-        let (seconds, mark) = (patience.as_secs_f64(), session.mark);
-        let take = format!("SELECT GET_LOCK('{name}', {seconds:.3}) /* {mark} */");
+        let seconds = patience.as_secs_f64();
+        let tag = session.tag;
+        let take = format!("SELECT GET_LOCK('{name}', {seconds:.3}) /* {tag} */");
         match session.last(&take).await?.ok_or_else(malformed)?.number()? {
             Some(1) => {}
             Some(_) => return Ok(None),
             None => {
-                let said = "GET_LOCK gave NULL: it was interrupted, or the server lacks memory";
-                return Err(SessionError::refused(StoreErrorKind::NotReady, said));
+                let message = "GET_LOCK gave NULL: it was interrupted, or the server lacks memory";
+                return Err(SessionError::refused(StoreErrorKind::NotReady, message));
             }
         }
         let asked = Instant::now();
@@ -71,7 +72,7 @@ impl Database for NamedLocks {
     }
 
     async fn ping(&self, session: &mut MySqlSession) -> Result<(), SessionError> {
-        session.conn.ping().await.map_err(meaning)
+        session.conn.ping().await.map_err(classify)
     }
 
     fn interrupt_of(&self, session: &MySqlSession) -> WaitingStatement {
@@ -79,12 +80,12 @@ impl Database for NamedLocks {
     }
 
     async fn interrupt(&self, of: WaitingStatement) {
-        if let Err(trouble) = of.interrupt(&self.0).await {
-            tracing::debug!(?trouble, "a wait in mysql was not interrupted");
+        if let Err(error) = of.interrupt(&self.0).await {
+            tracing::debug!(?error, "a wait in mysql was not interrupted");
         }
     }
 
-    /// It is not: a connection that is not read from tells of nothing.
+    /// Never completes: a connection that is not read from reports nothing.
     fn ended(_: &MySqlSession) -> BoxFuture<'static, ()> {
         Box::pin(future::pending())
     }

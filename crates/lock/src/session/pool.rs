@@ -1,4 +1,4 @@
-//! Links: the sessions that are there, in use or not, and how many there may be.
+//! The pool of sessions: those in use, those that are idle, and how many there may be.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,21 +15,22 @@ use super::{Database, SessionError, SessionSettings};
 pub(super) struct SessionPool<D: Database> {
     pub(super) database: D,
     timeout: Duration,
-    /// A session that was not used for so long is not used again: the server is about to end it.
+    /// How long an idle session can be used again. After that, the server may end it at any time.
     fresh_for: Duration,
     most: usize,
     /// Whether the tables are known to be there.
     prepared: AtomicBool,
-    room: Arc<Semaphore>,
-    /// Those that hold nothing, the last used at the end. Held for a moment, never across an
-    /// `.await`. With those in use they are never more than there may be, as a session is begun
-    /// only when there is none here.
+    permits: Arc<Semaphore>,
+    /// The sessions that hold nothing, the last used at the end. Held for a moment, never across an
+    /// `.await`. A session is begun only when there is none here, so idle sessions and those in use
+    /// together are never more than the limit.
     idle: Arc<Mutex<IdleSessions<D::Session>>>,
 }
 
 struct IdleSessions<L> {
     sessions: Vec<Idle<L>>,
-    /// Whether a task ends those that are left for too long. There is one as long as any is here.
+    /// Whether a task ends the sessions that are idle for too long. It runs as long as there are
+    /// any.
     is_swept: bool,
 }
 
@@ -38,17 +39,17 @@ struct Idle<L> {
     since: Instant,
 }
 
-/// A session in use. It is ended when this is dropped.
+/// A session in use. Dropping it ends the session.
 pub(super) struct PooledSession<D: Database> {
     pub(super) session: D::Session,
-    /// It may have ended since it was used last.
+    /// Whether it was used before. It may have ended since.
     pub(super) is_used: bool,
-    /// What waited on it was interrupted. When the server hears of that is not known, and then it
-    /// may interrupt another claim's question.
+    /// Whether a statement on it was interrupted. The interruption may arrive late, and hit the
+    /// statement of another claim, so the session is not used again.
     pub(super) is_interrupted: bool,
     idle: Arc<Mutex<IdleSessions<D::Session>>>,
     fresh_for: Duration,
-    _room: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl<D: Database> SessionPool<D> {
@@ -59,18 +60,19 @@ impl<D: Database> SessionPool<D> {
             fresh_for: settings.pause(),
             most: settings.connections,
             prepared: AtomicBool::new(false),
-            room: Arc::new(Semaphore::new(settings.connections)),
+            permits: Arc::new(Semaphore::new(settings.connections)),
             idle: Arc::new(Mutex::new(IdleSessions { sessions: Vec::new(), is_swept: false })),
         }
     }
 
-    /// A session to use. When all are in use, one is waited for until then, or a while at least.
+    /// A session to use. When all are in use, this waits for one until the instant, or for the
+    /// timeout if that is longer.
     pub(super) async fn get(&self, until: Instant) -> Result<PooledSession<D>, SessionError> {
         let until = until.max(Instant::now() + self.timeout);
-        let room = timeout_at(until, Arc::clone(&self.room).acquire_owned()).await;
-        let Ok(Ok(room)) = room else {
-            let said = format!("all {} connections of this lock are in use", self.most);
-            return Err(SessionError::refused(StoreErrorKind::NotReady, said));
+        let permit = timeout_at(until, Arc::clone(&self.permits).acquire_owned()).await;
+        let Ok(Ok(permit)) = permit else {
+            let message = format!("all {} connections of this lock are in use", self.most);
+            return Err(SessionError::refused(StoreErrorKind::NotReady, message));
         };
         let used = self.used();
         let is_used = used.is_some();
@@ -85,8 +87,14 @@ impl<D: Database> SessionPool<D> {
             Ok(session)
         });
         let session = made.await.unwrap_or_else(|_| Err(SessionError::late(self.timeout)))?;
-        let (idle, fresh_for) = (Arc::clone(&self.idle), self.fresh_for);
-        Ok(PooledSession { session, is_used, is_interrupted: false, idle, fresh_for, _room: room })
+        Ok(PooledSession {
+            session,
+            is_used,
+            is_interrupted: false,
+            idle: Arc::clone(&self.idle),
+            fresh_for: self.fresh_for,
+            _permit: permit,
+        })
     }
 
     pub(super) async fn prepare(&self, session: &mut D::Session) -> Result<(), SessionError> {
@@ -95,51 +103,51 @@ impl<D: Database> SessionPool<D> {
         Ok(())
     }
 
-    /// Ends those that hold nothing: they may have broken, as another one has.
+    /// Ends the idle sessions: another session was broken, and they may be, too.
     pub(super) fn suspect(&self) {
         let suspects = std::mem::take(&mut lock(&self.idle).sessions);
         drop(suspects);
     }
 
-    /// One that can be used again.
+    /// An idle session that can be used again.
     fn used(&self) -> Option<D::Session> {
         let mut idle = lock(&self.idle);
         let stale = idle.stale(self.fresh_for);
         let found = idle.sessions.pop().map(|idle| idle.session);
         drop(idle);
-        // Not while the others wait for us: to end a session is work.
+        // After the mutex is released, because ending a session takes time.
         drop(stale);
         found
     }
 }
 
 impl<D: Database> PooledSession<D> {
-    /// For a session that holds nothing.
+    /// Returns a session that holds nothing to the pool.
     pub(super) fn give_back(self) {
         if self.is_interrupted {
             return;
         }
         let Self { session, idle, fresh_for, .. } = self;
-        let mut resting = lock(&idle);
-        resting.sessions.push(Idle { session, since: Instant::now() });
-        let is_swept = std::mem::replace(&mut resting.is_swept, true);
-        drop(resting);
+        let mut idle_sessions = lock(&idle);
+        idle_sessions.sessions.push(Idle { session, since: Instant::now() });
+        let is_swept = std::mem::replace(&mut idle_sessions.is_swept, true);
+        drop(idle_sessions);
         if !is_swept {
             tokio::spawn(sweep(Arc::downgrade(&idle), fresh_for));
         }
     }
 }
 
-/// Ends the sessions that are not used, until there is none.
+/// Ends the sessions that are idle for too long, until there are no idle ones.
 async fn sweep<L>(idle: Weak<Mutex<IdleSessions<L>>>, fresh_for: Duration) {
     loop {
         sleep(fresh_for).await;
         let Some(idle) = idle.upgrade() else { return };
-        let mut resting = lock(&idle);
-        let stale = resting.stale(fresh_for);
-        resting.is_swept = !resting.sessions.is_empty();
-        let is_done = !resting.is_swept;
-        drop(resting);
+        let mut idle_sessions = lock(&idle);
+        let stale = idle_sessions.stale(fresh_for);
+        idle_sessions.is_swept = !idle_sessions.sessions.is_empty();
+        let is_done = !idle_sessions.is_swept;
+        drop(idle_sessions);
         drop(stale);
         if is_done {
             return;
@@ -148,7 +156,7 @@ async fn sweep<L>(idle: Weak<Mutex<IdleSessions<L>>>, fresh_for: Duration) {
 }
 
 impl<L> IdleSessions<L> {
-    /// Takes out those that are not to be used again, which are the first.
+    /// Takes out the sessions that were idle for too long, which are the first ones.
     fn stale(&mut self, fresh_for: Duration) -> Vec<Idle<L>> {
         let now = Instant::now();
         let count = self.sessions.iter().take_while(|idle| now - idle.since >= fresh_for).count();
@@ -165,7 +173,7 @@ impl<D: Database> fmt::Debug for SessionPool<D> {
         f.debug_struct("SessionPool")
             .field("database", &self.database)
             .field("idle", &lock(&self.idle).sessions.len())
-            .field("room", &self.room.available_permits())
+            .field("permits", &self.permits.available_permits())
             .finish_non_exhaustive()
     }
 }

@@ -8,8 +8,8 @@ use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::claims::{ClaimRequest, ClaimSlot, Wish};
-use super::links::PooledSession;
-use super::shared::SessionContext;
+use super::context::SessionContext;
+use super::pool::PooledSession;
 use super::{Database, Name, SessionError, TakenName};
 use crate::{Attempt, Busy, Grant, Released, Renew, Request, Session};
 
@@ -18,44 +18,44 @@ pub(super) struct ClaimTask<D: Database> {
     context: Arc<SessionContext<D>>,
     request: Request,
     name: Name,
-    place: ClaimSlot,
+    slot: ClaimSlot,
 }
 
 /// A name that is held, by a session.
 struct HeldName<D: Database> {
     pooled: PooledSession<D>,
     fence: u64,
-    /// When the last question was sent that was answered.
+    /// When the last answered request was sent.
     asked: Instant,
 }
 
-/// What a holder is told of its session.
-struct Life {
+/// The state of a session, as its holder sees it.
+struct SessionLife {
     ended: watch::Sender<bool>,
-    /// When the server may have ended it, if nothing more is answered.
+    /// When the server may end the session, unless it answers another request.
     until: watch::Sender<Option<Instant>>,
 }
 
-/// What a task that holds is to do next.
+/// What the task of a holder does next.
 enum TaskEvent {
     Answer(ClaimRequest),
     Ping,
-    /// No handle is left that could ask for anything.
+    /// All handles were dropped, so no request can come.
     Leave,
-    Mourn,
+    SessionEnded,
 }
 
 type Answering = oneshot::Sender<Result<Attempt, StoreError>>;
 
 impl<D: Database> ClaimTask<D> {
-    pub(super) fn new(context: Arc<SessionContext<D>>, request: Request, place: ClaimSlot) -> Self {
+    pub(super) fn new(context: Arc<SessionContext<D>>, request: Request, slot: ClaimSlot) -> Self {
         let name = Name::of(request.claim.key(), &context.settings.namespace);
-        Self { context, request, name, place }
+        Self { context, request, name, slot }
     }
 
-    /// Asks, answers, and keeps what was granted until it is given up or lost.
+    /// Takes the name, answers, and keeps the session until the name is released or lost.
     pub(super) async fn live(self, answer: Answering) {
-        let mut wishes = self.place.wishes();
+        let mut wishes = self.slot.wishes();
         tokio::select! {
             () = self.work(answer) => {}
             Ok(_) = wishes.wait_for(|wish| *wish == Wish::Close) => {}
@@ -65,12 +65,12 @@ impl<D: Database> ClaimTask<D> {
     async fn work(self, mut answer: Answering) {
         let hold = match self.take(&mut answer).await {
             Ok(hold) => hold,
-            // A wait that was interrupted ends in trouble, too.
+            // A wait that was interrupted ends with an error, too.
             Err(_) if !self.is_wanted() => None,
-            Err(trouble) => {
+            Err(error) => {
                 let key = self.request.claim.key();
-                // The caller may have gone.
-                let _ = answer.send(Err(trouble.during(D::NAME, "asking for", key)));
+                // The caller may be gone.
+                let _ = answer.send(Err(error.during(D::NAME, "asking for", key)));
                 return;
             }
         };
@@ -78,7 +78,7 @@ impl<D: Database> ClaimTask<D> {
             let _ = answer.send(Ok(Attempt::Busy(Busy::new())));
             return;
         };
-        let life = Life::new(self.certain_until(&hold));
+        let life = SessionLife::new(self.certain_until(&hold));
         if !self.is_wanted() {
             let _ = self.free(hold).await;
             let _ = answer.send(Ok(Attempt::Busy(Busy::new())));
@@ -91,7 +91,7 @@ impl<D: Database> ClaimTask<D> {
 
     /// Whether the wait has not been ended.
     fn is_wanted(&self) -> bool {
-        *self.place.wishes().borrow() == Wish::None
+        *self.slot.wishes().borrow() == Wish::None
     }
 
     /// Takes the name, unless the caller goes.
@@ -105,8 +105,9 @@ impl<D: Database> ClaimTask<D> {
             };
             let is_used = pooled.is_used;
             match self.take_by(pooled, until, answer).await {
-                // It was left for too long, as may be all the others: a new one will tell.
-                Err(trouble) if is_used && trouble.is_broken() && !trouble.is_late() => {
+                // It was idle for too long, and so may all others be. A new session shows whether
+                // the server is there.
+                Err(error) if is_used && error.is_broken() && !error.is_late() => {
                     self.context.pool.suspect();
                 }
                 taken => return taken,
@@ -123,7 +124,7 @@ impl<D: Database> ClaimTask<D> {
         let pool = &self.context.pool;
         let mut taken = self.ask(&mut pooled, until, answer).await;
         if taken.as_ref().is_err_and(SessionError::is_unprepared) {
-            // The tables have gone since they were looked for. The name may be ours already.
+            // The tables were removed after `prepare`. The session may hold the name already.
             let limit = self.context.settings.timeout;
             let again = async {
                 pool.database.free(&mut pooled.session, &self.name).await?;
@@ -139,15 +140,16 @@ impl<D: Database> ClaimTask<D> {
         Ok(Some(HeldName { pooled, fence, asked }))
     }
 
-    /// Asks once. A question that waits is interrupted when the caller goes. Any other one is soon
-    /// over by itself.
+    /// Asks once. When the caller goes, a statement that waits is interrupted. Other statements end
+    /// soon without that.
     async fn ask(
         &self,
         pooled: &mut PooledSession<D>,
         until: Instant,
         answer: &mut Answering,
     ) -> Result<Option<TakenName>, SessionError> {
-        let (database, limit) = (&self.context.pool.database, self.context.settings.timeout);
+        let database = &self.context.pool.database;
+        let limit = self.context.settings.timeout;
         let patience = until.saturating_duration_since(Instant::now());
         let interrupt = database.interrupt_of(&pooled.session);
         let taking = database.take(&mut pooled.session, &self.name, patience);
@@ -165,36 +167,36 @@ impl<D: Database> ClaimTask<D> {
         taken.unwrap_or_else(|_| Err(SessionError::late(patience + limit)))
     }
 
-    /// Waits until the caller has gone.
+    /// Waits until the caller is gone, or tells the task to stop.
     async fn is_left(&self, answer: &mut Answering) {
-        let mut wishes = self.place.wishes();
+        let mut wishes = self.slot.wishes();
         tokio::select! {
             () = answer.closed() => {}
             Ok(_) = wishes.wait_for(|wish| *wish != Wish::None) => {}
         }
     }
 
-    async fn keep(mut self, mut hold: HeldName<D>, life: Life) {
+    async fn keep(mut self, mut hold: HeldName<D>, life: SessionLife) {
         let mut session_ended = D::ended(&hold.pooled.session);
         loop {
             let due = hold.asked + self.context.settings.pause();
             let next = tokio::select! {
                 biased;
-                () = &mut session_ended => TaskEvent::Mourn,
-                ask = self.place.asks.recv() => ask.map_or(TaskEvent::Leave, TaskEvent::Answer),
+                () = &mut session_ended => TaskEvent::SessionEnded,
+                ask = self.slot.asks.recv() => ask.map_or(TaskEvent::Leave, TaskEvent::Answer),
                 () = sleep_until(due) => TaskEvent::Ping,
             };
             let is_held = match next {
                 TaskEvent::Answer(ClaimRequest::Free(answer)) => {
                     let freed = self.free(hold).await;
-                    // A caller that hears of it may ask again by the same claim.
+                    // Dropped first: the caller may ask again by the same claim.
                     drop(self);
                     let _ = answer.send(freed);
-                    return life.rest().await;
+                    return life.released().await;
                 }
                 TaskEvent::Answer(ClaimRequest::Again(answer)) => {
                     let is_held = self.is_held(&mut hold, &life).await;
-                    // If it is lost, a caller that asks again begins afresh.
+                    // If the hold is lost, this sends nothing, and the caller starts a new task.
                     let _ = is_held.then(|| answer.send(Ok(life.granted(&hold))));
                     is_held
                 }
@@ -208,7 +210,7 @@ impl<D: Database> ClaimTask<D> {
                     let _ = self.free(hold).await;
                     return;
                 }
-                TaskEvent::Mourn => false,
+                TaskEvent::SessionEnded => false,
             };
             if !is_held {
                 life.ended.send_replace(true);
@@ -219,25 +221,28 @@ impl<D: Database> ClaimTask<D> {
         }
     }
 
-    /// Whether it is held beyond doubt. No answer before the session may have ended is a no.
-    async fn is_held(&self, hold: &mut HeldName<D>, life: &Life) -> bool {
-        let (asked, until) = (Instant::now(), self.certain_until(hold));
+    /// Whether the name is held for certain. Without an answer before the session may have ended,
+    /// it is not.
+    async fn is_held(&self, hold: &mut HeldName<D>, life: &SessionLife) -> bool {
+        let asked = Instant::now();
+        let until = self.certain_until(hold);
         let holds = self.context.pool.database.holds(&mut hold.pooled.session, &self.name);
         let is_held = matches!(timeout_at(until, holds).await, Ok(Ok(true)));
-        is_held && self.was_heard(hold, life, asked)
+        is_held && self.was_answered(hold, life, asked)
     }
 
-    /// Keeps the session alive, if it is.
-    async fn ping(&self, hold: &mut HeldName<D>, life: &Life) -> bool {
-        let (asked, until) = (Instant::now(), self.certain_until(hold));
+    /// Keeps the session alive. Returns whether it is.
+    async fn ping(&self, hold: &mut HeldName<D>, life: &SessionLife) -> bool {
+        let asked = Instant::now();
+        let until = self.certain_until(hold);
         let ping = self.context.pool.database.ping(&mut hold.pooled.session);
         let is_there = matches!(timeout_at(until, ping).await, Ok(Ok(())));
-        is_there && self.was_heard(hold, life, asked)
+        is_there && self.was_answered(hold, life, asked)
     }
 
-    /// A question of then was answered. That comes too late if the session may have ended meanwhile:
-    /// the holder has been told so by the clock.
-    fn was_heard(&self, hold: &mut HeldName<D>, life: &Life, asked: Instant) -> bool {
+    /// Notes that a request was answered. Returns false if the answer is too late: the session may
+    /// have ended, and the holder knows so by the clock.
+    fn was_answered(&self, hold: &mut HeldName<D>, life: &SessionLife, asked: Instant) -> bool {
         let is_in_time = Instant::now() < self.certain_until(hold);
         if is_in_time {
             hold.asked = asked;
@@ -250,10 +255,10 @@ impl<D: Database> ClaimTask<D> {
         hold.asked + self.context.settings.certain()
     }
 
-    /// Gives the name up. By the time this answers, the server has said so or the session has been
-    /// ended.
+    /// Releases the name. When this returns, the server has confirmed it, or the session has ended.
     async fn free(&self, hold: HeldName<D>) -> Result<Released, StoreError> {
-        let (mut pooled, limit) = (hold.pooled, self.context.settings.timeout);
+        let mut pooled = hold.pooled;
+        let limit = self.context.settings.timeout;
         let freed = self.context.pool.database.free(&mut pooled.session, &self.name);
         let freed = timeout(limit, freed).await.unwrap_or_else(|_| Err(SessionError::late(limit)));
         let key = self.request.claim.key();
@@ -263,16 +268,16 @@ impl<D: Database> ClaimTask<D> {
                 Ok(Released::Freed)
             }
             Ok(false) => Ok(Released::NotHeld),
-            // The session has gone, and what it held with it.
-            Err(trouble) if trouble.is_broken() && !trouble.is_late() => Ok(Released::NotHeld),
-            Err(trouble) => Err(trouble.during(D::NAME, "releasing", key)),
+            // The session has ended, and released what it held.
+            Err(error) if error.is_broken() && !error.is_late() => Ok(Released::NotHeld),
+            Err(error) => Err(error.during(D::NAME, "releasing", key)),
         };
         self.context.watchers.tell(&key.digest());
         released
     }
 }
 
-impl Life {
+impl SessionLife {
     fn new(until: Instant) -> Self {
         Self { ended: watch::Sender::new(false), until: watch::Sender::new(Some(until)) }
     }
@@ -282,12 +287,14 @@ impl Life {
         Attempt::Granted(Grant::by_session(session).fenced(hold.fence))
     }
 
-    /// A release is no loss, and must not look like one to a session that is still listened to.
-    async fn rest(self) {
+    /// Keeps the senders until all receivers are gone: a release is no loss, and must not look like
+    /// the end of the session.
+    async fn released(self) {
         self.until.send_replace(None);
         self.ended.closed().await;
     }
 }
 
-/// A caller with more patience asks again. It is less than what any server takes for a timeout.
+/// The longest wait of one statement, below the largest timeout of every server. A caller with more
+/// patience asks again.
 const LONGEST_WAIT: Duration = Duration::from_secs(24 * 60 * 60);

@@ -1,44 +1,44 @@
-//! Trouble: what comes of a question to a database instead of an answer.
+//! Errors of a session, and what each means for the session.
 
 use std::fmt;
 use std::time::Duration;
 
 use bellwether::{Key, StoreError, StoreErrorKind};
 
-/// What came of a question instead of an answer.
+/// An error of a request to a database.
 #[derive(Debug)]
 pub(crate) struct SessionError {
     kind: StoreErrorKind,
-    said: String,
+    message: String,
     effect: Effect,
 }
 
-/// What it means for the session.
+/// What an error means for the session.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Effect {
-    /// It is as it was.
+    /// The session can be used as before.
     None,
-    /// A table of ours is missing.
+    /// One of our tables is missing.
     Unprepared,
-    /// It has ended, or may as well have.
+    /// The session has ended, or cannot be used any more.
     Broken,
 }
 
 impl SessionError {
-    /// The server answered that it will not.
-    pub(crate) fn refused(kind: StoreErrorKind, said: impl Into<String>) -> Self {
-        Self { kind, said: said.into(), effect: Effect::None }
+    /// The server refused the request.
+    pub(crate) fn refused(kind: StoreErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), effect: Effect::None }
     }
 
-    /// The server answered that it does not know a table of ours.
-    pub(crate) fn unprepared(said: impl Into<String>) -> Self {
+    /// The server does not know one of our tables.
+    pub(crate) fn unprepared(message: impl Into<String>) -> Self {
         let kind = StoreErrorKind::Misconfigured;
-        Self { kind, said: said.into(), effect: Effect::Unprepared }
+        Self { kind, message: message.into(), effect: Effect::Unprepared }
     }
 
-    /// There is no session, or none that can be used any more.
-    pub(crate) fn broken(kind: StoreErrorKind, said: impl Into<String>) -> Self {
-        Self { kind, said: said.into(), effect: Effect::Broken }
+    /// There is no session, or it cannot be used any more.
+    pub(crate) fn broken(kind: StoreErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), effect: Effect::Broken }
     }
 
     /// There was no answer in time.
@@ -59,16 +59,16 @@ impl SessionError {
     }
 
     pub(crate) fn during(self, server: &str, what: &str, key: &Key) -> StoreError {
-        StoreError::new(self.kind, format!("{server}, {what} `{key}`: {}", self.said))
+        StoreError::new(self.kind, format!("{server}, {what} `{key}`: {}", self.message))
     }
 
     pub(super) fn while_connecting(self, server: &str) -> StoreError {
-        StoreError::new(self.kind, format!("{server}, connecting: {}", self.said))
+        StoreError::new(self.kind, format!("{server}, connecting: {}", self.message))
     }
 }
 
 impl fmt::Display for SessionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.said)
+        f.write_str(&self.message)
     }
 }

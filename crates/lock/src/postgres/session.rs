@@ -5,7 +5,7 @@ use tokio::task::AbortHandle;
 use tokio_postgres::{Client, Error, NoTls, SimpleQueryMessage};
 
 use super::PostgresOptions;
-use super::trouble::{malformed, meaning};
+use super::classification::{classify, malformed};
 use crate::session::SessionError;
 
 /// A connection.
@@ -18,7 +18,7 @@ pub(super) struct PostgresSession {
 impl PostgresSession {
     pub(super) async fn open(options: &PostgresOptions) -> Result<Self, SessionError> {
         let connected = options.address.connect(NoTls).await;
-        let (client, connection) = connected.map_err(|error| meaning(&error))?;
+        let (client, connection) = connected.map_err(|error| classify(&error))?;
         let (open, ended) = watch::channel(());
         let connection = tokio::spawn(async move {
             if let Err(error) = connection.await {
@@ -28,23 +28,23 @@ impl PostgresSession {
         });
         let session = Self { client, ended, connection: connection.abort_handle() };
         let millis = options.settings.session.as_millis();
-        // This side cancels waits.
+        // The client cancels waits, not the server.
         session
             .run(&format!("SET statement_timeout = 0; SET idle_session_timeout = {millis}"))
             .await?;
-        // Not every system can look for that. Then a waiter whose process was killed gets what it
-        // waited for, for a moment.
+        // Not every system supports this check. Without it, a waiter whose process was killed holds
+        // the key for a moment.
         let _ = session.run("SET client_connection_check_interval = '500ms'").await;
         Ok(session)
     }
 
     pub(super) async fn run(&self, statements: &str) -> Result<(), SessionError> {
-        self.client.batch_execute(statements).await.map_err(|error| meaning(&error))
+        self.client.batch_execute(statements).await.map_err(|error| classify(&error))
     }
 
-    /// Runs statements, and gives the first value of the last row of them all, which may be null.
+    /// Runs statements, and returns the first value of the very last row, which may be null.
     pub(super) async fn last(&self, statements: &str) -> Result<Option<String>, SessionError> {
-        self.try_last(statements).await.map_err(|error| meaning(&error))?.ok_or_else(malformed)
+        self.try_last(statements).await.map_err(|error| classify(&error))?.ok_or_else(malformed)
     }
 
     pub(super) async fn try_last(&self, statements: &str) -> Result<Option<Option<String>>, Error> {
@@ -58,7 +58,7 @@ impl PostgresSession {
     }
 }
 
-/// The client alone would wait for the answers to what it has asked.
+/// Dropping the client alone would wait for the answers to its requests.
 impl Drop for PostgresSession {
     fn drop(&mut self) {
         self.connection.abort();

@@ -1,4 +1,4 @@
-//! Visit: what is done for one claim at its key, over one session.
+//! One operation for a claim, over one session.
 
 use std::future::Future;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use tokio::select;
 use tokio::time::{Instant, sleep, sleep_until};
 use zookeeper_client::{Acls, Client, CreateMode, Error, OneshotWatcher};
 
-use super::link::ServerSession;
-use super::names::{line, prefix};
-use super::places::{Known, Node};
-use super::trouble::ZooKeeperError;
+use super::claim_table::{Node, NodeState};
+use super::error::ZooKeeperError;
+use super::node_names::{prefix, queue_order};
+use super::server_session::ServerSession;
 use crate::{Attempt, Busy, Grant, Renew, Request, Token};
 
-/// A claim at its key.
+/// One operation for a claim.
 pub(super) struct ClaimOperation<'a> {
     session: &'a ServerSession,
     client: Client,
@@ -22,19 +22,19 @@ pub(super) struct ClaimOperation<'a> {
     digest: Digest,
     /// The parent of all nodes of the key.
     parent: String,
-    /// What the names of the claim's own nodes begin with.
+    /// The prefix of the names of the claim's own nodes.
     prefix: String,
-    /// Until when the server has to answer.
+    /// When the operation times out.
     until: Instant,
 }
 
 /// The position of a node in the queue.
 enum QueuePosition {
     First,
-    /// So many do, and this one is the last of them.
+    /// Behind this many nodes, of which the last one has this name.
     Behind(u32, String),
-    /// The node itself is not there.
-    Nowhere,
+    /// The node is not in the queue.
+    Missing,
 }
 
 impl<'a> ClaimOperation<'a> {
@@ -46,31 +46,31 @@ impl<'a> ClaimOperation<'a> {
         digest: Digest,
     ) -> Result<Self, ZooKeeperError> {
         let client = session.client().ok_or(ZooKeeperError::Ended)?;
-        let (parent, until) =
-            (session.names.parent(&digest), Instant::now() + session.settings.timeout);
+        let parent = session.names.parent(&digest);
+        let until = Instant::now() + session.settings.timeout;
         Ok(Self { session, client, token, digest, parent, prefix: prefix(token), until })
     }
 
-    /// Stands in line, and waits there as long as may be.
+    /// Joins the queue, and waits in it until `ends`.
     pub(super) async fn acquire(
         &mut self,
         request: &Request,
         ends: Instant,
     ) -> Result<Attempt, ZooKeeperError> {
-        let heard_of_until = ends + self.session.granted + 2 * self.session.settings.timeout;
-        let asking = self.session.places.ask(self.token, self.digest, heard_of_until);
-        let asking = asking.ok_or(ZooKeeperError::Released)?;
-        let mut known = asking.known.clone();
+        let known_until = ends + self.session.granted + 2 * self.session.settings.timeout;
+        let pending = self.session.claims.ask(self.token, self.digest, known_until);
+        let pending = pending.ok_or(ZooKeeperError::Released)?;
+        let mut state = pending.state.clone();
         let is_try = request.patience.is_zero();
-        if is_try && known == Known::Absent && self.is_wanted().await? {
-            self.session.places.forget(self.token);
+        if is_try && state == NodeState::Absent && self.is_wanted().await? {
+            self.session.claims.forget(self.token);
             return Ok(Attempt::Busy(Busy::new()));
         }
         loop {
-            let node = self.stand(known).await?;
-            match self.look(&node).await? {
+            let node = self.ensure_node(state).await?;
+            match self.position(&node).await? {
                 QueuePosition::First => return self.grant(&node),
-                QueuePosition::Nowhere => known = self.note(Known::Absent),
+                QueuePosition::Missing => state = self.note(NodeState::Absent),
                 QueuePosition::Behind(ahead, _) if is_try => {
                     self.give_up().await;
                     return Ok(Attempt::Busy(Busy::new().behind(ahead)));
@@ -80,7 +80,7 @@ impl<'a> ClaimOperation<'a> {
                 }
                 QueuePosition::Behind(_, last) => {
                     self.wait_for(&last, ends).await?;
-                    known = Known::There(node);
+                    state = NodeState::Present(node);
                 }
             }
         }
@@ -88,82 +88,85 @@ impl<'a> ClaimOperation<'a> {
 
     /// Whether the claim still holds what it was granted.
     pub(super) async fn renew(&self) -> Result<Renew, ZooKeeperError> {
-        let Some(node) = self.session.places.held(self.token) else { return Ok(Renew::Lost) };
+        let Some(node) = self.session.claims.held(self.token) else { return Ok(Renew::Lost) };
         if self.made_by(&node.name).await? == Some((node.made_by, self.session.id)) {
             return Ok(Renew::Held);
         }
-        self.note(Known::Absent);
+        self.note(NodeState::Absent);
         Ok(Renew::Lost)
     }
 
-    /// What tells of the next change of the node that the claim holds by. None if it has gone.
+    /// A watch for the next change of the node by which the claim holds the key. `None` if the node
+    /// was removed.
     ///
-    /// It is read, as by [`wait_for`](Self::wait_for).
+    /// It reads the node, as [`wait_for`](Self::wait_for) does.
     pub(super) async fn watched(&self) -> Result<Option<OneshotWatcher>, ZooKeeperError> {
-        let Some(node) = self.session.places.held(self.token) else { return Ok(None) };
+        let Some(node) = self.session.claims.held(self.token) else { return Ok(None) };
         let path = self.path(&node.name);
         let (stat, watcher) = match self.insist(|| self.client.get_and_watch_data(&path)).await {
             Ok((_, stat, watcher)) => (stat, watcher),
             Err(ZooKeeperError::Reported(Error::NoNode)) => {
-                self.note(Known::Absent);
+                self.note(NodeState::Absent);
                 return Ok(None);
             }
-            Err(trouble) => return Err(trouble),
+            Err(error) => return Err(error),
         };
         let is_ours = (stat.czxid as u64, stat.ephemeral_owner) == (node.made_by, self.session.id);
         Ok(is_ours.then_some(watcher))
     }
 
-    /// Removes what the claim has there, and says whether that held the key.
+    /// Removes the nodes of the claim. Returns whether one of them held the key.
     pub(super) async fn leave(&self) -> Result<bool, ZooKeeperError> {
-        if let Some(node) = self.session.places.held(self.token) {
+        if let Some(node) = self.session.claims.held(self.token) {
             return self.delete(&node.name).await;
         }
-        // What is not known for sure is looked for. It may be another session's, too.
-        let line = self.line().await?;
-        let was_first = line.first().is_some_and(|first| first.starts_with(&self.prefix));
-        for name in line.iter().filter(|name| name.starts_with(&self.prefix)) {
+        // Without a certain node, this searches the queue. An earlier session may have made one,
+        // too.
+        let queue = self.queue().await?;
+        let was_first = queue.first().is_some_and(|first| first.starts_with(&self.prefix));
+        for name in queue.iter().filter(|name| name.starts_with(&self.prefix)) {
             self.delete(name).await?;
         }
         Ok(was_first)
     }
 
     fn grant(&self, node: &Node) -> Result<Attempt, ZooKeeperError> {
-        if !self.session.places.hold(self.token) {
+        if !self.session.claims.hold(self.token) {
             return Err(ZooKeeperError::Released);
         }
         let grant = Grant::by_session(self.session.liveness());
         Ok(Attempt::Granted(grant.fenced(node.made_by)))
     }
 
-    /// Leaves, now or as soon as the server answers.
+    /// Leaves the queue, now or as soon as the server answers.
     async fn give_up(&self) {
-        self.session.places.leave(self.token);
+        self.session.claims.leave(self.token);
         if self.leave().await.is_ok() {
-            self.session.places.forget(self.token);
+            self.session.claims.forget(self.token);
         }
     }
 
     /// The claim's own node, which is made if there is none.
     ///
-    /// A node whose making was not answered is looked for before another one is made.
-    async fn stand(&self, mut known: Known) -> Result<Node, ZooKeeperError> {
+    /// If the server did not answer an attempt to make one, this searches before it makes another
+    /// one.
+    async fn ensure_node(&self, mut state: NodeState) -> Result<Node, ZooKeeperError> {
         loop {
-            if known == Known::Perhaps {
-                known = self.note(self.find().await?);
+            if state == NodeState::Unacknowledged {
+                state = self.note(self.find().await?);
             }
-            if let Known::There(node) = known {
+            if let NodeState::Present(node) = state {
                 return Ok(node);
             }
-            if !self.session.places.may_stand(self.token) {
+            if !self.session.claims.may_have_node(self.token) {
                 return Err(ZooKeeperError::Released);
             }
-            self.note(Known::Perhaps);
-            known = match self.make().await {
-                Ok(node) => self.note(Known::There(node)),
-                Err(ZooKeeperError::Lost(_)) => Known::Perhaps,
+            self.note(NodeState::Unacknowledged);
+            state = match self.make().await {
+                Ok(node) => self.note(NodeState::Present(node)),
+                Err(ZooKeeperError::Lost(_)) => NodeState::Unacknowledged,
                 Err(ZooKeeperError::Reported(Error::NoNode)) => self.make_with_parent().await?,
-                Err(trouble) => return Err(trouble),
+                Err(error) => return Err(error),
             };
         }
     }
@@ -175,37 +178,39 @@ impl<'a> ClaimOperation<'a> {
         Ok(Node { name: format!("{}{number}", self.prefix), made_by: stat.czxid as u64 })
     }
 
-    /// The parent is made together with its first child: the server removes a container only when
-    /// the last child has gone, so one that never had any would stay.
-    async fn make_with_parent(&self) -> Result<Known, ZooKeeperError> {
+    /// Makes the parent together with its first child. The server removes a container when its last
+    /// child is removed, so one that never had a child would stay.
+    async fn make_with_parent(&self) -> Result<NodeState, ZooKeeperError> {
         let mut writer = self.client.new_multi_writer();
         writer.add_create(&self.parent, b"", &CreateMode::Container.with_acls(self.acls()))?;
         let node = CreateMode::EphemeralSequential.with_acls(self.acls());
         writer.add_create(&self.path(&self.prefix), b"", &node)?;
         let commit = writer.commit();
         match self.ask(async { commit.await.map_err(Error::from) }).await {
-            // Within a transaction, not every server says what it has made.
-            Ok(_) | Err(ZooKeeperError::Lost(_)) => Ok(Known::Perhaps),
-            // Another process has made it meanwhile.
-            Err(ZooKeeperError::Reported(Error::NodeExists)) => Ok(self.note(Known::Absent)),
+            // Not every server tells the name of a node that a transaction made.
+            Ok(_) | Err(ZooKeeperError::Lost(_)) => Ok(NodeState::Unacknowledged),
+            // Another process has made the parent meanwhile.
+            Err(ZooKeeperError::Reported(Error::NodeExists)) => Ok(self.note(NodeState::Absent)),
             Err(ZooKeeperError::Reported(Error::NoNode)) => {
                 let options = CreateMode::Persistent.with_acls(self.acls());
                 let root = self.session.names.root();
                 self.insist(|| self.client.mkdir(root, &options)).await?;
-                Ok(self.note(Known::Absent))
+                Ok(self.note(NodeState::Absent))
             }
-            Err(trouble) => Err(trouble),
+            Err(error) => Err(error),
         }
     }
 
-    /// The node that was made for the claim in this session. What an earlier session left of it is
-    /// removed: it goes with that session, and cannot be relied on.
-    async fn find(&self) -> Result<Known, ZooKeeperError> {
-        let mut found = Known::Absent;
-        for name in self.line().await?.into_iter().filter(|name| name.starts_with(&self.prefix)) {
+    /// The node that this session made for the claim. Nodes of an earlier session are removed: they
+    /// end with that session, and cannot be relied on.
+    async fn find(&self) -> Result<NodeState, ZooKeeperError> {
+        let mut found = NodeState::Absent;
+        for name in self.queue().await?.into_iter().filter(|name| name.starts_with(&self.prefix)) {
             match self.made_by(&name).await? {
-                Some((made_by, owner)) if owner == self.session.id && found == Known::Absent => {
-                    found = Known::There(Node { name, made_by });
+                Some((made_by, owner))
+                    if owner == self.session.id && found == NodeState::Absent =>
+                {
+                    found = NodeState::Present(Node { name, made_by });
                 }
                 Some(_) => drop(self.delete(&name).await?),
                 None => {}
@@ -214,24 +219,25 @@ impl<'a> ClaimOperation<'a> {
         Ok(found)
     }
 
-    async fn look(&self, node: &Node) -> Result<QueuePosition, ZooKeeperError> {
-        let mut line = self.line().await?;
-        let Some(place) = line.iter().position(|name| *name == node.name) else {
-            return Ok(QueuePosition::Nowhere);
+    async fn position(&self, node: &Node) -> Result<QueuePosition, ZooKeeperError> {
+        let mut queue = self.queue().await?;
+        let Some(at) = queue.iter().position(|name| *name == node.name) else {
+            return Ok(QueuePosition::Missing);
         };
-        line.truncate(place);
-        // The claim's own, of an earlier session or made twice, must not be what it waits for.
-        for stale in line.extract_if(.., |name| name.starts_with(&self.prefix)) {
+        queue.truncate(at);
+        // The claim must not wait for another node of its own, from an earlier session or made
+        // twice.
+        for stale in queue.extract_if(.., |name| name.starts_with(&self.prefix)) {
             self.delete(&stale).await?;
         }
-        let ahead = u32::try_from(line.len()).unwrap_or(u32::MAX);
-        Ok(line.pop().map_or(QueuePosition::First, |last| QueuePosition::Behind(ahead, last)))
+        let ahead = u32::try_from(queue.len()).unwrap_or(u32::MAX);
+        Ok(queue.pop().map_or(QueuePosition::First, |last| QueuePosition::Behind(ahead, last)))
     }
 
-    /// Waits until this node may be gone, or until the end.
+    /// Waits until this node may be gone, or until `ends`.
     ///
-    /// It is read, and not asked whether it exists: that would leave a watch on a node that is gone
-    /// and never comes back.
+    /// It reads the node instead of asking whether it exists: that would leave a watch on a removed
+    /// node, which never comes back.
     async fn wait_for(&mut self, name: &str, ends: Instant) -> Result<(), ZooKeeperError> {
         let path = self.path(name);
         let watched = self.insist(|| self.client.get_and_watch_data(&path)).await;
@@ -244,40 +250,41 @@ impl<'a> ClaimOperation<'a> {
             _ = watcher.changed() => {}
             () = liveness.ended() => return Err(ZooKeeperError::Ended),
             () = sleep_until(ends) => {}
-            // A watch that was lost costs this much.
+            // In case the watch was lost.
             () = sleep(self.session.granted) => {}
         }
         self.until = Instant::now() + self.session.settings.timeout;
         Ok(())
     }
 
-    /// Whether another claim wants the key. A look costs no write, and a try is often too late.
+    /// Whether another claim holds the key or waits for it. This read saves a write, because tries
+    /// often find the key busy.
     async fn is_wanted(&self) -> Result<bool, ZooKeeperError> {
-        Ok(self.line().await?.iter().any(|name| !name.starts_with(&self.prefix)))
+        Ok(self.queue().await?.iter().any(|name| !name.starts_with(&self.prefix)))
     }
 
-    async fn line(&self) -> Result<Vec<String>, ZooKeeperError> {
+    async fn queue(&self) -> Result<Vec<String>, ZooKeeperError> {
         match self.insist(|| self.client.list_children(&self.parent)).await {
             Err(ZooKeeperError::Reported(Error::NoNode)) => Ok(Vec::new()),
-            children => children.map(line),
+            children => children.map(queue_order),
         }
     }
 
-    /// Which transaction made a node, and whose it is.
+    /// The transaction that made a node, and the session that owns it.
     async fn made_by(&self, name: &str) -> Result<Option<(u64, i64)>, ZooKeeperError> {
         let path = self.path(name);
         let stat = self.insist(|| self.client.check_stat(&path)).await?;
         Ok(stat.map(|stat| (stat.czxid as u64, stat.ephemeral_owner)))
     }
 
-    /// Whether it was there.
+    /// Removes a node. Returns whether it existed.
     async fn delete(&self, name: &str) -> Result<bool, ZooKeeperError> {
         let path = self.path(name);
         let mut was_asked = false;
         loop {
             match self.ask(self.client.delete(&path, None)).await {
                 Err(ZooKeeperError::Lost(_)) => was_asked = true,
-                // It may have been our own question that was not answered.
+                // An earlier request of this loop may have removed it.
                 Err(ZooKeeperError::Reported(Error::NoNode)) => return Ok(was_asked),
                 deleted => return deleted.map(|()| true),
             }
@@ -285,13 +292,13 @@ impl<'a> ClaimOperation<'a> {
         }
     }
 
-    /// Asks again as long as the connection breaks, what may be asked twice.
-    async fn insist<T, F>(&self, question: impl Fn() -> F) -> Result<T, ZooKeeperError>
+    /// Repeats an idempotent request as long as the connection breaks.
+    async fn insist<T, F>(&self, request: impl Fn() -> F) -> Result<T, ZooKeeperError>
     where
         F: Future<Output = Result<T, Error>>,
     {
         loop {
-            match self.ask(question()).await {
+            match self.ask(request()).await {
                 Err(ZooKeeperError::Lost(_)) => sleep(PAUSE).await,
                 answer => return answer,
             }
@@ -312,9 +319,9 @@ impl<'a> ClaimOperation<'a> {
         }
     }
 
-    fn note(&self, known: Known) -> Known {
-        self.session.places.note(self.token, known.clone());
-        known
+    fn note(&self, state: NodeState) -> NodeState {
+        self.session.claims.note(self.token, state.clone());
+        state
     }
 
     fn path(&self, name: &str) -> String {
@@ -326,5 +333,5 @@ impl<'a> ClaimOperation<'a> {
     }
 }
 
-/// Between a question that was lost and the next.
+/// The pause between a request whose connection broke and the next one.
 pub(super) const PAUSE: Duration = Duration::from_millis(20);

@@ -1,0 +1,102 @@
+//! What was granted, and whether it still holds.
+
+use std::pin::pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bellwether::Key;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+
+use super::Session;
+
+/// What was granted, and whether it still holds. The guard, its statuses and the renewal task share
+/// it.
+pub(super) struct LockHold {
+    pub(super) key: Key,
+    pub(super) fence: Option<u64>,
+    session: Option<Session>,
+    /// Held to read or write it, never across an `.await`.
+    state: Mutex<HoldState>,
+    /// Notified when the hold is lost.
+    changed: Notify,
+}
+
+/// Whether a hold still holds. A loss and a release are final.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HoldState {
+    /// The hold ends at this instant unless it is renewed; or, without one, with its session.
+    Held { until: Option<Instant> },
+    /// The hold has ended, or may have.
+    Lost,
+    /// The holder gave it up.
+    Released,
+}
+
+impl LockHold {
+    pub(super) fn new(
+        key: Key,
+        fence: Option<u64>,
+        state: HoldState,
+        session: Option<Session>,
+    ) -> Self {
+        Self { key, fence, session, state: Mutex::new(state), changed: Notify::new() }
+    }
+
+    pub(super) fn session(&self) -> Option<&Session> {
+        self.session.as_ref()
+    }
+
+    pub(super) fn state(&self) -> HoldState {
+        *self.lock()
+    }
+
+    /// When its lease ends, unless it is renewed.
+    pub(super) fn until(&self) -> Option<Instant> {
+        match self.state() {
+            HoldState::Held { until } => until,
+            HoldState::Lost | HoldState::Released => None,
+        }
+    }
+
+    /// Changes the state, unless a loss or a release came before.
+    pub(super) fn set(&self, next: HoldState) {
+        let mut state = self.lock();
+        if !matches!(*state, HoldState::Held { .. }) {
+            return;
+        }
+        *state = next;
+        drop(state);
+        if next == HoldState::Lost {
+            self.changed.notify_waiters();
+        }
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        match self.state() {
+            // The clock decides: the renewal task may not have run since the end.
+            HoldState::Held { until } => {
+                until.is_some_and(|until| until <= Instant::now())
+                    || self.session.as_ref().is_some_and(Session::has_ended)
+            }
+            HoldState::Lost => true,
+            HoldState::Released => false,
+        }
+    }
+
+    pub(super) async fn lost(&self) {
+        loop {
+            let mut changed = pin!(self.changed.notified());
+            // Enabled before the check, so that a loss after the check is not missed.
+            changed.as_mut().enable();
+            if self.state() == HoldState::Lost {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HoldState> {
+        // It is one value, so a panic cannot leave it half written.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,97 @@
+//! Classifies the errors of a server.
+
+use bellwether::StoreErrorKind;
+use mysql_async::Error;
+
+use crate::session::SessionError;
+
+/// What an error means for the session. The messages contain nothing of the address.
+pub(super) fn classify(error: Error) -> SessionError {
+    match error {
+        Error::Server(error) => {
+            let message = format!("error {}: {}", error.code, error.message);
+            match error.code {
+                NO_SUCH_TABLE => SessionError::unprepared(message),
+                code if SESSION_ENDED.contains(&code) => {
+                    SessionError::broken(StoreErrorKind::Unreachable, message)
+                }
+                code if MISCONFIGURED.contains(&code) => {
+                    SessionError::refused(StoreErrorKind::Misconfigured, message)
+                }
+                code if TRANSIENT.contains(&code) => {
+                    SessionError::refused(StoreErrorKind::NotReady, message)
+                }
+                _ => SessionError::refused(StoreErrorKind::Refused, message),
+            }
+        }
+        Error::Io(error) => SessionError::broken(StoreErrorKind::Unreachable, error.to_string()),
+        // Other errors of the driver may contain bytes that the server sent, so they are not shown.
+        Error::Driver(mysql_async::DriverError::ConnectionClosed) => {
+            SessionError::broken(StoreErrorKind::Unreachable, "the connection is closed")
+        }
+        Error::Driver(_) | Error::Other(_) | Error::Url(_) => malformed(),
+    }
+}
+
+pub(super) fn malformed() -> SessionError {
+    SessionError::broken(StoreErrorKind::Malformed, "the answer is malformed")
+}
+
+/// Whether another claim has the row. MariaDB reports a lock wait timeout even for `NOWAIT`.
+pub(super) fn is_locked(error: &Error) -> bool {
+    matches!(error, Error::Server(error) if [LOCK_WAIT_TIMEOUT, LOCK_NOWAIT].contains(&error.code))
+}
+
+pub(super) fn is_forbidden(error: &Error) -> bool {
+    matches!(error, Error::Server(error) if MISCONFIGURED.contains(&error.code))
+}
+
+const NO_SUCH_TABLE: u16 = 1146;
+const LOCK_WAIT_TIMEOUT: u16 = 1205;
+/// Of MySQL 8.
+const LOCK_NOWAIT: u16 = 3572;
+
+/// The server shuts down, the connection was killed, it was silent for too long (MySQL 8).
+const SESSION_ENDED: [u16; 4] = [1053, 1927, 3169, 4031];
+
+/// No right to the database, a wrong password, no such database, no right to the table, no right to
+/// the statement, a user that must connect another way.
+const MISCONFIGURED: [u16; 7] = [1044, 1045, 1049, 1142, 1143, 1227, 1698];
+
+/// Too many connections, out of memory or of threads, too many connections of the user, read only
+/// for now.
+const TRANSIENT: [u16; 6] = [1040, 1041, 1135, 1203, 1226, 1290];
+
+#[cfg(test)]
+mod tests {
+    use mysql_async::ServerError;
+
+    use super::*;
+    use bellwether::Key;
+
+    fn server_error(code: u16) -> Error {
+        let message = "no".to_owned();
+        let state = "HY000".to_owned();
+        Error::Server(ServerError { code, message, state })
+    }
+
+    #[test]
+    fn deadlocks_are_refusals_that_leave_the_session() {
+        for code in [1213, 3058, 1205] {
+            let error = classify(server_error(code));
+            assert!(!error.is_broken(), "{code}");
+            let error = error.during("mysql", "asking for", &Key::of("stock"));
+            assert_eq!(error.kind(), StoreErrorKind::Refused);
+            assert!(error.to_string().contains("stock#"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_session_that_was_killed_is_broken() {
+        assert!(SESSION_ENDED.iter().all(|code| classify(server_error(*code)).is_broken()));
+        assert!(classify(server_error(NO_SUCH_TABLE)).is_unprepared());
+        assert!(
+            is_locked(&server_error(LOCK_WAIT_TIMEOUT)) && is_locked(&server_error(LOCK_NOWAIT))
+        );
+    }
+}

@@ -1,0 +1,106 @@
+//! The options of [`Locks`](super::Locks), and what an attempt makes of them.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::lock_wait::LockWait;
+use super::{Attempt, Holder, LockFuture, Owner, Request};
+
+/// What happens to work whose lock is lost before the work is done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WhenLost {
+    /// The work is dropped at its next await, and the run ends with an error. The default: every
+    /// further step could conflict with another holder.
+    #[default]
+    Cancel,
+    /// The work runs to its end, and then the run ends with an error. For work that must not stop
+    /// in the middle.
+    Fail,
+    /// The work runs to its end, and its answer is given. For locks that only save work. The work
+    /// can ask [`LockStatus::current`](super::LockStatus::current).
+    Finish,
+}
+
+/// The options of one clone of [`Locks`](super::Locks).
+pub(super) struct LockPolicy<L> {
+    pub(super) lease: Duration,
+    pub(super) max_hold: Duration,
+    pub(super) wait: LockWait,
+    pub(super) owner: Option<Owner>,
+    pub(super) take_over: Option<TakeOverPolicy<L>>,
+    pub(super) when_lost: WhenLost,
+}
+
+/// When a key is taken from a holder that does not renew it, and how.
+pub(super) struct TakeOverPolicy<L> {
+    pub(super) after: Duration,
+    pub(super) ask: fn(&L, Request, Holder) -> LockFuture<Attempt>,
+}
+
+impl<L> Clone for LockPolicy<L> {
+    fn clone(&self) -> Self {
+        Self { take_over: self.take_over, ..*self }
+    }
+}
+
+impl<L> Clone for TakeOverPolicy<L> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<L> Copy for TakeOverPolicy<L> {}
+
+/// How long one attempt waits.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum WaitLimit {
+    /// Not at all.
+    Try,
+    /// For `more` tries after the first one, one per interval.
+    Tries { more: u32, interval: Duration },
+    /// Until the deadline.
+    Until(Instant),
+}
+
+impl WaitLimit {
+    pub(super) fn of(wait: &LockWait) -> Self {
+        match wait.interval {
+            _ if wait.limit.is_zero() => Self::Try,
+            Some(interval) => {
+                let more = wait.limit.as_nanos() / interval.as_nanos().max(1);
+                Self::Tries { more: u32::try_from(more).unwrap_or(u32::MAX), interval }
+            }
+            None => Self::Until(far(Instant::now(), wait.limit)),
+        }
+    }
+
+    /// Until when the attempt waits in the local queue.
+    pub(super) fn queue_deadline(&self) -> Option<Instant> {
+        match self {
+            Self::Try => None,
+            Self::Tries { more, interval } => {
+                Some(far(Instant::now(), interval.saturating_mul(*more)))
+            }
+            Self::Until(deadline) => Some(*deadline),
+        }
+    }
+
+    /// Until when the attempt waits for an answer of the lock.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match self {
+            Self::Until(deadline) => Some(*deadline),
+            Self::Try | Self::Tries { .. } => None,
+        }
+    }
+}
+
+/// The instant after a duration, of which at most a year counts: clocks cannot represent any
+/// instant.
+pub(super) fn far(from: Instant, duration: Duration) -> Instant {
+    from + duration.min(Duration::from_secs(366 * 24 * 60 * 60))
+}
+
+/// How long an attempt waits for a release at most: longer than a lock takes to answer.
+pub(super) const LONGEST_RELEASE: Duration = Duration::from_secs(5);

@@ -1,0 +1,51 @@
+//! Classifies the errors of a server.
+
+use std::error::Error as _;
+
+use bellwether::StoreErrorKind;
+use tokio_postgres::Error;
+use tokio_postgres::error::SqlState;
+
+use crate::session::SessionError;
+
+/// What an error means for the session. The messages contain nothing of the address.
+pub(super) fn classify(error: &Error) -> SessionError {
+    let Some(reported) = error.as_db_error() else {
+        // The cause says more than the error itself.
+        let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+        return SessionError::broken(StoreErrorKind::Unreachable, format!("{error}{cause}"));
+    };
+    let code = reported.code();
+    let message = format!("{}: {}", code.code(), reported.message());
+    if *code == SqlState::UNDEFINED_TABLE {
+        return SessionError::unprepared(message);
+    }
+    let is_of = |class: &str| code.code().starts_with(class);
+    match () {
+        // The operator or a timeout ends the session. The server reports that before the end.
+        () if is_of("57P") && *code != SqlState::CANNOT_CONNECT_NOW => {
+            SessionError::broken(StoreErrorKind::Unreachable, message)
+        }
+        () if *code == SqlState::CANNOT_CONNECT_NOW || is_of("53") => {
+            SessionError::broken(StoreErrorKind::NotReady, message)
+        }
+        () if is_of("28") || is_of("3D") || *code == SqlState::INSUFFICIENT_PRIVILEGE => {
+            SessionError::refused(StoreErrorKind::Misconfigured, message)
+        }
+        // The server does not know a setting.
+        () if *code == SqlState::UNDEFINED_OBJECT => {
+            let message = format!("{message} (PostgreSQL must be 14 or later)");
+            SessionError::refused(StoreErrorKind::Misconfigured, message)
+        }
+        () => SessionError::refused(StoreErrorKind::Refused, message),
+    }
+}
+
+pub(super) fn malformed() -> SessionError {
+    SessionError::broken(StoreErrorKind::Malformed, "the answer is malformed")
+}
+
+/// Whether the wait was too long.
+pub(super) fn is_late(error: &Error) -> bool {
+    error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE)
+}

@@ -1,0 +1,263 @@
+//! What one session knows of the nodes of its claims.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use bellwether::Digest;
+use bellwether::store::Token;
+use tokio::time::Instant;
+
+/// The node of a claim.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Node {
+    /// Its name below its parent.
+    pub(super) name: String,
+    /// The transaction that made it: it grows with every node of a server.
+    pub(super) made_by: u64,
+}
+
+/// What the session knows of a claim's node.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum NodeState {
+    /// There is none.
+    Absent,
+    /// The server was asked to make it, and has not answered.
+    Unacknowledged,
+    /// It exists, as far as is known.
+    Present(Node),
+}
+
+#[derive(Debug)]
+struct ClaimRecord {
+    digest: Digest,
+    state: NodeState,
+    /// Whether the claim has been told that it holds the key.
+    held: bool,
+    /// Whether a watch reports changes of its node.
+    watched: bool,
+    /// Whether it is being released. It is never granted then.
+    leaving: bool,
+    /// Whether its node was removed, as far as is known.
+    gone: bool,
+    /// How many operations use the claim now. The record stays as long, so that an operation that
+    /// is about to make a node does not miss a release.
+    pending: u32,
+    /// When the claim is released unless it was asked for again or is held.
+    until: Instant,
+}
+
+/// An operation that uses a claim, until this is dropped.
+#[derive(Debug)]
+pub(super) struct PendingRequest<'a> {
+    table: &'a ClaimTable,
+    token: Token,
+    /// What was known of the claim's node.
+    pub(super) state: NodeState,
+}
+
+impl Drop for PendingRequest<'_> {
+    fn drop(&mut self) {
+        let mut claims = self.table.claims();
+        if let Entry::Occupied(mut record) = claims.entry(self.token) {
+            record.get_mut().pending -= 1;
+            if record.get().pending == 0 && record.get().gone {
+                record.remove();
+            }
+        }
+    }
+}
+
+/// The claims that have a node, or may have one.
+#[derive(Debug, Default)]
+pub(super) struct ClaimTable {
+    /// Held for a map operation, never across an `.await`.
+    claims: Mutex<HashMap<Token, ClaimRecord>>,
+}
+
+impl ClaimTable {
+    /// Notes that an operation asks for a claim. `None` if the claim is being released.
+    pub(super) fn ask(
+        &self,
+        token: Token,
+        digest: Digest,
+        until: Instant,
+    ) -> Option<PendingRequest<'_>> {
+        let mut claims = self.claims();
+        let record = claims.entry(token).or_insert(ClaimRecord {
+            digest,
+            state: NodeState::Absent,
+            held: false,
+            watched: false,
+            leaving: false,
+            gone: false,
+            pending: 0,
+            until,
+        });
+        if record.leaving {
+            return None;
+        }
+        (record.until, record.gone) = (until, false);
+        record.pending += 1;
+        Some(PendingRequest { table: self, token, state: record.state.clone() })
+    }
+
+    /// Whether the claim may have a node: it is not being released.
+    pub(super) fn may_have_node(&self, token: Token) -> bool {
+        self.claims().get(&token).is_some_and(|record| !record.leaving)
+    }
+
+    /// Notes the state of a claim's node.
+    pub(super) fn note(&self, token: Token, state: NodeState) {
+        if let Some(record) = self.claims().get_mut(&token) {
+            record.held &= record.state == state;
+            record.gone &= state == NodeState::Absent;
+            record.state = state;
+        }
+    }
+
+    /// Notes that the claim is about to be granted the key. False if it is being released.
+    pub(super) fn hold(&self, token: Token) -> bool {
+        let mut claims = self.claims();
+        let record = claims.get_mut(&token).filter(|record| !record.leaving);
+        record.map(|record| record.held = true).is_some()
+    }
+
+    /// The node by which the claim holds the key.
+    pub(super) fn held(&self, token: Token) -> Option<Node> {
+        let claims = self.claims();
+        match claims.get(&token) {
+            Some(ClaimRecord { held: true, state: NodeState::Present(node), .. }) => {
+                Some(node.clone())
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a watch reports changes of the claim's node.
+    pub(super) fn is_watched(&self, token: Token) -> bool {
+        self.claims().get(&token).is_some_and(|record| record.watched)
+    }
+
+    /// Notes whether a watch reports changes of the claim's node.
+    pub(super) fn set_watched(&self, token: Token, is_watched: bool) {
+        if let Some(record) = self.claims().get_mut(&token) {
+            record.watched = is_watched;
+        }
+    }
+
+    /// Notes that the claim is being released. It cannot be asked for again.
+    pub(super) fn leave(&self, token: Token) {
+        if let Some(record) = self.claims().get_mut(&token) {
+            record.leaving = true;
+        }
+    }
+
+    /// Notes that the claim's node was removed.
+    pub(super) fn forget(&self, token: Token) {
+        if let Entry::Occupied(mut record) = self.claims().entry(token) {
+            record.get_mut().gone = true;
+            if record.get().pending == 0 {
+                record.remove();
+            }
+        }
+    }
+
+    /// The claims to release: those whose release is not done, and those that were not asked for
+    /// again in time.
+    pub(super) fn to_release(&self, now: Instant) -> Vec<(Token, Digest)> {
+        let mut claims = self.claims();
+        let to_release = claims.iter_mut().filter_map(|(token, record)| {
+            record.leaving |= !record.held && record.until <= now;
+            (record.leaving && !record.gone).then_some((*token, record.digest))
+        });
+        to_release.collect()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.claims().len()
+    }
+
+    fn claims(&self) -> MutexGuard<'_, HashMap<Token, ClaimRecord>> {
+        self.claims.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use bellwether::Key;
+    use bellwether::store::Claim;
+
+    fn asked() -> (ClaimTable, Token, Instant) {
+        let table = ClaimTable::default();
+        let claim = Claim::new(Key::of("item"));
+        let until = Instant::now() + Duration::from_secs(1);
+        let pending = table.ask(claim.token(), claim.key().digest(), until);
+        assert_eq!(pending.unwrap().state, NodeState::Absent);
+        (table, claim.token(), until)
+    }
+
+    fn node() -> Node {
+        Node { name: "node".to_owned(), made_by: 7 }
+    }
+
+    #[test]
+    fn a_claim_that_is_not_asked_for_again_is_released() {
+        let (table, _, until) = asked();
+        assert_eq!(table.to_release(until - Duration::from_millis(1)), []);
+        assert_eq!(table.to_release(until).len(), 1);
+    }
+
+    #[test]
+    fn a_holder_is_not_released_for_not_asking_again() {
+        let (table, token, until) = asked();
+        table.note(token, NodeState::Present(node()));
+        assert!(table.hold(token));
+        assert_eq!(table.to_release(until), []);
+        assert_eq!(table.held(token), Some(node()));
+    }
+
+    #[test]
+    fn a_claim_being_released_can_be_neither_asked_for_nor_granted() {
+        let (table, token, until) = asked();
+        table.leave(token);
+        assert!(!table.hold(token) && !table.may_have_node(token));
+        assert!(table.ask(token, Key::of("item").digest(), until).is_none());
+    }
+
+    #[test]
+    fn a_claim_released_during_a_request_is_remembered_until_its_end() {
+        let (table, token, until) = asked();
+        let pending = table.ask(token, Key::of("item").digest(), until).unwrap();
+        table.leave(token);
+        table.forget(token);
+        assert!(!table.may_have_node(token));
+        drop(pending);
+        assert_eq!(table.len(), 0);
+    }
+
+    /// Its request was on its way already.
+    #[test]
+    fn a_claim_that_gets_a_node_during_its_release_is_released_again() {
+        let (table, token, until) = asked();
+        let pending = table.ask(token, Key::of("item").digest(), until).unwrap();
+        table.leave(token);
+        table.forget(token);
+        assert_eq!(table.to_release(until), []);
+        table.note(token, NodeState::Present(node()));
+        drop(pending);
+        assert_eq!(table.to_release(until).len(), 1);
+    }
+
+    #[test]
+    fn a_claim_with_another_node_than_was_granted_holds_nothing() {
+        let (table, token, _) = asked();
+        table.note(token, NodeState::Present(node()));
+        table.hold(token);
+        table.note(token, NodeState::Present(Node { made_by: 8, ..node() }));
+        assert_eq!(table.held(token), None);
+    }
+}
