@@ -77,7 +77,7 @@ async fn the_key_is_the_one_that_the_template_reads_as() {
 }
 
 #[tokio::test]
-async fn those_who_share_a_failed_load_share_its_error() {
+async fn callers_that_share_a_failed_load_share_its_error() {
     let catalog = Catalog::without("berlin");
     let answers = join_all((0..50).map(|_| item(&catalog, "berlin", 42))).await;
     let errors: Vec<_> = answers.into_iter().map(Result::unwrap_err).collect();

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waited_for_another_is_counted_with_how_long() {
+    fn a_caller_that_waited_for_another_is_counted_with_its_wait() {
         let meter = Meter::default();
         let place = bellwether::LoadLocation::Local;
         meter.note_status(&CacheStatus::Collapsed { place, waited: Duration::from_millis(20) });

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_category_holds_those_whose_parent_it_is() {
+    fn a_category_holds_its_children() {
         let mut below = HashMap::from([
             (0, vec![(2, "b".to_owned()), (1, "a".to_owned())]),
             (2, vec![(3, "c".to_owned())]),

@@ -16,7 +16,7 @@ const TIMEOUT_MS: u64 = 250;
 const BOUND: Duration = Duration::from_millis(1000 + TIMEOUT_MS);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_was_stopped_gives_out_no_copy_before_its_connection_is_heard_from() {
+async fn a_process_that_was_stopped_serves_no_copy_before_its_connection_answers() {
     let (fleet, proxy) = Fleet::proxied().await;
     let far = Setup { url: proxy.url(), near: true, timeout_ms: TIMEOUT_MS, ..fleet.setup() };
     let stopped = Worker::start(far).await;

@@ -58,12 +58,12 @@ async fn a_stopped_leader_does_no_harm_to_what_was_stored_meanwhile() {
     the_opener_alone_has_the_old(&stage.leader).await;
     all_have(&stage.leader.end(KEY).await, 2);
     assert_eq!(stage.fleet.entry(KEY).mark(), stored, "refused");
-    everybody_reads_the_new(&stage.fleet, &stage.leader, &stage.others).await;
+    every_worker_reads_the_new(&stage.fleet, &stage.leader, &stage.others).await;
     assert_eq!(stage.fleet.database.loads(KEY), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stopped_leader_does_no_harm_to_who_loads_meanwhile() {
+async fn a_stopped_leader_does_no_harm_to_a_load_of_another_process() {
     let mut stage = Stage::set().await;
     stage.source_changes_and_is_invalidated().await;
     begin(&stage.others, KEY, KEY, CALLERS).await;
@@ -79,14 +79,14 @@ async fn a_stopped_leader_does_no_harm_to_who_loads_meanwhile() {
     second.answer();
     all_have(&end(&stage.others, KEY).await, 2);
     all_have(&stage.leader.end(KEY).await, 2);
-    everybody_reads_the_new(&stage.fleet, &stage.leader, &stage.others).await;
+    every_worker_reads_the_new(&stage.fleet, &stage.leader, &stage.others).await;
     assert_eq!(stage.fleet.database.loads(KEY), 2);
     stage.fleet.nothing_is_left_behind();
 }
 
 /// Nobody has invalidated anything: that somebody later was quicker is enough.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stopped_leader_does_no_harm_to_who_took_its_lease_over() {
+async fn a_stopped_leader_does_no_harm_to_the_next_holder_of_its_lease() {
     let mut stage = Stage::set().await;
     stage.fleet.database.write(KEY);
     begin(&stage.others, KEY, KEY, CALLERS).await;
@@ -98,12 +98,12 @@ async fn a_stopped_leader_does_no_harm_to_who_took_its_lease_over() {
     the_opener_alone_has_the_old(&stage.leader).await;
     all_have(&stage.leader.end(KEY).await, 2);
     assert_eq!(stage.fleet.entry(KEY).mark(), stored, "refused");
-    everybody_reads_the_new(&stage.fleet, &stage.leader, &stage.others).await;
+    every_worker_reads_the_new(&stage.fleet, &stage.leader, &stage.others).await;
     assert_eq!(stage.fleet.database.loads(KEY), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_load_that_fails_late_ends_nobody_elses_lease() {
+async fn a_load_that_fails_late_ends_no_other_lease() {
     let mut stage = Stage::set().await;
     begin(&stage.others, KEY, KEY, CALLERS).await;
     let second = stage.loads.next().await;
@@ -127,7 +127,7 @@ async fn a_load_that_fails_late_ends_nobody_elses_lease() {
 
 /// A load slower than its lease would never be stored otherwise.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stopped_leader_stores_what_nobody_has_loaded_or_changed_meanwhile() {
+async fn a_stopped_leader_stores_a_key_that_was_not_loaded_or_changed_meanwhile() {
     let stage = Stage::set().await;
     stage.lease_lapses().await;
     stage.load.answer();
@@ -278,7 +278,7 @@ async fn the_opener_alone_has_the_old(leader: &Worker) {
 }
 
 /// In the process that was late, in the others, and in one that knows only the store.
-async fn everybody_reads_the_new(fleet: &Fleet, leader: &Worker, others: &[Worker]) {
+async fn every_worker_reads_the_new(fleet: &Fleet, leader: &Worker, others: &[Worker]) {
     let new = fleet.workers(1, &with_lease(fleet, LEASE)).await;
     let readers = others.iter().chain(&new).chain([leader]);
     let answers = join_all(readers.map(|worker| worker.read(KEY))).await;

@@ -94,7 +94,7 @@ impl Fleet {
     }
 
     /// Waits until so many connections beside the known ones have asked, and says which.
-    pub(crate) async fn asks_anew(&self, known: &[String], count: usize) -> Vec<String> {
+    pub(crate) async fn new_connections_ask(&self, known: &[String], count: usize) -> Vec<String> {
         let anew = || {
             let mut asking = self.asking_clients();
             asking.retain(|id| !known.contains(id));

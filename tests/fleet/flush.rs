@@ -32,7 +32,7 @@ async fn a_flushed_lease_is_taken_over_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn forgotten_scripts_are_told_again() {
+async fn forgotten_scripts_are_sent_again() {
     let fleet = Fleet::start().await;
     let workers = fleet.workers(PROCESSES, &fleet.setup_without_pauses()).await;
     let mut loads = fleet.database.hold(KEY);
@@ -51,7 +51,7 @@ async fn forgotten_scripts_are_told_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_is_forgotten_whenever_nobody_gets_an_error() {
+async fn a_server_that_forgets_anything_at_any_time_causes_no_error() {
     let fleet = Fleet::start().await;
     let workers = fleet.workers(PROCESSES, &fleet.setup()).await;
     let (fleet, over) = (&fleet, &AtomicBool::new(false));

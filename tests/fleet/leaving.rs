@@ -13,7 +13,7 @@ use crate::process::Worker;
 const PROCESSES: usize = 3;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn callers_that_leave_at_random_take_nothing_from_those_who_stay() {
+async fn callers_that_leave_at_random_take_nothing_from_the_others() {
     let mut chance = seeds::begin();
     let fleet = Fleet::start().await;
     let workers = fleet.workers(PROCESSES, &fleet.setup()).await;
@@ -35,7 +35,7 @@ async fn callers_that_leave_at_random_take_nothing_from_those_who_stay() {
 
 /// Callers that come and go while loads, stores and wake-ups are under way, and nobody stays.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_everybody_leaves_is_loaded_once_all_the_same() {
+async fn a_key_that_all_callers_leave_is_still_loaded_once() {
     let mut chance = seeds::begin();
     let fleet = Fleet::start().await;
     let workers = fleet.workers(PROCESSES, &fleet.setup()).await;

@@ -17,7 +17,7 @@ const STORM: Storm = Storm { key: KEY, callers: 250, millis: 10_000, rest_millis
 const QUERY: Duration = Duration::from_millis(20);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failing_loader_is_probed_once_per_interval_and_all_hear_of_it_at_once() {
+async fn a_failing_loader_is_probed_once_per_interval_and_all_processes_learn_of_it_at_once() {
     let fleet = Fleet::start().await;
     let workers = fleet.workers(PROCESSES, &fleet.setup()).await;
     fleet.database.fails_after(QUERY);
@@ -31,7 +31,7 @@ async fn a_failing_loader_is_probed_once_per_interval_and_all_hear_of_it_at_once
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_a_stale_answer_at_hand_a_failing_loader_fails_nobody() {
+async fn a_failing_loader_fails_no_caller_that_has_a_stale_answer() {
     let fleet = Fleet::start().await;
     let setup = Setup { ttl_ms: 200, stale_if_error_ms: 600_000, ..fleet.setup() };
     let workers = fleet.workers(PROCESSES, &setup).await;

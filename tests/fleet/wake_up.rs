@@ -19,7 +19,7 @@ const KEY: u64 = 7;
 const PAUSE: Duration = Duration::from_millis(250);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn losers_are_told() {
+async fn waiters_are_notified() {
     let mut stage = Stage::set(|fleet| fleet.setup_without_pauses()).await;
     let before = reports(&stage.losers).await;
     let released = stage.release();
@@ -41,11 +41,11 @@ async fn losers_are_told() {
 
 /// Once what was heard is lost with the connection, nobody else will tell: losing it has to wake.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_loser_whose_connection_is_killed_is_told_over_the_next_one() {
+async fn a_waiter_whose_connection_is_killed_is_notified_over_the_next_one() {
     let mut stage = Stage::set(|fleet| fleet.setup_without_pauses()).await;
-    let killed = stage.kill_connections_of_losers();
-    stage.losers_ask_anew(&killed).await;
-    stage.everybody_is_answered_within(SLACK).await;
+    let killed = stage.kill_connections_of_waiters();
+    stage.waiters_ask_again(&killed).await;
+    stage.every_waiter_is_answered_within(SLACK).await;
     assert_eq!(stage.fleet.database.loads(KEY), 1);
 }
 
@@ -53,8 +53,8 @@ async fn a_loser_whose_connection_is_killed_is_told_over_the_next_one() {
 async fn connections_that_are_killed_as_the_value_is_stored_cost_at_most_a_pause() {
     for _ in 0..10 {
         let mut stage = Stage::set(Fleet::setup).await;
-        stage.kill_connections_of_losers();
-        stage.everybody_is_answered_within(PAUSE + SLACK).await;
+        stage.kill_connections_of_waiters();
+        stage.every_waiter_is_answered_within(PAUSE + SLACK).await;
     }
 }
 
@@ -63,19 +63,19 @@ async fn a_leader_whose_connection_is_killed_stores_over_the_next_one() {
     let mut stage = Stage::set(|fleet| fleet.setup_without_pauses()).await;
     let killed = stage.fleet.asking_clients();
     stage.fleet.kill_clients(&killed);
-    stage.losers_ask_anew(&killed).await;
-    stage.everybody_is_answered_within(SLACK).await;
+    stage.waiters_ask_again(&killed).await;
+    stage.every_waiter_is_answered_within(SLACK).await;
     assert_eq!(stage.fleet.database.loads(KEY), 1);
     assert!(stage.fleet.entry(KEY).mark().is_some());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_loser_whose_connections_are_reset_is_told_over_the_next_ones() {
+async fn a_waiter_whose_connections_are_reset_is_notified_over_the_next_ones() {
     let (mut stage, proxy) = Stage::proxied(|fleet| fleet.setup_without_pauses()).await;
     let former = stage.fleet.asking_clients();
     proxy.cut();
-    stage.losers_ask_anew(&former).await;
-    stage.everybody_is_answered_within(SLACK).await;
+    stage.waiters_ask_again(&former).await;
+    stage.every_waiter_is_answered_within(SLACK).await;
     assert_eq!(stage.fleet.database.loads(KEY), 1);
 }
 
@@ -128,7 +128,7 @@ async fn a_lost_message_costs_at_most_a_pause() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_loser_in_a_blackhole_is_answered_when_it_ends() {
+async fn a_waiter_behind_a_network_failure_is_answered_when_it_ends() {
     let (mut stage, proxy) = Stage::proxied(|fleet| fleet.setup_without_pauses()).await;
     proxy.blackhole();
     stage.release();
@@ -145,7 +145,7 @@ async fn a_loser_in_a_blackhole_is_answered_when_it_ends() {
 
 /// It pauses, asks in vain for as long as the store is given, and loads for itself.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_loser_in_a_blackhole_without_end_loads_for_itself() {
+async fn a_waiter_behind_an_endless_network_failure_makes_an_uncached_load() {
     let budget = Duration::from_millis(250);
     let (stage, proxy) =
         Stage::proxied(|fleet| Setup { timeout_ms: budget.as_millis() as u64, ..fleet.setup() })
@@ -162,9 +162,9 @@ async fn a_loser_in_a_blackhole_without_end_loads_for_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn losers_that_are_told_nothing_find_the_value_by_their_pauses() {
+async fn waiters_without_push_messages_find_the_value_by_their_pauses() {
     let mut stage = Stage::set(|fleet| Setup { resp2: true, ..fleet.setup() }).await;
-    stage.everybody_is_answered_within(PAUSE + SLACK).await;
+    stage.every_waiter_is_answered_within(PAUSE + SLACK).await;
     assert_eq!(stage.fleet.database.loads(KEY), 1);
     for loser in reports(&stage.losers).await {
         assert!(!loser.hears && loser.pushes == 0, "{loser:?}");
@@ -173,7 +173,7 @@ async fn losers_that_are_told_nothing_find_the_value_by_their_pauses() {
 
 /// Over and over, whatever is under way: who has a question on its way does without an answer.
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_that_are_killed_at_any_time_fail_nobody() {
+async fn connections_that_are_killed_at_any_time_fail_no_caller() {
     let fleet = Fleet::start().await;
     let workers = fleet.workers(1 + LOSERS, &fleet.setup()).await;
     let over = AtomicBool::new(false);
@@ -259,14 +259,14 @@ impl Stage {
         let mut loads = fleet.database.hold(KEY);
         gather(&fleet, &leader, KEY, CALLERS).await;
         let load = Some(loads.next().await);
-        let leading = fleet.asks_anew(&earlier, 1).await;
+        let leading = fleet.new_connections_ask(&earlier, 1).await;
         gather(&fleet, &losers, KEY, CALLERS).await;
-        fleet.asks_anew(&earlier, 1 + LOSERS).await;
+        fleet.new_connections_ask(&earlier, 1 + LOSERS).await;
         Self { fleet, leader, losers, loads, load, leading, begun }
     }
 
     /// Kills the connections over which losers have asked, and says which those were.
-    fn kill_connections_of_losers(&self) -> Vec<String> {
+    fn kill_connections_of_waiters(&self) -> Vec<String> {
         let mut losing = self.fleet.asking_clients();
         losing.retain(|id| !self.leading.contains(id));
         self.fleet.kill_clients(&losing);
@@ -274,9 +274,9 @@ impl Stage {
     }
 
     /// Waits until each loser has been told that the key is busy over another connection.
-    async fn losers_ask_anew(&self, former: &[String]) {
+    async fn waiters_ask_again(&self, former: &[String]) {
         let known = [former, &self.leading].concat();
-        self.fleet.asks_anew(&known, LOSERS).await;
+        self.fleet.new_connections_ask(&known, LOSERS).await;
     }
 
     /// Lets the load go, and says when that was.
@@ -287,7 +287,7 @@ impl Stage {
     }
 
     /// Lets the load go, and measures how long the losers take.
-    async fn everybody_is_answered_within(&mut self, bound: Duration) {
+    async fn every_waiter_is_answered_within(&mut self, bound: Duration) {
         let released = self.release();
         all_have(&self.leader[0].end(KEY).await, 1);
         let answers = end(&self.losers, KEY).await;

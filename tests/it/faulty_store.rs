@@ -162,7 +162,7 @@ async fn a_delay_takes_as_long_as_was_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_hangs_goes_on_when_the_store_is_healed() {
+async fn a_hanging_call_goes_on_when_the_store_is_healed() {
     let store = faulty();
     put(&store, 1, "1", JSON).await;
     store.on(Operation::Look).hang();
@@ -173,7 +173,7 @@ async fn who_hangs_goes_on_when_the_store_is_healed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_hangs_does_so_even_after_the_last_handle() {
+async fn a_hanging_call_hangs_even_after_the_last_handle() {
     let store = faulty();
     store.on(Operation::Look).hang();
     let look = store.look(key(1));
@@ -194,7 +194,7 @@ async fn a_healed_store_has_no_faults_not_even_for_calls_under_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_can_miss_what_is_there_and_find_what_is_not() {
+async fn a_lookup_can_miss_what_is_there_and_find_what_is_not() {
     let store = faulty();
     put(&store, 1, "1", JSON).await;
     let entry = store.look(key(1)).await.expect("an answer");
@@ -205,7 +205,7 @@ async fn a_look_can_miss_what_is_there_and_find_what_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_acquire_can_say_that_somebody_else_loads() {
+async fn an_acquire_can_say_that_another_process_loads() {
     let store = faulty();
     store.on_acquire().nth(1).busy(SECOND);
     assert!(is_leased(&store, 1).await);
@@ -271,7 +271,7 @@ async fn a_remote_store_knows_of_nothing_without_being_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_are_heard_lost_or_said_not_to_be_heard() {
+async fn change_messages_arrive_or_are_lost_or_are_reported_unavailable() {
     let store = faulty();
     let mut hearing = store.watch(&key(1));
     store.lose_changes();

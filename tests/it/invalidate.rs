@@ -58,7 +58,7 @@ async fn a_load_that_began_before_it_is_not_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_had_asked_before_a_load_began_is_given_it_all_the_same() {
+async fn a_caller_from_before_a_load_is_still_given_its_answer() {
     let (loader, store) = (Loader::gated(), Scripted::over(&MemoryStore::new(10)));
     let acquiring = store.holds(Op::Acquire, Moment::Before);
     let cached = cached(store, &loader);
@@ -73,7 +73,7 @@ async fn who_had_asked_before_a_load_began_is_given_it_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asks_during_a_load_from_before_it_is_given_a_later_one() {
+async fn a_caller_that_joins_a_load_from_before_it_is_given_a_later_one() {
     let loader = Loader::gated();
     let cached = cached(MemoryStore::new(10), &loader);
     let before = ask(&cached, 1);
@@ -87,7 +87,7 @@ async fn who_asks_during_a_load_from_before_it_is_given_a_later_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_load_elsewhere_from_before_it_is_given_a_later_one() {
+async fn a_waiter_for_a_load_of_another_process_from_before_it_is_given_a_later_one() {
     let (loader, store) = (Loader::gated(), MemoryStore::new(10));
     let elsewhere = lease(&store, 1, MINUTE).await;
     let cached = cached(Scripted::away(&store), &loader);
@@ -120,7 +120,7 @@ async fn a_commit_that_it_overtakes_stores_nothing() {
 /// The commit was done, then the invalidation; but the answer "stored" comes last of all, when
 /// somebody who asked after the invalidation has joined that very flight.
 #[tokio::test(start_paused = true)]
-async fn the_late_answer_of_a_commit_is_not_for_who_asked_after_it() {
+async fn the_late_answer_of_a_commit_is_not_for_callers_that_came_after_it() {
     let (memory, loader) = (MemoryStore::new(10), Loader::new());
     let store = Scripted::over(&memory);
     let committing = store.holds(Op::Commit, Moment::After);
@@ -138,7 +138,7 @@ async fn the_late_answer_of_a_commit_is_not_for_who_asked_after_it() {
 /// The same for the answer "found": it left the store before the invalidation, and arrives when
 /// somebody who asked after it has joined the flight that had asked.
 #[tokio::test(start_paused = true)]
-async fn the_late_answer_of_an_acquire_is_not_for_who_asked_after_it() {
+async fn the_late_answer_of_an_acquire_is_not_for_callers_that_came_after_it() {
     let memory = MemoryStore::new(10);
     put(&memory, 1, "1000", JSON).await;
     let store = Scripted::away(&memory);
@@ -156,7 +156,7 @@ async fn the_late_answer_of_an_acquire_is_not_for_who_asked_after_it() {
 
 /// The same for the answer of a look, which one caller makes for itself.
 #[tokio::test(start_paused = true)]
-async fn the_late_answer_of_a_look_is_not_for_who_asked_after_it() {
+async fn the_late_answer_of_a_lookup_is_not_for_callers_that_came_after_it() {
     let memory = MemoryStore::new(10);
     put(&memory, 1, "1000", JSON).await;
     let store = Scripted::away(&memory);
@@ -174,7 +174,7 @@ async fn the_late_answer_of_a_look_is_not_for_who_asked_after_it() {
 
 /// The same for a look that a flight makes for those who had come too late for its commit.
 #[tokio::test(start_paused = true)]
-async fn the_late_answer_of_a_look_for_others_is_not_for_who_asked_after_it() {
+async fn the_late_answer_of_a_lookup_for_others_is_not_for_callers_that_came_after_it() {
     let (memory, loader) = (MemoryStore::new(10), Loader::new());
     let store = Scripted::over(&memory);
     let committing = store.holds(Op::Commit, Moment::After);
@@ -197,7 +197,7 @@ async fn the_late_answer_of_a_look_for_others_is_not_for_who_asked_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_elsewhere_is_told_of_it_at_once() {
+async fn a_waiter_in_another_process_is_notified_at_once() {
     let store = MemoryStore::new(10);
     let (slow, quick) = (cached(store.clone(), &Loader::gated()), cached(store, &Loader::new()));
     let _before = ask(&slow, 1);
@@ -229,7 +229,7 @@ async fn it_holds_when_it_was_asked_for_before_anything_was_loaded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn expiring_removes_what_has_no_stale_window() {
+async fn expiring_removes_an_entry_without_a_stale_lifetime() {
     let (loader, store) = (Loader::new(), MemoryStore::new(10));
     let cached = cached(store.clone(), &loader);
     answer(&cached, 1).await;
@@ -239,7 +239,7 @@ async fn expiring_removes_what_has_no_stale_window() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn expiring_keeps_what_has_a_stale_window_as_stale() {
+async fn expiring_keeps_an_entry_with_a_stale_lifetime_as_stale() {
     let store = MemoryStore::new(10);
     put_for(&store, 1, "42", JSON, Lifetimes::fresh_for(MINUTE).stale_if_error(MINUTE)).await;
     layer(store.clone()).handle().expire(&key(1)).await.unwrap();
@@ -260,7 +260,7 @@ async fn expiring_refuses_a_load_that_began_before_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_expired_is_loaded_anew() {
+async fn an_expired_entry_is_loaded_again() {
     for place in [Scripted::over, Scripted::away] {
         let store = MemoryStore::new(10);
         put_for(&store, 1, "42", JSON, Lifetimes::fresh_for(MINUTE).stale_if_error(MINUTE)).await;
@@ -272,7 +272,7 @@ async fn what_was_expired_is_loaded_anew() {
 
 /// Its flight looks for it, and finds what somebody else stored and what then was expired.
 #[tokio::test(start_paused = true)]
-async fn what_was_expired_is_not_for_who_came_too_late_for_a_commit() {
+async fn an_expired_entry_is_not_for_callers_that_came_too_late_for_a_commit() {
     let memory = MemoryStore::new(10);
     let store = Scripted::over(&memory);
     let committing = store.holds(Op::Commit, Moment::After);
@@ -289,7 +289,7 @@ async fn what_was_expired_is_not_for_who_came_too_late_for_a_commit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_prefetch_loads_for_all_who_ask_meanwhile() {
+async fn a_prefetch_answers_callers_that_come_meanwhile() {
     let cached = cached(MemoryStore::new(10), &Loader::taking(SECOND));
     let prefetch = tokio::spawn(cached.handle().prefetch(1));
     idle().await;

@@ -77,13 +77,13 @@ async fn different_keys_load_in_parallel() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_caller_that_loads_is_told_that_it_led() {
+async fn the_status_says_that_a_caller_led() {
     let (_, status) = ask(&cached(MemoryStore::new(10), &Loader::new()), 1).await.unwrap();
     assert_eq!(status, CacheStatus::Led { stored: true });
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_of_the_same_process_is_told_that_it_waited_here() {
+async fn the_status_says_that_a_caller_waited_in_its_process() {
     let cached = cached(MemoryStore::new(10), &Loader::taking(SECOND * 3));
     let _leads = ask(&cached, 1);
     sleep(SECOND).await;
@@ -92,7 +92,7 @@ async fn a_caller_of_the_same_process_is_told_that_it_waited_here() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_of_another_process_is_told_that_it_waited_for_elsewhere() {
+async fn the_status_says_that_a_caller_waited_for_another_process() {
     let (loader, store) = (Loader::taking(SECOND * 3), MemoryStore::new(10));
     let _leads = ask(&cached(store.clone(), &loader), 1);
     sleep(SECOND).await;
@@ -130,7 +130,7 @@ async fn requests_without_a_key_are_loaded_each_for_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_without_a_key_is_told_that_it_went_around() {
+async fn the_status_says_that_a_request_without_a_key_bypassed_the_cache() {
     let layer = ReadThroughLayer::new(MemoryStore::new(10), |_: &u64| None::<Key>);
     let (answer, status) = layer.layer(Loader::new()).call(1).with_status().await;
     assert_eq!(answer.unwrap(), 1);
@@ -138,7 +138,7 @@ async fn a_request_without_a_key_is_told_that_it_went_around() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_ttl_those_who_wait_share_a_load() {
+async fn without_a_ttl_the_waiters_share_a_load() {
     let layer = layer(MemoryStore::new(10)).ttl(NO_TIME);
     let cached = layer.layer(Loader::taking(SECOND));
     assert_eq!(answers(burst(&cached, 1, 100)).await, [1; 100]);

@@ -29,7 +29,7 @@ fn are_all_different(mut answers: Vec<usize>) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn private_answers_queue_nobody_and_nobody_has_somebody_elses() {
+async fn private_answers_delay_no_caller_and_are_given_to_no_other() {
     for (place, processes) in PLACES.into_iter().flat_map(|place| [1, 5].map(|n| (place, n))) {
         let (memory, loader) = (MemoryStore::new(10), Loader::taking(LOAD));
         let process = || layer(place(&memory)).classify(|_: &usize| Cacheability::PrivateKey);
@@ -82,7 +82,7 @@ async fn an_answer_of_ones_own_says_nothing_of_the_answers_of_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_private_answer_whose_caller_has_left_is_given_to_nobody() {
+async fn a_private_answer_whose_caller_has_left_is_given_to_no_other() {
     for place in PLACES {
         let loader = Loader::gated();
         let layer =

@@ -87,7 +87,7 @@ impl Wake for Eager {
 }
 
 #[test]
-fn who_is_told_of_a_change_may_ask_at_once() {
+fn a_waker_of_a_change_may_ask_the_store_at_once() {
     assert!(ends(|| {
         let watchers = Watchers::default();
         let mut watch = watchers.watch(key(1).digest());
@@ -99,7 +99,7 @@ fn who_is_told_of_a_change_may_ask_at_once() {
 }
 
 #[test]
-fn who_is_told_that_anything_may_have_changed_may_ask_at_once() {
+fn a_waker_of_a_possible_change_may_ask_the_store_at_once() {
     assert!(ends(|| {
         let watchers = Watchers::default();
         let mut watch = watchers.watch(key(1).digest());

@@ -103,7 +103,7 @@ async fn an_entry_does_not_outlive_its_ttl_on_a_server_whose_clock_is_set_back()
 }
 
 #[tokio::test]
-async fn an_entry_that_is_looked_for_after_the_clock_was_set_back_is_loaded_again() {
+async fn an_entry_that_is_looked_up_after_the_clock_was_set_back_is_loaded_again() {
     let server = fast_server();
     let writer = store(&server).await;
     put(&writer, 1, Lifetimes::fresh_for(TTL)).await;
@@ -118,7 +118,7 @@ async fn an_entry_that_is_looked_for_after_the_clock_was_set_back_is_loaded_agai
 }
 
 #[tokio::test]
-async fn a_plain_look_costs_one_mget_whatever_the_clock_shows() {
+async fn a_plain_lookup_costs_one_mget_whatever_the_clock_shows() {
     for wrong in [0, HOUR, -HOUR] {
         let server = RedisServer::start_with_clock(wrong, &[]);
         let store = store(&server).await;
@@ -169,7 +169,7 @@ async fn a_lease_that_is_renewed_holds_though_the_clock_is_set_back() {
 }
 
 #[tokio::test]
-async fn a_failure_window_does_not_last_for_longer_because_the_clock_is_set_back() {
+async fn a_cooldown_does_not_last_longer_because_the_clock_is_set_back() {
     let server = fast_server();
     let store = store(&server).await;
     let lease = lease(&store, 1, TERM).await;

@@ -23,7 +23,7 @@ fn plant(plain: &mut redis::Connection, sku: u64, bytes: &[u8]) {
 }
 
 #[tokio::test]
-async fn a_damaged_entry_is_loaded_anew_and_replaced() {
+async fn a_damaged_entry_is_loaded_again_and_replaced() {
     let (_server, catalog, mut plain, sealed) = with_entry().await;
     let mut flipped = sealed.clone();
     flipped[80] ^= 4;
@@ -97,7 +97,7 @@ async fn a_foreign_type_under_the_key_is_a_miss_and_replaced() {
 }
 
 #[tokio::test]
-async fn a_foreign_value_in_place_of_a_lease_blocks_nobody() {
+async fn a_foreign_value_in_place_of_a_lease_blocks_no_caller() {
     let (_server, catalog, mut plain, _) = with_entry().await;
     let lease = |sku| format!("{}:lease", name(sku));
     let _: () = plain.lpush(lease(2), "not ours").expect("planted");
@@ -110,7 +110,7 @@ async fn a_foreign_value_in_place_of_a_lease_blocks_nobody() {
 }
 
 #[tokio::test]
-async fn a_foreign_floor_is_no_floor() {
+async fn a_foreign_watermark_is_no_watermark() {
     let (_server, catalog, mut plain, _) = with_entry().await;
     for (sku, floor) in [(2, "not a floor"), (3, "-1"), (4, "nan"), (5, "")] {
         plant(&mut plain, sku, b"");

@@ -170,7 +170,7 @@ async fn an_expired_entry_is_copied_as_stale() {
 }
 
 #[tokio::test]
-async fn the_end_of_the_connection_that_hears_ends_all_copies() {
+async fn the_end_of_the_tracking_connection_ends_all_copies() {
     let server = RedisServer::start();
     let (store, _) = with_copy(&server, 1).await;
     let mut watch = store.watch(&key(1));
@@ -204,7 +204,7 @@ fn copies_end_with_the_runtime_of_their_connection() {
 }
 
 #[tokio::test]
-async fn where_nothing_is_heard_nothing_is_copied() {
+async fn without_push_messages_nothing_is_copied() {
     let server = RedisServer::start();
     let store = near(options(&server)).resp2().connect().await.expect("a store");
     put(&store, 1, 7).await;

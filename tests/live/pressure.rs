@@ -102,7 +102,7 @@ async fn a_server_that_evicts_what_runs_out_first_costs_loads_and_no_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_without_room_costs_loads_and_no_answer() {
+async fn a_server_without_memory_costs_loads_and_no_answer() {
     let server =
         RedisServer::start_with(&["--maxmemory", "1mb", "--maxmemory-policy", "noeviction"]);
     let (cached, _, loads) = cached(&server, 1024).await;

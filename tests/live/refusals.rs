@@ -124,7 +124,7 @@ fn acquiring() -> String {
 }
 
 #[tokio::test]
-async fn a_refused_look_is_survived() {
+async fn a_refused_lookup_is_survived() {
     survive_all("MGET bw:", &[]).await;
 }
 

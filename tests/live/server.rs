@@ -238,7 +238,7 @@ async fn stored_again(catalog: &Catalog) -> CacheStatus {
 }
 
 #[tokio::test]
-async fn a_server_that_forgets_its_scripts_is_told_them_again() {
+async fn a_server_that_forgets_its_scripts_is_sent_them_again() {
     let server = RedisServer::start();
     let catalog = Catalog::on(&server).await;
     for sku in 1..=3 {

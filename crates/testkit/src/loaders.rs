@@ -12,7 +12,7 @@ use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 use tower::Service;
 
-use crate::caches::NEVER;
+use crate::wait::NEVER;
 
 /// Answers each load with its number: the first with 1, the second with 2. Clones are one loader.
 #[derive(Clone, Debug)]

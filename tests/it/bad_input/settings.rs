@@ -68,7 +68,7 @@ fn bounds_of_nothing_are_refused_by_name() {
 }
 
 #[test]
-fn failure_windows_out_of_range_are_refused_by_name() {
+fn cooldowns_out_of_range_are_refused_by_name() {
     for (first, longest) in [(SECOND * 2, SECOND), (SECOND, MINUTE * 60 + MILLI)] {
         let message = refused(layer(MemoryStore::new(1)).failure_windows(first, longest));
         assert!(message.starts_with("longest failure window must be from "), "{message}");

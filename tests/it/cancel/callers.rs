@@ -32,7 +32,7 @@ async fn a_load_goes_on_when_the_caller_that_began_it_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_is_not_cancelled_while_somebody_waits_for_it() {
+async fn a_load_is_not_cancelled_while_it_has_a_waiter() {
     let loader = Loader::gated();
     let cached = cancelling(MemoryStore::new(10), &loader);
     let mut asked = burst(&cached, 1, 100);
@@ -45,7 +45,7 @@ async fn a_load_is_not_cancelled_while_somebody_waits_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_that_nobody_waits_for_any_more_is_finished_and_kept() {
+async fn an_abandoned_load_is_finished_and_stored() {
     let (loader, store) = (Loader::gated(), MemoryStore::new(10));
     let cached = cached(store.clone(), &loader);
     let asked = ask(&cached, 1);
@@ -59,7 +59,7 @@ async fn a_load_that_nobody_waits_for_any_more_is_finished_and_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_that_nobody_waits_for_any_more_is_dropped_if_the_policy_says_so() {
+async fn an_abandoned_load_is_dropped_if_the_policy_says_so() {
     let loader = Loader::gated();
     let asked = burst(&cancelling(MemoryStore::new(10), &loader), 1, 10);
     loader.has_begun(1).await;
@@ -81,7 +81,7 @@ async fn a_load_that_was_dropped_leaves_its_key_free_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_back_to_a_load_that_was_dropped_begins_another() {
+async fn a_caller_that_returns_to_a_dropped_load_begins_another() {
     let loader = Loader::gated();
     let cached = cancelling(MemoryStore::new(10), &loader);
     let asked = ask(&cached, 1);
@@ -93,7 +93,7 @@ async fn who_comes_back_to_a_load_that_was_dropped_begins_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_load_begins_for_those_who_left_before_there_was_a_lease() {
+async fn no_load_begins_for_callers_that_left_before_the_lease() {
     let (loader, store) = (Loader::new(), Scripted::over(&MemoryStore::new(10)));
     let acquiring = store.holds(Op::Acquire, Moment::After);
     let asked = ask(&cancelling(store, &loader), 1);
@@ -106,7 +106,7 @@ async fn no_load_begins_for_those_who_left_before_there_was_a_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_around_the_cache_is_dropped_too_if_the_policy_says_so() {
+async fn an_uncached_load_is_dropped_too_if_the_policy_says_so() {
     let (loader, store) = (Loader::gated(), MemoryStore::new(10));
     let _held = lease(&store, 1, MINUTE).await;
     let layer = layer(store).when_abandoned(WhenAbandoned::Cancel);
@@ -118,7 +118,7 @@ async fn a_load_around_the_cache_is_dropped_too_if_the_policy_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flight_that_waits_for_elsewhere_ends_with_its_last_caller() {
+async fn a_flight_that_waits_for_another_process_ends_with_its_last_caller() {
     let store = MemoryStore::new(10);
     let _held = lease(&store, 1, MINUTE).await;
     let cached = cached(store, &Loader::new());
@@ -140,7 +140,7 @@ async fn a_request_that_is_never_polled_begins_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_looks_and_is_not_polled_holds_up_nobody() {
+async fn a_lookup_that_is_not_polled_delays_no_other_caller() {
     let store = Scripted::away(&MemoryStore::new(10));
     let cached = cached(store.clone(), &Loader::new());
     let mut idler = spawn(cached.clone().call(1));
@@ -150,7 +150,7 @@ async fn a_caller_that_looks_and_is_not_polled_holds_up_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_looked_and_comes_back_late_is_given_what_others_loaded() {
+async fn a_caller_that_is_polled_late_after_its_lookup_is_given_what_others_loaded() {
     let cached = cached(Scripted::away(&MemoryStore::new(10)), &Loader::new());
     let mut idler = spawn(cached.clone().call(1));
     assert!(idler.poll().is_pending());
@@ -159,7 +159,7 @@ async fn a_caller_that_looked_and_comes_back_late_is_given_what_others_loaded() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_opened_the_flight_and_is_not_polled_holds_up_nobody() {
+async fn a_caller_that_began_a_flight_and_is_not_polled_delays_no_other() {
     let (loader, store) = (Loader::new(), MemoryStore::new(10));
     let cached = cached(store.clone(), &loader);
     let mut idler = spawn(cached.clone().call(1));
@@ -170,7 +170,7 @@ async fn a_caller_that_opened_the_flight_and_is_not_polled_holds_up_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_opened_a_load_around_the_cache_and_is_not_polled_holds_up_nobody() {
+async fn a_caller_that_began_an_uncached_load_and_is_not_polled_delays_no_other() {
     let store = MemoryStore::new(10);
     let _held = lease(&store, 1, MINUTE).await;
     let wait = Wait::at_most(SECOND).then_load();

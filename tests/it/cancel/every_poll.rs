@@ -141,7 +141,7 @@ async fn the_only_one_can_be_dropped_at_every_poll_and_what_it_began_is_cancelle
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_waits_for_elsewhere_can_be_dropped_at_every_poll() {
+async fn a_waiter_for_another_process_can_be_dropped_at_every_poll() {
     for place in PLACES {
         for polls in 0..12 {
             let scene = Scene::new(place, |layer| layer);
@@ -158,7 +158,7 @@ async fn one_that_waits_for_elsewhere_can_be_dropped_at_every_poll() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_loads_around_the_cache_can_be_dropped_at_every_poll() {
+async fn an_uncached_load_can_be_dropped_at_every_poll() {
     for place in PLACES {
         at_every_poll(async |polls| {
             let scene = Scene::new(place, |layer| layer.wait(Wait::fail_fast().then_load()));

@@ -90,7 +90,7 @@ fn a_caller_that_outlives_the_runtime_of_its_load_has_an_error() {
 }
 
 #[test]
-fn who_waited_for_a_load_whose_runtime_went_down_loads_in_its_own() {
+fn a_waiter_of_a_load_whose_runtime_went_down_loads_in_its_own() {
     let (loader, gone, alive) = (Loader::gated(), runtime(), runtime());
     let store = MemoryStore::new(10);
     let cached = layer(store).lease(SECOND).expect("it makes sense").layer(loader.clone());

@@ -50,7 +50,7 @@ async fn until_nothing_is_left(fleet: &[Cached]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn those_who_stay_are_answered_by_one_load_per_key() {
+async fn the_callers_that_stay_are_answered_by_one_load_per_key() {
     let loader = Loader::pondering();
     let fleet = fleet(&loader, WhenAbandoned::Finish);
     for item in 0..ROUNDS {
@@ -61,7 +61,7 @@ async fn those_who_stay_are_answered_by_one_load_per_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn those_who_stay_are_answered_though_loads_are_cancelled() {
+async fn the_callers_that_stay_are_answered_though_loads_are_cancelled() {
     let loader = Loader::pondering();
     let fleet = fleet(&loader, WhenAbandoned::Cancel);
     for item in 0..ROUNDS {

@@ -39,7 +39,7 @@ async fn remembered(store: &MemoryStore) -> Option<Failure> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fleet_whose_load_fails_tries_once_in_a_window() {
+async fn a_fleet_whose_load_fails_tries_once_per_cooldown() {
     for place in PLACES {
         let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND));
         loader.ends_by(End::Fail);
@@ -62,7 +62,7 @@ async fn a_fleet_whose_load_fails_tries_once_in_a_window() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asks_later_in_the_window_has_the_error_itself_in_its_process() {
+async fn a_later_caller_within_the_cooldown_gets_the_error_itself_in_its_process() {
     for place in PLACES {
         let (memory, loader) = (MemoryStore::new(10), failing());
         let here = unprobed(remembering_layer(place(&memory))).layer(loader.clone());
@@ -120,7 +120,7 @@ async fn what_is_said_of_an_error_is_bounded_and_a_panic_over_it_is_survived() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_text_of_a_panic_is_never_told() {
+async fn the_text_of_a_panic_is_never_stored() {
     let memory = MemoryStore::new(10);
     let loader = Loader::new();
     loader.ends_by(End::Panic);
@@ -136,7 +136,7 @@ async fn the_text_of_a_panic_is_never_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn windows_double_until_a_load_succeeds() {
+async fn cooldowns_double_until_a_load_succeeds() {
     let (memory, loader) = (MemoryStore::new(10), failing());
     let layer = unprobed(remembering_layer(Scripted::away(&memory)).ttl(MILLI));
     let fleet = [(); 2].map(|()| layer.clone().max_waiters(9).unwrap().layer(loader.clone()));
@@ -160,7 +160,7 @@ async fn windows_double_until_a_load_succeeds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_invalidation_ends_the_window_and_the_rest() {
+async fn an_invalidation_ends_the_cooldown_in_the_fleet_and_in_the_process() {
     for place in PLACES {
         let loader = failing();
         let cached = remembering_layer(place(&MemoryStore::new(10))).layer(loader.clone());
@@ -177,7 +177,7 @@ async fn an_invalidation_ends_the_window_and_the_rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flight_rests_for_a_second_at_most_and_leaves_nothing() {
+async fn a_flight_stays_in_cooldown_for_a_second_at_most_and_leaves_nothing() {
     for place in PLACES {
         let layer = remembering_layer(place(&MemoryStore::new(10)).losing_messages());
         let cached = layer.failure_windows(MINUTE, MINUTE).unwrap().layer(failing());
@@ -191,7 +191,7 @@ async fn a_flight_rests_for_a_second_at_most_and_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_counts_as_a_failure_is_given_to_who_waits_and_not_tried_again() {
+async fn an_answer_that_counts_as_a_failure_is_given_to_its_waiters_and_not_tried_again() {
     for place in PLACES {
         let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND));
         let process =
@@ -242,7 +242,7 @@ async fn what_cannot_be_read_is_replaced_by_one_load_in_the_fleet() {
 
 /// Its loads need no lease, so it is this process alone that knows of the failure.
 #[tokio::test(start_paused = true)]
-async fn a_load_that_fails_where_answers_are_not_kept_is_not_tried_again_within_its_window() {
+async fn a_failed_load_without_a_ttl_is_not_tried_again_within_the_cooldown() {
     for place in PLACES {
         let loader = Loader::new();
         let layer = unprobed(remembering_layer(place(&MemoryStore::new(10))));

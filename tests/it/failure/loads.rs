@@ -28,7 +28,7 @@ fn refusal((answer, _): &Settled) -> &Arc<Refusal> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_of_a_second_load_is_shared_by_all_who_wait() {
+async fn a_failure_of_a_second_load_is_shared_by_all_waiters() {
     let ended = settled(burst(&cached(MemoryStore::new(10), &failing(End::Fail)), 1, 100)).await;
     assert_eq!(**refusal(&ended[0]), Refusal(1));
     let second = refusal(&ended[1]);
@@ -114,7 +114,7 @@ async fn a_panic_of_the_loader_is_no_convoy() {
     assert_eq!(loader.loads(), 2);
 }
 
-async fn a_panicking_capture_is_survived(faults: Faults) {
+async fn a_panicking_codec_is_survived(faults: Faults) {
     let (loader, store) = (Loader::taking(SECOND), MemoryStore::new(10));
     let broken = layer(store.clone()).codec(Text::new(faults)).layer(loader.clone());
     is_survived(&broken, &store, CacheErrorKind::LoaderPanicked).await;
@@ -123,12 +123,12 @@ async fn a_panicking_capture_is_survived(faults: Faults) {
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_in_the_encoding_of_an_answer_is_survived() {
-    a_panicking_capture_is_survived(Faults::PanicsInEncode).await;
+    a_panicking_codec_is_survived(Faults::PanicsInEncode).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_in_the_keeping_of_an_answer_is_survived() {
-    a_panicking_capture_is_survived(Faults::PanicsInKeep).await;
+    a_panicking_codec_is_survived(Faults::PanicsInKeep).await;
 }
 
 /// A panic in the decoding of what somebody else stored takes the task of the flight with it. Its
@@ -151,7 +151,7 @@ fn hurried(store: &MemoryStore, loader: &Loader) -> Cached {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_past_its_limit_is_an_error_for_all_who_wait() {
+async fn a_load_past_its_limit_is_an_error_for_all_waiters() {
     let store = MemoryStore::new(10);
     let began = Instant::now();
     let cached = hurried(&store, &Loader::taking(SECOND * 3));

@@ -147,7 +147,7 @@ async fn a_request_that_breaks_its_load_denies_no_other_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_failure_of_one_request_is_given_to_none_of_those_who_waited_for_it() {
+async fn a_slow_failure_of_one_request_is_given_to_none_of_its_waiters() {
     for place in PLACES {
         for bad in [Request::Bad, Request::Fatal] {
             let (memory, source) = (MemoryStore::new(10), Source::taking(SECOND));
@@ -167,7 +167,7 @@ async fn a_slow_failure_of_one_request_is_given_to_none_of_those_who_waited_for_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forced_load_that_fails_is_given_to_none_of_those_who_joined_it() {
+async fn a_forced_load_that_fails_is_given_to_none_of_its_waiters() {
     let (memory, source) = (MemoryStore::new(10), Source::taking(SECOND));
     let load = {
         let source = source.clone();
@@ -264,7 +264,7 @@ async fn after_a_long_outage_the_first_answer_comes_within_two_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_success_ends_the_window_for_the_fleet() {
+async fn a_success_ends_the_cooldown_for_the_fleet() {
     for place in PLACES {
         let (memory, source) = (MemoryStore::new(10), Source::taking(MILLI));
         let fleet = [(); 4].map(|()| source.process(place(&memory), NO_TIME));
@@ -286,7 +286,7 @@ async fn a_success_ends_the_window_for_the_fleet() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_a_probe_that_hangs() {
+async fn no_caller_waits_for_a_probe_that_hangs() {
     for place in PLACES {
         let (memory, source) = (MemoryStore::new(10), Source::taking(MILLI));
         let fleet = [(); 4].map(|()| source.process(place(&memory), MINUTE));

@@ -56,7 +56,7 @@ async fn an_operation_that_always_fails_is_survived() {
 
 /// The grant is given and never heard of.
 #[tokio::test(start_paused = true)]
-async fn a_lease_whose_grant_was_not_heard_of_is_given_up_after_the_load() {
+async fn an_unacknowledged_lease_is_given_up_after_the_load() {
     let memory = MemoryStore::new(10);
     let store = Scripted::over(&memory);
     store.fails(Op::Acquire, Moment::After);
@@ -89,7 +89,7 @@ async fn a_burst_on_a_store_that_is_down_is_two_loads_at_most() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_loads_without_the_store_is_told_so() {
+async fn the_status_says_that_a_caller_loaded_without_the_store() {
     let store = Scripted::over(&MemoryStore::new(10));
     store.breaks();
     let (_, status) = ask(&cached(store, &Loader::new()), 1).await.unwrap();
@@ -156,7 +156,7 @@ async fn a_renewal_that_fails_once_is_made_up_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loser_whose_question_fails_loads_without_a_lease() {
+async fn a_waiter_whose_request_fails_loads_without_a_lease() {
     let memory = MemoryStore::new(10);
     let _held = lease(&memory, 1, SECOND * 60).await;
     let store = Scripted::over(&memory).deaf();
@@ -181,7 +181,7 @@ async fn an_invalidation_that_failed_is_an_error_that_names_the_key_and_not_its_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_hangs_does_not_hang_those_who_have_no_patience() {
+async fn a_store_that_hangs_does_not_hang_callers_with_a_wait_limit() {
     let store = Scripted::over(&MemoryStore::new(10));
     let _never_opened = store.holds(Op::Acquire, Moment::Before);
     let asked = ask(&cached(store, &Loader::new()), 1);

@@ -128,7 +128,7 @@ async fn a_wrong_number_of_answers_is_an_error_of_every_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_of_the_whole_call_is_everybodys_and_one_and_the_same() {
+async fn an_error_of_the_whole_call_is_the_same_error_for_each_caller() {
     let catalog = catalog(MemoryStore::new(10), &Query::ending(End::Fail));
     let page = ended(ask_many(&catalog, [1, KEYLESS, 2])).await;
     let errors: Vec<_> = page.into_iter().map(|(answer, _)| fault(answer)).collect();
@@ -137,7 +137,7 @@ async fn an_error_of_the_whole_call_is_everybodys_and_one_and_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_of_the_call_reaches_every_one_and_nobody_else() {
+async fn a_panic_of_the_call_reaches_each_of_its_callers_and_no_other() {
     for end in [End::Panic, End::PanicInCall] {
         let query = Query::ending(end);
         let catalog = catalog(MemoryStore::new(10), &query);
@@ -162,7 +162,7 @@ async fn a_store_that_is_down_costs_no_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_by_key_belong_to_whom_they_name_and_what_is_not_there_is_none() {
+async fn answers_by_key_belong_to_the_item_they_name_and_a_missing_one_is_none() {
     let by_hash = service_fn(async |items: Vec<u64>| {
         let known = items.into_iter().rev().filter(|item| item % 2 == 0).chain([8]);
         Ok::<_, Infallible>(known.map(|item| (item, item * 10)).collect::<HashMap<_, _>>())

@@ -10,7 +10,7 @@ use super::{KEYLESS, answers, ask_many, catalog, ended, layer};
 use crate::support::store::{Moment, Op, Scripted};
 
 #[tokio::test(start_paused = true)]
-async fn a_page_of_misses_is_one_look_one_question_and_one_commit_of_each_and_one_call() {
+async fn a_page_of_misses_is_one_lookup_one_claim_and_one_commit_of_each_and_one_call() {
     let (query, store) = (Query::new(), Scripted::away(&MemoryStore::new(1_000)));
     answers(ask_many(&catalog(store.clone(), &query), 0..100)).await;
     assert_eq!(query.calls(), [(0..100).collect::<Vec<_>>()]);
@@ -30,7 +30,7 @@ async fn a_thousand_over_a_limit_of_a_hundred_are_ten_calls() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_whole_call_does_not_wait_for_those_who_are_undecided() {
+async fn a_full_call_does_not_wait_for_undecided_items() {
     let (query, store) = (Query::new(), Scripted::away(&MemoryStore::new(10)));
     let batched = Batched::new(query.clone()).at_most(2).expect("a limit");
     let catalog = layer(store.clone()).layer(batched);
@@ -50,7 +50,7 @@ fn a_limit_of_none_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_waits_for_those_who_are_still_asking() {
+async fn a_call_waits_for_items_that_are_still_being_looked_up() {
     for op in [Op::Look, Op::Acquire] {
         let (query, store) = (Query::new(), Scripted::away(&MemoryStore::new(10)));
         let gate = store.holds(op, Moment::After);
@@ -65,7 +65,7 @@ async fn a_call_waits_for_those_who_are_still_asking() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_have_to_be_loaded_after_all_go_by_one_further_call() {
+async fn items_that_have_to_be_loaded_later_share_one_further_call() {
     let (theirs, ours, memory) = (Query::gated(), Query::new(), MemoryStore::new(100));
     theirs.ends_by(End::Fail);
     let there = catalog(Scripted::away(&memory), &theirs);
@@ -82,7 +82,7 @@ async fn those_who_have_to_be_loaded_after_all_go_by_one_further_call() {
 
 /// Among many who wait for others, somebody is asking at any moment.
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_load_elsewhere_and_asks_again_holds_up_nobody() {
+async fn an_item_that_waits_for_another_process_delays_no_other_item() {
     let (query, memory) = (Query::new(), MemoryStore::new(10));
     let _elsewhere = lease(&memory, 3, MINUTE * 60).await;
     let store = Scripted::away(&memory);
@@ -99,7 +99,7 @@ async fn who_waits_for_a_load_elsewhere_and_asks_again_holds_up_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_have_waited_in_vain_are_loaded_by_one_call() {
+async fn items_whose_wait_ends_are_loaded_by_one_call() {
     let (query, memory) = (Query::new(), MemoryStore::new(100));
     for item in 0..20 {
         drop(lease(&memory, item, MINUTE * 60).await);
@@ -111,7 +111,7 @@ async fn those_who_have_waited_in_vain_are_loaded_by_one_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_stale_is_loaded_anew_by_one_call() {
+async fn stale_items_are_loaded_again_by_one_call() {
     let (query, memory) = (Query::new(), MemoryStore::new(100));
     let layer = layer(Scripted::away(&memory)).stale_while_revalidate(MINUTE);
     let catalog = layer.layer(Batched::new(query.clone()));

@@ -65,7 +65,7 @@ async fn a_failure_of_what_two_batches_share_is_shared_and_the_rest_delivered() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_another_process_loads_is_waited_for_and_the_rest_is_not() {
+async fn items_that_another_process_loads_are_waited_for_and_the_others_are_not() {
     let (slow, quick, memory) = (Query::gated(), Query::new(), MemoryStore::new(10));
     let there = catalog(Scripted::away(&memory), &slow);
     let here = catalog(Scripted::away(&memory), &quick);
@@ -86,7 +86,7 @@ async fn what_another_process_loads_is_waited_for_and_the_rest_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_joins_a_key_of_a_batch_is_answered_by_its_call() {
+async fn a_caller_that_joins_a_key_of_a_batch_is_answered_by_its_call() {
     let query = Query::gated();
     let catalog = catalog(Scripted::away(&MemoryStore::new(10)), &query);
     let page = ask_many(&catalog, [1, 2]);

@@ -63,7 +63,7 @@ async fn a_batch_can_be_dropped_at_every_question() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_joined_is_answered_though_the_batch_goes_while_it_is_collected() {
+async fn a_waiter_is_answered_though_the_batch_is_dropped_while_it_is_collected() {
     let (query, memory) = (Query::new(), MemoryStore::new(10));
     let store = Scripted::away(&memory);
     let catalog = cancelling(&store, &query);
@@ -97,7 +97,7 @@ async fn what_was_collected_is_loaded_though_the_caller_goes_if_loads_are_finish
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_for_which_nobody_waits_any_more_is_dropped_if_the_policy_says_so() {
+async fn an_abandoned_call_is_dropped_if_the_policy_says_so() {
     let (query, memory) = (Query::gated(), MemoryStore::new(10));
     let catalog = cancelling(&Scripted::away(&memory), &query);
     let before = tasks();
@@ -109,7 +109,7 @@ async fn a_call_for_which_nobody_waits_any_more_is_dropped_if_the_policy_says_so
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_goes_on_while_somebody_waits_for_one_of_its_keys() {
+async fn a_call_goes_on_while_a_caller_waits_for_one_of_its_keys() {
     let (query, memory) = (Query::gated(), MemoryStore::new(10));
     let catalog = cancelling(&Scripted::away(&memory), &query);
     let before = tasks();
@@ -126,7 +126,7 @@ async fn a_call_goes_on_while_somebody_waits_for_one_of_its_keys() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_that_is_not_polled_holds_up_nobody() {
+async fn a_batch_that_is_not_polled_delays_no_other_caller() {
     let (query, memory) = (Query::new(), MemoryStore::new(10));
     let catalog = catalog(Scripted::away(&memory), &query);
     let mut left_alone = spawn(catalog.load_many([1, 2, 3]));

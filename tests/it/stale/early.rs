@@ -16,7 +16,7 @@ use super::PLACES;
 const AT_ONCE: f64 = 100.0;
 
 #[tokio::test(start_paused = true)]
-async fn an_early_refresh_holds_up_nobody_and_is_one_load_in_the_fleet() {
+async fn an_early_refresh_delays_no_caller_and_is_one_load_in_the_fleet() {
     for place in PLACES {
         let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND * 10));
         let early = || layer(place(&memory)).refresh_early(AT_ONCE).expect("it makes sense");

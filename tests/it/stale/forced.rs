@@ -133,7 +133,7 @@ async fn a_forced_refresh_that_fails_is_an_error_though_something_is_stale() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forced_refresh_that_fails_is_held_against_nobody() {
+async fn a_forced_refresh_that_fails_starts_no_cooldown() {
     for place in PLACES {
         let (memory, loader) = (MemoryStore::new(10), Loader::new());
         let fleet = [(); 2].map(|()| asking(place(&memory), &loader));

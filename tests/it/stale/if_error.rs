@@ -41,7 +41,7 @@ async fn a_burst_around_a_load_is_given_what_is_stale(cached: &Cached, context: 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_that_ends_badly_is_no_error_for_anybody() {
+async fn a_load_that_ends_badly_is_no_error_for_any_caller() {
     for (place, end) in
         PLACES.into_iter().flat_map(|place| [End::Fail, End::Panic].map(|end| (place, end)))
     {
@@ -55,7 +55,7 @@ async fn a_load_that_ends_badly_is_no_error_for_anybody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_that_takes_too_long_is_no_error_for_anybody() {
+async fn a_load_that_takes_too_long_is_no_error_for_any_caller() {
     for place in PLACES {
         let layer = remembering_layer(place(&stale_if_error().await));
         let layer = layer.load_timeout(SECOND).expect("it makes sense");
@@ -98,7 +98,7 @@ async fn a_stale_answer_is_given_out_within_its_window_only() {
 
 /// It was stale in its window when they asked, and is not any more when they give up.
 #[tokio::test(start_paused = true)]
-async fn who_waits_beyond_the_window_is_not_given_what_was_stale_before() {
+async fn a_caller_that_waits_past_the_stale_lifetime_is_not_given_the_stale_answer() {
     for (place, callers) in PLACES.into_iter().flat_map(|place| [1, 2].map(|n| (place, n))) {
         let memory = stale_for(|windows| windows.stale_if_error(SECOND * 3)).await;
         let _held = leased_elsewhere(&memory).await;
@@ -110,7 +110,7 @@ async fn who_waits_beyond_the_window_is_not_given_what_was_stale_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_in_vain_is_told_how_stale_the_answer_is_by_then() {
+async fn a_caller_whose_wait_ends_is_told_how_stale_the_answer_is_by_then() {
     for (place, callers) in PLACES.into_iter().flat_map(|place| [1, 2].map(|n| (place, n))) {
         let memory = stale_if_error().await;
         let _held = leased_elsewhere(&memory).await;
@@ -123,7 +123,7 @@ async fn who_waits_in_vain_is_told_how_stale_the_answer_is_by_then() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_in_vain_for_another_process_is_given_what_is_stale() {
+async fn a_caller_whose_wait_for_another_process_ends_is_given_the_stale_answer() {
     for place in PLACES {
         let memory = stale_if_error().await;
         let _held = leased_elsewhere(&memory).await;
@@ -138,7 +138,7 @@ async fn who_waits_in_vain_for_another_process_is_given_what_is_stale() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_in_vain_for_a_load_here_is_given_what_is_stale() {
+async fn a_caller_whose_wait_for_a_load_here_ends_is_given_the_stale_answer() {
     for place in PLACES {
         let loader = Loader::gated();
         let layer = surviving(place(&stale_if_error().await)).wait(Wait::at_most(SECOND * 5));
@@ -152,7 +152,7 @@ async fn who_waits_in_vain_for_a_load_here_is_given_what_is_stale() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_wait_is_given_what_is_stale() {
+async fn a_caller_that_does_not_wait_is_given_the_stale_answer() {
     for place in PLACES {
         let memory = stale_if_error().await;
         let _held = leased_elsewhere(&memory).await;
@@ -163,7 +163,7 @@ async fn who_does_not_wait_is_given_what_is_stale() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_there_is_no_room_what_is_stale_is_given_out() {
+async fn when_a_caller_is_shed_a_stale_answer_is_served() {
     for place in PLACES {
         let loader = Loader::gated();
         let layer = surviving(place(&stale_if_error().await));
@@ -197,7 +197,7 @@ async fn where_the_store_must_not_fail_what_is_stale_is_given_out_when_it_does()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_around_a_store_that_is_down_may_fail_where_something_is_stale() {
+async fn an_uncached_load_that_fails_is_no_error_with_a_stale_answer() {
     for place in PLACES {
         let store = place(&stale_if_error().await);
         store.fails(Op::Acquire, Moment::Before);
@@ -249,7 +249,7 @@ async fn once_the_loader_recovers_what_is_stale_is_replaced() {
 /// Promise 7: the stand-in that an earlier answer of the store gave is for those whom that answer
 /// was for, and not for who came after an invalidation.
 #[tokio::test(start_paused = true)]
-async fn who_comes_after_an_invalidation_is_not_given_the_stand_in_of_an_earlier_question() {
+async fn a_caller_after_an_invalidation_is_not_given_an_earlier_stale_fallback() {
     for place in PLACES {
         let memory = stale_if_error().await;
         let _held = leased_elsewhere(&memory).await;

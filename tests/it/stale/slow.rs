@@ -27,7 +27,7 @@ async fn a_stale_answer_is_given_out_once_the_load_is_slow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_during_a_slow_load_waits_no_longer_than_who_came_before_it() {
+async fn a_caller_that_joins_a_slow_load_waits_no_longer_than_an_earlier_one() {
     for place in PLACES {
         let (cached, loader) = slow(place).await;
         let mut asked = burst(&cached, 1, 10);

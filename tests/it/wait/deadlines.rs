@@ -69,7 +69,7 @@ async fn misses_its_deadline(asked: JoinHandle<Settled>, began: Instant, millis:
 const DEADLINES: [u64; 4] = [10, 50, 100, 2_000];
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_bounds_a_look() {
+async fn a_deadline_bounds_a_lookup() {
     for millis in DEADLINES {
         let store = Scripted::away(&MemoryStore::new(10));
         let looking = store.holds(Op::Look, Moment::Before);
@@ -84,7 +84,7 @@ async fn a_deadline_bounds_a_look() {
 
 /// The store has to notice that it does not answer, however short the deadlines of its callers are.
 #[tokio::test(start_paused = true)]
-async fn a_look_that_has_begun_is_finished_after_the_deadline_of_its_caller() {
+async fn a_lookup_that_has_begun_is_finished_after_the_deadline_of_its_caller() {
     let store = Scripted::away(&MemoryStore::new(10));
     let looking = store.holds(Op::Look, Moment::Before);
     let asking = asking(store, &Loader::new());
@@ -168,7 +168,7 @@ async fn what_is_stale_is_given_at_the_deadline_of_a_caller_that_leads() {
 
 /// It waits for another process; those who joined its flight have no request that was lent to it.
 #[tokio::test(start_paused = true)]
-async fn a_caller_whose_deadline_comes_leaves_its_request_to_those_who_stay() {
+async fn a_caller_whose_deadline_comes_leaves_its_request_to_the_waiters() {
     let memory = MemoryStore::new(10);
     let held = lease(&memory, 1, MINUTE).await;
     let (asking, began) = (asking(memory.clone(), &Loader::new()), Instant::now());

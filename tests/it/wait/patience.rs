@@ -18,7 +18,7 @@ const MILLI: Duration = Duration::from_millis(1);
 const PLACES: [fn(&MemoryStore) -> Scripted; 2] = [Scripted::over, Scripted::away];
 
 #[tokio::test(start_paused = true)]
-async fn by_default_all_who_meet_are_answered_by_one_load_however_long_it_takes() {
+async fn by_default_concurrent_callers_share_one_load_however_long_it_takes() {
     for (place, takes) in PLACES.into_iter().flat_map(|place| [7, 29].map(|s| (place, s))) {
         let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND * takes));
         let fleet = [(); 2].map(|()| cached(place(&memory), &loader));
@@ -80,7 +80,7 @@ async fn by_default_a_load_of_this_process_is_waited_for_to_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waited_for_an_answer_that_is_for_another_has_all_the_time_for_a_load_of_its_own() {
+async fn a_waiter_that_gets_no_private_answer_has_its_full_wait_for_its_own_load() {
     for place in PLACES {
         let loader = Loader::taking(SECOND * 20);
         let layer =
@@ -93,7 +93,7 @@ async fn who_waited_for_an_answer_that_is_for_another_has_all_the_time_for_a_loa
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_at_most_so_long_bounds_the_look_as_well() {
+async fn a_bounded_wait_bounds_the_lookup_as_well() {
     let store = Scripted::away(&MemoryStore::new(10));
     let _looking = store.holds(Op::Look, Moment::Before);
     let loader = Loader::new();
@@ -109,7 +109,7 @@ async fn a_wait_at_most_so_long_bounds_the_look_as_well() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_fails_fast_waits_for_the_store_as_long_as_that_takes() {
+async fn a_caller_that_fails_fast_waits_for_the_store_as_long_as_that_takes() {
     let store = Scripted::away(&MemoryStore::new(10));
     let looking = store.holds(Op::Look, Moment::After);
     let asked = ask(&waiting(store, Wait::fail_fast(), &Loader::new()), 1);
@@ -127,7 +127,7 @@ async fn told(cached: &bellwether_testkit::caches::Cached) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_in_vain_is_told_for_what() {
+async fn a_wait_that_ends_says_what_it_waited_for() {
     let wait = Wait::at_most(SECOND * 2);
     let memory = MemoryStore::new(10);
     // A lease that is not renewed.

@@ -87,7 +87,7 @@ async fn one_operation_per_interval_asks_a_redis_that_is_down() {
 }
 
 #[tokio::test]
-async fn a_redis_that_has_become_a_replica_is_connected_to_anew_once_a_second() {
+async fn a_redis_that_has_become_a_replica_is_reconnected_once_a_second() {
     let site = Site::start().await;
     let store = site.options().connect().await.expect("a store");
     site.server.command(&["REPLICAOF", "127.0.0.1", "1"]);

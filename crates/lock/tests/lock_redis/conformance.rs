@@ -54,7 +54,7 @@ async fn redlock_keeps_the_contract() {
 }
 
 #[tokio::test]
-async fn a_holder_that_stood_still_for_its_lease_knows_it() {
+async fn a_holder_paused_for_its_lease_knows_of_the_loss() {
     let servers = [(); 3].map(|()| RedisServer::start());
     let (options, term) = (|| options(&servers[0]), Duration::from_millis(300));
     let locks: [Arc<dyn Lock>; 4] = [

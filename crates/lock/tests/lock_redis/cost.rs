@@ -93,7 +93,7 @@ async fn locks<L: Lock>(connect: impl AsyncFn() -> Result<L, StoreError>) -> Loc
 }
 
 #[tokio::test]
-async fn a_hand_over_is_told_in_far_less_than_a_pause_and_by_few_scripts() {
+async fn a_hand_over_is_announced_in_far_less_than_a_pause_and_by_few_scripts() {
     let servers = [(); 3].map(|()| RedisServer::start());
     let one = &servers[..1];
     let options = || options(&servers[0]);
@@ -140,7 +140,7 @@ fn clients(server: &RedisServer) -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_lock_that_nobody_else_wants_costs_two_scripts() {
+async fn a_lock_without_waiters_costs_two_scripts() {
     let server = RedisServer::start();
     let locks: [Arc<dyn Lock>; 3] = [
         Arc::new(RedisLock::connect(options(&server)).await.expect("a lock")),

@@ -83,7 +83,7 @@ async fn a_try_after_a_wait_that_ended_finds_the_lock_free_and_no_stale_place() 
 }
 
 #[tokio::test]
-async fn a_try_by_who_waited_gives_up_the_place() {
+async fn a_try_of_a_former_waiter_gives_up_its_place_in_the_queue() {
     let server = RedisServer::start();
     let lock = lock(&server, LONG).await;
     let (holder, waiter) = (claim(1), claim(1));
@@ -109,7 +109,7 @@ async fn the_last_still_waits_for_the_holder_when_one_between_them_has_died() {
 }
 
 #[tokio::test]
-async fn a_queue_of_which_nothing_more_is_heard_is_gone_after_a_silence() {
+async fn a_queue_without_requests_is_gone_after_a_silence() {
     let server = RedisServer::start();
     let silence = Duration::from_millis(200);
     let lock = lock(&server, silence).await;
@@ -126,7 +126,7 @@ async fn a_queue_of_which_nothing_more_is_heard_is_gone_after_a_silence() {
 
 /// A paused server answers nobody, and whose wait ends then cannot leave before it goes on.
 #[tokio::test]
-async fn a_wait_that_ended_while_the_server_stood_still_leaves_no_place() {
+async fn a_wait_that_ended_while_the_server_was_paused_leaves_no_place_in_the_queue() {
     let server = RedisServer::start();
     let options = options(&server).timeout(Duration::from_millis(300)).expect("a timeout");
     let lock = FairLock::connect(options).await.expect("a lock");
@@ -168,7 +168,7 @@ async fn only_the_first_of_the_queue_is_woken() {
 }
 
 #[tokio::test]
-async fn whoever_becomes_the_first_because_the_first_leaves_is_told() {
+async fn a_waiter_that_becomes_the_first_because_the_first_leaves_is_notified() {
     let server = RedisServer::start();
     let lock = lock(&server, LONG).await;
     let other = FairLock::connect(options(&server)).await.expect("a lock");

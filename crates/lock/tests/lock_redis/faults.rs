@@ -97,7 +97,7 @@ async fn a_lock_is_not_lost_with_its_connection() {
 
 /// A wake-up that was sent while the connection was broken is not sent again.
 #[tokio::test]
-async fn who_waits_while_the_connection_breaks_asks_again_and_is_granted_what_was_freed() {
+async fn a_waiter_whose_connection_breaks_asks_again_and_is_granted_a_freed_key() {
     let server = RedisServer::start();
     let proxy = proxy(&server).await;
     let direct = RedisLock::connect(options(&server)).await.expect("a lock");
@@ -214,7 +214,7 @@ async fn replies_that_make_no_sense_are_errors_and_nothing_is_held_by_them() {
 }
 
 #[tokio::test]
-async fn a_server_that_forgets_its_scripts_is_told_them_again() {
+async fn a_server_that_forgets_its_scripts_is_sent_them_again() {
     let server = RedisServer::start();
     let proxy = proxy(&server).await;
     for lock in locks(&proxy).await {

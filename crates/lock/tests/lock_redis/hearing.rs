@@ -50,7 +50,7 @@ fn delete(suffix: &'static str) -> impl Fn(&RedisServer) {
 }
 
 #[tokio::test]
-async fn a_holder_whose_key_was_deleted_is_told_at_once() {
+async fn a_holder_whose_key_was_deleted_is_notified_at_once() {
     let servers = [(); 3].map(|()| RedisServer::start());
     let (one, options) = (&servers[..1], || options(&servers[0]));
     let redis = RedisLock::connect(options()).await.expect("a lock");
@@ -64,7 +64,7 @@ async fn a_holder_whose_key_was_deleted_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn a_holder_whose_server_lost_its_data_is_told_at_once() {
+async fn a_holder_whose_server_lost_its_data_is_notified_at_once() {
     let server = RedisServer::start();
     let lock = RedisLock::connect(options(&server)).await.expect("a lock");
     let flush = |server: &RedisServer| drop(server.command(&["FLUSHALL"]));
@@ -72,7 +72,7 @@ async fn a_holder_whose_server_lost_its_data_is_told_at_once() {
 }
 
 #[tokio::test]
-async fn a_holder_whose_server_restarted_without_its_data_is_told_when_it_is_back() {
+async fn a_holder_whose_server_restarted_without_its_data_is_notified_when_it_is_back() {
     let mut server = RedisServer::start();
     let lock = RedisLock::connect(options(&server)).await.expect("a lock");
     let held = locks(lock).lock(&key(1)).await.expect("a lock");
@@ -82,7 +82,7 @@ async fn a_holder_whose_server_restarted_without_its_data_is_told_when_it_is_bac
 }
 
 #[tokio::test]
-async fn a_holder_whose_key_was_deleted_within_a_moment_is_told_soon() {
+async fn a_holder_whose_key_was_deleted_right_after_the_grant_is_notified_soon() {
     let server = RedisServer::start();
     let lock = RedisLock::connect(options(&server)).await.expect("a lock");
     let held = locks(lock).lock(&key(1)).await.expect("a lock");
@@ -91,7 +91,7 @@ async fn a_holder_whose_key_was_deleted_within_a_moment_is_told_soon() {
 }
 
 #[tokio::test]
-async fn a_holder_whose_key_was_taken_over_is_told_at_once() {
+async fn a_holder_whose_key_was_taken_over_is_notified_at_once() {
     let server = RedisServer::start();
     let lock = RedisLock::connect(options(&server)).await.expect("a lock");
     let other = RedisLock::connect(options(&server)).await.expect("a lock");
@@ -138,7 +138,7 @@ async fn a_majority_that_still_holds_it_is_no_loss() {
 
 /// What the holder writes by its renewal is told to it as well, which ends the tracking.
 #[tokio::test]
-async fn it_hears_of_its_key_after_each_renewal() {
+async fn a_holder_is_notified_of_a_deletion_after_each_renewal() {
     let server = RedisServer::start();
     let lock = RedisLock::connect(options(&server)).await.expect("a lock");
     let locks = Locks::new(lock).lease(Duration::from_millis(900)).expect("a lease");
@@ -158,7 +158,7 @@ async fn it_hears_of_its_key_after_each_renewal() {
 
 /// A server that tells nothing: as long as without hearing.
 #[tokio::test]
-async fn where_nothing_is_heard_a_loss_is_told_by_the_next_renewal() {
+async fn without_push_messages_a_loss_is_found_by_the_next_renewal() {
     let server = RedisServer::start();
     let lock = RedisLock::connect(options(&server).resp2()).await.expect("a lock");
     let locks = Locks::new(lock).lease(Duration::from_secs(3)).expect("a lease");

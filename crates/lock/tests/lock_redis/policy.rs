@@ -36,19 +36,19 @@ async fn is_kept_and_then_lost(server: &RedisServer, lock: impl Lock + Clone) {
 }
 
 #[tokio::test]
-async fn a_lock_is_kept_over_many_leases_and_its_loss_is_told() {
+async fn a_lock_is_kept_over_many_leases_and_its_loss_is_reported() {
     let server = RedisServer::start();
     is_kept_and_then_lost(&server, RedisLock::connect(options(&server)).await.expect("it")).await;
 }
 
 #[tokio::test]
-async fn a_fair_lock_is_kept_over_many_leases_and_its_loss_is_told() {
+async fn a_fair_lock_is_kept_over_many_leases_and_its_loss_is_reported() {
     let server = RedisServer::start();
     is_kept_and_then_lost(&server, FairLock::connect(options(&server)).await.expect("it")).await;
 }
 
 #[tokio::test]
-async fn a_reentrant_lock_is_kept_over_many_leases_and_its_loss_is_told() {
+async fn a_reentrant_lock_is_kept_over_many_leases_and_its_loss_is_reported() {
     let server = RedisServer::start();
     let lock = ReentrantLock::connect(options(&server)).await.expect("a lock");
     is_kept_and_then_lost(&server, lock).await;
@@ -128,7 +128,7 @@ async fn a_guard_that_is_dropped_by_a_panic_hands_over_at_once() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_cut_costs_neither_who_holds_nor_who_waits() {
+async fn a_cut_connection_costs_neither_the_holder_nor_the_waiter() {
     let server = RedisServer::start();
     let address = SocketAddr::from(([127, 0, 0, 1], server.port()));
     let proxy = FaultProxy::start(address).await;
@@ -195,7 +195,7 @@ async fn an_owner_takes_its_lock_again_in_another_process_and_others_do_not() {
 }
 
 #[tokio::test]
-async fn a_try_goes_before_nobody_and_is_answered_at_once() {
+async fn a_try_overtakes_no_waiter_and_is_answered_at_once() {
     let server = RedisServer::start();
     let lock = FairLock::connect(options(&server)).await.expect("a lock");
     let (holder, waiter) = (claim(1), claim(1));

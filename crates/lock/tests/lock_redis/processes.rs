@@ -113,7 +113,7 @@ async fn a_holder_that_is_killed_keeps_the_lock_no_longer_than_its_lease() {
 }
 
 #[tokio::test]
-async fn a_holder_that_stands_still_beyond_its_lease_is_told_and_its_fence_is_refused() {
+async fn a_holder_paused_beyond_its_lease_is_notified_and_its_fence_is_refused() {
     let server = RedisServer::start();
     let lock = RedisLock::connect(options(&server)).await.expect("a lock");
     let mut resource = FencedResource::default();

@@ -23,7 +23,7 @@ async fn of_four_nodes_two_that_are_taken_split_the_vote_and_the_answer_is_busy(
 }
 
 #[tokio::test]
-async fn many_who_split_the_vote_among_them_get_it_one_after_the_other() {
+async fn callers_that_split_the_vote_get_the_lock_one_after_the_other() {
     let nodes = Nodes::start(4).await;
     let rounds = join_all((0..8).map(|_| async {
         let ours = claim(1);
@@ -69,7 +69,7 @@ async fn a_majority_that_is_lost_while_it_is_held_is_noticed_and_is_no_loss_if_i
 }
 
 #[tokio::test]
-async fn a_release_that_a_majority_does_not_hear_is_an_error_and_can_be_repeated() {
+async fn a_release_that_does_not_reach_a_majority_is_an_error_and_can_be_repeated() {
     let nodes = Nodes::start_hasty(5).await;
     let ours = claim(1);
     take(&nodes.lock, &ours, LONG).await;
@@ -101,7 +101,7 @@ async fn a_node_that_restarted_empty_counts_again_after_the_next_renewal() {
 
 /// As those do whose clock jumps ahead.
 #[tokio::test]
-async fn nodes_whose_leases_end_too_early_let_nobody_in_while_they_are_few() {
+async fn nodes_whose_leases_end_too_early_grant_nothing_while_they_are_a_minority() {
     let nodes = Nodes::start(5).await;
     let ours = claim(1);
     take(&nodes.lock, &ours, LONG).await;
@@ -120,7 +120,7 @@ async fn nodes_whose_leases_end_too_early_let_nobody_in_while_they_are_few() {
 }
 
 #[tokio::test]
-async fn who_waits_is_told_of_the_release() {
+async fn a_waiter_is_notified_of_the_release() {
     let nodes = Nodes::start(3).await;
     let ours = claim(1);
     take(&nodes.lock, &ours, LONG).await;

@@ -83,7 +83,7 @@ async fn a_hold_that_is_not_renewed_lapses_while_another_one_of_its_owner_is() {
 }
 
 #[tokio::test]
-async fn another_owner_is_told_whom_it_waits_for_and_when_it_is_free() {
+async fn another_owner_is_refused_with_the_remaining_lease() {
     let server = RedisServer::start();
     let lock = lock(&server).await;
     let (owner, [outer, inner, theirs]) = (Owner::new(), [claim(1), claim(1), claim(1)]);

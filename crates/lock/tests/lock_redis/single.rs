@@ -49,7 +49,7 @@ async fn what_others_have_put_under_our_name_keeps_it_locked_until_they_remove_i
 }
 
 #[tokio::test]
-async fn a_lock_removed_by_force_is_free_and_its_old_holder_is_told() {
+async fn a_lock_removed_by_force_is_free_and_its_old_holder_is_notified() {
     let server = RedisServer::start();
     let lock = lock(&server).await;
     let (old, next) = (claim(1), claim(1));
@@ -138,7 +138,7 @@ async fn fences_grow_over_a_flush_and_a_clock_that_was_put_back() {
 }
 
 #[tokio::test]
-async fn a_server_that_restarts_without_its_data_has_lost_the_lock_and_its_holder_is_told() {
+async fn a_server_that_restarts_without_its_data_has_lost_the_lock_and_its_holder_is_notified() {
     let mut server = RedisServer::start();
     let lock = lock(&server).await;
     let (old, next) = (claim(1), claim(1));

@@ -126,10 +126,10 @@ impl Bench {
     }
 
     pub(crate) fn lock(&self) -> Arc<dyn Fenced> {
-        self.lock_told(&Told::default())
+        self.lock_with(&Told::default())
     }
 
-    pub(crate) fn lock_told(&self, told: &Told) -> Arc<dyn Fenced> {
+    pub(crate) fn lock_with(&self, told: &Told) -> Arc<dyn Fenced> {
         self.kind.lock_at(&self.url(), told)
     }
 
@@ -175,7 +175,7 @@ impl Bench {
     }
 
     /// Whether one of them waits for a key.
-    pub(crate) fn somebody_waits(&self) -> bool {
+    pub(crate) fn has_a_waiter(&self) -> bool {
         let waiting = self.command(match self.kind {
             Kind::Names | Kind::Rows => {
                 "SELECT info FROM information_schema.processlist WHERE id <> CONNECTION_ID() \

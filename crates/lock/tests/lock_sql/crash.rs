@@ -14,10 +14,10 @@ use crate::worker;
 
 promises![
     a_holder_that_was_killed_costs_its_session_timeout_at_most,
-    a_holder_that_is_stopped_costs_its_session_timeout_and_is_told_and_refused,
+    a_stopped_holder_costs_its_session_timeout_and_is_notified_and_refused,
     a_waiter_that_is_stopped_costs_its_session_timeout_at_most,
-    a_holder_whose_connection_is_cut_is_told_and_the_next_comes_at_once,
-    a_holder_that_hears_nothing_is_told_before_the_next_is_granted_it,
+    a_holder_whose_connection_is_cut_is_notified_and_the_next_is_granted_at_once,
+    a_holder_without_a_connection_knows_of_the_loss_before_the_next_grant,
     a_session_that_is_killed_is_lost_and_nothing_is_lost_by_a_release,
 ];
 
@@ -39,7 +39,7 @@ async fn a_holder_that_was_killed_costs_its_session_timeout_at_most(on: Bench) {
 }
 
 /// Case 54, and what the fences are for.
-async fn a_holder_that_is_stopped_costs_its_session_timeout_and_is_told_and_refused(on: Bench) {
+async fn a_stopped_holder_costs_its_session_timeout_and_is_notified_and_refused(on: Bench) {
     let lock = on.lock();
     at_best(SESSION + SLACK, async |number| {
         let mut resource = FencedResource::default();
@@ -84,7 +84,7 @@ async fn a_waiter_that_is_stopped_costs_its_session_timeout_at_most(on: Bench) {
     .await;
 }
 
-async fn a_holder_whose_connection_is_cut_is_told_and_the_next_comes_at_once(on: Bench) {
+async fn a_holder_whose_connection_is_cut_is_notified_and_the_next_is_granted_at_once(on: Bench) {
     let proxy = FaultProxy::start_raw(on.address()).await;
     let (cut_off, lock) = (on.lock_by(proxy.address()), on.lock());
     at_best(SLACK, async |number| {
@@ -103,7 +103,7 @@ async fn a_holder_whose_connection_is_cut_is_told_and_the_next_comes_at_once(on:
     .await;
 }
 
-async fn a_holder_that_hears_nothing_is_told_before_the_next_is_granted_it(on: Bench) {
+async fn a_holder_without_a_connection_knows_of_the_loss_before_the_next_grant(on: Bench) {
     let proxy = FaultProxy::start_raw(on.address()).await;
     let lock = on.lock();
     at_best(SESSION + SLACK, async |number| {

@@ -13,8 +13,8 @@ use crate::worker;
 promises![
     tasks_of_processes_count_without_missing_one_and_fences_grow,
     many_take_turns_over_few_connections,
-    who_finds_no_connection_is_told_so,
-    broken_connections_leave_their_room_to_others,
+    a_caller_without_a_connection_gets_that_error,
+    broken_connections_leave_their_slots_to_others,
     keys_that_are_free_leave_nothing_in_the_process,
     a_hold_lasts_as_long_as_it_is_kept,
 ];
@@ -45,7 +45,7 @@ async fn tasks_of_processes_count_without_missing_one_and_fences_grow(on: Bench)
 
 /// Case 85.
 async fn many_take_turns_over_few_connections(on: Bench) {
-    let lock = on.lock_told(&Told { connections: 3, ..Told::default() });
+    let lock = on.lock_with(&Told { connections: 3, ..Told::default() });
     // Some keys are wanted by several, others by one.
     let turns = (0..30).map(|number| {
         let lock = Arc::clone(&lock);
@@ -61,9 +61,9 @@ async fn many_take_turns_over_few_connections(on: Bench) {
     assert!(on.sessions() <= 4, "{} connections", on.sessions());
 }
 
-async fn who_finds_no_connection_is_told_so(on: Bench) {
+async fn a_caller_without_a_connection_gets_that_error(on: Bench) {
     let timeout = Duration::from_secs(1);
-    let lock = on.lock_told(&Told { connections: 1, timeout, ..Told::default() });
+    let lock = on.lock_with(&Told { connections: 1, timeout, ..Told::default() });
     let held = take(&*lock, key(1)).await;
     let claim = bellwether_lock::Claim::new(key(2));
     let error = crate::bench::ask_by(&*lock, claim, Duration::ZERO).await.expect_err("no room");
@@ -75,8 +75,8 @@ async fn who_finds_no_connection_is_told_so(on: Bench) {
 }
 
 /// Case 85.
-async fn broken_connections_leave_their_room_to_others(on: Bench) {
-    let lock = on.lock_told(&Told { connections: 2, ..Told::default() });
+async fn broken_connections_leave_their_slots_to_others(on: Bench) {
+    let lock = on.lock_with(&Told { connections: 2, ..Told::default() });
     for round in 0..4 {
         let mut held = take(&*lock, key(round)).await;
         let idle = take(&*lock, key(100)).await;
@@ -92,7 +92,7 @@ async fn broken_connections_leave_their_room_to_others(on: Bench) {
 
 /// The first write-up's map of locks grew for ever.
 async fn keys_that_are_free_leave_nothing_in_the_process(on: Bench) {
-    let lock = on.lock_told(&Told { connections: 4, ..Told::default() });
+    let lock = on.lock_with(&Told { connections: 4, ..Told::default() });
     for number in 0..500 {
         let watch = bellwether_lock::Lock::watch(&*lock, &key(number));
         let held = take(&*lock, key(number)).await;
@@ -108,7 +108,7 @@ async fn keys_that_are_free_leave_nothing_in_the_process(on: Bench) {
 
 /// Case 19: leases are of no account, and silence is not for a session that is kept.
 async fn a_hold_lasts_as_long_as_it_is_kept(on: Bench) {
-    let lock = on.lock_told(&Told { session: Duration::from_secs(1), ..Told::default() });
+    let lock = on.lock_with(&Told { session: Duration::from_secs(1), ..Told::default() });
     let held = take(&*lock, key(1)).await;
     sleep(Duration::from_millis(1_600)).await;
     assert!(!held.session.has_ended());

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use crate::bench::{AMPLE, Bench, SESSION, SLACK, ask, ask_by, free, insist, key, promises, take};
 
 promises![
-    a_waiter_that_dies_holds_up_nobody_and_lets_nobody_in,
+    a_waiter_that_dies_delays_no_waiter_and_admits_no_waiter,
     a_free_key_is_granted_at_once_after_a_short_wait_in_vain,
     a_hundred_waiters_are_all_served,
     a_release_that_is_not_answered_frees_the_key_all_the_same,
@@ -20,7 +20,7 @@ promises![
 ];
 
 /// Cases 43 and 45.
-async fn a_waiter_that_dies_holds_up_nobody_and_lets_nobody_in(on: Bench) {
+async fn a_waiter_that_dies_delays_no_waiter_and_admits_no_waiter(on: Bench) {
     let proxy = FaultProxy::start_raw(on.address()).await;
     let (cut_off, lock) = (on.lock_by(proxy.address()), on.lock());
     let held = take(&*lock, key(1)).await;
@@ -125,7 +125,7 @@ async fn many_short_holds_leave_none_behind(on: Bench) {
         let held = take(&*other, key(number)).await;
         free(&*other, held).await;
     }
-    assert!(!on.somebody_waits());
+    assert!(!on.has_a_waiter());
 }
 
 const PATIENCE: Duration = Duration::from_secs(60);

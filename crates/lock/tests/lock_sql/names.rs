@@ -11,13 +11,13 @@ use crate::bench::{Bench, Kind, SLACK, Server, Told, ask, ask_by, free, key, pro
 promises![
     namespaces_are_independent,
     a_user_needs_the_documented_rights_and_no_more,
-    who_may_not_make_what_is_missing_is_told_how,
+    a_user_that_may_not_create_the_tables_is_told_how,
 ];
 
 /// Case 77.
 async fn namespaces_are_independent(on: Bench) {
     let lock = on.lock();
-    let other = on.lock_told(&Told { namespace: "Test".into(), ..Told::default() });
+    let other = on.lock_with(&Told { namespace: "Test".into(), ..Told::default() });
     let same = on.lock();
     let held = [take(&*lock, key(1)).await, take(&*other, key(1)).await];
     assert!(ask(&*same, key(1), Duration::ZERO).await.is_none());
@@ -58,14 +58,14 @@ async fn a_user_needs_the_documented_rights_and_no_more(on: Bench) {
     let wait = ask_by(&*lock, gone.clone(), Duration::from_secs(60));
     assert!(timeout(SLACK, wait).await.is_err());
     lock.release(gone).await.expect("an answer");
-    assert!(!on.somebody_waits());
+    assert!(!on.has_a_waiter());
     assert!(ask(&*all, key(1), Duration::ZERO).await.is_none());
     free(&*lock, held).await;
     let held = take(&*all, key(1)).await;
     free(&*all, held).await;
 }
 
-async fn who_may_not_make_what_is_missing_is_told_how(on: Bench) {
+async fn a_user_that_may_not_create_the_tables_is_told_how(on: Bench) {
     make_user(&on);
     if on.kind == Kind::Advisory {
         on.command("REVOKE CREATE ON SCHEMA public FROM PUBLIC");

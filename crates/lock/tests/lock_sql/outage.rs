@@ -15,14 +15,14 @@ use crate::bench::{
 };
 
 promises![
-    who_holds_and_who_waits_outlive_a_restart_and_fences_grow_over_it,
+    holder_and_waiter_outlive_a_restart_and_fences_grow_over_it,
     what_was_dropped_is_made_again_and_fences_grow_over_it,
     a_server_that_comes_later_is_worked_with,
     damaged_answers_are_errors,
 ];
 
 /// Cases 21, 55 and 80.
-async fn who_holds_and_who_waits_outlive_a_restart_and_fences_grow_over_it(mut on: Bench) {
+async fn holder_and_waiter_outlive_a_restart_and_fences_grow_over_it(mut on: Bench) {
     let lock = on.lock();
     let mut before = take(&*lock, key(1)).await;
     let waits = tokio::spawn({
@@ -89,7 +89,7 @@ async fn damaged_answers_are_errors(on: Bench) {
 
 /// Case 64.
 #[tokio::test]
-async fn nobody_there_is_an_error_and_no_wait() {
+async fn a_server_that_is_not_there_is_an_error_and_no_wait() {
     for kind in Kind::ALL {
         let url = kind.url_by(([127, 0, 0, 1], free_port()).into());
         let lock = kind.lock_at(&url, &Told::default());
@@ -102,7 +102,7 @@ async fn nobody_there_is_an_error_and_no_wait() {
 }
 
 #[tokio::test]
-async fn somebody_who_never_answers_is_an_error_within_the_timeout() {
+async fn a_server_that_never_answers_is_an_error_within_the_timeout() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let told = Told { timeout: SLACK, ..Told::default() };
@@ -115,7 +115,7 @@ async fn somebody_who_never_answers_is_an_error_within_the_timeout() {
 }
 
 #[tokio::test]
-async fn somebody_who_speaks_another_language_is_an_error() {
+async fn a_server_with_another_protocol_is_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move {

@@ -21,7 +21,7 @@ fn make_old(on: &Bench) {
 }
 
 #[tokio::test]
-async fn old_rows_are_removed_unless_somebody_holds_them() {
+async fn old_rows_are_removed_unless_they_are_held() {
     let on = Bench::start(Kind::Rows);
     let lock = on.lock();
     for number in 0..20 {
@@ -44,7 +44,7 @@ async fn old_rows_are_removed_unless_somebody_holds_them() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_row_that_is_removed_makes_it_again() {
+async fn a_waiter_for_a_row_that_is_removed_creates_it_again() {
     let on = Bench::start(Kind::Rows);
     let lock = on.lock();
     let held = take(&*lock, key(1)).await;
@@ -109,7 +109,7 @@ async fn a_fence_that_was_counted_after_the_session_had_ended_is_not_given_out()
         timeout: Duration::from_secs(20),
         ..Default::default()
     };
-    let other = on.lock_told(&told);
+    let other = on.lock_with(&told);
     let made = take(&*other, key(1)).await;
     free(&*other, made).await;
     let way = slow_from_the_second_on(on.address(), Duration::from_secs(5)).await;
@@ -133,7 +133,7 @@ async fn a_fence_that_was_counted_after_the_session_had_ended_is_not_given_out()
 async fn there_are_no_more_connections_than_was_said_and_the_one_that_counts() {
     let on = Bench::start(Kind::Rows);
     let told = Told { connections: 40, ..Default::default() };
-    let lock = on.lock_told(&told);
+    let lock = on.lock_with(&told);
     let made = take(&*lock, key(0)).await;
     free(&*lock, made).await;
     let takes: Vec<_> = (0..40)

@@ -13,13 +13,13 @@ use crate::bench::{
 
 promises![
     a_wait_ends_when_patience_does,
-    who_waits_is_granted_it_at_once,
-    who_stops_waiting_is_gone_from_the_server,
+    a_waiter_is_granted_the_key_at_once,
+    a_waiter_that_gives_up_is_gone_from_the_server,
     a_question_dropped_at_any_moment_leaves_nothing,
     a_question_that_was_never_polled_takes_nothing,
-    a_wait_is_released_by_who_knows_its_claim,
+    a_wait_is_released_by_its_claim,
     a_wait_that_is_not_answered_ends_and_leaves_nothing,
-    two_that_wait_for_each_other_are_told_that_it_is_busy,
+    two_sessions_that_wait_for_each_other_are_answered_busy,
 ];
 
 /// Cases 30 and 31.
@@ -35,7 +35,7 @@ async fn a_wait_ends_when_patience_does(on: Bench) {
     free(&*lock, held).await;
 }
 
-async fn who_waits_is_granted_it_at_once(on: Bench) {
+async fn a_waiter_is_granted_the_key_at_once(on: Bench) {
     let lock = on.lock();
     for patience in [900, 30_000].map(Duration::from_millis) {
         let held = take(&*lock, key(1)).await;
@@ -56,17 +56,17 @@ async fn who_waits_is_granted_it_at_once(on: Bench) {
 }
 
 /// Case 36.
-async fn who_stops_waiting_is_gone_from_the_server(on: Bench) {
+async fn a_waiter_that_gives_up_is_gone_from_the_server(on: Bench) {
     let lock = on.lock();
     let held = take(&*lock, key(1)).await;
     let gone = Claim::new(key(1));
     let wait = ask_by(&*lock, gone.clone(), Duration::from_secs(60));
     assert!(timeout(SLACK, wait).await.is_err());
-    assert!(on.somebody_waits(), "or there is nothing to be gone from");
+    assert!(on.has_a_waiter(), "or there is nothing to be gone from");
     let began = Instant::now();
     assert_eq!(lock.release(gone).await.expect("an answer"), Released::NotHeld);
     assert!(began.elapsed() < AMPLE, "{:?}", began.elapsed());
-    assert!(!on.somebody_waits());
+    assert!(!on.has_a_waiter());
     free(&*lock, held).await;
     let next = take(&*lock, key(1)).await;
     free(&*lock, next).await;
@@ -98,7 +98,7 @@ async fn a_question_that_was_never_polled_takes_nothing(on: Bench) {
     free(&*lock, held).await;
 }
 
-async fn a_wait_is_released_by_who_knows_its_claim(on: Bench) {
+async fn a_wait_is_released_by_its_claim(on: Bench) {
     let lock = on.lock();
     let held = take(&*lock, key(1)).await;
     let claim = Claim::new(key(1));
@@ -144,7 +144,7 @@ async fn a_wait_that_is_not_answered_ends_and_leaves_nothing(on: Bench) {
 }
 
 /// Case 86: not even the server can know, as they wait by other sessions than they hold by.
-async fn two_that_wait_for_each_other_are_told_that_it_is_busy(on: Bench) {
+async fn two_sessions_that_wait_for_each_other_are_answered_busy(on: Bench) {
     let lock = on.lock();
     let [one, other] = [take(&*lock, key(1)).await, take(&*lock, key(2)).await];
     let (patience, began) = (Duration::from_millis(500), Instant::now());
@@ -184,7 +184,7 @@ async fn sessions_of_postgres_are_served_in_the_order_they_came() {
 /// The server may hear of the interruption when the wait is over by itself, and then it would be
 /// somebody else's question that is interrupted.
 #[tokio::test]
-async fn a_session_that_was_interrupted_serves_nobody_else() {
+async fn a_session_that_was_interrupted_serves_no_other_caller() {
     let on = Bench::start(Kind::Advisory);
     let (ours, other) = (on.lock(), on.lock());
     let held = take(&*other, key(1)).await;

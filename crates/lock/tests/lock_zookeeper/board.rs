@@ -70,7 +70,7 @@ impl Board {
     }
 
     /// Waits until so many stand in line for a key.
-    pub(crate) async fn has_in_line(&self, key: &Key, count: usize) {
+    pub(crate) async fn has_queued(&self, key: &Key, count: usize) {
         let began = Instant::now();
         loop {
             let nodes = self.nodes(key).await;
@@ -91,7 +91,7 @@ impl Board {
     ) -> JoinHandle<Grant> {
         let (lock, waiting) = (lock.clone(), claim.clone());
         let task = tokio::spawn(async move { wait(&lock, &waiting).await });
-        self.has_in_line(claim.key(), place).await;
+        self.has_queued(claim.key(), place).await;
         task
     }
 }

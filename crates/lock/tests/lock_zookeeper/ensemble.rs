@@ -26,7 +26,7 @@ async fn renewed(lock: &ZooKeeperLock, claim: &Claim) -> Renew {
 }
 
 #[tokio::test]
-async fn a_leader_that_dies_takes_neither_the_key_nor_the_place_in_line_with_it() {
+async fn an_ensemble_leader_that_dies_loses_neither_the_key_nor_the_queue() {
     let mut servers = ZooKeeperServer::start_ensemble();
     let hosts = servers.each_ref().map(ZooKeeperServer::hosts).join(",");
     let (holder, waiter) = (lock(&hosts).await, lock(&hosts).await);

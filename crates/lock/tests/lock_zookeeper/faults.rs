@@ -49,7 +49,7 @@ async fn a_node_whose_making_was_not_answered_is_found_again() {
     assert_eq!(u64::try_from(node.czxid).unwrap(), fence(&grant));
     assert!(!is_lost(&grant));
     free(&lock, claim).await;
-    board.has_in_line(&key(), 0).await;
+    board.has_queued(&key(), 0).await;
 }
 
 /// Case 15.
@@ -128,7 +128,7 @@ async fn a_release_that_meets_its_own_question_leaves_no_node() {
             free(&holder, held).await;
         }
         // Longer than an answer takes, and shorter than it takes until nobody is waited for.
-        tokio::time::timeout(SESSION, board.has_in_line(&key(), 0)).await.unwrap();
+        tokio::time::timeout(SESSION, board.has_queued(&key(), 0)).await.unwrap();
     }
 }
 
@@ -151,7 +151,7 @@ async fn a_release_that_did_not_get_through_is_done_when_the_server_answers() {
     proxy.heal();
     let again = lock.acquire(request(&claim, Duration::ZERO)).await;
     assert!(!matches!(again, Ok(Attempt::Granted(_))), "{again:?}");
-    board.has_in_line(&key(), 0).await;
+    board.has_queued(&key(), 0).await;
     assert!(!is_lost(&grant), "it was the session that ended");
 }
 
@@ -252,6 +252,6 @@ async fn an_answer_with_a_wrong_bit_does_no_lasting_harm() {
         proxy.heal();
         let _ = lock.release(claim).await;
     }
-    board.has_in_line(&key(), 0).await;
+    board.has_queued(&key(), 0).await;
     take(&lock, &claim()).await;
 }

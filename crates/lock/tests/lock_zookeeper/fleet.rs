@@ -70,7 +70,7 @@ async fn the_key_of_a_killed_process_is_free_when_its_session_ends() {
 }
 
 #[tokio::test]
-async fn a_process_that_stood_still_is_told_and_its_fence_is_refused() {
+async fn a_paused_process_is_notified_and_its_fence_is_refused() {
     let board = Board::start().await;
     let mut resource = FencedResource::default();
     let (holder, held) = holder(&board).await;
@@ -120,5 +120,5 @@ async fn eight_processes_of_eight_tasks_count_exactly_and_their_fences_grow() {
     let (count, _) = read_count(&file);
     assert_eq!(count, EACH * EACH * rounds);
     println!("{count} rounds took {:?}", began.elapsed());
-    board.has_in_line(claim().key(), 0).await;
+    board.has_queued(claim().key(), 0).await;
 }

@@ -35,7 +35,7 @@ async fn nothing_is_left_of_three_hundred_keys() {
 
 /// Case 84.
 #[tokio::test]
-async fn a_key_that_somebody_wants_keeps_its_parent() {
+async fn a_key_with_a_waiter_keeps_its_parent() {
     let board = Board::start().await;
     let (lock, held) = (board.lock().await, claim());
     take(&lock, &held).await;
@@ -79,7 +79,7 @@ async fn namespaces_are_apart() {
 
 /// Case 84.
 #[tokio::test]
-async fn private_nodes_without_anybody_to_own_them_leave_nothing() {
+async fn private_nodes_without_an_owner_leave_nothing() {
     let board = Board::start().await;
     let lock = board.options().private().connect().await.unwrap();
     let error = lock.acquire(request(&claim(), Duration::ZERO)).await.unwrap_err();
@@ -89,7 +89,7 @@ async fn private_nodes_without_anybody_to_own_them_leave_nothing() {
 }
 
 #[tokio::test]
-async fn private_nodes_are_for_those_only_who_are_the_same() {
+async fn private_nodes_are_accessible_to_the_same_user_only() {
     let board = Board::start().await;
     let options = || board.options().private();
     let ours = options().auth("digest", b"shop:secret").connect().await.unwrap();
@@ -107,7 +107,7 @@ async fn private_nodes_are_for_those_only_who_are_the_same() {
 
 /// Of a key for which somebody may not make nodes, nothing is held.
 #[tokio::test]
-async fn who_may_not_make_nodes_is_refused() {
+async fn a_user_that_may_not_create_nodes_is_refused() {
     let board = Board::start().await;
     let options = board.options().private().auth("digest", b"shop:secret");
     let ours = options.connect().await.unwrap();

@@ -36,7 +36,7 @@ async fn five_sessions_are_served_in_the_order_they_came() {
 }
 
 #[tokio::test]
-async fn a_release_is_told_to_the_next_one_and_to_nobody_else() {
+async fn a_release_is_announced_to_the_next_waiter_only() {
     let board = Board::start().await;
     let (lock, held) = (board.lock().await, claim());
     take(&lock, &held).await;
@@ -65,7 +65,7 @@ async fn a_release_is_told_to_the_next_one_and_to_nobody_else() {
 
 /// Case 36.
 #[tokio::test]
-async fn a_wait_that_is_cancelled_and_released_leaves_no_node_and_holds_up_nobody() {
+async fn a_wait_that_is_cancelled_and_released_leaves_no_node_and_delays_no_waiter() {
     let board = Board::start().await;
     let (lock, held, cancelled, next) = (board.lock().await, claim(), claim(), claim());
     take(&lock, &held).await;
@@ -73,11 +73,11 @@ async fn a_wait_that_is_cancelled_and_released_leaves_no_node_and_holds_up_nobod
     let waiter = board.waiter(&lock, &next, 3).await;
     leaver.abort();
     assert_eq!(lock.release(cancelled).await.unwrap(), Released::NotHeld);
-    board.has_in_line(&key(), 2).await;
+    board.has_queued(&key(), 2).await;
     free(&lock, held).await;
     waiter.await.expect("no panic");
     free(&lock, next).await;
-    board.has_in_line(&key(), 0).await;
+    board.has_queued(&key(), 0).await;
 }
 
 #[tokio::test]
@@ -162,7 +162,7 @@ async fn the_last_waiter_waits_for_the_holder_when_the_session_between_them_dies
     let dying = board.waiter(&middle, &between, 2).await;
     let waiter = board.waiter(&lock, &last, 3).await;
     proxy.blackhole();
-    board.has_in_line(&key(), 2).await;
+    board.has_queued(&key(), 2).await;
     dying.abort();
     tokio::time::sleep(GRACE).await;
     assert!(!waiter.is_finished());
@@ -172,7 +172,7 @@ async fn the_last_waiter_waits_for_the_holder_when_the_session_between_them_dies
 
 /// Case 59.
 #[tokio::test]
-async fn a_waiter_whose_node_was_removed_by_hand_stands_in_line_again() {
+async fn a_waiter_whose_node_was_removed_by_hand_queues_again() {
     let board = Board::start().await;
     let (lock, held, removed, next) = (board.lock().await, claim(), claim(), claim());
     take(&lock, &held).await;
@@ -185,7 +185,7 @@ async fn a_waiter_whose_node_was_removed_by_hand_stands_in_line_again() {
     free(&lock, next).await;
     loser.await.expect("no panic");
     free(&lock, removed).await;
-    board.has_in_line(&key(), 0).await;
+    board.has_queued(&key(), 0).await;
 }
 
 /// Case 14.
@@ -227,12 +227,12 @@ async fn two_hundred_waiters_are_all_served() {
         free(&lock, claim).await;
     });
     futures_util::future::join_all(waiters).await;
-    board.has_in_line(&key(), 0).await;
+    board.has_queued(&key(), 0).await;
 }
 
 /// Case 61.
 #[tokio::test]
-async fn foreign_names_are_nobody_and_negative_numbers_come_first() {
+async fn foreign_node_names_are_ignored_and_negative_numbers_come_first() {
     let board = Board::start().await;
     let (lock, mine) = (board.lock().await, claim());
     take(&lock, &mine).await;

@@ -21,7 +21,7 @@ async fn by_proxy(board: &Board) -> (FaultProxy, ZooKeeperLock) {
 
 /// Cases 54, 57 and 63.
 #[tokio::test]
-async fn a_holder_that_is_cut_off_is_told_before_the_next_one_is_granted() {
+async fn a_holder_that_is_cut_off_knows_of_the_loss_before_the_next_grant() {
     let board = Board::start().await;
     let (proxy, cut_off) = by_proxy(&board).await;
     let (other, held, next) = (board.lock().await, claim(), claim());
@@ -68,7 +68,7 @@ async fn a_connection_that_breaks_loses_nothing() {
 
 /// Case 62.
 #[tokio::test]
-async fn a_session_lives_on_when_nobody_uses_it() {
+async fn an_unused_session_stays_alive() {
     let board = Board::start().await;
     let (lock, held, released) = (board.mortal_lock().await, claim(), claim());
     let grant = take(&lock, &held).await;
@@ -133,9 +133,9 @@ async fn a_waiter_whose_session_has_ended_stands_at_the_end_again() {
     let first = board.waiter(&cut_off, &early, 2).await;
     let second = board.waiter(&lock, &late, 3).await;
     proxy.blackhole();
-    board.has_in_line(&key(), 2).await;
+    board.has_queued(&key(), 2).await;
     proxy.heal();
-    board.has_in_line(&key(), 3).await;
+    board.has_queued(&key(), 3).await;
     free(&lock, held).await;
     second.await.expect("no panic");
     assert!(!first.is_finished());
@@ -158,7 +158,7 @@ async fn a_server_that_stands_still_too_long_ends_the_session_and_leaves_no_wait
     board.server.resume();
     assert_eq!(lock.release(waiting).await.unwrap(), Released::NotHeld);
     lock.release(held).await.unwrap();
-    board.has_in_line(&key(), 0).await;
+    board.has_queued(&key(), 0).await;
     let next = take(&lock, &claim()).await;
     assert!(fence(&next) > fence(&grant));
 }
@@ -205,7 +205,7 @@ async fn the_node_of_another_session_is_not_found_for_one_that_was_not_answered(
 
 /// A session that still lives on the server would keep the key from everybody.
 #[tokio::test]
-async fn a_session_that_was_given_up_is_closed_although_nobody_uses_it() {
+async fn a_session_that_was_given_up_is_closed_although_it_is_unused() {
     let board = Board::start().await;
     let options = board.options().session_timeout(SESSION * 4).unwrap();
     let (lock, other, held, next) =

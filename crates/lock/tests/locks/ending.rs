@@ -25,7 +25,7 @@ async fn a_stranger_cannot_release() {
 
 /// Cases 10, 11 and 14.
 #[tokio::test(start_paused = true)]
-async fn the_release_of_what_somebody_else_has_by_now_leaves_it_to_them() {
+async fn a_late_release_leaves_the_key_to_its_new_holder() {
     let lock = Scripted::default();
     let held = locks(lock.clone()).lock(&key()).await.unwrap();
     lock.fail(Operation::Renew, StoreErrorKind::Unreachable, usize::MAX);
@@ -141,7 +141,7 @@ async fn a_question_that_arrives_after_the_release_is_released_too() {
 
 /// A try that was refused has left nothing, and costs no release.
 #[tokio::test(start_paused = true)]
-async fn who_was_refused_releases_nothing() {
+async fn a_refused_caller_releases_nothing() {
     let lock = Scripted::default();
     let _held = locks(lock.clone()).lock(&key()).await.unwrap();
     let other = locks(lock.clone());

@@ -59,7 +59,7 @@ async fn it_keeps_the_contract_by_a_lock_of_sessions_that_tells_nothing() {
 
 /// A failover that lost an acknowledged lease.
 #[tokio::test(start_paused = true)]
-async fn while_the_lock_is_held_nobody_leads_although_the_store_has_forgotten_its_lease() {
+async fn no_process_leads_while_the_lock_is_held_although_the_store_has_forgotten_its_lease() {
     let (store, _, guarded) = guarded();
     let lease = lead(&guarded).await;
     store.abandon(lease.into_claim()).await.unwrap();
@@ -67,7 +67,7 @@ async fn while_the_lock_is_held_nobody_leads_although_the_store_has_forgotten_it
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_store_knows_a_lease_nobody_leads_although_the_lock_was_lost() {
+async fn no_process_leads_while_the_store_knows_a_lease_although_the_lock_was_lost() {
     let (_, lock, guarded) = guarded();
     let lease = lead(&guarded).await;
     lock.release(lease.into_claim()).await.unwrap();
@@ -117,7 +117,7 @@ async fn an_invalidation_elsewhere_ends_the_lock_with_the_next_renewal_and_refus
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_finds_the_lock_taken_is_given_what_is_there() {
+async fn a_caller_that_finds_the_lock_taken_is_given_the_stored_entry() {
     let (store, lock, guarded) = guarded();
     let lease = lead(&guarded).await;
     assert_eq!(commit(&guarded, lease, "value").await, Commit::Stored);
@@ -144,7 +144,7 @@ async fn a_lock_that_fails_is_an_error_and_leaves_no_lease() {
 
 /// A lock by sessions would keep it as long as the process lives.
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_is_not_heard_of_loses_a_lock_of_sessions_with_its_lease() {
+async fn a_silent_leader_loses_a_session_lock_with_its_lease() {
     let (lock, _session) = Scripted::by_session();
     // What is underneath would not end it.
     let guarded = Guarded::new(MemoryStore::new(10), lock.clone());

@@ -87,7 +87,7 @@ async fn forget<L: Fenced>(lock: &LocalLock, held: &Held<L>) {
 
 /// Long before its next renewal.
 #[tokio::test(start_paused = true)]
-async fn a_holder_whose_key_was_taken_over_is_told_at_once() {
+async fn a_holder_whose_key_was_taken_over_is_notified_at_once() {
     let lock = LocalLock::new();
     let held = locks(lock.clone()).lock(&key()).await.unwrap();
     sleep(LEASE / 4).await;
@@ -123,7 +123,7 @@ async fn a_hold_is_kept_whatever_else_comes_and_goes() {
 
 /// Case 26.
 #[tokio::test(start_paused = true)]
-async fn a_loss_is_told_at_once_and_asked_for_once() {
+async fn a_loss_is_reported_at_once_and_found_by_one_request() {
     let lock = Scripted::default();
     let held = locks(lock.clone()).lock(&key()).await.unwrap();
     forget(&lock.lock, &held).await;
@@ -205,7 +205,7 @@ async fn after_the_longest_hold_a_session_gives_it_up() {
 
 /// Cases 54 and 62.
 #[tokio::test(start_paused = true)]
-async fn a_session_that_ends_is_told_at_once() {
+async fn the_end_of_a_session_is_reported_at_once() {
     let (lock, session) = Scripted::by_session();
     let held = locks(lock.clone()).lock(&key()).await.unwrap();
     sleep(LEASE * 4).await;
@@ -237,7 +237,7 @@ async fn a_release_is_no_loss() {
 
 /// Case 63.
 #[tokio::test(start_paused = true)]
-async fn a_loss_is_told_to_who_asks_after_it() {
+async fn a_loss_is_reported_to_a_caller_that_asks_after_it() {
     let lock = LocalLock::new();
     let held = locks(lock.clone()).lock(&key()).await.unwrap();
     forget(&lock, &held).await;
@@ -261,7 +261,7 @@ async fn a_process_that_was_stopped_past_its_lease_knows_at_once() {
 
 /// Case 18, for those who ask from elsewhere.
 #[tokio::test(start_paused = true)]
-async fn others_are_told_what_remains_of_a_lease() {
+async fn others_are_given_the_remaining_lease() {
     let lock = LocalLock::new();
     seize(&lock, &key(), SECOND * 10).await;
     advance(SECOND).await;

@@ -78,7 +78,7 @@ async fn an_inner_call_that_fails_does_not_release_the_outer_hold() {
 
 /// Case 50.
 #[tokio::test(start_paused = true)]
-async fn who_has_no_owner_is_in_its_own_way_and_one_release_frees_it() {
+async fn a_holder_without_an_owner_blocks_itself_and_one_release_frees_it() {
     let lock = ReentrantLocal::default();
     let locks = locks(lock.clone());
     let held = locks.lock(&key()).await.unwrap();
@@ -100,7 +100,7 @@ async fn a_holder_that_renews_is_never_robbed() {
 
 /// Case 87: the wait of the waiter does not count, only the silence of the holder.
 #[tokio::test(start_paused = true)]
-async fn a_holder_that_came_a_moment_ago_is_not_robbed_by_who_waited_long() {
+async fn a_new_holder_is_not_taken_over_by_a_caller_that_waited_long() {
     let lock = LocalLock::new();
     let thief = locks(lock.clone()).take_over_after(SECOND * 10).unwrap();
     let key = key();
@@ -151,7 +151,7 @@ async fn a_silent_holder_is_robbed_by_exactly_one_after_the_time() {
 
 /// Case 87: who was robbed is told.
 #[tokio::test(start_paused = true)]
-async fn who_was_robbed_is_told_and_its_release_frees_nobody() {
+async fn a_holder_that_was_taken_over_is_notified_and_its_release_frees_nothing() {
     let lock = Scripted::default();
     let silent = locks(lock.clone()).lease(SECOND * 60).unwrap().lock(&key()).await.unwrap();
     lock.fail(Operation::Renew, StoreErrorKind::Unreachable, 1);
@@ -180,7 +180,7 @@ async fn of_several_keys_all_are_taken_or_none() {
 
 /// Case 86, for what can wait for each other in turn.
 #[tokio::test(start_paused = true)]
-async fn those_who_want_the_same_keys_in_another_order_do_not_wait_for_ever() {
+async fn callers_that_lock_the_same_keys_in_another_order_do_not_deadlock() {
     let lock = LocalLock::new();
     let takes = (0..10).map(|number| {
         let locks = locks(lock.clone());

@@ -238,7 +238,7 @@ async fn a_call_that_is_dropped_gives_up_its_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn limits_below_the_layer_are_not_taken_by_those_who_wait() {
+async fn waiting_requests_take_no_permit_of_a_limit_below_the_layer() {
     let (lock, left) = (LocalLock::new(), Arc::new(AtomicUsize::new(10)));
     let held = locks(lock.clone()).lock(&stock_key(&Deduct { warehouse: "a", sku: 1 })).await;
     let service = ServiceBuilder::new()

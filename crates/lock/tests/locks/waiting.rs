@@ -101,7 +101,7 @@ async fn after_the_deadline_nothing_is_asked() {
 
 /// Case 36.
 #[tokio::test(start_paused = true)]
-async fn who_stops_waiting_is_gone_and_the_next_one_gets_it() {
+async fn a_waiter_that_gives_up_is_gone_and_the_next_one_gets_the_lock() {
     let lock = LocalLock::new();
     let (here, there) = (locks(lock.clone()), locks(lock.clone()));
     let held = here.lock(&key()).await.unwrap();
@@ -118,7 +118,7 @@ async fn who_stops_waiting_is_gone_and_the_next_one_gets_it() {
 
 /// Case 36, in the middle of the line of one process.
 #[tokio::test(start_paused = true)]
-async fn who_leaves_the_line_of_its_process_holds_up_nobody() {
+async fn a_waiter_that_leaves_the_local_queue_delays_no_other() {
     let locks = locks(LocalLock::new());
     let held = locks.lock(&key()).await.unwrap();
     let waits = |locks: Locks<_>| tokio::spawn(async move { locks.lock(&key()).await.map(drop) });
@@ -154,7 +154,7 @@ async fn a_release_between_the_busy_answer_and_the_wait_is_not_missed() {
 
 /// Case 38: what tells of releases is not needed.
 #[tokio::test(start_paused = true)]
-async fn who_hears_of_nothing_gets_it_by_looking() {
+async fn a_waiter_without_messages_gets_the_lock_by_polling() {
     let lock = Scripted::deaf();
     let held = locks(lock.clone()).lock(&key()).await.unwrap();
     let waiting = locks(lock.clone());
@@ -223,7 +223,7 @@ async fn trouble_that_passes_is_waited_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trouble_that_does_not_pass_ends_the_wait() {
+async fn a_permanent_error_ends_the_wait() {
     let lock = Scripted::deaf();
     let _held = locks(lock.clone()).lock(&key()).await.unwrap();
     let waiting = locks(lock.clone());
@@ -236,7 +236,7 @@ async fn trouble_that_does_not_pass_ends_the_wait() {
 
 /// A lock with a queue has to know who comes back, and may block until then.
 #[tokio::test(start_paused = true)]
-async fn who_does_not_wait_has_no_patience_and_who_waits_keeps_part_of_its_lease() {
+async fn a_try_has_no_patience_and_a_wait_leaves_part_of_the_lease() {
     let lock = Scripted::default();
     let locks = locks(lock.clone());
     let _ = locks.try_lock(&key()).await;
@@ -276,7 +276,7 @@ fn outside_of_a_runtime_it_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grant_that_is_heard_of_after_its_lease_is_none() {
+async fn a_grant_that_arrives_after_its_lease_is_none() {
     let lock = Scripted::default();
     lock.delay(Operation::Acquire, Duration::ZERO, LEASE);
     let locks = locks(lock.clone());

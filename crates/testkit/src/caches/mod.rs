@@ -17,16 +17,14 @@ use tower::{Layer, Service};
 
 use crate::loaders::{Loader, Refusal};
 
+pub use crate::wait::NEVER;
+
 /// How long answers are kept.
 pub const MINUTE: Duration = Duration::from_secs(60);
 /// None at all.
 pub const NO_TIME: Duration = Duration::ZERO;
 /// A second.
 pub const SECOND: Duration = Duration::from_secs(1);
-
-/// So long that whoever waits for it waits for ever: leases lapse, loads time out, and a paused
-/// clock moves on to it when nothing else can happen any more.
-pub const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// How a layer names what is asked for.
 pub type KeyOf = fn(&u64) -> Key;

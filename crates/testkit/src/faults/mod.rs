@@ -2,6 +2,7 @@
 
 mod connection;
 mod damage;
+mod network;
 mod replies;
 mod resp;
 
@@ -21,6 +22,7 @@ pub use self::replies::{Replaced, Replacement};
 
 use self::connection::Upstream;
 use self::damage::Damage;
+use self::network::NetworkFaults;
 use self::replies::Replacements;
 use crate::servers::free_port;
 
@@ -37,23 +39,6 @@ pub struct FaultProxy {
 
 /// `None` while connections are refused. Held for a call of the system, never across an `.await`.
 type Listener = Mutex<Option<TcpListener>>;
-
-#[derive(Clone, Debug, Default)]
-struct NetworkFaults {
-    /// How often all connections were cut; those that began before the last cut must end.
-    cuts: u64,
-    to_server: Way,
-    to_client: Way,
-}
-
-/// How one direction is.
-#[derive(Clone, Copy, Debug, Default)]
-struct Way {
-    silent: bool,
-    delay: Duration,
-    /// Bytes per second; as many as there are if it is not said.
-    rate: Option<NonZeroU32>,
-}
 
 impl FaultProxy {
     /// Starts to pass everything on to `upstream`, a Redis.

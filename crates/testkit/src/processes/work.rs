@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use tokio::runtime;
 use tokio::sync::mpsc;
 
-use super::{MARK, Order, Said, TOLD};
+use super::messages::{MARK, Order, Said, TOLD};
 
 /// Opens by what it is told, and obeys commands, several at a time, until the standard input ends,
 /// which it does when the test dies, however it dies. Does nothing in a process that is no worker.

@@ -16,7 +16,8 @@ use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::{MARK, Order, Said, TOLD, freeze, thaw};
+use super::frozen::{freeze, thaw};
+use super::messages::{MARK, Order, Said, TOLD};
 
 /// How long a worker may take to open, and for what it is [asked](Worker::ask). Nothing that works
 /// comes near it.
