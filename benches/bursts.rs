@@ -1,9 +1,9 @@
 //! A burst: many callers that miss one key at the same moment, per caller.
 //!
-//! Each burst is of a new key, with a task for every caller. It is measured from the first spawn
-//! to the last answer: with a loader that answers at once, and with one that waits until all
-//! callers wait for it. The baselines are moka's `get_with`, which coalesces too, and tasks that
-//! wait for a `tokio::sync::watch` to change, about the least that telling so many can cost.
+//! Each burst is of a new key, with a task for every caller. It is measured from the first spawn to
+//! the last answer: with a loader that answers at once, and with one that waits until all callers
+//! wait for it. The baselines are moka's `get_with`, which coalesces too, and tasks that wait for a
+//! `tokio::sync::watch` to change, about the least that notifying so many can cost.
 
 use std::convert::Infallible;
 use std::sync::Arc;

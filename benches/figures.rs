@@ -1,4 +1,4 @@
-//! What races came to, in lines to be read.
+//! The results of races, as printed lines.
 
 use crate::paired::Number;
 
@@ -10,7 +10,7 @@ pub(crate) struct Lap {
     pub(crate) cpu: f64,
 }
 
-/// What a race came to: the laps of each contender.
+/// The result of a race: the laps of each contender.
 pub(crate) struct Outcome {
     section: &'static str,
     case: String,
@@ -30,7 +30,7 @@ impl Outcome {
         Self { section, case, names, laps, is_smoke }
     }
 
-    /// Prints what an operation of each took.
+    /// Prints the time per operation of each contender.
     pub(crate) fn print(&self, ones: &[Number]) {
         for one in ones {
             let nanos = Spread::of(self.laps(*one).map(|lap| lap.wall));
@@ -57,7 +57,7 @@ impl Outcome {
         self.line(&name, &format!("{median:>10.0} ns  ({low:.0} to {high:.0})"));
     }
 
-    /// Prints what is left of one contender's time without some others' time.
+    /// Prints one contender's time minus the time of others.
     pub(crate) fn print_rest(&self, name: &str, whole: Number, parts: &[Number]) {
         let of_parts =
             |round: usize| parts.iter().map(|part| self.laps[part.0][round].wall).sum::<f64>();
@@ -94,7 +94,7 @@ impl Outcome {
     }
 }
 
-/// What is asked of a figure.
+/// The limit of a figure.
 #[derive(Clone, Copy)]
 pub(crate) enum Wanted {
     AtLeast(f64),

@@ -1,5 +1,5 @@
-//! Hand-overs of locks: from a release to the next holder's start, with eight who wait, against
-//! eight who try every 50 ms.
+//! Hand-overs of locks: from a release to the next holder's start, with eight waiters, against
+//! eight callers that try every 50 ms.
 //!
 //! Each of the eight has connections of its own, as eight processes have. What the Redis server
 //! counted is said as well: commands of clients, without those that scripts make inside.
@@ -77,7 +77,7 @@ impl Stage {
             .into_iter()
             .map(|lock| Locks::new(lock).wait(LockWait::at_most(Duration::from_secs(60))))
             .collect();
-        // Who has never been asked connects first, and that is not what is measured.
+        // A lock connects at its first request, which is not measured.
         self.hand_over(&services, 1, true).await;
         let before = redis.map(commands);
         let told = self.hand_over(&services, self.rounds, true).await;
@@ -138,10 +138,10 @@ impl Stage {
                     }
                 }
                 sleep(WORK).await;
-                // From here on somebody else may have it.
+                // From here on another caller may have it.
                 released.lock().unwrap_or_else(PoisonError::into_inner).0 = Some(Instant::now());
                 held.release().await.expect("it was held");
-                // It is somebody else's turn.
+                // It is another caller's turn.
                 sleep(WORK).await;
             }
         }))
@@ -171,5 +171,5 @@ const WAITERS: usize = 8;
 
 const POLL: Duration = Duration::from_millis(50);
 
-/// How long it is held, and how long a holder is content without it.
+/// How long the lock is held, and how long a holder waits before it asks again.
 const WORK: Duration = Duration::from_millis(2);

@@ -31,7 +31,7 @@ pub(crate) fn run(effort: Effort) {
     );
 }
 
-/// What an answer must be to be kept.
+/// The bounds of an answer that is stored.
 trait Answer: Clone + Serialize + DeserializeOwned + Send + Sync + 'static {}
 
 impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> Answer for T {}

@@ -1,10 +1,10 @@
 //! A hit in Redis, by many callers at once, against a bare `GET` and against a pool by the book.
 //!
 //! *Bare* is a `GET` of the JSON over one multiplexed connection of redis-rs, which gives bytes;
-//! beside it stands the same with the JSON decoded, as whoever asks for a product has to.
-//! `bb8-redis` is its pool as it comes: a connection for each request, checked by a `PING`.
-//! The bare one runs twice: what its ratio to itself is off 1 is how far the others can be trusted.
-//! `RedisStore::look` is our look without the layer: the command that lookers share, timeout, digest
+//! beside it is the same with the JSON decoded, as a caller that needs the product does.
+//! `bb8-redis` is its pool as it comes: a connection for each request, checked by a `PING`. The
+//! bare one runs twice: the deviation of its ratio to itself from 1 is the error of the other
+//! ratios. `RedisStore::look` is our lookup without the layer: the lookup batch, timeout, digest
 //! and envelope.
 
 use std::convert::Infallible;
@@ -48,7 +48,7 @@ pub(crate) fn run(effort: Effort) {
     stage.race("own keys, nested", |sku| Shelf::of_json_len(sku, JSON_LEN), false, effort);
 }
 
-/// So many callers of so many keys.
+/// Callers, and the keys that they ask for.
 struct Stage<'a> {
     server: &'a RedisServer,
     runtime: &'a Runtime,
@@ -59,7 +59,7 @@ struct Stage<'a> {
 /// What one caller does with its key, so many times.
 type Caller = Box<dyn Fn(u64, usize) -> BoxFuture<'static, ()>>;
 
-/// What an answer must be to be kept.
+/// The bounds of an answer that is stored.
 trait Answer: Clone + Serialize + DeserializeOwned + Send + Sync + 'static {}
 
 impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> Answer for T {}

@@ -2,9 +2,9 @@
 //! library that keeps the copies.
 //!
 //! *Bare* is what one writes without this crate and without caring whether it is still true: a
-//! `quick_cache::sync::Cache<u64, V>`. The next baseline is asked by the same [`Key`] as we are, made
-//! for each request as our key function makes it; and the last one by that key's digest, as whoever
-//! names copies as the server names entries has to. The parts are ours, each by itself.
+//! `quick_cache::sync::Cache<u64, V>`. The next baseline is asked by the same [`Key`] as we are,
+//! made for each request as our key function makes it; and the last one by that key's digest, which
+//! a cache needs that names copies as the server names entries. The parts are ours, each by itself.
 
 use std::convert::Infallible;
 use std::hash::RandomState;
@@ -34,7 +34,7 @@ pub(crate) fn run(effort: Effort) {
     stage.hit_by_two_threads("one Arc<str>, 2 threads", effort.in_long_turns());
 }
 
-/// What an answer must be to be kept.
+/// The bounds of an answer that is stored.
 trait Answer: Clone + Serialize + DeserializeOwned + Send + Sync + 'static {}
 
 impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> Answer for T {}

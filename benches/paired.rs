@@ -116,7 +116,8 @@ impl<'a> Race<'a> {
         let mut laps = vec![Vec::with_capacity(effort.rounds); contenders.len()];
         for round in 0..effort.rounds {
             for turn in 0..contenders.len() {
-                // Another one begins each round: nobody always comes after the same.
+                // Each round begins with another contender, so that none always follows the same
+                // one.
                 let place = (round + turn) % contenders.len();
                 laps[place].push(contenders[place].turn(effort.turn));
             }
@@ -172,7 +173,7 @@ impl Took {
 }
 
 pub(crate) fn timed(run: impl FnOnce()) -> Took {
-    // Looking at the processors takes some time itself: outside of what is timed.
+    // Reading the processor time takes some time itself, so it stays outside of what is timed.
     let used = cpu_time();
     let began = Instant::now();
     run();

@@ -1,10 +1,10 @@
 //! What a hit in Redis is made of beside the client and the server, each part by itself.
 //!
-//! The layer is measured whole, over a store that answers at once with an entry that nobody has
-//! decoded yet, and so are the parts that can be called from outside. What is left of the layer
-//! without these is the rest of it: the glance into the table of flights, and the states of the
-//! future. Two parts are stand-ins of the same making, as ours are private: a pool that manages
-//! nothing, and the checksum, which is all of the envelope that takes time.
+//! The layer is measured as a whole, over a store that answers at once with an entry that is not
+//! decoded yet. So are the parts that can be called from outside. What remains of the layer without
+//! them is the lookup in the table of flights, and the states of the future. Two parts are
+//! substitutes, because ours are private: a pool that manages nothing, and the checksum, which is
+//! all of the envelope that takes time.
 
 use std::convert::Infallible;
 use std::future::ready;
@@ -102,7 +102,7 @@ fn key(sku: &u64) -> Key {
     Key::of("item").with(*sku)
 }
 
-/// A store that answers at once, with an entry that nobody has decoded yet.
+/// A store that answers at once, with an entry that is not decoded yet.
 #[derive(Clone, Debug)]
 struct AtOnce(Bytes);
 
@@ -134,15 +134,15 @@ impl Store for AtOnce {
     }
 
     fn invalidate(&self, _: Key) -> Answer<()> {
-        unreachable!("nobody invalidates")
+        unreachable!("nothing invalidates")
     }
 
     fn expire(&self, _: Key) -> Answer<()> {
-        unreachable!("nobody expires")
+        unreachable!("nothing expires")
     }
 }
 
-/// What a pool manages whose checkouts are to be measured.
+/// What a pool manages when its checkouts are measured.
 struct Nothing;
 
 impl ManageConnection for Nothing {
@@ -168,5 +168,5 @@ const JSON_LEN: usize = 1024;
 /// As long as the header of an envelope.
 const HEADER: usize = 88;
 
-/// As long as a store waits by default.
+/// The default timeout of a store.
 const TIMEOUT: Duration = Duration::from_millis(250);

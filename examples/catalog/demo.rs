@@ -1,4 +1,4 @@
-//! What the buttons of the page do.
+//! The actions of the buttons of the page.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use crate::way::Way;
 
 /// Callers of a burst.
 pub(crate) const CALLERS: usize = 1_000;
-/// The product that bursts ask for, and nobody else.
+/// The product that only bursts ask for.
 pub(crate) const PRODUCT: u32 = 50_000;
 
 /// The shop, and what can be done to it.
@@ -33,7 +33,7 @@ pub(crate) struct Bursts {
     protected: Burst,
 }
 
-/// How one way bore a burst.
+/// The results of a burst, for one way.
 #[derive(Serialize)]
 struct Burst {
     queries: u64,
@@ -82,7 +82,7 @@ impl Demo {
     pub(crate) async fn burst(self: &Arc<Self>) -> Bursts {
         let _stage = self.stage.lock().await;
         let unprotected = self.burst_of(Way::Unprotected).await;
-        // If the store is stopped there is nothing to be had from it, which is as good.
+        // A stopped store has no answer either, which is as good.
         let _ = self.shop.invalidate(PRODUCT).await;
         let protected = self.burst_of(Way::Protected).await;
         Bursts { callers: CALLERS, product: PRODUCT, unprotected, protected }

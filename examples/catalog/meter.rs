@@ -27,7 +27,7 @@ pub(crate) struct Counts {
     pub(crate) outcomes: Outcomes,
     /// How long answers and errors took.
     pub(crate) latency: Histogram,
-    /// How long those waited who were answered by somebody else's load.
+    /// The waits of callers that were answered by another caller's load.
     pub(crate) waits: Histogram,
 }
 

@@ -1,7 +1,7 @@
 //! The catalog as it is asked, in both ways, with what protects it.
 //!
-//! What is kept is kept below the answers: products one by one, pages of a search as lists of SKUs,
-//! and the tree of categories. So a page of a search loads only the products that no other page has
+//! The cache keeps parts of answers: products one by one, pages of a search as lists of SKUs, and
+//! the tree of categories. So a page of a search loads only the products that no other page has
 //! loaded, by one query, and a changed price is changed everywhere.
 
 use std::collections::HashMap;
@@ -27,12 +27,12 @@ use crate::way::Way;
 const TTL: Duration = Duration::from_secs(10);
 const CATEGORIES_TTL: Duration = Duration::from_secs(30);
 const NOT_FOUND_TTL: Duration = Duration::from_secs(5);
-/// Given out for so long while it is loaded anew.
+/// How long an answer is served stale while it is loaded again.
 const REVALIDATED_FOR: Duration = Duration::from_secs(60);
-/// Given out for so long if it cannot be loaded anew.
+/// How long an answer is served stale if it cannot be loaded.
 const RESCUED_FOR: Duration = Duration::from_secs(60 * 60);
-/// Who has failed is left alone for so long, at first and at most: short, so that a page which is
-/// being watched recovers soon.
+/// The first and the longest cooldown of a failing key: short, so that a page recovers soon while
+/// it is watched.
 const FAILURES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
 
 type Loader<Req, T> = BoxCloneSyncService<Req, T, QueryError>;
@@ -169,8 +169,8 @@ impl Shop {
         .await
     }
 
-    /// Changes a price, and ends what is kept of the product: whoever asks once this has returned
-    /// is told the new one. Says whether there is such a product.
+    /// Changes a price, and invalidates the product: a request that starts after this has returned
+    /// gets the new price. Says whether there is such a product.
     pub(crate) async fn set_price(&self, sku: u32, price_cents: i64) -> Result<bool, Fault> {
         let is_there = self.source.protected.set_price(sku, price_cents).await?;
         self.invalidate(sku).await?;

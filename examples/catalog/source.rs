@@ -18,7 +18,7 @@ use crate::way::Way;
 
 /// Connections of each way. So few are usual, and a burst of more has to queue for them.
 const CONNECTIONS: u32 = 8;
-/// Who has to queue for longer has an error, as with any pool.
+/// A query that queues for longer gets an error, as with any pool.
 const QUEUE_LIMIT: Duration = Duration::from_secs(10);
 /// What a slow database adds to a query.
 const SLOWNESS: Duration = Duration::from_millis(500);
@@ -69,7 +69,7 @@ pub(crate) struct Source {
     pub(crate) weather: Arc<Weather>,
 }
 
-/// What the database is going through.
+/// The faults of the database.
 pub(crate) struct Weather {
     load_time: Duration,
     pub(crate) slow: AtomicBool,
@@ -112,7 +112,7 @@ impl Connections {
         self.queries.all.load(Ordering::Relaxed)
     }
 
-    /// How many wait for a connection.
+    /// How many queries wait for a connection.
     pub(crate) fn queued(&self) -> u64 {
         self.queries.queued.load(Ordering::Relaxed)
     }
@@ -188,7 +188,7 @@ impl Connections {
     }
 }
 
-/// One who waits for a connection.
+/// A query that waits for a connection.
 struct Queued<'a>(&'a AtomicU64);
 
 impl<'a> Queued<'a> {

@@ -1,5 +1,5 @@
-//! The figures that the page shows: all counted since the start, so that whoever reads them may
-//! subtract one reading from another.
+//! The figures that the page shows: all counted since the start, so that a reader may subtract one
+//! reading from another.
 
 use std::sync::atomic::Ordering;
 
@@ -24,7 +24,7 @@ pub(crate) struct Stats {
 struct Side {
     /// Queries that were begun at the database.
     queries: u64,
-    /// Who waits for a connection to the database right now.
+    /// How many queries wait for a connection to the database right now.
     queued: u64,
     #[serde(flatten)]
     counts: Counts,

@@ -21,10 +21,10 @@ const PACE: Duration = Duration::from_micros(12_500);
 /// Products that are asked for, the first one most often.
 const PRODUCTS: u32 = 40;
 const WORDS: [&str; 4] = ["lamp", "clock", "bell", "basket"];
-/// Visitors of one way who have not been answered yet. More do not come: they would only queue.
+/// The most visitors of one way that wait for an answer. More would only queue.
 const MOST_VISITORS: usize = 300;
 
-/// What somebody looks at.
+/// What a visitor asks for.
 enum Visit {
     Product(u32),
     Search(Search),

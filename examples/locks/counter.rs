@@ -9,7 +9,7 @@ use bellwether_lock::{Lock, LockError, Locks};
 use futures_util::future::{join, try_join};
 use tokio::time::sleep;
 
-/// What became of the counter.
+/// The result of counting.
 pub(crate) struct Outcome {
     pub(crate) counted: u32,
     /// How long an increment took, with its turn to be waited for.
@@ -31,7 +31,7 @@ pub(crate) enum Fences {
 #[derive(Default)]
 struct Counter {
     value: AtomicU32,
-    /// Of those who wrote, in their order.
+    /// The fences of the writers, in the order of their writes.
     fences: std::sync::Mutex<Vec<Option<u64>>>,
 }
 

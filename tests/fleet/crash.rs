@@ -15,7 +15,7 @@ const KEY: u64 = 3;
 const OTHER: u64 = 4;
 const CALLERS: usize = 20;
 
-/// The longest pause of a loser.
+/// The longest pause of a waiter.
 const PAUSE: Duration = Duration::from_millis(250);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -84,7 +84,7 @@ async fn a_stopped_leader_does_no_harm_to_a_load_of_another_process() {
     stage.fleet.nothing_is_left_behind();
 }
 
-/// Nobody has invalidated anything: that somebody later was quicker is enough.
+/// Nothing was invalidated. A later lease that was committed first is enough.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stopped_leader_does_no_harm_to_the_next_holder_of_its_lease() {
     let mut stage = Stage::set().await;
@@ -173,8 +173,7 @@ async fn a_load_slower_than_its_lease_keeps_it() {
     assert_eq!(fleet.database.loads(KEY), 1);
 }
 
-/// A question for the lease reaches the server when its caller does not wait for the answer any
-/// more.
+/// A request for the lease reaches the server after its caller has stopped waiting.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_arrives_late_keeps_no_other_process_waiting() {
     let (fleet, proxy) = Fleet::proxied().await;
@@ -236,7 +235,7 @@ struct Stage {
     leader: Worker,
     others: Vec<Worker>,
     loads: Loads,
-    /// The leader's, which has read version 1.
+    /// The load of the leader, which has read version 1.
     load: Load,
 }
 
@@ -269,15 +268,15 @@ fn with_lease(fleet: &Fleet, lease: Duration) -> Setup {
     Setup { lease_ms: lease.as_millis() as u64, ..fleet.setup() }
 }
 
-/// Its caller had asked before anything changed, so the old version is an answer to that; to those
-/// who joined it while it loaded, it is none.
+/// The caller of the stopped leader had asked before the change, so it may get the old version.
+/// Callers that joined during the load may not.
 async fn the_opener_alone_has_the_old(leader: &Worker) {
     let late = leader.end(OPENER).await;
     all_have(&late, 1);
     assert_eq!(late[0].how, How::Led { stored: false });
 }
 
-/// In the process that was late, in the others, and in one that knows only the store.
+/// Asks in the process of the late leader, in the others, and in a new one.
 async fn every_worker_reads_the_new(fleet: &Fleet, leader: &Worker, others: &[Worker]) {
     let new = fleet.workers(1, &with_lease(fleet, LEASE)).await;
     let readers = others.iter().chain(&new).chain([leader]);

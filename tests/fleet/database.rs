@@ -36,7 +36,7 @@ struct Row {
     loads: u64,
     /// When they began.
     times: Vec<Instant>,
-    /// Where loads go that are to be held.
+    /// Receives the loads that are held.
     held: Option<mpsc::UnboundedSender<Load>>,
 }
 
@@ -122,7 +122,7 @@ pub(crate) struct Load {
 
 impl Load {
     pub(crate) fn answer(self) {
-        // Who asked may have died meanwhile.
+        // The worker may have died meanwhile.
         let _ = self.answer.send(());
     }
 }

@@ -1,4 +1,4 @@
-//! A server that forgets everything, in the middle of a burst, fails nobody.
+//! A server that forgets everything in the middle of a burst causes no error.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,7 +12,7 @@ const PROCESSES: usize = 4;
 const CALLERS: usize = 25;
 const KEY: u64 = 5;
 
-/// The lease is gone with everything else, which wakes the losers: one of them leads.
+/// The lease is lost with everything else, which wakes the waiters: one of them leads.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flushed_lease_is_taken_over_at_once() {
     let fleet = Fleet::start().await;

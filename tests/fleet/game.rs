@@ -1,4 +1,4 @@
-//! A worker that plays by chance: readers and writers in any order, as the seed will have it.
+//! A worker that plays at random: readers and writers in an order that the seed decides.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tower::Service;
 use crate::messages::{Answer, Event, Game, What};
 use crate::worker::{Ask, Member, Rows, key_of};
 
-/// One operation of a round, with everything that is left to chance.
+/// One operation of a round, with all its random choices.
 #[derive(Debug)]
 struct Operation {
     key: u64,
@@ -20,7 +20,7 @@ struct Operation {
     delay: u64,
     kind: Kind,
     ask: Ask,
-    /// Which of the services is read by.
+    /// The service that reads.
     service: usize,
 }
 
@@ -32,7 +32,7 @@ enum Kind {
 }
 
 impl Member {
-    /// Plays some rounds, and tells what has happened.
+    /// Plays some rounds, and returns their history.
     pub(crate) async fn play(&self, game: Game) -> Vec<Event> {
         // Lives and leases so short that both run out now and then.
         let services = [self.another(8, 100), self.another(400, 150)];
@@ -66,7 +66,7 @@ impl Member {
         sleep(Duration::from_micros(operation.delay)).await;
         match operation.kind {
             Kind::Read => vec![self.read(operation, services).await],
-            // Who has changed something looks at it next.
+            // A writer reads its key next.
             Kind::Expire | Kind::Invalidate => {
                 vec![self.change(operation).await, self.read(operation, services).await]
             }

@@ -1,4 +1,4 @@
-//! Promise 4: callers go whenever they like; who stays is answered, and nothing is left behind.
+//! Promise 4: callers may leave at any time. The others are answered, and nothing is left behind.
 
 use bellwether_testkit::{clock, seeds};
 use futures_util::future::join_all;
@@ -33,7 +33,7 @@ async fn callers_that_leave_at_random_take_nothing_from_the_others() {
     fleet.nothing_is_left_behind();
 }
 
-/// Callers that come and go while loads, stores and wake-ups are under way, and nobody stays.
+/// Callers that come and go during loads, commits and push messages, and none stays.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_all_callers_leave_is_still_loaded_once() {
     let mut chance = seeds::begin();
@@ -43,7 +43,7 @@ async fn a_key_that_all_callers_leave_is_still_loaded_once() {
         let answers = waver(&workers, key, stays_of_each(&mut chance)).await;
         all_have(&answers, 1);
         all_rest(&workers).await;
-        // Everybody may have left before any load had begun.
+        // All callers may have left before any load began.
         all_have(&[workers[0].read(key).await], 1);
         assert_eq!(fleet.database.loads(key), 1);
     }
@@ -66,7 +66,8 @@ async fn a_load_goes_on_for_other_processes_when_its_own_callers_have_left() {
     assert_eq!(fleet.database.loads(1), 1);
 }
 
-/// It is told of the lease that was given up, and neither waits for its end nor for a pause.
+/// A push message reports the lease that was given up, so the waiter waits neither for its end nor
+/// for a pause.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_load_is_taken_over_at_once() {
     let fleet = Fleet::start().await;

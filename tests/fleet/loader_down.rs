@@ -1,4 +1,4 @@
-//! A loader that fails is not stampeded either.
+//! A failing loader is protected, too.
 
 use std::time::Duration;
 

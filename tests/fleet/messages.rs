@@ -1,4 +1,4 @@
-//! What a test and its workers tell each other.
+//! What a test and its workers send each other.
 
 use std::net::SocketAddr;
 
@@ -22,9 +22,9 @@ pub(crate) enum Command {
     Invalidate { key: u64 },
     /// Let callers ask again and again.
     Storm(Storm),
-    /// Play by chance.
+    /// Play at random.
     Play(Game),
-    /// Tell how it stands.
+    /// Report its state.
     Report,
 }
 
@@ -53,13 +53,13 @@ pub(crate) struct Setup {
     pub(crate) ttl_ms: u64,
     pub(crate) stale_if_error_ms: u64,
     pub(crate) lease_ms: u64,
-    /// A fixed pause of losers, instead of the default.
+    /// A fixed pause of waiters, which replaces the default.
     pub(crate) pause_ms: Option<u64>,
-    /// A load that nobody waits for is cancelled.
+    /// An abandoned load is cancelled.
     pub(crate) cancels: bool,
 }
 
-/// What became of one caller.
+/// The answer to one caller.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Answer {
     /// The version of the row, or the error.
@@ -97,7 +97,7 @@ impl From<&CacheStatus> for How {
     }
 }
 
-/// How a worker stands.
+/// The state of a worker.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) struct Report {
     pub(crate) pushes: u64,
@@ -116,7 +116,7 @@ pub(crate) struct Game {
     pub(crate) keys: u64,
 }
 
-/// One operation, as who did it saw it.
+/// One operation, as its caller saw it.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Event {
     pub(crate) key: u64,

@@ -1,4 +1,4 @@
-//! Workers as a test sees them: processes to be commanded, stopped and killed.
+//! The test's side of workers: it commands, stops and kills them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::storm::{Fared, Storm};
 /// A process of the fleet. Killed and reaped on drop.
 pub(crate) struct Worker {
     process: processes::Worker<Command, Reply>,
-    /// How many callers came alone.
+    /// How many bursts of one caller there were.
     alone: AtomicU64,
 }
 
@@ -74,7 +74,7 @@ impl Worker {
         }
     }
 
-    /// Waits until it asks and loads nothing any more: until what it had begun is over.
+    /// Waits until it has no requests and no loads under way.
     pub(crate) async fn rests(&self) {
         let deadline = Instant::now() + PATIENCE;
         while self.report().await.in_flight > 0 {

@@ -1,4 +1,4 @@
-//! Promise 2: losers are told, not left to poll; and what is lost costs a pause.
+//! Promise 2: waiters are notified and need not poll. A lost message costs a pause.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::process::Worker;
 
 const KEY: u64 = 7;
 
-/// The longest pause of a loser: what a lost message costs, as promised.
+/// The longest pause of a waiter, which is the promised cost of a lost message.
 const PAUSE: Duration = Duration::from_millis(250);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -39,7 +39,8 @@ async fn waiters_are_notified() {
     assert_eq!(stage.fleet.database.loads(KEY), 1);
 }
 
-/// Once what was heard is lost with the connection, nobody else will tell: losing it has to wake.
+/// A message that is lost with its connection is not sent again, so the loss of a connection has to
+/// wake the waiters.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_whose_connection_is_killed_is_notified_over_the_next_one() {
     let mut stage = Stage::set(|fleet| fleet.setup_without_pauses()).await;
@@ -79,8 +80,8 @@ async fn a_waiter_whose_connections_are_reset_is_notified_over_the_next_ones() {
     assert_eq!(stage.fleet.database.loads(KEY), 1);
 }
 
-/// The store is not down because a connection is: to load for oneself would be one load for each
-/// process that had asked just then, and none of them stored.
+/// A lost connection does not mean that the store is down. Uncached loads would be one load for
+/// each process that had just asked, and none would be stored.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_question_that_is_lost_with_its_connection_is_asked_again() {
     let (fleet, proxy) = Fleet::proxied().await;
@@ -104,8 +105,8 @@ async fn a_question_that_is_lost_with_its_connection_is_asked_again() {
     assert_eq!(fleet.database.loads(KEY), 1);
 }
 
-/// Redis tells nobody of `SWAPDB`. So the entry, prepared in another database, appears without a
-/// word, as if the message had been lost on a connection that is well.
+/// Redis sends no push message for `SWAPDB`. So the entry, prepared in another database, appears as
+/// if its message were lost on a working connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_message_costs_at_most_a_pause() {
     let fleet = Fleet::start().await;
@@ -120,7 +121,7 @@ async fn a_lost_message_costs_at_most_a_pause() {
     let answers = end(&stage.losers, KEY).await;
     all_have(&answers, 1);
     for (before, after) in before.iter().zip(reports(&stage.losers).await) {
-        assert_eq!(after.pushes, before.pushes, "nobody was told");
+        assert_eq!(after.pushes, before.pushes, "there was no push message");
     }
     let last = last_after(&answers, swapped);
     println!("lost message: the last loser was answered {last:?} after the value was there");
@@ -143,7 +144,7 @@ async fn a_waiter_behind_a_network_failure_is_answered_when_it_ends() {
     assert_eq!(stage.fleet.database.loads(KEY), 1);
 }
 
-/// It pauses, asks in vain for as long as the store is given, and loads for itself.
+/// It pauses, asks until the timeout of the store, and makes an uncached load.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_behind_an_endless_network_failure_makes_an_uncached_load() {
     let budget = Duration::from_millis(250);
@@ -171,7 +172,8 @@ async fn waiters_without_push_messages_find_the_value_by_their_pauses() {
     }
 }
 
-/// Over and over, whatever is under way: who has a question on its way does without an answer.
+/// Connections are killed again and again, at any moment: a caller with a request under way goes on
+/// without its answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_that_are_killed_at_any_time_fail_no_caller() {
     let fleet = Fleet::start().await;
@@ -196,7 +198,7 @@ async fn connections_that_are_killed_at_any_time_fail_no_caller() {
     join_all(workers.iter().map(Worker::rests)).await;
 }
 
-/// The server's table holds what somebody waits for, and not what everybody reads.
+/// The server tracks the keys that have waiters, and not every key that is read.
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_hits_are_not_tracked() {
     let fleet = Fleet::start().await;
@@ -217,10 +219,10 @@ const BURSTS: u64 = 100;
 const LOSERS: usize = 3;
 const CALLERS: usize = 20;
 
-/// A load that is held, its leader, and losers in other processes that wait for it.
+/// A load that is held, its leader, and waiters in other processes.
 struct Stage {
     fleet: Fleet,
-    /// One process, in a list as the losers are.
+    /// One process, in a list like the waiters.
     leader: Vec<Worker>,
     losers: Vec<Worker>,
     loads: Loads,
@@ -228,7 +230,7 @@ struct Stage {
     load: Option<Load>,
     /// The connection of the leader, by its number in Redis.
     leading: Vec<String>,
-    /// What the server had executed before anybody asked.
+    /// What the server had executed before the first caller asked.
     begun: Calls,
 }
 
@@ -239,7 +241,7 @@ impl Stage {
         Self::with(fleet, &setup, &setup).await
     }
 
-    /// The losers come by a proxy.
+    /// The waiters are connected by a proxy.
     async fn proxied(setup: impl Fn(&Fleet) -> Setup) -> (Self, FaultProxy) {
         let (fleet, proxy) = Fleet::proxied().await;
         let setup = setup(&fleet);
@@ -265,7 +267,7 @@ impl Stage {
         Self { fleet, leader, losers, loads, load, leading, begun }
     }
 
-    /// Kills the connections over which losers have asked, and says which those were.
+    /// Kills the connections over which waiters have asked, and returns their numbers.
     fn kill_connections_of_waiters(&self) -> Vec<String> {
         let mut losing = self.fleet.asking_clients();
         losing.retain(|id| !self.leading.contains(id));
@@ -273,7 +275,7 @@ impl Stage {
         losing
     }
 
-    /// Waits until each loser has been told that the key is busy over another connection.
+    /// Waits until each waiter has been answered `busy` over another connection.
     async fn waiters_ask_again(&self, former: &[String]) {
         let known = [former, &self.leading].concat();
         self.fleet.new_connections_ask(&known, LOSERS).await;
@@ -286,7 +288,7 @@ impl Stage {
         released
     }
 
-    /// Lets the load go, and measures how long the losers take.
+    /// Lets the load go, and measures how long the waiters take.
     async fn every_waiter_is_answered_within(&mut self, bound: Duration) {
         let released = self.release();
         all_have(&self.leader[0].end(KEY).await, 1);

@@ -1,4 +1,4 @@
-//! A worker: one process of the fleet, which does what it is told.
+//! A worker: one process of the fleet, which obeys its test.
 
 use std::collections::HashMap;
 use std::io;
@@ -58,7 +58,7 @@ async fn connect(options: RedisOptions) -> Result<RedisStore, StoreError> {
 
 const TRIES: usize = 10;
 
-/// The service that is called: rows by way of the cache.
+/// The service under test: rows through the cache.
 pub(crate) type Rows = ReadThrough<Loader, fn(&Ask) -> Key>;
 
 impl Member {

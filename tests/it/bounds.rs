@@ -1,4 +1,4 @@
-//! How many may wait, and how long: bounds and deadlines.
+//! How many callers may wait, and how long: bounds and deadlines.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn one_caller_more_than_may_wait_is_shed_and_the_others_are_served() {
     assert_eq!(answers(within).await, [1; 3]);
     cached.handle().invalidate(&key(1)).await.unwrap();
     loader.let_go(1);
-    assert_eq!(answers(burst(&cached, 1, 3)).await, [2; 3], "seats are free again");
+    assert_eq!(answers(burst(&cached, 1, 3)).await, [2; 3], "permits are free again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -48,7 +48,7 @@ async fn one_key_more_than_may_be_loaded_is_shed_and_the_others_are_served() {
     loader.let_go(3);
     answers(within).await;
     idle().await;
-    assert_eq!(answers(vec![ask(&cached, 3)]).await, [3], "there is room again");
+    assert_eq!(answers(vec![ask(&cached, 3)]).await, [3], "there are permits again");
 }
 
 type Asking = ReadThrough<Loader, fn(&u64) -> Lookup>;
@@ -91,7 +91,7 @@ async fn a_load_of_ones_own_is_not_cut_short_by_a_deadline() {
     assert_eq!(kind_of(&answer), CacheErrorKind::DeadlineExceeded);
     assert_eq!((loader.running(), loader.dropped()), (1, 0));
     sleep(SECOND * 5).await;
-    assert_eq!(answers(vec![hurry(&cached, 1)]).await, [1], "it is kept for those who come");
+    assert_eq!(answers(vec![hurry(&cached, 1)]).await, [1], "it is stored for later callers");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! `FaultyStore` does what it was told to, to the calls it was told of, and nothing else.
+//! `FaultyStore` disturbs the calls that a test names, as the test says, and no others.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn has(store: &impl Store, item: u64) -> bool {
     store.look(key(item)).await.expect("an answer").is_some()
 }
 
-/// Which of the next so many looks fail, counted from 1.
+/// Which of the next `calls` lookups fail, counted from 1.
 async fn failing(store: &impl Store, looks: usize) -> Vec<usize> {
     let mut failing = Vec::new();
     for look in 1..=looks {
@@ -315,7 +315,7 @@ async fn a_service_answers_whatever_one_operation_comes_to() {
     }
 }
 
-/// The lie costs a load, no answer.
+/// A wrong answer of the store costs a load, and no error.
 #[tokio::test(start_paused = true)]
 async fn a_commit_that_only_says_it_stored_is_loaded_again() {
     let store = faulty();

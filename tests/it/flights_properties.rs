@@ -1,4 +1,4 @@
-//! Whatever callers do, in whatever order: three processes, one key, and a history that is checked.
+//! Random callers in random order: three processes, one key, and a history that is checked.
 //!
 //! The runtime has one thread and a paused clock, so that a history is replayed by its moves.
 
@@ -51,7 +51,7 @@ enum Move {
     Invalidate {
         process: usize,
     },
-    /// A question that one of the processes will ask soon fails.
+    /// A coming request of one of the processes fails.
     Stumble {
         process: usize,
         question: usize,
@@ -93,8 +93,8 @@ impl History {
         self.clock.fetch_add(1, SeqCst)
     }
 
-    /// Whether a value may be given to who had asked then: it must not be of a load that had begun
-    /// when an invalidation was asked for which had returned before.
+    /// Whether a value may be given to a caller that asked at that moment. Its load must not have
+    /// begun before an invalidation that had returned by then.
     fn allows(&self, value: usize, asked: u64) -> bool {
         let began = self.loads.lock().unwrap()[value];
         let invalidations = self.invalidations.lock().unwrap();
@@ -251,18 +251,18 @@ impl World {
         }
     }
 
-    /// Everybody who is still there is answered, and nothing is left.
+    /// Every caller that is still there is answered, and nothing is left.
     async fn end(mut self, patience: Duration) {
         self.gate.well.add_permits(1_000);
         let began = Instant::now();
         let requests = std::mem::take(&mut self.requests);
         let waiting = requests.into_iter().map(async |mut request| {
             let answer = timeout(MINUTE * 10, &mut request.answer).await;
-            check(&self.history, request.asked, &answer.expect("nobody is stuck"));
+            check(&self.history, request.asked, &answer.expect("no caller is stuck"));
         });
         join_all(waiting).await;
-        assert!(began.elapsed() <= patience, "somebody waited for {:?}", began.elapsed());
-        // So long a flight may give a failure to whoever comes.
+        assert!(began.elapsed() <= patience, "a caller waited for {:?}", began.elapsed());
+        // A flight may give a failure to later callers for this long.
         tokio::time::sleep(SECOND * 2).await;
         assert!(self.processes.iter().all(|process| process.cached.in_flight() == 0));
         assert_eq!(tasks(), 0);
@@ -297,8 +297,8 @@ fn policies() -> impl Strategy<Value = WhenAbandoned> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
 
-    /// Beside what every history is checked for: nobody waits longer than for a message, no lease
-    /// is left, and each load but the first is there for a reason.
+    /// In addition to the checks of every history: no caller waits longer than for a message, no
+    /// lease is left, and each load but the first has a reason.
     #[test]
     fn every_history_on_a_store_that_works_is_right(moves in moves(false), policy in policies()) {
         play(moves, policy, async |world| {
@@ -311,7 +311,7 @@ proptest! {
         });
     }
 
-    /// A lease whose end could not be told of may have to lapse, so somebody may wait for that.
+    /// A lease that could not be given up has to lapse, and a caller may wait for that.
     #[test]
     fn every_history_on_a_store_that_stumbles_is_right(moves in moves(true), policy in policies()) {
         play(moves, policy, async |world| {

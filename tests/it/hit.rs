@@ -1,4 +1,4 @@
-//! A hit costs next to nothing, and lasts as long as it was told to.
+//! A hit costs next to nothing, and an entry lasts for its ttl.
 
 use std::time::Duration;
 
@@ -183,8 +183,8 @@ async fn an_entry_that_cannot_be_decoded_is_replaced_by_one_load() {
     assert_eq!(status, CacheStatus::Hit { fresh_for: Some(MINUTE) });
 }
 
-/// It was told of the entry that it cannot read before another process replaced that, and asks for
-/// the lease after. What it declines is that one entry, and not its successor.
+/// The caller reads an undecodable entry, another process replaces it, and then the caller asks for
+/// the lease. It declines that one entry, and not its replacement.
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_met_an_undecodable_entry_accepts_its_replacement() {
     let (memory, loader) = (MemoryStore::new(10), Loader::new());

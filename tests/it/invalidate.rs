@@ -1,7 +1,7 @@
-//! After an invalidation has returned, no request that starts later is given what was before it.
+//! After an invalidation has returned, no request that starts later is given an older value.
 //!
-//! The loader answers with the number of the load, so a value tells when its load began: 1 began
-//! before the invalidation, 2 after it.
+//! The loader answers with the number of the load: load 1 began before the invalidation, and load 2
+//! after it.
 
 use bellwether::store::{Commit, Lifetimes, Store};
 use bellwether::{CacheStatus, MemoryStore};
@@ -117,8 +117,8 @@ async fn a_commit_that_it_overtakes_stores_nothing() {
     assert_eq!(answer(&cached, 1).await, 2);
 }
 
-/// The commit was done, then the invalidation; but the answer "stored" comes last of all, when
-/// somebody who asked after the invalidation has joined that very flight.
+/// The commit is done before the invalidation, but its answer "stored" arrives last. By then a
+/// caller from after the invalidation has joined the flight.
 #[tokio::test(start_paused = true)]
 async fn the_late_answer_of_a_commit_is_not_for_callers_that_came_after_it() {
     let (memory, loader) = (MemoryStore::new(10), Loader::new());
@@ -135,8 +135,8 @@ async fn the_late_answer_of_a_commit_is_not_for_callers_that_came_after_it() {
     assert_eq!(answers(after).await, [2; 10]);
 }
 
-/// The same for the answer "found": it left the store before the invalidation, and arrives when
-/// somebody who asked after it has joined the flight that had asked.
+/// The same for the answer "found": it leaves the store before the invalidation, and arrives when a
+/// caller from after the invalidation has joined the flight.
 #[tokio::test(start_paused = true)]
 async fn the_late_answer_of_an_acquire_is_not_for_callers_that_came_after_it() {
     let memory = MemoryStore::new(10);
@@ -154,7 +154,7 @@ async fn the_late_answer_of_an_acquire_is_not_for_callers_that_came_after_it() {
     answers(before).await;
 }
 
-/// The same for the answer of a look, which one caller makes for itself.
+/// The same for the answer of a lookup, which one caller makes for itself.
 #[tokio::test(start_paused = true)]
 async fn the_late_answer_of_a_lookup_is_not_for_callers_that_came_after_it() {
     let memory = MemoryStore::new(10);
@@ -172,7 +172,7 @@ async fn the_late_answer_of_a_lookup_is_not_for_callers_that_came_after_it() {
     answers(vec![before]).await;
 }
 
-/// The same for a look that a flight makes for those who had come too late for its commit.
+/// The same for a lookup that a flight makes for callers that came too late for its commit.
 #[tokio::test(start_paused = true)]
 async fn the_late_answer_of_a_lookup_for_others_is_not_for_callers_that_came_after_it() {
     let (memory, loader) = (MemoryStore::new(10), Loader::new());
@@ -270,7 +270,7 @@ async fn an_expired_entry_is_loaded_again() {
     }
 }
 
-/// Its flight looks for it, and finds what somebody else stored and what then was expired.
+/// Its flight makes a lookup, and finds an entry of another process that was expired after that.
 #[tokio::test(start_paused = true)]
 async fn an_expired_entry_is_not_for_callers_that_came_too_late_for_a_commit() {
     let memory = MemoryStore::new(10);

@@ -93,7 +93,7 @@ async fn an_entry_larger_than_the_store_is_not_kept() {
     assert_eq!((store.len(), store.bytes()), (0, 0));
 }
 
-/// It cannot be kept whatever is thrown out for it, so nothing should be.
+/// No eviction makes enough memory for it, so nothing should be evicted.
 #[tokio::test(start_paused = true)]
 async fn an_entry_larger_than_the_store_evicts_nothing() {
     let store = MemoryStore::new(10).max_bytes(10_000);
@@ -211,8 +211,8 @@ async fn ten_thousand_invalidations_are_remembered_at_once() {
     }
 }
 
-/// Floors end after a while. Who began before that might not meet the floor of an invalidation in
-/// its time, so it may store nothing by then.
+/// Watermarks end after a while. An older load could miss the watermark of an invalidation, so it
+/// may not store anything.
 #[tokio::test(start_paused = true)]
 async fn a_lapsed_lease_as_old_as_watermarks_become_stores_nothing() {
     let store = MemoryStore::new(100);

@@ -1,4 +1,4 @@
-//! Who misses together is answered by one load.
+//! Callers that miss together are answered by one load.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ async fn a_fleet_of_eight_causes_one_load() {
     assert_eq!(loader.loads(), 1);
 }
 
-/// On threads that really run at once, whatever the order in which they do.
+/// On threads that really run at once, in any order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_fleet_on_many_threads_causes_one_load_per_key() {
     let (loader, store) = (Loader::new(), MemoryStore::new(1_000));
@@ -174,7 +174,7 @@ async fn gives_all_what_it_does_not_keep(faults: Faults) {
     let began = Instant::now();
     let cached = not_keeping(faults, &MemoryStore::new(10), &Loader::taking(SECOND));
     assert_eq!(answers(burst(&cached, 1, 100)).await, [1; 100]);
-    assert_eq!(began.elapsed(), SECOND, "nobody waited for another load");
+    assert_eq!(began.elapsed(), SECOND, "no caller waited for another load");
 }
 
 #[tokio::test(start_paused = true)]

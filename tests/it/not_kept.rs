@@ -1,4 +1,4 @@
-//! Answers that are not kept, or for a time of their own.
+//! Answers that are not stored, or have a ttl of their own.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const LOAD: Duration = Duration::from_millis(100);
 
 const PLACES: [fn(&MemoryStore) -> Scripted; 2] = [Scripted::over, Scripted::away];
 
-/// Everybody has an answer of its own.
+/// Every caller has an answer of its own.
 fn are_all_different(mut answers: Vec<usize>) -> bool {
     let callers = answers.len();
     answers.sort_unstable();
@@ -38,7 +38,7 @@ async fn private_answers_delay_no_caller_and_are_given_to_no_other() {
         let asked = fleet.iter().flat_map(|process| burst(process, 1, 100 / processes)).collect();
         assert!(are_all_different(answers(asked).await));
         assert!(began.elapsed() <= LOAD * 4, "it took {:?}", began.elapsed());
-        // For a while everybody loads at once.
+        // For a while all callers load at once.
         let began = Instant::now();
         let asked = fleet.iter().flat_map(|process| burst(process, 1, 10)).collect();
         let ended = settled(asked).await;

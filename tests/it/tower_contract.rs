@@ -194,7 +194,7 @@ async fn a_layer_can_stand_on_another() {
     assert!(ended.into_iter().all(|answer| answer.is_ok_and(|answer| answer == 1)));
 }
 
-/// A capture that cannot be cloned, since it need not be.
+/// A codec that cannot be cloned, because it need not be.
 #[derive(Debug)]
 struct Single;
 
@@ -217,8 +217,7 @@ trait Otherwise {
 
 impl<T> Otherwise for Probe<T> {}
 
-/// Both held it by `Arc`, and asked for it to be `Clone` all the same, since their `Clone` was
-/// derived.
+/// Both held it by `Arc`, and still required `Clone` of it, because their `Clone` was derived.
 #[test]
 fn a_service_can_be_cloned_whatever_its_codec() {
     assert!(Probe::<ReadThroughLayer<KeyOf, Single>>(PhantomData).is_clone());

@@ -62,7 +62,7 @@ fn is_within(entry: Option<&Entry>, life: Duration) {
     }
 }
 
-/// The ways to read: plainly, with what is left of lives, and by a near tier.
+/// The ways to read: plainly, with remaining lifetimes, and by a near tier.
 async fn readers(server: &RedisServer) -> [RedisStore; 3] {
     let with_lives = store(server).await;
     put(&with_lives, 99, Lifetimes::fresh_for(MINUTE).stale_while_revalidate(MINUTE)).await;
@@ -108,7 +108,7 @@ async fn an_entry_that_is_looked_up_after_the_clock_was_set_back_is_loaded_again
     let writer = store(&server).await;
     put(&writer, 1, Lifetimes::fresh_for(TTL)).await;
     server.turn_clock(0);
-    // It has heard of the new time only.
+    // Its estimate knows the new time only.
     let new = store(&server).await;
     assert!(looked(&new, 1).await.is_none());
     put(&new, 1, Lifetimes::fresh_for(TTL)).await;
@@ -144,7 +144,7 @@ async fn a_lease_without_a_holder_lapses_within_its_term_after_the_clock_was_set
     let store = store(&server).await;
     let _gone = lease(&store, 1, TERM).await;
     server.turn_clock(0);
-    // Another policy than that of who took it.
+    // A shorter lease than that of the holder.
     let acquired = asked(&store, 1, MINUTE).await;
     let Acquire::Busy { remaining, .. } = acquired else { panic!("{acquired:?}") };
     assert!(remaining <= TERM, "{remaining:?}");

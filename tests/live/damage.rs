@@ -1,4 +1,4 @@
-//! What stands in Redis and is not what we wrote: a miss, never a wrong answer, never an error.
+//! Foreign or damaged values in Redis: a miss, never a wrong answer, never an error.
 
 use bellwether::{CacheStatus, Store};
 use bellwether_testkit::servers::RedisServer;
@@ -121,7 +121,7 @@ async fn a_foreign_watermark_is_no_watermark() {
     }
 }
 
-/// Wherever it is: a fence that is larger than any that was ever given counts as none.
+/// In any place, a fence that is larger than any that was ever given counts as none.
 #[tokio::test]
 async fn an_entry_with_a_flipped_bit_in_its_fence_is_replaced() {
     let (_server, catalog, mut plain, sealed) = with_entry().await;

@@ -1,4 +1,4 @@
-//! A near copy is given out only while its connection is heard from.
+//! A near copy is served only while its connection answers heartbeats.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::near::{copied, near, other_process, put};
 /// How long an operation may take here.
 const TIMEOUT: Duration = Duration::from_millis(250);
 
-/// For how long a copy is given out after its connection was last heard from, as documented.
+/// For how long a copy is served after the last message of its connection, as documented.
 const BOUND: Duration = Duration::from_millis(1250);
 
 /// Much longer than that.
@@ -32,7 +32,7 @@ async fn stage(server: &RedisServer) -> (FaultProxy, RedisStore, RedisStore) {
     (proxy, store, other)
 }
 
-/// Looks until the answer is copied: on a busy machine the first one may come too late.
+/// Makes lookups until the answer is copied: on a busy machine the first one may come too late.
 async fn copy(store: &RedisStore, sku: u64) {
     while copied(store, sku).is_none() {
         // It may have timed out.
@@ -44,7 +44,7 @@ async fn copy(store: &RedisStore, sku: u64) {
 async fn a_copy_that_was_not_read_does_not_outlive_a_connection_that_died_meanwhile() {
     let server = RedisServer::start();
     let (proxy, store, other) = stage(&server).await;
-    // Long enough for the heartbeat to rest.
+    // Long enough for the heartbeat to pause.
     sleep(LONG).await;
     proxy.blackhole();
     other.invalidate(key(1)).await.expect("invalidated");
@@ -62,7 +62,7 @@ async fn a_copy_that_is_read_all_the_time_does_not_outlive_its_connection_for_lo
         other.invalidate(key(1)).await.expect("invalidated");
         let invalidated = Instant::now();
         loop {
-            // What is given out was asked for before.
+            // What is served was asked for before.
             let began = invalidated.elapsed();
             if copied(&store, 1).is_none() {
                 break;

@@ -1,4 +1,4 @@
-//! Looks of many callers at once go together.
+//! Concurrent lookups are sent as one batch.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The near tier: copies in the process, kept true by what the server tells.
+//! The near tier: copies in the process, kept valid by push messages of the server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,7 +74,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     patience.await.unwrap_or_else(|_| panic!("{what} was waited for in vain"));
 }
 
-/// How many commands clients have sent, but for those that tests and signs of life are.
+/// How many commands clients have sent, without those of tests and heartbeats.
 fn commands(server: &RedisServer) -> u64 {
     let stats = server.command(&["INFO", "commandstats"]).text();
     let calls = stats.lines().filter_map(|line| {
@@ -85,7 +85,7 @@ fn commands(server: &RedisServer) -> u64 {
     calls.sum()
 }
 
-/// The connections that are told of changes.
+/// The connections that track changes.
 fn tracking(server: &RedisServer) -> Vec<String> {
     let clients = server.command(&["CLIENT", "LIST"]).text();
     let field = |client: &str, name: &str| {
@@ -162,7 +162,7 @@ async fn a_change_by_this_process_ends_the_copy_before_it_returns() {
 async fn an_expired_entry_is_copied_as_stale() {
     let server = RedisServer::start();
     let (store, other) = with_copy(&server, 1).await;
-    // By another process: the message about it has come before the answer to the look.
+    // By another process: the message about it has come before the answer to the lookup.
     other.expire(key(1)).await.expect("expired");
     looked(&store, 1).await;
     let Peek::Found(entry) = store.peek(&key(1)) else { panic!("no copy") };
@@ -177,7 +177,7 @@ async fn the_end_of_the_tracking_connection_ends_all_copies() {
     kill_tracking(&server);
     watch.changed().await;
     assert_eq!(copied(&store, 1), None);
-    // The first look finds a new connection; the next is one that is heard over it.
+    // The first lookup finds a new connection; the next one is tracked over it.
     looked(&store, 1).await;
     looked(&store, 1).await;
     assert_eq!(copied(&store, 1), Some(7));
@@ -234,7 +234,7 @@ async fn a_dead_connection_is_noticed_while_copies_are_read() {
     assert_eq!(looked(&store, 1).await, Some(7));
     proxy.blackhole();
     other.invalidate(key(1)).await.expect("invalidated");
-    assert_eq!(copied(&store, 1), Some(7), "nobody can know yet");
+    assert_eq!(copied(&store, 1), Some(7), "this cannot be known yet");
     until("the end of the copy", || copied(&store, 1).is_none()).await;
 }
 
@@ -268,7 +268,7 @@ async fn a_push_that_overtakes_the_answer_keeps_it_from_being_copied() {
     }
 }
 
-/// After one round trip, a process has heard of everything that happened before it.
+/// After one round trip, a process has received all messages from before it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_copy_lags_behind_while_its_connection_is_killed_again_and_again() {
     let server = Arc::new(RedisServer::start());

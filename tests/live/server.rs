@@ -134,7 +134,7 @@ async fn a_missing_password_is_named_on_connecting() {
 async fn a_server_that_is_still_loading_says_so_on_connecting() {
     let server = RedisServer::start();
     let mut plain = server.connect();
-    // It takes its time for each key that it loads, and looks around after 2 MiB of them.
+    // It delays each key that it loads, and serves requests after every 2 MiB.
     for number in 0..500 {
         plain.command(&["SET", &format!("other:{number}"), &"x".repeat(256 * 1024)]).expect("set");
     }
@@ -180,7 +180,7 @@ async fn a_wrong_password_is_said_without_repeating_it() {
 #[tokio::test]
 async fn a_server_that_is_not_there_is_an_error_within_the_timeout() {
     let url = format!("redis://127.0.0.1:{}", free_port());
-    let error = RedisStore::connect(&url).await.expect_err("nobody listens");
+    let error = RedisStore::connect(&url).await.expect_err("nothing listens");
     assert!(
         matches!(error.kind(), StoreErrorKind::Unreachable | StoreErrorKind::TimedOut),
         "{error:?}"

@@ -1,4 +1,4 @@
-//! Loads that take longer than callers are used to wait.
+//! Loads that take longer than callers usually wait.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -27,7 +27,7 @@ fn run(runtime: &Runtime, locks: &Locks<LocalLock>, items: std::ops::Range<u64>)
                 0 => drop(held),
                 _ => drop(held.release().await.expect("an answer")),
             }
-            // Who was dropped is released by the time the next one of its key asks.
+            // A dropped guard is released by the time the next caller of its key asks.
             while !locks.is_empty() {
                 tokio::task::yield_now().await;
             }

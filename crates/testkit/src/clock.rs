@@ -13,7 +13,7 @@ pub fn now() -> u64 {
     since.expect("a time after 1970").as_micros() as u64
 }
 
-/// Watches that nobody sets the clock.
+/// Checks that the clock is not set.
 #[derive(Debug)]
 pub struct Steady {
     since: Instant,

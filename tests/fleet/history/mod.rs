@@ -1,7 +1,7 @@
 //! Promise 7: after `invalidate(key)` has returned, no request that starts later is answered with a
 //! value whose load began before it.
 //!
-//! Processes play by chance, against each other and against a test that takes their leases away,
+//! Processes play at random, against each other and against a test that takes their leases away,
 //! stops them and disturbs their network; what they saw is checked when it is over.
 //! `BELLWETHER_FLEET_ROUNDS` sets how many rounds are played.
 

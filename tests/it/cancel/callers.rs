@@ -1,4 +1,4 @@
-//! What becomes of a load when those who wait for it go, or do not come back for it.
+//! Loads whose waiters leave, or are not polled any more.
 
 use std::task::Poll;
 

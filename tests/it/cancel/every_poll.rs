@@ -15,7 +15,7 @@ type Layered = bellwether::ReadThroughLayer<KeyOf>;
 /// The places where a store can be.
 const PLACES: [fn(&MemoryStore) -> Scripted; 2] = [Scripted::over, Scripted::away];
 
-/// A process with one caller who will be dropped, and what the others depend on.
+/// A process with one caller that will be dropped, and what the others depend on.
 struct Scene {
     store: MemoryStore,
     loader: Loader,
@@ -147,7 +147,7 @@ async fn a_waiter_for_another_process_can_be_dropped_at_every_poll() {
             let scene = Scene::new(place, |layer| layer);
             let held = lease(&scene.store, 1, MINUTE).await;
             let answered = scene.drop_one_after(polls).await;
-            assert!(!answered, "somebody else has the lease");
+            assert!(!answered, "another process has the lease");
             let others = burst(&scene.cached, 1, 9);
             yield_now().await;
             bellwether::Store::abandon(&scene.store, held.into_claim()).await.unwrap();

@@ -1,4 +1,4 @@
-//! What becomes of requests without a runtime, and of those whose runtime goes down.
+//! Requests without a runtime, and requests whose runtime is shut down.
 
 use std::time::Duration;
 
@@ -44,8 +44,8 @@ async fn to_join_a_load_from_outside_of_a_runtime_is_an_error() {
     assert_eq!(kind_of(&answer), CacheErrorKind::NoRuntime);
 }
 
-/// It began to wait in a runtime, and is polled without one when its wait has run out: what it
-/// would load by needs a task.
+/// It began to wait in a runtime, and is polled without one when its wait is over. Its uncached
+/// load would need a task.
 #[test]
 fn to_give_up_outside_of_a_runtime_is_an_error() {
     let (store, runtime) = (MemoryStore::new(10), runtime());
@@ -62,8 +62,8 @@ fn to_give_up_outside_of_a_runtime_is_an_error() {
     assert_eq!(kind_of(&answer), CacheErrorKind::NoRuntime);
 }
 
-/// The task of its flight was dropped before it had begun. The caller was told to look again, still
-/// had its request, and opened another flight: within one poll, and without end.
+/// The task of its flight was dropped before it had begun. The caller was sent back to the store,
+/// still had its request, and opened another flight: within one poll, and without end.
 #[test]
 fn a_miss_in_a_runtime_that_has_gone_down_is_an_error() {
     let gone = runtime();

@@ -19,7 +19,7 @@ fn fleet(loader: &Loader, policy: WhenAbandoned) -> [Cached; 2] {
     stores.map(|store| layer(store).when_abandoned(policy).layer(loader.clone()))
 }
 
-/// Three of four callers are dropped, at whatever they are just doing; the others are answered.
+/// Three of four callers are dropped at any point; the others are answered.
 async fn round(fleet: &[Cached], item: u64) {
     let asked: Vec<_> = (0..32).map(|caller| ask(&fleet[caller % fleet.len()], item)).collect();
     let (stay, go): (Vec<_>, Vec<_>) =
@@ -36,7 +36,7 @@ async fn round(fleet: &[Cached], item: u64) {
 }
 
 async fn answered(asked: JoinHandle<Settled>) {
-    let ended = timeout(Duration::from_secs(20), asked).await.expect("nobody is stuck");
+    let ended = timeout(Duration::from_secs(20), asked).await.expect("no caller is stuck");
     ended.expect("no panic").0.expect("an answer");
 }
 

@@ -1,4 +1,4 @@
-//! After a load has failed, nobody tries again for a while, in the whole fleet.
+//! After a failed load, the whole fleet waits for the cooldown before it loads again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn failing() -> Loader {
     loader
 }
 
-/// What the store says when a fleet would like to try again.
+/// The failure that the store remembers.
 async fn remembered(store: &MemoryStore) -> Option<Failure> {
     let claim = Claim::new(key(1));
     match store.acquire(claim.clone(), SECOND, Accept::Fresh).await.unwrap() {

@@ -1,4 +1,4 @@
-//! A load that fails fails once, for those who waited for it.
+//! A failed load is one failure, shared by its waiters.
 
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ async fn a_failure_without_a_key_is_an_error_of_the_loader() {
     assert_eq!(ended.unwrap_err().load(), Some(&Refusal(1)));
 }
 
-/// Everybody who waits is told, the key is free, and the next request is served.
+/// All waiters get the error, the key is free, and the next request is served.
 async fn is_survived<C: Codec<usize> + Clone>(
     cached: &Cached<C>,
     store: &MemoryStore,
@@ -131,8 +131,8 @@ async fn a_panic_in_the_keeping_of_an_answer_is_survived() {
     a_panicking_codec_is_survived(Faults::PanicsInKeep).await;
 }
 
-/// A panic in the decoding of what somebody else stored takes the task of the flight with it. Its
-/// callers are told to look again; they must not do so again and again, panic after panic.
+/// A panic in the decoding of an entry of another process ends the task of the flight. Its callers
+/// go back to the store. They must not do so without end, panic after panic.
 #[tokio::test(start_paused = true)]
 async fn a_panic_in_the_decoding_of_an_entry_ends_soon() {
     let memory = MemoryStore::new(10);

@@ -1,4 +1,4 @@
-//! A request that breaks its own load, a source that is down, and what others get of either.
+//! A request that breaks its own load, a source that is down, and what other callers get.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -209,7 +209,7 @@ async fn a_failure_is_shared_once_a_second_request_has_failed_too() {
     }
 }
 
-/// What has to lie between any two loads after the second.
+/// The shortest time between any two loads after the second.
 const PROBES: [u64; 5] = [100, 200, 400, 800, 1_000];
 
 #[tokio::test(start_paused = true)]

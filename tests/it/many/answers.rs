@@ -1,4 +1,4 @@
-//! An outcome for each request, whatever became of the others.
+//! An outcome for each request, independent of the others.
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;

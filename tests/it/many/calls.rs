@@ -1,4 +1,4 @@
-//! Of how many calls a batch is made, and when they depart.
+//! How many calls a batch makes, and when they are flushed.
 
 use bellwether::store::Store;
 use bellwether::{Batched, ConfigError, MemoryStore, Wait};
@@ -80,7 +80,7 @@ async fn items_that_have_to_be_loaded_later_share_one_further_call() {
     assert_eq!(ours.calls(), [(20..30).collect::<Vec<_>>(), (0..20).collect()]);
 }
 
-/// Among many who wait for others, somebody is asking at any moment.
+/// Among many items that wait for other processes, one is asking at any moment.
 #[tokio::test(start_paused = true)]
 async fn an_item_that_waits_for_another_process_delays_no_other_item() {
     let (query, memory) = (Query::new(), MemoryStore::new(10));

@@ -1,4 +1,4 @@
-//! Each key of a batch is coalesced with whoever else asks for it.
+//! Each key of a batch is coalesced with all other callers of it.
 
 use bellwether::{CacheStatus, LoadLocation, MemoryStore};
 use bellwether_testkit::caches::idle;

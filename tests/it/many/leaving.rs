@@ -1,4 +1,4 @@
-//! Callers of batches that go away, or do not come back for their answers.
+//! Callers of batches that leave, or are not polled any more.
 
 use std::task::Poll;
 
@@ -16,7 +16,7 @@ fn cancelling(store: &Scripted, query: &Query) -> Catalog {
     layer.layer(Batched::new(query.clone()))
 }
 
-/// No key is stuck, nobody works any more, and no lease is left.
+/// No key is stuck, no task runs any more, and no lease is left.
 async fn assert_nothing_is_left(catalog: &Catalog, memory: &MemoryStore, tasks_before: usize) {
     idle().await;
     assert_eq!((catalog.in_flight(), tasks()), (0, tasks_before));
@@ -77,7 +77,7 @@ async fn a_waiter_is_answered_though_the_batch_is_dropped_while_it_is_collected(
     assert!(query.calls().is_empty(), "2 and 3 are collected, and wait for the look of 1");
     page.abort();
     assert_eq!(ended(joined).await.ok(), Some(20));
-    assert_eq!(query.calls(), [[2]], "nobody waits for 3");
+    assert_eq!(query.calls(), [[2]], "3 has no waiter");
     assert_nothing_is_left(&catalog, &memory, before).await;
 }
 

@@ -1,4 +1,4 @@
-//! What is asked for often enough is loaded anew before it runs out.
+//! An entry that is read often is loaded again before it expires (probabilistic early refresh).
 
 use bellwether::{CacheStatus, MemoryStore};
 use bellwether_testkit::caches::{

@@ -1,4 +1,4 @@
-//! If it cannot be loaded anew, a stale answer is better than an error.
+//! If a load fails, a stale answer is better than an error.
 
 use std::time::Duration;
 
@@ -80,7 +80,7 @@ async fn a_fleet_whose_load_fails_has_no_error() {
     }
 }
 
-/// After a failure, what is stale is given out for as long as its window lasts, and then it is an
+/// After a failure, the stale answer is served for its stale lifetime. After that there is an
 /// error.
 #[tokio::test(start_paused = true)]
 async fn a_stale_answer_is_given_out_within_its_window_only() {
@@ -96,7 +96,7 @@ async fn a_stale_answer_is_given_out_within_its_window_only() {
     }
 }
 
-/// It was stale in its window when they asked, and is not any more when they give up.
+/// It was within its stale lifetime when they asked, and is not any more when they give up.
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_waits_past_the_stale_lifetime_is_not_given_the_stale_answer() {
     for (place, callers) in PLACES.into_iter().flat_map(|place| [1, 2].map(|n| (place, n))) {
@@ -246,8 +246,8 @@ async fn once_the_loader_recovers_what_is_stale_is_replaced() {
     }
 }
 
-/// Promise 7: the stand-in that an earlier answer of the store gave is for those whom that answer
-/// was for, and not for who came after an invalidation.
+/// Promise 7: the stale fallback of an earlier lookup is for the generation of that lookup, and not
+/// for callers after an invalidation.
 #[tokio::test(start_paused = true)]
 async fn a_caller_after_an_invalidation_is_not_given_an_earlier_stale_fallback() {
     for place in PLACES {
@@ -261,7 +261,7 @@ async fn a_caller_after_an_invalidation_is_not_given_an_earlier_stale_fallback()
         idle().await;
         assert_eq!(store.asked(Op::Acquire), 1);
         memory.invalidate(bellwether_testkit::caches::key(1)).await.unwrap();
-        // It has returned. From here on nobody is to be given the 42.
+        // It has returned. From here on no caller may be given the 42.
         let later = ask(&cached, 1);
         idle().await;
         store.fails(Op::Acquire, Moment::Before);

@@ -1,4 +1,4 @@
-//! While it is loaded anew, a stale answer is given out, and nobody waits.
+//! During a reload, the stale answer is served, and no caller waits.
 
 use std::time::Duration;
 
@@ -68,8 +68,8 @@ async fn no_caller_is_delayed_during_a_load_in_the_background() {
     }
 }
 
-/// They have met in a flight whose question was sent before they came, so its answer is not for
-/// them. But they need not wait for the load either.
+/// They joined a flight whose request was sent before they came, so its answer is not for them. But
+/// they need not wait for the load either.
 #[tokio::test(start_paused = true)]
 async fn no_caller_is_delayed_while_the_lease_is_asked_for() {
     let store = Scripted::away(&stale_while_revalidating().await);
@@ -192,7 +192,7 @@ async fn a_load_that_failed_in_the_background_is_not_tried_again_within_the_cool
         for _ in 0..9 {
             let asked = fleet.iter().flat_map(|process| burst(process, 1, 25)).collect();
             for ended in settled(asked).await {
-                // Who meets others in asking is told that it is not loaded anew at the moment.
+                // A caller that joins a lookup of others gets a status without a refresh.
                 assert!(
                     [StaleReason::Revalidating, StaleReason::LoadFailed].contains(&why(&ended))
                 );
@@ -203,7 +203,7 @@ async fn a_load_that_failed_in_the_background_is_not_tried_again_within_the_cool
     }
 }
 
-/// Its lease lapses while it loads, and another process is quicker.
+/// Its lease lapses while it loads, and another process stores first.
 #[tokio::test(start_paused = true)]
 async fn a_late_load_in_the_background_replaces_nothing_newer() {
     for place in PLACES {
@@ -266,7 +266,7 @@ async fn when_a_load_is_shed_a_stale_answer_is_served_without_it() {
     }
 }
 
-/// What it loaded could not be kept, and nobody waits for it.
+/// The loaded answer could not be stored, and no caller waits for it.
 #[tokio::test(start_paused = true)]
 async fn a_refresh_that_gets_no_answer_from_the_store_does_not_load() {
     let store = Scripted::away(&stale_while_revalidating().await);

@@ -1,4 +1,4 @@
-//! While a load is slow, what is stale is given out.
+//! While a load is slow, the stale answer is served.
 
 use bellwether::{MemoryStore, StaleReason, WhenAbandoned};
 use bellwether_testkit::caches::{Cached, SECOND, answer, answers, burst, settled};

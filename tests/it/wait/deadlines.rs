@@ -22,7 +22,7 @@ type Asking<C = Json> = ReadThrough<Loader, AskOf, C>;
 
 const MISSED: CacheErrorKind = CacheErrorKind::DeadlineExceeded;
 
-/// Requests for these items are of no key.
+/// Requests for these items have no key.
 const KEYLESS: u64 = 900;
 
 /// A request for an item that needs its answer within so many milliseconds.
@@ -107,7 +107,7 @@ async fn a_deadline_bounds_the_question_for_a_lease() {
         let patient = ask(&asking, 1);
         misses_its_deadline(asked, began, millis).await;
         acquiring.open();
-        assert_eq!(answers(vec![patient]).await, [1], "its request is left to those who stay");
+        assert_eq!(answers(vec![patient]).await, [1], "its request is left to the waiters");
     }
 }
 
@@ -166,7 +166,7 @@ async fn what_is_stale_is_given_at_the_deadline_of_a_caller_that_leads() {
     }
 }
 
-/// It waits for another process; those who joined its flight have no request that was lent to it.
+/// It waits for another process. The waiters of its flight have no request that was lent to it.
 #[tokio::test(start_paused = true)]
 async fn a_caller_whose_deadline_comes_leaves_its_request_to_the_waiters() {
     let memory = MemoryStore::new(10);
@@ -202,7 +202,7 @@ async fn a_deadline_bounds_a_load_past_the_cache() {
     for item in [1, KEYLESS] {
         let (asked, began) = (ask(&asking, within(100, item)), Instant::now());
         misses_its_deadline(asked, began, 100).await;
-        assert_eq!(loader.running(), 0, "nobody else may have its answer");
+        assert_eq!(loader.running(), 0, "no other caller may have its answer");
     }
 }
 
@@ -244,7 +244,7 @@ async fn a_deadline_that_has_passed_starts_nothing_but_a_hit_is_given() {
     }
 }
 
-/// What a caller waits for elsewhere is asked for now and then, and goes on all the while.
+/// A waiter asks now and then for a load of another process, which goes on all the while.
 #[tokio::test(start_paused = true)]
 async fn how_long_a_load_elsewhere_has_taken_counts_when_a_deadline_is_hopeless() {
     let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND * 5));

@@ -1,4 +1,4 @@
-//! How long a loser waits, and how soon it is told.
+//! How long a waiter waits, and how soon it is notified.
 
 use std::time::Duration;
 
@@ -116,7 +116,7 @@ async fn a_wait_begins_at_the_first_poll() {
     assert_eq!(began.elapsed(), SECOND * 5);
 }
 
-/// The look is the first that a request waits for, and its deadline is a deadline.
+/// A request first waits for its lookup, which counts for its wait limit.
 #[tokio::test(start_paused = true)]
 async fn a_slow_lookup_is_part_of_the_wait() {
     let memory = MemoryStore::new(10);
@@ -130,8 +130,8 @@ async fn a_slow_lookup_is_part_of_the_wait() {
     assert_eq!(error_after(asked, began).await, (CacheErrorKind::WaitTimedOut, SECOND * 5));
 }
 
-/// It joins a load here after that has begun; that load is superseded, so it looks again, and finds
-/// that now somebody elsewhere loads.
+/// It joins a load here after that has begun. That load is superseded, so it makes another lookup,
+/// and finds that another process loads.
 #[tokio::test(start_paused = true)]
 async fn a_wait_does_not_start_again_with_another_flight() {
     let (loader, store) = (Loader::gated(), MemoryStore::new(10));
@@ -192,7 +192,7 @@ async fn a_waiter_whose_message_is_lost_is_at_most_a_quarter_of_a_second_late() 
     }
 }
 
-/// How long after a load elsewhere a loser has the answer.
+/// How long after a load in another process a waiter has the answer.
 async fn lateness(ears: fn(Scripted) -> Scripted, round: u32) -> Duration {
     let store = MemoryStore::new(10);
     // Ends that fall differently into the pauses.
@@ -226,7 +226,7 @@ async fn waiters_that_come_one_after_the_other_are_answered_by_one_request() {
         idle().await;
     }
     answers(losers).await;
-    // All were questions for the lease, and the last of them found the answer for everybody.
+    // All were requests for the lease, and the last of them found the answer for all waiters.
     assert_eq!(store.questions(), store.asked(Op::Acquire));
 }
 

@@ -1,4 +1,4 @@
-//! Who waited in vain loads for itself, if the policy says so.
+//! A caller whose wait ends makes an uncached load, if the policy says so.
 
 use bellwether::{BypassReason, CacheStatus, LoadLocation, MemoryStore, Wait};
 use bellwether_testkit::caches::{
@@ -89,7 +89,7 @@ async fn an_uncached_load_that_fails_fails_for_all_its_waiters() {
     assert_eq!(loader.loads(), 2);
 }
 
-/// The caller whose flight waits for somebody elsewhere has lent its request to that flight.
+/// The caller whose flight waits for another process has lent its request to that flight.
 #[tokio::test(start_paused = true)]
 async fn the_caller_that_opened_the_flight_takes_its_request_back_and_loads() {
     let store = MemoryStore::new(10);

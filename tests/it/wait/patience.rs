@@ -1,5 +1,4 @@
-//! How long a caller waits for a load of others unless it is told otherwise: as long as a load may
-//! take.
+//! The default wait for a load of others: as long as a load may take.
 
 use std::time::Duration;
 
@@ -62,7 +61,7 @@ async fn a_shorter_limit_on_loads_shortens_the_wait_for_them() {
     let _held = lease(&memory, 1, MINUTE).await;
     let hasty = layer(memory).load_timeout(SECOND * 2).unwrap().layer(Loader::new());
     let ended = error_after(ask(&hasty, 1), Instant::now()).await;
-    // And a second more, in which it would hear how the load has ended.
+    // And a second more, in which the outcome of the load would arrive.
     assert_eq!(ended, (CacheErrorKind::WaitTimedOut, SECOND * 3));
 }
 

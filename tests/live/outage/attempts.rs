@@ -20,7 +20,7 @@ const NEVER: u32 = 1_000_000;
 /// How long each thousand callers go on asking.
 const RUSH: Duration = Duration::from_secs(2);
 
-/// A thousand callers who ask again and again; gives how many questions were not refused at once.
+/// A thousand callers that ask again and again. Gives how many requests were not refused at once.
 async fn rush(store: &RedisStore) -> usize {
     let began = Instant::now();
     let callers = (0..1000).map(async |caller| {

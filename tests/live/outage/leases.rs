@@ -20,7 +20,7 @@ use crate::catalog::key;
 /// A lease that no test waits for.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// How long a test waits for what is to happen at once.
+/// How long a test waits for an event that has no delay.
 const SOON: Duration = Duration::from_secs(10);
 
 impl Site {

@@ -1,4 +1,4 @@
-//! What is said about an outage.
+//! What is logged about an outage.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -11,7 +11,7 @@ use tracing::{Event, Level, Metadata, Subscriber, subscriber};
 
 use super::{Site, lease, look, works_again};
 
-/// Counts what is logged for people, by its message.
+/// Counts log messages of level info and above, by message.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<BTreeMap<String, usize>>>);
 

@@ -1,5 +1,5 @@
-//! A Redis that is absent, stands still or swallows everything: what is asked of it fails soon, then
-//! at once, quietly, and works again when it is back.
+//! A Redis that is absent, paused or never answers: requests fail soon, then at once, with few log
+//! messages, and work again when it is back.
 
 mod attempts;
 mod deadlines;
@@ -81,7 +81,7 @@ async fn goes_down(store: &RedisStore) {
     assert!(store.is_down());
     let connects = store.stats().connects;
     for _ in 0..1000 {
-        // Ready when it is polled first: it has waited for nothing, so for no network.
+        // Ready at the first poll, so it has not waited for the network.
         assert!(says_down(poll!(store.look(key(1)))), "a look was tried");
         assert!(says_down(poll!(store.invalidate(key(1)))), "an invalidation was tried");
     }
@@ -140,7 +140,7 @@ async fn an_error_says_why_there_is_no_connection() {
     let site = Site::start().await;
     site.proxy.refuse();
     let store = site.without_probes();
-    let error = look(&store).await.expect_err("nobody listens");
+    let error = look(&store).await.expect_err("nothing listens");
     assert!(error.to_string().contains("refused"), "{error}");
     for _ in 0..5 {
         let _ = look(&store).await;

@@ -1,4 +1,4 @@
-//! A Redis that is back is in use again without anybody's doing.
+//! A Redis that is back is in use again without any action.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! A service whose Redis is away: it goes on, and nobody has an error.
+//! A service whose Redis is away goes on without an error.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -123,7 +123,7 @@ impl Shop {
 async fn goes_on(what: &str, shop: &Shop, away: Duration, back: impl AsyncFnOnce()) {
     let (first, _) = shop.ask(0).await;
     assert!(first < TIMEOUT + LOAD + SLACK, "the first call took {first:?}");
-    // Some are under way when it is found out.
+    // Some calls are under way when the outage is detected.
     shop.trade(Duration::from_millis(600)).await;
     let mut took = shop.trade(away).await;
     took.sort_unstable();

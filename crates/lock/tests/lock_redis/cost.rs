@@ -59,7 +59,7 @@ async fn hand_over(servers: &[RedisServer], locks: &Locks, poll: Option<Duration
                     Some(pause) => poll_for(&*lock, &ours, pause).await,
                 }
                 let took = freed_at.lock().expect("the time").elapsed();
-                // Everybody else has asked again by then.
+                // All others have asked again by then.
                 sleep(WORK).await;
                 *freed_at.lock().expect("the time") = Instant::now();
                 free(&*lock, &ours).await;
@@ -112,7 +112,7 @@ async fn a_hand_over_is_announced_in_far_less_than_a_pause_and_by_few_scripts() 
     for told in [redis, fair, reentrant, redlock] {
         assert!(told.time < polled.time / 2, "{told:?}, {polled:?}");
     }
-    // A release, and everybody who waits asks: as many as wait on average, and one of them gets it.
+    // A release, and each waiter asks: as many scripts as there are waiters on average.
     assert!(redis.scripts <= f64::from(WAITERS + 1) / 2.0 + 2.5, "{redis:?}");
     // A release, and the next one asks.
     assert!(fair.scripts <= 2.5, "{fair:?}");

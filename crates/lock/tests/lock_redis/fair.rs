@@ -1,4 +1,4 @@
-//! What the queue of the fair lock does with those who leave, die, or come late.
+//! The queue of the fair lock, with waiters that leave, die, or come late.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ fn waiting(server: &RedisServer) -> i64 {
     }
 }
 
-/// Nobody frees it: each waits for the lease of the one before.
+/// No holder releases: each waiter waits for the lease of the one before.
 #[tokio::test]
 async fn eight_waiters_are_served_in_their_order_as_leases_lapse() {
     let server = RedisServer::start();
@@ -124,7 +124,8 @@ async fn a_queue_without_requests_is_gone_after_a_silence() {
     assert_eq!(left, 0);
 }
 
-/// A paused server answers nobody, and whose wait ends then cannot leave before it goes on.
+/// A paused server answers no request, so a waiter whose wait ends cannot leave the queue before it
+/// resumes.
 #[tokio::test]
 async fn a_wait_that_ended_while_the_server_was_paused_leaves_no_place_in_the_queue() {
     let server = RedisServer::start();
@@ -136,7 +137,7 @@ async fn a_wait_that_ended_while_the_server_was_paused_leaves_no_place_in_the_qu
     server.stop();
     lock.release(waiter.clone()).await.expect_err("the server stands still");
     server.resume();
-    // As the policy does, until it is heard.
+    // As the policy does, until the server answers.
     while lock.release(waiter.clone()).await.is_err() {
         sleep(Duration::from_millis(20)).await;
     }
@@ -160,7 +161,7 @@ async fn only_the_first_of_the_queue_is_woken() {
     free(&lock, &holder).await;
     let (first, rest) = processes.split_first_mut().expect("five");
     timeout(LONG, first.2.changed()).await.expect("it is its turn");
-    // Who is told at all is told in the same moment; what is not there after this does not come.
+    // All messages are sent at the same moment. What has not arrived after this does not come.
     take(&first.0, &first.1, LONG).await;
     for (_, _, watch) in rest {
         assert!(timeout(Duration::from_millis(40), watch.changed()).await.is_err(), "it was told");

@@ -95,7 +95,7 @@ async fn a_lock_is_not_lost_with_its_connection() {
     }
 }
 
-/// A wake-up that was sent while the connection was broken is not sent again.
+/// A push message that is sent while the connection is broken is not sent again.
 #[tokio::test]
 async fn a_waiter_whose_connection_breaks_asks_again_and_is_granted_a_freed_key() {
     let server = RedisServer::start();
@@ -113,7 +113,7 @@ async fn a_waiter_whose_connection_breaks_asks_again_and_is_granted_a_freed_key(
             free(&direct, &holder).await;
             proxy.cut();
             proxy.heal();
-            // The end of the connection tells everybody who waits.
+            // The end of the connection wakes all waiters.
             watch.changed().await;
             wait(&*lock, &waiter, LONG).await;
         };
@@ -144,7 +144,7 @@ async fn a_server_that_was_never_there_is_an_error_in_time_and_soon_at_once() {
     let mut kinds = Vec::new();
     for _ in 0..8 {
         let began = Instant::now();
-        let error = attempt(&lock, &claim(1), LONG).await.expect_err("nobody is there");
+        let error = attempt(&lock, &claim(1), LONG).await.expect_err("no server is there");
         assert!(began.elapsed() < budget * 2, "{:?}", began.elapsed());
         kinds.push(error.kind());
     }

@@ -1,4 +1,4 @@
-//! A holder hears of its own key: it is told of a loss at once, not by its next renewal.
+//! A holder tracks its own key: a push message reports a loss at once, before its next renewal.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::world::{LONG, busy, claim, key, options};
 
-/// Much longer than it takes to be told, and much shorter than a third of a lease.
+/// Much longer than a push message takes, and much shorter than a third of a lease.
 const SOON: Duration = Duration::from_secs(8);
 
 /// Renewed every 20 s.
@@ -33,7 +33,7 @@ async fn is_told(servers: &[RedisServer], lock: impl Lock, lose: impl Fn(&RedisS
     for server in servers {
         within(SOON, || tracked(server) > 0).await;
     }
-    // What is done at the beginning is over.
+    // The requests of the beginning are over.
     sleep(Duration::from_millis(300)).await;
     assert!(!held.is_lost());
     servers.iter().for_each(lose);
@@ -136,7 +136,7 @@ async fn a_majority_that_still_holds_it_is_no_loss() {
     timeout(SOON, held.lost()).await.expect("it is told long before the next renewal");
 }
 
-/// What the holder writes by its renewal is told to it as well, which ends the tracking.
+/// The holder's own renewal sends it a push message as well, which ends the tracking.
 #[tokio::test]
 async fn a_holder_is_notified_of_a_deletion_after_each_renewal() {
     let server = RedisServer::start();
@@ -149,14 +149,15 @@ async fn a_holder_is_notified_of_a_deletion_after_each_renewal() {
         sleep(Duration::from_millis(50)).await;
     }
     assert!(!held.is_lost());
-    // Three times a second it is renewed, and looked at after that: nothing goes round in circles.
+    // It is renewed three times a second, and read after that: no request causes another without
+    // end.
     let scripts = server.info("commandstats", "cmdstat_evalsha").expect("a figure");
     let calls = scripts.split(',').find_map(|field| field.strip_prefix("calls="));
     let calls: u32 = calls.expect("a count").parse().expect("a number");
     assert!(calls < 40, "{calls} scripts in {:?}", began.elapsed());
 }
 
-/// A server that tells nothing: as long as without hearing.
+/// A server that sends no push messages: a loss takes as long as without tracking.
 #[tokio::test]
 async fn without_push_messages_a_loss_is_found_by_the_next_renewal() {
     let server = RedisServer::start();

@@ -141,7 +141,7 @@ async fn a_cut_connection_costs_neither_the_holder_nor_the_waiter() {
     let scripts = || server.info("commandstats", "cmdstat_evalsha");
     let before = scripts();
     let waits = tokio::spawn(async move { other.lock(&key(1)).await });
-    // Trouble is waited out by who knows already that somebody has it.
+    // A caller that knows that the key is taken retries transient errors until its wait ends.
     within(LONG, || scripts() != before).await;
     sleep(LEASE).await;
     for _ in 0..8 {
@@ -202,7 +202,7 @@ async fn a_try_overtakes_no_waiter_and_is_answered_at_once() {
     take(&lock, &holder, LONG).await;
     queue_up(&lock, &waiter).await;
     lock.release(holder).await.expect("an answer");
-    let error = locks(lock.clone()).try_lock(&key(1)).await.expect_err("somebody waits");
+    let error = locks(lock.clone()).try_lock(&key(1)).await.expect_err("there is a waiter");
     assert_eq!(error.kind(), LockErrorKind::Busy, "{error}");
     take(&lock, &waiter, LONG).await;
 }

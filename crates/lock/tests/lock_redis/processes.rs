@@ -1,4 +1,4 @@
-//! Several processes: who counts exactly, and what becomes of holders that die or stand still.
+//! Several processes: their counts are exact, and holders die or are paused.
 
 use std::env;
 use std::error::Error;
@@ -140,7 +140,7 @@ async fn the_lock_is_taken_from_a_holder_that_stands_still_and_never_from_one_th
     let takes = |from| lock.take_over(Request::new(claim(1), LONG), from);
     let seen = busy(&lock, &claim(1)).await.holder.expect("it tells");
     assert_eq!(seen.grant, fence);
-    // It is alive, and by now another one to who has seen it before.
+    // It has renewed by now, so it is not the silent holder that was seen.
     tokio::time::sleep(Duration::from_millis(1_300)).await;
     assert!(matches!(takes(seen).await.expect("an answer"), Attempt::Busy(_)));
     holder.stop();

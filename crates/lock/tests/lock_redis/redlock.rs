@@ -32,17 +32,17 @@ impl Nodes {
         Self { servers, lock }
     }
 
-    /// On how many nodes somebody has the key.
+    /// On how many nodes the key is taken.
     pub(crate) fn held(&self, number: u64) -> usize {
         let exists =
             |server: &&RedisServer| server.command(&["EXISTS", &name(number)]) == Reply::Integer(1);
         self.servers.iter().filter(exists).count()
     }
 
-    /// Somebody else has these nodes.
+    /// Another holder has the key on these nodes.
     fn is_taken_on(&self, subset: u32, number: u64) {
         for server in self.in_subset(subset) {
-            server.command(&["SET", &name(number), "somebody", "PX", "60000"]);
+            server.command(&["SET", &name(number), "another holder", "PX", "60000"]);
         }
     }
 
@@ -170,7 +170,7 @@ async fn a_renewal_prolongs_the_lease_on_all_nodes_and_only_of_its_own() {
     let nodes = Nodes::start(5).await;
     let ours = claim(1);
     take(&nodes.lock, &ours, LONG).await;
-    nodes.servers[0].command(&["SET", &name(1), "somebody", "PX", "30000"]);
+    nodes.servers[0].command(&["SET", &name(1), "another holder", "PX", "30000"]);
     let longer = LONG * 2;
     assert_eq!(nodes.lock.renew(&ours, longer).await.expect("an answer"), Renew::Held);
     let left = |server: &RedisServer| match server.command(&["PTTL", &name(1)]) {
@@ -179,9 +179,9 @@ async fn a_renewal_prolongs_the_lease_on_all_nodes_and_only_of_its_own() {
     };
     assert!(nodes.servers[1..].iter().all(|server| left(server) > LONG));
     assert!(left(&nodes.servers[0]) <= Duration::from_secs(30));
-    // Not taken from them: re-created only where nobody has it.
+    // Not taken from them: re-created only where it is free.
     let theirs = nodes.servers[0].command(&["GET", &name(1)]);
-    assert_eq!(theirs, Reply::Text("somebody".into()));
+    assert_eq!(theirs, Reply::Text("another holder".into()));
 }
 
 /// Short, as a node that hangs costs it, and long enough for a machine that is busy.

@@ -16,7 +16,7 @@ use crate::world::{LONG, attempt, busy, claim, free, key, options, options_of, t
 async fn of_four_nodes_two_that_are_taken_split_the_vote_and_the_answer_is_busy() {
     let nodes = Nodes::start(4).await;
     for server in &nodes.servers[..2] {
-        server.command(&["SET", &name(1), "somebody", "PX", "60000"]);
+        server.command(&["SET", &name(1), "another holder", "PX", "60000"]);
     }
     busy(&nodes.lock, &claim(1)).await;
     assert_eq!(nodes.held(1), 2);
@@ -31,7 +31,7 @@ async fn callers_that_split_the_vote_get_the_lock_one_after_the_other() {
         assert_eq!(nodes.lock.renew(&ours, LONG).await.expect("an answer"), Renew::Held);
         free(&nodes.lock, &ours).await;
     }));
-    timeout(LONG, rounds).await.expect("nobody waits for ever");
+    timeout(LONG, rounds).await.expect("no caller waits for ever");
     assert_eq!(nodes.held(1), 0);
 }
 

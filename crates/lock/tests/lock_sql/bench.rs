@@ -23,7 +23,7 @@ pub(crate) enum Kind {
     Advisory,
 }
 
-/// What a lock is told.
+/// The options of a lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
     pub(crate) namespace: String,
@@ -217,7 +217,7 @@ impl Held {
         Self { claim, fence: grant.fence.expect("a fence"), session }
     }
 
-    /// Waits until the holder is told of the loss.
+    /// Waits until the holder is notified of the loss.
     pub(crate) async fn lost(&mut self, within: Duration) {
         let told = timeout(within, self.session.ended()).await;
         told.unwrap_or_else(|_| panic!("nothing was told of the loss within {within:?}"));
@@ -248,7 +248,7 @@ pub(crate) async fn take(lock: &dyn Fenced, key: Key) -> Held {
     ask(lock, key, Duration::ZERO).await.expect("the key is free")
 }
 
-/// Gives up what has to be held.
+/// Releases a key that has to be held.
 pub(crate) async fn free(lock: &dyn Lock, held: Held) {
     assert_eq!(lock.release(held.claim).await.expect("an answer"), Released::Freed);
 }

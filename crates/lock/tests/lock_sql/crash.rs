@@ -52,7 +52,7 @@ async fn a_stopped_holder_costs_its_session_timeout_and_is_notified_and_refused(
         assert!(resource.accepts(held.fence));
         worker.resume();
         assert_eq!(worker.loses(number).await, Some(theirs));
-        assert!(!resource.accepts(theirs), "who has lost it writes");
+        assert!(!resource.accepts(theirs), "a holder that has lost the key writes");
         free(&*lock, held).await;
         took
     })
@@ -76,7 +76,7 @@ async fn a_waiter_that_is_stopped_costs_its_session_timeout_at_most(on: Bench) {
         worker.resume();
         assert_eq!(worker.loses(100 + number).await, theirs);
         let waited = waiting.await.expect("the worker lives");
-        // Whatever it has been told by now, it does not hold.
+        // Notified or not, it does not hold the key.
         assert!(!matches!(waited, LockReply::Held(_)), "{waited:?}");
         free(&*lock, held).await;
         took
@@ -132,7 +132,7 @@ async fn a_session_that_is_killed_is_lost_and_nothing_is_lost_by_a_release(on: B
     free(&*lock, released).await;
     on.kill_sessions();
     killed.lost(SESSION / 3 + AMPLE).await;
-    // Who asks later hears of it too.
+    // A later caller is told of the loss too.
     killed.lost(Duration::ZERO).await;
     assert!(!of_released.has_ended(), "a release was told as a loss");
     let next = take(&*lock, key(2)).await;

@@ -1,4 +1,4 @@
-//! The line at the server: who dies in it, who comes after somebody in vain, and how many it bears.
+//! The queue of the server: waiters that die in it, waiters that give up, and its size.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -97,13 +97,13 @@ async fn a_release_that_is_not_answered_frees_the_key_all_the_same(on: Bench) {
     proxy.blackhole();
     let asked = cut_off.release(before.claim.clone());
     let (answer, (held, took)) = tokio::join!(asked, insist(&*lock, key(1)));
-    assert!(!matches!(answer, Ok(Released::Freed)), "nobody can know that");
+    assert!(!matches!(answer, Ok(Released::Freed)), "that cannot be known");
     assert!(took < SESSION + AMPLE, "{took:?}");
     assert!(held.fence > before.fence);
     proxy.heal();
     let again = cut_off.release(before.claim).await.expect("an answer");
     assert_eq!(again, Released::NotHeld);
-    assert!(ask(&*cut_off, key(1), Duration::ZERO).await.is_none(), "somebody else has it");
+    assert!(ask(&*cut_off, key(1), Duration::ZERO).await.is_none(), "another holder has it");
     free(&*lock, held).await;
 }
 

@@ -1,4 +1,4 @@
-//! What keys and users are called, and what is not said.
+//! The names of keys, the rights of users, and messages without secrets.
 
 use std::time::Duration;
 

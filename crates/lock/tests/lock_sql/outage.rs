@@ -94,7 +94,8 @@ async fn a_server_that_is_not_there_is_an_error_and_no_wait() {
         let url = kind.url_by(([127, 0, 0, 1], free_port()).into());
         let lock = kind.lock_at(&url, &Told::default());
         let began = Instant::now();
-        let error = ask_by(&*lock, Claim::new(key(1)), Duration::ZERO).await.expect_err("nobody");
+        let error =
+            ask_by(&*lock, Claim::new(key(1)), Duration::ZERO).await.expect_err("no server");
         assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
         assert!(error.to_string().contains(&key(1).to_string()), "{error}");
         assert!(began.elapsed() < AMPLE, "{:?}", began.elapsed());

@@ -53,7 +53,7 @@ async fn a_waiter_for_a_row_that_is_removed_creates_it_again() {
         let server = Arc::clone(&server);
         spawn_blocking(move || server.command("DELETE FROM test.bellwether_locks"))
     };
-    // It is done when the holder lets go, and then comes the turn of who waits behind it.
+    // The removal waits until the holder releases, and then the next waiter is granted the key.
     sleep(SLACK).await;
     let waits = tokio::spawn({
         let lock = lock.clone();
@@ -121,7 +121,7 @@ async fn a_fence_that_was_counted_after_the_session_had_ended_is_not_given_out()
     sleep(Duration::from_secs(1)).await;
     assert!(ask(&*other, key(1), Duration::ZERO).await.is_none(), "the row is locked");
     let (holder, _) = insist(&*other, key(1)).await;
-    // To be told that the session has ended is as good as not to be granted it.
+    // An error that the session has ended is as good as no grant.
     if let Ok(Some(late)) = late.await.expect("no panic") {
         assert!(late.fence < holder.fence, "{} after {}", late.fence, holder.fence);
     }

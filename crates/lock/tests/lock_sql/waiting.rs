@@ -1,4 +1,4 @@
-//! Waiting: by the server, as long as patience lasts, and no longer.
+//! The server waits for as long as the caller does, and no longer.
 
 use std::time::Duration;
 
@@ -137,13 +137,14 @@ async fn a_wait_that_is_not_answered_ends_and_leaves_nothing(on: Bench) {
     assert!(began.elapsed() < Duration::from_millis(1_500) + AMPLE, "{:?}", began.elapsed());
     assert_eq!(lock.release(claim).await.expect("an answer"), Released::NotHeld);
     free(&*direct, held).await;
-    // What the server grants to who is cut off ends with the session.
+    // A grant of the server to a session that is cut off ends with the session.
     let (next, took) = insist(&*direct, key(1)).await;
     assert!(took < SESSION + AMPLE, "{took:?}");
     free(&*direct, next).await;
 }
 
-/// Case 86: not even the server can know, as they wait by other sessions than they hold by.
+/// Case 86: the server cannot detect the deadlock, because they wait by other sessions than those
+/// that hold.
 async fn two_sessions_that_wait_for_each_other_are_answered_busy(on: Bench) {
     let lock = on.lock();
     let [one, other] = [take(&*lock, key(1)).await, take(&*lock, key(2)).await];
@@ -181,8 +182,8 @@ async fn sessions_of_postgres_are_served_in_the_order_they_came() {
     }
 }
 
-/// The server may hear of the interruption when the wait is over by itself, and then it would be
-/// somebody else's question that is interrupted.
+/// The interruption may reach the server after the wait has ended by itself. It would then
+/// interrupt the request of another caller.
 #[tokio::test]
 async fn a_session_that_was_interrupted_serves_no_other_caller() {
     let on = Bench::start(Kind::Advisory);

@@ -13,7 +13,7 @@ async fn lock(hosts: &str) -> ZooKeeperLock {
     ZooKeeperOptions::new(hosts).unwrap().connect().await.unwrap()
 }
 
-/// The answer of those who elect a leader meanwhile.
+/// The answer of servers that are electing a leader.
 async fn renewed(lock: &ZooKeeperLock, claim: &Claim) -> Renew {
     let began = Instant::now();
     loop {
@@ -43,7 +43,7 @@ async fn an_ensemble_leader_that_dies_loses_neither_the_key_nor_the_queue() {
         sleep(Duration::from_millis(2)).await;
     }
     let leader = servers.iter_mut().find(|server| server.leads());
-    leader.expect("somebody leads").kill();
+    leader.expect("one server leads").kill();
     assert_eq!(renewed(&holder, &held).await, Renew::Held);
     assert!(!is_lost(&first) && !waits.is_finished());
     free(&holder, held).await;

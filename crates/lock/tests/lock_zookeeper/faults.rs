@@ -102,7 +102,7 @@ async fn a_claim_that_is_dropped_at_any_await_and_released_leaves_no_node() {
     }
 }
 
-/// Of a claim that is released while it asks, or waits, nothing is left, whoever comes first.
+/// A claim that is released while it asks or waits leaves nothing, in any order of the two.
 #[tokio::test]
 async fn a_release_that_meets_its_own_question_leaves_no_node() {
     let board = Board::start().await;
@@ -120,14 +120,14 @@ async fn a_release_that_meets_its_own_question_leaves_no_node() {
         };
         let (attempt, released) = tokio::join!(asks, releases);
         released.unwrap();
-        // Who has been granted it after that has not been released, and has to be.
+        // A claim that is granted after that was not released, so it has to be.
         if matches!(attempt, Ok(Attempt::Granted(_))) {
             lock.release(claim).await.unwrap();
         }
         if is_held {
             free(&holder, held).await;
         }
-        // Longer than an answer takes, and shorter than it takes until nobody is waited for.
+        // Longer than an answer takes, and shorter than the wait limit.
         tokio::time::timeout(SESSION, board.has_queued(&key(), 0)).await.unwrap();
     }
 }
@@ -147,7 +147,7 @@ async fn a_release_that_did_not_get_through_is_done_when_the_server_answers() {
     assert_eq!(error.kind(), StoreErrorKind::TimedOut);
     assert!(error.to_string().contains("releasing `row#"), "{error}");
     assert!(began.elapsed() < LIMIT * 2);
-    // What is being released is granted no more.
+    // A claim that is being released is not granted any more.
     proxy.heal();
     let again = lock.acquire(request(&claim, Duration::ZERO)).await;
     assert!(!matches!(again, Ok(Attempt::Granted(_))), "{again:?}");
@@ -247,7 +247,7 @@ async fn an_answer_with_a_wrong_bit_does_no_lasting_harm() {
     for byte in [0, 3, 7, 15, 19, 23, 40, 70, 90, 120] {
         proxy.flip(byte, 0x81);
         let claim = claim();
-        // It may be granted or not: the harm is what is looked for.
+        // It may be granted or not: the test checks that it does no harm.
         let _ = lock.acquire(request(&claim, Duration::ZERO)).await;
         proxy.heal();
         let _ = lock.release(claim).await;

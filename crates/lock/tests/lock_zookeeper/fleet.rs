@@ -29,7 +29,7 @@ async fn lock(setup: LockSetup) -> Result<Arc<dyn Lock>, Box<dyn Error + Send + 
     Ok(Arc::new(options.connect().await?))
 }
 
-/// A process with a session that ends soon if nothing is heard of it, if it is to be mortal.
+/// A process. If `mortal`, its session ends soon when the process is silent.
 async fn worker(kind: &str, board: &Board) -> LockWorker {
     let setup = LockSetup { kind: kind.to_owned(), address: board.server.hosts() };
     LockWorker::start("fleet::works", &setup).await
@@ -42,7 +42,7 @@ async fn holder(board: &Board) -> (LockWorker, u64) {
     (holder, fence)
 }
 
-/// A write that does not look whether the key is still held.
+/// A write that does not check whether the key is still held.
 async fn writes(holder: &LockWorker) -> u64 {
     match holder.ask(&LockCommand::Write(1)).await {
         LockReply::Held(fence) => fence.expect("a fence"),

@@ -41,7 +41,8 @@ async fn poll(lock: &ZooKeeperLock, claim: &Claim) {
     }
 }
 
-/// Eight who want the key at once, as often as that, and how long it stood free between two of them.
+/// Eight tasks ask for the key at once, `ROUNDS` times each. Gives how long it was free between two
+/// holders.
 async fn hand_over(locks: &[ZooKeeperLock], polls: bool) -> Duration {
     let hand_overs = HandOvers::default();
     let turns = locks.iter().map(async |lock| {
@@ -55,7 +56,7 @@ async fn hand_over(locks: &[ZooKeeperLock], polls: bool) -> Duration {
             sleep(Duration::from_millis(20)).await;
             hand_overs.releases();
             free(lock, claim).await;
-            // Who asks again at once would hand over to itself.
+            // A task that asks again at once would hand over to itself.
             sleep(Duration::from_millis(60)).await;
         }
     });
@@ -73,7 +74,7 @@ async fn a_watched_hand_over_is_faster_than_polling() {
     assert!(watched < polled, "{watched:?}, and {polled:?} by polling");
 }
 
-/// To make a node, to see where it stands, to watch who is before, to look again, and to remove it.
+/// Create a node, list the queue, watch the node before, list again, and remove the node.
 #[tokio::test]
 async fn a_claim_that_waits_costs_five_requests() {
     let board = Board::start().await;
@@ -97,7 +98,7 @@ async fn a_claim_that_waits_costs_five_requests() {
         waits.await.expect("no panic");
     }
     let requests = number("zk_packets_received") - asked.get() - before;
-    // Sessions that nobody uses are heard of, too.
+    // Unused sessions send pings, too.
     assert!((100..=106).contains(&requests), "20 hand-overs took {requests} requests");
     assert_eq!(board.nodes(&key()).await.len(), 1);
 }

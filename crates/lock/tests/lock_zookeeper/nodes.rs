@@ -1,4 +1,4 @@
-//! Where nodes are, who may touch them, and that none stay.
+//! The paths of nodes, their rights, and their removal.
 
 use std::time::Duration;
 
@@ -105,7 +105,7 @@ async fn private_nodes_are_accessible_to_the_same_user_only() {
     take(&same, &claim()).await;
 }
 
-/// Of a key for which somebody may not make nodes, nothing is held.
+/// A user that may not create the nodes of a key holds nothing.
 #[tokio::test]
 async fn a_user_that_may_not_create_nodes_is_refused() {
     let board = Board::start().await;

@@ -1,4 +1,4 @@
-//! `Locks` over it: who asks, who is told, and what is left.
+//! `Locks` over it: requests, notifications, and what is left.
 
 use std::time::Duration;
 
@@ -97,7 +97,7 @@ async fn a_panic_gives_the_key_back() {
     board.has_queued(&key(), 0).await;
 }
 
-/// Case 38, as far as there is anything like it: nothing is heard, and the session ends meanwhile.
+/// Case 38, as far as it applies: no message arrives, and the session ends meanwhile.
 #[tokio::test]
 async fn a_caller_waits_out_a_server_that_restarts() {
     let mut board = Board::start().await;

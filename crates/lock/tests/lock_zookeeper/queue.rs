@@ -1,4 +1,4 @@
-//! First come, first served; no herd; nobody who has gone is in the way.
+//! First come, first served; no herd; a waiter that has left delays no other.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ async fn a_release_is_announced_to_the_next_waiter_only() {
         waiters.push((board.waiter(&lock, &claim, place).await, claim));
     }
     let told = || board.server.number("zk_sum_node_deleted_watch_count");
-    // The last one's node stands there before its watch does.
+    // The node of the last waiter exists before its watch does.
     let began = Instant::now();
     while board.server.number("zk_watch_count") < 8 {
         assert!(began.elapsed() < Duration::from_secs(5));
@@ -91,7 +91,7 @@ async fn a_try_leaves_no_node() {
     assert_eq!(board.nodes(&key()).await.len(), 1);
 }
 
-/// A look before each try is not enough: many can see an empty line.
+/// A listing before each try is not enough: many tries can see an empty queue.
 #[tokio::test]
 async fn tries_that_meet_leave_no_node_but_the_holders() {
     let board = Board::start().await;
@@ -215,7 +215,7 @@ async fn another_process_that_knows_the_claim_can_release_it() {
     take(&other, &claim()).await;
 }
 
-/// Case 83. Patience that no clock can count is patience all the same.
+/// Case 83. A wait may be longer than any clock can count.
 #[tokio::test]
 async fn two_hundred_waiters_are_all_served() {
     let board = Board::start().await;

@@ -1,4 +1,4 @@
-//! A session that has ended, or may have, holds nothing, and its holder is told.
+//! A session that has ended, or may have, holds nothing, and its holder is notified.
 
 use std::time::Duration;
 
@@ -172,7 +172,7 @@ async fn left_behind(board: &Board, claim: &Claim) -> (String, u64) {
     (old, u64::try_from(made.czxid).unwrap())
 }
 
-/// Case 57, as seen by who asks again by the same claim.
+/// Case 57, for a caller that asks again by the same claim.
 #[tokio::test]
 async fn the_node_of_another_session_is_not_the_claims_own() {
     let board = Board::start().await;
@@ -203,7 +203,7 @@ async fn the_node_of_another_session_is_not_found_for_one_that_was_not_answered(
     assert!(!is_lost(&grant));
 }
 
-/// A session that still lives on the server would keep the key from everybody.
+/// A session that is still alive on the server would keep the key from all callers.
 #[tokio::test]
 async fn a_session_that_was_given_up_is_closed_although_it_is_unused() {
     let board = Board::start().await;

@@ -1,4 +1,4 @@
-//! `LocalLock` keeps the contract, and the conformance suite finds out who does not.
+//! `LocalLock` keeps the contract, and the conformance suite detects a lock that does not.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -75,7 +75,7 @@ async fn a_guard_that_is_dropped_frees_its_key() {
     let lock = LocalLock::new();
     let locks = locks(lock.clone());
     drop(locks.lock(&key()).await.unwrap());
-    // Who comes next in this process waits until it is free, not for a hint that it is.
+    // The next caller of this process waits until the key is free, and needs no message.
     let began = Instant::now();
     let next = locks.lock(&key()).await.unwrap();
     assert_eq!(began.elapsed(), Duration::ZERO);
@@ -99,8 +99,7 @@ async fn a_panic_frees_the_key() {
     assert!(lock.is_empty() && locks.is_empty());
 }
 
-/// Cases 22 and 88: dropped after each number of polls, with the question and the answer on their
-/// way for a while.
+/// Cases 22 and 88: dropped after each number of polls, while request and answer are delayed.
 #[tokio::test(start_paused = true)]
 async fn dropped_at_any_await_it_is_soon_free_and_never_renewed() {
     for is_held_by_others in [false, true] {
@@ -126,7 +125,7 @@ async fn dropped_at_any_await_it_is_soon_free_and_never_renewed() {
     }
 }
 
-/// A release that overtakes its question, as on another connection, is repeated.
+/// A release that overtakes its request, as on another connection, is repeated.
 #[tokio::test(start_paused = true)]
 async fn a_question_that_arrives_after_the_release_is_released_too() {
     let lock = Scripted::default();
@@ -209,7 +208,7 @@ async fn a_try_waits_for_what_its_own_process_gives_up_and_for_nothing_else() {
     assert_eq!(began.elapsed(), Duration::ZERO);
 }
 
-/// What was dropped in the middle of asking may have been granted.
+/// A claim that is dropped while it asks may have been granted.
 #[tokio::test(start_paused = true)]
 async fn a_try_after_one_that_was_dropped_while_it_asked_is_not_in_its_own_way() {
     let lock = Scripted::default();
@@ -232,7 +231,7 @@ async fn a_try_after_a_lost_hold_was_dropped_waits_for_its_release() {
     locks.try_lock(&key()).await.expect("it is given up").release().await.unwrap();
 }
 
-/// A lock that does not answer delays a try no longer than its answers may take.
+/// A lock that does not answer delays a try by its timeout at most.
 #[tokio::test(start_paused = true)]
 async fn a_release_that_hangs_holds_up_a_try_for_a_few_seconds_only() {
     let lock = Scripted::default();

@@ -1,4 +1,4 @@
-//! One at a time, however many want it.
+//! One holder at a time, however many callers there are.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -158,7 +158,7 @@ async fn ambiguous_parts_are_different_locks() {
     let _four = locks.try_lock(&Key::of("stock").with(long.as_str())).await.unwrap();
 }
 
-/// What the lock itself is asked grows with the processes, not with those who wait in them.
+/// The requests to the lock grow with the processes, and not with the waiters in them.
 #[tokio::test(start_paused = true)]
 async fn of_a_thousand_that_wait_in_one_process_one_asks() {
     let lock = Scripted::default();

@@ -43,7 +43,7 @@ async fn commit(store: &impl Store, lease: Lease, text: &'static str) -> Commit 
 async fn it_keeps_the_contract_of_a_store() {
     let (_, lock, store) = guarded();
     assert_eq!(conformance::run(store.clone()).await, []);
-    // Of what was left to run out, too.
+    // The lease that was left to lapse counts, too.
     sleep(SECOND * 61).await;
     assert_eq!((store.leases(), lock.len()), (0, 0));
 }
@@ -72,7 +72,7 @@ async fn no_process_leads_while_the_store_knows_a_lease_although_the_lock_was_lo
     let lease = lead(&guarded).await;
     lock.release(lease.into_claim()).await.unwrap();
     assert!(matches!(acquire(&guarded).await, Acquire::Busy { .. }));
-    assert!(lock.is_empty(), "who does not lead has given up the lock");
+    assert!(lock.is_empty(), "a process that does not lead has released the lock");
 }
 
 #[tokio::test(start_paused = true)]
@@ -102,7 +102,8 @@ async fn a_lease_is_lost_with_either_half_and_the_other_is_given_up() {
     drop(lead(&guarded).await);
 }
 
-/// What is weaker than one store: an invalidation of another process, until the next renewal.
+/// One guarantee is weaker than that of one store: an invalidation of another process takes effect
+/// by the next renewal.
 #[tokio::test(start_paused = true)]
 async fn an_invalidation_elsewhere_ends_the_lock_with_the_next_renewal_and_refuses_at_once() {
     let (store, lock, guarded) = guarded();

@@ -1,4 +1,4 @@
-//! How a lock is kept, and how its holder hears that it was lost.
+//! How a lock is renewed, and how its holder is notified of a loss.
 
 use std::thread;
 use std::time::Duration;
@@ -65,7 +65,7 @@ async fn a_lock_that_the_server_forgot_is_lost_and_the_next_one_is_kept() {
     forget(&lock, &held).await;
     let took = lost_after(&held, LEASE).await;
     assert!(took <= LEASE / 3 + MS, "{took:?}");
-    // Although the one that has lost it is still there.
+    // Although the guard that has lost it still exists.
     let next = locks.lock(&key()).await.unwrap();
     assert!(next.fence() > held.fence());
     assert_eq!(held.release().await.unwrap(), Released::NotHeld);
@@ -73,13 +73,13 @@ async fn a_lock_that_the_server_forgot_is_lost_and_the_next_one_is_kept() {
     assert!(!next.is_lost() && is_held(&lock, &key()).await);
 }
 
-/// Takes a key away from who holds it.
+/// Takes a key away from its holder.
 async fn forget<L: Fenced>(lock: &LocalLock, held: &Held<L>) {
     use bellwether_lock::{Attempt, Claim, Request, TakeOver};
     let claim = Claim::new(held.key().clone());
     let request = Request::new(claim.clone(), SECOND);
     let Attempt::Busy(busy) = lock.acquire(request.clone()).await.unwrap() else {
-        panic!("nobody has it")
+        panic!("the key is free")
     };
     lock.take_over(request, busy.holder.unwrap()).await.unwrap();
     lock.release(claim).await.unwrap();
@@ -145,7 +145,7 @@ async fn a_renewal_that_fails_is_tried_again() {
     }
 }
 
-/// Cases 26 and 27: what it has, it has until its own end.
+/// Cases 26 and 27: it holds the key until its lease ends by its own clock.
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_cannot_be_renewed_is_lost_at_its_own_end_and_not_before() {
     let lock = Scripted::default();
@@ -259,7 +259,7 @@ async fn a_process_that_was_stopped_past_its_lease_knows_at_once() {
     assert_eq!(held.release().await.unwrap(), Released::NotHeld);
 }
 
-/// Case 18, for those who ask from elsewhere.
+/// Case 18, for callers in other processes.
 #[tokio::test(start_paused = true)]
 async fn others_are_given_the_remaining_lease() {
     let lock = LocalLock::new();

@@ -117,7 +117,7 @@ async fn a_new_holder_is_not_taken_over_by_a_caller_that_waited_long() {
     }
 }
 
-/// Lets the key pass on to a holder that is silent, without anybody seeing it free.
+/// Hands the key to a silent holder, without a moment at which it is seen free.
 async fn pass_on(lock: &LocalLock, lease: Duration) {
     let request = Request::new(Claim::new(key()), lease);
     let attempt = lock.acquire(request.clone()).await.unwrap();
@@ -125,13 +125,13 @@ async fn pass_on(lock: &LocalLock, lease: Duration) {
     lock.take_over(request, busy.holder.unwrap()).await.unwrap();
 }
 
-/// Case 87: silent, and wanted by many.
+/// Case 87: the holder is silent, and there are many waiters.
 #[tokio::test(start_paused = true)]
 async fn a_silent_holder_is_robbed_by_exactly_one_after_the_time() {
     let lock = Scripted::default();
     let silent = locks(lock.clone()).lock(&key()).await.unwrap();
     let fence = silent.fence();
-    // It goes on working, but nothing of it is heard, and its lease would last.
+    // It goes on working, but renews nothing, and its lease would last.
     pass_on(&lock.lock, SECOND * 3_600).await;
     let began = Instant::now();
     let waiting = (0..8).map(|_| {
@@ -149,7 +149,7 @@ async fn a_silent_holder_is_robbed_by_exactly_one_after_the_time() {
     assert!(after >= SECOND * 5 && after < SECOND * 6 && next > fence, "{after:?}, {next}");
 }
 
-/// Case 87: who was robbed is told.
+/// Case 87: a holder that was taken over is notified.
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_was_taken_over_is_notified_and_its_release_frees_nothing() {
     let lock = Scripted::default();

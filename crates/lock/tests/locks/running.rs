@@ -15,24 +15,24 @@ use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
 use crate::support::{LEASE, MS, NEVER, Operation, SECOND, Scripted, is_held, item, key, locks};
 
-/// Lets another have the key, now.
-async fn rob(lock: &LocalLock) {
+/// Gives the key to another holder, now.
+async fn take_over(lock: &LocalLock) {
     let request = Request::new(Claim::new(key()), SECOND * 600);
     let Attempt::Busy(busy) = lock.acquire(request.clone()).await.unwrap() else {
-        panic!("nobody has it")
+        panic!("the key is free")
     };
     lock.take_over(request, busy.holder.unwrap()).await.unwrap();
 }
 
-/// What becomes of work of ten leases that is robbed of its lock at once: the answer, how far it
-/// came, and whether it could see it.
-async fn robbed(when_lost: WhenLost) -> (Result<(), LockErrorKind>, bool, Duration, bool) {
+/// Runs work of ten leases whose lock is taken over at once. Gives the answer, the progress of the
+/// work, and whether the work could detect the loss.
+async fn taken_over(when_lost: WhenLost) -> (Result<(), LockErrorKind>, bool, Duration, bool) {
     let lock = LocalLock::new();
     let locks = locks(lock.clone()).when_lost(when_lost);
     let (steps, saw) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let began = Instant::now();
     let work = async {
-        rob(&lock).await;
+        take_over(&lock).await;
         sleep(LEASE * 10).await;
         saw.fetch_add(usize::from(Standing::current().unwrap().is_lost()), Ordering::SeqCst);
         steps.fetch_add(1, Ordering::SeqCst);
@@ -44,20 +44,20 @@ async fn robbed(when_lost: WhenLost) -> (Result<(), LockErrorKind>, bool, Durati
 
 #[tokio::test(start_paused = true)]
 async fn work_whose_lock_is_lost_is_dropped() {
-    let (answer, is_done, took, _) = robbed(WhenLost::Cancel).await;
+    let (answer, is_done, took, _) = taken_over(WhenLost::Cancel).await;
     assert_eq!((answer, is_done), (Err(LockErrorKind::Lost), false));
     assert!(took <= LEASE / 3 + MS, "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn or_it_is_done_and_fails() {
-    let (answer, is_done, took, _) = robbed(WhenLost::Fail).await;
+    let (answer, is_done, took, _) = taken_over(WhenLost::Fail).await;
     assert_eq!((answer, is_done, took), (Err(LockErrorKind::Lost), true, LEASE * 10));
 }
 
 #[tokio::test(start_paused = true)]
 async fn or_it_is_done_and_can_see_it_for_itself() {
-    assert_eq!(robbed(WhenLost::Finish).await, (Ok(()), true, LEASE * 10, true));
+    assert_eq!(taken_over(WhenLost::Finish).await, (Ok(()), true, LEASE * 10, true));
 }
 
 #[tokio::test]
@@ -143,7 +143,7 @@ async fn work_whose_lock_was_taken_away_unseen_fails_all_the_same() {
     {
         let lock = LocalLock::new();
         let locks = locks(lock.clone()).when_lost(when_lost);
-        let ran = locks.run(&key(), rob(&lock)).await;
+        let ran = locks.run(&key(), take_over(&lock)).await;
         assert_eq!(ran.is_ok(), is_answered, "{when_lost:?}: {ran:?}");
     }
 }

@@ -14,7 +14,7 @@ use crate::support::{MS, Operation, SECOND, Scripted, item, locks};
 
 const KEYS: usize = 4;
 
-/// What only one may touch at a time, of each key.
+/// The resource of each key, for one task at a time.
 #[derive(Default)]
 struct World {
     inside: [AtomicUsize; KEYS],
@@ -27,7 +27,7 @@ impl World {
         let now = self.inside[of].fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(now, Ordering::SeqCst);
         self.held.fetch_add(1, Ordering::SeqCst);
-        // Whoever is cut off in here is outside again.
+        // A task that is cancelled in here is outside again.
         let _leaves = Leaves(&self.inside[of]);
         for _ in 0..3 {
             assert!(!held.is_lost());
@@ -92,8 +92,8 @@ async fn in_a_storm_one_holds_at_a_time_and_nothing_is_left() {
             }
         });
     }
-    // And for a while an answer is lost now and then, or a question is. (The last callers would be
-    // alone with all of that.)
+    // And for a while some requests and answers are lost. (The last callers would be alone with all
+    // of that.)
     let troubles = tokio::spawn(async move {
         for round in 0..40 {
             let kind = [StoreErrorKind::TimedOut, StoreErrorKind::Unreachable][round % 2];
@@ -132,7 +132,7 @@ impl Fenced {
     }
 }
 
-/// A process that was stopped between its last look at the lock and its write.
+/// A process that was stopped between its last check of the lock and its write.
 #[tokio::test]
 async fn a_late_write_is_refused_by_its_fence() {
     let lock = LocalLock::new();

@@ -1,4 +1,4 @@
-//! How long a lock is waited for, and what wakes who waits.
+//! How long a caller waits for a lock, and what wakes it.
 
 use std::time::Duration;
 
@@ -116,7 +116,7 @@ async fn a_waiter_that_gives_up_is_gone_and_the_next_one_gets_the_lock() {
     timeout(MS * 10, waits).await.unwrap().unwrap().unwrap();
 }
 
-/// Case 36, in the middle of the line of one process.
+/// Case 36, in the middle of the local queue of one process.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_leaves_the_local_queue_delays_no_other() {
     let locks = locks(LocalLock::new());
@@ -131,7 +131,7 @@ async fn a_waiter_that_leaves_the_local_queue_delays_no_other() {
     assert!(middle.await.unwrap_err().is_cancelled());
 }
 
-/// Case 37: at whatever moment the release comes, who waits has it long before the insurance.
+/// Case 37: at any moment of the release, a waiter has the key long before it would poll.
 #[tokio::test(start_paused = true)]
 async fn a_release_between_the_busy_answer_and_the_wait_is_not_missed() {
     for release_at in 0..12 {
@@ -152,7 +152,7 @@ async fn a_release_between_the_busy_answer_and_the_wait_is_not_missed() {
     }
 }
 
-/// Case 38: what tells of releases is not needed.
+/// Case 38: release messages are not needed.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_without_messages_gets_the_lock_by_polling() {
     let lock = Scripted::deaf();
@@ -191,7 +191,7 @@ async fn durations_that_make_no_sense_are_refused() {
         assert!(locks().max_hold(max).is_err());
         assert!(locks().take_over_after(max).is_err());
     }
-    // A wait cannot be too long, only longer than anybody lives.
+    // A wait has no upper limit.
     let forever = locks().wait(LockWait::at_most(Duration::MAX));
     forever.lock(&key()).await.unwrap().release().await.unwrap();
 }
@@ -207,7 +207,7 @@ async fn a_lock_that_is_unreachable_from_the_start_is_an_error_at_once() {
     assert_eq!(began.elapsed(), Duration::ZERO);
 }
 
-/// Case 55, as far as it is ours: a server that is restarted while somebody waits.
+/// Case 55, as far as it is ours: a server is restarted while a caller waits.
 #[tokio::test(start_paused = true)]
 async fn trouble_that_passes_is_waited_out() {
     let lock = Scripted::deaf();
@@ -234,7 +234,7 @@ async fn a_permanent_error_ends_the_wait() {
     assert_eq!(ended, LockErrorKind::Store(StoreErrorKind::Refused));
 }
 
-/// A lock with a queue has to know who comes back, and may block until then.
+/// A lock with a queue has to know its waiters, and a request may block there.
 #[tokio::test(start_paused = true)]
 async fn a_try_has_no_patience_and_a_wait_leaves_part_of_the_lease() {
     let lock = Scripted::default();

@@ -19,7 +19,7 @@ const HELD: usize = 1024;
 /// How often a second of a trickle is divided, if there are enough bytes.
 const PIECES: u32 = 100;
 
-/// Where connections go, and what befalls them.
+/// The target of connections, and their faults.
 #[derive(Clone)]
 pub(super) struct Upstream {
     pub(super) address: SocketAddr,
@@ -29,7 +29,7 @@ pub(super) struct Upstream {
     pub(super) is_resp: bool,
 }
 
-/// It is to be reset, and not to end as TCP would.
+/// The connection is reset, and does not end as TCP would.
 struct Reset;
 
 impl Upstream {
@@ -49,7 +49,7 @@ impl Upstream {
     async fn carry(mut self, client: &mut TcpStream) -> io::Result<Result<(), Reset>> {
         passing(&mut self.faults, |faults| faults.to_server).await;
         let mut server = TcpStream::connect(self.address).await?;
-        // What it delays, it delays by what it was told to, and by nothing else.
+        // Nagle's algorithm would add delays to those that a test sets.
         server.set_nodelay(true)?;
         client.set_nodelay(true)?;
         let (from_client, to_client) = client.split();
@@ -152,7 +152,7 @@ impl<W: AsyncWrite + Unpin> Direction<W> {
     }
 }
 
-/// Waits for the end of a silence.
+/// Waits until a direction is not silent.
 async fn passing(
     faults: &mut watch::Receiver<NetworkFaults>,
     direction: fn(&NetworkFaults) -> DirectionFaults,

@@ -46,7 +46,7 @@ impl FaultProxy {
         Self::start_for(upstream, true).await
     }
 
-    /// Starts to pass everything on to `upstream`, which speaks what it likes. Replies cannot be
+    /// Starts to pass everything on to `upstream`, which may use any protocol. Replies cannot be
     /// [replaced](Self::replace) then.
     pub async fn start_raw(upstream: SocketAddr) -> Self {
         Self::start_for(upstream, false).await
@@ -86,7 +86,7 @@ impl FaultProxy {
     pub fn pass(&self) {
         let mut listener = lock(&self.listener);
         if listener.is_none() {
-            *listener = Some(listen(self.address).expect("nobody else takes our port"));
+            *listener = Some(listen(self.address).expect("no other process takes our port"));
         }
         drop(listener);
         self.faults.send_modify(|faults| {

@@ -1,4 +1,4 @@
-//! Processes that stand still.
+//! Frozen processes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::wait::block_until;
 
-/// How long a process may take to stand still.
+/// How long a process may take to freeze.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Freezes a process: the system still takes connections and bytes for it, and it answers nothing.

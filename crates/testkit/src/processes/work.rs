@@ -1,4 +1,4 @@
-//! A worker as it has itself: it does what it is told.
+//! The worker's own side: it obeys the commands of its test.
 
 use std::error::Error;
 use std::io::{self, BufRead, Write};
@@ -13,8 +13,9 @@ use tokio::sync::mpsc;
 
 use super::messages::{MARK, Order, Said, TOLD};
 
-/// Opens by what it is told, and obeys commands, several at a time, until the standard input ends,
-/// which it does when the test dies, however it dies. Does nothing in a process that is no worker.
+/// Opens with the setup of its test, and obeys commands, several at a time, until the standard
+/// input ends. The input ends when the test dies in any way. Does nothing in a process that is no
+/// worker.
 ///
 /// A worker dies of any panic, so that its test knows at once.
 pub fn work<T, S, C, R, O, F>(
@@ -28,7 +29,7 @@ pub fn work<T, S, C, R, O, F>(
     O: Future<Output = Result<S, Box<dyn Error + Send + Sync>>>,
     F: Future<Output = R> + Send + 'static,
 {
-    // Run by hand, there is no test that commands.
+    // Without this variable, the test was run by hand and has no commands.
     let Ok(told) = env::var(TOLD) else { return };
     set_parent_process_death_signal(Some(Signal::KILL)).expect("Linux");
     die_of_any_panic();
@@ -57,7 +58,7 @@ fn die_of_any_panic() {
     }));
 }
 
-/// A thread of its own, so that nothing a worker is busy with keeps it from dying.
+/// Runs on a thread of its own, so that a busy worker still ends with its test.
 fn listen<C: DeserializeOwned>(commands: &mpsc::UnboundedSender<Order<C>>) {
     for line in io::stdin().lock().lines() {
         let Ok(line) = line else { break };

@@ -1,4 +1,4 @@
-//! A worker as its test has it: commanded, frozen and killed.
+//! The test's side of a worker: it commands, freezes and kills it.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -31,7 +31,7 @@ exec "$@" </dev/null 3<&-
 /// How long anything asked of a server may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How many ports are tried before the fault is thought to lie elsewhere.
+/// How many ports are tried before a start fails.
 pub(super) const PORTS_TRIED: usize = 50;
 
 /// A server's process; killed and reaped on drop.
@@ -87,7 +87,7 @@ impl Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // An error means that it has ended already: there is nobody to tell, and nothing to do.
+        // An error means that it has ended already: there is nothing to do.
         let _ = self.child.kill();
         let _ = self.child.wait();
         // Only now: the guard keeps watch until the server is reaped.

@@ -128,7 +128,7 @@ fn install(dir: &Path) {
     run(&command[0], &command[1..]);
 }
 
-/// Starts it on a port; none if somebody else was there first.
+/// Starts it on a port. `None` if the port is taken.
 fn launch(dir: &Path, port: u16) -> Option<Guarded> {
     let mut command = as_unprivileged_user(dir);
     command.push(binary("postgres"));

@@ -1,6 +1,6 @@
 //! Real ZooKeeper servers for tests.
 //!
-//! 1. A server that was started answers, and is nobody else's.
+//! 1. A server that was started answers, and belongs to this test.
 //! 2. It is gone, with its directory, when its [`ZooKeeperServer`] is dropped, or when the test
 //!    process is killed.
 //! 3. It remembers its sessions and nodes when it is killed and [restarted](ZooKeeperServer::restart).
@@ -194,7 +194,7 @@ fn settings(dir: &Path, port: u16, peers: &[String]) -> String {
     )
 }
 
-/// Whether the one who answers on `port` has this directory, and serves.
+/// Whether the server on `port` has this directory, and serves.
 fn answers(dir: &Path, port: u16) -> bool {
     let has = |word, part: &str| say(port, word).is_ok_and(|answer| answer.contains(part));
     // `ruok` and `conf` are answered before it serves.

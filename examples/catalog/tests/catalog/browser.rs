@@ -15,7 +15,7 @@ use crate::server::ask;
 
 /// How long the page may take to show what is awaited.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks at the page, which tells nobody when it changes.
+/// The time between two readings of the page, which does not announce its changes.
 const GLANCE: Duration = Duration::from_millis(100);
 const MISSING: &str = "is not installed; try: apt-get install chromium chromium-driver";
 

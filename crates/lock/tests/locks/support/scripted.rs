@@ -1,4 +1,4 @@
-//! A lock in front of `LocalLock` that fails, dawdles and counts as told.
+//! A lock in front of `LocalLock` that fails, delays and counts as a test says.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -29,7 +29,7 @@ pub(crate) struct Scripted {
 struct Script {
     asked: HashMap<Operation, usize>,
     failing: HashMap<Operation, (StoreErrorKind, usize)>,
-    /// How long a question is on its way, and how long an answer.
+    /// The delays of a request and of its answer.
     delays: HashMap<Operation, (Duration, Duration)>,
     patience: Vec<Duration>,
     session: Option<watch::Receiver<bool>>,
@@ -37,7 +37,7 @@ struct Script {
 }
 
 impl Scripted {
-    /// One that never tells of a release.
+    /// A lock that never announces a release.
     pub(crate) fn deaf() -> Self {
         let this = Self::default();
         this.script().is_deaf = true;
@@ -66,7 +66,7 @@ impl Scripted {
         self.script().asked.get(&operation).copied().unwrap_or_default()
     }
 
-    /// The patience of all questions so far.
+    /// The patience of all requests so far.
     pub(crate) fn patience(&self) -> Vec<Duration> {
         self.script().patience.clone()
     }
@@ -103,7 +103,7 @@ impl Scripted {
             };
             let done = match question.is_zero() {
                 true => does.await,
-                // As on a connection: what was sent arrives, whether or not anybody waits for it.
+                // As on a connection: a request that was sent arrives, even if its caller has left.
                 false => tokio::spawn(does).await.expect("no panic"),
             };
             if !answer.is_zero() {
