@@ -102,8 +102,13 @@ fn a_forbidden_word_in_a_comment_is_found() {
 
 #[test]
 fn quoted_words_and_strings_are_not_found() {
-    assert_eq!(found_in("// The name `who` and the text \"nobody\".", "//"), []);
-    assert_eq!(found_in("let url = \"redis://who\";", "//"), []);
-    assert_eq!(found_in("let text = \" // who\";", "//"), []);
-    assert_eq!(found_in("// `whole` words only: wholesale, renewed", "//"), []);
+    let allowed = [
+        "// The name `who` and the text \"nobody\".",
+        "let url = \"redis://who\";",
+        "let text = \" // who\";",
+        "// Whole words only: wholesale, renewed.",
+    ];
+    for line in allowed {
+        assert!(found_in(line, "//").is_empty(), "{line}");
+    }
 }
