@@ -58,7 +58,7 @@ impl Outcome {
     }
 
     /// Prints one contender's time minus the time of others.
-    pub(crate) fn print_rest(&self, name: &str, whole: Number, parts: &[Number]) {
+    pub(crate) fn print_remainder(&self, name: &str, whole: Number, parts: &[Number]) {
         let of_parts =
             |round: usize| parts.iter().map(|part| self.laps[part.0][round].wall).sum::<f64>();
         let left = self.laps(whole).enumerate().map(|(round, lap)| lap.wall - of_parts(round));

@@ -80,13 +80,13 @@ impl Stage {
         // A lock connects at its first request, which is not measured.
         self.hand_over(&services, 1, true).await;
         let before = redis.map(commands);
-        let told = self.hand_over(&services, self.rounds, true).await;
+        let notified = self.hand_over(&services, self.rounds, true).await;
         let after = redis.map(commands);
         let polled = self.hand_over(&services, self.rounds, false).await;
-        let (ours, theirs) = (spread(&told), spread(&polled));
+        let (ours, theirs) = (spread(&notified), spread(&polled));
         self.line(
             name,
-            "told",
+            "notified",
             format_args!("{:>10.2} ms  ({:.2} to {:.2})", ours.median, ours.low, ours.high),
         );
         self.line(
@@ -101,7 +101,7 @@ impl Stage {
         };
         self.line(
             name,
-            "told / polling, time",
+            "notified / polling, time",
             format_args!("{:>10.2} x{}", ratio.median, Wanted::AtMost(1.0).verdict(ratio)),
         );
         if let (Some(before), Some(after)) = (before, after) {
@@ -115,14 +115,14 @@ impl Stage {
         &self,
         services: &[Locks<Arc<dyn Lock>>],
         rounds: usize,
-        is_told: bool,
+        is_notified: bool,
     ) -> Vec<f64> {
         let key = Key::of("handover");
         let released = Mutex::new((None::<Instant>, Vec::new()));
         join_all(services.iter().map(async |locks| {
             for _ in 0..rounds {
                 let held = loop {
-                    if is_told {
+                    if is_notified {
                         break locks.lock(&key).await.expect("the lock");
                     }
                     match locks.try_lock(&key).await {

@@ -69,7 +69,7 @@ impl Stage<'_> {
         outcome.print_times(ours, keyed, Wanted::Nothing);
         outcome.print_times(ours, digested, Wanted::AtMost(1.5));
         outcome.print(&parts);
-        outcome.print_rest("the rest: the layer", ours, &parts);
+        outcome.print_remainder("the remainder: the layer", ours, &parts);
         outcome.print(&[clock]);
     }
 

@@ -55,7 +55,7 @@ async fn arguments_that_read_alike_when_joined_are_different_keys() {
 }
 
 #[tokio::test]
-async fn every_argument_of_the_key_tells_answers_apart() {
+async fn every_argument_of_the_key_distinguishes_answers() {
     let catalog = Catalog::new();
     let asked = [("berlin", 1), ("berlin", 2), ("paris", 1)];
     for (warehouse, sku) in asked {
@@ -114,7 +114,7 @@ async fn count(catalog: &Catalog, place: &str, number: u64) -> Result<u64, Missi
 }
 
 #[tokio::test]
-async fn an_answer_of_another_type_is_never_given_out() {
+async fn an_answer_of_another_type_is_never_served() {
     let catalog = Catalog::new();
     let (item, count) = tokio::join!(item(&catalog, "berlin", 42), count(&catalog, "berlin", 42));
     assert_eq!(item.unwrap(), Item::named("berlin 42"));

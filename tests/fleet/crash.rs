@@ -183,7 +183,7 @@ async fn a_claim_that_arrives_late_keeps_no_other_process_waiting() {
     proxy.blackhole();
     cut_off.begin(KEY, KEY, CALLERS).await;
     all_have(&cut_off.end(KEY).await, 1);
-    cut_off.rests().await;
+    cut_off.is_idle().await;
     proxy.pass();
     let passed = clock::now();
     let answer = other.read(KEY).await;

@@ -29,7 +29,7 @@ async fn callers_that_leave_at_random_take_nothing_from_the_others() {
         assert_eq!(answers.len(), PROCESSES * (CALLERS - LEAVING));
         assert_eq!(fleet.database.loads(key), 1);
     }
-    all_rest(&workers).await;
+    all_are_idle(&workers).await;
     fleet.nothing_is_left_behind();
 }
 
@@ -42,7 +42,7 @@ async fn a_key_that_all_callers_leave_is_still_loaded_once() {
     for key in 0..ROUNDS {
         let answers = waver(&workers, key, stays_of_each(&mut chance)).await;
         all_have(&answers, 1);
-        all_rest(&workers).await;
+        all_are_idle(&workers).await;
         // All callers may have left before any load began.
         all_have(&[workers[0].read(key).await], 1);
         assert_eq!(fleet.database.loads(key), 1);
@@ -96,8 +96,8 @@ async fn leave(workers: &[Worker], burst: u64, leaving: Vec<Vec<usize>>) {
     join_all(pairs.map(|(worker, leaving)| worker.leave(burst, leaving))).await;
 }
 
-async fn all_rest(workers: &[Worker]) {
-    join_all(workers.iter().map(Worker::rests)).await;
+async fn all_are_idle(workers: &[Worker]) {
+    join_all(workers.iter().map(Worker::is_idle)).await;
 }
 
 async fn waver(workers: &[Worker], key: u64, stays: Vec<Vec<u64>>) -> Vec<Answer> {

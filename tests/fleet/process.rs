@@ -75,7 +75,7 @@ impl Worker {
     }
 
     /// Waits until it has no requests and no loads under way.
-    pub(crate) async fn rests(&self) {
+    pub(crate) async fn is_idle(&self) {
         let deadline = Instant::now() + PATIENCE;
         while self.report().await.in_flight > 0 {
             assert!(Instant::now() < deadline, "a flight never ends");

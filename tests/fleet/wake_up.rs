@@ -21,21 +21,21 @@ const PAUSE: Duration = Duration::from_millis(250);
 #[tokio::test(flavor = "multi_thread")]
 async fn waiters_are_notified() {
     let mut stage = Stage::set(|fleet| fleet.setup_without_pauses()).await;
-    let before = reports(&stage.losers).await;
+    let before = reports(&stage.waiters).await;
     let released = stage.release();
-    let answers = end(&stage.losers, KEY).await;
+    let answers = end(&stage.waiters, KEY).await;
     all_have(&answers, 1);
     assert_eq!(count(&answers, How::CollapsedElsewhere), answers.len());
     let last = last_after(&answers, released);
-    println!("told: the last loser was answered {last:?} behind the load");
+    println!("notified: the last waiter was answered {last:?} behind the load");
     assert!(last < SLACK, "{last:?}");
-    for (before, after) in before.iter().zip(reports(&stage.losers).await) {
+    for (before, after) in before.iter().zip(reports(&stage.waiters).await) {
         assert!(after.pushes > before.pushes, "{before:?} {after:?}");
         assert_eq!(after.connects, before.connects);
     }
     let calls = stage.fleet.calls().since(&stage.begun);
     calls.are_those_of_a_burst();
-    assert_eq!(calls.of_clients(), 3 * (LOSERS as u64 + 1), "{calls:?}");
+    assert_eq!(calls.of_clients(), 3 * (WAITERS as u64 + 1), "{calls:?}");
     assert_eq!(stage.fleet.database.loads(KEY), 1);
 }
 
@@ -83,12 +83,12 @@ async fn a_waiter_whose_connections_are_reset_is_notified_over_the_next_ones() {
 /// A lost connection does not mean that the store is down. Uncached loads would be one load for
 /// each process that had just asked, and none would be stored.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_question_that_is_lost_with_its_connection_is_asked_again() {
+async fn a_request_that_is_lost_with_its_connection_is_sent_again() {
     let (fleet, proxy) = Fleet::proxied().await;
     let setup = fleet.setup_without_pauses();
-    let of_losers = Setup { url: proxy.url(), ..setup.clone() };
+    let of_waiters = Setup { url: proxy.url(), ..setup.clone() };
     let leader = fleet.workers(1, &setup).await;
-    let losers = fleet.workers(LOSERS, &of_losers).await;
+    let waiters = fleet.workers(WAITERS, &of_waiters).await;
     let mut loads = fleet.database.hold(KEY);
     gather(&fleet, &leader, KEY, CALLERS).await;
     let load = loads.next().await;
@@ -96,12 +96,12 @@ async fn a_question_that_is_lost_with_its_connection_is_asked_again() {
     let begun = fleet.calls();
     // The server is asked, and its answers do not come through.
     proxy.delay(Duration::ZERO, Duration::from_secs(60));
-    begin(&losers, KEY, KEY, CALLERS).await;
-    fleet.has_called(&begun, "evalsha", LOSERS as u64).await;
+    begin(&waiters, KEY, KEY, CALLERS).await;
+    fleet.has_called(&begun, "evalsha", WAITERS as u64).await;
     proxy.cut();
     proxy.delay(Duration::ZERO, Duration::ZERO);
     load.answer();
-    all_have(&end(&losers, KEY).await, 1);
+    all_have(&end(&waiters, KEY).await, 1);
     assert_eq!(fleet.database.loads(KEY), 1);
 }
 
@@ -115,16 +115,16 @@ async fn a_lost_message_costs_at_most_a_pause() {
     let other = Worker::start(elsewhere).await;
     assert_eq!(other.read(KEY).await.how, How::Led { stored: true });
     let stage = Stage::with(fleet, &setup, &setup).await;
-    let before = reports(&stage.losers).await;
+    let before = reports(&stage.waiters).await;
     let swapped = clock::now();
     stage.fleet.redis.command(&["SWAPDB", "0", "1"]);
-    let answers = end(&stage.losers, KEY).await;
+    let answers = end(&stage.waiters, KEY).await;
     all_have(&answers, 1);
-    for (before, after) in before.iter().zip(reports(&stage.losers).await) {
+    for (before, after) in before.iter().zip(reports(&stage.waiters).await) {
         assert_eq!(after.pushes, before.pushes, "there was no push message");
     }
     let last = last_after(&answers, swapped);
-    println!("lost message: the last loser was answered {last:?} after the value was there");
+    println!("lost message: the last waiter was answered {last:?} after the value was there");
     assert!(last < PAUSE + SLACK, "{last:?}");
 }
 
@@ -136,10 +136,10 @@ async fn a_waiter_behind_a_network_failure_is_answered_when_it_ends() {
     all_have(&stage.leader[0].end(KEY).await, 1);
     let passed = clock::now();
     proxy.pass();
-    let answers = end(&stage.losers, KEY).await;
+    let answers = end(&stage.waiters, KEY).await;
     all_have(&answers, 1);
     let last = last_after(&answers, passed);
-    println!("blackhole: the last loser was answered {last:?} after its end");
+    println!("network failure: the last waiter was answered {last:?} after its end");
     assert!(last < SLACK, "{last:?}");
     assert_eq!(stage.fleet.database.loads(KEY), 1);
 }
@@ -154,11 +154,11 @@ async fn a_waiter_behind_an_endless_network_failure_makes_an_uncached_load() {
     let cut_off = clock::now();
     proxy.blackhole();
     drop(stage.loads);
-    let answers = end(&stage.losers, KEY).await;
+    let answers = end(&stage.waiters, KEY).await;
     all_have(&answers, 1);
-    assert_eq!(stage.fleet.database.loads(KEY), 1 + LOSERS as u64);
+    assert_eq!(stage.fleet.database.loads(KEY), 1 + WAITERS as u64);
     let last = last_after(&answers, cut_off);
-    println!("blackhole without end: the last loser was answered after {last:?}");
+    println!("network failure without end: the last waiter was answered after {last:?}");
     assert!(last < PAUSE + budget + SLACK, "{last:?}");
 }
 
@@ -167,8 +167,8 @@ async fn waiters_without_push_messages_find_the_value_by_their_pauses() {
     let mut stage = Stage::set(|fleet| Setup { resp2: true, ..fleet.setup() }).await;
     stage.every_waiter_is_answered_within(PAUSE + SLACK).await;
     assert_eq!(stage.fleet.database.loads(KEY), 1);
-    for loser in reports(&stage.losers).await {
-        assert!(!loser.hears && loser.pushes == 0, "{loser:?}");
+    for waiter in reports(&stage.waiters).await {
+        assert!(!waiter.hears && waiter.pushes == 0, "{waiter:?}");
     }
 }
 
@@ -177,7 +177,7 @@ async fn waiters_without_push_messages_find_the_value_by_their_pauses() {
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_that_are_killed_at_any_time_fail_no_caller() {
     let fleet = Fleet::start().await;
-    let workers = fleet.workers(1 + LOSERS, &fleet.setup()).await;
+    let workers = fleet.workers(1 + WAITERS, &fleet.setup()).await;
     let over = AtomicBool::new(false);
     let bursts = async {
         for key in 0..BURSTS {
@@ -195,7 +195,7 @@ async fn connections_that_are_killed_at_any_time_fail_no_caller() {
     tokio::join!(bursts, killing);
     let loads = fleet.database.all_loads();
     println!("{BURSTS} bursts, connections always killed: {loads} loads");
-    join_all(workers.iter().map(Worker::rests)).await;
+    join_all(workers.iter().map(Worker::is_idle)).await;
 }
 
 /// The server tracks the keys that have waiters, and not every key that is read.
@@ -216,7 +216,7 @@ async fn plain_hits_are_not_tracked() {
 }
 
 const BURSTS: u64 = 100;
-const LOSERS: usize = 3;
+const WAITERS: usize = 3;
 const CALLERS: usize = 20;
 
 /// A load that is held, its leader, and waiters in other processes.
@@ -224,7 +224,7 @@ struct Stage {
     fleet: Fleet,
     /// One process, in a list like the waiters.
     leader: Vec<Worker>,
-    losers: Vec<Worker>,
+    waiters: Vec<Worker>,
     loads: Loads,
     /// `None` once it was released.
     load: Option<Load>,
@@ -245,26 +245,26 @@ impl Stage {
     async fn proxied(setup: impl Fn(&Fleet) -> Setup) -> (Self, FaultProxy) {
         let (fleet, proxy) = Fleet::proxied().await;
         let setup = setup(&fleet);
-        let of_losers = Setup { url: proxy.url(), ..setup.clone() };
-        let stage = Self::with(fleet, &setup, &of_losers).await;
+        let of_waiters = Setup { url: proxy.url(), ..setup.clone() };
+        let stage = Self::with(fleet, &setup, &of_waiters).await;
         // What the server has answered may still be in the proxy. Answers come in order, so those
         // to later questions show that it is not.
-        let others = stage.losers.iter().zip(KEY + 1..);
-        join_all(others.map(|(loser, other)| loser.read(other))).await;
+        let others = stage.waiters.iter().zip(KEY + 1..);
+        join_all(others.map(|(waiter, other)| waiter.read(other))).await;
         (stage, proxy)
     }
 
-    async fn with(fleet: Fleet, of_leader: &Setup, of_losers: &Setup) -> Self {
+    async fn with(fleet: Fleet, of_leader: &Setup, of_waiters: &Setup) -> Self {
         let leader = fleet.workers(1, of_leader).await;
-        let losers = fleet.workers(LOSERS, of_losers).await;
+        let waiters = fleet.workers(WAITERS, of_waiters).await;
         let (earlier, begun) = (fleet.asking_clients(), fleet.calls());
         let mut loads = fleet.database.hold(KEY);
         gather(&fleet, &leader, KEY, CALLERS).await;
         let load = Some(loads.next().await);
         let leading = fleet.new_connections_ask(&earlier, 1).await;
-        gather(&fleet, &losers, KEY, CALLERS).await;
-        fleet.new_connections_ask(&earlier, 1 + LOSERS).await;
-        Self { fleet, leader, losers, loads, load, leading, begun }
+        gather(&fleet, &waiters, KEY, CALLERS).await;
+        fleet.new_connections_ask(&earlier, 1 + WAITERS).await;
+        Self { fleet, leader, waiters, loads, load, leading, begun }
     }
 
     /// Kills the connections over which waiters have asked, and returns their numbers.
@@ -278,7 +278,7 @@ impl Stage {
     /// Waits until each waiter has been answered `busy` over another connection.
     async fn waiters_ask_again(&self, former: &[String]) {
         let known = [former, &self.leading].concat();
-        self.fleet.new_connections_ask(&known, LOSERS).await;
+        self.fleet.new_connections_ask(&known, WAITERS).await;
     }
 
     /// Lets the load go, and says when that was.
@@ -292,11 +292,11 @@ impl Stage {
     async fn every_waiter_is_answered_within(&mut self, bound: Duration) {
         let released = self.release();
         all_have(&self.leader[0].end(KEY).await, 1);
-        let answers = end(&self.losers, KEY).await;
-        assert_eq!(answers.len(), LOSERS * CALLERS);
+        let answers = end(&self.waiters, KEY).await;
+        assert_eq!(answers.len(), WAITERS * CALLERS);
         all_have(&answers, 1);
         let last = last_after(&answers, released);
-        println!("the last loser was answered {last:?} behind the load");
+        println!("the last waiter was answered {last:?} behind the load");
         assert!(last < bound, "{last:?}");
     }
 }

@@ -293,7 +293,7 @@ async fn clones_share_faults_and_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_shows_what_it_was_told() {
+async fn its_debug_form_shows_its_settings() {
     let store = faulty();
     store.on(Operation::Acquire).nth(3).fail(KIND);
     let shown = format!("{store:?}");

@@ -59,7 +59,7 @@ enum Move {
     },
 }
 
-fn moves(stumbling: bool) -> impl Strategy<Value = Vec<Move>> {
+fn moves(faulty: bool) -> impl Strategy<Value = Vec<Move>> {
     let process = 0..PROCESSES;
     let stumble =
         (process.clone(), 0..4_usize, prop_oneof![Just(Moment::Before), Just(Moment::After)]);
@@ -70,7 +70,7 @@ fn moves(stumbling: bool) -> impl Strategy<Value = Vec<Move>> {
         8 => (1..4_usize).prop_map(|rounds| Move::Run { rounds }),
         2 => prop::bool::weighted(0.8).prop_map(|well| Move::LetGo { well }),
         1 => process.prop_map(|process| Move::Invalidate { process }),
-        if stumbling { 1 } else { 0 } => stumble
+        if faulty { 1 } else { 0 } => stumble
             .prop_map(|(process, question, moment)| Move::Stumble { process, question, moment }),
     ];
     vec(one, 1..80)

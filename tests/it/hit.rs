@@ -108,7 +108,7 @@ async fn a_hit_does_not_wait_for_a_lease_of_another_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hit_tells_how_much_longer_it_is_fresh() {
+async fn a_hit_says_how_much_longer_it_is_fresh() {
     let store = MemoryStore::new(10);
     let windows = Lifetimes::fresh_for(MINUTE).stale_while_revalidate(MINUTE);
     put_for(&store, 1, "42", JSON, windows).await;

@@ -28,7 +28,7 @@ async fn ten_thousand_callers_in_one_process_share_one_load() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_thousand_callers_across_a_wire_share_one_load_and_three_questions() {
+async fn ten_thousand_callers_of_a_remote_store_share_one_load_and_three_requests() {
     let (loader, store) = (Loader::gated(), Scripted::away(&MemoryStore::new(10)));
     let asked = burst(&cached(store.clone(), &loader), 1, 10_000);
     idle().await;

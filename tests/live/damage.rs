@@ -65,7 +65,7 @@ async fn every_cut_and_every_flipped_header_bit_is_a_miss() {
 }
 
 #[tokio::test]
-async fn the_entry_of_another_key_is_not_given_out() {
+async fn the_entry_of_another_key_is_not_served() {
     let (_server, catalog, mut plain, sealed) = with_entry().await;
     plant(&mut plain, 2, &sealed);
     assert_eq!(catalog.ask(2).await, "item 2, load 1");
@@ -112,7 +112,7 @@ async fn a_foreign_value_in_place_of_a_lease_blocks_no_caller() {
 #[tokio::test]
 async fn a_foreign_watermark_is_no_watermark() {
     let (_server, catalog, mut plain, _) = with_entry().await;
-    for (sku, floor) in [(2, "not a floor"), (3, "-1"), (4, "nan"), (5, "")] {
+    for (sku, floor) in [(2, "not a watermark"), (3, "-1"), (4, "nan"), (5, "")] {
         plant(&mut plain, sku, b"");
         let _: () = plain.set_ex(format!("{}:floor", name(sku)), floor, 60).expect("planted");
         let (_, status) = catalog.ask_with_status(sku).await;

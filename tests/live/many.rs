@@ -72,7 +72,7 @@ async fn a_page_of_misses_is_one_query() {
     let before = calls(&server, "evalsha");
     assert_eq!(page(&pages, 0..100).await, items(0..100));
     assert_eq!(database.queries().iter().map(Vec::len).collect::<Vec<_>>(), [100]);
-    assert_eq!(calls(&server, "evalsha") - before, 200, "a question and a commit of each");
+    assert_eq!(calls(&server, "evalsha") - before, 200, "a claim and a commit of each");
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn a_page_of_hits_is_a_handful_of_commands() {
     let before = (calls(&server, "mget"), calls(&server, "evalsha"));
     assert_eq!(page(&pages, 0..100).await, items(0..100));
     let after = (calls(&server, "mget"), calls(&server, "evalsha"));
-    assert_eq!((after.0 - before.0, after.1 - before.1), (3, 0), "one alone, 64, and the rest");
+    assert_eq!((after.0 - before.0, after.1 - before.1), (3, 0), "one alone, 64, and the others");
     assert_eq!(database.queries().len(), 1);
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn copied(store: &RedisStore, sku: u64) -> Option<u64> {
     match store.peek(&key(sku)) {
         Peek::Found(entry) => Some(number(&entry)),
         Peek::Unknown => None,
-        other => panic!("only the server can tell, not {other:?}"),
+        other => panic!("only the server can know, not {other:?}"),
     }
 }
 
@@ -71,7 +71,7 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
             sleep(Duration::from_millis(1)).await;
         }
     });
-    patience.await.unwrap_or_else(|_| panic!("{what} was waited for in vain"));
+    patience.await.unwrap_or_else(|_| panic!("{what} did not happen"));
 }
 
 /// How many commands clients have sent, without those of tests and heartbeats.
@@ -153,7 +153,7 @@ async fn a_change_by_this_process_ends_the_copy_before_it_returns() {
         looked(&store, 1).await;
         store.invalidate(key(1)).await.expect("invalidated");
         assert_eq!(copied(&store, 1), None);
-        looking.await.expect("a look");
+        looking.await.expect("a lookup");
         assert_eq!(copied(&store, 1), None);
     }
 }
@@ -213,7 +213,7 @@ async fn without_push_messages_nothing_is_copied() {
 }
 
 #[tokio::test]
-async fn a_server_that_agrees_to_tell_but_cannot_is_not_relied_on() {
+async fn a_server_that_accepts_tracking_but_cannot_push_is_not_relied_on() {
     let server = RedisServer::start_with(&["--rename-command", "HELLO", ""]);
     let store = near_store(&server).await;
     put(&store, 1, 7).await;
@@ -256,13 +256,13 @@ async fn a_push_that_overtakes_the_answer_keeps_it_from_being_copied() {
             async move { looked(&store, round).await }
         });
         yield_now().await;
-        until("the question", || commands(&server) > before).await;
+        until("the request", || commands(&server) > before).await;
         // The answer is on its way, and the push comes with it.
         proxy.blackhole();
         server.command(&["DEL", &name(round)]);
         sleep(Duration::from_millis(6)).await;
         proxy.pass();
-        assert_eq!(looking.await.expect("a look"), Some(1), "it was asked for before");
+        assert_eq!(looking.await.expect("a lookup"), Some(1), "it was asked for before");
         watch.changed().await;
         assert_eq!(copied(&store, round), None);
     }

@@ -151,7 +151,7 @@ async fn a_server_that_is_still_loading_says_so_on_connecting() {
 #[tokio::test]
 async fn a_full_server_can_be_connected_to() {
     let server = RedisServer::start_with(&["--maxmemory", "1"]);
-    let store = options(&server).connect().await.expect("it may have room later");
+    let store = options(&server).connect().await.expect("it may have memory later");
     assert!(store.look(key(1)).await.expect("an answer").is_none());
 }
 

@@ -85,7 +85,7 @@ async fn a_later_caller_within_the_cooldown_gets_the_error_itself_in_its_process
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_processes_are_told_what_the_layer_says_of_an_error() {
+async fn other_processes_get_the_layers_message_of_an_error() {
     let memory = MemoryStore::new(10);
     let process = || {
         let layer = remembering_layer(Scripted::away(&memory));
@@ -101,7 +101,7 @@ async fn other_processes_are_told_what_the_layer_says_of_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_said_of_an_error_is_bounded_and_a_panic_over_it_is_survived() {
+async fn the_message_of_an_error_is_bounded_and_a_panic_in_it_is_survived() {
     let long = MemoryStore::new(10);
     let layer = remembering_layer(long.clone()).describe_failures(|_: &Refusal| "ü".repeat(1_000));
     for _ in 0..2 {
@@ -167,7 +167,7 @@ async fn an_invalidation_ends_the_cooldown_in_the_fleet_and_in_the_process() {
         settled(burst(&cached, 1, 10)).await;
         settled(burst(&cached, 1, 10)).await;
         loader.ends_by(End::Answer);
-        assert_eq!(cached.in_flight(), 1, "or there is no rest to end");
+        assert_eq!(cached.in_flight(), 1, "or there is no cooldown to end");
         cached.handle().invalidate(&key(1)).await.unwrap();
         idle().await;
         assert_eq!(cached.in_flight(), 0);
@@ -228,7 +228,7 @@ async fn a_failure_under_a_lost_lease_is_not_remembered_in_the_fleet() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_read_is_replaced_by_one_load_in_the_fleet() {
+async fn an_undecodable_entry_is_replaced_by_one_load_in_the_fleet() {
     for place in PLACES {
         let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND));
         put(&memory, 1, "not a number", Text::CODEC).await;

@@ -127,7 +127,7 @@ async fn a_panic_in_the_encoding_of_an_answer_is_survived() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_in_the_keeping_of_an_answer_is_survived() {
+async fn a_panic_in_the_cacheability_of_an_answer_is_survived() {
     a_panicking_codec_is_survived(Faults::PanicsInKeep).await;
 }
 

@@ -15,9 +15,9 @@ use crate::support::store::{Moment, Op, Scripted};
 const MOMENTS: [Moment; 2] = [Moment::Before, Moment::After];
 
 /// Sends a burst of ten on a cold key, with this fault of the store.
-async fn burst_on(stumbling: &Scripted, memory: &MemoryStore, context: &str) {
+async fn burst_on(faulty: &Scripted, memory: &MemoryStore, context: &str) {
     let loader = Loader::taking(SECOND);
-    let cached = cached(stumbling.clone(), &loader);
+    let cached = cached(faulty.clone(), &loader);
     let ended = settled(burst(&cached, 1, 10)).await;
     assert!(ended.iter().all(|(answer, _)| answer.is_ok()), "{context}: {ended:?}");
     assert_eq!(loader.most_at_once(), 1, "{context}");
@@ -29,13 +29,13 @@ async fn burst_on(stumbling: &Scripted, memory: &MemoryStore, context: &str) {
 /// The store fails at its first request, at its second, and so on: each time before the operation,
 /// and after it.
 #[tokio::test(start_paused = true)]
-async fn a_question_that_fails_is_survived_wherever_it_stands() {
+async fn each_request_may_fail_and_callers_are_answered() {
     for place in [Scripted::over, Scripted::away] {
-        for (moment, question) in MOMENTS.into_iter().flat_map(|at| (0..8).map(move |n| (at, n))) {
+        for (moment, request) in MOMENTS.into_iter().flat_map(|at| (0..8).map(move |n| (at, n))) {
             let memory = MemoryStore::new(10);
             let store = place(&memory);
-            store.fails_at(question, moment);
-            burst_on(&store, &memory, &format!("question {question} fails {moment:?}")).await;
+            store.fails_at(request, moment);
+            burst_on(&store, &memory, &format!("request {request} fails {moment:?}")).await;
             assert!(store.questions() < 8, "not all of them were tried");
         }
     }

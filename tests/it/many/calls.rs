@@ -92,7 +92,7 @@ async fn an_item_that_waits_for_another_process_delays_no_other_item() {
     idle().await;
     let asks_again = store.holds(Op::Acquire, Moment::Before);
     asks_again.reached().await;
-    assert!(query.calls().is_empty(), "1 waits for the look of 2");
+    assert!(query.calls().is_empty(), "1 waits for the lookup of 2");
     looks.open();
     query.has_begun(1).await;
     assert_eq!(query.calls(), [[1, 2]]);

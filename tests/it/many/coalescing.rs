@@ -48,7 +48,7 @@ async fn batches_in_opposite_orders_wait_for_each_other_without_an_end_to_neithe
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_of_what_two_batches_share_is_shared_and_the_rest_delivered() {
+async fn a_failed_item_of_two_batches_fails_in_both_and_the_others_are_delivered() {
     let (query, memory) = (Query::gated(), MemoryStore::new(10));
     query.ends_by(End::FailFor(2));
     let catalog = catalog(Scripted::away(&memory), &query);

@@ -37,7 +37,7 @@ async fn a_batch_that_was_never_polled_has_asked_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_can_be_dropped_at_every_question() {
+async fn a_batch_can_be_dropped_at_every_request() {
     for op in [Op::Look, Op::Acquire, Op::Commit] {
         for moment in [Moment::Before, Moment::After] {
             for policy in
@@ -74,7 +74,7 @@ async fn a_waiter_is_answered_though_the_batch_is_dropped_while_it_is_collected(
     idle().await;
     let joined = ask(&catalog, 2);
     idle().await;
-    assert!(query.calls().is_empty(), "2 and 3 are collected, and wait for the look of 1");
+    assert!(query.calls().is_empty(), "2 and 3 are collected, and wait for the lookup of 1");
     page.abort();
     assert_eq!(ended(joined).await.ok(), Some(20));
     assert_eq!(query.calls(), [[2]], "3 has no waiter");

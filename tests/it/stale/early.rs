@@ -65,7 +65,7 @@ async fn nothing_is_loaded_early_unless_it_is_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_early_refreshes_fail_what_is_fresh_is_given_out_and_they_back_off() {
+async fn while_early_refreshes_fail_fresh_entries_are_served_and_refreshes_back_off() {
     for place in PLACES {
         let loader = Loader::taking(SECOND * 10);
         let layer = unprobed(remembering_layer(place(&MemoryStore::new(10))));

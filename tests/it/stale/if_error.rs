@@ -19,7 +19,7 @@ use super::{PLACES, stale_for, stale_if_error, surviving, why};
 use crate::support::store::{Moment, Op, Scripted};
 
 /// The lease of another process, which loads for ever.
-async fn leased_elsewhere(store: &MemoryStore) -> Lease {
+async fn leased_by_another_process(store: &MemoryStore) -> Lease {
     match store
         .acquire(Claim::new(bellwether_testkit::caches::key(1)), MINUTE * 10, Accept::Fresh)
         .await
@@ -30,7 +30,7 @@ async fn leased_elsewhere(store: &MemoryStore) -> Lease {
 }
 
 /// Half of them come before the load, and half of them during it.
-async fn a_burst_around_a_load_is_given_what_is_stale(cached: &Cached, context: &str) {
+async fn a_burst_before_and_during_a_load_is_given_the_stale_answer(cached: &Cached, context: &str) {
     let mut asked = burst(cached, 1, 500);
     sleep(SECOND / 2).await;
     asked.extend(burst(cached, 1, 500));
@@ -49,7 +49,7 @@ async fn a_load_that_ends_badly_is_no_error_for_any_caller() {
         loader.ends_by(end);
         let layer: ReadThroughLayer<KeyOf> = remembering_layer(place(&stale_if_error().await));
         let cached = layer.layer(loader.clone());
-        a_burst_around_a_load_is_given_what_is_stale(&cached, &format!("{end:?}")).await;
+        a_burst_before_and_during_a_load_is_given_the_stale_answer(&cached, &format!("{end:?}")).await;
         assert_eq!(loader.loads(), 2);
     }
 }
@@ -61,7 +61,7 @@ async fn a_load_that_takes_too_long_is_no_error_for_any_caller() {
         let layer = layer.load_timeout(SECOND).expect("it makes sense");
         // Callers that came during the load wait for another one, and perhaps for one more.
         let cached = layer.wait(Wait::at_most(SECOND * 5)).layer(Loader::gated());
-        a_burst_around_a_load_is_given_what_is_stale(&cached, "too long").await;
+        a_burst_before_and_during_a_load_is_given_the_stale_answer(&cached, "too long").await;
     }
 }
 
@@ -83,7 +83,7 @@ async fn a_fleet_whose_load_fails_has_no_error() {
 /// After a failure, the stale answer is served for its stale lifetime. After that there is an
 /// error.
 #[tokio::test(start_paused = true)]
-async fn a_stale_answer_is_given_out_within_its_window_only() {
+async fn a_stale_answer_is_served_within_its_stale_lifetime_only() {
     for place in PLACES {
         let loader = Loader::new();
         loader.ends_by(End::Fail);
@@ -101,7 +101,7 @@ async fn a_stale_answer_is_given_out_within_its_window_only() {
 async fn a_caller_that_waits_past_the_stale_lifetime_is_not_given_the_stale_answer() {
     for (place, callers) in PLACES.into_iter().flat_map(|place| [1, 2].map(|n| (place, n))) {
         let memory = stale_for(|windows| windows.stale_if_error(SECOND * 3)).await;
-        let _held = leased_elsewhere(&memory).await;
+        let _held = leased_by_another_process(&memory).await;
         let cached = surviving(place(&memory)).wait(Wait::at_most(SECOND * 5)).layer(Loader::new());
         for (answer, _) in settled(burst(&cached, 1, callers)).await {
             assert_eq!(kind_of(&answer), CacheErrorKind::WaitTimedOut);
@@ -113,7 +113,7 @@ async fn a_caller_that_waits_past_the_stale_lifetime_is_not_given_the_stale_answ
 async fn a_caller_whose_wait_ends_is_told_how_stale_the_answer_is_by_then() {
     for (place, callers) in PLACES.into_iter().flat_map(|place| [1, 2].map(|n| (place, n))) {
         let memory = stale_if_error().await;
-        let _held = leased_elsewhere(&memory).await;
+        let _held = leased_by_another_process(&memory).await;
         let cached = surviving(place(&memory)).wait(Wait::at_most(SECOND * 5)).layer(Loader::new());
         for (_, status) in settled(burst(&cached, 1, callers)).await {
             let CacheStatus::Stale { why, stale_for } = status else { panic!("{status:?}") };
@@ -126,7 +126,7 @@ async fn a_caller_whose_wait_ends_is_told_how_stale_the_answer_is_by_then() {
 async fn a_caller_whose_wait_for_another_process_ends_is_given_the_stale_answer() {
     for place in PLACES {
         let memory = stale_if_error().await;
-        let _held = leased_elsewhere(&memory).await;
+        let _held = leased_by_another_process(&memory).await;
         let cached = surviving(place(&memory)).wait(Wait::at_most(SECOND * 5)).layer(Loader::new());
         let mut asked = burst(&cached, 1, 10);
         sleep(SECOND).await;
@@ -155,7 +155,7 @@ async fn a_caller_whose_wait_for_a_load_here_ends_is_given_the_stale_answer() {
 async fn a_caller_that_does_not_wait_is_given_the_stale_answer() {
     for place in PLACES {
         let memory = stale_if_error().await;
-        let _held = leased_elsewhere(&memory).await;
+        let _held = leased_by_another_process(&memory).await;
         let layer = surviving(place(&memory)).wait(Wait::fail_fast());
         let ended = settled(burst(&layer.layer(Loader::new()), 1, 10)).await;
         assert!(ended.iter().all(|ended| why(ended) == StaleReason::WaitRanOut));
@@ -175,7 +175,7 @@ async fn when_a_caller_is_shed_a_stale_answer_is_served() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_too_many_wait_what_is_stale_is_given_out() {
+async fn with_too_many_waiters_a_stale_answer_is_served() {
     let loader = Loader::gated();
     let layer = surviving(Scripted::over(&stale_if_error().await));
     let cached = layer.max_waiters(2).expect("it makes sense").layer(loader.clone());
@@ -185,7 +185,7 @@ async fn where_too_many_wait_what_is_stale_is_given_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_the_store_must_not_fail_what_is_stale_is_given_out_when_it_does() {
+async fn a_stale_answer_is_served_when_a_required_store_fails() {
     for place in PLACES {
         let store = place(&stale_if_error().await);
         store.fails(Op::Acquire, Moment::Before);
@@ -209,7 +209,7 @@ async fn an_uncached_load_that_fails_is_no_error_with_a_stale_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_counts_as_a_failure_gives_way_to_what_is_stale() {
+async fn a_stale_answer_is_served_instead_of_one_that_counts_as_a_failure() {
     for place in PLACES {
         let layer = remembering_layer(place(&stale_if_error().await));
         let layer = layer.classify(|_: &usize| Cacheability::Failure);
@@ -252,7 +252,7 @@ async fn once_the_loader_recovers_what_is_stale_is_replaced() {
 async fn a_caller_after_an_invalidation_is_not_given_an_earlier_stale_fallback() {
     for place in PLACES {
         let memory = stale_if_error().await;
-        let _held = leased_elsewhere(&memory).await;
+        let _held = leased_by_another_process(&memory).await;
         let store = place(&memory).losing_messages();
         let loader = Loader::new();
         loader.ends_by(End::Fail);

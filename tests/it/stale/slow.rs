@@ -16,7 +16,7 @@ async fn slow(place: Place) -> (Cached, Loader) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stale_answer_is_given_out_once_the_load_is_slow() {
+async fn a_stale_answer_is_served_once_the_load_is_slow() {
     for place in PLACES {
         let (cached, _) = slow(place).await;
         let began = Instant::now();

@@ -231,7 +231,7 @@ impl Gate {
     /// Waits until the request has come.
     pub(crate) async fn reached(&self) {
         let reached = timeout(NEVER, self.until(|passage| passage != Passage::Awaited)).await;
-        reached.expect("the question comes");
+        reached.expect("the request comes");
     }
 
     /// Lets the request go.

@@ -97,7 +97,7 @@ async fn a_lookup_that_has_begun_is_finished_after_the_deadline_of_its_caller() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_bounds_the_question_for_a_lease() {
+async fn a_deadline_bounds_the_request_for_a_lease() {
     for millis in DEADLINES {
         let store = Scripted::over(&MemoryStore::new(10));
         let acquiring = store.holds(Op::Acquire, Moment::Before);
@@ -148,7 +148,7 @@ async fn a_load_that_only_its_leader_waits_for_ends_with_its_deadline_if_the_pol
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_stale_is_given_at_the_deadline_of_a_caller_that_leads() {
+async fn a_stale_answer_is_served_at_the_deadline_of_a_leader() {
     for place in [Scripted::over, Scripted::away] {
         let memory = MemoryStore::new(10);
         let windows = Lifetimes::fresh_for(SECOND).stale_if_error(MINUTE);
@@ -181,7 +181,7 @@ async fn a_caller_whose_deadline_comes_leaves_its_request_to_the_waiters() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_bounds_a_load_after_a_wait_in_vain() {
+async fn a_deadline_bounds_a_load_after_a_wait_that_ended() {
     let memory = MemoryStore::new(10);
     let _held = lease(&memory, 1, MINUTE).await;
     let wait = Wait::at_most(SECOND).then_load();
@@ -246,7 +246,7 @@ async fn a_deadline_that_has_passed_starts_nothing_but_a_hit_is_given() {
 
 /// A waiter asks now and then for a load of another process, which goes on all the while.
 #[tokio::test(start_paused = true)]
-async fn how_long_a_load_elsewhere_has_taken_counts_when_a_deadline_is_hopeless() {
+async fn the_age_of_a_load_in_another_process_counts_for_a_hopeless_deadline() {
     let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND * 5));
     let asking = asking(Scripted::away(&memory), &loader);
     answers(vec![ask(&asking, 1)]).await;

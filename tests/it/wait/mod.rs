@@ -1,7 +1,7 @@
 //! Waiters: how long they wait, how soon they are notified, and what they do then.
 
 mod deadlines;
-mod losers;
+mod waiters;
 mod own_loads;
 mod patience;
 

@@ -155,7 +155,7 @@ async fn a_wait_that_ends_says_what_it_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_status_tells_how_long_was_waited_in_all() {
+async fn the_status_says_how_long_was_waited_in_all() {
     let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND * 7));
     let _leads = ask(&cached(memory.clone(), &loader), 1);
     idle().await;

@@ -83,7 +83,7 @@ async fn one_operation_per_interval_asks_a_redis_that_is_down() {
     let began = Instant::now();
     let tried = rush(&store).await;
     let most = began.elapsed().div_duration_f64(interval.mul_f64(0.8)).ceil() as usize;
-    assert!((2..=most).contains(&tried), "{tried} questions, more than {most}");
+    assert!((2..=most).contains(&tried), "{tried} requests, more than {most}");
 }
 
 #[tokio::test]

@@ -47,7 +47,7 @@ async fn misses_its_deadlines(cached: &Hurried) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deadline_is_met_while_redis_stands_still() {
+async fn a_deadline_is_met_while_redis_is_paused() {
     let site = Site::start().await;
     let cached = hurried(site.options().connect().await.expect("a store"), Duration::from_secs(2));
     site.server.stop();
@@ -56,7 +56,7 @@ async fn a_deadline_is_met_while_redis_stands_still() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deadline_is_met_while_the_network_swallows_everything() {
+async fn a_deadline_is_met_while_the_network_drops_everything() {
     let site = Site::start().await;
     let cached = hurried(site.options().connect().await.expect("a store"), Duration::from_secs(2));
     site.proxy.blackhole();

@@ -82,7 +82,7 @@ async fn goes_down(store: &RedisStore) {
     let connects = store.stats().connects;
     for _ in 0..1000 {
         // Ready at the first poll, so it has not waited for the network.
-        assert!(says_down(poll!(store.look(key(1)))), "a look was tried");
+        assert!(says_down(poll!(store.look(key(1)))), "a lookup was tried");
         assert!(says_down(poll!(store.invalidate(key(1)))), "an invalidation was tried");
     }
     assert_eq!(store.stats().connects, connects);
@@ -117,7 +117,7 @@ async fn a_redis_that_begins_to_swallow_everything_is_soon_taken_to_be_down() {
 }
 
 #[tokio::test]
-async fn a_redis_that_stands_still_is_soon_taken_to_be_down() {
+async fn a_paused_redis_soon_counts_as_down() {
     let site = Site::start().await;
     let store = site.without_probes();
     look(&store).await.expect("an answer");
@@ -147,7 +147,7 @@ async fn an_error_says_why_there_is_no_connection() {
     }
     let error = look(&store).await.expect_err("it is down");
     assert_eq!(error.kind(), StoreErrorKind::Down);
-    assert!(error.to_string().contains("refused"), "the last reason is not told: {error}");
+    assert!(error.to_string().contains("refused"), "the last reason is missing: {error}");
 }
 
 #[tokio::test]

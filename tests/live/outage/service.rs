@@ -160,7 +160,7 @@ async fn a_service_whose_redis_is_killed_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_whose_redis_stands_still_goes_on() {
+async fn a_service_whose_redis_is_paused_goes_on() {
     let site = Site::start().await;
     let shop = Shop::over(site.options().connect().await.expect("a store"));
     shop.trade(Duration::from_millis(200)).await;
@@ -169,7 +169,7 @@ async fn a_service_whose_redis_stands_still_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_whose_redis_is_swallowed_by_the_network_goes_on() {
+async fn a_service_whose_network_drops_everything_goes_on() {
     let site = Site::start().await;
     let shop = Shop::over(site.options().connect().await.expect("a store"));
     shop.trade(Duration::from_millis(200)).await;

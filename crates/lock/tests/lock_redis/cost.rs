@@ -108,7 +108,7 @@ async fn a_hand_over_is_announced_in_far_less_than_a_pause_and_by_few_scripts() 
     let reentrant = hand_over(one, &reentrant, None).await;
     let redlock = hand_over(&servers, &redlock, None).await;
     eprintln!("polled every 50 ms {polled:?}");
-    eprintln!("told: redis {redis:?}, fair {fair:?}, reentrant {reentrant:?}, redlock {redlock:?}");
+    eprintln!("notified: redis {redis:?}, fair {fair:?}, reentrant {reentrant:?}, redlock {redlock:?}");
     for told in [redis, fair, reentrant, redlock] {
         assert!(told.time < polled.time / 2, "{told:?}, {polled:?}");
     }

@@ -135,7 +135,7 @@ async fn a_wait_that_ended_while_the_server_was_paused_leaves_no_place_in_the_qu
     take(&lock, &holder, LONG).await;
     queue_up(&lock, &waiter).await;
     server.stop();
-    lock.release(waiter.clone()).await.expect_err("the server stands still");
+    lock.release(waiter.clone()).await.expect_err("the server is paused");
     server.resume();
     // As the policy does, until the server answers.
     while lock.release(waiter.clone()).await.is_err() {
@@ -164,7 +164,7 @@ async fn only_the_first_of_the_queue_is_woken() {
     // All messages are sent at the same moment. What has not arrived after this does not come.
     take(&first.0, &first.1, LONG).await;
     for (_, _, watch) in rest {
-        assert!(timeout(Duration::from_millis(40), watch.changed()).await.is_err(), "it was told");
+        assert!(timeout(Duration::from_millis(40), watch.changed()).await.is_err(), "it was notified");
     }
 }
 

@@ -117,7 +117,7 @@ async fn a_waiter_whose_connection_breaks_asks_again_and_is_granted_a_freed_key(
             watch.changed().await;
             wait(&*lock, &waiter, LONG).await;
         };
-        timeout(LONG / 4, waits).await.expect("it is told");
+        timeout(LONG / 4, waits).await.expect("it is notified");
     }
 }
 
@@ -129,7 +129,7 @@ async fn a_renewal_that_fails_leaves_the_lock_held_and_is_no_loss() {
     let ours = claim(1);
     take(&lock, &ours, LONG).await;
     server.stop();
-    let error = lock.renew(&ours, LONG).await.expect_err("the server stands still");
+    let error = lock.renew(&ours, LONG).await.expect_err("the server is paused");
     assert_eq!(error.kind(), StoreErrorKind::TimedOut, "{error}");
     server.resume();
     busy(&lock, &claim(1)).await;
@@ -229,7 +229,7 @@ async fn a_server_that_forgets_its_scripts_is_sent_them_again() {
 }
 
 #[tokio::test]
-async fn a_question_that_was_dropped_on_its_way_leaves_nothing_that_a_release_does_not_free() {
+async fn a_release_frees_all_that_a_dropped_request_may_have_taken() {
     let server = RedisServer::start();
     let proxy = proxy(&server).await;
     for lock in locks(&proxy).await {

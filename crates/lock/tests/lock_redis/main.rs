@@ -7,7 +7,7 @@ mod conformance;
 mod cost;
 mod fair;
 mod faults;
-mod hearing;
+mod push_messages;
 mod policy;
 mod processes;
 mod redlock;

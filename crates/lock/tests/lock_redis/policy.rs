@@ -27,7 +27,7 @@ async fn is_kept_and_then_lost(server: &RedisServer, lock: impl Lock + Clone) {
     assert!(!held.is_lost());
     server.command(&["FLUSHALL"]);
     let (began, limit) = (Instant::now(), LEASE * 2);
-    timeout(limit, held.lost()).await.expect("it is told");
+    timeout(limit, held.lost()).await.expect("it is notified");
     assert!(held.is_lost(), "{:?}", began.elapsed());
     assert_eq!(held.release().await.expect("an answer"), Released::NotHeld);
     let next = locks.lock(&key(1)).await.expect("the next lock");
@@ -64,11 +64,11 @@ async fn a_lock_by_majority_is_kept_and_is_lost_when_too_few_nodes_are_left() {
     sleep(LEASE * 3).await;
     assert!(!held.is_lost());
     servers[1].kill();
-    timeout(LEASE * 3, held.lost()).await.expect("it is told");
+    timeout(LEASE * 3, held.lost()).await.expect("it is notified");
 }
 
 #[tokio::test]
-async fn a_wait_in_vain_ends_in_time_and_leaves_no_place_in_the_queue() {
+async fn a_wait_without_a_grant_ends_in_time_and_leaves_no_place_in_the_queue() {
     let server = RedisServer::start();
     let lock = FairLock::connect(options(&server)).await.expect("a lock");
     take(&lock, &claim(1), LONG).await;
@@ -78,10 +78,10 @@ async fn a_wait_in_vain_ends_in_time_and_leaves_no_place_in_the_queue() {
     let took = began.elapsed();
     assert_eq!(error.kind(), LockErrorKind::TimedOut, "{error}");
     assert!(took >= LEASE && took < LEASE * 3, "{took:?}");
-    leaves_no_place(&server).await;
+    leaves_the_queue(&server).await;
 }
 
-async fn leaves_no_place(server: &RedisServer) {
+async fn leaves_the_queue(server: &RedisServer) {
     let queue = format!("bw:default:queue:{{{}}}", key(1).digest());
     // It is given up in the background.
     within(LONG, || server.command(&["EXISTS", &queue]) == Reply::Integer(0)).await;
@@ -103,7 +103,7 @@ async fn a_wait_that_is_dropped_at_any_time_leaves_no_place_and_no_lock() {
         let next = locks.lock_before(&key(1), tokio::time::Instant::now() + LONG).await;
         next.expect("it is free").release().await.expect("an answer");
         locks.shutdown(LONG).await;
-        leaves_no_place(&server).await;
+        leaves_the_queue(&server).await;
     }
 }
 
@@ -155,7 +155,7 @@ async fn a_cut_connection_costs_neither_the_holder_nor_the_waiter() {
 }
 
 #[tokio::test]
-async fn a_silent_holder_is_succeeded_and_one_that_renews_is_not() {
+async fn a_silent_holder_is_taken_over_and_one_that_renews_is_not() {
     let server = RedisServer::start();
     let lock = RedisLock::connect(options(&server)).await.expect("a lock");
     let succeeding = || {

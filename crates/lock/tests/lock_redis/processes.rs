@@ -132,19 +132,19 @@ async fn a_holder_paused_beyond_its_lease_is_notified_and_its_fence_is_refused()
 }
 
 #[tokio::test]
-async fn the_lock_is_taken_from_a_holder_that_stands_still_and_never_from_one_that_renews() {
+async fn the_lock_is_taken_over_from_a_paused_holder_and_never_from_one_that_renews() {
     let server = RedisServer::start();
     let lock = RedisLock::connect(options(&server)).await.expect("a lock");
     let holder = worker("redis", slice::from_ref(&server)).await;
     let fence = holder.holds(1, Duration::from_secs(3)).await.expect("a fence");
     let takes = |from| lock.take_over(Request::new(claim(1), LONG), from);
-    let seen = busy(&lock, &claim(1)).await.holder.expect("it tells");
+    let seen = busy(&lock, &claim(1)).await.holder.expect("a holder");
     assert_eq!(seen.grant, fence);
     // It has renewed by now, so it is not the silent holder that was seen.
     tokio::time::sleep(Duration::from_millis(1_300)).await;
     assert!(matches!(takes(seen).await.expect("an answer"), Attempt::Busy(_)));
     holder.stop();
-    let seen = busy(&lock, &claim(1)).await.holder.expect("it tells");
+    let seen = busy(&lock, &claim(1)).await.holder.expect("a holder");
     let winners = join_all((0..16).map(|_| takes(seen))).await;
     let mut winners = winners.into_iter().filter_map(|attempt| match attempt {
         Ok(Attempt::Granted(grant)) => grant.fence,

@@ -72,7 +72,7 @@ fn subsets() -> impl Iterator<Item = (u32, usize)> {
 }
 
 #[tokio::test]
-async fn it_is_held_if_and_only_if_three_of_five_are_free_and_what_was_taken_in_vain_is_freed() {
+async fn it_is_held_if_and_only_if_three_of_five_are_free_and_a_minority_is_given_back() {
     let nodes = Nodes::start(5).await;
     for subset in 0..32_u32 {
         let (number, ours) = (subset.into(), claim(subset.into()));

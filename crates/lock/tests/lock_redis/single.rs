@@ -93,7 +93,7 @@ async fn namespaces_do_not_exclude_each_other() {
 }
 
 #[tokio::test]
-async fn names_tell_nothing_of_a_key_but_its_digest() {
+async fn names_reveal_nothing_of_a_key_but_its_digest() {
     let server = RedisServer::start();
     let lock = lock(&server).await;
     let secret = bellwether::Key::of("patient").with("Jane Doe").with("{}\r\n");

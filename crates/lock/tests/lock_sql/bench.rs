@@ -220,7 +220,7 @@ impl Held {
     /// Waits until the holder is notified of the loss.
     pub(crate) async fn lost(&mut self, within: Duration) {
         let told = timeout(within, self.session.ended()).await;
-        told.unwrap_or_else(|_| panic!("nothing was told of the loss within {within:?}"));
+        told.unwrap_or_else(|_| panic!("no loss was reported within {within:?}"));
         assert!(self.session.has_ended());
     }
 }

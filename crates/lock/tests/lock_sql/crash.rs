@@ -116,7 +116,7 @@ async fn a_holder_without_a_connection_knows_of_the_loss_before_the_next_grant(o
             began.elapsed()
         };
         let (told, (held, granted)) = tokio::join!(told, insist(&*lock, key(number)));
-        assert!(told < granted, "told after {told:?}, while it was granted after {granted:?}");
+        assert!(told < granted, "notified after {told:?}, while it was granted after {granted:?}");
         free(&*lock, held).await;
         proxy.heal();
         granted
@@ -134,7 +134,7 @@ async fn a_session_that_is_killed_is_lost_and_nothing_is_lost_by_a_release(on: B
     killed.lost(SESSION / 3 + AMPLE).await;
     // A later caller is told of the loss too.
     killed.lost(Duration::ZERO).await;
-    assert!(!of_released.has_ended(), "a release was told as a loss");
+    assert!(!of_released.has_ended(), "a release was reported as a loss");
     let next = take(&*lock, key(2)).await;
     assert!(next.fence > killed.fence);
     let late = lock.release(killed.claim).await.expect("an answer");

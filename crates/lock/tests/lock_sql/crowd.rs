@@ -66,7 +66,7 @@ async fn a_caller_without_a_connection_gets_that_error(on: Bench) {
     let lock = on.lock_with(&Told { connections: 1, timeout, ..Told::default() });
     let held = take(&*lock, key(1)).await;
     let claim = bellwether_lock::Claim::new(key(2));
-    let error = crate::bench::ask_by(&*lock, claim, Duration::ZERO).await.expect_err("no room");
+    let error = crate::bench::ask_by(&*lock, claim, Duration::ZERO).await.expect_err("no connection");
     assert_eq!(error.kind(), bellwether::StoreErrorKind::NotReady);
     assert!(error.to_string().contains("all 1 connections"), "{error}");
     free(&*lock, held).await;

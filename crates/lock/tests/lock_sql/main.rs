@@ -22,7 +22,7 @@ mod worker;
 mod contract;
 mod crash;
 mod crowd;
-mod line;
+mod queue;
 mod names;
 mod outage;
 mod policy;

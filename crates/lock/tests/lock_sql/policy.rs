@@ -40,7 +40,7 @@ async fn a_holder_that_loses_its_session_is_notified(on: Bench) {
     let locks = locks(&on);
     let held = locks.lock(&key(1)).await.expect("it is free");
     on.kill_sessions();
-    timeout(SESSION / 3 + AMPLE, held.lost()).await.expect("it is told");
+    timeout(SESSION / 3 + AMPLE, held.lost()).await.expect("it is notified");
     assert!(held.is_lost());
     assert_eq!(held.release().await.expect("an answer"), Released::NotHeld);
 }

@@ -102,7 +102,7 @@ async fn slow_from_the_second_on(server: SocketAddr, slow: Duration) -> SocketAd
 
 /// The connection that counts is slow, and the session that has locked the row ends meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_fence_that_was_counted_after_the_session_had_ended_is_not_given_out() {
+async fn a_fence_that_was_counted_after_the_session_had_ended_is_not_granted() {
     let on = Bench::start(Kind::Rows);
     let told = Told {
         session: Duration::from_secs(2),

@@ -15,8 +15,8 @@ promises![
     a_wait_ends_when_patience_does,
     a_waiter_is_granted_the_key_at_once,
     a_waiter_that_gives_up_is_gone_from_the_server,
-    a_question_dropped_at_any_moment_leaves_nothing,
-    a_question_that_was_never_polled_takes_nothing,
+    a_request_dropped_at_any_moment_leaves_nothing,
+    a_request_that_was_never_polled_takes_nothing,
     a_wait_is_released_by_its_claim,
     a_wait_that_is_not_answered_ends_and_leaves_nothing,
     two_sessions_that_wait_for_each_other_are_answered_busy,
@@ -73,7 +73,7 @@ async fn a_waiter_that_gives_up_is_gone_from_the_server(on: Bench) {
 }
 
 /// Case 88, as far as it is the lock's.
-async fn a_question_dropped_at_any_moment_leaves_nothing(on: Bench) {
+async fn a_request_dropped_at_any_moment_leaves_nothing(on: Bench) {
     let lock = on.lock();
     for step in 0..40 {
         let claim = Claim::new(key(1));
@@ -89,7 +89,7 @@ async fn a_question_dropped_at_any_moment_leaves_nothing(on: Bench) {
 }
 
 /// Case 35.
-async fn a_question_that_was_never_polled_takes_nothing(on: Bench) {
+async fn a_request_that_was_never_polled_takes_nothing(on: Bench) {
     let lock = on.lock();
     let claim = Claim::new(key(1));
     drop(lock.acquire(Request::new(claim.clone(), SLACK).patient_for(SLACK)));
@@ -133,7 +133,7 @@ async fn a_wait_that_is_not_answered_ends_and_leaves_nothing(on: Bench) {
     };
     let began = Instant::now();
     let (waited, ()) = tokio::join!(waits, breaks);
-    assert_eq!(waited.expect_err("nothing is heard").kind(), StoreErrorKind::TimedOut);
+    assert_eq!(waited.expect_err("no answer").kind(), StoreErrorKind::TimedOut);
     assert!(began.elapsed() < Duration::from_millis(1_500) + AMPLE, "{:?}", began.elapsed());
     assert_eq!(lock.release(claim).await.expect("an answer"), Released::NotHeld);
     free(&*direct, held).await;

@@ -163,5 +163,5 @@ pub(crate) fn is_lost(grant: &Grant) -> bool {
 pub(crate) async fn lost(grant: &Grant) {
     let Term::Session(session) = &grant.term else { panic!("not by a session: {grant:?}") };
     let mut session = session.clone();
-    timeout(PATIENCE, session.ended()).await.expect("the holder is told");
+    timeout(PATIENCE, session.ended()).await.expect("the holder is notified");
 }

@@ -104,7 +104,7 @@ async fn a_claim_that_is_dropped_at_any_await_and_released_leaves_no_node() {
 
 /// A claim that is released while it asks or waits leaves nothing, in any order of the two.
 #[tokio::test]
-async fn a_release_that_meets_its_own_question_leaves_no_node() {
+async fn a_release_concurrent_with_its_own_request_leaves_no_node() {
     let board = Board::start().await;
     let (holder, lock) = (board.lock().await, board.mortal_lock().await);
     for round in 0..60 {
@@ -178,7 +178,7 @@ async fn a_server_that_says_nothing_is_an_error_in_time() {
 }
 
 #[tokio::test]
-async fn a_server_that_stands_still_costs_the_time_of_an_operation() {
+async fn a_paused_server_costs_the_timeout_of_an_operation() {
     let board = Board::start().await;
     let lock = board.options().timeout(LIMIT).unwrap().connect().await.unwrap();
     board.server.stop();

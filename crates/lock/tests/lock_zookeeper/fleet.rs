@@ -89,7 +89,7 @@ async fn a_paused_process_is_notified_and_its_fence_is_refused() {
     let written = writes(&holder).await;
     assert!(!resource.accepts(written), "{written} was taken after {}", fence(&grant));
     assert_eq!(holder.loses(1).await, Some(held));
-    assert!(began.elapsed() < GRACE, "it was told after {:?}", began.elapsed());
+    assert!(began.elapsed() < GRACE, "it was notified after {:?}", began.elapsed());
     free(&lock, next).await;
 }
 

@@ -26,7 +26,7 @@ async fn a_holder_that_is_cut_off_knows_of_the_loss_and_has_a_smaller_fence_than
     assert!(!first.is_lost());
     proxy.blackhole();
     let second = other.lock(&key()).await.unwrap();
-    assert!(first.is_lost(), "the next one has it, and the first has not been told");
+    assert!(first.is_lost(), "the next one has it, and the first has not been notified");
     timeout(PATIENCE, first.lost()).await.unwrap();
     assert!(second.fence() > first.fence());
     proxy.heal();
@@ -66,7 +66,7 @@ async fn a_caller_that_is_cancelled_leaves_no_node() {
 
 /// Cases 30 and 31.
 #[tokio::test]
-async fn a_caller_that_waits_in_vain_is_answered_in_time_and_leaves_no_node() {
+async fn a_caller_whose_wait_ends_is_answered_in_time_and_leaves_no_node() {
     let board = Board::start().await;
     let (holder, held) = (board.lock().await, claim());
     take(&holder, &held).await;
@@ -124,7 +124,7 @@ async fn a_holder_whose_node_was_removed_is_notified_at_once() {
         let nodes = board.nodes(&key()).await;
         let path = format!("{}/{}", parent(&key()), nodes[0]);
         board.client.delete(&path, None).await.unwrap();
-        timeout(PATIENCE, held.lost()).await.expect("it is told");
+        timeout(PATIENCE, held.lost()).await.expect("it is notified");
         assert_eq!(held.release().await.unwrap(), Released::NotHeld);
     }
 }
@@ -140,6 +140,6 @@ async fn work_whose_node_was_removed_is_dropped() {
     tokio::time::sleep(Duration::from_millis(500)).await;
     let path = format!("{}/{}", parent(&key()), board.nodes(&key()).await[0]);
     board.client.delete(&path, None).await.unwrap();
-    let ran = timeout(PATIENCE, work).await.expect("it is told").unwrap();
+    let ran = timeout(PATIENCE, work).await.expect("it is notified").unwrap();
     assert_eq!(ran.unwrap_err().kind(), LockErrorKind::Lost);
 }

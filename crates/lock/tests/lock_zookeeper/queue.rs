@@ -110,7 +110,7 @@ async fn tries_that_meet_leave_no_node_but_the_holders() {
 
 /// Case 44.
 #[tokio::test]
-async fn a_try_after_a_short_wait_in_vain_takes_a_free_key_at_once() {
+async fn a_try_after_a_short_wait_that_ended_takes_a_free_key_at_once() {
     let board = Board::start().await;
     let (lock, held, short) = (board.lock().await, claim(), claim());
     take(&lock, &held).await;
@@ -121,7 +121,7 @@ async fn a_try_after_a_short_wait_in_vain_takes_a_free_key_at_once() {
 }
 
 #[tokio::test]
-async fn a_claim_keeps_its_place_between_its_questions() {
+async fn a_claim_keeps_its_place_in_the_queue_between_its_requests() {
     let board = Board::start().await;
     let (lock, held, early, late) = (board.lock().await, claim(), claim(), claim());
     take(&lock, &held).await;
@@ -136,7 +136,7 @@ async fn a_claim_keeps_its_place_between_its_questions() {
 
 /// Case 43.
 #[tokio::test]
-async fn a_claim_that_asks_no_more_loses_its_place() {
+async fn a_claim_that_stops_asking_loses_its_place_in_the_queue() {
     let board = Board::start().await;
     let options = board.options().session_timeout(Duration::from_millis(400)).unwrap();
     let options = options.timeout(Duration::from_millis(200)).unwrap();
@@ -176,14 +176,14 @@ async fn a_waiter_whose_node_was_removed_by_hand_queues_again() {
     let board = Board::start().await;
     let (lock, held, removed, next) = (board.lock().await, claim(), claim(), claim());
     take(&lock, &held).await;
-    let loser = board.waiter(&lock, &removed, 2).await;
+    let without_node = board.waiter(&lock, &removed, 2).await;
     let waiter = board.waiter(&lock, &next, 3).await;
     board.client.delete(&board.node_of(&removed).await, None).await.unwrap();
     free(&lock, held).await;
     waiter.await.expect("no panic");
-    assert!(!loser.is_finished());
+    assert!(!without_node.is_finished());
     free(&lock, next).await;
-    loser.await.expect("no panic");
+    without_node.await.expect("no panic");
     free(&lock, removed).await;
     board.has_queued(&key(), 0).await;
 }

@@ -35,7 +35,7 @@ async fn a_holder_that_is_cut_off_knows_of_the_loss_before_the_next_grant() {
     };
     let granted = async { (waiter.await.expect("no panic"), Instant::now()) };
     let (told, (second, granted)) = tokio::join!(told, granted);
-    assert!(told < granted, "it was told {:?} after", told - granted);
+    assert!(told < granted, "it was notified {:?} after", told - granted);
     assert!(granted - began < SESSION + GRACE, "it took {:?}", granted - began);
     assert!(fence(&second) > fence(&first));
     assert!(is_lost(&first));
@@ -125,7 +125,7 @@ async fn a_server_that_has_forgotten_everything_is_a_loss() {
 
 /// Case 56.
 #[tokio::test]
-async fn a_waiter_whose_session_has_ended_stands_at_the_end_again() {
+async fn a_waiter_whose_session_has_ended_is_the_last_of_the_queue_again() {
     let board = Board::start().await;
     let (proxy, cut_off) = by_proxy(&board).await;
     let (lock, held, early, late) = (board.lock().await, claim(), claim(), claim());
@@ -145,7 +145,7 @@ async fn a_waiter_whose_session_has_ended_stands_at_the_end_again() {
 
 /// Case 46.
 #[tokio::test]
-async fn a_server_that_stands_still_too_long_ends_the_session_and_leaves_no_waiter() {
+async fn a_server_paused_for_too_long_ends_the_session_and_leaves_no_waiter() {
     let board = Board::start().await;
     let (lock, held, waiting) = (board.mortal_lock().await, claim(), claim());
     let grant = take(&lock, &held).await;
@@ -153,7 +153,7 @@ async fn a_server_that_stands_still_too_long_ends_the_session_and_leaves_no_wait
     board.server.stop();
     let began = Instant::now();
     lost(&grant).await;
-    assert!(began.elapsed() < SESSION, "it was told after {:?}", began.elapsed());
+    assert!(began.elapsed() < SESSION, "it was notified after {:?}", began.elapsed());
     waiter.abort();
     board.server.resume();
     assert_eq!(lock.release(waiting).await.unwrap(), Released::NotHeld);

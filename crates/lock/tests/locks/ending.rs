@@ -127,13 +127,13 @@ async fn dropped_at_any_await_it_is_soon_free_and_never_renewed() {
 
 /// A release that overtakes its request, as on another connection, is repeated.
 #[tokio::test(start_paused = true)]
-async fn a_question_that_arrives_after_the_release_is_released_too() {
+async fn a_request_that_arrives_after_the_release_is_released_too() {
     let lock = Scripted::default();
     lock.delay(Operation::Acquire, MS * 200, Duration::ZERO);
     let locks = locks(lock.clone());
     assert!(timeout(MS * 50, locks.lock(&key())).await.is_err());
     sleep(MS * 300).await;
-    assert!(is_held(&lock.lock, &key()).await, "the question arrived");
+    assert!(is_held(&lock.lock, &key()).await, "the request arrived");
     sleep(LEASE).await;
     assert!(lock.lock.is_empty());
 }
@@ -210,7 +210,7 @@ async fn a_try_waits_for_what_its_own_process_gives_up_and_for_nothing_else() {
 
 /// A claim that is dropped while it asks may have been granted.
 #[tokio::test(start_paused = true)]
-async fn a_try_after_one_that_was_dropped_while_it_asked_is_not_in_its_own_way() {
+async fn a_try_after_one_that_was_dropped_while_it_asked_is_granted() {
     let lock = Scripted::default();
     lock.delay(Operation::Acquire, Duration::ZERO, MS * 40);
     lock.delay(Operation::Release, MS * 20, MS * 20);

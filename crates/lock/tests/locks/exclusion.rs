@@ -176,5 +176,5 @@ async fn of_a_thousand_that_wait_in_one_process_one_asks() {
     drop(held);
     join_all(all).await;
     let asked = lock.asked(Operation::Acquire) - asked;
-    assert!(asked <= 1_002, "{asked} questions for 1000 locks");
+    assert!(asked <= 1_002, "{asked} requests for 1000 locks");
 }

@@ -49,7 +49,7 @@ async fn it_keeps_the_contract_of_a_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_keeps_the_contract_by_a_lock_of_sessions_that_tells_nothing() {
+async fn it_keeps_the_contract_with_a_session_lock_without_messages() {
     let (lock, _session) = Scripted::by_session();
     let store = Guarded::new(MemoryStore::new(10_000), lock.clone());
     assert_eq!(conformance::run(store).await, []);
@@ -105,7 +105,7 @@ async fn a_lease_is_lost_with_either_half_and_the_other_is_given_up() {
 /// One guarantee is weaker than that of one store: an invalidation of another process takes effect
 /// by the next renewal.
 #[tokio::test(start_paused = true)]
-async fn an_invalidation_elsewhere_ends_the_lock_with_the_next_renewal_and_refuses_at_once() {
+async fn an_invalidation_by_another_process_ends_the_lock_with_the_next_renewal_and_refuses_at_once() {
     let (store, lock, guarded) = guarded();
     let other = Guarded::new(store, lock);
     let lease = lead(&guarded).await;
@@ -171,7 +171,7 @@ async fn a_commit_that_is_dropped_gives_up_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn its_watch_tells_of_the_store_and_of_the_lock() {
+async fn its_watch_reports_changes_of_the_store_and_of_the_lock() {
     let (store, lock, guarded) = guarded();
     let mut watch = guarded.watch(&key());
     store.invalidate(key()).await.unwrap();

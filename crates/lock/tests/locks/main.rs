@@ -6,7 +6,7 @@ mod contract;
 mod ending;
 mod exclusion;
 mod guarded;
-mod keeping;
+mod renewal;
 mod owners;
 mod running;
 mod storm;

@@ -89,7 +89,7 @@ async fn a_holder_without_an_owner_blocks_itself_and_one_release_frees_it() {
 
 /// Case 87: alive and renewing.
 #[tokio::test(start_paused = true)]
-async fn a_holder_that_renews_is_never_robbed() {
+async fn a_holder_that_renews_is_never_taken_over() {
     let lock = LocalLock::new();
     let held = locks(lock.clone()).lock(&key()).await.unwrap();
     let thief = locks(lock.clone()).take_over_after(MS * 100).unwrap();
@@ -127,7 +127,7 @@ async fn pass_on(lock: &LocalLock, lease: Duration) {
 
 /// Case 87: the holder is silent, and there are many waiters.
 #[tokio::test(start_paused = true)]
-async fn a_silent_holder_is_robbed_by_exactly_one_after_the_time() {
+async fn a_silent_holder_is_taken_over_by_exactly_one_after_the_time() {
     let lock = Scripted::default();
     let silent = locks(lock.clone()).lock(&key()).await.unwrap();
     let fence = silent.fence();

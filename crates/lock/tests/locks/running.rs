@@ -71,7 +71,7 @@ async fn work_that_ends_without_an_await_after_the_loss_fails_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_waits_for_its_lock_in_vain_does_not_begin() {
+async fn work_whose_wait_for_the_lock_ends_does_not_begin() {
     let locks = locks(LocalLock::new()).wait(LockWait::fail_fast());
     let _held = locks.lock(&key()).await.unwrap();
     let error = locks.run(&key(), async { panic!("it began") }).await.unwrap_err();

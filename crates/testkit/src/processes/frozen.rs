@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// When this returns, none of its threads runs.
 pub fn freeze(pid: u32) {
     signal(pid, Signal::STOP);
-    block_until(PATIENCE, "the process stands still", || stands_still(pid));
+    block_until(PATIENCE, "the process is paused", || is_paused(pid));
 }
 
 /// Lets a frozen process go on.
@@ -41,7 +41,7 @@ fn known(pid: u32) -> Pid {
 }
 
 /// Whether a stop has taken effect, which `kill` does not wait for.
-fn stands_still(pid: u32) -> bool {
+fn is_paused(pid: u32) -> bool {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return true; // no such directory on this system: nothing more can be known
     };

@@ -33,7 +33,7 @@ pub fn work<T, S, C, R, O, F>(
     let Ok(told) = env::var(TOLD) else { return };
     set_parent_process_death_signal(Some(Signal::KILL)).expect("Linux");
     die_of_any_panic();
-    let told = serde_json::from_str(&told).expect("what this suite tells its workers");
+    let told = serde_json::from_str(&told).expect("the setup of this suite");
     let (commands, mut commanded) = mpsc::unbounded_channel();
     thread::spawn(move || listen(&commands));
     let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();

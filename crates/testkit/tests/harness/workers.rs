@@ -32,7 +32,7 @@ fn works() {
     work(open, async |factor: Arc<u64>, task| match task {
         Task::Multiply(number) => number * *factor,
         Task::Hang => std::future::pending().await,
-        Task::Panic => panic!("as it was told"),
+        Task::Panic => panic!("as commanded"),
     });
 }
 

@@ -116,7 +116,7 @@ async fn a_new_price_is_answered_by_every_process_of_a_fleet_at_once() {
         while other.get("/api/product/77001").await.json["price_cents"] != price {
             assert!(
                 tokio::time::Instant::now() < until,
-                "the other process still tells the old one"
+                "the other process still answers the old one"
             );
         }
     }

@@ -160,7 +160,7 @@ async fn a_lock_that_cannot_be_renewed_is_lost_at_its_own_end_and_not_before() {
 
 /// A renewal whose answer comes late counts from when it was asked for.
 #[tokio::test(start_paused = true)]
-async fn a_lease_is_counted_from_before_the_question() {
+async fn a_lease_is_counted_from_before_the_request() {
     let lock = Scripted::default();
     lock.delay(Operation::Acquire, Duration::ZERO, LEASE / 2);
     lock.fail(Operation::Renew, StoreErrorKind::Unreachable, usize::MAX);

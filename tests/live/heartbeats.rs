@@ -49,7 +49,7 @@ async fn a_copy_that_was_not_read_does_not_outlive_a_connection_that_died_meanwh
     proxy.blackhole();
     other.invalidate(key(1)).await.expect("invalidated");
     sleep(BOUND).await;
-    assert_eq!(copied(&store, 1), None, "nothing was heard for {BOUND:?}");
+    assert_eq!(copied(&store, 1), None, "no message for {BOUND:?}");
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn after_an_idle_time_one_answer_of_the_server_confirms_all_copies() {
     sleep(LONG).await;
     assert_eq!([copied(&store, 1), copied(&store, 2)], [None; 2], "it is asked first");
     copy(&store, 1).await;
-    assert_eq!(copied(&store, 2), Some(8), "its change would have been heard of before the answer");
+    assert_eq!(copied(&store, 2), Some(8), "the message of its change would have come before the answer");
 }
 
 #[tokio::test]

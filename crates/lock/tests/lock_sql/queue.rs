@@ -13,7 +13,7 @@ use crate::bench::{AMPLE, Bench, SESSION, SLACK, ask, ask_by, free, insist, key,
 
 promises![
     a_waiter_that_dies_delays_no_waiter_and_admits_no_waiter,
-    a_free_key_is_granted_at_once_after_a_short_wait_in_vain,
+    a_free_key_is_granted_at_once_after_a_short_wait_that_ended,
     a_hundred_waiters_are_all_served,
     a_release_that_is_not_answered_frees_the_key_all_the_same,
     many_short_holds_leave_none_behind,
@@ -53,7 +53,7 @@ async fn a_waiter_that_dies_delays_no_waiter_and_admits_no_waiter(on: Bench) {
 }
 
 /// Case 44.
-async fn a_free_key_is_granted_at_once_after_a_short_wait_in_vain(on: Bench) {
+async fn a_free_key_is_granted_at_once_after_a_short_wait_that_ended(on: Bench) {
     let (lock, other) = (on.lock(), on.lock());
     let held = take(&*lock, key(1)).await;
     assert!(ask(&*other, key(1), SLACK).await.is_none());

@@ -138,12 +138,12 @@ async fn a_wait_does_not_start_again_with_another_flight() {
     let cached = waiting(store.clone(), five_seconds(), &loader);
     let _leads = ask(&cached, 1);
     loader.has_begun(1).await;
-    let (loser, began) = (ask(&cached, 1), Instant::now());
+    let (waiter, began) = (ask(&cached, 1), Instant::now());
     sleep(SECOND * 3).await;
     layer_handle_invalidates(&store).await;
     let _held = lease(&store, 1, MINUTE).await;
     loader.let_go(1);
-    assert_eq!(error_after(loser, began).await, (CacheErrorKind::WaitTimedOut, SECOND * 5));
+    assert_eq!(error_after(waiter, began).await, (CacheErrorKind::WaitTimedOut, SECOND * 5));
 }
 
 async fn layer_handle_invalidates(store: &MemoryStore) {
@@ -198,10 +198,10 @@ async fn lateness(ears: fn(Scripted) -> Scripted, round: u32) -> Duration {
     // Ends that fall differently into the pauses.
     let takes = SECOND + Duration::from_millis(7) * round;
     let leads = ask(&cached(store.clone(), &Loader::taking(takes)), 1);
-    let loser = ask(&cached(ears(Scripted::away(&store)), &Loader::new()), 1);
+    let waiter = ask(&cached(ears(Scripted::away(&store)), &Loader::new()), 1);
     answers(vec![leads]).await;
     let ended = Instant::now();
-    answers(vec![loser]).await;
+    answers(vec![waiter]).await;
     ended.elapsed()
 }
 
@@ -220,12 +220,12 @@ async fn waiters_that_come_one_after_the_other_are_answered_by_one_request() {
     let _leads = ask(&cached(memory.clone(), &loader), 1);
     let store = Scripted::over(&memory);
     let process = cached(store.clone(), &loader);
-    let mut losers = Vec::new();
+    let mut waiters = Vec::new();
     for _ in 0..20 {
-        losers.push(ask(&process, 1));
+        waiters.push(ask(&process, 1));
         idle().await;
     }
-    answers(losers).await;
+    answers(waiters).await;
     // All were requests for the lease, and the last of them found the answer for all waiters.
     assert_eq!(store.questions(), store.asked(Op::Acquire));
 }
@@ -234,12 +234,12 @@ async fn waiters_that_come_one_after_the_other_are_answered_by_one_request() {
 async fn a_hundred_waiters_ask_the_store_no_more_often_than_one() {
     let store = MemoryStore::new(10);
     let _held = lease(&store, 1, MINUTE).await;
-    let questions = [1, 100].map(|losers| (losers, Scripted::away(&store)));
+    let questions = [1, 100].map(|waiters| (waiters, Scripted::away(&store)));
     let mut asked = Vec::new();
-    for (losers, store) in questions {
+    for (waiters, store) in questions {
         // Fixed pauses, so that both ask at the same moments.
         let brisk = waiting(store.clone(), Wait::tries(20, SECOND), &Loader::new());
-        settled(burst(&brisk, 1, losers)).await;
+        settled(burst(&brisk, 1, waiters)).await;
         asked.push(store.questions());
     }
     // One more at most: the last pause ends together with the wait.

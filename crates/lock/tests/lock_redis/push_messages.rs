@@ -27,7 +27,7 @@ fn tracked(server: &RedisServer) -> u64 {
     names.parse().expect("a number")
 }
 
-async fn is_told(servers: &[RedisServer], lock: impl Lock, lose: impl Fn(&RedisServer)) {
+async fn is_notified(servers: &[RedisServer], lock: impl Lock, lose: impl Fn(&RedisServer)) {
     let locks = locks(lock);
     let held = locks.lock(&key(1)).await.expect("a lock");
     for server in servers {
@@ -37,7 +37,7 @@ async fn is_told(servers: &[RedisServer], lock: impl Lock, lose: impl Fn(&RedisS
     sleep(Duration::from_millis(300)).await;
     assert!(!held.is_lost());
     servers.iter().for_each(lose);
-    timeout(SOON, held.lost()).await.expect("it is told long before the next renewal");
+    timeout(SOON, held.lost()).await.expect("it is notified long before the next renewal");
     assert!(held.is_lost());
     assert_eq!(held.release().await.expect("an answer"), Released::NotHeld);
 }
@@ -54,13 +54,13 @@ async fn a_holder_whose_key_was_deleted_is_notified_at_once() {
     let servers = [(); 3].map(|()| RedisServer::start());
     let (one, options) = (&servers[..1], || options(&servers[0]));
     let redis = RedisLock::connect(options()).await.expect("a lock");
-    is_told(one, redis, delete("lock")).await;
+    is_notified(one, redis, delete("lock")).await;
     let fair = FairLock::connect(options()).await.expect("a lock");
-    is_told(one, fair, delete("fair")).await;
+    is_notified(one, fair, delete("fair")).await;
     let reentrant = ReentrantLock::connect(options()).await.expect("a lock");
-    is_told(one, reentrant, delete("holds")).await;
+    is_notified(one, reentrant, delete("holds")).await;
     let nodes = servers.iter().map(crate::world::options);
-    is_told(&servers, Redlock::connect(nodes).await.expect("a lock"), delete("redlock")).await;
+    is_notified(&servers, Redlock::connect(nodes).await.expect("a lock"), delete("redlock")).await;
 }
 
 #[tokio::test]
@@ -68,7 +68,7 @@ async fn a_holder_whose_server_lost_its_data_is_notified_at_once() {
     let server = RedisServer::start();
     let lock = RedisLock::connect(options(&server)).await.expect("a lock");
     let flush = |server: &RedisServer| drop(server.command(&["FLUSHALL"]));
-    is_told(std::slice::from_ref(&server), lock, flush).await;
+    is_notified(std::slice::from_ref(&server), lock, flush).await;
 }
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn a_holder_whose_server_restarted_without_its_data_is_notified_when_it_is
     let held = locks(lock).lock(&key(1)).await.expect("a lock");
     within(SOON, || tracked(&server) > 0).await;
     server.restart();
-    timeout(SOON, held.lost()).await.expect("it is told long before the next renewal");
+    timeout(SOON, held.lost()).await.expect("it is notified long before the next renewal");
 }
 
 #[tokio::test]
@@ -87,7 +87,7 @@ async fn a_holder_whose_key_was_deleted_right_after_the_grant_is_notified_soon()
     let lock = RedisLock::connect(options(&server)).await.expect("a lock");
     let held = locks(lock).lock(&key(1)).await.expect("a lock");
     delete("lock")(&server);
-    timeout(SOON, held.lost()).await.expect("it is told long before the next renewal");
+    timeout(SOON, held.lost()).await.expect("it is notified long before the next renewal");
 }
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn a_holder_whose_key_was_taken_over_is_notified_at_once() {
     let holder = busy(&other, &theirs).await.holder.expect("a holder");
     let request = bellwether_lock::Request::new(theirs, LONG);
     other.take_over(request, holder).await.expect("an answer");
-    timeout(SOON, held.lost()).await.expect("it is told long before the next renewal");
+    timeout(SOON, held.lost()).await.expect("it is notified long before the next renewal");
 }
 
 #[tokio::test]
@@ -117,7 +117,7 @@ async fn work_whose_key_was_deleted_is_dropped_at_once() {
     begins.await.expect("it begins");
     within(SOON, || tracked(&server) > 0).await;
     delete("lock")(&server);
-    let ran = timeout(SOON, task).await.expect("it is told").expect("no panic");
+    let ran = timeout(SOON, task).await.expect("it is notified").expect("no panic");
     assert_eq!(ran.expect_err("a loss").kind(), LockErrorKind::Lost);
 }
 
@@ -133,7 +133,7 @@ async fn a_majority_that_still_holds_it_is_no_loss() {
     sleep(Duration::from_millis(300)).await;
     assert!(!held.is_lost());
     delete("redlock")(&servers[1]);
-    timeout(SOON, held.lost()).await.expect("it is told long before the next renewal");
+    timeout(SOON, held.lost()).await.expect("it is notified long before the next renewal");
 }
 
 /// The holder's own renewal sends it a push message as well, which ends the tracking.
@@ -165,7 +165,7 @@ async fn without_push_messages_a_loss_is_found_by_the_next_renewal() {
     let locks = Locks::new(lock).lease(Duration::from_secs(3)).expect("a lease");
     let held = locks.lock(&key(1)).await.expect("a lock");
     delete("lock")(&server);
-    timeout(SOON, held.lost()).await.expect("it is told by the next renewal");
+    timeout(SOON, held.lost()).await.expect("it is notified by the next renewal");
 }
 
 #[tokio::test]
