@@ -1,4 +1,5 @@
-//! What keeping a value outside of the process costs beside sending it: the bytes at rest.
+//! The cost of storing a value outside of the process, without the transfer: encoding and checking
+//! its bytes.
 //!
 //! The envelope itself is private. All of it that depends on the value is measured by itself, with
 //! the same crates: the checksum, once when it is written and once when it is read, and one copy

@@ -125,7 +125,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Panics if there is nothing to look at.
+    /// Panics if there are no values.
     pub(crate) fn of(values: impl Iterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.collect();
         values.sort_by(f64::total_cmp);

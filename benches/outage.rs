@@ -1,9 +1,9 @@
 //! What a caller pays for a store that is down.
 //!
 //! Every call misses: by turns over a `RedisStore` whose server is away and whose breaker is open,
-//! and over a `MemoryStore` that keeps nothing. The loader answers at once, so what is between the
-//! two is the time of the store. Once in a second one call finds out whether the server is back;
-//! it is among the calls.
+//! and over a `MemoryStore` that stores nothing. The loader answers at once, so the difference is
+//! the time of the store. Once in a second one call finds out whether the server is back; it is
+//! among the calls.
 
 use std::convert::Infallible;
 use std::hint::black_box;

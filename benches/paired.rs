@@ -131,8 +131,8 @@ impl Contender<'_> {
     /// Finds out how many times fill a turn, which warms it up as well.
     fn fill(&mut self, turn: Duration) {
         loop {
-            // The fastest of some: one that was held up by others would make all turns too short,
-            // and then what is around the operation is measured instead of it.
+            // The fastest of some: a delayed run would make all turns too short, and the overhead
+            // of a turn would be measured instead of the operation.
             let probes = (0..PROBES).map(|_| (self.run)(self.times).wall);
             let took = probes.min().unwrap_or_default();
             if took >= turn / 2 {

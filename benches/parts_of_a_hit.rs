@@ -52,7 +52,11 @@ fn of_the_layer(runtime: &Runtime, effort: Effort) {
     let outcome = race.run(effort);
     outcome.print(&[whole]);
     print_shares(&outcome, whole, &parts);
-    outcome.print_remainder("the remainder: the table of flights, and the states of the future", whole, &parts);
+    outcome.print_remainder(
+        "the remainder: the table of flights, and the states of the future",
+        whole,
+        &parts,
+    );
     print_shares(&outcome, whole, &[other]);
 }
 

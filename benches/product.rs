@@ -1,4 +1,4 @@
-//! What is kept in the benchmarks.
+//! The values that the benchmarks store.
 
 use std::sync::Arc;
 

@@ -78,7 +78,7 @@ impl Demo {
         }
     }
 
-    /// A thousand callers of one product that is not kept, first unprotected and then protected.
+    /// A thousand callers of one product that is not cached, first unprotected and then protected.
     pub(crate) async fn burst(self: &Arc<Self>) -> Bursts {
         let _stage = self.stage.lock().await;
         let unprotected = self.burst_of(Way::Unprotected).await;
@@ -88,7 +88,7 @@ impl Demo {
         Bursts { callers: CALLERS, product: PRODUCT, unprotected, protected }
     }
 
-    /// Removes a product from what is kept, and asks for it twice.
+    /// Removes a product from the cache, and asks for it twice.
     pub(crate) async fn invalidate(&self) -> Result<Invalidation, Fault> {
         let _stage = self.stage.lock().await;
         self.shop.invalidate(PRODUCT).await?;

@@ -17,9 +17,9 @@ use tower::{Layer, Service, service_fn};
 
 use crate::Fault;
 use crate::catalog::Product;
-use crate::kept::Kept;
 use crate::meter::Meter;
 use crate::source::{Category, QueryError, Search, Source};
+use crate::switch::SwitchedStore;
 use crate::traffic;
 use crate::way::Way;
 
@@ -44,7 +44,7 @@ type JudgedProducts = Classified<Json, fn(&Option<Product>) -> Cacheability>;
 /// The catalog, protected and not.
 pub(crate) struct Shop {
     pub(crate) source: Source,
-    pub(crate) store: Kept,
+    pub(crate) store: SwitchedStore,
     pub(crate) unprotected: Meter,
     pub(crate) protected: Meter,
     products: Protected<ProductLoader, u32, JudgedProducts>,
@@ -68,7 +68,7 @@ pub(crate) struct Page {
 }
 
 impl Shop {
-    pub(crate) fn open(source: Source, store: Kept) -> Result<Self, ConfigError> {
+    pub(crate) fn open(source: Source, store: SwitchedStore) -> Result<Self, ConfigError> {
         let products = layer(&store, product_key as fn(&u32) -> Key, TTL)?
             .not_found_ttl(NOT_FOUND_TTL)
             .classify(product_verdict as fn(&Option<Product>) -> Cacheability);
@@ -177,12 +177,12 @@ impl Shop {
         Ok(is_there)
     }
 
-    /// Ends what is kept of a product.
+    /// Invalidates a product.
     pub(crate) async fn invalidate(&self, sku: u32) -> Result<(), Fault> {
         Ok(self.cache.invalidate(&product_key(&sku)).await?)
     }
 
-    /// Products through the cache, in the order of their SKUs; what is not kept by one query.
+    /// Products through the cache, in the order of their SKUs. One query loads all that miss.
     async fn products(&self, skus: Vec<u32>) -> Result<Vec<Product>, Fault> {
         let mut products = Vec::with_capacity(skus.len());
         for (product, status) in self.products.load_many(skus).with_status().await {
@@ -215,7 +215,7 @@ impl Shop {
 
 /// How everything is protected here.
 fn layer<Req>(
-    store: &Kept,
+    store: &SwitchedStore,
     key_of: fn(&Req) -> Key,
     ttl: Duration,
 ) -> Result<LayerOf<Req>, ConfigError> {

@@ -47,7 +47,7 @@ pub(crate) struct Search {
 /// The database did not answer.
 #[derive(Clone, Debug)]
 pub(crate) enum QueryError {
-    /// It was told not to.
+    /// The database is switched off.
     Broken,
     /// It failed, or there was no connection in time.
     Failed(Arc<sqlx::Error>),

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use serde::Serialize;
 
 use crate::demo::Demo;
-use crate::kept::State;
 use crate::meter::Counts;
+use crate::switch::State;
 use crate::way::Way;
 
 /// All of them at one moment.

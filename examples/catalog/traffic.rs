@@ -31,7 +31,7 @@ enum Visit {
     Categories,
 }
 
-/// The products that are asked for: well apart, so that no two stand on one page.
+/// The products that are asked for: with a distance, so that no two are on one page of a search.
 pub(crate) fn products() -> impl Iterator<Item = u32> {
     (1..=PRODUCTS).map(sku)
 }

@@ -47,7 +47,7 @@ impl Stock {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks whether there is a piece, and takes it: two steps, as two statements are.
+    /// Checks whether there is a piece, and takes it: two steps, as two statements are.
     async fn deduct(&self, order: Order) {
         let left = self.pieces().left[&order];
         sleep(Duration::from_millis(1)).await;

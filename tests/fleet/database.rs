@@ -43,7 +43,7 @@ struct Row {
 /// What a worker asks, a line of JSON; the answer is a version.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) enum Query {
-    /// Reads a row, so many microseconds after the question, and answers so many after that.
+    /// Reads a row, so many microseconds after the request, and answers so many after that.
     Load { key: u64, before: u64, after: u64 },
     /// Raises the version of a row.
     Write { key: u64 },
@@ -208,7 +208,7 @@ async fn pass(micros: u64) {
     }
 }
 
-/// A worker's connections to the database, one per question under way.
+/// A worker's connections to the database, one per request under way.
 #[derive(Debug)]
 pub(crate) struct Client {
     address: SocketAddr,

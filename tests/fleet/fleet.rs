@@ -109,12 +109,12 @@ impl Fleet {
         }
     }
 
-    pub(crate) fn entry(&self, key: u64) -> Kept<'_> {
-        self.kept(format!("bw:{NAMESPACE}:{{{}}}", key_of(key).digest()))
+    pub(crate) fn entry(&self, key: u64) -> RedisName<'_> {
+        self.redis_name(format!("bw:{NAMESPACE}:{{{}}}", key_of(key).digest()))
     }
 
-    pub(crate) fn lease(&self, key: u64) -> Kept<'_> {
-        self.kept(format!("bw:{NAMESPACE}:{{{}}}:lease", key_of(key).digest()))
+    pub(crate) fn lease(&self, key: u64) -> RedisName<'_> {
+        self.redis_name(format!("bw:{NAMESPACE}:{{{}}}:lease", key_of(key).digest()))
     }
 
     /// Asserts that no lease is left, and that no key of the namespace lives for ever.
@@ -125,23 +125,23 @@ impl Fleet {
         for name in names.into_iter().map(Reply::text) {
             assert!(name.starts_with("bw:"), "{name} is none of ours");
             assert!(!name.ends_with(":lease"), "{name} is left behind");
-            let life = self.kept(name.clone()).life();
+            let life = self.redis_name(name.clone()).life();
             assert!(life.is_some(), "{name} lives for ever");
         }
     }
 
-    fn kept(&self, name: String) -> Kept<'_> {
-        Kept { redis: &self.redis, name }
+    fn redis_name(&self, name: String) -> RedisName<'_> {
+        RedisName { redis: &self.redis, name }
     }
 }
 
 /// One name in Redis.
-pub(crate) struct Kept<'a> {
+pub(crate) struct RedisName<'a> {
     redis: &'a RedisServer,
     name: String,
 }
 
-impl Kept<'_> {
+impl RedisName<'_> {
     /// What is left of its life: none if it lives for ever, zero if it is not there.
     pub(crate) fn life(&self) -> Option<Duration> {
         let Reply::Integer(millis) = self.redis.command(&["PTTL", &self.name]) else {

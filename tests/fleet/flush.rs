@@ -101,7 +101,7 @@ async fn a_server_that_forgets_everything_again_and_again_costs_a_load_each_time
         }
     );
     let loads = fleet.database.loads(KEY);
-    println!("{flushes} flushes, {loads} loads; {}", fared.told());
+    println!("{flushes} flushes, {loads} loads; {}", fared.summary());
     assert_eq!(fared.failed, 0, "{:?}", fared.error);
     assert!(loads <= flushes + 1, "{loads} loads for {flushes} flushes");
     assert!(flushes > 50 && loads > 50, "{flushes} flushes and {loads} loads show nothing");

@@ -22,7 +22,7 @@ async fn a_failing_loader_is_probed_once_per_interval_and_all_processes_learn_of
     let workers = fleet.workers(PROCESSES, &fleet.setup()).await;
     fleet.database.fails_after(QUERY);
     let fared = storm(&workers).await;
-    println!("{}; loads {:?}", fared.told(), fleet.database.times(KEY));
+    println!("{}; loads {:?}", fared.summary(), fleet.database.times(KEY));
     assert_eq!(fared.failed as usize, fared.calls());
     each_probe_waits_for_its_interval(&fleet.database.times(KEY));
     let soon = QUERY * 2 + Duration::from_millis(50) + SLACK;
@@ -39,7 +39,7 @@ async fn a_failing_loader_fails_no_caller_that_has_a_stale_answer() {
     fleet.database.fails_after(QUERY);
     let before = fleet.database.times(KEY).len();
     let fared = storm(&workers).await;
-    println!("{}; loads {:?}", fared.told(), fleet.database.times(KEY));
+    println!("{}; loads {:?}", fared.summary(), fleet.database.times(KEY));
     assert_eq!(fared.failed, 0, "{:?}", fared.error);
     assert!(fared.stale > 1_000, "only {} stale answers", fared.stale);
     each_probe_waits_for_its_interval(&fleet.database.times(KEY)[before..]);

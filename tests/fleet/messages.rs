@@ -102,7 +102,7 @@ impl From<&CacheStatus> for How {
 pub(crate) struct Report {
     pub(crate) pushes: u64,
     pub(crate) connects: u64,
-    pub(crate) hears: bool,
+    pub(crate) receives_pushes: bool,
     /// For how many keys it is loading or asking.
     pub(crate) in_flight: usize,
 }
@@ -112,7 +112,7 @@ pub(crate) struct Report {
 pub(crate) struct Game {
     pub(crate) seed: u64,
     pub(crate) rounds: u64,
-    pub(crate) lanes: u64,
+    pub(crate) tracks: u64,
     pub(crate) keys: u64,
 }
 

@@ -83,7 +83,7 @@ impl Worker {
         }
     }
 
-    /// Kills it without a chance to say goodbye.
+    /// Kills it without a clean shutdown.
     pub(crate) fn kill(&mut self) {
         self.process.kill();
     }

@@ -101,7 +101,7 @@ impl Fared {
         self.took.len()
     }
 
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let [p50, p99, most] = [500, 990, 1000].map(|of| self.slower_than(of));
         let Self { failed, stale, hits, error, .. } = self;
         let calls = self.calls();

@@ -168,7 +168,7 @@ async fn waiters_without_push_messages_find_the_value_by_their_pauses() {
     stage.every_waiter_is_answered_within(PAUSE + SLACK).await;
     assert_eq!(stage.fleet.database.loads(KEY), 1);
     for waiter in reports(&stage.waiters).await {
-        assert!(!waiter.hears && waiter.pushes == 0, "{waiter:?}");
+        assert!(!waiter.receives_pushes && waiter.pushes == 0, "{waiter:?}");
     }
 }
 
@@ -247,8 +247,8 @@ impl Stage {
         let setup = setup(&fleet);
         let of_waiters = Setup { url: proxy.url(), ..setup.clone() };
         let stage = Self::with(fleet, &setup, &of_waiters).await;
-        // What the server has answered may still be in the proxy. Answers come in order, so those
-        // to later questions show that it is not.
+        // What the server has answered may still be in the proxy. Answers come in order, so the
+        // answers to later requests show that it is not.
         let others = stage.waiters.iter().zip(KEY + 1..);
         join_all(others.map(|(waiter, other)| waiter.read(other))).await;
         (stage, proxy)

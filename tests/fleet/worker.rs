@@ -173,7 +173,7 @@ impl Member {
         Report {
             pushes: stats.pushes,
             connects: stats.connects,
-            hears: self.store.hears(),
+            receives_pushes: self.store.hears(),
             in_flight: self.service.in_flight(),
         }
     }

@@ -112,7 +112,7 @@ async fn a_wait_that_cannot_succeed_is_not_begun() {
         matches!(status, CacheStatus::Stale { why: StaleReason::WaitRanOut, .. }),
         "{status:?}"
     );
-    // There is time enough for the rest of the load.
+    // There is enough time for the remainder of the load.
     sleep(SECOND * 7 / 2).await;
     assert_eq!(settled(vec![hurry(&cached, 2)]).await[0].0.as_ref().unwrap(), &2);
 }

@@ -1,6 +1,6 @@
 //! Random callers in random order: three processes, one key, and a history that is checked.
 //!
-//! The runtime has one thread and a paused clock, so that a history is replayed by its moves.
+//! The runtime has one thread and a paused clock, so that a history is replayed by its steps.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -25,9 +25,9 @@ use tower::{Layer, Service};
 
 use crate::support::store::{Moment, Scripted};
 
-/// One move of the game.
+/// One step of the game.
 #[derive(Clone, Copy, Debug)]
-enum Move {
+enum Step {
     /// A request begins, in one of the processes.
     Call {
         process: usize,
@@ -52,26 +52,26 @@ enum Move {
         process: usize,
     },
     /// A coming request of one of the processes fails.
-    Stumble {
+    Fail {
         process: usize,
-        question: usize,
+        request: usize,
         moment: Moment,
     },
 }
 
-fn moves(faulty: bool) -> impl Strategy<Value = Vec<Move>> {
+fn steps(faulty: bool) -> impl Strategy<Value = Vec<Step>> {
     let process = 0..PROCESSES;
     let stumble =
         (process.clone(), 0..4_usize, prop_oneof![Just(Moment::Before), Just(Moment::After)]);
     let one = prop_oneof![
-        4 => process.clone().prop_map(|process| Move::Call { process }),
-        8 => any::<usize>().prop_map(|request| Move::Poll { request }),
-        2 => any::<usize>().prop_map(|request| Move::Drop { request }),
-        8 => (1..4_usize).prop_map(|rounds| Move::Run { rounds }),
-        2 => prop::bool::weighted(0.8).prop_map(|well| Move::LetGo { well }),
-        1 => process.prop_map(|process| Move::Invalidate { process }),
+        4 => process.clone().prop_map(|process| Step::Call { process }),
+        8 => any::<usize>().prop_map(|request| Step::Poll { request }),
+        2 => any::<usize>().prop_map(|request| Step::Drop { request }),
+        8 => (1..4_usize).prop_map(|rounds| Step::Run { rounds }),
+        2 => prop::bool::weighted(0.8).prop_map(|well| Step::LetGo { well }),
+        1 => process.prop_map(|process| Step::Invalidate { process }),
         if faulty { 1 } else { 0 } => stumble
-            .prop_map(|(process, question, moment)| Move::Stumble { process, question, moment }),
+            .prop_map(|(process, request, moment)| Step::Fail { process, request, moment }),
     ];
     vec(one, 1..80)
 }
@@ -205,30 +205,30 @@ impl World {
         Self { history, gate, memory, processes, requests: Vec::new() }
     }
 
-    async fn make(&mut self, next: Move) {
+    async fn make(&mut self, next: Step) {
         match next {
-            Move::Call { process } => {
+            Step::Call { process } => {
                 let asked = self.history.now();
                 let call = self.processes[process].cached.call(());
                 self.requests.push(Request { asked, answer: spawn(Box::pin(call)) });
             }
-            Move::Poll { request } => self.poll(request),
-            Move::Drop { request } => {
+            Step::Poll { request } => self.poll(request),
+            Step::Drop { request } => {
                 if let Some(at) = request.checked_rem(self.requests.len()) {
                     self.requests.swap_remove(at);
                 }
             }
-            Move::Run { rounds } => {
+            Step::Run { rounds } => {
                 for _ in 0..rounds {
                     yield_now().await;
                 }
             }
-            Move::LetGo { well: true } => self.gate.well.add_permits(1),
-            Move::LetGo { well: false } => self.gate.badly.add_permits(1),
-            Move::Invalidate { process } => self.invalidate(process).await,
-            Move::Stumble { process, question, moment } => {
+            Step::LetGo { well: true } => self.gate.well.add_permits(1),
+            Step::LetGo { well: false } => self.gate.badly.add_permits(1),
+            Step::Invalidate { process } => self.invalidate(process).await,
+            Step::Fail { process, request, moment } => {
                 let store = &self.processes[process].store;
-                store.fails_at(store.questions() + question, moment);
+                store.fails_at(store.requests() + request, moment);
             }
         }
     }
@@ -279,11 +279,11 @@ fn check(history: &History, asked: u64, answer: &Answer) {
     }
 }
 
-fn play(moves: Vec<Move>, policy: WhenAbandoned, end: impl AsyncFnOnce(World)) {
+fn play(steps: Vec<Step>, policy: WhenAbandoned, end: impl AsyncFnOnce(World)) {
     let runtime = Builder::new_current_thread().enable_all().start_paused(true).build();
     runtime.expect("a runtime").block_on(async {
         let mut world = World::new(policy);
-        for next in moves {
+        for next in steps {
             world.make(next).await;
         }
         end(world).await;
@@ -300,8 +300,8 @@ proptest! {
     /// In addition to the checks of every history: no caller waits longer than for a message, no
     /// lease is left, and each load but the first has a reason.
     #[test]
-    fn every_history_on_a_store_that_works_is_right(moves in moves(false), policy in policies()) {
-        play(moves, policy, async |world| {
+    fn every_history_on_a_store_that_works_is_right(steps in steps(false), policy in policies()) {
+        play(steps, policy, async |world| {
             let (history, memory) = (Arc::clone(&world.history), world.memory.clone());
             world.end(Duration::ZERO).await;
             assert!(!is_leased(&memory, 1).await);
@@ -313,10 +313,10 @@ proptest! {
 
     /// A lease that could not be given up has to lapse, and a caller may wait for that.
     #[test]
-    fn every_history_on_a_store_that_stumbles_is_right(moves in moves(true), policy in policies()) {
-        play(moves, policy, async |world| {
-            let stumbles = world.processes.iter().map(|process| process.store.questions()).sum::<usize>();
-            world.end(SECOND * 11 * (stumbles as u32 + 1)).await;
+    fn every_history_on_a_store_that_fails_is_right(steps in steps(true), policy in policies()) {
+        play(steps, policy, async |world| {
+            let requests = world.processes.iter().map(|process| process.store.requests()).sum::<usize>();
+            world.end(SECOND * 11 * (requests as u32 + 1)).await;
         });
     }
 }

@@ -48,9 +48,9 @@ async fn a_hit_starts_no_task() {
 async fn a_hit_within_the_process_asks_the_store_nothing() {
     let store = Scripted::over(&MemoryStore::new(10));
     put(&store, 1, "42", JSON).await;
-    let before = store.questions();
+    let before = store.requests();
     assert_eq!(answer(&cached(store.clone(), &Loader::new()), 1).await, 42);
-    assert_eq!(store.questions(), before);
+    assert_eq!(store.requests(), before);
 }
 
 #[tokio::test(start_paused = true)]
@@ -59,7 +59,7 @@ async fn a_hit_in_a_remote_store_is_one_lookup_and_no_lease() {
     put(&memory, 1, "42", JSON).await;
     let store = Scripted::away(&memory);
     assert_eq!(answer(&cached(store.clone(), &Loader::new()), 1).await, 42);
-    assert_eq!((store.asked(Op::Look), store.questions()), (1, 1));
+    assert_eq!((store.asked(Op::Look), store.requests()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]

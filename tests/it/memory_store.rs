@@ -33,7 +33,7 @@ async fn it_keeps_the_contract() {
 async fn what_these_tests_put_in_front_of_it_keeps_the_contract() {
     let store = MemoryStore::new(10_000);
     assert_eq!(conformance::run(Scripted::away(&store)).await, []);
-    assert_eq!(conformance::run(Scripted::away(&store).deaf()).await, []);
+    assert_eq!(conformance::run(Scripted::away(&store).without_messages()).await, []);
 }
 
 #[tokio::test(start_paused = true)]

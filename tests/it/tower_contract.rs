@@ -198,7 +198,7 @@ async fn a_layer_can_stand_on_another() {
 #[derive(Debug)]
 struct Single;
 
-/// Tells whether a type is `Clone`, without asking for it.
+/// Finds out whether a type is `Clone`, without a bound.
 struct Probe<T>(PhantomData<T>);
 
 #[allow(dead_code, reason = "either this one is called or the other")]

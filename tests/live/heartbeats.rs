@@ -82,7 +82,11 @@ async fn after_an_idle_time_one_answer_of_the_server_confirms_all_copies() {
     sleep(LONG).await;
     assert_eq!([copied(&store, 1), copied(&store, 2)], [None; 2], "it is asked first");
     copy(&store, 1).await;
-    assert_eq!(copied(&store, 2), Some(8), "the message of its change would have come before the answer");
+    assert_eq!(
+        copied(&store, 2),
+        Some(8),
+        "the message of its change would have come before the answer"
+    );
 }
 
 #[tokio::test]

@@ -220,7 +220,7 @@ async fn a_restarted_server_is_found_again() {
     assert!(catalog.store.hears());
 }
 
-/// Short, since it is waited for in vain.
+/// Short, because tests wait for it to run out.
 const TIGHT: Duration = Duration::from_millis(250);
 
 /// Asks for new items until one is stored; a few may meet the connection that has broken.

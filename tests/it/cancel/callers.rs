@@ -135,7 +135,7 @@ async fn a_request_that_is_never_polled_begins_nothing() {
     let mut cached = cached(store.clone(), &Loader::new());
     let request = cached.call(1);
     idle().await;
-    assert_eq!((cached.in_flight(), tasks(), store.questions()), (0, 0, 0));
+    assert_eq!((cached.in_flight(), tasks(), store.requests()), (0, 0, 0));
     drop(request);
 }
 

@@ -82,20 +82,22 @@ impl Source {
 
     /// A process over a store: of one key, whose answers are kept for a time.
     fn process(&self, store: Scripted, ttl: Duration) -> Caching {
-        self.told(store, ttl, |layer| layer)
+        self.process_with(store, ttl, |layer| layer)
     }
 
-    fn told(
+    fn process_with(
         &self,
         store: Scripted,
         ttl: Duration,
-        told: impl Fn(ReadThroughLayer<fn(&Request) -> Key>) -> ReadThroughLayer<fn(&Request) -> Key>,
+        settings: impl Fn(
+            ReadThroughLayer<fn(&Request) -> Key>,
+        ) -> ReadThroughLayer<fn(&Request) -> Key>,
     ) -> Caching {
         let source = self.clone();
         let key_of: fn(&Request) -> Key = |_| Key::of("item");
         let layer = ReadThroughLayer::new(store, key_of).ttl(ttl).wait(Wait::at_most(MINUTE));
         let load = service_fn(move |request| source.load(request));
-        BoxCloneSyncService::new(told(layer).layer(load))
+        BoxCloneSyncService::new(settings(layer).layer(load))
     }
 }
 
@@ -341,7 +343,7 @@ async fn a_failure_of_the_source_itself_needs_no_second_witness() {
         let told = |layer: ReadThroughLayer<fn(&Request) -> Key>| {
             layer.source_failures(|failure: &Failure| failure.contains("failed"))
         };
-        let fleet = [(); 2].map(|()| source.told(place(&memory), MINUTE, told));
+        let fleet = [(); 2].map(|()| source.process_with(place(&memory), MINUTE, settings));
         let asked = (0..20).map(|nth| ask(&fleet[nth % 2], Request::Good)).collect();
         assert!(all(asked).await.iter().all(|(answer, _)| answer.is_err()));
         assert_eq!(source.loads().len(), 1);

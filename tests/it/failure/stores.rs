@@ -36,7 +36,7 @@ async fn each_request_may_fail_and_callers_are_answered() {
             let store = place(&memory);
             store.fails_at(request, moment);
             burst_on(&store, &memory, &format!("request {request} fails {moment:?}")).await;
-            assert!(store.questions() < 8, "not all of them were tried");
+            assert!(store.requests() < 8, "not all of them were tried");
         }
     }
 }
@@ -159,7 +159,7 @@ async fn a_renewal_that_fails_once_is_made_up_for() {
 async fn a_waiter_whose_request_fails_loads_without_a_lease() {
     let memory = MemoryStore::new(10);
     let _held = lease(&memory, 1, SECOND * 60).await;
-    let store = Scripted::over(&memory).deaf();
+    let store = Scripted::over(&memory).without_messages();
     // The first request is answered: busy.
     store.fails_at(1, Moment::Before);
     let (answer, status) = ask(&cached(store, &Loader::new()), 1).await.unwrap();

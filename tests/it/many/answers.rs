@@ -45,7 +45,7 @@ async fn hits_across_a_wire_call_no_loader() {
     let catalog = catalog(store.clone(), &query);
     let statuses = statuses(ask_many(&catalog, 0..100)).await;
     assert!(statuses.iter().all(|status| matches!(status, CacheStatus::Hit { .. })));
-    assert_eq!((store.questions(), store.asked(Op::Look)), (100, 100));
+    assert_eq!((store.requests(), store.asked(Op::Look)), (100, 100));
     assert_eq!(query.calls().len(), 1);
 }
 

@@ -15,7 +15,7 @@ async fn a_page_of_misses_is_one_lookup_one_claim_and_one_commit_of_each_and_one
     answers(ask_many(&catalog(store.clone(), &query), 0..100)).await;
     assert_eq!(query.calls(), [(0..100).collect::<Vec<_>>()]);
     let asked = [Op::Look, Op::Acquire, Op::Commit].map(|op| store.asked(op));
-    assert_eq!((asked, store.questions()), ([100; 3], 300));
+    assert_eq!((asked, store.requests()), ([100; 3], 300));
 }
 
 #[tokio::test(start_paused = true)]

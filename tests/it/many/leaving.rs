@@ -33,7 +33,7 @@ async fn a_batch_that_was_never_polled_has_asked_nothing() {
     let before = tasks();
     drop(catalog.load_many([1, 2, 3, KEYLESS]));
     assert_nothing_is_left(&catalog, &memory, before).await;
-    assert_eq!((store.questions(), query.calls().len()), (0, 0));
+    assert_eq!((store.requests(), query.calls().len()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -30,7 +30,10 @@ async fn leased_by_another_process(store: &MemoryStore) -> Lease {
 }
 
 /// Half of them come before the load, and half of them during it.
-async fn a_burst_before_and_during_a_load_is_given_the_stale_answer(cached: &Cached, context: &str) {
+async fn a_burst_before_and_during_a_load_is_given_the_stale_answer(
+    cached: &Cached,
+    context: &str,
+) {
     let mut asked = burst(cached, 1, 500);
     sleep(SECOND / 2).await;
     asked.extend(burst(cached, 1, 500));
@@ -49,7 +52,8 @@ async fn a_load_that_ends_badly_is_no_error_for_any_caller() {
         loader.ends_by(end);
         let layer: ReadThroughLayer<KeyOf> = remembering_layer(place(&stale_if_error().await));
         let cached = layer.layer(loader.clone());
-        a_burst_before_and_during_a_load_is_given_the_stale_answer(&cached, &format!("{end:?}")).await;
+        a_burst_before_and_during_a_load_is_given_the_stale_answer(&cached, &format!("{end:?}"))
+            .await;
         assert_eq!(loader.loads(), 2);
     }
 }

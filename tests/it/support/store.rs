@@ -19,7 +19,7 @@ use tokio::time::timeout;
 pub(crate) struct Scripted {
     store: MemoryStore,
     place: Place,
-    ears: Ears,
+    messages: PushMessages,
     script: Arc<Script>,
 }
 
@@ -34,10 +34,10 @@ enum Place {
 
 /// Whether messages of changes arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ears {
-    Open,
+enum PushMessages {
+    Delivered,
     /// The store reports that there are no messages.
-    Deaf,
+    Unavailable,
     /// The store expects messages, but every one is lost.
     Lost,
 }
@@ -110,7 +110,7 @@ impl Scripted {
     /// A store in this process.
     pub(crate) fn over(store: &MemoryStore) -> Self {
         let script = Arc::default();
-        Self { store: store.clone(), place: Place::Here, ears: Ears::Open, script }
+        Self { store: store.clone(), place: Place::Here, messages: PushMessages::Delivered, script }
     }
 
     /// A store in another process.
@@ -119,13 +119,13 @@ impl Scripted {
     }
 
     /// The same, without messages of changes, which it reports.
-    pub(crate) fn deaf(self) -> Self {
-        Self { ears: Ears::Deaf, ..self }
+    pub(crate) fn without_messages(self) -> Self {
+        Self { messages: PushMessages::Unavailable, ..self }
     }
 
     /// The same, but all its messages are lost.
     pub(crate) fn losing_messages(self) -> Self {
-        Self { ears: Ears::Lost, ..self }
+        Self { messages: PushMessages::Lost, ..self }
     }
 
     /// How often an operation was asked for.
@@ -134,7 +134,7 @@ impl Scripted {
     }
 
     /// How many requests there were.
-    pub(crate) fn questions(&self) -> usize {
+    pub(crate) fn requests(&self) -> usize {
         self.script.asked.lock().unwrap().len()
     }
 
@@ -266,10 +266,10 @@ impl Store for Scripted {
         // Each flight makes one, so an endless loop is stopped here, too.
         let watches = self.script.watches.fetch_add(1, SeqCst);
         assert!(watches < 20_000, "flights are opened over and over");
-        match self.ears {
-            Ears::Open => self.store.watch(key),
-            Ears::Deaf => Watch::silent(),
-            Ears::Lost => self.store.watch(&Key::of("never changed")),
+        match self.messages {
+            PushMessages::Delivered => self.store.watch(key),
+            PushMessages::Unavailable => Watch::silent(),
+            PushMessages::Lost => self.store.watch(&Key::of("never changed")),
         }
     }
 

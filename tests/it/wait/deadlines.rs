@@ -234,7 +234,7 @@ async fn a_deadline_that_has_passed_starts_nothing_but_a_hit_is_given() {
         for item in [1, KEYLESS] {
             misses_its_deadline(ask(&asking, item), Instant::now(), 0).await;
         }
-        assert_eq!((loader.loads(), store.questions(), tasks()), (0, 0, 0));
+        assert_eq!((loader.loads(), store.requests(), tasks()), (0, 0, 0));
         let (hit, _) = ask(&asking, 2).await.unwrap();
         if matches!(store.peek(&key(2)), bellwether::store::Peek::Found(_)) {
             assert_eq!(hit.unwrap(), 42, "it is at hand");

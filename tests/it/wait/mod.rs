@@ -1,9 +1,9 @@
 //! Waiters: how long they wait, how soon they are notified, and what they do then.
 
 mod deadlines;
-mod waiters;
 mod own_loads;
 mod patience;
+mod waiters;
 
 use std::time::Duration;
 

@@ -119,7 +119,7 @@ async fn a_caller_that_fails_fast_waits_for_the_store_as_long_as_that_takes() {
 }
 
 /// The message of an error, after a wait of two seconds.
-async fn told(cached: &bellwether_testkit::caches::Cached) -> String {
+async fn message(cached: &bellwether_testkit::caches::Cached) -> String {
     let (answer, _) = ask(cached, 1).await.expect("no panic");
     assert_eq!(kind_of(&answer), CacheErrorKind::WaitTimedOut);
     answer.unwrap_err().to_string()
@@ -131,26 +131,26 @@ async fn a_wait_that_ends_says_what_it_waited_for() {
     let memory = MemoryStore::new(10);
     // A lease that is not renewed.
     let _dead = lease(&memory, 1, MINUTE).await;
-    let said = told(&waiting(memory, wait, &Loader::new())).await;
+    let said = message(&waiting(memory, wait, &Loader::new())).await;
     assert!(said.contains("lease") && said.contains("has not renewed it"), "{said}");
     // A lease that is renewed.
     let memory = MemoryStore::new(10);
     let elsewhere = layer(memory.clone()).lease(SECOND / 2).unwrap().layer(Loader::gated());
     let _leads = ask(&elsewhere, 1);
     idle().await;
-    let said = told(&waiting(memory, wait, &Loader::new())).await;
+    let said = message(&waiting(memory, wait, &Loader::new())).await;
     assert!(said.contains("lease") && said.contains("and renews it"), "{said}");
     // A load of this process.
     let (memory, loader) = (MemoryStore::new(10), Loader::gated());
     let here = waiting(memory, wait, &loader);
     let _leads = ask(&here, 1);
     loader.has_begun(1).await;
-    let said = told(&here).await;
+    let said = message(&here).await;
     assert!(said.contains("in this process") && said.contains("2s"), "{said}");
     // The store.
     let store = Scripted::over(&MemoryStore::new(10));
     let _asked = store.holds(Op::Acquire, Moment::Before);
-    let said = told(&waiting(store, wait, &Loader::new())).await;
+    let said = message(&waiting(store, wait, &Loader::new())).await;
     assert!(said.contains("the store has not answered"), "{said}");
 }
 

@@ -78,7 +78,7 @@ async fn a_wait_of_tries_lasts_as_many_intervals() {
 async fn a_wait_of_tries_asks_as_often_even_without_push_messages() {
     let store = MemoryStore::new(10);
     let _held = lease(&store, 1, MINUTE).await;
-    let store = Scripted::away(&store).deaf();
+    let store = Scripted::away(&store).without_messages();
     let brisk = waiting(store.clone(), Wait::tries(3, Duration::from_millis(50)), &Loader::new());
     settled(vec![ask(&brisk, 1)]).await;
     // The miss that it began with, and two or three more: the last falls together with the end.
@@ -179,7 +179,7 @@ async fn waiters_are_notified_at_once_of_a_load_that_failed_in_another_process()
 #[tokio::test(start_paused = true)]
 async fn a_waiter_without_push_messages_is_at_most_a_quarter_of_a_second_late() {
     for round in 0..50 {
-        let late = lateness(Scripted::deaf, round).await;
+        let late = lateness(Scripted::without_messages, round).await;
         assert!(late <= Duration::from_millis(250), "{late:?}");
     }
 }
@@ -193,12 +193,12 @@ async fn a_waiter_whose_message_is_lost_is_at_most_a_quarter_of_a_second_late() 
 }
 
 /// How long after a load in another process a waiter has the answer.
-async fn lateness(ears: fn(Scripted) -> Scripted, round: u32) -> Duration {
+async fn lateness(messages: fn(Scripted) -> Scripted, round: u32) -> Duration {
     let store = MemoryStore::new(10);
     // Ends that fall differently into the pauses.
     let takes = SECOND + Duration::from_millis(7) * round;
     let leads = ask(&cached(store.clone(), &Loader::taking(takes)), 1);
-    let waiter = ask(&cached(ears(Scripted::away(&store)), &Loader::new()), 1);
+    let waiter = ask(&cached(messages(Scripted::away(&store)), &Loader::new()), 1);
     answers(vec![leads]).await;
     let ended = Instant::now();
     answers(vec![waiter]).await;
@@ -227,7 +227,7 @@ async fn waiters_that_come_one_after_the_other_are_answered_by_one_request() {
     }
     answers(waiters).await;
     // All were requests for the lease, and the last of them found the answer for all waiters.
-    assert_eq!(store.questions(), store.asked(Op::Acquire));
+    assert_eq!(store.requests(), store.asked(Op::Acquire));
 }
 
 #[tokio::test(start_paused = true)]
@@ -240,7 +240,7 @@ async fn a_hundred_waiters_ask_the_store_no_more_often_than_one() {
         // Fixed pauses, so that both ask at the same moments.
         let brisk = waiting(store.clone(), Wait::tries(20, SECOND), &Loader::new());
         settled(burst(&brisk, 1, waiters)).await;
-        asked.push(store.questions());
+        asked.push(store.requests());
     }
     // One more at most: the last pause ends together with the wait.
     assert!(asked[1] <= asked[0] + 1, "{asked:?}");

@@ -16,7 +16,7 @@ fn hour(server: &RedisServer) -> i64 {
     time.swap_remove(0).text().parse::<i64>().expect("seconds") / HOUR
 }
 
-/// Leases are told as durations, and no client's clock takes part.
+/// Leases are sent as durations, so no client's clock matters.
 #[tokio::test]
 async fn nodes_whose_clocks_are_hours_apart_agree_about_leases() {
     let servers = [-5 * HOUR, 0, 30 * HOUR].map(|wrong| RedisServer::start_with_clock(wrong, &[]));

@@ -108,7 +108,9 @@ async fn a_hand_over_is_announced_in_far_less_than_a_pause_and_by_few_scripts() 
     let reentrant = hand_over(one, &reentrant, None).await;
     let redlock = hand_over(&servers, &redlock, None).await;
     eprintln!("polled every 50 ms {polled:?}");
-    eprintln!("notified: redis {redis:?}, fair {fair:?}, reentrant {reentrant:?}, redlock {redlock:?}");
+    eprintln!(
+        "notified: redis {redis:?}, fair {fair:?}, reentrant {reentrant:?}, redlock {redlock:?}"
+    );
     for told in [redis, fair, reentrant, redlock] {
         assert!(told.time < polled.time / 2, "{told:?}, {polled:?}");
     }
@@ -182,7 +184,7 @@ async fn a_free_lock_costs_six_commands_of_which_two_are_sent() {
             take(lock, &ours, LONG).await;
             free(lock, &ours).await;
         }
-        // The question for the figure is one, too.
+        // The request for the figure is one, too.
         let each = (executed() - before - 1).div_ceil(10);
         assert!(each <= most, "{each} commands, {lock:?}");
     }

@@ -164,7 +164,10 @@ async fn only_the_first_of_the_queue_is_woken() {
     // All messages are sent at the same moment. What has not arrived after this does not come.
     take(&first.0, &first.1, LONG).await;
     for (_, _, watch) in rest {
-        assert!(timeout(Duration::from_millis(40), watch.changed()).await.is_err(), "it was notified");
+        assert!(
+            timeout(Duration::from_millis(40), watch.changed()).await.is_err(),
+            "it was notified"
+        );
     }
 }
 

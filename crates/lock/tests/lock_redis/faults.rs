@@ -238,7 +238,7 @@ async fn a_release_frees_all_that_a_dropped_request_may_have_taken() {
             let ours = claim(1);
             let asked = attempt(&*lock, &ours, LONG);
             let dropped = timeout(Duration::from_millis(after), asked).await.is_err();
-            // Over the same connection it cannot overtake the question.
+            // Over the same connection it cannot overtake the request.
             let released = lock.release(ours).await.expect("an answer");
             assert!(dropped, "{released:?}");
             let next = claim(1);

@@ -1,4 +1,4 @@
-//! The policy of locks over Redis: kept, waited for, lost and given up as on every other lock.
+//! The policy of locks over Redis: renewal, waiting, loss and release, as for every other lock.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

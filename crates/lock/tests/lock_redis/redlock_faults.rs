@@ -99,7 +99,7 @@ async fn a_node_that_restarted_empty_counts_again_after_the_next_renewal() {
     }
 }
 
-/// As those do whose clock jumps ahead.
+/// As on nodes whose clock jumps ahead.
 #[tokio::test]
 async fn nodes_whose_leases_end_too_early_grant_nothing_while_they_are_a_minority() {
     let nodes = Nodes::start(5).await;

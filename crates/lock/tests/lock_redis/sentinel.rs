@@ -98,7 +98,7 @@ async fn a_failover_can_lose_a_lock_that_was_granted_and_the_fence_keeps_the_res
     assert!(resource.write(second, "of the second"));
     assert!(!resource.write(first, "of the first, late"), "the late one was let in");
     assert_eq!(resource.value, "of the second");
-    // As soon as it asks, it is told.
+    // Its next request reports the loss.
     assert_eq!(lock.renew(&old, LONG).await.expect("an answer"), Renew::Lost);
     assert_eq!(lock.release(old).await.expect("an answer"), Released::NotHeld);
     assert_eq!(lock.renew(&next, LONG).await.expect("an answer"), Renew::Held);

@@ -64,8 +64,8 @@ pub(crate) async fn free(lock: &dyn Lock, claim: &Claim) {
     assert_eq!(released, Released::Freed);
 }
 
-/// Waits until it is granted: asks, listens until something is heard or the lease of the holder is
-/// over, and asks again after a pause at most.
+/// Waits until it is granted: asks, waits for a message or the end of the holder's lease, and asks
+/// again after a pause at most.
 pub(crate) async fn wait(lock: &dyn Lock, claim: &Claim, lease: Duration) -> Grant {
     wait_pausing(lock, claim, lease, Duration::from_secs(1)).await
 }

@@ -25,14 +25,14 @@ pub(crate) enum Kind {
 
 /// The options of a lock.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct LockSettings {
     pub(crate) namespace: String,
     pub(crate) timeout: Duration,
     pub(crate) session: Duration,
     pub(crate) connections: usize,
 }
 
-impl Default for Told {
+impl Default for LockSettings {
     fn default() -> Self {
         let (timeout, session) = (Duration::from_secs(5), SESSION);
         Self { namespace: "test".into(), timeout, session, connections: 128 }
@@ -42,11 +42,11 @@ impl Default for Told {
 impl Kind {
     pub(crate) const ALL: [Self; 3] = [Self::Names, Self::Rows, Self::Advisory];
 
-    pub(crate) fn lock_at(self, url: &str, told: &Told) -> Arc<dyn Fenced> {
+    pub(crate) fn lock_at(self, url: &str, settings: &LockSettings) -> Arc<dyn Fenced> {
         match self {
-            Self::Names => Arc::new(MySqlLock::connect_lazily(self.mysql(url, told))),
-            Self::Rows => Arc::new(MySqlRowLock::connect_lazily(self.mysql(url, told))),
-            Self::Advisory => Arc::new(PostgresLock::connect_lazily(postgres(url, told))),
+            Self::Names => Arc::new(MySqlLock::connect_lazily(self.mysql(url, settings))),
+            Self::Rows => Arc::new(MySqlRowLock::connect_lazily(self.mysql(url, settings))),
+            Self::Advisory => Arc::new(PostgresLock::connect_lazily(postgres(url, settings))),
         }
     }
 
@@ -54,22 +54,22 @@ impl Kind {
     pub(crate) async fn connect(
         self,
         url: &str,
-        told: &Told,
+        settings: &LockSettings,
     ) -> Result<Arc<dyn Fenced>, StoreError> {
         Ok(match self {
-            Self::Names => Arc::new(MySqlLock::connect_with(self.mysql(url, told)).await?),
-            Self::Rows => Arc::new(MySqlRowLock::connect_with(self.mysql(url, told)).await?),
-            Self::Advisory => Arc::new(PostgresLock::connect_with(postgres(url, told)).await?),
+            Self::Names => Arc::new(MySqlLock::connect_with(self.mysql(url, settings)).await?),
+            Self::Rows => Arc::new(MySqlRowLock::connect_with(self.mysql(url, settings)).await?),
+            Self::Advisory => Arc::new(PostgresLock::connect_with(postgres(url, settings)).await?),
         })
     }
 
-    fn mysql(self, url: &str, told: &Told) -> MySqlOptions {
+    fn mysql(self, url: &str, settings: &LockSettings) -> MySqlOptions {
         let options = MySqlOptions::new(url).and_then(|options| {
             options
-                .namespace(&told.namespace)?
-                .timeout(told.timeout)?
-                .session_timeout(told.session)?
-                .connections(told.connections)
+                .namespace(&settings.namespace)?
+                .timeout(settings.timeout)?
+                .session_timeout(settings.session)?
+                .connections(settings.connections)
         });
         options.expect("options")
     }
@@ -83,13 +83,13 @@ impl Kind {
     }
 }
 
-fn postgres(url: &str, told: &Told) -> PostgresOptions {
+fn postgres(url: &str, settings: &LockSettings) -> PostgresOptions {
     let options = PostgresOptions::new(url).and_then(|options| {
         options
-            .namespace(&told.namespace)?
-            .timeout(told.timeout)?
-            .session_timeout(told.session)?
-            .connections(told.connections)
+            .namespace(&settings.namespace)?
+            .timeout(settings.timeout)?
+            .session_timeout(settings.session)?
+            .connections(settings.connections)
     });
     options.expect("options")
 }
@@ -126,16 +126,16 @@ impl Bench {
     }
 
     pub(crate) fn lock(&self) -> Arc<dyn Fenced> {
-        self.lock_with(&Told::default())
+        self.lock_with(&LockSettings::default())
     }
 
-    pub(crate) fn lock_with(&self, told: &Told) -> Arc<dyn Fenced> {
-        self.kind.lock_at(&self.url(), told)
+    pub(crate) fn lock_with(&self, settings: &LockSettings) -> Arc<dyn Fenced> {
+        self.kind.lock_at(&self.url(), settings)
     }
 
     /// A lock by way of another address.
     pub(crate) fn lock_by(&self, address: SocketAddr) -> Arc<dyn Fenced> {
-        self.kind.lock_at(&self.kind.url_by(address), &Told::default())
+        self.kind.lock_at(&self.kind.url_by(address), &LockSettings::default())
     }
 
     pub(crate) fn command(&self, statements: &str) -> String {
@@ -219,8 +219,8 @@ impl Held {
 
     /// Waits until the holder is notified of the loss.
     pub(crate) async fn lost(&mut self, within: Duration) {
-        let told = timeout(within, self.session.ended()).await;
-        told.unwrap_or_else(|_| panic!("no loss was reported within {within:?}"));
+        let ended = timeout(within, self.session.ended()).await;
+        ended.unwrap_or_else(|_| panic!("no loss was reported within {within:?}"));
         assert!(self.session.has_ended());
     }
 }

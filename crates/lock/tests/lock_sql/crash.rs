@@ -111,12 +111,15 @@ async fn a_holder_without_a_connection_knows_of_the_loss_before_the_next_grant(o
         let mut before = take(&*cut_off, key(number)).await;
         proxy.blackhole();
         let began = Instant::now();
-        let told = async {
+        let notified = async {
             before.lost(SESSION + AMPLE).await;
             began.elapsed()
         };
-        let (told, (held, granted)) = tokio::join!(told, insist(&*lock, key(number)));
-        assert!(told < granted, "notified after {told:?}, while it was granted after {granted:?}");
+        let (notified, (held, granted)) = tokio::join!(notified, insist(&*lock, key(number)));
+        assert!(
+            notified < granted,
+            "notified after {notified:?}, while it was granted after {granted:?}"
+        );
         free(&*lock, held).await;
         proxy.heal();
         granted

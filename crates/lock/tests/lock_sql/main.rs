@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `contract` | the contract, as `lock::conformance` has it |
 //! | `crowd` | one at a time, over processes, tasks and small pools |
-//! | `crash` | a holder that is killed, stopped or cut off costs its session timeout; it is told |
+//! | `crash` | a holder that is killed, stopped or cut off costs its session timeout; it is notified |
 //! | `outage` | servers that go away, come back, forget, and never answer |
 //! | `waiting` | waits end in time; a waiter that leaves delays no other |
 //! | `names` | the names of keys and namespaces; messages show no secrets |
@@ -22,9 +22,9 @@ mod worker;
 mod contract;
 mod crash;
 mod crowd;
-mod queue;
 mod names;
 mod outage;
 mod policy;
+mod queue;
 mod rows;
 mod waiting;

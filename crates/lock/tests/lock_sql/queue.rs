@@ -25,7 +25,7 @@ async fn a_waiter_that_dies_delays_no_waiter_and_admits_no_waiter(on: Bench) {
     let (cut_off, lock) = (on.lock_by(proxy.address()), on.lock());
     let held = take(&*lock, key(1)).await;
     let dies = async {
-        // Whether it is told at once does not matter here.
+        // Whether it is notified at once does not matter here.
         let _ = ask_by(&*cut_off, Claim::new(key(1)), PATIENCE).await;
         pending::<()>().await
     };

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use crate::bench::{Bench, Kind, SLACK, Told, ask, ask_by, free, insist, key, take};
+use crate::bench::{Bench, Kind, LockSettings, SLACK, ask, ask_by, free, insist, key, take};
 
 fn rows(on: &Bench) -> String {
     on.command("SELECT COUNT(*) FROM test.bellwether_locks")
@@ -104,16 +104,16 @@ async fn slow_from_the_second_on(server: SocketAddr, slow: Duration) -> SocketAd
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_fence_that_was_counted_after_the_session_had_ended_is_not_granted() {
     let on = Bench::start(Kind::Rows);
-    let told = Told {
+    let settings = LockSettings {
         session: Duration::from_secs(2),
         timeout: Duration::from_secs(20),
         ..Default::default()
     };
-    let other = on.lock_with(&told);
+    let other = on.lock_with(&settings);
     let made = take(&*other, key(1)).await;
     free(&*other, made).await;
     let way = slow_from_the_second_on(on.address(), Duration::from_secs(5)).await;
-    let late = Kind::Rows.lock_at(&Kind::Rows.url_by(way), &told);
+    let late = Kind::Rows.lock_at(&Kind::Rows.url_by(way), &settings);
     let late =
         tokio::spawn(
             async move { ask_by(&*late, Claim::new(key(1)), Duration::from_secs(10)).await },
@@ -132,8 +132,8 @@ async fn a_fence_that_was_counted_after_the_session_had_ended_is_not_granted() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn there_are_no_more_connections_than_was_said_and_the_one_that_counts() {
     let on = Bench::start(Kind::Rows);
-    let told = Told { connections: 40, ..Default::default() };
-    let lock = on.lock_with(&told);
+    let settings = LockSettings { connections: 40, ..Default::default() };
+    let lock = on.lock_with(&settings);
     let made = take(&*lock, key(0)).await;
     free(&*lock, made).await;
     let takes: Vec<_> = (0..40)
@@ -151,7 +151,7 @@ async fn there_are_no_more_connections_than_was_said_and_the_one_that_counts() {
          WHERE variable_name = 'MAX_USED_CONNECTIONS'",
     );
     let most: u32 = most.parse().expect("a number");
-    // One more is this question's.
+    // One more is this request's.
     assert!(most <= 40 + 1 + 1, "{most} connections at a time");
     for (held, _) in held {
         free(&*lock, held).await;

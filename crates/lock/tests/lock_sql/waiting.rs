@@ -8,7 +8,8 @@ use bellwether_testkit::faults::FaultProxy;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::bench::{
-    AMPLE, Bench, Kind, SESSION, SLACK, Told, ask, ask_by, free, insist, key, promises, take,
+    AMPLE, Bench, Kind, LockSettings, SESSION, SLACK, ask, ask_by, free, insist, key, promises,
+    take,
 };
 
 promises![
@@ -118,8 +119,8 @@ async fn a_wait_is_released_by_its_claim(on: Bench) {
 /// Case 46.
 async fn a_wait_that_is_not_answered_ends_and_leaves_nothing(on: Bench) {
     let proxy = FaultProxy::start_raw(on.address()).await;
-    let told = Told { timeout: Duration::from_millis(500), ..Told::default() };
-    let lock = on.kind.lock_at(&on.kind.url_by(proxy.address()), &told);
+    let settings = LockSettings { timeout: Duration::from_millis(500), ..LockSettings::default() };
+    let lock = on.kind.lock_at(&on.kind.url_by(proxy.address()), &settings);
     let direct = on.lock();
     let held = take(&*direct, key(1)).await;
     // So that there is a connection to wait by.

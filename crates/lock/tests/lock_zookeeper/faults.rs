@@ -15,7 +15,8 @@ use crate::board::{Board, PATIENCE, SESSION, claim, fence, free, is_lost, key, r
 
 const LIMIT: Duration = Duration::from_millis(300);
 
-/// A lock that reaches the server by way of a proxy, and loses its session to no fault that passes.
+/// A lock that reaches the server by way of a proxy, and keeps its session through every temporary
+/// fault.
 async fn by_proxy(board: &Board) -> (FaultProxy, ZooKeeperLock) {
     let proxy = FaultProxy::start_raw(board.server.address()).await;
     let lock = options(&proxy.address().to_string()).connect().await.unwrap();
@@ -81,7 +82,7 @@ async fn a_connection_that_breaks_at_any_byte_leaves_no_node() {
     }
 }
 
-/// Case 88, for the first questions of a claim: dropped at each of its awaits.
+/// Case 88, for the first requests of a claim: dropped at each of its awaits.
 #[tokio::test]
 async fn a_claim_that_is_dropped_at_any_await_and_released_leaves_no_node() {
     let board = Board::start().await;

@@ -50,7 +50,7 @@ async fn writes(holder: &LockWorker) -> u64 {
     }
 }
 
-/// A session that is kept takes no account of it.
+/// A lease that does not count for an open session.
 const LEASE: Duration = Duration::from_secs(30);
 
 /// Case 52.

@@ -105,7 +105,8 @@ async fn a_lease_is_lost_with_either_half_and_the_other_is_given_up() {
 /// One guarantee is weaker than that of one store: an invalidation of another process takes effect
 /// by the next renewal.
 #[tokio::test(start_paused = true)]
-async fn an_invalidation_by_another_process_ends_the_lock_with_the_next_renewal_and_refuses_at_once() {
+async fn an_invalidation_by_another_process_ends_the_lock_with_the_next_renewal_and_refuses_at_once()
+ {
     let (store, lock, guarded) = guarded();
     let other = Guarded::new(store, lock);
     let lease = lead(&guarded).await;

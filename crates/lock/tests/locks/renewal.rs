@@ -245,7 +245,7 @@ async fn a_loss_is_reported_to_a_caller_that_asks_after_it() {
     assert!(held.is_lost() && held.lost().now_or_never().is_some());
 }
 
-/// Stopped past its lease: the flag is right before anything else has had a chance to run.
+/// Stopped past its lease: the flag is right before any other task could run.
 #[tokio::test]
 async fn a_process_that_was_stopped_past_its_lease_knows_at_once() {
     let lock = LocalLock::new();

@@ -64,7 +64,7 @@ async fn or_it_is_done_and_can_see_it_for_itself() {
 async fn work_that_ends_without_an_await_after_the_loss_fails_too() {
     let lock = LocalLock::new();
     let locks = Locks::new(lock.clone()).lease(MS * 100).unwrap();
-    // Nothing else has had a chance to run, as in a process that was stopped.
+    // No other task could run, as in a process that was stopped.
     let work = async { std::thread::sleep(MS * 110) };
     let error = locks.run(&key(), work).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Lost);

@@ -1,4 +1,4 @@
-//! The faults of a network, as a proxy tells them to its connections.
+//! The faults of a network, as a proxy applies them to its connections.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

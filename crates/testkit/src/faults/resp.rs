@@ -17,7 +17,7 @@ pub(super) fn command(bytes: &[u8]) -> Length {
     }
 }
 
-/// How long the first reply or push is. What is told about a reply (`|`) belongs to it.
+/// How long the first reply or push is. An attribute of a reply (`|`) belongs to it.
 pub(super) fn value(bytes: &[u8]) -> Length {
     let (mut at, mut missing) = (0, 1);
     while missing > 0 {

@@ -79,5 +79,5 @@ const LEASE: Duration = Duration::from_secs(60);
 /// For how long an attempt waits.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Between two attempts, if no release is heard.
+/// The time between two attempts without a release message.
 const PAUSE: Duration = Duration::from_secs(1);

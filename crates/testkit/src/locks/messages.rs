@@ -1,4 +1,4 @@
-//! What a test and its lock workers tell each other.
+//! What a test and its lock workers send each other.
 
 use serde::{Deserialize, Serialize};
 

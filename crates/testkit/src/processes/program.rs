@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Becomes the program, after leaving a guard behind that reads our standard input. It reads its
 /// end when the test process dies, however that dies, and then kills the whole process group. A
-/// line means that the test process has seen to it.
+/// line means that the test process has done both.
 const GUARDED: &str = r#"
 exec 3<&0
 { read -r _ <&3 || kill -9 -$$; } >/dev/null 2>&1 &

@@ -41,7 +41,7 @@ type Pending<R> = Mutex<Option<HashMap<u64, oneshot::Sender<R>>>>;
 
 impl<C: Serialize, R: DeserializeOwned + Send + 'static> Worker<C, R> {
     /// Starts the ignored test `entry` of this binary in a process of its own, where it is to
-    /// [`work`](super::work) as it is told, and waits until it is ready for commands.
+    /// [`work`](super::work) with `told`, and waits until it is ready for commands.
     pub async fn start(entry: &str, told: &impl Serialize) -> Self {
         let mut child = Command::new(std::env::current_exe().expect("the path of this binary"))
             .args([entry, "--exact", "--ignored", "--nocapture"])
@@ -91,7 +91,7 @@ impl<C, R> Worker<C, R> {
         self.child.id()
     }
 
-    /// Kills it without a chance to say goodbye.
+    /// Kills it without a clean shutdown.
     pub fn kill(&mut self) {
         self.child.kill().expect("it can be killed");
         self.child.wait().expect("it is our child");

@@ -62,7 +62,7 @@ impl MariaDbServer {
         self.process.as_ref().expect("it runs").resume();
     }
 
-    /// Kills the server without a chance to save or to say goodbye.
+    /// Kills the server without a clean shutdown.
     pub fn kill(&mut self) {
         self.process = None;
     }

@@ -41,7 +41,7 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts a server that keeps nothing on disk.
+    /// Starts a server without persistence.
     pub fn start() -> Self {
         Self::start_with(&[])
     }
@@ -115,7 +115,7 @@ impl RedisServer {
         self.process().resume();
     }
 
-    /// Kills the server without a chance to save or to say goodbye.
+    /// Kills the server without a save or a clean shutdown.
     pub fn kill(&mut self) {
         self.process = None;
     }

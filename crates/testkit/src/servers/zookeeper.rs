@@ -118,7 +118,7 @@ impl ZooKeeperServer {
         self.process().resume();
     }
 
-    /// Kills the server without a chance to say goodbye.
+    /// Kills the server without a clean shutdown.
     pub fn kill(&mut self) {
         self.process = None;
     }

@@ -1,4 +1,4 @@
-//! Worker processes: what they are told, what they reply, and that they end with their test.
+//! Worker processes: their commands, their replies, and their end with the test.
 
 use std::io::{self, BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -18,7 +18,7 @@ const HOLDER: &str = "BELLWETHER_HOLDS_WORKERS";
 /// What a worker is to do.
 #[derive(Deserialize, Serialize)]
 enum Task {
-    /// Reply by the number, multiplied by what it was told.
+    /// Reply by the number, multiplied by the setup.
     Multiply(u64),
     /// Never reply.
     Hang,
