@@ -14,13 +14,13 @@ const PROCESSES: usize = 3;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_that_leave_at_random_take_nothing_from_the_others() {
-    let mut chance = seeds::begin();
+    let mut rng = seeds::begin();
     let fleet = Fleet::start().await;
     let workers = fleet.workers(PROCESSES, &fleet.setup()).await;
     for key in 0..ROUNDS {
         let mut loads = fleet.database.hold(key);
         begin(&workers, key, key, CALLERS).await;
-        let (stays, leaving) = (stays_of_each(&mut chance), leaving_of_each(&mut chance));
+        let (stays, leaving) = (stays_of_each(&mut rng), leaving_of_each(&mut rng));
         tokio::join!(leave(&workers, key, leaving), waver(&workers, key, stays));
         loads.next().await.answer();
         drop(loads);
@@ -36,11 +36,11 @@ async fn callers_that_leave_at_random_take_nothing_from_the_others() {
 /// Callers that come and go during loads, commits and push messages, and none stays.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_all_callers_leave_is_still_loaded_once() {
-    let mut chance = seeds::begin();
+    let mut rng = seeds::begin();
     let fleet = Fleet::start().await;
     let workers = fleet.workers(PROCESSES, &fleet.setup()).await;
     for key in 0..ROUNDS {
-        let answers = waver(&workers, key, stays_of_each(&mut chance)).await;
+        let answers = waver(&workers, key, stays_of_each(&mut rng)).await;
         all_have(&answers, 1);
         all_are_idle(&workers).await;
         // All callers may have left before any load began.
@@ -107,14 +107,14 @@ async fn waver(workers: &[Worker], key: u64, stays: Vec<Vec<u64>>) -> Vec<Answer
 }
 
 /// Which callers of each process leave.
-fn leaving_of_each(chance: &mut StdRng) -> Vec<Vec<usize>> {
-    let leaving = (0..PROCESSES).map(|_| sample(chance, CALLERS, LEAVING).into_vec());
+fn leaving_of_each(rng: &mut StdRng) -> Vec<Vec<usize>> {
+    let leaving = (0..PROCESSES).map(|_| sample(rng, CALLERS, LEAVING).into_vec());
     leaving.collect()
 }
 
 /// How long each caller of each process stays, in us.
-fn stays_of_each(chance: &mut StdRng) -> Vec<Vec<u64>> {
-    let mut stays = || (0..CALLERS).map(|_| chance.random_range(0..8_000)).collect();
+fn stays_of_each(rng: &mut StdRng) -> Vec<Vec<u64>> {
+    let mut stays = || (0..CALLERS).map(|_| rng.random_range(0..8_000)).collect();
     (0..PROCESSES).map(|_| stays()).collect()
 }
 

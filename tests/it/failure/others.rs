@@ -340,7 +340,7 @@ async fn a_failure_of_the_source_itself_needs_no_second_witness() {
     for place in PLACES {
         let (memory, source) = (MemoryStore::new(10), Source::taking(MILLI));
         source.is_down(true);
-        let told = |layer: ReadThroughLayer<fn(&Request) -> Key>| {
+        let settings = |layer: ReadThroughLayer<fn(&Request) -> Key>| {
             layer.source_failures(|failure: &Failure| failure.contains("failed"))
         };
         let fleet = [(); 2].map(|()| source.process_with(place(&memory), MINUTE, settings));
