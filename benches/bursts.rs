@@ -51,9 +51,11 @@ fn enter_us<'r>(race: &mut Race<'r>, gate: &Arc<Gate>, runtime: &'r Runtime) -> 
 }
 
 fn enter_moka<'r>(race: &mut Race<'r>, gate: &Arc<Gate>, runtime: &'r Runtime) -> Number {
-    let (cache, gate_of_loads) = (Cache::new(10_000), Arc::clone(gate));
+    let cache = Cache::new(10_000);
+    let gate_of_loads = Arc::clone(gate);
     enter(race, "moka get_with", gate, runtime, move |burst| {
-        let (cache, gate) = (cache.clone(), Arc::clone(&gate_of_loads));
+        let cache = cache.clone();
+        let gate = Arc::clone(&gate_of_loads);
         async move { cache.get_with(burst, gate.load(burst)).await }
     })
 }

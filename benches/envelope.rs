@@ -15,7 +15,8 @@ use crate::product::{Product, json};
 
 pub(crate) fn run(effort: Effort) {
     for (len, what) in [(1024, "1 KiB"), (64 * 1024, "64 KiB")] {
-        let (codec, product) = (Json::default(), Product::of_json_len(42, len));
+        let codec = Json::default();
+        let product = Product::of_json_len(42, len);
         let bytes = json(&product);
         let mut race = Race::new("envelope", what);
         let copy = race.enter_plain("a copy", || black_box(&bytes).clone());

@@ -83,7 +83,8 @@ impl Stage {
         let notified = self.hand_over(&services, self.rounds, true).await;
         let after = redis.map(commands);
         let polled = self.hand_over(&services, self.rounds, false).await;
-        let (ours, theirs) = (spread(&notified), spread(&polled));
+        let ours = spread(&notified);
+        let theirs = spread(&polled);
         self.line(
             name,
             "notified",

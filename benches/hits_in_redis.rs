@@ -106,7 +106,8 @@ impl Stage<'_> {
     fn fill<R: Answer>(&self, connection: &MultiplexedConnection, answer: fn(u64) -> R) {
         self.server.command(&["FLUSHALL"]);
         for sku in 0..self.keys as u64 {
-            let (mut connection, bytes) = (connection.clone(), json(&answer(sku)));
+            let mut connection = connection.clone();
+            let bytes = json(&answer(sku));
             let set = async { connection.set::<_, _, ()>(name(sku), bytes).await };
             self.runtime.block_on(set).expect("an answer");
         }
@@ -135,7 +136,8 @@ where
     T: 'static,
 {
     Box::new(move |sku, times| {
-        let (mut connection, name) = (connection.clone(), name(sku));
+        let mut connection = connection.clone();
+        let name = name(sku);
         let ask = async move {
             for _ in 0..times {
                 let bytes: Vec<u8> = connection.get(&name).await.expect("an answer");
@@ -149,7 +151,8 @@ where
 
 fn get_from_pool(pool: Pool<RedisConnectionManager>) -> Caller {
     Box::new(move |sku, times| {
-        let (pool, name) = (pool.clone(), name(sku));
+        let pool = pool.clone();
+        let name = name(sku);
         let ask = async move {
             for _ in 0..times {
                 let mut connection = pool.get().await.expect("a connection");

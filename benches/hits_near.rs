@@ -48,7 +48,9 @@ impl Stage<'_> {
     fn hit<R: Answer>(&self, case: &str, answer: &R, effort: Effort) {
         let alone = Builder::new_current_thread().build().expect("a runtime");
         let (store, mut catalog) = self.catalog(case, answer);
-        let (by_number, by_key, by_digest) = (of(SKU, answer), of(key(&SKU), answer), cache());
+        let by_number = of(SKU, answer);
+        let by_key = of(key(&SKU), answer);
+        let by_digest = cache();
         by_digest.insert(key(&SKU).digest(), answer.clone());
         let made = key(&SKU);
         let mut race = Race::new("near", case);

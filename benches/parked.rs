@@ -69,7 +69,8 @@ fn in_another_process(way: &str, callers: usize) -> f64 {
 pub(crate) fn measure(way: &str, callers: &str) {
     let callers = callers.parse().expect("a number");
     let runtime = Runtime::new().expect("a runtime");
-    let (mut catalog, never) = (catalog::<1>(), Arc::new(Notify::new()));
+    let mut catalog = catalog::<1>();
+    let never = Arc::new(Notify::new());
     let ask = |_| catalog.call(SKU);
     let wait = |_| Arc::clone(&never).notified_owned();
     let grown = match way {

@@ -37,7 +37,8 @@ pub(crate) fn run(effort: Effort) {
 
 fn of_the_layer(runtime: &Runtime, effort: Effort) {
     let product = Product::of_json_len(SKU, JSON_LEN);
-    let (bytes, nested) = (json(&product), json(&Shelf::of_json_len(SKU, JSON_LEN)));
+    let bytes = json(&product);
+    let nested = json(&Shelf::of_json_len(SKU, JSON_LEN));
     let store = AtOnce(Bytes::from(bytes.clone()));
     let made = key(&SKU);
     let mut race = Race::new("parts", "of the layer");
@@ -62,7 +63,8 @@ fn of_the_layer(runtime: &Runtime, effort: Effort) {
 
 fn of_the_store(runtime: &Runtime, effort: Effort) {
     let pool = runtime.block_on(Pool::builder().max_size(1).build(Nothing)).expect("a pool");
-    let (made, digest) = (key(&SKU), key(&SKU).digest());
+    let made = key(&SKU);
+    let digest = key(&SKU).digest();
     let name = format!("bw:default:{{{digest}}}");
     let sealed = vec![b'x'; HEADER + JSON_LEN];
     let store = AtOnce(json(&Product::of_json_len(SKU, JSON_LEN)).into());

@@ -125,7 +125,8 @@ async fn an_answer_of_another_type_is_never_served() {
 
 #[tokio::test]
 async fn functions_of_two_layers_share_nothing() {
-    let (one, other) = (Catalog::new(), Catalog::new());
+    let one = Catalog::new();
+    let other = Catalog::new();
     item(&one, "berlin", 42).await.unwrap();
     item(&other, "berlin", 42).await.unwrap();
     assert_eq!((one.queries(), other.queries()), (1, 1));

@@ -92,7 +92,8 @@ impl Demo {
     pub(crate) async fn invalidate(&self) -> Result<Invalidation, Fault> {
         let _stage = self.stage.lock().await;
         self.shop.invalidate(PRODUCT).await?;
-        let (first, second) = (self.ask_once().await, self.ask_once().await);
+        let first = self.ask_once().await;
+        let second = self.ask_once().await;
         Ok(Invalidation {
             product: PRODUCT,
             queries: [first.0, second.0],
@@ -104,7 +105,8 @@ impl Demo {
     /// Queries, milliseconds, and whether it failed.
     async fn ask_once(&self) -> (u64, f64, bool) {
         let queries = || self.shop.source.protected.queries_for(PRODUCT);
-        let (before, began) = (queries(), Instant::now());
+        let before = queries();
+        let began = Instant::now();
         let answer = self.shop.product(Way::Protected, PRODUCT).await;
         (queries() - before, millis(began.elapsed()), answer.is_err())
     }
@@ -113,7 +115,8 @@ impl Demo {
         let before = self.shop.source.of(way).queries_for(PRODUCT);
         let start = Arc::new(Notify::new());
         let callers = (0..CALLERS).map(|_| {
-            let (demo, start) = (Arc::clone(self), Arc::clone(&start).notified_owned());
+            let demo = Arc::clone(self);
+            let start = Arc::clone(&start).notified_owned();
             tokio::spawn(async move {
                 start.await;
                 let began = Instant::now();

@@ -91,10 +91,12 @@ impl Source {
         let weather = Arc::new(weather);
         let connections = async || {
             let pool = tables::connect(&url, CONNECTIONS, QUEUE_LIMIT).await?;
-            let (queries, weather) = (Arc::default(), Arc::clone(&weather));
+            let queries = Arc::default();
+            let weather = Arc::clone(&weather);
             Ok::<_, Fault>(Connections { pool, queries, weather, url: Arc::clone(&url) })
         };
-        let (unprotected, protected) = (connections().await?, connections().await?);
+        let unprotected = connections().await?;
+        let protected = connections().await?;
         Ok(Self { unprotected, protected, weather })
     }
 

@@ -53,7 +53,8 @@ impl Stats {
 impl Side {
     fn of(demo: &Demo, way: Way) -> Self {
         let connections = demo.shop.source.of(way);
-        let (queries, queued) = (connections.queries(), connections.queued());
+        let queries = connections.queries();
+        let queued = connections.queued();
         Self { queries, queued, counts: demo.shop.meter(way).counts() }
     }
 }

@@ -49,7 +49,8 @@ impl SwitchedStore {
     }
 
     fn around(store: impl Store, kind: &'static str) -> Self {
-        let (stopped, state) = (false.into(), (State::Up as u8).into());
+        let stopped = false.into();
+        let state = (State::Up as u8).into();
         Self(Arc::new(Inner { store: Box::new(store), kind, stopped, state }))
     }
 

@@ -51,10 +51,13 @@ pub(crate) async fn run(demo: Arc<Demo>) {
     loop {
         pace.tick().await;
         let rank = popularity.sample(&mut random) as u32;
-        let (dice, word) = (random.random_range(0..100), random.random_range(0..WORDS.len()));
+        let dice = random.random_range(0..100);
+        let word = random.random_range(0..WORDS.len());
         for (way, visitors) in &visitors {
             let Ok(visitor) = Arc::clone(visitors).try_acquire_owned() else { continue };
-            let (demo, way, visit) = (Arc::clone(&demo), *way, Visit::by_chance(dice, rank, word));
+            let demo = Arc::clone(&demo);
+            let way = *way;
+            let visit = Visit::by_chance(dice, rank, word);
             tokio::spawn(async move {
                 visit.pay(&demo, way).await;
                 drop(visitor);

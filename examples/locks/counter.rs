@@ -61,7 +61,8 @@ impl Counter {
 
 /// What comes of it without a lock.
 pub(crate) async fn unprotected(rounds: u32) -> Outcome {
-    let (counter, began) = (Counter::default(), Instant::now());
+    let counter = Counter::default();
+    let began = Instant::now();
     let service = async || {
         for _ in 0..rounds {
             counter.increment(None).await;
@@ -76,7 +77,8 @@ pub(crate) async fn by(
     [one, other]: [Locks<Arc<dyn Lock>>; 2],
     rounds: u32,
 ) -> Result<Outcome, LockError> {
-    let (counter, began) = (Counter::default(), Instant::now());
+    let counter = Counter::default();
+    let began = Instant::now();
     let key = Key::of("counter");
     let service = async |locks: Locks<Arc<dyn Lock>>| {
         for _ in 0..rounds {

@@ -69,7 +69,8 @@ async fn one_load_per_key(processes: usize) {
 /// Callers in every process miss a key together; its load ends when every process waits for it.
 async fn burst(fleet: &Fleet, workers: &[Worker], key: u64) -> (Vec<Answer>, Calls) {
     let mut loads = fleet.database.hold(key);
-    let (before, processes) = (fleet.calls(), workers.len());
+    let before = fleet.calls();
+    let processes = workers.len();
     begin(workers, key, key, CALLERS / processes).await;
     let load = loads.next().await;
     fleet.has_called(&before, "mget", processes as u64).await;

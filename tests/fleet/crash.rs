@@ -159,7 +159,8 @@ async fn a_leader_that_never_goes_on_costs_at_most_its_lease() {
 async fn a_load_slower_than_its_lease_keeps_it() {
     let fleet = Fleet::start().await;
     let workers = fleet.workers(3, &with_lease(&fleet, Duration::from_millis(1500))).await;
-    let (mut loads, before) = (fleet.database.hold(KEY), fleet.calls());
+    let mut loads = fleet.database.hold(KEY);
+    let before = fleet.calls();
     begin(&workers, KEY, KEY, CALLERS).await;
     let load = loads.next().await;
     // The first renewal writes the whole term into the lease, those after it change its life only.
@@ -243,7 +244,8 @@ impl Stage {
     async fn set() -> Self {
         let fleet = Fleet::start().await;
         let mut workers = fleet.workers(3, &with_lease(&fleet, LEASE)).await;
-        let (leader, others) = (workers.remove(0), workers);
+        let leader = workers.remove(0);
+        let others = workers;
         let mut loads = fleet.database.hold(KEY);
         leader.begin(OPENER, KEY, 1).await;
         let load = loads.next().await;

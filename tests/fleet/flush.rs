@@ -17,7 +17,8 @@ const KEY: u64 = 5;
 async fn a_flushed_lease_is_taken_over_at_once() {
     let fleet = Fleet::start().await;
     let workers = fleet.workers(PROCESSES, &fleet.setup_without_pauses()).await;
-    let (mut loads, before) = (fleet.database.hold(KEY), fleet.calls());
+    let mut loads = fleet.database.hold(KEY);
+    let before = fleet.calls();
     begin(&workers, KEY, KEY, CALLERS).await;
     let first = loads.next().await;
     fleet.has_called(&before, "evalsha", PROCESSES as u64).await;
@@ -54,7 +55,8 @@ async fn forgotten_scripts_are_sent_again() {
 async fn a_server_that_forgets_anything_at_any_time_causes_no_error() {
     let fleet = Fleet::start().await;
     let workers = fleet.workers(PROCESSES, &fleet.setup()).await;
-    let (fleet, over) = (&fleet, &AtomicBool::new(false));
+    let fleet = &fleet;
+    let over = &AtomicBool::new(false);
     let bursts = async {
         for key in 0..BURSTS {
             begin(&workers, key, key, CALLERS).await;

@@ -20,7 +20,8 @@ async fn callers_that_leave_at_random_take_nothing_from_the_others() {
     for key in 0..ROUNDS {
         let mut loads = fleet.database.hold(key);
         begin(&workers, key, key, CALLERS).await;
-        let (stays, leaving) = (stays_of_each(&mut rng), leaving_of_each(&mut rng));
+        let stays = stays_of_each(&mut rng);
+        let leaving = leaving_of_each(&mut rng);
         tokio::join!(leave(&workers, key, leaving), waver(&workers, key, stays));
         loads.next().await.answer();
         drop(loads);
@@ -73,7 +74,8 @@ async fn a_cancelled_load_is_taken_over_at_once() {
     let fleet = Fleet::start().await;
     let setup = Setup { cancels: true, ..fleet.setup_without_pauses() };
     let workers = fleet.workers(PROCESSES, &setup).await;
-    let (mut loads, before) = (fleet.database.hold(1), fleet.calls());
+    let mut loads = fleet.database.hold(1);
+    let before = fleet.calls();
     begin(&workers[..1], 1, 1, CALLERS).await;
     let first = loads.next().await;
     begin(&workers[1..], 1, 1, CALLERS).await;

@@ -41,7 +41,8 @@ impl Member {
         let fared = Arc::new(Mutex::new(Fared::default()));
         let over = Instant::now() + Duration::from_millis(storm.millis);
         let callers = (0..storm.callers).map(|number| {
-            let (member, fared) = (self.clone_service(), Arc::clone(&fared));
+            let member = self.clone_service();
+            let fared = Arc::clone(&fared);
             tokio::spawn(async move {
                 let mut service = member;
                 let rest = Duration::from_millis(storm.rest_millis);

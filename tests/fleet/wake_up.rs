@@ -257,7 +257,8 @@ impl Stage {
     async fn with(fleet: Fleet, of_leader: &Setup, of_waiters: &Setup) -> Self {
         let leader = fleet.workers(1, of_leader).await;
         let waiters = fleet.workers(WAITERS, of_waiters).await;
-        let (earlier, begun) = (fleet.asking_clients(), fleet.calls());
+        let earlier = fleet.asking_clients();
+        let begun = fleet.calls();
         let mut loads = fleet.database.hold(KEY);
         gather(&fleet, &leader, KEY, CALLERS).await;
         let load = Some(loads.next().await);

@@ -217,7 +217,8 @@ pub(crate) struct Ask {
 
 impl Ask {
     pub(crate) fn of(key: u64) -> Self {
-        let (before, after) = (0, 0);
+        let before = 0;
+        let after = 0;
         Self { key, before, after }
     }
 }

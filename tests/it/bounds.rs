@@ -96,7 +96,8 @@ async fn a_load_of_ones_own_is_not_cut_short_by_a_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_cannot_succeed_is_not_begun() {
-    let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND * 5));
+    let memory = MemoryStore::new(10);
+    let loader = Loader::taking(SECOND * 5);
     put_for(&memory, 3, "42", JSON, Lifetimes::fresh_for(SECOND).stale_if_error(MINUTE)).await;
     let cached = in_a_hurry(&memory, &loader);
     answers(vec![hurry(&cached, UNHURRIED)]).await;

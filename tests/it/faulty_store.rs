@@ -185,7 +185,8 @@ async fn a_hanging_call_hangs_even_after_the_last_handle() {
 async fn a_healed_store_has_no_faults_not_even_for_calls_under_way() {
     let store = faulty();
     store.on(Operation::Look).meet(Fault::delay(MINUTE).then(Fault::fail(KIND)));
-    let (mut look, asked) = (store.look(key(1)), Instant::now());
+    let mut look = store.look(key(1));
+    let asked = Instant::now();
     assert!(poll!(&mut look).is_pending());
     store.heal();
     assert!(look.await.is_ok());

@@ -189,7 +189,8 @@ struct World {
 
 impl World {
     fn new(policy: WhenAbandoned) -> Self {
-        let (history, memory) = (Arc::new(History::default()), MemoryStore::new(10));
+        let history = Arc::new(History::default());
+        let memory = MemoryStore::new(10);
         let gate = Arc::new(Gate { well: Semaphore::new(0), badly: Semaphore::new(0) });
         let processes = (0..PROCESSES).map(|_| {
             let store = Scripted::away(&memory);
@@ -302,7 +303,8 @@ proptest! {
     #[test]
     fn every_history_on_a_store_that_works_is_right(steps in steps(false), policy in policies()) {
         play(steps, policy, async |world| {
-            let (history, memory) = (Arc::clone(&world.history), world.memory.clone());
+            let history = Arc::clone(&world.history);
+            let memory = world.memory.clone();
             world.end(Duration::ZERO).await;
             assert!(!is_leased(&memory, 1).await);
             let loads = history.loads.lock().unwrap().len();

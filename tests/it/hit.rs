@@ -187,7 +187,8 @@ async fn an_entry_that_cannot_be_decoded_is_replaced_by_one_load() {
 /// the lease. It declines that one entry, and not its replacement.
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_met_an_undecodable_entry_accepts_its_replacement() {
-    let (memory, loader) = (MemoryStore::new(10), Loader::new());
+    let memory = MemoryStore::new(10);
+    let loader = Loader::new();
     put(&memory, 1, "no number", JSON).await;
     let store = Scripted::over(&memory);
     let acquiring = store.holds(Op::Acquire, Moment::After);

@@ -37,7 +37,8 @@ async fn what_is_kept_of_other_keys_stays() {
 
 #[tokio::test(start_paused = true)]
 async fn what_another_process_kept_is_not_given_any_more() {
-    let (loader, store) = (Loader::new(), MemoryStore::new(10));
+    let loader = Loader::new();
+    let store = MemoryStore::new(10);
     let [one, other] = [(); 2].map(|()| cached(Scripted::away(&store), &loader));
     answer(&one, 1).await;
     invalidate(&other).await;
@@ -46,7 +47,8 @@ async fn what_another_process_kept_is_not_given_any_more() {
 
 #[tokio::test(start_paused = true)]
 async fn a_load_that_began_before_it_is_not_kept() {
-    let (loader, store) = (Loader::gated(), MemoryStore::new(10));
+    let loader = Loader::gated();
+    let store = MemoryStore::new(10);
     let cached = cached(store.clone(), &loader);
     let asked = ask(&cached, 1);
     loader.has_begun(1).await;
@@ -59,7 +61,8 @@ async fn a_load_that_began_before_it_is_not_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_from_before_a_load_is_still_given_its_answer() {
-    let (loader, store) = (Loader::gated(), Scripted::over(&MemoryStore::new(10)));
+    let loader = Loader::gated();
+    let store = Scripted::over(&MemoryStore::new(10));
     let acquiring = store.holds(Op::Acquire, Moment::Before);
     let cached = cached(store, &loader);
     let asked = burst(&cached, 1, 10);
@@ -88,7 +91,8 @@ async fn a_caller_that_joins_a_load_from_before_it_is_given_a_later_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_for_a_load_of_another_process_from_before_it_is_given_a_later_one() {
-    let (loader, store) = (Loader::gated(), MemoryStore::new(10));
+    let loader = Loader::gated();
+    let store = MemoryStore::new(10);
     let elsewhere = lease(&store, 1, MINUTE).await;
     let cached = cached(Scripted::away(&store), &loader);
     let mut asked = burst(&cached, 1, 10);
@@ -103,7 +107,8 @@ async fn a_waiter_for_a_load_of_another_process_from_before_it_is_given_a_later_
 /// The load has ended; its commit is on the way to the store, and is overtaken.
 #[tokio::test(start_paused = true)]
 async fn a_commit_that_it_overtakes_stores_nothing() {
-    let (memory, loader) = (MemoryStore::new(10), Loader::new());
+    let memory = MemoryStore::new(10);
+    let loader = Loader::new();
     let store = Scripted::over(&memory);
     let committing = store.holds(Op::Commit, Moment::Before);
     let cached = cached(store, &loader);
@@ -121,7 +126,8 @@ async fn a_commit_that_it_overtakes_stores_nothing() {
 /// caller from after the invalidation has joined the flight.
 #[tokio::test(start_paused = true)]
 async fn the_late_answer_of_a_commit_is_not_for_callers_that_came_after_it() {
-    let (memory, loader) = (MemoryStore::new(10), Loader::new());
+    let memory = MemoryStore::new(10);
+    let loader = Loader::new();
     let store = Scripted::over(&memory);
     let committing = store.holds(Op::Commit, Moment::After);
     let cached = cached(store, &loader);
@@ -175,7 +181,8 @@ async fn the_late_answer_of_a_lookup_is_not_for_callers_that_came_after_it() {
 /// The same for a lookup that a flight makes for callers that came too late for its commit.
 #[tokio::test(start_paused = true)]
 async fn the_late_answer_of_a_lookup_for_others_is_not_for_callers_that_came_after_it() {
-    let (memory, loader) = (MemoryStore::new(10), Loader::new());
+    let memory = MemoryStore::new(10);
+    let loader = Loader::new();
     let store = Scripted::over(&memory);
     let committing = store.holds(Op::Commit, Moment::After);
     let looking = store.holds(Op::Look, Moment::After);
@@ -199,7 +206,8 @@ async fn the_late_answer_of_a_lookup_for_others_is_not_for_callers_that_came_aft
 #[tokio::test(start_paused = true)]
 async fn a_waiter_in_another_process_is_notified_at_once() {
     let store = MemoryStore::new(10);
-    let (slow, quick) = (cached(store.clone(), &Loader::gated()), cached(store, &Loader::new()));
+    let slow = cached(store.clone(), &Loader::gated());
+    let quick = cached(store, &Loader::new());
     let _before = ask(&slow, 1);
     idle().await;
     let waits = ask(&quick, 1);
@@ -212,7 +220,8 @@ async fn a_waiter_in_another_process_is_notified_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn it_leaves_the_key_free() {
-    let (loader, store) = (Loader::gated(), MemoryStore::new(10));
+    let loader = Loader::gated();
+    let store = MemoryStore::new(10);
     let cached = cached(store.clone(), &loader);
     let _before = ask(&cached, 1);
     loader.has_begun(1).await;
@@ -230,7 +239,8 @@ async fn it_holds_when_it_was_asked_for_before_anything_was_loaded() {
 
 #[tokio::test(start_paused = true)]
 async fn expiring_removes_an_entry_without_a_stale_lifetime() {
-    let (loader, store) = (Loader::new(), MemoryStore::new(10));
+    let loader = Loader::new();
+    let store = MemoryStore::new(10);
     let cached = cached(store.clone(), &loader);
     answer(&cached, 1).await;
     cached.handle().expire(&key(1)).await.unwrap();
@@ -249,7 +259,8 @@ async fn expiring_keeps_an_entry_with_a_stale_lifetime_as_stale() {
 
 #[tokio::test(start_paused = true)]
 async fn expiring_refuses_a_load_that_began_before_it() {
-    let (loader, store) = (Loader::gated(), MemoryStore::new(10));
+    let loader = Loader::gated();
+    let store = MemoryStore::new(10);
     let cached = cached(store.clone(), &loader);
     let asked = ask(&cached, 1);
     loader.has_begun(1).await;

@@ -29,7 +29,8 @@ async fn ten_thousand_callers_in_one_process_share_one_load() {
 
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_callers_of_a_remote_store_share_one_load_and_three_requests() {
-    let (loader, store) = (Loader::gated(), Scripted::away(&MemoryStore::new(10)));
+    let loader = Loader::gated();
+    let store = Scripted::away(&MemoryStore::new(10));
     let asked = burst(&cached(store.clone(), &loader), 1, 10_000);
     idle().await;
     loader.let_go(10_000);
@@ -40,7 +41,8 @@ async fn ten_thousand_callers_of_a_remote_store_share_one_load_and_three_request
 
 #[tokio::test(start_paused = true)]
 async fn a_fleet_of_eight_causes_one_load() {
-    let (loader, store) = (Loader::taking(SECOND), MemoryStore::new(10));
+    let loader = Loader::taking(SECOND);
+    let store = MemoryStore::new(10);
     let fleet = [(); 8].map(|()| cached(Scripted::away(&store), &loader));
     let asked = fleet.iter().flat_map(|process| burst(process, 1, 100)).collect();
     assert_eq!(answers(asked).await, [1; 800]);
@@ -50,12 +52,14 @@ async fn a_fleet_of_eight_causes_one_load() {
 /// On threads that really run at once, in any order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_fleet_on_many_threads_causes_one_load_per_key() {
-    let (loader, store) = (Loader::new(), MemoryStore::new(1_000));
+    let loader = Loader::new();
+    let store = MemoryStore::new(1_000);
     let fleet = [(); 4].map(|()| cached(Scripted::over(&store), &loader));
     for round in 1..=300 {
         let start = Arc::new(Barrier::new(32));
         let callers = (0..32).map(|caller| {
-            let (mut process, start) = (fleet[caller % 4].clone(), Arc::clone(&start));
+            let mut process = fleet[caller % 4].clone();
+            let start = Arc::clone(&start);
             tokio::spawn(async move {
                 start.wait().await;
                 process.call(round).with_status().await
@@ -93,7 +97,8 @@ async fn the_status_says_that_a_caller_waited_in_its_process() {
 
 #[tokio::test(start_paused = true)]
 async fn the_status_says_that_a_caller_waited_for_another_process() {
-    let (loader, store) = (Loader::taking(SECOND * 3), MemoryStore::new(10));
+    let loader = Loader::taking(SECOND * 3);
+    let store = MemoryStore::new(10);
     let _leads = ask(&cached(store.clone(), &loader), 1);
     sleep(SECOND).await;
     let (_, status) = ask(&cached(store, &loader), 1).await.unwrap();
@@ -200,7 +205,8 @@ async fn loads_again_what_it_does_not_keep(faults: Faults) {
 
 #[tokio::test(start_paused = true)]
 async fn a_load_slower_than_its_lease_keeps_it() {
-    let (loader, store) = (Loader::taking(SECOND * 10), MemoryStore::new(10));
+    let loader = Loader::taking(SECOND * 10);
+    let store = MemoryStore::new(10);
     let lease = |store| layer(store).lease(SECOND).expect("it makes sense");
     let [one, other] = [(); 2].map(|()| lease(store.clone()).layer(loader.clone()));
     let first = ask(&one, 1);
@@ -226,7 +232,8 @@ async fn a_load_that_outlives_its_lease_is_kept_if_nothing_newer_came() {
 
 #[tokio::test(start_paused = true)]
 async fn a_load_that_outlives_its_lease_does_not_replace_what_is_newer() {
-    let (loader, store) = (Loader::gated(), MemoryStore::new(10));
+    let loader = Loader::gated();
+    let store = MemoryStore::new(10);
     let cached = losing_its_lease(&store, &loader);
     let slow = ask(&cached, 1);
     sleep(SECOND * 2).await;

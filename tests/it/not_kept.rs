@@ -31,7 +31,8 @@ fn are_all_different(mut answers: Vec<usize>) -> bool {
 #[tokio::test(start_paused = true)]
 async fn private_answers_delay_no_caller_and_are_given_to_no_other() {
     for (place, processes) in PLACES.into_iter().flat_map(|place| [1, 5].map(|n| (place, n))) {
-        let (memory, loader) = (MemoryStore::new(10), Loader::taking(LOAD));
+        let memory = MemoryStore::new(10);
+        let loader = Loader::taking(LOAD);
         let process = || layer(place(&memory)).classify(|_: &usize| Cacheability::PrivateKey);
         let fleet: Vec<_> = (0..processes).map(|_| process().layer(loader.clone())).collect();
         let began = Instant::now();
@@ -102,7 +103,8 @@ async fn a_private_answer_whose_caller_has_left_is_given_to_no_other() {
 
 async fn is_shared_in_each_process_and_queues_no_process(faults: Faults) {
     for place in PLACES {
-        let (memory, loader) = (MemoryStore::new(10), Loader::taking(LOAD));
+        let memory = MemoryStore::new(10);
+        let loader = Loader::taking(LOAD);
         let process = || {
             let layer = layer(place(&memory)).max_entry_bytes(1_000).expect("it makes sense");
             layer.codec(Text::new(faults)).layer(loader.clone())
@@ -134,7 +136,8 @@ async fn what_cannot_be_encoded_is_shared_in_each_process_and_queues_no_process(
 #[tokio::test(start_paused = true)]
 async fn that_there_is_none_is_shared_and_not_kept() {
     for place in PLACES {
-        let (memory, loader) = (MemoryStore::new(10), Loader::taking(LOAD));
+        let memory = MemoryStore::new(10);
+        let loader = Loader::taking(LOAD);
         let layer = layer(place(&memory)).classify(|_: &usize| Cacheability::NotFound);
         let cached = layer.layer(loader.clone());
         assert_eq!(answers(burst(&cached, 1, 10)).await, [1; 10]);
@@ -161,7 +164,8 @@ async fn that_there_is_none_is_kept_for_a_time_of_its_own() {
 #[tokio::test(start_paused = true)]
 async fn one_private_answer_does_not_end_the_sharing() {
     for place in PLACES {
-        let (memory, loader) = (MemoryStore::new(10), Loader::taking(LOAD));
+        let memory = MemoryStore::new(10);
+        let loader = Loader::taking(LOAD);
         let process = || layer(place(&memory)).classify(first_private);
         let fleet: Vec<_> = (0..5).map(|_| process().layer(loader.clone())).collect();
         answer(&fleet[0], 1).await;
@@ -203,7 +207,8 @@ async fn private_answers_queue_no_process() {
     for (place, verdict) in PLACES.into_iter().flat_map(|place| {
         [Cacheability::PrivateKey, Cacheability::PrivateOnce].map(|verdict| (place, verdict))
     }) {
-        let (memory, loader) = (MemoryStore::new(10), Loader::taking(LOAD));
+        let memory = MemoryStore::new(10);
+        let loader = Loader::taking(LOAD);
         let process = || layer(place(&memory)).classify(move |_: &usize| verdict);
         let fleet: Vec<_> = (0..20).map(|_| process().layer(loader.clone())).collect();
         for _ in 0..3 {

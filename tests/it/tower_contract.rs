@@ -242,7 +242,8 @@ async fn a_request_and_an_error_of_any_kind_will_do() {
 
 #[tokio::test(start_paused = true)]
 async fn a_status_is_asked_for_in_a_stack_too() {
-    let (loader, store) = (Loader::new(), MemoryStore::new(10));
+    let loader = Loader::new();
+    let store = MemoryStore::new(10);
     let cached = cached(store, &loader);
     let with_status = service_fn(move |item: u64| {
         let answer = cached.clone().call(item).with_status();
@@ -267,7 +268,8 @@ async fn nothing_that_is_kept_is_shown_by_debug() {
     let store = MemoryStore::new(10);
     put(&store, 1, "31415926", JSON).await;
     let cached = cached(store.clone(), &Loader::new());
-    let (hit, entry) = (cached.clone().call(1), store.peek(&key(1)));
+    let hit = cached.clone().call(1);
+    let entry = store.peek(&key(1));
     let shown = format!("{store:?} {cached:?} {:?} {hit:?} {entry:?}", cached.handle());
     assert!(!shown.contains("31415926"), "{shown}");
 }

@@ -75,7 +75,8 @@ async fn readers(server: &RedisServer) -> [RedisStore; 3] {
 async fn an_entry_does_not_outlive_its_ttl_on_a_server_whose_clock_is_set_back() {
     let server = fast_server();
     let writer = store(&server).await;
-    let (known, unknown) = (readers(&server).await, readers(&server).await);
+    let known = readers(&server).await;
+    let unknown = readers(&server).await;
     let plain = Lifetimes::fresh_for(TTL);
     let stale = plain.stale_while_revalidate(TTL);
     put(&writer, 1, plain).await;
@@ -223,12 +224,15 @@ async fn an_invalidation_while_the_clock_is_behind_holds_against_a_load_that_beg
 async fn an_invalidation_holds_against_a_load_during_which_the_clock_was_set_back_by_seconds() {
     let server = fast_server();
     let store = store(&server).await;
-    let (begun, end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let begun = Arc::new(Notify::new());
+    let end = Arc::new(Notify::new());
     let loading = {
-        let (begun, end) = (Arc::clone(&begun), Arc::clone(&end));
+        let begun = Arc::clone(&begun);
+        let end = Arc::clone(&end);
         let layer = ReadThroughLayer::new(store.clone(), |sku: &u64| key(*sku)).ttl(MINUTE);
         let mut service = layer.layer(service_fn(move |_: u64| {
-            let (begun, end) = (Arc::clone(&begun), Arc::clone(&end));
+            let begun = Arc::clone(&begun);
+            let end = Arc::clone(&end);
             async move {
                 begun.notify_one();
                 end.notified().await;

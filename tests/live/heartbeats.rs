@@ -105,7 +105,8 @@ async fn a_copy_that_is_read_is_confirmed_without_being_asked_for_again() {
     let server = RedisServer::start();
     let (_proxy, store, _other) = stage(&server).await;
     let looks = || server.info("commandstats", "cmdstat_evalsha");
-    let (before, began) = (looks(), Instant::now());
+    let before = looks();
+    let began = Instant::now();
     let mut confirmed = Duration::ZERO;
     while began.elapsed() < LONG {
         if copied(&store, 1).is_some() {

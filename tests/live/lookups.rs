@@ -100,13 +100,15 @@ fn a_lookup_in_a_batch_of_a_runtime_that_ended_is_sent_alone() {
 fn a_lookup_of_another_runtime_does_not_join_the_batch_of_a_stalled_one() {
     let server = RedisServer::start();
     let runtime = || Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let (ours, still) = (runtime(), runtime());
+    let ours = runtime();
+    let still = runtime();
     let shared = ours.block_on(async {
         let shared = options(&server).connect().await.expect("a store");
         store(&shared, 1, Lifetimes::fresh_for(MINUTE)).await;
         shared
     });
-    let (mut alone, mut waiting) = (Box::pin(looked(&shared, 1)), Box::pin(looked(&shared, 1)));
+    let mut alone = Box::pin(looked(&shared, 1));
+    let mut waiting = Box::pin(looked(&shared, 1));
     still.block_on(async {
         // The second one waits for a task that its runtime never runs.
         assert!(poll!(&mut alone).is_pending());

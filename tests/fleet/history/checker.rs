@@ -56,7 +56,8 @@ impl Checker {
     fn returns(&self, history: &[Event]) -> HashMap<u64, Vec<Return>> {
         let mut returns: HashMap<u64, Vec<Return>> = HashMap::new();
         for (key, version) in &self.before {
-            let (at, version) = (0, *version);
+            let at = 0;
+            let version = *version;
             returns.insert(*key, vec![Return { at, version }]);
         }
         for event in history {

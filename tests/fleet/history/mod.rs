@@ -30,8 +30,10 @@ async fn nothing_outlives_its_invalidation() {
     let rounds = seeds::from_env("BELLWETHER_FLEET_ROUNDS").unwrap_or(ROUNDS);
     let mut rng = seeds::begin();
     let stage = Stage::set().await;
-    let (began, mut steady) = (Instant::now(), Steady::begin());
-    let (mut checker, mut tally) = (Checker::default(), Tally::default());
+    let began = Instant::now();
+    let mut steady = Steady::begin();
+    let mut checker = Checker::default();
+    let mut tally = Tally::default();
     while tally.rounds < rounds {
         let history = stage.play(&mut rng).await;
         steady.check();

@@ -46,7 +46,8 @@ async fn a_load_is_not_cancelled_while_it_has_a_waiter() {
 
 #[tokio::test(start_paused = true)]
 async fn an_abandoned_load_is_finished_and_stored() {
-    let (loader, store) = (Loader::gated(), MemoryStore::new(10));
+    let loader = Loader::gated();
+    let store = MemoryStore::new(10);
     let cached = cached(store.clone(), &loader);
     let asked = ask(&cached, 1);
     loader.has_begun(1).await;
@@ -70,7 +71,8 @@ async fn an_abandoned_load_is_dropped_if_the_policy_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn a_load_that_was_dropped_leaves_its_key_free_at_once() {
-    let (loader, store) = (Loader::gated(), MemoryStore::new(10));
+    let loader = Loader::gated();
+    let store = MemoryStore::new(10);
     let asked = ask(&cancelling(store.clone(), &loader), 1);
     loader.has_begun(1).await;
     let left = Instant::now();
@@ -94,7 +96,8 @@ async fn a_caller_that_returns_to_a_dropped_load_begins_another() {
 
 #[tokio::test(start_paused = true)]
 async fn no_load_begins_for_callers_that_left_before_the_lease() {
-    let (loader, store) = (Loader::new(), Scripted::over(&MemoryStore::new(10)));
+    let loader = Loader::new();
+    let store = Scripted::over(&MemoryStore::new(10));
     let acquiring = store.holds(Op::Acquire, Moment::After);
     let asked = ask(&cancelling(store, &loader), 1);
     acquiring.reached().await;
@@ -107,7 +110,8 @@ async fn no_load_begins_for_callers_that_left_before_the_lease() {
 
 #[tokio::test(start_paused = true)]
 async fn an_uncached_load_is_dropped_too_if_the_policy_says_so() {
-    let (loader, store) = (Loader::gated(), MemoryStore::new(10));
+    let loader = Loader::gated();
+    let store = MemoryStore::new(10);
     let _held = lease(&store, 1, MINUTE).await;
     let layer = layer(store).when_abandoned(WhenAbandoned::Cancel);
     let asked = ask(&layer.wait(Wait::fail_fast().then_load()).layer(loader.clone()), 1);
@@ -160,7 +164,8 @@ async fn a_caller_that_is_polled_late_after_its_lookup_is_given_what_others_load
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_began_a_flight_and_is_not_polled_delays_no_other() {
-    let (loader, store) = (Loader::new(), MemoryStore::new(10));
+    let loader = Loader::new();
+    let store = MemoryStore::new(10);
     let cached = cached(store.clone(), &loader);
     let mut idler = spawn(cached.clone().call(1));
     assert!(idler.poll().is_pending());

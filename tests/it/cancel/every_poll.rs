@@ -24,7 +24,8 @@ struct Scene {
 
 impl Scene {
     fn new(place: fn(&MemoryStore) -> Scripted, knobs: impl Fn(Layered) -> Layered) -> Self {
-        let (store, loader) = (MemoryStore::new(10), Loader::pondering());
+        let store = MemoryStore::new(10);
+        let loader = Loader::pondering();
         let cached = knobs(layer(place(&store))).layer(loader.clone());
         Self { store, loader, cached }
     }

@@ -48,7 +48,8 @@ async fn to_join_a_load_from_outside_of_a_runtime_is_an_error() {
 /// load would need a task.
 #[test]
 fn to_give_up_outside_of_a_runtime_is_an_error() {
-    let (store, runtime) = (MemoryStore::new(10), runtime());
+    let store = MemoryStore::new(10);
+    let runtime = runtime();
     let wait = Wait::at_most(SECOND).then_load();
     let mut cached = layer(store.clone()).wait(wait).layer(Loader::new());
     let mut request = spawn(cached.call(1));
@@ -77,7 +78,8 @@ fn a_miss_in_a_runtime_that_has_gone_down_is_an_error() {
 
 #[test]
 fn a_caller_that_outlives_the_runtime_of_its_load_has_an_error() {
-    let (loader, gone) = (Loader::gated(), runtime());
+    let loader = Loader::gated();
+    let gone = runtime();
     let mut request = spawn(cached(MemoryStore::new(10), &loader).call(1));
     gone.block_on(async {
         assert!(request.poll().is_pending());
@@ -91,7 +93,9 @@ fn a_caller_that_outlives_the_runtime_of_its_load_has_an_error() {
 
 #[test]
 fn a_waiter_of_a_load_whose_runtime_went_down_loads_in_its_own() {
-    let (loader, gone, alive) = (Loader::gated(), runtime(), runtime());
+    let loader = Loader::gated();
+    let gone = runtime();
+    let alive = runtime();
     let store = MemoryStore::new(10);
     let cached = layer(store).lease(SECOND).expect("it makes sense").layer(loader.clone());
     gone.block_on(async {
@@ -109,7 +113,9 @@ fn a_waiter_of_a_load_whose_runtime_went_down_loads_in_its_own() {
 
 #[test]
 fn a_runtime_that_goes_down_leaves_the_key_free_after_its_lease() {
-    let (store, loader, gone) = (MemoryStore::new(10), Loader::gated(), runtime());
+    let store = MemoryStore::new(10);
+    let loader = Loader::gated();
+    let gone = runtime();
     let cached = layer(store).lease(SECOND * 2).expect("it makes sense").layer(loader.clone());
     gone.block_on(async {
         let _leads = ask(&cached, 1);
@@ -126,7 +132,8 @@ fn a_runtime_that_goes_down_leaves_the_key_free_after_its_lease() {
 
 #[test]
 fn a_runtime_that_goes_down_drops_its_loads() {
-    let (loader, gone) = (Loader::gated(), runtime());
+    let loader = Loader::gated();
+    let gone = runtime();
     let cached = cached(MemoryStore::new(10), &loader);
     gone.block_on(async {
         let _leads = ask(&cached, 1);

@@ -41,7 +41,8 @@ async fn remembered(store: &MemoryStore) -> Option<Failure> {
 #[tokio::test(start_paused = true)]
 async fn a_fleet_whose_load_fails_tries_once_per_cooldown() {
     for place in PLACES {
-        let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND));
+        let memory = MemoryStore::new(10);
+        let loader = Loader::taking(SECOND);
         loader.ends_by(End::Fail);
         let process = || unprobed(remembering_layer(place(&memory)));
         let fleet = [(); 4].map(|()| process().layer(loader.clone()));
@@ -64,7 +65,8 @@ async fn a_fleet_whose_load_fails_tries_once_per_cooldown() {
 #[tokio::test(start_paused = true)]
 async fn a_later_caller_within_the_cooldown_gets_the_error_itself_in_its_process() {
     for place in PLACES {
-        let (memory, loader) = (MemoryStore::new(10), failing());
+        let memory = MemoryStore::new(10);
+        let loader = failing();
         let here = unprobed(remembering_layer(place(&memory))).layer(loader.clone());
         let there = remembering_layer(place(&memory)).layer(loader.clone());
         assert!(ask(&here, 1).await.unwrap().0.is_err());
@@ -137,7 +139,8 @@ async fn the_text_of_a_panic_is_never_stored() {
 
 #[tokio::test(start_paused = true)]
 async fn cooldowns_double_until_a_load_succeeds() {
-    let (memory, loader) = (MemoryStore::new(10), failing());
+    let memory = MemoryStore::new(10);
+    let loader = failing();
     let layer = unprobed(remembering_layer(Scripted::away(&memory)).ttl(MILLI));
     let fleet = [(); 2].map(|()| layer.clone().max_waiters(9).unwrap().layer(loader.clone()));
     assert!(ask(&fleet[1], 1).await.unwrap().0.is_err());
@@ -193,10 +196,12 @@ async fn a_flight_stays_in_cooldown_for_a_second_at_most_and_leaves_nothing() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_counts_as_a_failure_is_given_to_its_waiters_and_not_tried_again() {
     for place in PLACES {
-        let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND));
+        let memory = MemoryStore::new(10);
+        let loader = Loader::taking(SECOND);
         let process =
             || remembering_layer(place(&memory)).classify(|_: &usize| Cacheability::Failure);
-        let (here, there) = (process().layer(loader.clone()), process().layer(loader.clone()));
+        let here = process().layer(loader.clone());
+        let there = process().layer(loader.clone());
         let ended = settled(burst(&here, 1, 10)).await;
         let mut answers: Vec<_> = ended.into_iter().map(|(answer, _)| answer.unwrap()).collect();
         answers.sort_unstable();
@@ -212,7 +217,8 @@ async fn an_answer_that_counts_as_a_failure_is_given_to_its_waiters_and_not_trie
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_under_a_lost_lease_is_not_remembered_in_the_fleet() {
-    let (memory, loader) = (MemoryStore::new(10), Loader::gated());
+    let memory = MemoryStore::new(10);
+    let loader = Loader::gated();
     loader.ends_by(End::Fail);
     let store = Scripted::away(&memory);
     store.fails(Op::Renew, Moment::Before);
@@ -230,7 +236,8 @@ async fn a_failure_under_a_lost_lease_is_not_remembered_in_the_fleet() {
 #[tokio::test(start_paused = true)]
 async fn an_undecodable_entry_is_replaced_by_one_load_in_the_fleet() {
     for place in PLACES {
-        let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND));
+        let memory = MemoryStore::new(10);
+        let loader = Loader::taking(SECOND);
         put(&memory, 1, "not a number", Text::CODEC).await;
         let process = || remembering_layer(place(&memory)).codec(Text::new(Faults::None));
         let fleet = [(); 4].map(|()| process().layer(loader.clone()));

@@ -46,7 +46,8 @@ async fn a_failure_is_given_to_all_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_not_kept() {
-    let (loader, store) = (failing(End::Fail), MemoryStore::new(10));
+    let loader = failing(End::Fail);
+    let store = MemoryStore::new(10);
     let cached = cached(store.clone(), &loader);
     settled(burst(&cached, 1, 100)).await;
     assert!(store.is_empty());
@@ -85,7 +86,8 @@ async fn is_survived<C: Codec<usize> + Clone>(
 }
 
 async fn a_panicking_loader_is_survived(end: End) {
-    let (loader, store) = (failing(end), MemoryStore::new(10));
+    let loader = failing(end);
+    let store = MemoryStore::new(10);
     let cached = cached(store.clone(), &loader);
     is_survived(&cached, &store, CacheErrorKind::LoaderPanicked).await;
     loader.ends_by(End::Answer);
@@ -115,7 +117,8 @@ async fn a_panic_of_the_loader_is_no_convoy() {
 }
 
 async fn a_panicking_codec_is_survived(faults: Faults) {
-    let (loader, store) = (Loader::taking(SECOND), MemoryStore::new(10));
+    let loader = Loader::taking(SECOND);
+    let store = MemoryStore::new(10);
     let broken = layer(store.clone()).codec(Text::new(faults)).layer(loader.clone());
     is_survived(&broken, &store, CacheErrorKind::LoaderPanicked).await;
     answer(&layer(store).codec(Text::new(Faults::None)).layer(loader), 1).await;
@@ -169,7 +172,8 @@ async fn a_load_past_its_limit_is_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn a_load_past_its_limit_leaves_the_key_free_at_once() {
-    let (loader, store) = (Loader::gated(), MemoryStore::new(10));
+    let loader = Loader::gated();
+    let store = MemoryStore::new(10);
     let cached = hurried(&store, &loader);
     is_survived(&cached, &store, CacheErrorKind::LoadTimedOut).await;
     loader.let_go(1);

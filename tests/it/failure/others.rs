@@ -89,15 +89,13 @@ impl Source {
         &self,
         store: Scripted,
         ttl: Duration,
-        settings: impl Fn(
-            ReadThroughLayer<fn(&Request) -> Key>,
-        ) -> ReadThroughLayer<fn(&Request) -> Key>,
+        with: impl Fn(ReadThroughLayer<fn(&Request) -> Key>) -> ReadThroughLayer<fn(&Request) -> Key>,
     ) -> Caching {
         let source = self.clone();
         let key_of: fn(&Request) -> Key = |_| Key::of("item");
         let layer = ReadThroughLayer::new(store, key_of).ttl(ttl).wait(Wait::at_most(MINUTE));
         let load = service_fn(move |request| source.load(request));
-        BoxCloneSyncService::new(settings(layer).layer(load))
+        BoxCloneSyncService::new(with(layer).layer(load))
     }
 }
 

@@ -11,7 +11,8 @@ use crate::support::store::{Moment, Op, Scripted};
 
 #[tokio::test(start_paused = true)]
 async fn a_page_of_misses_is_one_lookup_one_claim_and_one_commit_of_each_and_one_call() {
-    let (query, store) = (Query::new(), Scripted::away(&MemoryStore::new(1_000)));
+    let query = Query::new();
+    let store = Scripted::away(&MemoryStore::new(1_000));
     answers(ask_many(&catalog(store.clone(), &query), 0..100)).await;
     assert_eq!(query.calls(), [(0..100).collect::<Vec<_>>()]);
     let asked = [Op::Look, Op::Acquire, Op::Commit].map(|op| store.asked(op));
@@ -20,7 +21,8 @@ async fn a_page_of_misses_is_one_lookup_one_claim_and_one_commit_of_each_and_one
 
 #[tokio::test(start_paused = true)]
 async fn a_thousand_over_a_limit_of_a_hundred_are_ten_calls() {
-    let (query, memory) = (Query::new(), MemoryStore::new(2_000));
+    let query = Query::new();
+    let memory = MemoryStore::new(2_000);
     let batched = Batched::new(query.clone()).at_most(100).expect("a limit");
     let catalog = layer(Scripted::away(&memory)).layer(batched);
     let page = answers(ask_many(&catalog, 0..1_000)).await;
@@ -31,7 +33,8 @@ async fn a_thousand_over_a_limit_of_a_hundred_are_ten_calls() {
 
 #[tokio::test(start_paused = true)]
 async fn a_full_call_does_not_wait_for_undecided_items() {
-    let (query, store) = (Query::new(), Scripted::away(&MemoryStore::new(10)));
+    let query = Query::new();
+    let store = Scripted::away(&MemoryStore::new(10));
     let batched = Batched::new(query.clone()).at_most(2).expect("a limit");
     let catalog = layer(store.clone()).layer(batched);
     let gate = store.holds(Op::Look, Moment::Before);
@@ -52,7 +55,8 @@ fn a_limit_of_none_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_call_waits_for_items_that_are_still_being_looked_up() {
     for op in [Op::Look, Op::Acquire] {
-        let (query, store) = (Query::new(), Scripted::away(&MemoryStore::new(10)));
+        let query = Query::new();
+        let store = Scripted::away(&MemoryStore::new(10));
         let gate = store.holds(op, Moment::After);
         let page = ask_many(&catalog(store, &query), [1, 2, KEYLESS]);
         gate.reached().await;
@@ -66,7 +70,9 @@ async fn a_call_waits_for_items_that_are_still_being_looked_up() {
 
 #[tokio::test(start_paused = true)]
 async fn items_that_have_to_be_loaded_later_share_one_further_call() {
-    let (theirs, ours, memory) = (Query::gated(), Query::new(), MemoryStore::new(100));
+    let theirs = Query::gated();
+    let ours = Query::new();
+    let memory = MemoryStore::new(100);
     theirs.ends_by(End::Fail);
     let there = catalog(Scripted::away(&memory), &theirs);
     let here = catalog(Scripted::away(&memory), &ours);
@@ -83,7 +89,8 @@ async fn items_that_have_to_be_loaded_later_share_one_further_call() {
 /// Among many items that wait for other processes, one is asking at any moment.
 #[tokio::test(start_paused = true)]
 async fn an_item_that_waits_for_another_process_delays_no_other_item() {
-    let (query, memory) = (Query::new(), MemoryStore::new(10));
+    let query = Query::new();
+    let memory = MemoryStore::new(10);
     let _elsewhere = lease(&memory, 3, MINUTE * 60).await;
     let store = Scripted::away(&memory);
     let looks = store.holds(Op::Look, Moment::Before);
@@ -100,7 +107,8 @@ async fn an_item_that_waits_for_another_process_delays_no_other_item() {
 
 #[tokio::test(start_paused = true)]
 async fn items_whose_wait_ends_are_loaded_by_one_call() {
-    let (query, memory) = (Query::new(), MemoryStore::new(100));
+    let query = Query::new();
+    let memory = MemoryStore::new(100);
     for item in 0..20 {
         drop(lease(&memory, item, MINUTE * 60).await);
     }
@@ -112,7 +120,8 @@ async fn items_whose_wait_ends_are_loaded_by_one_call() {
 
 #[tokio::test(start_paused = true)]
 async fn stale_items_are_loaded_again_by_one_call() {
-    let (query, memory) = (Query::new(), MemoryStore::new(100));
+    let query = Query::new();
+    let memory = MemoryStore::new(100);
     let layer = layer(Scripted::away(&memory)).stale_while_revalidate(MINUTE);
     let catalog = layer.layer(Batched::new(query.clone()));
     answers(ask_many(&catalog, 0..20)).await;

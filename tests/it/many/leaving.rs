@@ -27,7 +27,8 @@ async fn assert_nothing_is_left(catalog: &Catalog, memory: &MemoryStore, tasks_b
 
 #[tokio::test(start_paused = true)]
 async fn a_batch_that_was_never_polled_has_asked_nothing() {
-    let (query, memory) = (Query::new(), MemoryStore::new(10));
+    let query = Query::new();
+    let memory = MemoryStore::new(10);
     let store = Scripted::away(&memory);
     let catalog = catalog(store.clone(), &query);
     let before = tasks();
@@ -43,7 +44,8 @@ async fn a_batch_can_be_dropped_at_every_request() {
             for policy in
                 [cancelling, |store: &Scripted, query: &Query| catalog(store.clone(), query)]
             {
-                let (query, memory) = (Query::new(), MemoryStore::new(10));
+                let query = Query::new();
+                let memory = MemoryStore::new(10);
                 let store = Scripted::away(&memory);
                 let catalog = policy(&store, &query);
                 let before = tasks();
@@ -64,7 +66,8 @@ async fn a_batch_can_be_dropped_at_every_request() {
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_is_answered_though_the_batch_is_dropped_while_it_is_collected() {
-    let (query, memory) = (Query::new(), MemoryStore::new(10));
+    let query = Query::new();
+    let memory = MemoryStore::new(10);
     let store = Scripted::away(&memory);
     let catalog = cancelling(&store, &query);
     let before = tasks();
@@ -83,7 +86,8 @@ async fn a_waiter_is_answered_though_the_batch_is_dropped_while_it_is_collected(
 
 #[tokio::test(start_paused = true)]
 async fn what_was_collected_is_loaded_though_the_caller_goes_if_loads_are_finished() {
-    let (query, memory) = (Query::new(), MemoryStore::new(10));
+    let query = Query::new();
+    let memory = MemoryStore::new(10);
     let store = Scripted::away(&memory);
     let catalog = catalog(store.clone(), &query);
     let before = tasks();
@@ -98,7 +102,8 @@ async fn what_was_collected_is_loaded_though_the_caller_goes_if_loads_are_finish
 
 #[tokio::test(start_paused = true)]
 async fn an_abandoned_call_is_dropped_if_the_policy_says_so() {
-    let (query, memory) = (Query::gated(), MemoryStore::new(10));
+    let query = Query::gated();
+    let memory = MemoryStore::new(10);
     let catalog = cancelling(&Scripted::away(&memory), &query);
     let before = tasks();
     let page = ask_many(&catalog, [1, 2, 3, KEYLESS]);
@@ -110,7 +115,8 @@ async fn an_abandoned_call_is_dropped_if_the_policy_says_so() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_goes_on_while_a_caller_waits_for_one_of_its_keys() {
-    let (query, memory) = (Query::gated(), MemoryStore::new(10));
+    let query = Query::gated();
+    let memory = MemoryStore::new(10);
     let catalog = cancelling(&Scripted::away(&memory), &query);
     let before = tasks();
     let page = ask_many(&catalog, [1, 2, 3]);
@@ -127,7 +133,8 @@ async fn a_call_goes_on_while_a_caller_waits_for_one_of_its_keys() {
 
 #[tokio::test(start_paused = true)]
 async fn a_batch_that_is_not_polled_delays_no_other_caller() {
-    let (query, memory) = (Query::new(), MemoryStore::new(10));
+    let query = Query::new();
+    let memory = MemoryStore::new(10);
     let catalog = catalog(Scripted::away(&memory), &query);
     let mut left_alone = spawn(catalog.load_many([1, 2, 3]));
     assert!(left_alone.poll().is_pending());
@@ -140,7 +147,8 @@ async fn a_batch_that_is_not_polled_delays_no_other_caller() {
 
 #[tokio::test(start_paused = true)]
 async fn after_a_batch_nothing_is_left() {
-    let (query, memory) = (Query::new(), MemoryStore::new(10));
+    let query = Query::new();
+    let memory = MemoryStore::new(10);
     let catalog = catalog(Scripted::away(&memory), &query);
     let before = tasks();
     answers(ask_many(&catalog, [1, 2, 3, KEYLESS])).await;

@@ -18,7 +18,8 @@ const AT_ONCE: f64 = 100.0;
 #[tokio::test(start_paused = true)]
 async fn an_early_refresh_delays_no_caller_and_is_one_load_in_the_fleet() {
     for place in PLACES {
-        let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND * 10));
+        let memory = MemoryStore::new(10);
+        let loader = Loader::taking(SECOND * 10);
         let early = || layer(place(&memory)).refresh_early(AT_ONCE).expect("it makes sense");
         let fleet = [(); 4].map(|()| early().layer(loader.clone()));
         answer(&fleet[0], 1).await;

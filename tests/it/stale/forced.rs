@@ -48,7 +48,8 @@ async fn a_forced_refresh_loads_though_there_is_something_fresh() {
 #[tokio::test(start_paused = true)]
 async fn forced_refreshes_that_meet_are_one_load_in_the_fleet() {
     for place in PLACES {
-        let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND * 2));
+        let memory = MemoryStore::new(10);
+        let loader = Loader::taking(SECOND * 2);
         let fleet = [(); 4].map(|()| asking(place(&memory), &loader));
         assert_eq!(answers(vec![ask(&fleet[0], 1)]).await, [1]);
         let asked = fleet.iter().flat_map(|process| burst(process, 1 + FORCED, 25)).collect();
@@ -108,7 +109,8 @@ async fn forced_on_a_failing_loader(memory: MemoryStore, cached: &Asking) {
 #[tokio::test(start_paused = true)]
 async fn a_forced_refresh_that_fails_is_an_error_and_what_is_kept_stays() {
     for place in PLACES {
-        let (memory, loader) = (MemoryStore::new(10), Loader::new());
+        let memory = MemoryStore::new(10);
+        let loader = Loader::new();
         let cached = asking(place(&memory), &loader);
         assert_eq!(answers(vec![ask(&cached, 1)]).await, [1]);
         loader.ends_by(End::Fail);
@@ -120,7 +122,8 @@ async fn a_forced_refresh_that_fails_is_an_error_and_what_is_kept_stays() {
 #[tokio::test(start_paused = true)]
 async fn a_forced_refresh_that_fails_is_an_error_though_something_is_stale() {
     for place in PLACES {
-        let (memory, loader) = (stale_if_error().await, Loader::new());
+        let memory = stale_if_error().await;
+        let loader = Loader::new();
         loader.ends_by(End::Fail);
         let cached = asking(place(&memory), &loader);
         forced_on_a_failing_loader(memory, &cached).await;
@@ -135,7 +138,8 @@ async fn a_forced_refresh_that_fails_is_an_error_though_something_is_stale() {
 #[tokio::test(start_paused = true)]
 async fn a_forced_refresh_that_fails_starts_no_cooldown() {
     for place in PLACES {
-        let (memory, loader) = (MemoryStore::new(10), Loader::new());
+        let memory = MemoryStore::new(10);
+        let loader = Loader::new();
         let fleet = [(); 2].map(|()| asking(place(&memory), &loader));
         loader.ends_by(End::Fail);
         for _ in 0..5 {

@@ -22,7 +22,8 @@ async fn jitter_shortens_a_ttl_and_never_prolongs_it() {
         seen.push(entry.windows().ttl());
     }
     assert!(seen.iter().all(|ttl| *ttl >= MINUTE / 2 && *ttl <= MINUTE), "{seen:?}");
-    let (least, most) = (seen.iter().min().unwrap(), seen.iter().max().unwrap());
+    let least = seen.iter().min().unwrap();
+    let most = seen.iter().max().unwrap();
     assert!(*least < SECOND * 40 && *most > SECOND * 50, "from {least:?} to {most:?}");
 }
 

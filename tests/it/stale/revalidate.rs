@@ -208,7 +208,8 @@ async fn a_load_that_failed_in_the_background_is_not_tried_again_within_the_cool
 async fn a_late_load_in_the_background_replaces_nothing_newer() {
     for place in PLACES {
         let memory = stale_while_revalidating().await;
-        let (store, slow) = (place(&memory), Loader::gated());
+        let store = place(&memory);
+        let slow = Loader::gated();
         store.fails(Op::Renew, Moment::Before);
         let layer = revalidating(store).lease(SECOND).expect("it makes sense");
         let late = layer.layer(slow.clone());

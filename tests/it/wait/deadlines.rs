@@ -33,7 +33,8 @@ fn within(millis: u64, item: u64) -> u64 {
 /// A layer whose requests say themselves by when they need their answer, or do not.
 fn layer(store: impl Store) -> ReadThroughLayer<AskOf> {
     let ask_of: AskOf = |request| {
-        let (millis, item) = (request / 1_000, request % 1_000);
+        let millis = request / 1_000;
+        let item = request % 1_000;
         let ask = if item < KEYLESS { Lookup::of(key(item)) } else { Lookup::none() };
         match millis {
             0 => ask,
@@ -73,7 +74,8 @@ async fn a_deadline_bounds_a_lookup() {
     for millis in DEADLINES {
         let store = Scripted::away(&MemoryStore::new(10));
         let looking = store.holds(Op::Look, Moment::Before);
-        let (asking, began) = (asking(store.clone(), &Loader::new()), Instant::now());
+        let asking = asking(store.clone(), &Loader::new());
+        let began = Instant::now();
         let asked = ask(&asking, within(millis, 1));
         looking.reached().await;
         misses_its_deadline(asked, began, millis).await;
@@ -101,7 +103,8 @@ async fn a_deadline_bounds_the_request_for_a_lease() {
     for millis in DEADLINES {
         let store = Scripted::over(&MemoryStore::new(10));
         let acquiring = store.holds(Op::Acquire, Moment::Before);
-        let (asking, began) = (asking(store.clone(), &Loader::new()), Instant::now());
+        let asking = asking(store.clone(), &Loader::new());
+        let began = Instant::now();
         let asked = ask(&asking, within(millis, 1));
         acquiring.reached().await;
         let patient = ask(&asking, 1);
@@ -115,7 +118,8 @@ async fn a_deadline_bounds_the_request_for_a_lease() {
 async fn a_deadline_bounds_the_wait_of_a_caller_for_the_load_that_it_leads() {
     for millis in DEADLINES {
         let loader = Loader::taking(SECOND * 5);
-        let (asking, began) = (asking(MemoryStore::new(10), &loader), Instant::now());
+        let asking = asking(MemoryStore::new(10), &loader);
+        let began = Instant::now();
         misses_its_deadline(ask(&asking, within(millis, 1)), began, millis).await;
         assert_eq!(loader.running(), 1, "the load goes on");
         assert_eq!(answers(vec![ask(&asking, 1)]).await, [1]);
@@ -128,7 +132,8 @@ async fn a_load_goes_on_for_others_when_the_deadline_of_its_leader_comes() {
     for when in [WhenAbandoned::Finish, WhenAbandoned::Cancel] {
         let loader = Loader::taking(SECOND * 5);
         let asking = layer(MemoryStore::new(10)).when_abandoned(when).layer(loader.clone());
-        let (leads, began) = (ask(&asking, within(100, 1)), Instant::now());
+        let leads = ask(&asking, within(100, 1));
+        let began = Instant::now();
         loader.has_begun(1).await;
         let others = (0..9).map(|_| ask(&asking, 1)).collect();
         misses_its_deadline(leads, began, 100).await;
@@ -141,7 +146,8 @@ async fn a_load_that_only_its_leader_waits_for_ends_with_its_deadline_if_the_pol
     let loader = Loader::gated();
     let layer = layer(MemoryStore::new(10)).when_abandoned(WhenAbandoned::Cancel);
     let asking = layer.layer(loader.clone());
-    let (asked, began) = (ask(&asking, within(100, 1)), Instant::now());
+    let asked = ask(&asking, within(100, 1));
+    let began = Instant::now();
     misses_its_deadline(asked, began, 100).await;
     idle().await;
     assert_eq!((loader.dropped(), asking.in_flight(), tasks()), (1, 0, 0));
@@ -171,7 +177,8 @@ async fn a_stale_answer_is_served_at_the_deadline_of_a_leader() {
 async fn a_caller_whose_deadline_comes_leaves_its_request_to_the_waiters() {
     let memory = MemoryStore::new(10);
     let held = lease(&memory, 1, MINUTE).await;
-    let (asking, began) = (asking(memory.clone(), &Loader::new()), Instant::now());
+    let asking = asking(memory.clone(), &Loader::new());
+    let began = Instant::now();
     let opener = ask(&asking, within(100, 1));
     idle().await;
     let follower = ask(&asking, 1);
@@ -200,7 +207,8 @@ async fn a_deadline_bounds_a_load_past_the_cache() {
     answers(vec![ask(&asking, 1)]).await;
     answers(vec![ask(&asking, 1)]).await;
     for item in [1, KEYLESS] {
-        let (asked, began) = (ask(&asking, within(100, item)), Instant::now());
+        let asked = ask(&asking, within(100, item));
+        let began = Instant::now();
         misses_its_deadline(asked, began, 100).await;
         assert_eq!(loader.running(), 0, "no other caller may have its answer");
     }
@@ -212,18 +220,21 @@ async fn a_deadline_bounds_the_wait_of_a_caller_that_fails_fast() {
     let acquiring = store.holds(Op::Acquire, Moment::Before);
     let loader = Loader::taking(SECOND * 5);
     let asking = layer(store).wait(Wait::fail_fast()).layer(loader);
-    let (asked, began) = (ask(&asking, within(100, 1)), Instant::now());
+    let asked = ask(&asking, within(100, 1));
+    let began = Instant::now();
     misses_its_deadline(asked, began, 100).await;
     acquiring.open();
     sleep(MINUTE).await;
-    let (asked, began) = (ask(&asking, within(100, 2)), Instant::now());
+    let asked = ask(&asking, within(100, 2));
+    let began = Instant::now();
     misses_its_deadline(asked, began, 100).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_that_has_passed_starts_nothing_but_a_hit_is_given() {
     for place in [Scripted::over, Scripted::away] {
-        let (memory, loader) = (MemoryStore::new(10), Loader::new());
+        let memory = MemoryStore::new(10);
+        let loader = Loader::new();
         put(&memory, 2, "42", JSON).await;
         let store = place(&memory);
         let ask_of: AskOf = |item| match *item {
@@ -247,7 +258,8 @@ async fn a_deadline_that_has_passed_starts_nothing_but_a_hit_is_given() {
 /// A waiter asks now and then for a load of another process, which goes on all the while.
 #[tokio::test(start_paused = true)]
 async fn the_age_of_a_load_in_another_process_counts_for_a_hopeless_deadline() {
-    let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND * 5));
+    let memory = MemoryStore::new(10);
+    let loader = Loader::taking(SECOND * 5);
     let asking = asking(Scripted::away(&memory), &loader);
     answers(vec![ask(&asking, 1)]).await;
     let held = lease(&memory, 2, MINUTE).await;

@@ -19,7 +19,8 @@ const PLACES: [fn(&MemoryStore) -> Scripted; 2] = [Scripted::over, Scripted::awa
 #[tokio::test(start_paused = true)]
 async fn by_default_concurrent_callers_share_one_load_however_long_it_takes() {
     for (place, takes) in PLACES.into_iter().flat_map(|place| [7, 29].map(|s| (place, s))) {
-        let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND * takes));
+        let memory = MemoryStore::new(10);
+        let loader = Loader::taking(SECOND * takes);
         let fleet = [(); 2].map(|()| cached(place(&memory), &loader));
         let began = Instant::now();
         let asked = fleet.iter().flat_map(|process| burst(process, 1, 5)).collect();
@@ -102,7 +103,8 @@ async fn a_bounded_wait_bounds_the_lookup_as_well() {
     assert_eq!((hasty.in_flight(), loader.loads()), (0, 0));
     let _looking = store.holds(Op::Look, Moment::Before);
     let wait = Wait::at_most(MILLI * 100).then_load();
-    let (asked, began) = (ask(&waiting(store, wait, &loader), 1), Instant::now());
+    let asked = ask(&waiting(store, wait, &loader), 1);
+    let began = Instant::now();
     assert_eq!(answers(vec![asked]).await, [1]);
     assert_eq!(began.elapsed(), MILLI * 100);
 }
@@ -141,7 +143,8 @@ async fn a_wait_that_ends_says_what_it_waited_for() {
     let said = message(&waiting(memory, wait, &Loader::new())).await;
     assert!(said.contains("lease") && said.contains("and renews it"), "{said}");
     // A load of this process.
-    let (memory, loader) = (MemoryStore::new(10), Loader::gated());
+    let memory = MemoryStore::new(10);
+    let loader = Loader::gated();
     let here = waiting(memory, wait, &loader);
     let _leads = ask(&here, 1);
     loader.has_begun(1).await;
@@ -156,7 +159,8 @@ async fn a_wait_that_ends_says_what_it_waited_for() {
 
 #[tokio::test(start_paused = true)]
 async fn the_status_says_how_long_was_waited_in_all() {
-    let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND * 7));
+    let memory = MemoryStore::new(10);
+    let loader = Loader::taking(SECOND * 7);
     let _leads = ask(&cached(memory.clone(), &loader), 1);
     idle().await;
     let ended = settled(burst(&cached(memory, &loader), 1, 1)).await;

@@ -58,7 +58,8 @@ async fn one_of_many_callers_that_fail_fast_together_is_answered() {
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_fails_fast_leaves_the_load_to_the_waiters() {
-    let (loader, store) = (Loader::taking(SECOND), MemoryStore::new(10));
+    let loader = Loader::taking(SECOND);
+    let store = MemoryStore::new(10);
     let patient = ask(&cached(store.clone(), &loader), 1);
     idle().await;
     settled(burst(&waiting(store, Wait::fail_fast(), &loader), 1, 10)).await;
@@ -124,7 +125,8 @@ async fn a_slow_lookup_is_part_of_the_wait() {
     let store = Scripted::away(&memory);
     let looking = store.holds(Op::Look, Moment::After);
     let patient = waiting(store, five_seconds(), &Loader::new());
-    let (asked, began) = (ask(&patient, 1), Instant::now());
+    let asked = ask(&patient, 1);
+    let began = Instant::now();
     sleep(SECOND * 3).await;
     looking.open();
     assert_eq!(error_after(asked, began).await, (CacheErrorKind::WaitTimedOut, SECOND * 5));
@@ -134,11 +136,13 @@ async fn a_slow_lookup_is_part_of_the_wait() {
 /// and finds that another process loads.
 #[tokio::test(start_paused = true)]
 async fn a_wait_does_not_start_again_with_another_flight() {
-    let (loader, store) = (Loader::gated(), MemoryStore::new(10));
+    let loader = Loader::gated();
+    let store = MemoryStore::new(10);
     let cached = waiting(store.clone(), five_seconds(), &loader);
     let _leads = ask(&cached, 1);
     loader.has_begun(1).await;
-    let (waiter, began) = (ask(&cached, 1), Instant::now());
+    let waiter = ask(&cached, 1);
+    let began = Instant::now();
     sleep(SECOND * 3).await;
     layer_handle_invalidates(&store).await;
     let _held = lease(&store, 1, MINUTE).await;
@@ -156,7 +160,8 @@ async fn layer_handle_invalidates(store: &MemoryStore) {
 
 #[tokio::test(start_paused = true)]
 async fn waiters_of_other_processes_are_answered_at_the_moment_the_load_ends() {
-    let (loader, store) = (Loader::taking(SECOND), MemoryStore::new(10));
+    let loader = Loader::taking(SECOND);
+    let store = MemoryStore::new(10);
     let began = Instant::now();
     let fleet = [(); 4].map(|()| cached(store.clone(), &loader));
     let asked = fleet.iter().flat_map(|process| burst(process, 1, 10)).collect();
@@ -216,7 +221,8 @@ async fn a_leader_that_died_costs_no_more_than_its_lease() {
 
 #[tokio::test(start_paused = true)]
 async fn waiters_that_come_one_after_the_other_are_answered_by_one_request() {
-    let (loader, memory) = (Loader::taking(SECOND), MemoryStore::new(10));
+    let loader = Loader::taking(SECOND);
+    let memory = MemoryStore::new(10);
     let _leads = ask(&cached(memory.clone(), &loader), 1);
     let store = Scripted::over(&memory);
     let process = cached(store.clone(), &loader);

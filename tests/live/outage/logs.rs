@@ -52,7 +52,8 @@ async fn ten_thousand_failures_are_a_few_lines_in_the_log() {
     let site = Site::start().await;
     let options = site.options().down_after(1).expect("a number");
     let store = options.probe_every(Duration::from_millis(100)).expect("an interval");
-    let (store, patient) = (store.connect_lazily(), site.options().connect_lazily());
+    let store = store.connect_lazily();
+    let patient = site.options().connect_lazily();
     for _ in 0..3 {
         site.proxy.refuse();
         site.proxy.cut();

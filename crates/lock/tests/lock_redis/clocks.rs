@@ -22,7 +22,8 @@ async fn nodes_whose_clocks_are_hours_apart_agree_about_leases() {
     let servers = [-5 * HOUR, 0, 30 * HOUR].map(|wrong| RedisServer::start_with_clock(wrong, &[]));
     assert!(hour(&servers[2]) - hour(&servers[0]) >= 34, "the clocks are not apart");
     let lock = Redlock::connect(servers.iter().map(options)).await.expect("a lock");
-    let (first, lease) = (claim(1), Duration::from_millis(400));
+    let first = claim(1);
+    let lease = Duration::from_millis(400);
     take(&lock, &first, lease).await;
     for _ in 0..4 {
         sleep(lease / 2).await;
@@ -46,7 +47,8 @@ async fn every_lock_works_on_a_server_whose_clock_is_years_behind() {
     ];
     let lease = Duration::from_millis(200);
     for lock in locks {
-        let (holder, waiter) = (claim(1), claim(1));
+        let holder = claim(1);
+        let waiter = claim(1);
         let first = take(&*lock, &holder, lease).await.fence;
         queue_up(&*lock, &waiter).await;
         let second = wait(&*lock, &waiter, LONG).await.fence;

@@ -51,7 +51,8 @@ async fn hand_over(servers: &[RedisServer], locks: &Locks, poll: Option<Duration
         let freed_at = Arc::new(Mutex::new(Instant::now()));
         let mut waiters = JoinSet::new();
         for lock in &locks[1..] {
-            let (lock, freed_at) = (Arc::clone(lock), Arc::clone(&freed_at));
+            let lock = Arc::clone(lock);
+            let freed_at = Arc::clone(&freed_at);
             waiters.spawn(async move {
                 let ours = claim(1);
                 match poll {
@@ -232,7 +233,8 @@ async fn many_keys_that_were_locked_and_freed_leave_nothing() {
         Arc::new(FairLock::connect(options()).await.expect("a lock")),
         Arc::new(ReentrantLock::connect(options()).await.expect("a lock")),
     ];
-    let (count, began) = (keys(9_000), Instant::now());
+    let count = keys(9_000);
+    let began = Instant::now();
     let visit = async |numbers: Range<u64>| {
         let visits = stream::iter(numbers).map(|number| {
             let lock = Arc::clone(&locks[usize::try_from(number % 3).expect("small")]);

@@ -36,7 +36,8 @@ async fn eight_waiters_are_served_in_their_order_as_leases_lapse() {
     let order = Arc::new(std::sync::Mutex::new(Vec::new()));
     let mut waiters = JoinSet::new();
     for number in 0..8 {
-        let (lock, order) = (lock.clone(), Arc::clone(&order));
+        let lock = lock.clone();
+        let order = Arc::clone(&order);
         let waiter = claim(1);
         queue_up(&lock, &waiter).await;
         waiters.spawn(async move {
@@ -86,7 +87,8 @@ async fn a_try_after_a_wait_that_ended_finds_the_lock_free_and_no_stale_place() 
 async fn a_try_of_a_former_waiter_gives_up_its_place_in_the_queue() {
     let server = RedisServer::start();
     let lock = lock(&server, LONG).await;
-    let (holder, waiter) = (claim(1), claim(1));
+    let holder = claim(1);
+    let waiter = claim(1);
     take(&lock, &holder, LONG).await;
     queue_up(&lock, &waiter).await;
     assert_eq!(waiting(&server), 1);
@@ -131,7 +133,8 @@ async fn a_wait_that_ended_while_the_server_was_paused_leaves_no_place_in_the_qu
     let server = RedisServer::start();
     let options = options(&server).timeout(Duration::from_millis(300)).expect("a timeout");
     let lock = FairLock::connect(options).await.expect("a lock");
-    let (holder, waiter) = (claim(1), claim(1));
+    let holder = claim(1);
+    let waiter = claim(1);
     take(&lock, &holder, LONG).await;
     queue_up(&lock, &waiter).await;
     server.stop();
@@ -154,7 +157,8 @@ async fn only_the_first_of_the_queue_is_woken() {
     let mut processes = Vec::new();
     for _ in 0..5 {
         let process = FairLock::connect(options(&server)).await.expect("a lock");
-        let (waiter, watch) = (claim(1), process.watch(&key(1)));
+        let waiter = claim(1);
+        let watch = process.watch(&key(1));
         queue_up(&process, &waiter).await;
         processes.push((process, waiter, watch));
     }

@@ -170,7 +170,8 @@ async fn a_server_that_takes_connections_and_says_nothing_is_an_error_in_time() 
 async fn a_server_that_restarts_with_its_data_while_one_holds_and_one_waits_loses_neither() {
     let mut server = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let lock = FairLock::connect(options(&server)).await.expect("a lock");
-    let (holder, waiter) = (claim(1), claim(1));
+    let holder = claim(1);
+    let waiter = claim(1);
     let first = take(&lock, &holder, LONG).await.fence;
     crate::world::queue_up(&lock, &waiter).await;
     server.restart();

@@ -26,7 +26,8 @@ async fn is_kept_and_then_lost(server: &RedisServer, lock: impl Lock + Clone) {
     busy(&lock, &claim(1)).await;
     assert!(!held.is_lost());
     server.command(&["FLUSHALL"]);
-    let (began, limit) = (Instant::now(), LEASE * 2);
+    let began = Instant::now();
+    let limit = LEASE * 2;
     timeout(limit, held.lost()).await.expect("it is notified");
     assert!(held.is_lost(), "{:?}", began.elapsed());
     assert_eq!(held.release().await.expect("an answer"), Released::NotHeld);
@@ -136,7 +137,8 @@ async fn a_cut_connection_costs_neither_the_holder_nor_the_waiter() {
         let locks = locks(RedisLock::connect_lazily(options_of(&proxy.url())));
         locks.lease(LEASE * 10).expect("a lease")
     };
-    let (one, other) = (locks(), locks());
+    let one = locks();
+    let other = locks();
     let held = one.lock(&key(1)).await.expect("a lock");
     let scripts = || server.info("commandstats", "cmdstat_evalsha");
     let before = scripts();
@@ -198,7 +200,8 @@ async fn an_owner_takes_its_lock_again_in_another_process_and_others_do_not() {
 async fn a_try_overtakes_no_waiter_and_is_answered_at_once() {
     let server = RedisServer::start();
     let lock = FairLock::connect(options(&server)).await.expect("a lock");
-    let (holder, waiter) = (claim(1), claim(1));
+    let holder = claim(1);
+    let waiter = claim(1);
     take(&lock, &holder, LONG).await;
     queue_up(&lock, &waiter).await;
     lock.release(holder).await.expect("an answer");

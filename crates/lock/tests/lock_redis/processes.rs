@@ -62,7 +62,8 @@ async fn count_exactly(kind: &str, servers: &[RedisServer], rounds: u64) {
     }
     let (count, _) = read_count(&file);
     assert_eq!(count, 8 * 8 * rounds);
-    let (took, rounds) = (began.elapsed(), u32::try_from(count).expect("not so many"));
+    let took = began.elapsed();
+    let rounds = u32::try_from(count).expect("not so many");
     eprintln!("{kind}: {count} rounds in {took:?}, {:?} each", took / rounds);
 }
 
@@ -104,7 +105,8 @@ async fn a_holder_that_is_killed_keeps_the_lock_no_longer_than_its_lease() {
     tokio::time::sleep(LEASE * 2).await;
     busy(&lock, &claim(1)).await;
     holder.kill();
-    let (began, next) = (Instant::now(), claim(1));
+    let began = Instant::now();
+    let next = claim(1);
     let granted = wait(&lock, &next, LONG).await;
     let took = began.elapsed();
     assert!(took < LEASE + Duration::from_millis(250), "{took:?}");
@@ -120,7 +122,8 @@ async fn a_holder_paused_beyond_its_lease_is_notified_and_its_fence_is_refused()
     let (holder, fence) = holder(&server).await;
     assert!(resource.accepts(fence));
     holder.stop();
-    let (began, next) = (Instant::now(), claim(1));
+    let began = Instant::now();
+    let next = claim(1);
     let granted = wait(&lock, &next, LONG).await;
     let took = began.elapsed();
     assert!(took < LEASE + Duration::from_millis(250), "{took:?}");
@@ -164,7 +167,8 @@ async fn a_holder_of_a_majority_that_is_killed_keeps_it_no_longer_than_its_lease
     let lock = Redlock::connect(servers.iter().map(options)).await.expect("a lock");
     busy(&lock, &claim(1)).await;
     holder.kill();
-    let (began, next) = (Instant::now(), claim(1));
+    let began = Instant::now();
+    let next = claim(1);
     wait(&lock, &next, LONG).await;
     let took = began.elapsed();
     assert!(took < LEASE + Duration::from_millis(250), "{took:?}");

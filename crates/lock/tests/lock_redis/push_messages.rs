@@ -52,7 +52,8 @@ fn delete(suffix: &'static str) -> impl Fn(&RedisServer) {
 #[tokio::test]
 async fn a_holder_whose_key_was_deleted_is_notified_at_once() {
     let servers = [(); 3].map(|()| RedisServer::start());
-    let (one, options) = (&servers[..1], || options(&servers[0]));
+    let one = &servers[..1];
+    let options = || options(&servers[0]);
     let redis = RedisLock::connect(options()).await.expect("a lock");
     is_notified(one, redis, delete("lock")).await;
     let fair = FairLock::connect(options()).await.expect("a lock");

@@ -75,7 +75,8 @@ fn subsets() -> impl Iterator<Item = (u32, usize)> {
 async fn it_is_held_if_and_only_if_three_of_five_are_free_and_a_minority_is_given_back() {
     let nodes = Nodes::start(5).await;
     for subset in 0..32_u32 {
-        let (number, ours) = (subset.into(), claim(subset.into()));
+        let number = subset.into();
+        let ours = claim(subset.into());
         nodes.is_taken_on(subset, number);
         let taken = subset.count_ones() as usize;
         let attempt = attempt(&nodes.lock, &ours, LONG).await.expect("an answer");
@@ -99,7 +100,8 @@ async fn it_is_held_if_and_only_if_three_of_five_are_free_and_a_minority_is_give
 async fn every_minority_may_be_down_and_a_majority_is_an_error() {
     let mut nodes = Nodes::start(5).await;
     for (subset, changed) in subsets() {
-        let (down, ours) = (subset.count_ones(), claim(subset.into()));
+        let down = subset.count_ones();
+        let ours = claim(subset.into());
         if subset & (1 << changed) == 0 {
             nodes.servers[changed].restart();
             // The pause after an attempt to connect that has failed.
@@ -121,7 +123,8 @@ async fn every_minority_may_be_down_and_a_majority_is_an_error() {
 async fn every_minority_may_hang_and_a_majority_costs_no_more_than_its_timeout() {
     let nodes = Nodes::start_hasty(5).await;
     for (subset, changed) in subsets() {
-        let (hanging, ours) = (subset.count_ones(), claim(subset.into()));
+        let hanging = subset.count_ones();
+        let ours = claim(subset.into());
         let server = &nodes.servers[changed];
         if subset & (1 << changed) == 0 {
             server.resume();
@@ -145,7 +148,8 @@ async fn every_minority_may_hang_and_a_majority_costs_no_more_than_its_timeout()
 async fn a_renewal_holds_with_three_of_five_and_takes_back_the_empty_ones_or_is_lost_for_good() {
     let nodes = Nodes::start(5).await;
     for subset in 0..32_u32 {
-        let (number, ours) = (subset.into(), claim(subset.into()));
+        let number = subset.into();
+        let ours = claim(subset.into());
         let empty = subset.count_ones() as usize;
         take(&nodes.lock, &ours, LONG).await;
         for server in nodes.in_subset(subset) {

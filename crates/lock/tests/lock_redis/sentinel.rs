@@ -79,7 +79,8 @@ impl Resource {
 async fn a_failover_can_lose_a_lock_that_was_granted_and_the_fence_keeps_the_resource_right() {
     let mut fleet = Fleet::start().await;
     let lock = RedisLock::connect(options(&fleet.primary)).await.expect("a lock");
-    let (old, next) = (claim(1), claim(1));
+    let old = claim(1);
+    let next = claim(1);
     // What the replica has not read is lost, and not kept in the buffer of its connection either.
     fleet.replica.stop();
     fleet.primary.command(&["CLIENT", "KILL", "TYPE", "replica"]);

@@ -52,7 +52,8 @@ async fn what_others_have_put_under_our_name_keeps_it_locked_until_they_remove_i
 async fn a_lock_removed_by_force_is_free_and_its_old_holder_is_notified() {
     let server = RedisServer::start();
     let lock = lock(&server).await;
-    let (old, next) = (claim(1), claim(1));
+    let old = claim(1);
+    let next = claim(1);
     let first = take(&lock, &old, LONG).await.fence;
     let mut watch = lock.watch(&key(1));
     busy(&lock, &next).await;
@@ -141,7 +142,8 @@ async fn fences_grow_over_a_flush_and_a_clock_that_was_put_back() {
 async fn a_server_that_restarts_without_its_data_has_lost_the_lock_and_its_holder_is_notified() {
     let mut server = RedisServer::start();
     let lock = lock(&server).await;
-    let (old, next) = (claim(1), claim(1));
+    let old = claim(1);
+    let next = claim(1);
     let first = take(&lock, &old, LONG).await.fence;
     server.restart();
     assert_eq!(lock.renew(&old, LONG).await.expect("an answer"), Renew::Lost);

@@ -34,7 +34,8 @@ pub(crate) struct LockSettings {
 
 impl Default for LockSettings {
     fn default() -> Self {
-        let (timeout, session) = (Duration::from_secs(5), SESSION);
+        let timeout = Duration::from_secs(5);
+        let session = SESSION;
         Self { namespace: "test".into(), timeout, session, connections: 128 }
     }
 }

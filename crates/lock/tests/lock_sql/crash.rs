@@ -86,7 +86,8 @@ async fn a_waiter_that_is_stopped_costs_its_session_timeout_at_most(on: Bench) {
 
 async fn a_holder_whose_connection_is_cut_is_notified_and_the_next_is_granted_at_once(on: Bench) {
     let proxy = FaultProxy::start_raw(on.address()).await;
-    let (cut_off, lock) = (on.lock_by(proxy.address()), on.lock());
+    let cut_off = on.lock_by(proxy.address());
+    let lock = on.lock();
     at_best(SLACK, async |number| {
         let mut before = take(&*cut_off, key(number)).await;
         proxy.cut();
@@ -131,7 +132,8 @@ async fn a_holder_without_a_connection_knows_of_the_loss_before_the_next_grant(o
 async fn a_session_that_is_killed_is_lost_and_nothing_is_lost_by_a_release(on: Bench) {
     let lock = on.lock();
     let released = take(&*lock, key(1)).await;
-    let (of_released, mut killed) = (released.session.clone(), take(&*lock, key(2)).await);
+    let of_released = released.session.clone();
+    let mut killed = take(&*lock, key(2)).await;
     free(&*lock, released).await;
     on.kill_sessions();
     killed.lost(SESSION / 3 + AMPLE).await;

@@ -22,7 +22,8 @@ fn locks(on: &Bench) -> Locks<Arc<dyn Fenced>> {
 
 /// Case 53.
 async fn a_dropped_guard_frees_the_key_soon(on: Bench) {
-    let (ours, others) = (locks(&on), locks(&on));
+    let ours = locks(&on);
+    let others = locks(&on);
     for _ in 0..5 {
         let held = ours.lock(&key(1)).await.expect("it is free");
         let fence = held.fence();
@@ -73,7 +74,8 @@ async fn waiters_of_processes_are_handed_the_key_at_once(on: Bench) {
 
 /// Cases 36 and 88.
 async fn a_wait_that_is_dropped_leaves_nothing(on: Bench) {
-    let (ours, others) = (locks(&on), locks(&on));
+    let ours = locks(&on);
+    let others = locks(&on);
     let held = ours.lock(&key(1)).await.expect("it is free");
     assert!(timeout(SLACK, others.lock(&key(1))).await.is_err());
     others.shutdown(Duration::from_secs(5)).await;

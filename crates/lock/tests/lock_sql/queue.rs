@@ -22,7 +22,8 @@ promises![
 /// Cases 43 and 45.
 async fn a_waiter_that_dies_delays_no_waiter_and_admits_no_waiter(on: Bench) {
     let proxy = FaultProxy::start_raw(on.address()).await;
-    let (cut_off, lock) = (on.lock_by(proxy.address()), on.lock());
+    let cut_off = on.lock_by(proxy.address());
+    let lock = on.lock();
     let held = take(&*lock, key(1)).await;
     let dies = async {
         // Whether it is notified at once does not matter here.
@@ -54,7 +55,8 @@ async fn a_waiter_that_dies_delays_no_waiter_and_admits_no_waiter(on: Bench) {
 
 /// Case 44.
 async fn a_free_key_is_granted_at_once_after_a_short_wait_that_ended(on: Bench) {
-    let (lock, other) = (on.lock(), on.lock());
+    let lock = on.lock();
+    let other = on.lock();
     let held = take(&*lock, key(1)).await;
     assert!(ask(&*other, key(1), SLACK).await.is_none());
     free(&*lock, held).await;
@@ -92,7 +94,8 @@ async fn a_hundred_waiters_are_all_served(on: Bench) {
 /// Case 15.
 async fn a_release_that_is_not_answered_frees_the_key_all_the_same(on: Bench) {
     let proxy = FaultProxy::start_raw(on.address()).await;
-    let (cut_off, lock) = (on.lock_by(proxy.address()), on.lock());
+    let cut_off = on.lock_by(proxy.address());
+    let lock = on.lock();
     let before = take(&*cut_off, key(1)).await;
     proxy.blackhole();
     let asked = cut_off.release(before.claim.clone());

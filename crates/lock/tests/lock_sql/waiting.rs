@@ -149,7 +149,8 @@ async fn a_wait_that_is_not_answered_ends_and_leaves_nothing(on: Bench) {
 async fn two_sessions_that_wait_for_each_other_are_answered_busy(on: Bench) {
     let lock = on.lock();
     let [one, other] = [take(&*lock, key(1)).await, take(&*lock, key(2)).await];
-    let (patience, began) = (Duration::from_millis(500), Instant::now());
+    let patience = Duration::from_millis(500);
+    let began = Instant::now();
     let (first, second) =
         tokio::join!(ask(&*lock, key(2), patience), ask(&*lock, key(1), patience));
     assert!(first.is_none() && second.is_none());
@@ -166,7 +167,8 @@ async fn sessions_of_postgres_are_served_in_the_order_they_came() {
     let held = take(&*lock, key(1)).await;
     let (served, mut order) = tokio::sync::mpsc::unbounded_channel();
     for number in 0..5 {
-        let (lock, served) = (lock.clone(), served.clone());
+        let lock = lock.clone();
+        let served = served.clone();
         tokio::spawn(async move {
             let held = ask(&*lock, key(1), Duration::from_secs(30)).await.expect("its turn");
             served.send(number).expect("the test listens");
@@ -188,7 +190,8 @@ async fn sessions_of_postgres_are_served_in_the_order_they_came() {
 #[tokio::test]
 async fn a_session_that_was_interrupted_serves_no_other_caller() {
     let on = Bench::start(Kind::Advisory);
-    let (ours, other) = (on.lock(), on.lock());
+    let ours = on.lock();
+    let other = on.lock();
     let held = take(&*other, key(1)).await;
     let waits = tokio::spawn({
         let ours = ours.clone();

@@ -89,7 +89,8 @@ impl Board {
         claim: &Claim,
         place: usize,
     ) -> JoinHandle<Grant> {
-        let (lock, waiting) = (lock.clone(), claim.clone());
+        let lock = lock.clone();
+        let waiting = claim.clone();
         let task = tokio::spawn(async move { wait(&lock, &waiting).await });
         self.has_queued(claim.key(), place).await;
         task

@@ -29,8 +29,10 @@ async fn renewed(lock: &ZooKeeperLock, claim: &Claim) -> Renew {
 async fn an_ensemble_leader_that_dies_loses_neither_the_key_nor_the_queue() {
     let mut servers = ZooKeeperServer::start_ensemble();
     let hosts = servers.each_ref().map(ZooKeeperServer::hosts).join(",");
-    let (holder, waiter) = (lock(&hosts).await, lock(&hosts).await);
-    let (held, waiting) = (claim(), claim());
+    let holder = lock(&hosts).await;
+    let waiter = lock(&hosts).await;
+    let held = claim();
+    let waiting = claim();
     let first = take(&holder, &held).await;
     let in_line = waiting.clone();
     let waits = tokio::spawn(async move {

@@ -107,9 +107,11 @@ async fn a_claim_that_is_dropped_at_any_await_and_released_leaves_no_node() {
 #[tokio::test]
 async fn a_release_concurrent_with_its_own_request_leaves_no_node() {
     let board = Board::start().await;
-    let (holder, lock) = (board.lock().await, board.mortal_lock().await);
+    let holder = board.lock().await;
+    let lock = board.mortal_lock().await;
     for round in 0..60 {
-        let (held, claim) = (claim(), claim());
+        let held = claim();
+        let claim = claim();
         let is_held = round % 2 == 0;
         if is_held {
             take(&holder, &held).await;
@@ -188,7 +190,8 @@ async fn a_paused_server_costs_the_timeout_of_an_operation() {
     assert_eq!(error.kind(), StoreErrorKind::TimedOut);
     assert!(began.elapsed() < LIMIT * 2, "it took {:?}", began.elapsed());
     board.server.resume();
-    let (claim, began) = (claim(), Instant::now());
+    let claim = claim();
+    let began = Instant::now();
     while let Err(error) = lock.acquire(request(&claim, LIMIT)).await {
         assert!(began.elapsed() < PATIENCE, "{error}");
     }

@@ -58,7 +58,8 @@ const LEASE: Duration = Duration::from_secs(30);
 async fn the_key_of_a_killed_process_is_free_when_its_session_ends() {
     let board = Board::start().await;
     let (mut holder, held) = holder(&board).await;
-    let (lock, next) = (board.lock().await, claim());
+    let lock = board.lock().await;
+    let next = claim();
     let waiter = board.waiter(&lock, &next, 2).await;
     holder.kill();
     let began = Instant::now();
@@ -76,7 +77,8 @@ async fn a_paused_process_is_notified_and_its_fence_is_refused() {
     let (holder, held) = holder(&board).await;
     let written = writes(&holder).await;
     assert!(written == held && resource.accepts(written));
-    let (lock, next) = (board.lock().await, claim());
+    let lock = board.lock().await;
+    let next = claim();
     let waiter = board.waiter(&lock, &next, 2).await;
     holder.stop();
     let began = Instant::now();

@@ -78,7 +78,8 @@ async fn a_watched_hand_over_is_faster_than_polling() {
 #[tokio::test]
 async fn a_claim_that_waits_costs_five_requests() {
     let board = Board::start().await;
-    let (lock, mut held) = (board.lock().await, claim());
+    let lock = board.lock().await;
+    let mut held = claim();
     take(&lock, &held).await;
     let asked = Cell::new(0);
     // To ask for a number is a packet as well.
@@ -89,7 +90,8 @@ async fn a_claim_that_waits_costs_five_requests() {
     let before = number("zk_packets_received") - asked.get();
     for _ in 0..20 {
         let next = claim();
-        let (waiting, waiter) = (next.clone(), lock.clone());
+        let waiting = next.clone();
+        let waiter = lock.clone();
         let waits = tokio::spawn(async move { wait(&waiter, &waiting).await });
         while number("zk_watch_count") == 0 {
             tokio::task::yield_now().await;

@@ -37,7 +37,8 @@ async fn nothing_is_left_of_three_hundred_keys() {
 #[tokio::test]
 async fn a_key_with_a_waiter_keeps_its_parent() {
     let board = Board::start().await;
-    let (lock, held) = (board.lock().await, claim());
+    let lock = board.lock().await;
+    let held = claim();
     take(&lock, &held).await;
     // Longer than the server waits between its rounds.
     sleep(Duration::from_millis(500)).await;
@@ -69,7 +70,8 @@ async fn the_path_below_which_everything_is_is_made() {
 async fn namespaces_are_apart() {
     let board = Board::start().await;
     let [shop, other] = ["shop", "other"].map(|name| board.options().namespace(name).unwrap());
-    let (shop, other) = (shop.connect().await.unwrap(), other.connect().await.unwrap());
+    let shop = shop.connect().await.unwrap();
+    let other = other.connect().await.unwrap();
     let held = claim();
     take(&shop, &held).await;
     take(&other, &claim()).await;

@@ -53,7 +53,8 @@ async fn the_tasks_of_one_process_have_one_node_at_a_time() {
 #[tokio::test]
 async fn a_caller_that_is_cancelled_leaves_no_node() {
     let board = Board::start().await;
-    let (holder, held) = (board.lock().await, claim());
+    let holder = board.lock().await;
+    let held = claim();
     take(&holder, &held).await;
     let locks = locks(board.lock().await);
     let waiting = locks.clone();
@@ -68,7 +69,8 @@ async fn a_caller_that_is_cancelled_leaves_no_node() {
 #[tokio::test]
 async fn a_caller_whose_wait_ends_is_answered_in_time_and_leaves_no_node() {
     let board = Board::start().await;
-    let (holder, held) = (board.lock().await, claim());
+    let holder = board.lock().await;
+    let held = claim();
     take(&holder, &held).await;
     let wait = Duration::from_millis(200);
     let locks = locks(board.lock().await).wait(LockWait::at_most(wait));
@@ -101,7 +103,8 @@ async fn a_panic_gives_the_key_back() {
 #[tokio::test]
 async fn a_caller_waits_out_a_server_that_restarts() {
     let mut board = Board::start().await;
-    let (holder, held) = (board.lock().await, claim());
+    let holder = board.lock().await;
+    let held = claim();
     take(&holder, &held).await;
     let locks = locks(board.lock().await);
     let waiting = locks.clone();

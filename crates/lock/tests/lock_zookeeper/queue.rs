@@ -22,7 +22,8 @@ async fn five_sessions_are_served_in_the_order_they_came() {
     take(&holder, &held).await;
     let mut waiters = Vec::new();
     for place in 2..=6 {
-        let (lock, claim) = (board.lock().await, claim());
+        let lock = board.lock().await;
+        let claim = claim();
         waiters.push((board.waiter(&lock, &claim, place).await, lock, claim));
     }
     free(&holder, held).await;
@@ -38,7 +39,8 @@ async fn five_sessions_are_served_in_the_order_they_came() {
 #[tokio::test]
 async fn a_release_is_announced_to_the_next_waiter_only() {
     let board = Board::start().await;
-    let (lock, held) = (board.lock().await, claim());
+    let lock = board.lock().await;
+    let held = claim();
     take(&lock, &held).await;
     let mut waiters = Vec::new();
     for place in 2..=9 {
@@ -67,7 +69,10 @@ async fn a_release_is_announced_to_the_next_waiter_only() {
 #[tokio::test]
 async fn a_wait_that_is_cancelled_and_released_leaves_no_node_and_delays_no_waiter() {
     let board = Board::start().await;
-    let (lock, held, cancelled, next) = (board.lock().await, claim(), claim(), claim());
+    let lock = board.lock().await;
+    let held = claim();
+    let cancelled = claim();
+    let next = claim();
     take(&lock, &held).await;
     let leaver = board.waiter(&lock, &cancelled, 2).await;
     let waiter = board.waiter(&lock, &next, 3).await;
@@ -83,7 +88,8 @@ async fn a_wait_that_is_cancelled_and_released_leaves_no_node_and_delays_no_wait
 #[tokio::test]
 async fn a_try_leaves_no_node() {
     let board = Board::start().await;
-    let (lock, held) = (board.lock().await, claim());
+    let lock = board.lock().await;
+    let held = claim();
     take(&lock, &held).await;
     for _ in 0..5 {
         busy(&lock, &claim(), Duration::ZERO).await;
@@ -112,7 +118,9 @@ async fn tries_that_meet_leave_no_node_but_the_holders() {
 #[tokio::test]
 async fn a_try_after_a_short_wait_that_ended_takes_a_free_key_at_once() {
     let board = Board::start().await;
-    let (lock, held, short) = (board.lock().await, claim(), claim());
+    let lock = board.lock().await;
+    let held = claim();
+    let short = claim();
     take(&lock, &held).await;
     assert_eq!(busy(&lock, &short, SHORT).await.ahead, Some(1));
     lock.release(short).await.unwrap();
@@ -123,7 +131,10 @@ async fn a_try_after_a_short_wait_that_ended_takes_a_free_key_at_once() {
 #[tokio::test]
 async fn a_claim_keeps_its_place_in_the_queue_between_its_requests() {
     let board = Board::start().await;
-    let (lock, held, early, late) = (board.lock().await, claim(), claim(), claim());
+    let lock = board.lock().await;
+    let held = claim();
+    let early = claim();
+    let late = claim();
     take(&lock, &held).await;
     busy(&lock, &early, SHORT).await;
     let waiter = board.waiter(&lock, &late, 3).await;
@@ -141,7 +152,10 @@ async fn a_claim_that_stops_asking_loses_its_place_in_the_queue() {
     let options = board.options().session_timeout(Duration::from_millis(400)).unwrap();
     let options = options.timeout(Duration::from_millis(200)).unwrap();
     let forgetful = options.connect().await.unwrap();
-    let (lock, held, forgotten, next) = (board.lock().await, claim(), claim(), claim());
+    let lock = board.lock().await;
+    let held = claim();
+    let forgotten = claim();
+    let next = claim();
     take(&lock, &held).await;
     busy(&forgetful, &forgotten, SHORT).await;
     let waiter = board.waiter(&lock, &next, 3).await;
@@ -157,7 +171,10 @@ async fn the_last_waiter_waits_for_the_holder_when_the_session_between_them_dies
     let proxy = FaultProxy::start_raw(board.server.address()).await;
     let options = ZooKeeperOptions::new(&proxy.address().to_string()).unwrap();
     let middle = options.session_timeout(SESSION).unwrap().connect().await.unwrap();
-    let (lock, held, between, last) = (board.lock().await, claim(), claim(), claim());
+    let lock = board.lock().await;
+    let held = claim();
+    let between = claim();
+    let last = claim();
     take(&lock, &held).await;
     let dying = board.waiter(&middle, &between, 2).await;
     let waiter = board.waiter(&lock, &last, 3).await;
@@ -174,7 +191,10 @@ async fn the_last_waiter_waits_for_the_holder_when_the_session_between_them_dies
 #[tokio::test]
 async fn a_waiter_whose_node_was_removed_by_hand_queues_again() {
     let board = Board::start().await;
-    let (lock, held, removed, next) = (board.lock().await, claim(), claim(), claim());
+    let lock = board.lock().await;
+    let held = claim();
+    let removed = claim();
+    let next = claim();
     take(&lock, &held).await;
     let without_node = board.waiter(&lock, &removed, 2).await;
     let waiter = board.waiter(&lock, &next, 3).await;
@@ -192,7 +212,9 @@ async fn a_waiter_whose_node_was_removed_by_hand_queues_again() {
 #[tokio::test]
 async fn a_holder_whose_node_was_removed_by_hand_has_lost_the_key() {
     let board = Board::start().await;
-    let (lock, held, next) = (board.lock().await, claim(), claim());
+    let lock = board.lock().await;
+    let held = claim();
+    let next = claim();
     let first = take(&lock, &held).await;
     board.client.delete(&board.node_of(&held).await, None).await.unwrap();
     let second = take(&lock, &next).await;
@@ -207,7 +229,9 @@ async fn a_holder_whose_node_was_removed_by_hand_has_lost_the_key() {
 #[tokio::test]
 async fn another_process_that_knows_the_claim_can_release_it() {
     let board = Board::start().await;
-    let (lock, other, held) = (board.lock().await, board.lock().await, claim());
+    let lock = board.lock().await;
+    let other = board.lock().await;
+    let held = claim();
     take(&lock, &held).await;
     free(&other, held.clone()).await;
     assert_eq!(lock.renew(&held, SHORT).await.unwrap(), Renew::Lost);
@@ -234,7 +258,8 @@ async fn two_hundred_waiters_are_all_served() {
 #[tokio::test]
 async fn foreign_node_names_are_ignored_and_negative_numbers_come_first() {
     let board = Board::start().await;
-    let (lock, mine) = (board.lock().await, claim());
+    let lock = board.lock().await;
+    let mine = claim();
     take(&lock, &mine).await;
     free(&lock, mine.clone()).await;
     let options = CreateMode::Ephemeral.with_acls(Acls::anyone_all());

@@ -24,7 +24,9 @@ async fn by_proxy(board: &Board) -> (FaultProxy, ZooKeeperLock) {
 async fn a_holder_that_is_cut_off_knows_of_the_loss_before_the_next_grant() {
     let board = Board::start().await;
     let (proxy, cut_off) = by_proxy(&board).await;
-    let (other, held, next) = (board.lock().await, claim(), claim());
+    let other = board.lock().await;
+    let held = claim();
+    let next = claim();
     let first = take(&cut_off, &held).await;
     let waiter = board.waiter(&other, &next, 2).await;
     proxy.blackhole();
@@ -70,7 +72,9 @@ async fn a_connection_that_breaks_loses_nothing() {
 #[tokio::test]
 async fn an_unused_session_stays_alive() {
     let board = Board::start().await;
-    let (lock, held, released) = (board.mortal_lock().await, claim(), claim());
+    let lock = board.mortal_lock().await;
+    let held = claim();
+    let released = claim();
     let grant = take(&lock, &held).await;
     sleep(SESSION * 5 / 2).await;
     assert!(!is_lost(&grant));
@@ -84,7 +88,9 @@ async fn an_unused_session_stays_alive() {
 #[tokio::test]
 async fn the_last_handle_takes_the_session_with_it() {
     let board = Board::start().await;
-    let (lock, other, next) = (board.lock().await, board.lock().await, claim());
+    let lock = board.lock().await;
+    let other = board.lock().await;
+    let next = claim();
     let grant = take(&lock, &claim()).await;
     let waiter = board.waiter(&other, &next, 2).await;
     let began = Instant::now();
@@ -98,7 +104,10 @@ async fn the_last_handle_takes_the_session_with_it() {
 #[tokio::test]
 async fn a_restart_of_the_server_loses_neither_the_holder_nor_the_waiter() {
     let mut board = Board::start().await;
-    let (lock, other, held, next) = (board.lock().await, board.lock().await, claim(), claim());
+    let lock = board.lock().await;
+    let other = board.lock().await;
+    let held = claim();
+    let next = claim();
     let grant = take(&lock, &held).await;
     let waiter = board.waiter(&other, &next, 2).await;
     board.server.restart();
@@ -113,12 +122,14 @@ async fn a_restart_of_the_server_loses_neither_the_holder_nor_the_waiter() {
 #[tokio::test]
 async fn a_server_that_has_forgotten_everything_is_a_loss() {
     let mut board = Board::start().await;
-    let (lock, held) = (board.mortal_lock().await, claim());
+    let lock = board.mortal_lock().await;
+    let held = claim();
     let grant = take(&lock, &held).await;
     board.server.restart_empty();
     lost(&grant).await;
     assert_eq!(lock.release(held).await.unwrap(), Released::NotHeld);
-    let (next, claim) = (board.lock().await, claim());
+    let next = board.lock().await;
+    let claim = claim();
     assert!(!is_lost(&take(&lock, &claim).await));
     busy(&next, &crate::board::claim(), Duration::ZERO).await;
 }
@@ -128,7 +139,10 @@ async fn a_server_that_has_forgotten_everything_is_a_loss() {
 async fn a_waiter_whose_session_has_ended_is_the_last_of_the_queue_again() {
     let board = Board::start().await;
     let (proxy, cut_off) = by_proxy(&board).await;
-    let (lock, held, early, late) = (board.lock().await, claim(), claim(), claim());
+    let lock = board.lock().await;
+    let held = claim();
+    let early = claim();
+    let late = claim();
     take(&lock, &held).await;
     let first = board.waiter(&cut_off, &early, 2).await;
     let second = board.waiter(&lock, &late, 3).await;
@@ -147,7 +161,9 @@ async fn a_waiter_whose_session_has_ended_is_the_last_of_the_queue_again() {
 #[tokio::test]
 async fn a_server_paused_for_too_long_ends_the_session_and_leaves_no_waiter() {
     let board = Board::start().await;
-    let (lock, held, waiting) = (board.mortal_lock().await, claim(), claim());
+    let lock = board.mortal_lock().await;
+    let held = claim();
+    let waiting = claim();
     let grant = take(&lock, &held).await;
     let waiter = board.waiter(&lock, &waiting, 2).await;
     board.server.stop();
@@ -176,7 +192,8 @@ async fn left_behind(board: &Board, claim: &Claim) -> (String, u64) {
 #[tokio::test]
 async fn the_node_of_another_session_is_not_the_claims_own() {
     let board = Board::start().await;
-    let (lock, mine) = (board.lock().await, claim());
+    let lock = board.lock().await;
+    let mine = claim();
     take(&lock, &mine).await;
     free(&lock, mine.clone()).await;
     let (old, made_by) = left_behind(&board, &mine).await;

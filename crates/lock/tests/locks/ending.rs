@@ -154,7 +154,8 @@ async fn a_refused_caller_releases_nothing() {
 async fn a_shutdown_waits_for_holders_and_takes_what_they_keep() {
     let lock = LocalLock::new();
     let locks = locks(lock.clone());
-    let (brief, kept) = (locks.lock(&item(1)).await.unwrap(), locks.lock(&item(2)).await.unwrap());
+    let brief = locks.lock(&item(1)).await.unwrap();
+    let kept = locks.lock(&item(2)).await.unwrap();
     let waits = tokio::spawn({
         let locks = locks.clone();
         async move { kind(locks.lock(&item(2)).await) }

@@ -26,7 +26,8 @@ async fn a_key_is_locked_and_unlocked_twice_in_a_row() {
 #[tokio::test(start_paused = true)]
 async fn a_second_try_while_it_is_held_is_busy_at_once() {
     let lock = LocalLock::new();
-    let (here, there) = (locks(lock.clone()), locks(lock));
+    let here = locks(lock.clone());
+    let there = locks(lock);
     let _held = here.lock(&key()).await.unwrap();
     let began = Instant::now();
     assert_eq!(kind(here.try_lock(&key()).await), LockErrorKind::Busy);
@@ -58,14 +59,17 @@ async fn of_a_hundred_tasks_that_try_at_once_one_obtains() {
 async fn count(processes: usize, tasks: usize, rounds: usize, work: Duration) -> (u64, usize) {
     let lock = LocalLock::new();
     let counter = Arc::new(AtomicU64::new(0));
-    let (inside, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let inside = Arc::new(AtomicUsize::new(0));
+    let most = Arc::new(AtomicUsize::new(0));
     let last_fence = Arc::new(AtomicU64::new(0));
     let mut all = JoinSet::new();
     for _ in 0..processes {
         let locks = locks(lock.clone());
         for _ in 0..tasks {
-            let (locks, counter) = (locks.clone(), Arc::clone(&counter));
-            let (inside, most) = (Arc::clone(&inside), Arc::clone(&most));
+            let locks = locks.clone();
+            let counter = Arc::clone(&counter);
+            let inside = Arc::clone(&inside);
+            let most = Arc::clone(&most);
             let last_fence = Arc::clone(&last_fence);
             all.spawn(async move {
                 for _ in 0..rounds {
@@ -105,9 +109,11 @@ async fn eight_processes_of_eight_tasks_count_a_thousand_rounds_each_exactly() {
 /// Case 6, on two names at once.
 #[tokio::test(start_paused = true)]
 async fn an_unprotected_counter_is_exact_on_two_names_at_once() {
-    let (lock, counters) = (LocalLock::new(), [AtomicU64::new(0), AtomicU64::new(0)]);
+    let lock = LocalLock::new();
+    let counters = [AtomicU64::new(0), AtomicU64::new(0)];
     let rounds = (0..8).map(|task| {
-        let (locks, counter) = (locks(lock.clone()), &counters[task % 2]);
+        let locks = locks(lock.clone());
+        let counter = &counters[task % 2];
         async move {
             for _ in 0..100 {
                 let _held = locks.lock(&item(task as u64 % 2)).await.unwrap();

@@ -18,7 +18,8 @@ use tower::{Layer, ServiceExt, service_fn};
 use crate::support::{LEASE, MS, Operation, SECOND, Scripted, is_held, key, seize};
 
 fn guarded() -> (MemoryStore, LocalLock, Guarded<MemoryStore, LocalLock>) {
-    let (store, lock) = (MemoryStore::new(10_000), LocalLock::new());
+    let store = MemoryStore::new(10_000);
+    let lock = LocalLock::new();
     (store.clone(), lock.clone(), Guarded::new(store, lock))
 }
 

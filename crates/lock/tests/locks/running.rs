@@ -29,7 +29,8 @@ async fn take_over(lock: &LocalLock) {
 async fn taken_over(when_lost: WhenLost) -> (Result<(), LockErrorKind>, bool, Duration, bool) {
     let lock = LocalLock::new();
     let locks = locks(lock.clone()).when_lost(when_lost);
-    let (steps, saw) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let steps = AtomicUsize::new(0);
+    let saw = AtomicUsize::new(0);
     let began = Instant::now();
     let work = async {
         take_over(&lock).await;
@@ -38,7 +39,8 @@ async fn taken_over(when_lost: WhenLost) -> (Result<(), LockErrorKind>, bool, Du
         steps.fetch_add(1, Ordering::SeqCst);
     };
     let answer = locks.run(&key(), work).await.map_err(|error| error.kind());
-    let (is_done, saw) = (steps.into_inner() == 1, saw.into_inner() == 1);
+    let is_done = steps.into_inner() == 1;
+    let saw = saw.into_inner() == 1;
     (answer, is_done, began.elapsed(), saw)
 }
 
@@ -178,7 +180,8 @@ fn stock(
 
 #[tokio::test(start_paused = true)]
 async fn a_service_behind_a_lock_is_called_by_one_at_a_time_in_the_fleet() {
-    let (lock, left) = (LocalLock::new(), Arc::new(AtomicUsize::new(100)));
+    let lock = LocalLock::new();
+    let left = Arc::new(AtomicUsize::new(100));
     let fleet: Vec<_> = (0..4)
         .map(|_| LockLayer::new(locks(lock.clone()), stock_key).layer(stock(&left)))
         .collect();
@@ -198,7 +201,8 @@ async fn a_service_behind_a_lock_is_called_by_one_at_a_time_in_the_fleet() {
 
 #[tokio::test(start_paused = true)]
 async fn requests_of_other_keys_and_of_none_do_not_wait() {
-    let (lock, left) = (LocalLock::new(), Arc::new(AtomicUsize::new(100)));
+    let lock = LocalLock::new();
+    let left = Arc::new(AtomicUsize::new(100));
     let layer = LockLayer::new(locks(lock.clone()), |request: &Deduct| {
         (request.sku != 0).then(|| stock_key(request))
     });
@@ -239,7 +243,8 @@ async fn a_call_that_is_dropped_gives_up_its_lock() {
 
 #[tokio::test(start_paused = true)]
 async fn waiting_requests_take_no_permit_of_a_limit_below_the_layer() {
-    let (lock, left) = (LocalLock::new(), Arc::new(AtomicUsize::new(10)));
+    let lock = LocalLock::new();
+    let left = Arc::new(AtomicUsize::new(10));
     let held = locks(lock.clone()).lock(&stock_key(&Deduct { warehouse: "a", sku: 1 })).await;
     let service = ServiceBuilder::new()
         .layer(LockLayer::new(locks(lock.clone()), stock_key))

@@ -49,7 +49,8 @@ async fn call(locks: &Locks<Scripted>, world: &World, chance: &mut StdRng) {
     let of = chance.random_range(0..KEYS);
     let key = item(of as u64);
     let patience = Duration::from_micros(chance.random_range(0..3_000));
-    let (way, end) = (chance.random_range(0..3), chance.random_range(0..3));
+    let way = chance.random_range(0..3);
+    let end = chance.random_range(0..3);
     let takes = async {
         let taken = match way {
             0 => locks.try_lock(&key).await,
@@ -84,7 +85,8 @@ async fn in_a_storm_one_holds_at_a_time_and_nothing_is_left() {
     let world = Arc::new(World::default());
     let mut callers = JoinSet::new();
     for seed in 0..32 {
-        let (locks, world) = (fleet[seed % 4].clone(), Arc::clone(&world));
+        let locks = fleet[seed % 4].clone();
+        let world = Arc::clone(&world);
         callers.spawn(async move {
             let mut chance = StdRng::seed_from_u64(seed as u64);
             for _ in 0..60 {
@@ -137,7 +139,8 @@ impl Fenced {
 async fn a_late_write_is_refused_by_its_fence() {
     let lock = LocalLock::new();
     let short = |lock: &LocalLock| Locks::new(lock.clone()).lease(MS * 100).unwrap();
-    let (stopped, other) = (short(&lock), short(&lock));
+    let stopped = short(&lock);
+    let other = short(&lock);
     let mut resource = Fenced::default();
     let late = stopped.lock(&item(1)).await.unwrap();
     assert!(!late.is_lost() && resource.write(late.fence(), "first"));

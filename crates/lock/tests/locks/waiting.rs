@@ -103,7 +103,8 @@ async fn after_the_deadline_nothing_is_asked() {
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_gives_up_is_gone_and_the_next_one_gets_the_lock() {
     let lock = LocalLock::new();
-    let (here, there) = (locks(lock.clone()), locks(lock.clone()));
+    let here = locks(lock.clone());
+    let there = locks(lock.clone());
     let held = here.lock(&key()).await.unwrap();
     for locks in [&here, &there] {
         assert!(timeout(MS * 300, locks.lock(&key())).await.is_err());
@@ -122,7 +123,9 @@ async fn a_waiter_that_leaves_the_local_queue_delays_no_other() {
     let locks = locks(LocalLock::new());
     let held = locks.lock(&key()).await.unwrap();
     let waits = |locks: Locks<_>| tokio::spawn(async move { locks.lock(&key()).await.map(drop) });
-    let (first, middle, last) = (waits(locks.clone()), waits(locks.clone()), waits(locks.clone()));
+    let first = waits(locks.clone());
+    let middle = waits(locks.clone());
+    let last = waits(locks.clone());
     yield_now().await;
     middle.abort();
     drop(held);
@@ -255,7 +258,8 @@ async fn five_hundred_that_wait_for_200_ms_each_are_all_served() {
     let keys = key();
     let began = Instant::now();
     join_all((0..500).map(|number| {
-        let (locks, key) = (&fleet[number % 50], &keys);
+        let locks = &fleet[number % 50];
+        let key = &keys;
         async move {
             let held = locks.lock(key).await.unwrap();
             sleep(MS * 200).await;

@@ -60,7 +60,8 @@ impl FaultProxy {
             }
         };
         let (faults, watched) = watch::channel(NetworkFaults::default());
-        let (damage, replacements) = (Damage::default(), Replacements::default());
+        let damage = Damage::default();
+        let replacements = Replacements::default();
         let upstream = Upstream {
             address: upstream,
             faults: watched,

@@ -24,7 +24,8 @@ impl Replacement {
     /// Every command whose words, with a space between any two, hold `needle` is done by the
     /// server, and answered by `reply`: bytes as they are sent.
     pub fn of(needle: impl AsRef<[u8]>, reply: impl AsRef<[u8]>) -> Self {
-        let (needle, reply) = (needle.as_ref().to_vec(), reply.as_ref().to_vec());
+        let needle = needle.as_ref().to_vec();
+        let reply = reply.as_ref().to_vec();
         Self { needle, reply, is_done: true, left: usize::MAX, count: Arc::default() }
     }
 

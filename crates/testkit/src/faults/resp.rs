@@ -19,7 +19,8 @@ pub(super) fn command(bytes: &[u8]) -> Length {
 
 /// How long the first reply or push is. An attribute of a reply (`|`) belongs to it.
 pub(super) fn value(bytes: &[u8]) -> Length {
-    let (mut at, mut missing) = (0, 1);
+    let mut at = 0;
+    let mut missing = 1;
     while missing > 0 {
         let Some(line) = line_at(bytes, at) else {
             return Ok(None);

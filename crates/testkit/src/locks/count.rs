@@ -41,7 +41,9 @@ impl Count {
         let turn = Arc::new(Mutex::new(()));
         let mut counting = JoinSet::new();
         for _ in 0..self.tasks {
-            let (this, lock, turn) = (self.clone(), Arc::clone(&lock), Arc::clone(&turn));
+            let this = self.clone();
+            let lock = Arc::clone(&lock);
+            let turn = Arc::clone(&turn);
             counting.spawn(async move { this.count(&*lock, &turn).await });
         }
         counting.join_all().await.into_iter().max().unwrap_or_default()

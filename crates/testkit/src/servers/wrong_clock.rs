@@ -24,7 +24,8 @@ pub(super) fn wrong_clock(dir: &Path) -> Vec<String> {
     let Ok(seconds) = fs::read_to_string(dir.join(CLOCK)) else {
         return Vec::new();
     };
-    let (source, library) = (dir.join("clock.c"), dir.join("clock.so"));
+    let source = dir.join("clock.c");
+    let library = dir.join("clock.so");
     if !library.exists() {
         fs::write(&source, WRONG_CLOCK).expect("a file");
         let mut compile = Command::new("cc");

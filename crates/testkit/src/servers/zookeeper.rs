@@ -184,7 +184,9 @@ fn begin(dir: &Path, port: u16, peers: &[String]) -> Guarded {
 }
 
 fn settings(dir: &Path, port: u16, peers: &[String]) -> String {
-    let (data, tick, peers) = (dir.join("data"), TICK.as_millis(), peers.join("\n"));
+    let data = dir.join("data");
+    let tick = TICK.as_millis();
+    let peers = peers.join("\n");
     format!(
         "tickTime={tick}\ndataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\n\
          maxClientCnxns=0\nadmin.enableServer=false\n4lw.commands.whitelist=*\n\
