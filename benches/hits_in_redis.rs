@@ -56,7 +56,7 @@ struct Stage<'a> {
     keys: usize,
 }
 
-/// What one caller does with its key, so many times.
+/// Runs one caller's operation on its key, as often as the turn says.
 type Caller = Box<dyn Fn(u64, usize) -> BoxFuture<'static, ()>>;
 
 /// The bounds of an answer that is stored.
@@ -200,7 +200,7 @@ fn key(sku: &u64) -> Key {
     Key::of("item").with(*sku)
 }
 
-/// What the entries of the others are called: as long as ours are.
+/// The names of the other entries, as long as ours are.
 fn name(sku: u64) -> String {
     format!("by:default:{{{}}}", key(&sku).digest())
 }

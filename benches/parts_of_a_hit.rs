@@ -1,4 +1,4 @@
-//! What a hit in Redis is made of beside the client and the server, each part by itself.
+//! The parts of a hit in Redis beside the client and the server, each by itself.
 //!
 //! The layer is measured as a whole, over a store that answers at once with an entry that is not
 //! decoded yet. So are the parts that can be called from outside. What remains of the layer without

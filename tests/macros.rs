@@ -143,7 +143,7 @@ async fn a_load_outlives_the_call_that_began_it() {
 }
 
 impl Catalog {
-    /// What a method reads through may be its own.
+    /// A method may read through a field of its own.
     #[read_through(layer = self.layer, key = "stock/{sku.0}/{strict}", skip(self), ttl = "5m")]
     async fn stock(&self, sku: Sku, mut strict: bool) -> Result<Item, Missing> {
         strict = !strict;

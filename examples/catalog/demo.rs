@@ -45,7 +45,7 @@ struct Burst {
     spread_ms: f64,
 }
 
-/// What an invalidation costs.
+/// The cost of an invalidation.
 #[derive(Serialize)]
 pub(crate) struct Invalidation {
     product: u32,

@@ -1,4 +1,4 @@
-//! What is counted of each way.
+//! The counts of each way.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -12,10 +12,10 @@ use serde::Serialize;
 pub(crate) const FIRST_CLASS_MICROS: u128 = 250;
 const CLASSES: usize = 17;
 
-/// How many took how long.
+/// How many answers took how long.
 pub(crate) type Histogram = [u64; CLASSES];
 
-/// Counts what a way has answered.
+/// Counts the answers of a way.
 #[derive(Default)]
 pub(crate) struct Meter(Mutex<Counts>);
 

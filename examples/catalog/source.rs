@@ -16,11 +16,11 @@ use crate::catalog::Product;
 use crate::tables::{self, Tables, small};
 use crate::way::Way;
 
-/// Connections of each way. So few are usual, and a burst of more has to queue for them.
+/// Connections of each way. This is a usual number; a larger burst has to queue for them.
 const CONNECTIONS: u32 = 8;
 /// A query that queues for longer gets an error, as with any pool.
 const QUEUE_LIMIT: Duration = Duration::from_secs(10);
-/// What a slow database adds to a query.
+/// The delay that a slow database adds to a query.
 const SLOWNESS: Duration = Duration::from_millis(500);
 /// Products on a page of search results.
 const PAGE: u32 = 12;
@@ -35,7 +35,7 @@ pub(crate) struct Category {
     pub(crate) children: Vec<Self>,
 }
 
-/// What is searched for: words of a name, a category of any level, or both.
+/// A search: words of a name, a category of any level, or both.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Search {
     pub(crate) words: String,
@@ -125,7 +125,7 @@ impl Connections {
         by_sku.get(&sku).copied().unwrap_or(0)
     }
 
-    /// One query for any number of products. Those that there are not are left out.
+    /// One query for any number of products. SKUs without a product are left out.
     pub(crate) async fn products(
         &self,
         skus: Vec<u32>,
@@ -140,7 +140,7 @@ impl Connections {
         Ok(products.collect::<Result<_, _>>()?)
     }
 
-    /// The SKUs of one page of what is found.
+    /// The SKUs of one page of the result.
     pub(crate) async fn search(&self, search: &Search) -> Result<Vec<u32>, QueryError> {
         let mut connection = self.connection(&[]).await?;
         let sql = tables::placeholders(&self.url, &search_sql(search));

@@ -28,7 +28,7 @@ struct Inner {
     state: AtomicU8,
 }
 
-/// What the last operation showed of the store.
+/// The state of the store after the last operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// It answered.

@@ -16,7 +16,7 @@ use crate::demo::Demo;
 use crate::source::Search;
 use crate::way::Way;
 
-/// One request in so much time, on each way: 80 a second.
+/// The time between two requests of each way: 80 a second.
 const PACE: Duration = Duration::from_micros(12_500);
 /// Products that are asked for, the first one most often.
 const PRODUCTS: u32 = 40;

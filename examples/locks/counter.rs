@@ -17,7 +17,7 @@ pub(crate) struct Outcome {
     pub(crate) fences: Fences,
 }
 
-/// What the numbers of the grants did, in the order of the increments.
+/// Whether the fencing tokens grew, in the order of the increments.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Fences {
     /// There are none.
@@ -59,7 +59,7 @@ impl Counter {
     }
 }
 
-/// What comes of it without a lock.
+/// The result without a lock.
 pub(crate) async fn unprotected(rounds: u32) -> Outcome {
     let counter = Counter::default();
     let began = Instant::now();
@@ -72,7 +72,7 @@ pub(crate) async fn unprotected(rounds: u32) -> Outcome {
     counter.outcome(2 * rounds, began.elapsed())
 }
 
-/// What comes of it when each increment is made under a lock.
+/// The result when each increment is made under a lock.
 pub(crate) async fn by(
     [one, other]: [Locks<Arc<dyn Lock>>; 2],
     rounds: u32,

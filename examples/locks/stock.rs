@@ -12,7 +12,7 @@ use futures_util::future::{join_all, try_join_all};
 use tokio::time::sleep;
 use tower::{Layer, ServiceExt, service_fn};
 
-/// What became of the stock.
+/// The result of selling.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) sold: u32,
@@ -74,7 +74,7 @@ fn orders() -> impl Iterator<Item = Order> {
     (0..PIECES).flat_map(|_| articles())
 }
 
-/// What comes of it without a lock.
+/// The result without a lock.
 pub(crate) async fn unprotected() -> Outcome {
     let stock = Stock::full();
     let both = orders().chain(orders());
@@ -82,7 +82,7 @@ pub(crate) async fn unprotected() -> Outcome {
     stock.outcome()
 }
 
-/// What comes of it behind a [`LockLayer`] whose keys are made of warehouse and article.
+/// The result behind a [`LockLayer`] whose keys are made of warehouse and article.
 pub(crate) async fn by(
     services: [Locks<Arc<dyn Lock>>; 2],
 ) -> Result<Outcome, LockedError<Infallible>> {

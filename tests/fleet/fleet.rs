@@ -22,7 +22,7 @@ pub(crate) const NAMESPACE: &str = "fleet";
 /// still detects a lost push message, which would cost a lease, or a pause that is long on purpose.
 pub(crate) const SLACK: Duration = Duration::from_millis(250);
 
-/// What is shared by the workers of a test.
+/// The server and the database that the workers of a test share.
 pub(crate) struct Fleet {
     pub(crate) redis: RedisServer,
     pub(crate) database: Database,
@@ -142,7 +142,7 @@ pub(crate) struct RedisName<'a> {
 }
 
 impl RedisName<'_> {
-    /// What is left of its life: none if it lives for ever, zero if it is not there.
+    /// Its remaining life: `None` if it lives for ever, zero if it does not exist.
     pub(crate) fn life(&self) -> Option<Duration> {
         let Reply::Integer(millis) = self.redis.command(&["PTTL", &self.name]) else {
             panic!("no life");

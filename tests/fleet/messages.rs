@@ -1,4 +1,4 @@
-//! What a test and its workers send each other.
+//! The messages between a test and its workers.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::storm::{Fared, Storm};
 
-/// What a worker is to do.
+/// A command to a worker.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) enum Command {
     /// Let so many more callers ask for a key; done when each has been polled once.

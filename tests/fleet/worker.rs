@@ -46,7 +46,7 @@ pub(crate) struct Member {
 
 type Caller = JoinHandle<Answer>;
 
-/// A timeout that is short for what is tested may be too short for a busy machine to connect.
+/// A timeout that is short for a test may be too short to connect on a busy machine.
 async fn connect(options: RedisOptions) -> Result<RedisStore, StoreError> {
     for _ in 1..TRIES {
         if let Ok(store) = options.clone().connect().await {
@@ -207,7 +207,7 @@ pub(crate) fn key_of(key: u64) -> Key {
     Key::of("row").with(key)
 }
 
-/// A request, and how long its load is to take should it come to one.
+/// A request, and the time of its load, if there is one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask {
     pub(crate) key: u64,

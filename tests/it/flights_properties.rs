@@ -61,7 +61,7 @@ enum Step {
 
 fn steps(faulty: bool) -> impl Strategy<Value = Vec<Step>> {
     let process = 0..PROCESSES;
-    let stumble =
+    let fault =
         (process.clone(), 0..4_usize, prop_oneof![Just(Moment::Before), Just(Moment::After)]);
     let one = prop_oneof![
         4 => process.clone().prop_map(|process| Step::Call { process }),
@@ -70,7 +70,7 @@ fn steps(faulty: bool) -> impl Strategy<Value = Vec<Step>> {
         8 => (1..4_usize).prop_map(|rounds| Step::Run { rounds }),
         2 => prop::bool::weighted(0.8).prop_map(|well| Step::LetGo { well }),
         1 => process.prop_map(|process| Step::Invalidate { process }),
-        if faulty { 1 } else { 0 } => stumble
+        if faulty { 1 } else { 0 } => fault
             .prop_map(|(process, request, moment)| Step::Fail { process, request, moment }),
     ];
     vec(one, 1..80)

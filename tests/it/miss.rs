@@ -35,8 +35,8 @@ async fn ten_thousand_callers_of_a_remote_store_share_one_load_and_three_request
     idle().await;
     loader.let_go(10_000);
     assert_eq!(answers(asked).await, [1; 10_000]);
-    let questions = [Op::Look, Op::Acquire, Op::Commit].map(|op| store.asked(op));
-    assert_eq!((questions, store.requests()), ([1, 1, 1], 3));
+    let requests = [Op::Look, Op::Acquire, Op::Commit].map(|op| store.asked(op));
+    assert_eq!((requests, store.requests()), ([1, 1, 1], 3));
 }
 
 #[tokio::test(start_paused = true)]

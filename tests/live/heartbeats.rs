@@ -67,7 +67,7 @@ async fn a_copy_that_is_read_all_the_time_does_not_outlive_its_connection_for_lo
             if copied(&store, 1).is_none() {
                 break;
             }
-            assert!(began < BOUND, "given out {began:?} after its invalidation");
+            assert!(began < BOUND, "served {began:?} after its invalidation");
             sleep(Duration::from_millis(1)).await;
         }
     }

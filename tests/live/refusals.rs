@@ -1,4 +1,4 @@
-//! What a server refuses costs loads, no answers.
+//! A refusal of the server costs loads, and no answer.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;

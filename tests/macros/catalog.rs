@@ -1,4 +1,4 @@
-//! What the functions under test read.
+//! The source of the functions under test.
 
 use std::fmt::Display;
 use std::sync::Arc;

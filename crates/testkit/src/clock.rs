@@ -17,7 +17,7 @@ pub fn now() -> u64 {
 #[derive(Debug)]
 pub struct Steady {
     since: Instant,
-    /// What the clock showed at `since`, in us.
+    /// The time of the clock at `since`, in us.
     offset: u64,
 }
 

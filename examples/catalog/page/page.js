@@ -2,7 +2,7 @@
 const SIDES = ['unprotected', 'protected'];
 const TICK = 500, SHOWN = 120, RECENT = 20, WIDTH = 600, HEIGHT = 160, STEP = WIDTH / (SHOWN - 1);
 const OUTCOMES = {
-  hit: 'Kept and fresh: given out at once.',
+  hit: 'Cached and fresh: served at once.',
   stale: 'A little old: served while it is loaded again, or because it cannot be.',
   collapsed: 'Waited for a query that another caller had begun.',
   led: 'Made the query, for itself and for all waiters.',
@@ -162,7 +162,7 @@ function showInvalidation({ product, queries, millis: times, failed }) {
   $('result').innerHTML = `<p class="verdict">Product ${number.format(product)} was removed from the cache.</p>
     <div class="run" data-side="protected"><p>The next request made <b id="invalidate-first">${plural(queries[0], 'query')}</b> and took ${millis(times[0])}.</p>
     <p>The one after that made <b id="invalidate-second">${plural(queries[1], 'query')}</b> and took ${millis(times[1])}.</p></div>
-    <p class="quiet">${failed ? 'The query failed: what was removed is not given out any more, not even as a last resort.'
+    <p class="quiet">${failed ? 'The query failed: what was removed is not served any more, not even as a last resort.'
     : 'A request that starts after an invalidation has returned is never given what it removed.'}</p>`;
 }
 

@@ -31,7 +31,7 @@ impl Tables {
         Self { owner }
     }
 
-    /// Reads products with their categories. What it may ask about them is added behind.
+    /// Reads products with their categories. A caller appends its condition.
     pub(crate) fn select_products(self) -> String {
         let owner = self.owner;
         format!(

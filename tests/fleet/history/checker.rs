@@ -1,4 +1,4 @@
-//! What a history must not contain, and proof that it would be seen.
+//! Stale reads, which a history must not contain, and a proof that the checker finds them.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -15,7 +15,7 @@ type Layered = bellwether::ReadThroughLayer<KeyOf>;
 /// The places where a store can be.
 const PLACES: [fn(&MemoryStore) -> Scripted; 2] = [Scripted::over, Scripted::away];
 
-/// A process with one caller that will be dropped, and what the others depend on.
+/// A process with one caller that will be dropped, and its store and loader.
 struct Scene {
     store: MemoryStore,
     loader: Loader,

@@ -31,8 +31,8 @@ fn a_miss_outside_of_a_runtime_leaves_nothing() {
     assert_eq!(runtime().block_on(answer(&cached, 1)), 1);
 }
 
-/// A thread of its own asks for what a runtime is loading. It cannot open a flight, and it cannot
-/// wait in that of others either: its patience would need a timer.
+/// A thread without a runtime asks for a key that a runtime is loading. It cannot open a flight,
+/// and it cannot join one either: its wait would need a timer.
 #[tokio::test]
 async fn to_join_a_load_from_outside_of_a_runtime_is_an_error() {
     let loader = Loader::gated();

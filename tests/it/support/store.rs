@@ -78,7 +78,7 @@ struct Rule {
     what: What,
 }
 
-/// What a rule is for.
+/// The requests of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hits {
     All,
@@ -149,8 +149,8 @@ impl Scripted {
     }
 
     /// The n-th request fails, counted from 0.
-    pub(crate) fn fails_at(&self, question: usize, moment: Moment) {
-        self.rule(Hits::Nth(question), moment, What::Fail);
+    pub(crate) fn fails_at(&self, request: usize, moment: Moment) {
+        self.rule(Hits::Nth(request), moment, What::Fail);
     }
 
     /// The next request for an operation waits at a gate.

@@ -240,9 +240,9 @@ async fn waiters_that_come_one_after_the_other_are_answered_by_one_request() {
 async fn a_hundred_waiters_ask_the_store_no_more_often_than_one() {
     let store = MemoryStore::new(10);
     let _held = lease(&store, 1, MINUTE).await;
-    let questions = [1, 100].map(|waiters| (waiters, Scripted::away(&store)));
+    let requests = [1, 100].map(|waiters| (waiters, Scripted::away(&store)));
     let mut asked = Vec::new();
-    for (waiters, store) in questions {
+    for (waiters, store) in requests {
         // Fixed pauses, so that both ask at the same moments.
         let brisk = waiting(store.clone(), Wait::tries(20, SECOND), &Loader::new());
         settled(burst(&brisk, 1, waiters)).await;

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use super::{Site, TIMEOUT, kind, lease, look};
 use crate::catalog::key;
 
-/// Failures that no test comes to.
+/// More failures than any test causes.
 const NEVER: u32 = 1_000_000;
 
 /// How long each thousand callers go on asking.

@@ -15,7 +15,7 @@ use crate::catalog::key;
 type Loader = BoxCloneSyncService<(u64, Duration), u64, Infallible>;
 type Hurried = ReadThrough<Loader, fn(&(u64, Duration)) -> Lookup>;
 
-/// Requests say how much time they have. Loads take so long.
+/// A layer whose requests have deadlines, and whose loads take this long.
 fn hurried(store: RedisStore, takes: Duration) -> Hurried {
     let ask_of: fn(&(u64, Duration)) -> Lookup =
         |(sku, time)| Lookup::of(key(*sku)).deadline(time::Instant::now() + *time);

@@ -92,7 +92,7 @@ impl Shop {
         (began.elapsed(), matches!(status, CacheStatus::Hit { .. }))
     }
 
-    /// Callers that ask again and again for so long: how long each call took.
+    /// Callers that ask again and again for this long. Returns the time of each call.
     async fn trade(&self, period: Duration) -> Vec<Duration> {
         let over = Instant::now() + period;
         let callers = (0..CALLERS).map(async |caller| {

@@ -10,7 +10,7 @@ use crate::world::{LONG, busy, claim, free, options, queue_up, take, wait};
 
 const HOUR: i64 = 3_600;
 
-/// What the server takes for the time, in hours.
+/// The error of the server's clock, in hours.
 fn hour(server: &RedisServer) -> i64 {
     let Reply::Array(mut time) = server.command(&["TIME"]) else { panic!("no time") };
     time.swap_remove(0).text().parse::<i64>().expect("seconds") / HOUR

@@ -1,4 +1,4 @@
-//! What locks cost the server: commands and time per hand-over, and what is left of many keys.
+//! The cost of locks for the server: commands and time per hand-over, and the memory of many keys.
 
 use std::env;
 use std::fs;
@@ -20,12 +20,12 @@ use crate::world::{LONG, attempt, claim, free, options, take, wait};
 const WAITERS: u32 = 8;
 const ROUNDS: u32 = 4;
 
-/// What is done while it is held.
+/// The work while the lock is held.
 const WORK: Duration = Duration::from_millis(10);
 
 type Locks = Vec<Arc<dyn Lock>>;
 
-/// What a hand-over took: scripts that were run, and time from one holder to the next.
+/// The cost of a hand-over: scripts that were run, and time from one holder to the next.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     scripts: f64,
@@ -218,7 +218,7 @@ async fn the_server_tracks_no_name_of_a_lock_whose_last_waiter_has_gone() {
     }
 }
 
-/// So many keys; a million is the full run.
+/// The number of keys; a million is the full run.
 fn keys(default: u64) -> u64 {
     let told = env::var("BELLWETHER_LOCK_KEYS").ok();
     told.map_or(default, |keys| keys.parse().expect("a number"))

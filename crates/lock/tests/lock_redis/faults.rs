@@ -35,7 +35,7 @@ async fn a_release_whose_answer_was_lost_is_no_loss_to_its_holder() {
         let locks = Locks::new(Arc::<dyn Lock>::from(lock));
         for _ in 0..5 {
             let held = locks.lock(&key(1)).await.expect("a lock");
-            // Of the next reply nothing comes but the first byte.
+            // Only the first byte of the next reply arrives.
             proxy.cut_after(1);
             assert_eq!(held.release().await.expect("an answer"), Released::Freed);
             proxy.heal();
@@ -165,7 +165,7 @@ async fn a_server_that_takes_connections_and_says_nothing_is_an_error_in_time() 
     assert!(began.elapsed() < budget * 5, "{:?}", began.elapsed());
 }
 
-/// With what it writes to its disk: what was held is held.
+/// With its data on disk, a lock that was held is still held.
 #[tokio::test]
 async fn a_server_that_restarts_with_its_data_while_one_holds_and_one_waits_loses_neither() {
     let mut server = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
@@ -250,7 +250,7 @@ async fn a_release_frees_all_that_a_dropped_request_may_have_taken() {
     }
 }
 
-/// What holds a lock is small and ends by itself; not to free one would be worse.
+/// A lock's entry is small and expires by itself; a release that fails would be worse.
 #[tokio::test]
 async fn a_full_server_still_locks_and_frees() {
     let server = RedisServer::start();

@@ -18,7 +18,7 @@ use futures_util::future::join_all;
 
 use crate::world::{LONG, busy, claim, free, options, options_of, take, wait};
 
-/// So many rounds of each of 8 tasks in each of 8 processes; 1000 is the full run.
+/// The rounds of each of 8 tasks in each of 8 processes; 1000 is the full run.
 fn rounds(default: u64) -> u64 {
     let told = env::var("BELLWETHER_LOCK_ROUNDS").ok();
     told.map_or(default, |rounds| rounds.parse().expect("a number"))

@@ -1,4 +1,4 @@
-//! What a lock by majority does while nodes are slow, split, cut off, or have clocks of their own.
+//! A lock by majority, while nodes are slow, split, cut off, or have wrong clocks.
 
 use std::time::{Duration, Instant};
 

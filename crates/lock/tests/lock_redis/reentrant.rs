@@ -1,4 +1,4 @@
-//! What the reentrant lock counts.
+//! The count of holds of the reentrant lock.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ async fn the_remaining_time_is_that_of_the_last_hold_and_none_when_it_is_free() 
     assert_eq!(left(), -2);
 }
 
-/// Or a hold that was forgotten would keep the lock for as long as any other is renewed.
+/// Otherwise a hold that is never released would keep the lock while any other hold is renewed.
 #[tokio::test]
 async fn a_hold_that_is_not_renewed_lapses_while_another_one_of_its_owner_is() {
     let server = RedisServer::start();

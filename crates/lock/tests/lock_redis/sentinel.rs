@@ -59,7 +59,7 @@ fn knows_all(sentinel: &RedisServer) -> bool {
     field("num-slaves") == Some("1") && field("num-other-sentinels") == Some("2")
 }
 
-/// What remembers the largest fence it has seen, and refuses smaller ones.
+/// A resource that remembers the largest fence it has seen, and refuses smaller ones.
 struct Resource {
     fence: u64,
     value: &'static str,
@@ -81,7 +81,7 @@ async fn a_failover_can_lose_a_lock_that_was_granted_and_the_fence_keeps_the_res
     let lock = RedisLock::connect(options(&fleet.primary)).await.expect("a lock");
     let old = claim(1);
     let next = claim(1);
-    // What the replica has not read is lost, and not kept in the buffer of its connection either.
+    // Writes that the replica has not read are lost, and so is the buffer of its connection.
     fleet.replica.stop();
     fleet.primary.command(&["CLIENT", "KILL", "TYPE", "replica"]);
     let first = take(&lock, &old, LONG).await.fence.expect("a fence");

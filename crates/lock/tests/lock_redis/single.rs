@@ -1,4 +1,4 @@
-//! What the lock on one server does with names, values and settings.
+//! Names, values and settings of the lock on one server.
 
 use std::time::Duration;
 
@@ -122,7 +122,8 @@ async fn fences_grow_over_a_flush_and_a_clock_that_was_put_back() {
     }
     server.command(&["FLUSHALL"]);
     grows(1, take(&lock, &claim(1), LONG).await);
-    // What a server whose clock was a year ahead has left, seen by one whose clock is right.
+    // A server whose clock was a year ahead has left data, which a server with the right clock
+    // reads.
     let ahead = 1_u64 << 51;
     let Reply::Array(marks) = server.command(&["KEYS", "bw:default:fence:*"]) else {
         panic!("no names")

@@ -315,8 +315,8 @@ pub(crate) const NO_LEASE: Duration = Duration::from_millis(1);
 /// A session timeout short enough to wait for, and long enough for a machine that is busy.
 pub(crate) const SESSION: Duration = Duration::from_secs(2);
 
-/// What a hand-over may take beyond what it has to wait for.
+/// The longest time of a hand-over after the event that it waits for.
 pub(crate) const SLACK: Duration = Duration::from_millis(250);
 
-/// The same where a test is not about it, and the machine may be busy.
+/// The same, for tests that do not measure it, on a busy machine.
 pub(crate) const AMPLE: Duration = Duration::from_secs(2);

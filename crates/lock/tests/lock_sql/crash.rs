@@ -59,7 +59,7 @@ async fn a_stopped_holder_costs_its_session_timeout_and_is_notified_and_refused(
     .await;
 }
 
-/// It is granted what it waits for while it cannot know.
+/// It is granted the key while it is stopped.
 async fn a_waiter_that_is_stopped_costs_its_session_timeout_at_most(on: Bench) {
     let lock = on.lock();
     at_best(SESSION + SLACK, async |number| {

@@ -79,8 +79,8 @@ async fn a_request_dropped_at_any_moment_leaves_nothing(on: Bench) {
     for step in 0..40 {
         let claim = Claim::new(key(1));
         let patience = Duration::from_millis(step % 2 * 500);
-        let question = ask_by(&*lock, claim.clone(), patience);
-        let _ = timeout(Duration::from_micros(step * 150), question).await;
+        let request = ask_by(&*lock, claim.clone(), patience);
+        let _ = timeout(Duration::from_micros(step * 150), request).await;
         lock.release(claim).await.expect("an answer");
         let (next, took) = insist(&*lock, key(1)).await;
         assert!(took < AMPLE, "{took:?} after step {step}");

@@ -89,15 +89,15 @@ async fn a_claim_that_is_dropped_at_any_await_and_released_leaves_no_node() {
     let lock = board.lock().await;
     for polls in 1..12 {
         let claim = claim();
-        let mut question = lock.acquire(request(&claim, Duration::ZERO));
+        let mut asking = lock.acquire(request(&claim, Duration::ZERO));
         for _ in 0..polls {
-            if futures_util::poll!(&mut question).is_ready() {
+            if futures_util::poll!(&mut asking).is_ready() {
                 break;
             }
             // Enough for an answer: the next poll is the next await.
             tokio::time::sleep(Duration::from_millis(3)).await;
         }
-        drop(question);
+        drop(asking);
         lock.release(claim).await.unwrap();
         assert_eq!(board.nodes(&key()).await, Vec::<String>::new(), "after {polls} polls");
     }
@@ -239,8 +239,8 @@ async fn a_server_that_speaks_nonsense_is_an_error_and_no_panic() {
     }
 }
 
-/// An answer with a wrong bit may say anything, even that it goes on for ever. What is held by that
-/// connection goes with its session then, and no longer.
+/// An answer with a wrong bit may say anything, even that it has no end. A key that is held by that
+/// connection is then lost with its session.
 #[tokio::test]
 async fn an_answer_with_a_wrong_bit_does_no_lasting_harm() {
     let board = Board::start().await;

@@ -54,8 +54,8 @@ async fn of_a_hundred_tasks_that_try_at_once_one_obtains() {
     assert_eq!(obtained.len(), 1);
 }
 
-/// Runs so many tasks in so many processes, each taking turns at counting what only one may count,
-/// and says what was counted and how many of them were there at once.
+/// Runs so many tasks in so many processes, each counting in a critical section, and returns the
+/// count and the most tasks in it at once.
 async fn count(processes: usize, tasks: usize, rounds: usize, work: Duration) -> (u64, usize) {
     let lock = LocalLock::new();
     let counter = Arc::new(AtomicU64::new(0));

@@ -33,7 +33,7 @@ async fn a_wait_of_three_seconds_ends_after_three_seconds() {
 /// Case 32.
 #[tokio::test(start_paused = true)]
 async fn retries_outlast_a_short_lease_and_not_a_long_one() {
-    let lock = Scripted::deaf();
+    let lock = Scripted::without_messages();
     let patient = locks(lock.clone()).wait(LockWait::tries(3, MS * 20));
     seize(&lock, &key(), MS * 20).await;
     assert!(patient.lock(&key()).await.is_ok());
@@ -46,7 +46,7 @@ async fn retries_outlast_a_short_lease_and_not_a_long_one() {
 /// Case 33.
 #[tokio::test(start_paused = true)]
 async fn a_deadline_ends_the_wait_and_names_both_causes() {
-    let lock = Scripted::deaf();
+    let lock = Scripted::without_messages();
     seize(&lock, &key(), SECOND * 60).await;
     let locks = locks(lock.clone());
     let began = Instant::now();
@@ -77,7 +77,7 @@ async fn a_deadline_is_kept_although_the_lock_does_not_answer() {
 #[tokio::test(start_paused = true)]
 async fn n_retries_are_n_plus_one_tries_and_no_pause_after_the_last() {
     for retries in [0, 1, 3, 10] {
-        let lock = Scripted::deaf();
+        let lock = Scripted::without_messages();
         seize(&lock, &key(), SECOND * 60).await;
         let before = lock.asked(Operation::Acquire);
         let began = Instant::now();
@@ -158,7 +158,7 @@ async fn a_release_between_the_busy_answer_and_the_wait_is_not_missed() {
 /// Case 38: release messages are not needed.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_without_messages_gets_the_lock_by_polling() {
-    let lock = Scripted::deaf();
+    let lock = Scripted::without_messages();
     let held = locks(lock.clone()).lock(&key()).await.unwrap();
     let waiting = locks(lock.clone());
     let waits = tokio::spawn(async move { waiting.lock(&key()).await.map(drop) });
@@ -213,7 +213,7 @@ async fn a_lock_that_is_unreachable_from_the_start_is_an_error_at_once() {
 /// Case 55, as far as it is ours: a server is restarted while a caller waits.
 #[tokio::test(start_paused = true)]
 async fn trouble_that_passes_is_waited_out() {
-    let lock = Scripted::deaf();
+    let lock = Scripted::without_messages();
     let held = locks(lock.clone()).lock(&key()).await.unwrap();
     let waiting = locks(lock.clone());
     let waits = tokio::spawn(async move { waiting.lock(&key()).await.map(drop) });
@@ -227,7 +227,7 @@ async fn trouble_that_passes_is_waited_out() {
 
 #[tokio::test(start_paused = true)]
 async fn a_permanent_error_ends_the_wait() {
-    let lock = Scripted::deaf();
+    let lock = Scripted::without_messages();
     let _held = locks(lock.clone()).lock(&key()).await.unwrap();
     let waiting = locks(lock.clone());
     let waits = tokio::spawn(async move { kind(waiting.lock(&key()).await) });

@@ -19,7 +19,7 @@ pub struct Text {
 pub enum Faults {
     /// It can do everything.
     None,
-    /// What it writes is a KiB long.
+    /// Its bytes are a KiB long.
     Long,
     /// An answer is not turned into bytes.
     FailsToEncode,

@@ -96,7 +96,7 @@ impl FaultProxy {
         });
     }
 
-    /// Ends all faults; what is delayed already stays so.
+    /// Ends all faults. Bytes that are already delayed stay delayed.
     pub fn heal(&self) {
         self.damage.clear();
         self.replacements.clear();
@@ -131,7 +131,7 @@ impl FaultProxy {
         }
     }
 
-    /// Holds back what is delivered from now on, each way by its own duration.
+    /// Delays all bytes from now on, with one delay per direction.
     pub fn delay(&self, to_server: Duration, to_client: Duration) {
         self.faults.send_modify(|faults| {
             faults.to_server.delay = to_server;
@@ -139,7 +139,7 @@ impl FaultProxy {
         });
     }
 
-    /// Delivers what the server sends from now on at so many bytes per second.
+    /// Limits the bytes per second from the server, from now on.
     pub fn trickle(&self, bytes_per_second: u32) {
         let rate = NonZeroU32::new(bytes_per_second);
         self.faults.send_modify(|faults| faults.to_client.rate = rate);

@@ -34,7 +34,7 @@ impl Replacement {
         Self { is_done: false, ..Self::of(needle, reply) }
     }
 
-    /// So many commands, and no later one.
+    /// Replaces the replies to this many commands, and no later ones.
     pub fn times(self, times: usize) -> Self {
         Self { left: times, ..self }
     }
@@ -101,7 +101,7 @@ pub(super) fn inspectors(replacements: Replacements, is_resp: bool) -> (Commands
     (commands, Replies { frames: Frames::of(resp::value, is_resp), expected })
 }
 
-/// What is to become of the replies that are still to come.
+/// The treatment of the replies that are still to come.
 type Expected = Arc<Mutex<VecDeque<Option<Replacement>>>>;
 
 pub(super) struct Commands {
@@ -178,7 +178,7 @@ impl Frames {
         Self { length, held: Vec::new(), is_readable }
     }
 
-    /// Takes bytes in, and gives what is whole.
+    /// Takes bytes in, and returns the complete frames.
     fn push(&mut self, bytes: &[u8], mut whole: impl FnMut(&[u8])) {
         self.held.extend_from_slice(bytes);
         let mut at = 0;

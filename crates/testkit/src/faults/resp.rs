@@ -1,6 +1,6 @@
 //! Just enough RESP2 and RESP3 to tell where commands and replies end.
 
-/// What is no RESP.
+/// Bytes that are no RESP.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unreadable;
 

@@ -33,7 +33,7 @@ impl LockWorker {
     }
 }
 
-/// What a worker has.
+/// The state of a worker.
 struct Locker {
     lock: Arc<dyn Lock>,
     /// Held for a map operation, never across an `.await`.

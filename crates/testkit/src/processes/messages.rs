@@ -1,4 +1,4 @@
-//! What a test and its worker processes send each other.
+//! The messages between a test and its worker processes.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub(super) struct Order<C> {
     pub(super) command: C,
 }
 
-/// What a worker says: a line of JSON.
+/// A message of a worker: a line of JSON.
 #[derive(Deserialize, Serialize)]
 pub(super) enum Said<R> {
     /// It is ready for commands, or why it cannot be.

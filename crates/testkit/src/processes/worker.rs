@@ -19,8 +19,7 @@ use tokio::time::timeout;
 use super::frozen::{freeze, thaw};
 use super::messages::{MARK, Order, Said, TOLD};
 
-/// How long a worker may take to open, and for what it is [asked](Worker::ask). Nothing that works
-/// comes near it.
+/// The limit for a worker to open, and to [reply](Worker::ask). Nothing that works comes near it.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A copy of this test binary that obeys commands `C` by replies `R`. Killed and reaped on drop.

@@ -95,7 +95,7 @@ impl Drop for Guarded {
     }
 }
 
-/// Runs a program to its end, and gives what it wrote; panics with what it said if it fails.
+/// Runs a program to its end, and returns its output. Panics with its messages if it fails.
 pub(super) fn run(program: &str, arguments: &[String]) -> String {
     let output = Command::new(program).args(arguments).output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
@@ -140,7 +140,7 @@ pub(super) fn in_path(name: &str) -> Option<PathBuf> {
     candidates.find(|candidate| candidate.is_file())
 }
 
-/// What a server that does not start has said.
+/// The log of a server that does not start.
 pub(super) fn log(dir: &Path) -> String {
     fs::read_to_string(dir.join("log")).unwrap_or_default()
 }

@@ -114,7 +114,7 @@ fn binary() -> String {
         .to_string()
 }
 
-/// It refuses to run as root unless it is told to.
+/// It refuses to run as root without this option.
 fn as_root() -> Option<String> {
     rustix::process::geteuid().is_root().then(|| "--user=root".to_owned())
 }

@@ -137,7 +137,7 @@ impl ZooKeeperServer {
         self.restart();
     }
 
-    /// What it answers to one of its words of four letters, such as `mntr`.
+    /// Its answer to a four-letter word, such as `mntr`.
     pub fn word(&self, word: &str) -> String {
         say(self.port, word).unwrap_or_else(|error| panic!("{word}: {error}"))
     }

@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Set for a process that is to hold workers.
 const HOLDER: &str = "BELLWETHER_HOLDS_WORKERS";
 
-/// What a worker is to do.
+/// A command to a worker.
 #[derive(Deserialize, Serialize)]
 enum Task {
     /// Reply by the number, multiplied by the setup.
