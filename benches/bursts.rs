@@ -30,11 +30,11 @@ pub(crate) fn run(effort: Effort) {
             let mut race = Race::new("bursts", format!("{callers} caller{s}, {what}"));
             let ours = enter_us(&mut race, &Arc::new(Gate::new(callers, gated)), &runtime);
             let moka = enter_moka(&mut race, &Arc::new(Gate::new(callers, gated)), &runtime);
-            let told = enter_watch(&mut race, &Arc::new(Gate::new(callers, gated)), &runtime);
+            let notified = enter_watch(&mut race, &Arc::new(Gate::new(callers, gated)), &runtime);
             let outcome = race.run(effort);
-            outcome.print(&[ours, moka, told]);
+            outcome.print(&[ours, moka, notified]);
             outcome.print_times(ours, moka, Wanted::Nothing);
-            outcome.print_times(ours, told, Wanted::Nothing);
+            outcome.print_times(ours, notified, Wanted::Nothing);
         }
     }
 }

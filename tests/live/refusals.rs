@@ -141,7 +141,7 @@ async fn a_refused_commit_is_survived() {
 /// An unacknowledged lease is given up.
 #[tokio::test]
 async fn a_refused_abandon_is_survived() {
-    let unheard = Replacement::of(acquiring(), "-LOADING not heard of\r\n");
+    let unacknowledged = Replacement::of(acquiring(), "-LOADING no reply\r\n");
     let abandoning = call_of(include_str!("../../src/store/redis/abandon.lua"));
-    survive_all(&abandoning, &[unheard]).await;
+    survive_all(&abandoning, &[unacknowledged]).await;
 }

@@ -29,8 +29,8 @@ async fn nodes_whose_clocks_are_hours_apart_agree_about_leases() {
         sleep(lease / 2).await;
         assert_eq!(lock.renew(&first, lease).await.expect("an answer"), Renew::Held);
     }
-    let told = busy(&lock, &claim(1)).await;
-    assert!(told.remaining.is_some_and(|left| left <= lease), "{told:?}");
+    let refused = busy(&lock, &claim(1)).await;
+    assert!(refused.remaining.is_some_and(|left| left <= lease), "{refused:?}");
     let second = claim(1);
     wait(&lock, &second, LONG).await;
     assert_eq!(lock.renew(&first, lease).await.expect("an answer"), Renew::Lost);

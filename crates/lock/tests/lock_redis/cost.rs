@@ -112,8 +112,8 @@ async fn a_hand_over_is_announced_in_far_less_than_a_pause_and_by_few_scripts() 
     eprintln!(
         "notified: redis {redis:?}, fair {fair:?}, reentrant {reentrant:?}, redlock {redlock:?}"
     );
-    for told in [redis, fair, reentrant, redlock] {
-        assert!(told.time < polled.time / 2, "{told:?}, {polled:?}");
+    for notified in [redis, fair, reentrant, redlock] {
+        assert!(notified.time < polled.time / 2, "{notified:?}, {polled:?}");
     }
     // A release, and each waiter asks: as many scripts as there are waiters on average.
     assert!(redis.scripts <= f64::from(WAITERS + 1) / 2.0 + 2.5, "{redis:?}");
@@ -220,8 +220,8 @@ async fn the_server_tracks_no_name_of_a_lock_whose_last_waiter_has_gone() {
 
 /// The number of keys; a million is the full run.
 fn keys(default: u64) -> u64 {
-    let told = env::var("BELLWETHER_LOCK_KEYS").ok();
-    told.map_or(default, |keys| keys.parse().expect("a number"))
+    let keys = env::var("BELLWETHER_LOCK_KEYS").ok();
+    keys.map_or(default, |keys| keys.parse().expect("a number"))
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Connections that break, servers that stand still or go away, replies that are lost or wrong.
+//! Connections that break, servers that are paused or go away, replies that are lost or wrong.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -20,8 +20,8 @@ use crate::world::{LONG, busy, claim, free, options, options_of, take, wait};
 
 /// The rounds of each of 8 tasks in each of 8 processes; 1000 is the full run.
 fn rounds(default: u64) -> u64 {
-    let told = env::var("BELLWETHER_LOCK_ROUNDS").ok();
-    told.map_or(default, |rounds| rounds.parse().expect("a number"))
+    let rounds = env::var("BELLWETHER_LOCK_ROUNDS").ok();
+    rounds.map_or(default, |rounds| rounds.parse().expect("a number"))
 }
 
 #[test]

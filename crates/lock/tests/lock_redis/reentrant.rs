@@ -90,8 +90,8 @@ async fn another_owner_is_refused_with_the_remaining_lease() {
     let fence = take(&lock, &outer, owner, LONG).await.fence;
     take(&lock, &inner, owner, LONG).await;
     let mut watch = lock.watch(&key(1));
-    let told = busy(&lock, &theirs).await;
-    assert_eq!(told.holder.map(|holder| holder.grant), fence);
+    let refused = busy(&lock, &theirs).await;
+    assert_eq!(refused.holder.map(|holder| holder.grant), fence);
     free(&lock, &inner).await;
     free(&lock, &outer).await;
     tokio::time::timeout(LONG, watch.changed()).await.expect("a change");

@@ -44,8 +44,8 @@ impl Fleet {
     }
 
     fn primary_port(&self) -> String {
-        let told = self.sentinels[0].command(&["SENTINEL", "get-master-addr-by-name", "ours"]);
-        let Reply::Array(mut address) = told else { panic!("{told:?}") };
+        let primary = self.sentinels[0].command(&["SENTINEL", "get-master-addr-by-name", "ours"]);
+        let Reply::Array(mut address) = primary else { panic!("{primary:?}") };
         address.pop().expect("a port").text()
     }
 }

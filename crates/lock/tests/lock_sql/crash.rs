@@ -137,7 +137,7 @@ async fn a_session_that_is_killed_is_lost_and_nothing_is_lost_by_a_release(on: B
     free(&*lock, released).await;
     on.kill_sessions();
     killed.lost(SESSION / 3 + AMPLE).await;
-    // A later caller is told of the loss too.
+    // A later caller is notified of the loss too.
     killed.lost(Duration::ZERO).await;
     assert!(!of_released.has_ended(), "a release was reported as a loss");
     let next = take(&*lock, key(2)).await;

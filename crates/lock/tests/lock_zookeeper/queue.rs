@@ -47,7 +47,7 @@ async fn a_release_is_announced_to_the_next_waiter_only() {
         let claim = claim();
         waiters.push((board.waiter(&lock, &claim, place).await, claim));
     }
-    let told = || board.server.number("zk_sum_node_deleted_watch_count");
+    let notified = || board.server.number("zk_sum_node_deleted_watch_count");
     // The node of the last waiter exists before its watch does.
     let began = Instant::now();
     while board.server.number("zk_watch_count") < 8 {
@@ -55,11 +55,11 @@ async fn a_release_is_announced_to_the_next_waiter_only() {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     assert_eq!(board.server.number("zk_watch_count"), 8);
-    let before = told();
+    let before = notified();
     free(&lock, held).await;
     for (number, (waiter, claim)) in (1..).zip(waiters) {
         waiter.await.expect("no panic");
-        assert_eq!(told() - before, number);
+        assert_eq!(notified() - before, number);
         free(&lock, claim).await;
     }
     assert_eq!(board.server.number("zk_watch_count"), 0);

@@ -31,13 +31,13 @@ async fn a_holder_that_is_cut_off_knows_of_the_loss_before_the_next_grant() {
     let waiter = board.waiter(&other, &next, 2).await;
     proxy.blackhole();
     let began = Instant::now();
-    let told = async {
+    let notified = async {
         lost(&first).await;
         Instant::now()
     };
     let granted = async { (waiter.await.expect("no panic"), Instant::now()) };
-    let (told, (second, granted)) = tokio::join!(told, granted);
-    assert!(told < granted, "it was notified {:?} after", told - granted);
+    let (notified, (second, granted)) = tokio::join!(notified, granted);
+    assert!(notified < granted, "it was notified {:?} after", notified - granted);
     assert!(granted - began < SESSION + GRACE, "it took {:?}", granted - began);
     assert!(fence(&second) > fence(&first));
     assert!(is_lost(&first));

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// The environment variable that makes a process a worker. It holds the worker's setup, in JSON.
-pub(super) const TOLD: &str = "BELLWETHER_WORKER";
+pub(super) const SETUP_VARIABLE: &str = "BELLWETHER_WORKER";
 
 /// The first character of a worker's own lines. Its test harness prints other lines.
 pub(super) const MARK: char = '@';
@@ -17,7 +17,7 @@ pub(super) struct Order<C> {
 
 /// A message of a worker: a line of JSON.
 #[derive(Deserialize, Serialize)]
-pub(super) enum Said<R> {
+pub(super) enum WorkerMessage<R> {
     /// It is ready for commands, or why it cannot be.
     Opened(Result<(), String>),
     /// The reply to the command of that number.

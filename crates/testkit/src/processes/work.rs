@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use tokio::runtime;
 use tokio::sync::mpsc;
 
-use super::messages::{MARK, Order, Said, TOLD};
+use super::messages::{MARK, Order, SETUP_VARIABLE, WorkerMessage};
 
 /// Opens with the setup of its test, and obeys commands, several at a time, until the standard
 /// input ends. The input ends when the test dies in any way. Does nothing in a process that is no
@@ -30,22 +30,22 @@ pub fn work<T, S, C, R, O, F>(
     F: Future<Output = R> + Send + 'static,
 {
     // Without this variable, the test was run by hand and has no commands.
-    let Ok(told) = env::var(TOLD) else { return };
+    let Ok(setup) = env::var(SETUP_VARIABLE) else { return };
     set_parent_process_death_signal(Some(Signal::KILL)).expect("Linux");
     die_of_any_panic();
-    let told = serde_json::from_str(&told).expect("the setup of this suite");
+    let setup = serde_json::from_str(&setup).expect("the setup of this suite");
     let (commands, mut commanded) = mpsc::unbounded_channel();
     thread::spawn(move || listen(&commands));
     let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime").block_on(async {
-        let state = match open(told).await {
+        let state = match open(setup).await {
             Ok(state) => Arc::new(state),
-            Err(error) => return say(&Said::<R>::Opened(Err(error.to_string()))),
+            Err(error) => return say(&WorkerMessage::<R>::Opened(Err(error.to_string()))),
         };
-        say(&Said::<R>::Opened(Ok(())));
+        say(&WorkerMessage::<R>::Opened(Ok(())));
         while let Some(Order { id, command }) = commanded.recv().await {
             let obeyed = obey(Arc::clone(&state), command);
-            tokio::spawn(async move { say(&Said::Reply { id, reply: obeyed.await }) });
+            tokio::spawn(async move { say(&WorkerMessage::Reply { id, reply: obeyed.await }) });
         }
     });
 }
@@ -68,7 +68,7 @@ fn listen<C: DeserializeOwned>(commands: &mpsc::UnboundedSender<Order<C>>) {
     process::exit(0);
 }
 
-fn say<R: Serialize>(said: &Said<R>) {
+fn say<R: Serialize>(said: &WorkerMessage<R>) {
     let said = serde_json::to_string(said).expect("it is JSON");
     // The test harness writes there as well, and not always to the end of a line.
     let line = format!("\n{MARK}{said}\n");
