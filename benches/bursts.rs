@@ -1,9 +1,9 @@
 //! A burst: many callers that miss one key at the same moment, per caller.
 //!
-//! Each burst is of a new key, with a task for every caller. It is measured from the first spawn
-//! to the last answer: with a loader that answers at once, and with one that waits until all
-//! callers wait for it. The baselines are moka's `get_with`, which coalesces too, and tasks that
-//! wait for a `tokio::sync::watch` to change, about the least that telling so many can cost.
+//! Each burst is of a new key, with a task for every caller. It is measured from the first spawn to
+//! the last answer: with a loader that answers at once, and with one that waits until all callers
+//! wait for it. The baselines are moka's `get_with`, which coalesces too, and tasks that wait for a
+//! `tokio::sync::watch` to change, about the least that notifying so many can cost.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -30,11 +30,11 @@ pub(crate) fn run(effort: Effort) {
             let mut race = Race::new("bursts", format!("{callers} caller{s}, {what}"));
             let ours = enter_us(&mut race, &Arc::new(Gate::new(callers, gated)), &runtime);
             let moka = enter_moka(&mut race, &Arc::new(Gate::new(callers, gated)), &runtime);
-            let told = enter_watch(&mut race, &Arc::new(Gate::new(callers, gated)), &runtime);
+            let notified = enter_watch(&mut race, &Arc::new(Gate::new(callers, gated)), &runtime);
             let outcome = race.run(effort);
-            outcome.print(&[ours, moka, told]);
+            outcome.print(&[ours, moka, notified]);
             outcome.print_times(ours, moka, Wanted::Nothing);
-            outcome.print_times(ours, told, Wanted::Nothing);
+            outcome.print_times(ours, notified, Wanted::Nothing);
         }
     }
 }
@@ -51,9 +51,11 @@ fn enter_us<'r>(race: &mut Race<'r>, gate: &Arc<Gate>, runtime: &'r Runtime) -> 
 }
 
 fn enter_moka<'r>(race: &mut Race<'r>, gate: &Arc<Gate>, runtime: &'r Runtime) -> Number {
-    let (cache, gate_of_loads) = (Cache::new(10_000), Arc::clone(gate));
+    let cache = Cache::new(10_000);
+    let gate_of_loads = Arc::clone(gate);
     enter(race, "moka get_with", gate, runtime, move |burst| {
-        let (cache, gate) = (cache.clone(), Arc::clone(&gate_of_loads));
+        let cache = cache.clone();
+        let gate = Arc::clone(&gate_of_loads);
         async move { cache.get_with(burst, gate.load(burst)).await }
     })
 }

@@ -1,4 +1,4 @@
-//! A crowd: many that are to wait at the same time, and how one knows that they do.
+//! A crowd: many tasks that wait at the same time, and a count of them.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use pin_project::pin_project;
 use tokio::sync::Notify;
 
-/// Counts those who wait.
+/// Counts the tasks that wait.
 pub(crate) struct Crowd {
     size: usize,
     waiting: AtomicUsize,
@@ -20,12 +20,12 @@ impl Crowd {
         Arc::new(Self { size, waiting: AtomicUsize::new(0), gathered: Notify::new() })
     }
 
-    /// Has somebody join, who waits once polled.
+    /// Adds a task. It waits once it is polled.
     pub(crate) fn join<F>(self: &Arc<Self>, future: F) -> Joining<F> {
         Joining { future, crowd: Some(Arc::clone(self)) }
     }
 
-    /// Waits until as many wait as there are to be. It can be waited for again then.
+    /// Waits until all tasks wait. It can be awaited again then.
     pub(crate) async fn gathered(&self) {
         self.gathered.notified().await;
     }
@@ -38,7 +38,7 @@ impl Crowd {
     }
 }
 
-/// Somebody who joins a crowd: hardly larger than the future itself.
+/// A task that joins a crowd: hardly larger than the future itself.
 #[pin_project]
 pub(crate) struct Joining<F> {
     #[pin]

@@ -1,4 +1,5 @@
-//! What keeping a value outside of the process costs beside sending it: the bytes at rest.
+//! The cost of storing a value outside of the process, without the transfer: encoding and checking
+//! its bytes.
 //!
 //! The envelope itself is private. All of it that depends on the value is measured by itself, with
 //! the same crates: the checksum, once when it is written and once when it is read, and one copy
@@ -14,7 +15,8 @@ use crate::product::{Product, json};
 
 pub(crate) fn run(effort: Effort) {
     for (len, what) in [(1024, "1 KiB"), (64 * 1024, "64 KiB")] {
-        let (codec, product) = (Json::default(), Product::of_json_len(42, len));
+        let codec = Json::default();
+        let product = Product::of_json_len(42, len);
         let bytes = json(&product);
         let mut race = Race::new("envelope", what);
         let copy = race.enter_plain("a copy", || black_box(&bytes).clone());

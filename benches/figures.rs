@@ -1,4 +1,4 @@
-//! What races came to, in lines to be read.
+//! The results of races, as printed lines.
 
 use crate::paired::Number;
 
@@ -10,7 +10,7 @@ pub(crate) struct Lap {
     pub(crate) cpu: f64,
 }
 
-/// What a race came to: the laps of each contender.
+/// The result of a race: the laps of each contender.
 pub(crate) struct Outcome {
     section: &'static str,
     case: String,
@@ -30,7 +30,7 @@ impl Outcome {
         Self { section, case, names, laps, is_smoke }
     }
 
-    /// Prints what an operation of each took.
+    /// Prints the time per operation of each contender.
     pub(crate) fn print(&self, ones: &[Number]) {
         for one in ones {
             let nanos = Spread::of(self.laps(*one).map(|lap| lap.wall));
@@ -57,8 +57,8 @@ impl Outcome {
         self.line(&name, &format!("{median:>10.0} ns  ({low:.0} to {high:.0})"));
     }
 
-    /// Prints what is left of one contender's time without some others' time.
-    pub(crate) fn print_rest(&self, name: &str, whole: Number, parts: &[Number]) {
+    /// Prints one contender's time minus the time of others.
+    pub(crate) fn print_remainder(&self, name: &str, whole: Number, parts: &[Number]) {
         let of_parts =
             |round: usize| parts.iter().map(|part| self.laps[part.0][round].wall).sum::<f64>();
         let left = self.laps(whole).enumerate().map(|(round, lap)| lap.wall - of_parts(round));
@@ -94,7 +94,7 @@ impl Outcome {
     }
 }
 
-/// What is asked of a figure.
+/// The limit of a figure.
 #[derive(Clone, Copy)]
 pub(crate) enum Wanted {
     AtLeast(f64),
@@ -125,7 +125,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Panics if there is nothing to look at.
+    /// Panics if there are no values.
     pub(crate) fn of(values: impl Iterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.collect();
         values.sort_by(f64::total_cmp);

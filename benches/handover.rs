@@ -1,5 +1,5 @@
-//! Hand-overs of locks: from a release to the next holder's start, with eight who wait, against
-//! eight who try every 50 ms.
+//! Hand-overs of locks: from a release to the next holder's start, with eight waiters, against
+//! eight callers that try every 50 ms.
 //!
 //! Each of the eight has connections of its own, as eight processes have. What the Redis server
 //! counted is said as well: commands of clients, without those that scripts make inside.
@@ -77,16 +77,17 @@ impl Stage {
             .into_iter()
             .map(|lock| Locks::new(lock).wait(LockWait::at_most(Duration::from_secs(60))))
             .collect();
-        // Who has never been asked connects first, and that is not what is measured.
+        // A lock connects at its first request, which is not measured.
         self.hand_over(&services, 1, true).await;
         let before = redis.map(commands);
-        let told = self.hand_over(&services, self.rounds, true).await;
+        let notified = self.hand_over(&services, self.rounds, true).await;
         let after = redis.map(commands);
         let polled = self.hand_over(&services, self.rounds, false).await;
-        let (ours, theirs) = (spread(&told), spread(&polled));
+        let ours = spread(&notified);
+        let theirs = spread(&polled);
         self.line(
             name,
-            "told",
+            "notified",
             format_args!("{:>10.2} ms  ({:.2} to {:.2})", ours.median, ours.low, ours.high),
         );
         self.line(
@@ -101,7 +102,7 @@ impl Stage {
         };
         self.line(
             name,
-            "told / polling, time",
+            "notified / polling, time",
             format_args!("{:>10.2} x{}", ratio.median, Wanted::AtMost(1.0).verdict(ratio)),
         );
         if let (Some(before), Some(after)) = (before, after) {
@@ -115,14 +116,14 @@ impl Stage {
         &self,
         services: &[Locks<Arc<dyn Lock>>],
         rounds: usize,
-        is_told: bool,
+        is_notified: bool,
     ) -> Vec<f64> {
         let key = Key::of("handover");
         let released = Mutex::new((None::<Instant>, Vec::new()));
         join_all(services.iter().map(async |locks| {
             for _ in 0..rounds {
                 let held = loop {
-                    if is_told {
+                    if is_notified {
                         break locks.lock(&key).await.expect("the lock");
                     }
                     match locks.try_lock(&key).await {
@@ -138,10 +139,10 @@ impl Stage {
                     }
                 }
                 sleep(WORK).await;
-                // From here on somebody else may have it.
+                // From here on another caller may have it.
                 released.lock().unwrap_or_else(PoisonError::into_inner).0 = Some(Instant::now());
                 held.release().await.expect("it was held");
-                // It is somebody else's turn.
+                // It is another caller's turn.
                 sleep(WORK).await;
             }
         }))
@@ -171,5 +172,5 @@ const WAITERS: usize = 8;
 
 const POLL: Duration = Duration::from_millis(50);
 
-/// How long it is held, and how long a holder is content without it.
+/// How long the lock is held, and how long a holder waits before it asks again.
 const WORK: Duration = Duration::from_millis(2);

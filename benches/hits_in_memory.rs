@@ -31,7 +31,7 @@ pub(crate) fn run(effort: Effort) {
     );
 }
 
-/// What an answer must be to be kept.
+/// The bounds of an answer that is stored.
 trait Answer: Clone + Serialize + DeserializeOwned + Send + Sync + 'static {}
 
 impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> Answer for T {}
@@ -114,7 +114,8 @@ impl<R, S: Service<u64, Response = R, Error = Error<Infallible>> + Clone + Send 
 }
 
 fn caches<R: Answer>(answer: &R, runtime: &Runtime) -> (Cache<u64, R>, Cache<Key, R>) {
-    let (by_number, by_key) = (Cache::new(10_000), Cache::new(10_000));
+    let by_number = Cache::new(10_000);
+    let by_key = Cache::new(10_000);
     runtime.block_on(by_number.insert(SKU, answer.clone()));
     runtime.block_on(by_key.insert(key(&SKU), answer.clone()));
     (by_number, by_key)

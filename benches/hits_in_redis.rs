@@ -1,10 +1,10 @@
 //! A hit in Redis, by many callers at once, against a bare `GET` and against a pool by the book.
 //!
 //! *Bare* is a `GET` of the JSON over one multiplexed connection of redis-rs, which gives bytes;
-//! beside it stands the same with the JSON decoded, as whoever asks for a product has to.
-//! `bb8-redis` is its pool as it comes: a connection for each request, checked by a `PING`.
-//! The bare one runs twice: what its ratio to itself is off 1 is how far the others can be trusted.
-//! `RedisStore::lookup` is our look without the layer: the command that lookers share, timeout, digest
+//! beside it is the same with the JSON decoded, as a caller that needs the product does.
+//! `bb8-redis` is its pool as it comes: a connection for each request, checked by a `PING`. The
+//! bare one runs twice: the deviation of its ratio to itself from 1 is the error of the other
+//! ratios. `RedisStore::lookup` is our lookup without the layer: the lookup batch, timeout, digest
 //! and envelope.
 
 use std::convert::Infallible;
@@ -48,7 +48,7 @@ pub(crate) fn run(effort: Effort) {
     stage.race("own keys, nested", |sku| Shelf::of_json_len(sku, JSON_LEN), false, effort);
 }
 
-/// So many callers of so many keys.
+/// Callers, and the keys that they ask for.
 struct Stage<'a> {
     server: &'a RedisServer,
     runtime: &'a Runtime,
@@ -56,10 +56,10 @@ struct Stage<'a> {
     keys: usize,
 }
 
-/// What one caller does with its key, so many times.
+/// Runs one caller's operation on its key, as often as the turn says.
 type Caller = Box<dyn Fn(u64, usize) -> BoxFuture<'static, ()>>;
 
-/// What an answer must be to be kept.
+/// The bounds of an answer that is stored.
 trait Answer: Clone + Serialize + DeserializeOwned + Send + Sync + 'static {}
 
 impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> Answer for T {}
@@ -106,7 +106,8 @@ impl Stage<'_> {
     fn fill<R: Answer>(&self, connection: &MultiplexedConnection, answer: fn(u64) -> R) {
         self.server.command(&["FLUSHALL"]);
         for sku in 0..self.keys as u64 {
-            let (mut connection, bytes) = (connection.clone(), json(&answer(sku)));
+            let mut connection = connection.clone();
+            let bytes = json(&answer(sku));
             let set = async { connection.set::<_, _, ()>(name(sku), bytes).await };
             self.runtime.block_on(set).expect("an answer");
         }
@@ -135,7 +136,8 @@ where
     T: 'static,
 {
     Box::new(move |sku, times| {
-        let (mut connection, name) = (connection.clone(), name(sku));
+        let mut connection = connection.clone();
+        let name = name(sku);
         let ask = async move {
             for _ in 0..times {
                 let bytes: Vec<u8> = connection.get(&name).await.expect("an answer");
@@ -149,7 +151,8 @@ where
 
 fn get_from_pool(pool: Pool<RedisConnectionManager>) -> Caller {
     Box::new(move |sku, times| {
-        let (pool, name) = (pool.clone(), name(sku));
+        let pool = pool.clone();
+        let name = name(sku);
         let ask = async move {
             for _ in 0..times {
                 let mut connection = pool.get().await.expect("a connection");
@@ -197,7 +200,7 @@ fn key(sku: &u64) -> Key {
     Key::of("item").with(*sku)
 }
 
-/// What the entries of the others are called: as long as ours are.
+/// The names of the other entries, as long as ours are.
 fn name(sku: u64) -> String {
     format!("by:default:{{{}}}", key(&sku).digest())
 }

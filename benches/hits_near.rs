@@ -2,9 +2,9 @@
 //! library that keeps the copies.
 //!
 //! *Bare* is what one writes without this crate and without caring whether it is still true: a
-//! `quick_cache::sync::Cache<u64, V>`. The next baseline is asked by the same [`Key`] as we are, made
-//! for each request as our key function makes it; and the last one by that key's digest, as whoever
-//! names copies as the server names entries has to. The parts are ours, each by itself.
+//! `quick_cache::sync::Cache<u64, V>`. The next baseline is asked by the same [`Key`] as we are,
+//! made for each request as our key function makes it; and the last one by that key's digest, which
+//! a cache needs that names copies as the server names entries. The parts are ours, each by itself.
 
 use std::convert::Infallible;
 use std::hash::RandomState;
@@ -34,7 +34,7 @@ pub(crate) fn run(effort: Effort) {
     stage.hit_by_two_threads("one Arc<str>, 2 threads", effort.in_long_turns());
 }
 
-/// What an answer must be to be kept.
+/// The bounds of an answer that is stored.
 trait Answer: Clone + Serialize + DeserializeOwned + Send + Sync + 'static {}
 
 impl<T: Clone + Serialize + DeserializeOwned + Send + Sync + 'static> Answer for T {}
@@ -48,7 +48,9 @@ impl Stage<'_> {
     fn hit<R: Answer>(&self, case: &str, answer: &R, effort: Effort) {
         let alone = Builder::new_current_thread().build().expect("a runtime");
         let (store, mut catalog) = self.catalog(case, answer);
-        let (by_number, by_key, by_digest) = (of(SKU, answer), of(key(&SKU), answer), cache());
+        let by_number = of(SKU, answer);
+        let by_key = of(key(&SKU), answer);
+        let by_digest = cache();
         by_digest.insert(key(&SKU).digest(), answer.clone());
         let made = key(&SKU);
         let mut race = Race::new("near", case);
@@ -69,7 +71,7 @@ impl Stage<'_> {
         outcome.print_times(ours, keyed, Wanted::Nothing);
         outcome.print_times(ours, digested, Wanted::AtMost(1.5));
         outcome.print(&parts);
-        outcome.print_rest("the rest: the layer", ours, &parts);
+        outcome.print_remainder("the remainder: the layer", ours, &parts);
         outcome.print(&[clock]);
     }
 

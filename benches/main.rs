@@ -8,8 +8,8 @@
 //!
 //! Machines differ and are shared, so no figure here is to be compared with one of another run.
 //! Every contender meets its baseline in the same minute, in many short rounds and by turns, and
-//! what is judged is the median of the rounds' own ratios ([`paired`]). Where a figure has a limit
-//! to keep, its line says so, and whether it was kept.
+//! the result is the median of the rounds' own ratios ([`paired`]). Where a figure has a limit to
+//! keep, its line says so, and whether it was kept.
 //!
 //! Without `--bench`, as `cargo test --benches` calls it, everything is done once and nothing is
 //! measured.

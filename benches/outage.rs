@@ -1,9 +1,9 @@
 //! What a caller pays for a store that is down.
 //!
 //! Every call misses: by turns over a `RedisStore` whose server is away and whose breaker is open,
-//! and over a `MemoryStore` that keeps nothing. The loader answers at once, so what is between the
-//! two is the time of the store. Once in a second one call finds out whether the server is back;
-//! it is among the calls.
+//! and over a `MemoryStore` that stores nothing. The loader answers at once, so the difference is
+//! the time of the store. Once in a second one call finds out whether the server is back; it is
+//! among the calls.
 
 use std::convert::Infallible;
 use std::hint::black_box;
@@ -32,10 +32,12 @@ pub(crate) fn run(effort: Effort) {
 }
 
 fn race(case: &str, store: RedisStore, runtime: &Runtime, effort: Effort) {
-    let (mut down, mut none) = (catalog(store.clone()), catalog(MemoryStore::new(1)));
+    let mut down = catalog(store.clone());
+    let mut none = catalog(MemoryStore::new(1));
     // The breaker opens.
     runtime.block_on(calls(&mut down, 0..10));
-    let (mut of_down, mut of_none) = (Vec::new(), Vec::new());
+    let mut of_down = Vec::new();
+    let mut of_none = Vec::new();
     let turns: u64 = if effort.is_smoke() { 1 } else { 2_000 };
     for turn in 1..=turns {
         let skus = turn * 100..(turn + 1) * 100;

@@ -116,7 +116,8 @@ impl<'a> Race<'a> {
         let mut laps = vec![Vec::with_capacity(effort.rounds); contenders.len()];
         for round in 0..effort.rounds {
             for turn in 0..contenders.len() {
-                // Another one begins each round: nobody always comes after the same.
+                // Each round begins with another contender, so that none always follows the same
+                // one.
                 let place = (round + turn) % contenders.len();
                 laps[place].push(contenders[place].turn(effort.turn));
             }
@@ -130,8 +131,8 @@ impl Contender<'_> {
     /// Finds out how many times fill a turn, which warms it up as well.
     fn fill(&mut self, turn: Duration) {
         loop {
-            // The fastest of some: one that was held up by others would make all turns too short,
-            // and then what is around the operation is measured instead of it.
+            // The fastest of some: a delayed run would make all turns too short, and the overhead
+            // of a turn would be measured instead of the operation.
             let probes = (0..PROBES).map(|_| (self.run)(self.times).wall);
             let took = probes.min().unwrap_or_default();
             if took >= turn / 2 {
@@ -172,7 +173,7 @@ impl Took {
 }
 
 pub(crate) fn timed(run: impl FnOnce()) -> Took {
-    // Looking at the processors takes some time itself: outside of what is timed.
+    // Reading the processor time takes some time itself, so it stays outside of what is timed.
     let used = cpu_time();
     let began = Instant::now();
     run();

@@ -1,4 +1,4 @@
-//! What a waiting caller takes of the memory: how much more is resident once many wait for one key.
+//! The memory of a waiting caller: how much more is resident once many wait for one key.
 //!
 //! Each way is measured in processes of its own, so that none finds memory that another has left.
 //! Beside our callers stand some that wait for a `tokio::sync::Notify` and nothing more: a task
@@ -44,7 +44,7 @@ pub(crate) fn run(effort: Effort) {
     }
 }
 
-/// `--park way callers` is what the benchmark calls itself by.
+/// The benchmark starts itself with `--park way callers`.
 pub(crate) const FLAG: &str = "--park";
 
 const WAYS: [(&str, Wanted); 5] = [
@@ -65,11 +65,12 @@ fn in_another_process(way: &str, callers: usize) -> f64 {
     bytes.expect("a number") / callers as f64
 }
 
-/// Prints by how much the resident memory grows when so many come to wait.
+/// Prints how much the resident memory grows when so many callers begin to wait.
 pub(crate) fn measure(way: &str, callers: &str) {
     let callers = callers.parse().expect("a number");
     let runtime = Runtime::new().expect("a runtime");
-    let (mut catalog, never) = (catalog::<1>(), Arc::new(Notify::new()));
+    let mut catalog = catalog::<1>();
+    let never = Arc::new(Notify::new());
     let ask = |_| catalog.call(SKU);
     let wait = |_| Arc::clone(&never).notified_owned();
     let grown = match way {

@@ -1,10 +1,10 @@
-//! What a hit in Redis is made of beside the client and the server, each part by itself.
+//! The parts of a hit in Redis beside the client and the server, each by itself.
 //!
-//! The layer is measured whole, over a store that answers at once with an entry that nobody has
-//! decoded yet, and so are the parts that can be called from outside. What is left of the layer
-//! without these is the rest of it: the glance into the table of flights, and the states of the
-//! future. Two parts are stand-ins of the same making, as ours are private: a pool that manages
-//! nothing, and the checksum, which is all of the envelope that takes time.
+//! The layer is measured as a whole, over a store that answers at once with an entry that is not
+//! decoded yet. So are the parts that can be called from outside. What remains of the layer without
+//! them is the lookup in the table of flights, and the states of the future. Two parts are
+//! substitutes, because ours are private: a pool that manages nothing, and the checksum, which is
+//! all of the envelope that takes time.
 
 use std::convert::Infallible;
 use std::future::ready;
@@ -37,7 +37,8 @@ pub(crate) fn run(effort: Effort) {
 
 fn of_the_layer(runtime: &Runtime, effort: Effort) {
     let product = Product::of_json_len(SKU, JSON_LEN);
-    let (bytes, nested) = (json(&product), json(&Shelf::of_json_len(SKU, JSON_LEN)));
+    let bytes = json(&product);
+    let nested = json(&Shelf::of_json_len(SKU, JSON_LEN));
     let store = AtOnce(Bytes::from(bytes.clone()));
     let made = key(&SKU);
     let mut race = Race::new("parts", "of the layer");
@@ -52,13 +53,18 @@ fn of_the_layer(runtime: &Runtime, effort: Effort) {
     let outcome = race.run(effort);
     outcome.print(&[whole]);
     print_shares(&outcome, whole, &parts);
-    outcome.print_rest("the rest: the glance, and the future's states", whole, &parts);
+    outcome.print_remainder(
+        "the remainder: the table of flights, and the states of the future",
+        whole,
+        &parts,
+    );
     print_shares(&outcome, whole, &[other]);
 }
 
 fn of_the_store(runtime: &Runtime, effort: Effort) {
     let pool = runtime.block_on(Pool::builder().max_size(1).build(Nothing)).expect("a pool");
-    let (made, digest) = (key(&SKU), key(&SKU).digest());
+    let made = key(&SKU);
+    let digest = key(&SKU).digest();
     let name = format!("bw:default:{{{digest}}}");
     let sealed = vec![b'x'; HEADER + JSON_LEN];
     let store = AtOnce(json(&Product::of_json_len(SKU, JSON_LEN)).into());
@@ -102,7 +108,7 @@ fn key(sku: &u64) -> Key {
     Key::of("item").with(*sku)
 }
 
-/// A store that answers at once, with an entry that nobody has decoded yet.
+/// A store that answers at once, with an entry that is not decoded yet.
 #[derive(Clone, Debug)]
 struct AtOnce(Bytes);
 
@@ -134,15 +140,15 @@ impl Store for AtOnce {
     }
 
     fn invalidate(&self, _: Key) -> StoreFuture<()> {
-        unreachable!("nobody invalidates")
+        unreachable!("nothing invalidates")
     }
 
     fn expire(&self, _: Key) -> StoreFuture<()> {
-        unreachable!("nobody expires")
+        unreachable!("nothing expires")
     }
 }
 
-/// What a pool manages whose checkouts are to be measured.
+/// What a pool manages when its checkouts are measured.
 struct Nothing;
 
 impl ManageConnection for Nothing {
@@ -168,5 +174,5 @@ const JSON_LEN: usize = 1024;
 /// As long as the header of an envelope.
 const HEADER: usize = 88;
 
-/// As long as a store waits by default.
+/// The default timeout of a store.
 const TIMEOUT: Duration = Duration::from_millis(250);

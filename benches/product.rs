@@ -1,4 +1,4 @@
-//! What is kept in the benchmarks.
+//! The values that the benchmarks store.
 
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl Shelf {
     }
 }
 
-/// An answer that is cheap to give out again.
+/// An answer that is cheap to clone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub(crate) struct Page(Arc<str>);

@@ -55,7 +55,7 @@ async fn arguments_that_read_alike_when_joined_are_different_keys() {
 }
 
 #[tokio::test]
-async fn every_argument_of_the_key_tells_answers_apart() {
+async fn every_argument_of_the_key_distinguishes_answers() {
     let catalog = Catalog::new();
     let asked = [("berlin", 1), ("berlin", 2), ("paris", 1)];
     for (warehouse, sku) in asked {
@@ -77,7 +77,7 @@ async fn the_key_is_the_one_that_the_template_reads_as() {
 }
 
 #[tokio::test]
-async fn those_who_share_a_failed_load_share_its_error() {
+async fn callers_that_share_a_failed_load_share_its_error() {
     let catalog = Catalog::without("berlin");
     let answers = join_all((0..50).map(|_| item(&catalog, "berlin", 42))).await;
     let errors: Vec<_> = answers.into_iter().map(Result::unwrap_err).collect();
@@ -114,7 +114,7 @@ async fn count(catalog: &Catalog, place: &str, number: u64) -> Result<u64, Missi
 }
 
 #[tokio::test]
-async fn an_answer_of_another_type_is_never_given_out() {
+async fn an_answer_of_another_type_is_never_served() {
     let catalog = Catalog::new();
     let (item, count) = tokio::join!(item(&catalog, "berlin", 42), count(&catalog, "berlin", 42));
     assert_eq!(item.unwrap(), Item::named("berlin 42"));
@@ -125,7 +125,8 @@ async fn an_answer_of_another_type_is_never_given_out() {
 
 #[tokio::test]
 async fn functions_of_two_layers_share_nothing() {
-    let (one, other) = (Catalog::new(), Catalog::new());
+    let one = Catalog::new();
+    let other = Catalog::new();
     item(&one, "berlin", 42).await.unwrap();
     item(&other, "berlin", 42).await.unwrap();
     assert_eq!((one.queries(), other.queries()), (1, 1));
@@ -142,7 +143,7 @@ async fn a_load_outlives_the_call_that_began_it() {
 }
 
 impl Catalog {
-    /// What a method reads through may be its own.
+    /// A method may read through a field of its own.
     #[read_through(layer = self.layer, key = "stock/{sku.0}/{strict}", skip(self), ttl = "5m")]
     async fn stock(&self, sku: Sku, mut strict: bool) -> Result<Item, Missing> {
         strict = !strict;

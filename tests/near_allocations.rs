@@ -1,4 +1,5 @@
-//! What a hit on a copy in the near tier allocates. In a program of its own: its allocator counts.
+//! The allocations of a hit on a copy in the near tier. It is a program of its own because its
+//! allocator counts.
 
 use std::convert::Infallible;
 use std::time::Duration;

@@ -12,7 +12,7 @@ use crate::tables;
 #[derive(Parser)]
 #[command(name = "catalog")]
 pub(crate) struct Args {
-    /// Where answers are kept: `memory`, or the URL of a Redis, which several of these may share
+    /// Where answers are stored: `memory`, or the URL of a Redis, which several of these may share
     #[arg(long, value_name = "memory|redis://...", default_value = "memory")]
     pub(crate) store: String,
 

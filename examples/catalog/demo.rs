@@ -1,4 +1,4 @@
-//! What the buttons of the page do.
+//! The actions of the buttons of the page.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use crate::way::Way;
 
 /// Callers of a burst.
 pub(crate) const CALLERS: usize = 1_000;
-/// The product that bursts ask for, and nobody else.
+/// The product that only bursts ask for.
 pub(crate) const PRODUCT: u32 = 50_000;
 
 /// The shop, and what can be done to it.
@@ -33,7 +33,7 @@ pub(crate) struct Bursts {
     protected: Burst,
 }
 
-/// How one way bore a burst.
+/// The results of a burst, for one way.
 #[derive(Serialize)]
 struct Burst {
     queries: u64,
@@ -45,7 +45,7 @@ struct Burst {
     spread_ms: f64,
 }
 
-/// What an invalidation costs.
+/// The cost of an invalidation.
 #[derive(Serialize)]
 pub(crate) struct Invalidation {
     product: u32,
@@ -78,21 +78,22 @@ impl Demo {
         }
     }
 
-    /// A thousand callers of one product that is not kept, first unprotected and then protected.
+    /// A thousand callers of one product that is not cached, first unprotected and then protected.
     pub(crate) async fn burst(self: &Arc<Self>) -> Bursts {
         let _stage = self.stage.lock().await;
         let unprotected = self.burst_of(Way::Unprotected).await;
-        // If the store is stopped there is nothing to be had from it, which is as good.
+        // A stopped store has no answer either, which is as good.
         let _ = self.shop.invalidate(PRODUCT).await;
         let protected = self.burst_of(Way::Protected).await;
         Bursts { callers: CALLERS, product: PRODUCT, unprotected, protected }
     }
 
-    /// Removes a product from what is kept, and asks for it twice.
+    /// Removes a product from the cache, and asks for it twice.
     pub(crate) async fn invalidate(&self) -> Result<Invalidation, Fault> {
         let _stage = self.stage.lock().await;
         self.shop.invalidate(PRODUCT).await?;
-        let (first, second) = (self.ask_once().await, self.ask_once().await);
+        let first = self.ask_once().await;
+        let second = self.ask_once().await;
         Ok(Invalidation {
             product: PRODUCT,
             queries: [first.0, second.0],
@@ -104,7 +105,8 @@ impl Demo {
     /// Queries, milliseconds, and whether it failed.
     async fn ask_once(&self) -> (u64, f64, bool) {
         let queries = || self.shop.source.protected.queries_for(PRODUCT);
-        let (before, began) = (queries(), Instant::now());
+        let before = queries();
+        let began = Instant::now();
         let answer = self.shop.product(Way::Protected, PRODUCT).await;
         (queries() - before, millis(began.elapsed()), answer.is_err())
     }
@@ -113,7 +115,8 @@ impl Demo {
         let before = self.shop.source.of(way).queries_for(PRODUCT);
         let start = Arc::new(Notify::new());
         let callers = (0..CALLERS).map(|_| {
-            let (demo, start) = (Arc::clone(self), Arc::clone(&start).notified_owned());
+            let demo = Arc::clone(self);
+            let start = Arc::clone(&start).notified_owned();
             tokio::spawn(async move {
                 start.await;
                 let began = Instant::now();

@@ -30,12 +30,12 @@ mod args;
 mod catalog;
 mod demo;
 mod grpc;
-mod kept;
 mod meter;
 mod page;
 mod shop;
 mod source;
 mod stats;
+mod switch;
 #[path = "../shared/tables/mod.rs"]
 mod tables;
 mod traffic;
@@ -50,9 +50,9 @@ use tokio_stream::wrappers::TcpListenerStream;
 
 use args::Args;
 use demo::Demo;
-use kept::Kept;
 use shop::Shop;
 use source::Source;
+use switch::SwitchedStore;
 
 /// What ends the program, or one answer, in words for a person.
 type Fault = Box<dyn std::error::Error + Send + Sync>;
@@ -73,7 +73,7 @@ async fn run(args: Args) -> Result<(), Fault> {
     let grpc = listen(&args.grpc_listen).await?;
     eprintln!("catalog: preparing the database; the first time this takes some seconds");
     let source = Source::open(args.database_url.as_deref(), args.load_time()).await?;
-    let store = Kept::open(&args.store).await?;
+    let store = SwitchedStore::open(&args.store).await?;
     let demo = Arc::new(Demo::new(Shop::open(source, store)?));
     demo.shop.warm_up().await;
     tokio::spawn(traffic::run(Arc::clone(&demo)));

@@ -1,4 +1,4 @@
-//! What is counted of each way.
+//! The counts of each way.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -12,10 +12,10 @@ use serde::Serialize;
 pub(crate) const FIRST_CLASS_MICROS: u128 = 250;
 const CLASSES: usize = 17;
 
-/// How many took how long.
+/// How many answers took how long.
 pub(crate) type Histogram = [u64; CLASSES];
 
-/// Counts what a way has answered.
+/// Counts the answers of a way.
 #[derive(Default)]
 pub(crate) struct Meter(Mutex<Counts>);
 
@@ -27,7 +27,7 @@ pub(crate) struct Counts {
     pub(crate) outcomes: Outcomes,
     /// How long answers and errors took.
     pub(crate) latency: Histogram,
-    /// How long those waited who were answered by somebody else's load.
+    /// The waits of callers that were answered by another caller's load.
     pub(crate) waits: Histogram,
 }
 
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waited_for_another_is_counted_with_how_long() {
+    fn a_caller_that_waited_for_another_is_counted_with_its_wait() {
         let meter = Meter::default();
         let place = bellwether::LoadLocation::Local;
         meter.note_status(&CacheStatus::Collapsed { place, waited: Duration::from_millis(20) });

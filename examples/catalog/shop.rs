@@ -1,7 +1,7 @@
 //! The catalog as it is asked, in both ways, with what protects it.
 //!
-//! What is kept is kept below the answers: products one by one, pages of a search as lists of SKUs,
-//! and the tree of categories. So a page of a search loads only the products that no other page has
+//! The cache keeps parts of answers: products one by one, pages of a search as lists of SKUs, and
+//! the tree of categories. So a page of a search loads only the products that no other page has
 //! loaded, by one query, and a changed price is changed everywhere.
 
 use std::collections::HashMap;
@@ -17,9 +17,9 @@ use tower::{Layer, Service, service_fn};
 
 use crate::Fault;
 use crate::catalog::Product;
-use crate::kept::Kept;
 use crate::meter::Meter;
 use crate::source::{Category, QueryError, Search, Source};
+use crate::switch::SwitchedStore;
 use crate::traffic;
 use crate::way::Way;
 
@@ -27,12 +27,12 @@ use crate::way::Way;
 const TTL: Duration = Duration::from_secs(10);
 const CATEGORIES_TTL: Duration = Duration::from_secs(30);
 const NOT_FOUND_TTL: Duration = Duration::from_secs(5);
-/// Given out for so long while it is loaded anew.
+/// How long an answer is served stale while it is loaded again.
 const REVALIDATED_FOR: Duration = Duration::from_secs(60);
-/// Given out for so long if it cannot be loaded anew.
+/// How long an answer is served stale if it cannot be loaded.
 const RESCUED_FOR: Duration = Duration::from_secs(60 * 60);
-/// Who has failed is left alone for so long, at first and at most: short, so that a page which is
-/// being watched recovers soon.
+/// The first and the longest cooldown of a failing key: short, so that a page recovers soon while
+/// it is watched.
 const FAILURES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
 
 type Loader<Req, T> = BoxCloneSyncService<Req, T, QueryError>;
@@ -44,7 +44,7 @@ type JudgedProducts = Classified<Json, fn(&Option<Product>) -> Cacheability>;
 /// The catalog, protected and not.
 pub(crate) struct Shop {
     pub(crate) source: Source,
-    pub(crate) store: Kept,
+    pub(crate) store: SwitchedStore,
     pub(crate) unprotected: Meter,
     pub(crate) protected: Meter,
     products: Protected<ProductLoader, u32, JudgedProducts>,
@@ -68,7 +68,7 @@ pub(crate) struct Page {
 }
 
 impl Shop {
-    pub(crate) fn open(source: Source, store: Kept) -> Result<Self, ConfigError> {
+    pub(crate) fn open(source: Source, store: SwitchedStore) -> Result<Self, ConfigError> {
         let products = layer(&store, product_key as fn(&u32) -> Key, TTL)?
             .not_found_ttl(NOT_FOUND_TTL)
             .classify(product_verdict as fn(&Option<Product>) -> Cacheability);
@@ -169,20 +169,20 @@ impl Shop {
         .await
     }
 
-    /// Changes a price, and ends what is kept of the product: whoever asks once this has returned
-    /// is told the new one. Says whether there is such a product.
+    /// Changes a price, and invalidates the product: a request that starts after this has returned
+    /// gets the new price. Says whether there is such a product.
     pub(crate) async fn set_price(&self, sku: u32, price_cents: i64) -> Result<bool, Fault> {
         let is_there = self.source.protected.set_price(sku, price_cents).await?;
         self.invalidate(sku).await?;
         Ok(is_there)
     }
 
-    /// Ends what is kept of a product.
+    /// Invalidates a product.
     pub(crate) async fn invalidate(&self, sku: u32) -> Result<(), Fault> {
         Ok(self.cache.invalidate(&product_key(&sku)).await?)
     }
 
-    /// Products through the cache, in the order of their SKUs; what is not kept by one query.
+    /// Products through the cache, in the order of their SKUs. One query loads all that miss.
     async fn products(&self, skus: Vec<u32>) -> Result<Vec<Product>, Fault> {
         let mut products = Vec::with_capacity(skus.len());
         for (product, status) in self.products.load_many(skus).with_status().await {
@@ -215,7 +215,7 @@ impl Shop {
 
 /// How everything is protected here.
 fn layer<Req>(
-    store: &Kept,
+    store: &SwitchedStore,
     key_of: fn(&Req) -> Key,
     ttl: Duration,
 ) -> Result<LayerOf<Req>, ConfigError> {

@@ -16,11 +16,11 @@ use crate::catalog::Product;
 use crate::tables::{self, Tables, small};
 use crate::way::Way;
 
-/// Connections of each way. So few are usual, and a burst of more has to queue for them.
+/// Connections of each way. This is a usual number; a larger burst has to queue for them.
 const CONNECTIONS: u32 = 8;
-/// Who has to queue for longer has an error, as with any pool.
+/// A query that queues for longer gets an error, as with any pool.
 const QUEUE_LIMIT: Duration = Duration::from_secs(10);
-/// What a slow database adds to a query.
+/// The delay that a slow database adds to a query.
 const SLOWNESS: Duration = Duration::from_millis(500);
 /// Products on a page of search results.
 const PAGE: u32 = 12;
@@ -35,7 +35,7 @@ pub(crate) struct Category {
     pub(crate) children: Vec<Self>,
 }
 
-/// What is searched for: words of a name, a category of any level, or both.
+/// A search: words of a name, a category of any level, or both.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Search {
     pub(crate) words: String,
@@ -47,7 +47,7 @@ pub(crate) struct Search {
 /// The database did not answer.
 #[derive(Clone, Debug)]
 pub(crate) enum QueryError {
-    /// It was told not to.
+    /// The database is switched off.
     Broken,
     /// It failed, or there was no connection in time.
     Failed(Arc<sqlx::Error>),
@@ -69,7 +69,7 @@ pub(crate) struct Source {
     pub(crate) weather: Arc<Weather>,
 }
 
-/// What the database is going through.
+/// The faults of the database.
 pub(crate) struct Weather {
     load_time: Duration,
     pub(crate) slow: AtomicBool,
@@ -91,10 +91,12 @@ impl Source {
         let weather = Arc::new(weather);
         let connections = async || {
             let pool = tables::connect(&url, CONNECTIONS, QUEUE_LIMIT).await?;
-            let (queries, weather) = (Arc::default(), Arc::clone(&weather));
+            let queries = Arc::default();
+            let weather = Arc::clone(&weather);
             Ok::<_, Fault>(Connections { pool, queries, weather, url: Arc::clone(&url) })
         };
-        let (unprotected, protected) = (connections().await?, connections().await?);
+        let unprotected = connections().await?;
+        let protected = connections().await?;
         Ok(Self { unprotected, protected, weather })
     }
 
@@ -112,7 +114,7 @@ impl Connections {
         self.queries.all.load(Ordering::Relaxed)
     }
 
-    /// How many wait for a connection.
+    /// How many queries wait for a connection.
     pub(crate) fn queued(&self) -> u64 {
         self.queries.queued.load(Ordering::Relaxed)
     }
@@ -123,7 +125,7 @@ impl Connections {
         by_sku.get(&sku).copied().unwrap_or(0)
     }
 
-    /// One query for any number of products. Those that there are not are left out.
+    /// One query for any number of products. SKUs without a product are left out.
     pub(crate) async fn products(
         &self,
         skus: Vec<u32>,
@@ -138,7 +140,7 @@ impl Connections {
         Ok(products.collect::<Result<_, _>>()?)
     }
 
-    /// The SKUs of one page of what is found.
+    /// The SKUs of one page of the result.
     pub(crate) async fn search(&self, search: &Search) -> Result<Vec<u32>, QueryError> {
         let mut connection = self.connection(&[]).await?;
         let sql = tables::placeholders(&self.url, &search_sql(search));
@@ -188,7 +190,7 @@ impl Connections {
     }
 }
 
-/// One who waits for a connection.
+/// A query that waits for a connection.
 struct Queued<'a>(&'a AtomicU64);
 
 impl<'a> Queued<'a> {
@@ -279,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_category_holds_those_whose_parent_it_is() {
+    fn a_category_holds_its_children() {
         let mut below = HashMap::from([
             (0, vec![(2, "b".to_owned()), (1, "a".to_owned())]),
             (2, vec![(3, "c".to_owned())]),

@@ -1,13 +1,13 @@
-//! The figures that the page shows: all counted since the start, so that whoever reads them may
-//! subtract one reading from another.
+//! The figures that the page shows: all counted since the start, so that a reader may subtract one
+//! reading from another.
 
 use std::sync::atomic::Ordering;
 
 use serde::Serialize;
 
 use crate::demo::Demo;
-use crate::kept::State;
 use crate::meter::Counts;
+use crate::switch::State;
 use crate::way::Way;
 
 /// All of them at one moment.
@@ -24,7 +24,7 @@ pub(crate) struct Stats {
 struct Side {
     /// Queries that were begun at the database.
     queries: u64,
-    /// Who waits for a connection to the database right now.
+    /// How many queries wait for a connection to the database right now.
     queued: u64,
     #[serde(flatten)]
     counts: Counts,
@@ -53,7 +53,8 @@ impl Stats {
 impl Side {
     fn of(demo: &Demo, way: Way) -> Self {
         let connections = demo.shop.source.of(way);
-        let (queries, queued) = (connections.queries(), connections.queued());
+        let queries = connections.queries();
+        let queued = connections.queued();
         Self { queries, queued, counts: demo.shop.meter(way).counts() }
     }
 }

@@ -16,22 +16,22 @@ use crate::demo::Demo;
 use crate::source::Search;
 use crate::way::Way;
 
-/// One request in so much time, on each way: 80 a second.
+/// The time between two requests of each way: 80 a second.
 const PACE: Duration = Duration::from_micros(12_500);
 /// Products that are asked for, the first one most often.
 const PRODUCTS: u32 = 40;
 const WORDS: [&str; 4] = ["lamp", "clock", "bell", "basket"];
-/// Visitors of one way who have not been answered yet. More do not come: they would only queue.
+/// The most visitors of one way that wait for an answer. More would only queue.
 const MOST_VISITORS: usize = 300;
 
-/// What somebody looks at.
+/// What a visitor asks for.
 enum Visit {
     Product(u32),
     Search(Search),
     Categories,
 }
 
-/// The products that are asked for: well apart, so that no two stand on one page.
+/// The products that are asked for: with a distance, so that no two are on one page of a search.
 pub(crate) fn products() -> impl Iterator<Item = u32> {
     (1..=PRODUCTS).map(sku)
 }
@@ -51,10 +51,13 @@ pub(crate) async fn run(demo: Arc<Demo>) {
     loop {
         pace.tick().await;
         let rank = popularity.sample(&mut random) as u32;
-        let (dice, word) = (random.random_range(0..100), random.random_range(0..WORDS.len()));
+        let dice = random.random_range(0..100);
+        let word = random.random_range(0..WORDS.len());
         for (way, visitors) in &visitors {
             let Ok(visitor) = Arc::clone(visitors).try_acquire_owned() else { continue };
-            let (demo, way, visit) = (Arc::clone(&demo), *way, Visit::by_chance(dice, rank, word));
+            let demo = Arc::clone(&demo);
+            let way = *way;
+            let visit = Visit::by_chance(dice, rank, word);
             tokio::spawn(async move {
                 visit.pay(&demo, way).await;
                 drop(visitor);

@@ -12,7 +12,7 @@ pub(crate) enum Way {
 impl Way {
     pub(crate) const ALL: [Self; 2] = [Self::Unprotected, Self::Protected];
 
-    /// By what a request says of protection: it is on unless it is said to be off.
+    /// The way that a request asks for: protected, unless protection is off.
     pub(crate) fn said(protect: Option<&str>) -> Self {
         match protect {
             Some("off") => Self::Unprotected,

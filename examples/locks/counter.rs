@@ -9,7 +9,7 @@ use bellwether_lock::{Lock, LockError, Locks};
 use futures_util::future::{join, try_join};
 use tokio::time::sleep;
 
-/// What became of the counter.
+/// The result of counting.
 pub(crate) struct Outcome {
     pub(crate) counted: u32,
     /// How long an increment took, with its turn to be waited for.
@@ -17,7 +17,7 @@ pub(crate) struct Outcome {
     pub(crate) fences: Fences,
 }
 
-/// What the numbers of the grants did, in the order of the increments.
+/// Whether the fencing tokens grew, in the order of the increments.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Fences {
     /// There are none.
@@ -31,7 +31,7 @@ pub(crate) enum Fences {
 #[derive(Default)]
 struct Counter {
     value: AtomicU32,
-    /// Of those who wrote, in their order.
+    /// The fences of the writers, in the order of their writes.
     fences: std::sync::Mutex<Vec<Option<u64>>>,
 }
 
@@ -59,9 +59,10 @@ impl Counter {
     }
 }
 
-/// What comes of it without a lock.
+/// The result without a lock.
 pub(crate) async fn unprotected(rounds: u32) -> Outcome {
-    let (counter, began) = (Counter::default(), Instant::now());
+    let counter = Counter::default();
+    let began = Instant::now();
     let service = async || {
         for _ in 0..rounds {
             counter.increment(None).await;
@@ -71,12 +72,13 @@ pub(crate) async fn unprotected(rounds: u32) -> Outcome {
     counter.outcome(2 * rounds, began.elapsed())
 }
 
-/// What comes of it when each increment is made under a lock.
+/// The result when each increment is made under a lock.
 pub(crate) async fn by(
     [one, other]: [Locks<Arc<dyn Lock>>; 2],
     rounds: u32,
 ) -> Result<Outcome, LockError> {
-    let (counter, began) = (Counter::default(), Instant::now());
+    let counter = Counter::default();
+    let began = Instant::now();
     let key = Key::of("counter");
     let service = async |locks: Locks<Arc<dyn Lock>>| {
         for _ in 0..rounds {

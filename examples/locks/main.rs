@@ -29,7 +29,7 @@ struct Args {
     addresses: servers::Addresses,
 }
 
-/// What a run of both demos showed.
+/// The results of both demos.
 struct Row {
     name: &'static str,
     counter: counter::Outcome,

@@ -12,7 +12,7 @@ use futures_util::future::{join_all, try_join_all};
 use tokio::time::sleep;
 use tower::{Layer, ServiceExt, service_fn};
 
-/// What became of the stock.
+/// The result of selling.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) sold: u32,
@@ -47,7 +47,7 @@ impl Stock {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks whether there is a piece, and takes it: two steps, as two statements are.
+    /// Checks whether there is a piece, and takes it: two steps, as two statements are.
     async fn deduct(&self, order: Order) {
         let left = self.pieces().left[&order];
         sleep(Duration::from_millis(1)).await;
@@ -74,7 +74,7 @@ fn orders() -> impl Iterator<Item = Order> {
     (0..PIECES).flat_map(|_| articles())
 }
 
-/// What comes of it without a lock.
+/// The result without a lock.
 pub(crate) async fn unprotected() -> Outcome {
     let stock = Stock::full();
     let both = orders().chain(orders());
@@ -82,7 +82,7 @@ pub(crate) async fn unprotected() -> Outcome {
     stock.outcome()
 }
 
-/// What comes of it behind a [`LockLayer`] whose keys are made of warehouse and article.
+/// The result behind a [`LockLayer`] whose keys are made of warehouse and article.
 pub(crate) async fn by(
     services: [Locks<Arc<dyn Lock>>; 2],
 ) -> Result<Outcome, LockedError<Infallible>> {

@@ -1,7 +1,7 @@
 //! The product catalog, computed from a fixed seed.
 //!
-//! The database is filled from these functions, and every answer is compared with them: what a
-//! caller should have been told is known without another query.
+//! The database is filled from these functions, and every answer is compared with them: the right
+//! answer is known without another query.
 
 use serde::{Deserialize, Serialize};
 

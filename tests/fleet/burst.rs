@@ -38,14 +38,15 @@ async fn redis_work_grows_with_processes_and_not_with_callers() {
             let calls = fleet.calls().since(&before);
             println!("{processes} processes of {callers} callers: {calls:?}");
             calls.are_those_of_a_burst();
-            // Each looks, and asks for the lease; then one stores, and each other one asks again.
+            // Each process makes a lookup and asks for the lease. Then one stores, and each of the
+            // others asks again.
             assert_eq!(calls.of("mget"), processes as u64, "{calls:?}");
             assert_eq!(calls.of("evalsha"), 2 * processes as u64, "{calls:?}");
         }
     }
 }
 
-/// A thousand callers in all, who miss together, again and again.
+/// A thousand callers in all, which miss together, again and again.
 async fn one_load_per_key(processes: usize) {
     let fleet = Fleet::start().await;
     let setup = fleet.setup_without_pauses();
@@ -56,8 +57,8 @@ async fn one_load_per_key(processes: usize) {
         all_have(&answers, 1);
         assert_eq!(answers.len(), CALLERS);
         assert_eq!(count(&answers, How::Led { stored: true }), 1);
-        // Of callers that come together, the first of each process looks for itself. Should it hear
-        // of its miss when everything is over, it asks once more.
+        // Of callers that come together, the first of each process makes a lookup of its own. If
+        // its miss arrives after the load, it asks once more.
         assert!(count(&answers, How::Hit) <= processes, "{answers:?}");
         calls.are_those_of_a_burst();
         assert!(calls.of_clients() <= 4 * processes as u64, "{calls:?}");
@@ -68,7 +69,8 @@ async fn one_load_per_key(processes: usize) {
 /// Callers in every process miss a key together; its load ends when every process waits for it.
 async fn burst(fleet: &Fleet, workers: &[Worker], key: u64) -> (Vec<Answer>, Calls) {
     let mut loads = fleet.database.hold(key);
-    let (before, processes) = (fleet.calls(), workers.len());
+    let before = fleet.calls();
+    let processes = workers.len();
     begin(workers, key, key, CALLERS / processes).await;
     let load = loads.next().await;
     fleet.has_called(&before, "mget", processes as u64).await;
@@ -80,7 +82,7 @@ async fn burst(fleet: &Fleet, workers: &[Worker], key: u64) -> (Vec<Answer>, Cal
     (answers, fleet.calls().since(&before))
 }
 
-/// How far behind the load its callers were answered.
+/// How long after the load its callers were answered.
 fn behind(answers: &[Answer], released: u64) -> String {
     let mut behind: Vec<_> = answers.iter().map(|answer| answer.at - released).collect();
     behind.sort_unstable();

@@ -10,13 +10,13 @@ use crate::process::Worker;
 
 const KEY: u64 = 7;
 
-/// How long an operation of the store may take, and then a second: a copy is given out for as long
-/// after its connection was last heard from.
+/// The timeout of the store plus a second: a copy is served for that long after the last message of
+/// its connection.
 const TIMEOUT_MS: u64 = 250;
 const BOUND: Duration = Duration::from_millis(1000 + TIMEOUT_MS);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_process_that_was_stopped_gives_out_no_copy_before_its_connection_is_heard_from() {
+async fn a_process_that_was_stopped_serves_no_copy_before_its_connection_answers() {
     let (fleet, proxy) = Fleet::proxied().await;
     let far = Setup { url: proxy.url(), near: true, timeout_ms: TIMEOUT_MS, ..fleet.setup() };
     let stopped = Worker::start(far).await;
@@ -37,7 +37,7 @@ async fn a_process_that_was_stopped_gives_out_no_copy_before_its_connection_is_h
     }
 }
 
-/// Reads until that asks the server nothing.
+/// Reads until a read sends the server nothing.
 async fn reads_a_copy(fleet: &Fleet, worker: &Worker) {
     loop {
         let before = fleet.calls();

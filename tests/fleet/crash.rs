@@ -15,7 +15,7 @@ const KEY: u64 = 3;
 const OTHER: u64 = 4;
 const CALLERS: usize = 20;
 
-/// The longest pause of a loser.
+/// The longest pause of a waiter.
 const PAUSE: Duration = Duration::from_millis(250);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -58,12 +58,12 @@ async fn a_stopped_leader_does_no_harm_to_what_was_stored_meanwhile() {
     the_opener_alone_has_the_old(&stage.leader).await;
     all_have(&stage.leader.end(KEY).await, 2);
     assert_eq!(stage.fleet.entry(KEY).mark(), stored, "refused");
-    everybody_reads_the_new(&stage.fleet, &stage.leader, &stage.others).await;
+    every_worker_reads_the_new(&stage.fleet, &stage.leader, &stage.others).await;
     assert_eq!(stage.fleet.database.loads(KEY), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stopped_leader_does_no_harm_to_who_loads_meanwhile() {
+async fn a_stopped_leader_does_no_harm_to_a_load_of_another_process() {
     let mut stage = Stage::set().await;
     stage.source_changes_and_is_invalidated().await;
     begin(&stage.others, KEY, KEY, CALLERS).await;
@@ -79,14 +79,14 @@ async fn a_stopped_leader_does_no_harm_to_who_loads_meanwhile() {
     second.answer();
     all_have(&end(&stage.others, KEY).await, 2);
     all_have(&stage.leader.end(KEY).await, 2);
-    everybody_reads_the_new(&stage.fleet, &stage.leader, &stage.others).await;
+    every_worker_reads_the_new(&stage.fleet, &stage.leader, &stage.others).await;
     assert_eq!(stage.fleet.database.loads(KEY), 2);
     stage.fleet.nothing_is_left_behind();
 }
 
-/// Nobody has invalidated anything: that somebody later was quicker is enough.
+/// Nothing was invalidated. A later lease that was committed first is enough.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stopped_leader_does_no_harm_to_who_took_its_lease_over() {
+async fn a_stopped_leader_does_no_harm_to_the_next_holder_of_its_lease() {
     let mut stage = Stage::set().await;
     stage.fleet.database.write(KEY);
     begin(&stage.others, KEY, KEY, CALLERS).await;
@@ -98,12 +98,12 @@ async fn a_stopped_leader_does_no_harm_to_who_took_its_lease_over() {
     the_opener_alone_has_the_old(&stage.leader).await;
     all_have(&stage.leader.end(KEY).await, 2);
     assert_eq!(stage.fleet.entry(KEY).mark(), stored, "refused");
-    everybody_reads_the_new(&stage.fleet, &stage.leader, &stage.others).await;
+    every_worker_reads_the_new(&stage.fleet, &stage.leader, &stage.others).await;
     assert_eq!(stage.fleet.database.loads(KEY), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_load_that_fails_late_ends_nobody_elses_lease() {
+async fn a_load_that_fails_late_ends_no_other_lease() {
     let mut stage = Stage::set().await;
     begin(&stage.others, KEY, KEY, CALLERS).await;
     let second = stage.loads.next().await;
@@ -127,7 +127,7 @@ async fn a_load_that_fails_late_ends_nobody_elses_lease() {
 
 /// A load slower than its lease would never be stored otherwise.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_stopped_leader_stores_what_nobody_has_loaded_or_changed_meanwhile() {
+async fn a_stopped_leader_stores_a_key_that_was_not_loaded_or_changed_meanwhile() {
     let stage = Stage::set().await;
     stage.lease_lapses().await;
     stage.load.answer();
@@ -159,7 +159,8 @@ async fn a_leader_that_never_goes_on_costs_at_most_its_lease() {
 async fn a_load_slower_than_its_lease_keeps_it() {
     let fleet = Fleet::start().await;
     let workers = fleet.workers(3, &with_lease(&fleet, Duration::from_millis(1500))).await;
-    let (mut loads, before) = (fleet.database.hold(KEY), fleet.calls());
+    let mut loads = fleet.database.hold(KEY);
+    let before = fleet.calls();
     begin(&workers, KEY, KEY, CALLERS).await;
     let load = loads.next().await;
     // The first renewal writes the whole term into the lease, those after it change its life only.
@@ -173,8 +174,7 @@ async fn a_load_slower_than_its_lease_keeps_it() {
     assert_eq!(fleet.database.loads(KEY), 1);
 }
 
-/// A question for the lease reaches the server when its caller does not wait for the answer any
-/// more.
+/// A request for the lease reaches the server after its caller has stopped waiting.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_arrives_late_keeps_no_other_process_waiting() {
     let (fleet, proxy) = Fleet::proxied().await;
@@ -184,7 +184,7 @@ async fn a_claim_that_arrives_late_keeps_no_other_process_waiting() {
     proxy.blackhole();
     cut_off.begin(KEY, KEY, CALLERS).await;
     all_have(&cut_off.end(KEY).await, 1);
-    cut_off.rests().await;
+    cut_off.is_idle().await;
     proxy.pass();
     let passed = clock::now();
     let answer = other.read(KEY).await;
@@ -236,7 +236,7 @@ struct Stage {
     leader: Worker,
     others: Vec<Worker>,
     loads: Loads,
-    /// The leader's, which has read version 1.
+    /// The load of the leader, which has read version 1.
     load: Load,
 }
 
@@ -244,7 +244,8 @@ impl Stage {
     async fn set() -> Self {
         let fleet = Fleet::start().await;
         let mut workers = fleet.workers(3, &with_lease(&fleet, LEASE)).await;
-        let (leader, others) = (workers.remove(0), workers);
+        let leader = workers.remove(0);
+        let others = workers;
         let mut loads = fleet.database.hold(KEY);
         leader.begin(OPENER, KEY, 1).await;
         let load = loads.next().await;
@@ -269,16 +270,16 @@ fn with_lease(fleet: &Fleet, lease: Duration) -> Setup {
     Setup { lease_ms: lease.as_millis() as u64, ..fleet.setup() }
 }
 
-/// Its caller had asked before anything changed, so the old version is an answer to that; to those
-/// who joined it while it loaded, it is none.
+/// The caller of the stopped leader had asked before the change, so it may get the old version.
+/// Callers that joined during the load may not.
 async fn the_opener_alone_has_the_old(leader: &Worker) {
     let late = leader.end(OPENER).await;
     all_have(&late, 1);
     assert_eq!(late[0].how, How::Led { stored: false });
 }
 
-/// In the process that was late, in the others, and in one that knows only the store.
-async fn everybody_reads_the_new(fleet: &Fleet, leader: &Worker, others: &[Worker]) {
+/// Asks in the process of the late leader, in the others, and in a new one.
+async fn every_worker_reads_the_new(fleet: &Fleet, leader: &Worker, others: &[Worker]) {
     let new = fleet.workers(1, &with_lease(fleet, LEASE)).await;
     let readers = others.iter().chain(&new).chain([leader]);
     let answers = join_all(readers.map(|worker| worker.read(KEY))).await;

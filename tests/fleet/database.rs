@@ -36,14 +36,14 @@ struct Row {
     loads: u64,
     /// When they began.
     times: Vec<Instant>,
-    /// Where loads go that are to be held.
+    /// Receives the loads that are held.
     held: Option<mpsc::UnboundedSender<Load>>,
 }
 
 /// What a worker asks, a line of JSON; the answer is a version.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) enum Query {
-    /// Reads a row, so many microseconds after the question, and answers so many after that.
+    /// Reads a row, so many microseconds after the request, and answers so many after that.
     Load { key: u64, before: u64, after: u64 },
     /// Raises the version of a row.
     Write { key: u64 },
@@ -122,7 +122,7 @@ pub(crate) struct Load {
 
 impl Load {
     pub(crate) fn answer(self) {
-        // Who asked may have died meanwhile.
+        // The worker may have died meanwhile.
         let _ = self.answer.send(());
     }
 }
@@ -208,7 +208,7 @@ async fn pass(micros: u64) {
     }
 }
 
-/// A worker's connections to the database, one per question under way.
+/// A worker's connections to the database, one per request under way.
 #[derive(Debug)]
 pub(crate) struct Client {
     address: SocketAddr,

@@ -18,12 +18,11 @@ use crate::worker::key_of;
 /// The namespace of all fleets; each has a server of its own.
 pub(crate) const NAMESPACE: &str = "fleet";
 
-/// What a busy machine of two cores may take to give a few processes their turns. A bound with
-/// this added is far from what it tells apart: a lost wake-up would cost a lease, or a pause that
-/// was made long on purpose.
+/// The scheduling delay of a few processes on a busy machine of two cores. A bound with this added
+/// still detects a lost push message, which would cost a lease, or a pause that is long on purpose.
 pub(crate) const SLACK: Duration = Duration::from_millis(250);
 
-/// What is shared by the workers of a test.
+/// The server and the database that the workers of a test share.
 pub(crate) struct Fleet {
     pub(crate) redis: RedisServer,
     pub(crate) database: Database,
@@ -34,7 +33,7 @@ impl Fleet {
         Self { redis: RedisServer::start(), database: Database::start().await }
     }
 
-    /// A fleet, and a proxy before its server for those who shall have a bad network.
+    /// A fleet, and a proxy before its server for the workers with a bad network.
     pub(crate) async fn proxied() -> (Self, FaultProxy) {
         let fleet = Self::start().await;
         let server = SocketAddr::from((Ipv4Addr::LOCALHOST, fleet.redis.port()));
@@ -42,8 +41,8 @@ impl Fleet {
         (fleet, proxy)
     }
 
-    /// A setup with the defaults of the crate, but for what would make a test depend on the speed
-    /// of the machine: the budget of the store is large, and entries live for long.
+    /// A setup with the defaults of the crate, except where a test would depend on the speed of the
+    /// machine: the timeout of the store is long, and so is the ttl.
     pub(crate) fn setup(&self) -> Setup {
         Setup {
             url: self.redis.url(),
@@ -59,7 +58,7 @@ impl Fleet {
         }
     }
 
-    /// A setup in which losers find the value because they are told, or not at all.
+    /// A setup in which waiters find the value by a push message, or not at all.
     pub(crate) fn setup_without_pauses(&self) -> Setup {
         Setup { lease_ms: 60_000, pause_ms: Some(60_000), ..self.setup() }
     }
@@ -94,14 +93,14 @@ impl Fleet {
     }
 
     /// Waits until so many connections beside the known ones have asked, and says which.
-    pub(crate) async fn asks_anew(&self, known: &[String], count: usize) -> Vec<String> {
-        let anew = || {
+    pub(crate) async fn new_connections_ask(&self, known: &[String], count: usize) -> Vec<String> {
+        let new = || {
             let mut asking = self.asking_clients();
             asking.retain(|id| !known.contains(id));
             asking
         };
-        until(&format!("{count} ask"), || anew().len() >= count).await;
-        anew()
+        until(&format!("{count} ask"), || new().len() >= count).await;
+        new()
     }
 
     pub(crate) fn kill_clients(&self, ids: &[String]) {
@@ -110,15 +109,15 @@ impl Fleet {
         }
     }
 
-    pub(crate) fn entry(&self, key: u64) -> Kept<'_> {
-        self.kept(format!("bw:{NAMESPACE}:{{{}}}", key_of(key).digest()))
+    pub(crate) fn entry(&self, key: u64) -> RedisName<'_> {
+        self.redis_name(format!("bw:{NAMESPACE}:{{{}}}", key_of(key).digest()))
     }
 
-    pub(crate) fn lease(&self, key: u64) -> Kept<'_> {
-        self.kept(format!("bw:{NAMESPACE}:{{{}}}:lease", key_of(key).digest()))
+    pub(crate) fn lease(&self, key: u64) -> RedisName<'_> {
+        self.redis_name(format!("bw:{NAMESPACE}:{{{}}}:lease", key_of(key).digest()))
     }
 
-    /// Asserts that no lease is left, and that nothing of ours lives for ever.
+    /// Asserts that no lease is left, and that no key of the namespace lives for ever.
     pub(crate) fn nothing_is_left_behind(&self) {
         let Reply::Array(names) = self.redis.command(&["KEYS", "*"]) else {
             panic!("no names");
@@ -126,24 +125,24 @@ impl Fleet {
         for name in names.into_iter().map(Reply::text) {
             assert!(name.starts_with("bw:"), "{name} is none of ours");
             assert!(!name.ends_with(":lease"), "{name} is left behind");
-            let life = self.kept(name.clone()).life();
+            let life = self.redis_name(name.clone()).life();
             assert!(life.is_some(), "{name} lives for ever");
         }
     }
 
-    fn kept(&self, name: String) -> Kept<'_> {
-        Kept { redis: &self.redis, name }
+    fn redis_name(&self, name: String) -> RedisName<'_> {
+        RedisName { redis: &self.redis, name }
     }
 }
 
 /// One name in Redis.
-pub(crate) struct Kept<'a> {
+pub(crate) struct RedisName<'a> {
     redis: &'a RedisServer,
     name: String,
 }
 
-impl Kept<'_> {
-    /// What is left of its life: none if it lives for ever, zero if it is not there.
+impl RedisName<'_> {
+    /// Its remaining life: `None` if it lives for ever, zero if it does not exist.
     pub(crate) fn life(&self) -> Option<Duration> {
         let Reply::Integer(millis) = self.redis.command(&["PTTL", &self.name]) else {
             panic!("no life");
@@ -151,7 +150,7 @@ impl Kept<'_> {
         (millis != -1).then(|| Duration::from_millis(u64::try_from(millis).unwrap_or(0)))
     }
 
-    /// What tells its value from any other, as values are no text.
+    /// A digest of its value, because values are no text.
     pub(crate) fn mark(&self) -> Option<String> {
         let hash = "local kept = redis.call('GET', KEYS[1]) return kept and redis.sha1hex(kept)";
         match self.redis.command(&["EVAL", hash, "1", &self.name]) {
@@ -170,7 +169,7 @@ impl Kept<'_> {
 pub(crate) struct Calls(BTreeMap<String, u64>);
 
 impl Calls {
-    /// The calls since then, but for those by which a test looks on.
+    /// The calls since then, without those of the test itself.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         let more = self.0.iter().map(|(name, calls)| {
             let before = earlier.of(name);
@@ -214,9 +213,9 @@ impl fmt::Debug for Calls {
     }
 }
 
-/// Lets callers in each of some workers miss a key, one first, and the others when it has asked for
-/// the lease. So all of them wait when this returns, whatever turns they were given: of callers that
-/// come together, one looks for itself, and may hear of its miss when everything is over.
+/// Lets callers in each of some workers miss a key: one first, and the others when it has asked for
+/// the lease. So all of them wait when this returns, in any scheduling. If all came together, one
+/// would make a lookup of its own, whose miss could arrive after the load.
 pub(crate) async fn gather(fleet: &Fleet, workers: &[Worker], key: u64, callers: usize) {
     let before = fleet.calls();
     begin(workers, key, key, 1).await;
@@ -235,14 +234,14 @@ pub(crate) async fn end(workers: &[Worker], burst: u64) -> Vec<Answer> {
     answers.into_iter().flatten().collect()
 }
 
-/// Asserts that everybody was answered by this version.
+/// Asserts that every caller was answered by this version.
 pub(crate) fn all_have(answers: &[Answer], version: u64) {
     for answer in answers {
         assert_eq!(answer.version, Ok(version), "{answer:?}");
     }
 }
 
-/// How many were answered in this way.
+/// How many callers were answered in this way.
 pub(crate) fn count(answers: &[Answer], how: How) -> usize {
     answers.iter().filter(|answer| answer.how == how).count()
 }
@@ -250,5 +249,5 @@ pub(crate) fn count(answers: &[Answer], how: How) -> usize {
 /// How long after a moment of the [clock](bellwether_testkit::clock) the last answer came.
 pub(crate) fn last_after(answers: &[Answer], moment: u64) -> Duration {
     let last = answers.iter().map(|answer| answer.at).max();
-    Duration::from_micros(last.expect("somebody asked").saturating_sub(moment))
+    Duration::from_micros(last.expect("there are callers").saturating_sub(moment))
 }

@@ -1,4 +1,4 @@
-//! A server that forgets everything, in the middle of a burst, fails nobody.
+//! A server that forgets everything in the middle of a burst causes no error.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -12,12 +12,13 @@ const PROCESSES: usize = 4;
 const CALLERS: usize = 25;
 const KEY: u64 = 5;
 
-/// The lease is gone with everything else, which wakes the losers: one of them leads.
+/// The lease is lost with everything else, which wakes the waiters: one of them leads.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flushed_lease_is_taken_over_at_once() {
     let fleet = Fleet::start().await;
     let workers = fleet.workers(PROCESSES, &fleet.setup_without_pauses()).await;
-    let (mut loads, before) = (fleet.database.hold(KEY), fleet.calls());
+    let mut loads = fleet.database.hold(KEY);
+    let before = fleet.calls();
     begin(&workers, KEY, KEY, CALLERS).await;
     let first = loads.next().await;
     fleet.has_called(&before, "evalsha", PROCESSES as u64).await;
@@ -32,7 +33,7 @@ async fn a_flushed_lease_is_taken_over_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn forgotten_scripts_are_told_again() {
+async fn forgotten_scripts_are_sent_again() {
     let fleet = Fleet::start().await;
     let workers = fleet.workers(PROCESSES, &fleet.setup_without_pauses()).await;
     let mut loads = fleet.database.hold(KEY);
@@ -51,10 +52,11 @@ async fn forgotten_scripts_are_told_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_is_forgotten_whenever_nobody_gets_an_error() {
+async fn a_server_that_forgets_anything_at_any_time_causes_no_error() {
     let fleet = Fleet::start().await;
     let workers = fleet.workers(PROCESSES, &fleet.setup()).await;
-    let (fleet, over) = (&fleet, &AtomicBool::new(false));
+    let fleet = &fleet;
+    let over = &AtomicBool::new(false);
     let bursts = async {
         for key in 0..BURSTS {
             begin(&workers, key, key, CALLERS).await;
@@ -101,7 +103,7 @@ async fn a_server_that_forgets_everything_again_and_again_costs_a_load_each_time
         }
     );
     let loads = fleet.database.loads(KEY);
-    println!("{flushes} flushes, {loads} loads; {}", fared.told());
+    println!("{flushes} flushes, {loads} loads; {}", fared.summary());
     assert_eq!(fared.failed, 0, "{:?}", fared.error);
     assert!(loads <= flushes + 1, "{loads} loads for {flushes} flushes");
     assert!(flushes > 50 && loads > 50, "{flushes} flushes and {loads} loads show nothing");

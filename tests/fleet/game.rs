@@ -1,4 +1,4 @@
-//! A worker that plays by chance: readers and writers in any order, as the seed will have it.
+//! A worker that plays at random: readers and writers in an order that the seed decides.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tower::Service;
 use crate::messages::{Answer, Event, Game, What};
 use crate::worker::{Ask, Member, Rows, key_of};
 
-/// One operation of a round, with everything that is left to chance.
+/// One operation of a round, with all its random choices.
 #[derive(Debug)]
 struct Operation {
     key: u64,
@@ -20,7 +20,7 @@ struct Operation {
     delay: u64,
     kind: Kind,
     ask: Ask,
-    /// Which of the services is read by.
+    /// The service that reads.
     service: usize,
 }
 
@@ -32,30 +32,29 @@ enum Kind {
 }
 
 impl Member {
-    /// Plays some rounds, and tells what has happened.
+    /// Plays some rounds, and returns their history.
     pub(crate) async fn play(&self, game: Game) -> Vec<Event> {
         // Lives and leases so short that both run out now and then.
         let services = [self.another(8, 100), self.another(400, 150)];
-        let lanes = (0..game.lanes).map(|lane| {
-            let chance = StdRng::seed_from_u64(game.seed.wrapping_mul(LANES) + lane);
-            let rounds = game.rounds / game.lanes + u64::from(lane < game.rounds % game.lanes);
-            self.lane(&services, chance, rounds, game.keys)
+        let tracks = (0..game.tracks).map(|track| {
+            let rng = StdRng::seed_from_u64(game.seed.wrapping_mul(TRACKS) + track);
+            let rounds = game.rounds / game.tracks + u64::from(track < game.rounds % game.tracks);
+            self.track(&services, rng, rounds, game.keys)
         });
-        join_all(lanes).await.concat()
+        join_all(tracks).await.concat()
     }
 
-    async fn lane(
+    async fn track(
         &self,
         services: &[Rows],
-        mut chance: StdRng,
+        mut rng: StdRng,
         rounds: u64,
         keys: u64,
     ) -> Vec<Event> {
         let mut history = Vec::new();
         for _ in 0..rounds {
-            let operations: Vec<_> = (0..chance.random_range(3..=6))
-                .map(|_| Operation::draw(&mut chance, keys))
-                .collect();
+            let operations: Vec<_> =
+                (0..rng.random_range(3..=6)).map(|_| Operation::draw(&mut rng, keys)).collect();
             let round = operations.iter().map(|operation| self.perform(operation, services));
             history.extend(join_all(round).await.into_iter().flatten());
         }
@@ -66,7 +65,7 @@ impl Member {
         sleep(Duration::from_micros(operation.delay)).await;
         match operation.kind {
             Kind::Read => vec![self.read(operation, services).await],
-            // Who has changed something looks at it next.
+            // A writer reads its key next.
             Kind::Expire | Kind::Invalidate => {
                 vec![self.change(operation).await, self.read(operation, services).await]
             }
@@ -104,33 +103,33 @@ impl Member {
 }
 
 impl Operation {
-    fn draw(chance: &mut StdRng, keys: u64) -> Self {
-        let key = chance.random_range(0..keys);
-        let kind = match chance.random_range(0..100) {
+    fn draw(rng: &mut StdRng, keys: u64) -> Self {
+        let key = rng.random_range(0..keys);
+        let kind = match rng.random_range(0..100) {
             0..15 => Kind::Invalidate,
             15..20 => Kind::Expire,
             _ => Kind::Read,
         };
-        let [before, after] = [load_time(chance), load_time(chance)];
+        let [before, after] = [load_time(rng), load_time(rng)];
         Self {
             key,
-            delay: chance.random_range(0..3_000),
+            delay: rng.random_range(0..3_000),
             kind,
             ask: Ask { key, before, after },
-            service: chance.random_range(0..2),
+            service: rng.random_range(0..2),
         }
     }
 }
 
 /// Mostly none; sometimes some; now and then longer than a lease.
-fn load_time(chance: &mut StdRng) -> u64 {
-    match chance.random_range(0..1_000) {
+fn load_time(rng: &mut StdRng) -> u64 {
+    match rng.random_range(0..1_000) {
         0..600 => 0,
-        600..960 => chance.random_range(0..4_000),
-        960..995 => chance.random_range(5_000..20_000),
-        _ => chance.random_range(120_000..250_000),
+        600..960 => rng.random_range(0..4_000),
+        960..995 => rng.random_range(5_000..20_000),
+        _ => rng.random_range(120_000..250_000),
     }
 }
 
-/// More than a player has lanes, so that no two seeds share one.
-const LANES: u64 = 1_000;
+/// More tracks than any worker has, so that no two seeds share one.
+const TRACKS: u64 = 1_000;

@@ -1,4 +1,4 @@
-//! Promise 4: callers go whenever they like; who stays is answered, and nothing is left behind.
+//! Promise 4: callers may leave at any time. The others are answered, and nothing is left behind.
 
 use bellwether_testkit::{clock, seeds};
 use futures_util::future::join_all;
@@ -13,14 +13,15 @@ use crate::process::Worker;
 const PROCESSES: usize = 3;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn callers_that_leave_at_random_take_nothing_from_those_who_stay() {
-    let mut chance = seeds::begin();
+async fn callers_that_leave_at_random_take_nothing_from_the_others() {
+    let mut rng = seeds::begin();
     let fleet = Fleet::start().await;
     let workers = fleet.workers(PROCESSES, &fleet.setup()).await;
     for key in 0..ROUNDS {
         let mut loads = fleet.database.hold(key);
         begin(&workers, key, key, CALLERS).await;
-        let (stays, leaving) = (stays_of_each(&mut chance), leaving_of_each(&mut chance));
+        let stays = stays_of_each(&mut rng);
+        let leaving = leaving_of_each(&mut rng);
         tokio::join!(leave(&workers, key, leaving), waver(&workers, key, stays));
         loads.next().await.answer();
         drop(loads);
@@ -29,21 +30,21 @@ async fn callers_that_leave_at_random_take_nothing_from_those_who_stay() {
         assert_eq!(answers.len(), PROCESSES * (CALLERS - LEAVING));
         assert_eq!(fleet.database.loads(key), 1);
     }
-    all_rest(&workers).await;
+    all_are_idle(&workers).await;
     fleet.nothing_is_left_behind();
 }
 
-/// Callers that come and go while loads, stores and wake-ups are under way, and nobody stays.
+/// Callers that come and go during loads, commits and push messages, and none stays.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_everybody_leaves_is_loaded_once_all_the_same() {
-    let mut chance = seeds::begin();
+async fn a_key_that_all_callers_leave_is_still_loaded_once() {
+    let mut rng = seeds::begin();
     let fleet = Fleet::start().await;
     let workers = fleet.workers(PROCESSES, &fleet.setup()).await;
     for key in 0..ROUNDS {
-        let answers = waver(&workers, key, stays_of_each(&mut chance)).await;
+        let answers = waver(&workers, key, stays_of_each(&mut rng)).await;
         all_have(&answers, 1);
-        all_rest(&workers).await;
-        // Everybody may have left before any load had begun.
+        all_are_idle(&workers).await;
+        // All callers may have left before any load began.
         all_have(&[workers[0].read(key).await], 1);
         assert_eq!(fleet.database.loads(key), 1);
     }
@@ -66,13 +67,15 @@ async fn a_load_goes_on_for_other_processes_when_its_own_callers_have_left() {
     assert_eq!(fleet.database.loads(1), 1);
 }
 
-/// It is told of the lease that was given up, and neither waits for its end nor for a pause.
+/// A push message reports the lease that was given up, so the waiter waits neither for its end nor
+/// for a pause.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cancelled_load_is_taken_over_at_once() {
     let fleet = Fleet::start().await;
     let setup = Setup { cancels: true, ..fleet.setup_without_pauses() };
     let workers = fleet.workers(PROCESSES, &setup).await;
-    let (mut loads, before) = (fleet.database.hold(1), fleet.calls());
+    let mut loads = fleet.database.hold(1);
+    let before = fleet.calls();
     begin(&workers[..1], 1, 1, CALLERS).await;
     let first = loads.next().await;
     begin(&workers[1..], 1, 1, CALLERS).await;
@@ -95,8 +98,8 @@ async fn leave(workers: &[Worker], burst: u64, leaving: Vec<Vec<usize>>) {
     join_all(pairs.map(|(worker, leaving)| worker.leave(burst, leaving))).await;
 }
 
-async fn all_rest(workers: &[Worker]) {
-    join_all(workers.iter().map(Worker::rests)).await;
+async fn all_are_idle(workers: &[Worker]) {
+    join_all(workers.iter().map(Worker::is_idle)).await;
 }
 
 async fn waver(workers: &[Worker], key: u64, stays: Vec<Vec<u64>>) -> Vec<Answer> {
@@ -106,14 +109,14 @@ async fn waver(workers: &[Worker], key: u64, stays: Vec<Vec<u64>>) -> Vec<Answer
 }
 
 /// Which callers of each process leave.
-fn leaving_of_each(chance: &mut StdRng) -> Vec<Vec<usize>> {
-    let leaving = (0..PROCESSES).map(|_| sample(chance, CALLERS, LEAVING).into_vec());
+fn leaving_of_each(rng: &mut StdRng) -> Vec<Vec<usize>> {
+    let leaving = (0..PROCESSES).map(|_| sample(rng, CALLERS, LEAVING).into_vec());
     leaving.collect()
 }
 
 /// How long each caller of each process stays, in us.
-fn stays_of_each(chance: &mut StdRng) -> Vec<Vec<u64>> {
-    let mut stays = || (0..CALLERS).map(|_| chance.random_range(0..8_000)).collect();
+fn stays_of_each(rng: &mut StdRng) -> Vec<Vec<u64>> {
+    let mut stays = || (0..CALLERS).map(|_| rng.random_range(0..8_000)).collect();
     (0..PROCESSES).map(|_| stays()).collect()
 }
 

@@ -1,4 +1,4 @@
-//! A loader that fails is not stampeded either.
+//! A failing loader is protected, too.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ const STORM: Storm = Storm { key: KEY, callers: 250, millis: 10_000, rest_millis
 const QUERY: Duration = Duration::from_millis(20);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failing_loader_is_probed_once_per_interval_and_all_hear_of_it_at_once() {
+async fn a_failing_loader_is_probed_once_per_interval_and_all_processes_learn_of_it_at_once() {
     let fleet = Fleet::start().await;
     let workers = fleet.workers(PROCESSES, &fleet.setup()).await;
     fleet.database.fails_after(QUERY);
     let fared = storm(&workers).await;
-    println!("{}; loads {:?}", fared.told(), fleet.database.times(KEY));
+    println!("{}; loads {:?}", fared.summary(), fleet.database.times(KEY));
     assert_eq!(fared.failed as usize, fared.calls());
     each_probe_waits_for_its_interval(&fleet.database.times(KEY));
     let soon = QUERY * 2 + Duration::from_millis(50) + SLACK;
@@ -31,7 +31,7 @@ async fn a_failing_loader_is_probed_once_per_interval_and_all_hear_of_it_at_once
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_a_stale_answer_at_hand_a_failing_loader_fails_nobody() {
+async fn a_failing_loader_fails_no_caller_that_has_a_stale_answer() {
     let fleet = Fleet::start().await;
     let setup = Setup { ttl_ms: 200, stale_if_error_ms: 600_000, ..fleet.setup() };
     let workers = fleet.workers(PROCESSES, &setup).await;
@@ -39,7 +39,7 @@ async fn with_a_stale_answer_at_hand_a_failing_loader_fails_nobody() {
     fleet.database.fails_after(QUERY);
     let before = fleet.database.times(KEY).len();
     let fared = storm(&workers).await;
-    println!("{}; loads {:?}", fared.told(), fleet.database.times(KEY));
+    println!("{}; loads {:?}", fared.summary(), fleet.database.times(KEY));
     assert_eq!(fared.failed, 0, "{:?}", fared.error);
     assert!(fared.stale > 1_000, "only {} stale answers", fared.stale);
     each_probe_waits_for_its_interval(&fleet.database.times(KEY)[before..]);

@@ -7,16 +7,16 @@
 //! | module | promise |
 //! |---|---|
 //! | `burst` | one load per key per fleet; Redis work grows with processes |
-//! | `wake_up` | losers are told; a lost message costs a pause |
+//! | `wake_up` | waiters are notified; a lost message costs a pause |
 //! | `crash` | a dead leader costs its lease; a late leader does no harm |
-//! | `copies` | a stopped process gives out no copy before its connection is heard from |
-//! | `leaving` | callers go, others stay, nothing is left behind |
-//! | `flush` | a server that forgets everything fails nobody |
-//! | `loader_down` | a failing loader is asked once per window |
+//! | `copies` | a stopped process serves no copy before its connection answers |
+//! | `leaving` | callers leave, others stay, nothing is left behind |
+//! | `flush` | a server that forgets everything causes no error |
+//! | `loader_down` | a failing loader is probed once per interval |
 //! | `history` | nothing outlives its invalidation |
 //!
 //! `BELLWETHER_FLEET_ROUNDS` sets how many rounds of history are played (10,000; a million take an
-//! hour), `BELLWETHER_FLEET_SEED` with what chance begins.
+//! hour), `BELLWETHER_FLEET_SEED` sets the seed of the random numbers.
 
 mod messages;
 

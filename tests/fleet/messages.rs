@@ -1,4 +1,4 @@
-//! What a test and its workers tell each other.
+//! The messages between a test and its workers.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::storm::{Fared, Storm};
 
-/// What a worker is to do.
+/// A command to a worker.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) enum Command {
     /// Let so many more callers ask for a key; done when each has been polled once.
@@ -22,9 +22,9 @@ pub(crate) enum Command {
     Invalidate { key: u64 },
     /// Let callers ask again and again.
     Storm(Storm),
-    /// Play by chance.
+    /// Play at random.
     Play(Game),
-    /// Tell how it stands.
+    /// Report its state.
     Report,
 }
 
@@ -53,13 +53,13 @@ pub(crate) struct Setup {
     pub(crate) ttl_ms: u64,
     pub(crate) stale_if_error_ms: u64,
     pub(crate) lease_ms: u64,
-    /// A fixed pause of losers, instead of the default.
+    /// A fixed pause of waiters, which replaces the default.
     pub(crate) pause_ms: Option<u64>,
-    /// A load that nobody waits for is cancelled.
+    /// An abandoned load is cancelled.
     pub(crate) cancels: bool,
 }
 
-/// What became of one caller.
+/// The answer to one caller.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Answer {
     /// The version of the row, or the error.
@@ -97,12 +97,12 @@ impl From<&CacheStatus> for How {
     }
 }
 
-/// How a worker stands.
+/// The state of a worker.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) struct Report {
     pub(crate) pushes: u64,
     pub(crate) connects: u64,
-    pub(crate) is_tracking: bool,
+    pub(crate) receives_pushes: bool,
     /// For how many keys it is loading or asking.
     pub(crate) in_flight: usize,
 }
@@ -112,11 +112,11 @@ pub(crate) struct Report {
 pub(crate) struct Game {
     pub(crate) seed: u64,
     pub(crate) rounds: u64,
-    pub(crate) lanes: u64,
+    pub(crate) tracks: u64,
     pub(crate) keys: u64,
 }
 
-/// One operation, as who did it saw it.
+/// One operation, as its caller saw it.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Event {
     pub(crate) key: u64,

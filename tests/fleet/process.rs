@@ -1,4 +1,4 @@
-//! Workers as a test sees them: processes to be commanded, stopped and killed.
+//! The test's side of workers: it commands, stops and kills them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::storm::{Fared, Storm};
 /// A process of the fleet. Killed and reaped on drop.
 pub(crate) struct Worker {
     process: processes::Worker<Command, Reply>,
-    /// How many callers came alone.
+    /// How many bursts of one caller there were.
     alone: AtomicU64,
 }
 
@@ -74,8 +74,8 @@ impl Worker {
         }
     }
 
-    /// Waits until it asks and loads nothing any more: until what it had begun is over.
-    pub(crate) async fn rests(&self) {
+    /// Waits until it has no requests and no loads under way.
+    pub(crate) async fn is_idle(&self) {
         let deadline = Instant::now() + PATIENCE;
         while self.report().await.in_flight > 0 {
             assert!(Instant::now() < deadline, "a flight never ends");
@@ -83,7 +83,7 @@ impl Worker {
         }
     }
 
-    /// Kills it without a chance to say goodbye.
+    /// Kills it without a clean shutdown.
     pub(crate) fn kill(&mut self) {
         self.process.kill();
     }

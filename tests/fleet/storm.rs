@@ -12,13 +12,13 @@ use tower::Service;
 use crate::messages::{Answer, How};
 use crate::worker::{Ask, Member};
 
-/// Who asks, how often and for how long.
+/// The callers: how many, how often and for how long.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) struct Storm {
     pub(crate) key: u64,
     pub(crate) callers: usize,
     pub(crate) millis: u64,
-    /// How long a caller rests between an answer and its next question.
+    /// How long a caller pauses between an answer and its next call.
     pub(crate) rest_millis: u64,
 }
 
@@ -35,21 +35,23 @@ pub(crate) struct Fared {
 }
 
 impl Member {
-    /// Lets callers ask until the time is over. One that is stuck shows, as nobody ends it.
+    /// Lets callers ask until the time is over. A caller that is stuck fails the test, because
+    /// nothing else ends it.
     pub(crate) async fn storm(&self, storm: Storm) -> Fared {
         let fared = Arc::new(Mutex::new(Fared::default()));
         let over = Instant::now() + Duration::from_millis(storm.millis);
         let callers = (0..storm.callers).map(|number| {
-            let (member, fared) = (self.clone_service(), Arc::clone(&fared));
+            let member = self.clone_service();
+            let fared = Arc::clone(&fared);
             tokio::spawn(async move {
                 let mut service = member;
                 let rest = Duration::from_millis(storm.rest_millis);
-                // Not all in step.
+                // So that they do not all ask at the same moments.
                 sleep(rest.mul_f64(number as f64 / storm.callers as f64)).await;
                 while Instant::now() < over {
                     let began = Instant::now();
                     let call = pin!(service.call(Ask::of(storm.key)).with_status());
-                    let answer = timeout(STUCK, call).await.expect("nobody is stuck");
+                    let answer = timeout(STUCK, call).await.expect("no caller is stuck");
                     let took = began.elapsed();
                     lock(&fared).count(&Answer::of(answer), took);
                     sleep(rest).await;
@@ -100,7 +102,7 @@ impl Fared {
         self.took.len()
     }
 
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let [p50, p99, most] = [500, 990, 1000].map(|of| self.slower_than(of));
         let Self { failed, stale, hits, error, .. } = self;
         let calls = self.calls();

@@ -1,4 +1,4 @@
-//! Promise 2: losers are told, not left to poll; and what is lost costs a pause.
+//! Promise 2: waiters are notified and need not poll. A lost message costs a pause.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,37 +15,38 @@ use crate::process::Worker;
 
 const KEY: u64 = 7;
 
-/// The longest pause of a loser: what a lost message costs, as promised.
+/// The longest pause of a waiter, which is the promised cost of a lost message.
 const PAUSE: Duration = Duration::from_millis(250);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn losers_are_told() {
+async fn waiters_are_notified() {
     let mut stage = Stage::set(|fleet| fleet.setup_without_pauses()).await;
-    let before = reports(&stage.losers).await;
+    let before = reports(&stage.waiters).await;
     let released = stage.release();
-    let answers = end(&stage.losers, KEY).await;
+    let answers = end(&stage.waiters, KEY).await;
     all_have(&answers, 1);
     assert_eq!(count(&answers, How::CollapsedElsewhere), answers.len());
     let last = last_after(&answers, released);
-    println!("told: the last loser was answered {last:?} behind the load");
+    println!("notified: the last waiter was answered {last:?} behind the load");
     assert!(last < SLACK, "{last:?}");
-    for (before, after) in before.iter().zip(reports(&stage.losers).await) {
+    for (before, after) in before.iter().zip(reports(&stage.waiters).await) {
         assert!(after.pushes > before.pushes, "{before:?} {after:?}");
         assert_eq!(after.connects, before.connects);
     }
     let calls = stage.fleet.calls().since(&stage.begun);
     calls.are_those_of_a_burst();
-    assert_eq!(calls.of_clients(), 3 * (LOSERS as u64 + 1), "{calls:?}");
+    assert_eq!(calls.of_clients(), 3 * (WAITERS as u64 + 1), "{calls:?}");
     assert_eq!(stage.fleet.database.loads(KEY), 1);
 }
 
-/// Once what was heard is lost with the connection, nobody else will tell: losing it has to wake.
+/// A message that is lost with its connection is not sent again, so the loss of a connection has to
+/// wake the waiters.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_loser_whose_connection_is_killed_is_told_over_the_next_one() {
+async fn a_waiter_whose_connection_is_killed_is_notified_over_the_next_one() {
     let mut stage = Stage::set(|fleet| fleet.setup_without_pauses()).await;
-    let killed = stage.kill_connections_of_losers();
-    stage.losers_ask_anew(&killed).await;
-    stage.everybody_is_answered_within(SLACK).await;
+    let killed = stage.kill_connections_of_waiters();
+    stage.waiters_ask_again(&killed).await;
+    stage.every_waiter_is_answered_within(SLACK).await;
     assert_eq!(stage.fleet.database.loads(KEY), 1);
 }
 
@@ -53,8 +54,8 @@ async fn a_loser_whose_connection_is_killed_is_told_over_the_next_one() {
 async fn connections_that_are_killed_as_the_value_is_stored_cost_at_most_a_pause() {
     for _ in 0..10 {
         let mut stage = Stage::set(Fleet::setup).await;
-        stage.kill_connections_of_losers();
-        stage.everybody_is_answered_within(PAUSE + SLACK).await;
+        stage.kill_connections_of_waiters();
+        stage.every_waiter_is_answered_within(PAUSE + SLACK).await;
     }
 }
 
@@ -63,31 +64,31 @@ async fn a_leader_whose_connection_is_killed_stores_over_the_next_one() {
     let mut stage = Stage::set(|fleet| fleet.setup_without_pauses()).await;
     let killed = stage.fleet.asking_clients();
     stage.fleet.kill_clients(&killed);
-    stage.losers_ask_anew(&killed).await;
-    stage.everybody_is_answered_within(SLACK).await;
+    stage.waiters_ask_again(&killed).await;
+    stage.every_waiter_is_answered_within(SLACK).await;
     assert_eq!(stage.fleet.database.loads(KEY), 1);
     assert!(stage.fleet.entry(KEY).mark().is_some());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_loser_whose_connections_are_reset_is_told_over_the_next_ones() {
+async fn a_waiter_whose_connections_are_reset_is_notified_over_the_next_ones() {
     let (mut stage, proxy) = Stage::proxied(|fleet| fleet.setup_without_pauses()).await;
     let former = stage.fleet.asking_clients();
     proxy.cut();
-    stage.losers_ask_anew(&former).await;
-    stage.everybody_is_answered_within(SLACK).await;
+    stage.waiters_ask_again(&former).await;
+    stage.every_waiter_is_answered_within(SLACK).await;
     assert_eq!(stage.fleet.database.loads(KEY), 1);
 }
 
-/// The store is not down because a connection is: to load for oneself would be one load for each
-/// process that had asked just then, and none of them stored.
+/// A lost connection does not mean that the store is down. Uncached loads would be one load for
+/// each process that had just asked, and none would be stored.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_question_that_is_lost_with_its_connection_is_asked_again() {
+async fn a_request_that_is_lost_with_its_connection_is_sent_again() {
     let (fleet, proxy) = Fleet::proxied().await;
     let setup = fleet.setup_without_pauses();
-    let of_losers = Setup { url: proxy.url(), ..setup.clone() };
+    let of_waiters = Setup { url: proxy.url(), ..setup.clone() };
     let leader = fleet.workers(1, &setup).await;
-    let losers = fleet.workers(LOSERS, &of_losers).await;
+    let waiters = fleet.workers(WAITERS, &of_waiters).await;
     let mut loads = fleet.database.hold(KEY);
     gather(&fleet, &leader, KEY, CALLERS).await;
     let load = loads.next().await;
@@ -95,17 +96,17 @@ async fn a_question_that_is_lost_with_its_connection_is_asked_again() {
     let begun = fleet.calls();
     // The server is asked, and its answers do not come through.
     proxy.delay(Duration::ZERO, Duration::from_secs(60));
-    begin(&losers, KEY, KEY, CALLERS).await;
-    fleet.has_called(&begun, "evalsha", LOSERS as u64).await;
+    begin(&waiters, KEY, KEY, CALLERS).await;
+    fleet.has_called(&begun, "evalsha", WAITERS as u64).await;
     proxy.cut();
     proxy.delay(Duration::ZERO, Duration::ZERO);
     load.answer();
-    all_have(&end(&losers, KEY).await, 1);
+    all_have(&end(&waiters, KEY).await, 1);
     assert_eq!(fleet.database.loads(KEY), 1);
 }
 
-/// Redis tells nobody of `SWAPDB`. So the entry, prepared in another database, appears without a
-/// word, as if the message had been lost on a connection that is well.
+/// Redis sends no push message for `SWAPDB`. So the entry, prepared in another database, appears as
+/// if its message were lost on a working connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_message_costs_at_most_a_pause() {
     let fleet = Fleet::start().await;
@@ -114,38 +115,38 @@ async fn a_lost_message_costs_at_most_a_pause() {
     let other = Worker::start(elsewhere).await;
     assert_eq!(other.read(KEY).await.how, How::Led { stored: true });
     let stage = Stage::with(fleet, &setup, &setup).await;
-    let before = reports(&stage.losers).await;
+    let before = reports(&stage.waiters).await;
     let swapped = clock::now();
     stage.fleet.redis.command(&["SWAPDB", "0", "1"]);
-    let answers = end(&stage.losers, KEY).await;
+    let answers = end(&stage.waiters, KEY).await;
     all_have(&answers, 1);
-    for (before, after) in before.iter().zip(reports(&stage.losers).await) {
-        assert_eq!(after.pushes, before.pushes, "nobody was told");
+    for (before, after) in before.iter().zip(reports(&stage.waiters).await) {
+        assert_eq!(after.pushes, before.pushes, "there was no push message");
     }
     let last = last_after(&answers, swapped);
-    println!("lost message: the last loser was answered {last:?} after the value was there");
+    println!("lost message: the last waiter was answered {last:?} after the value was there");
     assert!(last < PAUSE + SLACK, "{last:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_loser_in_a_blackhole_is_answered_when_it_ends() {
+async fn a_waiter_behind_a_network_failure_is_answered_when_it_ends() {
     let (mut stage, proxy) = Stage::proxied(|fleet| fleet.setup_without_pauses()).await;
     proxy.blackhole();
     stage.release();
     all_have(&stage.leader[0].end(KEY).await, 1);
     let passed = clock::now();
     proxy.pass();
-    let answers = end(&stage.losers, KEY).await;
+    let answers = end(&stage.waiters, KEY).await;
     all_have(&answers, 1);
     let last = last_after(&answers, passed);
-    println!("blackhole: the last loser was answered {last:?} after its end");
+    println!("network failure: the last waiter was answered {last:?} after its end");
     assert!(last < SLACK, "{last:?}");
     assert_eq!(stage.fleet.database.loads(KEY), 1);
 }
 
-/// It pauses, asks in vain for as long as the store is given, and loads for itself.
+/// It pauses, asks until the timeout of the store, and makes an uncached load.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_loser_in_a_blackhole_without_end_loads_for_itself() {
+async fn a_waiter_behind_an_endless_network_failure_makes_an_uncached_load() {
     let budget = Duration::from_millis(250);
     let (stage, proxy) =
         Stage::proxied(|fleet| Setup { timeout_ms: budget.as_millis() as u64, ..fleet.setup() })
@@ -153,29 +154,30 @@ async fn a_loser_in_a_blackhole_without_end_loads_for_itself() {
     let cut_off = clock::now();
     proxy.blackhole();
     drop(stage.loads);
-    let answers = end(&stage.losers, KEY).await;
+    let answers = end(&stage.waiters, KEY).await;
     all_have(&answers, 1);
-    assert_eq!(stage.fleet.database.loads(KEY), 1 + LOSERS as u64);
+    assert_eq!(stage.fleet.database.loads(KEY), 1 + WAITERS as u64);
     let last = last_after(&answers, cut_off);
-    println!("blackhole without end: the last loser was answered after {last:?}");
+    println!("network failure without end: the last waiter was answered after {last:?}");
     assert!(last < PAUSE + budget + SLACK, "{last:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn losers_that_are_told_nothing_find_the_value_by_their_pauses() {
+async fn waiters_without_push_messages_find_the_value_by_their_pauses() {
     let mut stage = Stage::set(|fleet| Setup { resp2: true, ..fleet.setup() }).await;
-    stage.everybody_is_answered_within(PAUSE + SLACK).await;
+    stage.every_waiter_is_answered_within(PAUSE + SLACK).await;
     assert_eq!(stage.fleet.database.loads(KEY), 1);
-    for loser in reports(&stage.losers).await {
-        assert!(!loser.is_tracking && loser.pushes == 0, "{loser:?}");
+    for waiter in reports(&stage.waiters).await {
+        assert!(!waiter.receives_pushes && waiter.pushes == 0, "{waiter:?}");
     }
 }
 
-/// Over and over, whatever is under way: who has a question on its way does without an answer.
+/// Connections are killed again and again, at any moment: a caller with a request under way goes on
+/// without its answer.
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_that_are_killed_at_any_time_fail_nobody() {
+async fn connections_that_are_killed_at_any_time_fail_no_caller() {
     let fleet = Fleet::start().await;
-    let workers = fleet.workers(1 + LOSERS, &fleet.setup()).await;
+    let workers = fleet.workers(1 + WAITERS, &fleet.setup()).await;
     let over = AtomicBool::new(false);
     let bursts = async {
         for key in 0..BURSTS {
@@ -193,10 +195,10 @@ async fn connections_that_are_killed_at_any_time_fail_nobody() {
     tokio::join!(bursts, killing);
     let loads = fleet.database.all_loads();
     println!("{BURSTS} bursts, connections always killed: {loads} loads");
-    join_all(workers.iter().map(Worker::rests)).await;
+    join_all(workers.iter().map(Worker::is_idle)).await;
 }
 
-/// The server's table holds what somebody waits for, and not what everybody reads.
+/// The server tracks the keys that have waiters, and not every key that is read.
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_hits_are_not_tracked() {
     let fleet = Fleet::start().await;
@@ -214,21 +216,21 @@ async fn plain_hits_are_not_tracked() {
 }
 
 const BURSTS: u64 = 100;
-const LOSERS: usize = 3;
+const WAITERS: usize = 3;
 const CALLERS: usize = 20;
 
-/// A load that is held, its leader, and losers in other processes that wait for it.
+/// A load that is held, its leader, and waiters in other processes.
 struct Stage {
     fleet: Fleet,
-    /// One process, in a list as the losers are.
+    /// One process, in a list like the waiters.
     leader: Vec<Worker>,
-    losers: Vec<Worker>,
+    waiters: Vec<Worker>,
     loads: Loads,
     /// `None` once it was released.
     load: Option<Load>,
     /// The connection of the leader, by its number in Redis.
     leading: Vec<String>,
-    /// What the server had executed before anybody asked.
+    /// What the server had executed before the first caller asked.
     begun: Calls,
 }
 
@@ -239,44 +241,45 @@ impl Stage {
         Self::with(fleet, &setup, &setup).await
     }
 
-    /// The losers come by a proxy.
+    /// The waiters are connected by a proxy.
     async fn proxied(setup: impl Fn(&Fleet) -> Setup) -> (Self, FaultProxy) {
         let (fleet, proxy) = Fleet::proxied().await;
         let setup = setup(&fleet);
-        let of_losers = Setup { url: proxy.url(), ..setup.clone() };
-        let stage = Self::with(fleet, &setup, &of_losers).await;
-        // What the server has answered may still be in the proxy. Answers come in order, so those
-        // to later questions show that it is not.
-        let others = stage.losers.iter().zip(KEY + 1..);
-        join_all(others.map(|(loser, other)| loser.read(other))).await;
+        let of_waiters = Setup { url: proxy.url(), ..setup.clone() };
+        let stage = Self::with(fleet, &setup, &of_waiters).await;
+        // What the server has answered may still be in the proxy. Answers come in order, so the
+        // answers to later requests show that it is not.
+        let others = stage.waiters.iter().zip(KEY + 1..);
+        join_all(others.map(|(waiter, other)| waiter.read(other))).await;
         (stage, proxy)
     }
 
-    async fn with(fleet: Fleet, of_leader: &Setup, of_losers: &Setup) -> Self {
+    async fn with(fleet: Fleet, of_leader: &Setup, of_waiters: &Setup) -> Self {
         let leader = fleet.workers(1, of_leader).await;
-        let losers = fleet.workers(LOSERS, of_losers).await;
-        let (earlier, begun) = (fleet.asking_clients(), fleet.calls());
+        let waiters = fleet.workers(WAITERS, of_waiters).await;
+        let earlier = fleet.asking_clients();
+        let begun = fleet.calls();
         let mut loads = fleet.database.hold(KEY);
         gather(&fleet, &leader, KEY, CALLERS).await;
         let load = Some(loads.next().await);
-        let leading = fleet.asks_anew(&earlier, 1).await;
-        gather(&fleet, &losers, KEY, CALLERS).await;
-        fleet.asks_anew(&earlier, 1 + LOSERS).await;
-        Self { fleet, leader, losers, loads, load, leading, begun }
+        let leading = fleet.new_connections_ask(&earlier, 1).await;
+        gather(&fleet, &waiters, KEY, CALLERS).await;
+        fleet.new_connections_ask(&earlier, 1 + WAITERS).await;
+        Self { fleet, leader, waiters, loads, load, leading, begun }
     }
 
-    /// Kills the connections over which losers have asked, and says which those were.
-    fn kill_connections_of_losers(&self) -> Vec<String> {
+    /// Kills the connections over which waiters have asked, and returns their numbers.
+    fn kill_connections_of_waiters(&self) -> Vec<String> {
         let mut losing = self.fleet.asking_clients();
         losing.retain(|id| !self.leading.contains(id));
         self.fleet.kill_clients(&losing);
         losing
     }
 
-    /// Waits until each loser has been told that the key is busy over another connection.
-    async fn losers_ask_anew(&self, former: &[String]) {
+    /// Waits until each waiter has been answered `busy` over another connection.
+    async fn waiters_ask_again(&self, former: &[String]) {
         let known = [former, &self.leading].concat();
-        self.fleet.asks_anew(&known, LOSERS).await;
+        self.fleet.new_connections_ask(&known, WAITERS).await;
     }
 
     /// Lets the load go, and says when that was.
@@ -286,15 +289,15 @@ impl Stage {
         released
     }
 
-    /// Lets the load go, and measures how long the losers take.
-    async fn everybody_is_answered_within(&mut self, bound: Duration) {
+    /// Lets the load go, and measures how long the waiters take.
+    async fn every_waiter_is_answered_within(&mut self, bound: Duration) {
         let released = self.release();
         all_have(&self.leader[0].end(KEY).await, 1);
-        let answers = end(&self.losers, KEY).await;
-        assert_eq!(answers.len(), LOSERS * CALLERS);
+        let answers = end(&self.waiters, KEY).await;
+        assert_eq!(answers.len(), WAITERS * CALLERS);
         all_have(&answers, 1);
         let last = last_after(&answers, released);
-        println!("the last loser was answered {last:?} behind the load");
+        println!("the last waiter was answered {last:?} behind the load");
         assert!(last < bound, "{last:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! A worker: one process of the fleet, which does what it is told.
+//! A worker: one process of the fleet, which obeys its test.
 
 use std::collections::HashMap;
 use std::io;
@@ -46,7 +46,7 @@ pub(crate) struct Member {
 
 type Caller = JoinHandle<Answer>;
 
-/// A timeout that is short for what is tested may be too short for a busy machine to connect.
+/// A timeout that is short for a test may be too short to connect on a busy machine.
 async fn connect(options: RedisOptions) -> Result<RedisStore, StoreError> {
     for _ in 1..TRIES {
         if let Ok(store) = options.clone().connect().await {
@@ -58,7 +58,7 @@ async fn connect(options: RedisOptions) -> Result<RedisStore, StoreError> {
 
 const TRIES: usize = 10;
 
-/// The service that is called: rows by way of the cache.
+/// The service under test: rows through the cache.
 pub(crate) type Rows = ReadThrough<Loader, fn(&Ask) -> Key>;
 
 impl Member {
@@ -173,7 +173,7 @@ impl Member {
         Report {
             pushes: stats.pushes,
             connects: stats.connects,
-            is_tracking: self.store.is_tracking(),
+            receives_pushes: self.store.is_tracking(),
             in_flight: self.service.in_flight(),
         }
     }
@@ -207,7 +207,7 @@ pub(crate) fn key_of(key: u64) -> Key {
     Key::of("row").with(key)
 }
 
-/// A request, and how long its load is to take should it come to one.
+/// A request, and the time of its load, if there is one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask {
     pub(crate) key: u64,
@@ -217,7 +217,8 @@ pub(crate) struct Ask {
 
 impl Ask {
     pub(crate) fn of(key: u64) -> Self {
-        let (before, after) = (0, 0);
+        let before = 0;
+        let after = 0;
         Self { key, before, after }
     }
 }

@@ -1,4 +1,4 @@
-//! How many may wait, and how long: bounds and deadlines.
+//! How many callers may wait, and how long: bounds and deadlines.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn one_caller_more_than_may_wait_is_shed_and_the_others_are_served() {
     assert_eq!(answers(within).await, [1; 3]);
     cached.handle().invalidate(&key(1)).await.unwrap();
     loader.let_go(1);
-    assert_eq!(answers(burst(&cached, 1, 3)).await, [2; 3], "seats are free again");
+    assert_eq!(answers(burst(&cached, 1, 3)).await, [2; 3], "permits are free again");
 }
 
 #[tokio::test(start_paused = true)]
@@ -48,7 +48,7 @@ async fn one_key_more_than_may_be_loaded_is_shed_and_the_others_are_served() {
     loader.let_go(3);
     answers(within).await;
     idle().await;
-    assert_eq!(answers(vec![ask(&cached, 3)]).await, [3], "there is room again");
+    assert_eq!(answers(vec![ask(&cached, 3)]).await, [3], "there are permits again");
 }
 
 type Asking = ReadThrough<Loader, fn(&u64) -> Lookup>;
@@ -91,12 +91,13 @@ async fn a_load_of_ones_own_is_not_cut_short_by_a_deadline() {
     assert_eq!(kind_of(&answer), CacheErrorKind::DeadlineExceeded);
     assert_eq!((loader.running(), loader.dropped()), (1, 0));
     sleep(SECOND * 5).await;
-    assert_eq!(answers(vec![hurry(&cached, 1)]).await, [1], "it is kept for those who come");
+    assert_eq!(answers(vec![hurry(&cached, 1)]).await, [1], "it is stored for later callers");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_cannot_succeed_is_not_begun() {
-    let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND * 5));
+    let memory = MemoryStore::new(10);
+    let loader = Loader::taking(SECOND * 5);
     put_for(&memory, 3, "42", JSON, Lifetimes::fresh_for(SECOND).stale_if_error(MINUTE)).await;
     let cached = in_a_hurry(&memory, &loader);
     answers(vec![hurry(&cached, UNHURRIED)]).await;
@@ -112,7 +113,7 @@ async fn a_wait_that_cannot_succeed_is_not_begun() {
         matches!(status, CacheStatus::Stale { why: StaleReason::WaitRanOut, .. }),
         "{status:?}"
     );
-    // There is time enough for the rest of the load.
+    // There is enough time for the remainder of the load.
     sleep(SECOND * 7 / 2).await;
     assert_eq!(settled(vec![hurry(&cached, 2)]).await[0].0.as_ref().unwrap(), &2);
 }

@@ -1,4 +1,4 @@
-//! `FaultyStore` does what it was told to, to the calls it was told of, and nothing else.
+//! `FaultyStore` disturbs the calls that a test names, as the test says, and no others.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn has(store: &impl Store, item: u64) -> bool {
     store.lookup(key(item)).await.expect("an answer").is_some()
 }
 
-/// Which of the next so many looks fail, counted from 1.
+/// Which of the next `calls` lookups fail, counted from 1.
 async fn failing(store: &impl Store, looks: usize) -> Vec<usize> {
     let mut failing = Vec::new();
     for look in 1..=looks {
@@ -162,7 +162,7 @@ async fn a_delay_takes_as_long_as_was_said() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_hangs_goes_on_when_the_store_is_healed() {
+async fn a_hanging_call_goes_on_when_the_store_is_healed() {
     let store = faulty();
     put(&store, 1, "1", JSON).await;
     store.on(Operation::Lookup).hang();
@@ -173,7 +173,7 @@ async fn who_hangs_goes_on_when_the_store_is_healed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_hangs_does_so_even_after_the_last_handle() {
+async fn a_hanging_call_hangs_even_after_the_last_handle() {
     let store = faulty();
     store.on(Operation::Lookup).hang();
     let look = store.lookup(key(1));
@@ -185,7 +185,8 @@ async fn who_hangs_does_so_even_after_the_last_handle() {
 async fn a_healed_store_has_no_faults_not_even_for_calls_under_way() {
     let store = faulty();
     store.on(Operation::Lookup).meet(Fault::delay(MINUTE).then(Fault::fail(KIND)));
-    let (mut look, asked) = (store.lookup(key(1)), Instant::now());
+    let mut look = store.lookup(key(1));
+    let asked = Instant::now();
     assert!(poll!(&mut look).is_pending());
     store.heal();
     assert!(look.await.is_ok());
@@ -194,7 +195,7 @@ async fn a_healed_store_has_no_faults_not_even_for_calls_under_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_can_miss_what_is_there_and_find_what_is_not() {
+async fn a_lookup_can_miss_what_is_there_and_find_what_is_not() {
     let store = faulty();
     put(&store, 1, "1", JSON).await;
     let entry = store.lookup(key(1)).await.expect("an answer");
@@ -205,7 +206,7 @@ async fn a_look_can_miss_what_is_there_and_find_what_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_acquire_can_say_that_somebody_else_loads() {
+async fn an_acquire_can_say_that_another_process_loads() {
     let store = faulty();
     store.on_acquire().nth(1).busy(SECOND);
     assert!(is_leased(&store, 1).await);
@@ -271,7 +272,7 @@ async fn a_remote_store_knows_of_nothing_without_being_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn changes_are_heard_lost_or_said_not_to_be_heard() {
+async fn change_messages_arrive_or_are_lost_or_are_reported_unavailable() {
     let store = faulty();
     let mut hearing = store.watch(&key(1));
     store.lose_changes();
@@ -293,7 +294,7 @@ async fn clones_share_faults_and_counts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_shows_what_it_was_told() {
+async fn its_debug_form_shows_its_settings() {
     let store = faulty();
     store.on(Operation::Acquire).nth(3).fail(KIND);
     let shown = format!("{store:?}");
@@ -315,7 +316,7 @@ async fn a_service_answers_whatever_one_operation_comes_to() {
     }
 }
 
-/// The lie costs a load, no answer.
+/// A wrong answer of the store costs a load, and no error.
 #[tokio::test(start_paused = true)]
 async fn a_commit_that_only_says_it_stored_is_loaded_again() {
     let store = faulty();

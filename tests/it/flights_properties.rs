@@ -1,6 +1,6 @@
-//! Whatever callers do, in whatever order: three processes, one key, and a history that is checked.
+//! Random callers in random order: three processes, one key, and a history that is checked.
 //!
-//! The runtime has one thread and a paused clock, so that a history is replayed by its moves.
+//! The runtime has one thread and a paused clock, so that a history is replayed by its steps.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
@@ -25,9 +25,9 @@ use tower::{Layer, Service};
 
 use crate::support::store::{Moment, Scripted};
 
-/// One move of the game.
+/// One step of the game.
 #[derive(Clone, Copy, Debug)]
-enum Move {
+enum Step {
     /// A request begins, in one of the processes.
     Call {
         process: usize,
@@ -51,27 +51,27 @@ enum Move {
     Invalidate {
         process: usize,
     },
-    /// A question that one of the processes will ask soon fails.
-    Stumble {
+    /// A coming request of one of the processes fails.
+    Fail {
         process: usize,
-        question: usize,
+        request: usize,
         moment: Moment,
     },
 }
 
-fn moves(stumbling: bool) -> impl Strategy<Value = Vec<Move>> {
+fn steps(faulty: bool) -> impl Strategy<Value = Vec<Step>> {
     let process = 0..PROCESSES;
-    let stumble =
+    let fault =
         (process.clone(), 0..4_usize, prop_oneof![Just(Moment::Before), Just(Moment::After)]);
     let one = prop_oneof![
-        4 => process.clone().prop_map(|process| Move::Call { process }),
-        8 => any::<usize>().prop_map(|request| Move::Poll { request }),
-        2 => any::<usize>().prop_map(|request| Move::Drop { request }),
-        8 => (1..4_usize).prop_map(|rounds| Move::Run { rounds }),
-        2 => prop::bool::weighted(0.8).prop_map(|well| Move::LetGo { well }),
-        1 => process.prop_map(|process| Move::Invalidate { process }),
-        if stumbling { 1 } else { 0 } => stumble
-            .prop_map(|(process, question, moment)| Move::Stumble { process, question, moment }),
+        4 => process.clone().prop_map(|process| Step::Call { process }),
+        8 => any::<usize>().prop_map(|request| Step::Poll { request }),
+        2 => any::<usize>().prop_map(|request| Step::Drop { request }),
+        8 => (1..4_usize).prop_map(|rounds| Step::Run { rounds }),
+        2 => prop::bool::weighted(0.8).prop_map(|well| Step::LetGo { well }),
+        1 => process.prop_map(|process| Step::Invalidate { process }),
+        if faulty { 1 } else { 0 } => fault
+            .prop_map(|(process, request, moment)| Step::Fail { process, request, moment }),
     ];
     vec(one, 1..80)
 }
@@ -93,8 +93,8 @@ impl History {
         self.clock.fetch_add(1, SeqCst)
     }
 
-    /// Whether a value may be given to who had asked then: it must not be of a load that had begun
-    /// when an invalidation was asked for which had returned before.
+    /// Whether a value may be given to a caller that asked at that moment. Its load must not have
+    /// begun before an invalidation that had returned by then.
     fn allows(&self, value: usize, asked: u64) -> bool {
         let began = self.loads.lock().unwrap()[value];
         let invalidations = self.invalidations.lock().unwrap();
@@ -189,7 +189,8 @@ struct World {
 
 impl World {
     fn new(policy: WhenAbandoned) -> Self {
-        let (history, memory) = (Arc::new(History::default()), MemoryStore::new(10));
+        let history = Arc::new(History::default());
+        let memory = MemoryStore::new(10);
         let gate = Arc::new(Gate { well: Semaphore::new(0), badly: Semaphore::new(0) });
         let processes = (0..PROCESSES).map(|_| {
             let store = Scripted::away(&memory);
@@ -205,30 +206,30 @@ impl World {
         Self { history, gate, memory, processes, requests: Vec::new() }
     }
 
-    async fn make(&mut self, next: Move) {
+    async fn make(&mut self, next: Step) {
         match next {
-            Move::Call { process } => {
+            Step::Call { process } => {
                 let asked = self.history.now();
                 let call = self.processes[process].cached.call(());
                 self.requests.push(Request { asked, answer: spawn(Box::pin(call)) });
             }
-            Move::Poll { request } => self.poll(request),
-            Move::Drop { request } => {
+            Step::Poll { request } => self.poll(request),
+            Step::Drop { request } => {
                 if let Some(at) = request.checked_rem(self.requests.len()) {
                     self.requests.swap_remove(at);
                 }
             }
-            Move::Run { rounds } => {
+            Step::Run { rounds } => {
                 for _ in 0..rounds {
                     yield_now().await;
                 }
             }
-            Move::LetGo { well: true } => self.gate.well.add_permits(1),
-            Move::LetGo { well: false } => self.gate.badly.add_permits(1),
-            Move::Invalidate { process } => self.invalidate(process).await,
-            Move::Stumble { process, question, moment } => {
+            Step::LetGo { well: true } => self.gate.well.add_permits(1),
+            Step::LetGo { well: false } => self.gate.badly.add_permits(1),
+            Step::Invalidate { process } => self.invalidate(process).await,
+            Step::Fail { process, request, moment } => {
                 let store = &self.processes[process].store;
-                store.fails_at(store.questions() + question, moment);
+                store.fails_at(store.requests() + request, moment);
             }
         }
     }
@@ -251,18 +252,18 @@ impl World {
         }
     }
 
-    /// Everybody who is still there is answered, and nothing is left.
+    /// Every caller that is still there is answered, and nothing is left.
     async fn end(mut self, patience: Duration) {
         self.gate.well.add_permits(1_000);
         let began = Instant::now();
         let requests = std::mem::take(&mut self.requests);
         let waiting = requests.into_iter().map(async |mut request| {
             let answer = timeout(MINUTE * 10, &mut request.answer).await;
-            check(&self.history, request.asked, &answer.expect("nobody is stuck"));
+            check(&self.history, request.asked, &answer.expect("no caller is stuck"));
         });
         join_all(waiting).await;
-        assert!(began.elapsed() <= patience, "somebody waited for {:?}", began.elapsed());
-        // So long a flight may give a failure to whoever comes.
+        assert!(began.elapsed() <= patience, "a caller waited for {:?}", began.elapsed());
+        // A flight may give a failure to later callers for this long.
         tokio::time::sleep(SECOND * 2).await;
         assert!(self.processes.iter().all(|process| process.cached.in_flight() == 0));
         assert_eq!(tasks(), 0);
@@ -279,11 +280,11 @@ fn check(history: &History, asked: u64, answer: &Answer) {
     }
 }
 
-fn play(moves: Vec<Move>, policy: WhenAbandoned, end: impl AsyncFnOnce(World)) {
+fn play(steps: Vec<Step>, policy: WhenAbandoned, end: impl AsyncFnOnce(World)) {
     let runtime = Builder::new_current_thread().enable_all().start_paused(true).build();
     runtime.expect("a runtime").block_on(async {
         let mut world = World::new(policy);
-        for next in moves {
+        for next in steps {
             world.make(next).await;
         }
         end(world).await;
@@ -297,12 +298,13 @@ fn policies() -> impl Strategy<Value = WhenAbandoned> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
 
-    /// Beside what every history is checked for: nobody waits longer than for a message, no lease
-    /// is left, and each load but the first is there for a reason.
+    /// In addition to the checks of every history: no caller waits longer than for a message, no
+    /// lease is left, and each load but the first has a reason.
     #[test]
-    fn every_history_on_a_store_that_works_is_right(moves in moves(false), policy in policies()) {
-        play(moves, policy, async |world| {
-            let (history, memory) = (Arc::clone(&world.history), world.memory.clone());
+    fn every_history_on_a_store_that_works_is_right(steps in steps(false), policy in policies()) {
+        play(steps, policy, async |world| {
+            let history = Arc::clone(&world.history);
+            let memory = world.memory.clone();
             world.end(Duration::ZERO).await;
             assert!(!is_leased(&memory, 1).await);
             let loads = history.loads.lock().unwrap().len();
@@ -311,12 +313,12 @@ proptest! {
         });
     }
 
-    /// A lease whose end could not be told of may have to lapse, so somebody may wait for that.
+    /// A lease that could not be given up has to lapse, and a caller may wait for that.
     #[test]
-    fn every_history_on_a_store_that_stumbles_is_right(moves in moves(true), policy in policies()) {
-        play(moves, policy, async |world| {
-            let stumbles = world.processes.iter().map(|process| process.store.questions()).sum::<usize>();
-            world.end(SECOND * 11 * (stumbles as u32 + 1)).await;
+    fn every_history_on_a_store_that_fails_is_right(steps in steps(true), policy in policies()) {
+        play(steps, policy, async |world| {
+            let requests = world.processes.iter().map(|process| process.store.requests()).sum::<usize>();
+            world.end(SECOND * 11 * (requests as u32 + 1)).await;
         });
     }
 }

@@ -1,4 +1,4 @@
-//! A hit costs next to nothing, and lasts as long as it was told to.
+//! A hit costs next to nothing, and an entry lasts for its ttl.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use tower::{Layer, Service};
 use crate::support::store::{Moment, Op, Scripted};
 
 #[tokio::test(start_paused = true)]
-async fn a_hit_asks_nothing_of_the_loader_not_even_whether_it_is_ready() {
+async fn a_hit_does_not_poll_the_loader_for_readiness() {
     let store = MemoryStore::new(10);
     put(&store, 1, "42", JSON).await;
     let mut untouchable: ReadThrough<Untouchable, KeyOf, Json> = layer(store).layer(Untouchable);
@@ -48,18 +48,18 @@ async fn a_hit_starts_no_task() {
 async fn a_hit_within_the_process_asks_the_store_nothing() {
     let store = Scripted::over(&MemoryStore::new(10));
     put(&store, 1, "42", JSON).await;
-    let before = store.questions();
+    let before = store.requests();
     assert_eq!(answer(&cached(store.clone(), &Loader::new()), 1).await, 42);
-    assert_eq!(store.questions(), before);
+    assert_eq!(store.requests(), before);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hit_across_a_wire_is_one_look_and_no_lease() {
+async fn a_hit_in_a_remote_store_is_one_lookup_and_no_lease() {
     let memory = MemoryStore::new(10);
     put(&memory, 1, "42", JSON).await;
     let store = Scripted::away(&memory);
     assert_eq!(answer(&cached(store.clone(), &Loader::new()), 1).await, 42);
-    assert_eq!((store.asked(Op::Look), store.questions()), (1, 1));
+    assert_eq!((store.asked(Op::Look), store.requests()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -99,7 +99,7 @@ async fn a_hit_needs_no_runtime() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hit_does_not_mind_that_somebody_has_the_lease() {
+async fn a_hit_does_not_wait_for_a_lease_of_another_process() {
     let store = MemoryStore::new(10);
     put(&store, 1, "42", JSON).await;
     let _held = lease(&store, 1, MINUTE).await;
@@ -108,7 +108,7 @@ async fn a_hit_does_not_mind_that_somebody_has_the_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hit_tells_how_much_longer_it_is_fresh() {
+async fn a_hit_says_how_much_longer_it_is_fresh() {
     let store = MemoryStore::new(10);
     let windows = Lifetimes::fresh_for(MINUTE).stale_while_revalidate(MINUTE);
     put_for(&store, 1, "42", JSON, windows).await;
@@ -126,7 +126,7 @@ async fn an_answer_is_kept_until_its_time_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_is_loaded_anew_when_its_time_is_over() {
+async fn an_answer_is_loaded_again_when_its_ttl_is_over() {
     let cached = cached(MemoryStore::new(10), &Loader::new());
     answer(&cached, 1).await;
     advance(MINUTE).await;
@@ -183,11 +183,12 @@ async fn an_entry_that_cannot_be_decoded_is_replaced_by_one_load() {
     assert_eq!(status, CacheStatus::Hit { fresh_for: Some(MINUTE) });
 }
 
-/// It was told of the entry that it cannot read before another process replaced that, and asks for
-/// the lease after. What it declines is that one entry, and not its successor.
+/// The caller reads an undecodable entry, another process replaces it, and then the caller asks for
+/// the lease. It declines that one entry, and not its replacement.
 #[tokio::test(start_paused = true)]
-async fn who_met_an_entry_that_cannot_be_decoded_is_content_with_what_replaced_it() {
-    let (memory, loader) = (MemoryStore::new(10), Loader::new());
+async fn a_caller_that_met_an_undecodable_entry_accepts_its_replacement() {
+    let memory = MemoryStore::new(10);
+    let loader = Loader::new();
     put(&memory, 1, "no number", JSON).await;
     let store = Scripted::over(&memory);
     let acquiring = store.holds(Op::Acquire, Moment::After);

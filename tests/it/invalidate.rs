@@ -1,7 +1,7 @@
-//! After an invalidation has returned, no request that starts later is given what was before it.
+//! After an invalidation has returned, no request that starts later is given an older value.
 //!
-//! The loader answers with the number of the load, so a value tells when its load began: 1 began
-//! before the invalidation, 2 after it.
+//! The loader answers with the number of the load: load 1 began before the invalidation, and load 2
+//! after it.
 
 use bellwether::store::{Commit, Lifetimes, Store};
 use bellwether::{CacheStatus, MemoryStore};
@@ -37,7 +37,8 @@ async fn what_is_kept_of_other_keys_stays() {
 
 #[tokio::test(start_paused = true)]
 async fn what_another_process_kept_is_not_given_any_more() {
-    let (loader, store) = (Loader::new(), MemoryStore::new(10));
+    let loader = Loader::new();
+    let store = MemoryStore::new(10);
     let [one, other] = [(); 2].map(|()| cached(Scripted::away(&store), &loader));
     answer(&one, 1).await;
     invalidate(&other).await;
@@ -46,7 +47,8 @@ async fn what_another_process_kept_is_not_given_any_more() {
 
 #[tokio::test(start_paused = true)]
 async fn a_load_that_began_before_it_is_not_kept() {
-    let (loader, store) = (Loader::gated(), MemoryStore::new(10));
+    let loader = Loader::gated();
+    let store = MemoryStore::new(10);
     let cached = cached(store.clone(), &loader);
     let asked = ask(&cached, 1);
     loader.has_begun(1).await;
@@ -58,8 +60,9 @@ async fn a_load_that_began_before_it_is_not_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_had_asked_before_a_load_began_is_given_it_all_the_same() {
-    let (loader, store) = (Loader::gated(), Scripted::over(&MemoryStore::new(10)));
+async fn a_caller_from_before_a_load_is_still_given_its_answer() {
+    let loader = Loader::gated();
+    let store = Scripted::over(&MemoryStore::new(10));
     let acquiring = store.holds(Op::Acquire, Moment::Before);
     let cached = cached(store, &loader);
     let asked = burst(&cached, 1, 10);
@@ -73,7 +76,7 @@ async fn who_had_asked_before_a_load_began_is_given_it_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asks_during_a_load_from_before_it_is_given_a_later_one() {
+async fn a_caller_that_joins_a_load_from_before_it_is_given_a_later_one() {
     let loader = Loader::gated();
     let cached = cached(MemoryStore::new(10), &loader);
     let before = ask(&cached, 1);
@@ -87,8 +90,9 @@ async fn who_asks_during_a_load_from_before_it_is_given_a_later_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_load_elsewhere_from_before_it_is_given_a_later_one() {
-    let (loader, store) = (Loader::gated(), MemoryStore::new(10));
+async fn a_waiter_for_a_load_of_another_process_from_before_it_is_given_a_later_one() {
+    let loader = Loader::gated();
+    let store = MemoryStore::new(10);
     let elsewhere = lease(&store, 1, MINUTE).await;
     let cached = cached(Scripted::away(&store), &loader);
     let mut asked = burst(&cached, 1, 10);
@@ -103,7 +107,8 @@ async fn who_waits_for_a_load_elsewhere_from_before_it_is_given_a_later_one() {
 /// The load has ended; its commit is on the way to the store, and is overtaken.
 #[tokio::test(start_paused = true)]
 async fn a_commit_that_it_overtakes_stores_nothing() {
-    let (memory, loader) = (MemoryStore::new(10), Loader::new());
+    let memory = MemoryStore::new(10);
+    let loader = Loader::new();
     let store = Scripted::over(&memory);
     let committing = store.holds(Op::Commit, Moment::Before);
     let cached = cached(store, &loader);
@@ -117,11 +122,12 @@ async fn a_commit_that_it_overtakes_stores_nothing() {
     assert_eq!(answer(&cached, 1).await, 2);
 }
 
-/// The commit was done, then the invalidation; but the answer "stored" comes last of all, when
-/// somebody who asked after the invalidation has joined that very flight.
+/// The commit is done before the invalidation, but its answer "stored" arrives last. By then a
+/// caller from after the invalidation has joined the flight.
 #[tokio::test(start_paused = true)]
-async fn the_late_answer_of_a_commit_is_not_for_who_asked_after_it() {
-    let (memory, loader) = (MemoryStore::new(10), Loader::new());
+async fn the_late_answer_of_a_commit_is_not_for_callers_that_came_after_it() {
+    let memory = MemoryStore::new(10);
+    let loader = Loader::new();
     let store = Scripted::over(&memory);
     let committing = store.holds(Op::Commit, Moment::After);
     let cached = cached(store, &loader);
@@ -135,10 +141,10 @@ async fn the_late_answer_of_a_commit_is_not_for_who_asked_after_it() {
     assert_eq!(answers(after).await, [2; 10]);
 }
 
-/// The same for the answer "found": it left the store before the invalidation, and arrives when
-/// somebody who asked after it has joined the flight that had asked.
+/// The same for the answer "found": it leaves the store before the invalidation, and arrives when a
+/// caller from after the invalidation has joined the flight.
 #[tokio::test(start_paused = true)]
-async fn the_late_answer_of_an_acquire_is_not_for_who_asked_after_it() {
+async fn the_late_answer_of_an_acquire_is_not_for_callers_that_came_after_it() {
     let memory = MemoryStore::new(10);
     put(&memory, 1, "1000", JSON).await;
     let store = Scripted::away(&memory);
@@ -154,9 +160,9 @@ async fn the_late_answer_of_an_acquire_is_not_for_who_asked_after_it() {
     answers(before).await;
 }
 
-/// The same for the answer of a look, which one caller makes for itself.
+/// The same for the answer of a lookup, which one caller makes for itself.
 #[tokio::test(start_paused = true)]
-async fn the_late_answer_of_a_look_is_not_for_who_asked_after_it() {
+async fn the_late_answer_of_a_lookup_is_not_for_callers_that_came_after_it() {
     let memory = MemoryStore::new(10);
     put(&memory, 1, "1000", JSON).await;
     let store = Scripted::away(&memory);
@@ -172,10 +178,11 @@ async fn the_late_answer_of_a_look_is_not_for_who_asked_after_it() {
     answers(vec![before]).await;
 }
 
-/// The same for a look that a flight makes for those who had come too late for its commit.
+/// The same for a lookup that a flight makes for callers that came too late for its commit.
 #[tokio::test(start_paused = true)]
-async fn the_late_answer_of_a_look_for_others_is_not_for_who_asked_after_it() {
-    let (memory, loader) = (MemoryStore::new(10), Loader::new());
+async fn the_late_answer_of_a_lookup_for_others_is_not_for_callers_that_came_after_it() {
+    let memory = MemoryStore::new(10);
+    let loader = Loader::new();
     let store = Scripted::over(&memory);
     let committing = store.holds(Op::Commit, Moment::After);
     let looking = store.holds(Op::Look, Moment::After);
@@ -197,9 +204,10 @@ async fn the_late_answer_of_a_look_for_others_is_not_for_who_asked_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_elsewhere_is_told_of_it_at_once() {
+async fn a_waiter_in_another_process_is_notified_at_once() {
     let store = MemoryStore::new(10);
-    let (slow, quick) = (cached(store.clone(), &Loader::gated()), cached(store, &Loader::new()));
+    let slow = cached(store.clone(), &Loader::gated());
+    let quick = cached(store, &Loader::new());
     let _before = ask(&slow, 1);
     idle().await;
     let waits = ask(&quick, 1);
@@ -212,7 +220,8 @@ async fn who_waits_elsewhere_is_told_of_it_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn it_leaves_the_key_free() {
-    let (loader, store) = (Loader::gated(), MemoryStore::new(10));
+    let loader = Loader::gated();
+    let store = MemoryStore::new(10);
     let cached = cached(store.clone(), &loader);
     let _before = ask(&cached, 1);
     loader.has_begun(1).await;
@@ -229,8 +238,9 @@ async fn it_holds_when_it_was_asked_for_before_anything_was_loaded() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn expiring_removes_what_has_no_stale_window() {
-    let (loader, store) = (Loader::new(), MemoryStore::new(10));
+async fn expiring_removes_an_entry_without_a_stale_lifetime() {
+    let loader = Loader::new();
+    let store = MemoryStore::new(10);
     let cached = cached(store.clone(), &loader);
     answer(&cached, 1).await;
     cached.handle().expire(&key(1)).await.unwrap();
@@ -239,7 +249,7 @@ async fn expiring_removes_what_has_no_stale_window() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn expiring_keeps_what_has_a_stale_window_as_stale() {
+async fn expiring_keeps_an_entry_with_a_stale_lifetime_as_stale() {
     let store = MemoryStore::new(10);
     put_for(&store, 1, "42", JSON, Lifetimes::fresh_for(MINUTE).stale_if_error(MINUTE)).await;
     layer(store.clone()).handle().expire(&key(1)).await.unwrap();
@@ -249,7 +259,8 @@ async fn expiring_keeps_what_has_a_stale_window_as_stale() {
 
 #[tokio::test(start_paused = true)]
 async fn expiring_refuses_a_load_that_began_before_it() {
-    let (loader, store) = (Loader::gated(), MemoryStore::new(10));
+    let loader = Loader::gated();
+    let store = MemoryStore::new(10);
     let cached = cached(store.clone(), &loader);
     let asked = ask(&cached, 1);
     loader.has_begun(1).await;
@@ -260,7 +271,7 @@ async fn expiring_refuses_a_load_that_began_before_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_expired_is_loaded_anew() {
+async fn an_expired_entry_is_loaded_again() {
     for place in [Scripted::over, Scripted::away] {
         let store = MemoryStore::new(10);
         put_for(&store, 1, "42", JSON, Lifetimes::fresh_for(MINUTE).stale_if_error(MINUTE)).await;
@@ -270,9 +281,9 @@ async fn what_was_expired_is_loaded_anew() {
     }
 }
 
-/// Its flight looks for it, and finds what somebody else stored and what then was expired.
+/// Its flight makes a lookup, and finds an entry of another process that was expired after that.
 #[tokio::test(start_paused = true)]
-async fn what_was_expired_is_not_for_who_came_too_late_for_a_commit() {
+async fn an_expired_entry_is_not_for_callers_that_came_too_late_for_a_commit() {
     let memory = MemoryStore::new(10);
     let store = Scripted::over(&memory);
     let committing = store.holds(Op::Commit, Moment::After);
@@ -289,7 +300,7 @@ async fn what_was_expired_is_not_for_who_came_too_late_for_a_commit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_prefetch_loads_for_all_who_ask_meanwhile() {
+async fn a_prefetch_answers_callers_that_come_meanwhile() {
     let cached = cached(MemoryStore::new(10), &Loader::taking(SECOND));
     let prefetch = tokio::spawn(cached.handle().prefetch(1));
     idle().await;

@@ -33,7 +33,7 @@ async fn it_keeps_the_contract() {
 async fn what_these_tests_put_in_front_of_it_keeps_the_contract() {
     let store = MemoryStore::new(10_000);
     assert_eq!(conformance::run(Scripted::away(&store)).await, []);
-    assert_eq!(conformance::run(Scripted::away(&store).deaf()).await, []);
+    assert_eq!(conformance::run(Scripted::away(&store).without_messages()).await, []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -93,9 +93,9 @@ async fn an_entry_larger_than_the_store_is_not_kept() {
     assert_eq!((store.len(), store.bytes()), (0, 0));
 }
 
-/// It cannot be kept whatever is thrown out for it, so nothing should be.
+/// No eviction makes enough memory for it, so nothing should be evicted.
 #[tokio::test(start_paused = true)]
-async fn an_entry_larger_than_the_store_drives_nobody_out() {
+async fn an_entry_larger_than_the_store_evicts_nothing() {
     let store = MemoryStore::new(10).max_bytes(10_000);
     fill(&store, 1..6).await;
     put(&store, 7, &"x".repeat(10_000), JSON).await;
@@ -111,7 +111,7 @@ async fn an_entry_larger_than_the_store_replaces_what_was_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_without_room_still_shares_loads() {
+async fn a_store_without_memory_still_shares_loads() {
     for store in [MemoryStore::new(0), MemoryStore::new(10).max_bytes(0)] {
         let asked = burst(&cached(store.clone(), &Loader::taking(SECOND)), 1, 100);
         assert_eq!(answers(asked).await, [1; 100]);
@@ -211,8 +211,8 @@ async fn ten_thousand_invalidations_are_remembered_at_once() {
     }
 }
 
-/// Watermarks end after a while. Who began before that might not meet the watermark of an invalidation in
-/// its time, so it may store nothing by then.
+/// Watermarks end after a while. An older load could miss the watermark of an invalidation, so it
+/// may not store anything.
 #[tokio::test(start_paused = true)]
 async fn a_lapsed_lease_as_old_as_watermarks_become_stores_nothing() {
     let store = MemoryStore::new(100);
@@ -250,7 +250,7 @@ async fn clones_are_handles_to_one_store() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_nobody_stored_is_not_there() {
+async fn a_key_that_was_never_stored_is_not_there() {
     let store = MemoryStore::new(100);
     fill(&store, 0..100).await;
     assert!(store.lookup(Key::of("other").with(1)).await.unwrap().is_none());

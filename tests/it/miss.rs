@@ -1,4 +1,4 @@
-//! Who misses together is answered by one load.
+//! Callers that miss together are answered by one load.
 
 use std::sync::Arc;
 
@@ -28,34 +28,38 @@ async fn ten_thousand_callers_in_one_process_share_one_load() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_thousand_callers_across_a_wire_share_one_load_and_three_questions() {
-    let (loader, store) = (Loader::gated(), Scripted::away(&MemoryStore::new(10)));
+async fn ten_thousand_callers_of_a_remote_store_share_one_load_and_three_requests() {
+    let loader = Loader::gated();
+    let store = Scripted::away(&MemoryStore::new(10));
     let asked = burst(&cached(store.clone(), &loader), 1, 10_000);
     idle().await;
     loader.let_go(10_000);
     assert_eq!(answers(asked).await, [1; 10_000]);
-    let questions = [Op::Look, Op::Acquire, Op::Commit].map(|op| store.asked(op));
-    assert_eq!((questions, store.questions()), ([1, 1, 1], 3));
+    let requests = [Op::Look, Op::Acquire, Op::Commit].map(|op| store.asked(op));
+    assert_eq!((requests, store.requests()), ([1, 1, 1], 3));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_fleet_of_eight_causes_one_load() {
-    let (loader, store) = (Loader::taking(SECOND), MemoryStore::new(10));
+    let loader = Loader::taking(SECOND);
+    let store = MemoryStore::new(10);
     let fleet = [(); 8].map(|()| cached(Scripted::away(&store), &loader));
     let asked = fleet.iter().flat_map(|process| burst(process, 1, 100)).collect();
     assert_eq!(answers(asked).await, [1; 800]);
     assert_eq!(loader.loads(), 1);
 }
 
-/// On threads that really run at once, whatever the order in which they do.
+/// On threads that really run at once, in any order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_fleet_on_many_threads_causes_one_load_per_key() {
-    let (loader, store) = (Loader::new(), MemoryStore::new(1_000));
+    let loader = Loader::new();
+    let store = MemoryStore::new(1_000);
     let fleet = [(); 4].map(|()| cached(Scripted::over(&store), &loader));
     for round in 1..=300 {
         let start = Arc::new(Barrier::new(32));
         let callers = (0..32).map(|caller| {
-            let (mut process, start) = (fleet[caller % 4].clone(), Arc::clone(&start));
+            let mut process = fleet[caller % 4].clone();
+            let start = Arc::clone(&start);
             tokio::spawn(async move {
                 start.wait().await;
                 process.call(round).with_status().await
@@ -77,13 +81,13 @@ async fn different_keys_load_in_parallel() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_caller_that_loads_is_told_that_it_led() {
+async fn the_status_says_that_a_caller_led() {
     let (_, status) = ask(&cached(MemoryStore::new(10), &Loader::new()), 1).await.unwrap();
     assert_eq!(status, CacheStatus::Led { stored: true });
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_of_the_same_process_is_told_that_it_waited_here() {
+async fn the_status_says_that_a_caller_waited_in_its_process() {
     let cached = cached(MemoryStore::new(10), &Loader::taking(SECOND * 3));
     let _leads = ask(&cached, 1);
     sleep(SECOND).await;
@@ -92,8 +96,9 @@ async fn a_caller_of_the_same_process_is_told_that_it_waited_here() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_of_another_process_is_told_that_it_waited_for_elsewhere() {
-    let (loader, store) = (Loader::taking(SECOND * 3), MemoryStore::new(10));
+async fn the_status_says_that_a_caller_waited_for_another_process() {
+    let loader = Loader::taking(SECOND * 3);
+    let store = MemoryStore::new(10);
     let _leads = ask(&cached(store.clone(), &loader), 1);
     sleep(SECOND).await;
     let (_, status) = ask(&cached(store, &loader), 1).await.unwrap();
@@ -130,7 +135,7 @@ async fn requests_without_a_key_are_loaded_each_for_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_without_a_key_is_told_that_it_went_around() {
+async fn the_status_says_that_a_request_without_a_key_bypassed_the_cache() {
     let layer = ReadThroughLayer::new(MemoryStore::new(10), |_: &u64| None::<Key>);
     let (answer, status) = layer.layer(Loader::new()).call(1).with_status().await;
     assert_eq!(answer.unwrap(), 1);
@@ -138,7 +143,7 @@ async fn a_request_without_a_key_is_told_that_it_went_around() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_ttl_those_who_wait_share_a_load() {
+async fn without_a_ttl_the_waiters_share_a_load() {
     let layer = layer(MemoryStore::new(10)).ttl(NO_TIME);
     let cached = layer.layer(Loader::taking(SECOND));
     assert_eq!(answers(burst(&cached, 1, 100)).await, [1; 100]);
@@ -174,7 +179,7 @@ async fn gives_all_what_it_does_not_keep(faults: Faults) {
     let began = Instant::now();
     let cached = not_keeping(faults, &MemoryStore::new(10), &Loader::taking(SECOND));
     assert_eq!(answers(burst(&cached, 1, 100)).await, [1; 100]);
-    assert_eq!(began.elapsed(), SECOND, "nobody waited for another load");
+    assert_eq!(began.elapsed(), SECOND, "no caller waited for another load");
 }
 
 #[tokio::test(start_paused = true)]
@@ -203,7 +208,8 @@ async fn loads_again_what_it_does_not_keep(faults: Faults) {
 
 #[tokio::test(start_paused = true)]
 async fn a_load_slower_than_its_lease_keeps_it() {
-    let (loader, store) = (Loader::taking(SECOND * 10), MemoryStore::new(10));
+    let loader = Loader::taking(SECOND * 10);
+    let store = MemoryStore::new(10);
     let lease = |store| layer(store).lease(SECOND).expect("it makes sense");
     let [one, other] = [(); 2].map(|()| lease(store.clone()).layer(loader.clone()));
     let first = ask(&one, 1);
@@ -229,7 +235,8 @@ async fn a_load_that_outlives_its_lease_is_kept_if_nothing_newer_came() {
 
 #[tokio::test(start_paused = true)]
 async fn a_load_that_outlives_its_lease_does_not_replace_what_is_newer() {
-    let (loader, store) = (Loader::gated(), MemoryStore::new(10));
+    let loader = Loader::gated();
+    let store = MemoryStore::new(10);
     let cached = losing_its_lease(&store, &loader);
     let slow = ask(&cached, 1);
     sleep(SECOND * 2).await;

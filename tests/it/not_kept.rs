@@ -1,4 +1,4 @@
-//! Answers that are not kept, or for a time of their own.
+//! Answers that are not stored, or have a ttl of their own.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const LOAD: Duration = Duration::from_millis(100);
 
 const PLACES: [fn(&MemoryStore) -> Scripted; 2] = [Scripted::over, Scripted::away];
 
-/// Everybody has an answer of its own.
+/// Every caller has an answer of its own.
 fn are_all_different(mut answers: Vec<usize>) -> bool {
     let callers = answers.len();
     answers.sort_unstable();
@@ -29,16 +29,17 @@ fn are_all_different(mut answers: Vec<usize>) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn private_answers_queue_nobody_and_nobody_has_somebody_elses() {
+async fn private_answers_delay_no_caller_and_are_given_to_no_other() {
     for (place, processes) in PLACES.into_iter().flat_map(|place| [1, 5].map(|n| (place, n))) {
-        let (memory, loader) = (MemoryStore::new(10), Loader::taking(LOAD));
+        let memory = MemoryStore::new(10);
+        let loader = Loader::taking(LOAD);
         let process = || layer(place(&memory)).classify(|_: &usize| Cacheability::PrivateKey);
         let fleet: Vec<_> = (0..processes).map(|_| process().layer(loader.clone())).collect();
         let began = Instant::now();
         let asked = fleet.iter().flat_map(|process| burst(process, 1, 100 / processes)).collect();
         assert!(are_all_different(answers(asked).await));
         assert!(began.elapsed() <= LOAD * 4, "it took {:?}", began.elapsed());
-        // For a while everybody loads at once.
+        // For a while all callers load at once.
         let began = Instant::now();
         let asked = fleet.iter().flat_map(|process| burst(process, 1, 10)).collect();
         let ended = settled(asked).await;
@@ -82,7 +83,7 @@ async fn an_answer_of_ones_own_says_nothing_of_the_answers_of_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_private_answer_whose_caller_has_left_is_given_to_nobody() {
+async fn a_private_answer_whose_caller_has_left_is_given_to_no_other() {
     for place in PLACES {
         let loader = Loader::gated();
         let layer =
@@ -102,7 +103,8 @@ async fn a_private_answer_whose_caller_has_left_is_given_to_nobody() {
 
 async fn is_shared_in_each_process_and_queues_no_process(faults: Faults) {
     for place in PLACES {
-        let (memory, loader) = (MemoryStore::new(10), Loader::taking(LOAD));
+        let memory = MemoryStore::new(10);
+        let loader = Loader::taking(LOAD);
         let process = || {
             let layer = layer(place(&memory)).max_entry_bytes(1_000).expect("it makes sense");
             layer.codec(Text::new(faults)).layer(loader.clone())
@@ -134,7 +136,8 @@ async fn what_cannot_be_encoded_is_shared_in_each_process_and_queues_no_process(
 #[tokio::test(start_paused = true)]
 async fn that_there_is_none_is_shared_and_not_kept() {
     for place in PLACES {
-        let (memory, loader) = (MemoryStore::new(10), Loader::taking(LOAD));
+        let memory = MemoryStore::new(10);
+        let loader = Loader::taking(LOAD);
         let layer = layer(place(&memory)).classify(|_: &usize| Cacheability::NotFound);
         let cached = layer.layer(loader.clone());
         assert_eq!(answers(burst(&cached, 1, 10)).await, [1; 10]);
@@ -161,7 +164,8 @@ async fn that_there_is_none_is_kept_for_a_time_of_its_own() {
 #[tokio::test(start_paused = true)]
 async fn one_private_answer_does_not_end_the_sharing() {
     for place in PLACES {
-        let (memory, loader) = (MemoryStore::new(10), Loader::taking(LOAD));
+        let memory = MemoryStore::new(10);
+        let loader = Loader::taking(LOAD);
         let process = || layer(place(&memory)).classify(first_private);
         let fleet: Vec<_> = (0..5).map(|_| process().layer(loader.clone())).collect();
         answer(&fleet[0], 1).await;
@@ -203,7 +207,8 @@ async fn private_answers_queue_no_process() {
     for (place, verdict) in PLACES.into_iter().flat_map(|place| {
         [Cacheability::PrivateKey, Cacheability::PrivateOnce].map(|verdict| (place, verdict))
     }) {
-        let (memory, loader) = (MemoryStore::new(10), Loader::taking(LOAD));
+        let memory = MemoryStore::new(10);
+        let loader = Loader::taking(LOAD);
         let process = || layer(place(&memory)).classify(move |_: &usize| verdict);
         let fleet: Vec<_> = (0..20).map(|_| process().layer(loader.clone())).collect();
         for _ in 0..3 {

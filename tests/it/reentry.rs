@@ -1,4 +1,4 @@
-//! Code of others may run when the crate drops or wakes something. It may ask the store then.
+//! Foreign code may run when the crate drops or wakes something. It may call the store.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use bellwether_testkit::caches::{KeyOf, MINUTE, key};
 use futures_util::FutureExt;
 use tower::{BoxError, Layer, ServiceExt, service_fn};
 
-/// Runs a deed on a thread of its own, since that may hang for ever.
+/// Runs `deed` on a thread of its own, because it may hang for ever.
 fn ends(deed: impl FnOnce() + Send + 'static) -> bool {
     let (sender, receiver) = sync_channel(1);
     std::thread::spawn(move || {
@@ -59,7 +59,7 @@ impl Codec<usize> for Asking {
     }
 }
 
-/// The store gives its decoded copy up under its lock, and that copy is of anybody's type.
+/// The store drops its decoded copy, whose type may be any.
 #[test]
 fn what_the_store_evicts_may_ask_the_store() {
     assert!(ends(|| {
@@ -87,7 +87,7 @@ impl Wake for Eager {
 }
 
 #[test]
-fn who_is_told_of_a_change_may_ask_at_once() {
+fn a_waker_of_a_change_may_ask_the_store_at_once() {
     assert!(ends(|| {
         let watchers = Watchers::default();
         let mut watch = watchers.watch(key(1).digest());
@@ -99,7 +99,7 @@ fn who_is_told_of_a_change_may_ask_at_once() {
 }
 
 #[test]
-fn who_is_told_that_anything_may_have_changed_may_ask_at_once() {
+fn a_waker_of_a_possible_change_may_ask_the_store_at_once() {
     assert!(ends(|| {
         let watchers = Watchers::default();
         let mut watch = watchers.watch(key(1).digest());

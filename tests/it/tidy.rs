@@ -107,7 +107,7 @@ fn every_import_follows_the_arrows() {
     }
 }
 
-/// Or the table above would allow what nobody needs, and what would hide a new arrow.
+/// Otherwise the table above would allow unneeded imports, which would hide a new arrow.
 #[test]
 fn every_arrow_is_there() {
     let sources = sources();

@@ -124,7 +124,7 @@ async fn a_timeout_above_ends_the_request_and_not_the_load() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_passes_through_a_stack_of_boxed_errors_and_can_be_told_there() {
+async fn an_error_passes_through_a_stack_of_boxed_errors_and_can_be_recognized_there() {
     let loader = service_fn(async |_: u64| Err::<usize, _>(Refusal(7)));
     let cached = layer(MemoryStore::new(10)).layer(loader);
     let boxed: BoxError = cached.oneshot(1).await.unwrap_err().into();
@@ -152,7 +152,7 @@ async fn a_knob_turned_later_does_not_change_a_service_made_before() {
 
 /// Two loaders behind one layer whose answers are of different types, under one key.
 #[tokio::test(start_paused = true)]
-async fn who_joins_a_load_of_another_type_of_answer_has_an_error() {
+async fn a_caller_that_joins_a_load_of_another_answer_type_gets_an_error() {
     let layer = layer(MemoryStore::new(10));
     let numbers = layer.layer(Loader::taking(SECOND));
     let texts = layer.layer(service_fn(async |_: u64| Ok::<_, Refusal>("text".to_owned())));
@@ -163,7 +163,7 @@ async fn who_joins_a_load_of_another_type_of_answer_has_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_joins_a_load_of_another_type_of_error_has_an_error() {
+async fn a_caller_that_joins_a_load_of_another_error_type_gets_an_error() {
     let layer = layer(MemoryStore::new(10));
     let fails = layer.layer(service_fn(async |_: u64| {
         sleep(SECOND).await;
@@ -178,7 +178,7 @@ async fn who_joins_a_load_of_another_type_of_error_has_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_kept_as_another_type_is_loaded_anew() {
+async fn an_entry_of_another_type_is_loaded_again() {
     let layer = layer(MemoryStore::new(10));
     let texts = layer.layer(service_fn(async |_: u64| Ok::<_, Refusal>("text".to_owned())));
     texts.oneshot(1).await.unwrap();
@@ -194,11 +194,11 @@ async fn a_layer_can_stand_on_another() {
     assert!(ended.into_iter().all(|answer| answer.is_ok_and(|answer| answer == 1)));
 }
 
-/// A capture that cannot be cloned, since it need not be.
+/// A codec that cannot be cloned, because it need not be.
 #[derive(Debug)]
 struct Single;
 
-/// Tells whether a type is `Clone`, without asking for it.
+/// Finds out whether a type is `Clone`, without a bound.
 struct Probe<T>(PhantomData<T>);
 
 #[allow(dead_code, reason = "either this one is called or the other")]
@@ -217,10 +217,9 @@ trait Otherwise {
 
 impl<T> Otherwise for Probe<T> {}
 
-/// Both held it by `Arc`, and asked for it to be `Clone` all the same, since their `Clone` was
-/// derived.
+/// Both held it by `Arc`, and still required `Clone` of it, because their `Clone` was derived.
 #[test]
-fn a_service_can_be_cloned_whatever_its_capture() {
+fn a_service_can_be_cloned_whatever_its_codec() {
     assert!(Probe::<ReadThroughLayer<KeyOf, Single>>(PhantomData).is_clone());
     assert!(Probe::<Cached<Single>>(PhantomData).is_clone());
 }
@@ -243,7 +242,8 @@ async fn a_request_and_an_error_of_any_kind_will_do() {
 
 #[tokio::test(start_paused = true)]
 async fn a_status_is_asked_for_in_a_stack_too() {
-    let (loader, store) = (Loader::new(), MemoryStore::new(10));
+    let loader = Loader::new();
+    let store = MemoryStore::new(10);
     let cached = cached(store, &loader);
     let with_status = service_fn(move |item: u64| {
         let answer = cached.clone().call(item).with_status();
@@ -268,7 +268,8 @@ async fn nothing_that_is_kept_is_shown_by_debug() {
     let store = MemoryStore::new(10);
     put(&store, 1, "31415926", JSON).await;
     let cached = cached(store.clone(), &Loader::new());
-    let (hit, entry) = (cached.clone().call(1), store.peek(&key(1)));
+    let hit = cached.clone().call(1);
+    let entry = store.peek(&key(1));
     let shown = format!("{store:?} {cached:?} {:?} {hit:?} {entry:?}", cached.handle());
     assert!(!shown.contains("31415926"), "{shown}");
 }

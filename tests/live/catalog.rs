@@ -66,7 +66,7 @@ pub(crate) fn key(sku: u64) -> Key {
     Key::of("item").with(sku)
 }
 
-/// What the entry of an item is called in Redis.
+/// The name of an item's entry in Redis.
 pub(crate) fn name(sku: u64) -> String {
     format!("bw:live:{{{}}}", key(sku).digest())
 }

@@ -62,7 +62,7 @@ fn is_within(entry: Option<&Entry>, life: Duration) {
     }
 }
 
-/// The ways to read: plainly, with what is left of lives, and by a near tier.
+/// The ways to read: plainly, with remaining lifetimes, and by a near tier.
 async fn readers(server: &RedisServer) -> [RedisStore; 3] {
     let with_lives = store(server).await;
     put(&with_lives, 99, Lifetimes::fresh_for(MINUTE).stale_while_revalidate(MINUTE)).await;
@@ -75,7 +75,8 @@ async fn readers(server: &RedisServer) -> [RedisStore; 3] {
 async fn an_entry_does_not_outlive_its_ttl_on_a_server_whose_clock_is_set_back() {
     let server = fast_server();
     let writer = store(&server).await;
-    let (known, unknown) = (readers(&server).await, readers(&server).await);
+    let known = readers(&server).await;
+    let unknown = readers(&server).await;
     let plain = Lifetimes::fresh_for(TTL);
     let stale = plain.stale_while_revalidate(TTL);
     put(&writer, 1, plain).await;
@@ -103,12 +104,12 @@ async fn an_entry_does_not_outlive_its_ttl_on_a_server_whose_clock_is_set_back()
 }
 
 #[tokio::test]
-async fn an_entry_that_is_looked_for_after_the_clock_was_set_back_is_loaded_again() {
+async fn an_entry_that_is_looked_up_after_the_clock_was_set_back_is_loaded_again() {
     let server = fast_server();
     let writer = store(&server).await;
     put(&writer, 1, Lifetimes::fresh_for(TTL)).await;
     server.turn_clock(0);
-    // It has heard of the new time only.
+    // Its estimate knows the new time only.
     let new = store(&server).await;
     assert!(looked(&new, 1).await.is_none());
     put(&new, 1, Lifetimes::fresh_for(TTL)).await;
@@ -118,7 +119,7 @@ async fn an_entry_that_is_looked_for_after_the_clock_was_set_back_is_loaded_agai
 }
 
 #[tokio::test]
-async fn a_plain_look_costs_one_mget_whatever_the_clock_shows() {
+async fn a_plain_lookup_costs_one_mget_whatever_the_clock_shows() {
     for wrong in [0, HOUR, -HOUR] {
         let server = RedisServer::start_with_clock(wrong, &[]);
         let store = store(&server).await;
@@ -144,7 +145,7 @@ async fn a_lease_without_a_holder_lapses_within_its_term_after_the_clock_was_set
     let store = store(&server).await;
     let _gone = lease(&store, 1, TERM).await;
     server.turn_clock(0);
-    // Another policy than that of who took it.
+    // A shorter lease than that of the holder.
     let acquired = asked(&store, 1, MINUTE).await;
     let Acquire::Busy { remaining, .. } = acquired else { panic!("{acquired:?}") };
     assert!(remaining <= TERM, "{remaining:?}");
@@ -169,7 +170,7 @@ async fn a_lease_that_is_renewed_holds_though_the_clock_is_set_back() {
 }
 
 #[tokio::test]
-async fn a_failure_window_does_not_last_for_longer_because_the_clock_is_set_back() {
+async fn a_cooldown_does_not_last_longer_because_the_clock_is_set_back() {
     let server = fast_server();
     let store = store(&server).await;
     let lease = lease(&store, 1, TERM).await;
@@ -223,12 +224,15 @@ async fn an_invalidation_while_the_clock_is_behind_holds_against_a_load_that_beg
 async fn an_invalidation_holds_against_a_load_during_which_the_clock_was_set_back_by_seconds() {
     let server = fast_server();
     let store = store(&server).await;
-    let (begun, end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let begun = Arc::new(Notify::new());
+    let end = Arc::new(Notify::new());
     let loading = {
-        let (begun, end) = (Arc::clone(&begun), Arc::clone(&end));
+        let begun = Arc::clone(&begun);
+        let end = Arc::clone(&end);
         let layer = ReadThroughLayer::new(store.clone(), |sku: &u64| key(*sku)).ttl(MINUTE);
         let mut service = layer.layer(service_fn(move |_: u64| {
-            let (begun, end) = (Arc::clone(&begun), Arc::clone(&end));
+            let begun = Arc::clone(&begun);
+            let end = Arc::clone(&end);
             async move {
                 begun.notify_one();
                 end.notified().await;

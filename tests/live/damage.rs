@@ -1,4 +1,4 @@
-//! What stands in Redis and is not what we wrote: a miss, never a wrong answer, never an error.
+//! Foreign or damaged values in Redis: a miss, never a wrong answer, never an error.
 
 use bellwether::{CacheStatus, Store};
 use bellwether_testkit::servers::RedisServer;
@@ -23,7 +23,7 @@ fn plant(plain: &mut redis::Connection, sku: u64, bytes: &[u8]) {
 }
 
 #[tokio::test]
-async fn a_damaged_entry_is_loaded_anew_and_replaced() {
+async fn a_damaged_entry_is_loaded_again_and_replaced() {
     let (_server, catalog, mut plain, sealed) = with_entry().await;
     let mut flipped = sealed.clone();
     flipped[80] ^= 4;
@@ -65,7 +65,7 @@ async fn every_cut_and_every_flipped_header_bit_is_a_miss() {
 }
 
 #[tokio::test]
-async fn the_entry_of_another_key_is_not_given_out() {
+async fn the_entry_of_another_key_is_not_served() {
     let (_server, catalog, mut plain, sealed) = with_entry().await;
     plant(&mut plain, 2, &sealed);
     assert_eq!(catalog.ask(2).await, "item 2, load 1");
@@ -97,7 +97,7 @@ async fn a_foreign_type_under_the_key_is_a_miss_and_replaced() {
 }
 
 #[tokio::test]
-async fn a_foreign_value_in_place_of_a_lease_blocks_nobody() {
+async fn a_foreign_value_in_place_of_a_lease_blocks_no_caller() {
     let (_server, catalog, mut plain, _) = with_entry().await;
     let lease = |sku| format!("{}:lease", name(sku));
     let _: () = plain.lpush(lease(2), "not ours").expect("planted");
@@ -122,7 +122,7 @@ async fn a_foreign_value_in_place_of_a_watermark_is_ignored() {
     }
 }
 
-/// Wherever it is: a fence that is larger than any that was ever given counts as none.
+/// In any place, a fence that is larger than any that was ever given counts as none.
 #[tokio::test]
 async fn an_entry_with_a_flipped_bit_in_its_fence_is_replaced() {
     let (_server, catalog, mut plain, sealed) = with_entry().await;

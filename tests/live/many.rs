@@ -67,32 +67,36 @@ fn calls(server: &RedisServer, command: &str) -> u64 {
 
 #[tokio::test]
 async fn a_page_of_misses_is_one_query() {
-    let (server, database) = (RedisServer::start(), Database::default());
+    let server = RedisServer::start();
+    let database = Database::default();
     let pages = database.process(&server).await;
     let before = calls(&server, "evalsha");
     assert_eq!(page(&pages, 0..100).await, items(0..100));
     assert_eq!(database.queries().iter().map(Vec::len).collect::<Vec<_>>(), [100]);
-    assert_eq!(calls(&server, "evalsha") - before, 200, "a question and a commit of each");
+    assert_eq!(calls(&server, "evalsha") - before, 200, "a claim and a commit of each");
 }
 
 #[tokio::test]
 async fn a_page_of_hits_is_a_handful_of_commands() {
-    let (server, database) = (RedisServer::start(), Database::default());
+    let server = RedisServer::start();
+    let database = Database::default();
     let pages = database.process(&server).await;
     page(&pages, 0..100).await;
     let before = (calls(&server, "mget"), calls(&server, "evalsha"));
     assert_eq!(page(&pages, 0..100).await, items(0..100));
     let after = (calls(&server, "mget"), calls(&server, "evalsha"));
-    assert_eq!((after.0 - before.0, after.1 - before.1), (3, 0), "one alone, 64, and the rest");
+    assert_eq!((after.0 - before.0, after.1 - before.1), (3, 0), "one alone, 64, and the others");
     assert_eq!(database.queries().len(), 1);
 }
 
 #[tokio::test]
 async fn pages_of_two_processes_that_overlap_load_each_item_once() {
-    let (server, database) = (RedisServer::start(), Database::default());
+    let server = RedisServer::start();
+    let database = Database::default();
     let fleet = join_all((0..2).map(|_| database.process(&server))).await;
     for start in (0..1_000).step_by(100) {
-        let (here, there) = (start..start + 50, start + 25..start + 75);
+        let here = start..start + 50;
+        let there = start + 25..start + 75;
         let pages =
             tokio::join!(page(&fleet[0], here.clone()), page(&fleet[1], there.clone().rev()));
         assert_eq!(pages, (items(here), items(there.rev())));
@@ -105,7 +109,8 @@ async fn pages_of_two_processes_that_overlap_load_each_item_once() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn pages_asked_for_on_many_threads_are_all_answered() {
-    let (server, database) = (RedisServer::start(), Database::default());
+    let server = RedisServer::start();
+    let database = Database::default();
     let fleet = join_all((0..2).map(|_| database.process(&server))).await;
     let pages = (0..40).map(|number| {
         let pages = fleet[number as usize % 2].clone();

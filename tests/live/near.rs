@@ -1,4 +1,4 @@
-//! The near tier: copies in the process, kept true by what the server tells.
+//! The near tier: copies in the process, kept valid by push messages of the server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -52,7 +52,7 @@ pub(crate) fn copied(store: &RedisStore, sku: u64) -> Option<u64> {
     match store.peek(&key(sku)) {
         Peek::Found(entry) => Some(number(&entry)),
         Peek::Unknown => None,
-        other => panic!("only the server can tell, not {other:?}"),
+        other => panic!("only the server can know, not {other:?}"),
     }
 }
 
@@ -71,10 +71,10 @@ async fn until(what: &str, mut holds: impl FnMut() -> bool) {
             sleep(Duration::from_millis(1)).await;
         }
     });
-    patience.await.unwrap_or_else(|_| panic!("{what} was waited for in vain"));
+    patience.await.unwrap_or_else(|_| panic!("{what} did not happen"));
 }
 
-/// How many commands clients have sent, but for those that tests and signs of life are.
+/// How many commands clients have sent, without those of tests and heartbeats.
 fn commands(server: &RedisServer) -> u64 {
     let stats = server.command(&["INFO", "commandstats"]).text();
     let calls = stats.lines().filter_map(|line| {
@@ -85,7 +85,7 @@ fn commands(server: &RedisServer) -> u64 {
     calls.sum()
 }
 
-/// The connections that are told of changes.
+/// The connections that track changes.
 fn tracking(server: &RedisServer) -> Vec<String> {
     let clients = server.command(&["CLIENT", "LIST"]).text();
     let field = |client: &str, name: &str| {
@@ -153,7 +153,7 @@ async fn a_change_by_this_process_ends_the_copy_before_it_returns() {
         looked(&store, 1).await;
         store.invalidate(key(1)).await.expect("invalidated");
         assert_eq!(copied(&store, 1), None);
-        looking.await.expect("a look");
+        looking.await.expect("a lookup");
         assert_eq!(copied(&store, 1), None);
     }
 }
@@ -162,7 +162,7 @@ async fn a_change_by_this_process_ends_the_copy_before_it_returns() {
 async fn an_expired_entry_is_copied_as_stale() {
     let server = RedisServer::start();
     let (store, other) = with_copy(&server, 1).await;
-    // By another process: the message about it has come before the answer to the look.
+    // By another process: the message about it has come before the answer to the lookup.
     other.expire(key(1)).await.expect("expired");
     looked(&store, 1).await;
     let Peek::Found(entry) = store.peek(&key(1)) else { panic!("no copy") };
@@ -170,14 +170,14 @@ async fn an_expired_entry_is_copied_as_stale() {
 }
 
 #[tokio::test]
-async fn the_end_of_the_connection_that_hears_ends_all_copies() {
+async fn the_end_of_the_tracking_connection_ends_all_copies() {
     let server = RedisServer::start();
     let (store, _) = with_copy(&server, 1).await;
     let mut watch = store.watch(&key(1));
     kill_tracking(&server);
     watch.changed().await;
     assert_eq!(copied(&store, 1), None);
-    // The first look finds a new connection; the next is one that is heard over it.
+    // The first lookup finds a new connection; the next one is tracked over it.
     looked(&store, 1).await;
     looked(&store, 1).await;
     assert_eq!(copied(&store, 1), Some(7));
@@ -204,7 +204,7 @@ fn copies_end_with_the_runtime_of_their_connection() {
 }
 
 #[tokio::test]
-async fn where_nothing_is_heard_nothing_is_copied() {
+async fn without_push_messages_nothing_is_copied() {
     let server = RedisServer::start();
     let store = near(options(&server)).resp2().connect().await.expect("a store");
     put(&store, 1, 7).await;
@@ -213,7 +213,7 @@ async fn where_nothing_is_heard_nothing_is_copied() {
 }
 
 #[tokio::test]
-async fn a_server_that_agrees_to_tell_but_cannot_is_not_relied_on() {
+async fn a_server_that_accepts_tracking_but_cannot_push_is_not_relied_on() {
     let server = RedisServer::start_with(&["--rename-command", "HELLO", ""]);
     let store = near_store(&server).await;
     put(&store, 1, 7).await;
@@ -234,7 +234,7 @@ async fn a_dead_connection_is_noticed_while_copies_are_read() {
     assert_eq!(looked(&store, 1).await, Some(7));
     proxy.blackhole();
     other.invalidate(key(1)).await.expect("invalidated");
-    assert_eq!(copied(&store, 1), Some(7), "nobody can know yet");
+    assert_eq!(copied(&store, 1), Some(7), "this cannot be known yet");
     until("the end of the copy", || copied(&store, 1).is_none()).await;
 }
 
@@ -256,19 +256,19 @@ async fn a_push_that_overtakes_the_answer_keeps_it_from_being_copied() {
             async move { looked(&store, round).await }
         });
         yield_now().await;
-        until("the question", || commands(&server) > before).await;
+        until("the request", || commands(&server) > before).await;
         // The answer is on its way, and the push comes with it.
         proxy.blackhole();
         server.command(&["DEL", &name(round)]);
         sleep(Duration::from_millis(6)).await;
         proxy.pass();
-        assert_eq!(looking.await.expect("a look"), Some(1), "it was asked for before");
+        assert_eq!(looking.await.expect("a lookup"), Some(1), "it was asked for before");
         watch.changed().await;
         assert_eq!(copied(&store, round), None);
     }
 }
 
-/// After one round trip, a process has heard of everything that happened before it.
+/// After one round trip, a process has received all messages from before it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_copy_lags_behind_while_its_connection_is_killed_again_and_again() {
     let server = Arc::new(RedisServer::start());

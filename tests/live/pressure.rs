@@ -1,4 +1,4 @@
-//! A server that runs out of room, and more keys than anybody has room for.
+//! A server that runs out of memory, and more keys than any process can hold.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -77,7 +77,7 @@ async fn under_pressure(policy: &str) {
         .buffer_unordered(64)
         .all(|right| async move { right })
         .await;
-    assert!(right, "somebody has the answer of somebody else");
+    assert!(right, "a caller has the answer of another");
     let evicted: u64 = server.info("stats", "evicted_keys").expect("a figure").parse().unwrap();
     let all: u64 = loads.lock().unwrap().values().sum();
     println!("{policy}: {KEYS} keys, {all} loads, {evicted} evicted");
@@ -102,7 +102,7 @@ async fn a_server_that_evicts_what_runs_out_first_costs_loads_and_no_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_without_room_costs_loads_and_no_answer() {
+async fn a_server_without_memory_costs_loads_and_no_answer() {
     let server =
         RedisServer::start_with(&["--maxmemory", "1mb", "--maxmemory-policy", "noeviction"]);
     let (cached, _, loads) = cached(&server, 1024).await;
@@ -116,7 +116,7 @@ async fn a_server_without_room_costs_loads_and_no_answer() {
     no_lease_is_left(&server);
 }
 
-/// What it leaves behind is what it was told to keep, whatever the number of keys.
+/// It leaves nothing but its bounded entries, for any number of keys.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_million_keys_leave_nothing_in_this_process_and_nothing_for_ever_in_redis() {
     let server =
@@ -144,7 +144,7 @@ async fn a_million_keys_leave_nothing_in_this_process_and_nothing_for_ever_in_re
         }
     });
     ended.await.expect("the last flights end");
-    // Nobody waits for any of them.
+    // None of them has a waiter.
     let tracked = server.info("stats", "tracking_total_keys").expect("a figure");
     println!("{tracked} names are tracked");
     assert!(tracked.parse::<u64>().expect("a number") < 1_000, "{tracked} names are tracked");

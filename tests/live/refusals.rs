@@ -1,4 +1,4 @@
-//! What a server refuses costs loads, no answers.
+//! A refusal of the server costs loads, and no answer.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -33,10 +33,10 @@ const REFUSALS: [&str; 16] = [
 /// As a server refuses, and as if its answer were spoilt on the way.
 const WAYS: [fn(String, String) -> Replacement; 2] = [Replacement::refusal, Replacement::of];
 
-/// So short that what is left of one is not in the way of the next caller for long.
+/// Short, so that the lease of a failed caller does not delay the next one for long.
 const LEASE: Duration = Duration::from_millis(500);
 
-/// What one operation of the store may take here: what is refused is not waited for.
+/// The timeout of the store here. A refused request does not reach it.
 const BUDGET: Duration = Duration::from_secs(5);
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -124,7 +124,7 @@ fn acquiring() -> String {
 }
 
 #[tokio::test]
-async fn a_refused_look_is_survived() {
+async fn a_refused_lookup_is_survived() {
     survive_all("MGET bw:", &[]).await;
 }
 
@@ -138,10 +138,10 @@ async fn a_refused_commit_is_survived() {
     survive_all(&call_of(include_str!("../../src/store/redis/commit.lua")), &[]).await;
 }
 
-/// A lease is given up whose grant was not heard of.
+/// An unacknowledged lease is given up.
 #[tokio::test]
 async fn a_refused_abandon_is_survived() {
-    let unheard = Replacement::of(acquiring(), "-LOADING not heard of\r\n");
+    let unacknowledged = Replacement::of(acquiring(), "-LOADING no reply\r\n");
     let abandoning = call_of(include_str!("../../src/store/redis/abandon.lua"));
-    survive_all(&abandoning, &[unheard]).await;
+    survive_all(&abandoning, &[unacknowledged]).await;
 }

@@ -134,7 +134,7 @@ async fn a_missing_password_is_named_on_connecting() {
 async fn a_server_that_is_still_loading_says_so_on_connecting() {
     let server = RedisServer::start();
     let mut plain = server.connect();
-    // It takes its time for each key that it loads, and looks around after 2 MiB of them.
+    // It delays each key that it loads, and serves requests after every 2 MiB.
     for number in 0..500 {
         plain.command(&["SET", &format!("other:{number}"), &"x".repeat(256 * 1024)]).expect("set");
     }
@@ -151,7 +151,7 @@ async fn a_server_that_is_still_loading_says_so_on_connecting() {
 #[tokio::test]
 async fn a_full_server_can_be_connected_to() {
     let server = RedisServer::start_with(&["--maxmemory", "1"]);
-    let store = options(&server).connect().await.expect("it may have room later");
+    let store = options(&server).connect().await.expect("it may have memory later");
     assert!(store.lookup(key(1)).await.expect("an answer").is_none());
 }
 
@@ -180,7 +180,7 @@ async fn a_wrong_password_is_said_without_repeating_it() {
 #[tokio::test]
 async fn a_server_that_is_not_there_is_an_error_within_the_timeout() {
     let url = format!("redis://127.0.0.1:{}", free_port());
-    let error = RedisStore::connect(&url).await.expect_err("nobody listens");
+    let error = RedisStore::connect(&url).await.expect_err("nothing listens");
     assert!(
         matches!(error.kind(), StoreErrorKind::Unreachable | StoreErrorKind::TimedOut),
         "{error:?}"
@@ -220,7 +220,7 @@ async fn a_restarted_server_is_found_again() {
     assert!(catalog.store.is_tracking());
 }
 
-/// Short, since it is waited for in vain.
+/// Short, because tests wait for it to run out.
 const TIGHT: Duration = Duration::from_millis(250);
 
 /// Asks for new items until one is stored; a few may meet the connection that has broken.
@@ -238,7 +238,7 @@ async fn stored_again(catalog: &Catalog) -> CacheStatus {
 }
 
 #[tokio::test]
-async fn a_server_that_forgets_its_scripts_is_told_them_again() {
+async fn a_server_that_forgets_its_scripts_is_sent_them_again() {
     let server = RedisServer::start();
     let catalog = Catalog::on(&server).await;
     for sku in 1..=3 {

@@ -1,4 +1,4 @@
-//! Loads that take longer than callers are used to wait.
+//! Loads that take longer than callers usually wait.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ const LOAD: Duration = Duration::from_secs(7);
 /// Two processes' worth of callers, each with connections of its own, and all defaults but for a
 /// lease that is much shorter than the load.
 #[tokio::test(flavor = "multi_thread")]
-async fn all_who_meet_in_two_processes_are_answered_by_one_load_of_seven_seconds() {
+async fn callers_in_two_processes_share_one_load_of_seven_seconds() {
     let server = RedisServer::start();
     let loads = Arc::new(AtomicUsize::new(0));
     let process = async || {

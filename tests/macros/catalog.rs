@@ -1,4 +1,4 @@
-//! What the functions under test read.
+//! The source of the functions under test.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -48,7 +48,7 @@ impl Catalog {
         self.queries.load(Ordering::SeqCst)
     }
 
-    /// Takes a while, so that those who ask meanwhile meet.
+    /// Takes a while, so that callers that ask meanwhile share the load.
     pub(crate) async fn query(
         &self,
         warehouse: impl Display,

@@ -1,4 +1,4 @@
-//! What is left in memory of keys that were locked. In a program of its own: its allocator counts.
+//! The memory that remains of locked keys. It is a program of its own because its allocator counts.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use bellwether::Key;
 use bellwether_lock::{LocalLock, Locks};
 use tokio::runtime::{Builder, Runtime};
 
-/// Locks and releases so many keys, half of them by a drop, and counts what that leaves allocated.
+/// Locks and releases keys, half of them by a drop, and counts the bytes that stay allocated.
 fn lock_and_release(keys: u64) -> AllocationInfo {
     let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
     let lock = LocalLock::new();
     let locks = Locks::new(lock.clone());
-    // What tables and queues grow to, they keep.
+    // Tables and queues keep their capacity.
     run(&runtime, &locks, 0..1_000);
     let left = measure(|| run(&runtime, &locks, 1_000..1_000 + keys));
     assert_eq!((locks.len(), lock.len()), (0, 0));
@@ -27,7 +27,7 @@ fn run(runtime: &Runtime, locks: &Locks<LocalLock>, items: std::ops::Range<u64>)
                 0 => drop(held),
                 _ => drop(held.release().await.expect("an answer")),
             }
-            // Who was dropped is released by the time the next one of its key asks.
+            // A dropped guard is released by the time the next caller of its key asks.
             while !locks.is_empty() {
                 tokio::task::yield_now().await;
             }

@@ -13,11 +13,11 @@ pub fn now() -> u64 {
     since.expect("a time after 1970").as_micros() as u64
 }
 
-/// Watches that nobody sets the clock.
+/// Checks that the clock is not set.
 #[derive(Debug)]
 pub struct Steady {
     since: Instant,
-    /// What the clock showed at `since`, in us.
+    /// The time of the clock at `since`, in us.
     offset: u64,
 }
 

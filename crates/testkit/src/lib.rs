@@ -1,4 +1,4 @@
-//! What the test suites of bellwether share.
+//! Shared tools of bellwether's test suites.
 //!
 //! | module | feature | what it is for |
 //! |---|---|---|

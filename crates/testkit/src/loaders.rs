@@ -12,7 +12,7 @@ use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 use tower::Service;
 
-use crate::caches::NEVER;
+use crate::wait::NEVER;
 
 /// Answers each load with its number: the first with 1, the second with 2. Clones are one loader.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub struct Loader(Arc<Script>);
 struct Script {
     end: Mutex<End>,
     takes: Duration,
-    /// How often it lets others run before it answers.
+    /// How often it yields before it answers.
     ponders: usize,
     /// As many loads may end as there are permits.
     gate: Semaphore,
@@ -198,7 +198,7 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// A loader that nobody may touch: not even ask whether it is ready.
+/// A loader that panics when it is called or polled for readiness.
 #[derive(Clone, Debug)]
 pub struct Untouchable;
 

@@ -1,5 +1,5 @@
-//! Chance, begun anew each time, or with `BELLWETHER_FLEET_SEED` to play the same operations again.
-//! How they fall together is the machine's.
+//! Random numbers. Each run has a new seed; with `BELLWETHER_FLEET_SEED` it repeats the same
+//! operations. Their timing still depends on the machine.
 
 use std::env;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use std::str::FromStr;
 use rand::rngs::StdRng;
 use rand::{SeedableRng, random};
 
-/// Begins with `BELLWETHER_FLEET_SEED`, or at random, and prints with what.
+/// Seeds by `BELLWETHER_FLEET_SEED`, or at random, and prints the seed.
 pub fn begin() -> StdRng {
     let seed = from_env("BELLWETHER_FLEET_SEED").unwrap_or_else(random);
     println!("BELLWETHER_FLEET_SEED={seed}");

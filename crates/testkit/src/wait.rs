@@ -5,13 +5,17 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-/// How long anything may take that a test waits for. Nothing that works comes near it.
+/// The limit of all that a test waits for. Nothing that works comes near it.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Between two checks.
+/// Longer than any lease and any load: a test that waits for it waits for ever. A paused clock moves
+/// on to it when nothing else can happen.
+pub const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The time between two checks.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// Waits until something holds; panics with what it is if it takes longer than [`PATIENCE`].
+/// Waits until `holds` returns true. Panics with `what` after [`PATIENCE`].
 pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
@@ -20,7 +24,7 @@ pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until something holds; panics if it takes longer than that.
+/// Waits until `holds` returns true. Panics after `limit`.
 pub async fn within(limit: Duration, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {
@@ -29,7 +33,7 @@ pub async fn within(limit: Duration, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// As [`until`], outside of a runtime, and no longer than that.
+/// Like [`until`], but without a runtime and with a limit of its own.
 pub fn block_until(limit: Duration, what: &str, mut holds: impl FnMut() -> bool) {
     let began = Instant::now();
     while !holds() {

@@ -41,7 +41,8 @@ impl CatalogServer {
         self,
         request: Request<ProductRequest>,
     ) -> Result<Response<ProductReply>, Status> {
-        let (way, sku) = (way(&request), request.get_ref().sku);
+        let way = way(&request);
+        let sku = request.get_ref().sku;
         let Found { value, status } = self.0.shop.product(way, sku).await.map_err(unavailable)?;
         let product =
             value.ok_or_else(|| Status::not_found(format!("there is no product {sku}")))?;

@@ -2,10 +2,10 @@
 const SIDES = ['unprotected', 'protected'];
 const TICK = 500, SHOWN = 120, RECENT = 20, WIDTH = 600, HEIGHT = 160, STEP = WIDTH / (SHOWN - 1);
 const OUTCOMES = {
-  hit: 'Kept and fresh: given out at once.',
-  stale: 'A little old: given out while it is loaded anew, or because it cannot be.',
-  collapsed: 'Waited for a query that somebody else had begun.',
-  led: 'Made the query, for itself and for all who waited.',
+  hit: 'Cached and fresh: served at once.',
+  stale: 'A little old: served while it is loaded again, or because it cannot be.',
+  collapsed: 'Waited for a query that another caller had begun.',
+  led: 'Made the query, for itself and for all waiters.',
   bypass: 'The store did not answer: queried without it.',
   failed: 'Got an error.',
 };
@@ -124,7 +124,7 @@ function showState(now) {
 function show(figures) {
   figures.at = performance.now();
   const latest = samples[samples.length - 1];
-  /* Another program now: its counts began anew. */
+  /* Another program now: its counts began at zero. */
   if (latest && latest.unprotected.queries > figures.unprotected.queries) samples.length = 0;
   samples.push(figures);
   if (samples.length > SHOWN + 2) samples.shift();
@@ -138,7 +138,7 @@ function show(figures) {
   const waited = sum(waits);
   text('waits-note', waited
     ? `Since the start: ${number.format(waited)} callers; half of them ${quantile(waits, 0.5)}, 99 % ${quantile(waits, 0.99)}.`
-    : 'Nobody yet. A burst makes them.');
+    : 'None yet. A burst makes them.');
   showState(figures);
 }
 
@@ -162,8 +162,8 @@ function showInvalidation({ product, queries, millis: times, failed }) {
   $('result').innerHTML = `<p class="verdict">Product ${number.format(product)} was removed from the cache.</p>
     <div class="run" data-side="protected"><p>The next request made <b id="invalidate-first">${plural(queries[0], 'query')}</b> and took ${millis(times[0])}.</p>
     <p>The one after that made <b id="invalidate-second">${plural(queries[1], 'query')}</b> and took ${millis(times[1])}.</p></div>
-    <p class="quiet">${failed ? 'The query failed: what was removed is not given out any more, not even as a last resort.'
-    : 'Whoever asks after an invalidation has returned is never given what it removed.'}</p>`;
+    <p class="quiet">${failed ? 'The query failed: what was removed is not served any more, not even as a last resort.'
+    : 'A request that starts after an invalidation has returned is never given what it removed.'}</p>`;
 }
 
 async function post(path) {

@@ -31,7 +31,7 @@ impl Tables {
         Self { owner }
     }
 
-    /// Reads products with their categories. What it may ask about them is added behind.
+    /// Reads products with their categories. A caller appends its condition.
     pub(crate) fn select_products(self) -> String {
         let owner = self.owner;
         format!(
@@ -107,7 +107,7 @@ fn unreachable(fault: sqlx::Error) -> Fault {
     format!("cannot connect to the database: {fault}").into()
 }
 
-/// SQLite wants to be told that writers may wait for each other, and that this data need not
+/// SQLite has to be configured so that writers may wait for each other, and that this data need not
 /// survive a power cut.
 async fn settle(connection: &mut AnyConnection) -> Result<(), sqlx::Error> {
     if connection.backend_name() == "SQLite" {

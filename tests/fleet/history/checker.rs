@@ -1,4 +1,4 @@
-//! What a history must not contain, and proof that it would be seen.
+//! Stale reads, which a history must not contain, and a proof that the checker finds them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -56,7 +56,8 @@ impl Checker {
     fn returns(&self, history: &[Event]) -> HashMap<u64, Vec<Return>> {
         let mut returns: HashMap<u64, Vec<Return>> = HashMap::new();
         for (key, version) in &self.before {
-            let (at, version) = (0, *version);
+            let at = 0;
+            let version = *version;
             returns.insert(*key, vec![Return { at, version }]);
         }
         for event in history {
@@ -151,7 +152,7 @@ fn a_read_may_always_be_newer() {
 }
 
 #[test]
-fn the_newest_of_all_returns_counts_in_whatever_order_they_are_told() {
+fn the_newest_of_all_returns_counts_in_any_order_of_reports() {
     let returns = [(60, 3), (40, 4), (50, 2)].map(|(at, version)| invalidation(1, 30, at, version));
     for order in [[0, 1, 2], [2, 0, 1], [1, 2, 0]] {
         let mut history: Vec<_> = order.iter().map(|at| returns[*at].clone()).collect();
@@ -161,7 +162,7 @@ fn the_newest_of_all_returns_counts_in_whatever_order_they_are_told() {
 }
 
 #[test]
-fn other_keys_and_failed_invalidations_bind_nobody() {
+fn other_keys_and_failed_invalidations_bind_no_read() {
     let failed = Event { what: What::InvalidationFailed, ..invalidation(1, 30, 40, 2) };
     let history = [invalidation(2, 30, 40, 2), failed, read(1, 41, 50, 1)];
     assert_eq!(Checker::default().check(&history).unwrap(), Checked::default());

@@ -1,7 +1,7 @@
 //! Promise 7: after `invalidate(key)` has returned, no request that starts later is answered with a
 //! value whose load began before it.
 //!
-//! Processes play by chance, against each other and against a test that takes their leases away,
+//! Processes play at random, against each other and against a test that takes their leases away,
 //! stops them and disturbs their network; what they saw is checked when it is over.
 //! `BELLWETHER_FLEET_ROUNDS` sets how many rounds are played.
 
@@ -28,12 +28,14 @@ use crate::process::Worker;
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_outlives_its_invalidation() {
     let rounds = seeds::from_env("BELLWETHER_FLEET_ROUNDS").unwrap_or(ROUNDS);
-    let mut chance = seeds::begin();
+    let mut rng = seeds::begin();
     let stage = Stage::set().await;
-    let (began, mut steady) = (Instant::now(), Steady::begin());
-    let (mut checker, mut tally) = (Checker::default(), Tally::default());
+    let began = Instant::now();
+    let mut steady = Steady::begin();
+    let mut checker = Checker::default();
+    let mut tally = Tally::default();
     while tally.rounds < rounds {
-        let history = stage.play(&mut chance).await;
+        let history = stage.play(&mut rng).await;
         steady.check();
         let checked = checker.check(&history).unwrap_or_else(|stale| panic!("{stale}"));
         tally.count(BATCH * PROCESSES, &history, &checked);
@@ -60,8 +62,8 @@ impl Stage {
     }
 
     /// Plays a batch, disturbed.
-    async fn play(&self, chance: &mut StdRng) -> Vec<Event> {
-        let games: Vec<_> = self.workers.iter().map(|_| game(chance)).collect();
+    async fn play(&self, rng: &mut StdRng) -> Vec<Event> {
+        let games: Vec<_> = self.workers.iter().map(|_| game(rng)).collect();
         let over = AtomicBool::new(false);
         let playing = async {
             let pairs = self.workers.iter().zip(games);
@@ -71,36 +73,36 @@ impl Stage {
         };
         let disturbing = async {
             while !over.load(Ordering::Relaxed) {
-                self.disturb(chance).await;
-                sleep(Duration::from_millis(chance.random_range(1..15))).await;
+                self.disturb(rng).await;
+                sleep(Duration::from_millis(rng.random_range(1..15))).await;
             }
         };
         tokio::join!(playing, disturbing).0
     }
 
-    async fn disturb(&self, chance: &mut StdRng) {
-        match chance.random_range(0..100) {
-            0..60 => self.fleet.lease(chance.random_range(0..KEYS)).delete(),
-            60..75 => self.proxy.delay(delay(chance), delay(chance)),
+    async fn disturb(&self, rng: &mut StdRng) {
+        match rng.random_range(0..100) {
+            0..60 => self.fleet.lease(rng.random_range(0..KEYS)).delete(),
+            60..75 => self.proxy.delay(delay(rng), delay(rng)),
             75..92 => self.proxy.delay(Duration::ZERO, Duration::ZERO),
             92..94 => self.proxy.cut(),
             _ => {
-                let worker = &self.workers[chance.random_range(0..self.workers.len())];
+                let worker = &self.workers[rng.random_range(0..self.workers.len())];
                 worker.stop();
                 // Longer than a lease, often.
-                sleep(Duration::from_millis(chance.random_range(20..300))).await;
+                sleep(Duration::from_millis(rng.random_range(20..300))).await;
                 worker.resume();
             }
         }
     }
 }
 
-fn game(chance: &mut StdRng) -> Game {
-    Game { seed: chance.random(), rounds: BATCH, lanes: LANES, keys: KEYS }
+fn game(rng: &mut StdRng) -> Game {
+    Game { seed: rng.random(), rounds: BATCH, tracks: TRACKS, keys: KEYS }
 }
 
-fn delay(chance: &mut StdRng) -> Duration {
-    Duration::from_micros(chance.random_range(0..15_000))
+fn delay(rng: &mut StdRng) -> Duration {
+    Duration::from_micros(rng.random_range(0..15_000))
 }
 
 const ROUNDS: u64 = 10_000;
@@ -108,5 +110,5 @@ const ROUNDS: u64 = 10_000;
 /// How many rounds each process plays before what happened is checked.
 const BATCH: u64 = 800;
 const PROCESSES: u64 = 3;
-const LANES: u64 = 8;
+const TRACKS: u64 = 8;
 const KEYS: u64 = 5;

@@ -32,7 +32,7 @@ impl Tally {
         }
     }
 
-    /// Asserts that every way to be answered was gone, and that nobody was not.
+    /// Asserts that there were answers of every status.
     pub(crate) fn is_rich(&self) {
         let ways = [
             How::Bypassed,
@@ -43,7 +43,7 @@ impl Tally {
             How::Led { stored: true },
         ];
         for how in ways {
-            assert!(self.reads.contains_key(&how), "nobody was answered by {how:?}");
+            assert!(self.reads.contains_key(&how), "no caller was answered by {how:?}");
         }
         assert!(self.bound_just_then > self.rounds / 10);
         assert!(self.failed_invalidations < self.invalidations / 4);

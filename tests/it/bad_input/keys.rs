@@ -59,7 +59,8 @@ fn tricks() -> Vec<Part> {
 /// All lists of up to three of them are different from one another: about 200 million pairs.
 #[test]
 fn no_trick_makes_two_keys_of_one() {
-    let (tricks, mut lists) = (tricks(), vec![Vec::new()]);
+    let tricks = tricks();
+    let mut lists = vec![Vec::new()];
     for length in 0..3 {
         let longest: Vec<_> = lists.iter().filter(|list| list.len() == length).cloned().collect();
         for (list, part) in longest.iter().flat_map(|list| tricks.iter().map(move |p| (list, p))) {
@@ -113,7 +114,8 @@ proptest! {
 
     #[test]
     fn moving_a_boundary_makes_another_key(text in "[a:\0]{1,8}", at in 0..8_usize, to in 0..8_usize) {
-        let (at, to) = (at % (text.len() + 1), to % (text.len() + 1));
+        let at = at % (text.len() + 1);
+        let to = to % (text.len() + 1);
         let split = |at| { let (a, b) = text.split_at(at); Key::of("kind").with(a).with(b) };
         prop_assert_eq!(split(at) == split(to), at == to);
         prop_assert_ne!(split(at), Key::of("kind").with(text.as_str()));

@@ -93,7 +93,7 @@ fn a_store_is_shown_without_user_and_password() {
     assert!(!shown.contains(PASSWORD) && !shown.contains("operator"), "{shown}");
 }
 
-/// An address where nobody listens.
+/// An address without a listener.
 fn nowhere() -> String {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     format!("redis://operator:hunter2@{}", listener.local_addr().unwrap())

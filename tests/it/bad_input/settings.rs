@@ -68,7 +68,7 @@ fn bounds_of_nothing_are_refused_by_name() {
 }
 
 #[test]
-fn failure_windows_out_of_range_are_refused_by_name() {
+fn cooldowns_out_of_range_are_refused_by_name() {
     for (first, longest) in [(SECOND * 2, SECOND), (SECOND, MINUTE * 60 + MILLI)] {
         let message = refused(layer(MemoryStore::new(1)).failure_windows(first, longest));
         assert!(message.starts_with("longest failure window must be from "), "{message}");
@@ -123,7 +123,7 @@ async fn absurd_intervals_do_not_outlast_a_dead_leader() {
     let store = MemoryStore::new(1);
     drop(lease(&store, 1, SECOND * 2).await);
     let wait = Wait::tries(u32::MAX, Duration::MAX);
-    let patient = layer(Scripted::away(&store).deaf()).wait(wait).layer(Loader::new());
+    let patient = layer(Scripted::away(&store).without_messages()).wait(wait).layer(Loader::new());
     let began = Instant::now();
     assert_eq!(answer(&patient, 1).await, 1);
     assert!(began.elapsed() <= SECOND * 2 + MILLI * 5, "{:?}", began.elapsed());

@@ -1,4 +1,4 @@
-//! What becomes of a load when those who wait for it go, or do not come back for it.
+//! Loads whose waiters leave, or are not polled any more.
 
 use std::task::Poll;
 
@@ -32,7 +32,7 @@ async fn a_load_goes_on_when_the_caller_that_began_it_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_is_not_cancelled_while_somebody_waits_for_it() {
+async fn a_load_is_not_cancelled_while_it_has_a_waiter() {
     let loader = Loader::gated();
     let cached = cancelling(MemoryStore::new(10), &loader);
     let mut asked = burst(&cached, 1, 100);
@@ -45,8 +45,9 @@ async fn a_load_is_not_cancelled_while_somebody_waits_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_that_nobody_waits_for_any_more_is_finished_and_kept() {
-    let (loader, store) = (Loader::gated(), MemoryStore::new(10));
+async fn an_abandoned_load_is_finished_and_stored() {
+    let loader = Loader::gated();
+    let store = MemoryStore::new(10);
     let cached = cached(store.clone(), &loader);
     let asked = ask(&cached, 1);
     loader.has_begun(1).await;
@@ -59,7 +60,7 @@ async fn a_load_that_nobody_waits_for_any_more_is_finished_and_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_that_nobody_waits_for_any_more_is_dropped_if_the_policy_says_so() {
+async fn an_abandoned_load_is_dropped_if_the_policy_says_so() {
     let loader = Loader::gated();
     let asked = burst(&cancelling(MemoryStore::new(10), &loader), 1, 10);
     loader.has_begun(1).await;
@@ -70,7 +71,8 @@ async fn a_load_that_nobody_waits_for_any_more_is_dropped_if_the_policy_says_so(
 
 #[tokio::test(start_paused = true)]
 async fn a_load_that_was_dropped_leaves_its_key_free_at_once() {
-    let (loader, store) = (Loader::gated(), MemoryStore::new(10));
+    let loader = Loader::gated();
+    let store = MemoryStore::new(10);
     let asked = ask(&cancelling(store.clone(), &loader), 1);
     loader.has_begun(1).await;
     let left = Instant::now();
@@ -81,7 +83,7 @@ async fn a_load_that_was_dropped_leaves_its_key_free_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_back_to_a_load_that_was_dropped_begins_another() {
+async fn a_caller_that_returns_to_a_dropped_load_begins_another() {
     let loader = Loader::gated();
     let cached = cancelling(MemoryStore::new(10), &loader);
     let asked = ask(&cached, 1);
@@ -93,8 +95,9 @@ async fn who_comes_back_to_a_load_that_was_dropped_begins_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_load_begins_for_those_who_left_before_there_was_a_lease() {
-    let (loader, store) = (Loader::new(), Scripted::over(&MemoryStore::new(10)));
+async fn no_load_begins_for_callers_that_left_before_the_lease() {
+    let loader = Loader::new();
+    let store = Scripted::over(&MemoryStore::new(10));
     let acquiring = store.holds(Op::Acquire, Moment::After);
     let asked = ask(&cancelling(store, &loader), 1);
     acquiring.reached().await;
@@ -106,8 +109,9 @@ async fn no_load_begins_for_those_who_left_before_there_was_a_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_around_the_cache_is_dropped_too_if_the_policy_says_so() {
-    let (loader, store) = (Loader::gated(), MemoryStore::new(10));
+async fn an_uncached_load_is_dropped_too_if_the_policy_says_so() {
+    let loader = Loader::gated();
+    let store = MemoryStore::new(10);
     let _held = lease(&store, 1, MINUTE).await;
     let layer = layer(store).when_abandoned(WhenAbandoned::Cancel);
     let asked = ask(&layer.wait(Wait::fail_fast().then_load()).layer(loader.clone()), 1);
@@ -118,7 +122,7 @@ async fn a_load_around_the_cache_is_dropped_too_if_the_policy_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flight_that_waits_for_elsewhere_ends_with_its_last_caller() {
+async fn a_flight_that_waits_for_another_process_ends_with_its_last_caller() {
     let store = MemoryStore::new(10);
     let _held = lease(&store, 1, MINUTE).await;
     let cached = cached(store, &Loader::new());
@@ -135,12 +139,12 @@ async fn a_request_that_is_never_polled_begins_nothing() {
     let mut cached = cached(store.clone(), &Loader::new());
     let request = cached.call(1);
     idle().await;
-    assert_eq!((cached.in_flight(), tasks(), store.questions()), (0, 0, 0));
+    assert_eq!((cached.in_flight(), tasks(), store.requests()), (0, 0, 0));
     drop(request);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_looks_and_is_not_polled_holds_up_nobody() {
+async fn a_lookup_that_is_not_polled_delays_no_other_caller() {
     let store = Scripted::away(&MemoryStore::new(10));
     let cached = cached(store.clone(), &Loader::new());
     let mut idler = spawn(cached.clone().call(1));
@@ -150,7 +154,7 @@ async fn a_caller_that_looks_and_is_not_polled_holds_up_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_looked_and_comes_back_late_is_given_what_others_loaded() {
+async fn a_caller_that_is_polled_late_after_its_lookup_is_given_what_others_loaded() {
     let cached = cached(Scripted::away(&MemoryStore::new(10)), &Loader::new());
     let mut idler = spawn(cached.clone().call(1));
     assert!(idler.poll().is_pending());
@@ -159,8 +163,9 @@ async fn a_caller_that_looked_and_comes_back_late_is_given_what_others_loaded() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_opened_the_flight_and_is_not_polled_holds_up_nobody() {
-    let (loader, store) = (Loader::new(), MemoryStore::new(10));
+async fn a_caller_that_began_a_flight_and_is_not_polled_delays_no_other() {
+    let loader = Loader::new();
+    let store = MemoryStore::new(10);
     let cached = cached(store.clone(), &loader);
     let mut idler = spawn(cached.clone().call(1));
     assert!(idler.poll().is_pending());
@@ -170,7 +175,7 @@ async fn a_caller_that_opened_the_flight_and_is_not_polled_holds_up_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_opened_a_load_around_the_cache_and_is_not_polled_holds_up_nobody() {
+async fn a_caller_that_began_an_uncached_load_and_is_not_polled_delays_no_other() {
     let store = MemoryStore::new(10);
     let _held = lease(&store, 1, MINUTE).await;
     let wait = Wait::at_most(SECOND).then_load();

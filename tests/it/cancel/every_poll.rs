@@ -15,7 +15,7 @@ type Layered = bellwether::ReadThroughLayer<KeyOf>;
 /// The places where a store can be.
 const PLACES: [fn(&MemoryStore) -> Scripted; 2] = [Scripted::over, Scripted::away];
 
-/// A process with one caller who will be dropped, and what the others depend on.
+/// A process with one caller that will be dropped, and its store and loader.
 struct Scene {
     store: MemoryStore,
     loader: Loader,
@@ -24,7 +24,8 @@ struct Scene {
 
 impl Scene {
     fn new(place: fn(&MemoryStore) -> Scripted, knobs: impl Fn(Layered) -> Layered) -> Self {
-        let (store, loader) = (MemoryStore::new(10), Loader::pondering());
+        let store = MemoryStore::new(10);
+        let loader = Loader::pondering();
         let cached = knobs(layer(place(&store))).layer(loader.clone());
         Self { store, loader, cached }
     }
@@ -141,13 +142,13 @@ async fn the_only_one_can_be_dropped_at_every_poll_and_what_it_began_is_cancelle
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_waits_for_elsewhere_can_be_dropped_at_every_poll() {
+async fn a_waiter_for_another_process_can_be_dropped_at_every_poll() {
     for place in PLACES {
         for polls in 0..12 {
             let scene = Scene::new(place, |layer| layer);
             let held = lease(&scene.store, 1, MINUTE).await;
             let answered = scene.drop_one_after(polls).await;
-            assert!(!answered, "somebody else has the lease");
+            assert!(!answered, "another process has the lease");
             let others = burst(&scene.cached, 1, 9);
             yield_now().await;
             bellwether::Store::abandon(&scene.store, held.into_claim()).await.unwrap();
@@ -158,7 +159,7 @@ async fn one_that_waits_for_elsewhere_can_be_dropped_at_every_poll() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_loads_around_the_cache_can_be_dropped_at_every_poll() {
+async fn an_uncached_load_can_be_dropped_at_every_poll() {
     for place in PLACES {
         at_every_poll(async |polls| {
             let scene = Scene::new(place, |layer| layer.wait(Wait::fail_fast().then_load()));

@@ -1,4 +1,4 @@
-//! Whoever goes away, whenever, holds up nobody.
+//! A caller may be dropped at any time and delays no other.
 
 mod callers;
 mod every_poll;

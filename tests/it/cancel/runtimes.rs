@@ -1,4 +1,4 @@
-//! What becomes of requests without a runtime, and of those whose runtime goes down.
+//! Requests without a runtime, and requests whose runtime is shut down.
 
 use std::time::Duration;
 
@@ -31,8 +31,8 @@ fn a_miss_outside_of_a_runtime_leaves_nothing() {
     assert_eq!(runtime().block_on(answer(&cached, 1)), 1);
 }
 
-/// A thread of its own asks for what a runtime is loading. It cannot open a flight, and it cannot
-/// wait in that of others either: its patience would need a timer.
+/// A thread without a runtime asks for a key that a runtime is loading. It cannot open a flight,
+/// and it cannot join one either: its wait would need a timer.
 #[tokio::test]
 async fn to_join_a_load_from_outside_of_a_runtime_is_an_error() {
     let loader = Loader::gated();
@@ -44,11 +44,12 @@ async fn to_join_a_load_from_outside_of_a_runtime_is_an_error() {
     assert_eq!(kind_of(&answer), CacheErrorKind::NoRuntime);
 }
 
-/// It began to wait in a runtime, and is polled without one when its wait has run out: what it
-/// would load by needs a task.
+/// It began to wait in a runtime, and is polled without one when its wait is over. Its uncached
+/// load would need a task.
 #[test]
 fn to_give_up_outside_of_a_runtime_is_an_error() {
-    let (store, runtime) = (MemoryStore::new(10), runtime());
+    let store = MemoryStore::new(10);
+    let runtime = runtime();
     let wait = Wait::at_most(SECOND).then_load();
     let mut cached = layer(store.clone()).wait(wait).layer(Loader::new());
     let mut request = spawn(cached.call(1));
@@ -62,8 +63,8 @@ fn to_give_up_outside_of_a_runtime_is_an_error() {
     assert_eq!(kind_of(&answer), CacheErrorKind::NoRuntime);
 }
 
-/// The task of its flight was dropped before it had begun. The caller was told to look again, still
-/// had its request, and opened another flight: within one poll, and without end.
+/// The task of its flight was dropped before it had begun. The caller was sent back to the store,
+/// still had its request, and opened another flight: within one poll, and without end.
 #[test]
 fn a_miss_in_a_runtime_that_has_gone_down_is_an_error() {
     let gone = runtime();
@@ -77,7 +78,8 @@ fn a_miss_in_a_runtime_that_has_gone_down_is_an_error() {
 
 #[test]
 fn a_caller_that_outlives_the_runtime_of_its_load_has_an_error() {
-    let (loader, gone) = (Loader::gated(), runtime());
+    let loader = Loader::gated();
+    let gone = runtime();
     let mut request = spawn(cached(MemoryStore::new(10), &loader).call(1));
     gone.block_on(async {
         assert!(request.poll().is_pending());
@@ -90,8 +92,10 @@ fn a_caller_that_outlives_the_runtime_of_its_load_has_an_error() {
 }
 
 #[test]
-fn who_waited_for_a_load_whose_runtime_went_down_loads_in_its_own() {
-    let (loader, gone, alive) = (Loader::gated(), runtime(), runtime());
+fn a_waiter_of_a_load_whose_runtime_went_down_loads_in_its_own() {
+    let loader = Loader::gated();
+    let gone = runtime();
+    let alive = runtime();
     let store = MemoryStore::new(10);
     let cached = layer(store).lease(SECOND).expect("it makes sense").layer(loader.clone());
     gone.block_on(async {
@@ -109,7 +113,9 @@ fn who_waited_for_a_load_whose_runtime_went_down_loads_in_its_own() {
 
 #[test]
 fn a_runtime_that_goes_down_leaves_the_key_free_after_its_lease() {
-    let (store, loader, gone) = (MemoryStore::new(10), Loader::gated(), runtime());
+    let store = MemoryStore::new(10);
+    let loader = Loader::gated();
+    let gone = runtime();
     let cached = layer(store).lease(SECOND * 2).expect("it makes sense").layer(loader.clone());
     gone.block_on(async {
         let _leads = ask(&cached, 1);
@@ -126,7 +132,8 @@ fn a_runtime_that_goes_down_leaves_the_key_free_after_its_lease() {
 
 #[test]
 fn a_runtime_that_goes_down_drops_its_loads() {
-    let (loader, gone) = (Loader::gated(), runtime());
+    let loader = Loader::gated();
+    let gone = runtime();
     let cached = cached(MemoryStore::new(10), &loader);
     gone.block_on(async {
         let _leads = ask(&cached, 1);

@@ -19,7 +19,7 @@ fn fleet(loader: &Loader, policy: WhenAbandoned) -> [Cached; 2] {
     stores.map(|store| layer(store).when_abandoned(policy).layer(loader.clone()))
 }
 
-/// Three of four callers are dropped, at whatever they are just doing; the others are answered.
+/// Three of four callers are dropped at any point; the others are answered.
 async fn round(fleet: &[Cached], item: u64) {
     let asked: Vec<_> = (0..32).map(|caller| ask(&fleet[caller % fleet.len()], item)).collect();
     let (stay, go): (Vec<_>, Vec<_>) =
@@ -36,7 +36,7 @@ async fn round(fleet: &[Cached], item: u64) {
 }
 
 async fn answered(asked: JoinHandle<Settled>) {
-    let ended = timeout(Duration::from_secs(20), asked).await.expect("nobody is stuck");
+    let ended = timeout(Duration::from_secs(20), asked).await.expect("no caller is stuck");
     ended.expect("no panic").0.expect("an answer");
 }
 
@@ -50,7 +50,7 @@ async fn until_nothing_is_left(fleet: &[Cached]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn those_who_stay_are_answered_by_one_load_per_key() {
+async fn the_callers_that_stay_are_answered_by_one_load_per_key() {
     let loader = Loader::pondering();
     let fleet = fleet(&loader, WhenAbandoned::Finish);
     for item in 0..ROUNDS {
@@ -61,7 +61,7 @@ async fn those_who_stay_are_answered_by_one_load_per_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn those_who_stay_are_answered_though_loads_are_cancelled() {
+async fn the_callers_that_stay_are_answered_though_loads_are_cancelled() {
     let loader = Loader::pondering();
     let fleet = fleet(&loader, WhenAbandoned::Cancel);
     for item in 0..ROUNDS {

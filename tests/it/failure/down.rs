@@ -19,7 +19,7 @@ fn down() -> FaultyStore<MemoryStore> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn loads_around_a_store_that_is_down_are_bounded_and_the_rest_wait_for_their_turn() {
+async fn uncached_loads_are_bounded_and_the_other_callers_wait_for_a_permit() {
     let loader = Loader::taking(SECOND);
     let cached = layer(down()).max_uncached_loads(4).unwrap().layer(loader.clone());
     let asked = (0..16).map(|item| ask(&cached, item)).collect();
@@ -32,7 +32,7 @@ async fn loads_around_a_store_that_is_down_are_bounded_and_the_rest_wait_for_the
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_no_turn_before_its_patience_ends_is_told_which_bound_is_reached() {
+async fn a_caller_without_a_permit_before_its_wait_ends_is_told_which_bound_is_reached() {
     for (wait, seconds) in [(Wait::at_most(SECOND * 2), 2), (Wait::fail_fast(), 0)] {
         let loader = Loader::taking(SECOND * 9);
         let layer = layer(down()).max_uncached_loads(1).unwrap().wait(wait);
@@ -81,7 +81,7 @@ async fn a_load_that_fails_while_the_store_is_down_backs_off_in_its_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_that_cannot_be_told_to_the_fleet_is_an_error_of_the_loader_all_the_same() {
+async fn a_failure_that_cannot_be_stored_for_the_fleet_is_still_an_error_of_the_loader() {
     let store = FaultyStore::new(MemoryStore::new(10));
     store.on(Operation::Fail).fail(StoreErrorKind::Refused);
     let loader = Loader::new();

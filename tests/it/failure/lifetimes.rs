@@ -1,4 +1,4 @@
-//! After a load has failed, nobody tries again for a while, in the whole fleet.
+//! After a failed load, the whole fleet waits for the cooldown before it loads again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ fn failing() -> Loader {
     loader
 }
 
-/// What the store says when a fleet would like to try again.
+/// The failure that the store remembers.
 async fn remembered(store: &MemoryStore) -> Option<Failure> {
     let claim = Claim::new(key(1));
     match store.acquire(claim.clone(), SECOND, Accept::Fresh).await.unwrap() {
@@ -39,9 +39,10 @@ async fn remembered(store: &MemoryStore) -> Option<Failure> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fleet_whose_load_fails_tries_once_in_a_window() {
+async fn a_fleet_whose_load_fails_tries_once_per_cooldown() {
     for place in PLACES {
-        let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND));
+        let memory = MemoryStore::new(10);
+        let loader = Loader::taking(SECOND);
         loader.ends_by(End::Fail);
         let process = || unprobed(remembering_layer(place(&memory)));
         let fleet = [(); 4].map(|()| process().layer(loader.clone()));
@@ -62,9 +63,10 @@ async fn a_fleet_whose_load_fails_tries_once_in_a_window() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_asks_later_in_the_window_has_the_error_itself_in_its_process() {
+async fn a_later_caller_within_the_cooldown_gets_the_error_itself_in_its_process() {
     for place in PLACES {
-        let (memory, loader) = (MemoryStore::new(10), failing());
+        let memory = MemoryStore::new(10);
+        let loader = failing();
         let here = unprobed(remembering_layer(place(&memory))).layer(loader.clone());
         let there = remembering_layer(place(&memory)).layer(loader.clone());
         assert!(ask(&here, 1).await.unwrap().0.is_err());
@@ -85,7 +87,7 @@ async fn who_asks_later_in_the_window_has_the_error_itself_in_its_process() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_processes_are_told_what_the_layer_says_of_an_error() {
+async fn other_processes_get_the_layers_message_of_an_error() {
     let memory = MemoryStore::new(10);
     let process = || {
         let layer = remembering_layer(Scripted::away(&memory));
@@ -101,7 +103,7 @@ async fn other_processes_are_told_what_the_layer_says_of_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_said_of_an_error_is_bounded_and_a_panic_over_it_is_survived() {
+async fn the_message_of_an_error_is_bounded_and_a_panic_in_it_is_survived() {
     let long = MemoryStore::new(10);
     let layer = remembering_layer(long.clone()).describe_failures(|_: &Refusal| "ü".repeat(1_000));
     for _ in 0..2 {
@@ -120,7 +122,7 @@ async fn what_is_said_of_an_error_is_bounded_and_a_panic_over_it_is_survived() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_text_of_a_panic_is_never_told() {
+async fn the_text_of_a_panic_is_never_stored() {
     let memory = MemoryStore::new(10);
     let loader = Loader::new();
     loader.ends_by(End::Panic);
@@ -136,8 +138,9 @@ async fn the_text_of_a_panic_is_never_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn windows_double_until_a_load_succeeds() {
-    let (memory, loader) = (MemoryStore::new(10), failing());
+async fn cooldowns_double_until_a_load_succeeds() {
+    let memory = MemoryStore::new(10);
+    let loader = failing();
     let layer = unprobed(remembering_layer(Scripted::away(&memory)).ttl(MILLI));
     let fleet = [(); 2].map(|()| layer.clone().max_waiters(9).unwrap().layer(loader.clone()));
     assert!(ask(&fleet[1], 1).await.unwrap().0.is_err());
@@ -160,14 +163,14 @@ async fn windows_double_until_a_load_succeeds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_invalidation_ends_the_window_and_the_rest() {
+async fn an_invalidation_ends_the_cooldown_in_the_fleet_and_in_the_process() {
     for place in PLACES {
         let loader = failing();
         let cached = remembering_layer(place(&MemoryStore::new(10))).layer(loader.clone());
         settled(burst(&cached, 1, 10)).await;
         settled(burst(&cached, 1, 10)).await;
         loader.ends_by(End::Answer);
-        assert_eq!(cached.in_flight(), 1, "or there is no rest to end");
+        assert_eq!(cached.in_flight(), 1, "or there is no cooldown to end");
         cached.handle().invalidate(&key(1)).await.unwrap();
         idle().await;
         assert_eq!(cached.in_flight(), 0);
@@ -177,7 +180,7 @@ async fn an_invalidation_ends_the_window_and_the_rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flight_rests_for_a_second_at_most_and_leaves_nothing() {
+async fn a_flight_stays_in_cooldown_for_a_second_at_most_and_leaves_nothing() {
     for place in PLACES {
         let layer = remembering_layer(place(&MemoryStore::new(10)).losing_messages());
         let cached = layer.failure_windows(MINUTE, MINUTE).unwrap().layer(failing());
@@ -191,12 +194,14 @@ async fn a_flight_rests_for_a_second_at_most_and_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_counts_as_a_failure_is_given_to_who_waits_and_not_tried_again() {
+async fn an_answer_that_counts_as_a_failure_is_given_to_its_waiters_and_not_tried_again() {
     for place in PLACES {
-        let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND));
+        let memory = MemoryStore::new(10);
+        let loader = Loader::taking(SECOND);
         let process =
             || remembering_layer(place(&memory)).classify(|_: &usize| Cacheability::Failure);
-        let (here, there) = (process().layer(loader.clone()), process().layer(loader.clone()));
+        let here = process().layer(loader.clone());
+        let there = process().layer(loader.clone());
         let ended = settled(burst(&here, 1, 10)).await;
         let mut answers: Vec<_> = ended.into_iter().map(|(answer, _)| answer.unwrap()).collect();
         answers.sort_unstable();
@@ -212,7 +217,8 @@ async fn an_answer_that_counts_as_a_failure_is_given_to_who_waits_and_not_tried_
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_under_a_lost_lease_is_not_remembered_in_the_fleet() {
-    let (memory, loader) = (MemoryStore::new(10), Loader::gated());
+    let memory = MemoryStore::new(10);
+    let loader = Loader::gated();
     loader.ends_by(End::Fail);
     let store = Scripted::away(&memory);
     store.fails(Op::Renew, Moment::Before);
@@ -228,9 +234,10 @@ async fn a_failure_under_a_lost_lease_is_not_remembered_in_the_fleet() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_read_is_replaced_by_one_load_in_the_fleet() {
+async fn an_undecodable_entry_is_replaced_by_one_load_in_the_fleet() {
     for place in PLACES {
-        let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND));
+        let memory = MemoryStore::new(10);
+        let loader = Loader::taking(SECOND);
         put(&memory, 1, "not a number", Text::CODEC).await;
         let process = || remembering_layer(place(&memory)).codec(Text::new(Faults::None));
         let fleet = [(); 4].map(|()| process().layer(loader.clone()));
@@ -242,7 +249,7 @@ async fn what_cannot_be_read_is_replaced_by_one_load_in_the_fleet() {
 
 /// Its loads need no lease, so it is this process alone that knows of the failure.
 #[tokio::test(start_paused = true)]
-async fn a_load_that_fails_where_answers_are_not_kept_is_not_tried_again_within_its_window() {
+async fn a_failed_load_without_a_ttl_is_not_tried_again_within_the_cooldown() {
     for place in PLACES {
         let loader = Loader::new();
         let layer = unprobed(remembering_layer(place(&MemoryStore::new(10))));

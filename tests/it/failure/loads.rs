@@ -1,4 +1,4 @@
-//! A load that fails fails once, for those who waited for it.
+//! A failed load is one failure, shared by its waiters.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ fn refusal((answer, _): &Settled) -> &Arc<Refusal> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_of_a_second_load_is_shared_by_all_who_wait() {
+async fn a_failure_of_a_second_load_is_shared_by_all_waiters() {
     let ended = settled(burst(&cached(MemoryStore::new(10), &failing(End::Fail)), 1, 100)).await;
     assert_eq!(**refusal(&ended[0]), Refusal(1));
     let second = refusal(&ended[1]);
@@ -46,7 +46,8 @@ async fn a_failure_is_given_to_all_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_not_kept() {
-    let (loader, store) = (failing(End::Fail), MemoryStore::new(10));
+    let loader = failing(End::Fail);
+    let store = MemoryStore::new(10);
     let cached = cached(store.clone(), &loader);
     settled(burst(&cached, 1, 100)).await;
     assert!(store.is_empty());
@@ -70,7 +71,7 @@ async fn a_failure_without_a_key_is_an_error_of_the_loader() {
     assert_eq!(ended.unwrap_err().load(), Some(&Refusal(1)));
 }
 
-/// Everybody who waits is told, the key is free, and the next request is served.
+/// All waiters get the error, the key is free, and the next request is served.
 async fn is_survived<C: Codec<usize> + Clone>(
     cached: &Cached<C>,
     store: &MemoryStore,
@@ -85,7 +86,8 @@ async fn is_survived<C: Codec<usize> + Clone>(
 }
 
 async fn a_panicking_loader_is_survived(end: End) {
-    let (loader, store) = (failing(end), MemoryStore::new(10));
+    let loader = failing(end);
+    let store = MemoryStore::new(10);
     let cached = cached(store.clone(), &loader);
     is_survived(&cached, &store, CacheErrorKind::LoaderPanicked).await;
     loader.ends_by(End::Answer);
@@ -114,8 +116,9 @@ async fn a_panic_of_the_loader_is_no_convoy() {
     assert_eq!(loader.loads(), 2);
 }
 
-async fn a_panicking_capture_is_survived(faults: Faults) {
-    let (loader, store) = (Loader::taking(SECOND), MemoryStore::new(10));
+async fn a_panicking_codec_is_survived(faults: Faults) {
+    let loader = Loader::taking(SECOND);
+    let store = MemoryStore::new(10);
     let broken = layer(store.clone()).codec(Text::new(faults)).layer(loader.clone());
     is_survived(&broken, &store, CacheErrorKind::LoaderPanicked).await;
     answer(&layer(store).codec(Text::new(Faults::None)).layer(loader), 1).await;
@@ -123,16 +126,16 @@ async fn a_panicking_capture_is_survived(faults: Faults) {
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_in_the_encoding_of_an_answer_is_survived() {
-    a_panicking_capture_is_survived(Faults::PanicsInEncode).await;
+    a_panicking_codec_is_survived(Faults::PanicsInEncode).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_in_the_keeping_of_an_answer_is_survived() {
-    a_panicking_capture_is_survived(Faults::PanicsInKeep).await;
+async fn a_panic_in_the_cacheability_of_an_answer_is_survived() {
+    a_panicking_codec_is_survived(Faults::PanicsInKeep).await;
 }
 
-/// A panic in the decoding of what somebody else stored takes the task of the flight with it. Its
-/// callers are told to look again; they must not do so again and again, panic after panic.
+/// A panic in the decoding of an entry of another process ends the task of the flight. Its callers
+/// go back to the store. They must not do so without end, panic after panic.
 #[tokio::test(start_paused = true)]
 async fn a_panic_in_the_decoding_of_an_entry_ends_soon() {
     let memory = MemoryStore::new(10);
@@ -151,7 +154,7 @@ fn hurried(store: &MemoryStore, loader: &Loader) -> Cached {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_past_its_limit_is_an_error_for_all_who_wait() {
+async fn a_load_past_its_limit_is_an_error_for_all_waiters() {
     let store = MemoryStore::new(10);
     let began = Instant::now();
     let cached = hurried(&store, &Loader::taking(SECOND * 3));
@@ -169,7 +172,8 @@ async fn a_load_past_its_limit_is_dropped() {
 
 #[tokio::test(start_paused = true)]
 async fn a_load_past_its_limit_leaves_the_key_free_at_once() {
-    let (loader, store) = (Loader::gated(), MemoryStore::new(10));
+    let loader = Loader::gated();
+    let store = MemoryStore::new(10);
     let cached = hurried(&store, &loader);
     is_survived(&cached, &store, CacheErrorKind::LoadTimedOut).await;
     loader.let_go(1);

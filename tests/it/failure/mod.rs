@@ -1,4 +1,4 @@
-//! A fault stays as small as it can: of the loader, of a capture, of the store.
+//! Faults of the loader, of a codec and of the store have the smallest possible effect.
 
 mod down;
 mod lifetimes;

@@ -1,4 +1,4 @@
-//! A request that breaks its own load, a source that is down, and what others get of either.
+//! A request that breaks its own load, a source that is down, and what other callers get.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -82,20 +82,20 @@ impl Source {
 
     /// A process over a store: of one key, whose answers are kept for a time.
     fn process(&self, store: Scripted, ttl: Duration) -> Caching {
-        self.told(store, ttl, |layer| layer)
+        self.process_with(store, ttl, |layer| layer)
     }
 
-    fn told(
+    fn process_with(
         &self,
         store: Scripted,
         ttl: Duration,
-        told: impl Fn(ReadThroughLayer<fn(&Request) -> Key>) -> ReadThroughLayer<fn(&Request) -> Key>,
+        with: impl Fn(ReadThroughLayer<fn(&Request) -> Key>) -> ReadThroughLayer<fn(&Request) -> Key>,
     ) -> Caching {
         let source = self.clone();
         let key_of: fn(&Request) -> Key = |_| Key::of("item");
         let layer = ReadThroughLayer::new(store, key_of).ttl(ttl).wait(Wait::at_most(MINUTE));
         let load = service_fn(move |request| source.load(request));
-        BoxCloneSyncService::new(told(layer).layer(load))
+        BoxCloneSyncService::new(with(layer).layer(load))
     }
 }
 
@@ -147,7 +147,7 @@ async fn a_request_that_breaks_its_load_denies_no_other_request() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_failure_of_one_request_is_given_to_none_of_those_who_waited_for_it() {
+async fn a_slow_failure_of_one_request_is_given_to_none_of_its_waiters() {
     for place in PLACES {
         for bad in [Request::Bad, Request::Fatal] {
             let (memory, source) = (MemoryStore::new(10), Source::taking(SECOND));
@@ -167,7 +167,7 @@ async fn a_slow_failure_of_one_request_is_given_to_none_of_those_who_waited_for_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forced_load_that_fails_is_given_to_none_of_those_who_joined_it() {
+async fn a_forced_load_that_fails_is_given_to_none_of_its_waiters() {
     let (memory, source) = (MemoryStore::new(10), Source::taking(SECOND));
     let load = {
         let source = source.clone();
@@ -209,7 +209,7 @@ async fn a_failure_is_shared_once_a_second_request_has_failed_too() {
     }
 }
 
-/// What has to lie between any two loads after the second.
+/// The shortest time between any two loads after the second.
 const PROBES: [u64; 5] = [100, 200, 400, 800, 1_000];
 
 #[tokio::test(start_paused = true)]
@@ -264,7 +264,7 @@ async fn after_a_long_outage_the_first_answer_comes_within_two_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_success_ends_the_window_for_the_fleet() {
+async fn a_success_ends_the_cooldown_for_the_fleet() {
     for place in PLACES {
         let (memory, source) = (MemoryStore::new(10), Source::taking(MILLI));
         let fleet = [(); 4].map(|()| source.process(place(&memory), NO_TIME));
@@ -286,7 +286,7 @@ async fn a_success_ends_the_window_for_the_fleet() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_a_probe_that_hangs() {
+async fn no_caller_waits_for_a_probe_that_hangs() {
     for place in PLACES {
         let (memory, source) = (MemoryStore::new(10), Source::taking(MILLI));
         let fleet = [(); 4].map(|()| source.process(place(&memory), MINUTE));
@@ -338,10 +338,10 @@ async fn a_failure_of_the_source_itself_needs_no_second_witness() {
     for place in PLACES {
         let (memory, source) = (MemoryStore::new(10), Source::taking(MILLI));
         source.is_down(true);
-        let told = |layer: ReadThroughLayer<fn(&Request) -> Key>| {
+        let settings = |layer: ReadThroughLayer<fn(&Request) -> Key>| {
             layer.source_failures(|failure: &Failure| failure.contains("failed"))
         };
-        let fleet = [(); 2].map(|()| source.told(place(&memory), MINUTE, told));
+        let fleet = [(); 2].map(|()| source.process_with(place(&memory), MINUTE, settings));
         let asked = (0..20).map(|nth| ask(&fleet[nth % 2], Request::Good)).collect();
         assert!(all(asked).await.iter().all(|(answer, _)| answer.is_err()));
         assert_eq!(source.loads().len(), 1);

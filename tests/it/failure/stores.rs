@@ -14,10 +14,10 @@ use crate::support::store::{Moment, Op, Scripted};
 
 const MOMENTS: [Moment; 2] = [Moment::Before, Moment::After];
 
-/// What a burst of ten on a cold key comes to when the store stumbles like this.
-async fn burst_on(stumbling: &Scripted, memory: &MemoryStore, context: &str) {
+/// Sends a burst of ten on a cold key, with this fault of the store.
+async fn burst_on(faulty: &Scripted, memory: &MemoryStore, context: &str) {
     let loader = Loader::taking(SECOND);
-    let cached = cached(stumbling.clone(), &loader);
+    let cached = cached(faulty.clone(), &loader);
     let ended = settled(burst(&cached, 1, 10)).await;
     assert!(ended.iter().all(|(answer, _)| answer.is_ok()), "{context}: {ended:?}");
     assert_eq!(loader.most_at_once(), 1, "{context}");
@@ -26,17 +26,17 @@ async fn burst_on(stumbling: &Scripted, memory: &MemoryStore, context: &str) {
     assert!(!is_leased(memory, 1).await, "{context}: its lease is left");
 }
 
-/// The store fails at its first question, at its second, until it is asked no more: each time
-/// before it has done what it was asked, and after.
+/// The store fails at its first request, at its second, and so on: each time before the operation,
+/// and after it.
 #[tokio::test(start_paused = true)]
-async fn a_question_that_fails_is_survived_wherever_it_stands() {
+async fn each_request_may_fail_and_callers_are_answered() {
     for place in [Scripted::over, Scripted::away] {
-        for (moment, question) in MOMENTS.into_iter().flat_map(|at| (0..8).map(move |n| (at, n))) {
+        for (moment, request) in MOMENTS.into_iter().flat_map(|at| (0..8).map(move |n| (at, n))) {
             let memory = MemoryStore::new(10);
             let store = place(&memory);
-            store.fails_at(question, moment);
-            burst_on(&store, &memory, &format!("question {question} fails {moment:?}")).await;
-            assert!(store.questions() < 8, "not all of them were tried");
+            store.fails_at(request, moment);
+            burst_on(&store, &memory, &format!("request {request} fails {moment:?}")).await;
+            assert!(store.requests() < 8, "not all of them were tried");
         }
     }
 }
@@ -54,9 +54,9 @@ async fn an_operation_that_always_fails_is_survived() {
     }
 }
 
-/// The grant is given and never heard of.
+/// The store grants the lease, and the reply is lost.
 #[tokio::test(start_paused = true)]
-async fn a_lease_whose_grant_was_not_heard_of_is_given_up_after_the_load() {
+async fn an_unacknowledged_lease_is_given_up_after_the_load() {
     let memory = MemoryStore::new(10);
     let store = Scripted::over(&memory);
     store.fails(Op::Acquire, Moment::After);
@@ -77,8 +77,8 @@ async fn a_store_that_is_down_costs_no_answer() {
     assert_eq!(loader.most_at_once(), 1);
 }
 
-/// The first looks alone and is told that the store failed; the others have met in a flight by
-/// then. It may come too late for their load, so there can be a second, but no more.
+/// The lookup of the first caller fails; the others have met in a flight by then. The first may
+/// come too late for their load, so there can be a second one, but no more.
 #[tokio::test(start_paused = true)]
 async fn a_burst_on_a_store_that_is_down_is_two_loads_at_most() {
     let store = Scripted::away(&MemoryStore::new(10));
@@ -89,7 +89,7 @@ async fn a_burst_on_a_store_that_is_down_is_two_loads_at_most() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_loads_without_the_store_is_told_so() {
+async fn the_status_says_that_a_caller_loaded_without_the_store() {
     let store = Scripted::over(&MemoryStore::new(10));
     store.breaks();
     let (_, status) = ask(&cached(store, &Loader::new()), 1).await.unwrap();
@@ -146,7 +146,7 @@ async fn a_lease_that_could_not_be_given_up_lapses() {
 async fn a_renewal_that_fails_once_is_made_up_for() {
     let memory = MemoryStore::new(10);
     let store = Scripted::over(&memory);
-    // The first question is for the lease, the second renews it.
+    // The first request is for the lease, the second renews it.
     store.fails_at(1, Moment::Before);
     let layer = layer(store.clone()).lease(SECOND).expect("it makes sense");
     let _leads = ask(&layer.layer(Loader::taking(SECOND * 10)), 1);
@@ -156,11 +156,11 @@ async fn a_renewal_that_fails_once_is_made_up_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loser_whose_question_fails_loads_without_a_lease() {
+async fn a_waiter_whose_request_fails_loads_without_a_lease() {
     let memory = MemoryStore::new(10);
     let _held = lease(&memory, 1, SECOND * 60).await;
-    let store = Scripted::over(&memory).deaf();
-    // The first question is answered: busy.
+    let store = Scripted::over(&memory).without_messages();
+    // The first request is answered: busy.
     store.fails_at(1, Moment::Before);
     let (answer, status) = ask(&cached(store, &Loader::new()), 1).await.unwrap();
     assert_eq!(answer.unwrap(), 1);
@@ -181,7 +181,7 @@ async fn an_invalidation_that_failed_is_an_error_that_names_the_key_and_not_its_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_hangs_does_not_hang_those_who_have_no_patience() {
+async fn a_store_that_hangs_does_not_hang_callers_with_a_wait_limit() {
     let store = Scripted::over(&MemoryStore::new(10));
     let _never_opened = store.holds(Op::Acquire, Moment::Before);
     let asked = ask(&cached(store, &Loader::new()), 1);

@@ -1,4 +1,4 @@
-//! An outcome for each request, whatever became of the others.
+//! An outcome for each request, independent of the others.
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
@@ -26,7 +26,8 @@ async fn answers_come_in_the_order_of_the_requests() {
 
 #[tokio::test(start_paused = true)]
 async fn a_page_of_hits_calls_no_loader_and_starts_no_task() {
-    let (query, store) = (Query::new(), MemoryStore::new(1_000));
+    let query = Query::new();
+    let store = MemoryStore::new(1_000);
     let catalog = catalog(store, &query);
     answers(ask_many(&catalog, 0..100)).await;
     idle().await;
@@ -39,13 +40,14 @@ async fn a_page_of_hits_calls_no_loader_and_starts_no_task() {
 
 #[tokio::test(start_paused = true)]
 async fn hits_across_a_wire_call_no_loader() {
-    let (query, memory) = (Query::new(), MemoryStore::new(1_000));
+    let query = Query::new();
+    let memory = MemoryStore::new(1_000);
     answers(ask_many(&catalog(memory.clone(), &query), 0..100)).await;
     let store = Scripted::away(&memory);
     let catalog = catalog(store.clone(), &query);
     let statuses = statuses(ask_many(&catalog, 0..100)).await;
     assert!(statuses.iter().all(|status| matches!(status, CacheStatus::Hit { .. })));
-    assert_eq!((store.questions(), store.asked(Op::Look)), (100, 100));
+    assert_eq!((store.requests(), store.asked(Op::Look)), (100, 100));
     assert_eq!(query.calls().len(), 1);
 }
 
@@ -58,7 +60,8 @@ async fn no_requests_are_no_call() {
 
 #[tokio::test(start_paused = true)]
 async fn each_is_answered_by_what_is_there_of_it() {
-    let (query, memory) = (Query::new(), MemoryStore::new(10));
+    let query = Query::new();
+    let memory = MemoryStore::new(10);
     let layer = layer(Scripted::away(&memory)).stale_while_revalidate(MINUTE);
     let catalog = layer.layer(Batched::new(query.clone()));
     answers(ask_many(&catalog, [1, 2])).await;
@@ -80,7 +83,8 @@ async fn each_is_answered_by_what_is_there_of_it() {
 
 #[tokio::test(start_paused = true)]
 async fn one_that_fails_takes_nothing_from_the_others() {
-    let (query, memory) = (Query::ending(End::FailFor(2)), MemoryStore::new(10));
+    let query = Query::ending(End::FailFor(2));
+    let memory = MemoryStore::new(10);
     let catalog = catalog(memory, &query);
     let page = ended(ask_many(&catalog, [1, 2, 3])).await;
     assert_eq!((page[0].0.as_ref().unwrap(), page[2].0.as_ref().unwrap()), (&10, &30));
@@ -95,7 +99,8 @@ fn is_hit(status: &CacheStatus) -> bool {
 #[tokio::test(start_paused = true)]
 async fn what_is_asked_for_twice_is_loaded_once_and_given_twice() {
     for store in [Scripted::over, Scripted::away] {
-        let (query, store) = (Query::new(), store(&MemoryStore::new(10)));
+        let query = Query::new();
+        let store = store(&MemoryStore::new(10));
         let catalog = catalog(store, &query);
         assert_eq!(answers(ask_many(&catalog, [1, 2, 1, 1, 2])).await, [10, 20, 10, 10, 20]);
         assert_eq!(query.calls(), [[1, 2]]);
@@ -128,7 +133,7 @@ async fn a_wrong_number_of_answers_is_an_error_of_every_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_of_the_whole_call_is_everybodys_and_one_and_the_same() {
+async fn an_error_of_the_whole_call_is_the_same_error_for_each_caller() {
     let catalog = catalog(MemoryStore::new(10), &Query::ending(End::Fail));
     let page = ended(ask_many(&catalog, [1, KEYLESS, 2])).await;
     let errors: Vec<_> = page.into_iter().map(|(answer, _)| fault(answer)).collect();
@@ -137,7 +142,7 @@ async fn an_error_of_the_whole_call_is_everybodys_and_one_and_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_of_the_call_reaches_every_one_and_nobody_else() {
+async fn a_panic_of_the_call_reaches_each_of_its_callers_and_no_other() {
     for end in [End::Panic, End::PanicInCall] {
         let query = Query::ending(end);
         let catalog = catalog(MemoryStore::new(10), &query);
@@ -154,7 +159,8 @@ async fn a_panic_of_the_call_reaches_every_one_and_nobody_else() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_down_costs_no_answer() {
-    let (query, store) = (Query::new(), Scripted::away(&MemoryStore::new(10)));
+    let query = Query::new();
+    let store = Scripted::away(&MemoryStore::new(10));
     store.fails(Op::Look, Moment::Before);
     store.fails(Op::Acquire, Moment::Before);
     assert_eq!(answers(ask_many(&catalog(store, &query), [1, 2, 3])).await, [10, 20, 30]);
@@ -162,7 +168,7 @@ async fn a_store_that_is_down_costs_no_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_by_key_belong_to_whom_they_name_and_what_is_not_there_is_none() {
+async fn answers_by_key_belong_to_the_item_they_name_and_a_missing_one_is_none() {
     let by_hash = service_fn(async |items: Vec<u64>| {
         let known = items.into_iter().rev().filter(|item| item % 2 == 0).chain([8]);
         Ok::<_, Infallible>(known.map(|item| (item, item * 10)).collect::<HashMap<_, _>>())
@@ -198,7 +204,8 @@ async fn a_single_request_is_a_batch_of_one_and_shares_what_is_loaded() {
 
 #[test]
 fn without_a_runtime_hits_are_answered_and_misses_are_errors() {
-    let (query, store) = (Query::new(), MemoryStore::new(10));
+    let query = Query::new();
+    let store = MemoryStore::new(10);
     let catalog = catalog(store, &query);
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async { answers(ask_many(&catalog, [1])).await });

@@ -1,4 +1,4 @@
-//! Of how many calls a batch is made, and when they depart.
+//! How many calls a batch makes, and when they are flushed.
 
 use bellwether::store::Store;
 use bellwether::{Batched, ConfigError, MemoryStore, Wait};
@@ -10,17 +10,19 @@ use super::{KEYLESS, answers, ask_many, catalog, ended, layer};
 use crate::support::store::{Moment, Op, Scripted};
 
 #[tokio::test(start_paused = true)]
-async fn a_page_of_misses_is_one_look_one_question_and_one_commit_of_each_and_one_call() {
-    let (query, store) = (Query::new(), Scripted::away(&MemoryStore::new(1_000)));
+async fn a_page_of_misses_is_one_lookup_one_claim_and_one_commit_of_each_and_one_call() {
+    let query = Query::new();
+    let store = Scripted::away(&MemoryStore::new(1_000));
     answers(ask_many(&catalog(store.clone(), &query), 0..100)).await;
     assert_eq!(query.calls(), [(0..100).collect::<Vec<_>>()]);
     let asked = [Op::Look, Op::Acquire, Op::Commit].map(|op| store.asked(op));
-    assert_eq!((asked, store.questions()), ([100; 3], 300));
+    assert_eq!((asked, store.requests()), ([100; 3], 300));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_thousand_over_a_limit_of_a_hundred_are_ten_calls() {
-    let (query, memory) = (Query::new(), MemoryStore::new(2_000));
+    let query = Query::new();
+    let memory = MemoryStore::new(2_000);
     let batched = Batched::new(query.clone()).at_most(100).expect("a limit");
     let catalog = layer(Scripted::away(&memory)).layer(batched);
     let page = answers(ask_many(&catalog, 0..1_000)).await;
@@ -30,8 +32,9 @@ async fn a_thousand_over_a_limit_of_a_hundred_are_ten_calls() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_whole_call_does_not_wait_for_those_who_are_undecided() {
-    let (query, store) = (Query::new(), Scripted::away(&MemoryStore::new(10)));
+async fn a_full_call_does_not_wait_for_undecided_items() {
+    let query = Query::new();
+    let store = Scripted::away(&MemoryStore::new(10));
     let batched = Batched::new(query.clone()).at_most(2).expect("a limit");
     let catalog = layer(store.clone()).layer(batched);
     let gate = store.holds(Op::Look, Moment::Before);
@@ -50,9 +53,10 @@ fn a_limit_of_none_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_waits_for_those_who_are_still_asking() {
+async fn a_call_waits_for_items_that_are_still_being_looked_up() {
     for op in [Op::Look, Op::Acquire] {
-        let (query, store) = (Query::new(), Scripted::away(&MemoryStore::new(10)));
+        let query = Query::new();
+        let store = Scripted::away(&MemoryStore::new(10));
         let gate = store.holds(op, Moment::After);
         let page = ask_many(&catalog(store, &query), [1, 2, KEYLESS]);
         gate.reached().await;
@@ -65,8 +69,10 @@ async fn a_call_waits_for_those_who_are_still_asking() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_have_to_be_loaded_after_all_go_by_one_further_call() {
-    let (theirs, ours, memory) = (Query::gated(), Query::new(), MemoryStore::new(100));
+async fn items_that_have_to_be_loaded_later_share_one_further_call() {
+    let theirs = Query::gated();
+    let ours = Query::new();
+    let memory = MemoryStore::new(100);
     theirs.ends_by(End::Fail);
     let there = catalog(Scripted::away(&memory), &theirs);
     let here = catalog(Scripted::away(&memory), &ours);
@@ -80,10 +86,11 @@ async fn those_who_have_to_be_loaded_after_all_go_by_one_further_call() {
     assert_eq!(ours.calls(), [(20..30).collect::<Vec<_>>(), (0..20).collect()]);
 }
 
-/// Among many who wait for others, somebody is asking at any moment.
+/// Among many items that wait for other processes, one is asking at any moment.
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_load_elsewhere_and_asks_again_holds_up_nobody() {
-    let (query, memory) = (Query::new(), MemoryStore::new(10));
+async fn an_item_that_waits_for_another_process_delays_no_other_item() {
+    let query = Query::new();
+    let memory = MemoryStore::new(10);
     let _elsewhere = lease(&memory, 3, MINUTE * 60).await;
     let store = Scripted::away(&memory);
     let looks = store.holds(Op::Look, Moment::Before);
@@ -92,15 +99,16 @@ async fn who_waits_for_a_load_elsewhere_and_asks_again_holds_up_nobody() {
     idle().await;
     let asks_again = store.holds(Op::Acquire, Moment::Before);
     asks_again.reached().await;
-    assert!(query.calls().is_empty(), "1 waits for the look of 2");
+    assert!(query.calls().is_empty(), "1 waits for the lookup of 2");
     looks.open();
     query.has_begun(1).await;
     assert_eq!(query.calls(), [[1, 2]]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_have_waited_in_vain_are_loaded_by_one_call() {
-    let (query, memory) = (Query::new(), MemoryStore::new(100));
+async fn items_whose_wait_ends_are_loaded_by_one_call() {
+    let query = Query::new();
+    let memory = MemoryStore::new(100);
     for item in 0..20 {
         drop(lease(&memory, item, MINUTE * 60).await);
     }
@@ -111,8 +119,9 @@ async fn those_who_have_waited_in_vain_are_loaded_by_one_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_stale_is_loaded_anew_by_one_call() {
-    let (query, memory) = (Query::new(), MemoryStore::new(100));
+async fn stale_items_are_loaded_again_by_one_call() {
+    let query = Query::new();
+    let memory = MemoryStore::new(100);
     let layer = layer(Scripted::away(&memory)).stale_while_revalidate(MINUTE);
     let catalog = layer.layer(Batched::new(query.clone()));
     answers(ask_many(&catalog, 0..20)).await;

@@ -1,4 +1,4 @@
-//! Each key of a batch is coalesced with whoever else asks for it.
+//! Each key of a batch is coalesced with all other callers of it.
 
 use bellwether::{CacheStatus, LoadLocation, MemoryStore};
 use bellwether_testkit::caches::idle;
@@ -22,9 +22,11 @@ async fn batches_that_overlap_in_one_process_load_each_key_once() {
 #[tokio::test(start_paused = true)]
 async fn batches_that_overlap_in_two_processes_load_each_key_once() {
     for place in [Scripted::over, Scripted::away] {
-        let (query, memory) = (Query::new(), MemoryStore::new(10));
+        let query = Query::new();
+        let memory = MemoryStore::new(10);
         let [here, there] = [(); 2].map(|()| catalog(place(&memory), &query));
-        let (first, second) = (ask_many(&here, [1, 2]), ask_many(&there, [2, 3]));
+        let first = ask_many(&here, [1, 2]);
+        let second = ask_many(&there, [2, 3]);
         assert_eq!((answers(first).await, answers(second).await), (vec![10, 20], vec![20, 30]));
         assert_eq!(query.loaded(), [1, 2, 3]);
     }
@@ -32,7 +34,8 @@ async fn batches_that_overlap_in_two_processes_load_each_key_once() {
 
 #[tokio::test(start_paused = true)]
 async fn batches_in_opposite_orders_wait_for_each_other_without_an_end_to_neither() {
-    let (query, memory) = (Query::new(), MemoryStore::new(1_000));
+    let query = Query::new();
+    let memory = MemoryStore::new(1_000);
     let fleet = [(); 4].map(|()| catalog(Scripted::away(&memory), &query));
     let pages: Vec<_> = (0..40)
         .map(|page| {
@@ -48,8 +51,9 @@ async fn batches_in_opposite_orders_wait_for_each_other_without_an_end_to_neithe
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_of_what_two_batches_share_is_shared_and_the_rest_delivered() {
-    let (query, memory) = (Query::gated(), MemoryStore::new(10));
+async fn a_failed_item_of_two_batches_fails_in_both_and_the_others_are_delivered() {
+    let query = Query::gated();
+    let memory = MemoryStore::new(10);
     query.ends_by(End::FailFor(2));
     let catalog = catalog(Scripted::away(&memory), &query);
     let first = ask_many(&catalog, [1, 2]);
@@ -57,7 +61,8 @@ async fn a_failure_of_what_two_batches_share_is_shared_and_the_rest_delivered() 
     let second = ask_many(&catalog, [2, 3]);
     query.has_begun(2).await;
     query.let_go(3);
-    let (first, second) = (ended(first).await, ended(second).await);
+    let first = ended(first).await;
+    let second = ended(second).await;
     assert_eq!(fault(first[1].0.clone()).load(), Some(&Refusal(2)));
     assert_eq!(fault(second[0].0.clone()).load(), Some(&Refusal(2)));
     assert_eq!((first[0].0.as_ref().ok(), second[1].0.as_ref().ok()), (Some(&10), Some(&30)));
@@ -65,8 +70,10 @@ async fn a_failure_of_what_two_batches_share_is_shared_and_the_rest_delivered() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_another_process_loads_is_waited_for_and_the_rest_is_not() {
-    let (slow, quick, memory) = (Query::gated(), Query::new(), MemoryStore::new(10));
+async fn items_that_another_process_loads_are_waited_for_and_the_others_are_not() {
+    let slow = Query::gated();
+    let quick = Query::new();
+    let memory = MemoryStore::new(10);
     let there = catalog(Scripted::away(&memory), &slow);
     let here = catalog(Scripted::away(&memory), &quick);
     let elsewhere = ask_many(&there, [2]);
@@ -86,7 +93,7 @@ async fn what_another_process_loads_is_waited_for_and_the_rest_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_joins_a_key_of_a_batch_is_answered_by_its_call() {
+async fn a_caller_that_joins_a_key_of_a_batch_is_answered_by_its_call() {
     let query = Query::gated();
     let catalog = catalog(Scripted::away(&MemoryStore::new(10)), &query);
     let page = ask_many(&catalog, [1, 2]);

@@ -1,4 +1,4 @@
-//! Callers of batches that go away, or do not come back for their answers.
+//! Callers of batches that leave, or are not polled any more.
 
 use std::task::Poll;
 
@@ -16,7 +16,7 @@ fn cancelling(store: &Scripted, query: &Query) -> Catalog {
     layer.layer(Batched::new(query.clone()))
 }
 
-/// No key is stuck, nobody works any more, and no lease is left.
+/// No key is stuck, no task runs any more, and no lease is left.
 async fn assert_nothing_is_left(catalog: &Catalog, memory: &MemoryStore, tasks_before: usize) {
     idle().await;
     assert_eq!((catalog.in_flight(), tasks()), (0, tasks_before));
@@ -27,23 +27,25 @@ async fn assert_nothing_is_left(catalog: &Catalog, memory: &MemoryStore, tasks_b
 
 #[tokio::test(start_paused = true)]
 async fn a_batch_that_was_never_polled_has_asked_nothing() {
-    let (query, memory) = (Query::new(), MemoryStore::new(10));
+    let query = Query::new();
+    let memory = MemoryStore::new(10);
     let store = Scripted::away(&memory);
     let catalog = catalog(store.clone(), &query);
     let before = tasks();
     drop(catalog.load_many([1, 2, 3, KEYLESS]));
     assert_nothing_is_left(&catalog, &memory, before).await;
-    assert_eq!((store.questions(), query.calls().len()), (0, 0));
+    assert_eq!((store.requests(), query.calls().len()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_can_be_dropped_at_every_question() {
+async fn a_batch_can_be_dropped_at_every_request() {
     for op in [Op::Look, Op::Acquire, Op::Commit] {
         for moment in [Moment::Before, Moment::After] {
             for policy in
                 [cancelling, |store: &Scripted, query: &Query| catalog(store.clone(), query)]
             {
-                let (query, memory) = (Query::new(), MemoryStore::new(10));
+                let query = Query::new();
+                let memory = MemoryStore::new(10);
                 let store = Scripted::away(&memory);
                 let catalog = policy(&store, &query);
                 let before = tasks();
@@ -63,8 +65,9 @@ async fn a_batch_can_be_dropped_at_every_question() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_joined_is_answered_though_the_batch_goes_while_it_is_collected() {
-    let (query, memory) = (Query::new(), MemoryStore::new(10));
+async fn a_waiter_is_answered_though_the_batch_is_dropped_while_it_is_collected() {
+    let query = Query::new();
+    let memory = MemoryStore::new(10);
     let store = Scripted::away(&memory);
     let catalog = cancelling(&store, &query);
     let before = tasks();
@@ -74,16 +77,17 @@ async fn who_joined_is_answered_though_the_batch_goes_while_it_is_collected() {
     idle().await;
     let joined = ask(&catalog, 2);
     idle().await;
-    assert!(query.calls().is_empty(), "2 and 3 are collected, and wait for the look of 1");
+    assert!(query.calls().is_empty(), "2 and 3 are collected, and wait for the lookup of 1");
     page.abort();
     assert_eq!(ended(joined).await.ok(), Some(20));
-    assert_eq!(query.calls(), [[2]], "nobody waits for 3");
+    assert_eq!(query.calls(), [[2]], "3 has no waiter");
     assert_nothing_is_left(&catalog, &memory, before).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_was_collected_is_loaded_though_the_caller_goes_if_loads_are_finished() {
-    let (query, memory) = (Query::new(), MemoryStore::new(10));
+    let query = Query::new();
+    let memory = MemoryStore::new(10);
     let store = Scripted::away(&memory);
     let catalog = catalog(store.clone(), &query);
     let before = tasks();
@@ -97,8 +101,9 @@ async fn what_was_collected_is_loaded_though_the_caller_goes_if_loads_are_finish
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_for_which_nobody_waits_any_more_is_dropped_if_the_policy_says_so() {
-    let (query, memory) = (Query::gated(), MemoryStore::new(10));
+async fn an_abandoned_call_is_dropped_if_the_policy_says_so() {
+    let query = Query::gated();
+    let memory = MemoryStore::new(10);
     let catalog = cancelling(&Scripted::away(&memory), &query);
     let before = tasks();
     let page = ask_many(&catalog, [1, 2, 3, KEYLESS]);
@@ -109,8 +114,9 @@ async fn a_call_for_which_nobody_waits_any_more_is_dropped_if_the_policy_says_so
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_goes_on_while_somebody_waits_for_one_of_its_keys() {
-    let (query, memory) = (Query::gated(), MemoryStore::new(10));
+async fn a_call_goes_on_while_a_caller_waits_for_one_of_its_keys() {
+    let query = Query::gated();
+    let memory = MemoryStore::new(10);
     let catalog = cancelling(&Scripted::away(&memory), &query);
     let before = tasks();
     let page = ask_many(&catalog, [1, 2, 3]);
@@ -126,8 +132,9 @@ async fn a_call_goes_on_while_somebody_waits_for_one_of_its_keys() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_batch_that_is_not_polled_holds_up_nobody() {
-    let (query, memory) = (Query::new(), MemoryStore::new(10));
+async fn a_batch_that_is_not_polled_delays_no_other_caller() {
+    let query = Query::new();
+    let memory = MemoryStore::new(10);
     let catalog = catalog(Scripted::away(&memory), &query);
     let mut left_alone = spawn(catalog.load_many([1, 2, 3]));
     assert!(left_alone.poll().is_pending());
@@ -140,7 +147,8 @@ async fn a_batch_that_is_not_polled_holds_up_nobody() {
 
 #[tokio::test(start_paused = true)]
 async fn after_a_batch_nothing_is_left() {
-    let (query, memory) = (Query::new(), MemoryStore::new(10));
+    let query = Query::new();
+    let memory = MemoryStore::new(10);
     let catalog = catalog(Scripted::away(&memory), &query);
     let before = tasks();
     answers(ask_many(&catalog, [1, 2, 3, KEYLESS])).await;

@@ -50,9 +50,9 @@ fn ask(catalog: &Catalog, item: u64) -> JoinHandle<Result<u64, Fault>> {
     tokio::spawn(catalog.clone().call(item))
 }
 
-/// What somebody asked for comes to.
+/// Waits for the outcome of a task.
 async fn ended<T>(asked: JoinHandle<T>) -> T {
-    timeout(NEVER, asked).await.expect("nobody is stuck").expect("no panic")
+    timeout(NEVER, asked).await.expect("no caller is stuck").expect("no panic")
 }
 
 /// The answers to a batch of which none may fail.

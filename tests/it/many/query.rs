@@ -1,4 +1,4 @@
-//! A batch loader that notes what it is asked, and ends its calls when and how the test says.
+//! A batch loader that records its calls, and ends them when and how the test says.
 
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};

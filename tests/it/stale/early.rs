@@ -1,4 +1,4 @@
-//! What is asked for often enough is loaded anew before it runs out.
+//! An entry that is read often is loaded again before it expires (probabilistic early refresh).
 
 use bellwether::{CacheStatus, MemoryStore};
 use bellwether_testkit::caches::{
@@ -16,9 +16,10 @@ use super::PLACES;
 const AT_ONCE: f64 = 100.0;
 
 #[tokio::test(start_paused = true)]
-async fn an_early_refresh_holds_up_nobody_and_is_one_load_in_the_fleet() {
+async fn an_early_refresh_delays_no_caller_and_is_one_load_in_the_fleet() {
     for place in PLACES {
-        let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND * 10));
+        let memory = MemoryStore::new(10);
+        let loader = Loader::taking(SECOND * 10);
         let early = || layer(place(&memory)).refresh_early(AT_ONCE).expect("it makes sense");
         let fleet = [(); 4].map(|()| early().layer(loader.clone()));
         answer(&fleet[0], 1).await;
@@ -65,7 +66,7 @@ async fn nothing_is_loaded_early_unless_it_is_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_early_refreshes_fail_what_is_fresh_is_given_out_and_they_back_off() {
+async fn while_early_refreshes_fail_fresh_entries_are_served_and_refreshes_back_off() {
     for place in PLACES {
         let loader = Loader::taking(SECOND * 10);
         let layer = unprobed(remembering_layer(place(&MemoryStore::new(10))));

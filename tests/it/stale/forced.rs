@@ -1,4 +1,4 @@
-//! A forced refresh loads though something fresh is kept.
+//! A forced refresh loads although there is a fresh entry.
 
 use bellwether::store::{Accept, Acquire, Claim, Store};
 use bellwether::{CacheStatus, Lookup, MemoryStore, ReadThrough, ReadThroughLayer, StaleReason};
@@ -14,11 +14,11 @@ use super::{PLACES, stale_if_error, stale_while_revalidating};
 
 type Asking = ReadThrough<Loader, fn(&u64) -> Lookup>;
 
-/// Requests from 1,000 on will not have what is kept.
-const ANEW: u64 = 1_000;
+/// Requests from 1,000 on bypass stored entries.
+const FORCED: u64 = 1_000;
 
 fn asking(store: impl Store, loader: &Loader) -> Asking {
-    let ask_of: fn(&u64) -> Lookup = |item| match item.checked_sub(ANEW) {
+    let ask_of: fn(&u64) -> Lookup = |item| match item.checked_sub(FORCED) {
         Some(item) => Lookup::of(key(item)).force_refresh(),
         None => Lookup::of(key(*item)),
     };
@@ -39,7 +39,7 @@ async fn a_forced_refresh_loads_though_there_is_something_fresh() {
     for place in PLACES {
         let cached = asking(place(&MemoryStore::new(10)), &Loader::new());
         assert_eq!(answers(vec![ask(&cached, 1)]).await, [1]);
-        let (answer, status) = ask(&cached, 1 + ANEW).await.unwrap();
+        let (answer, status) = ask(&cached, 1 + FORCED).await.unwrap();
         assert_eq!((answer.unwrap(), status), (2, CacheStatus::Led { stored: true }));
         assert_eq!(answers(vec![ask(&cached, 1)]).await, [2]);
     }
@@ -48,25 +48,26 @@ async fn a_forced_refresh_loads_though_there_is_something_fresh() {
 #[tokio::test(start_paused = true)]
 async fn forced_refreshes_that_meet_are_one_load_in_the_fleet() {
     for place in PLACES {
-        let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND * 2));
+        let memory = MemoryStore::new(10);
+        let loader = Loader::taking(SECOND * 2);
         let fleet = [(); 4].map(|()| asking(place(&memory), &loader));
         assert_eq!(answers(vec![ask(&fleet[0], 1)]).await, [1]);
-        let asked = fleet.iter().flat_map(|process| burst(process, 1 + ANEW, 25)).collect();
+        let asked = fleet.iter().flat_map(|process| burst(process, 1 + FORCED, 25)).collect();
         assert_eq!(answers(asked).await, [2; 100]);
         assert_eq!(loader.loads(), 2);
     }
 }
 
-/// However often it asks in between, what was there before is not what it waits for.
+/// It may ask several times, but is never answered by the entry from before.
 #[tokio::test(start_paused = true)]
 async fn a_forced_refresh_waits_for_the_load_of_another_process() {
     for place in PLACES {
         let memory = MemoryStore::new(10);
-        let cached = asking(place(&memory).deaf(), &Loader::new());
+        let cached = asking(place(&memory).without_messages(), &Loader::new());
         assert_eq!(answers(vec![ask(&cached, 1)]).await, [1]);
         let acquired = memory.acquire(Claim::new(key(1)), MINUTE, Accept::Nothing).await.unwrap();
         let Acquire::Lead { lease, .. } = acquired else { panic!("{acquired:?}") };
-        let forced = ask(&cached, 1 + ANEW);
+        let forced = ask(&cached, 1 + FORCED);
         sleep(SECOND * 2).await;
         assert!(!forced.is_finished());
         commit(&memory, lease, "42").await;
@@ -81,7 +82,7 @@ async fn what_is_kept_is_given_to_others_while_a_forced_refresh_loads() {
         let cached = asking(place(&MemoryStore::new(10)), &loader);
         loader.let_go(1);
         assert_eq!(answers(vec![ask(&cached, 1)]).await, [1]);
-        let _forced = ask(&cached, 1 + ANEW);
+        let _forced = ask(&cached, 1 + FORCED);
         loader.has_begun(2).await;
         let began = Instant::now();
         assert_eq!(answers(burst(&cached, 1, 100)).await, [1; 100]);
@@ -93,12 +94,12 @@ async fn what_is_kept_is_given_to_others_while_a_forced_refresh_loads() {
 async fn a_forced_refresh_is_not_given_what_is_stale() {
     for place in PLACES {
         let cached = asking(place(&stale_while_revalidating().await), &Loader::taking(SECOND));
-        assert_eq!(answers(burst(&cached, 1 + ANEW, 10)).await, [1; 10]);
+        assert_eq!(answers(burst(&cached, 1 + FORCED, 10)).await, [1; 10]);
     }
 }
 
 async fn forced_on_a_failing_loader(memory: MemoryStore, cached: &Asking) {
-    for (answer, status) in settled(burst(cached, 1 + ANEW, 10)).await {
+    for (answer, status) in settled(burst(cached, 1 + FORCED, 10)).await {
         assert!(answer.is_err_and(|error| error.load().is_some()));
         assert_eq!(status, CacheStatus::Failed);
     }
@@ -108,7 +109,8 @@ async fn forced_on_a_failing_loader(memory: MemoryStore, cached: &Asking) {
 #[tokio::test(start_paused = true)]
 async fn a_forced_refresh_that_fails_is_an_error_and_what_is_kept_stays() {
     for place in PLACES {
-        let (memory, loader) = (MemoryStore::new(10), Loader::new());
+        let memory = MemoryStore::new(10);
+        let loader = Loader::new();
         let cached = asking(place(&memory), &loader);
         assert_eq!(answers(vec![ask(&cached, 1)]).await, [1]);
         loader.ends_by(End::Fail);
@@ -120,7 +122,8 @@ async fn a_forced_refresh_that_fails_is_an_error_and_what_is_kept_stays() {
 #[tokio::test(start_paused = true)]
 async fn a_forced_refresh_that_fails_is_an_error_though_something_is_stale() {
     for place in PLACES {
-        let (memory, loader) = (stale_if_error().await, Loader::new());
+        let memory = stale_if_error().await;
+        let loader = Loader::new();
         loader.ends_by(End::Fail);
         let cached = asking(place(&memory), &loader);
         forced_on_a_failing_loader(memory, &cached).await;
@@ -133,13 +136,14 @@ async fn a_forced_refresh_that_fails_is_an_error_though_something_is_stale() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_forced_refresh_that_fails_is_held_against_nobody() {
+async fn a_forced_refresh_that_fails_starts_no_cooldown() {
     for place in PLACES {
-        let (memory, loader) = (MemoryStore::new(10), Loader::new());
+        let memory = MemoryStore::new(10);
+        let loader = Loader::new();
         let fleet = [(); 2].map(|()| asking(place(&memory), &loader));
         loader.ends_by(End::Fail);
         for _ in 0..5 {
-            settled(vec![ask(&fleet[0], 1 + ANEW)]).await;
+            settled(vec![ask(&fleet[0], 1 + FORCED)]).await;
             idle().await;
         }
         loader.ends_by(End::Answer);
@@ -156,7 +160,7 @@ async fn a_forced_refresh_tries_again_though_a_load_failed_a_moment_ago() {
         let cached = asking(place(&MemoryStore::new(10)), &loader);
         settled(vec![ask(&cached, 1)]).await;
         loader.ends_by(End::Answer);
-        assert_eq!(answers(vec![ask(&cached, 1 + ANEW)]).await, [2]);
+        assert_eq!(answers(vec![ask(&cached, 1 + FORCED)]).await, [2]);
         idle().await;
         assert_eq!(answers(vec![ask(&cached, 1)]).await, [2]);
     }

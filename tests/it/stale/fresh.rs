@@ -22,12 +22,13 @@ async fn jitter_shortens_a_ttl_and_never_prolongs_it() {
         seen.push(entry.lifetimes().ttl());
     }
     assert!(seen.iter().all(|ttl| *ttl >= MINUTE / 2 && *ttl <= MINUTE), "{seen:?}");
-    let (least, most) = (seen.iter().min().unwrap(), seen.iter().max().unwrap());
+    let least = seen.iter().min().unwrap();
+    let most = seen.iter().max().unwrap();
     assert!(*least < SECOND * 40 && *most > SECOND * 50, "from {least:?} to {most:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn jitter_leaves_the_stale_windows_as_they_are() {
+async fn jitter_leaves_the_stale_lifetimes_as_they_are() {
     let store = MemoryStore::new(10);
     let layer = layer(store.clone()).stale_while_revalidate(MINUTE).stale_if_error(MINUTE * 2);
     answer(&layer.jitter(1.0).expect("it makes sense").layer(Loader::new()), 1).await;

@@ -1,4 +1,4 @@
-//! If it cannot be loaded anew, a stale answer is better than an error.
+//! If a load fails, a stale answer is better than an error.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use super::{PLACES, stale_for, stale_if_error, surviving, why};
 use crate::support::store::{Moment, Op, Scripted};
 
 /// The lease of another process, which loads for ever.
-async fn leased_elsewhere(store: &MemoryStore) -> Lease {
+async fn leased_by_another_process(store: &MemoryStore) -> Lease {
     match store
         .acquire(Claim::new(bellwether_testkit::caches::key(1)), MINUTE * 10, Accept::Fresh)
         .await
@@ -30,7 +30,10 @@ async fn leased_elsewhere(store: &MemoryStore) -> Lease {
 }
 
 /// Half of them come before the load, and half of them during it.
-async fn a_burst_around_a_load_is_given_what_is_stale(cached: &Cached, context: &str) {
+async fn a_burst_before_and_during_a_load_is_given_the_stale_answer(
+    cached: &Cached,
+    context: &str,
+) {
     let mut asked = burst(cached, 1, 500);
     sleep(SECOND / 2).await;
     asked.extend(burst(cached, 1, 500));
@@ -41,7 +44,7 @@ async fn a_burst_around_a_load_is_given_what_is_stale(cached: &Cached, context: 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_that_ends_badly_is_no_error_for_anybody() {
+async fn a_load_that_ends_badly_is_no_error_for_any_caller() {
     for (place, end) in
         PLACES.into_iter().flat_map(|place| [End::Fail, End::Panic].map(|end| (place, end)))
     {
@@ -49,19 +52,20 @@ async fn a_load_that_ends_badly_is_no_error_for_anybody() {
         loader.ends_by(end);
         let layer: ReadThroughLayer<KeyOf> = remembering_layer(place(&stale_if_error().await));
         let cached = layer.layer(loader.clone());
-        a_burst_around_a_load_is_given_what_is_stale(&cached, &format!("{end:?}")).await;
+        a_burst_before_and_during_a_load_is_given_the_stale_answer(&cached, &format!("{end:?}"))
+            .await;
         assert_eq!(loader.loads(), 2);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_that_takes_too_long_is_no_error_for_anybody() {
+async fn a_load_that_takes_too_long_is_no_error_for_any_caller() {
     for place in PLACES {
         let layer = remembering_layer(place(&stale_if_error().await));
         let layer = layer.load_timeout(SECOND).expect("it makes sense");
         // Callers that came during the load wait for another one, and perhaps for one more.
         let cached = layer.wait(Wait::at_most(SECOND * 5)).layer(Loader::gated());
-        a_burst_around_a_load_is_given_what_is_stale(&cached, "too long").await;
+        a_burst_before_and_during_a_load_is_given_the_stale_answer(&cached, "too long").await;
     }
 }
 
@@ -80,10 +84,10 @@ async fn a_fleet_whose_load_fails_has_no_error() {
     }
 }
 
-/// After a failure, what is stale is given out for as long as its window lasts, and then it is an
+/// After a failure, the stale answer is served for its stale lifetime. After that there is an
 /// error.
 #[tokio::test(start_paused = true)]
-async fn a_stale_answer_is_given_out_within_its_window_only() {
+async fn a_stale_answer_is_served_within_its_stale_lifetime_only() {
     for place in PLACES {
         let loader = Loader::new();
         loader.ends_by(End::Fail);
@@ -96,12 +100,12 @@ async fn a_stale_answer_is_given_out_within_its_window_only() {
     }
 }
 
-/// It was stale in its window when they asked, and is not any more when they give up.
+/// It was within its stale lifetime when they asked, and is not any more when they give up.
 #[tokio::test(start_paused = true)]
-async fn who_waits_beyond_the_window_is_not_given_what_was_stale_before() {
+async fn a_caller_that_waits_past_the_stale_lifetime_is_not_given_the_stale_answer() {
     for (place, callers) in PLACES.into_iter().flat_map(|place| [1, 2].map(|n| (place, n))) {
         let memory = stale_for(|windows| windows.stale_if_error(SECOND * 3)).await;
-        let _held = leased_elsewhere(&memory).await;
+        let _held = leased_by_another_process(&memory).await;
         let cached = surviving(place(&memory)).wait(Wait::at_most(SECOND * 5)).layer(Loader::new());
         for (answer, _) in settled(burst(&cached, 1, callers)).await {
             assert_eq!(kind_of(&answer), CacheErrorKind::WaitTimedOut);
@@ -110,10 +114,10 @@ async fn who_waits_beyond_the_window_is_not_given_what_was_stale_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_in_vain_is_told_how_stale_the_answer_is_by_then() {
+async fn a_caller_whose_wait_ends_is_told_how_stale_the_answer_is_by_then() {
     for (place, callers) in PLACES.into_iter().flat_map(|place| [1, 2].map(|n| (place, n))) {
         let memory = stale_if_error().await;
-        let _held = leased_elsewhere(&memory).await;
+        let _held = leased_by_another_process(&memory).await;
         let cached = surviving(place(&memory)).wait(Wait::at_most(SECOND * 5)).layer(Loader::new());
         for (_, status) in settled(burst(&cached, 1, callers)).await {
             let CacheStatus::Stale { why, stale_for } = status else { panic!("{status:?}") };
@@ -123,10 +127,10 @@ async fn who_waits_in_vain_is_told_how_stale_the_answer_is_by_then() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_in_vain_for_another_process_is_given_what_is_stale() {
+async fn a_caller_whose_wait_for_another_process_ends_is_given_the_stale_answer() {
     for place in PLACES {
         let memory = stale_if_error().await;
-        let _held = leased_elsewhere(&memory).await;
+        let _held = leased_by_another_process(&memory).await;
         let cached = surviving(place(&memory)).wait(Wait::at_most(SECOND * 5)).layer(Loader::new());
         let mut asked = burst(&cached, 1, 10);
         sleep(SECOND).await;
@@ -138,7 +142,7 @@ async fn who_waits_in_vain_for_another_process_is_given_what_is_stale() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_in_vain_for_a_load_here_is_given_what_is_stale() {
+async fn a_caller_whose_wait_for_a_load_here_ends_is_given_the_stale_answer() {
     for place in PLACES {
         let loader = Loader::gated();
         let layer = surviving(place(&stale_if_error().await)).wait(Wait::at_most(SECOND * 5));
@@ -152,10 +156,10 @@ async fn who_waits_in_vain_for_a_load_here_is_given_what_is_stale() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_wait_is_given_what_is_stale() {
+async fn a_caller_that_does_not_wait_is_given_the_stale_answer() {
     for place in PLACES {
         let memory = stale_if_error().await;
-        let _held = leased_elsewhere(&memory).await;
+        let _held = leased_by_another_process(&memory).await;
         let layer = surviving(place(&memory)).wait(Wait::fail_fast());
         let ended = settled(burst(&layer.layer(Loader::new()), 1, 10)).await;
         assert!(ended.iter().all(|ended| why(ended) == StaleReason::WaitRanOut));
@@ -163,7 +167,7 @@ async fn who_does_not_wait_is_given_what_is_stale() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_there_is_no_room_what_is_stale_is_given_out() {
+async fn when_a_caller_is_shed_a_stale_answer_is_served() {
     for place in PLACES {
         let loader = Loader::gated();
         let layer = surviving(place(&stale_if_error().await));
@@ -175,7 +179,7 @@ async fn where_there_is_no_room_what_is_stale_is_given_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_too_many_wait_what_is_stale_is_given_out() {
+async fn with_too_many_waiters_a_stale_answer_is_served() {
     let loader = Loader::gated();
     let layer = surviving(Scripted::over(&stale_if_error().await));
     let cached = layer.max_waiters(2).expect("it makes sense").layer(loader.clone());
@@ -185,7 +189,7 @@ async fn where_too_many_wait_what_is_stale_is_given_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_the_store_must_not_fail_what_is_stale_is_given_out_when_it_does() {
+async fn a_stale_answer_is_served_when_a_required_store_fails() {
     for place in PLACES {
         let store = place(&stale_if_error().await);
         store.fails(Op::Acquire, Moment::Before);
@@ -197,7 +201,7 @@ async fn where_the_store_must_not_fail_what_is_stale_is_given_out_when_it_does()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_around_a_store_that_is_down_may_fail_where_something_is_stale() {
+async fn an_uncached_load_that_fails_is_no_error_with_a_stale_answer() {
     for place in PLACES {
         let store = place(&stale_if_error().await);
         store.fails(Op::Acquire, Moment::Before);
@@ -209,7 +213,7 @@ async fn a_load_around_a_store_that_is_down_may_fail_where_something_is_stale() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_counts_as_a_failure_gives_way_to_what_is_stale() {
+async fn a_stale_answer_is_served_instead_of_one_that_counts_as_a_failure() {
     for place in PLACES {
         let layer = remembering_layer(place(&stale_if_error().await));
         let layer = layer.classify(|_: &usize| Cacheability::Failure);
@@ -246,13 +250,13 @@ async fn once_the_loader_recovers_what_is_stale_is_replaced() {
     }
 }
 
-/// Promise 7: the stand-in that an earlier answer of the store gave is for those whom that answer
-/// was for, and not for who came after an invalidation.
+/// Promise 7: the stale fallback of an earlier lookup is for the generation of that lookup, and not
+/// for callers after an invalidation.
 #[tokio::test(start_paused = true)]
-async fn who_comes_after_an_invalidation_is_not_given_the_stand_in_of_an_earlier_question() {
+async fn a_caller_after_an_invalidation_is_not_given_an_earlier_stale_fallback() {
     for place in PLACES {
         let memory = stale_if_error().await;
-        let _held = leased_elsewhere(&memory).await;
+        let _held = leased_by_another_process(&memory).await;
         let store = place(&memory).losing_messages();
         let loader = Loader::new();
         loader.ends_by(End::Fail);
@@ -261,7 +265,7 @@ async fn who_comes_after_an_invalidation_is_not_given_the_stand_in_of_an_earlier
         idle().await;
         assert_eq!(store.asked(Op::Acquire), 1);
         memory.invalidate(bellwether_testkit::caches::key(1)).await.unwrap();
-        // It has returned. From here on nobody is to be given the 42.
+        // It has returned. From here on no caller may be given the 42.
         let later = ask(&cached, 1);
         idle().await;
         store.fails(Op::Acquire, Moment::Before);

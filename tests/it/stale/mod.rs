@@ -1,4 +1,4 @@
-//! Answers that are not fresh any more, and when they will do.
+//! Answers that are not fresh any more, and when they are served.
 
 mod early;
 mod forced;
@@ -19,17 +19,18 @@ type Place = fn(&MemoryStore) -> Scripted;
 /// A store that is peeked into, and one that has to be asked.
 const PLACES: [Place; 2] = [Scripted::over, Scripted::away];
 
-/// What is fresh for a minute is given out for another one, while it is loaded anew.
+/// An answer is fresh for a minute, and is served stale for another one while it is loaded again.
 fn revalidating(store: impl Store) -> ReadThroughLayer<KeyOf> {
     layer(store).stale_while_revalidate(MINUTE)
 }
 
-/// What is fresh for a minute is given out for another one, if it cannot be loaded anew.
+/// An answer is fresh for a minute, and is served stale for another one if it cannot be loaded
+/// again.
 fn surviving(store: impl Store) -> ReadThroughLayer<KeyOf> {
     layer(store).stale_if_error(MINUTE)
 }
 
-/// A store with the answer 42, which is stale from now on, for as long as the windows say.
+/// A store with the answer 42, which is stale from now on, for its stale lifetimes.
 async fn stale_for(windows: fn(Lifetimes) -> Lifetimes) -> MemoryStore {
     let store = MemoryStore::new(10);
     put_for(&store, 1, "42", JSON, windows(Lifetimes::fresh_for(MINUTE))).await;
@@ -45,7 +46,7 @@ async fn stale_if_error() -> MemoryStore {
     stale_for(|windows| windows.stale_if_error(MINUTE)).await
 }
 
-/// Why a stale answer was given out.
+/// Why a stale answer was served.
 fn why((answer, status): &Settled) -> StaleReason {
     match (answer, status) {
         (Ok(42), CacheStatus::Stale { why, .. }) => *why,

@@ -1,4 +1,4 @@
-//! While it is loaded anew, a stale answer is given out, and nobody waits.
+//! During a reload, the stale answer is served, and no caller waits.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use super::{PLACES, revalidating, stale_while_revalidating, why};
 use crate::support::store::{Moment, Op, Scripted};
 
 #[tokio::test(start_paused = true)]
-async fn a_stale_answer_is_given_out_at_once_and_loaded_anew_behind_it() {
+async fn a_stale_answer_is_served_at_once_and_loaded_again_in_the_background() {
     for place in PLACES {
         let cached =
             revalidating(place(&stale_while_revalidating().await)).layer(Loader::taking(SECOND));
@@ -36,7 +36,7 @@ async fn a_stale_answer_is_given_out_at_once_and_loaded_anew_behind_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fleet_loads_a_stale_answer_anew_once() {
+async fn a_fleet_loads_a_stale_answer_again_once() {
     for place in PLACES {
         let memory = stale_while_revalidating().await;
         let loader = Loader::taking(SECOND);
@@ -56,7 +56,7 @@ async fn a_fleet_loads_a_stale_answer_anew_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_who_comes_during_a_load_in_the_background_is_held_up() {
+async fn no_caller_is_delayed_during_a_load_in_the_background() {
     for (place, callers) in PLACES.into_iter().flat_map(|place| [1, 2].map(|n| (place, n))) {
         let loader = Loader::gated();
         let cached = revalidating(place(&stale_while_revalidating().await)).layer(loader.clone());
@@ -68,10 +68,10 @@ async fn nobody_who_comes_during_a_load_in_the_background_is_held_up() {
     }
 }
 
-/// They have met in a flight whose question was sent before they came, so its answer is not for
-/// them. But they need not wait for the load either.
+/// They joined a flight whose request was sent before they came, so its answer is not for them. But
+/// they need not wait for the load either.
 #[tokio::test(start_paused = true)]
-async fn nobody_who_comes_while_the_lease_is_asked_for_is_held_up() {
+async fn no_caller_is_delayed_while_the_lease_is_asked_for() {
     let store = Scripted::away(&stale_while_revalidating().await);
     let asking = store.holds(Op::Acquire, Moment::After);
     let loader = Loader::gated();
@@ -89,7 +89,7 @@ async fn nobody_who_comes_while_the_lease_is_asked_for_is_held_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_held_up_while_another_process_loads_anew() {
+async fn no_caller_is_delayed_while_another_process_refreshes() {
     for place in PLACES {
         let memory = stale_while_revalidating().await;
         let acquired = memory.acquire(Claim::new(key(1)), MINUTE, Accept::Fresh).await.unwrap();
@@ -110,7 +110,7 @@ async fn nobody_is_held_up_while_another_process_loads_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_in_the_background_goes_on_though_nobody_waits_for_it() {
+async fn a_load_in_the_background_goes_on_without_waiters() {
     for (place, callers) in PLACES.into_iter().flat_map(|place| [1, 100].map(|n| (place, n))) {
         let loader = Loader::taking(SECOND);
         let layer = revalidating(place(&stale_while_revalidating().await))
@@ -125,7 +125,7 @@ async fn a_load_in_the_background_goes_on_though_nobody_waits_for_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn beyond_its_window_a_stale_answer_is_a_miss() {
+async fn after_its_stale_lifetime_a_stale_answer_is_a_miss() {
     for place in PLACES {
         let memory = stale_while_revalidating().await;
         sleep(MINUTE).await;
@@ -135,7 +135,7 @@ async fn beyond_its_window_a_stale_answer_is_a_miss() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_both_windows_is_fresh_for_exactly_its_ttl() {
+async fn an_entry_with_both_stale_lifetimes_is_fresh_for_exactly_its_ttl() {
     for place in PLACES {
         let layer = revalidating(place(&MemoryStore::new(10))).stale_if_error(MINUTE * 5);
         let cached = layer.layer(Loader::new());
@@ -182,7 +182,7 @@ async fn a_load_that_panics_in_the_background_is_survived() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_that_failed_in_the_background_is_not_tried_again_within_its_window() {
+async fn a_load_that_failed_in_the_background_is_not_tried_again_within_the_cooldown() {
     for place in PLACES {
         let memory = stale_while_revalidating().await;
         let loader = Loader::new();
@@ -192,7 +192,7 @@ async fn a_load_that_failed_in_the_background_is_not_tried_again_within_its_wind
         for _ in 0..9 {
             let asked = fleet.iter().flat_map(|process| burst(process, 1, 25)).collect();
             for ended in settled(asked).await {
-                // Who meets others in asking is told that it is not loaded anew at the moment.
+                // A caller that joins a lookup of others gets a status without a refresh.
                 assert!(
                     [StaleReason::Revalidating, StaleReason::LoadFailed].contains(&why(&ended))
                 );
@@ -203,12 +203,13 @@ async fn a_load_that_failed_in_the_background_is_not_tried_again_within_its_wind
     }
 }
 
-/// Its lease lapses while it loads, and another process is quicker.
+/// Its lease lapses while it loads, and another process stores first.
 #[tokio::test(start_paused = true)]
 async fn a_late_load_in_the_background_replaces_nothing_newer() {
     for place in PLACES {
         let memory = stale_while_revalidating().await;
-        let (store, slow) = (place(&memory), Loader::gated());
+        let store = place(&memory);
+        let slow = Loader::gated();
         store.fails(Op::Renew, Moment::Before);
         let layer = revalidating(store).lease(SECOND).expect("it makes sense");
         let late = layer.layer(slow.clone());
@@ -238,7 +239,7 @@ async fn what_was_invalidated_during_a_load_in_the_background_is_not_stored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_expired_is_given_out_while_it_is_loaded_anew() {
+async fn an_expired_entry_is_served_while_it_is_loaded_again() {
     for place in PLACES {
         let cached = revalidating(place(&MemoryStore::new(10))).layer(Loader::taking(SECOND));
         answer(&cached, 1).await;
@@ -255,7 +256,7 @@ async fn what_was_expired_is_given_out_while_it_is_loaded_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_there_is_no_room_for_a_load_a_stale_answer_is_given_out_without_one() {
+async fn when_a_load_is_shed_a_stale_answer_is_served_without_it() {
     for place in PLACES {
         let loader = Loader::gated();
         let layer = revalidating(place(&stale_while_revalidating().await));
@@ -266,7 +267,7 @@ async fn where_there_is_no_room_for_a_load_a_stale_answer_is_given_out_without_o
     }
 }
 
-/// What it loaded could not be kept, and nobody waits for it.
+/// The loaded answer could not be stored, and no caller waits for it.
 #[tokio::test(start_paused = true)]
 async fn a_refresh_that_gets_no_answer_from_the_store_does_not_load() {
     let store = Scripted::away(&stale_while_revalidating().await);

@@ -1,4 +1,4 @@
-//! While a load is slow, what is stale is given out.
+//! While a load is slow, the stale answer is served.
 
 use bellwether::{MemoryStore, StaleReason, WhenAbandoned};
 use bellwether_testkit::caches::{Cached, SECOND, answer, answers, burst, settled};
@@ -16,7 +16,7 @@ async fn slow(place: Place) -> (Cached, Loader) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stale_answer_is_given_out_once_the_load_is_slow() {
+async fn a_stale_answer_is_served_once_the_load_is_slow() {
     for place in PLACES {
         let (cached, _) = slow(place).await;
         let began = Instant::now();
@@ -27,7 +27,7 @@ async fn a_stale_answer_is_given_out_once_the_load_is_slow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_comes_during_a_slow_load_waits_no_longer_than_who_came_before_it() {
+async fn a_caller_that_joins_a_slow_load_waits_no_longer_than_an_earlier_one() {
     for place in PLACES {
         let (cached, loader) = slow(place).await;
         let mut asked = burst(&cached, 1, 10);

@@ -1,4 +1,4 @@
-//! A store that counts what it is asked, and stumbles where the test says.
+//! A store that counts its requests, and fails where the test says.
 
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ use tokio::time::timeout;
 pub(crate) struct Scripted {
     store: MemoryStore,
     place: Place,
-    ears: Ears,
+    messages: PushMessages,
     script: Arc<Script>,
 }
 
@@ -29,17 +29,17 @@ pub(crate) struct Scripted {
 enum Place {
     /// In this process.
     Here,
-    /// Across a wire: it has to be asked, and no answer is there at once.
+    /// In another process: it has to be asked, and no answer is there at once.
     Away,
 }
 
-/// What is heard of changes.
+/// Whether messages of changes arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ears {
-    Open,
-    /// It says that it hears nothing.
-    Deaf,
-    /// It thinks that it hears, but every message is lost.
+enum PushMessages {
+    Delivered,
+    /// The store reports that there are no messages.
+    Unavailable,
+    /// The store expects messages, but every one is lost.
     Lost,
 }
 
@@ -66,7 +66,7 @@ pub(crate) enum Op {
 /// When something happens to an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
-    /// Before it is done: the question is on its way.
+    /// Before it is done: the request is on its way.
     Before,
     /// After it is done: the answer is on its way.
     After,
@@ -79,14 +79,14 @@ struct Rule {
     what: What,
 }
 
-/// What a rule is for.
+/// The requests of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hits {
     All,
     Every(Op),
     /// The next one.
     Next(Op),
-    /// The n-th question from the first on, counted from 0.
+    /// The n-th request, counted from 0.
     Nth(usize),
 }
 
@@ -96,7 +96,7 @@ enum What {
     Hold(Gate),
 }
 
-/// Where one question waits until it is let go.
+/// A gate at which one request waits.
 #[derive(Clone, Debug)]
 pub(crate) struct Gate(watch::Sender<Passage>);
 
@@ -111,22 +111,22 @@ impl Scripted {
     /// A store in this process.
     pub(crate) fn over(store: &MemoryStore) -> Self {
         let script = Arc::default();
-        Self { store: store.clone(), place: Place::Here, ears: Ears::Open, script }
+        Self { store: store.clone(), place: Place::Here, messages: PushMessages::Delivered, script }
     }
 
-    /// A store across a wire.
+    /// A store in another process.
     pub(crate) fn away(store: &MemoryStore) -> Self {
         Self { place: Place::Away, ..Self::over(store) }
     }
 
-    /// The same, hearing of no changes and saying so.
-    pub(crate) fn deaf(self) -> Self {
-        Self { ears: Ears::Deaf, ..self }
+    /// The same, without messages of changes, which it reports.
+    pub(crate) fn without_messages(self) -> Self {
+        Self { messages: PushMessages::Unavailable, ..self }
     }
 
-    /// The same, not hearing what it should.
+    /// The same, but all its messages are lost.
     pub(crate) fn losing_messages(self) -> Self {
-        Self { ears: Ears::Lost, ..self }
+        Self { messages: PushMessages::Lost, ..self }
     }
 
     /// How often an operation was asked for.
@@ -134,12 +134,12 @@ impl Scripted {
         self.script.asked.lock().unwrap().iter().filter(|asked| **asked == op).count()
     }
 
-    /// How many questions there were.
-    pub(crate) fn questions(&self) -> usize {
+    /// How many requests there were.
+    pub(crate) fn requests(&self) -> usize {
         self.script.asked.lock().unwrap().len()
     }
 
-    /// From now on every question fails.
+    /// From now on every request fails.
     pub(crate) fn breaks(&self) {
         self.rule(Hits::All, Moment::Before, What::Fail);
     }
@@ -149,19 +149,19 @@ impl Scripted {
         self.rule(Hits::Every(op), moment, What::Fail);
     }
 
-    /// The n-th question fails, counted from 0.
-    pub(crate) fn fails_at(&self, question: usize, moment: Moment) {
-        self.rule(Hits::Nth(question), moment, What::Fail);
+    /// The n-th request fails, counted from 0.
+    pub(crate) fn fails_at(&self, request: usize, moment: Moment) {
+        self.rule(Hits::Nth(request), moment, What::Fail);
     }
 
-    /// The next question for an operation waits at a gate.
+    /// The next request for an operation waits at a gate.
     pub(crate) fn holds(&self, op: Op, moment: Moment) -> Gate {
         let gate = Gate(watch::Sender::new(Passage::Awaited));
         self.rule(Hits::Next(op), moment, What::Hold(gate.clone()));
         gate
     }
 
-    /// Nothing stumbles any more.
+    /// Nothing fails any more.
     pub(crate) fn heals(&self) {
         self.script.rules.lock().unwrap().clear();
     }
@@ -189,11 +189,11 @@ impl Scripted {
 }
 
 impl Script {
-    /// Counts a question, and says which rules are for it.
+    /// Counts a request, and returns the rules for it.
     fn note(&self, op: Op) -> Vec<Rule> {
         let mut asked = self.asked.lock().unwrap();
         let number = asked.len();
-        // Somebody who goes round in circles ends here, and not never.
+        // A caller that asks without end is stopped here.
         assert!(number < 20_000, "the store is asked the same over and over");
         asked.push(op);
         let mut rules = self.rules.lock().unwrap();
@@ -229,13 +229,13 @@ async fn meet(rules: &[Rule], op: Op, moment: Moment) -> Result<(), StoreError> 
 }
 
 impl Gate {
-    /// Waits until the question has come.
+    /// Waits until the request has come.
     pub(crate) async fn reached(&self) {
         let reached = timeout(NEVER, self.until(|passage| passage != Passage::Awaited)).await;
-        reached.expect("the question comes");
+        reached.expect("the request comes");
     }
 
-    /// Lets the question go.
+    /// Lets the request go.
     pub(crate) fn open(&self) {
         self.0.send_replace(Passage::Open);
     }
@@ -264,13 +264,13 @@ impl Store for Scripted {
     }
 
     fn watch(&self, key: &Key) -> Watch {
-        // Each flight makes one: this is the other place where circles end.
+        // Each flight makes one, so an endless loop is stopped here, too.
         let watches = self.script.watches.fetch_add(1, SeqCst);
         assert!(watches < 20_000, "flights are opened over and over");
-        match self.ears {
-            Ears::Open => self.store.watch(key),
-            Ears::Deaf => Watch::silent(),
-            Ears::Lost => self.store.watch(&Key::of("never changed")),
+        match self.messages {
+            PushMessages::Delivered => self.store.watch(key),
+            PushMessages::Unavailable => Watch::silent(),
+            PushMessages::Lost => self.store.watch(&Key::of("never changed")),
         }
     }
 

@@ -29,7 +29,8 @@ struct Module {
 
 impl Module {
     fn new(file: &str, path: Vec<String>, code: String) -> Self {
-        let (mut items, mut children) = (BTreeSet::new(), BTreeSet::new());
+        let mut items = BTreeSet::new();
+        let mut children = BTreeSet::new();
         for line in code.lines() {
             match declared(line) {
                 Some(("mod", name)) if line.ends_with(';') => _ = children.insert(name),
@@ -40,7 +41,8 @@ impl Module {
                 Some(_) => {}
             }
         }
-        let (mut aliases, mut re_exports) = (Aliases::new(), BTreeSet::new());
+        let mut aliases = Aliases::new();
+        let mut re_exports = BTreeSet::new();
         let mut rest = String::new();
         for statement in code.split_inclusive(';') {
             let Some((before, is_public, tree)) = used(statement) else {
@@ -87,7 +89,8 @@ fn leaves(tree: &str) -> Vec<Vec<String>> {
             return vec![names];
         }
     };
-    let (mut depth, mut parts) = (0, vec![String::new()]);
+    let mut depth = 0;
+    let mut parts = vec![String::new()];
     for letter in group.chars() {
         depth += i32::from(letter == '{') - i32::from(letter == '}');
         match letter {
@@ -168,7 +171,8 @@ fn edges(files: &[(String, Vec<String>, String)]) -> BTreeMap<String, BTreeSet<S
 
 /// The files that a file uses, and those that they use.
 fn reached<'a>(edges: &'a BTreeMap<String, BTreeSet<String>>, from: &str) -> BTreeSet<&'a str> {
-    let (mut seen, mut left) = (BTreeSet::new(), vec![from.to_owned()]);
+    let mut seen = BTreeSet::new();
+    let mut left = vec![from.to_owned()];
     while let Some(next) = left.pop() {
         let new = edges[&next].iter().filter(|file| seen.insert(file.as_str()));
         left.extend(new.cloned());

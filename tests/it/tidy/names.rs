@@ -1,4 +1,4 @@
-//! One name, one type: a reader who meets a name again meets the same thing.
+//! One name, one type: a name means the same thing everywhere.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -22,7 +22,7 @@ type Asking<C = Json> = ReadThrough<Loader, AskOf, C>;
 
 const MISSED: CacheErrorKind = CacheErrorKind::DeadlineExceeded;
 
-/// Requests for these items are of no key.
+/// Requests for these items have no key.
 const KEYLESS: u64 = 900;
 
 /// A request for an item that needs its answer within so many milliseconds.
@@ -33,7 +33,8 @@ fn within(millis: u64, item: u64) -> u64 {
 /// A layer whose requests say themselves by when they need their answer, or do not.
 fn layer(store: impl Store) -> ReadThroughLayer<AskOf> {
     let ask_of: AskOf = |request| {
-        let (millis, item) = (request / 1_000, request % 1_000);
+        let millis = request / 1_000;
+        let item = request % 1_000;
         let ask = if item < KEYLESS { Lookup::of(key(item)) } else { Lookup::none() };
         match millis {
             0 => ask,
@@ -69,11 +70,12 @@ async fn misses_its_deadline(asked: JoinHandle<Settled>, began: Instant, millis:
 const DEADLINES: [u64; 4] = [10, 50, 100, 2_000];
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_bounds_a_look() {
+async fn a_deadline_bounds_a_lookup() {
     for millis in DEADLINES {
         let store = Scripted::away(&MemoryStore::new(10));
         let looking = store.holds(Op::Look, Moment::Before);
-        let (asking, began) = (asking(store.clone(), &Loader::new()), Instant::now());
+        let asking = asking(store.clone(), &Loader::new());
+        let began = Instant::now();
         let asked = ask(&asking, within(millis, 1));
         looking.reached().await;
         misses_its_deadline(asked, began, millis).await;
@@ -84,7 +86,7 @@ async fn a_deadline_bounds_a_look() {
 
 /// The store has to notice that it does not answer, however short the deadlines of its callers are.
 #[tokio::test(start_paused = true)]
-async fn a_look_that_has_begun_is_finished_after_the_deadline_of_its_caller() {
+async fn a_lookup_that_has_begun_is_finished_after_the_deadline_of_its_caller() {
     let store = Scripted::away(&MemoryStore::new(10));
     let looking = store.holds(Op::Look, Moment::Before);
     let asking = asking(store, &Loader::new());
@@ -97,17 +99,18 @@ async fn a_look_that_has_begun_is_finished_after_the_deadline_of_its_caller() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_bounds_the_question_for_a_lease() {
+async fn a_deadline_bounds_the_request_for_a_lease() {
     for millis in DEADLINES {
         let store = Scripted::over(&MemoryStore::new(10));
         let acquiring = store.holds(Op::Acquire, Moment::Before);
-        let (asking, began) = (asking(store.clone(), &Loader::new()), Instant::now());
+        let asking = asking(store.clone(), &Loader::new());
+        let began = Instant::now();
         let asked = ask(&asking, within(millis, 1));
         acquiring.reached().await;
         let patient = ask(&asking, 1);
         misses_its_deadline(asked, began, millis).await;
         acquiring.open();
-        assert_eq!(answers(vec![patient]).await, [1], "its request is left to those who stay");
+        assert_eq!(answers(vec![patient]).await, [1], "its request is left to the waiters");
     }
 }
 
@@ -115,7 +118,8 @@ async fn a_deadline_bounds_the_question_for_a_lease() {
 async fn a_deadline_bounds_the_wait_of_a_caller_for_the_load_that_it_leads() {
     for millis in DEADLINES {
         let loader = Loader::taking(SECOND * 5);
-        let (asking, began) = (asking(MemoryStore::new(10), &loader), Instant::now());
+        let asking = asking(MemoryStore::new(10), &loader);
+        let began = Instant::now();
         misses_its_deadline(ask(&asking, within(millis, 1)), began, millis).await;
         assert_eq!(loader.running(), 1, "the load goes on");
         assert_eq!(answers(vec![ask(&asking, 1)]).await, [1]);
@@ -128,7 +132,8 @@ async fn a_load_goes_on_for_others_when_the_deadline_of_its_leader_comes() {
     for when in [WhenAbandoned::Finish, WhenAbandoned::Cancel] {
         let loader = Loader::taking(SECOND * 5);
         let asking = layer(MemoryStore::new(10)).when_abandoned(when).layer(loader.clone());
-        let (leads, began) = (ask(&asking, within(100, 1)), Instant::now());
+        let leads = ask(&asking, within(100, 1));
+        let began = Instant::now();
         loader.has_begun(1).await;
         let others = (0..9).map(|_| ask(&asking, 1)).collect();
         misses_its_deadline(leads, began, 100).await;
@@ -141,14 +146,15 @@ async fn a_load_that_only_its_leader_waits_for_ends_with_its_deadline_if_the_pol
     let loader = Loader::gated();
     let layer = layer(MemoryStore::new(10)).when_abandoned(WhenAbandoned::Cancel);
     let asking = layer.layer(loader.clone());
-    let (asked, began) = (ask(&asking, within(100, 1)), Instant::now());
+    let asked = ask(&asking, within(100, 1));
+    let began = Instant::now();
     misses_its_deadline(asked, began, 100).await;
     idle().await;
     assert_eq!((loader.dropped(), asking.in_flight(), tasks()), (1, 0, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_stale_is_given_at_the_deadline_of_a_caller_that_leads() {
+async fn a_stale_answer_is_served_at_the_deadline_of_a_leader() {
     for place in [Scripted::over, Scripted::away] {
         let memory = MemoryStore::new(10);
         let windows = Lifetimes::fresh_for(SECOND).stale_if_error(MINUTE);
@@ -166,12 +172,13 @@ async fn what_is_stale_is_given_at_the_deadline_of_a_caller_that_leads() {
     }
 }
 
-/// It waits for another process; those who joined its flight have no request that was lent to it.
+/// It waits for another process. The waiters of its flight have no request that was lent to it.
 #[tokio::test(start_paused = true)]
-async fn a_caller_whose_deadline_comes_leaves_its_request_to_those_who_stay() {
+async fn a_caller_whose_deadline_comes_leaves_its_request_to_the_waiters() {
     let memory = MemoryStore::new(10);
     let held = lease(&memory, 1, MINUTE).await;
-    let (asking, began) = (asking(memory.clone(), &Loader::new()), Instant::now());
+    let asking = asking(memory.clone(), &Loader::new());
+    let began = Instant::now();
     let opener = ask(&asking, within(100, 1));
     idle().await;
     let follower = ask(&asking, 1);
@@ -181,7 +188,7 @@ async fn a_caller_whose_deadline_comes_leaves_its_request_to_those_who_stay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_bounds_a_load_after_a_wait_in_vain() {
+async fn a_deadline_bounds_a_load_after_a_wait_that_ended() {
     let memory = MemoryStore::new(10);
     let _held = lease(&memory, 1, MINUTE).await;
     let wait = Wait::at_most(SECOND).then_load();
@@ -200,9 +207,10 @@ async fn a_deadline_bounds_a_load_past_the_cache() {
     answers(vec![ask(&asking, 1)]).await;
     answers(vec![ask(&asking, 1)]).await;
     for item in [1, KEYLESS] {
-        let (asked, began) = (ask(&asking, within(100, item)), Instant::now());
+        let asked = ask(&asking, within(100, item));
+        let began = Instant::now();
         misses_its_deadline(asked, began, 100).await;
-        assert_eq!(loader.running(), 0, "nobody else may have its answer");
+        assert_eq!(loader.running(), 0, "no other caller may have its answer");
     }
 }
 
@@ -212,18 +220,21 @@ async fn a_deadline_bounds_the_wait_of_a_caller_that_fails_fast() {
     let acquiring = store.holds(Op::Acquire, Moment::Before);
     let loader = Loader::taking(SECOND * 5);
     let asking = layer(store).wait(Wait::fail_fast()).layer(loader);
-    let (asked, began) = (ask(&asking, within(100, 1)), Instant::now());
+    let asked = ask(&asking, within(100, 1));
+    let began = Instant::now();
     misses_its_deadline(asked, began, 100).await;
     acquiring.open();
     sleep(MINUTE).await;
-    let (asked, began) = (ask(&asking, within(100, 2)), Instant::now());
+    let asked = ask(&asking, within(100, 2));
+    let began = Instant::now();
     misses_its_deadline(asked, began, 100).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_that_has_passed_starts_nothing_but_a_hit_is_given() {
     for place in [Scripted::over, Scripted::away] {
-        let (memory, loader) = (MemoryStore::new(10), Loader::new());
+        let memory = MemoryStore::new(10);
+        let loader = Loader::new();
         put(&memory, 2, "42", JSON).await;
         let store = place(&memory);
         let ask_of: AskOf = |item| match *item {
@@ -234,7 +245,7 @@ async fn a_deadline_that_has_passed_starts_nothing_but_a_hit_is_given() {
         for item in [1, KEYLESS] {
             misses_its_deadline(ask(&asking, item), Instant::now(), 0).await;
         }
-        assert_eq!((loader.loads(), store.questions(), tasks()), (0, 0, 0));
+        assert_eq!((loader.loads(), store.requests(), tasks()), (0, 0, 0));
         let (hit, _) = ask(&asking, 2).await.unwrap();
         if matches!(store.peek(&key(2)), bellwether::store::Peek::Found(_)) {
             assert_eq!(hit.unwrap(), 42, "it is at hand");
@@ -244,10 +255,11 @@ async fn a_deadline_that_has_passed_starts_nothing_but_a_hit_is_given() {
     }
 }
 
-/// What a caller waits for elsewhere is asked for now and then, and goes on all the while.
+/// A waiter asks now and then for a load of another process, which goes on all the while.
 #[tokio::test(start_paused = true)]
-async fn how_long_a_load_elsewhere_has_taken_counts_when_a_deadline_is_hopeless() {
-    let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND * 5));
+async fn the_age_of_a_load_in_another_process_counts_for_a_hopeless_deadline() {
+    let memory = MemoryStore::new(10);
+    let loader = Loader::taking(SECOND * 5);
     let asking = asking(Scripted::away(&memory), &loader);
     answers(vec![ask(&asking, 1)]).await;
     let held = lease(&memory, 2, MINUTE).await;

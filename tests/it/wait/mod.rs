@@ -1,9 +1,9 @@
-//! What a loser does: how long it waits, how soon it is told, and what it does then.
+//! Waiters: how long they wait, how soon they are notified, and what they do then.
 
 mod deadlines;
-mod losers;
 mod own_loads;
 mod patience;
+mod waiters;
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn waiting(store: impl bellwether::Store, wait: Wait, loader: &Loader) -> Cached
     layer(store).wait(wait).layer(loader.clone())
 }
 
-/// What kind of error ended a request, and how long after that moment.
+/// The kind of error that ended a request, and how long after that moment.
 async fn error_after(asked: JoinHandle<Settled>, since: Instant) -> (CacheErrorKind, Duration) {
     let (answer, _) = asked.await.expect("no panic");
     (kind_of(&answer), since.elapsed())

@@ -1,4 +1,4 @@
-//! Who waited in vain loads for itself, if the policy says so.
+//! A caller whose wait ends makes an uncached load, if the policy says so.
 
 use bellwether::{BypassReason, CacheStatus, LoadLocation, MemoryStore, Wait};
 use bellwether_testkit::caches::{
@@ -14,7 +14,7 @@ fn then_load() -> Wait {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waited_in_vain_loads_around_the_cache() {
+async fn a_caller_whose_wait_ends_makes_an_uncached_load() {
     let store = MemoryStore::new(10);
     let _held = lease(&store, 1, MINUTE).await;
     let began = Instant::now();
@@ -26,7 +26,7 @@ async fn who_waited_in_vain_loads_around_the_cache() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_loaded_around_the_cache_is_not_kept() {
+async fn the_answer_of_an_uncached_load_is_not_stored() {
     let store = MemoryStore::new(10);
     let _held = lease(&store, 1, MINUTE).await;
     answers(vec![ask(&waiting(store.clone(), then_load(), &Loader::new()), 1)]).await;
@@ -34,7 +34,7 @@ async fn what_is_loaded_around_the_cache_is_not_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_give_up_together_share_a_load() {
+async fn callers_that_give_up_together_share_a_load() {
     let store = MemoryStore::new(10);
     let _held = lease(&store, 1, MINUTE).await;
     let asked = burst(&waiting(store, then_load(), &Loader::taking(SECOND)), 1, 100);
@@ -42,7 +42,7 @@ async fn those_who_give_up_together_share_a_load() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_gives_up_later_is_not_given_a_load_that_had_begun() {
+async fn a_caller_that_gives_up_later_is_not_given_a_load_that_had_begun() {
     let store = MemoryStore::new(10);
     let _held = lease(&store, 1, MINUTE).await;
     let cached = waiting(store, then_load(), &Loader::taking(SECOND * 2));
@@ -53,7 +53,7 @@ async fn who_gives_up_later_is_not_given_a_load_that_had_begun() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn those_who_give_up_one_after_the_other_load_one_at_a_time() {
+async fn callers_that_give_up_one_after_the_other_load_one_at_a_time() {
     let store = MemoryStore::new(10);
     let _held = lease(&store, 1, MINUTE).await;
     let loader = Loader::taking(SECOND * 2);
@@ -68,7 +68,7 @@ async fn those_who_give_up_one_after_the_other_load_one_at_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_fails_fast_can_load_for_itself_at_once() {
+async fn a_caller_that_fails_fast_can_make_an_uncached_load_at_once() {
     let store = MemoryStore::new(10);
     let _held = lease(&store, 1, MINUTE).await;
     let began = Instant::now();
@@ -79,7 +79,7 @@ async fn who_fails_fast_can_load_for_itself_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_load_around_the_cache_that_fails_fails_for_all_who_wait_for_it() {
+async fn an_uncached_load_that_fails_fails_for_all_its_waiters() {
     let store = MemoryStore::new(10);
     let _held = lease(&store, 1, MINUTE).await;
     let loader = Loader::taking(SECOND);
@@ -89,9 +89,9 @@ async fn a_load_around_the_cache_that_fails_fails_for_all_who_wait_for_it() {
     assert_eq!(loader.loads(), 2);
 }
 
-/// The caller whose flight waits for somebody elsewhere has lent its request to that flight.
+/// The caller whose flight waits for another process has lent its request to that flight.
 #[tokio::test(start_paused = true)]
-async fn who_opened_the_flight_takes_its_request_back_and_loads() {
+async fn the_caller_that_opened_the_flight_takes_its_request_back_and_loads() {
     let store = MemoryStore::new(10);
     let _held = lease(&store, 1, MINUTE).await;
     let cached = waiting(store, then_load(), &Loader::gated());
@@ -106,7 +106,7 @@ async fn who_opened_the_flight_takes_its_request_back_and_loads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_stays_in_a_flight_without_a_request_is_answered_from_elsewhere() {
+async fn a_waiter_of_a_flight_without_a_request_is_answered_by_another_process() {
     let store = MemoryStore::new(10);
     let held = lease(&store, 1, MINUTE).await;
     let cached = waiting(store.clone(), then_load(), &Loader::new());
@@ -122,7 +122,7 @@ async fn who_stays_in_a_flight_without_a_request_is_answered_from_elsewhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_stays_in_a_flight_without_a_request_loads_by_its_own_when_it_can() {
+async fn a_waiter_of_a_flight_without_a_request_loads_by_its_own_when_it_can() {
     let store = MemoryStore::new(10);
     let held = lease(&store, 1, MINUTE).await;
     let cached = waiting(store.clone(), then_load(), &Loader::new());
@@ -141,7 +141,7 @@ async fn give_back(store: &MemoryStore, held: bellwether::store::Lease) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_gives_up_with_an_error_leaves_its_request_to_those_who_stay() {
+async fn a_caller_that_gives_up_with_an_error_leaves_its_request_to_the_waiters() {
     let store = MemoryStore::new(10);
     let held = lease(&store, 1, MINUTE).await;
     let cached = cached(store.clone(), &Loader::new());
@@ -154,7 +154,7 @@ async fn who_gives_up_with_an_error_leaves_its_request_to_those_who_stay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_left_of_those_who_gave_up() {
+async fn nothing_is_left_of_callers_that_gave_up() {
     let store = MemoryStore::new(10);
     let _held = lease(&store, 1, MINUTE).await;
     let cached = waiting(store, then_load(), &Loader::new());

@@ -1,5 +1,4 @@
-//! How long a caller waits for a load of others unless it is told otherwise: as long as a load may
-//! take.
+//! The default wait for a load of others: as long as a load may take.
 
 use std::time::Duration;
 
@@ -18,9 +17,10 @@ const MILLI: Duration = Duration::from_millis(1);
 const PLACES: [fn(&MemoryStore) -> Scripted; 2] = [Scripted::over, Scripted::away];
 
 #[tokio::test(start_paused = true)]
-async fn by_default_all_who_meet_are_answered_by_one_load_however_long_it_takes() {
+async fn by_default_concurrent_callers_share_one_load_however_long_it_takes() {
     for (place, takes) in PLACES.into_iter().flat_map(|place| [7, 29].map(|s| (place, s))) {
-        let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND * takes));
+        let memory = MemoryStore::new(10);
+        let loader = Loader::taking(SECOND * takes);
         let fleet = [(); 2].map(|()| cached(place(&memory), &loader));
         let began = Instant::now();
         let asked = fleet.iter().flat_map(|process| burst(process, 1, 5)).collect();
@@ -62,7 +62,7 @@ async fn a_shorter_limit_on_loads_shortens_the_wait_for_them() {
     let _held = lease(&memory, 1, MINUTE).await;
     let hasty = layer(memory).load_timeout(SECOND * 2).unwrap().layer(Loader::new());
     let ended = error_after(ask(&hasty, 1), Instant::now()).await;
-    // And a second more, in which it would hear how the load has ended.
+    // And a second more, in which the outcome of the load would arrive.
     assert_eq!(ended, (CacheErrorKind::WaitTimedOut, SECOND * 3));
 }
 
@@ -80,7 +80,7 @@ async fn by_default_a_load_of_this_process_is_waited_for_to_its_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waited_for_an_answer_that_is_for_another_has_all_the_time_for_a_load_of_its_own() {
+async fn a_waiter_that_gets_no_private_answer_has_its_full_wait_for_its_own_load() {
     for place in PLACES {
         let loader = Loader::taking(SECOND * 20);
         let layer =
@@ -93,7 +93,7 @@ async fn who_waited_for_an_answer_that_is_for_another_has_all_the_time_for_a_loa
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_at_most_so_long_bounds_the_look_as_well() {
+async fn a_bounded_wait_bounds_the_lookup_as_well() {
     let store = Scripted::away(&MemoryStore::new(10));
     let _looking = store.holds(Op::Look, Moment::Before);
     let loader = Loader::new();
@@ -103,13 +103,14 @@ async fn a_wait_at_most_so_long_bounds_the_look_as_well() {
     assert_eq!((hasty.in_flight(), loader.loads()), (0, 0));
     let _looking = store.holds(Op::Look, Moment::Before);
     let wait = Wait::at_most(MILLI * 100).then_load();
-    let (asked, began) = (ask(&waiting(store, wait, &loader), 1), Instant::now());
+    let asked = ask(&waiting(store, wait, &loader), 1);
+    let began = Instant::now();
     assert_eq!(answers(vec![asked]).await, [1]);
     assert_eq!(began.elapsed(), MILLI * 100);
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_fails_fast_waits_for_the_store_as_long_as_that_takes() {
+async fn a_caller_that_fails_fast_waits_for_the_store_as_long_as_that_takes() {
     let store = Scripted::away(&MemoryStore::new(10));
     let looking = store.holds(Op::Look, Moment::After);
     let asked = ask(&waiting(store, Wait::fail_fast(), &Loader::new()), 1);
@@ -120,44 +121,46 @@ async fn who_fails_fast_waits_for_the_store_as_long_as_that_takes() {
 }
 
 /// The message of an error, after a wait of two seconds.
-async fn told(cached: &bellwether_testkit::caches::Cached) -> String {
+async fn message(cached: &bellwether_testkit::caches::Cached) -> String {
     let (answer, _) = ask(cached, 1).await.expect("no panic");
     assert_eq!(kind_of(&answer), CacheErrorKind::WaitTimedOut);
     answer.unwrap_err().to_string()
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_in_vain_is_told_for_what() {
+async fn a_wait_that_ends_says_what_it_waited_for() {
     let wait = Wait::at_most(SECOND * 2);
     let memory = MemoryStore::new(10);
     // A lease that is not renewed.
     let _dead = lease(&memory, 1, MINUTE).await;
-    let said = told(&waiting(memory, wait, &Loader::new())).await;
+    let said = message(&waiting(memory, wait, &Loader::new())).await;
     assert!(said.contains("lease") && said.contains("has not renewed it"), "{said}");
     // A lease that is renewed.
     let memory = MemoryStore::new(10);
     let elsewhere = layer(memory.clone()).lease(SECOND / 2).unwrap().layer(Loader::gated());
     let _leads = ask(&elsewhere, 1);
     idle().await;
-    let said = told(&waiting(memory, wait, &Loader::new())).await;
+    let said = message(&waiting(memory, wait, &Loader::new())).await;
     assert!(said.contains("lease") && said.contains("and renews it"), "{said}");
     // A load of this process.
-    let (memory, loader) = (MemoryStore::new(10), Loader::gated());
+    let memory = MemoryStore::new(10);
+    let loader = Loader::gated();
     let here = waiting(memory, wait, &loader);
     let _leads = ask(&here, 1);
     loader.has_begun(1).await;
-    let said = told(&here).await;
+    let said = message(&here).await;
     assert!(said.contains("in this process") && said.contains("2s"), "{said}");
     // The store.
     let store = Scripted::over(&MemoryStore::new(10));
     let _asked = store.holds(Op::Acquire, Moment::Before);
-    let said = told(&waiting(store, wait, &Loader::new())).await;
+    let said = message(&waiting(store, wait, &Loader::new())).await;
     assert!(said.contains("the store has not answered"), "{said}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_status_tells_how_long_was_waited_in_all() {
-    let (memory, loader) = (MemoryStore::new(10), Loader::taking(SECOND * 7));
+async fn the_status_says_how_long_was_waited_in_all() {
+    let memory = MemoryStore::new(10);
+    let loader = Loader::taking(SECOND * 7);
     let _leads = ask(&cached(memory.clone(), &loader), 1);
     idle().await;
     let ended = settled(burst(&cached(memory, &loader), 1, 1)).await;

@@ -14,13 +14,13 @@ use tokio::time::sleep;
 use super::{Site, TIMEOUT, kind, lease, look};
 use crate::catalog::key;
 
-/// Failures that no test comes to.
+/// More failures than any test causes.
 const NEVER: u32 = 1_000_000;
 
 /// How long each thousand callers go on asking.
 const RUSH: Duration = Duration::from_secs(2);
 
-/// A thousand callers who ask again and again; gives how many questions were not refused at once.
+/// A thousand callers that ask again and again. Gives how many requests were not refused at once.
 async fn rush(store: &RedisStore) -> usize {
     let began = Instant::now();
     let callers = (0..1000).map(async |caller| {
@@ -83,20 +83,22 @@ async fn one_operation_per_interval_asks_a_redis_that_is_down() {
     let began = Instant::now();
     let tried = rush(&store).await;
     let most = began.elapsed().div_duration_f64(interval.mul_f64(0.8)).ceil() as usize;
-    assert!((2..=most).contains(&tried), "{tried} questions, more than {most}");
+    assert!((2..=most).contains(&tried), "{tried} requests, more than {most}");
 }
 
 #[tokio::test]
-async fn a_redis_that_has_become_a_replica_is_connected_to_anew_once_a_second() {
+async fn a_redis_that_has_become_a_replica_is_reconnected_once_a_second() {
     let site = Site::start().await;
     let store = site.options().connect().await.expect("a store");
     site.server.command(&["REPLICAOF", "127.0.0.1", "1"]);
-    let (began, before) = (Instant::now(), store.stats().connects);
+    let began = Instant::now();
+    let before = store.stats().connects;
     for _ in 0..500 {
         assert_eq!(kind(lease(&store).await), Some(StoreErrorKind::Refused));
         look(&store).await.expect("an answer");
     }
-    let (connects, seconds) = (store.stats().connects - before, began.elapsed().as_secs());
+    let connects = store.stats().connects - before;
+    let seconds = began.elapsed().as_secs();
     assert!((2..=2 * (seconds + 1)).contains(&connects), "{connects} attempts in {seconds} s");
     assert!(!store.is_down());
 }

@@ -15,7 +15,7 @@ use crate::catalog::key;
 type Loader = BoxCloneSyncService<(u64, Duration), u64, Infallible>;
 type Hurried = ReadThrough<Loader, fn(&(u64, Duration)) -> Lookup>;
 
-/// Requests say how much time they have. Loads take so long.
+/// A layer whose requests have deadlines, and whose loads take this long.
 fn hurried(store: RedisStore, takes: Duration) -> Hurried {
     let ask_of: fn(&(u64, Duration)) -> Lookup =
         |(sku, time)| Lookup::of(key(*sku)).deadline(time::Instant::now() + *time);
@@ -27,8 +27,8 @@ fn hurried(store: RedisStore, takes: Duration) -> Hurried {
         .layer(BoxCloneSyncService::new(load))
 }
 
-/// Every one of these is answered before the store's own timeout can have ended the first question,
-/// so by its deadline and nothing else; the slowest of five tries may be slow for this machine.
+/// Each of these is answered before the store's own timeout ends the first request, so its deadline
+/// has ended it. The slowest of five tries may be slow for this machine.
 async fn misses_its_deadlines(cached: &Hurried) {
     for millis in [10, 50, 100] {
         let deadline = Duration::from_millis(millis);
@@ -47,7 +47,7 @@ async fn misses_its_deadlines(cached: &Hurried) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deadline_is_met_while_redis_stands_still() {
+async fn a_deadline_is_met_while_redis_is_paused() {
     let site = Site::start().await;
     let cached = hurried(site.options().connect().await.expect("a store"), Duration::from_secs(2));
     site.server.stop();
@@ -56,7 +56,7 @@ async fn a_deadline_is_met_while_redis_stands_still() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deadline_is_met_while_the_network_swallows_everything() {
+async fn a_deadline_is_met_while_the_network_drops_everything() {
     let site = Site::start().await;
     let cached = hurried(site.options().connect().await.expect("a store"), Duration::from_secs(2));
     site.proxy.blackhole();
@@ -74,8 +74,8 @@ async fn a_deadline_is_met_by_a_caller_that_leads_and_its_load_is_kept() {
     assert!(began.elapsed() < Duration::from_secs(2), "it was loaded again");
 }
 
-/// That a look is cut short says nothing, so those that are have to be finished: else a Redis that
-/// swallows everything is never found out, and there are errors for as long as it does.
+/// A lookup that is cut short tells the breaker nothing, so such lookups have to be finished.
+/// Otherwise a Redis that never answers would never open the breaker, and errors would go on.
 #[tokio::test(flavor = "multi_thread")]
 async fn callers_with_short_deadlines_find_out_that_redis_is_down_and_are_answered() {
     let site = Site::start().await;

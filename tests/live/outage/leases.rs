@@ -20,11 +20,11 @@ use crate::catalog::key;
 /// A lease that no test waits for.
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// How long a test waits for what is to happen at once.
+/// How long a test waits for an event that has no delay.
 const SOON: Duration = Duration::from_secs(10);
 
 impl Site {
-    /// What is left of the lease on a key, in milliseconds; negative if there is none.
+    /// The remaining lease of a key, in milliseconds; negative if there is none.
     fn lease_left(&self, key: &Key) -> i64 {
         let name = format!("bw:default:{{{}}}:lease", key.digest());
         match self.server.command(&["PTTL", &name]) {
@@ -213,7 +213,7 @@ struct Process {
 }
 
 impl Process {
-    /// Twenty callers that ask for ten keys for so long; gives how long the slowest call took.
+    /// Twenty callers that ask for ten keys for this long. Returns the time of the slowest call.
     async fn trades(&self, period: Duration) -> Duration {
         let layer = ReadThroughLayer::new(self.store.clone(), |sku: &u64| key(*sku));
         let layer = layer.ttl(Duration::from_millis(20)).lease(MINUTE).expect("a lease");

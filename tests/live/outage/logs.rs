@@ -1,4 +1,4 @@
-//! What is said about an outage.
+//! What is logged about an outage.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -11,7 +11,7 @@ use tracing::{Event, Level, Metadata, Subscriber, subscriber};
 
 use super::{Site, lease, look, works_again};
 
-/// Counts what is logged for people, by its message.
+/// Counts log messages of level info and above, by message.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<BTreeMap<String, usize>>>);
 
@@ -52,7 +52,8 @@ async fn ten_thousand_failures_are_a_few_lines_in_the_log() {
     let site = Site::start().await;
     let options = site.options().down_after(1).expect("a number");
     let store = options.probe_every(Duration::from_millis(100)).expect("an interval");
-    let (store, patient) = (store.connect_lazily(), site.options().connect_lazily());
+    let store = store.connect_lazily();
+    let patient = site.options().connect_lazily();
     for _ in 0..3 {
         site.proxy.refuse();
         site.proxy.cut();

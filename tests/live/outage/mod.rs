@@ -1,5 +1,5 @@
-//! A Redis that is absent, stands still or swallows everything: what is asked of it fails soon, then
-//! at once, quietly, and works again when it is back.
+//! A Redis that is absent, paused or never answers: requests fail soon, then at once, with few log
+//! messages, and work again when it is back.
 
 mod attempts;
 mod deadlines;
@@ -81,8 +81,8 @@ async fn goes_down(store: &RedisStore) {
     assert!(store.is_down());
     let connects = store.stats().connects;
     for _ in 0..1000 {
-        // Ready when it is polled first: it has waited for nothing, so for no network.
-        assert!(says_down(poll!(store.lookup(key(1)))), "a look was tried");
+        // Ready at the first poll, so it has not waited for the network.
+        assert!(says_down(poll!(store.lookup(key(1)))), "a lookup was tried");
         assert!(says_down(poll!(store.invalidate(key(1)))), "an invalidation was tried");
     }
     assert_eq!(store.stats().connects, connects);
@@ -101,14 +101,14 @@ async fn a_redis_that_refuses_is_soon_taken_to_be_down() {
 }
 
 #[tokio::test]
-async fn a_redis_that_swallows_everything_from_the_start_is_soon_taken_to_be_down() {
+async fn a_redis_that_never_answers_from_the_start_soon_counts_as_down() {
     let site = Site::start().await;
     site.proxy.blackhole();
     goes_down(&site.without_probes()).await;
 }
 
 #[tokio::test]
-async fn a_redis_that_begins_to_swallow_everything_is_soon_taken_to_be_down() {
+async fn a_redis_that_stops_answering_soon_counts_as_down() {
     let site = Site::start().await;
     let store = site.without_probes();
     look(&store).await.expect("an answer");
@@ -117,7 +117,7 @@ async fn a_redis_that_begins_to_swallow_everything_is_soon_taken_to_be_down() {
 }
 
 #[tokio::test]
-async fn a_redis_that_stands_still_is_soon_taken_to_be_down() {
+async fn a_paused_redis_soon_counts_as_down() {
     let site = Site::start().await;
     let store = site.without_probes();
     look(&store).await.expect("an answer");
@@ -140,14 +140,14 @@ async fn an_error_says_why_there_is_no_connection() {
     let site = Site::start().await;
     site.proxy.refuse();
     let store = site.without_probes();
-    let error = look(&store).await.expect_err("nobody listens");
+    let error = look(&store).await.expect_err("nothing listens");
     assert!(error.to_string().contains("refused"), "{error}");
     for _ in 0..5 {
         let _ = look(&store).await;
     }
     let error = look(&store).await.expect_err("it is down");
     assert_eq!(error.kind(), StoreErrorKind::Down);
-    assert!(error.to_string().contains("refused"), "the last reason is not told: {error}");
+    assert!(error.to_string().contains("refused"), "the last reason is missing: {error}");
 }
 
 #[tokio::test]

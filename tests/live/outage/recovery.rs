@@ -1,4 +1,4 @@
-//! A Redis that is back is in use again without anybody's doing.
+//! A Redis that is back is in use again without any action.
 
 use std::time::{Duration, Instant};
 
@@ -39,7 +39,7 @@ async fn a_redis_that_was_blackholed_is_in_use_within_a_second_of_its_return() {
 }
 
 #[tokio::test]
-async fn a_redis_that_stood_still_is_in_use_within_a_second_of_its_return() {
+async fn a_paused_redis_is_in_use_within_a_second_of_its_return() {
     let site = Site::start().await;
     let store = site.options().connect().await.expect("a store");
     site.server.stop();

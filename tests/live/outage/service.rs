@@ -1,4 +1,4 @@
-//! A service whose Redis is away: it goes on, and nobody has an error.
+//! A service whose Redis is away goes on without an error.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -92,7 +92,7 @@ impl Shop {
         (began.elapsed(), matches!(status, CacheStatus::Hit { .. }))
     }
 
-    /// Callers that ask again and again for so long: how long each call took.
+    /// Callers that ask again and again for this long. Returns the time of each call.
     async fn trade(&self, period: Duration) -> Vec<Duration> {
         let over = Instant::now() + period;
         let callers = (0..CALLERS).map(async |caller| {
@@ -123,7 +123,7 @@ impl Shop {
 async fn goes_on(what: &str, shop: &Shop, away: Duration, back: impl AsyncFnOnce()) {
     let (first, _) = shop.ask(0).await;
     assert!(first < TIMEOUT + LOAD + SLACK, "the first call took {first:?}");
-    // Some are under way when it is found out.
+    // Some calls are under way when the outage is detected.
     shop.trade(Duration::from_millis(600)).await;
     let mut took = shop.trade(away).await;
     took.sort_unstable();
@@ -160,7 +160,7 @@ async fn a_service_whose_redis_is_killed_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_whose_redis_stands_still_goes_on() {
+async fn a_service_whose_redis_is_paused_goes_on() {
     let site = Site::start().await;
     let shop = Shop::over(site.options().connect().await.expect("a store"));
     shop.trade(Duration::from_millis(200)).await;
@@ -169,7 +169,7 @@ async fn a_service_whose_redis_stands_still_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_whose_redis_is_swallowed_by_the_network_goes_on() {
+async fn a_service_whose_network_drops_everything_goes_on() {
     let site = Site::start().await;
     let shop = Shop::over(site.options().connect().await.expect("a store"));
     shop.trade(Duration::from_millis(200)).await;

@@ -10,26 +10,27 @@ use crate::world::{LONG, busy, claim, free, options, queue_up, take, wait};
 
 const HOUR: i64 = 3_600;
 
-/// What the server takes for the time, in hours.
+/// The error of the server's clock, in hours.
 fn hour(server: &RedisServer) -> i64 {
     let Reply::Array(mut time) = server.command(&["TIME"]) else { panic!("no time") };
     time.swap_remove(0).text().parse::<i64>().expect("seconds") / HOUR
 }
 
-/// Leases are told as durations, and no client's clock takes part.
+/// Leases are sent as durations, so no client's clock matters.
 #[tokio::test]
 async fn nodes_whose_clocks_are_hours_apart_agree_about_leases() {
     let servers = [-5 * HOUR, 0, 30 * HOUR].map(|wrong| RedisServer::start_with_clock(wrong, &[]));
     assert!(hour(&servers[2]) - hour(&servers[0]) >= 34, "the clocks are not apart");
     let lock = Redlock::connect(servers.iter().map(options)).await.expect("a lock");
-    let (first, lease) = (claim(1), Duration::from_millis(400));
+    let first = claim(1);
+    let lease = Duration::from_millis(400);
     take(&lock, &first, lease).await;
     for _ in 0..4 {
         sleep(lease / 2).await;
         assert_eq!(lock.renew(&first, lease).await.expect("an answer"), Renew::Held);
     }
-    let told = busy(&lock, &claim(1)).await;
-    assert!(told.remaining.is_some_and(|left| left <= lease), "{told:?}");
+    let refused = busy(&lock, &claim(1)).await;
+    assert!(refused.remaining.is_some_and(|left| left <= lease), "{refused:?}");
     let second = claim(1);
     wait(&lock, &second, LONG).await;
     assert_eq!(lock.renew(&first, lease).await.expect("an answer"), Renew::Lost);
@@ -46,7 +47,8 @@ async fn every_lock_works_on_a_server_whose_clock_is_years_behind() {
     ];
     let lease = Duration::from_millis(200);
     for lock in locks {
-        let (holder, waiter) = (claim(1), claim(1));
+        let holder = claim(1);
+        let waiter = claim(1);
         let first = take(&*lock, &holder, lease).await.fence;
         queue_up(&*lock, &waiter).await;
         let second = wait(&*lock, &waiter, LONG).await.fence;

@@ -54,9 +54,10 @@ async fn redlock_keeps_the_contract() {
 }
 
 #[tokio::test]
-async fn a_holder_that_stood_still_for_its_lease_knows_it() {
+async fn a_holder_paused_for_its_lease_knows_of_the_loss() {
     let servers = [(); 3].map(|()| RedisServer::start());
-    let (options, term) = (|| options(&servers[0]), Duration::from_millis(300));
+    let options = || options(&servers[0]);
+    let term = Duration::from_millis(300);
     let locks: [Arc<dyn Lock>; 4] = [
         Arc::new(RedisLock::connect(options()).await.expect("a lock")),
         Arc::new(FairLock::connect(options()).await.expect("a lock")),
@@ -96,7 +97,8 @@ async fn nothing_is_left_but_one_fence_per_slot_and_not_for_ever() {
 
 #[tokio::test]
 async fn a_store_whose_leases_take_a_lock_in_redis_as_well_keeps_the_contract_of_stores() {
-    let (entries, locks) = (RedisServer::start(), RedisServer::start());
+    let entries = RedisServer::start();
+    let locks = RedisServer::start();
     let store = options(&entries).connect().await.expect("a store");
     let lock = RedisLock::connect(options(&locks)).await.expect("a lock");
     let guarded = Guarded::new(store, lock);

@@ -1,4 +1,4 @@
-//! What locks cost the server: commands and time per hand-over, and what is left of many keys.
+//! The cost of locks for the server: commands and time per hand-over, and the memory of many keys.
 
 use std::env;
 use std::fs;
@@ -20,12 +20,12 @@ use crate::world::{LONG, attempt, claim, free, options, take, wait};
 const WAITERS: u32 = 8;
 const ROUNDS: u32 = 4;
 
-/// What is done while it is held.
+/// The work while the lock is held.
 const WORK: Duration = Duration::from_millis(10);
 
 type Locks = Vec<Arc<dyn Lock>>;
 
-/// What a hand-over took: scripts that were run, and time from one holder to the next.
+/// The cost of a hand-over: scripts that were run, and time from one holder to the next.
 #[derive(Clone, Copy, Debug)]
 struct Cost {
     scripts: f64,
@@ -51,7 +51,8 @@ async fn hand_over(servers: &[RedisServer], locks: &Locks, poll: Option<Duration
         let freed_at = Arc::new(Mutex::new(Instant::now()));
         let mut waiters = JoinSet::new();
         for lock in &locks[1..] {
-            let (lock, freed_at) = (Arc::clone(lock), Arc::clone(&freed_at));
+            let lock = Arc::clone(lock);
+            let freed_at = Arc::clone(&freed_at);
             waiters.spawn(async move {
                 let ours = claim(1);
                 match poll {
@@ -59,7 +60,7 @@ async fn hand_over(servers: &[RedisServer], locks: &Locks, poll: Option<Duration
                     Some(pause) => poll_for(&*lock, &ours, pause).await,
                 }
                 let took = freed_at.lock().expect("the time").elapsed();
-                // Everybody else has asked again by then.
+                // All others have asked again by then.
                 sleep(WORK).await;
                 *freed_at.lock().expect("the time") = Instant::now();
                 free(&*lock, &ours).await;
@@ -93,7 +94,7 @@ async fn locks<L: Lock>(connect: impl AsyncFn() -> Result<L, StoreError>) -> Loc
 }
 
 #[tokio::test]
-async fn a_hand_over_is_told_in_far_less_than_a_pause_and_by_few_scripts() {
+async fn a_hand_over_is_announced_in_far_less_than_a_pause_and_by_few_scripts() {
     let servers = [(); 3].map(|()| RedisServer::start());
     let one = &servers[..1];
     let options = || options(&servers[0]);
@@ -108,11 +109,13 @@ async fn a_hand_over_is_told_in_far_less_than_a_pause_and_by_few_scripts() {
     let reentrant = hand_over(one, &reentrant, None).await;
     let redlock = hand_over(&servers, &redlock, None).await;
     eprintln!("polled every 50 ms {polled:?}");
-    eprintln!("told: redis {redis:?}, fair {fair:?}, reentrant {reentrant:?}, redlock {redlock:?}");
-    for told in [redis, fair, reentrant, redlock] {
-        assert!(told.time < polled.time / 2, "{told:?}, {polled:?}");
+    eprintln!(
+        "notified: redis {redis:?}, fair {fair:?}, reentrant {reentrant:?}, redlock {redlock:?}"
+    );
+    for notified in [redis, fair, reentrant, redlock] {
+        assert!(notified.time < polled.time / 2, "{notified:?}, {polled:?}");
     }
-    // A release, and everybody who waits asks: as many as wait on average, and one of them gets it.
+    // A release, and each waiter asks: as many scripts as there are waiters on average.
     assert!(redis.scripts <= f64::from(WAITERS + 1) / 2.0 + 2.5, "{redis:?}");
     // A release, and the next one asks.
     assert!(fair.scripts <= 2.5, "{fair:?}");
@@ -140,7 +143,7 @@ fn clients(server: &RedisServer) -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_lock_that_nobody_else_wants_costs_two_scripts() {
+async fn a_lock_without_waiters_costs_two_scripts() {
     let server = RedisServer::start();
     let locks: [Arc<dyn Lock>; 3] = [
         Arc::new(RedisLock::connect(options(&server)).await.expect("a lock")),
@@ -182,7 +185,7 @@ async fn a_free_lock_costs_six_commands_of_which_two_are_sent() {
             take(lock, &ours, LONG).await;
             free(lock, &ours).await;
         }
-        // The question for the figure is one, too.
+        // The request for the figure is one, too.
         let each = (executed() - before - 1).div_ceil(10);
         assert!(each <= most, "{each} commands, {lock:?}");
     }
@@ -215,10 +218,10 @@ async fn the_server_tracks_no_name_of_a_lock_whose_last_waiter_has_gone() {
     }
 }
 
-/// So many keys; a million is the full run.
+/// The number of keys; a million is the full run.
 fn keys(default: u64) -> u64 {
-    let told = env::var("BELLWETHER_LOCK_KEYS").ok();
-    told.map_or(default, |keys| keys.parse().expect("a number"))
+    let keys = env::var("BELLWETHER_LOCK_KEYS").ok();
+    keys.map_or(default, |keys| keys.parse().expect("a number"))
 }
 
 #[tokio::test]
@@ -230,7 +233,8 @@ async fn many_keys_that_were_locked_and_freed_leave_nothing() {
         Arc::new(FairLock::connect(options()).await.expect("a lock")),
         Arc::new(ReentrantLock::connect(options()).await.expect("a lock")),
     ];
-    let (count, began) = (keys(9_000), Instant::now());
+    let count = keys(9_000);
+    let began = Instant::now();
     let visit = async |numbers: Range<u64>| {
         let visits = stream::iter(numbers).map(|number| {
             let lock = Arc::clone(&locks[usize::try_from(number % 3).expect("small")]);

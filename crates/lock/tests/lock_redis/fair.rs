@@ -1,4 +1,4 @@
-//! What the queue of the fair lock does with those who leave, die, or come late.
+//! The queue of the fair lock, with waiters that leave, die, or come late.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ fn waiting(server: &RedisServer) -> i64 {
     }
 }
 
-/// Nobody frees it: each waits for the lease of the one before.
+/// No holder releases: each waiter waits for the lease of the one before.
 #[tokio::test]
 async fn eight_waiters_are_served_in_their_order_as_leases_lapse() {
     let server = RedisServer::start();
@@ -36,7 +36,8 @@ async fn eight_waiters_are_served_in_their_order_as_leases_lapse() {
     let order = Arc::new(std::sync::Mutex::new(Vec::new()));
     let mut waiters = JoinSet::new();
     for number in 0..8 {
-        let (lock, order) = (lock.clone(), Arc::clone(&order));
+        let lock = lock.clone();
+        let order = Arc::clone(&order);
         let waiter = claim(1);
         queue_up(&lock, &waiter).await;
         waiters.spawn(async move {
@@ -83,10 +84,11 @@ async fn a_try_after_a_wait_that_ended_finds_the_lock_free_and_no_stale_place() 
 }
 
 #[tokio::test]
-async fn a_try_by_who_waited_gives_up_the_place() {
+async fn a_try_of_a_former_waiter_gives_up_its_place_in_the_queue() {
     let server = RedisServer::start();
     let lock = lock(&server, LONG).await;
-    let (holder, waiter) = (claim(1), claim(1));
+    let holder = claim(1);
+    let waiter = claim(1);
     take(&lock, &holder, LONG).await;
     queue_up(&lock, &waiter).await;
     assert_eq!(waiting(&server), 1);
@@ -109,7 +111,7 @@ async fn the_last_still_waits_for_the_holder_when_one_between_them_has_died() {
 }
 
 #[tokio::test]
-async fn a_queue_of_which_nothing_more_is_heard_is_gone_after_a_silence() {
+async fn a_queue_without_requests_is_gone_after_a_silence() {
     let server = RedisServer::start();
     let silence = Duration::from_millis(200);
     let lock = lock(&server, silence).await;
@@ -124,19 +126,21 @@ async fn a_queue_of_which_nothing_more_is_heard_is_gone_after_a_silence() {
     assert_eq!(left, 0);
 }
 
-/// A paused server answers nobody, and whose wait ends then cannot leave before it goes on.
+/// A paused server answers no request, so a waiter whose wait ends cannot leave the queue before it
+/// resumes.
 #[tokio::test]
-async fn a_wait_that_ended_while_the_server_stood_still_leaves_no_place() {
+async fn a_wait_that_ended_while_the_server_was_paused_leaves_no_place_in_the_queue() {
     let server = RedisServer::start();
     let options = options(&server).timeout(Duration::from_millis(300)).expect("a timeout");
     let lock = FairLock::connect(options).await.expect("a lock");
-    let (holder, waiter) = (claim(1), claim(1));
+    let holder = claim(1);
+    let waiter = claim(1);
     take(&lock, &holder, LONG).await;
     queue_up(&lock, &waiter).await;
     server.stop();
-    lock.release(waiter.clone()).await.expect_err("the server stands still");
+    lock.release(waiter.clone()).await.expect_err("the server is paused");
     server.resume();
-    // As the policy does, until it is heard.
+    // As the policy does, until the server answers.
     while lock.release(waiter.clone()).await.is_err() {
         sleep(Duration::from_millis(20)).await;
     }
@@ -153,22 +157,26 @@ async fn only_the_first_of_the_queue_is_woken() {
     let mut processes = Vec::new();
     for _ in 0..5 {
         let process = FairLock::connect(options(&server)).await.expect("a lock");
-        let (waiter, watch) = (claim(1), process.watch(&key(1)));
+        let waiter = claim(1);
+        let watch = process.watch(&key(1));
         queue_up(&process, &waiter).await;
         processes.push((process, waiter, watch));
     }
     free(&lock, &holder).await;
     let (first, rest) = processes.split_first_mut().expect("five");
     timeout(LONG, first.2.changed()).await.expect("it is its turn");
-    // Who is told at all is told in the same moment; what is not there after this does not come.
+    // All messages are sent at the same moment. What has not arrived after this does not come.
     take(&first.0, &first.1, LONG).await;
     for (_, _, watch) in rest {
-        assert!(timeout(Duration::from_millis(40), watch.changed()).await.is_err(), "it was told");
+        assert!(
+            timeout(Duration::from_millis(40), watch.changed()).await.is_err(),
+            "it was notified"
+        );
     }
 }
 
 #[tokio::test]
-async fn whoever_becomes_the_first_because_the_first_leaves_is_told() {
+async fn a_waiter_that_becomes_the_first_because_the_first_leaves_is_notified() {
     let server = RedisServer::start();
     let lock = lock(&server, LONG).await;
     let other = FairLock::connect(options(&server)).await.expect("a lock");

@@ -1,4 +1,4 @@
-//! Connections that break, servers that stand still or go away, replies that are lost or wrong.
+//! Connections that break, servers that are paused or go away, replies that are lost or wrong.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ async fn a_release_whose_answer_was_lost_is_no_loss_to_its_holder() {
         let locks = Locks::new(Arc::<dyn Lock>::from(lock));
         for _ in 0..5 {
             let held = locks.lock(&key(1)).await.expect("a lock");
-            // Of the next reply nothing comes but the first byte.
+            // Only the first byte of the next reply arrives.
             proxy.cut_after(1);
             assert_eq!(held.release().await.expect("an answer"), Released::Freed);
             proxy.heal();
@@ -95,9 +95,9 @@ async fn a_lock_is_not_lost_with_its_connection() {
     }
 }
 
-/// A wake-up that was sent while the connection was broken is not sent again.
+/// A push message that is sent while the connection is broken is not sent again.
 #[tokio::test]
-async fn who_waits_while_the_connection_breaks_asks_again_and_is_granted_what_was_freed() {
+async fn a_waiter_whose_connection_breaks_asks_again_and_is_granted_a_freed_key() {
     let server = RedisServer::start();
     let proxy = proxy(&server).await;
     let direct = RedisLock::connect(options(&server)).await.expect("a lock");
@@ -113,11 +113,11 @@ async fn who_waits_while_the_connection_breaks_asks_again_and_is_granted_what_wa
             free(&direct, &holder).await;
             proxy.cut();
             proxy.heal();
-            // The end of the connection tells everybody who waits.
+            // The end of the connection wakes all waiters.
             watch.changed().await;
             wait(&*lock, &waiter, LONG).await;
         };
-        timeout(LONG / 4, waits).await.expect("it is told");
+        timeout(LONG / 4, waits).await.expect("it is notified");
     }
 }
 
@@ -129,7 +129,7 @@ async fn a_renewal_that_fails_leaves_the_lock_held_and_is_no_loss() {
     let ours = claim(1);
     take(&lock, &ours, LONG).await;
     server.stop();
-    let error = lock.renew(&ours, LONG).await.expect_err("the server stands still");
+    let error = lock.renew(&ours, LONG).await.expect_err("the server is paused");
     assert_eq!(error.kind(), StoreErrorKind::TimedOut, "{error}");
     server.resume();
     busy(&lock, &claim(1)).await;
@@ -144,7 +144,7 @@ async fn a_server_that_was_never_there_is_an_error_in_time_and_soon_at_once() {
     let mut kinds = Vec::new();
     for _ in 0..8 {
         let began = Instant::now();
-        let error = attempt(&lock, &claim(1), LONG).await.expect_err("nobody is there");
+        let error = attempt(&lock, &claim(1), LONG).await.expect_err("no server is there");
         assert!(began.elapsed() < budget * 2, "{:?}", began.elapsed());
         kinds.push(error.kind());
     }
@@ -165,12 +165,13 @@ async fn a_server_that_takes_connections_and_says_nothing_is_an_error_in_time() 
     assert!(began.elapsed() < budget * 5, "{:?}", began.elapsed());
 }
 
-/// With what it writes to its disk: what was held is held.
+/// With its data on disk, a lock that was held is still held.
 #[tokio::test]
 async fn a_server_that_restarts_with_its_data_while_one_holds_and_one_waits_loses_neither() {
     let mut server = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
     let lock = FairLock::connect(options(&server)).await.expect("a lock");
-    let (holder, waiter) = (claim(1), claim(1));
+    let holder = claim(1);
+    let waiter = claim(1);
     let first = take(&lock, &holder, LONG).await.fence;
     crate::world::queue_up(&lock, &waiter).await;
     server.restart();
@@ -214,7 +215,7 @@ async fn replies_that_make_no_sense_are_errors_and_nothing_is_held_by_them() {
 }
 
 #[tokio::test]
-async fn a_server_that_forgets_its_scripts_is_told_them_again() {
+async fn a_server_that_forgets_its_scripts_is_sent_them_again() {
     let server = RedisServer::start();
     let proxy = proxy(&server).await;
     for lock in locks(&proxy).await {
@@ -229,7 +230,7 @@ async fn a_server_that_forgets_its_scripts_is_told_them_again() {
 }
 
 #[tokio::test]
-async fn a_question_that_was_dropped_on_its_way_leaves_nothing_that_a_release_does_not_free() {
+async fn a_release_frees_all_that_a_dropped_request_may_have_taken() {
     let server = RedisServer::start();
     let proxy = proxy(&server).await;
     for lock in locks(&proxy).await {
@@ -238,7 +239,7 @@ async fn a_question_that_was_dropped_on_its_way_leaves_nothing_that_a_release_do
             let ours = claim(1);
             let asked = attempt(&*lock, &ours, LONG);
             let dropped = timeout(Duration::from_millis(after), asked).await.is_err();
-            // Over the same connection it cannot overtake the question.
+            // Over the same connection it cannot overtake the request.
             let released = lock.release(ours).await.expect("an answer");
             assert!(dropped, "{released:?}");
             let next = claim(1);
@@ -249,7 +250,7 @@ async fn a_question_that_was_dropped_on_its_way_leaves_nothing_that_a_release_do
     }
 }
 
-/// What holds a lock is small and ends by itself; not to free one would be worse.
+/// A lock's entry is small and expires by itself; a release that fails would be worse.
 #[tokio::test]
 async fn a_full_server_still_locks_and_frees() {
     let server = RedisServer::start();

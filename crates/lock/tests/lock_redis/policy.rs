@@ -1,4 +1,4 @@
-//! The policy of locks over Redis: kept, waited for, lost and given up as on every other lock.
+//! The policy of locks over Redis: renewal, waiting, loss and release, as for every other lock.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -26,8 +26,9 @@ async fn is_kept_and_then_lost(server: &RedisServer, lock: impl Lock + Clone) {
     busy(&lock, &claim(1)).await;
     assert!(!held.is_lost());
     server.command(&["FLUSHALL"]);
-    let (began, limit) = (Instant::now(), LEASE * 2);
-    timeout(limit, held.lost()).await.expect("it is told");
+    let began = Instant::now();
+    let limit = LEASE * 2;
+    timeout(limit, held.lost()).await.expect("it is notified");
     assert!(held.is_lost(), "{:?}", began.elapsed());
     assert_eq!(held.release().await.expect("an answer"), Released::NotHeld);
     let next = locks.lock(&key(1)).await.expect("the next lock");
@@ -36,19 +37,19 @@ async fn is_kept_and_then_lost(server: &RedisServer, lock: impl Lock + Clone) {
 }
 
 #[tokio::test]
-async fn a_lock_is_kept_over_many_leases_and_its_loss_is_told() {
+async fn a_lock_is_kept_over_many_leases_and_its_loss_is_reported() {
     let server = RedisServer::start();
     is_kept_and_then_lost(&server, RedisLock::connect(options(&server)).await.expect("it")).await;
 }
 
 #[tokio::test]
-async fn a_fair_lock_is_kept_over_many_leases_and_its_loss_is_told() {
+async fn a_fair_lock_is_kept_over_many_leases_and_its_loss_is_reported() {
     let server = RedisServer::start();
     is_kept_and_then_lost(&server, FairLock::connect(options(&server)).await.expect("it")).await;
 }
 
 #[tokio::test]
-async fn a_reentrant_lock_is_kept_over_many_leases_and_its_loss_is_told() {
+async fn a_reentrant_lock_is_kept_over_many_leases_and_its_loss_is_reported() {
     let server = RedisServer::start();
     let lock = ReentrantLock::connect(options(&server)).await.expect("a lock");
     is_kept_and_then_lost(&server, lock).await;
@@ -64,11 +65,11 @@ async fn a_lock_by_majority_is_kept_and_is_lost_when_too_few_nodes_are_left() {
     sleep(LEASE * 3).await;
     assert!(!held.is_lost());
     servers[1].kill();
-    timeout(LEASE * 3, held.lost()).await.expect("it is told");
+    timeout(LEASE * 3, held.lost()).await.expect("it is notified");
 }
 
 #[tokio::test]
-async fn a_wait_in_vain_ends_in_time_and_leaves_no_place_in_the_queue() {
+async fn a_wait_without_a_grant_ends_in_time_and_leaves_no_place_in_the_queue() {
     let server = RedisServer::start();
     let lock = FairLock::connect(options(&server)).await.expect("a lock");
     take(&lock, &claim(1), LONG).await;
@@ -78,10 +79,10 @@ async fn a_wait_in_vain_ends_in_time_and_leaves_no_place_in_the_queue() {
     let took = began.elapsed();
     assert_eq!(error.kind(), LockErrorKind::TimedOut, "{error}");
     assert!(took >= LEASE && took < LEASE * 3, "{took:?}");
-    leaves_no_place(&server).await;
+    leaves_the_queue(&server).await;
 }
 
-async fn leaves_no_place(server: &RedisServer) {
+async fn leaves_the_queue(server: &RedisServer) {
     let queue = format!("bw:default:queue:{{{}}}", key(1).digest());
     // It is given up in the background.
     within(LONG, || server.command(&["EXISTS", &queue]) == Reply::Integer(0)).await;
@@ -103,7 +104,7 @@ async fn a_wait_that_is_dropped_at_any_time_leaves_no_place_and_no_lock() {
         let next = locks.lock_before(&key(1), tokio::time::Instant::now() + LONG).await;
         next.expect("it is free").release().await.expect("an answer");
         locks.shutdown(LONG).await;
-        leaves_no_place(&server).await;
+        leaves_the_queue(&server).await;
     }
 }
 
@@ -128,7 +129,7 @@ async fn a_guard_that_is_dropped_by_a_panic_hands_over_at_once() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_cut_costs_neither_who_holds_nor_who_waits() {
+async fn a_cut_connection_costs_neither_the_holder_nor_the_waiter() {
     let server = RedisServer::start();
     let address = SocketAddr::from(([127, 0, 0, 1], server.port()));
     let proxy = FaultProxy::start(address).await;
@@ -136,12 +137,13 @@ async fn a_connection_that_is_cut_costs_neither_who_holds_nor_who_waits() {
         let locks = locks(RedisLock::connect_lazily(options_of(&proxy.url())));
         locks.lease(LEASE * 10).expect("a lease")
     };
-    let (one, other) = (locks(), locks());
+    let one = locks();
+    let other = locks();
     let held = one.lock(&key(1)).await.expect("a lock");
     let scripts = || server.info("commandstats", "cmdstat_evalsha");
     let before = scripts();
     let waits = tokio::spawn(async move { other.lock(&key(1)).await });
-    // Trouble is waited out by who knows already that somebody has it.
+    // A caller that knows that the key is taken retries transient errors until its wait ends.
     within(LONG, || scripts() != before).await;
     sleep(LEASE).await;
     for _ in 0..8 {
@@ -155,7 +157,7 @@ async fn a_connection_that_is_cut_costs_neither_who_holds_nor_who_waits() {
 }
 
 #[tokio::test]
-async fn a_silent_holder_is_succeeded_and_one_that_renews_is_not() {
+async fn a_silent_holder_is_taken_over_and_one_that_renews_is_not() {
     let server = RedisServer::start();
     let lock = RedisLock::connect(options(&server)).await.expect("a lock");
     let succeeding = || {
@@ -195,14 +197,15 @@ async fn an_owner_takes_its_lock_again_in_another_process_and_others_do_not() {
 }
 
 #[tokio::test]
-async fn a_try_goes_before_nobody_and_is_answered_at_once() {
+async fn a_try_overtakes_no_waiter_and_is_answered_at_once() {
     let server = RedisServer::start();
     let lock = FairLock::connect(options(&server)).await.expect("a lock");
-    let (holder, waiter) = (claim(1), claim(1));
+    let holder = claim(1);
+    let waiter = claim(1);
     take(&lock, &holder, LONG).await;
     queue_up(&lock, &waiter).await;
     lock.release(holder).await.expect("an answer");
-    let error = locks(lock.clone()).try_lock(&key(1)).await.expect_err("somebody waits");
+    let error = locks(lock.clone()).try_lock(&key(1)).await.expect_err("there is a waiter");
     assert_eq!(error.kind(), LockErrorKind::Busy, "{error}");
     take(&lock, &waiter, LONG).await;
 }

@@ -1,4 +1,4 @@
-//! Several processes: who counts exactly, and what becomes of holders that die or stand still.
+//! Several processes: their counts are exact, and holders die or are paused.
 
 use std::env;
 use std::error::Error;
@@ -18,10 +18,10 @@ use futures_util::future::join_all;
 
 use crate::world::{LONG, busy, claim, free, options, options_of, take, wait};
 
-/// So many rounds of each of 8 tasks in each of 8 processes; 1000 is the full run.
+/// The rounds of each of 8 tasks in each of 8 processes; 1000 is the full run.
 fn rounds(default: u64) -> u64 {
-    let told = env::var("BELLWETHER_LOCK_ROUNDS").ok();
-    told.map_or(default, |rounds| rounds.parse().expect("a number"))
+    let rounds = env::var("BELLWETHER_LOCK_ROUNDS").ok();
+    rounds.map_or(default, |rounds| rounds.parse().expect("a number"))
 }
 
 #[test]
@@ -62,7 +62,8 @@ async fn count_exactly(kind: &str, servers: &[RedisServer], rounds: u64) {
     }
     let (count, _) = read_count(&file);
     assert_eq!(count, 8 * 8 * rounds);
-    let (took, rounds) = (began.elapsed(), u32::try_from(count).expect("not so many"));
+    let took = began.elapsed();
+    let rounds = u32::try_from(count).expect("not so many");
     eprintln!("{kind}: {count} rounds in {took:?}, {:?} each", took / rounds);
 }
 
@@ -104,7 +105,8 @@ async fn a_holder_that_is_killed_keeps_the_lock_no_longer_than_its_lease() {
     tokio::time::sleep(LEASE * 2).await;
     busy(&lock, &claim(1)).await;
     holder.kill();
-    let (began, next) = (Instant::now(), claim(1));
+    let began = Instant::now();
+    let next = claim(1);
     let granted = wait(&lock, &next, LONG).await;
     let took = began.elapsed();
     assert!(took < LEASE + Duration::from_millis(250), "{took:?}");
@@ -113,14 +115,15 @@ async fn a_holder_that_is_killed_keeps_the_lock_no_longer_than_its_lease() {
 }
 
 #[tokio::test]
-async fn a_holder_that_stands_still_beyond_its_lease_is_told_and_its_fence_is_refused() {
+async fn a_holder_paused_beyond_its_lease_is_notified_and_its_fence_is_refused() {
     let server = RedisServer::start();
     let lock = RedisLock::connect(options(&server)).await.expect("a lock");
     let mut resource = FencedResource::default();
     let (holder, fence) = holder(&server).await;
     assert!(resource.accepts(fence));
     holder.stop();
-    let (began, next) = (Instant::now(), claim(1));
+    let began = Instant::now();
+    let next = claim(1);
     let granted = wait(&lock, &next, LONG).await;
     let took = began.elapsed();
     assert!(took < LEASE + Duration::from_millis(250), "{took:?}");
@@ -132,19 +135,19 @@ async fn a_holder_that_stands_still_beyond_its_lease_is_told_and_its_fence_is_re
 }
 
 #[tokio::test]
-async fn the_lock_is_taken_from_a_holder_that_stands_still_and_never_from_one_that_renews() {
+async fn the_lock_is_taken_over_from_a_paused_holder_and_never_from_one_that_renews() {
     let server = RedisServer::start();
     let lock = RedisLock::connect(options(&server)).await.expect("a lock");
     let holder = worker("redis", slice::from_ref(&server)).await;
     let fence = holder.holds(1, Duration::from_secs(3)).await.expect("a fence");
     let takes = |from| lock.take_over(Request::new(claim(1), LONG), from);
-    let seen = busy(&lock, &claim(1)).await.holder.expect("it tells");
+    let seen = busy(&lock, &claim(1)).await.holder.expect("a holder");
     assert_eq!(seen.grant, fence);
-    // It is alive, and by now another one to who has seen it before.
+    // It has renewed by now, so it is not the silent holder that was seen.
     tokio::time::sleep(Duration::from_millis(1_300)).await;
     assert!(matches!(takes(seen).await.expect("an answer"), Attempt::Busy(_)));
     holder.stop();
-    let seen = busy(&lock, &claim(1)).await.holder.expect("it tells");
+    let seen = busy(&lock, &claim(1)).await.holder.expect("a holder");
     let winners = join_all((0..16).map(|_| takes(seen))).await;
     let mut winners = winners.into_iter().filter_map(|attempt| match attempt {
         Ok(Attempt::Granted(grant)) => grant.fence,
@@ -164,7 +167,8 @@ async fn a_holder_of_a_majority_that_is_killed_keeps_it_no_longer_than_its_lease
     let lock = Redlock::connect(servers.iter().map(options)).await.expect("a lock");
     busy(&lock, &claim(1)).await;
     holder.kill();
-    let (began, next) = (Instant::now(), claim(1));
+    let began = Instant::now();
+    let next = claim(1);
     wait(&lock, &next, LONG).await;
     let took = began.elapsed();
     assert!(took < LEASE + Duration::from_millis(250), "{took:?}");

@@ -32,17 +32,17 @@ impl Nodes {
         Self { servers, lock }
     }
 
-    /// On how many nodes somebody has the key.
+    /// On how many nodes the key is taken.
     pub(crate) fn held(&self, number: u64) -> usize {
         let exists =
             |server: &&RedisServer| server.command(&["EXISTS", &name(number)]) == Reply::Integer(1);
         self.servers.iter().filter(exists).count()
     }
 
-    /// Somebody else has these nodes.
+    /// Another holder has the key on these nodes.
     fn is_taken_on(&self, subset: u32, number: u64) {
         for server in self.in_subset(subset) {
-            server.command(&["SET", &name(number), "somebody", "PX", "60000"]);
+            server.command(&["SET", &name(number), "another holder", "PX", "60000"]);
         }
     }
 
@@ -72,10 +72,11 @@ fn subsets() -> impl Iterator<Item = (u32, usize)> {
 }
 
 #[tokio::test]
-async fn it_is_held_if_and_only_if_three_of_five_are_free_and_what_was_taken_in_vain_is_freed() {
+async fn it_is_held_if_and_only_if_three_of_five_are_free_and_a_minority_is_given_back() {
     let nodes = Nodes::start(5).await;
     for subset in 0..32_u32 {
-        let (number, ours) = (subset.into(), claim(subset.into()));
+        let number = subset.into();
+        let ours = claim(subset.into());
         nodes.is_taken_on(subset, number);
         let taken = subset.count_ones() as usize;
         let attempt = attempt(&nodes.lock, &ours, LONG).await.expect("an answer");
@@ -99,7 +100,8 @@ async fn it_is_held_if_and_only_if_three_of_five_are_free_and_what_was_taken_in_
 async fn every_minority_may_be_down_and_a_majority_is_an_error() {
     let mut nodes = Nodes::start(5).await;
     for (subset, changed) in subsets() {
-        let (down, ours) = (subset.count_ones(), claim(subset.into()));
+        let down = subset.count_ones();
+        let ours = claim(subset.into());
         if subset & (1 << changed) == 0 {
             nodes.servers[changed].restart();
             // The pause after an attempt to connect that has failed.
@@ -121,7 +123,8 @@ async fn every_minority_may_be_down_and_a_majority_is_an_error() {
 async fn every_minority_may_hang_and_a_majority_costs_no_more_than_its_timeout() {
     let nodes = Nodes::start_hasty(5).await;
     for (subset, changed) in subsets() {
-        let (hanging, ours) = (subset.count_ones(), claim(subset.into()));
+        let hanging = subset.count_ones();
+        let ours = claim(subset.into());
         let server = &nodes.servers[changed];
         if subset & (1 << changed) == 0 {
             server.resume();
@@ -145,7 +148,8 @@ async fn every_minority_may_hang_and_a_majority_costs_no_more_than_its_timeout()
 async fn a_renewal_holds_with_three_of_five_and_takes_back_the_empty_ones_or_is_lost_for_good() {
     let nodes = Nodes::start(5).await;
     for subset in 0..32_u32 {
-        let (number, ours) = (subset.into(), claim(subset.into()));
+        let number = subset.into();
+        let ours = claim(subset.into());
         let empty = subset.count_ones() as usize;
         take(&nodes.lock, &ours, LONG).await;
         for server in nodes.in_subset(subset) {
@@ -170,7 +174,7 @@ async fn a_renewal_prolongs_the_lease_on_all_nodes_and_only_of_its_own() {
     let nodes = Nodes::start(5).await;
     let ours = claim(1);
     take(&nodes.lock, &ours, LONG).await;
-    nodes.servers[0].command(&["SET", &name(1), "somebody", "PX", "30000"]);
+    nodes.servers[0].command(&["SET", &name(1), "another holder", "PX", "30000"]);
     let longer = LONG * 2;
     assert_eq!(nodes.lock.renew(&ours, longer).await.expect("an answer"), Renew::Held);
     let left = |server: &RedisServer| match server.command(&["PTTL", &name(1)]) {
@@ -179,9 +183,9 @@ async fn a_renewal_prolongs_the_lease_on_all_nodes_and_only_of_its_own() {
     };
     assert!(nodes.servers[1..].iter().all(|server| left(server) > LONG));
     assert!(left(&nodes.servers[0]) <= Duration::from_secs(30));
-    // Not taken from them: re-created only where nobody has it.
+    // Not taken from them: re-created only where it is free.
     let theirs = nodes.servers[0].command(&["GET", &name(1)]);
-    assert_eq!(theirs, Reply::Text("somebody".into()));
+    assert_eq!(theirs, Reply::Text("another holder".into()));
 }
 
 /// Short, as a node that hangs costs it, and long enough for a machine that is busy.

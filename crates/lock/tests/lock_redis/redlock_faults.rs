@@ -1,4 +1,4 @@
-//! What a lock by majority does while nodes are slow, split, cut off, or have clocks of their own.
+//! A lock by majority, while nodes are slow, split, cut off, or have wrong clocks.
 
 use std::time::{Duration, Instant};
 
@@ -16,14 +16,14 @@ use crate::world::{LONG, attempt, busy, claim, free, key, options, options_of, t
 async fn of_four_nodes_two_that_are_taken_split_the_vote_and_the_answer_is_busy() {
     let nodes = Nodes::start(4).await;
     for server in &nodes.servers[..2] {
-        server.command(&["SET", &name(1), "somebody", "PX", "60000"]);
+        server.command(&["SET", &name(1), "another holder", "PX", "60000"]);
     }
     busy(&nodes.lock, &claim(1)).await;
     assert_eq!(nodes.held(1), 2);
 }
 
 #[tokio::test]
-async fn many_who_split_the_vote_among_them_get_it_one_after_the_other() {
+async fn callers_that_split_the_vote_get_the_lock_one_after_the_other() {
     let nodes = Nodes::start(4).await;
     let rounds = join_all((0..8).map(|_| async {
         let ours = claim(1);
@@ -31,7 +31,7 @@ async fn many_who_split_the_vote_among_them_get_it_one_after_the_other() {
         assert_eq!(nodes.lock.renew(&ours, LONG).await.expect("an answer"), Renew::Held);
         free(&nodes.lock, &ours).await;
     }));
-    timeout(LONG, rounds).await.expect("nobody waits for ever");
+    timeout(LONG, rounds).await.expect("no caller waits for ever");
     assert_eq!(nodes.held(1), 0);
 }
 
@@ -69,7 +69,7 @@ async fn a_majority_that_is_lost_while_it_is_held_is_noticed_and_is_no_loss_if_i
 }
 
 #[tokio::test]
-async fn a_release_that_a_majority_does_not_hear_is_an_error_and_can_be_repeated() {
+async fn a_release_that_does_not_reach_a_majority_is_an_error_and_can_be_repeated() {
     let nodes = Nodes::start_hasty(5).await;
     let ours = claim(1);
     take(&nodes.lock, &ours, LONG).await;
@@ -99,9 +99,9 @@ async fn a_node_that_restarted_empty_counts_again_after_the_next_renewal() {
     }
 }
 
-/// As those do whose clock jumps ahead.
+/// As on nodes whose clock jumps ahead.
 #[tokio::test]
-async fn nodes_whose_leases_end_too_early_let_nobody_in_while_they_are_few() {
+async fn nodes_whose_leases_end_too_early_grant_nothing_while_they_are_a_minority() {
     let nodes = Nodes::start(5).await;
     let ours = claim(1);
     take(&nodes.lock, &ours, LONG).await;
@@ -120,7 +120,7 @@ async fn nodes_whose_leases_end_too_early_let_nobody_in_while_they_are_few() {
 }
 
 #[tokio::test]
-async fn who_waits_is_told_of_the_release() {
+async fn a_waiter_is_notified_of_the_release() {
     let nodes = Nodes::start(3).await;
     let ours = claim(1);
     take(&nodes.lock, &ours, LONG).await;

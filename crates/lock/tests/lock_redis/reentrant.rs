@@ -1,4 +1,4 @@
-//! What the reentrant lock counts.
+//! The count of holds of the reentrant lock.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ async fn the_remaining_time_is_that_of_the_last_hold_and_none_when_it_is_free() 
     assert_eq!(left(), -2);
 }
 
-/// Or a hold that was forgotten would keep the lock for as long as any other is renewed.
+/// Otherwise a hold that is never released would keep the lock while any other hold is renewed.
 #[tokio::test]
 async fn a_hold_that_is_not_renewed_lapses_while_another_one_of_its_owner_is() {
     let server = RedisServer::start();
@@ -83,15 +83,15 @@ async fn a_hold_that_is_not_renewed_lapses_while_another_one_of_its_owner_is() {
 }
 
 #[tokio::test]
-async fn another_owner_is_told_whom_it_waits_for_and_when_it_is_free() {
+async fn another_owner_is_refused_with_the_remaining_lease() {
     let server = RedisServer::start();
     let lock = lock(&server).await;
     let (owner, [outer, inner, theirs]) = (Owner::new(), [claim(1), claim(1), claim(1)]);
     let fence = take(&lock, &outer, owner, LONG).await.fence;
     take(&lock, &inner, owner, LONG).await;
     let mut watch = lock.watch(&key(1));
-    let told = busy(&lock, &theirs).await;
-    assert_eq!(told.holder.map(|holder| holder.grant), fence);
+    let refused = busy(&lock, &theirs).await;
+    assert_eq!(refused.holder.map(|holder| holder.grant), fence);
     free(&lock, &inner).await;
     free(&lock, &outer).await;
     tokio::time::timeout(LONG, watch.changed()).await.expect("a change");

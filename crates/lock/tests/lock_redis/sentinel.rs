@@ -44,8 +44,8 @@ impl Fleet {
     }
 
     fn primary_port(&self) -> String {
-        let told = self.sentinels[0].command(&["SENTINEL", "get-master-addr-by-name", "ours"]);
-        let Reply::Array(mut address) = told else { panic!("{told:?}") };
+        let primary = self.sentinels[0].command(&["SENTINEL", "get-master-addr-by-name", "ours"]);
+        let Reply::Array(mut address) = primary else { panic!("{primary:?}") };
         address.pop().expect("a port").text()
     }
 }
@@ -59,7 +59,7 @@ fn knows_all(sentinel: &RedisServer) -> bool {
     field("num-slaves") == Some("1") && field("num-other-sentinels") == Some("2")
 }
 
-/// What remembers the largest fence it has seen, and refuses smaller ones.
+/// A resource that remembers the largest fence it has seen, and refuses smaller ones.
 struct Resource {
     fence: u64,
     value: &'static str,
@@ -79,8 +79,9 @@ impl Resource {
 async fn a_failover_can_lose_a_lock_that_was_granted_and_the_fence_keeps_the_resource_right() {
     let mut fleet = Fleet::start().await;
     let lock = RedisLock::connect(options(&fleet.primary)).await.expect("a lock");
-    let (old, next) = (claim(1), claim(1));
-    // What the replica has not read is lost, and not kept in the buffer of its connection either.
+    let old = claim(1);
+    let next = claim(1);
+    // Writes that the replica has not read are lost, and so is the buffer of its connection.
     fleet.replica.stop();
     fleet.primary.command(&["CLIENT", "KILL", "TYPE", "replica"]);
     let first = take(&lock, &old, LONG).await.fence.expect("a fence");
@@ -98,7 +99,7 @@ async fn a_failover_can_lose_a_lock_that_was_granted_and_the_fence_keeps_the_res
     assert!(resource.write(second, "of the second"));
     assert!(!resource.write(first, "of the first, late"), "the late one was let in");
     assert_eq!(resource.value, "of the second");
-    // As soon as it asks, it is told.
+    // Its next request reports the loss.
     assert_eq!(lock.renew(&old, LONG).await.expect("an answer"), Renew::Lost);
     assert_eq!(lock.release(old).await.expect("an answer"), Released::NotHeld);
     assert_eq!(lock.renew(&next, LONG).await.expect("an answer"), Renew::Held);

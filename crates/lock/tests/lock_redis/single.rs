@@ -1,4 +1,4 @@
-//! What the lock on one server does with names, values and settings.
+//! Names, values and settings of the lock on one server.
 
 use std::time::Duration;
 
@@ -24,10 +24,10 @@ async fn a_value_that_was_replaced_by_hand_stays_and_is_not_released() {
     let lock = lock(&server).await;
     let ours = claim(1);
     take(&lock, &ours, LONG).await;
-    server.command(&["SET", &name(1), "somebody else"]);
+    server.command(&["SET", &name(1), "another holder"]);
     assert_eq!(lock.release(ours.clone()).await.expect("an answer"), Released::NotHeld);
     assert_eq!(lock.renew(&ours, LONG).await.expect("an answer"), Renew::Lost);
-    assert_eq!(server.command(&["GET", &name(1)]), Reply::Text("somebody else".into()));
+    assert_eq!(server.command(&["GET", &name(1)]), Reply::Text("another holder".into()));
 }
 
 #[tokio::test]
@@ -35,7 +35,7 @@ async fn what_others_have_put_under_our_name_keeps_it_locked_until_they_remove_i
     let server = RedisServer::start();
     let lock = lock(&server).await;
     // Sixteen bytes are as long as a token.
-    for foreign in ["x", "sixteen bytes !!", "thirty-two bytes that nobody set"] {
+    for foreign in ["x", "sixteen bytes !!", "thirty-two bytes of another form"] {
         server.command(&["SET", &name(1), foreign]);
         assert_eq!(busy(&lock, &claim(1)).await.remaining, None, "{foreign}");
         server.command(&["DEL", &name(1)]);
@@ -49,15 +49,16 @@ async fn what_others_have_put_under_our_name_keeps_it_locked_until_they_remove_i
 }
 
 #[tokio::test]
-async fn a_lock_removed_by_force_is_free_and_its_old_holder_is_told() {
+async fn a_lock_removed_by_force_is_free_and_its_old_holder_is_notified() {
     let server = RedisServer::start();
     let lock = lock(&server).await;
-    let (old, next) = (claim(1), claim(1));
+    let old = claim(1);
+    let next = claim(1);
     let first = take(&lock, &old, LONG).await.fence;
     let mut watch = lock.watch(&key(1));
     busy(&lock, &next).await;
     server.command(&["DEL", &name(1)]);
-    // Waiters hear of that as of any release.
+    // Waiters are notified of that as of any release.
     tokio::time::timeout(LONG, watch.changed()).await.expect("a change");
     let second = take(&lock, &next, LONG).await.fence;
     assert!(second > first, "{second:?} after {first:?}");
@@ -93,7 +94,7 @@ async fn namespaces_do_not_exclude_each_other() {
 }
 
 #[tokio::test]
-async fn names_tell_nothing_of_a_key_but_its_digest() {
+async fn names_reveal_nothing_of_a_key_but_its_digest() {
     let server = RedisServer::start();
     let lock = lock(&server).await;
     let secret = bellwether::Key::of("patient").with("Jane Doe").with("{}\r\n");
@@ -121,7 +122,8 @@ async fn fences_grow_over_a_flush_and_a_clock_that_was_put_back() {
     }
     server.command(&["FLUSHALL"]);
     grows(1, take(&lock, &claim(1), LONG).await);
-    // What a server whose clock was a year ahead has left, seen by one whose clock is right.
+    // A server whose clock was a year ahead has left data, which a server with the right clock
+    // reads.
     let ahead = 1_u64 << 51;
     let Reply::Array(marks) = server.command(&["KEYS", "bw:default:fence:*"]) else {
         panic!("no names")
@@ -138,10 +140,11 @@ async fn fences_grow_over_a_flush_and_a_clock_that_was_put_back() {
 }
 
 #[tokio::test]
-async fn a_server_that_restarts_without_its_data_has_lost_the_lock_and_its_holder_is_told() {
+async fn a_server_that_restarts_without_its_data_has_lost_the_lock_and_its_holder_is_notified() {
     let mut server = RedisServer::start();
     let lock = lock(&server).await;
-    let (old, next) = (claim(1), claim(1));
+    let old = claim(1);
+    let next = claim(1);
     let first = take(&lock, &old, LONG).await.fence;
     server.restart();
     assert_eq!(lock.renew(&old, LONG).await.expect("an answer"), Renew::Lost);
@@ -221,7 +224,7 @@ async fn an_error_names_the_key_by_its_digest_and_nothing_secret() {
         RedisLock::connect_lazily(options_of(&format!("redis://u:hunter2@127.0.0.1:{port}")));
     let secret = bellwether::Key::of("patient").with("Jane Doe");
     let claim = bellwether_lock::Claim::new(secret.clone());
-    let error = attempt(&lock, &claim, LONG).await.expect_err("nobody is there").to_string();
+    let error = attempt(&lock, &claim, LONG).await.expect_err("no server is there").to_string();
     assert!(error.contains(&secret.to_string()), "{error}");
     let shown = format!("{error} {lock:?}");
     assert!(!shown.contains("Jane") && !shown.contains("hunter2"), "{shown}");

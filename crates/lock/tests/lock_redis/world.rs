@@ -1,4 +1,4 @@
-//! What the tests share: locks on servers, and how one is waited for.
+//! Shared helpers of the tests: locks on servers, and waiting for them.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub(crate) async fn attempt(
     lock.acquire(Request::new(claim.clone(), lease)).await
 }
 
-/// Takes what has to be free.
+/// Takes a key that has to be free.
 pub(crate) async fn take(lock: &dyn Lock, claim: &Claim, lease: Duration) -> Grant {
     match attempt(lock, claim, lease).await.expect("an answer") {
         Attempt::Granted(grant) => grant,
@@ -42,7 +42,7 @@ pub(crate) async fn take(lock: &dyn Lock, claim: &Claim, lease: Duration) -> Gra
     }
 }
 
-/// Tries for what has to be taken.
+/// Tries a key that has to be taken.
 pub(crate) async fn busy(lock: &dyn Lock, claim: &Claim) -> Busy {
     match attempt(lock, claim, LONG).await.expect("an answer") {
         Attempt::Busy(busy) => busy,
@@ -50,7 +50,7 @@ pub(crate) async fn busy(lock: &dyn Lock, claim: &Claim) -> Busy {
     }
 }
 
-/// Asks with patience for what has to be taken.
+/// Waits for a key that has to be taken.
 pub(crate) async fn queue_up(lock: &dyn Lock, claim: &Claim) -> Busy {
     let request = Request::new(claim.clone(), LONG).patient_for(LONG);
     match lock.acquire(request).await.expect("an answer") {
@@ -64,8 +64,8 @@ pub(crate) async fn free(lock: &dyn Lock, claim: &Claim) {
     assert_eq!(released, Released::Freed);
 }
 
-/// Waits until it is granted: asks, listens until something is heard or the lease of the holder is
-/// over, and asks again after a pause at most.
+/// Waits until it is granted: asks, waits for a message or the end of the holder's lease, and asks
+/// again after a pause at most.
 pub(crate) async fn wait(lock: &dyn Lock, claim: &Claim, lease: Duration) -> Grant {
     wait_pausing(lock, claim, lease, Duration::from_secs(1)).await
 }

@@ -23,18 +23,19 @@ pub(crate) enum Kind {
     Advisory,
 }
 
-/// What a lock is told.
+/// The options of a lock.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct LockSettings {
     pub(crate) namespace: String,
     pub(crate) timeout: Duration,
     pub(crate) session: Duration,
     pub(crate) connections: usize,
 }
 
-impl Default for Told {
+impl Default for LockSettings {
     fn default() -> Self {
-        let (timeout, session) = (Duration::from_secs(5), SESSION);
+        let timeout = Duration::from_secs(5);
+        let session = SESSION;
         Self { namespace: "test".into(), timeout, session, connections: 128 }
     }
 }
@@ -42,11 +43,11 @@ impl Default for Told {
 impl Kind {
     pub(crate) const ALL: [Self; 3] = [Self::Names, Self::Rows, Self::Advisory];
 
-    pub(crate) fn lock_at(self, url: &str, told: &Told) -> Arc<dyn Fenced> {
+    pub(crate) fn lock_at(self, url: &str, settings: &LockSettings) -> Arc<dyn Fenced> {
         match self {
-            Self::Names => Arc::new(MySqlLock::connect_lazily(self.mysql(url, told))),
-            Self::Rows => Arc::new(MySqlRowLock::connect_lazily(self.mysql(url, told))),
-            Self::Advisory => Arc::new(PostgresLock::connect_lazily(postgres(url, told))),
+            Self::Names => Arc::new(MySqlLock::connect_lazily(self.mysql(url, settings))),
+            Self::Rows => Arc::new(MySqlRowLock::connect_lazily(self.mysql(url, settings))),
+            Self::Advisory => Arc::new(PostgresLock::connect_lazily(postgres(url, settings))),
         }
     }
 
@@ -54,22 +55,22 @@ impl Kind {
     pub(crate) async fn connect(
         self,
         url: &str,
-        told: &Told,
+        settings: &LockSettings,
     ) -> Result<Arc<dyn Fenced>, StoreError> {
         Ok(match self {
-            Self::Names => Arc::new(MySqlLock::connect_with(self.mysql(url, told)).await?),
-            Self::Rows => Arc::new(MySqlRowLock::connect_with(self.mysql(url, told)).await?),
-            Self::Advisory => Arc::new(PostgresLock::connect_with(postgres(url, told)).await?),
+            Self::Names => Arc::new(MySqlLock::connect_with(self.mysql(url, settings)).await?),
+            Self::Rows => Arc::new(MySqlRowLock::connect_with(self.mysql(url, settings)).await?),
+            Self::Advisory => Arc::new(PostgresLock::connect_with(postgres(url, settings)).await?),
         })
     }
 
-    fn mysql(self, url: &str, told: &Told) -> MySqlOptions {
+    fn mysql(self, url: &str, settings: &LockSettings) -> MySqlOptions {
         let options = MySqlOptions::new(url).and_then(|options| {
             options
-                .namespace(&told.namespace)?
-                .timeout(told.timeout)?
-                .session_timeout(told.session)?
-                .connections(told.connections)
+                .namespace(&settings.namespace)?
+                .timeout(settings.timeout)?
+                .session_timeout(settings.session)?
+                .connections(settings.connections)
         });
         options.expect("options")
     }
@@ -83,13 +84,13 @@ impl Kind {
     }
 }
 
-fn postgres(url: &str, told: &Told) -> PostgresOptions {
+fn postgres(url: &str, settings: &LockSettings) -> PostgresOptions {
     let options = PostgresOptions::new(url).and_then(|options| {
         options
-            .namespace(&told.namespace)?
-            .timeout(told.timeout)?
-            .session_timeout(told.session)?
-            .connections(told.connections)
+            .namespace(&settings.namespace)?
+            .timeout(settings.timeout)?
+            .session_timeout(settings.session)?
+            .connections(settings.connections)
     });
     options.expect("options")
 }
@@ -126,16 +127,16 @@ impl Bench {
     }
 
     pub(crate) fn lock(&self) -> Arc<dyn Fenced> {
-        self.lock_told(&Told::default())
+        self.lock_with(&LockSettings::default())
     }
 
-    pub(crate) fn lock_told(&self, told: &Told) -> Arc<dyn Fenced> {
-        self.kind.lock_at(&self.url(), told)
+    pub(crate) fn lock_with(&self, settings: &LockSettings) -> Arc<dyn Fenced> {
+        self.kind.lock_at(&self.url(), settings)
     }
 
     /// A lock by way of another address.
     pub(crate) fn lock_by(&self, address: SocketAddr) -> Arc<dyn Fenced> {
-        self.kind.lock_at(&self.kind.url_by(address), &Told::default())
+        self.kind.lock_at(&self.kind.url_by(address), &LockSettings::default())
     }
 
     pub(crate) fn command(&self, statements: &str) -> String {
@@ -175,7 +176,7 @@ impl Bench {
     }
 
     /// Whether one of them waits for a key.
-    pub(crate) fn somebody_waits(&self) -> bool {
+    pub(crate) fn has_a_waiter(&self) -> bool {
         let waiting = self.command(match self.kind {
             Kind::Names | Kind::Rows => {
                 "SELECT info FROM information_schema.processlist WHERE id <> CONNECTION_ID() \
@@ -217,10 +218,10 @@ impl Held {
         Self { claim, fence: grant.fence.expect("a fence"), session }
     }
 
-    /// Waits until the holder is told of the loss.
+    /// Waits until the holder is notified of the loss.
     pub(crate) async fn lost(&mut self, within: Duration) {
-        let told = timeout(within, self.session.ended()).await;
-        told.unwrap_or_else(|_| panic!("nothing was told of the loss within {within:?}"));
+        let ended = timeout(within, self.session.ended()).await;
+        ended.unwrap_or_else(|_| panic!("no loss was reported within {within:?}"));
         assert!(self.session.has_ended());
     }
 }
@@ -248,7 +249,7 @@ pub(crate) async fn take(lock: &dyn Fenced, key: Key) -> Held {
     ask(lock, key, Duration::ZERO).await.expect("the key is free")
 }
 
-/// Gives up what has to be held.
+/// Releases a key that has to be held.
 pub(crate) async fn free(lock: &dyn Lock, held: Held) {
     assert_eq!(lock.release(held.claim).await.expect("an answer"), Released::Freed);
 }
@@ -314,8 +315,8 @@ pub(crate) const NO_LEASE: Duration = Duration::from_millis(1);
 /// A session timeout short enough to wait for, and long enough for a machine that is busy.
 pub(crate) const SESSION: Duration = Duration::from_secs(2);
 
-/// What a hand-over may take beyond what it has to wait for.
+/// The longest time of a hand-over after the event that it waits for.
 pub(crate) const SLACK: Duration = Duration::from_millis(250);
 
-/// The same where a test is not about it, and the machine may be busy.
+/// The same, for tests that do not measure it, on a busy machine.
 pub(crate) const AMPLE: Duration = Duration::from_secs(2);

@@ -6,8 +6,8 @@ use crate::bench::{Bench, SESSION, promises};
 
 promises![
     the_contract_is_kept,
-    who_has_it_is_refused_it_too,
-    a_holder_that_stood_still_for_its_session_knows_it,
+    the_holder_is_refused_too,
+    a_holder_paused_for_its_session_knows_of_the_loss,
 ];
 
 async fn the_contract_is_kept(on: Bench) {
@@ -18,10 +18,10 @@ async fn the_contract_is_kept(on: Bench) {
 }
 
 /// Case 51: sessions are granted again what they have; tasks are not.
-async fn who_has_it_is_refused_it_too(on: Bench) {
+async fn the_holder_is_refused_too(on: Bench) {
     assert_eq!(conformance::run_exclusive(on.lock()).await, []);
 }
 
-async fn a_holder_that_stood_still_for_its_session_knows_it(on: Bench) {
+async fn a_holder_paused_for_its_session_knows_of_the_loss(on: Bench) {
     assert_eq!(conformance::run_standing_still(on.lock(), SESSION).await, []);
 }

@@ -14,10 +14,10 @@ use crate::worker;
 
 promises![
     a_holder_that_was_killed_costs_its_session_timeout_at_most,
-    a_holder_that_is_stopped_costs_its_session_timeout_and_is_told_and_refused,
+    a_stopped_holder_costs_its_session_timeout_and_is_notified_and_refused,
     a_waiter_that_is_stopped_costs_its_session_timeout_at_most,
-    a_holder_whose_connection_is_cut_is_told_and_the_next_comes_at_once,
-    a_holder_that_hears_nothing_is_told_before_the_next_is_granted_it,
+    a_holder_whose_connection_is_cut_is_notified_and_the_next_is_granted_at_once,
+    a_holder_without_a_connection_knows_of_the_loss_before_the_next_grant,
     a_session_that_is_killed_is_lost_and_nothing_is_lost_by_a_release,
 ];
 
@@ -39,7 +39,7 @@ async fn a_holder_that_was_killed_costs_its_session_timeout_at_most(on: Bench) {
 }
 
 /// Case 54, and what the fences are for.
-async fn a_holder_that_is_stopped_costs_its_session_timeout_and_is_told_and_refused(on: Bench) {
+async fn a_stopped_holder_costs_its_session_timeout_and_is_notified_and_refused(on: Bench) {
     let lock = on.lock();
     at_best(SESSION + SLACK, async |number| {
         let mut resource = FencedResource::default();
@@ -52,14 +52,14 @@ async fn a_holder_that_is_stopped_costs_its_session_timeout_and_is_told_and_refu
         assert!(resource.accepts(held.fence));
         worker.resume();
         assert_eq!(worker.loses(number).await, Some(theirs));
-        assert!(!resource.accepts(theirs), "who has lost it writes");
+        assert!(!resource.accepts(theirs), "a holder that has lost the key writes");
         free(&*lock, held).await;
         took
     })
     .await;
 }
 
-/// It is granted what it waits for while it cannot know.
+/// It is granted the key while it is stopped.
 async fn a_waiter_that_is_stopped_costs_its_session_timeout_at_most(on: Bench) {
     let lock = on.lock();
     at_best(SESSION + SLACK, async |number| {
@@ -76,7 +76,7 @@ async fn a_waiter_that_is_stopped_costs_its_session_timeout_at_most(on: Bench) {
         worker.resume();
         assert_eq!(worker.loses(100 + number).await, theirs);
         let waited = waiting.await.expect("the worker lives");
-        // Whatever it has been told by now, it does not hold.
+        // Notified or not, it does not hold the key.
         assert!(!matches!(waited, LockReply::Held(_)), "{waited:?}");
         free(&*lock, held).await;
         took
@@ -84,9 +84,10 @@ async fn a_waiter_that_is_stopped_costs_its_session_timeout_at_most(on: Bench) {
     .await;
 }
 
-async fn a_holder_whose_connection_is_cut_is_told_and_the_next_comes_at_once(on: Bench) {
+async fn a_holder_whose_connection_is_cut_is_notified_and_the_next_is_granted_at_once(on: Bench) {
     let proxy = FaultProxy::start_raw(on.address()).await;
-    let (cut_off, lock) = (on.lock_by(proxy.address()), on.lock());
+    let cut_off = on.lock_by(proxy.address());
+    let lock = on.lock();
     at_best(SLACK, async |number| {
         let mut before = take(&*cut_off, key(number)).await;
         proxy.cut();
@@ -103,7 +104,7 @@ async fn a_holder_whose_connection_is_cut_is_told_and_the_next_comes_at_once(on:
     .await;
 }
 
-async fn a_holder_that_hears_nothing_is_told_before_the_next_is_granted_it(on: Bench) {
+async fn a_holder_without_a_connection_knows_of_the_loss_before_the_next_grant(on: Bench) {
     let proxy = FaultProxy::start_raw(on.address()).await;
     let lock = on.lock();
     at_best(SESSION + SLACK, async |number| {
@@ -111,12 +112,15 @@ async fn a_holder_that_hears_nothing_is_told_before_the_next_is_granted_it(on: B
         let mut before = take(&*cut_off, key(number)).await;
         proxy.blackhole();
         let began = Instant::now();
-        let told = async {
+        let notified = async {
             before.lost(SESSION + AMPLE).await;
             began.elapsed()
         };
-        let (told, (held, granted)) = tokio::join!(told, insist(&*lock, key(number)));
-        assert!(told < granted, "told after {told:?}, while it was granted after {granted:?}");
+        let (notified, (held, granted)) = tokio::join!(notified, insist(&*lock, key(number)));
+        assert!(
+            notified < granted,
+            "notified after {notified:?}, while it was granted after {granted:?}"
+        );
         free(&*lock, held).await;
         proxy.heal();
         granted
@@ -128,13 +132,14 @@ async fn a_holder_that_hears_nothing_is_told_before_the_next_is_granted_it(on: B
 async fn a_session_that_is_killed_is_lost_and_nothing_is_lost_by_a_release(on: Bench) {
     let lock = on.lock();
     let released = take(&*lock, key(1)).await;
-    let (of_released, mut killed) = (released.session.clone(), take(&*lock, key(2)).await);
+    let of_released = released.session.clone();
+    let mut killed = take(&*lock, key(2)).await;
     free(&*lock, released).await;
     on.kill_sessions();
     killed.lost(SESSION / 3 + AMPLE).await;
-    // Who asks later hears of it too.
+    // A later caller is notified of the loss too.
     killed.lost(Duration::ZERO).await;
-    assert!(!of_released.has_ended(), "a release was told as a loss");
+    assert!(!of_released.has_ended(), "a release was reported as a loss");
     let next = take(&*lock, key(2)).await;
     assert!(next.fence > killed.fence);
     let late = lock.release(killed.claim).await.expect("an answer");

@@ -1,4 +1,4 @@
-//! One at a time, however many there are.
+//! One holder at a time, with any number of callers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,14 +7,16 @@ use bellwether_testkit::locks::{Count, LockCommand, LockReply, read_count};
 use futures_util::future::join_all;
 use tokio::time::sleep;
 
-use crate::bench::{AMPLE, Bench, Kind, SESSION, Told, ask, free, insist, key, promises, take};
+use crate::bench::{
+    AMPLE, Bench, Kind, LockSettings, SESSION, ask, free, insist, key, promises, take,
+};
 use crate::worker;
 
 promises![
     tasks_of_processes_count_without_missing_one_and_fences_grow,
     many_take_turns_over_few_connections,
-    who_finds_no_connection_is_told_so,
-    broken_connections_leave_their_room_to_others,
+    a_caller_without_a_connection_gets_that_error,
+    broken_connections_leave_their_slots_to_others,
     keys_that_are_free_leave_nothing_in_the_process,
     a_hold_lasts_as_long_as_it_is_kept,
 ];
@@ -45,7 +47,7 @@ async fn tasks_of_processes_count_without_missing_one_and_fences_grow(on: Bench)
 
 /// Case 85.
 async fn many_take_turns_over_few_connections(on: Bench) {
-    let lock = on.lock_told(&Told { connections: 3, ..Told::default() });
+    let lock = on.lock_with(&LockSettings { connections: 3, ..LockSettings::default() });
     // Some keys are wanted by several, others by one.
     let turns = (0..30).map(|number| {
         let lock = Arc::clone(&lock);
@@ -61,12 +63,13 @@ async fn many_take_turns_over_few_connections(on: Bench) {
     assert!(on.sessions() <= 4, "{} connections", on.sessions());
 }
 
-async fn who_finds_no_connection_is_told_so(on: Bench) {
+async fn a_caller_without_a_connection_gets_that_error(on: Bench) {
     let timeout = Duration::from_secs(1);
-    let lock = on.lock_told(&Told { connections: 1, timeout, ..Told::default() });
+    let lock = on.lock_with(&LockSettings { connections: 1, timeout, ..LockSettings::default() });
     let held = take(&*lock, key(1)).await;
     let claim = bellwether_lock::Claim::new(key(2));
-    let error = crate::bench::ask_by(&*lock, claim, Duration::ZERO).await.expect_err("no room");
+    let error =
+        crate::bench::ask_by(&*lock, claim, Duration::ZERO).await.expect_err("no connection");
     assert_eq!(error.kind(), bellwether::StoreErrorKind::NotReady);
     assert!(error.to_string().contains("all 1 connections"), "{error}");
     free(&*lock, held).await;
@@ -75,8 +78,8 @@ async fn who_finds_no_connection_is_told_so(on: Bench) {
 }
 
 /// Case 85.
-async fn broken_connections_leave_their_room_to_others(on: Bench) {
-    let lock = on.lock_told(&Told { connections: 2, ..Told::default() });
+async fn broken_connections_leave_their_slots_to_others(on: Bench) {
+    let lock = on.lock_with(&LockSettings { connections: 2, ..LockSettings::default() });
     for round in 0..4 {
         let mut held = take(&*lock, key(round)).await;
         let idle = take(&*lock, key(100)).await;
@@ -92,7 +95,7 @@ async fn broken_connections_leave_their_room_to_others(on: Bench) {
 
 /// The first write-up's map of locks grew for ever.
 async fn keys_that_are_free_leave_nothing_in_the_process(on: Bench) {
-    let lock = on.lock_told(&Told { connections: 4, ..Told::default() });
+    let lock = on.lock_with(&LockSettings { connections: 4, ..LockSettings::default() });
     for number in 0..500 {
         let watch = bellwether_lock::Lock::watch(&*lock, &key(number));
         let held = take(&*lock, key(number)).await;
@@ -106,9 +109,10 @@ async fn keys_that_are_free_leave_nothing_in_the_process(on: Bench) {
     }
 }
 
-/// Case 19: leases are of no account, and silence is not for a session that is kept.
+/// Case 19: leases do not count, and an open session is never too silent.
 async fn a_hold_lasts_as_long_as_it_is_kept(on: Bench) {
-    let lock = on.lock_told(&Told { session: Duration::from_secs(1), ..Told::default() });
+    let lock =
+        on.lock_with(&LockSettings { session: Duration::from_secs(1), ..LockSettings::default() });
     let held = take(&*lock, key(1)).await;
     sleep(Duration::from_millis(1_600)).await;
     assert!(!held.session.has_ended());

@@ -7,10 +7,10 @@
 //! |---|---|
 //! | `contract` | the contract, as `lock::conformance` has it |
 //! | `crowd` | one at a time, over processes, tasks and small pools |
-//! | `crash` | a holder that is killed, stopped or cut off costs its session timeout; it is told |
+//! | `crash` | a holder that is killed, stopped or cut off costs its session timeout; it is notified |
 //! | `outage` | servers that go away, come back, forget, and never answer |
-//! | `waiting` | patience is kept; who leaves is in nobody's way |
-//! | `names` | what keys and namespaces are called; secrets are not said |
+//! | `waiting` | waits end in time; a waiter that leaves delays no other |
+//! | `names` | the names of keys and namespaces; messages show no secrets |
 //! | `policy` | `Locks` over sessions |
 //! | `rows` | what the row form leaves behind |
 //!
@@ -22,9 +22,9 @@ mod worker;
 mod contract;
 mod crash;
 mod crowd;
-mod line;
 mod names;
 mod outage;
 mod policy;
+mod queue;
 mod rows;
 mod waiting;

@@ -1,4 +1,4 @@
-//! What keys and users are called, and what is not said.
+//! The names of keys, the rights of users, and messages without secrets.
 
 use std::time::Duration;
 
@@ -6,18 +6,20 @@ use bellwether::StoreErrorKind;
 use bellwether_lock::{Claim, MySqlOptions, PostgresOptions};
 use tokio::time::timeout;
 
-use crate::bench::{Bench, Kind, SLACK, Server, Told, ask, ask_by, free, key, promises, take};
+use crate::bench::{
+    Bench, Kind, LockSettings, SLACK, Server, ask, ask_by, free, key, promises, take,
+};
 
 promises![
     namespaces_are_independent,
     a_user_needs_the_documented_rights_and_no_more,
-    who_may_not_make_what_is_missing_is_told_how,
+    a_user_that_may_not_create_the_tables_is_told_how,
 ];
 
 /// Case 77.
 async fn namespaces_are_independent(on: Bench) {
     let lock = on.lock();
-    let other = on.lock_told(&Told { namespace: "Test".into(), ..Told::default() });
+    let other = on.lock_with(&LockSettings { namespace: "Test".into(), ..LockSettings::default() });
     let same = on.lock();
     let held = [take(&*lock, key(1)).await, take(&*other, key(1)).await];
     assert!(ask(&*same, key(1), Duration::ZERO).await.is_none());
@@ -41,7 +43,11 @@ fn make_user(on: &Bench) {
 }
 
 async fn a_user_needs_the_documented_rights_and_no_more(on: Bench) {
-    let all = on.kind.connect(&on.url(), &Told::default()).await.expect("it makes what is needed");
+    let all = on
+        .kind
+        .connect(&on.url(), &LockSettings::default())
+        .await
+        .expect("it makes what is needed");
     make_user(&on);
     on.command(match on.kind {
         Kind::Names => "GRANT SELECT, INSERT, DELETE ON test.bellwether_fences TO clerk",
@@ -51,28 +57,30 @@ async fn a_user_needs_the_documented_rights_and_no_more(on: Bench) {
         }
         Kind::Advisory => "GRANT USAGE ON SEQUENCE bellwether_fences TO clerk",
     });
-    let lock = on.kind.connect(&as_user(&on), &Told::default()).await.expect("rights enough");
+    let lock =
+        on.kind.connect(&as_user(&on), &LockSettings::default()).await.expect("rights enough");
     let held = take(&*lock, key(1)).await;
     // To leave a queue is to interrupt a statement of one's own.
     let gone = Claim::new(key(1));
     let wait = ask_by(&*lock, gone.clone(), Duration::from_secs(60));
     assert!(timeout(SLACK, wait).await.is_err());
     lock.release(gone).await.expect("an answer");
-    assert!(!on.somebody_waits());
+    assert!(!on.has_a_waiter());
     assert!(ask(&*all, key(1), Duration::ZERO).await.is_none());
     free(&*lock, held).await;
     let held = take(&*all, key(1)).await;
     free(&*all, held).await;
 }
 
-async fn who_may_not_make_what_is_missing_is_told_how(on: Bench) {
+async fn a_user_that_may_not_create_the_tables_is_told_how(on: Bench) {
     make_user(&on);
     if on.kind == Kind::Advisory {
         on.command("REVOKE CREATE ON SCHEMA public FROM PUBLIC");
     } else {
         on.command("GRANT SELECT, INSERT, UPDATE, DELETE ON test.* TO clerk");
     }
-    let error = on.kind.connect(&as_user(&on), &Told::default()).await.expect_err("it may not");
+    let error =
+        on.kind.connect(&as_user(&on), &LockSettings::default()).await.expect_err("it may not");
     assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{error}");
     assert!(error.to_string().contains("CREATE "), "{error}");
     assert!(!error.to_string().contains("hunter2"), "{error}");
@@ -83,8 +91,8 @@ async fn a_wrong_password_is_said_without_repeating_it() {
     let on = Bench::start(Kind::Names);
     let url = on.url().replacen("root", "root:hunter2", 1);
     for kind in [Kind::Names, Kind::Rows] {
-        let lazily = kind.lock_at(&url, &Told::default());
-        let error = kind.connect(&url, &Told::default()).await.expect_err("it is wrong");
+        let lazily = kind.lock_at(&url, &LockSettings::default());
+        let error = kind.connect(&url, &LockSettings::default()).await.expect_err("it is wrong");
         assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{error}");
         assert!(!format!("{error} {error:?} {lazily:?}").contains("hunter2"), "{error} {lazily:?}");
     }

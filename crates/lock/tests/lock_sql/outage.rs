@@ -11,18 +11,18 @@ use tokio::net::TcpListener;
 use tokio::time::Instant;
 
 use crate::bench::{
-    AMPLE, Bench, Kind, SESSION, SLACK, Told, ask_by, free, insist, key, promises, take,
+    AMPLE, Bench, Kind, LockSettings, SESSION, SLACK, ask_by, free, insist, key, promises, take,
 };
 
 promises![
-    who_holds_and_who_waits_outlive_a_restart_and_fences_grow_over_it,
+    holder_and_waiter_outlive_a_restart_and_fences_grow_over_it,
     what_was_dropped_is_made_again_and_fences_grow_over_it,
     a_server_that_comes_later_is_worked_with,
     damaged_answers_are_errors,
 ];
 
 /// Cases 21, 55 and 80.
-async fn who_holds_and_who_waits_outlive_a_restart_and_fences_grow_over_it(mut on: Bench) {
+async fn holder_and_waiter_outlive_a_restart_and_fences_grow_over_it(mut on: Bench) {
     let lock = on.lock();
     let mut before = take(&*lock, key(1)).await;
     let waits = tokio::spawn({
@@ -69,11 +69,11 @@ async fn a_server_that_comes_later_is_worked_with(mut on: Bench) {
 /// No panic, no wait without end, and no grant that is none.
 async fn damaged_answers_are_errors(on: Bench) {
     let proxy = FaultProxy::start_raw(on.address()).await;
-    let told = Told { timeout: Duration::from_millis(100), ..Told::default() };
+    let settings = LockSettings { timeout: Duration::from_millis(100), ..LockSettings::default() };
     let direct = on.lock();
     let holds = take(&*direct, key(1)).await;
     for nth in (0..600).step_by(17) {
-        let lock = on.kind.lock_at(&on.kind.url_by(proxy.address()), &told);
+        let lock = on.kind.lock_at(&on.kind.url_by(proxy.address()), &settings);
         proxy.flip(nth, 1 << (nth % 8));
         let began = Instant::now();
         let answer = ask_by(&*lock, Claim::new(key(2)), Duration::ZERO).await;
@@ -89,12 +89,13 @@ async fn damaged_answers_are_errors(on: Bench) {
 
 /// Case 64.
 #[tokio::test]
-async fn nobody_there_is_an_error_and_no_wait() {
+async fn a_server_that_is_not_there_is_an_error_and_no_wait() {
     for kind in Kind::ALL {
         let url = kind.url_by(([127, 0, 0, 1], free_port()).into());
-        let lock = kind.lock_at(&url, &Told::default());
+        let lock = kind.lock_at(&url, &LockSettings::default());
         let began = Instant::now();
-        let error = ask_by(&*lock, Claim::new(key(1)), Duration::ZERO).await.expect_err("nobody");
+        let error =
+            ask_by(&*lock, Claim::new(key(1)), Duration::ZERO).await.expect_err("no server");
         assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
         assert!(error.to_string().contains(&key(1).to_string()), "{error}");
         assert!(began.elapsed() < AMPLE, "{:?}", began.elapsed());
@@ -102,20 +103,20 @@ async fn nobody_there_is_an_error_and_no_wait() {
 }
 
 #[tokio::test]
-async fn somebody_who_never_answers_is_an_error_within_the_timeout() {
+async fn a_server_that_never_answers_is_an_error_within_the_timeout() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
-    let told = Told { timeout: SLACK, ..Told::default() };
+    let settings = LockSettings { timeout: SLACK, ..LockSettings::default() };
     for kind in Kind::ALL {
         let began = Instant::now();
-        let error = kind.connect(&kind.url_by(address), &told).await.expect_err("silence");
+        let error = kind.connect(&kind.url_by(address), &settings).await.expect_err("silence");
         assert_eq!(error.kind(), StoreErrorKind::TimedOut, "{error}");
         assert!(began.elapsed() < AMPLE, "{:?}", began.elapsed());
     }
 }
 
 #[tokio::test]
-async fn somebody_who_speaks_another_language_is_an_error() {
+async fn a_server_with_another_protocol_is_an_error() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     tokio::spawn(async move {
@@ -123,8 +124,8 @@ async fn somebody_who_speaks_another_language_is_an_error() {
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
         }
     });
-    let told = Told { timeout: SLACK, ..Told::default() };
+    let settings = LockSettings { timeout: SLACK, ..LockSettings::default() };
     for kind in Kind::ALL {
-        kind.connect(&kind.url_by(address), &told).await.expect_err("no database");
+        kind.connect(&kind.url_by(address), &settings).await.expect_err("no database");
     }
 }

@@ -10,8 +10,8 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::bench::{AMPLE, Bench, SESSION, SLACK, key, promises};
 
 promises![
-    who_is_dropped_is_free_soon,
-    who_loses_its_session_is_told,
+    a_dropped_guard_frees_the_key_soon,
+    a_holder_that_loses_its_session_is_notified,
     waiters_of_processes_are_handed_the_key_at_once,
     a_wait_that_is_dropped_leaves_nothing,
 ];
@@ -21,8 +21,9 @@ fn locks(on: &Bench) -> Locks<Arc<dyn Fenced>> {
 }
 
 /// Case 53.
-async fn who_is_dropped_is_free_soon(on: Bench) {
-    let (ours, others) = (locks(&on), locks(&on));
+async fn a_dropped_guard_frees_the_key_soon(on: Bench) {
+    let ours = locks(&on);
+    let others = locks(&on);
     for _ in 0..5 {
         let held = ours.lock(&key(1)).await.expect("it is free");
         let fence = held.fence();
@@ -36,11 +37,11 @@ async fn who_is_dropped_is_free_soon(on: Bench) {
 }
 
 /// Case 62.
-async fn who_loses_its_session_is_told(on: Bench) {
+async fn a_holder_that_loses_its_session_is_notified(on: Bench) {
     let locks = locks(&on);
     let held = locks.lock(&key(1)).await.expect("it is free");
     on.kill_sessions();
-    timeout(SESSION / 3 + AMPLE, held.lost()).await.expect("it is told");
+    timeout(SESSION / 3 + AMPLE, held.lost()).await.expect("it is notified");
     assert!(held.is_lost());
     assert_eq!(held.release().await.expect("an answer"), Released::NotHeld);
 }
@@ -73,13 +74,14 @@ async fn waiters_of_processes_are_handed_the_key_at_once(on: Bench) {
 
 /// Cases 36 and 88.
 async fn a_wait_that_is_dropped_leaves_nothing(on: Bench) {
-    let (ours, others) = (locks(&on), locks(&on));
+    let ours = locks(&on);
+    let others = locks(&on);
     let held = ours.lock(&key(1)).await.expect("it is free");
     assert!(timeout(SLACK, others.lock(&key(1))).await.is_err());
     others.shutdown(Duration::from_secs(5)).await;
-    assert!(!on.somebody_waits());
+    assert!(!on.has_a_waiter());
     held.release().await.expect("an answer");
-    let next = locks(&on).try_lock(&key(1)).await.expect("nobody has it");
+    let next = locks(&on).try_lock(&key(1)).await.expect("it is free");
     next.release().await.expect("an answer");
 }
 

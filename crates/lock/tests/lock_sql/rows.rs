@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use crate::bench::{Bench, Kind, SLACK, Told, ask, ask_by, free, insist, key, take};
+use crate::bench::{Bench, Kind, LockSettings, SLACK, ask, ask_by, free, insist, key, take};
 
 fn rows(on: &Bench) -> String {
     on.command("SELECT COUNT(*) FROM test.bellwether_locks")
@@ -21,7 +21,7 @@ fn make_old(on: &Bench) {
 }
 
 #[tokio::test]
-async fn old_rows_are_removed_unless_somebody_holds_them() {
+async fn old_rows_are_removed_unless_they_are_held() {
     let on = Bench::start(Kind::Rows);
     let lock = on.lock();
     for number in 0..20 {
@@ -44,7 +44,7 @@ async fn old_rows_are_removed_unless_somebody_holds_them() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_row_that_is_removed_makes_it_again() {
+async fn a_waiter_for_a_row_that_is_removed_creates_it_again() {
     let on = Bench::start(Kind::Rows);
     let lock = on.lock();
     let held = take(&*lock, key(1)).await;
@@ -53,7 +53,7 @@ async fn who_waits_for_a_row_that_is_removed_makes_it_again() {
         let server = Arc::clone(&server);
         spawn_blocking(move || server.command("DELETE FROM test.bellwether_locks"))
     };
-    // It is done when the holder lets go, and then comes the turn of who waits behind it.
+    // The removal waits until the holder releases, and then the next waiter is granted the key.
     sleep(SLACK).await;
     let waits = tokio::spawn({
         let lock = lock.clone();
@@ -102,18 +102,18 @@ async fn slow_from_the_second_on(server: SocketAddr, slow: Duration) -> SocketAd
 
 /// The connection that counts is slow, and the session that has locked the row ends meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_fence_that_was_counted_after_the_session_had_ended_is_not_given_out() {
+async fn a_fence_that_was_counted_after_the_session_had_ended_is_not_granted() {
     let on = Bench::start(Kind::Rows);
-    let told = Told {
+    let settings = LockSettings {
         session: Duration::from_secs(2),
         timeout: Duration::from_secs(20),
         ..Default::default()
     };
-    let other = on.lock_told(&told);
+    let other = on.lock_with(&settings);
     let made = take(&*other, key(1)).await;
     free(&*other, made).await;
     let way = slow_from_the_second_on(on.address(), Duration::from_secs(5)).await;
-    let late = Kind::Rows.lock_at(&Kind::Rows.url_by(way), &told);
+    let late = Kind::Rows.lock_at(&Kind::Rows.url_by(way), &settings);
     let late =
         tokio::spawn(
             async move { ask_by(&*late, Claim::new(key(1)), Duration::from_secs(10)).await },
@@ -121,7 +121,7 @@ async fn a_fence_that_was_counted_after_the_session_had_ended_is_not_given_out()
     sleep(Duration::from_secs(1)).await;
     assert!(ask(&*other, key(1), Duration::ZERO).await.is_none(), "the row is locked");
     let (holder, _) = insist(&*other, key(1)).await;
-    // To be told that the session has ended is as good as not to be granted it.
+    // An error that the session has ended is as good as no grant.
     if let Ok(Some(late)) = late.await.expect("no panic") {
         assert!(late.fence < holder.fence, "{} after {}", late.fence, holder.fence);
     }
@@ -132,8 +132,8 @@ async fn a_fence_that_was_counted_after_the_session_had_ended_is_not_given_out()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn there_are_no_more_connections_than_was_said_and_the_one_that_counts() {
     let on = Bench::start(Kind::Rows);
-    let told = Told { connections: 40, ..Default::default() };
-    let lock = on.lock_told(&told);
+    let settings = LockSettings { connections: 40, ..Default::default() };
+    let lock = on.lock_with(&settings);
     let made = take(&*lock, key(0)).await;
     free(&*lock, made).await;
     let takes: Vec<_> = (0..40)
@@ -151,7 +151,7 @@ async fn there_are_no_more_connections_than_was_said_and_the_one_that_counts() {
          WHERE variable_name = 'MAX_USED_CONNECTIONS'",
     );
     let most: u32 = most.parse().expect("a number");
-    // One more is this question's.
+    // One more is this request's.
     assert!(most <= 40 + 1 + 1, "{most} connections at a time");
     for (held, _) in held {
         free(&*lock, held).await;

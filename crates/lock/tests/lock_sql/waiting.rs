@@ -1,4 +1,4 @@
-//! Waiting: by the server, as long as patience lasts, and no longer.
+//! The server waits for as long as the caller does, and no longer.
 
 use std::time::Duration;
 
@@ -8,18 +8,19 @@ use bellwether_testkit::faults::FaultProxy;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::bench::{
-    AMPLE, Bench, Kind, SESSION, SLACK, Told, ask, ask_by, free, insist, key, promises, take,
+    AMPLE, Bench, Kind, LockSettings, SESSION, SLACK, ask, ask_by, free, insist, key, promises,
+    take,
 };
 
 promises![
     a_wait_ends_when_patience_does,
-    who_waits_is_granted_it_at_once,
-    who_stops_waiting_is_gone_from_the_server,
-    a_question_dropped_at_any_moment_leaves_nothing,
-    a_question_that_was_never_polled_takes_nothing,
-    a_wait_is_released_by_who_knows_its_claim,
+    a_waiter_is_granted_the_key_at_once,
+    a_waiter_that_gives_up_is_gone_from_the_server,
+    a_request_dropped_at_any_moment_leaves_nothing,
+    a_request_that_was_never_polled_takes_nothing,
+    a_wait_is_released_by_its_claim,
     a_wait_that_is_not_answered_ends_and_leaves_nothing,
-    two_that_wait_for_each_other_are_told_that_it_is_busy,
+    two_sessions_that_wait_for_each_other_are_answered_busy,
 ];
 
 /// Cases 30 and 31.
@@ -35,7 +36,7 @@ async fn a_wait_ends_when_patience_does(on: Bench) {
     free(&*lock, held).await;
 }
 
-async fn who_waits_is_granted_it_at_once(on: Bench) {
+async fn a_waiter_is_granted_the_key_at_once(on: Bench) {
     let lock = on.lock();
     for patience in [900, 30_000].map(Duration::from_millis) {
         let held = take(&*lock, key(1)).await;
@@ -56,30 +57,30 @@ async fn who_waits_is_granted_it_at_once(on: Bench) {
 }
 
 /// Case 36.
-async fn who_stops_waiting_is_gone_from_the_server(on: Bench) {
+async fn a_waiter_that_gives_up_is_gone_from_the_server(on: Bench) {
     let lock = on.lock();
     let held = take(&*lock, key(1)).await;
     let gone = Claim::new(key(1));
     let wait = ask_by(&*lock, gone.clone(), Duration::from_secs(60));
     assert!(timeout(SLACK, wait).await.is_err());
-    assert!(on.somebody_waits(), "or there is nothing to be gone from");
+    assert!(on.has_a_waiter(), "or there is nothing to be gone from");
     let began = Instant::now();
     assert_eq!(lock.release(gone).await.expect("an answer"), Released::NotHeld);
     assert!(began.elapsed() < AMPLE, "{:?}", began.elapsed());
-    assert!(!on.somebody_waits());
+    assert!(!on.has_a_waiter());
     free(&*lock, held).await;
     let next = take(&*lock, key(1)).await;
     free(&*lock, next).await;
 }
 
 /// Case 88, as far as it is the lock's.
-async fn a_question_dropped_at_any_moment_leaves_nothing(on: Bench) {
+async fn a_request_dropped_at_any_moment_leaves_nothing(on: Bench) {
     let lock = on.lock();
     for step in 0..40 {
         let claim = Claim::new(key(1));
         let patience = Duration::from_millis(step % 2 * 500);
-        let question = ask_by(&*lock, claim.clone(), patience);
-        let _ = timeout(Duration::from_micros(step * 150), question).await;
+        let request = ask_by(&*lock, claim.clone(), patience);
+        let _ = timeout(Duration::from_micros(step * 150), request).await;
         lock.release(claim).await.expect("an answer");
         let (next, took) = insist(&*lock, key(1)).await;
         assert!(took < AMPLE, "{took:?} after step {step}");
@@ -89,7 +90,7 @@ async fn a_question_dropped_at_any_moment_leaves_nothing(on: Bench) {
 }
 
 /// Case 35.
-async fn a_question_that_was_never_polled_takes_nothing(on: Bench) {
+async fn a_request_that_was_never_polled_takes_nothing(on: Bench) {
     let lock = on.lock();
     let claim = Claim::new(key(1));
     drop(lock.acquire(Request::new(claim.clone(), SLACK).patient_for(SLACK)));
@@ -98,7 +99,7 @@ async fn a_question_that_was_never_polled_takes_nothing(on: Bench) {
     free(&*lock, held).await;
 }
 
-async fn a_wait_is_released_by_who_knows_its_claim(on: Bench) {
+async fn a_wait_is_released_by_its_claim(on: Bench) {
     let lock = on.lock();
     let held = take(&*lock, key(1)).await;
     let claim = Claim::new(key(1));
@@ -118,8 +119,8 @@ async fn a_wait_is_released_by_who_knows_its_claim(on: Bench) {
 /// Case 46.
 async fn a_wait_that_is_not_answered_ends_and_leaves_nothing(on: Bench) {
     let proxy = FaultProxy::start_raw(on.address()).await;
-    let told = Told { timeout: Duration::from_millis(500), ..Told::default() };
-    let lock = on.kind.lock_at(&on.kind.url_by(proxy.address()), &told);
+    let settings = LockSettings { timeout: Duration::from_millis(500), ..LockSettings::default() };
+    let lock = on.kind.lock_at(&on.kind.url_by(proxy.address()), &settings);
     let direct = on.lock();
     let held = take(&*direct, key(1)).await;
     // So that there is a connection to wait by.
@@ -133,21 +134,23 @@ async fn a_wait_that_is_not_answered_ends_and_leaves_nothing(on: Bench) {
     };
     let began = Instant::now();
     let (waited, ()) = tokio::join!(waits, breaks);
-    assert_eq!(waited.expect_err("nothing is heard").kind(), StoreErrorKind::TimedOut);
+    assert_eq!(waited.expect_err("no answer").kind(), StoreErrorKind::TimedOut);
     assert!(began.elapsed() < Duration::from_millis(1_500) + AMPLE, "{:?}", began.elapsed());
     assert_eq!(lock.release(claim).await.expect("an answer"), Released::NotHeld);
     free(&*direct, held).await;
-    // What the server grants to who is cut off ends with the session.
+    // A grant of the server to a session that is cut off ends with the session.
     let (next, took) = insist(&*direct, key(1)).await;
     assert!(took < SESSION + AMPLE, "{took:?}");
     free(&*direct, next).await;
 }
 
-/// Case 86: not even the server can know, as they wait by other sessions than they hold by.
-async fn two_that_wait_for_each_other_are_told_that_it_is_busy(on: Bench) {
+/// Case 86: the server cannot detect the deadlock, because they wait by other sessions than those
+/// that hold.
+async fn two_sessions_that_wait_for_each_other_are_answered_busy(on: Bench) {
     let lock = on.lock();
     let [one, other] = [take(&*lock, key(1)).await, take(&*lock, key(2)).await];
-    let (patience, began) = (Duration::from_millis(500), Instant::now());
+    let patience = Duration::from_millis(500);
+    let began = Instant::now();
     let (first, second) =
         tokio::join!(ask(&*lock, key(2), patience), ask(&*lock, key(1), patience));
     assert!(first.is_none() && second.is_none());
@@ -164,7 +167,8 @@ async fn sessions_of_postgres_are_served_in_the_order_they_came() {
     let held = take(&*lock, key(1)).await;
     let (served, mut order) = tokio::sync::mpsc::unbounded_channel();
     for number in 0..5 {
-        let (lock, served) = (lock.clone(), served.clone());
+        let lock = lock.clone();
+        let served = served.clone();
         tokio::spawn(async move {
             let held = ask(&*lock, key(1), Duration::from_secs(30)).await.expect("its turn");
             served.send(number).expect("the test listens");
@@ -181,12 +185,13 @@ async fn sessions_of_postgres_are_served_in_the_order_they_came() {
     }
 }
 
-/// The server may hear of the interruption when the wait is over by itself, and then it would be
-/// somebody else's question that is interrupted.
+/// The interruption may reach the server after the wait has ended by itself. It would then
+/// interrupt the request of another caller.
 #[tokio::test]
-async fn a_session_that_was_interrupted_serves_nobody_else() {
+async fn a_session_that_was_interrupted_serves_no_other_caller() {
     let on = Bench::start(Kind::Advisory);
-    let (ours, other) = (on.lock(), on.lock());
+    let ours = on.lock();
+    let other = on.lock();
     let held = take(&*other, key(1)).await;
     let waits = tokio::spawn({
         let ours = ours.clone();

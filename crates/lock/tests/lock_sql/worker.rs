@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bellwether_lock::Lock;
 use bellwether_testkit::locks::{LockSetup, LockWorker, work};
 
-use crate::bench::{Bench, Kind, Told};
+use crate::bench::{Bench, Kind, LockSettings};
 
 /// A process that locks as a bench does.
 pub(crate) async fn start(on: &Bench) -> LockWorker {
@@ -22,5 +22,5 @@ fn works() {
 
 async fn lock(setup: LockSetup) -> Result<Arc<dyn Lock>, Box<dyn Error + Send + Sync>> {
     let kind = Kind::ALL.into_iter().find(|known| format!("{known:?}") == setup.kind);
-    Ok(kind.ok_or("no such kind")?.lock_at(&setup.address, &Told::default()))
+    Ok(kind.ok_or("no such kind")?.lock_at(&setup.address, &LockSettings::default()))
 }

@@ -1,4 +1,4 @@
-//! A server, and what tests ask of it.
+//! A server, and the helpers of the tests.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(crate) const SESSION: Duration = Duration::from_secs(1);
 /// By how much a hand-over may be later than the end of a session.
 pub(crate) const GRACE: Duration = Duration::from_millis(250);
 
-/// A server, and a client that looks at its nodes.
+/// A server, and a client that lists its nodes.
 pub(crate) struct Board {
     pub(crate) server: ZooKeeperServer,
     pub(crate) client: Client,
@@ -46,13 +46,13 @@ impl Board {
         self.options().connect().await.expect("a session")
     }
 
-    /// A lock whose session ends soon if nothing is heard of it.
+    /// A lock whose session ends soon when its client is silent.
     pub(crate) async fn mortal_lock(&self) -> ZooKeeperLock {
         let options = self.options().session_timeout(SESSION).expect("a time-out");
         options.connect().await.expect("a session")
     }
 
-    /// The names of those who stand in line for a key, in no order.
+    /// The names of the nodes in the queue for a key, in no order.
     pub(crate) async fn nodes(&self, key: &Key) -> Vec<String> {
         match self.client.list_children(&parent(key)).await {
             Err(zookeeper_client::Error::NoNode) => Vec::new(),
@@ -69,8 +69,8 @@ impl Board {
         format!("{}/{}", parent(claim.key()), nodes[0])
     }
 
-    /// Waits until so many stand in line for a key.
-    pub(crate) async fn has_in_line(&self, key: &Key, count: usize) {
+    /// Waits until the queue for a key has `count` nodes.
+    pub(crate) async fn has_queued(&self, key: &Key, count: usize) {
         let began = Instant::now();
         loop {
             let nodes = self.nodes(key).await;
@@ -82,16 +82,17 @@ impl Board {
         }
     }
 
-    /// A task that waits for a key, once it stands in line, as the last of so many.
+    /// Starts a task that waits for a key, and returns when it is the last of `count` in the queue.
     pub(crate) async fn waiter(
         &self,
         lock: &ZooKeeperLock,
         claim: &Claim,
         place: usize,
     ) -> JoinHandle<Grant> {
-        let (lock, waiting) = (lock.clone(), claim.clone());
+        let lock = lock.clone();
+        let waiting = claim.clone();
         let task = tokio::spawn(async move { wait(&lock, &waiting).await });
-        self.has_in_line(claim.key(), place).await;
+        self.has_queued(claim.key(), place).await;
         task
     }
 }
@@ -102,7 +103,7 @@ pub(crate) fn prefix(claim: &Claim) -> String {
     format!("_c_{token}-lock-")
 }
 
-/// Where all stand who want a key in the namespace that has no name.
+/// The parent of the queue for a key, in the namespace without a name.
 pub(crate) fn parent(key: &Key) -> String {
     format!("/bellwether/default/{}", key.digest())
 }
@@ -151,7 +152,7 @@ pub(crate) fn fence(grant: &Grant) -> u64 {
     grant.fence.expect("a fence")
 }
 
-/// Whether the holder has been told that it holds nothing any more.
+/// Whether the holder has been notified of its loss.
 pub(crate) fn is_lost(grant: &Grant) -> bool {
     match &grant.term {
         Term::Session(session) => session.has_ended(),
@@ -159,9 +160,9 @@ pub(crate) fn is_lost(grant: &Grant) -> bool {
     }
 }
 
-/// Waits until the holder is told.
+/// Waits until the holder is notified.
 pub(crate) async fn lost(grant: &Grant) {
     let Term::Session(session) = &grant.term else { panic!("not by a session: {grant:?}") };
     let mut session = session.clone();
-    timeout(PATIENCE, session.ended()).await.expect("the holder is told");
+    timeout(PATIENCE, session.ended()).await.expect("the holder is notified");
 }

@@ -15,7 +15,7 @@ async fn it_keeps_the_contract() {
 }
 
 #[tokio::test]
-async fn a_holder_that_stood_still_for_its_session_knows_it() {
+async fn a_holder_paused_for_its_session_knows_of_the_loss() {
     let board = Board::start().await;
     let lock = board.mortal_lock().await;
     assert_eq!(conformance::run_standing_still(lock, SESSION).await, []);

@@ -13,7 +13,7 @@ async fn lock(hosts: &str) -> ZooKeeperLock {
     ZooKeeperOptions::new(hosts).unwrap().connect().await.unwrap()
 }
 
-/// The answer of those who elect a leader meanwhile.
+/// The answer of servers that are electing a leader.
 async fn renewed(lock: &ZooKeeperLock, claim: &Claim) -> Renew {
     let began = Instant::now();
     loop {
@@ -26,11 +26,13 @@ async fn renewed(lock: &ZooKeeperLock, claim: &Claim) -> Renew {
 }
 
 #[tokio::test]
-async fn a_leader_that_dies_takes_neither_the_key_nor_the_place_in_line_with_it() {
+async fn an_ensemble_leader_that_dies_loses_neither_the_key_nor_the_queue() {
     let mut servers = ZooKeeperServer::start_ensemble();
     let hosts = servers.each_ref().map(ZooKeeperServer::hosts).join(",");
-    let (holder, waiter) = (lock(&hosts).await, lock(&hosts).await);
-    let (held, waiting) = (claim(), claim());
+    let holder = lock(&hosts).await;
+    let waiter = lock(&hosts).await;
+    let held = claim();
+    let waiting = claim();
     let first = take(&holder, &held).await;
     let in_line = waiting.clone();
     let waits = tokio::spawn(async move {
@@ -43,7 +45,7 @@ async fn a_leader_that_dies_takes_neither_the_key_nor_the_place_in_line_with_it(
         sleep(Duration::from_millis(2)).await;
     }
     let leader = servers.iter_mut().find(|server| server.leads());
-    leader.expect("somebody leads").kill();
+    leader.expect("one server leads").kill();
     assert_eq!(renewed(&holder, &held).await, Renew::Held);
     assert!(!is_lost(&first) && !waits.is_finished());
     free(&holder, held).await;

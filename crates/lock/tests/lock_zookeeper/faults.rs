@@ -15,7 +15,8 @@ use crate::board::{Board, PATIENCE, SESSION, claim, fence, free, is_lost, key, r
 
 const LIMIT: Duration = Duration::from_millis(300);
 
-/// A lock that reaches the server by way of a proxy, and loses its session to no fault that passes.
+/// A lock that reaches the server by way of a proxy, and keeps its session through every temporary
+/// fault.
 async fn by_proxy(board: &Board) -> (FaultProxy, ZooKeeperLock) {
     let proxy = FaultProxy::start_raw(board.server.address()).await;
     let lock = options(&proxy.address().to_string()).connect().await.unwrap();
@@ -49,7 +50,7 @@ async fn a_node_whose_making_was_not_answered_is_found_again() {
     assert_eq!(u64::try_from(node.czxid).unwrap(), fence(&grant));
     assert!(!is_lost(&grant));
     free(&lock, claim).await;
-    board.has_in_line(&key(), 0).await;
+    board.has_queued(&key(), 0).await;
 }
 
 /// Case 15.
@@ -81,34 +82,36 @@ async fn a_connection_that_breaks_at_any_byte_leaves_no_node() {
     }
 }
 
-/// Case 88, for the first questions of a claim: dropped at each of its awaits.
+/// Case 88, for the first requests of a claim: dropped at each of its awaits.
 #[tokio::test]
 async fn a_claim_that_is_dropped_at_any_await_and_released_leaves_no_node() {
     let board = Board::start().await;
     let lock = board.lock().await;
     for polls in 1..12 {
         let claim = claim();
-        let mut question = lock.acquire(request(&claim, Duration::ZERO));
+        let mut asking = lock.acquire(request(&claim, Duration::ZERO));
         for _ in 0..polls {
-            if futures_util::poll!(&mut question).is_ready() {
+            if futures_util::poll!(&mut asking).is_ready() {
                 break;
             }
             // Enough for an answer: the next poll is the next await.
             tokio::time::sleep(Duration::from_millis(3)).await;
         }
-        drop(question);
+        drop(asking);
         lock.release(claim).await.unwrap();
         assert_eq!(board.nodes(&key()).await, Vec::<String>::new(), "after {polls} polls");
     }
 }
 
-/// Of a claim that is released while it asks, or waits, nothing is left, whoever comes first.
+/// A claim that is released while it asks or waits leaves nothing, in any order of the two.
 #[tokio::test]
-async fn a_release_that_meets_its_own_question_leaves_no_node() {
+async fn a_release_concurrent_with_its_own_request_leaves_no_node() {
     let board = Board::start().await;
-    let (holder, lock) = (board.lock().await, board.mortal_lock().await);
+    let holder = board.lock().await;
+    let lock = board.mortal_lock().await;
     for round in 0..60 {
-        let (held, claim) = (claim(), claim());
+        let held = claim();
+        let claim = claim();
         let is_held = round % 2 == 0;
         if is_held {
             take(&holder, &held).await;
@@ -120,15 +123,15 @@ async fn a_release_that_meets_its_own_question_leaves_no_node() {
         };
         let (attempt, released) = tokio::join!(asks, releases);
         released.unwrap();
-        // Who has been granted it after that has not been released, and has to be.
+        // A claim that is granted after that was not released, so it has to be.
         if matches!(attempt, Ok(Attempt::Granted(_))) {
             lock.release(claim).await.unwrap();
         }
         if is_held {
             free(&holder, held).await;
         }
-        // Longer than an answer takes, and shorter than it takes until nobody is waited for.
-        tokio::time::timeout(SESSION, board.has_in_line(&key(), 0)).await.unwrap();
+        // Longer than an answer takes, and shorter than the wait limit.
+        tokio::time::timeout(SESSION, board.has_queued(&key(), 0)).await.unwrap();
     }
 }
 
@@ -147,11 +150,11 @@ async fn a_release_that_did_not_get_through_is_done_when_the_server_answers() {
     assert_eq!(error.kind(), StoreErrorKind::TimedOut);
     assert!(error.to_string().contains("releasing `row#"), "{error}");
     assert!(began.elapsed() < LIMIT * 2);
-    // What is being released is granted no more.
+    // A claim that is being released is not granted any more.
     proxy.heal();
     let again = lock.acquire(request(&claim, Duration::ZERO)).await;
     assert!(!matches!(again, Ok(Attempt::Granted(_))), "{again:?}");
-    board.has_in_line(&key(), 0).await;
+    board.has_queued(&key(), 0).await;
     assert!(!is_lost(&grant), "it was the session that ended");
 }
 
@@ -178,7 +181,7 @@ async fn a_server_that_says_nothing_is_an_error_in_time() {
 }
 
 #[tokio::test]
-async fn a_server_that_stands_still_costs_the_time_of_an_operation() {
+async fn a_paused_server_costs_the_timeout_of_an_operation() {
     let board = Board::start().await;
     let lock = board.options().timeout(LIMIT).unwrap().connect().await.unwrap();
     board.server.stop();
@@ -187,7 +190,8 @@ async fn a_server_that_stands_still_costs_the_time_of_an_operation() {
     assert_eq!(error.kind(), StoreErrorKind::TimedOut);
     assert!(began.elapsed() < LIMIT * 2, "it took {:?}", began.elapsed());
     board.server.resume();
-    let (claim, began) = (claim(), Instant::now());
+    let claim = claim();
+    let began = Instant::now();
     while let Err(error) = lock.acquire(request(&claim, LIMIT)).await {
         assert!(began.elapsed() < PATIENCE, "{error}");
     }
@@ -235,8 +239,8 @@ async fn a_server_that_speaks_nonsense_is_an_error_and_no_panic() {
     }
 }
 
-/// An answer with a wrong bit may say anything, even that it goes on for ever. What is held by that
-/// connection goes with its session then, and no longer.
+/// An answer with a wrong bit may say anything, even that it has no end. A key that is held by that
+/// connection is then lost with its session.
 #[tokio::test]
 async fn an_answer_with_a_wrong_bit_does_no_lasting_harm() {
     let board = Board::start().await;
@@ -247,11 +251,11 @@ async fn an_answer_with_a_wrong_bit_does_no_lasting_harm() {
     for byte in [0, 3, 7, 15, 19, 23, 40, 70, 90, 120] {
         proxy.flip(byte, 0x81);
         let claim = claim();
-        // It may be granted or not: the harm is what is looked for.
+        // It may be granted or not: the test checks that it does no harm.
         let _ = lock.acquire(request(&claim, Duration::ZERO)).await;
         proxy.heal();
         let _ = lock.release(claim).await;
     }
-    board.has_in_line(&key(), 0).await;
+    board.has_queued(&key(), 0).await;
     take(&lock, &claim()).await;
 }

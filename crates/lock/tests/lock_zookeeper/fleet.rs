@@ -29,7 +29,7 @@ async fn lock(setup: LockSetup) -> Result<Arc<dyn Lock>, Box<dyn Error + Send + 
     Ok(Arc::new(options.connect().await?))
 }
 
-/// A process with a session that ends soon if nothing is heard of it, if it is to be mortal.
+/// A process. If `mortal`, its session ends soon when the process is silent.
 async fn worker(kind: &str, board: &Board) -> LockWorker {
     let setup = LockSetup { kind: kind.to_owned(), address: board.server.hosts() };
     LockWorker::start("fleet::works", &setup).await
@@ -42,7 +42,7 @@ async fn holder(board: &Board) -> (LockWorker, u64) {
     (holder, fence)
 }
 
-/// A write that does not look whether the key is still held.
+/// A write that does not check whether the key is still held.
 async fn writes(holder: &LockWorker) -> u64 {
     match holder.ask(&LockCommand::Write(1)).await {
         LockReply::Held(fence) => fence.expect("a fence"),
@@ -50,7 +50,7 @@ async fn writes(holder: &LockWorker) -> u64 {
     }
 }
 
-/// A session that is kept takes no account of it.
+/// A lease that does not count for an open session.
 const LEASE: Duration = Duration::from_secs(30);
 
 /// Case 52.
@@ -58,7 +58,8 @@ const LEASE: Duration = Duration::from_secs(30);
 async fn the_key_of_a_killed_process_is_free_when_its_session_ends() {
     let board = Board::start().await;
     let (mut holder, held) = holder(&board).await;
-    let (lock, next) = (board.lock().await, claim());
+    let lock = board.lock().await;
+    let next = claim();
     let waiter = board.waiter(&lock, &next, 2).await;
     holder.kill();
     let began = Instant::now();
@@ -70,13 +71,14 @@ async fn the_key_of_a_killed_process_is_free_when_its_session_ends() {
 }
 
 #[tokio::test]
-async fn a_process_that_stood_still_is_told_and_its_fence_is_refused() {
+async fn a_paused_process_is_notified_and_its_fence_is_refused() {
     let board = Board::start().await;
     let mut resource = FencedResource::default();
     let (holder, held) = holder(&board).await;
     let written = writes(&holder).await;
     assert!(written == held && resource.accepts(written));
-    let (lock, next) = (board.lock().await, claim());
+    let lock = board.lock().await;
+    let next = claim();
     let waiter = board.waiter(&lock, &next, 2).await;
     holder.stop();
     let began = Instant::now();
@@ -89,7 +91,7 @@ async fn a_process_that_stood_still_is_told_and_its_fence_is_refused() {
     let written = writes(&holder).await;
     assert!(!resource.accepts(written), "{written} was taken after {}", fence(&grant));
     assert_eq!(holder.loses(1).await, Some(held));
-    assert!(began.elapsed() < GRACE, "it was told after {:?}", began.elapsed());
+    assert!(began.elapsed() < GRACE, "it was notified after {:?}", began.elapsed());
     free(&lock, next).await;
 }
 
@@ -120,5 +122,5 @@ async fn eight_processes_of_eight_tasks_count_exactly_and_their_fences_grow() {
     let (count, _) = read_count(&file);
     assert_eq!(count, EACH * EACH * rounds);
     println!("{count} rounds took {:?}", began.elapsed());
-    board.has_in_line(claim().key(), 0).await;
+    board.has_queued(claim().key(), 0).await;
 }

@@ -41,7 +41,8 @@ async fn poll(lock: &ZooKeeperLock, claim: &Claim) {
     }
 }
 
-/// Eight who want the key at once, as often as that, and how long it stood free between two of them.
+/// Eight tasks ask for the key at once, `ROUNDS` times each. Gives how long it was free between two
+/// holders.
 async fn hand_over(locks: &[ZooKeeperLock], polls: bool) -> Duration {
     let hand_overs = HandOvers::default();
     let turns = locks.iter().map(async |lock| {
@@ -55,7 +56,7 @@ async fn hand_over(locks: &[ZooKeeperLock], polls: bool) -> Duration {
             sleep(Duration::from_millis(20)).await;
             hand_overs.releases();
             free(lock, claim).await;
-            // Who asks again at once would hand over to itself.
+            // A task that asks again at once would hand over to itself.
             sleep(Duration::from_millis(60)).await;
         }
     });
@@ -73,11 +74,12 @@ async fn a_watched_hand_over_is_faster_than_polling() {
     assert!(watched < polled, "{watched:?}, and {polled:?} by polling");
 }
 
-/// To make a node, to see where it stands, to watch who is before, to look again, and to remove it.
+/// Create a node, list the queue, watch the node before, list again, and remove the node.
 #[tokio::test]
 async fn a_claim_that_waits_costs_five_requests() {
     let board = Board::start().await;
-    let (lock, mut held) = (board.lock().await, claim());
+    let lock = board.lock().await;
+    let mut held = claim();
     take(&lock, &held).await;
     let asked = Cell::new(0);
     // To ask for a number is a packet as well.
@@ -88,7 +90,8 @@ async fn a_claim_that_waits_costs_five_requests() {
     let before = number("zk_packets_received") - asked.get();
     for _ in 0..20 {
         let next = claim();
-        let (waiting, waiter) = (next.clone(), lock.clone());
+        let waiting = next.clone();
+        let waiter = lock.clone();
         let waits = tokio::spawn(async move { wait(&waiter, &waiting).await });
         while number("zk_watch_count") == 0 {
             tokio::task::yield_now().await;
@@ -97,7 +100,7 @@ async fn a_claim_that_waits_costs_five_requests() {
         waits.await.expect("no panic");
     }
     let requests = number("zk_packets_received") - asked.get() - before;
-    // Sessions that nobody uses are heard of, too.
+    // Unused sessions send pings, too.
     assert!((100..=106).contains(&requests), "20 hand-overs took {requests} requests");
     assert_eq!(board.nodes(&key()).await.len(), 1);
 }

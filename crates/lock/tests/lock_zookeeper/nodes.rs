@@ -1,4 +1,4 @@
-//! Where nodes are, who may touch them, and that none stay.
+//! The paths of nodes, their rights, and their removal.
 
 use std::time::Duration;
 
@@ -35,9 +35,10 @@ async fn nothing_is_left_of_three_hundred_keys() {
 
 /// Case 84.
 #[tokio::test]
-async fn a_key_that_somebody_wants_keeps_its_parent() {
+async fn a_key_with_a_waiter_keeps_its_parent() {
     let board = Board::start().await;
-    let (lock, held) = (board.lock().await, claim());
+    let lock = board.lock().await;
+    let held = claim();
     take(&lock, &held).await;
     // Longer than the server waits between its rounds.
     sleep(Duration::from_millis(500)).await;
@@ -69,7 +70,8 @@ async fn the_path_below_which_everything_is_is_made() {
 async fn namespaces_are_apart() {
     let board = Board::start().await;
     let [shop, other] = ["shop", "other"].map(|name| board.options().namespace(name).unwrap());
-    let (shop, other) = (shop.connect().await.unwrap(), other.connect().await.unwrap());
+    let shop = shop.connect().await.unwrap();
+    let other = other.connect().await.unwrap();
     let held = claim();
     take(&shop, &held).await;
     take(&other, &claim()).await;
@@ -79,7 +81,7 @@ async fn namespaces_are_apart() {
 
 /// Case 84.
 #[tokio::test]
-async fn private_nodes_without_anybody_to_own_them_leave_nothing() {
+async fn private_nodes_without_an_owner_leave_nothing() {
     let board = Board::start().await;
     let lock = board.options().private().connect().await.unwrap();
     let error = lock.acquire(request(&claim(), Duration::ZERO)).await.unwrap_err();
@@ -89,7 +91,7 @@ async fn private_nodes_without_anybody_to_own_them_leave_nothing() {
 }
 
 #[tokio::test]
-async fn private_nodes_are_for_those_only_who_are_the_same() {
+async fn private_nodes_are_accessible_to_the_same_user_only() {
     let board = Board::start().await;
     let options = || board.options().private();
     let ours = options().auth("digest", b"shop:secret").connect().await.unwrap();
@@ -105,9 +107,9 @@ async fn private_nodes_are_for_those_only_who_are_the_same() {
     take(&same, &claim()).await;
 }
 
-/// Of a key for which somebody may not make nodes, nothing is held.
+/// A user that may not create the nodes of a key holds nothing.
 #[tokio::test]
-async fn who_may_not_make_nodes_is_refused() {
+async fn a_user_that_may_not_create_nodes_is_refused() {
     let board = Board::start().await;
     let options = board.options().private().auth("digest", b"shop:secret");
     let ours = options.connect().await.unwrap();

@@ -1,4 +1,4 @@
-//! `Locks` over it: who asks, who is told, and what is left.
+//! `Locks` over it: requests, notifications, and what is left.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ fn locks(lock: ZooKeeperLock) -> Locks<ZooKeeperLock> {
 
 /// Cases 54, 62 and 63.
 #[tokio::test]
-async fn a_holder_that_is_cut_off_is_told_and_has_less_than_the_next_one() {
+async fn a_holder_that_is_cut_off_knows_of_the_loss_and_has_a_smaller_fence_than_the_next() {
     let board = Board::start().await;
     let proxy = FaultProxy::start_raw(board.server.address()).await;
     let options = ZooKeeperOptions::new(&proxy.address().to_string()).unwrap();
@@ -26,7 +26,7 @@ async fn a_holder_that_is_cut_off_is_told_and_has_less_than_the_next_one() {
     assert!(!first.is_lost());
     proxy.blackhole();
     let second = other.lock(&key()).await.unwrap();
-    assert!(first.is_lost(), "the next one has it, and the first has not been told");
+    assert!(first.is_lost(), "the next one has it, and the first has not been notified");
     timeout(PATIENCE, first.lost()).await.unwrap();
     assert!(second.fence() > first.fence());
     proxy.heal();
@@ -53,22 +53,24 @@ async fn the_tasks_of_one_process_have_one_node_at_a_time() {
 #[tokio::test]
 async fn a_caller_that_is_cancelled_leaves_no_node() {
     let board = Board::start().await;
-    let (holder, held) = (board.lock().await, claim());
+    let holder = board.lock().await;
+    let held = claim();
     take(&holder, &held).await;
     let locks = locks(board.lock().await);
     let waiting = locks.clone();
     let caller = tokio::spawn(async move { waiting.lock(&key()).await.map(drop) });
-    board.has_in_line(&key(), 2).await;
+    board.has_queued(&key(), 2).await;
     caller.abort();
-    board.has_in_line(&key(), 1).await;
+    board.has_queued(&key(), 1).await;
     free(&holder, held).await;
 }
 
 /// Cases 30 and 31.
 #[tokio::test]
-async fn a_caller_that_waits_in_vain_is_answered_in_time_and_leaves_no_node() {
+async fn a_caller_whose_wait_ends_is_answered_in_time_and_leaves_no_node() {
     let board = Board::start().await;
-    let (holder, held) = (board.lock().await, claim());
+    let holder = board.lock().await;
+    let held = claim();
     take(&holder, &held).await;
     let wait = Duration::from_millis(200);
     let locks = locks(board.lock().await).wait(LockWait::at_most(wait));
@@ -77,7 +79,7 @@ async fn a_caller_that_waits_in_vain_is_answered_in_time_and_leaves_no_node() {
     let took = began.elapsed();
     assert_eq!(error.kind(), LockErrorKind::TimedOut);
     assert!(took >= wait && took < wait * 2, "it took {took:?}");
-    board.has_in_line(&key(), 1).await;
+    board.has_queued(&key(), 1).await;
     free(&holder, held).await;
 }
 
@@ -94,19 +96,20 @@ async fn a_panic_gives_the_key_back() {
     assert!(task.await.is_err_and(|error| error.is_panic()));
     let next = locks.lock(&key()).await.unwrap();
     next.release().await.unwrap();
-    board.has_in_line(&key(), 0).await;
+    board.has_queued(&key(), 0).await;
 }
 
-/// Case 38, as far as there is anything like it: nothing is heard, and the session ends meanwhile.
+/// Case 38, as far as it applies: no message arrives, and the session ends meanwhile.
 #[tokio::test]
 async fn a_caller_waits_out_a_server_that_restarts() {
     let mut board = Board::start().await;
-    let (holder, held) = (board.lock().await, claim());
+    let holder = board.lock().await;
+    let held = claim();
     take(&holder, &held).await;
     let locks = locks(board.lock().await);
     let waiting = locks.clone();
     let caller = tokio::spawn(async move { waiting.lock(&key()).await.map(|held| held.fence()) });
-    board.has_in_line(&key(), 2).await;
+    board.has_queued(&key(), 2).await;
     board.server.restart();
     free(&holder, held).await;
     caller.await.unwrap().unwrap();
@@ -114,7 +117,7 @@ async fn a_caller_waits_out_a_server_that_restarts() {
 
 /// Removed by hand, long before the next renewal.
 #[tokio::test]
-async fn a_holder_whose_node_was_removed_is_told_at_once() {
+async fn a_holder_whose_node_was_removed_is_notified_at_once() {
     let board = Board::start().await;
     let locks = locks(board.lock().await).lease(PATIENCE * 60).unwrap();
     for pause in [Duration::ZERO, Duration::from_millis(500)] {
@@ -124,7 +127,7 @@ async fn a_holder_whose_node_was_removed_is_told_at_once() {
         let nodes = board.nodes(&key()).await;
         let path = format!("{}/{}", parent(&key()), nodes[0]);
         board.client.delete(&path, None).await.unwrap();
-        timeout(PATIENCE, held.lost()).await.expect("it is told");
+        timeout(PATIENCE, held.lost()).await.expect("it is notified");
         assert_eq!(held.release().await.unwrap(), Released::NotHeld);
     }
 }
@@ -136,10 +139,10 @@ async fn work_whose_node_was_removed_is_dropped() {
     let running = locks.clone();
     let work = async move { running.run(&key(), std::future::pending::<()>()).await };
     let work = tokio::spawn(work);
-    board.has_in_line(&key(), 1).await;
+    board.has_queued(&key(), 1).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     let path = format!("{}/{}", parent(&key()), board.nodes(&key()).await[0]);
     board.client.delete(&path, None).await.unwrap();
-    let ran = timeout(PATIENCE, work).await.expect("it is told").unwrap();
+    let ran = timeout(PATIENCE, work).await.expect("it is notified").unwrap();
     assert_eq!(ran.unwrap_err().kind(), LockErrorKind::Lost);
 }

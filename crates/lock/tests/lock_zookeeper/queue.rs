@@ -1,4 +1,4 @@
-//! First come, first served; no herd; nobody who has gone is in the way.
+//! First come, first served; no herd; a waiter that has left delays no other.
 
 use std::time::Duration;
 
@@ -22,7 +22,8 @@ async fn five_sessions_are_served_in_the_order_they_came() {
     take(&holder, &held).await;
     let mut waiters = Vec::new();
     for place in 2..=6 {
-        let (lock, claim) = (board.lock().await, claim());
+        let lock = board.lock().await;
+        let claim = claim();
         waiters.push((board.waiter(&lock, &claim, place).await, lock, claim));
     }
     free(&holder, held).await;
@@ -36,28 +37,29 @@ async fn five_sessions_are_served_in_the_order_they_came() {
 }
 
 #[tokio::test]
-async fn a_release_is_told_to_the_next_one_and_to_nobody_else() {
+async fn a_release_is_announced_to_the_next_waiter_only() {
     let board = Board::start().await;
-    let (lock, held) = (board.lock().await, claim());
+    let lock = board.lock().await;
+    let held = claim();
     take(&lock, &held).await;
     let mut waiters = Vec::new();
     for place in 2..=9 {
         let claim = claim();
         waiters.push((board.waiter(&lock, &claim, place).await, claim));
     }
-    let told = || board.server.number("zk_sum_node_deleted_watch_count");
-    // The last one's node stands there before its watch does.
+    let notified = || board.server.number("zk_sum_node_deleted_watch_count");
+    // The node of the last waiter exists before its watch does.
     let began = Instant::now();
     while board.server.number("zk_watch_count") < 8 {
         assert!(began.elapsed() < Duration::from_secs(5));
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     assert_eq!(board.server.number("zk_watch_count"), 8);
-    let before = told();
+    let before = notified();
     free(&lock, held).await;
     for (number, (waiter, claim)) in (1..).zip(waiters) {
         waiter.await.expect("no panic");
-        assert_eq!(told() - before, number);
+        assert_eq!(notified() - before, number);
         free(&lock, claim).await;
     }
     assert_eq!(board.server.number("zk_watch_count"), 0);
@@ -65,25 +67,29 @@ async fn a_release_is_told_to_the_next_one_and_to_nobody_else() {
 
 /// Case 36.
 #[tokio::test]
-async fn a_wait_that_is_cancelled_and_released_leaves_no_node_and_holds_up_nobody() {
+async fn a_wait_that_is_cancelled_and_released_leaves_no_node_and_delays_no_waiter() {
     let board = Board::start().await;
-    let (lock, held, cancelled, next) = (board.lock().await, claim(), claim(), claim());
+    let lock = board.lock().await;
+    let held = claim();
+    let cancelled = claim();
+    let next = claim();
     take(&lock, &held).await;
     let leaver = board.waiter(&lock, &cancelled, 2).await;
     let waiter = board.waiter(&lock, &next, 3).await;
     leaver.abort();
     assert_eq!(lock.release(cancelled).await.unwrap(), Released::NotHeld);
-    board.has_in_line(&key(), 2).await;
+    board.has_queued(&key(), 2).await;
     free(&lock, held).await;
     waiter.await.expect("no panic");
     free(&lock, next).await;
-    board.has_in_line(&key(), 0).await;
+    board.has_queued(&key(), 0).await;
 }
 
 #[tokio::test]
 async fn a_try_leaves_no_node() {
     let board = Board::start().await;
-    let (lock, held) = (board.lock().await, claim());
+    let lock = board.lock().await;
+    let held = claim();
     take(&lock, &held).await;
     for _ in 0..5 {
         busy(&lock, &claim(), Duration::ZERO).await;
@@ -91,7 +97,7 @@ async fn a_try_leaves_no_node() {
     assert_eq!(board.nodes(&key()).await.len(), 1);
 }
 
-/// A look before each try is not enough: many can see an empty line.
+/// A listing before each try is not enough: many tries can see an empty queue.
 #[tokio::test]
 async fn tries_that_meet_leave_no_node_but_the_holders() {
     let board = Board::start().await;
@@ -110,9 +116,11 @@ async fn tries_that_meet_leave_no_node_but_the_holders() {
 
 /// Case 44.
 #[tokio::test]
-async fn a_try_after_a_short_wait_in_vain_takes_a_free_key_at_once() {
+async fn a_try_after_a_short_wait_that_ended_takes_a_free_key_at_once() {
     let board = Board::start().await;
-    let (lock, held, short) = (board.lock().await, claim(), claim());
+    let lock = board.lock().await;
+    let held = claim();
+    let short = claim();
     take(&lock, &held).await;
     assert_eq!(busy(&lock, &short, SHORT).await.ahead, Some(1));
     lock.release(short).await.unwrap();
@@ -121,9 +129,12 @@ async fn a_try_after_a_short_wait_in_vain_takes_a_free_key_at_once() {
 }
 
 #[tokio::test]
-async fn a_claim_keeps_its_place_between_its_questions() {
+async fn a_claim_keeps_its_place_in_the_queue_between_its_requests() {
     let board = Board::start().await;
-    let (lock, held, early, late) = (board.lock().await, claim(), claim(), claim());
+    let lock = board.lock().await;
+    let held = claim();
+    let early = claim();
+    let late = claim();
     take(&lock, &held).await;
     busy(&lock, &early, SHORT).await;
     let waiter = board.waiter(&lock, &late, 3).await;
@@ -136,12 +147,15 @@ async fn a_claim_keeps_its_place_between_its_questions() {
 
 /// Case 43.
 #[tokio::test]
-async fn a_claim_that_asks_no_more_loses_its_place() {
+async fn a_claim_that_stops_asking_loses_its_place_in_the_queue() {
     let board = Board::start().await;
     let options = board.options().session_timeout(Duration::from_millis(400)).unwrap();
     let options = options.timeout(Duration::from_millis(200)).unwrap();
     let forgetful = options.connect().await.unwrap();
-    let (lock, held, forgotten, next) = (board.lock().await, claim(), claim(), claim());
+    let lock = board.lock().await;
+    let held = claim();
+    let forgotten = claim();
+    let next = claim();
     take(&lock, &held).await;
     busy(&forgetful, &forgotten, SHORT).await;
     let waiter = board.waiter(&lock, &next, 3).await;
@@ -157,12 +171,15 @@ async fn the_last_waiter_waits_for_the_holder_when_the_session_between_them_dies
     let proxy = FaultProxy::start_raw(board.server.address()).await;
     let options = ZooKeeperOptions::new(&proxy.address().to_string()).unwrap();
     let middle = options.session_timeout(SESSION).unwrap().connect().await.unwrap();
-    let (lock, held, between, last) = (board.lock().await, claim(), claim(), claim());
+    let lock = board.lock().await;
+    let held = claim();
+    let between = claim();
+    let last = claim();
     take(&lock, &held).await;
     let dying = board.waiter(&middle, &between, 2).await;
     let waiter = board.waiter(&lock, &last, 3).await;
     proxy.blackhole();
-    board.has_in_line(&key(), 2).await;
+    board.has_queued(&key(), 2).await;
     dying.abort();
     tokio::time::sleep(GRACE).await;
     assert!(!waiter.is_finished());
@@ -172,27 +189,32 @@ async fn the_last_waiter_waits_for_the_holder_when_the_session_between_them_dies
 
 /// Case 59.
 #[tokio::test]
-async fn a_waiter_whose_node_was_removed_by_hand_stands_in_line_again() {
+async fn a_waiter_whose_node_was_removed_by_hand_queues_again() {
     let board = Board::start().await;
-    let (lock, held, removed, next) = (board.lock().await, claim(), claim(), claim());
+    let lock = board.lock().await;
+    let held = claim();
+    let removed = claim();
+    let next = claim();
     take(&lock, &held).await;
-    let loser = board.waiter(&lock, &removed, 2).await;
+    let without_node = board.waiter(&lock, &removed, 2).await;
     let waiter = board.waiter(&lock, &next, 3).await;
     board.client.delete(&board.node_of(&removed).await, None).await.unwrap();
     free(&lock, held).await;
     waiter.await.expect("no panic");
-    assert!(!loser.is_finished());
+    assert!(!without_node.is_finished());
     free(&lock, next).await;
-    loser.await.expect("no panic");
+    without_node.await.expect("no panic");
     free(&lock, removed).await;
-    board.has_in_line(&key(), 0).await;
+    board.has_queued(&key(), 0).await;
 }
 
 /// Case 14.
 #[tokio::test]
 async fn a_holder_whose_node_was_removed_by_hand_has_lost_the_key() {
     let board = Board::start().await;
-    let (lock, held, next) = (board.lock().await, claim(), claim());
+    let lock = board.lock().await;
+    let held = claim();
+    let next = claim();
     let first = take(&lock, &held).await;
     board.client.delete(&board.node_of(&held).await, None).await.unwrap();
     let second = take(&lock, &next).await;
@@ -207,7 +229,9 @@ async fn a_holder_whose_node_was_removed_by_hand_has_lost_the_key() {
 #[tokio::test]
 async fn another_process_that_knows_the_claim_can_release_it() {
     let board = Board::start().await;
-    let (lock, other, held) = (board.lock().await, board.lock().await, claim());
+    let lock = board.lock().await;
+    let other = board.lock().await;
+    let held = claim();
     take(&lock, &held).await;
     free(&other, held.clone()).await;
     assert_eq!(lock.renew(&held, SHORT).await.unwrap(), Renew::Lost);
@@ -215,7 +239,7 @@ async fn another_process_that_knows_the_claim_can_release_it() {
     take(&other, &claim()).await;
 }
 
-/// Case 83. Patience that no clock can count is patience all the same.
+/// Case 83. A wait may be longer than any clock can count.
 #[tokio::test]
 async fn two_hundred_waiters_are_all_served() {
     let board = Board::start().await;
@@ -227,14 +251,15 @@ async fn two_hundred_waiters_are_all_served() {
         free(&lock, claim).await;
     });
     futures_util::future::join_all(waiters).await;
-    board.has_in_line(&key(), 0).await;
+    board.has_queued(&key(), 0).await;
 }
 
 /// Case 61.
 #[tokio::test]
-async fn foreign_names_are_nobody_and_negative_numbers_come_first() {
+async fn foreign_node_names_are_ignored_and_negative_numbers_come_first() {
     let board = Board::start().await;
-    let (lock, mine) = (board.lock().await, claim());
+    let lock = board.lock().await;
+    let mine = claim();
     take(&lock, &mine).await;
     free(&lock, mine.clone()).await;
     let options = CreateMode::Ephemeral.with_acls(Acls::anyone_all());

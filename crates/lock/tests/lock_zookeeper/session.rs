@@ -1,4 +1,4 @@
-//! A session that has ended, or may have, holds nothing, and its holder is told.
+//! A session that has ended, or may have, holds nothing, and its holder is notified.
 
 use std::time::Duration;
 
@@ -21,21 +21,23 @@ async fn by_proxy(board: &Board) -> (FaultProxy, ZooKeeperLock) {
 
 /// Cases 54, 57 and 63.
 #[tokio::test]
-async fn a_holder_that_is_cut_off_is_told_before_the_next_one_is_granted() {
+async fn a_holder_that_is_cut_off_knows_of_the_loss_before_the_next_grant() {
     let board = Board::start().await;
     let (proxy, cut_off) = by_proxy(&board).await;
-    let (other, held, next) = (board.lock().await, claim(), claim());
+    let other = board.lock().await;
+    let held = claim();
+    let next = claim();
     let first = take(&cut_off, &held).await;
     let waiter = board.waiter(&other, &next, 2).await;
     proxy.blackhole();
     let began = Instant::now();
-    let told = async {
+    let notified = async {
         lost(&first).await;
         Instant::now()
     };
     let granted = async { (waiter.await.expect("no panic"), Instant::now()) };
-    let (told, (second, granted)) = tokio::join!(told, granted);
-    assert!(told < granted, "it was told {:?} after", told - granted);
+    let (notified, (second, granted)) = tokio::join!(notified, granted);
+    assert!(notified < granted, "it was notified {:?} after", notified - granted);
     assert!(granted - began < SESSION + GRACE, "it took {:?}", granted - began);
     assert!(fence(&second) > fence(&first));
     assert!(is_lost(&first));
@@ -68,9 +70,11 @@ async fn a_connection_that_breaks_loses_nothing() {
 
 /// Case 62.
 #[tokio::test]
-async fn a_session_lives_on_when_nobody_uses_it() {
+async fn an_unused_session_stays_alive() {
     let board = Board::start().await;
-    let (lock, held, released) = (board.mortal_lock().await, claim(), claim());
+    let lock = board.mortal_lock().await;
+    let held = claim();
+    let released = claim();
     let grant = take(&lock, &held).await;
     sleep(SESSION * 5 / 2).await;
     assert!(!is_lost(&grant));
@@ -84,7 +88,9 @@ async fn a_session_lives_on_when_nobody_uses_it() {
 #[tokio::test]
 async fn the_last_handle_takes_the_session_with_it() {
     let board = Board::start().await;
-    let (lock, other, next) = (board.lock().await, board.lock().await, claim());
+    let lock = board.lock().await;
+    let other = board.lock().await;
+    let next = claim();
     let grant = take(&lock, &claim()).await;
     let waiter = board.waiter(&other, &next, 2).await;
     let began = Instant::now();
@@ -98,7 +104,10 @@ async fn the_last_handle_takes_the_session_with_it() {
 #[tokio::test]
 async fn a_restart_of_the_server_loses_neither_the_holder_nor_the_waiter() {
     let mut board = Board::start().await;
-    let (lock, other, held, next) = (board.lock().await, board.lock().await, claim(), claim());
+    let lock = board.lock().await;
+    let other = board.lock().await;
+    let held = claim();
+    let next = claim();
     let grant = take(&lock, &held).await;
     let waiter = board.waiter(&other, &next, 2).await;
     board.server.restart();
@@ -113,29 +122,34 @@ async fn a_restart_of_the_server_loses_neither_the_holder_nor_the_waiter() {
 #[tokio::test]
 async fn a_server_that_has_forgotten_everything_is_a_loss() {
     let mut board = Board::start().await;
-    let (lock, held) = (board.mortal_lock().await, claim());
+    let lock = board.mortal_lock().await;
+    let held = claim();
     let grant = take(&lock, &held).await;
     board.server.restart_empty();
     lost(&grant).await;
     assert_eq!(lock.release(held).await.unwrap(), Released::NotHeld);
-    let (next, claim) = (board.lock().await, claim());
+    let next = board.lock().await;
+    let claim = claim();
     assert!(!is_lost(&take(&lock, &claim).await));
     busy(&next, &crate::board::claim(), Duration::ZERO).await;
 }
 
 /// Case 56.
 #[tokio::test]
-async fn a_waiter_whose_session_has_ended_stands_at_the_end_again() {
+async fn a_waiter_whose_session_has_ended_is_the_last_of_the_queue_again() {
     let board = Board::start().await;
     let (proxy, cut_off) = by_proxy(&board).await;
-    let (lock, held, early, late) = (board.lock().await, claim(), claim(), claim());
+    let lock = board.lock().await;
+    let held = claim();
+    let early = claim();
+    let late = claim();
     take(&lock, &held).await;
     let first = board.waiter(&cut_off, &early, 2).await;
     let second = board.waiter(&lock, &late, 3).await;
     proxy.blackhole();
-    board.has_in_line(&key(), 2).await;
+    board.has_queued(&key(), 2).await;
     proxy.heal();
-    board.has_in_line(&key(), 3).await;
+    board.has_queued(&key(), 3).await;
     free(&lock, held).await;
     second.await.expect("no panic");
     assert!(!first.is_finished());
@@ -145,20 +159,22 @@ async fn a_waiter_whose_session_has_ended_stands_at_the_end_again() {
 
 /// Case 46.
 #[tokio::test]
-async fn a_server_that_stands_still_too_long_ends_the_session_and_leaves_no_waiter() {
+async fn a_server_paused_for_too_long_ends_the_session_and_leaves_no_waiter() {
     let board = Board::start().await;
-    let (lock, held, waiting) = (board.mortal_lock().await, claim(), claim());
+    let lock = board.mortal_lock().await;
+    let held = claim();
+    let waiting = claim();
     let grant = take(&lock, &held).await;
     let waiter = board.waiter(&lock, &waiting, 2).await;
     board.server.stop();
     let began = Instant::now();
     lost(&grant).await;
-    assert!(began.elapsed() < SESSION, "it was told after {:?}", began.elapsed());
+    assert!(began.elapsed() < SESSION, "it was notified after {:?}", began.elapsed());
     waiter.abort();
     board.server.resume();
     assert_eq!(lock.release(waiting).await.unwrap(), Released::NotHeld);
     lock.release(held).await.unwrap();
-    board.has_in_line(&key(), 0).await;
+    board.has_queued(&key(), 0).await;
     let next = take(&lock, &claim()).await;
     assert!(fence(&next) > fence(&grant));
 }
@@ -172,11 +188,12 @@ async fn left_behind(board: &Board, claim: &Claim) -> (String, u64) {
     (old, u64::try_from(made.czxid).unwrap())
 }
 
-/// Case 57, as seen by who asks again by the same claim.
+/// Case 57, for a caller that asks again by the same claim.
 #[tokio::test]
 async fn the_node_of_another_session_is_not_the_claims_own() {
     let board = Board::start().await;
-    let (lock, mine) = (board.lock().await, claim());
+    let lock = board.lock().await;
+    let mine = claim();
     take(&lock, &mine).await;
     free(&lock, mine.clone()).await;
     let (old, made_by) = left_behind(&board, &mine).await;
@@ -203,9 +220,9 @@ async fn the_node_of_another_session_is_not_found_for_one_that_was_not_answered(
     assert!(!is_lost(&grant));
 }
 
-/// A session that still lives on the server would keep the key from everybody.
+/// A session that is still alive on the server would keep the key from all callers.
 #[tokio::test]
-async fn a_session_that_was_given_up_is_closed_although_nobody_uses_it() {
+async fn a_session_that_was_given_up_is_closed_although_it_is_unused() {
     let board = Board::start().await;
     let options = board.options().session_timeout(SESSION * 4).unwrap();
     let (lock, other, held, next) =

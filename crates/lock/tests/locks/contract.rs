@@ -1,4 +1,4 @@
-//! `LocalLock` keeps the contract, and the conformance suite finds out who does not.
+//! `LocalLock` keeps the contract, and the conformance suite detects a lock that does not.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ async fn it_keeps_the_contract_by_a_clock_that_runs() {
 }
 
 #[tokio::test]
-async fn a_holder_that_stood_still_for_its_lease_knows_it() {
+async fn a_holder_paused_for_its_lease_knows_of_the_loss() {
     let term = Duration::from_millis(100);
     assert_eq!(conformance::run_standing_still(LocalLock::new(), term).await, []);
 }
@@ -45,7 +45,7 @@ async fn it_has_no_queue_and_is_found_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_holder_that_is_not_heard_of_leaves_nothing_when_its_lease_has_ended() {
+async fn a_silent_holder_leaves_nothing_when_its_lease_has_ended() {
     let lock = LocalLock::new();
     for item in 0..1_000 {
         let claim = Claim::new(Key::of("item").with(item));

@@ -25,7 +25,7 @@ async fn another_claim_cannot_release() {
 
 /// Cases 10, 11 and 14.
 #[tokio::test(start_paused = true)]
-async fn the_release_of_what_somebody_else_has_by_now_leaves_it_to_them() {
+async fn a_late_release_leaves_the_key_to_its_new_holder() {
     let lock = Scripted::default();
     let held = locks(lock.clone()).lock(&key()).await.unwrap();
     lock.fail(Operation::Renew, StoreErrorKind::Unreachable, usize::MAX);
@@ -75,7 +75,7 @@ async fn a_guard_that_is_dropped_frees_its_key() {
     let lock = LocalLock::new();
     let locks = locks(lock.clone());
     drop(locks.lock(&key()).await.unwrap());
-    // Who comes next in this process waits until it is free, not for a hint that it is.
+    // The next caller of this process waits until the key is free, and needs no message.
     let began = Instant::now();
     let next = locks.lock(&key()).await.unwrap();
     assert_eq!(began.elapsed(), Duration::ZERO);
@@ -99,8 +99,7 @@ async fn a_panic_frees_the_key() {
     assert!(lock.is_empty() && locks.is_empty());
 }
 
-/// Cases 22 and 88: dropped after each number of polls, with the question and the answer on their
-/// way for a while.
+/// Cases 22 and 88: dropped after each number of polls, while request and answer are delayed.
 #[tokio::test(start_paused = true)]
 async fn dropped_at_any_await_it_is_soon_free_and_never_renewed() {
     for is_held_by_others in [false, true] {
@@ -126,22 +125,22 @@ async fn dropped_at_any_await_it_is_soon_free_and_never_renewed() {
     }
 }
 
-/// A release that overtakes its question, as on another connection, is repeated.
+/// A release that overtakes its request, as on another connection, is repeated.
 #[tokio::test(start_paused = true)]
-async fn a_question_that_arrives_after_the_release_is_released_too() {
+async fn a_request_that_arrives_after_the_release_is_released_too() {
     let lock = Scripted::default();
     lock.delay(Operation::Acquire, MS * 200, Duration::ZERO);
     let locks = locks(lock.clone());
     assert!(timeout(MS * 50, locks.lock(&key())).await.is_err());
     sleep(MS * 300).await;
-    assert!(is_held(&lock.lock, &key()).await, "the question arrived");
+    assert!(is_held(&lock.lock, &key()).await, "the request arrived");
     sleep(LEASE).await;
     assert!(lock.lock.is_empty());
 }
 
 /// A try that was refused has left nothing, and costs no release.
 #[tokio::test(start_paused = true)]
-async fn who_was_refused_releases_nothing() {
+async fn a_refused_caller_releases_nothing() {
     let lock = Scripted::default();
     let _held = locks(lock.clone()).lock(&key()).await.unwrap();
     let other = locks(lock.clone());
@@ -155,7 +154,8 @@ async fn who_was_refused_releases_nothing() {
 async fn a_shutdown_waits_for_holders_and_takes_what_they_keep() {
     let lock = LocalLock::new();
     let locks = locks(lock.clone());
-    let (brief, kept) = (locks.lock(&item(1)).await.unwrap(), locks.lock(&item(2)).await.unwrap());
+    let brief = locks.lock(&item(1)).await.unwrap();
+    let kept = locks.lock(&item(2)).await.unwrap();
     let waits = tokio::spawn({
         let locks = locks.clone();
         async move { kind(locks.lock(&item(2)).await) }
@@ -209,9 +209,9 @@ async fn a_try_waits_for_what_its_own_process_gives_up_and_for_nothing_else() {
     assert_eq!(began.elapsed(), Duration::ZERO);
 }
 
-/// What was dropped in the middle of asking may have been granted.
+/// A claim that is dropped while it asks may have been granted.
 #[tokio::test(start_paused = true)]
-async fn a_try_after_one_that_was_dropped_while_it_asked_is_not_in_its_own_way() {
+async fn a_try_after_one_that_was_dropped_while_it_asked_is_granted() {
     let lock = Scripted::default();
     lock.delay(Operation::Acquire, Duration::ZERO, MS * 40);
     lock.delay(Operation::Release, MS * 20, MS * 20);
@@ -232,7 +232,7 @@ async fn a_try_after_a_lost_hold_was_dropped_waits_for_its_release() {
     locks.try_lock(&key()).await.expect("it is given up").release().await.unwrap();
 }
 
-/// A lock that does not answer delays a try no longer than its answers may take.
+/// A lock that does not answer delays a try by its timeout at most.
 #[tokio::test(start_paused = true)]
 async fn a_release_that_hangs_holds_up_a_try_for_a_few_seconds_only() {
     let lock = Scripted::default();

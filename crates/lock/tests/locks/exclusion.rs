@@ -1,4 +1,4 @@
-//! One at a time, however many want it.
+//! One holder at a time, however many callers there are.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -26,7 +26,8 @@ async fn a_key_is_locked_and_unlocked_twice_in_a_row() {
 #[tokio::test(start_paused = true)]
 async fn a_second_try_while_it_is_held_is_busy_at_once() {
     let lock = LocalLock::new();
-    let (here, there) = (locks(lock.clone()), locks(lock));
+    let here = locks(lock.clone());
+    let there = locks(lock);
     let _held = here.lock(&key()).await.unwrap();
     let began = Instant::now();
     assert_eq!(kind(here.try_lock(&key()).await), LockErrorKind::Busy);
@@ -53,19 +54,22 @@ async fn of_a_hundred_tasks_that_try_at_once_one_obtains() {
     assert_eq!(obtained.len(), 1);
 }
 
-/// Runs so many tasks in so many processes, each taking turns at counting what only one may count,
-/// and says what was counted and how many of them were there at once.
+/// Runs so many tasks in so many processes, each counting in a critical section, and returns the
+/// count and the most tasks in it at once.
 async fn count(processes: usize, tasks: usize, rounds: usize, work: Duration) -> (u64, usize) {
     let lock = LocalLock::new();
     let counter = Arc::new(AtomicU64::new(0));
-    let (inside, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let inside = Arc::new(AtomicUsize::new(0));
+    let most = Arc::new(AtomicUsize::new(0));
     let last_fence = Arc::new(AtomicU64::new(0));
     let mut all = JoinSet::new();
     for _ in 0..processes {
         let locks = locks(lock.clone());
         for _ in 0..tasks {
-            let (locks, counter) = (locks.clone(), Arc::clone(&counter));
-            let (inside, most) = (Arc::clone(&inside), Arc::clone(&most));
+            let locks = locks.clone();
+            let counter = Arc::clone(&counter);
+            let inside = Arc::clone(&inside);
+            let most = Arc::clone(&most);
             let last_fence = Arc::clone(&last_fence);
             all.spawn(async move {
                 for _ in 0..rounds {
@@ -105,9 +109,11 @@ async fn eight_processes_of_eight_tasks_count_a_thousand_rounds_each_exactly() {
 /// Case 6, on two names at once.
 #[tokio::test(start_paused = true)]
 async fn an_unprotected_counter_is_exact_on_two_names_at_once() {
-    let (lock, counters) = (LocalLock::new(), [AtomicU64::new(0), AtomicU64::new(0)]);
+    let lock = LocalLock::new();
+    let counters = [AtomicU64::new(0), AtomicU64::new(0)];
     let rounds = (0..8).map(|task| {
-        let (locks, counter) = (locks(lock.clone()), &counters[task % 2]);
+        let locks = locks(lock.clone());
+        let counter = &counters[task % 2];
         async move {
             for _ in 0..100 {
                 let _held = locks.lock(&item(task as u64 % 2)).await.unwrap();
@@ -158,7 +164,7 @@ async fn ambiguous_parts_are_different_locks() {
     let _four = locks.try_lock(&Key::of("stock").with(long.as_str())).await.unwrap();
 }
 
-/// What the lock itself is asked grows with the processes, not with those who wait in them.
+/// The requests to the lock grow with the processes, and not with the waiters in them.
 #[tokio::test(start_paused = true)]
 async fn of_a_thousand_that_wait_in_one_process_one_asks() {
     let lock = Scripted::default();
@@ -176,5 +182,5 @@ async fn of_a_thousand_that_wait_in_one_process_one_asks() {
     drop(held);
     join_all(all).await;
     let asked = lock.asked(Operation::Acquire) - asked;
-    assert!(asked <= 1_002, "{asked} questions for 1000 locks");
+    assert!(asked <= 1_002, "{asked} requests for 1000 locks");
 }

@@ -18,7 +18,8 @@ use tower::{Layer, ServiceExt, service_fn};
 use crate::support::{LEASE, MS, Operation, SECOND, Scripted, is_held, key, seize};
 
 fn guarded() -> (MemoryStore, LocalLock, Guarded<MemoryStore, LocalLock>) {
-    let (store, lock) = (MemoryStore::new(10_000), LocalLock::new());
+    let store = MemoryStore::new(10_000);
+    let lock = LocalLock::new();
     (store.clone(), lock.clone(), Guarded::new(store, lock))
 }
 
@@ -43,23 +44,23 @@ async fn commit(store: &impl Store, lease: Lease, text: &'static str) -> Commit 
 async fn it_keeps_the_contract_of_a_store() {
     let (_, lock, store) = guarded();
     assert_eq!(conformance::run(store.clone()).await, []);
-    // Of what was left to run out, too.
+    // The lease that was left to lapse counts, too.
     sleep(SECOND * 61).await;
     assert_eq!((store.leases(), lock.len()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_keeps_the_contract_by_a_lock_of_sessions_that_tells_nothing() {
+async fn it_keeps_the_contract_with_a_session_lock_without_messages() {
     let (lock, _session) = Scripted::by_session();
     let store = Guarded::new(MemoryStore::new(10_000), lock.clone());
     assert_eq!(conformance::run(store).await, []);
-    let deaf = Guarded::new(MemoryStore::new(10_000), Scripted::deaf());
-    assert_eq!(conformance::run(deaf).await, []);
+    let silent = Guarded::new(MemoryStore::new(10_000), Scripted::without_messages());
+    assert_eq!(conformance::run(silent).await, []);
 }
 
 /// A failover that lost an acknowledged lease.
 #[tokio::test(start_paused = true)]
-async fn while_the_lock_is_held_nobody_leads_although_the_store_has_forgotten_its_lease() {
+async fn no_process_leads_while_the_lock_is_held_although_the_store_has_forgotten_its_lease() {
     let (store, _, guarded) = guarded();
     let lease = lead(&guarded).await;
     store.abandon(lease.into_claim()).await.unwrap();
@@ -67,12 +68,12 @@ async fn while_the_lock_is_held_nobody_leads_although_the_store_has_forgotten_it
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_the_store_knows_a_lease_nobody_leads_although_the_lock_was_lost() {
+async fn no_process_leads_while_the_store_knows_a_lease_although_the_lock_was_lost() {
     let (_, lock, guarded) = guarded();
     let lease = lead(&guarded).await;
     lock.release(lease.into_claim()).await.unwrap();
     assert!(matches!(acquire(&guarded).await, Acquire::Busy { .. }));
-    assert!(lock.is_empty(), "who does not lead has given up the lock");
+    assert!(lock.is_empty(), "a process that does not lead has released the lock");
 }
 
 #[tokio::test(start_paused = true)]
@@ -102,9 +103,11 @@ async fn a_lease_is_lost_with_either_half_and_the_other_is_given_up() {
     drop(lead(&guarded).await);
 }
 
-/// What is weaker than one store: an invalidation of another process, until the next renewal.
+/// One guarantee is weaker than that of one store: an invalidation of another process takes effect
+/// by the next renewal.
 #[tokio::test(start_paused = true)]
-async fn an_invalidation_elsewhere_ends_the_lock_with_the_next_renewal_and_refuses_at_once() {
+async fn an_invalidation_by_another_process_ends_the_lock_with_the_next_renewal_and_refuses_at_once()
+ {
     let (store, lock, guarded) = guarded();
     let other = Guarded::new(store, lock);
     let lease = lead(&guarded).await;
@@ -117,7 +120,7 @@ async fn an_invalidation_elsewhere_ends_the_lock_with_the_next_renewal_and_refus
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_finds_the_lock_taken_is_given_what_is_there() {
+async fn a_caller_that_finds_the_lock_taken_is_given_the_stored_entry() {
     let (store, lock, guarded) = guarded();
     let lease = lead(&guarded).await;
     assert_eq!(commit(&guarded, lease, "value").await, Commit::Stored);
@@ -144,7 +147,7 @@ async fn a_lock_that_fails_is_an_error_and_leaves_no_lease() {
 
 /// A lock by sessions would keep it as long as the process lives.
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_is_not_heard_of_loses_a_lock_of_sessions_with_its_lease() {
+async fn a_silent_leader_loses_a_session_lock_with_its_lease() {
     let (lock, _session) = Scripted::by_session();
     // What is underneath would not end it.
     let guarded = Guarded::new(MemoryStore::new(10), lock.clone());
@@ -170,7 +173,7 @@ async fn a_commit_that_is_dropped_gives_up_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn its_watch_tells_of_the_store_and_of_the_lock() {
+async fn its_watch_reports_changes_of_the_store_and_of_the_lock() {
     let (store, lock, guarded) = guarded();
     let mut watch = guarded.watch(&key());
     store.invalidate(key()).await.unwrap();

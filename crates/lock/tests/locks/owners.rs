@@ -78,7 +78,7 @@ async fn an_inner_call_that_fails_does_not_release_the_outer_hold() {
 
 /// Case 50.
 #[tokio::test(start_paused = true)]
-async fn who_has_no_owner_is_in_its_own_way_and_one_release_frees_it() {
+async fn a_holder_without_an_owner_blocks_itself_and_one_release_frees_it() {
     let lock = ReentrantLocal::default();
     let locks = locks(lock.clone());
     let held = locks.lock(&key()).await.unwrap();
@@ -89,7 +89,7 @@ async fn who_has_no_owner_is_in_its_own_way_and_one_release_frees_it() {
 
 /// Case 87: alive and renewing.
 #[tokio::test(start_paused = true)]
-async fn a_holder_that_renews_is_never_robbed() {
+async fn a_holder_that_renews_is_never_taken_over() {
     let lock = LocalLock::new();
     let held = locks(lock.clone()).lock(&key()).await.unwrap();
     let thief = locks(lock.clone()).take_over_after(MS * 100).unwrap();
@@ -100,7 +100,7 @@ async fn a_holder_that_renews_is_never_robbed() {
 
 /// Case 87: the wait of the waiter does not count, only the silence of the holder.
 #[tokio::test(start_paused = true)]
-async fn a_holder_that_came_a_moment_ago_is_not_robbed_by_who_waited_long() {
+async fn a_new_holder_is_not_taken_over_by_a_caller_that_waited_long() {
     let lock = LocalLock::new();
     let thief = locks(lock.clone()).take_over_after(SECOND * 10).unwrap();
     let key = key();
@@ -117,7 +117,7 @@ async fn a_holder_that_came_a_moment_ago_is_not_robbed_by_who_waited_long() {
     }
 }
 
-/// Lets the key pass on to a holder that is silent, without anybody seeing it free.
+/// Hands the key to a silent holder, without a moment at which it is seen free.
 async fn pass_on(lock: &LocalLock, lease: Duration) {
     let request = Request::new(Claim::new(key()), lease);
     let attempt = lock.acquire(request.clone()).await.unwrap();
@@ -125,13 +125,13 @@ async fn pass_on(lock: &LocalLock, lease: Duration) {
     lock.take_over(request, busy.holder.unwrap()).await.unwrap();
 }
 
-/// Case 87: silent, and wanted by many.
+/// Case 87: the holder is silent, and there are many waiters.
 #[tokio::test(start_paused = true)]
-async fn a_silent_holder_is_robbed_by_exactly_one_after_the_time() {
+async fn a_silent_holder_is_taken_over_by_exactly_one_after_the_time() {
     let lock = Scripted::default();
     let silent = locks(lock.clone()).lock(&key()).await.unwrap();
     let fence = silent.fence();
-    // It goes on working, but nothing of it is heard, and its lease would last.
+    // It goes on working, but renews nothing, and its lease would last.
     pass_on(&lock.lock, SECOND * 3_600).await;
     let began = Instant::now();
     let waiting = (0..8).map(|_| {
@@ -149,9 +149,9 @@ async fn a_silent_holder_is_robbed_by_exactly_one_after_the_time() {
     assert!(after >= SECOND * 5 && after < SECOND * 6 && next > fence, "{after:?}, {next}");
 }
 
-/// Case 87: who was robbed is told.
+/// Case 87: a holder that was taken over is notified.
 #[tokio::test(start_paused = true)]
-async fn who_was_robbed_is_told_and_its_release_frees_nobody() {
+async fn a_holder_that_was_taken_over_is_notified_and_its_release_frees_nothing() {
     let lock = Scripted::default();
     let silent = locks(lock.clone()).lease(SECOND * 60).unwrap().lock(&key()).await.unwrap();
     lock.fail(Operation::Renew, StoreErrorKind::Unreachable, 1);
@@ -180,7 +180,7 @@ async fn of_several_keys_all_are_taken_or_none() {
 
 /// Case 86, for what can wait for each other in turn.
 #[tokio::test(start_paused = true)]
-async fn those_who_want_the_same_keys_in_another_order_do_not_wait_for_ever() {
+async fn callers_that_lock_the_same_keys_in_another_order_do_not_deadlock() {
     let lock = LocalLock::new();
     let takes = (0..10).map(|number| {
         let locks = locks(lock.clone());

@@ -15,63 +15,65 @@ use tower::{Layer, Service, ServiceBuilder, ServiceExt, service_fn};
 
 use crate::support::{LEASE, MS, NEVER, Operation, SECOND, Scripted, is_held, item, key, locks};
 
-/// Lets another have the key, now.
-async fn rob(lock: &LocalLock) {
+/// Gives the key to another holder, now.
+async fn take_over(lock: &LocalLock) {
     let request = Request::new(Claim::new(key()), SECOND * 600);
     let Attempt::Busy(busy) = lock.acquire(request.clone()).await.unwrap() else {
-        panic!("nobody has it")
+        panic!("the key is free")
     };
     lock.take_over(request, busy.holder.unwrap()).await.unwrap();
 }
 
-/// What becomes of work of ten leases that is robbed of its lock at once: the answer, how far it
-/// came, and whether it could see it.
-async fn robbed(when_lost: WhenLost) -> (Result<(), LockErrorKind>, bool, Duration, bool) {
+/// Runs work of ten leases whose lock is taken over at once. Gives the answer, the progress of the
+/// work, and whether the work could detect the loss.
+async fn taken_over(when_lost: WhenLost) -> (Result<(), LockErrorKind>, bool, Duration, bool) {
     let lock = LocalLock::new();
     let locks = locks(lock.clone()).when_lost(when_lost);
-    let (steps, saw) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let steps = AtomicUsize::new(0);
+    let saw = AtomicUsize::new(0);
     let began = Instant::now();
     let work = async {
-        rob(&lock).await;
+        take_over(&lock).await;
         sleep(LEASE * 10).await;
         saw.fetch_add(usize::from(LockStatus::current().unwrap().is_lost()), Ordering::SeqCst);
         steps.fetch_add(1, Ordering::SeqCst);
     };
     let answer = locks.run(&key(), work).await.map_err(|error| error.kind());
-    let (is_done, saw) = (steps.into_inner() == 1, saw.into_inner() == 1);
+    let is_done = steps.into_inner() == 1;
+    let saw = saw.into_inner() == 1;
     (answer, is_done, began.elapsed(), saw)
 }
 
 #[tokio::test(start_paused = true)]
 async fn work_whose_lock_is_lost_is_dropped() {
-    let (answer, is_done, took, _) = robbed(WhenLost::Cancel).await;
+    let (answer, is_done, took, _) = taken_over(WhenLost::Cancel).await;
     assert_eq!((answer, is_done), (Err(LockErrorKind::Lost), false));
     assert!(took <= LEASE / 3 + MS, "{took:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn or_it_is_done_and_fails() {
-    let (answer, is_done, took, _) = robbed(WhenLost::Fail).await;
+    let (answer, is_done, took, _) = taken_over(WhenLost::Fail).await;
     assert_eq!((answer, is_done, took), (Err(LockErrorKind::Lost), true, LEASE * 10));
 }
 
 #[tokio::test(start_paused = true)]
 async fn or_it_is_done_and_can_see_it_for_itself() {
-    assert_eq!(robbed(WhenLost::Finish).await, (Ok(()), true, LEASE * 10, true));
+    assert_eq!(taken_over(WhenLost::Finish).await, (Ok(()), true, LEASE * 10, true));
 }
 
 #[tokio::test]
 async fn work_that_ends_without_an_await_after_the_loss_fails_too() {
     let lock = LocalLock::new();
     let locks = Locks::new(lock.clone()).lease(MS * 100).unwrap();
-    // Nothing else has had a chance to run, as in a process that was stopped.
+    // No other task could run, as in a process that was stopped.
     let work = async { std::thread::sleep(MS * 110) };
     let error = locks.run(&key(), work).await.unwrap_err();
     assert_eq!(error.kind(), LockErrorKind::Lost);
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_waits_for_its_lock_in_vain_does_not_begin() {
+async fn work_whose_wait_for_the_lock_ends_does_not_begin() {
     let locks = locks(LocalLock::new()).wait(LockWait::fail_fast());
     let _held = locks.lock(&key()).await.unwrap();
     let error = locks.run(&key(), async { panic!("it began") }).await.unwrap_err();
@@ -143,7 +145,7 @@ async fn work_whose_lock_was_taken_away_unseen_fails_all_the_same() {
     {
         let lock = LocalLock::new();
         let locks = locks(lock.clone()).when_lost(when_lost);
-        let ran = locks.run(&key(), rob(&lock)).await;
+        let ran = locks.run(&key(), take_over(&lock)).await;
         assert_eq!(ran.is_ok(), is_answered, "{when_lost:?}: {ran:?}");
     }
 }
@@ -178,7 +180,8 @@ fn stock(
 
 #[tokio::test(start_paused = true)]
 async fn a_service_behind_a_lock_is_called_by_one_at_a_time_in_the_fleet() {
-    let (lock, left) = (LocalLock::new(), Arc::new(AtomicUsize::new(100)));
+    let lock = LocalLock::new();
+    let left = Arc::new(AtomicUsize::new(100));
     let fleet: Vec<_> = (0..4)
         .map(|_| LockLayer::new(locks(lock.clone()), stock_key).layer(stock(&left)))
         .collect();
@@ -198,7 +201,8 @@ async fn a_service_behind_a_lock_is_called_by_one_at_a_time_in_the_fleet() {
 
 #[tokio::test(start_paused = true)]
 async fn requests_of_other_keys_and_of_none_do_not_wait() {
-    let (lock, left) = (LocalLock::new(), Arc::new(AtomicUsize::new(100)));
+    let lock = LocalLock::new();
+    let left = Arc::new(AtomicUsize::new(100));
     let layer = LockLayer::new(locks(lock.clone()), |request: &Deduct| {
         (request.sku != 0).then(|| stock_key(request))
     });
@@ -238,8 +242,9 @@ async fn a_call_that_is_dropped_gives_up_its_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn limits_below_the_layer_are_not_taken_by_those_who_wait() {
-    let (lock, left) = (LocalLock::new(), Arc::new(AtomicUsize::new(10)));
+async fn waiting_requests_take_no_permit_of_a_limit_below_the_layer() {
+    let lock = LocalLock::new();
+    let left = Arc::new(AtomicUsize::new(10));
     let held = locks(lock.clone()).lock(&stock_key(&Deduct { warehouse: "a", sku: 1 })).await;
     let service = ServiceBuilder::new()
         .layer(LockLayer::new(locks(lock.clone()), stock_key))

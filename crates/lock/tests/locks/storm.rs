@@ -14,7 +14,7 @@ use crate::support::{MS, Operation, SECOND, Scripted, item, locks};
 
 const KEYS: usize = 4;
 
-/// What only one may touch at a time, of each key.
+/// The resource of each key, for one task at a time.
 #[derive(Default)]
 struct World {
     inside: [AtomicUsize; KEYS],
@@ -27,7 +27,7 @@ impl World {
         let now = self.inside[of].fetch_add(1, Ordering::SeqCst) + 1;
         self.most.fetch_max(now, Ordering::SeqCst);
         self.held.fetch_add(1, Ordering::SeqCst);
-        // Whoever is cut off in here is outside again.
+        // A task that is cancelled in here is outside again.
         let _leaves = Leaves(&self.inside[of]);
         for _ in 0..3 {
             assert!(!held.is_lost());
@@ -49,7 +49,8 @@ async fn call(locks: &Locks<Scripted>, world: &World, chance: &mut StdRng) {
     let of = chance.random_range(0..KEYS);
     let key = item(of as u64);
     let patience = Duration::from_micros(chance.random_range(0..3_000));
-    let (way, end) = (chance.random_range(0..3), chance.random_range(0..3));
+    let way = chance.random_range(0..3);
+    let end = chance.random_range(0..3);
     let takes = async {
         let taken = match way {
             0 => locks.try_lock(&key).await,
@@ -84,7 +85,8 @@ async fn in_a_storm_one_holds_at_a_time_and_nothing_is_left() {
     let world = Arc::new(World::default());
     let mut callers = JoinSet::new();
     for seed in 0..32 {
-        let (locks, world) = (fleet[seed % 4].clone(), Arc::clone(&world));
+        let locks = fleet[seed % 4].clone();
+        let world = Arc::clone(&world);
         callers.spawn(async move {
             let mut chance = StdRng::seed_from_u64(seed as u64);
             for _ in 0..60 {
@@ -92,8 +94,8 @@ async fn in_a_storm_one_holds_at_a_time_and_nothing_is_left() {
             }
         });
     }
-    // And for a while an answer is lost now and then, or a question is. (The last callers would be
-    // alone with all of that.)
+    // And for a while some requests and answers are lost. (The last callers would be alone with all
+    // of that.)
     let troubles = tokio::spawn(async move {
         for round in 0..40 {
             let kind = [StoreErrorKind::TimedOut, StoreErrorKind::Unreachable][round % 2];
@@ -132,12 +134,13 @@ impl Fenced {
     }
 }
 
-/// A process that was stopped between its last look at the lock and its write.
+/// A process that was stopped between its last check of the lock and its write.
 #[tokio::test]
 async fn a_late_write_is_refused_by_its_fence() {
     let lock = LocalLock::new();
     let short = |lock: &LocalLock| Locks::new(lock.clone()).lease(MS * 100).unwrap();
-    let (stopped, other) = (short(&lock), short(&lock));
+    let stopped = short(&lock);
+    let other = short(&lock);
     let mut resource = Fenced::default();
     let late = stopped.lock(&item(1)).await.unwrap();
     assert!(!late.is_lost() && resource.write(late.fence(), "first"));

@@ -1,4 +1,4 @@
-//! How long a lock is waited for, and what wakes who waits.
+//! How long a caller waits for a lock, and what wakes it.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ async fn a_wait_of_three_seconds_ends_after_three_seconds() {
 /// Case 32.
 #[tokio::test(start_paused = true)]
 async fn retries_outlast_a_short_lease_and_not_a_long_one() {
-    let lock = Scripted::deaf();
+    let lock = Scripted::without_messages();
     let patient = locks(lock.clone()).wait(LockWait::tries(3, MS * 20));
     seize(&lock, &key(), MS * 20).await;
     assert!(patient.lock(&key()).await.is_ok());
@@ -46,7 +46,7 @@ async fn retries_outlast_a_short_lease_and_not_a_long_one() {
 /// Case 33.
 #[tokio::test(start_paused = true)]
 async fn a_deadline_ends_the_wait_and_names_both_causes() {
-    let lock = Scripted::deaf();
+    let lock = Scripted::without_messages();
     seize(&lock, &key(), SECOND * 60).await;
     let locks = locks(lock.clone());
     let began = Instant::now();
@@ -77,7 +77,7 @@ async fn a_deadline_is_kept_although_the_lock_does_not_answer() {
 #[tokio::test(start_paused = true)]
 async fn n_retries_are_n_plus_one_tries_and_no_pause_after_the_last() {
     for retries in [0, 1, 3, 10] {
-        let lock = Scripted::deaf();
+        let lock = Scripted::without_messages();
         seize(&lock, &key(), SECOND * 60).await;
         let before = lock.asked(Operation::Acquire);
         let began = Instant::now();
@@ -101,9 +101,10 @@ async fn after_the_deadline_nothing_is_asked() {
 
 /// Case 36.
 #[tokio::test(start_paused = true)]
-async fn who_stops_waiting_is_gone_and_the_next_one_gets_it() {
+async fn a_waiter_that_gives_up_is_gone_and_the_next_one_gets_the_lock() {
     let lock = LocalLock::new();
-    let (here, there) = (locks(lock.clone()), locks(lock.clone()));
+    let here = locks(lock.clone());
+    let there = locks(lock.clone());
     let held = here.lock(&key()).await.unwrap();
     for locks in [&here, &there] {
         assert!(timeout(MS * 300, locks.lock(&key())).await.is_err());
@@ -116,13 +117,15 @@ async fn who_stops_waiting_is_gone_and_the_next_one_gets_it() {
     timeout(MS * 10, waits).await.unwrap().unwrap().unwrap();
 }
 
-/// Case 36, in the middle of the line of one process.
+/// Case 36, in the middle of the local queue of one process.
 #[tokio::test(start_paused = true)]
-async fn who_leaves_the_line_of_its_process_holds_up_nobody() {
+async fn a_waiter_that_leaves_the_local_queue_delays_no_other() {
     let locks = locks(LocalLock::new());
     let held = locks.lock(&key()).await.unwrap();
     let waits = |locks: Locks<_>| tokio::spawn(async move { locks.lock(&key()).await.map(drop) });
-    let (first, middle, last) = (waits(locks.clone()), waits(locks.clone()), waits(locks.clone()));
+    let first = waits(locks.clone());
+    let middle = waits(locks.clone());
+    let last = waits(locks.clone());
     yield_now().await;
     middle.abort();
     drop(held);
@@ -131,7 +134,7 @@ async fn who_leaves_the_line_of_its_process_holds_up_nobody() {
     assert!(middle.await.unwrap_err().is_cancelled());
 }
 
-/// Case 37: at whatever moment the release comes, who waits has it long before the insurance.
+/// Case 37: at any moment of the release, a waiter has the key long before it would poll.
 #[tokio::test(start_paused = true)]
 async fn a_release_between_the_busy_answer_and_the_wait_is_not_missed() {
     for release_at in 0..12 {
@@ -152,10 +155,10 @@ async fn a_release_between_the_busy_answer_and_the_wait_is_not_missed() {
     }
 }
 
-/// Case 38: what tells of releases is not needed.
+/// Case 38: release messages are not needed.
 #[tokio::test(start_paused = true)]
-async fn who_hears_of_nothing_gets_it_by_looking() {
-    let lock = Scripted::deaf();
+async fn a_waiter_without_messages_gets_the_lock_by_polling() {
+    let lock = Scripted::without_messages();
     let held = locks(lock.clone()).lock(&key()).await.unwrap();
     let waiting = locks(lock.clone());
     let waits = tokio::spawn(async move { waiting.lock(&key()).await.map(drop) });
@@ -191,7 +194,7 @@ async fn durations_that_make_no_sense_are_refused() {
         assert!(locks().max_hold(max).is_err());
         assert!(locks().take_over_after(max).is_err());
     }
-    // A wait cannot be too long, only longer than anybody lives.
+    // A wait has no upper limit.
     let forever = locks().wait(LockWait::at_most(Duration::MAX));
     forever.lock(&key()).await.unwrap().release().await.unwrap();
 }
@@ -207,10 +210,10 @@ async fn a_lock_that_is_unreachable_from_the_start_is_an_error_at_once() {
     assert_eq!(began.elapsed(), Duration::ZERO);
 }
 
-/// Case 55, as far as it is ours: a server that is restarted while somebody waits.
+/// Case 55, as far as it is ours: a server is restarted while a caller waits.
 #[tokio::test(start_paused = true)]
 async fn trouble_that_passes_is_waited_out() {
-    let lock = Scripted::deaf();
+    let lock = Scripted::without_messages();
     let held = locks(lock.clone()).lock(&key()).await.unwrap();
     let waiting = locks(lock.clone());
     let waits = tokio::spawn(async move { waiting.lock(&key()).await.map(drop) });
@@ -223,8 +226,8 @@ async fn trouble_that_passes_is_waited_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn trouble_that_does_not_pass_ends_the_wait() {
-    let lock = Scripted::deaf();
+async fn a_permanent_error_ends_the_wait() {
+    let lock = Scripted::without_messages();
     let _held = locks(lock.clone()).lock(&key()).await.unwrap();
     let waiting = locks(lock.clone());
     let waits = tokio::spawn(async move { kind(waiting.lock(&key()).await) });
@@ -234,9 +237,9 @@ async fn trouble_that_does_not_pass_ends_the_wait() {
     assert_eq!(ended, LockErrorKind::Store(StoreErrorKind::Refused));
 }
 
-/// A lock with a queue has to know who comes back, and may block until then.
+/// A lock with a queue has to know its waiters, and a request may block there.
 #[tokio::test(start_paused = true)]
-async fn who_does_not_wait_has_no_patience_and_who_waits_keeps_part_of_its_lease() {
+async fn a_try_has_no_patience_and_a_wait_leaves_part_of_the_lease() {
     let lock = Scripted::default();
     let locks = locks(lock.clone());
     let _ = locks.try_lock(&key()).await;
@@ -255,7 +258,8 @@ async fn five_hundred_that_wait_for_200_ms_each_are_all_served() {
     let keys = key();
     let began = Instant::now();
     join_all((0..500).map(|number| {
-        let (locks, key) = (&fleet[number % 50], &keys);
+        let locks = &fleet[number % 50];
+        let key = &keys;
         async move {
             let held = locks.lock(key).await.unwrap();
             sleep(MS * 200).await;
@@ -276,7 +280,7 @@ fn outside_of_a_runtime_it_is_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grant_that_is_heard_of_after_its_lease_is_none() {
+async fn a_grant_that_arrives_after_its_lease_is_none() {
     let lock = Scripted::default();
     lock.delay(Operation::Acquire, Duration::ZERO, LEASE);
     let locks = locks(lock.clone());

@@ -1,4 +1,4 @@
-//! A capture that counts, and stumbles where the test says.
+//! A codec that counts, and fails where the test says.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -7,19 +7,19 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use bellwether::{CacheStatus, Codec, EncodeBuffer};
 use tower::BoxError;
 
-/// Keeps numbers as text.
+/// Encodes numbers as text.
 #[derive(Clone, Debug)]
 pub struct Text {
     faults: Faults,
     decoded: Arc<AtomicUsize>,
 }
 
-/// What a capture cannot do.
+/// The faults of a codec.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Faults {
     /// It can do everything.
     None,
-    /// What it writes is a KiB long.
+    /// Its bytes are a KiB long.
     Long,
     /// An answer is not turned into bytes.
     FailsToEncode,
@@ -35,7 +35,7 @@ impl Text {
     /// How its bytes are marked.
     pub const CODEC: u8 = 77;
 
-    /// A capture that cannot do this.
+    /// A codec with these faults.
     pub fn new(faults: Faults) -> Self {
         Self { faults, decoded: Arc::default() }
     }

@@ -17,18 +17,16 @@ use tower::{Layer, Service};
 
 use crate::loaders::{Loader, Refusal};
 
-/// How long answers are kept.
+pub use crate::wait::NEVER;
+
+/// The ttl of answers.
 pub const MINUTE: Duration = Duration::from_secs(60);
-/// None at all.
+/// No time at all.
 pub const NO_TIME: Duration = Duration::ZERO;
 /// A second.
 pub const SECOND: Duration = Duration::from_secs(1);
 
-/// So long that whoever waits for it waits for ever: leases lapse, loads time out, and a paused
-/// clock moves on to it when nothing else can happen any more.
-pub const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// How a layer names what is asked for.
+/// The key of a request.
 pub type KeyOf = fn(&u64) -> Key;
 
 /// A scripted loader behind a layer.
@@ -37,7 +35,7 @@ pub type Cached<C = Json> = ReadThrough<Loader, KeyOf, C>;
 /// An answer, and how it came about.
 pub type Settled = (Result<usize, Error<Refusal>>, CacheStatus);
 
-/// What an item is kept under.
+/// The key of an item.
 pub fn key(item: u64) -> Key {
     Key::of("item").with(item)
 }
@@ -47,13 +45,13 @@ pub fn layer(store: impl Store) -> ReadThroughLayer<KeyOf> {
     remembering_layer(store).failure_windows(NO_TIME, NO_TIME).expect("windows")
 }
 
-/// The same, remembering failures as layers do unless they are told otherwise.
+/// The same, but it remembers failures as layers do by default.
 pub fn remembering_layer(store: impl Store) -> ReadThroughLayer<KeyOf> {
     let key_of: KeyOf = |item| key(*item);
     ReadThroughLayer::new(store, key_of).ttl(MINUTE).jitter(0.0).expect("no jitter")
 }
 
-/// The same, letting no probe through within the window of a failure.
+/// The same, but it lets no probe through during a cooldown.
 pub fn unprobed<C>(layer: ReadThroughLayer<KeyOf, C>) -> ReadThroughLayer<KeyOf, C> {
     layer.failure_probes(MINUTE, MINUTE).expect("windows")
 }
@@ -79,9 +77,9 @@ where
     (0..callers).map(|_| ask(cached, item)).collect()
 }
 
-/// What the requests came to.
+/// Waits for the outcomes of the requests.
 pub async fn settled(asked: Vec<JoinHandle<Settled>>) -> Vec<Settled> {
-    let ended = timeout(NEVER, join_all(asked)).await.expect("nobody is stuck");
+    let ended = timeout(NEVER, join_all(asked)).await.expect("no caller is stuck");
     ended.into_iter().map(|ended| ended.expect("no panic")).collect()
 }
 
@@ -98,7 +96,7 @@ where
     cached.clone().call(item).await.expect("an answer")
 }
 
-/// What kind of error of ours it is.
+/// The kind of an error of this crate.
 pub fn kind_of<R: fmt::Debug, E: fmt::Debug>(answer: &Result<R, Error<E>>) -> CacheErrorKind {
     match answer {
         Err(Error::Cache(error)) => error.kind(),
@@ -106,8 +104,8 @@ pub fn kind_of<R: fmt::Debug, E: fmt::Debug>(answer: &Result<R, Error<E>>) -> Ca
     }
 }
 
-/// Lets everything run that can run. Time is paused: it is moved on by a millisecond, which
-/// happens only when nobody has anything to do any more.
+/// Lets everything run that can run. Time is paused: it is moved on by a millisecond, which happens
+/// only when no task can run.
 pub async fn idle() {
     tokio::time::sleep(Duration::from_millis(1)).await;
 }
@@ -125,7 +123,7 @@ pub async fn lease(store: &impl Store, item: u64, term: Duration) -> Lease {
     }
 }
 
-/// Whether somebody has the lease of a key.
+/// Whether the lease of a key is taken.
 pub async fn is_leased(store: &impl Store, item: u64) -> bool {
     let claim = Claim::new(key(item));
     match store.acquire(claim.clone(), SECOND, Accept::Nothing).await.expect("an answer") {

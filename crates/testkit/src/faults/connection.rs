@@ -10,8 +10,8 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::damage::Damage;
+use super::network::{DirectionFaults, NetworkFaults};
 use super::replies::{Inspect, Replacements, inspectors};
-use super::{NetworkFaults, Way};
 
 /// How many reads one direction may hold while they are delayed.
 const HELD: usize = 1024;
@@ -19,7 +19,7 @@ const HELD: usize = 1024;
 /// How often a second of a trickle is divided, if there are enough bytes.
 const PIECES: u32 = 100;
 
-/// Where connections go, and what befalls them.
+/// The target of connections, and their faults.
 #[derive(Clone)]
 pub(super) struct Upstream {
     pub(super) address: SocketAddr,
@@ -29,7 +29,7 @@ pub(super) struct Upstream {
     pub(super) is_resp: bool,
 }
 
-/// It is to be reset, and not to end as TCP would.
+/// The connection is reset, and does not end as TCP would.
 struct Reset;
 
 impl Upstream {
@@ -49,7 +49,7 @@ impl Upstream {
     async fn carry(mut self, client: &mut TcpStream) -> io::Result<Result<(), Reset>> {
         passing(&mut self.faults, |faults| faults.to_server).await;
         let mut server = TcpStream::connect(self.address).await?;
-        // What it delays, it delays by what it was told to, and by nothing else.
+        // Nagle's algorithm would add delays to those that a test sets.
         server.set_nodelay(true)?;
         client.set_nodelay(true)?;
         let (from_client, to_client) = client.split();
@@ -59,13 +59,13 @@ impl Upstream {
         let to_server = Direction {
             to: to_server,
             faults: self.faults.clone(),
-            way: |faults| faults.to_server,
+            direction: |faults| faults.to_server,
             damage: None,
         };
         let to_client = Direction {
             to: to_client,
             faults: self.faults,
-            way: |faults| faults.to_client,
+            direction: |faults| faults.to_client,
             damage: Some(self.damage),
         };
         let all = tokio::try_join!(
@@ -106,7 +106,7 @@ async fn take(
 struct Direction<W> {
     to: W,
     faults: watch::Receiver<NetworkFaults>,
-    way: fn(&NetworkFaults) -> Way,
+    direction: fn(&NetworkFaults) -> DirectionFaults,
     damage: Option<Damage>,
 }
 
@@ -114,8 +114,8 @@ impl<W: AsyncWrite + Unpin> Direction<W> {
     /// Delivers everything until its end, which is delivered like everything before it.
     async fn deliver(mut self, mut release: mpsc::Receiver<Held>) -> Result<(), Reset> {
         while let Some((taken, mut bytes)) = release.recv().await {
-            sleep_until(taken + self.way().delay).await;
-            passing(&mut self.faults, self.way).await;
+            sleep_until(taken + self.direction().delay).await;
+            passing(&mut self.faults, self.direction).await;
             let ends = self.damage.as_ref().is_some_and(|damage| damage.befall(&mut bytes));
             if self.write(&bytes).await.is_err() {
                 return Ok(());
@@ -124,7 +124,7 @@ impl<W: AsyncWrite + Unpin> Direction<W> {
                 return Err(Reset);
             }
         }
-        passing(&mut self.faults, self.way).await;
+        passing(&mut self.faults, self.direction).await;
         let _ = self.to.shutdown().await;
         Ok(())
     }
@@ -132,7 +132,7 @@ impl<W: AsyncWrite + Unpin> Direction<W> {
     async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         while !rest.is_empty() {
-            let length = match self.way().rate.map(u32::from) {
+            let length = match self.direction().rate.map(u32::from) {
                 None => rest.len(),
                 Some(rate) => {
                     let length = (rate / PIECES).max(1);
@@ -147,13 +147,16 @@ impl<W: AsyncWrite + Unpin> Direction<W> {
         Ok(())
     }
 
-    fn way(&self) -> Way {
-        (self.way)(&self.faults.borrow())
+    fn direction(&self) -> DirectionFaults {
+        (self.direction)(&self.faults.borrow())
     }
 }
 
-/// Waits for the end of a silence.
-async fn passing(faults: &mut watch::Receiver<NetworkFaults>, way: fn(&NetworkFaults) -> Way) {
+/// Waits until a direction is not silent.
+async fn passing(
+    faults: &mut watch::Receiver<NetworkFaults>,
+    direction: fn(&NetworkFaults) -> DirectionFaults,
+) {
     // An error means that the proxy was dropped, which ends the connection as a whole.
-    let _ = faults.wait_for(|faults| !way(faults).silent).await;
+    let _ = faults.wait_for(|faults| !direction(faults).silent).await;
 }

@@ -1,4 +1,4 @@
-//! What is done to single bytes of what the server sends.
+//! Damage to single bytes of what the server sends.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -2,6 +2,7 @@
 
 mod connection;
 mod damage;
+mod network;
 mod replies;
 mod resp;
 
@@ -21,6 +22,7 @@ pub use self::replies::{Replaced, Replacement};
 
 use self::connection::Upstream;
 use self::damage::Damage;
+use self::network::NetworkFaults;
 use self::replies::Replacements;
 use crate::servers::free_port;
 
@@ -38,30 +40,13 @@ pub struct FaultProxy {
 /// `None` while connections are refused. Held for a call of the system, never across an `.await`.
 type Listener = Mutex<Option<TcpListener>>;
 
-#[derive(Clone, Debug, Default)]
-struct NetworkFaults {
-    /// How often all connections were cut; those that began before the last cut must end.
-    cuts: u64,
-    to_server: Way,
-    to_client: Way,
-}
-
-/// How one direction is.
-#[derive(Clone, Copy, Debug, Default)]
-struct Way {
-    silent: bool,
-    delay: Duration,
-    /// Bytes per second; as many as there are if it is not said.
-    rate: Option<NonZeroU32>,
-}
-
 impl FaultProxy {
     /// Starts to pass everything on to `upstream`, a Redis.
     pub async fn start(upstream: SocketAddr) -> Self {
         Self::start_for(upstream, true).await
     }
 
-    /// Starts to pass everything on to `upstream`, which speaks what it likes. Replies cannot be
+    /// Starts to pass everything on to `upstream`, which may use any protocol. Replies cannot be
     /// [replaced](Self::replace) then.
     pub async fn start_raw(upstream: SocketAddr) -> Self {
         Self::start_for(upstream, false).await
@@ -75,7 +60,8 @@ impl FaultProxy {
             }
         };
         let (faults, watched) = watch::channel(NetworkFaults::default());
-        let (damage, replacements) = (Damage::default(), Replacements::default());
+        let damage = Damage::default();
+        let replacements = Replacements::default();
         let upstream = Upstream {
             address: upstream,
             faults: watched,
@@ -101,7 +87,7 @@ impl FaultProxy {
     pub fn pass(&self) {
         let mut listener = lock(&self.listener);
         if listener.is_none() {
-            *listener = Some(listen(self.address).expect("nobody else takes our port"));
+            *listener = Some(listen(self.address).expect("no other process takes our port"));
         }
         drop(listener);
         self.faults.send_modify(|faults| {
@@ -110,7 +96,7 @@ impl FaultProxy {
         });
     }
 
-    /// Ends all faults; what is delayed already stays so.
+    /// Ends all faults. Bytes that are already delayed stay delayed.
     pub fn heal(&self) {
         self.damage.clear();
         self.replacements.clear();
@@ -145,7 +131,7 @@ impl FaultProxy {
         }
     }
 
-    /// Holds back what is delivered from now on, each way by its own duration.
+    /// Delays all bytes from now on, with one delay per direction.
     pub fn delay(&self, to_server: Duration, to_client: Duration) {
         self.faults.send_modify(|faults| {
             faults.to_server.delay = to_server;
@@ -153,7 +139,7 @@ impl FaultProxy {
         });
     }
 
-    /// Delivers what the server sends from now on at so many bytes per second.
+    /// Limits the bytes per second from the server, from now on.
     pub fn trickle(&self, bytes_per_second: u32) {
         let rate = NonZeroU32::new(bytes_per_second);
         self.faults.send_modify(|faults| faults.to_client.rate = rate);

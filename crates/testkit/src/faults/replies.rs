@@ -16,15 +16,16 @@ pub struct Replacement {
     count: Arc<AtomicUsize>,
 }
 
-/// Tells how often a reply was replaced.
+/// Counts how often a reply was replaced.
 #[derive(Clone, Debug)]
 pub struct Replaced(Arc<AtomicUsize>);
 
 impl Replacement {
     /// Every command whose words, with a space between any two, hold `needle` is done by the
-    /// server, and answered by `reply`: bytes as they go over the wire.
+    /// server, and answered by `reply`: bytes as they are sent.
     pub fn of(needle: impl AsRef<[u8]>, reply: impl AsRef<[u8]>) -> Self {
-        let (needle, reply) = (needle.as_ref().to_vec(), reply.as_ref().to_vec());
+        let needle = needle.as_ref().to_vec();
+        let reply = reply.as_ref().to_vec();
         Self { needle, reply, is_done: true, left: usize::MAX, count: Arc::default() }
     }
 
@@ -33,7 +34,7 @@ impl Replacement {
         Self { is_done: false, ..Self::of(needle, reply) }
     }
 
-    /// So many commands, and no later one.
+    /// Replaces the replies to this many commands, and no later ones.
     pub fn times(self, times: usize) -> Self {
         Self { left: times, ..self }
     }
@@ -85,11 +86,11 @@ pub(super) trait Inspect {
     /// What goes on, of what has come.
     fn inspect(&mut self, bytes: &[u8]) -> Vec<u8>;
 
-    /// What was kept because it was not whole: nothing more comes.
+    /// The incomplete remainder of a stream that has ended.
     fn rest(&mut self) -> Vec<u8>;
 }
 
-/// Both directions of one connection. What is no RESP passes as it comes.
+/// Both directions of one connection. Bytes that are no RESP are forwarded unchanged.
 pub(super) fn inspectors(replacements: Replacements, is_resp: bool) -> (Commands, Replies) {
     let expected = Expected::default();
     let commands = Commands {
@@ -100,7 +101,7 @@ pub(super) fn inspectors(replacements: Replacements, is_resp: bool) -> (Commands
     (commands, Replies { frames: Frames::of(resp::value, is_resp), expected })
 }
 
-/// What is to become of the replies that are still to come.
+/// The treatment of the replies that are still to come.
 type Expected = Arc<Mutex<VecDeque<Option<Replacement>>>>;
 
 pub(super) struct Commands {
@@ -165,7 +166,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A stream, taken apart.
+/// Splits a stream into frames.
 struct Frames {
     length: fn(&[u8]) -> Length,
     held: Vec<u8>,
@@ -177,7 +178,7 @@ impl Frames {
         Self { length, held: Vec::new(), is_readable }
     }
 
-    /// Takes bytes in, and gives what is whole.
+    /// Takes bytes in, and returns the complete frames.
     fn push(&mut self, bytes: &[u8], mut whole: impl FnMut(&[u8])) {
         self.held.extend_from_slice(bytes);
         let mut at = 0;
@@ -194,7 +195,7 @@ impl Frames {
         self.held.drain(..at);
     }
 
-    /// What is no RESP passes as it is, and so does everything after it.
+    /// Bytes that are no RESP are forwarded unchanged, and so is everything after them.
     fn unreadable(&mut self) -> Vec<u8> {
         if self.is_readable { Vec::new() } else { std::mem::take(&mut self.held) }
     }

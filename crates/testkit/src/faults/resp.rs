@@ -1,6 +1,6 @@
 //! Just enough RESP2 and RESP3 to tell where commands and replies end.
 
-/// What is no RESP.
+/// Bytes that are no RESP.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unreadable;
 
@@ -17,9 +17,10 @@ pub(super) fn command(bytes: &[u8]) -> Length {
     }
 }
 
-/// How long the first reply or push is. What is told about a reply (`|`) belongs to it.
+/// How long the first reply or push is. An attribute of a reply (`|`) belongs to it.
 pub(super) fn value(bytes: &[u8]) -> Length {
-    let (mut at, mut missing) = (0, 1);
+    let mut at = 0;
+    let mut missing = 1;
     while missing > 0 {
         let Some(line) = line_at(bytes, at) else {
             return Ok(None);

@@ -41,7 +41,9 @@ impl Count {
         let turn = Arc::new(Mutex::new(()));
         let mut counting = JoinSet::new();
         for _ in 0..self.tasks {
-            let (this, lock, turn) = (self.clone(), Arc::clone(&lock), Arc::clone(&turn));
+            let this = self.clone();
+            let lock = Arc::clone(&lock);
+            let turn = Arc::clone(&turn);
             counting.spawn(async move { this.count(&*lock, &turn).await });
         }
         counting.join_all().await.into_iter().max().unwrap_or_default()
@@ -79,5 +81,5 @@ const LEASE: Duration = Duration::from_secs(60);
 /// For how long an attempt waits.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Between two attempts, if no release is heard.
+/// The time between two attempts without a release message.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -33,7 +33,8 @@ impl Hold {
             other => panic!("{other:?}"),
         };
         let (lost, is_lost) = watch::channel(false);
-        let (lock, fence) = (Arc::clone(lock), grant.fence);
+        let lock = Arc::clone(lock);
+        let fence = grant.fence;
         tokio::spawn(async move {
             keep(&*lock, &claim, lease, grant.term).await;
             lost.send_replace(true);

@@ -1,4 +1,4 @@
-//! What a test and its lock workers tell each other.
+//! The messages between a test and its lock workers.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ pub struct LockSetup {
     pub address: String,
 }
 
-/// What a worker is to do.
+/// A command to a worker.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub enum LockCommand {
     /// Take a key for good, renewing at a third of the lease.
@@ -34,7 +34,7 @@ pub enum LockCommand {
     Count(Count),
 }
 
-/// What a worker replies.
+/// The reply of a worker.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub enum LockReply {
     /// It holds the key by this fencing token, if the lock gives one.
@@ -43,7 +43,7 @@ pub enum LockReply {
     Busy,
     /// The lock has failed, by this kind of error.
     Failed(String),
-    /// It has lost what it held by this fencing token.
+    /// It has lost the key that it held by this fencing token.
     Lost(Option<u64>),
     /// It has counted, and waited so many microseconds for one grant at most.
     Counted {

@@ -22,8 +22,8 @@ pub fn key(number: u64) -> Key {
     Key::of("stock").with(number)
 }
 
-/// Asks for a key with this patience until it is granted. Between two attempts it waits until a
-/// release is heard or the lease of the holder is over, and no longer than the pause.
+/// Asks for a key with this patience until it is granted. Between two attempts it waits for a
+/// release message or the end of the holder's lease, and no longer than the pause.
 pub async fn wait(
     lock: &dyn Lock,
     claim: &Claim,

@@ -24,7 +24,7 @@ impl LockWorker {
         }
     }
 
-    /// Waits until it is told that it has lost a key, and gives the fencing token it had.
+    /// Waits until it is notified of the loss of a key, and returns the fencing token it had.
     pub async fn loses(&self, key: u64) -> Option<u64> {
         match self.ask(&LockCommand::Lose(key)).await {
             LockReply::Lost(fence) => fence,
@@ -33,7 +33,7 @@ impl LockWorker {
     }
 }
 
-/// What a worker has.
+/// The state of a worker.
 struct Locker {
     lock: Arc<dyn Lock>,
     /// Held for a map operation, never across an `.await`.

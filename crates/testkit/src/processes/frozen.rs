@@ -1,4 +1,4 @@
-//! Processes that stand still.
+//! Frozen processes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,14 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::wait::block_until;
 
-/// How long a process may take to stand still.
+/// How long a process may take to freeze.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Freezes a process: the system still takes connections and bytes for it, and it answers nothing.
 /// When this returns, none of its threads runs.
 pub fn freeze(pid: u32) {
     signal(pid, Signal::STOP);
-    block_until(PATIENCE, "the process stands still", || stands_still(pid));
+    block_until(PATIENCE, "the process is paused", || is_paused(pid));
 }
 
 /// Lets a frozen process go on.
@@ -41,7 +41,7 @@ fn known(pid: u32) -> Pid {
 }
 
 /// Whether a stop has taken effect, which `kill` does not wait for.
-fn stands_still(pid: u32) -> bool {
+fn is_paused(pid: u32) -> bool {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return true; // no such directory on this system: nothing more can be known
     };

@@ -19,6 +19,7 @@
 //! ```
 
 mod frozen;
+mod messages;
 mod program;
 mod work;
 mod worker;
@@ -29,27 +30,3 @@ pub use self::work::work;
 pub use self::worker::Worker;
 
 pub(crate) use self::frozen::signal;
-
-use serde::{Deserialize, Serialize};
-
-/// Set for a process that is to be a worker, to what it is told, in JSON.
-const TOLD: &str = "BELLWETHER_WORKER";
-
-/// What begins a line of a worker's, among those of its test harness.
-const MARK: char = '@';
-
-/// A command, and the number by which it is answered: a line of JSON.
-#[derive(Deserialize, Serialize)]
-struct Order<C> {
-    id: u64,
-    command: C,
-}
-
-/// What a worker says: a line of JSON.
-#[derive(Deserialize, Serialize)]
-enum Said<R> {
-    /// It is ready for commands, or why it cannot be.
-    Opened(Result<(), String>),
-    /// The reply to the command of that number.
-    Reply { id: u64, reply: R },
-}

@@ -14,7 +14,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Becomes the program, after leaving a guard behind that reads our standard input. It reads its
 /// end when the test process dies, however that dies, and then kills the whole process group. A
-/// line means that the test process has seen to it.
+/// line means that the test process has done both.
 const GUARDED: &str = r#"
 exec 3<&0
 { read -r _ <&3 || kill -9 -$$; } >/dev/null 2>&1 &
@@ -42,7 +42,7 @@ impl Program {
             .expect("there is a shell");
         let output = BufReader::new(child.stdout.take().expect("stdout is piped"));
         let (sender, lines) = mpsc::channel();
-        // Reads to the end, whoever listens, or the program would have nowhere to write to.
+        // Reads to the end even without a receiver, or the program could not write any more.
         thread::spawn(move || {
             output.lines().map_while(Result::ok).for_each(|l| drop(sender.send(l)))
         });
@@ -65,7 +65,7 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         let group = format!("-{}", self.child.id());
-        // The guard goes with its group; if that should fail, it is told not to kill anybody later.
+        // The guard ends with its group. If that fails, this line tells it to kill nothing later.
         let _ = Command::new("kill").args(["-KILL", "--", &group]).stderr(Stdio::null()).status();
         let _ = self.child.stdin.take().map(|mut input| input.write_all(b"done\n"));
         let _ = self.child.wait();

@@ -1,4 +1,4 @@
-//! A worker as it has itself: it does what it is told.
+//! The worker's own side: it obeys the commands of its test.
 
 use std::error::Error;
 use std::io::{self, BufRead, Write};
@@ -11,10 +11,11 @@ use serde::de::DeserializeOwned;
 use tokio::runtime;
 use tokio::sync::mpsc;
 
-use super::{MARK, Order, Said, TOLD};
+use super::messages::{MARK, Order, SETUP_VARIABLE, WorkerMessage};
 
-/// Opens by what it is told, and obeys commands, several at a time, until the standard input ends,
-/// which it does when the test dies, however it dies. Does nothing in a process that is no worker.
+/// Opens with the setup of its test, and obeys commands, several at a time, until the standard
+/// input ends. The input ends when the test dies in any way. Does nothing in a process that is no
+/// worker.
 ///
 /// A worker dies of any panic, so that its test knows at once.
 pub fn work<T, S, C, R, O, F>(
@@ -28,23 +29,23 @@ pub fn work<T, S, C, R, O, F>(
     O: Future<Output = Result<S, Box<dyn Error + Send + Sync>>>,
     F: Future<Output = R> + Send + 'static,
 {
-    // Run by hand, there is no test that commands.
-    let Ok(told) = env::var(TOLD) else { return };
+    // Without this variable, the test was run by hand and has no commands.
+    let Ok(setup) = env::var(SETUP_VARIABLE) else { return };
     set_parent_process_death_signal(Some(Signal::KILL)).expect("Linux");
     die_of_any_panic();
-    let told = serde_json::from_str(&told).expect("what this suite tells its workers");
+    let setup = serde_json::from_str(&setup).expect("the setup of this suite");
     let (commands, mut commanded) = mpsc::unbounded_channel();
     thread::spawn(move || listen(&commands));
     let runtime = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.expect("a runtime").block_on(async {
-        let state = match open(told).await {
+        let state = match open(setup).await {
             Ok(state) => Arc::new(state),
-            Err(error) => return say(&Said::<R>::Opened(Err(error.to_string()))),
+            Err(error) => return say(&WorkerMessage::<R>::Opened(Err(error.to_string()))),
         };
-        say(&Said::<R>::Opened(Ok(())));
+        say(&WorkerMessage::<R>::Opened(Ok(())));
         while let Some(Order { id, command }) = commanded.recv().await {
             let obeyed = obey(Arc::clone(&state), command);
-            tokio::spawn(async move { say(&Said::Reply { id, reply: obeyed.await }) });
+            tokio::spawn(async move { say(&WorkerMessage::Reply { id, reply: obeyed.await }) });
         }
     });
 }
@@ -57,7 +58,7 @@ fn die_of_any_panic() {
     }));
 }
 
-/// A thread of its own, so that nothing a worker is busy with keeps it from dying.
+/// Runs on a thread of its own, so that a busy worker still ends with its test.
 fn listen<C: DeserializeOwned>(commands: &mpsc::UnboundedSender<Order<C>>) {
     for line in io::stdin().lock().lines() {
         let Ok(line) = line else { break };
@@ -67,7 +68,7 @@ fn listen<C: DeserializeOwned>(commands: &mpsc::UnboundedSender<Order<C>>) {
     process::exit(0);
 }
 
-fn say<R: Serialize>(said: &Said<R>) {
+fn say<R: Serialize>(said: &WorkerMessage<R>) {
     let said = serde_json::to_string(said).expect("it is JSON");
     // The test harness writes there as well, and not always to the end of a line.
     let line = format!("\n{MARK}{said}\n");

@@ -1,4 +1,4 @@
-//! A worker as its test has it: commanded, frozen and killed.
+//! The test's side of a worker: it commands, freezes and kills it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,10 +16,10 @@ use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::{MARK, Order, Said, TOLD, freeze, thaw};
+use super::frozen::{freeze, thaw};
+use super::messages::{MARK, Order, SETUP_VARIABLE, WorkerMessage};
 
-/// How long a worker may take to open, and for what it is [asked](Worker::ask). Nothing that works
-/// comes near it.
+/// The limit for a worker to open, and to [reply](Worker::ask). Nothing that works comes near it.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A copy of this test binary that obeys commands `C` by replies `R`. Killed and reaped on drop.
@@ -40,11 +40,11 @@ type Pending<R> = Mutex<Option<HashMap<u64, oneshot::Sender<R>>>>;
 
 impl<C: Serialize, R: DeserializeOwned + Send + 'static> Worker<C, R> {
     /// Starts the ignored test `entry` of this binary in a process of its own, where it is to
-    /// [`work`](super::work) as it is told, and waits until it is ready for commands.
-    pub async fn start(entry: &str, told: &impl Serialize) -> Self {
+    /// [`work`](super::work) with `setup`, and waits until it is ready for commands.
+    pub async fn start(entry: &str, setup: &impl Serialize) -> Self {
         let mut child = Command::new(std::env::current_exe().expect("the path of this binary"))
             .args([entry, "--exact", "--ignored", "--nocapture"])
-            .env(TOLD, serde_json::to_string(told).expect("it is JSON"))
+            .env(SETUP_VARIABLE, serde_json::to_string(setup).expect("it is JSON"))
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -90,7 +90,7 @@ impl<C, R> Worker<C, R> {
         self.child.id()
     }
 
-    /// Kills it without a chance to say goodbye.
+    /// Kills it without a clean shutdown.
     pub fn kill(&mut self) {
         self.child.kill().expect("it can be killed");
         self.child.wait().expect("it is our child");
@@ -134,8 +134,8 @@ fn receive<R: DeserializeOwned>(
         };
         // What a killed worker could not end is no reply. An asker may not wait any more.
         match serde_json::from_str(line) {
-            Ok(Said::Opened(opened)) => _ = opens.take().map(|opens| opens.send(opened)),
-            Ok(Said::Reply { id, reply }) => {
+            Ok(WorkerMessage::Opened(opened)) => _ = opens.take().map(|opens| opens.send(opened)),
+            Ok(WorkerMessage::Reply { id, reply }) => {
                 let waiting = lock(pending).as_mut().and_then(|pending| pending.remove(&id));
                 let _ = waiting.map(|waiting| waiting.send(reply));
             }

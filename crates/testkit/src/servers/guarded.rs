@@ -31,7 +31,7 @@ exec "$@" </dev/null 3<&-
 /// How long anything asked of a server may take.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// How many ports are tried before the fault is thought to lie elsewhere.
+/// How many ports are tried before a start fails.
 pub(super) const PORTS_TRIED: usize = 50;
 
 /// A server's process; killed and reaped on drop.
@@ -87,7 +87,7 @@ impl Guarded {
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // An error means that it has ended already: there is nobody to tell, and nothing to do.
+        // An error means that it has ended already: there is nothing to do.
         let _ = self.child.kill();
         let _ = self.child.wait();
         // Only now: the guard keeps watch until the server is reaped.
@@ -95,7 +95,7 @@ impl Drop for Guarded {
     }
 }
 
-/// Runs a program to its end, and gives what it wrote; panics with what it said if it fails.
+/// Runs a program to its end, and returns its output. Panics with its messages if it fails.
 pub(super) fn run(program: &str, arguments: &[String]) -> String {
     let output = Command::new(program).args(arguments).output();
     let output = output.unwrap_or_else(|error| panic!("{program}: {error}"));
@@ -140,7 +140,7 @@ pub(super) fn in_path(name: &str) -> Option<PathBuf> {
     candidates.find(|candidate| candidate.is_file())
 }
 
-/// What a server that does not start has said.
+/// The log of a server that does not start.
 pub(super) fn log(dir: &Path) -> String {
     fs::read_to_string(dir.join("log")).unwrap_or_default()
 }

@@ -62,7 +62,7 @@ impl MariaDbServer {
         self.process.as_ref().expect("it runs").resume();
     }
 
-    /// Kills the server without a chance to save or to say goodbye.
+    /// Kills the server without a clean shutdown.
     pub fn kill(&mut self) {
         self.process = None;
     }
@@ -102,7 +102,7 @@ fn install(dir: &Path) {
 fn binary() -> String {
     let path = env::var_os("PATH").unwrap_or_default();
     let mut places: Vec<_> = env::split_paths(&path).collect();
-    // Not everybody has it in their PATH.
+    // It is not in every user's PATH.
     places.push("/usr/sbin".into());
     let found = places.iter().map(|place| place.join("mariadbd")).find(|path| path.is_file());
     found
@@ -114,12 +114,12 @@ fn binary() -> String {
         .to_string()
 }
 
-/// It refuses to run as root unless it is told to.
+/// It refuses to run as root without this option.
 fn as_root() -> Option<String> {
     rustix::process::geteuid().is_root().then(|| "--user=root".to_owned())
 }
 
-/// Starts it on a port; none if somebody else was there first.
+/// Starts it on a port. `None` if the port is taken.
 fn launch(dir: &Path, port: u16) -> Option<Guarded> {
     let path = |name: &str| dir.join(name).display().to_string();
     let mut command: Vec<String> = vec![

@@ -108,7 +108,7 @@ fn binary(name: &str) -> String {
 }
 
 /// It refuses to run as root, and so becomes the user that its package has made.
-fn as_nobody_special(dir: &Path) -> Vec<String> {
+fn as_unprivileged_user(dir: &Path) -> Vec<String> {
     if !rustix::process::geteuid().is_root() {
         return Vec::new();
     }
@@ -118,7 +118,7 @@ fn as_nobody_special(dir: &Path) -> Vec<String> {
 }
 
 fn install(dir: &Path) {
-    let mut command = as_nobody_special(dir);
+    let mut command = as_unprivileged_user(dir);
     command.push(binary("initdb"));
     command.push("-D".into());
     command.push(dir.join("data").display().to_string());
@@ -128,9 +128,9 @@ fn install(dir: &Path) {
     run(&command[0], &command[1..]);
 }
 
-/// Starts it on a port; none if somebody else was there first.
+/// Starts it on a port. `None` if the port is taken.
 fn launch(dir: &Path, port: u16) -> Option<Guarded> {
-    let mut command = as_nobody_special(dir);
+    let mut command = as_unprivileged_user(dir);
     command.push(binary("postgres"));
     command.push("-D".into());
     command.push(dir.join("data").display().to_string());

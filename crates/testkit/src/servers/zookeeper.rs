@@ -1,6 +1,6 @@
 //! Real ZooKeeper servers for tests.
 //!
-//! 1. A server that was started answers, and is nobody else's.
+//! 1. A server that was started answers, and belongs to this test.
 //! 2. It is gone, with its directory, when its [`ZooKeeperServer`] is dropped, or when the test
 //!    process is killed.
 //! 3. It remembers its sessions and nodes when it is killed and [restarted](ZooKeeperServer::restart).
@@ -118,7 +118,7 @@ impl ZooKeeperServer {
         self.process().resume();
     }
 
-    /// Kills the server without a chance to say goodbye.
+    /// Kills the server without a clean shutdown.
     pub fn kill(&mut self) {
         self.process = None;
     }
@@ -137,7 +137,7 @@ impl ZooKeeperServer {
         self.restart();
     }
 
-    /// What it answers to one of its words of four letters, such as `mntr`.
+    /// Its answer to a four-letter word, such as `mntr`.
     pub fn word(&self, word: &str) -> String {
         say(self.port, word).unwrap_or_else(|error| panic!("{word}: {error}"))
     }
@@ -184,7 +184,9 @@ fn begin(dir: &Path, port: u16, peers: &[String]) -> Guarded {
 }
 
 fn settings(dir: &Path, port: u16, peers: &[String]) -> String {
-    let (data, tick, peers) = (dir.join("data"), TICK.as_millis(), peers.join("\n"));
+    let data = dir.join("data");
+    let tick = TICK.as_millis();
+    let peers = peers.join("\n");
     format!(
         "tickTime={tick}\ndataDir={}\nclientPort={port}\nclientPortAddress=127.0.0.1\n\
          maxClientCnxns=0\nadmin.enableServer=false\n4lw.commands.whitelist=*\n\
@@ -194,7 +196,7 @@ fn settings(dir: &Path, port: u16, peers: &[String]) -> String {
     )
 }
 
-/// Whether the one who answers on `port` has this directory, and serves.
+/// Whether the server on `port` has this directory, and serves.
 fn answers(dir: &Path, port: u16) -> bool {
     let has = |word, part: &str| say(port, word).is_ok_and(|answer| answer.contains(part));
     // `ruok` and `conf` are answered before it serves.

@@ -90,7 +90,7 @@ async fn in_silence_the_server_does_what_it_is_asked_and_nothing_comes_back() {
 }
 
 #[tokio::test]
-async fn a_connection_is_reset_after_so_many_bytes_of_replies_and_the_next_is_spared() {
+async fn a_connection_is_reset_after_so_many_bytes_of_replies_and_the_next_is_not() {
     let (_server, proxy, mut client) = with_client().await;
     proxy.cut_after(10);
     client.write_all(b"PING\r\nPING\r\n").await.unwrap();
@@ -169,7 +169,7 @@ async fn replies_are_replaced_as_often_as_was_said() {
 }
 
 #[tokio::test]
-async fn replies_of_every_kind_are_told_apart() {
+async fn replies_of_every_kind_are_separated() {
     let (_server, proxy, mut client) = with_client().await;
     let replaced = proxy.replace(Replacement::of("ECHO last", "-LAST\r\n"));
     let text = "x".repeat(40_000);

@@ -47,7 +47,8 @@ fn a_reply_is_read_whatever_its_kind() {
 fn a_restart_keeps_the_port_and_what_was_appended_to_the_log() {
     let mut server = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"]);
     server.command(&["SET", "kept", "yes"]);
-    let (port, pid) = (server.port(), server.pid());
+    let port = server.port();
+    let pid = server.pid();
     server.restart();
     assert_eq!(server.port(), port);
     assert_ne!(server.pid(), pid);
@@ -84,7 +85,8 @@ async fn a_killed_server_refuses_connections() {
 #[test]
 fn nothing_is_left_of_a_dropped_server_even_if_it_was_stopped() {
     let server = RedisServer::start();
-    let (dir, pid) = (server.dir().to_owned(), server.pid());
+    let dir = server.dir().to_owned();
+    let pid = server.pid();
     assert!(dir.exists() && lives(pid));
     server.stop();
     drop(server);

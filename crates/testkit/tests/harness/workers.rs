@@ -1,4 +1,4 @@
-//! Worker processes: what they are told, what they reply, and that they end with their test.
+//! Worker processes: their commands, their replies, and their end with the test.
 
 use std::io::{self, BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -15,10 +15,10 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Set for a process that is to hold workers.
 const HOLDER: &str = "BELLWETHER_HOLDS_WORKERS";
 
-/// What a worker is to do.
+/// A command to a worker.
 #[derive(Deserialize, Serialize)]
 enum Task {
-    /// Reply by the number, multiplied by what it was told.
+    /// Reply by the number, multiplied by the setup.
     Multiply(u64),
     /// Never reply.
     Hang,
@@ -32,7 +32,7 @@ fn works() {
     work(open, async |factor: Arc<u64>, task| match task {
         Task::Multiply(number) => number * *factor,
         Task::Hang => std::future::pending().await,
-        Task::Panic => panic!("as it was told"),
+        Task::Panic => panic!("as commanded"),
     });
 }
 

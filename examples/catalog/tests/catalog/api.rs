@@ -102,7 +102,7 @@ async fn the_categories_are_a_tree_of_three_levels_over_both_protocols() {
 
 /// Programs over one Redis are a fleet: what one changes, the others know.
 #[tokio::test]
-async fn a_new_price_is_told_by_every_process_of_a_fleet_at_once() {
+async fn a_new_price_is_answered_by_every_process_of_a_fleet_at_once() {
     let redis = RedisServer::start();
     let fleet = [(); 2].map(|()| Catalog::start(&["--store", &redis.url()]));
     let [changed, other] = &fleet;
@@ -116,7 +116,7 @@ async fn a_new_price_is_told_by_every_process_of_a_fleet_at_once() {
         while other.get("/api/product/77001").await.json["price_cents"] != price {
             assert!(
                 tokio::time::Instant::now() < until,
-                "the other process still tells the old one"
+                "the other process still answers the old one"
             );
         }
     }

@@ -13,10 +13,10 @@ use tokio::time::{Instant, sleep};
 
 use crate::server::ask;
 
-/// How long the page may take to show what is awaited.
+/// How long the page may take to show an expected state.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks at the page, which tells nobody when it changes.
-const GLANCE: Duration = Duration::from_millis(100);
+/// The time between two readings of the page, which does not announce its changes.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 const MISSING: &str = "is not installed; try: apt-get install chromium chromium-driver";
 
 /// A window on one page. The browser and what it has written are gone on drop.
@@ -49,7 +49,7 @@ impl Browser {
         element.click().await.expect(id);
     }
 
-    /// What an expression of JavaScript says of the page.
+    /// The value of a JavaScript expression in the page.
     pub(crate) async fn value(&self, expression: &str) -> Value {
         let script = format!("return {expression}");
         self.client.execute(&script, vec![]).await.expect(expression)
@@ -67,7 +67,7 @@ impl Browser {
         let begun = Instant::now();
         while self.value(&format!("Boolean({expression})")).await != json!(true) {
             assert!(begun.elapsed() < PATIENCE, "never was it true that {expression}");
-            sleep(GLANCE).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -82,12 +82,12 @@ impl Browser {
         self.until(&format!("!{moving}")).await;
     }
 
-    /// A picture of what is shown, as PNG.
+    /// A screenshot, as PNG.
     pub(crate) async fn picture(&self) -> Vec<u8> {
         self.client.screenshot().await.expect("a picture")
     }
 
-    /// What the page has written to the console, and what the browser has of it.
+    /// The console messages of the page.
     pub(crate) async fn console(&self) -> Vec<String> {
         let answer = self.post("se/log", json!({ "type": "browser" })).await;
         answer.as_array().expect("a list").iter().map(Value::to_string).collect()

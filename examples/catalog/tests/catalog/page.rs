@@ -36,7 +36,7 @@ async fn a_burst_is_a_thousand_queries_or_one(page: &Browser) {
             "{side}"
         );
     }
-    // Who came during that one waited for it; who came later found its answer.
+    // Callers during that load waited for it; later callers found its answer.
     page.until("document.getElementById('collapsed-total').textContent.replace(',', '') > 0").await;
 }
 

@@ -16,7 +16,7 @@ pub(crate) const LEASE: Duration = Duration::from_secs(3);
 pub(crate) const MS: Duration = Duration::from_millis(1);
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
-/// So long that whoever waits for it waits for ever.
+/// Longer than any lease: a test that waits for it waits for ever.
 pub(crate) const NEVER: Duration = Duration::from_secs(24 * 60 * 60);
 
 pub(crate) fn key() -> Key {

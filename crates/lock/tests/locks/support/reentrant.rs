@@ -10,7 +10,7 @@ use bellwether_lock::{
     Request, Token, Watch, Watchers,
 };
 
-/// Without leases: who does not release has it for ever.
+/// Without leases: a holder that does not release has the key for ever.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReentrantLocal {
     holds: Arc<Mutex<Holds>>,

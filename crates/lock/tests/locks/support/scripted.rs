@@ -1,4 +1,4 @@
-//! A lock in front of `LocalLock` that fails, dawdles and counts as told.
+//! A lock in front of `LocalLock` that fails, delays and counts as a test says.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -29,18 +29,18 @@ pub(crate) struct Scripted {
 struct Script {
     asked: HashMap<Operation, usize>,
     failing: HashMap<Operation, (StoreErrorKind, usize)>,
-    /// How long a question is on its way, and how long an answer.
+    /// The delays of a request and of its answer.
     delays: HashMap<Operation, (Duration, Duration)>,
     patience: Vec<Duration>,
     session: Option<watch::Receiver<bool>>,
-    is_deaf: bool,
+    is_silent: bool,
 }
 
 impl Scripted {
-    /// One that never tells of a release.
-    pub(crate) fn deaf() -> Self {
+    /// A lock that never announces a release.
+    pub(crate) fn without_messages() -> Self {
         let this = Self::default();
-        this.script().is_deaf = true;
+        this.script().is_silent = true;
         this
     }
 
@@ -52,21 +52,21 @@ impl Scripted {
         (this, end)
     }
 
-    /// The next so many of these fail; what was asked for is done all the same, if that is how such
-    /// an error comes about.
+    /// The next `times` of these operations fail. Errors after the operation, such as lost answers,
+    /// still perform it.
     pub(crate) fn fail(&self, operation: Operation, kind: StoreErrorKind, times: usize) {
         self.script().failing.insert(operation, (kind, times));
     }
 
-    pub(crate) fn delay(&self, operation: Operation, question: Duration, answer: Duration) {
-        self.script().delays.insert(operation, (question, answer));
+    pub(crate) fn delay(&self, operation: Operation, request: Duration, answer: Duration) {
+        self.script().delays.insert(operation, (request, answer));
     }
 
     pub(crate) fn asked(&self, operation: Operation) -> usize {
         self.script().asked.get(&operation).copied().unwrap_or_default()
     }
 
-    /// The patience of all questions so far.
+    /// The patience of all requests so far.
     pub(crate) fn patience(&self) -> Vec<Duration> {
         self.script().patience.clone()
     }
@@ -92,18 +92,18 @@ impl Scripted {
         let this = self.clone();
         Box::pin(async move {
             *this.script().asked.entry(operation).or_default() += 1;
-            let (question, answer) =
+            let (request, answer) =
                 this.script().delays.get(&operation).copied().unwrap_or_default();
             let lock = this.lock.clone();
             let failing = this.fails(operation);
             let does = async move {
-                sleep(question).await;
+                sleep(request).await;
                 let is_lost = failing.is_some_and(|kind| kind != StoreErrorKind::TimedOut);
                 if is_lost { None } else { Some(does(&lock).await) }
             };
-            let done = match question.is_zero() {
+            let done = match request.is_zero() {
                 true => does.await,
-                // As on a connection: what was sent arrives, whether or not anybody waits for it.
+                // As on a connection: a request that was sent arrives, even if its caller has left.
                 false => tokio::spawn(does).await.expect("no panic"),
             };
             if !answer.is_zero() {
@@ -119,7 +119,7 @@ impl Scripted {
 
 impl Lock for Scripted {
     fn watch(&self, key: &Key) -> Watch {
-        if self.script().is_deaf { Watch::silent() } else { self.lock.watch(key) }
+        if self.script().is_silent { Watch::silent() } else { self.lock.watch(key) }
     }
 
     fn acquire(&self, request: Request) -> LockFuture<Attempt> {

@@ -1,4 +1,4 @@
-//! A near copy is given out only while its connection is heard from.
+//! A near copy is served only while its connection answers heartbeats.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::near::{copied, near, other_process, put};
 /// How long an operation may take here.
 const TIMEOUT: Duration = Duration::from_millis(250);
 
-/// For how long a copy is given out after its connection was last heard from, as documented.
+/// For how long a copy is served after the last message of its connection, as documented.
 const BOUND: Duration = Duration::from_millis(1250);
 
 /// Much longer than that.
@@ -32,7 +32,7 @@ async fn stage(server: &RedisServer) -> (FaultProxy, RedisStore, RedisStore) {
     (proxy, store, other)
 }
 
-/// Looks until the answer is copied: on a busy machine the first one may come too late.
+/// Makes lookups until the answer is copied: on a busy machine the first one may come too late.
 async fn copy(store: &RedisStore, sku: u64) {
     while copied(store, sku).is_none() {
         // It may have timed out.
@@ -44,12 +44,12 @@ async fn copy(store: &RedisStore, sku: u64) {
 async fn a_copy_that_was_not_read_does_not_outlive_a_connection_that_died_meanwhile() {
     let server = RedisServer::start();
     let (proxy, store, other) = stage(&server).await;
-    // Long enough for the heartbeat to rest.
+    // Long enough for the heartbeat to pause.
     sleep(LONG).await;
     proxy.blackhole();
     other.invalidate(key(1)).await.expect("invalidated");
     sleep(BOUND).await;
-    assert_eq!(copied(&store, 1), None, "nothing was heard for {BOUND:?}");
+    assert_eq!(copied(&store, 1), None, "no message for {BOUND:?}");
 }
 
 #[tokio::test]
@@ -62,12 +62,12 @@ async fn a_copy_that_is_read_all_the_time_does_not_outlive_its_connection_for_lo
         other.invalidate(key(1)).await.expect("invalidated");
         let invalidated = Instant::now();
         loop {
-            // What is given out was asked for before.
+            // What is served was asked for before.
             let began = invalidated.elapsed();
             if copied(&store, 1).is_none() {
                 break;
             }
-            assert!(began < BOUND, "given out {began:?} after its invalidation");
+            assert!(began < BOUND, "served {began:?} after its invalidation");
             sleep(Duration::from_millis(1)).await;
         }
     }
@@ -82,7 +82,11 @@ async fn after_an_idle_time_one_answer_of_the_server_confirms_all_copies() {
     sleep(LONG).await;
     assert_eq!([copied(&store, 1), copied(&store, 2)], [None; 2], "it is asked first");
     copy(&store, 1).await;
-    assert_eq!(copied(&store, 2), Some(8), "its change would have been heard of before the answer");
+    assert_eq!(
+        copied(&store, 2),
+        Some(8),
+        "the message of its change would have come before the answer"
+    );
 }
 
 #[tokio::test]
@@ -101,7 +105,8 @@ async fn a_copy_that_is_read_is_confirmed_without_being_asked_for_again() {
     let server = RedisServer::start();
     let (_proxy, store, _other) = stage(&server).await;
     let looks = || server.info("commandstats", "cmdstat_evalsha");
-    let (before, began) = (looks(), Instant::now());
+    let before = looks();
+    let began = Instant::now();
     let mut confirmed = Duration::ZERO;
     while began.elapsed() < LONG {
         if copied(&store, 1).is_some() {

@@ -12,14 +12,14 @@ use bellwether::{Key, MemoryStore, RedisOptions, Store, StoreError, StoreErrorKi
 
 use crate::Fault;
 
-/// Answers that fit into memory.
+/// How many answers the memory store holds.
 const ENTRIES: usize = 100_000;
-/// For copies in the process, if the store is a Redis.
+/// The size of the near tier, in bytes, if the store is a Redis.
 const NEAR: usize = 16 * 1024 * 1024;
 
 /// A store that can be stopped, as if its server were gone.
 #[derive(Clone)]
-pub(crate) struct Kept(Arc<Inner>);
+pub(crate) struct SwitchedStore(Arc<Inner>);
 
 struct Inner {
     store: Box<dyn Store>,
@@ -28,18 +28,18 @@ struct Inner {
     state: AtomicU8,
 }
 
-/// What the last operation showed of the store.
+/// The state of the store after the last operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// It answered.
     Up = 0,
     /// It did not.
     Failing = 1,
-    /// It was not even asked: it has failed too often in a row, and its circuit breaker is open.
+    /// It was not asked: it has failed too often in a row, and its circuit breaker is open.
     LeftAlone = 2,
 }
 
-impl Kept {
+impl SwitchedStore {
     pub(crate) async fn open(place: &str) -> Result<Self, Fault> {
         if place == "memory" {
             return Ok(Self::around(MemoryStore::new(ENTRIES), "memory"));
@@ -49,7 +49,8 @@ impl Kept {
     }
 
     fn around(store: impl Store, kind: &'static str) -> Self {
-        let (stopped, state) = (false.into(), (State::Up as u8).into());
+        let stopped = false.into();
+        let state = (State::Up as u8).into();
         Self(Arc::new(Inner { store: Box::new(store), kind, stopped, state }))
     }
 
@@ -102,7 +103,7 @@ impl Kept {
     }
 }
 
-impl Store for Kept {
+impl Store for SwitchedStore {
     fn peek(&self, key: &Key) -> Peek {
         if self.is_stopped() { Peek::Unknown } else { self.0.store.peek(key) }
     }
@@ -144,9 +145,12 @@ impl Store for Kept {
     }
 }
 
-impl fmt::Debug for Kept {
+impl fmt::Debug for SwitchedStore {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Kept").field("store", &self.0.store).finish_non_exhaustive()
+        formatter
+            .debug_struct("SwitchedStore")
+            .field("store", &self.0.store)
+            .finish_non_exhaustive()
     }
 }
 
@@ -156,7 +160,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_stopped_store_fails_and_goes_on_when_it_is_started_again() {
-        let store = Kept::open("memory").await.unwrap();
+        let store = SwitchedStore::open("memory").await.unwrap();
         store.stop(true);
         assert!(store.lookup(Key::of("item").with(1_u32)).await.is_err());
         assert_eq!(store.state(), State::Failing);

@@ -1,4 +1,4 @@
-//! How long a loser waits, and how soon it is told.
+//! How long a waiter waits, and how soon it is notified.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn five_seconds() -> Wait {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_fails_fast_does_not_wait_for_a_load_here() {
+async fn a_caller_that_fails_fast_does_not_wait_for_a_load_in_its_process() {
     let loader = Loader::gated();
     let hasty = waiting(MemoryStore::new(10), Wait::fail_fast(), &loader);
     let _leads = ask(&hasty, 1);
@@ -28,7 +28,7 @@ async fn who_fails_fast_does_not_wait_for_a_load_here() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_fails_fast_does_not_wait_for_a_load_elsewhere() {
+async fn a_caller_that_fails_fast_does_not_wait_for_a_load_in_another_process() {
     let store = MemoryStore::new(10);
     let _held = lease(&store, 1, MINUTE).await;
     let hasty = waiting(store, Wait::fail_fast(), &Loader::new());
@@ -37,14 +37,14 @@ async fn who_fails_fast_does_not_wait_for_a_load_elsewhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_fails_fast_waits_for_its_own_load() {
+async fn a_caller_that_fails_fast_waits_for_its_own_load() {
     let loader = Loader::taking(SECOND * 20);
     let hasty = waiting(MemoryStore::new(10), Wait::fail_fast(), &loader);
     assert_eq!(answers(vec![ask(&hasty, 1)]).await, [1]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_many_who_fail_fast_together_one_is_answered() {
+async fn one_of_many_callers_that_fail_fast_together_is_answered() {
     let memory = MemoryStore::new(10);
     for (item, store) in [Scripted::over(&memory), Scripted::away(&memory)].into_iter().enumerate()
     {
@@ -57,8 +57,9 @@ async fn of_many_who_fail_fast_together_one_is_answered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_fails_fast_leaves_the_load_to_those_who_wait() {
-    let (loader, store) = (Loader::taking(SECOND), MemoryStore::new(10));
+async fn a_caller_that_fails_fast_leaves_the_load_to_the_waiters() {
+    let loader = Loader::taking(SECOND);
+    let store = MemoryStore::new(10);
     let patient = ask(&cached(store.clone(), &loader), 1);
     idle().await;
     settled(burst(&waiting(store, Wait::fail_fast(), &loader), 1, 10)).await;
@@ -75,10 +76,10 @@ async fn a_wait_of_tries_lasts_as_many_intervals() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_of_tries_looks_as_often_even_if_it_hears_nothing() {
+async fn a_wait_of_tries_asks_as_often_even_without_push_messages() {
     let store = MemoryStore::new(10);
     let _held = lease(&store, 1, MINUTE).await;
-    let store = Scripted::away(&store).deaf();
+    let store = Scripted::away(&store).without_messages();
     let brisk = waiting(store.clone(), Wait::tries(3, Duration::from_millis(50)), &Loader::new());
     settled(vec![ask(&brisk, 1)]).await;
     // The miss that it began with, and two or three more: the last falls together with the end.
@@ -96,7 +97,7 @@ async fn a_wait_of_five_seconds_ends_after_them_with_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_runs_its_own_load_waits_for_it_past_its_patience() {
+async fn a_leader_waits_for_its_own_load_past_its_wait_limit() {
     for wait in [Wait::at_most(SECOND), Wait::at_most(SECOND).then_load()] {
         let loader = Loader::taking(SECOND * 20);
         let cached = waiting(MemoryStore::new(10), wait, &loader);
@@ -116,34 +117,37 @@ async fn a_wait_begins_at_the_first_poll() {
     assert_eq!(began.elapsed(), SECOND * 5);
 }
 
-/// The look is the first that a request waits for, and its deadline is a deadline.
+/// A request first waits for its lookup, which counts for its wait limit.
 #[tokio::test(start_paused = true)]
-async fn a_slow_look_is_part_of_the_wait() {
+async fn a_slow_lookup_is_part_of_the_wait() {
     let memory = MemoryStore::new(10);
     let _held = lease(&memory, 1, MINUTE).await;
     let store = Scripted::away(&memory);
     let looking = store.holds(Op::Look, Moment::After);
     let patient = waiting(store, five_seconds(), &Loader::new());
-    let (asked, began) = (ask(&patient, 1), Instant::now());
+    let asked = ask(&patient, 1);
+    let began = Instant::now();
     sleep(SECOND * 3).await;
     looking.open();
     assert_eq!(error_after(asked, began).await, (CacheErrorKind::WaitTimedOut, SECOND * 5));
 }
 
-/// It joins a load here after that has begun; that load is superseded, so it looks again, and finds
-/// that now somebody elsewhere loads.
+/// It joins a load here after that has begun. That load is superseded, so it makes another lookup,
+/// and finds that another process loads.
 #[tokio::test(start_paused = true)]
-async fn a_wait_is_not_begun_anew_by_another_flight() {
-    let (loader, store) = (Loader::gated(), MemoryStore::new(10));
+async fn a_wait_does_not_start_again_with_another_flight() {
+    let loader = Loader::gated();
+    let store = MemoryStore::new(10);
     let cached = waiting(store.clone(), five_seconds(), &loader);
     let _leads = ask(&cached, 1);
     loader.has_begun(1).await;
-    let (loser, began) = (ask(&cached, 1), Instant::now());
+    let waiter = ask(&cached, 1);
+    let began = Instant::now();
     sleep(SECOND * 3).await;
     layer_handle_invalidates(&store).await;
     let _held = lease(&store, 1, MINUTE).await;
     loader.let_go(1);
-    assert_eq!(error_after(loser, began).await, (CacheErrorKind::WaitTimedOut, SECOND * 5));
+    assert_eq!(error_after(waiter, began).await, (CacheErrorKind::WaitTimedOut, SECOND * 5));
 }
 
 async fn layer_handle_invalidates(store: &MemoryStore) {
@@ -155,8 +159,9 @@ async fn layer_handle_invalidates(store: &MemoryStore) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn losers_elsewhere_are_answered_at_the_moment_the_load_ends() {
-    let (loader, store) = (Loader::taking(SECOND), MemoryStore::new(10));
+async fn waiters_of_other_processes_are_answered_at_the_moment_the_load_ends() {
+    let loader = Loader::taking(SECOND);
+    let store = MemoryStore::new(10);
     let began = Instant::now();
     let fleet = [(); 4].map(|()| cached(store.clone(), &loader));
     let asked = fleet.iter().flat_map(|process| burst(process, 1, 10)).collect();
@@ -165,7 +170,7 @@ async fn losers_elsewhere_are_answered_at_the_moment_the_load_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn losers_are_told_at_once_of_a_load_that_failed_elsewhere() {
+async fn waiters_are_notified_at_once_of_a_load_that_failed_in_another_process() {
     let store = MemoryStore::new(10);
     let failing = Loader::taking(SECOND);
     failing.ends_by(End::Fail);
@@ -177,31 +182,31 @@ async fn losers_are_told_at_once_of_a_load_that_failed_elsewhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loser_that_hears_nothing_is_at_most_a_quarter_of_a_second_late() {
+async fn a_waiter_without_push_messages_is_at_most_a_quarter_of_a_second_late() {
     for round in 0..50 {
-        let late = lateness(Scripted::deaf, round).await;
+        let late = lateness(Scripted::without_messages, round).await;
         assert!(late <= Duration::from_millis(250), "{late:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loser_whose_message_is_lost_is_at_most_a_quarter_of_a_second_late() {
+async fn a_waiter_whose_message_is_lost_is_at_most_a_quarter_of_a_second_late() {
     for round in 0..50 {
         let late = lateness(Scripted::losing_messages, round).await;
         assert!(late <= Duration::from_millis(250), "{late:?}");
     }
 }
 
-/// How long after a load elsewhere a loser has the answer.
-async fn lateness(ears: fn(Scripted) -> Scripted, round: u32) -> Duration {
+/// How long after a load in another process a waiter has the answer.
+async fn lateness(messages: fn(Scripted) -> Scripted, round: u32) -> Duration {
     let store = MemoryStore::new(10);
     // Ends that fall differently into the pauses.
     let takes = SECOND + Duration::from_millis(7) * round;
     let leads = ask(&cached(store.clone(), &Loader::taking(takes)), 1);
-    let loser = ask(&cached(ears(Scripted::away(&store)), &Loader::new()), 1);
+    let waiter = ask(&cached(messages(Scripted::away(&store)), &Loader::new()), 1);
     answers(vec![leads]).await;
     let ended = Instant::now();
-    answers(vec![loser]).await;
+    answers(vec![waiter]).await;
     ended.elapsed()
 }
 
@@ -215,32 +220,33 @@ async fn a_leader_that_died_costs_no_more_than_its_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn losers_who_come_one_after_the_other_are_answered_by_one_question() {
-    let (loader, memory) = (Loader::taking(SECOND), MemoryStore::new(10));
+async fn waiters_that_come_one_after_the_other_are_answered_by_one_request() {
+    let loader = Loader::taking(SECOND);
+    let memory = MemoryStore::new(10);
     let _leads = ask(&cached(memory.clone(), &loader), 1);
     let store = Scripted::over(&memory);
     let process = cached(store.clone(), &loader);
-    let mut losers = Vec::new();
+    let mut waiters = Vec::new();
     for _ in 0..20 {
-        losers.push(ask(&process, 1));
+        waiters.push(ask(&process, 1));
         idle().await;
     }
-    answers(losers).await;
-    // All were questions for the lease, and the last of them found the answer for everybody.
-    assert_eq!(store.questions(), store.asked(Op::Acquire));
+    answers(waiters).await;
+    // All were requests for the lease, and the last of them found the answer for all waiters.
+    assert_eq!(store.requests(), store.asked(Op::Acquire));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hundred_losers_ask_the_store_no_more_than_one() {
+async fn a_hundred_waiters_ask_the_store_no_more_often_than_one() {
     let store = MemoryStore::new(10);
     let _held = lease(&store, 1, MINUTE).await;
-    let questions = [1, 100].map(|losers| (losers, Scripted::away(&store)));
+    let requests = [1, 100].map(|waiters| (waiters, Scripted::away(&store)));
     let mut asked = Vec::new();
-    for (losers, store) in questions {
+    for (waiters, store) in requests {
         // Fixed pauses, so that both ask at the same moments.
         let brisk = waiting(store.clone(), Wait::tries(20, SECOND), &Loader::new());
-        settled(burst(&brisk, 1, losers)).await;
-        asked.push(store.questions());
+        settled(burst(&brisk, 1, waiters)).await;
+        asked.push(store.requests());
     }
     // One more at most: the last pause ends together with the wait.
     assert!(asked[1] <= asked[0] + 1, "{asked:?}");

@@ -1,4 +1,4 @@
-//! The line at the server: who dies in it, who comes after somebody in vain, and how many it bears.
+//! The queue of the server: waiters that die in it, waiters that give up, and its size.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -12,20 +12,21 @@ use tokio::time::{Instant, sleep};
 use crate::bench::{AMPLE, Bench, SESSION, SLACK, ask, ask_by, free, insist, key, promises, take};
 
 promises![
-    a_waiter_that_dies_holds_up_nobody_and_lets_nobody_in,
-    a_free_key_is_granted_at_once_after_a_short_wait_in_vain,
+    a_waiter_that_dies_delays_no_waiter_and_admits_no_waiter,
+    a_free_key_is_granted_at_once_after_a_short_wait_that_ended,
     a_hundred_waiters_are_all_served,
     a_release_that_is_not_answered_frees_the_key_all_the_same,
     many_short_holds_leave_none_behind,
 ];
 
 /// Cases 43 and 45.
-async fn a_waiter_that_dies_holds_up_nobody_and_lets_nobody_in(on: Bench) {
+async fn a_waiter_that_dies_delays_no_waiter_and_admits_no_waiter(on: Bench) {
     let proxy = FaultProxy::start_raw(on.address()).await;
-    let (cut_off, lock) = (on.lock_by(proxy.address()), on.lock());
+    let cut_off = on.lock_by(proxy.address());
+    let lock = on.lock();
     let held = take(&*lock, key(1)).await;
     let dies = async {
-        // Whether it is told at once does not matter here.
+        // Whether it is notified at once does not matter here.
         let _ = ask_by(&*cut_off, Claim::new(key(1)), PATIENCE).await;
         pending::<()>().await
     };
@@ -53,8 +54,9 @@ async fn a_waiter_that_dies_holds_up_nobody_and_lets_nobody_in(on: Bench) {
 }
 
 /// Case 44.
-async fn a_free_key_is_granted_at_once_after_a_short_wait_in_vain(on: Bench) {
-    let (lock, other) = (on.lock(), on.lock());
+async fn a_free_key_is_granted_at_once_after_a_short_wait_that_ended(on: Bench) {
+    let lock = on.lock();
+    let other = on.lock();
     let held = take(&*lock, key(1)).await;
     assert!(ask(&*other, key(1), SLACK).await.is_none());
     free(&*lock, held).await;
@@ -92,18 +94,19 @@ async fn a_hundred_waiters_are_all_served(on: Bench) {
 /// Case 15.
 async fn a_release_that_is_not_answered_frees_the_key_all_the_same(on: Bench) {
     let proxy = FaultProxy::start_raw(on.address()).await;
-    let (cut_off, lock) = (on.lock_by(proxy.address()), on.lock());
+    let cut_off = on.lock_by(proxy.address());
+    let lock = on.lock();
     let before = take(&*cut_off, key(1)).await;
     proxy.blackhole();
     let asked = cut_off.release(before.claim.clone());
     let (answer, (held, took)) = tokio::join!(asked, insist(&*lock, key(1)));
-    assert!(!matches!(answer, Ok(Released::Freed)), "nobody can know that");
+    assert!(!matches!(answer, Ok(Released::Freed)), "that cannot be known");
     assert!(took < SESSION + AMPLE, "{took:?}");
     assert!(held.fence > before.fence);
     proxy.heal();
     let again = cut_off.release(before.claim).await.expect("an answer");
     assert_eq!(again, Released::NotHeld);
-    assert!(ask(&*cut_off, key(1), Duration::ZERO).await.is_none(), "somebody else has it");
+    assert!(ask(&*cut_off, key(1), Duration::ZERO).await.is_none(), "another holder has it");
     free(&*lock, held).await;
 }
 
@@ -125,7 +128,7 @@ async fn many_short_holds_leave_none_behind(on: Bench) {
         let held = take(&*other, key(number)).await;
         free(&*other, held).await;
     }
-    assert!(!on.somebody_waits());
+    assert!(!on.has_a_waiter());
 }
 
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -1,4 +1,4 @@
-//! Looks of many callers at once go together.
+//! Concurrent lookups are sent as one batch.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ fn calls(server: &RedisServer, command: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn callers_who_look_for_different_keys_at_once_share_commands() {
+async fn concurrent_lookups_of_different_keys_share_commands() {
     let server = RedisServer::start();
     let shared = options(&server).connect().await.expect("a store");
     join_all((0..129).map(|sku| store(&shared, sku, Lifetimes::fresh_for(MINUTE)))).await;
@@ -48,7 +48,7 @@ async fn callers_who_look_for_different_keys_at_once_share_commands() {
 }
 
 #[tokio::test]
-async fn those_who_look_together_get_each_their_own() {
+async fn concurrent_lookups_get_each_their_own_answer() {
     let server = RedisServer::start();
     let shared = options(&server).connect().await.expect("a store");
     join_all([0, 2, 5].map(|sku| store(&shared, sku, Lifetimes::fresh_for(MINUTE)))).await;
@@ -61,7 +61,7 @@ async fn those_who_look_together_get_each_their_own() {
 }
 
 #[tokio::test]
-async fn entries_with_a_stale_window_cost_one_command_as_well() {
+async fn entries_with_a_stale_lifetime_cost_one_command_as_well() {
     let server = RedisServer::start();
     let shared = options(&server).connect().await.expect("a store");
     let windows = Lifetimes::fresh_for(MINUTE).stale_while_revalidate(MINUTE);
@@ -80,7 +80,7 @@ async fn entries_with_a_stale_window_cost_one_command_as_well() {
 }
 
 #[test]
-fn who_was_to_go_with_a_runtime_that_ended_looks_alone() {
+fn a_lookup_in_a_batch_of_a_runtime_that_ended_is_sent_alone() {
     let server = RedisServer::start();
     let lasting = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let passing = Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -97,16 +97,18 @@ fn who_was_to_go_with_a_runtime_that_ended_looks_alone() {
 }
 
 #[test]
-fn who_looks_from_another_runtime_does_not_go_with_one_that_stands_still() {
+fn a_lookup_of_another_runtime_does_not_join_the_batch_of_a_stalled_one() {
     let server = RedisServer::start();
     let runtime = || Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let (ours, still) = (runtime(), runtime());
+    let ours = runtime();
+    let still = runtime();
     let shared = ours.block_on(async {
         let shared = options(&server).connect().await.expect("a store");
         store(&shared, 1, Lifetimes::fresh_for(MINUTE)).await;
         shared
     });
-    let (mut alone, mut waiting) = (Box::pin(looked(&shared, 1)), Box::pin(looked(&shared, 1)));
+    let mut alone = Box::pin(looked(&shared, 1));
+    let mut waiting = Box::pin(looked(&shared, 1));
     still.block_on(async {
         // The second one waits for a task that its runtime never runs.
         assert!(poll!(&mut alone).is_pending());

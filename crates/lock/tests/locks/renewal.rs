@@ -1,4 +1,4 @@
-//! How a lock is kept, and how its holder hears that it was lost.
+//! How a lock is renewed, and how its holder is notified of a loss.
 
 use std::thread;
 use std::time::Duration;
@@ -67,7 +67,7 @@ async fn a_lock_that_the_server_forgot_is_lost_and_the_next_one_is_kept() {
     forget(&lock, &held).await;
     let took = lost_after(&held, LEASE).await;
     assert!(took <= LEASE / 3 + MS, "{took:?}");
-    // Although the one that has lost it is still there.
+    // Although the guard that has lost it still exists.
     let next = locks.lock(&key()).await.unwrap();
     assert!(next.fence() > held.fence());
     assert_eq!(held.release().await.unwrap(), Released::NotHeld);
@@ -75,13 +75,13 @@ async fn a_lock_that_the_server_forgot_is_lost_and_the_next_one_is_kept() {
     assert!(!next.is_lost() && is_held(&lock, &key()).await);
 }
 
-/// Takes a key away from who holds it.
+/// Takes a key away from its holder.
 async fn forget<L: Fenced>(lock: &LocalLock, held: &LockGuard<L>) {
     use bellwether_lock::{Attempt, Claim, Request, TakeOver};
     let claim = Claim::new(held.key().clone());
     let request = Request::new(claim.clone(), SECOND);
     let Attempt::Busy(busy) = lock.acquire(request.clone()).await.unwrap() else {
-        panic!("nobody has it")
+        panic!("the key is free")
     };
     lock.take_over(request, busy.holder.unwrap()).await.unwrap();
     lock.release(claim).await.unwrap();
@@ -89,7 +89,7 @@ async fn forget<L: Fenced>(lock: &LocalLock, held: &LockGuard<L>) {
 
 /// Long before its next renewal.
 #[tokio::test(start_paused = true)]
-async fn a_holder_whose_key_was_taken_over_is_told_at_once() {
+async fn a_holder_whose_key_was_taken_over_is_notified_at_once() {
     let lock = LocalLock::new();
     let held = locks(lock.clone()).lock(&key()).await.unwrap();
     sleep(LEASE / 4).await;
@@ -125,7 +125,7 @@ async fn a_hold_is_kept_whatever_else_comes_and_goes() {
 
 /// Case 26.
 #[tokio::test(start_paused = true)]
-async fn a_loss_is_told_at_once_and_asked_for_once() {
+async fn a_loss_is_reported_at_once_and_found_by_one_request() {
     let lock = Scripted::default();
     let held = locks(lock.clone()).lock(&key()).await.unwrap();
     forget(&lock.lock, &held).await;
@@ -147,7 +147,7 @@ async fn a_renewal_that_fails_is_tried_again() {
     }
 }
 
-/// Cases 26 and 27: what it has, it has until its own end.
+/// Cases 26 and 27: it holds the key until its lease ends by its own clock.
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_cannot_be_renewed_is_lost_at_its_own_end_and_not_before() {
     let lock = Scripted::default();
@@ -162,7 +162,7 @@ async fn a_lock_that_cannot_be_renewed_is_lost_at_its_own_end_and_not_before() {
 
 /// A renewal whose answer comes late counts from when it was asked for.
 #[tokio::test(start_paused = true)]
-async fn a_lease_is_counted_from_before_the_question() {
+async fn a_lease_is_counted_from_before_the_request() {
     let lock = Scripted::default();
     lock.delay(Operation::Acquire, Duration::ZERO, LEASE / 2);
     lock.fail(Operation::Renew, StoreErrorKind::Unreachable, usize::MAX);
@@ -207,7 +207,7 @@ async fn after_the_longest_hold_a_session_gives_it_up() {
 
 /// Cases 54 and 62.
 #[tokio::test(start_paused = true)]
-async fn a_session_that_ends_is_told_at_once() {
+async fn the_end_of_a_session_is_reported_at_once() {
     let (lock, session) = Scripted::by_session();
     let held = locks(lock.clone()).lock(&key()).await.unwrap();
     sleep(LEASE * 4).await;
@@ -239,7 +239,7 @@ async fn a_release_is_no_loss() {
 
 /// Case 63.
 #[tokio::test(start_paused = true)]
-async fn a_loss_is_told_to_who_asks_after_it() {
+async fn a_loss_is_reported_to_a_caller_that_asks_after_it() {
     let lock = LocalLock::new();
     let held = locks(lock.clone()).lock(&key()).await.unwrap();
     forget(&lock, &held).await;
@@ -247,7 +247,7 @@ async fn a_loss_is_told_to_who_asks_after_it() {
     assert!(held.is_lost() && held.lost().now_or_never().is_some());
 }
 
-/// Stopped past its lease: the flag is right before anything else has had a chance to run.
+/// Stopped past its lease: the flag is right before any other task could run.
 #[tokio::test]
 async fn a_process_that_was_stopped_past_its_lease_knows_at_once() {
     let lock = LocalLock::new();
@@ -261,9 +261,9 @@ async fn a_process_that_was_stopped_past_its_lease_knows_at_once() {
     assert_eq!(held.release().await.unwrap(), Released::NotHeld);
 }
 
-/// Case 18, for those who ask from elsewhere.
+/// Case 18, for callers in other processes.
 #[tokio::test(start_paused = true)]
-async fn others_are_told_what_remains_of_a_lease() {
+async fn others_are_given_the_remaining_lease() {
     let lock = LocalLock::new();
     seize(&lock, &key(), SECOND * 10).await;
     advance(SECOND).await;

@@ -1,4 +1,4 @@
-//! A holder hears of its own key: it is told of a loss at once, not by its next renewal.
+//! A holder tracks its own key: a push message reports a loss at once, before its next renewal.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::world::{LONG, busy, claim, key, options};
 
-/// Much longer than it takes to be told, and much shorter than a third of a lease.
+/// Much longer than a push message takes, and much shorter than a third of a lease.
 const SOON: Duration = Duration::from_secs(8);
 
 /// Renewed every 20 s.
@@ -27,17 +27,17 @@ fn tracked(server: &RedisServer) -> u64 {
     names.parse().expect("a number")
 }
 
-async fn is_told(servers: &[RedisServer], lock: impl Lock, lose: impl Fn(&RedisServer)) {
+async fn is_notified(servers: &[RedisServer], lock: impl Lock, lose: impl Fn(&RedisServer)) {
     let locks = locks(lock);
     let held = locks.lock(&key(1)).await.expect("a lock");
     for server in servers {
         within(SOON, || tracked(server) > 0).await;
     }
-    // What is done at the beginning is over.
+    // The requests of the beginning are over.
     sleep(Duration::from_millis(300)).await;
     assert!(!held.is_lost());
     servers.iter().for_each(lose);
-    timeout(SOON, held.lost()).await.expect("it is told long before the next renewal");
+    timeout(SOON, held.lost()).await.expect("it is notified long before the next renewal");
     assert!(held.is_lost());
     assert_eq!(held.release().await.expect("an answer"), Released::NotHeld);
 }
@@ -50,48 +50,49 @@ fn delete(suffix: &'static str) -> impl Fn(&RedisServer) {
 }
 
 #[tokio::test]
-async fn a_holder_whose_key_was_deleted_is_told_at_once() {
+async fn a_holder_whose_key_was_deleted_is_notified_at_once() {
     let servers = [(); 3].map(|()| RedisServer::start());
-    let (one, options) = (&servers[..1], || options(&servers[0]));
+    let one = &servers[..1];
+    let options = || options(&servers[0]);
     let redis = RedisLock::connect(options()).await.expect("a lock");
-    is_told(one, redis, delete("lock")).await;
+    is_notified(one, redis, delete("lock")).await;
     let fair = FairLock::connect(options()).await.expect("a lock");
-    is_told(one, fair, delete("fair")).await;
+    is_notified(one, fair, delete("fair")).await;
     let reentrant = ReentrantLock::connect(options()).await.expect("a lock");
-    is_told(one, reentrant, delete("holds")).await;
+    is_notified(one, reentrant, delete("holds")).await;
     let nodes = servers.iter().map(crate::world::options);
-    is_told(&servers, Redlock::connect(nodes).await.expect("a lock"), delete("redlock")).await;
+    is_notified(&servers, Redlock::connect(nodes).await.expect("a lock"), delete("redlock")).await;
 }
 
 #[tokio::test]
-async fn a_holder_whose_server_lost_its_data_is_told_at_once() {
+async fn a_holder_whose_server_lost_its_data_is_notified_at_once() {
     let server = RedisServer::start();
     let lock = RedisLock::connect(options(&server)).await.expect("a lock");
     let flush = |server: &RedisServer| drop(server.command(&["FLUSHALL"]));
-    is_told(std::slice::from_ref(&server), lock, flush).await;
+    is_notified(std::slice::from_ref(&server), lock, flush).await;
 }
 
 #[tokio::test]
-async fn a_holder_whose_server_restarted_without_its_data_is_told_when_it_is_back() {
+async fn a_holder_whose_server_restarted_without_its_data_is_notified_when_it_is_back() {
     let mut server = RedisServer::start();
     let lock = RedisLock::connect(options(&server)).await.expect("a lock");
     let held = locks(lock).lock(&key(1)).await.expect("a lock");
     within(SOON, || tracked(&server) > 0).await;
     server.restart();
-    timeout(SOON, held.lost()).await.expect("it is told long before the next renewal");
+    timeout(SOON, held.lost()).await.expect("it is notified long before the next renewal");
 }
 
 #[tokio::test]
-async fn a_holder_whose_key_was_deleted_within_a_moment_is_told_soon() {
+async fn a_holder_whose_key_was_deleted_right_after_the_grant_is_notified_soon() {
     let server = RedisServer::start();
     let lock = RedisLock::connect(options(&server)).await.expect("a lock");
     let held = locks(lock).lock(&key(1)).await.expect("a lock");
     delete("lock")(&server);
-    timeout(SOON, held.lost()).await.expect("it is told long before the next renewal");
+    timeout(SOON, held.lost()).await.expect("it is notified long before the next renewal");
 }
 
 #[tokio::test]
-async fn a_holder_whose_key_was_taken_over_is_told_at_once() {
+async fn a_holder_whose_key_was_taken_over_is_notified_at_once() {
     let server = RedisServer::start();
     let lock = RedisLock::connect(options(&server)).await.expect("a lock");
     let other = RedisLock::connect(options(&server)).await.expect("a lock");
@@ -101,7 +102,7 @@ async fn a_holder_whose_key_was_taken_over_is_told_at_once() {
     let holder = busy(&other, &theirs).await.holder.expect("a holder");
     let request = bellwether_lock::Request::new(theirs, LONG);
     other.take_over(request, holder).await.expect("an answer");
-    timeout(SOON, held.lost()).await.expect("it is told long before the next renewal");
+    timeout(SOON, held.lost()).await.expect("it is notified long before the next renewal");
 }
 
 #[tokio::test]
@@ -117,7 +118,7 @@ async fn work_whose_key_was_deleted_is_dropped_at_once() {
     begins.await.expect("it begins");
     within(SOON, || tracked(&server) > 0).await;
     delete("lock")(&server);
-    let ran = timeout(SOON, task).await.expect("it is told").expect("no panic");
+    let ran = timeout(SOON, task).await.expect("it is notified").expect("no panic");
     assert_eq!(ran.expect_err("a loss").kind(), LockErrorKind::Lost);
 }
 
@@ -133,12 +134,12 @@ async fn a_majority_that_still_holds_it_is_no_loss() {
     sleep(Duration::from_millis(300)).await;
     assert!(!held.is_lost());
     delete("redlock")(&servers[1]);
-    timeout(SOON, held.lost()).await.expect("it is told long before the next renewal");
+    timeout(SOON, held.lost()).await.expect("it is notified long before the next renewal");
 }
 
-/// What the holder writes by its renewal is told to it as well, which ends the tracking.
+/// The holder's own renewal sends it a push message as well, which ends the tracking.
 #[tokio::test]
-async fn it_hears_of_its_key_after_each_renewal() {
+async fn a_holder_is_notified_of_a_deletion_after_each_renewal() {
     let server = RedisServer::start();
     let lock = RedisLock::connect(options(&server)).await.expect("a lock");
     let locks = Locks::new(lock).lease(Duration::from_millis(900)).expect("a lease");
@@ -149,22 +150,23 @@ async fn it_hears_of_its_key_after_each_renewal() {
         sleep(Duration::from_millis(50)).await;
     }
     assert!(!held.is_lost());
-    // Three times a second it is renewed, and looked at after that: nothing goes round in circles.
+    // It is renewed three times a second, and read after that: no request causes another without
+    // end.
     let scripts = server.info("commandstats", "cmdstat_evalsha").expect("a figure");
     let calls = scripts.split(',').find_map(|field| field.strip_prefix("calls="));
     let calls: u32 = calls.expect("a count").parse().expect("a number");
     assert!(calls < 40, "{calls} scripts in {:?}", began.elapsed());
 }
 
-/// A server that tells nothing: as long as without hearing.
+/// A server that sends no push messages: a loss takes as long as without tracking.
 #[tokio::test]
-async fn where_nothing_is_heard_a_loss_is_told_by_the_next_renewal() {
+async fn without_push_messages_a_loss_is_found_by_the_next_renewal() {
     let server = RedisServer::start();
     let lock = RedisLock::connect(options(&server).resp2()).await.expect("a lock");
     let locks = Locks::new(lock).lease(Duration::from_secs(3)).expect("a lease");
     let held = locks.lock(&key(1)).await.expect("a lock");
     delete("lock")(&server);
-    timeout(SOON, held.lost()).await.expect("it is told by the next renewal");
+    timeout(SOON, held.lost()).await.expect("it is notified by the next renewal");
 }
 
 #[tokio::test]
