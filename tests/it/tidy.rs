@@ -4,6 +4,7 @@ mod circles;
 mod names;
 mod scripts;
 mod sources;
+mod words;
 
 use std::collections::BTreeSet;
 use std::fs;

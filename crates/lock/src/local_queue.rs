@@ -326,7 +326,7 @@ mod tests {
 
     /// A ticket of another owner, for a queue that has a holder.
     fn ticket(queues: &LocalQueues) -> QueueTicket {
-        queues.enter(digest(), Owner::new()).err().expect("the queue has a holder")
+        queues.enter(digest(), Owner::new()).expect_err("the queue has a holder")
     }
 
     #[tokio::test]

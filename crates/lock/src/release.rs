@@ -138,10 +138,10 @@ impl Release {
 
     fn spawn(self) {
         let runtime = self.duty.runtime.clone();
-        runtime.spawn(self.to_its_end());
+        runtime.spawn(self.until_done());
     }
 
-    async fn to_its_end(mut self) {
+    async fn until_done(mut self) {
         self.release().await;
     }
 

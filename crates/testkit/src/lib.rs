@@ -15,6 +15,13 @@
 //! Only integration tests, benchmarks and examples use it. The unit tests of a crate that this one
 //! depends on would meet two copies of that crate's types.
 
+#![allow(
+    clippy::exhaustive_enums,
+    clippy::exhaustive_structs,
+    clippy::new_without_default,
+    reason = "only tests of this workspace use it"
+)]
+
 use std::path::Path;
 
 pub mod caches;
