@@ -56,6 +56,7 @@
 //! | `test-util` | no | `store::conformance`: the contract as checks, for stores of your own; `store::faulty`: a store with scripted faults |
 
 pub mod adapter;
+mod box_future;
 mod claim;
 mod codec;
 mod config_error;
@@ -76,9 +77,7 @@ pub mod redis;
 mod status;
 pub mod store;
 
-use std::future::Future;
-use std::pin::Pin;
-
+pub use box_future::BoxFuture;
 pub use codec::{Cacheability, Classified, Codec, EncodeBuffer, Json};
 pub use config_error::ConfigError;
 pub use error::{

@@ -70,7 +70,7 @@ impl<S, Req> fmt::Debug for LentJob<S, Req> {
 #[derive(Debug)]
 pub(crate) enum LoaderAnswer {
     /// With a value, and what becomes of it.
-    Loaded(Arc<dyn Any + Send + Sync>, StorageDecision),
+    Loaded(Arc<dyn Any + Send + Sync>, AnswerStorage),
     /// Without a value.
     Failed(FailedLoad),
     /// The last waiter left, and the policy cancels abandoned loads.
@@ -79,7 +79,7 @@ pub(crate) enum LoaderAnswer {
 
 /// What becomes of a loaded value.
 #[derive(Clone, Debug)]
-pub(crate) enum StorageDecision {
+pub(crate) enum AnswerStorage {
     /// It is stored: its encoded bytes, how many bytes of memory it takes besides, and its
     /// lifetimes.
     Store(Bytes, usize, Lifetimes),
@@ -270,10 +270,10 @@ fn classified<R, C: Codec<R>>(kept: C::Kept, core: &Core<C>, key: &Key) -> Loade
         Cacheability::KeepFor(lifetimes) => freshness.jittered(lifetimes, jitter()),
         Cacheability::NotFound => freshness.not_found_lifetimes(jitter()),
         Cacheability::PrivateKey => {
-            return LoaderAnswer::Loaded(Arc::new(kept), StorageDecision::PrivateKey);
+            return LoaderAnswer::Loaded(Arc::new(kept), AnswerStorage::PrivateKey);
         }
         Cacheability::PrivateOnce => {
-            return LoaderAnswer::Loaded(Arc::new(kept), StorageDecision::PrivateOnce);
+            return LoaderAnswer::Loaded(Arc::new(kept), AnswerStorage::PrivateOnce);
         }
         Cacheability::Failure => {
             let bytes = weight(&kept, core);
@@ -286,14 +286,14 @@ fn classified<R, C: Codec<R>>(kept: C::Kept, core: &Core<C>, key: &Key) -> Loade
         }
     };
     if lifetimes.life().is_zero() {
-        return LoaderAnswer::Loaded(Arc::new(kept), StorageDecision::Share);
+        return LoaderAnswer::Loaded(Arc::new(kept), AnswerStorage::Share);
     }
     let Some(bytes) = encoded(&kept, core, key) else {
-        return LoaderAnswer::Loaded(Arc::new(kept), StorageDecision::Uncacheable);
+        return LoaderAnswer::Loaded(Arc::new(kept), AnswerStorage::Uncacheable);
     };
     let kept = core.codec.settle(kept, &bytes);
     let extra_bytes = core.codec.weight(&kept, &bytes);
-    LoaderAnswer::Loaded(Arc::new(kept), StorageDecision::Store(bytes, extra_bytes, lifetimes))
+    LoaderAnswer::Loaded(Arc::new(kept), AnswerStorage::Store(bytes, extra_bytes, lifetimes))
 }
 
 /// How many bytes a value takes that counts as a failure. `usize::MAX` if it is too large to

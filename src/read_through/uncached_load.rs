@@ -6,7 +6,7 @@ use tokio::time::timeout;
 use tower::Service;
 
 use super::core::Core;
-use super::load::{FailedLoad, LentJob, LoaderAnswer, StorageDecision, load};
+use super::load::{AnswerStorage, FailedLoad, LentJob, LoaderAnswer, load};
 use super::outcome::{Outcome, ValueOrigin};
 use crate::codec::Codec;
 use crate::error::CacheError;
@@ -42,11 +42,11 @@ pub(crate) async fn load_uncached<S, Req, C>(
             core.loads.unshared_failures.forget(&key);
             let outcome = Outcome::Value(kept, ValueOrigin::Uncached(BypassReason::WaitRanOut));
             match decision {
-                StorageDecision::PrivateKey => {
+                AnswerStorage::PrivateKey => {
                     leader.complete_opener(&outcome);
                     leader.complete_all(&Outcome::PrivateKey);
                 }
-                StorageDecision::PrivateOnce => {
+                AnswerStorage::PrivateOnce => {
                     leader.complete_opener(&outcome);
                     leader.close_with(Outcome::PrivateOnce);
                 }

@@ -38,7 +38,7 @@ pub(crate) mod redis;
 use std::fmt;
 use std::time::Duration;
 
-use crate::BoxFuture;
+use crate::box_future::BoxFuture;
 
 pub use clock::{Clock, Moment};
 pub use entry::{Draft, Entry, Marker, Remaining, Value};

@@ -15,7 +15,7 @@ use super::guard::LockGuard;
 use super::hold::{HoldState, LockHold};
 use super::local_queue::QueuePermit;
 use super::policy::{LockPolicy, TakeOverPolicy, WaitLimit, far};
-use super::release::{PendingClaim, ReleaseDuty};
+use super::release::{ClaimGuard, ReleaseDuty};
 use super::renewal::valid_until;
 use super::renewal_task::ActiveHold;
 use super::{Attempt, Busy, Claim, Grant, Holder, Lock, Owner, Request, Term, Watch};
@@ -147,8 +147,8 @@ impl<'a, L: Lock> Acquisition<'a, L> {
         permitted.ok().flatten().ok_or_else(|| self.timed_out())
     }
 
-    fn pending(&self, permit: QueuePermit, runtime: Handle) -> PendingClaim {
-        PendingClaim::new(ReleaseDuty {
+    fn pending(&self, permit: QueuePermit, runtime: Handle) -> ClaimGuard {
+        ClaimGuard::new(ReleaseDuty {
             context: self.context.counted(),
             runtime,
             claim: self.claim.clone(),
@@ -160,7 +160,7 @@ impl<'a, L: Lock> Acquisition<'a, L> {
 
     fn hold(
         &self,
-        pending: PendingClaim,
+        pending: ClaimGuard,
         grant: Grant,
         asked_at: Instant,
         watch: Watch,

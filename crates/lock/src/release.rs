@@ -38,9 +38,9 @@ pub(super) struct ReleaseDuty {
 }
 
 /// A claim while it is asked for. Dropping this releases the claim in the background.
-pub(super) struct PendingClaim(Option<ReleaseDuty>);
+pub(super) struct ClaimGuard(Option<ReleaseDuty>);
 
-impl PendingClaim {
+impl ClaimGuard {
     pub(super) fn new(duty: ReleaseDuty) -> Self {
         Self(Some(duty))
     }
@@ -63,7 +63,7 @@ impl PendingClaim {
     }
 }
 
-impl Drop for PendingClaim {
+impl Drop for ClaimGuard {
     fn drop(&mut self) {
         if let Some(duty) = self.0.take() {
             let runtime = duty.runtime.clone();

@@ -19,7 +19,7 @@ use crate::flight::{Generation, Leader, Phase};
 use crate::log_throttle::warn_throttled;
 use crate::policy::Policy;
 use crate::read_through::core;
-use crate::read_through::load::{self, FailedLoad, FailureScope, LoaderAnswer, StorageDecision};
+use crate::read_through::load::{self, AnswerStorage, FailedLoad, FailureScope, LoaderAnswer};
 use crate::read_through::outcome::{Outcome, ValueOrigin};
 use crate::read_through::step::{Blame, LeaseHold, LoadEnd};
 use crate::status::BypassReason;
@@ -121,15 +121,15 @@ where
         &self,
         load: &EndedLoad<'_>,
         kept: Arc<dyn Any + Send + Sync>,
-        decision: StorageDecision,
+        decision: AnswerStorage,
     ) -> FlightLoadEnd {
         let key = self.leader.key().digest();
         let loads = &self.core.loads;
         loads.failures.forget(&key);
         loads.unshared_failures.forget(&key);
         match &decision {
-            StorageDecision::PrivateKey => self.core.note_private(self.leader.key()),
-            StorageDecision::PrivateOnce => {}
+            AnswerStorage::PrivateKey => self.core.note_private(self.leader.key()),
+            AnswerStorage::PrivateOnce => {}
             _ => loads.private_keys.note_shared(&key),
         }
         let outcome = Outcome::Value(Arc::clone(&kept), value_origin(load.hold));
@@ -137,22 +137,22 @@ where
         let marker = |marker| load.prepare(Draft::marker(marker_ttl, marker), false);
         let began = load.began;
         match decision {
-            StorageDecision::PrivateKey => {
+            AnswerStorage::PrivateKey => {
                 LoadEnd::PrivateKey { outcome, marker: marker(Marker::PrivateKey) }
             }
-            StorageDecision::PrivateOnce => {
+            AnswerStorage::PrivateOnce => {
                 let marker = (!load.replaces()).then(|| marker(Marker::PrivateOnce));
                 LoadEnd::PrivateOnce { outcome, marker }
             }
-            StorageDecision::Uncacheable => {
+            AnswerStorage::Uncacheable => {
                 LoadEnd::Value { began, outcome, draft: marker(Marker::Uncacheable) }
             }
-            StorageDecision::Share => {
+            AnswerStorage::Share => {
                 let draft =
                     Draft::new(core::empty_value(), 0, Lifetimes::fresh_for(Duration::ZERO));
                 LoadEnd::Value { began, outcome, draft: load.prepare(draft, false) }
             }
-            StorageDecision::Store(bytes, extra_bytes, lifetimes) => {
+            AnswerStorage::Store(bytes, extra_bytes, lifetimes) => {
                 let value = Value::of(bytes, kept, extra_bytes);
                 let draft = Draft::new(value, self.core.codec.id(), lifetimes);
                 LoadEnd::Value { began, outcome, draft: load.prepare(draft, true) }

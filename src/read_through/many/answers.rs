@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash};
 
-use crate::BoxFuture;
+use crate::box_future::BoxFuture;
 use futures_util::FutureExt;
 use tower::{Service, ServiceExt};
 

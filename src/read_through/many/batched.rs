@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::BoxFuture;
+use crate::box_future::BoxFuture;
 use futures_util::FutureExt;
 use tower::Service;
 

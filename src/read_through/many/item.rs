@@ -5,7 +5,7 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::BoxFuture;
+use crate::box_future::BoxFuture;
 use futures_util::FutureExt;
 use tokio::sync::oneshot;
 use tower::Service;

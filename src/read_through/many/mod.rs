@@ -14,7 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use crate::BoxFuture;
+use crate::box_future::BoxFuture;
 use futures_util::FutureExt;
 
 pub use self::answers::{Answers, BatchLoader, Loaded};

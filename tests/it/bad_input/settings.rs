@@ -61,7 +61,7 @@ fn bounds_of_nothing_are_refused_by_name() {
         refused(layer(MemoryStore::new(1)).max_uncached_loads(0)),
         refused(layer(MemoryStore::new(1)).max_uncached_loads(1_000_001)),
     ];
-    let names = ["max waiters", "max flights", "max loads around", "max loads around"];
+    let names = ["max waiters", "max flights", "max uncached loads", "max uncached loads"];
     for (message, name) in at_least_one.iter().zip(names) {
         assert!(message.starts_with(name) && message.contains("from 1 to "), "{message}");
     }

@@ -4,7 +4,7 @@
 -- ARGV   1 token, 16 bytes
 -- gives  1 freed, 0 this claim did not hold it
 --
--- One script (compare-and-delete), because another claim could take the lock between the two steps.
+-- One script, because another claim could take the lock between a compare and a delete.
 -- GETEX counts as a write, so the server does not track the name for it.
 local held = redis.pcall('GETEX', KEYS[1])
 if type(held) == 'string' and string.sub(held, 1, 16) == ARGV[1] then

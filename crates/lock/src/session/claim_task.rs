@@ -37,7 +37,7 @@ struct SessionLife {
 }
 
 /// What the task of a holder does next.
-enum TaskEvent {
+enum ClaimTaskEvent {
     Answer(ClaimRequest),
     Ping,
     /// All handles were dropped, so no request can come.
@@ -182,35 +182,35 @@ impl<D: Database> ClaimTask<D> {
             let due = hold.asked + self.context.settings.pause();
             let next = tokio::select! {
                 biased;
-                () = &mut session_ended => TaskEvent::SessionEnded,
-                ask = self.slot.asks.recv() => ask.map_or(TaskEvent::Leave, TaskEvent::Answer),
-                () = sleep_until(due) => TaskEvent::Ping,
+                () = &mut session_ended => ClaimTaskEvent::SessionEnded,
+                ask = self.slot.asks.recv() => ask.map_or(ClaimTaskEvent::Leave, ClaimTaskEvent::Answer),
+                () = sleep_until(due) => ClaimTaskEvent::Ping,
             };
             let is_held = match next {
-                TaskEvent::Answer(ClaimRequest::Free(answer)) => {
+                ClaimTaskEvent::Answer(ClaimRequest::Free(answer)) => {
                     let freed = self.free(hold).await;
                     // Dropped first: the caller may ask again by the same claim.
                     drop(self);
                     let _ = answer.send(freed);
                     return life.released().await;
                 }
-                TaskEvent::Answer(ClaimRequest::Again(answer)) => {
+                ClaimTaskEvent::Answer(ClaimRequest::Again(answer)) => {
                     let is_held = self.is_held(&mut hold, &life).await;
                     // If the hold is lost, this sends nothing, and the caller starts a new task.
                     let _ = is_held.then(|| answer.send(Ok(life.granted(&hold))));
                     is_held
                 }
-                TaskEvent::Answer(ClaimRequest::IsHeld(answer)) => {
+                ClaimTaskEvent::Answer(ClaimRequest::IsHeld(answer)) => {
                     let is_held = self.is_held(&mut hold, &life).await;
                     let _ = answer.send(Ok(if is_held { Renew::Held } else { Renew::Lost }));
                     is_held
                 }
-                TaskEvent::Ping => self.ping(&mut hold, &life).await,
-                TaskEvent::Leave => {
+                ClaimTaskEvent::Ping => self.ping(&mut hold, &life).await,
+                ClaimTaskEvent::Leave => {
                     let _ = self.free(hold).await;
                     return;
                 }
-                TaskEvent::SessionEnded => false,
+                ClaimTaskEvent::SessionEnded => false,
             };
             if !is_held {
                 life.ended.send_replace(true);

@@ -49,14 +49,14 @@ struct ClaimRecord {
 
 /// An operation that uses a claim, until this is dropped.
 #[derive(Debug)]
-pub(super) struct PendingRequest<'a> {
+pub(super) struct QueuedRequest<'a> {
     table: &'a ClaimTable,
     token: Token,
     /// What was known of the claim's node.
     pub(super) state: NodeState,
 }
 
-impl Drop for PendingRequest<'_> {
+impl Drop for QueuedRequest<'_> {
     fn drop(&mut self) {
         let mut claims = self.table.claims();
         if let Entry::Occupied(mut record) = claims.entry(self.token) {
@@ -82,7 +82,7 @@ impl ClaimTable {
         token: Token,
         digest: Digest,
         until: Instant,
-    ) -> Option<PendingRequest<'_>> {
+    ) -> Option<QueuedRequest<'_>> {
         let mut claims = self.claims();
         let record = claims.entry(token).or_insert(ClaimRecord {
             digest,
@@ -99,7 +99,7 @@ impl ClaimTable {
         }
         (record.until, record.gone) = (until, false);
         record.pending += 1;
-        Some(PendingRequest { table: self, token, state: record.state.clone() })
+        Some(QueuedRequest { table: self, token, state: record.state.clone() })
     }
 
     /// Whether the claim may have a node: it is not being released.
