@@ -96,6 +96,3 @@ pub use status::{BypassReason, CacheStatus, LoadLocation, StaleReason};
 pub use store::{MemoryStore, Store};
 #[cfg(feature = "redis")]
 pub use store::{RedisOptions, RedisStats, RedisStore};
-
-/// A boxed future, as stores and locks return it.
-pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -159,6 +159,7 @@ async fn all_names_of_a_key_are_in_one_slot_of_a_cluster() {
     let store = options(&server).connect_lazily();
     // Lookups of several keys at once are one command, which no cluster takes. All else is of one key.
     let violations = store_conformance::run(store).await;
-    let is_of_a_batch = |violation| format!("{violation:?}").contains("reading an entry: CrossSlot");
+    let is_of_a_batch =
+        |violation| format!("{violation:?}").contains("reading an entry: CrossSlot");
     assert!(violations.iter().all(is_of_a_batch), "{violations:?}");
 }

@@ -148,7 +148,7 @@ async fn a_release_that_did_not_get_through_is_done_when_the_server_answers() {
     let began = Instant::now();
     let error = lock.release(claim.clone()).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::TimedOut);
-    assert!(error.to_string().contains("releasing `row#"), "{error}");
+    assert!(error.to_string().contains("releasing `stock#"), "{error}");
     assert!(began.elapsed() < LIMIT * 2);
     // A claim that is being released is not granted any more.
     proxy.heal();
