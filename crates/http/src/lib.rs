@@ -44,7 +44,7 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! use std::time::Duration;
 //!
-//! use axum::{Router, route_template::Path, routing::get};
+//! use axum::{Router, extract::Path, routing::get};
 //! use bellwether::{Key, MemoryStore};
 //! use bellwether_http::{HttpCacheLayer, RequestKey};
 //! # use axum::body::Body;
