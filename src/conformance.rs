@@ -34,7 +34,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use futures_util::future::BoxFuture;
+use crate::box_future::BoxFuture;
 use futures_util::{StreamExt, stream};
 use tokio::time::timeout;
 use uuid::Uuid;

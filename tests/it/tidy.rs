@@ -31,7 +31,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
     ("claim", &["key"]),
     ("codec", &["error", "lifetimes", "status"]),
     ("config_error", &[]),
-    ("conformance", &["claim", "error", "key"]),
+    ("conformance", &["box_future", "claim", "error", "key"]),
     ("duration", &[]),
     ("error", &["key"]),
     ("flight", &["jitter", "key"]),
