@@ -1,8 +1,8 @@
 //! The product catalog of the load test as a service, and a page that shows what happens to it.
 //!
 //! ```text
-//! cargo run --release --example catalog
-//! cargo run --release --example catalog -- --store redis://127.0.0.1:6379
+//! cargo run --release -p bellwether-catalog
+//! cargo run --release -p bellwether-catalog -- --store redis://127.0.0.1:6379
 //! ```
 //!
 //! Then open <http://127.0.0.1:8080>. The same catalog is answered in two ways, by the same

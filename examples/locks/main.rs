@@ -1,4 +1,4 @@
-//! Every lock of this crate, side by side: `cargo run --all-features --example locks`.
+//! Every lock of this crate, side by side: `cargo run -p bellwether-locks`.
 //!
 //! Two services increment one counter, and sell out of one stock. Neither the counter nor the stock
 //! has anything that keeps two writers apart, so without a lock increments are lost and more is sold

@@ -1,5 +1,5 @@
 //! A caching reverse proxy:
-//! `cargo run --features http --example reverse_proxy -- --origin http://127.0.0.1:8000`.
+//! `cargo run -p bellwether-reverse-proxy -- --origin http://127.0.0.1:8000`.
 
 mod proxy;
 

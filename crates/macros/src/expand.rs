@@ -30,10 +30,10 @@ pub(crate) fn expand(options: &Options, function: &ItemFn) -> Result<TokenStream
         let message = "an answer is stored, so it cannot borrow";
         return Err(Error::new(answer.ty.span(), message));
     }
-    if let Some(knob) = options.not_found_ttl().filter(|_| !answer.is_optional()) {
+    if let Some(option) = options.not_found_ttl().filter(|_| !answer.is_optional()) {
         let message =
             "this is the lifetime of `None`, and the function returns no `Result<Option<_>, _>`";
-        return Err(Error::new(knob.span(), message));
+        return Err(Error::new(option.span(), message));
     }
     let arguments = Argument::all(signature, options)?;
     let load = written(function, &loader_name(&signature.ident));
@@ -104,8 +104,8 @@ fn unmute(input: &mut FnArg) {
 /// The lookup of the key, with a load that owns its arguments.
 fn read(options: &Options, function: &ItemFn, arguments: &[Argument]) -> TokenStream {
     let layer = &options.layer;
-    let knobs = options.windows.iter().map(
-        |(knob, milliseconds)| quote!(.#knob(::core::time::Duration::from_millis(#milliseconds))),
+    let option_calls = options.windows.iter().map(
+        |(option, milliseconds)| quote!(.#option(::core::time::Duration::from_millis(#milliseconds))),
     );
     let read = match options.not_found_ttl() {
         Some(_) => quote!(read_optional),
@@ -117,7 +117,7 @@ fn read(options: &Options, function: &ItemFn, arguments: &[Argument]) -> TokenSt
     let loader = path(&function.sig, &loader_name(&function.sig.ident));
     quote! {
         ::bellwether::read_through::attribute::#read(
-            ::bellwether::read_through::attribute::layer(&#layer) #(#knobs)*,
+            ::bellwether::read_through::attribute::layer(&#layer) #(#option_calls)*,
             #key,
             {
                 #(#own)*

@@ -23,7 +23,7 @@ pub(crate) struct Options {
 impl Options {
     /// The option for answers that say "there is none" (negative caching).
     pub(crate) fn not_found_ttl(&self) -> Option<&Ident> {
-        self.windows.iter().map(|(knob, _)| knob).find(|knob| *knob == NOT_FOUND_TTL)
+        self.windows.iter().map(|(option, _)| option).find(|option| *option == NOT_FOUND_TTL)
     }
 }
 
