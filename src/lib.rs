@@ -74,6 +74,7 @@ mod policy;
 pub mod read_through;
 #[cfg(feature = "redis")]
 pub mod redis;
+mod shared_error;
 mod status;
 pub mod store;
 
@@ -92,6 +93,7 @@ pub use read_through::{
     Answers, BatchError, BatchFuture, BatchLoader, BatchWithStatus, Batched, Handle, Loaded,
     Lookup, ReadThrough, ReadThroughLayer, ResponseFuture, WithStatus,
 };
+pub use shared_error::SharedError;
 pub use status::{BypassReason, CacheStatus, LoadLocation, StaleReason};
 pub use store::{MemoryStore, Store};
 #[cfg(feature = "redis")]

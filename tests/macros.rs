@@ -83,7 +83,7 @@ async fn callers_that_share_a_failed_load_share_its_error() {
     let errors: Vec<_> = answers.into_iter().map(Result::unwrap_err).collect();
     // The first failure is that of its own caller. The others share that of a second load.
     let Error::Load(second) = &errors[1] else { panic!("{:?}", errors[1]) };
-    let same = |error: &Error<_>| matches!(error, Error::Load(other) if Arc::ptr_eq(second, other));
+    let same = |error: &Error<_>| matches!(error, Error::Load(other) if second.ptr_eq(other));
     assert!(errors[1..].iter().all(same), "{errors:?}");
     assert_eq!(catalog.queries(), 2);
 }

@@ -11,8 +11,7 @@ use std::task::{Context, Poll};
 /// use bellwether::{ByKey, Error, MemoryStore, ReadThroughLayer, read_through};
 /// # #[derive(Clone)]
 /// # struct Catalog;
-/// # #[derive(Debug)]
-/// # struct DbError;
+/// # type DbError = std::io::Error;
 /// # impl Catalog {
 /// #     async fn query(&self, _: &str, sku: u64) -> Result<u64, DbError> { Ok(sku) }
 /// # }
@@ -120,7 +119,7 @@ use tower::{Layer, Service};
 
 use super::layer::ReadThroughLayer;
 use crate::codec::{Cacheability, Classified, Codec};
-use crate::error::Error;
+use crate::error::{BoxError, Error};
 use crate::key::Key;
 use crate::store::Store;
 
@@ -164,7 +163,7 @@ pub async fn read<T, E, C, F, Loading>(
 ) -> Result<T, Error<E>>
 where
     C: Codec<T>,
-    E: Send + Sync + 'static,
+    E: Into<BoxError> + Send + Sync + 'static,
     F: FnOnce() -> Loading + Clone + Send + 'static,
     Loading: Future<Output = Result<T, E>> + Send,
 {
@@ -182,7 +181,7 @@ pub async fn read_optional<T, E, C, F, Loading>(
 where
     T: 'static,
     C: Codec<Option<T>, Kept = Option<T>> + Clone,
-    E: Send + Sync + 'static,
+    E: Into<BoxError> + Send + Sync + 'static,
     F: FnOnce() -> Loading + Clone + Send + 'static,
     Loading: Future<Output = Result<Option<T>, E>> + Send,
 {

@@ -11,6 +11,7 @@ use super::future::ResponseFuture;
 use super::layer::ReadThroughLayer;
 use super::lookup::RequestOptions;
 use crate::codec::{Codec, EncodeBuffer};
+use crate::error::BoxError;
 use crate::jitter::jitter;
 use crate::key::Key;
 use crate::log_throttle::warn_throttled;
@@ -102,7 +103,7 @@ impl<C> CacheClient<C> {
     where
         S: Service<Req> + Clone + Send + 'static,
         S::Future: Send,
-        S::Error: Send + Sync + 'static,
+        S::Error: Into<BoxError> + Send + Sync + 'static,
         Req: Send + 'static,
         C: Codec<S::Response>,
     {

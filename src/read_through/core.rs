@@ -14,10 +14,11 @@ use super::lookup::RequestOptions;
 use super::outcome::Outcome;
 use super::private_keys::{BypassPermit, PrivateKeys};
 use crate::codec::{Cacheability, Codec};
-use crate::error::Error;
+use crate::error::{BoxError, Error};
 use crate::flight::{FlightBounds, Flights};
 use crate::key::Key;
 use crate::policy::{ConcurrencyBounds, Policy};
+use crate::shared_error::SharedError;
 use crate::status::{CacheStatus, StaleReason};
 use crate::store::{Entry, Peek, Store, Value};
 
@@ -164,13 +165,14 @@ impl<C> Core<C> {
     ) -> (Result<R, Error<E>>, CacheStatus)
     where
         C: Codec<R>,
+        E: Into<BoxError>,
     {
         let answer = loaded.map(|response| {
             let kept = self.codec.keep(response);
             self.note_cacheability(key, &kept);
             self.codec.restore_owned(kept, &status)
         });
-        (answer.map_err(|error| Error::Load(Arc::new(error))), status)
+        (answer.map_err(|error| Error::Load(SharedError::new(error))), status)
     }
 
     fn note_cacheability<R>(&self, key: &Key, kept: &C::Kept)

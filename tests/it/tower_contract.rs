@@ -1,6 +1,7 @@
 //! The layer is a good neighbour in a stack of Tower services.
 
 use std::convert::Infallible;
+use std::error::Error as _;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -55,7 +56,7 @@ async fn a_loader_that_refuses_to_be_ready_is_an_error_of_the_loader() {
     let (mut cached, mut loader) = mocked();
     loader.send_error("overloaded");
     let error = cached.call(1).await.unwrap_err();
-    assert_eq!(error.load().map(|error| error.to_string()).as_deref(), Some("overloaded"));
+    assert_eq!(error.source().map(|error| error.to_string()).as_deref(), Some("overloaded"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -107,7 +108,7 @@ async fn a_buffer_below_works() {
 async fn a_timeout_below_is_an_error_of_the_loader() {
     let loader = ServiceBuilder::new().timeout(SECOND).service(Loader::gated());
     let error = layer(MemoryStore::new(10)).layer(loader).call(1).await.unwrap_err();
-    assert!(error.load().is_some_and(|error| error.is::<Elapsed>()), "{error:?}");
+    assert!(error.source().is_some_and(|error| error.is::<Elapsed>()), "{error:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -225,15 +226,14 @@ fn a_service_can_be_cloned_whatever_its_codec() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_and_an_error_of_any_kind_will_do() {
-    // Neither of them Clone, Sync or even printable.
+async fn a_request_of_any_kind_will_do_and_an_error_that_becomes_a_boxed_one() {
+    // The request is neither Clone, Sync nor printable. The error is no error type itself.
     struct Request(std::cell::Cell<u64>);
-    struct Opaque;
     let layer = ReadThroughLayer::new(MemoryStore::new(10), |request: &Request| {
         Key::of("item").with(request.0.get())
     });
     let cached = layer.layer(service_fn(async |request: Request| match request.0.get() {
-        0 => Err(Opaque),
+        0 => Err("zero"),
         number => Ok(number),
     }));
     assert!(matches!(cached.clone().oneshot(Request(0.into())).await, Err(Error::Load(_))));

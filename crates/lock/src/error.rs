@@ -11,10 +11,14 @@ use bellwether::{Key, StoreError, StoreErrorKind};
 ///
 /// Opaque, so that it can carry more later: programs match on its [`kind`](LockError::kind).
 /// Messages name the key by its kind and digest.
+///
+/// The [`source`](StdError::source) is the error of the lock's server or of its driver, if one was
+/// reported. The message contains what it says.
 #[derive(Clone, Debug)]
 pub struct LockError {
     kind: LockErrorKind,
     message: Arc<str>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 impl LockError {
@@ -52,11 +56,15 @@ impl LockError {
     }
 
     pub(super) fn store(key: &Key, error: &StoreError) -> Self {
-        Self::new(LockErrorKind::Store(error.kind()), format!("`{key}`: {error}"))
+        let source = Some(Arc::new(error.clone()) as _);
+        Self {
+            source,
+            ..Self::new(LockErrorKind::Store(error.kind()), format!("`{key}`: {error}"))
+        }
     }
 
     fn new(kind: LockErrorKind, message: String) -> Self {
-        Self { kind, message: message.into() }
+        Self { kind, message: message.into(), source: None }
     }
 }
 
@@ -66,7 +74,11 @@ impl fmt::Display for LockError {
     }
 }
 
-impl StdError for LockError {}
+impl StdError for LockError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+}
 
 /// The kind of a [`LockError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -13,7 +13,7 @@ use super::bounded_wait::BoundedWait;
 use super::fallback::FoundFallback;
 use super::state::State;
 use crate::codec::Codec;
-use crate::error::CacheError;
+use crate::error::{BoxError, CacheError};
 use crate::flight::{Leader, PhaseListener, Role, Waiter};
 use crate::jitter::jitter;
 use crate::key::Key;
@@ -54,7 +54,7 @@ impl<S, Req, C> PendingRequest<S, Req, C>
 where
     S: Service<Req> + Clone + Send + 'static,
     S::Future: Send,
-    S::Error: Send + Sync + 'static,
+    S::Error: Into<BoxError> + Send + Sync + 'static,
     Req: Send + 'static,
     C: Codec<S::Response>,
 {

@@ -25,7 +25,7 @@ pub use self::stats::RedisStats;
 use self::inner::Inner;
 use super::{Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, StoreFuture};
 use super::{Peek, Renew, Store, Watch};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 use crate::key::Key;
 
 /// Entries and leases in a Redis (6.2 or later) or Valkey server, shared by a fleet.
@@ -100,9 +100,7 @@ impl RedisStore {
     /// # Errors
     /// If the address is invalid, or for the reasons of [`RedisOptions::connect`].
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
-        let options = RedisOptions::new(url)
-            .map_err(|error| StoreError::new(StoreErrorKind::Misconfigured, error.to_string()))?;
-        options.connect().await
+        RedisOptions::new(url)?.connect().await
     }
 
     /// Counters since the store was made.

@@ -49,7 +49,7 @@ impl Advisory {
             // The timeout may come just after the grant.
             Err(error) if is_late(&error) && Self::has_any(session).await? => {}
             Err(error) if is_late(&error) => return Ok(None),
-            Err(error) => return Err(classify(&error)),
+            Err(error) => return Err(classify(error)),
         }
         let asked = Instant::now();
         let fence = session.last("SELECT nextval('bellwether_fences')").await?;

@@ -4,17 +4,24 @@ use std::error::Error as _;
 
 use bellwether::StoreErrorKind;
 use tokio_postgres::Error;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, SqlState};
 
 use crate::session::SessionError;
 
 /// What an error means for the session. The messages contain nothing of the address.
-pub(super) fn classify(error: &Error) -> SessionError {
-    let Some(reported) = error.as_db_error() else {
-        // The cause says more than the error itself.
-        let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-        return SessionError::broken(StoreErrorKind::Unreachable, format!("{error}{cause}"));
+pub(super) fn classify(error: Error) -> SessionError {
+    let classified = match error.as_db_error() {
+        Some(reported) => of_server(reported),
+        None => {
+            // The cause says more than the error itself.
+            let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+            SessionError::broken(StoreErrorKind::Unreachable, format!("{error}{cause}"))
+        }
     };
+    classified.with_source(error)
+}
+
+fn of_server(reported: &DbError) -> SessionError {
     let code = reported.code();
     let message = format!("{}: {}", code.code(), reported.message());
     if *code == SqlState::UNDEFINED_TABLE {

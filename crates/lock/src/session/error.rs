@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use bellwether::{Key, StoreError, StoreErrorKind};
+use bellwether::{BoxError, Key, StoreError, StoreErrorKind};
 
 /// An error of a request to a database.
 #[derive(Debug)]
@@ -11,6 +11,7 @@ pub(crate) struct SessionError {
     kind: StoreErrorKind,
     message: String,
     effect: Effect,
+    source: Option<BoxError>,
 }
 
 /// What an error means for the session.
@@ -27,18 +28,18 @@ enum Effect {
 impl SessionError {
     /// The server refused the request.
     pub(crate) fn refused(kind: StoreErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), effect: Effect::None }
+        Self { kind, message: message.into(), effect: Effect::None, source: None }
     }
 
     /// The server does not know one of our tables.
     pub(crate) fn unprepared(message: impl Into<String>) -> Self {
         let kind = StoreErrorKind::Misconfigured;
-        Self { kind, message: message.into(), effect: Effect::Unprepared }
+        Self { kind, message: message.into(), effect: Effect::Unprepared, source: None }
     }
 
     /// There is no session, or it cannot be used any more.
     pub(crate) fn broken(kind: StoreErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), effect: Effect::Broken }
+        Self { kind, message: message.into(), effect: Effect::Broken, source: None }
     }
 
     /// There was no answer in time.
@@ -58,12 +59,27 @@ impl SessionError {
         self.kind == StoreErrorKind::TimedOut
     }
 
+    /// Adds the error of the driver.
+    pub(crate) fn with_source(self, source: impl Into<BoxError>) -> Self {
+        Self { source: Some(source.into()), ..self }
+    }
+
     pub(crate) fn during(self, server: &str, what: &str, key: &Key) -> StoreError {
-        StoreError::new(self.kind, format!("{server}, {what} `{key}`: {}", self.message))
+        let message = format!("{server}, {what} `{key}`: {}", self.message);
+        self.public(message)
     }
 
     pub(super) fn while_connecting(self, server: &str) -> StoreError {
-        StoreError::new(self.kind, format!("{server}, connecting: {}", self.message))
+        let message = format!("{server}, connecting: {}", self.message);
+        self.public(message)
+    }
+
+    fn public(self, message: String) -> StoreError {
+        let error = StoreError::new(self.kind, message);
+        match self.source {
+            Some(source) => error.with_source(source),
+            None => error,
+        }
     }
 }
 

@@ -32,7 +32,11 @@ impl ZooKeeperError {
             return error.clone();
         }
         let of = key.map(|key| format!(" `{key}`")).unwrap_or_default();
-        StoreError::new(self.kind(), format!("zookeeper, {what}{of}: {self}"))
+        let error = StoreError::new(self.kind(), format!("zookeeper, {what}{of}: {self}"));
+        match self {
+            Self::Lost(source) | Self::Reported(source) => error.with_source(source.clone()),
+            _ => error,
+        }
     }
 
     fn kind(&self) -> StoreErrorKind {
@@ -101,6 +105,8 @@ mod tests {
     fn an_error_says_what_was_done_why_it_failed_and_what_to_do() {
         let error = ZooKeeperError::from(Error::NoAuth).during("acquiring", Some(&Key::of("item")));
         assert_eq!(error.kind(), StoreErrorKind::Refused);
+        let source = std::error::Error::source(&error).expect("the error of the client");
+        assert!(source.is::<Error>(), "{source:?}");
         let said = error.to_string();
         assert!(said.contains("acquiring `item#") && said.contains("Options::auth"), "{said}");
     }

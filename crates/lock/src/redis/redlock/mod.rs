@@ -203,7 +203,11 @@ impl Inner {
             why.join("; ")
         );
         let kind = failed.first().map_or(StoreErrorKind::Unreachable, |(_, error)| error.kind());
-        StoreError::new(kind, message)
+        let error = StoreError::new(kind, message);
+        match failed.first() {
+            Some((_, source)) => error.with_source(StoreError::clone(source)),
+            None => error,
+        }
     }
 }
 
