@@ -51,7 +51,7 @@ async fn the_chain_of_a_failed_batch_ends_with_the_error_of_its_loader() {
 #[tokio::test(start_paused = true)]
 async fn the_source_of_a_cache_error_is_the_error_of_the_store() {
     let store = FaultyStore::new(MemoryStore::new(10));
-    store.on(Operation::Lookup).fail(StoreErrorKind::Refused);
+    store.on(Operation::Acquire).fail(StoreErrorKind::Refused);
     store.on(Operation::Invalidate).fail(StoreErrorKind::TimedOut);
     let layer = layer(store).when_store_fails(WhenStoreFails::Fail);
     let error = layer.layer(Loader::new()).call(1).await.unwrap_err();

@@ -66,7 +66,7 @@ impl Catalog {
 }
 
 impl Display for Missing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_'>) -> fmt::Result {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("there is no such warehouse")
     }
 }

@@ -138,7 +138,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::Key;
+use bellwether::{BoxFuture, Key};
 
 #[cfg(feature = "macros")]
 pub use attribute::locked;
@@ -164,8 +164,8 @@ pub use self::redis::{FairLock, RedisLock, Redlock, ReentrantLock};
 pub use bellwether::store::{Claim, Renew, Token, Watch, Watchers};
 
 /// The future of an operation of a lock. It borrows nothing, and ends with a result or a
-/// [`StoreError`](bellwether::StoreError).
-pub type LockFuture<T> = bellwether::store::StoreFuture<T>;
+/// [`LockError`].
+pub type LockFuture<T> = BoxFuture<'static, Result<T, LockError>>;
 
 /// Which claim holds which key. See the [contract](self) for what implementors promise.
 ///

@@ -1,8 +1,8 @@
 //! Classifies the errors of a server.
 
-use bellwether::StoreErrorKind;
 use mysql_async::{Error, ServerError};
 
+use crate::LockErrorKind;
 use crate::session::SessionError;
 
 /// What an error means for the session. The messages contain nothing of the address.
@@ -11,11 +11,11 @@ pub(super) fn classify(error: Error) -> SessionError {
         Error::Server(server_error) => of_server(server_error).with_source(error),
         Error::Io(io_error) => {
             let message = io_error.to_string();
-            SessionError::broken(StoreErrorKind::Unreachable, message).with_source(error)
+            SessionError::broken(LockErrorKind::Unreachable, message).with_source(error)
         }
         // Other errors of the driver may contain bytes that the server sent, so they are not shown.
         Error::Driver(mysql_async::DriverError::ConnectionClosed) => {
-            SessionError::broken(StoreErrorKind::Unreachable, "the connection is closed")
+            SessionError::broken(LockErrorKind::Unreachable, "the connection is closed")
         }
         Error::Driver(_) | Error::Other(_) | Error::Url(_) => malformed(),
     }
@@ -26,20 +26,20 @@ fn of_server(error: &ServerError) -> SessionError {
     match error.code {
         NO_SUCH_TABLE => SessionError::unprepared(message),
         code if SESSION_ENDED.contains(&code) => {
-            SessionError::broken(StoreErrorKind::Unreachable, message)
+            SessionError::broken(LockErrorKind::Unreachable, message)
         }
         code if MISCONFIGURED.contains(&code) => {
-            SessionError::refused(StoreErrorKind::Misconfigured, message)
+            SessionError::refused(LockErrorKind::Misconfigured, message)
         }
         code if TRANSIENT.contains(&code) => {
-            SessionError::refused(StoreErrorKind::NotReady, message)
+            SessionError::refused(LockErrorKind::NotReady, message)
         }
-        _ => SessionError::refused(StoreErrorKind::Refused, message),
+        _ => SessionError::refused(LockErrorKind::Refused, message),
     }
 }
 
 pub(super) fn malformed() -> SessionError {
-    SessionError::broken(StoreErrorKind::Malformed, "the answer is malformed")
+    SessionError::broken(LockErrorKind::Malformed, "the answer is malformed")
 }
 
 /// Whether another claim has the row. MariaDB reports a lock wait timeout even for `NOWAIT`.
@@ -85,7 +85,7 @@ mod tests {
             let error = classify(server_error(code));
             assert!(!error.is_broken(), "{code}");
             let error = error.during("mysql", "asking for", &Key::of("stock"));
-            assert_eq!(error.kind(), StoreErrorKind::Refused);
+            assert_eq!(error.kind(), LockErrorKind::Refused);
             assert!(error.to_string().contains("stock#"), "{error}");
             let source = std::error::Error::source(&error).expect("the error of the driver");
             assert!(source.is::<Error>(), "{source:?}");

@@ -9,7 +9,7 @@ mod session;
 
 use std::time::Duration;
 
-use bellwether::{Key, StoreError, StoreErrorKind};
+use bellwether::Key;
 
 pub use self::options::MySqlOptions;
 
@@ -17,6 +17,7 @@ use self::named_locks::NamedLocks;
 use self::row::Rows;
 use super::session::Sessions;
 use super::{Attempt, Claim, Fenced, Lock, LockFuture, Released, Renew, Request, Watch};
+use crate::{LockError, LockErrorKind};
 
 macro_rules! by_sessions {
     ($lock:ident, $database:ident) => {
@@ -25,9 +26,9 @@ macro_rules! by_sessions {
             ///
             /// # Errors
             /// If the address is not valid, or if the server cannot be reached or refuses.
-            pub async fn connect(url: &str) -> Result<Self, StoreError> {
+            pub async fn connect(url: &str) -> Result<Self, LockError> {
                 let options = MySqlOptions::new(url).map_err(|error| {
-                    StoreError::new(StoreErrorKind::Misconfigured, error.to_string())
+                    LockError::new(LockErrorKind::Misconfigured, error.to_string())
                 })?;
                 Self::connect_with(options).await
             }
@@ -37,7 +38,7 @@ macro_rules! by_sessions {
             /// # Errors
             /// If the server cannot be reached or refuses, or if a table is missing and the user
             /// may not create it: the message has the statement.
-            pub async fn connect_with(options: MySqlOptions) -> Result<Self, StoreError> {
+            pub async fn connect_with(options: MySqlOptions) -> Result<Self, LockError> {
                 let lock = Self::connect_lazily(options);
                 lock.0.prepare().await?;
                 Ok(lock)

@@ -2,10 +2,10 @@
 
 use std::error::Error as _;
 
-use bellwether::StoreErrorKind;
 use tokio_postgres::Error;
 use tokio_postgres::error::{DbError, SqlState};
 
+use crate::LockErrorKind;
 use crate::session::SessionError;
 
 /// What an error means for the session. The messages contain nothing of the address.
@@ -15,7 +15,7 @@ pub(super) fn classify(error: Error) -> SessionError {
         None => {
             // The cause says more than the error itself.
             let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-            SessionError::broken(StoreErrorKind::Unreachable, format!("{error}{cause}"))
+            SessionError::broken(LockErrorKind::Unreachable, format!("{error}{cause}"))
         }
     };
     classified.with_source(error)
@@ -31,25 +31,25 @@ fn of_server(reported: &DbError) -> SessionError {
     match () {
         // The operator or a timeout ends the session. The server reports that before the end.
         () if is_of("57P") && *code != SqlState::CANNOT_CONNECT_NOW => {
-            SessionError::broken(StoreErrorKind::Unreachable, message)
+            SessionError::broken(LockErrorKind::Unreachable, message)
         }
         () if *code == SqlState::CANNOT_CONNECT_NOW || is_of("53") => {
-            SessionError::broken(StoreErrorKind::NotReady, message)
+            SessionError::broken(LockErrorKind::NotReady, message)
         }
         () if is_of("28") || is_of("3D") || *code == SqlState::INSUFFICIENT_PRIVILEGE => {
-            SessionError::refused(StoreErrorKind::Misconfigured, message)
+            SessionError::refused(LockErrorKind::Misconfigured, message)
         }
         // The server does not know a setting.
         () if *code == SqlState::UNDEFINED_OBJECT => {
             let message = format!("{message} (PostgreSQL must be 14 or later)");
-            SessionError::refused(StoreErrorKind::Misconfigured, message)
+            SessionError::refused(LockErrorKind::Misconfigured, message)
         }
-        () => SessionError::refused(StoreErrorKind::Refused, message),
+        () => SessionError::refused(LockErrorKind::Refused, message),
     }
 }
 
 pub(super) fn malformed() -> SessionError {
-    SessionError::broken(StoreErrorKind::Malformed, "the answer is malformed")
+    SessionError::broken(LockErrorKind::Malformed, "the answer is malformed")
 }
 
 /// Whether the wait was too long.

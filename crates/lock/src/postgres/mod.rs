@@ -7,13 +7,14 @@ mod session;
 
 use std::time::Duration;
 
-use bellwether::{Key, StoreError, StoreErrorKind};
+use bellwether::Key;
 
 pub use self::options::PostgresOptions;
 
 use self::advisory::Advisory;
 use super::session::Sessions;
 use super::{Attempt, Claim, Fenced, Lock, LockFuture, Released, Renew, Request, Watch};
+use crate::{LockError, LockErrorKind};
 
 /// Advisory locks of a PostgreSQL server (14 or later), each by a session of its own.
 ///
@@ -64,9 +65,9 @@ impl PostgresLock {
     ///
     /// # Errors
     /// If the address is not valid, or if the server cannot be reached or refuses.
-    pub async fn connect(url: &str) -> Result<Self, StoreError> {
+    pub async fn connect(url: &str) -> Result<Self, LockError> {
         let options = PostgresOptions::new(url)
-            .map_err(|error| StoreError::new(StoreErrorKind::Misconfigured, error.to_string()))?;
+            .map_err(|error| LockError::new(LockErrorKind::Misconfigured, error.to_string()))?;
         Self::connect_with(options).await
     }
 
@@ -75,7 +76,7 @@ impl PostgresLock {
     /// # Errors
     /// If the server cannot be reached or refuses, or if the sequence is missing and the user may
     /// not create it: the message has the statement.
-    pub async fn connect_with(options: PostgresOptions) -> Result<Self, StoreError> {
+    pub async fn connect_with(options: PostgresOptions) -> Result<Self, LockError> {
         let lock = Self::connect_lazily(options);
         lock.0.prepare().await?;
         Ok(lock)

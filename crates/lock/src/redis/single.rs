@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::{Key, RedisOptions, StoreError};
+use bellwether::{Key, RedisOptions};
 
 use super::scripted::{LockScripts, Scripted};
 use super::{PRELUDE, prove, script};
-use crate::{Attempt, Claim, Fenced, Holder, Lock, LockFuture, Released, Renew, Request};
+use crate::{
+    Attempt, Claim, Fenced, Holder, Lock, LockError, LockFuture, Released, Renew, Request,
+};
 use crate::{TakeOver, Watch};
 use bellwether::redis::RedisScript;
 
@@ -41,7 +43,7 @@ impl RedisLock {
     /// # Errors
     /// If the server cannot be reached or is not ready, if it is a replica or a node of a cluster,
     /// or if the user lacks a right.
-    pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
+    pub async fn connect(options: RedisOptions) -> Result<Self, LockError> {
         let lock = Self::connect_lazily(options);
         lock.0.prove().await?;
         prove(&lock).await?;

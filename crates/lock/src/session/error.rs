@@ -3,12 +3,14 @@
 use std::fmt;
 use std::time::Duration;
 
-use bellwether::{BoxError, Key, StoreError, StoreErrorKind};
+use bellwether::{BoxError, Key};
+
+use crate::{LockError, LockErrorKind};
 
 /// An error of a request to a database.
 #[derive(Debug)]
 pub(crate) struct SessionError {
-    kind: StoreErrorKind,
+    kind: LockErrorKind,
     message: String,
     effect: Effect,
     source: Option<BoxError>,
@@ -27,24 +29,24 @@ enum Effect {
 
 impl SessionError {
     /// The server refused the request.
-    pub(crate) fn refused(kind: StoreErrorKind, message: impl Into<String>) -> Self {
+    pub(crate) fn refused(kind: LockErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), effect: Effect::None, source: None }
     }
 
     /// The server does not know one of our tables.
     pub(crate) fn unprepared(message: impl Into<String>) -> Self {
-        let kind = StoreErrorKind::Misconfigured;
+        let kind = LockErrorKind::Misconfigured;
         Self { kind, message: message.into(), effect: Effect::Unprepared, source: None }
     }
 
     /// There is no session, or it cannot be used any more.
-    pub(crate) fn broken(kind: StoreErrorKind, message: impl Into<String>) -> Self {
+    pub(crate) fn broken(kind: LockErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), effect: Effect::Broken, source: None }
     }
 
     /// There was no answer in time.
     pub(crate) fn late(limit: Duration) -> Self {
-        Self::broken(StoreErrorKind::TimedOut, format!("no answer within {limit:?}"))
+        Self::broken(LockErrorKind::NoReply, format!("no answer within {limit:?}"))
     }
 
     pub(crate) fn is_unprepared(&self) -> bool {
@@ -56,7 +58,7 @@ impl SessionError {
     }
 
     pub(super) fn is_late(&self) -> bool {
-        self.kind == StoreErrorKind::TimedOut
+        self.kind == LockErrorKind::NoReply
     }
 
     /// Adds the error of the driver.
@@ -64,18 +66,18 @@ impl SessionError {
         Self { source: Some(source.into()), ..self }
     }
 
-    pub(crate) fn during(self, server: &str, what: &str, key: &Key) -> StoreError {
+    pub(crate) fn during(self, server: &str, what: &str, key: &Key) -> LockError {
         let message = format!("{server}, {what} `{key}`: {}", self.message);
         self.public(message)
     }
 
-    pub(super) fn while_connecting(self, server: &str) -> StoreError {
+    pub(super) fn while_connecting(self, server: &str) -> LockError {
         let message = format!("{server}, connecting: {}", self.message);
         self.public(message)
     }
 
-    fn public(self, message: String) -> StoreError {
-        let error = StoreError::new(self.kind, message);
+    fn public(self, message: String) -> LockError {
+        let error = LockError::new(self.kind, message);
         match self.source {
             Some(source) => error.with_source(source),
             None => error,

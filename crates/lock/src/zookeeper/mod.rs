@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bellwether::{Digest, Key, StoreError, StoreErrorKind};
+use bellwether::{Digest, Key};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use tokio::time::{Instant, sleep};
@@ -24,6 +24,7 @@ use self::error::ZooKeeperError;
 use self::server_session::ServerSession;
 use self::session_task::open;
 use super::{Attempt, Claim, Fenced, Lock, LockFuture, Released, Renew, Request, Watch, Watchers};
+use crate::{LockError, LockErrorKind};
 
 /// Locks in a ZooKeeper ensemble (3.5.3 or later): first come, first served, held by a session.
 ///
@@ -77,16 +78,16 @@ struct Inner {
 }
 
 /// All operations that need the session wait for the same one.
-type Connecting = Shared<BoxFuture<'static, Result<Arc<ServerSession>, StoreError>>>;
+type Connecting = Shared<BoxFuture<'static, Result<Arc<ServerSession>, LockError>>>;
 
 impl ZooKeeperLock {
     /// Connects to the servers of an ensemble, with the defaults of [`ZooKeeperOptions`].
     ///
     /// # Errors
     /// If the list is not valid, if no server can be reached in time, or if they refuse.
-    pub async fn connect(servers: &str) -> Result<Self, StoreError> {
+    pub async fn connect(servers: &str) -> Result<Self, LockError> {
         let options = ZooKeeperOptions::new(servers)
-            .map_err(|error| StoreError::new(StoreErrorKind::Misconfigured, error.to_string()))?;
+            .map_err(|error| LockError::new(LockErrorKind::Misconfigured, error.to_string()))?;
         options.connect().await
     }
 }
@@ -96,7 +97,7 @@ impl ZooKeeperOptions {
     ///
     /// # Errors
     /// If no server can be reached in time, or if they refuse the credentials.
-    pub async fn connect(self) -> Result<ZooKeeperLock, StoreError> {
+    pub async fn connect(self) -> Result<ZooKeeperLock, LockError> {
         let lock = self.connect_lazily();
         lock.0.session().await?;
         Ok(lock)
@@ -114,7 +115,7 @@ impl ZooKeeperOptions {
 
 impl Inner {
     /// The session, which is established if there is none.
-    async fn session(&self) -> Result<Arc<ServerSession>, StoreError> {
+    async fn session(&self) -> Result<Arc<ServerSession>, LockError> {
         let connecting = {
             let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
             let usable = session.take().filter(|connecting| match connecting.peek() {

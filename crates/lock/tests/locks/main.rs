@@ -4,6 +4,7 @@
 mod attribute;
 mod contract;
 mod ending;
+mod error_chains;
 mod exclusion;
 mod guarded;
 mod owners;

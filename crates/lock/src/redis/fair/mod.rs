@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::adapter::duration_within;
-use bellwether::{ConfigError, Key, RedisOptions, StoreError};
+use bellwether::{ConfigError, Key, RedisOptions};
 
 use super::scripted::{LockScripts, Scripted};
 use super::{PRELUDE, millis, prove, script, token};
-use crate::{Attempt, Claim, Fenced, Lock, LockFuture, Released, Renew, Request, Watch};
+use crate::{Attempt, Claim, Fenced, Lock, LockError, LockFuture, Released, Renew, Request, Watch};
 use bellwether::redis::RedisScript;
 
 /// A lock in one Redis server that is granted in the order in which it was asked for. A handle:
@@ -40,7 +40,7 @@ impl FairLock {
     /// # Errors
     /// If the server cannot be reached or is not ready, if it is a replica or a node of a cluster,
     /// or if the user lacks a right.
-    pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
+    pub async fn connect(options: RedisOptions) -> Result<Self, LockError> {
         let lock = Self::connect_lazily(options);
         lock.lock.prove().await?;
         prove(&lock).await?;

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::{Key, RedisOptions, StoreError};
+use bellwether::{Key, RedisOptions};
 
 use super::scripted::{LockScripts, Scripted};
 use super::{prove, script};
-use crate::{Attempt, Claim, Fenced, Lock, LockFuture, Reentrant, Released, Renew, Request, Watch};
+use crate::{
+    Attempt, Claim, Fenced, Lock, LockError, LockFuture, Reentrant, Released, Renew, Request, Watch,
+};
 use bellwether::redis::{RedisScript, RedisValue};
 
 /// A lock in one Redis server that its [owner](Request::owner) may take again while it holds it. A
@@ -35,7 +37,7 @@ impl ReentrantLock {
     /// # Errors
     /// If the server cannot be reached or is not ready, if it is a replica or a node of a cluster,
     /// or if the user lacks a right.
-    pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
+    pub async fn connect(options: RedisOptions) -> Result<Self, LockError> {
         let lock = Self::connect_lazily(options);
         lock.lock.prove().await?;
         prove(&lock).await?;
