@@ -95,6 +95,6 @@ pub use read_through::{
 };
 pub use shared_error::SharedError;
 pub use status::{BypassReason, CacheStatus, LoadLocation, StaleReason};
-pub use store::{MemoryStore, Store};
+pub use store::{MemoryOptions, MemoryStore, Store};
 #[cfg(feature = "redis")]
 pub use store::{RedisOptions, RedisStats, RedisStore};
