@@ -81,7 +81,7 @@ use std::time::Duration;
 use bellwether::Key;
 use uuid::Uuid;
 
-pub use self::fair::FairLock;
+pub use self::fair::{FairLock, FairLockOptions};
 pub use self::redlock::Redlock;
 pub use self::reentrant::ReentrantLock;
 pub use self::single::RedisLock;

@@ -58,9 +58,9 @@ impl Kind {
         settings: &LockSettings,
     ) -> Result<Arc<dyn Fenced>, LockError> {
         Ok(match self {
-            Self::Names => Arc::new(MySqlLock::connect_with(self.mysql(url, settings)).await?),
-            Self::Rows => Arc::new(MySqlRowLock::connect_with(self.mysql(url, settings)).await?),
-            Self::Advisory => Arc::new(PostgresLock::connect_with(postgres(url, settings)).await?),
+            Self::Names => Arc::new(MySqlLock::connect(self.mysql(url, settings)).await?),
+            Self::Rows => Arc::new(MySqlRowLock::connect(self.mysql(url, settings)).await?),
+            Self::Advisory => Arc::new(PostgresLock::connect(postgres(url, settings)).await?),
         })
     }
 

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "macros")]
 mod attribute;
+#[cfg(all(feature = "redis", feature = "mysql", feature = "postgres", feature = "zookeeper"))]
+mod connecting;
 mod contract;
 mod ending;
 mod error_chains;

@@ -61,15 +61,19 @@ struct Inner {
 }
 
 impl Redlock {
-    /// Connects, and makes sure that a majority answers and allows what the scripts need.
+    /// Connects to nodes by their addresses, or with [`RedisOptions`] for each. Makes sure that a
+    /// majority answers and allows what the scripts need.
     ///
     /// # Errors
-    /// Those of [`connect_lazily`](Self::connect_lazily), or if no majority can be reached, or if
-    /// any node is a node of a cluster or lacks a right.
-    pub async fn connect(nodes: impl IntoIterator<Item = RedisOptions>) -> Result<Self, LockError> {
-        let misfit =
-            |error: ConfigError| LockError::new(LockErrorKind::Misconfigured, error.to_string());
-        let lock = Self::connect_lazily(nodes).map_err(misfit)?;
+    /// If an address is invalid. Those of [`connect_lazily`](Self::connect_lazily). If no majority
+    /// can be reached, or if any node is a node of a cluster or lacks a right.
+    pub async fn connect<O>(nodes: impl IntoIterator<Item = O>) -> Result<Self, LockError>
+    where
+        O: TryInto<RedisOptions, Error: Into<ConfigError>>,
+    {
+        let nodes: Result<Vec<_>, ConfigError> =
+            nodes.into_iter().map(|node| node.try_into().map_err(Into::into)).collect();
+        let lock = Self::connect_lazily(nodes?)?;
         let proved = lock.0.nodes.iter().map(|node| prove_single(node, &lock.0.renew));
         let misfits = |error: &LockError| error.kind() == LockErrorKind::Misconfigured;
         // Other errors of a minority do not matter.
