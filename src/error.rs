@@ -166,13 +166,6 @@ impl CacheError {
         )
     }
 
-    pub(crate) fn other_type(key: &Key) -> Self {
-        Self::new(
-            CacheErrorKind::OtherType,
-            format!("`{key}` was loaded as another type: two kinds of answer share one key"),
-        )
-    }
-
     pub(crate) fn key_too_long(key: &Key) -> Self {
         let length = key.byte_len();
         let most = Key::MAX_BYTES;
@@ -243,8 +236,6 @@ pub enum CacheErrorKind {
     LoadTimedOut,
     /// A miss outside of a tokio runtime.
     NoRuntime,
-    /// Two types of answer share one key in one layer.
-    OtherType,
     /// The store failed.
     Store(StoreErrorKind),
     /// The caller's [wait](crate::Wait) for a load of another caller ran out. The message says what

@@ -43,10 +43,7 @@ impl<E> SharedError<E> {
         self.error
     }
 
-    /// The error.
-    ///
-    /// `None` if it is the error of another service. This happens only if services with different
-    /// error types share a load.
+    /// The error. Never `None` for an error that was made of an `E`.
     pub fn get(&self) -> Option<&E>
     where
         E: StdError + 'static,

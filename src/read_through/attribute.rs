@@ -81,10 +81,9 @@ use std::task::{Context, Poll};
 /// answer. If the key has one field of an argument, the answer must not depend on the other fields.
 ///
 /// A key does not name the function: two functions with one template and one layer share their
-/// answers. Give each type of answer a kind of key. If two functions with different types share a
-/// key, a call fails with [`CacheErrorKind::OtherType`](crate::CacheErrorKind::OtherType) or loads
-/// again. In a shared store it may also get the other function's answer, if the two types have the
-/// same JSON.
+/// answers. Give each type of answer a kind of key. Two functions with different types share no
+/// load, and under one key each replaces what the other has stored. In a shared store a function may
+/// also get the other function's answer, if the two types have the same JSON.
 ///
 /// # The function
 /// It is an `async fn` that returns a `Result<T, E>`, and becomes one that returns `Result<T,

@@ -13,7 +13,7 @@ use bellwether::{
     RedisStore, ResponseFuture, StoreError, StoreErrorKind, Wait, WhenAbandoned, WithStatus,
 };
 use bellwether_testkit::caches::{
-    Cached, JSON, KeyOf, SECOND, answer, ask, cached, idle, key, kind_of, layer, put, settled,
+    Cached, JSON, KeyOf, SECOND, answer, ask, cached, idle, key, layer, put, settled,
 };
 use bellwether_testkit::loaders::{Loader, Refusal};
 use futures_util::future::join_all;
@@ -153,18 +153,19 @@ async fn a_knob_turned_later_does_not_change_a_service_made_before() {
 
 /// Two loaders behind one layer whose answers are of different types, under one key.
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_joins_a_load_of_another_answer_type_gets_an_error() {
+async fn a_caller_never_joins_a_load_of_another_answer_type() {
     let layer = layer(MemoryStore::new(10));
     let numbers = layer.layer(Loader::taking(SECOND));
     let texts = layer.layer(service_fn(async |_: u64| Ok::<_, Refusal>("text".to_owned())));
     let number = ask(&numbers, 1);
     idle().await;
-    assert_eq!(kind_of(&texts.oneshot(1).await), CacheErrorKind::OtherType);
+    assert_eq!(texts.clone().oneshot(1).await.unwrap(), "text");
     assert_eq!(number.await.unwrap().0.unwrap(), 1);
+    assert_eq!(numbers.in_flight() + texts.in_flight(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_joins_a_load_of_another_error_type_gets_an_error() {
+async fn a_caller_never_joins_a_load_of_another_error_type() {
     let layer = layer(MemoryStore::new(10));
     let fails = layer.layer(service_fn(async |_: u64| {
         sleep(SECOND).await;
@@ -174,8 +175,18 @@ async fn a_caller_that_joins_a_load_of_another_error_type_gets_an_error() {
     let first = tokio::spawn(fails.oneshot(1));
     idle().await;
     let (second, _) = ask(&layer.layer(Loader::new()), 1).await.unwrap();
-    assert_eq!(kind_of(&second), CacheErrorKind::OtherType);
+    assert_eq!(second.unwrap(), 1);
     assert!(first.await.unwrap().unwrap_err().load().is_some());
+}
+
+/// An entry of the first type, whose bytes read as the second type as well.
+#[tokio::test(start_paused = true)]
+async fn an_answer_of_another_type_is_absent_even_if_its_bytes_would_do() {
+    let layer = layer(MemoryStore::new(10));
+    let signed = layer.layer(service_fn(async |_: u64| Ok::<_, Refusal>(1_i8)));
+    let unsigned = layer.layer(service_fn(async |_: u64| Ok::<_, Refusal>(2_u8)));
+    assert_eq!(signed.oneshot(1).await.unwrap(), 1);
+    assert_eq!(unsigned.oneshot(1).await.unwrap(), 2);
 }
 
 #[tokio::test(start_paused = true)]

@@ -99,7 +99,7 @@ where
         };
         let options = on_time(options);
         let job = Job { service: service.clone(), request };
-        let request = PendingRequest::new(Arc::clone(core), key, job, options);
+        let request = PendingRequest::new(core, key, job, options);
         Self { request: Some(request), state: State::Begun(start), deadline: boxed(options) }
     }
 
