@@ -6,7 +6,7 @@ use crate::box_future::BoxFuture;
 use futures_util::FutureExt;
 use tower::Service;
 
-use super::answers::Answers;
+use super::answers::BatchResponse;
 use super::error::BatchError;
 use crate::config_error::{ConfigError, number_within};
 use crate::error::BoxError;
@@ -14,7 +14,7 @@ use crate::shared_error::SharedError;
 
 /// A batch loader as the loader of a cache: see [`load_many`](crate::ReadThrough::load_many).
 ///
-/// The loader is a `Service<Vec<Req>>` whose response is [`Answers`]. `Batched` is a
+/// The loader is a `Service<Vec<Req>>` whose response is [`BatchResponse`]. `Batched` is a
 /// `Service<Req>`, and each call of it is a batch of one. So callers of one item and callers of a
 /// page share one layer, its keys and its loads.
 ///
@@ -57,12 +57,12 @@ impl<B> Batched<B> {
 impl<B, Req> Service<Req> for Batched<B>
 where
     B: Service<Vec<Req>>,
-    B::Response: Answers<Req, B::Error>,
+    B::Response: BatchResponse<Req, B::Error>,
     B::Error: Into<BoxError>,
     B::Future: Send + 'static,
-    <B::Response as Answers<Req, B::Error>>::Asked: 'static,
+    <B::Response as BatchResponse<Req, B::Error>>::Asked: 'static,
 {
-    type Response = <B::Response as Answers<Req, B::Error>>::Answer;
+    type Response = <B::Response as BatchResponse<Req, B::Error>>::Answer;
     type Error = BatchError<B::Error>;
     type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
 

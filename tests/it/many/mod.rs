@@ -7,8 +7,9 @@ mod deadlines;
 mod leaving;
 mod query;
 
+use bellwether::store::Store;
 use bellwether::{
-    BatchError, Batched, CacheStatus, Error, Key, ReadThrough, ReadThroughLayer, SharedError, Store,
+    BatchError, Batched, CacheStatus, Error, Key, ReadThrough, ReadThroughLayer, SharedError,
 };
 use bellwether_testkit::caches::{MINUTE, NEVER, NO_TIME, key};
 use bellwether_testkit::loaders::Refusal;
