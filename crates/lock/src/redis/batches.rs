@@ -5,11 +5,11 @@
 //! one, and both the server and the connection handle one script instead of one per claim.
 
 use std::mem;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bellwether::StoreError;
 use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue};
+use bellwether::{StoreError, StoreErrorKind};
 use tokio::runtime::{Handle, Id};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
@@ -21,6 +21,9 @@ struct BatchState {
     client: RedisClient,
     script: RedisScript,
     doing: &'static str,
+    /// Whether the server has refused the script. A cluster does, because the names are in several
+    /// slots. Then each claim asks alone.
+    is_refused: AtomicBool,
     /// The requests that are sent next. While there are any, a task is about to send them. Never
     /// held across an `.await`.
     next: Mutex<NextBatch>,
@@ -46,7 +49,9 @@ type BatchAnswer = Result<Option<i64>, StoreError>;
 impl Batches {
     /// Batches of a script that gives a number or `false` for each claim.
     pub(super) fn new(client: RedisClient, script: RedisScript, doing: &'static str) -> Self {
-        Self(Arc::new(BatchState { client, script, doing, next: Mutex::default() }))
+        let is_refused = AtomicBool::new(false);
+        let next = Mutex::default();
+        Self(Arc::new(BatchState { client, script, doing, is_refused, next }))
     }
 
     /// Asks together with the other claims that ask now. `Ok(None)` if the claim has to ask alone.
@@ -55,7 +60,7 @@ impl Batches {
     /// Dropping it loses the answer. If the request was not sent by then, it is not sent.
     pub(super) async fn ask(&self, names: Vec<Vec<u8>>, args: Vec<Vec<u8>>) -> BatchAnswer {
         // While the server is taken to be down, one claim probes it and no other waits for that.
-        if self.0.client.is_down() {
+        if self.0.is_refused.load(Ordering::Relaxed) || self.0.client.is_down() {
             return Ok(None);
         }
         let Some(answer) = self.join(names, args) else { return Ok(None) };
@@ -101,6 +106,11 @@ impl BatchState {
         let all = |numbers: &Vec<_>| numbers.len() == callers.len();
         let answers = match self.client.run(&request, |reply| numbers(reply).filter(all)).await {
             Ok(numbers) => numbers.into_iter().map(Ok).collect(),
+            // Nothing was executed, so each claim can ask alone.
+            Err(error) if error.kind() == StoreErrorKind::Misconfigured => {
+                self.is_refused.store(true, Ordering::Relaxed);
+                vec![Ok(None); callers.len()]
+            }
             Err(error) => vec![Err(error); callers.len()],
         };
         for (caller, answer) in callers.into_iter().zip(answers) {
