@@ -15,9 +15,9 @@ use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
 /// The batches of one script.
-pub(super) struct Batches(Arc<BatchState>);
+pub(super) struct Batches(Arc<ScriptBatches>);
 
-struct BatchState {
+struct ScriptBatches {
     client: RedisClient,
     script: RedisScript,
     doing: &'static str,
@@ -31,13 +31,13 @@ struct BatchState {
 
 #[derive(Default)]
 struct NextBatch {
-    requests: Vec<QueuedRequest>,
+    requests: Vec<BatchedClaim>,
     /// The runtime of that task, while there are requests.
     runtime: Option<Id>,
 }
 
 /// The part of one claim in a script.
-struct QueuedRequest {
+struct BatchedClaim {
     names: Vec<Vec<u8>>,
     args: Vec<Vec<u8>>,
     answer: oneshot::Sender<BatchAnswer>,
@@ -51,7 +51,7 @@ impl Batches {
     pub(super) fn new(client: RedisClient, script: RedisScript, doing: &'static str) -> Self {
         let is_refused = AtomicBool::new(false);
         let next = Mutex::default();
-        Self(Arc::new(BatchState { client, script, doing, is_refused, next }))
+        Self(Arc::new(ScriptBatches { client, script, doing, is_refused, next }))
     }
 
     /// Asks together with the other claims that ask now. `Ok(None)` if the claim has to ask alone.
@@ -83,7 +83,7 @@ impl Batches {
                 return None;
             }
             next.runtime = Some(runtime.id());
-            next.requests.push(QueuedRequest { names, args, answer });
+            next.requests.push(BatchedClaim { names, args, answer });
             next.requests.len() == 1
         };
         if is_first {
@@ -93,8 +93,8 @@ impl Batches {
     }
 }
 
-impl BatchState {
-    async fn send(&self, batch: Vec<QueuedRequest>) {
+impl ScriptBatches {
+    async fn send(&self, batch: Vec<BatchedClaim>) {
         let (mut names, mut args) = (Vec::new(), Vec::new());
         let mut callers = Vec::with_capacity(batch.len());
         for request in batch {
@@ -137,7 +137,7 @@ fn numbers(reply: RedisValue) -> Option<Vec<Option<i64>>> {
 
 /// The task that sends the next batch. If it is dropped before, the claims ask alone.
 struct BatchFlush {
-    state: Arc<BatchState>,
+    state: Arc<ScriptBatches>,
     was_taken: bool,
 }
 
@@ -172,24 +172,24 @@ impl Drop for BatchFlush {
 
 /// How many requests of claims are under way.
 #[derive(Debug, Default)]
-pub(super) struct Crowd(AtomicUsize);
+pub(super) struct RequestCount(AtomicUsize);
 
 /// A request of a claim that is under way.
-pub(super) struct InCrowd<'a> {
-    crowd: &'a Crowd,
+pub(super) struct CountedRequest<'a> {
+    count: &'a RequestCount,
     /// Whether so many are under way that batches pay.
     pub(super) is_large: bool,
 }
 
-impl Crowd {
-    pub(super) fn enter(&self) -> InCrowd<'_> {
-        InCrowd { crowd: self, is_large: self.0.fetch_add(1, Ordering::Relaxed) >= LARGE }
+impl RequestCount {
+    pub(super) fn enter(&self) -> CountedRequest<'_> {
+        CountedRequest { count: self, is_large: self.0.fetch_add(1, Ordering::Relaxed) >= LARGE }
     }
 }
 
-impl Drop for InCrowd<'_> {
+impl Drop for CountedRequest<'_> {
     fn drop(&mut self) {
-        self.crowd.0.fetch_sub(1, Ordering::Relaxed);
+        self.count.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
