@@ -57,6 +57,7 @@
 
 pub mod adapter;
 mod box_future;
+mod cache;
 mod claim;
 mod codec;
 mod config_error;
@@ -78,6 +79,7 @@ mod status;
 pub mod store;
 
 pub use box_future::BoxFuture;
+pub use cache::{Cache, CacheBuilder, ValueCodec};
 pub use codec::{Cacheability, Classified, Codec, EncodeBuffer, Json};
 pub use config_error::ConfigError;
 pub use error::{
@@ -89,8 +91,9 @@ pub use policy::{Wait, WhenAbandoned, WhenStoreFails};
 #[cfg(feature = "macros")]
 pub use read_through::attribute::{ByKey, read_through};
 pub use read_through::{
-    Answers, BatchError, BatchFuture, BatchLoader, BatchWithStatus, Batched, Handle, Loaded,
-    Lookup, ReadThrough, ReadThroughLayer, ResponseFuture, WithStatus,
+    Answers, BatchFuture, BatchLoader, BatchWithStatus, Batched, BoxBatchReadThrough,
+    BoxReadThrough, BoxResponseFuture, Handle, Loaded, LoaderFn, Lookup, ReadThrough,
+    ReadThroughLayer, ResponseFuture, RunRequest, WithStatus, loader_fn,
 };
 pub use status::{BypassReason, CacheStatus, LoadLocation, StaleReason};
 pub use store::{MemoryStore, Store};

@@ -15,6 +15,7 @@ use tower::{Service, ServiceExt};
 
 use super::core::Core;
 use super::failure_cache::FailureCache;
+use super::many::error::ItemError;
 use super::outcome::{Outcome, ValueOrigin};
 use crate::codec::{Cacheability, Codec, EncodeBuffer};
 use crate::error::{CacheError, FailureCause};
@@ -186,16 +187,6 @@ where
         let response = job.service.oneshot(job.request).await?;
         Ok(classified(core.codec.keep(response), core, key))
     });
-    let failed = |error, cause| {
-        let scope = FailureScope::Unknown;
-        LoaderAnswer::Failed(FailedLoad {
-            outcome: Outcome::Failed(error),
-            bytes: 0,
-            cause,
-            scope,
-            message: String::new(),
-        })
-    };
     // The panic drops the loader, so no broken state of it is seen again.
     match AssertUnwindSafe(called).catch_unwind().await {
         Ok(Ok(Ok(outcome))) => outcome,
@@ -208,16 +199,21 @@ where
     }
 }
 
+/// A load that ended with an error of the cache.
+fn failed(error: CacheError, cause: FailureCause) -> LoaderAnswer {
+    let failed = FailedLoad::by(Outcome::Failed(error), 0, FailureScope::Unknown);
+    LoaderAnswer::Failed(FailedLoad { cause, ..failed })
+}
+
 fn loader_failed<C>(error: Arc<dyn Any + Send + Sync>, core: &Core<C>) -> LoaderAnswer {
     if let Some(error) = timed_out(&*error) {
-        return LoaderAnswer::Failed(FailedLoad {
-            outcome: Outcome::Failed(error),
-            bytes: 0,
-            cause: FailureCause::TimedOut,
-            scope: FailureScope::Unknown,
-            message: String::new(),
-        });
+        return failed(error, FailureCause::TimedOut);
     }
+    let error = match error.downcast_ref::<ItemError>().cloned().map(ItemError::into_cause) {
+        Some(Ok(error)) => error,
+        Some(Err(error)) => return failed(error, FailureCause::Error),
+        None => error,
+    };
     let rules = &core.errors;
     let describe = || rules.describe.as_ref()?(&*error);
     let is_source_failure = || rules.is_source_failure.as_ref().is_some_and(|rule| rule(&*error));
@@ -263,7 +259,8 @@ impl fmt::Display for LoadTimedOut {
 
 impl std::error::Error for LoadTimedOut {}
 
-fn classified<R, C: Codec<R>>(kept: C::Kept, core: &Core<C>, key: &Key) -> LoaderAnswer {
+/// What becomes of a kept value, by its cacheability.
+pub(super) fn classified<R, C: Codec<R>>(kept: C::Kept, core: &Core<C>, key: &Key) -> LoaderAnswer {
     let freshness = &core.policy.freshness;
     let lifetimes = match core.codec.classify(&kept) {
         Cacheability::Keep => freshness.lifetimes(jitter()),

@@ -34,6 +34,7 @@ use crate::flight::{Completion, Phase, Role};
 use crate::log_throttle::warn_throttled;
 use crate::read_through::core::{self, Peeked};
 use crate::read_through::flight_task::Purpose;
+use crate::read_through::many::error::own;
 use crate::read_through::outcome::{Outcome, ValueOrigin};
 use crate::status::{BypassReason, CacheStatus, StaleReason};
 use crate::store::{Accept, Entry};
@@ -241,9 +242,9 @@ where
         };
         match outcome {
             Outcome::Value(kept, origin) => self.answer_with(kept, origin, opener),
-            Outcome::LoadFailed(error) => match error.downcast() {
-                Ok(error) => self.fail(Error::Load(error)),
-                Err(_) => self.fail(CacheError::other_type(&self.key).into()),
+            Outcome::LoadFailed(error) => match own(error) {
+                Some(error) => self.fail(Error::Load(error)),
+                None => self.fail(CacheError::other_type(&self.key).into()),
             },
             Outcome::FailedValue(kept) => {
                 // In a cooldown the flight has an earlier failure, and its opener has not loaded.

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
 use super::answers::BatchLoader;
-use super::error::BatchError;
+use super::error::ItemError;
 use crate::flight::Phase;
 
 /// The requests that are loaded together.
@@ -39,8 +39,7 @@ pub(super) struct Collected<B: BatchLoader<Req>, Req> {
 }
 
 /// The outcome of one request.
-pub(super) type ItemOutcome<B, Req> =
-    Result<<B as BatchLoader<Req>>::Answer, BatchError<<B as BatchLoader<Req>>::LoadError>>;
+pub(super) type ItemOutcome<B, Req> = Result<<B as BatchLoader<Req>>::Answer, ItemError>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct BatchState<T> {

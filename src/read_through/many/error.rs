@@ -1,72 +1,75 @@
-//! `BatchError`: why a batch loader has not answered a request.
+//! `ItemError`: why a batch loader has not answered a request.
 
-use std::error::Error as StdError;
-use std::fmt;
+use std::any::Any;
 use std::sync::Arc;
 
-/// Why a batch loader has not answered a request.
-///
-/// For a request under a key, a panic of the loader is
-/// [`LoaderPanicked`](crate::CacheErrorKind::LoaderPanicked), as for any loader.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum BatchError<E> {
+use crate::error::{CacheError, CacheErrorKind, Error};
+
+/// Why a batch loader has not answered a request. It is the error of batch items, and no caller
+/// sees it: the load of an item ends with the loader's own error, or with one of the cache.
+#[derive(Clone, Debug)]
+pub(in crate::read_through) enum ItemError {
     /// The loader's error, for this request or for the whole call. If a call fails as a whole, all
     /// its requests share the error.
-    Load(Arc<E>),
+    Load(Arc<dyn Any + Send + Sync>),
     /// The call was dropped before it ended, or could not begin: there is no tokio runtime, or the
     /// runtime is shutting down.
     Lost,
     /// The loader gave more or fewer answers than there were requests. Which request each belongs
     /// to is unknown, so none is used.
-    WrongCount {
-        /// How many requests it got.
-        asked: usize,
-        /// How many answers it gave.
-        answered: usize,
-    },
-    /// The loader panicked, and the request has no key.
+    WrongCount { asked: usize, answered: usize },
+    /// The loader panicked.
     Panicked,
 }
 
-impl<E> BatchError<E> {
-    /// The loader's own error, if it gave one.
-    pub fn load(&self) -> Option<&E> {
-        match self {
-            Self::Load(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl<E> Clone for BatchError<E> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Load(error) => Self::Load(Arc::clone(error)),
-            Self::Lost => Self::Lost,
-            Self::WrongCount { asked, answered } => {
-                Self::WrongCount { asked: *asked, answered: *answered }
-            }
-            Self::Panicked => Self::Panicked,
-        }
-    }
-}
-
-impl<E: fmt::Display> fmt::Display for BatchError<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Load(error) => error.fmt(f),
-            Self::Lost => f.write_str(
+impl ItemError {
+    /// The loader's own error, or the error of the cache.
+    pub(in crate::read_through) fn into_cause(
+        self,
+    ) -> Result<Arc<dyn Any + Send + Sync>, CacheError> {
+        let (kind, message) = match self {
+            Self::Load(error) => return Ok(error),
+            Self::Lost => (
+                CacheErrorKind::LoadLost,
                 "the call of the batch loader was dropped before it ended (is the runtime going \
-                 down?)",
+                 down?)"
+                    .to_owned(),
             ),
-            Self::WrongCount { asked, answered } => {
-                write!(f, "the batch loader was asked for {asked} and gave {answered} answers")
+            Self::WrongCount { asked, answered } => (
+                CacheErrorKind::WrongCount,
+                format!("the batch loader was asked for {asked} and gave {answered} answers"),
+            ),
+            Self::Panicked => {
+                (CacheErrorKind::LoaderPanicked, "the batch loader panicked".to_owned())
             }
-            Self::Panicked => f.write_str("the batch loader panicked"),
-        }
+        };
+        Err(CacheError::new(kind, message))
     }
 }
 
-/// The loader's error is in the message, and whole in [`BatchError::load`].
-impl<E: fmt::Debug + fmt::Display> StdError for BatchError<E> {}
+/// The error of a caller: the loader's own one, where a batch item has it.
+pub(super) fn flat<E: Send + Sync + 'static>(error: Error<ItemError>) -> Error<E> {
+    let item = match error {
+        Error::Load(item) => Arc::unwrap_or_clone(item),
+        Error::Cache(error) => return Error::Cache(error),
+    };
+    match item.into_cause().map(Arc::downcast) {
+        Ok(Ok(error)) => Error::Load(error),
+        Ok(Err(_)) => Error::Cache(CacheError::new(
+            CacheErrorKind::OtherType,
+            "a load of another caller gave another type of error",
+        )),
+        Err(error) => Error::Cache(error),
+    }
+}
+
+/// The error of a flight as a caller's type of error. A batch item takes any.
+pub(in crate::read_through) fn own<E: Send + Sync + 'static>(
+    error: Arc<dyn Any + Send + Sync>,
+) -> Option<Arc<E>> {
+    error.downcast().or_else(|error| as_any(ItemError::Load(error)).downcast()).ok()
+}
+
+fn as_any(error: ItemError) -> Arc<dyn Any + Send + Sync> {
+    Arc::new(error)
+}

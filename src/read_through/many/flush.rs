@@ -11,7 +11,7 @@ use tokio::task::yield_now;
 
 use super::answers::{BatchLoader, Loaded};
 use super::batch::{Batch, Collected, ItemOutcome};
-use super::error::BatchError;
+use super::error::ItemError;
 
 /// The task that takes the collected requests and calls the loader for them. If it is dropped
 /// before that, their callers get the error that the call was lost.
@@ -65,7 +65,7 @@ async fn call<B: BatchLoader<Req>, Req>(loader: B, taken: Vec<Collected<B, Req>>
     let outcomes: Vec<ItemOutcome<B, Req>> = tokio::select! {
         loaded = AssertUnwindSafe(loading).catch_unwind() => match loaded {
             Ok(loaded) => each(loaded, asked),
-            Err(_) => for_all(&BatchError::Panicked, asked),
+            Err(_) => for_all(&ItemError::Panicked, asked),
         },
         () = all_gone(&mut callers) => return,
     };
@@ -83,18 +83,21 @@ async fn all_gone<T>(callers: &mut [oneshot::Sender<T>]) {
 }
 
 /// An outcome for each of the `asked` requests.
-fn each<T, E>(loaded: Loaded<T, E>, asked: usize) -> Vec<Result<T, BatchError<E>>> {
+fn each<T, E: Send + Sync + 'static>(
+    loaded: Loaded<T, E>,
+    asked: usize,
+) -> Vec<Result<T, ItemError>> {
     match loaded {
         Ok(outcomes) if outcomes.len() == asked => {
-            let failed = |error| BatchError::Load(Arc::new(error));
+            let failed = |error| ItemError::Load(Arc::new(error));
             outcomes.into_iter().map(|outcome| outcome.map_err(failed)).collect()
         }
-        Ok(outcomes) => for_all(&BatchError::WrongCount { asked, answered: outcomes.len() }, asked),
-        Err(error) => for_all(&BatchError::Load(Arc::new(error)), asked),
+        Ok(outcomes) => for_all(&ItemError::WrongCount { asked, answered: outcomes.len() }, asked),
+        Err(error) => for_all(&ItemError::Load(Arc::new(error)), asked),
     }
 }
 
-fn for_all<T, E>(error: &BatchError<E>, asked: usize) -> Vec<Result<T, BatchError<E>>> {
+fn for_all<T>(error: &ItemError, asked: usize) -> Vec<Result<T, ItemError>> {
     iter::repeat_with(|| Err(error.clone())).take(asked).collect()
 }
 

@@ -298,11 +298,11 @@ impl Store for Scripted {
         self.ask(Op::Abandon, self.store.abandon(claim))
     }
 
-    fn invalidate(&self, key: Key) -> StoreFuture<()> {
+    fn invalidate(&self, key: Key) -> StoreFuture<bool> {
         self.ask(Op::Invalidate, self.store.invalidate(key))
     }
 
-    fn expire(&self, key: Key) -> StoreFuture<()> {
+    fn expire(&self, key: Key) -> StoreFuture<bool> {
         self.ask(Op::Expire, self.store.expire(key))
     }
 }
