@@ -76,6 +76,7 @@ mod policy;
 pub mod read_through;
 #[cfg(feature = "redis")]
 pub mod redis;
+mod shared_error;
 mod status;
 pub mod store;
 
@@ -96,7 +97,8 @@ pub use read_through::{
     BoxReadThrough, BoxResponseFuture, Handle, Loaded, LoaderFn, Lookup, ReadThrough,
     ReadThroughLayer, ResponseFuture, RunRequest, WithStatus, loader_fn,
 };
+pub use shared_error::SharedError;
 pub use status::{BypassReason, CacheStatus, LoadLocation, StaleReason};
-pub use store::{MemoryStore, Store};
+pub use store::{MemoryOptions, MemoryStore, Store};
 #[cfg(feature = "redis")]
 pub use store::{RedisOptions, RedisStats, RedisStore};

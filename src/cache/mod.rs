@@ -17,7 +17,7 @@ pub use self::builder::CacheBuilder;
 pub use self::value_codec::ValueCodec;
 
 use crate::codec::{Codec, Json};
-use crate::error::CacheError;
+use crate::error::{BoxError, CacheError};
 use crate::key::{Key, KeyPart};
 use crate::read_through::client::CacheClient;
 use crate::read_through::lookup::RequestOptions;
@@ -58,14 +58,15 @@ use crate::read_through::{Answers, BatchFuture, Handle, ResponseFuture, RunReque
 /// **Each type of value needs a name of its own** in a store: the name keeps the values of two
 /// caches apart, in all processes and across versions of a program. The type itself is no part of
 /// the key, because its name may change with the compiler or by a rename. Then processes of two
-/// versions would invalidate different keys. If two caches share a name all the same, a value of the
-/// other type is decoded if its bytes fit, and is a miss if they do not.
+/// versions would invalidate different keys. If two caches of one process share a name all the same,
+/// they replace each other's values. From a shared store, a value of the other type is decoded if its
+/// bytes fit.
 ///
 /// # One load
 /// Concurrent calls for one key share a load: in this process, and in all processes over one shared
 /// store. That load runs the function of one of the callers. So the functions given for one key
-/// must load the same value, and should have the same type of error: a caller whose type is another
-/// one gets [`CacheErrorKind::OtherType`](crate::CacheErrorKind::OtherType) instead of the error.
+/// must load the same value, and should have the same type of error: callers with another type share
+/// no load of this process.
 ///
 /// Two caches over one store are like two processes, even if they have the same name. So build a
 /// cache once, and clone it.
@@ -165,8 +166,8 @@ where
     ///
     /// `load` is any function without parameters that returns a future of a `Result`, such as
     /// `async move || query(&pool, sku).await`. It owns what it uses, because a load may outlive
-    /// its caller. The error may be of any type: callers that share a load share its error as an
-    /// [`Error::Load`](crate::Error::Load).
+    /// its caller. The error may be of any type that becomes a [`BoxError`]: callers that share a load
+    /// share its error as an [`Error::Load`](crate::Error::Load).
     ///
     /// The future gives the value.
     /// [`with_status`](ResponseFuture::with_status) makes it give the
@@ -201,7 +202,7 @@ where
     where
         F: FnOnce() -> L + Send + 'static,
         L: Future<Output = Result<V, E>> + Send,
-        E: Send + Sync + 'static,
+        E: Into<BoxError> + Send + Sync + 'static,
     {
         self.client.request(self.key(part), self.options, &RunRequest, load)
     }
@@ -254,7 +255,7 @@ where
         L: Future<Output = Result<A, E>> + Send + 'static,
         A: Answers<P, E, Answer = V>,
         A::Asked: 'static,
-        E: Send + Sync + 'static,
+        E: Into<BoxError> + Send + Sync + 'static,
     {
         let lookup_of = |part: &P| self.options.lookup(self.key(part));
         self.client.request_many(loader_fn(load), parts.into_iter().collect(), lookup_of)

@@ -15,7 +15,7 @@ use super::many::{BatchFuture, BatchLoader, Batched};
 use super::service::ReadThrough;
 use crate::box_future::BoxFuture;
 use crate::codec::Codec;
-use crate::error::Error;
+use crate::error::{BoxError, Error};
 use crate::status::CacheStatus;
 
 /// A [`ReadThrough`] service in a box, so that a struct can name its type: requests, answers and
@@ -55,7 +55,7 @@ impl<S, K, C> ReadThrough<S, K, C> {
         S: Service<Req> + Clone + Send + Sync + 'static,
         S::Future: Send,
         S::Response: Send + 'static,
-        S::Error: Send + Sync + 'static,
+        S::Error: Into<BoxError> + Send + Sync + 'static,
         Req: Send + 'static,
         K: Fn(&Req) -> L + Send + Sync + 'static,
         L: Into<Lookup>,

@@ -13,7 +13,7 @@ use super::layer::ReadThroughLayer;
 use super::lookup::{Lookup, RequestOptions};
 use super::many::{BatchFuture, BatchLoader, Batched, load_many};
 use crate::codec::{Codec, EncodeBuffer};
-use crate::error::CacheError;
+use crate::error::{BoxError, CacheError};
 use crate::jitter::jitter;
 use crate::key::Key;
 use crate::log_throttle::warn_throttled;
@@ -105,7 +105,7 @@ impl<C> CacheClient<C> {
     where
         S: Service<Req> + Clone + Send + 'static,
         S::Future: Send,
-        S::Error: Send + Sync + 'static,
+        S::Error: Into<BoxError> + Send + Sync + 'static,
         Req: Send + 'static,
         C: Codec<S::Response>,
     {

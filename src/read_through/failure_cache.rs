@@ -198,7 +198,7 @@ mod tests {
 
     fn note(failures: &FailureCache, nth: usize, bytes: usize) {
         let failure = Failure::new(FailureCause::Error, 1, WINDOW);
-        failures.note(digest(nth), Outcome::LoadFailed(Arc::new(nth)), bytes, &failure);
+        failures.note(digest(nth), Outcome::LoadFailed(Arc::new(fmt::Error)), bytes, &failure);
     }
 
     fn is_whole(failures: &FailureCache, nth: usize) -> Option<bool> {

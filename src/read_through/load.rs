@@ -3,11 +3,10 @@
 use std::any::Any;
 use std::fmt;
 use std::future::pending;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::error::BoxError;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use tokio::time::{Instant, timeout};
@@ -18,12 +17,13 @@ use super::failure_cache::FailureCache;
 use super::many::error::ItemError;
 use super::outcome::{Outcome, ValueOrigin};
 use crate::codec::{Cacheability, Codec, EncodeBuffer};
-use crate::error::{CacheError, FailureCause};
+use crate::error::{BoxError, CacheError, FailureCause};
 use crate::flight::Leader;
 use crate::jitter::jitter;
 use crate::key::Key;
 use crate::log_throttle::warn_throttled;
 use crate::policy::{FailureWindow, Policy, WhenAbandoned};
+use crate::shared_error::SharedError;
 use crate::store::{Failure, Lifetimes};
 
 /// What a load needs: a clone of the loader, and the request.
@@ -152,7 +152,7 @@ pub(crate) async fn load<S, Req, C>(
 ) -> LoaderAnswer
 where
     S: Service<Req>,
-    S::Error: Send + Sync + 'static,
+    S::Error: Into<BoxError> + Send + Sync + 'static,
     C: Codec<S::Response>,
 {
     let began = Instant::now();
@@ -179,7 +179,7 @@ async fn abandoned(leader: &Leader<Outcome>, policy: WhenAbandoned) {
 async fn call<S, Req, C>(job: Job<S, Req>, core: &Core<C>, key: &Key) -> LoaderAnswer
 where
     S: Service<Req>,
-    S::Error: Send + Sync + 'static,
+    S::Error: Into<BoxError> + Send + Sync + 'static,
     C: Codec<S::Response>,
 {
     let limit = core.policy.load_timeout;
@@ -192,7 +192,7 @@ where
         Ok(Ok(Ok(outcome))) => outcome,
         Ok(Ok(Err(error))) => {
             let error: S::Error = error;
-            loader_failed(Arc::new(error), core)
+            loader_failed(error, core)
         }
         Ok(Err(_)) => failed(CacheError::load_timed_out(key, limit), FailureCause::TimedOut),
         Err(_) => failed(CacheError::loader_panicked(key), FailureCause::Panicked),
@@ -205,32 +205,29 @@ fn failed(error: CacheError, cause: FailureCause) -> LoaderAnswer {
     LoaderAnswer::Failed(FailedLoad { cause, ..failed })
 }
 
-fn loader_failed<C>(error: Arc<dyn Any + Send + Sync>, core: &Core<C>) -> LoaderAnswer {
-    if let Some(error) = timed_out(&*error) {
+/// A load that ended with an error of the loader.
+fn loader_failed<E, C>(error: E, core: &Core<C>) -> LoaderAnswer
+where
+    E: Into<BoxError> + Send + Sync + 'static,
+{
+    if let Some(error) = timed_out(&error) {
         return failed(error, FailureCause::TimedOut);
     }
-    let error = match error.downcast_ref::<ItemError>().cloned().map(ItemError::into_cause) {
-        Some(Ok(error)) => error,
+    let item = (&error as &dyn Any).downcast_ref::<ItemError>().cloned();
+    let (error, facts) = match item.map(ItemError::into_cause) {
+        Some(Ok(loader_error)) => loader_error,
         Some(Err(error)) => return failed(error, FailureCause::Error),
-        None => error,
+        None => {
+            let facts = core.errors.facts(&error);
+            (SharedError::new(error).into_erased(), facts)
+        }
     };
-    let rules = &core.errors;
-    let describe = || rules.describe.as_ref()?(&*error);
-    let is_source_failure = || rules.is_source_failure.as_ref().is_some_and(|rule| rule(&*error));
-    // The rules are code of the program, and may panic.
-    let message = catch_unwind(AssertUnwindSafe(describe)).ok().flatten().unwrap_or_default();
-    let scope = match catch_unwind(AssertUnwindSafe(is_source_failure)) {
-        Ok(true) => FailureScope::Source,
-        Ok(false) | Err(_) => FailureScope::Unknown,
+    let scope = match facts.is_source_failure {
+        true => FailureScope::Source,
+        false => FailureScope::Unknown,
     };
-    let outcome = Outcome::LoadFailed(error);
-    LoaderAnswer::Failed(FailedLoad {
-        outcome,
-        bytes: 0,
-        cause: FailureCause::Error,
-        scope,
-        message,
-    })
+    let failed = FailedLoad::by(Outcome::LoadFailed(error), 0, scope);
+    LoaderAnswer::Failed(FailedLoad { message: facts.message, ..failed })
 }
 
 fn timed_out(error: &(dyn Any + Send + Sync)) -> Option<CacheError> {
@@ -257,7 +254,11 @@ impl fmt::Display for LoadTimedOut {
     }
 }
 
-impl std::error::Error for LoadTimedOut {}
+impl std::error::Error for LoadTimedOut {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
 
 /// What becomes of a kept value, by its cacheability.
 pub(super) fn classified<R, C: Codec<R>>(kept: C::Kept, core: &Core<C>, key: &Key) -> LoaderAnswer {

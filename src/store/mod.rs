@@ -46,7 +46,7 @@ pub use failure::Failure;
 #[cfg(feature = "test-util")]
 pub use faulty::{FaultyStore, Operation};
 pub use lease::Lease;
-pub use memory::MemoryStore;
+pub use memory::{MemoryOptions, MemoryStore};
 #[cfg(feature = "redis")]
 pub use redis::{RedisOptions, RedisStats, RedisStore};
 pub use watch::{Watch, Watchers};

@@ -4,6 +4,7 @@ mod bad_input;
 mod bounds;
 mod cache;
 mod cancel;
+mod error_chains;
 mod failure;
 mod faulty_store;
 mod flights_properties;

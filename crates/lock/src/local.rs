@@ -29,7 +29,7 @@ use super::{TakeOver, Token, Watch, Watchers};
 /// use bellwether_lock::{Attempt, Claim, LocalLock, Lock, Request};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), bellwether::StoreError> {
+/// # async fn main() -> Result<(), bellwether::LockError> {
 /// let lock = LocalLock::new();
 /// let claim = Claim::new(Key::of("stock").with(42));
 /// let request = Request::new(claim.clone(), Duration::from_secs(30));

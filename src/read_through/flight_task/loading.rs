@@ -14,7 +14,7 @@ use super::{
     FlightHold, FlightMemory, FlightTask, GrantedLease, PreparedDraft, StaleFallback, TaskEvent,
 };
 use crate::codec::Codec;
-use crate::error::FailureCause;
+use crate::error::{BoxError, FailureCause};
 use crate::flight::{Generation, Leader, Phase};
 use crate::log_throttle::warn_throttled;
 use crate::policy::Policy;
@@ -30,7 +30,7 @@ type FlightLoadEnd = LoadEnd<Outcome, Generation, PreparedDraft, Failure>;
 impl<S, Req, C> FlightTask<S, Req, C>
 where
     S: Service<Req>,
-    S::Error: Send + Sync + 'static,
+    S::Error: Into<BoxError> + Send + Sync + 'static,
     C: Codec<S::Response>,
 {
     /// Loads, and completes every other waiter with `meanwhile`.

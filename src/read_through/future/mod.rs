@@ -28,7 +28,7 @@ use super::deadline::{Deadline, answer_by};
 use super::load::Job;
 use super::lookup::RequestOptions;
 use crate::codec::Codec;
-use crate::error::{CacheError, CacheErrorKind, Error};
+use crate::error::{BoxError, CacheError, CacheErrorKind, Error};
 use crate::flight::PhaseListener;
 use crate::key::Key;
 use crate::status::{BypassReason, CacheStatus};
@@ -55,7 +55,7 @@ impl<S, Req, C> ResponseFuture<S, Req, C>
 where
     S: Service<Req> + Clone + Send + 'static,
     S::Future: Send,
-    S::Error: Send + Sync + 'static,
+    S::Error: Into<BoxError> + Send + Sync + 'static,
     Req: Send + 'static,
     C: Codec<S::Response>,
 {
@@ -83,6 +83,18 @@ where
         request: Req,
         options: RequestOptions,
     ) -> Self {
+        Self::begin_as::<S::Error>(core, key, service, request, options)
+    }
+
+    /// The same, among the loads of loaders whose own errors are of this type.
+    #[inline]
+    pub(super) fn begin_as<E: 'static>(
+        core: &Arc<Core<C>>,
+        key: Key,
+        service: &S,
+        request: Req,
+        options: RequestOptions,
+    ) -> Self {
         if key.byte_len() > Key::MAX_BYTES {
             let error = CacheError::key_too_long(&key);
             return Self::settled((Err(error.into()), CacheStatus::Failed));
@@ -99,7 +111,7 @@ where
         };
         let options = on_time(options);
         let job = Job { service: service.clone(), request };
-        let request = PendingRequest::new(Arc::clone(core), key, job, options);
+        let request = PendingRequest::new(core.of_types::<S::Response, E>(), key, job, options);
         Self { request: Some(request), state: State::Begun(start), deadline: boxed(options) }
     }
 
@@ -147,7 +159,7 @@ impl<S, Req, C> Future for ResponseFuture<S, Req, C>
 where
     S: Service<Req> + Clone + Send + 'static,
     S::Future: Send,
-    S::Error: Send + Sync + 'static,
+    S::Error: Into<BoxError> + Send + Sync + 'static,
     Req: Send + 'static,
     C: Codec<S::Response>,
 {
@@ -194,7 +206,7 @@ impl<S, Req, C> Future for WithStatus<S, Req, C>
 where
     S: Service<Req> + Clone + Send + 'static,
     S::Future: Send,
-    S::Error: Send + Sync + 'static,
+    S::Error: Into<BoxError> + Send + Sync + 'static,
     Req: Send + 'static,
     C: Codec<S::Response>,
 {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash};
 
 use crate::box_future::BoxFuture;
+use crate::error::BoxError;
 use futures_util::FutureExt;
 use tower::{Service, ServiceExt};
 
@@ -86,7 +87,7 @@ pub trait BatchLoader<Req>: Clone + Send + 'static {
     type Answer: Send + 'static;
 
     /// The loader's error.
-    type LoadError: Send + Sync + 'static;
+    type LoadError: Into<BoxError> + Send + Sync + 'static;
 
     /// Waits until the service is ready, and loads: an outcome for each request, or one error for
     /// all.
@@ -102,7 +103,7 @@ where
     B: Service<Vec<Req>> + Clone + Send + 'static,
     B::Response: Answers<Req, B::Error>,
     B::Future: Send,
-    B::Error: Send + Sync + 'static,
+    B::Error: Into<BoxError> + Send + Sync + 'static,
     <B::Response as Answers<Req, B::Error>>::Answer: Send + 'static,
     <B::Response as Answers<Req, B::Error>>::Asked: Send + 'static,
     Req: Send + 'static,

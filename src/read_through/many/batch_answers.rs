@@ -3,7 +3,6 @@
 use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures_util::StreamExt;
@@ -14,6 +13,7 @@ use tokio::sync::oneshot;
 use super::error::ItemError;
 use crate::error::Error;
 use crate::read_through::future::AnswerWithStatus;
+use crate::shared_error::SharedError;
 use crate::status::CacheStatus;
 
 /// The answers of a batch that there are by now, and the items that have none yet.
@@ -110,5 +110,5 @@ fn lost<R>() -> AnswerWithStatus<R, ItemError> {
 }
 
 fn failed<R>(error: ItemError) -> AnswerWithStatus<R, ItemError> {
-    (Err(Error::Load(Arc::new(error))), CacheStatus::Failed)
+    (Err(Error::Load(SharedError::new(error))), CacheStatus::Failed)
 }

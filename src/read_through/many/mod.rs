@@ -97,7 +97,8 @@ where
     R: Into<Lookup>,
     C: Codec<B::Answer>,
 {
-    let batch = Batch::new(loader.get_ref().clone(), loader.most(), requests.len());
+    let rules = core.errors.clone();
+    let batch = Batch::new(loader.get_ref().clone(), loader.most(), requests.len(), rules);
     let mut answers = BatchAnswers::new();
     for (number, request) in requests.into_iter().enumerate() {
         let item = BatchItem::new(Arc::clone(&batch), number);
@@ -126,7 +127,7 @@ where
 {
     let Lookup { key, options } = key_of(&request).into();
     match key {
-        Some(key) => ResponseFuture::begin(core, key, &item, request, options)
+        Some(key) => ResponseFuture::begin_as::<B::LoadError>(core, key, &item, request, options)
             .with_listener(|| item.listener()),
         None => ResponseFuture::bypass(item, request, options),
     }

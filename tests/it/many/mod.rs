@@ -7,9 +7,9 @@ mod deadlines;
 mod leaving;
 mod query;
 
-use std::sync::Arc;
-
-use bellwether::{Batched, CacheStatus, Error, Key, ReadThrough, ReadThroughLayer, Store};
+use bellwether::{
+    Batched, CacheStatus, Error, Key, ReadThrough, ReadThroughLayer, SharedError, Store,
+};
 use bellwether_testkit::caches::{MINUTE, NEVER, NO_TIME, key};
 use bellwether_testkit::loaders::Refusal;
 use tokio::task::JoinHandle;
@@ -63,7 +63,7 @@ async fn statuses(asked: JoinHandle<Vec<Answered>>) -> Vec<CacheStatus> {
 }
 
 /// The batch loader's error.
-fn fault(answer: Result<u64, Fault>) -> Arc<Refusal> {
+fn fault(answer: Result<u64, Fault>) -> SharedError<Refusal> {
     match answer {
         Err(Error::Load(error)) => error,
         other => panic!("{other:?} is no error of the loader"),

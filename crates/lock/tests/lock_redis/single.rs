@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use bellwether::StoreErrorKind;
-use bellwether_lock::{FairLock, Lock, RedisLock, Redlock, ReentrantLock, Released, Renew};
+use bellwether_lock::{
+    FairLock, Lock, LockErrorKind, RedisLock, Redlock, ReentrantLock, Released, Renew,
+};
 use bellwether_testkit::servers::free_port;
 use bellwether_testkit::servers::{RedisServer, Reply};
 use bellwether_testkit::wait::within;
@@ -186,7 +187,7 @@ async fn a_missing_right_is_named_on_connecting() {
     server.command(&command);
     let user = options_of(&format!("redis://bw:secret@127.0.0.1:{}", server.port()));
     let error = RedisLock::connect(user).await.expect_err("it may not");
-    assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{error}");
+    assert_eq!(error.kind(), LockErrorKind::Misconfigured, "{error}");
 }
 
 #[tokio::test]
@@ -212,7 +213,7 @@ async fn a_node_of_a_cluster_is_named_on_connecting_even_if_it_has_all_slots() {
         Redlock::connect(nodes).await.expect_err("it does not fit"),
     ];
     for error in errors {
-        assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{error}");
+        assert_eq!(error.kind(), LockErrorKind::Misconfigured, "{error}");
         assert!(error.to_string().contains("a node of a cluster"), "{error}");
     }
 }

@@ -70,7 +70,7 @@ async fn a_caller_without_a_connection_gets_that_error(on: Bench) {
     let claim = bellwether_lock::Claim::new(key(2));
     let error =
         crate::bench::ask_by(&*lock, claim, Duration::ZERO).await.expect_err("no connection");
-    assert_eq!(error.kind(), bellwether::StoreErrorKind::NotReady);
+    assert_eq!(error.kind(), bellwether_lock::LockErrorKind::NotReady);
     assert!(error.to_string().contains("all 1 connections"), "{error}");
     free(&*lock, held).await;
     let held = take(&*lock, key(2)).await;
