@@ -6,6 +6,7 @@ mod cache;
 mod cancel;
 mod error_chains;
 mod failure;
+mod faulty_gates;
 mod faulty_store;
 mod flights_properties;
 mod hit;

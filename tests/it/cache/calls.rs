@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 use tokio::time::{Instant, advance};
 
 use super::{ask, asked, builder, cache, ended};
-use crate::support::store::{Op, Scripted};
+use crate::support::store::{Operation, UNREACHABLE, local, remote};
 
 #[tokio::test(start_paused = true)]
 async fn concurrent_calls_share_one_load_and_are_told_so() {
@@ -38,14 +38,14 @@ async fn concurrent_calls_share_one_load_and_are_told_so() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hit_needs_no_task_and_no_request() {
-    let store = Scripted::over(&MemoryStore::new(10));
+    let store = local(&MemoryStore::new(10));
     let cache = cache(store.clone());
     asked(&cache, 1, &Loader::new()).await.0.unwrap();
-    let before = store.requests();
+    let before = store.total_calls();
     let hit = cache.get_or_load(1, async || Ok::<_, Infallible>(0)).with_status();
     let (answer, status) = hit.now_or_never().expect("an answer at once");
     assert_eq!((answer.unwrap(), status), (1, CacheStatus::Hit { fresh_for: Some(MINUTE) }));
-    assert_eq!(store.requests(), before);
+    assert_eq!(store.total_calls(), before);
 }
 
 #[tokio::test(start_paused = true)]
@@ -152,15 +152,15 @@ async fn values_are_stored_as_the_program_classifies_them() {
 #[tokio::test(start_paused = true)]
 async fn get_loads_nothing_and_gives_what_is_fresh() {
     let memory = MemoryStore::new(10);
-    let store = Scripted::away(&memory);
+    let store = remote(&memory);
     let cache = builder::<usize>(store.clone()).stale_while_revalidate(MINUTE).build();
     assert_eq!(cache.get(1).await.unwrap(), None);
     bellwether_testkit::caches::put(&memory, 1, "42", bellwether_testkit::caches::JSON).await;
     assert_eq!(cache.get(1).await.unwrap(), Some(42));
-    assert_eq!((store.asked(Op::Look), store.asked(Op::Acquire)), (2, 0));
+    assert_eq!((store.calls(Operation::Lookup), store.calls(Operation::Acquire)), (2, 0));
     advance(MINUTE).await;
     assert_eq!(cache.get(1).await.unwrap(), None);
-    store.breaks();
+    store.on_any().fail(UNREACHABLE);
     let error = cache.get(1).await.expect_err("the store is down");
     assert!(matches!(error.kind(), CacheErrorKind::Store(_)), "{error}");
 }

@@ -5,7 +5,7 @@ use bellwether_testkit::caches::{MINUTE, SECOND, idle};
 use bellwether_testkit::loaders::Loader;
 
 use super::{ask, asked, builder, cache, ended};
-use crate::support::store::{Moment, Op, Scripted};
+use crate::support::store::{Operation, UNREACHABLE, local, remote};
 
 #[tokio::test(start_paused = true)]
 async fn an_invalidation_tells_whether_there_was_a_value() {
@@ -44,21 +44,25 @@ async fn a_load_from_before_an_invalidation_is_not_stored() {
 
 #[tokio::test(start_paused = true)]
 async fn many_keys_are_invalidated_at_once_and_counted() {
-    let store = Scripted::away(&MemoryStore::new(2_000));
+    let store = remote(&MemoryStore::new(2_000));
     let cache = cache(store.clone());
     let loader = Loader::new();
     for item in 0..500 {
         asked(&cache, item, &loader).await.0.unwrap();
     }
     // All of the first 256 are under way while the first one is held.
-    let held = store.holds(Op::Invalidate, Moment::Before);
+    let held = store.on(Operation::Invalidate).nth(1).hold();
     let many = tokio::spawn({
         let cache = cache.clone();
         async move { cache.invalidate_many(0..1_000_u64).await }
     });
     held.reached().await;
     tokio::time::sleep(SECOND).await;
-    assert_eq!(store.asked(Op::Invalidate), 1_000, "the others overtake the one that is held");
+    assert_eq!(
+        store.calls(Operation::Invalidate),
+        1_000,
+        "the others overtake the one that is held"
+    );
     held.open();
     assert_eq!(ended(many).await.unwrap(), 500);
     assert_eq!(cache.get(499).await.unwrap(), None);
@@ -67,12 +71,12 @@ async fn many_keys_are_invalidated_at_once_and_counted() {
 #[tokio::test(start_paused = true)]
 async fn of_many_invalidations_all_are_tried_before_an_error_is_told() {
     let memory = MemoryStore::new(10);
-    let store = Scripted::over(&memory);
+    let store = local(&memory);
     let cache = cache(store.clone());
     for item in 0..3 {
         asked(&cache, item, &Loader::new()).await.0.unwrap();
     }
-    store.fails_at(store.requests(), Moment::Before);
+    store.on(Operation::Invalidate).nth(1).fail(UNREACHABLE);
     assert!(cache.invalidate_many(0..3_u64).await.is_err());
     assert_eq!(memory.len(), 1);
 }

@@ -5,7 +5,7 @@ use bellwether_testkit::caches::{MINUTE, cached, idle, lease};
 use bellwether_testkit::loaders::{End, Loader};
 
 use super::{ask, asked, builder, cache, ended};
-use crate::support::store::{Moment, Op, Scripted};
+use crate::support::store::{AtMoment, Moment, Operation, local};
 
 #[tokio::test(start_paused = true)]
 async fn the_next_caller_gets_what_was_put() {
@@ -51,8 +51,8 @@ async fn a_later_invalidation_removes_what_was_put() {
 #[tokio::test(start_paused = true)]
 async fn an_invalidation_that_overtakes_its_commit_leaves_nothing() {
     let memory = MemoryStore::new(10);
-    let store = Scripted::over(&memory);
-    let committing = store.holds(Op::Commit, Moment::Before);
+    let store = local(&memory);
+    let committing = store.on(Operation::Commit).nth(1).hold();
     let writer = cache(store);
     let put = tokio::spawn(async move { writer.put(1, 42).await });
     committing.reached().await;
@@ -67,8 +67,8 @@ async fn an_invalidation_that_overtakes_its_commit_leaves_nothing() {
 async fn of_two_puts_that_overlap_the_first_to_begin_leaves_nothing_of_its_own() {
     for moment in [Moment::Before, Moment::After] {
         let memory = MemoryStore::new(10);
-        let store = Scripted::over(&memory);
-        let acquired = store.holds(Op::Acquire, moment);
+        let store = local(&memory);
+        let acquired = store.on(Operation::Acquire).nth(1).holds(moment);
         let first = cache(store);
         let put = tokio::spawn(async move { first.put(1, 1).await });
         acquired.reached().await;
@@ -127,10 +127,10 @@ async fn waiters_of_other_processes_get_what_was_put() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_fails_is_told_at_every_step() {
-    for op in [Op::Acquire, Op::Commit] {
+    for op in [Operation::Acquire, Operation::Commit] {
         for moment in [Moment::Before, Moment::After] {
-            let store = Scripted::over(&MemoryStore::new(10));
-            store.fails(op, moment);
+            let store = local(&MemoryStore::new(10));
+            store.on(op).fails(moment);
             let error = cache(store).put(1, 42).await.expect_err("the store failed");
             assert!(matches!(error.kind(), CacheErrorKind::Store(_)), "{error}");
         }
