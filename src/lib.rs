@@ -92,13 +92,18 @@ pub use lifetimes::Lifetimes;
 pub use policy::{Wait, WhenAbandoned, WhenStoreFails};
 #[cfg(feature = "macros")]
 pub use read_through::attribute::{ByKey, read_through};
-pub use read_through::{
-    Answers, BatchFuture, BatchLoader, BatchWithStatus, Batched, BoxBatchReadThrough,
-    BoxReadThrough, BoxResponseFuture, Handle, Loaded, LoaderFn, Lookup, ReadThrough,
-    ReadThroughLayer, ResponseFuture, RunRequest, WithStatus, loader_fn,
+pub use read_through::boxed::{BoxBatchReadThrough, BoxReadThrough, BoxResponseFuture};
+pub use read_through::future::{ResponseFuture, WithStatus};
+pub use read_through::handle::Handle;
+pub use read_through::layer::ReadThroughLayer;
+pub use read_through::loader_fn::{LoaderFn, RunRequest, loader_fn};
+pub use read_through::lookup::Lookup;
+pub use read_through::many::{
+    BatchFuture, BatchLoader, BatchResponse, BatchResult, BatchWithStatus, Batched,
 };
+pub use read_through::service::ReadThrough;
 pub use shared_error::SharedError;
 pub use status::{BypassReason, CacheStatus, LoadLocation, StaleReason};
-pub use store::{MemoryOptions, MemoryStore, Store};
+pub use store::memory::{MemoryOptions, MemoryStore};
 #[cfg(feature = "redis")]
-pub use store::{RedisOptions, RedisStats, RedisStore};
+pub use store::redis::{RedisOptions, RedisStats, RedisStore};

@@ -4,7 +4,6 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::RedisOptions;
 use bellwether_lock::{
     FairLock, LocalLock, Lock, LockWait, Locks, MySqlLock, MySqlRowLock, PostgresLock, RedisLock,
     Redlock, ReentrantLock, ZooKeeperLock,

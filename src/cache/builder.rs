@@ -8,8 +8,8 @@ use super::Cache;
 use super::value_codec::{ClassifyValue, ValueCodec};
 use crate::codec::{Cacheability, Codec, Json};
 use crate::delegate_load_options;
-use crate::read_through::ReadThroughLayer;
 use crate::read_through::client::CacheClient;
+use crate::read_through::layer::ReadThroughLayer;
 use crate::read_through::lookup::RequestOptions;
 use crate::store::Store;
 

@@ -20,8 +20,11 @@ use crate::codec::{Codec, Json};
 use crate::error::{BoxError, CacheError};
 use crate::key::{Key, KeyPart};
 use crate::read_through::client::CacheClient;
+use crate::read_through::future::ResponseFuture;
+use crate::read_through::handle::Handle;
+use crate::read_through::loader_fn::{RunRequest, loader_fn};
 use crate::read_through::lookup::RequestOptions;
-use crate::read_through::{Answers, BatchFuture, Handle, ResponseFuture, RunRequest, loader_fn};
+use crate::read_through::many::{BatchFuture, BatchResponse};
 
 /// Values of one type, each under a key, loaded by a function where they are missing.
 ///
@@ -210,7 +213,7 @@ where
     /// The values of many keys, in their order. One call of `load` loads those that are missing.
     ///
     /// Each key behaves as it would alone: see [`load_many`](crate::ReadThrough::load_many). `load`
-    /// gets the missing parts and returns [`Answers`]: a `Vec` of results in their order, or, for a
+    /// gets the missing parts and returns [`BatchResponse`]: a `Vec` of results in their order, or, for a
     /// `Cache<Option<T>>`, a map. It may be called again, for keys that have to be loaded later, so
     /// it is cloned. One call gets at most 1,000 keys.
     ///
@@ -253,7 +256,7 @@ where
         P: KeyPart + Send + 'static,
         F: FnOnce(Vec<P>) -> L + Clone + Send + 'static,
         L: Future<Output = Result<A, E>> + Send + 'static,
-        A: Answers<P, E, Answer = V>,
+        A: BatchResponse<P, E, Answer = V>,
         A::Asked: 'static,
         E: Into<BoxError> + Send + Sync + 'static,
     {

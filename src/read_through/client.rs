@@ -16,10 +16,11 @@ use crate::codec::{Codec, EncodeBuffer};
 use crate::error::{BoxError, CacheError};
 use crate::jitter::jitter;
 use crate::key::Key;
+use crate::lifetimes::Lifetimes;
 use crate::log_throttle::warn_throttled;
 use crate::status::CacheStatus;
 use crate::store::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Lifetimes, Marker, Peek, Store, Value,
+    Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Marker, Peek, Store, Value,
 };
 
 /// The cache of a [`ReadThroughLayer`], without a loader and without a key function.

@@ -187,8 +187,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::error::FailureCause;
     use crate::key::Key;
-    use crate::store::FailureCause;
 
     const WINDOW: Duration = Duration::from_secs(1);
 

@@ -21,10 +21,11 @@ use crate::error::{BoxError, CacheError, FailureCause};
 use crate::flight::Leader;
 use crate::jitter::jitter;
 use crate::key::Key;
+use crate::lifetimes::Lifetimes;
 use crate::log_throttle::warn_throttled;
 use crate::policy::{FailureWindow, Policy, WhenAbandoned};
 use crate::shared_error::SharedError;
-use crate::store::{Failure, Lifetimes};
+use crate::store::Failure;
 
 /// What a load needs: a clone of the loader, and the request.
 pub(crate) struct Job<S, Req> {

@@ -79,7 +79,7 @@
 #[cfg(feature = "macros")]
 #[doc(hidden)]
 pub mod attribute;
-mod boxed;
+pub(crate) mod boxed;
 pub(crate) mod client;
 mod core;
 mod deadline;
@@ -87,27 +87,18 @@ mod delegate;
 mod failure_cache;
 mod failures;
 mod flight_task;
-mod future;
-mod handle;
-mod layer;
+pub(crate) mod future;
+pub(crate) mod handle;
+pub(crate) mod layer;
 pub(crate) mod load;
-mod loader_fn;
+pub(crate) mod loader_fn;
 pub(crate) mod lookup;
-mod many;
+pub(crate) mod many;
 #[cfg(test)]
 mod model;
 mod outcome;
 pub(crate) mod private_keys;
 mod put;
-mod service;
+pub(crate) mod service;
 mod step;
 mod uncached_load;
-
-pub use boxed::{BoxBatchReadThrough, BoxReadThrough, BoxResponseFuture};
-pub use future::{ResponseFuture, WithStatus};
-pub use handle::Handle;
-pub use layer::ReadThroughLayer;
-pub use loader_fn::{LoaderFn, RunRequest, loader_fn};
-pub use lookup::Lookup;
-pub use many::{Answers, BatchFuture, BatchLoader, BatchWithStatus, Batched, Loaded};
-pub use service::ReadThrough;

@@ -3,7 +3,7 @@
 use std::io;
 
 use bellwether::adapter::LoadTimedOut;
-use bellwether::store::{FaultyStore, Operation};
+use bellwether::store::faulty::{FaultyStore, Operation};
 use bellwether::{
     Batched, BoxError, CacheError, CacheErrorKind, ConfigError, Error, Key, MemoryStore,
     RedisStore, SharedError, StoreError, StoreErrorKind, WhenStoreFails,

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::store::{Commit, Lifetimes, Renew, Store, WATERMARK_TTL, conformance};
-use bellwether::{Key, MemoryOptions, MemoryStore};
+use bellwether::store::{Commit, Renew, Store, WATERMARK_TTL, conformance};
+use bellwether::{Key, Lifetimes, MemoryOptions, MemoryStore};
 use bellwether_testkit::caches::{
     JSON, MINUTE, SECOND, answers, burst, cached, commit, is_leased, key, lease, put, put_for,
 };

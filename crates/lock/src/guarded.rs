@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use bellwether::adapter::warn_throttled;
 use bellwether::store::{
-    Accept, Acquire, Commit, Draft, Entry, Failure, Lease, Peek, Renew, StoreFuture, Watch,
+    Accept, Acquire, Commit, Draft, Entry, Failure, Lease, Peek, Renew, Store, StoreFuture, Watch,
 };
-use bellwether::{Digest, Key, Store, StoreError};
+use bellwether::{Digest, Key, StoreError};
 use futures_util::future::join;
 use tokio::runtime::Handle;
 use tokio::sync::watch;

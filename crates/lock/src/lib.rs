@@ -181,8 +181,13 @@ pub use running::LockedError;
 pub use zookeeper::{ZooKeeperLock, ZooKeeperOptions};
 
 #[cfg(feature = "redis")]
-pub use self::redis::{FairLock, FairLockOptions, RedisLock, Redlock, ReentrantLock};
-pub use bellwether::store::{Claim, Renew, Token, Watch, Watchers};
+pub use self::redis::{
+    fair::{FairLock, FairLockOptions},
+    redlock::Redlock,
+    reentrant::ReentrantLock,
+    single::RedisLock,
+};
+use bellwether::store::{Claim, Renew, Token, Watch, Watchers};
 
 /// The future of an operation of a lock. It borrows nothing, and ends with a result or a
 /// [`LockError`].

@@ -26,7 +26,8 @@ use super::{TakeOver, Token, Watch, Watchers};
 /// use std::time::Duration;
 ///
 /// use bellwether::Key;
-/// use bellwether_lock::{Attempt, Claim, LocalLock, Lock, Request};
+/// use bellwether::store::Claim;
+/// use bellwether_lock::{Attempt, LocalLock, Lock, Request};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), bellwether::LockError> {

@@ -16,6 +16,7 @@ use super::{
 use crate::codec::Codec;
 use crate::error::{BoxError, FailureCause};
 use crate::flight::{Generation, Leader, Phase};
+use crate::lifetimes::Lifetimes;
 use crate::log_throttle::warn_throttled;
 use crate::policy::Policy;
 use crate::read_through::core;
@@ -23,7 +24,7 @@ use crate::read_through::load::{self, AnswerStorage, FailedLoad, FailureScope, L
 use crate::read_through::outcome::{Outcome, ValueOrigin};
 use crate::read_through::step::{Blame, LeaseHold, LoadEnd};
 use crate::status::BypassReason;
-use crate::store::{Commit, Draft, Failure, Lifetimes, Marker, Renew, Store, Value};
+use crate::store::{Commit, Draft, Failure, Marker, Renew, Store, Value};
 
 type FlightLoadEnd = LoadEnd<Outcome, Generation, PreparedDraft, Failure>;
 

@@ -4,7 +4,7 @@ use crate::config_error::{ConfigError, number_within};
 
 /// A batch loader as the loader of a cache: see [`load_many`](crate::ReadThrough::load_many).
 ///
-/// The loader is a `Service<Vec<Req>>` whose response is [`Answers`](crate::Answers). Behind a
+/// The loader is a `Service<Vec<Req>>` whose response is [`BatchResponse`](crate::BatchResponse). Behind a
 /// layer, [`load`](crate::ReadThrough::load) answers one request as a batch of one. So callers of
 /// one item and callers of a page share one layer, its keys and its loads. As a `Service<Req>`, it
 /// is a [`BoxBatchReadThrough`](crate::BoxBatchReadThrough).

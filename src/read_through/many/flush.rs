@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
-use super::answers::{BatchLoader, Loaded};
+use super::answers::{BatchLoader, BatchResult};
 use super::batch::{Batch, Collected, ItemOutcome};
 use super::error::ItemError;
 use crate::error::BoxError;
@@ -89,7 +89,11 @@ async fn all_gone<T>(callers: &mut [oneshot::Sender<T>]) {
 }
 
 /// An outcome for each of the `asked` requests.
-fn each<T, E>(loaded: Loaded<T, E>, asked: usize, rules: &ErrorRules) -> Vec<Result<T, ItemError>>
+fn each<T, E>(
+    loaded: BatchResult<T, E>,
+    asked: usize,
+    rules: &ErrorRules,
+) -> Vec<Result<T, ItemError>>
 where
     E: Into<BoxError> + Send + Sync + 'static,
 {

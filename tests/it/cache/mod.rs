@@ -5,7 +5,8 @@ mod calls;
 mod invalidation;
 mod put;
 
-use bellwether::{Cache, CacheBuilder, CacheStatus, Error, Store};
+use bellwether::store::Store;
+use bellwether::{Cache, CacheBuilder, CacheStatus, Error};
 use bellwether_testkit::caches::{MINUTE, NEVER, NO_TIME};
 use bellwether_testkit::loaders::{Loader, Refusal};
 use tokio::task::JoinHandle;

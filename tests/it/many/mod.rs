@@ -7,9 +7,8 @@ mod deadlines;
 mod leaving;
 mod query;
 
-use bellwether::{
-    Batched, CacheStatus, Error, Key, ReadThrough, ReadThroughLayer, SharedError, Store,
-};
+use bellwether::store::Store;
+use bellwether::{Batched, CacheStatus, Error, Key, ReadThrough, ReadThroughLayer, SharedError};
 use bellwether_testkit::caches::{MINUTE, NEVER, NO_TIME, key};
 use bellwether_testkit::loaders::Refusal;
 use tokio::task::JoinHandle;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::store::{FaultyStore, Operation};
+use bellwether::store::faulty::{FaultyStore, Operation};
 use bellwether::{MemoryStore, StoreError, StoreErrorKind};
 use bellwether_grpc::{CachedMethod, GrpcCacheLayer};
 use bellwether_testkit::error_chain::find_in_chain;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::store::{FaultyStore, Operation};
+use bellwether::store::faulty::{FaultyStore, Operation};
 use bellwether::{MemoryStore, StoreError, StoreErrorKind};
 use bellwether_http::{HttpCache, HttpCacheLayer, RequestKey};
 use bellwether_testkit::error_chain::find_in_chain;

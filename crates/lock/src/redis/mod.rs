@@ -68,23 +68,23 @@
 //! and for a [`ReentrantLock`] `+hgetall +hset +hdel`, and for a [`FairLock`] `+zadd +zrem +zcard
 //! +zrank +zscore +zrange +zrangebyscore`.
 //! With `+script|load` as well, the scripts are loaded before their first use.
+//!
+//! [`FairLock`]: crate::FairLock
+//! [`RedisLock`]: crate::RedisLock
+//! [`Redlock`]: crate::Redlock
+//! [`ReentrantLock`]: crate::ReentrantLock
 
-mod fair;
-mod redlock;
-mod reentrant;
+pub(crate) mod fair;
+pub(crate) mod redlock;
+pub(crate) mod reentrant;
 mod reply;
 mod scripted;
-mod single;
+pub(crate) mod single;
 
 use std::time::Duration;
 
 use bellwether::Key;
 use uuid::Uuid;
-
-pub use self::fair::{FairLock, FairLockOptions};
-pub use self::redlock::Redlock;
-pub use self::reentrant::ReentrantLock;
-pub use self::single::RedisLock;
 
 use super::{Claim, Lock, Request};
 use crate::LockError;

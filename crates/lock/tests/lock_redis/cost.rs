@@ -7,9 +7,8 @@ use std::slice;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bellwether_lock::{
-    Attempt, Claim, FairLock, Lock, LockError, RedisLock, Redlock, ReentrantLock,
-};
+use bellwether::store::Claim;
+use bellwether_lock::{Attempt, FairLock, Lock, LockError, RedisLock, Redlock, ReentrantLock};
 use bellwether_testkit::servers::{RedisServer, Reply};
 use bellwether_testkit::wait::within;
 use futures_util::{StreamExt, stream};

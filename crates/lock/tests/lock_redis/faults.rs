@@ -4,9 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bellwether_lock::{
-    FairLock, Lock, LockErrorKind, Locks, RedisLock, ReentrantLock, Released, Renew,
-};
+use bellwether::store::Renew;
+use bellwether_lock::{FairLock, Lock, LockErrorKind, Locks, RedisLock, ReentrantLock, Released};
 use bellwether_testkit::faults::{FaultProxy, Replacement};
 use bellwether_testkit::servers::RedisServer;
 use bellwether_testkit::servers::free_port;

@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use bellwether::RedisOptions;
-use bellwether_lock::{Attempt, Lock, LockError, Redlock, Released, Renew};
+use bellwether::store::Renew;
+use bellwether_lock::{Attempt, Lock, LockError, Redlock, Released};
 use bellwether_testkit::servers::{RedisServer, Reply};
 use tokio::time::sleep;
 

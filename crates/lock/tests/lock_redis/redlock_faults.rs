@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use bellwether::ConfigError;
-use bellwether_lock::{Lock, LockErrorKind, Redlock, Released, Renew};
+use bellwether::store::Renew;
+use bellwether_lock::{Lock, LockErrorKind, Redlock, Released};
 use bellwether_testkit::faults::FaultProxy;
 use bellwether_testkit::servers::RedisServer;
 use futures_util::future::join_all;

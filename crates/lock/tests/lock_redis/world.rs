@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bellwether::RedisOptions;
-use bellwether_lock::{Attempt, Busy, Claim, Grant, Lock, LockError, Released, Request};
+use bellwether::store::Claim;
+use bellwether_lock::{Attempt, Busy, Grant, Lock, LockError, Released, Request};
 use bellwether_testkit::locks;
 use bellwether_testkit::servers::RedisServer;
 

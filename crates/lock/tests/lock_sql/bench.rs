@@ -6,9 +6,10 @@ use std::thread;
 use std::time::Duration;
 
 use bellwether::Key;
+use bellwether::store::Claim;
 use bellwether_lock::{
-    Attempt, Claim, Fenced, Grant, Lock, LockError, MySqlLock, MySqlOptions, MySqlRowLock,
-    PostgresLock, PostgresOptions, Released, Request, Session, Term,
+    Attempt, Fenced, Grant, Lock, LockError, MySqlLock, MySqlOptions, MySqlRowLock, PostgresLock,
+    PostgresOptions, Released, Request, Session, Term,
 };
 use bellwether_testkit::servers::{MariaDbServer, PostgresServer};
 use tokio::time::{Instant, sleep, timeout};

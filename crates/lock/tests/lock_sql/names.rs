@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether_lock::{Claim, LockErrorKind, MySqlOptions, PostgresOptions};
+use bellwether::store::Claim;
+use bellwether_lock::{LockErrorKind, MySqlOptions, PostgresOptions};
 use tokio::time::timeout;
 
 use crate::bench::{

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether_lock::Claim;
+use bellwether::store::Claim;
 use bellwether_lock::LockErrorKind;
 use bellwether_testkit::faults::FaultProxy;
 use bellwether_testkit::servers::free_port;

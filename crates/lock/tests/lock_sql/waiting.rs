@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether_lock::{Claim, Lock, LockErrorKind, Released, Request};
+use bellwether::store::Claim;
+use bellwether_lock::{Lock, LockErrorKind, Released, Request};
 use bellwether_testkit::faults::FaultProxy;
 use tokio::time::{Instant, sleep, timeout};
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bellwether::Key;
-use bellwether_lock::{Attempt, Claim, Lock, LockErrorKind, ZooKeeperOptions};
+use bellwether::store::Claim;
+use bellwether_lock::{Attempt, Lock, LockErrorKind, ZooKeeperOptions};
 use tokio::time::{Instant, sleep};
 use zookeeper_client::Client;
 

@@ -3,7 +3,8 @@
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use bellwether_lock::{Claim, LocalLock, Lock, LockErrorKind, Released};
+use bellwether::store::Claim;
+use bellwether_lock::{LocalLock, Lock, LockErrorKind, Released};
 use futures_util::FutureExt;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};

@@ -2,8 +2,8 @@
 
 use std::io;
 
-use bellwether::store::{Accept, Claim};
-use bellwether::{ConfigError, MemoryStore, Store, StoreError, StoreErrorKind};
+use bellwether::store::{Accept, Claim, Store};
+use bellwether::{ConfigError, MemoryStore, StoreError, StoreErrorKind};
 use bellwether_lock::{Guarded, LockError, LockErrorKind, LockWait, Locks};
 use bellwether_testkit::error_chain::find_in_chain;
 

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Commit, Draft, Lease, Lifetimes, Renew, Store, Value, conformance,
+    Accept, Acquire, Claim, Commit, Draft, Lease, Renew, Store, Value, conformance,
 };
-use bellwether::{MemoryStore, ReadThroughLayer, StoreErrorKind};
-use bellwether_lock::{Attempt, Claim, Guarded, LocalLock, Lock, LockErrorKind, Request};
+use bellwether::{Lifetimes, MemoryStore, ReadThroughLayer, StoreErrorKind};
+use bellwether_lock::{Attempt, Guarded, LocalLock, Lock, LockErrorKind, Request};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};

@@ -4,9 +4,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
+use bellwether::store::Claim;
 use bellwether_lock::{
-    Attempt, Claim, LocalLock, Lock, LockErrorKind, LockWait, Locks, Owner, Released, Request,
-    TakeOver, conformance,
+    Attempt, LocalLock, Lock, LockErrorKind, LockWait, Locks, Owner, Released, Request, TakeOver,
+    conformance,
 };
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};

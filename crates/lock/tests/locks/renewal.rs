@@ -76,7 +76,8 @@ async fn a_lock_that_the_server_forgot_is_lost_and_the_next_one_is_kept() {
 
 /// Takes a key away from its holder.
 async fn forget<L: Fenced>(lock: &LocalLock, held: &LockGuard<L>) {
-    use bellwether_lock::{Attempt, Claim, Request, TakeOver};
+    use bellwether::store::Claim;
+    use bellwether_lock::{Attempt, Request, TakeOver};
     let claim = Claim::new(held.key().clone());
     let request = Request::new(claim.clone(), SECOND);
     let Attempt::Busy(busy) = lock.acquire(request.clone()).await.unwrap() else {
@@ -266,7 +267,8 @@ async fn others_are_given_the_remaining_lease() {
     let lock = LocalLock::new();
     seize(&lock, &key(), SECOND * 10).await;
     advance(SECOND).await;
-    use bellwether_lock::{Attempt, Claim, Request};
+    use bellwether::store::Claim;
+    use bellwether_lock::{Attempt, Request};
     let request = Request::new(Claim::new(key()), SECOND);
     let Attempt::Busy(busy) = lock.acquire(request).await.unwrap() else { panic!("it is free") };
     assert_eq!(busy.remaining, Some(SECOND * 9));

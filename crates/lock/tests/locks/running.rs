@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bellwether::Key;
+use bellwether::store::Claim;
 use bellwether_lock::{
-    Attempt, Claim, LocalLock, Lock, LockErrorKind, LockGuard, LockLayer, LockStatus, LockWait,
+    Attempt, LocalLock, Lock, LockErrorKind, LockGuard, LockLayer, LockStatus, LockWait,
     LockedError, Locks, Request, TakeOver, WhenLost,
 };
 use futures_util::future::join_all;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether_lock::{Attempt, Claim, Lock, LockError, Renew, Request, Term};
+use bellwether::store::{Claim, Renew};
+use bellwether_lock::{Attempt, Lock, LockError, Request, Term};
 use tokio::sync::watch;
 use tokio::time::sleep;
 

@@ -27,10 +27,10 @@ use bellwether::redis::RedisScript;
 /// the server, what is not guaranteed, and what the user must be allowed to do.
 ///
 /// Order costs throughput: a free lock is idle until the first waiter has taken it. Where no waiter
-/// starves without order, a [`RedisLock`](super::RedisLock) does more.
+/// starves without order, a [`RedisLock`](crate::RedisLock) does more.
 ///
 /// # Errors
-/// Those of a [`RedisLock`](super::RedisLock).
+/// Those of a [`RedisLock`](crate::RedisLock).
 #[derive(Clone, Debug)]
 pub struct FairLock {
     lock: Arc<Scripted>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bellwether::adapter::duration_within;
 use bellwether::{ConfigError, RedisOptions};
 
-/// The server of a [`FairLock`](super::FairLock), and the options of its queue.
+/// The server of a [`FairLock`](crate::FairLock), and the options of its queue.
 ///
 /// ```no_run
 /// # async fn options() -> Result<(), Box<dyn std::error::Error>> {

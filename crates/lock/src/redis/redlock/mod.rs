@@ -45,7 +45,7 @@ use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue as Va
 ///   always`).
 ///
 /// So it saves work, and keeps data right only as far as clocks and disks are. For data, use a lock
-/// with a fence, such as [`RedisLock`](super::RedisLock). Use this one to lock while a server is
+/// with a fence, such as [`RedisLock`](crate::RedisLock). Use this one to lock while a server is
 /// down.
 ///
 /// Nodes must be independent: a replica is not a node.

@@ -24,7 +24,7 @@ use bellwether::redis::{RedisScript, RedisValue};
 /// must be allowed to do.
 ///
 /// # Errors
-/// Those of a [`RedisLock`](super::RedisLock).
+/// Those of a [`RedisLock`](crate::RedisLock).
 #[derive(Clone, Debug)]
 pub struct ReentrantLock {
     lock: Arc<Scripted>,

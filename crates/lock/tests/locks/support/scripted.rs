@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bellwether::Key;
+use bellwether::store::{Claim, Renew, Watch};
 use bellwether_lock::{
-    Attempt, Claim, Fenced, Grant, Holder, LocalLock, Lock, LockError, LockErrorKind, LockFuture,
-    Released, Renew, Request, Session, TakeOver, Watch,
+    Attempt, Fenced, Grant, Holder, LocalLock, Lock, LockError, LockErrorKind, LockFuture,
+    Released, Request, Session, TakeOver,
 };
 use tokio::sync::watch;
 use tokio::time::sleep;
