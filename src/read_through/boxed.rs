@@ -35,7 +35,7 @@ use crate::status::CacheStatus;
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() {
 /// let layer = ReadThroughLayer::new(MemoryStore::new(10), |sku: &u64| Key::of("name").with(*sku));
-/// let load = loader_fn(async |sku: u64| Ok(format!("item {sku}")));
+/// let load = loader_fn(async |sku: u64| Ok::<_, std::io::Error>(format!("item {sku}")));
 /// let mut shop = Shop { names: layer.layer(load).boxed() };
 ///
 /// let (name, status) = shop.names.call(42).with_status().await;
@@ -108,7 +108,8 @@ impl<Req, R, E> fmt::Debug for BoxReadThrough<Req, R, E> {
 /// # async fn main() {
 /// let layer = ReadThroughLayer::new(MemoryStore::new(10), |sku: &u64| Key::of("name").with(*sku));
 /// let load = loader_fn(async |skus: Vec<u64>| {
-///     Ok(skus.into_iter().map(|sku| (sku, format!("item {sku}"))).collect::<HashMap<_, _>>())
+///     let names = skus.into_iter().map(|sku| (sku, format!("item {sku}")));
+///     Ok::<_, std::io::Error>(names.collect::<HashMap<_, _>>())
 /// });
 /// let shop = Shop { names: layer.layer(Batched::new(load)).boxed_batched() };
 ///
