@@ -10,6 +10,7 @@ use tokio::select;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::dial::Driver;
 use super::reconnect::Failovers;
 use super::request::{RedisRequest, ScriptForm};
 use super::tracking_observer::TrackingObserver;
@@ -18,6 +19,8 @@ use super::tracking_observer::TrackingObserver;
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
     pub(super) socket: MultiplexedConnection,
+    /// Held for its drop.
+    pub(super) _driver: Arc<Driver>,
     pub(super) state: Arc<ConnectionState>,
     pub(super) failovers: Arc<Failovers>,
     /// The number of failovers when it was begun.

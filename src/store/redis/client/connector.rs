@@ -7,10 +7,13 @@ use std::{fmt, io};
 
 use bb8_redis::bb8;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, ProtocolVersion, RedisError, Value, from_redis_value};
+use redis::{ProtocolVersion, PushInfo, RedisError, Value, from_redis_value};
 use tokio::time::{Instant, timeout};
 
+use super::address::ServerAddress;
+use super::connect_error::ConnectError;
 use super::connection::{Connection, ConnectionState};
+use super::dial::{Dialed, Dialer, PushSender};
 use super::push_handler::{PushHandler, PushReceiver};
 use super::reconnect::{Failovers, ReconnectBackoff};
 use super::script::RedisScript;
@@ -21,7 +24,8 @@ use crate::log_throttle::warn_throttled;
 /// Makes the connections of a pool.
 #[derive(Clone)]
 pub(super) struct Connector {
-    pub(super) client: Client,
+    pub(super) dialer: Dialer,
+    pub(super) address: ServerAddress,
     pub(super) protocol: ProtocolVersion,
     pub(super) timeout: Duration,
     /// The scripts that are loaded on connecting.
@@ -36,7 +40,7 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    async fn make(&self, number: u64) -> Result<Connection, RedisError> {
+    async fn make(&self, number: u64) -> Result<Connection, ConnectError> {
         let (mut connection, protocol) = self.open(number).await?;
         if let Some(clock) = &self.clock {
             read_clock(&mut connection.socket, clock).await?;
@@ -56,11 +60,12 @@ impl Connector {
         Ok(connection)
     }
 
-    /// Connects by RESP3, or by RESP2 if the server refuses. If it refused for another reason, it
-    /// refuses again.
-    async fn open(&self, number: u64) -> Result<(Connection, ProtocolVersion), RedisError> {
+    /// Connects by RESP3, or by RESP2 if the server refuses.
+    async fn open(&self, number: u64) -> Result<(Connection, ProtocolVersion), ConnectError> {
         match self.open_by(self.protocol, number).await {
-            Err(error) if self.protocol == ProtocolVersion::RESP3 && !error.is_io_error() => {
+            Err(error)
+                if self.protocol == ProtocolVersion::RESP3 && error.is_about_the_protocol() =>
+            {
                 let protocol = ProtocolVersion::RESP2;
                 Ok((self.open_by(protocol, number).await?, protocol))
             }
@@ -72,27 +77,25 @@ impl Connector {
         &self,
         protocol: ProtocolVersion,
         number: u64,
-    ) -> Result<Connection, RedisError> {
+    ) -> Result<Connection, ConnectError> {
         let observer = self.handler.as_ref().and_then(|handler| handler.observer.clone());
         let state = Arc::new(ConnectionState::new(number, observer));
         let begun_after = self.failovers.count();
-        // The client sets a timeout for every request. A second one here would only cost a timer.
-        let mut config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.timeout))
-            .set_response_timeout(None)
-            .set_pipeline_buffer_size(QUEUE);
-        if protocol == ProtocolVersion::RESP3 {
+        let pushes = (protocol == ProtocolVersion::RESP3).then(|| {
             let state = Arc::clone(&state);
-            let handler = self.handler.clone();
-            let receiver = PushReceiver { state, handler };
-            config = config.set_push_sender(move |push| receiver.receive(&push));
-        }
-        let info = self.client.get_connection_info().clone();
-        let settings = info.redis_settings().clone().set_protocol(protocol);
-        let client = Client::open(info.set_redis_settings(settings))?;
-        let socket = client.get_multiplexed_async_connection_with_config(&config).await?;
+            let receiver = PushReceiver { state, handler: self.handler.clone() };
+            Arc::new(move |push: PushInfo| receiver.receive(&push)) as PushSender
+        });
+        let Dialed { socket, driver } = self.dialer.dial(&self.address, protocol, pushes).await?;
         let failovers = Arc::clone(&self.failovers);
-        Ok(Connection { socket, state, failovers, begun_after, declares_all: true })
+        Ok(Connection {
+            socket,
+            _driver: driver,
+            state,
+            failovers,
+            begun_after,
+            declares_all: true,
+        })
     }
 
     /// Enables client tracking. A server that refuses is used without it.
@@ -159,11 +162,11 @@ async fn read_clock(
 
 impl bb8::ManageConnection for Connector {
     type Connection = Connection;
-    type Error = RedisError;
+    type Error = ConnectError;
 
     /// Makes one attempt, if the backoff permits it. It has a timeout of its own, because the pool
     /// waits for it even if no request does any more.
-    async fn connect(&self) -> Result<Connection, RedisError> {
+    async fn connect(&self) -> Result<Connection, ConnectError> {
         self.backoff.may_begin(Instant::now())?;
         let number = self.attempts.fetch_add(1, Ordering::Relaxed);
         let made = timeout(self.timeout, self.make(number)).await;
@@ -176,7 +179,7 @@ impl bb8::ManageConnection for Connector {
     }
 
     /// Connections are not probed: see [`has_broken`](bb8::ManageConnection::has_broken).
-    async fn is_valid(&self, _: &mut Connection) -> Result<(), RedisError> {
+    async fn is_valid(&self, _: &mut Connection) -> Result<(), ConnectError> {
         Ok(())
     }
 
@@ -194,9 +197,6 @@ impl fmt::Debug for Connector {
 
 /// A script, because the user is only permitted the commands that scripts need.
 const READ_CLOCK: &str = "return redis.call('TIME')";
-
-/// How many commands the client queues before callers have to wait.
-const QUEUE: usize = 1024;
 
 #[cfg(test)]
 mod tests {

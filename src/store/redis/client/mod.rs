@@ -10,9 +10,12 @@
 //! A client has one connection with client tracking, and perhaps plain ones. With several nodes, it
 //! would choose the node of a request by the [slot] of its names.
 
+mod address;
 mod breaker;
+mod connect_error;
 mod connection;
 mod connector;
+mod dial;
 mod health;
 mod names;
 mod options;
@@ -122,7 +125,8 @@ impl RedisClient {
             pushes: Arc::clone(&pushes),
         };
         let connector = Connector {
-            client: options.client().clone(),
+            dialer: options.dialer(),
+            address: options.server().clone(),
             protocol: options.protocol(),
             timeout: options.request_timeout(),
             scripts,

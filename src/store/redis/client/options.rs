@@ -3,11 +3,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use redis::io::tcp::TcpSettings;
-use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{Client, IntoConnectionInfo, ProtocolVersion};
+use redis::ProtocolVersion;
 
+use super::address::{RedisUrl, ServerAddress};
 use super::breaker::BreakerRules;
+use super::dial::Dialer;
 use crate::config_error::{ConfigError, duration_within, namespace_of};
 
 /// The address of a Redis server, and the options of the client and the store.
@@ -28,7 +28,7 @@ use crate::config_error::{ConfigError, duration_within, namespace_of};
 /// ```
 #[derive(Clone)]
 pub struct RedisOptions {
-    client: Client,
+    url: RedisUrl,
     namespace: String,
     timeout: Duration,
     connections: u32,
@@ -46,18 +46,8 @@ impl RedisOptions {
     /// If it is not such an address. The message repeats no part of it, because any part may hold a
     /// password.
     pub fn new(url: &str) -> Result<Self, ConfigError> {
-        // The error of the client may repeat a part of the address.
-        let refused = |_| ConfigError::Url { reason: ADDRESS };
-        let info = url.into_connection_info().map_err(refused)?;
-        // Without `nodelay`, commands that share a connection wait for each other's
-        // acknowledgement. Without keepalive, a client that only waits for push messages cannot
-        // detect a dead peer.
-        let keepalive = TcpKeepalive::new().with_time(SILENCE).with_interval(SILENCE / 3);
-        let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
-        let info = info.set_tcp_settings(tcp);
-        let client = Client::open(info).map_err(refused)?;
         Ok(Self {
-            client,
+            url: RedisUrl::parse(url)?,
             namespace: "default".to_owned(),
             timeout: Duration::from_millis(250),
             connections: 2,
@@ -212,11 +202,15 @@ impl RedisOptions {
 
     /// The address of the server, without user and password.
     pub fn address(&self) -> String {
-        self.client.get_connection_info().addr().to_string()
+        self.url.address.to_string()
     }
 
-    pub(super) fn client(&self) -> &Client {
-        &self.client
+    pub(super) fn server(&self) -> &ServerAddress {
+        &self.url.address
+    }
+
+    pub(super) fn dialer(&self) -> Dialer {
+        Dialer::new(&self.url)
     }
 
     pub(super) fn namespace_name(&self) -> &str {
@@ -278,23 +272,10 @@ impl fmt::Debug for RedisOptions {
 
 const LEAST_NEAR: usize = 64 * 1024;
 const MOST_NEAR: usize = 1 << if usize::BITS > 40 { 40 } else { 31 };
-/// The TCP keepalive time: after this much silence, the peer is probed three times as often. No
-/// request waits for this, because its timeout is much shorter.
-const SILENCE: Duration = Duration::from_secs(15);
-
-const ADDRESS: &str =
-    "it must be redis://[user:password@]host[:port][/database] or unix:///path[?db=database]";
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn connections_are_kept_alive_and_send_at_once() {
-        let options = RedisOptions::new("redis://localhost").unwrap();
-        let tcp = options.client.get_connection_info().tcp_settings();
-        assert!(tcp.keepalive().is_some() && tcp.nodelay());
-    }
 
     #[test]
     fn the_stores_of_a_fleet_probe_at_different_intervals() {

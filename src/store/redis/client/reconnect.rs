@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bb8_redis::bb8;
-use redis::RedisError;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::connect_error::ConnectError;
 use crate::log_throttle::LogThrottle;
 
 /// The pauses between attempts to make one connection.
@@ -31,7 +31,7 @@ struct BackoffState {
 
 #[derive(Clone, Debug)]
 struct FailedAttempt {
-    error: RedisError,
+    error: ConnectError,
     in_a_row: u32,
     again_at: Instant,
 }
@@ -44,7 +44,7 @@ impl ReconnectBackoff {
     }
 
     /// Whether an attempt may begin now. If not, the error of the last one.
-    pub(super) fn may_begin(&self, now: Instant) -> Result<(), RedisError> {
+    pub(super) fn may_begin(&self, now: Instant) -> Result<(), ConnectError> {
         match &*self.last() {
             Some(failure) if now < failure.again_at => Err(failure.error.clone()),
             _ => Ok(()),
@@ -55,7 +55,7 @@ impl ReconnectBackoff {
         *self.last() = None;
     }
 
-    pub(super) fn failed(&self, error: &RedisError, now: Instant, jitter: f64) {
+    pub(super) fn failed(&self, error: &ConnectError, now: Instant, jitter: f64) {
         let mut last = self.last();
         let in_a_row = last.as_ref().map_or(0, |failure| failure.in_a_row).saturating_add(1);
         let again_at = now + pause(in_a_row, self.0.longest, jitter);
@@ -74,13 +74,13 @@ impl ReconnectBackoff {
 
 /// The pool reports a failed attempt when it is ready for the next one. So a later request does not
 /// wait for the failed attempt.
-impl bb8::ErrorSink<RedisError> for ReconnectBackoff {
-    fn sink(&self, error: RedisError) {
+impl bb8::ErrorSink<ConnectError> for ReconnectBackoff {
+    fn sink(&self, error: ConnectError) {
         tracing::debug!(%error, "no connection to redis");
         self.0.failed.send_replace(());
     }
 
-    fn boxed_clone(&self) -> Box<dyn bb8::ErrorSink<RedisError>> {
+    fn boxed_clone(&self) -> Box<dyn bb8::ErrorSink<ConnectError>> {
         Box::new(self.clone())
     }
 }
@@ -94,7 +94,7 @@ pub(super) struct NextFailure<'a> {
 
 impl NextFailure<'_> {
     /// Waits for the failure, and returns its error.
-    pub(super) async fn wait(mut self) -> RedisError {
+    pub(super) async fn wait(mut self) -> ConnectError {
         loop {
             // This cannot fail, because we hold the sender.
             _ = self.failed.changed().await;
@@ -148,14 +148,14 @@ impl Failovers {
 
 #[cfg(test)]
 mod tests {
-    use redis::ErrorKind;
+    use std::io;
 
     use super::*;
 
     const LONGEST: Duration = Duration::from_millis(400);
 
-    fn refused() -> RedisError {
-        (ErrorKind::Io, "refused").into()
+    fn refused() -> ConnectError {
+        io::Error::other("refused").into()
     }
 
     #[test]

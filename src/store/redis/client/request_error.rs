@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError};
 
+use super::connect_error::ConnectError;
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Key;
 
@@ -18,7 +19,7 @@ pub(in super::super) enum RequestError {
     /// The client or the server reports an error.
     Reported(RedisError),
     /// There is no connection, and the request was not sent.
-    Unconnected(RedisError),
+    Unconnected(ConnectError),
 }
 
 /// The classification of an error reply.
@@ -52,14 +53,17 @@ impl RequestError {
         match self {
             Self::Malformed => StoreErrorKind::Malformed,
             Self::TimedOut(_) => StoreErrorKind::TimedOut,
-            Self::Reported(error) | Self::Unconnected(error) => match error.kind() {
-                ErrorKind::Server(_) | ErrorKind::Extension => StoreErrorKind::Refused,
-                ErrorKind::AuthenticationFailed => StoreErrorKind::Misconfigured,
-                ErrorKind::Parse | ErrorKind::UnexpectedReturnType => StoreErrorKind::Malformed,
-                ErrorKind::InvalidClientConfig => StoreErrorKind::Misconfigured,
-                _ if error.is_timeout() => StoreErrorKind::TimedOut,
-                _ => StoreErrorKind::Unreachable,
-            },
+            Self::Unconnected(ConnectError::Misconfigured(_)) => StoreErrorKind::Misconfigured,
+            Self::Reported(error) | Self::Unconnected(ConnectError::Reported(error)) => {
+                match error.kind() {
+                    ErrorKind::Server(_) | ErrorKind::Extension => StoreErrorKind::Refused,
+                    ErrorKind::AuthenticationFailed => StoreErrorKind::Misconfigured,
+                    ErrorKind::Parse | ErrorKind::UnexpectedReturnType => StoreErrorKind::Malformed,
+                    ErrorKind::InvalidClientConfig => StoreErrorKind::Misconfigured,
+                    _ if error.is_timeout() => StoreErrorKind::TimedOut,
+                    _ => StoreErrorKind::Unreachable,
+                }
+            }
         }
     }
 
@@ -69,8 +73,10 @@ impl RequestError {
 
     fn classification(&self) -> Option<&'static Classification> {
         match self {
-            Self::Reported(error) | Self::Unconnected(error) => classify(error),
-            Self::Malformed | Self::TimedOut(_) => None,
+            Self::Reported(error) | Self::Unconnected(ConnectError::Reported(error)) => {
+                classify(error)
+            }
+            Self::Malformed | Self::TimedOut(_) | Self::Unconnected(_) => None,
         }
     }
 }

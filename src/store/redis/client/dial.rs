@@ -1,0 +1,178 @@
+//! The dialer: opens a stream to a server, and authenticates over it.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::select_ok;
+use redis::aio::{AsyncPushSender, MultiplexedConnection};
+use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
+use redis::{AsyncConnectionConfig, ErrorKind, ProtocolVersion, RedisConnectionInfo, RedisError};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::task::AbortHandle;
+
+use super::address::{RedisUrl, ServerAddress, UrlLogin};
+use super::connect_error::ConnectError;
+
+/// How to connect to servers. All connections of a client share it, whichever server they lead to.
+#[derive(Clone)]
+pub(super) struct Dialer {
+    login: UrlLogin,
+    database: u32,
+}
+
+/// An authenticated connection.
+#[derive(Debug)]
+pub(super) struct Dialed {
+    pub(super) socket: MultiplexedConnection,
+    pub(super) driver: Arc<Driver>,
+}
+
+/// The task that writes and reads a connection. It ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Driver(AbortHandle);
+
+/// The receiver of the push messages of a connection. It is dropped with the connection.
+pub(super) type PushSender = Arc<dyn AsyncPushSender>;
+
+/// Bytes to and from a server.
+trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
+
+impl Dialer {
+    pub(super) fn new(url: &RedisUrl) -> Self {
+        Self { login: url.login.clone(), database: url.database }
+    }
+
+    /// Connects to a server, and authenticates. The caller sets the timeout.
+    ///
+    /// # Errors
+    /// Those of the stream and of the authentication, and a refusal of the protocol.
+    ///
+    /// # Cancel safety
+    /// Dropping it closes what was opened.
+    pub(super) async fn dial(
+        &self,
+        address: &ServerAddress,
+        protocol: ProtocolVersion,
+        pushes: Option<PushSender>,
+    ) -> Result<Dialed, ConnectError> {
+        let stream = self.open(address).await?;
+        self.authenticate(stream, protocol, pushes).await
+    }
+
+    async fn open(&self, address: &ServerAddress) -> Result<Box<dyn ByteStream>, ConnectError> {
+        match address {
+            ServerAddress::Tcp { host, port } => Ok(Box::new(open_tcp(host, *port).await?)),
+            #[cfg(unix)]
+            ServerAddress::Unix(path) => Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),
+            #[cfg(not(unix))]
+            ServerAddress::Unix(_) => {
+                Err(ConnectError::misconfigured("this system has no Unix sockets"))
+            }
+        }
+    }
+
+    async fn authenticate(
+        &self,
+        stream: Box<dyn ByteStream>,
+        protocol: ProtocolVersion,
+        pushes: Option<PushSender>,
+    ) -> Result<Dialed, ConnectError> {
+        // The client sets a timeout for every request. A second one here would only cost a timer.
+        let mut config =
+            AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(QUEUE);
+        if let Some(pushes) = pushes {
+            config = config.set_push_sender(pushes);
+        }
+        let settings = self.settings(protocol);
+        let connecting = MultiplexedConnection::new_with_config(&settings, stream, config);
+        let (socket, driver) = connecting.await.map_err(explained)?;
+        let driver = Arc::new(Driver(tokio::spawn(driver).abort_handle()));
+        Ok(Dialed { socket, driver })
+    }
+
+    fn settings(&self, protocol: ProtocolVersion) -> RedisConnectionInfo {
+        let mut settings =
+            RedisConnectionInfo::default().set_protocol(protocol).set_db(self.database.into());
+        if let Some(user) = &self.login.user {
+            settings = settings.set_username(user);
+        }
+        if let Some(password) = &self.login.password {
+            settings = settings.set_password(password);
+        }
+        settings
+    }
+}
+
+/// A server that expects TLS answers by bytes of that.
+fn explained(error: RedisError) -> ConnectError {
+    match error.kind() {
+        ErrorKind::Parse => ConnectError::misconfigured(NO_REDIS),
+        _ => error.into(),
+    }
+}
+
+/// Connects to the first address of a host that accepts.
+async fn open_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
+    let attempts: Vec<_> = lookup_host((host, port))
+        .await?
+        .map(|address| Box::pin(TcpStream::connect(address)))
+        .collect();
+    if attempts.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the host has no address"));
+    }
+    let (stream, _) = select_ok(attempts).await?;
+    // Without `nodelay`, commands that share a connection wait for each other's acknowledgement.
+    stream.set_nodelay(true)?;
+    // Without keepalive, a client that only waits for push messages cannot detect a dead peer.
+    let keepalive = TcpKeepalive::new().with_time(SILENCE).with_interval(SILENCE / 3);
+    SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+    Ok(stream)
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+const NO_REDIS: &str =
+    "the server does not speak the protocol of Redis at this port: it may expect TLS (`rediss://`)";
+
+/// How many commands the client queues before callers have to wait.
+const QUEUE: usize = 1024;
+
+/// The TCP keepalive time: after this much silence, the peer is probed three times as often. No
+/// request waits for this, because its timeout is much shorter.
+const SILENCE: Duration = Duration::from_secs(15);
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn connections_are_kept_alive_and_send_at_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let stream = open_tcp("localhost", port).await.unwrap();
+        assert!(stream.nodelay().unwrap() && SockRef::from(&stream).keepalive().unwrap());
+    }
+
+    #[tokio::test]
+    async fn the_task_of_a_connection_ends_with_it() {
+        let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
+        let task = tokio::spawn(async move {
+            let _ = receiver.await;
+        });
+        let driver = Arc::new(Driver(task.abort_handle()));
+        drop(Arc::clone(&driver));
+        assert!(!sender.is_closed());
+        drop(driver);
+        assert!(task.await.unwrap_err().is_cancelled());
+    }
+}
