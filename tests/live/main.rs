@@ -4,6 +4,7 @@ mod catalog;
 mod clocks;
 mod conformance;
 mod damage;
+mod encrypted;
 mod heartbeats;
 mod lookups;
 mod many;

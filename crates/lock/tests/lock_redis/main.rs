@@ -6,6 +6,7 @@ mod clocks;
 mod conformance;
 mod cost;
 mod declared;
+mod encrypted;
 mod fair;
 mod faults;
 mod policy;

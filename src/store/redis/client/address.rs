@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
+use super::credentials::RedisCredentials;
 use crate::config_error::ConfigError;
 
 /// The address of one server.
@@ -19,6 +20,7 @@ pub(super) struct RedisUrl {
     pub(super) address: ServerAddress,
     pub(super) login: UrlLogin,
     pub(super) database: u32,
+    pub(super) is_encrypted: bool,
 }
 
 /// The user and the password of a URL.
@@ -26,6 +28,13 @@ pub(super) struct RedisUrl {
 pub(super) struct UrlLogin {
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
+}
+
+impl UrlLogin {
+    /// The credentials. A user without a password cannot authenticate.
+    pub(super) fn credentials(self) -> Option<RedisCredentials> {
+        Some(RedisCredentials::of_user(self.user, self.password?))
+    }
 }
 
 /// The parts of a URL that may name several servers: `scheme://user:password@host:port,host/path`.
@@ -48,6 +57,10 @@ impl RedisUrl {
         let parts = UrlParts::parse(url)?;
         match parts.scheme {
             "redis" | "valkey" => Self::of_host(parts),
+            "rediss" | "valkeys" if cfg!(feature = "tls") => {
+                Ok(Self { is_encrypted: true, ..Self::of_host(parts)? })
+            }
+            "rediss" | "valkeys" => Err(refused(NO_TLS)),
             "unix" | "redis+unix" | "valkey+unix" => Self::of_socket(parts),
             _ => Err(refused(ADDRESS)),
         }
@@ -62,7 +75,7 @@ impl RedisUrl {
             return Err(refused("it has a parameter (`?...`) that is not known"));
         }
         let database = database(parts.path.trim_matches('/'))?;
-        Ok(Self { address, login: parts.login, database })
+        Ok(Self { address, login: parts.login, database, is_encrypted: false })
     }
 
     fn of_socket(parts: UrlParts<'_>) -> Result<Self, ConfigError> {
@@ -79,7 +92,8 @@ impl RedisUrl {
                 _ => return Err(refused("it has a parameter that is not `db`, `user` or `pass`")),
             }
         }
-        Ok(Self { address: ServerAddress::Unix(parts.path.into()), login, database: number })
+        let address = ServerAddress::Unix(parts.path.into());
+        Ok(Self { address, login, database: number, is_encrypted: false })
     }
 }
 
@@ -87,7 +101,7 @@ impl<'a> UrlParts<'a> {
     pub(super) fn parse(url: &'a str) -> Result<Self, ConfigError> {
         let (scheme, rest) = url.split_once("://").ok_or_else(|| refused(ADDRESS))?;
         if rest.contains('#') {
-            return Err(refused("it has a fragment (`#...`): write `#` in a password as `%23`"));
+            return Err(refused(FRAGMENT));
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -195,8 +209,11 @@ impl fmt::Display for ServerAddress {
 }
 
 const PORT: u16 = 6379;
-const ADDRESS: &str =
-    "it must be redis://[user:password@]host[:port][/database] or unix:///path[?db=database]";
+const ADDRESS: &str = "it must be redis://[user:password@]host[:port][/database], rediss:// for TLS, or \
+     unix:///path[?db=database]";
+const NO_TLS: &str = "`rediss://` needs the feature `tls` of the crate";
+const FRAGMENT: &str = "it has a fragment (`#...`), and there is none: write `#` in a password as `%23`, and see \
+     `RedisTls` for options of TLS";
 const HOST: &str = "a host must be a name, an IPv4 address, or an IPv6 address in brackets";
 const NUMBER: &str = "a port must be a number from 1 to 65535";
 const ENCODING: &str = "its percent encoding is invalid: write `%` as `%25`";

@@ -15,8 +15,10 @@ mod breaker;
 mod connect_error;
 mod connection;
 mod connector;
+mod credentials;
 mod dial;
 mod health;
+mod login;
 mod names;
 mod options;
 mod push_handler;
@@ -27,6 +29,8 @@ mod script;
 mod server_clock;
 mod shared_connection;
 mod slot;
+#[cfg(feature = "tls")]
+mod tls;
 mod tracking_observer;
 mod value;
 
@@ -36,9 +40,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
+pub use self::credentials::{CredentialsProvider, PasswordFile, RedisCredentials};
 pub use self::options::RedisOptions;
 pub use self::request::RedisRequest;
 pub use self::script::RedisScript;
+#[cfg(feature = "tls")]
+pub use self::tls::RedisTls;
 pub use self::value::RedisValue;
 
 pub(super) use self::request::Route;
@@ -125,7 +132,7 @@ impl RedisClient {
             pushes: Arc::clone(&pushes),
         };
         let connector = Connector {
-            dialer: options.dialer(),
+            dialer: options.dialer().clone(),
             address: options.server().clone(),
             protocol: options.protocol(),
             timeout: options.request_timeout(),
@@ -168,10 +175,20 @@ impl RedisClient {
         debug_assert!(request.key.is_none() || request.is_of_one_slot(), "{request:?}");
         let ClientState { health, node, .. } = &*self.0;
         let admission = health.admit()?;
-        let replied = node.connection(request.route).send(request).await;
-        let replied = replied.map_err(|error| request.error(&error));
-        health.note(admission, &replied);
-        request.read(replied?, read)
+        match node.connection(request.route).send(request).await {
+            Ok(replied) => {
+                health.answered(admission);
+                request.read(replied, read)
+            }
+            Err(error) => {
+                let reported = request.error(&error);
+                match error.is_outage() {
+                    true => health.failed(admission, &reported),
+                    false => health.answered(admission),
+                }
+                Err(reported)
+            }
+        }
     }
 
     /// Hints that a name of a key has changed which a script has read. Silent without client

@@ -1,13 +1,19 @@
 //! Options of a Redis client and of the store over it.
 
 use std::fmt;
+#[cfg(feature = "tls")]
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::ProtocolVersion;
 
 use super::address::{RedisUrl, ServerAddress};
 use super::breaker::BreakerRules;
+use super::credentials::CredentialsProvider;
 use super::dial::Dialer;
+use super::login::Login;
+#[cfg(feature = "tls")]
+use super::tls::{RedisTls, TlsConnector};
 use crate::config_error::{ConfigError, duration_within, namespace_of};
 
 /// The address of a Redis server, and the options of the client and the store.
@@ -28,7 +34,8 @@ use crate::config_error::{ConfigError, duration_within, namespace_of};
 /// ```
 #[derive(Clone)]
 pub struct RedisOptions {
-    url: RedisUrl,
+    server: ServerAddress,
+    dialer: Dialer,
     namespace: String,
     timeout: Duration,
     connections: u32,
@@ -40,14 +47,28 @@ pub struct RedisOptions {
 }
 
 impl RedisOptions {
-    /// Options for a `redis://` or `unix://` address.
+    /// Options for the address of a server:
+    /// - `redis://[user:password@]host[:port][/database]`, or `valkey://`;
+    /// - `rediss://` or `valkeys://` with the same parts, for TLS with the defaults of [`RedisTls`].
+    ///   It needs the feature `tls`;
+    /// - `unix:///path[?db=database&user=user&pass=password]`.
+    ///
+    /// Special characters in user and password are percent-encoded.
     ///
     /// # Errors
     /// If it is not such an address. The message repeats no part of it, because any part may hold a
     /// password.
     pub fn new(url: &str) -> Result<Self, ConfigError> {
+        let RedisUrl { address: server, login, database, is_encrypted } = RedisUrl::parse(url)?;
+        let dialer = Dialer {
+            login: Login::Fixed(login.credentials()),
+            database,
+            #[cfg(feature = "tls")]
+            tls: is_encrypted.then(|| Arc::new(TlsConnector::new(RedisTls::new()))),
+        };
         Ok(Self {
-            url: RedisUrl::parse(url)?,
+            server,
+            dialer,
             namespace: "default".to_owned(),
             timeout: Duration::from_millis(250),
             connections: 2,
@@ -57,6 +78,30 @@ impl RedisOptions {
             down_after: 5,
             probe_every: Duration::from_millis(250),
         })
+    }
+
+    /// Sets what is trusted and presented by TLS.
+    ///
+    /// Default: [`RedisTls::new`], which trusts the roots of the system and presents nothing.
+    ///
+    /// # Errors
+    /// If the address is not one of TLS, because then nothing would be encrypted.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: RedisTls) -> Result<Self, ConfigError> {
+        if self.dialer.tls.is_none() {
+            return Err(ConfigError::Tls { reason: "the address must begin with `rediss://`" });
+        }
+        self.dialer.tls = Some(Arc::new(TlsConnector::new(tls)));
+        Ok(self)
+    }
+
+    /// Sets where user and password come from, for those that change or must not be in an address.
+    ///
+    /// Default: those in the address, or none.
+    #[must_use]
+    pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
+        self.dialer.login = Login::provided(provider);
+        self
     }
 
     /// Sets the namespace: all names on the server begin with `bw:<namespace>:`. Services that
@@ -202,15 +247,15 @@ impl RedisOptions {
 
     /// The address of the server, without user and password.
     pub fn address(&self) -> String {
-        self.url.address.to_string()
+        self.server.to_string()
     }
 
     pub(super) fn server(&self) -> &ServerAddress {
-        &self.url.address
+        &self.server
     }
 
-    pub(super) fn dialer(&self) -> Dialer {
-        Dialer::new(&self.url)
+    pub(super) fn dialer(&self) -> &Dialer {
+        &self.dialer
     }
 
     pub(super) fn namespace_name(&self) -> &str {
