@@ -20,6 +20,7 @@ pub(super) struct RedisUrl {
     pub(super) address: ServerAddress,
     pub(super) login: UrlLogin,
     pub(super) database: u32,
+    #[cfg(feature = "tls")]
     pub(super) is_encrypted: bool,
 }
 
@@ -57,9 +58,9 @@ impl RedisUrl {
         let parts = UrlParts::parse(url)?;
         match parts.scheme {
             "redis" | "valkey" => Self::of_host(parts),
-            "rediss" | "valkeys" if cfg!(feature = "tls") => {
-                Ok(Self { is_encrypted: true, ..Self::of_host(parts)? })
-            }
+            #[cfg(feature = "tls")]
+            "rediss" | "valkeys" => Ok(Self { is_encrypted: true, ..Self::of_host(parts)? }),
+            #[cfg(not(feature = "tls"))]
             "rediss" | "valkeys" => Err(refused(NO_TLS)),
             "unix" | "redis+unix" | "valkey+unix" => Self::of_socket(parts),
             _ => Err(refused(ADDRESS)),
@@ -75,7 +76,7 @@ impl RedisUrl {
             return Err(refused("it has a parameter (`?...`) that is not known"));
         }
         let database = database(parts.path.trim_matches('/'))?;
-        Ok(Self { address, login: parts.login, database, is_encrypted: false })
+        Ok(Self::plain(address, parts.login, database))
     }
 
     fn of_socket(parts: UrlParts<'_>) -> Result<Self, ConfigError> {
@@ -93,7 +94,17 @@ impl RedisUrl {
             }
         }
         let address = ServerAddress::Unix(parts.path.into());
-        Ok(Self { address, login, database: number, is_encrypted: false })
+        Ok(Self::plain(address, login, number))
+    }
+
+    fn plain(address: ServerAddress, login: UrlLogin, database: u32) -> Self {
+        Self {
+            address,
+            login,
+            database,
+            #[cfg(feature = "tls")]
+            is_encrypted: false,
+        }
     }
 }
 
@@ -211,6 +222,7 @@ impl fmt::Display for ServerAddress {
 const PORT: u16 = 6379;
 const ADDRESS: &str = "it must be redis://[user:password@]host[:port][/database], rediss:// for TLS, or \
      unix:///path[?db=database]";
+#[cfg(not(feature = "tls"))]
 const NO_TLS: &str = "`rediss://` needs the feature `tls` of the crate";
 const FRAGMENT: &str = "it has a fragment (`#...`), and there is none: write `#` in a password as `%23`, and see \
      `RedisTls` for options of TLS";
@@ -245,6 +257,25 @@ mod tests {
         let url = RedisUrl::parse("redis://:secret@h").unwrap();
         assert_eq!(url.login.user, None);
         assert_eq!(url.login.password.as_deref(), Some("secret"));
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[test]
+    fn an_address_of_tls_names_the_feature_that_is_missing() {
+        for url in ["rediss://h", "valkeys://h"] {
+            let error = RedisUrl::parse(url).err().expect("there is no TLS");
+            assert!(error.to_string().contains("feature `tls`"), "{error}");
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn the_scheme_says_whether_a_connection_is_encrypted() {
+        for (url, is_encrypted) in
+            [("redis://h", false), ("valkey://h", false), ("rediss://h", true), ("valkeys://h", true)]
+        {
+            assert_eq!(RedisUrl::parse(url).unwrap().is_encrypted, is_encrypted, "{url}");
+        }
     }
 
     #[test]

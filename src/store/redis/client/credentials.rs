@@ -37,12 +37,10 @@ pub struct RedisCredentials {
 /// their SDKs: a closure calls it.
 ///
 /// ```no_run
-/// use std::time::Duration;
-///
+/// use bellwether::RedisOptions;
 /// use bellwether::redis::RedisCredentials;
-/// use bellwether::{BoxError, RedisOptions};
 ///
-/// # async fn token_of_the_cloud() -> Result<(String, Duration), BoxError> { unimplemented!() }
+/// # async fn token_of_the_cloud() -> Result<(String, std::time::Duration), bellwether::BoxError> { unimplemented!() }
 /// # fn options() -> Result<(), Box<dyn std::error::Error>> {
 /// let options = RedisOptions::new("redis://cache.example.org")?.credentials(|| async {
 ///     let (token, lifetime) = token_of_the_cloud().await?;

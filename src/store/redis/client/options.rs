@@ -49,8 +49,8 @@ pub struct RedisOptions {
 impl RedisOptions {
     /// Options for the address of a server:
     /// - `redis://[user:password@]host[:port][/database]`, or `valkey://`;
-    /// - `rediss://` or `valkeys://` with the same parts, for TLS with the defaults of [`RedisTls`].
-    ///   It needs the feature `tls`;
+    /// - `rediss://` or `valkeys://` with the same parts, for TLS with the defaults of
+    ///   `RedisTls`. They need the feature `tls`;
     /// - `unix:///path[?db=database&user=user&pass=password]`.
     ///
     /// Special characters in user and password are percent-encoded.
@@ -59,15 +59,15 @@ impl RedisOptions {
     /// If it is not such an address. The message repeats no part of it, because any part may hold a
     /// password.
     pub fn new(url: &str) -> Result<Self, ConfigError> {
-        let RedisUrl { address: server, login, database, is_encrypted } = RedisUrl::parse(url)?;
+        let url = RedisUrl::parse(url)?;
         let dialer = Dialer {
-            login: Login::Fixed(login.credentials()),
-            database,
+            login: Login::Fixed(url.login.credentials()),
+            database: url.database,
             #[cfg(feature = "tls")]
-            tls: is_encrypted.then(|| Arc::new(TlsConnector::new(RedisTls::new()))),
+            tls: url.is_encrypted.then(|| Arc::new(TlsConnector::new(RedisTls::new()))),
         };
         Ok(Self {
-            server,
+            server: url.address,
             dialer,
             namespace: "default".to_owned(),
             timeout: Duration::from_millis(250),
