@@ -3,6 +3,7 @@
 mod catalog;
 mod clocks;
 mod conformance;
+mod credentials;
 mod damage;
 mod encrypted;
 mod heartbeats;

@@ -60,6 +60,7 @@ impl RedisLock {
             renew: script(&[include_str!("renew.lua")]),
             verify: script(&[include_str!("verify.lua")]),
             release: RedisScript::new(&[include_str!("release.lua")]),
+            commands: &["get", "getex", "set", "incr", "pexpire", "pttl", "time", "del"],
         };
         Self(Scripted::new(options, ":lock", scripts, &[]))
     }

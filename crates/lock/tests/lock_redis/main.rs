@@ -15,5 +15,6 @@ mod push_messages;
 mod redlock;
 mod redlock_faults;
 mod reentrant;
+mod rights;
 mod sentinel;
 mod single;

@@ -271,9 +271,12 @@ mod tests {
     #[cfg(feature = "tls")]
     #[test]
     fn the_scheme_says_whether_a_connection_is_encrypted() {
-        for (url, is_encrypted) in
-            [("redis://h", false), ("valkey://h", false), ("rediss://h", true), ("valkeys://h", true)]
-        {
+        for (url, is_encrypted) in [
+            ("redis://h", false),
+            ("valkey://h", false),
+            ("rediss://h", true),
+            ("valkeys://h", true),
+        ] {
             assert_eq!(RedisUrl::parse(url).unwrap().is_encrypted, is_encrypted, "{url}");
         }
     }

@@ -25,6 +25,7 @@ mod push_handler;
 mod reconnect;
 mod request;
 mod request_error;
+mod rights;
 mod script;
 mod server_clock;
 mod shared_connection;
@@ -49,7 +50,7 @@ pub use self::tls::RedisTls;
 pub use self::value::RedisValue;
 
 pub(super) use self::request::Route;
-pub(super) use self::request_error::{Refusal, RequestError, refusal};
+pub(super) use self::request_error::RequestError;
 pub(super) use self::server_clock::ServerClock;
 pub(super) use self::tracking_observer::TrackingObserver;
 
