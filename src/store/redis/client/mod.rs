@@ -16,6 +16,7 @@ mod connect_error;
 mod connection;
 mod connector;
 mod credentials;
+mod destination;
 mod dial;
 mod health;
 mod login;
@@ -27,12 +28,14 @@ mod request;
 mod request_error;
 mod rights;
 mod script;
+mod sentinel;
 mod server_clock;
 mod shared_connection;
 mod slot;
 #[cfg(feature = "tls")]
 mod tls;
 mod tracking_observer;
+mod url;
 mod value;
 
 use std::fmt;
@@ -55,6 +58,7 @@ pub(super) use self::server_clock::ServerClock;
 pub(super) use self::tracking_observer::TrackingObserver;
 
 use self::connector::Connector;
+use self::destination::Destination;
 use self::health::Health;
 use self::names::Names;
 use self::push_handler::PushHandler;
@@ -132,15 +136,17 @@ impl RedisClient {
             is_tracked: Arc::clone(&is_tracked),
             pushes: Arc::clone(&pushes),
         };
+        let failovers = Arc::<Failovers>::default();
+        let destination = Destination::new(&options, &failovers);
         let connector = Connector {
             dialer: options.dialer().clone(),
-            address: options.server().clone(),
+            destination,
             protocol: options.protocol(),
             timeout: options.request_timeout(),
             scripts,
             attempts: Arc::clone(&attempts),
             backoff: ReconnectBackoff::new(options.longest_backoff()),
-            failovers: Arc::new(Failovers::default()),
+            failovers,
             clock,
             handler: None,
         };

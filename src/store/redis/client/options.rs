@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use redis::ProtocolVersion;
 
-use super::address::{RedisUrl, ServerAddress};
+use super::address::Servers;
 use super::breaker::BreakerRules;
 use super::credentials::CredentialsProvider;
 use super::dial::Dialer;
 use super::login::Login;
 #[cfg(feature = "tls")]
 use super::tls::{RedisTls, TlsConnector};
+use super::url::RedisUrl;
 use crate::config_error::{ConfigError, duration_within, namespace_of};
 
 /// The address of a Redis server, and the options of the client and the store.
@@ -34,8 +35,10 @@ use crate::config_error::{ConfigError, duration_within, namespace_of};
 /// ```
 #[derive(Clone)]
 pub struct RedisOptions {
-    server: ServerAddress,
+    servers: Servers,
     dialer: Dialer,
+    /// For the sentinels.
+    sentinel_login: Login,
     namespace: String,
     timeout: Duration,
     connections: u32,
@@ -51,6 +54,10 @@ impl RedisOptions {
     /// - `redis://[user:password@]host[:port][/database]`, or `valkey://`;
     /// - `rediss://` or `valkeys://` with the same parts, for TLS with the defaults of
     ///   `RedisTls`. They need the feature `tls`;
+    /// - `redis+sentinel://[user:password@]host[:port][,host[:port]...]/service[/database]` for the
+    ///   primary of a service by its sentinels, or `rediss+sentinel://` for TLS to all of them. The
+    ///   credentials of the sentinels follow: `?sentinel_user=user&sentinel_password=password`. Give
+    ///   all sentinels, because no others are discovered;
     /// - `unix:///path[?db=database&user=user&pass=password]`.
     ///
     /// Special characters in user and password are percent-encoded.
@@ -67,8 +74,9 @@ impl RedisOptions {
             tls: url.is_encrypted.then(|| Arc::new(TlsConnector::new(RedisTls::new()))),
         };
         Ok(Self {
-            server: url.address,
+            servers: url.servers,
             dialer,
+            sentinel_login: Login::Fixed(url.sentinel_login.credentials()),
             namespace: "default".to_owned(),
             timeout: Duration::from_millis(250),
             connections: 2,
@@ -101,6 +109,15 @@ impl RedisOptions {
     #[must_use]
     pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
         self.dialer.login = Login::provided(provider);
+        self
+    }
+
+    /// Sets where user and password for the sentinels come from.
+    ///
+    /// Default: those in the address, or none. Sentinels have users of their own.
+    #[must_use]
+    pub fn sentinel_credentials(mut self, provider: impl CredentialsProvider) -> Self {
+        self.sentinel_login = Login::provided(provider);
         self
     }
 
@@ -245,17 +262,23 @@ impl RedisOptions {
         Ok(Self { near_ttl, ..self })
     }
 
-    /// The address of the server, without user and password.
+    /// The address of the server, or those of its sentinels with the name of the service, without
+    /// users and passwords.
     pub fn address(&self) -> String {
-        self.server.to_string()
+        self.servers.to_string()
     }
 
-    pub(super) fn server(&self) -> &ServerAddress {
-        &self.server
+    pub(super) fn servers(&self) -> &Servers {
+        &self.servers
     }
 
     pub(super) fn dialer(&self) -> &Dialer {
         &self.dialer
+    }
+
+    /// For connections to the sentinels themselves.
+    pub(super) fn sentinel_dialer(&self) -> Dialer {
+        Dialer { login: self.sentinel_login.clone(), database: 0, ..self.dialer.clone() }
     }
 
     pub(super) fn namespace_name(&self) -> &str {
