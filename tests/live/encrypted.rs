@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use bellwether::redis::RedisTls;
-use bellwether::store::conformance;
-use bellwether::{ConfigError, RedisOptions, Store, StoreErrorKind};
+use bellwether::store::{Store, conformance};
+use bellwether::{ConfigError, RedisOptions, StoreErrorKind};
 use bellwether_testkit::servers::{
     Authority, Identity, RedisServer, SERVICE, TlsFront, Validity, free_port,
 };

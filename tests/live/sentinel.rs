@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bellwether::store::conformance;
-use bellwether::{BypassReason, CacheStatus, Store, StoreErrorKind};
+use bellwether::store::{Store, conformance};
+use bellwether::{BypassReason, CacheStatus, StoreErrorKind};
 use bellwether_testkit::faults::{FaultProxy, Replacement};
 use bellwether_testkit::servers::{RedisServer, SERVICE, SentinelFleet, free_port, url_of};
 use bellwether_testkit::wait::{PATIENCE, until};

@@ -1,6 +1,7 @@
 //! A failover that loses what the old primary had acknowledged.
 
-use bellwether_lock::{FairLock, Lock, RedisLock, ReentrantLock, Released, Renew, conformance};
+use bellwether::store::Renew;
+use bellwether_lock::{FairLock, Lock, RedisLock, ReentrantLock, Released, conformance};
 use bellwether_testkit::servers::SentinelFleet;
 use bellwether_testkit::wait::until;
 
