@@ -19,6 +19,7 @@ mod credentials;
 mod destination;
 mod dial;
 mod health;
+mod in_flight;
 mod login;
 mod names;
 mod options;
