@@ -65,10 +65,17 @@
 //! its next renewal, a third of the lease later.
 //!
 //! # What a user of the server must be allowed to do
-//! `~bw:* +get +getex +set +del +incr +pexpire +pttl +time +evalsha +eval +hello +client|tracking`,
-//! and for a [`ReentrantLock`] `+hgetall +hset +hdel`, and for a [`FairLock`] `+zadd +zrem +zcard
-//! +zrank +zscore +zrange +zrangebyscore`.
-//! With `+script|load` as well, the scripts are loaded before their first use.
+//! All of them need `~bw:* +evalsha +eval +client|tracking`, and:
+//!
+//! | lock | commands in its scripts |
+//! |---|---|
+//! | [`RedisLock`] | `+get +getex +set +incr +pexpire +pttl +time +del` |
+//! | [`FairLock`] | those of a `RedisLock`, and `+zadd +zcard +zrange +zrangebyscore +zrank +zrem +zscore` |
+//! | [`ReentrantLock`] | `+getex +set +incr +pexpire +pttl +time +del +hgetall +hset +hdel` |
+//! | [`Redlock`] | `+get +getex +set +pttl +del`, on each node |
+//!
+//! With `+script|load` as well, the scripts are loaded before their first use. `connect` names what
+//! is missing of these. Without `+client|tracking`, waiters poll.
 //!
 //! [`FairLock`]: crate::FairLock
 //! [`RedisLock`]: crate::RedisLock

@@ -30,6 +30,8 @@ pub(super) struct LockScripts {
     pub(super) renew: RedisScript,
     pub(super) verify: RedisScript,
     pub(super) release: RedisScript,
+    /// The commands in them, as `RedisClient::check_commands` takes them.
+    pub(super) commands: &'static [&'static str],
 }
 
 impl Scripted {
@@ -39,15 +41,16 @@ impl Scripted {
         scripts: LockScripts,
         others: &[&RedisScript],
     ) -> Arc<Self> {
-        let LockScripts { acquire, renew, verify, release } = &scripts;
+        let LockScripts { acquire, renew, verify, release, commands: _ } = &scripts;
         let all = [acquire, renew, verify, release].into_iter().chain(others.iter().copied());
         let client = RedisClient::new(options, all.cloned(), Watchers::default());
         let prolong_at = (0..RedisClient::SLOTS).map(|_| AtomicU32::new(0)).collect();
         Arc::new(Self { client, suffix, scripts, made_at: Instant::now(), prolong_at })
     }
 
-    /// Makes sure that it is a single server.
+    /// Makes sure that it is a single server, and allows what the scripts need.
     pub(super) async fn prove(&self) -> Result<(), LockError> {
+        self.client.check_commands(self.scripts.commands).await?;
         prove_single(&self.client, &self.scripts.renew).await
     }
 

@@ -47,7 +47,7 @@ struct SingleLock {
 }
 
 impl RedisLock {
-    /// Connects to a `redis://` or `unix://` address, or with [`RedisOptions`]. Makes sure that the
+    /// Connects to an [address](RedisOptions::new), or with [`RedisOptions`]. Makes sure that the
     /// server answers and allows what the scripts need.
     ///
     /// # Errors
@@ -75,6 +75,7 @@ impl RedisLock {
             renew: script(&[include_str!("renew.lua")]),
             verify: script(&[include_str!("verify.lua")]),
             release: RedisScript::new(&[include_str!("release.lua")]),
+            commands: &["get", "getex", "set", "incr", "pexpire", "pttl", "time", "del"],
         };
         let take_many = RedisScript::new(&[include_str!("take_many.lua")]);
         let release_many = RedisScript::new(&[include_str!("release_many.lua")]);

@@ -8,6 +8,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
 use tokio::time::Instant;
 
+use super::dial::Driver;
 use super::in_flight::{InFlight, Unanswered};
 use super::reconnect::Failovers;
 use super::request::{RedisRequest, ScriptForm};
@@ -17,6 +18,8 @@ use super::tracking_observer::TrackingObserver;
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
     pub(super) socket: MultiplexedConnection,
+    /// It ends when the last clone is dropped.
+    pub(super) driver: Arc<Driver>,
     pub(super) state: Arc<ConnectionState>,
     pub(super) failovers: Arc<Failovers>,
     /// The number of failovers when it was begun.
