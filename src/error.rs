@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::key::Key;
+use crate::tag::{Tag, TooManyTags};
 
 /// An error of any type, as Tower's middleware gives it.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
@@ -169,6 +170,21 @@ impl CacheError {
         Self::new(CacheErrorKind::Store(error.kind()), format!("`{key}`: {error}"))
     }
 
+    pub(crate) fn too_many_tags(key: &Key, many: TooManyTags) -> Self {
+        Self::new(CacheErrorKind::TooManyTags, format!("`{key}` has {many}"))
+    }
+
+    pub(crate) fn not_clearable() -> Self {
+        Self::new(
+            CacheErrorKind::NotClearable,
+            "the layer is not clearable: `clearable()` lets its entries be cleared",
+        )
+    }
+
+    pub(crate) fn tag(tag: &Tag, error: &StoreError) -> Self {
+        Self::new(CacheErrorKind::Store(error.kind()), format!("tag `{tag}`: {error}"))
+    }
+
     /// Makes an error of a cache, for adapters and for tests of error handling. The message must
     /// hold no value and no secret.
     pub fn new(kind: CacheErrorKind, message: impl Into<String>) -> Self {
@@ -208,10 +224,15 @@ pub enum CacheErrorKind {
     LoadTimedOut,
     /// A miss outside of a tokio runtime.
     NoRuntime,
+    /// [`clear`](crate::Handle::clear) was called on a layer that is not
+    /// [`clearable`](crate::ReadThroughLayer::clearable).
+    NotClearable,
     /// Two types of answer share one key in one layer.
     OtherType,
     /// The store failed.
     Store(StoreErrorKind),
+    /// The request has more than [`Tags::MOST`](crate::Tags::MOST) tags.
+    TooManyTags,
     /// The caller's [wait](crate::Wait) for a load of another caller ran out. The message says what
     /// it waited for: the store, a load in this process, or a lease of another process and whether
     /// that was renewed.
@@ -290,4 +311,6 @@ pub enum StoreErrorKind {
     /// The store could not be reached, or the connection broke. Whether the operation happened is
     /// unknown.
     Unreachable,
+    /// The store has no such operation.
+    Unsupported,
 }

@@ -76,9 +76,10 @@ pub mod read_through;
 pub mod redis;
 mod status;
 pub mod store;
+mod tag;
 
 pub use box_future::BoxFuture;
-pub use codec::{Cacheability, Classified, Codec, EncodeBuffer, Json};
+pub use codec::{AnswerTags, Cacheability, Classified, Codec, EncodeBuffer, Json};
 pub use config_error::ConfigError;
 pub use error::{
     BoxError, CacheError, CacheErrorKind, Error, FailureCause, StoreError, StoreErrorKind,
@@ -89,10 +90,11 @@ pub use policy::{Wait, WhenAbandoned, WhenStoreFails};
 #[cfg(feature = "macros")]
 pub use read_through::attribute::{ByKey, read_through};
 pub use read_through::{
-    Answers, BatchError, BatchFuture, BatchLoader, BatchWithStatus, Batched, Handle, Loaded,
-    Lookup, ReadThrough, ReadThroughLayer, ResponseFuture, WithStatus,
+    Answers, BatchError, BatchFuture, BatchLoader, BatchWithStatus, Batched, ExpireTag, Handle,
+    Loaded, Lookup, ReadThrough, ReadThroughLayer, ResponseFuture, WithStatus,
 };
 pub use status::{BypassReason, CacheStatus, LoadLocation, StaleReason};
 pub use store::{MemoryStore, Store};
 #[cfg(feature = "redis")]
 pub use store::{RedisOptions, RedisStats, RedisStore};
+pub use tag::{Tag, Tags, TooManyTags};

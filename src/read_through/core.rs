@@ -13,6 +13,7 @@ use super::failure_cache::FailureCache;
 use super::lookup::RequestOptions;
 use super::outcome::Outcome;
 use super::private_keys::{BypassPermit, PrivateKeys};
+use super::request_tags::TagRules;
 use crate::codec::{Cacheability, Codec};
 use crate::error::Error;
 use crate::flight::{FlightBounds, Flights};
@@ -27,6 +28,7 @@ pub(crate) struct Core<C> {
     pub(crate) policy: Policy,
     pub(crate) codec: Arc<C>,
     pub(crate) errors: ErrorRules,
+    pub(crate) tags: TagRules,
     pub(crate) loads: Loads,
 }
 

@@ -96,12 +96,14 @@ mod many;
 mod model;
 mod outcome;
 pub(crate) mod private_keys;
+mod request_tags;
 mod service;
 mod step;
+mod tags;
 mod uncached_load;
 
 pub use future::{ResponseFuture, WithStatus};
-pub use handle::Handle;
+pub use handle::{ExpireTag, Handle};
 pub use layer::ReadThroughLayer;
 pub use lookup::Lookup;
 pub use many::{Answers, BatchError, BatchFuture, BatchLoader, BatchWithStatus, Batched, Loaded};

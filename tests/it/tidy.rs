@@ -13,7 +13,7 @@ use self::sources::{Source, after, below_each, root, shipped, sources, sources_b
 
 /// Which modules of the library a module may know. No arrow points up, and there is no cycle. The
 /// other crates know its public API only.
-const ARROWS: [(&str, &[&str]); 19] = [
+const ARROWS: [(&str, &[&str]); 20] = [
     (
         "adapter",
         &[
@@ -28,12 +28,12 @@ const ARROWS: [(&str, &[&str]); 19] = [
         ],
     ),
     ("box_future", &[]),
-    ("claim", &["key"]),
-    ("codec", &["error", "lifetimes", "status"]),
+    ("claim", &["key", "tag"]),
+    ("codec", &["error", "lifetimes", "status", "tag"]),
     ("config_error", &[]),
     ("conformance", &["box_future", "claim", "error", "key"]),
     ("duration", &[]),
-    ("error", &["key"]),
+    ("error", &["key", "tag"]),
     ("flight", &["jitter", "key"]),
     ("guide", &[]),
     ("jitter", &[]),
@@ -55,6 +55,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
             "policy",
             "status",
             "store",
+            "tag",
         ],
     ),
     ("redis", &["store"]),
@@ -72,8 +73,10 @@ const ARROWS: [(&str, &[&str]); 19] = [
             "key",
             "lifetimes",
             "log_throttle",
+            "tag",
         ],
     ),
+    ("tag", &["key"]),
 ];
 
 /// Which foreign crate is named where, if it is named in few places only.

@@ -97,9 +97,16 @@ where
             Peeked::Miss => Start::Join,
             Peeked::Unknown => Start::LookUp,
         };
+        let tags = match core.tags.of(&request) {
+            Ok(tags) => tags,
+            Err(many) => {
+                let error = CacheError::too_many_tags(&key, many);
+                return Self::settled((Err(error.into()), CacheStatus::Failed));
+            }
+        };
         let options = on_time(options);
         let job = Job { service: service.clone(), request };
-        let request = PendingRequest::new(Arc::clone(core), key, job, options);
+        let request = PendingRequest::new(Arc::clone(core), key, tags, job, options);
         Self { request: Some(request), state: State::Begun(start), deadline: boxed(options) }
     }
 
