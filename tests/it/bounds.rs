@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tower::{Layer, Service};
 
-use crate::support::store::Scripted;
+use crate::support::store::local;
 
 #[tokio::test(start_paused = true)]
 async fn one_caller_more_than_may_wait_is_shed_and_the_others_are_served() {
@@ -64,7 +64,7 @@ fn in_a_hurry(memory: &MemoryStore, loader: &Loader) -> Asking {
         UNHURRIED.. => Lookup::of(key(*item)),
         _ => Lookup::of(key(*item)).deadline(Instant::now() + DEADLINE),
     };
-    let layer = ReadThroughLayer::new(Scripted::over(memory), ask_of).ttl(MINUTE);
+    let layer = ReadThroughLayer::new(local(memory), ask_of).ttl(MINUTE);
     layer.wait(Wait::at_most(MINUTE)).layer(loader.clone())
 }
 

@@ -23,7 +23,7 @@ use tokio::time::{Instant, timeout};
 use tokio_test::task::{Spawn, spawn};
 use tower::{Layer, Service};
 
-use crate::support::store::{Moment, Scripted};
+use crate::support::store::{AtMoment as _, Faulty, Moment, remote};
 
 /// One step of the game.
 #[derive(Clone, Copy, Debug)]
@@ -170,7 +170,7 @@ type KeyOf = fn(&()) -> Key;
 type Answer = Result<usize, Error<Refused>>;
 
 struct Process {
-    store: Scripted,
+    store: Faulty,
     cached: ReadThrough<Loader, KeyOf>,
 }
 
@@ -193,7 +193,7 @@ impl World {
         let memory = MemoryStore::new(10);
         let gate = Arc::new(Gate { well: Semaphore::new(0), badly: Semaphore::new(0) });
         let processes = (0..PROCESSES).map(|_| {
-            let store = Scripted::away(&memory);
+            let store = remote(&memory);
             let running = Arc::default();
             let loader = Loader { history: Arc::clone(&history), gate: Arc::clone(&gate), running };
             let layer = ReadThroughLayer::new(store.clone(), (|()| key(1)) as KeyOf)
@@ -229,7 +229,7 @@ impl World {
             Step::Invalidate { process } => self.invalidate(process).await,
             Step::Fail { process, request, moment } => {
                 let store = &self.processes[process].store;
-                store.fails_at(store.requests() + request, moment);
+                store.on_any().nth(request as u64 + 1).fails(moment);
             }
         }
     }
@@ -317,7 +317,7 @@ proptest! {
     #[test]
     fn every_history_on_a_store_that_fails_is_right(steps in steps(true), policy in policies()) {
         play(steps, policy, async |world| {
-            let requests = world.processes.iter().map(|process| process.store.requests()).sum::<usize>();
+            let requests = world.processes.iter().map(|process| process.store.total_calls()).sum::<usize>();
             world.end(SECOND * 11 * (requests as u32 + 1)).await;
         });
     }

@@ -4,6 +4,7 @@ mod bad_input;
 mod bounds;
 mod cancel;
 mod failure;
+mod faulty_gates;
 mod faulty_store;
 mod flights_properties;
 mod hit;

@@ -10,7 +10,7 @@ use bellwether_testkit::caches::{
 use bellwether_testkit::loaders::Loader;
 use tokio::time::advance;
 
-use crate::support::store::Scripted;
+use crate::support::store::remote;
 
 const MANY: u64 = 100_000;
 
@@ -32,8 +32,8 @@ async fn it_keeps_the_contract() {
 #[tokio::test(start_paused = true)]
 async fn what_these_tests_put_in_front_of_it_keeps_the_contract() {
     let store = MemoryStore::new(10_000);
-    assert_eq!(conformance::run(Scripted::away(&store)).await, []);
-    assert_eq!(conformance::run(Scripted::away(&store).without_messages()).await, []);
+    assert_eq!(conformance::run(remote(&store)).await, []);
+    assert_eq!(conformance::run(remote(&store).without_push()).await, []);
 }
 
 #[tokio::test(start_paused = true)]

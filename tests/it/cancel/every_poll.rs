@@ -8,12 +8,12 @@ use bellwether_testkit::loaders::Loader;
 use tokio::task::yield_now;
 use tower::{Layer, Service};
 
-use crate::support::store::Scripted;
+use crate::support::store::{Faulty, local, remote};
 
 type Layered = bellwether::ReadThroughLayer<KeyOf>;
 
 /// The places where a store can be.
-const PLACES: [fn(&MemoryStore) -> Scripted; 2] = [Scripted::over, Scripted::away];
+const PLACES: [fn(&MemoryStore) -> Faulty; 2] = [local, remote];
 
 /// A process with one caller that will be dropped, and its store and loader.
 struct Scene {
@@ -23,7 +23,7 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(place: fn(&MemoryStore) -> Scripted, knobs: impl Fn(Layered) -> Layered) -> Self {
+    fn new(place: fn(&MemoryStore) -> Faulty, knobs: impl Fn(Layered) -> Layered) -> Self {
         let store = MemoryStore::new(10);
         let loader = Loader::pondering();
         let cached = knobs(layer(place(&store))).layer(loader.clone());

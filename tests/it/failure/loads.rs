@@ -12,7 +12,7 @@ use bellwether_testkit::loaders::{End, Loader, Refusal};
 use tokio::time::Instant;
 use tower::{Layer, Service};
 
-use crate::support::store::Scripted;
+use crate::support::store::remote;
 
 fn failing(end: End) -> Loader {
     let loader = Loader::taking(SECOND);
@@ -141,7 +141,7 @@ async fn a_panic_in_the_decoding_of_an_entry_ends_soon() {
     let memory = MemoryStore::new(10);
     put(&memory, 1, "42", Text::CODEC).await;
     let text = Text::new(Faults::PanicsInDecode);
-    let cached = layer(Scripted::away(&memory)).codec(text.clone()).layer(Loader::new());
+    let cached = layer(remote(&memory)).codec(text.clone()).layer(Loader::new());
     futures_util::future::join_all(burst(&cached, 1, 10)).await;
     idle().await;
     assert!(text.decoded() <= 11, "{} times for 10 callers", text.decoded());

@@ -15,11 +15,11 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use super::query::{End, Query};
 use super::{KEYLESS, answers, ask_many, catalog, ended, fault, layer, statuses};
-use crate::support::store::{Moment, Op, Scripted};
+use crate::support::store::{Operation, UNREACHABLE, local, remote};
 
 #[tokio::test(start_paused = true)]
 async fn answers_come_in_the_order_of_the_requests() {
-    let catalog = catalog(Scripted::away(&MemoryStore::new(10)), &Query::new());
+    let catalog = catalog(remote(&MemoryStore::new(10)), &Query::new());
     assert_eq!(answers(ask_many(&catalog, [3])).await, [30]);
     assert_eq!(answers(ask_many(&catalog, [4, 3, 1, 2])).await, [40, 30, 10, 20]);
 }
@@ -43,11 +43,11 @@ async fn hits_across_a_wire_call_no_loader() {
     let query = Query::new();
     let memory = MemoryStore::new(1_000);
     answers(ask_many(&catalog(memory.clone(), &query), 0..100)).await;
-    let store = Scripted::away(&memory);
+    let store = remote(&memory);
     let catalog = catalog(store.clone(), &query);
     let statuses = statuses(ask_many(&catalog, 0..100)).await;
     assert!(statuses.iter().all(|status| matches!(status, CacheStatus::Hit { .. })));
-    assert_eq!((store.requests(), store.asked(Op::Look)), (100, 100));
+    assert_eq!((store.total_calls(), store.calls(Operation::Lookup)), (100, 100));
     assert_eq!(query.calls().len(), 1);
 }
 
@@ -62,7 +62,7 @@ async fn no_requests_are_no_call() {
 async fn each_is_answered_by_what_is_there_of_it() {
     let query = Query::new();
     let memory = MemoryStore::new(10);
-    let layer = layer(Scripted::away(&memory)).stale_while_revalidate(MINUTE);
+    let layer = layer(remote(&memory)).stale_while_revalidate(MINUTE);
     let catalog = layer.layer(Batched::new(query.clone()));
     answers(ask_many(&catalog, [1, 2])).await;
     advance(MINUTE + SECOND).await;
@@ -98,7 +98,7 @@ fn is_hit(status: &CacheStatus) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_asked_for_twice_is_loaded_once_and_given_twice() {
-    for store in [Scripted::over, Scripted::away] {
+    for store in [local, remote] {
         let query = Query::new();
         let store = store(&MemoryStore::new(10));
         let catalog = catalog(store, &query);
@@ -110,7 +110,7 @@ async fn what_is_asked_for_twice_is_loaded_once_and_given_twice() {
 #[tokio::test(start_paused = true)]
 async fn requests_without_a_key_go_with_the_others() {
     let query = Query::new();
-    let catalog = catalog(Scripted::away(&MemoryStore::new(10)), &query);
+    let catalog = catalog(remote(&MemoryStore::new(10)), &query);
     let page = answers(ask_many(&catalog, [KEYLESS, 1, KEYLESS + 1, KEYLESS])).await;
     assert_eq!(page, [KEYLESS, 1, KEYLESS + 1, KEYLESS].map(|item| item * 10));
     assert_eq!(query.calls(), [[1, KEYLESS, KEYLESS, KEYLESS + 1]]);
@@ -160,9 +160,9 @@ async fn a_panic_of_the_call_reaches_each_of_its_callers_and_no_other() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_down_costs_no_answer() {
     let query = Query::new();
-    let store = Scripted::away(&MemoryStore::new(10));
-    store.fails(Op::Look, Moment::Before);
-    store.fails(Op::Acquire, Moment::Before);
+    let store = remote(&MemoryStore::new(10));
+    store.on(Operation::Lookup).fail(UNREACHABLE);
+    store.on(Operation::Acquire).fail(UNREACHABLE);
     assert_eq!(answers(ask_many(&catalog(store, &query), [1, 2, 3])).await, [10, 20, 30]);
     assert_eq!(query.calls(), [[1, 2, 3]]);
 }
