@@ -16,6 +16,7 @@ mod not_kept;
 mod reentry;
 mod stale;
 mod support;
+mod tags;
 mod tidy;
 mod tower_contract;
 mod wait;

@@ -13,3 +13,4 @@ mod pressure;
 mod refusals;
 mod server;
 mod slow_loads;
+mod tags;

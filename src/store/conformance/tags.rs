@@ -253,7 +253,8 @@ pub(super) async fn a_spread_expiry_reaches_an_entry_within_its_time(on: StoreSu
     let found = on.store.lookup_tagged(on.key(), tags.clone()).await?;
     ensure!(found.is_some_and(|entry| !entry.is_fresh()), "it is not there as stale");
     let lease = on.lead_tagged(&tags).await?;
-    ensure!(on.commit(lease, "next").await? == Commit::Stored, "it could not be replaced");
+    let commit = on.commit_for(lease, "next", lifetimes).await?;
+    ensure!(commit == Commit::Stored, "it could not be replaced");
     // A second expiry without a spread takes effect at once.
     on.store.expire_tag(on.tag("spread"), LONG * 1_000_000).await?;
     on.store.expire_tag(on.tag("spread"), Duration::ZERO).await?;
