@@ -190,7 +190,7 @@ async fn a_clock_that_is_set_back_repeats_no_epoch() {
     put(&store, 1, &tags([1])).await;
     store.invalidate_tag(tag(1)).await.expect("invalidated");
     let before = server.command(&["GET", &tag_name(1)]);
-    server.set_clock(-3600);
+    server.turn_clock(-3600);
     store.invalidate_tag(tag(1)).await.expect("invalidated");
     assert_ne!(server.command(&["GET", &tag_name(1)]), before);
     assert!(!finds(&store, 1, &tags([1])).await);
