@@ -52,8 +52,8 @@ async fn play(of: TagUse) {
         // What is invalidated at the end of a batch binds all copies from the next one on.
         sleep(stage.silence()).await;
     }
-    println!("{of:?}, {:?}: {readers:#?}", began.elapsed());
-    readers.are_rich();
+    println!("{of:?}, {:?}: {:#?}", began.elapsed(), readers.tally);
+    readers.tally.is_rich();
 }
 
 /// Eight processes, two of them behind a bad network.
@@ -98,7 +98,7 @@ impl TagStage {
                 let disturbance = rng.random_range(0..1000);
                 match disturbance {
                     0..400 => evict(*of, fleet, rng),
-                    400..997 => disturb(fleet, proxy, workers, rng).await,
+                    400..999 => disturb(fleet, proxy, workers, rng).await,
                     _ if *of == TagUse::OfRequest => fleet.redis.restart(),
                     _ => {}
                 }

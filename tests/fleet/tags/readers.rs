@@ -13,12 +13,12 @@ use crate::messages::{Event, How, What};
 pub(crate) struct Readers {
     checkers: Vec<Checker>,
     silence: u64,
-    tally: TagTally,
+    pub(crate) tally: TagTally,
 }
 
 /// What happened, counted: a history in which nothing happened proves nothing.
 #[derive(Debug, Default)]
-struct TagTally {
+pub(crate) struct TagTally {
     rounds: u64,
     bound: u64,
     bound_just_then: u64,
@@ -51,24 +51,6 @@ impl Readers {
         }
         Ok(())
     }
-
-    /// Asserts that there was enough of everything.
-    pub(crate) fn are_rich(&self) {
-        let TagTally { reads, failed_reads, .. } = &self.tally;
-        let ways = [
-            How::CollapsedElsewhere,
-            How::CollapsedHere,
-            How::Hit,
-            How::Led { stored: false },
-            How::Led { stored: true },
-        ];
-        for how in ways {
-            assert!(reads.contains_key(&how), "no caller was answered by {how:?}");
-        }
-        assert!(self.tally.bound > self.tally.rounds / 2 && self.tally.bound_just_then > 0);
-        assert!(self.tally.failed_invalidations < self.tally.invalidations / 2);
-        assert!(failed_reads.is_empty(), "{failed_reads:?}");
-    }
 }
 
 /// The reads of a process, and all invalidations as they bind it.
@@ -87,6 +69,23 @@ fn seen_by(process: usize, histories: &[Vec<Event>], silence: u64) -> Vec<Event>
 }
 
 impl TagTally {
+    /// Asserts that there was enough of everything.
+    pub(crate) fn is_rich(&self) {
+        let ways = [
+            How::CollapsedElsewhere,
+            How::CollapsedHere,
+            How::Hit,
+            How::Led { stored: false },
+            How::Led { stored: true },
+        ];
+        for how in ways {
+            assert!(self.reads.contains_key(&how), "no caller was answered by {how:?}");
+        }
+        assert!(self.bound > self.rounds / 2 && self.bound_just_then > 0);
+        assert!(self.failed_invalidations < self.invalidations / 2);
+        assert!(self.failed_reads.is_empty(), "{:?}", self.failed_reads);
+    }
+
     fn count(&mut self, event: &Event) {
         match &event.what {
             What::Invalidated { .. } => self.invalidations += 1,
