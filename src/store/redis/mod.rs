@@ -59,10 +59,10 @@ use crate::tag::{Tag, Tags};
 /// - No entry is served with more life than it was stored with.
 /// - An entry from a later time than the clock shows counts as a miss, and is loaded again.
 /// - A lease without a holder lapses within its term after the next caller requests it.
-/// - A failure window ends at once, or after its length at most.
+/// - A cooldown ends at once, or after its length at most.
 /// - Invalidations hold.
 ///
-/// A clock that is set forward ends entries, leases and failure windows early. Steps of less than a
+/// A clock that is set forward ends entries, leases and cooldowns early. Steps of less than a
 /// second are taken for drift.
 ///
 /// # Permissions
