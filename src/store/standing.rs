@@ -85,7 +85,8 @@ fn share_of(key: &Digest, span: u64) -> u64 {
 mod tests {
     use super::*;
     use crate::key::Key;
-    use crate::store::{Draft, Lifetimes, Value};
+    use crate::lifetimes::Lifetimes;
+    use crate::store::{Draft, Value};
 
     const SECOND: u64 = 1_000_000;
 

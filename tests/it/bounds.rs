@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use bellwether::CacheStatus;
-use bellwether::store::Lifetimes;
 use bellwether::{
-    CacheErrorKind, Lookup, MemoryStore, ReadThrough, ReadThroughLayer, StaleReason, Wait,
+    CacheErrorKind, CacheStatus, Lifetimes, Lookup, MemoryStore, ReadThrough, ReadThroughLayer,
+    StaleReason, Wait,
 };
 use bellwether_testkit::caches::{
     JSON, MINUTE, NO_TIME, SECOND, Settled, answers, ask, burst, idle, key, kind_of, layer, lease,

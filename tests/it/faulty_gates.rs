@@ -1,7 +1,9 @@
 //! A gate of `FaultyStore` holds the calls that a test names, until the test opens it.
 
-use bellwether::store::{FaultyStore, Operation};
-use bellwether::{MemoryStore, Store};
+use bellwether::MemoryStore;
+use bellwether::store::Store;
+use bellwether::store::faulty::{FaultyStore, Operation};
+
 use bellwether_testkit::caches::{JSON, key, put};
 
 #[tokio::test(start_paused = true)]

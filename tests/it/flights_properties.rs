@@ -120,6 +120,14 @@ struct Gate {
 #[derive(Debug, PartialEq)]
 struct Refused;
 
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("refused")
+    }
+}
+
+impl std::error::Error for Refused {}
+
 struct Running {
     loader: Loader,
     well: bool,
@@ -273,7 +281,7 @@ impl World {
 fn check(history: &History, asked: u64, answer: &Answer) {
     match answer {
         Ok(value) => assert!(history.allows(*value, asked), "{value} is too old: {history:#?}"),
-        Err(Error::Load(error)) => assert_eq!(**error, Refused),
+        Err(Error::Load(error)) => assert_eq!(error.get(), Some(&Refused)),
         Err(Error::Cache(error))
             if error.kind() == CacheErrorKind::LoadFailed(FailureCause::Error) => {}
         Err(other) => panic!("{other:?}"),

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::store::Lifetimes;
-use bellwether::{CacheStatus, Json, MemoryStore, ReadThrough};
+use bellwether::{CacheStatus, Json, Lifetimes, MemoryStore, ReadThrough};
 use bellwether_testkit::caches::codec::{Faults, Text};
 use bellwether_testkit::caches::{
     JSON, KeyOf, MINUTE, SECOND, answer, answers, ask, burst, cached, is_leased, layer, lease, put,

@@ -3,8 +3,8 @@
 //! The loader answers with the number of the load: load 1 began before the invalidation, and load 2
 //! after it.
 
-use bellwether::store::{Commit, Lifetimes, Store};
-use bellwether::{CacheStatus, MemoryStore};
+use bellwether::store::{Commit, Store};
+use bellwether::{CacheStatus, Lifetimes, MemoryStore};
 use bellwether_testkit::caches::{
     Cached, JSON, MINUTE, NO_TIME, SECOND, answer, answers, ask, burst, cached, commit, idle,
     is_leased, key, layer, lease, put, put_for,

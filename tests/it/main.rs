@@ -3,6 +3,7 @@
 mod bad_input;
 mod bounds;
 mod cancel;
+mod error_chains;
 mod failure;
 mod faulty_gates;
 mod faulty_store;

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use bellwether::store::Marker;
-use bellwether::{
-    BypassReason, CacheStatus, Key, LoadLocation, MemoryStore, ReadThroughLayer, Store,
-};
+use bellwether::store::{Marker, Store};
+use bellwether::{BypassReason, CacheStatus, Key, LoadLocation, MemoryStore, ReadThroughLayer};
 use bellwether_testkit::caches::codec::{Faults, Text};
 use bellwether_testkit::caches::{
     Cached, JSON, MINUTE, NO_TIME, SECOND, answer, answers, ask, burst, cached, idle, layer, put,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Lease, Lifetimes, Peek, Value};
-use bellwether::{Key, ReadThroughLayer, RedisStore, Store, Tag, Tags};
+use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Lease, Peek, Store, Value};
+use bellwether::{Key, Lifetimes, ReadThroughLayer, RedisStore, Tag, Tags};
 use bellwether_testkit::servers::{RedisServer, Reply};
 use redis::{Commands, Connection, Script};
 use tokio::time::{sleep, timeout};

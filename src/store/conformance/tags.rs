@@ -7,7 +7,8 @@ use tokio::time::sleep;
 use super::subject::{LONG, MEDIUM, SHORT, StoreSubject};
 use crate::conformance::{Checked, Deviation, ensure};
 use crate::error::StoreErrorKind;
-use crate::store::{Accept, Acquire, Commit, Lease, Lifetimes};
+use crate::lifetimes::Lifetimes;
+use crate::store::{Accept, Acquire, Commit, Lease};
 use crate::tag::{Tag, Tags};
 
 impl StoreSubject {

@@ -8,8 +8,8 @@
 //! ```
 //! use std::time::Duration;
 //!
-//! use bellwether::store::{FaultyStore, Operation};
 //! use bellwether::{Key, MemoryStore, ReadThroughLayer, StoreErrorKind};
+//! use bellwether::store::faulty::{FaultyStore, Operation};
 //! use tower::{Layer, Service, ServiceExt, service_fn};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]

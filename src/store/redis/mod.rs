@@ -29,7 +29,8 @@ use self::inner::Inner;
 use self::tags::TagChange;
 use super::{Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, StoreFuture};
 use super::{Peek, Renew, Store, Watch};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::config_error::ConfigError;
+use crate::error::StoreError;
 use crate::key::Key;
 use crate::tag::{Tag, Tags};
 
@@ -103,14 +104,20 @@ impl RedisOptions {
 }
 
 impl RedisStore {
-    /// Connects to a `redis://` or `unix://` address, with the defaults of [`RedisOptions`].
+    /// Connects to a `redis://` or `unix://` address, or with [`RedisOptions`].
     ///
     /// # Errors
     /// If the address is invalid, or for the reasons of [`RedisOptions::connect`].
-    pub async fn connect(url: &str) -> Result<Self, StoreError> {
-        let options = RedisOptions::new(url)
-            .map_err(|error| StoreError::new(StoreErrorKind::Misconfigured, error.to_string()))?;
-        options.connect().await
+    pub async fn connect<O>(options: O) -> Result<Self, StoreError>
+    where
+        O: TryInto<RedisOptions, Error: Into<ConfigError>>,
+    {
+        options.try_into().map_err(Into::into)?.connect().await
+    }
+
+    /// A store that connects at its first use, for services that start before their Redis.
+    pub fn connect_lazily(options: RedisOptions) -> Self {
+        options.connect_lazily()
     }
 
     /// Counters since the store was made.

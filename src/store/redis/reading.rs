@@ -11,7 +11,8 @@ use super::tags::ReadTags;
 use crate::duration::micros;
 use crate::error::StoreError;
 use crate::key::{Digest, Key};
-use crate::store::{Draft, Entry, Lifetimes, Remaining, TagEpoch};
+use crate::lifetimes::Lifetimes;
+use crate::store::{Draft, Entry, Remaining, TagEpoch};
 use crate::tag::Tags;
 
 /// An entry as it was found.

@@ -14,7 +14,7 @@ use tower::{Layer, Service};
 
 use crate::support::store::{Operation, local, remote};
 
-fn cancelling(store: impl bellwether::Store, loader: &Loader) -> Cached {
+fn cancelling(store: impl bellwether::store::Store, loader: &Loader) -> Cached {
     layer(store).when_abandoned(WhenAbandoned::Cancel).layer(loader.clone())
 }
 

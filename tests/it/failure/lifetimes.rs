@@ -1,6 +1,5 @@
 //! After a failed load, the whole fleet waits for the cooldown before it loads again.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::store::{Accept, Acquire, Claim, Failure, Store};
@@ -76,7 +75,7 @@ async fn a_later_caller_within_the_cooldown_gets_the_error_itself_in_its_process
             let (Err(Error::Load(first)), Err(Error::Load(again))) = (&first, &again) else {
                 panic!("{first:?} {again:?}");
             };
-            assert!(Arc::ptr_eq(first, again));
+            assert!(first.ptr_eq(again));
             assert_eq!(status, CacheStatus::Failed);
         }
         let (elsewhere, _) = ask(&there, 1).await.unwrap();

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::{
-    Batched, CacheErrorKind, Lookup, MemoryStore, ReadThrough, ReadThroughLayer, Store,
-};
+use bellwether::store::Store;
+use bellwether::{Batched, CacheErrorKind, Lookup, MemoryStore, ReadThrough, ReadThroughLayer};
 use bellwether_testkit::caches::{MINUTE, SECOND, idle, key, kind_of, tasks};
 use tokio::time::{Instant, sleep};
 use tower::Layer;

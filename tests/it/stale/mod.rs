@@ -7,8 +7,8 @@ mod if_error;
 mod revalidate;
 mod slow;
 
-use bellwether::store::{Lifetimes, Store};
-use bellwether::{CacheStatus, MemoryStore, ReadThroughLayer, StaleReason};
+use bellwether::store::Store;
+use bellwether::{CacheStatus, Lifetimes, MemoryStore, ReadThroughLayer, StaleReason};
 use bellwether_testkit::caches::{JSON, KeyOf, MINUTE, Settled, layer, put_for};
 use tokio::time::sleep;
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::store::{Accept, Acquire, Claim, Lifetimes, Store};
-use bellwether::{CacheStatus, MemoryStore, StaleReason, WhenAbandoned};
+use bellwether::store::{Accept, Acquire, Claim, Store};
+use bellwether::{CacheStatus, Lifetimes, MemoryStore, StaleReason, WhenAbandoned};
 use bellwether_testkit::caches::{
     JSON, MINUTE, NO_TIME, SECOND, answer, answers, ask, burst, commit, idle, is_leased, key,
     put_for, remembering_layer, settled, unprobed,

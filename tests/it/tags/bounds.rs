@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Renew, StoreFuture,
+    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Renew, Store, StoreFuture,
 };
-use bellwether::{CacheErrorKind, CacheStatus, Key, MemoryStore, Store, StoreErrorKind, Tag, Tags};
+use bellwether::{CacheErrorKind, CacheStatus, Key, MemoryStore, StoreErrorKind, Tag, Tags};
 use bellwether_testkit::caches::{answer, answers, ask, burst, cached, kind_of, layer};
 use bellwether_testkit::loaders::Loader;
 use tower::Layer;

@@ -6,7 +6,8 @@
 mod bounds;
 mod expiry;
 
-use bellwether::{CacheStatus, MemoryStore, ReadThroughLayer, Store, Tag};
+use bellwether::store::Store;
+use bellwether::{CacheStatus, MemoryStore, ReadThroughLayer, Tag};
 use bellwether_testkit::caches::{Cached, KeyOf, answer, answers, ask, burst, idle, layer};
 use bellwether_testkit::loaders::Loader;
 use tower::Layer;

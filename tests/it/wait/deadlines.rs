@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use bellwether::store::Lifetimes;
+use bellwether::store::Store;
 use bellwether::{
-    CacheErrorKind, CacheStatus, Cacheability, Codec, Json, Lookup, MemoryStore, ReadThrough,
-    ReadThroughLayer, StaleReason, Store, Wait, WhenAbandoned,
+    CacheErrorKind, CacheStatus, Cacheability, Codec, Json, Lifetimes, Lookup, MemoryStore,
+    ReadThrough, ReadThroughLayer, StaleReason, Wait, WhenAbandoned,
 };
 use bellwether_testkit::caches::{
     JSON, MINUTE, NO_TIME, SECOND, Settled, answers, idle, key, kind_of, lease, put, put_for, tasks,
