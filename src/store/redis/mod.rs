@@ -37,7 +37,8 @@ use crate::tag::{Tag, Tags};
 /// Entries and leases in a Redis (6.2 or later) or Valkey server, shared by a fleet.
 ///
 /// A handle: clones share one set of connections. Every operation is one command and one round
-/// trip: an `MGET` for lookups, which concurrent callers share, and a script for everything else. A
+/// trip: an `MGET` for lookups, which concurrent callers share, and a script for everything else.
+/// For a key with [tags](crate::Tag), the begin and the end of a load are two commands each. A
 /// caller that is told that a key is busy is subscribed to its changes by that reply (RESP3 client
 /// tracking). If the server refuses tracking, waiters poll. With [`near`](RedisOptions::near), this
 /// process also keeps copies of the entries that it reads, and a lookup is a script that also gives
@@ -72,7 +73,7 @@ use crate::tag::{Tag, Tags};
 ///
 /// # Errors
 /// A command takes no longer than [`RedisOptions::timeout`]. An operation is one command, and
-/// rarely two. A command that timed out may still have been executed, and the protocol allows for
+/// rarely two; with [tags](crate::Tag), the epochs are another one. A command that timed out may still have been executed, and the protocol allows for
 /// that. After the first failures, a server that is down costs no time: see
 /// [`RedisOptions::down_after`].
 ///
