@@ -260,6 +260,8 @@ pub enum CacheErrorKind {
     Store(StoreErrorKind),
     /// The request has more than [`Tags::MOST`](crate::Tags::MOST) tags.
     TooManyTags,
+    /// The batch loader gave another number of answers than there were requests.
+    WrongCount,
     /// The caller's [wait](crate::Wait) for a load of another caller ran out. The message says what
     /// it waited for: the store, a load in this process, or a lease of another process and whether
     /// that was renewed.

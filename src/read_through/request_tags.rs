@@ -33,13 +33,22 @@ impl TagRules {
         self.of_request = Some(Arc::new(TagFunction(Box::new(tags_of))));
     }
 
-    /// The tags of a request. Not called for hits in this process, since those compare the epochs
+    /// The tags of a request, with those of its options. Not called for hits in this process, since those compare the epochs
     /// of the entry only.
-    pub(super) fn of<Req: 'static>(&self, request: &Req) -> Result<Tags, TooManyTags> {
+    pub(super) fn of<Req: 'static>(
+        &self,
+        request: &Req,
+        others: &Tags,
+    ) -> Result<Tags, TooManyTags> {
         let function = self.of_request.as_ref();
         let function = function.and_then(|it| it.downcast_ref::<TagFunction<Req>>());
         let tags = function.map_or(Ok(Tags::none()), |TagFunction(tags_of)| tags_of(request))?;
-        Ok(if self.is_clearable { tags.and_everything() } else { tags })
+        Ok(self.and_everything(&tags.union(others)?))
+    }
+
+    /// These tags, and that of clearable layers if this is one.
+    pub(super) fn and_everything(&self, tags: &Tags) -> Tags {
+        if self.is_clearable { tags.and_everything() } else { tags.clone() }
     }
 }
 

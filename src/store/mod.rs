@@ -134,11 +134,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn abandon(&self, claim: Claim) -> StoreFuture<()>;
 
     /// Removes the entry, ends the lease, raises the watermark to the highest fence given so far
-    /// or above, and notifies the watches.
-    fn invalidate(&self, key: Key) -> StoreFuture<()>;
+    /// or above, and notifies the watches. Returns whether there was an entry, fresh or stale.
+    fn invalidate(&self, key: Key) -> StoreFuture<bool>;
 
     /// As [`invalidate`](Store::invalidate), but an entry with a stale window stays, and is stale.
-    fn expire(&self, key: Key) -> StoreFuture<()>;
+    /// Returns whether there was an entry, fresh or stale.
+    fn expire(&self, key: Key) -> StoreFuture<bool>;
 
     /// As [`lookup`](Store::lookup), for a request with these tags.
     ///

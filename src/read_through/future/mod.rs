@@ -71,12 +71,24 @@ where
             return Self::settled(late());
         }
         let bypassing = State::Loading(Box::pin(service.oneshot(request)), BypassReason::NoKey);
-        Self { request: None, state: bypassing, deadline: boxed(options) }
+        Self { request: None, state: bypassing, deadline: boxed(&options) }
     }
 
     /// Begins a request under a key: answers it from this process, or prepares to ask the store.
     #[inline]
     pub(super) fn begin(
+        core: &Arc<Core<C>>,
+        key: Key,
+        service: &S,
+        request: Req,
+        options: RequestOptions,
+    ) -> Self {
+        Self::begin_as::<S::Error>(core, key, service, request, options)
+    }
+
+    /// The same, among the loads of loaders whose own errors are of this type.
+    #[inline]
+    pub(super) fn begin_as<E: 'static>(
         core: &Arc<Core<C>>,
         key: Key,
         service: &S,
@@ -97,7 +109,7 @@ where
             Peeked::Miss => Start::Join,
             Peeked::Unknown => Start::LookUp,
         };
-        let tags = match core.tags.of(&request) {
+        let tags = match core.tags.of(&request, &options.tags) {
             Ok(tags) => tags,
             Err(many) => {
                 let error = CacheError::too_many_tags(&key, many);
@@ -106,8 +118,10 @@ where
         };
         let options = on_time(options);
         let job = Job { service: service.clone(), request };
+        let core = core.of_types::<S::Response, E>();
+        let deadline = boxed(&options);
         let request = PendingRequest::new(core, key, tags, job, options);
-        Self { request: Some(request), state: State::Begun(start), deadline: boxed(options) }
+        Self { request: Some(request), state: State::Begun(start), deadline }
     }
 
     #[inline]
@@ -171,7 +185,7 @@ fn on_time(options: RequestOptions) -> RequestOptions {
     RequestOptions { deadline: options.deadline.map(answer_by), ..options }
 }
 
-fn boxed(options: RequestOptions) -> Option<Box<Deadline>> {
+fn boxed(options: &RequestOptions) -> Option<Box<Deadline>> {
     options.deadline.map(|deadline| Box::new(Deadline::at(deadline)))
 }
 

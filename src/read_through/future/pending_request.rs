@@ -61,7 +61,7 @@ where
     C: Codec<S::Response>,
 {
     pub(super) fn new(
-        core: &Arc<Core<C>>,
+        core: Arc<Core<C>>,
         key: Key,
         tags: Tags,
         job: Job<S, Req>,
@@ -69,7 +69,7 @@ where
     ) -> Self {
         let now = Instant::now();
         Self {
-            core: core.of_types::<S::Response, S::Error>(),
+            core,
             key: key.digested(),
             tags,
             job: Some(job),

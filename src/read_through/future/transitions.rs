@@ -193,7 +193,7 @@ where
             return self.out_of_time(None);
         }
         self.bypassing =
-            self.core.bypass(&self.key, self.options).filter(|_| store_failed.is_none());
+            self.core.bypass(&self.key, &self.options).filter(|_| store_failed.is_none());
         if self.bypassing.is_some() {
             return self.load(BypassReason::NotKept);
         }

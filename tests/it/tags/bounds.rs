@@ -118,11 +118,11 @@ impl Store for WithoutTags {
         self.0.abandon(claim)
     }
 
-    fn invalidate(&self, key: Key) -> StoreFuture<()> {
+    fn invalidate(&self, key: Key) -> StoreFuture<bool> {
         self.0.invalidate(key)
     }
 
-    fn expire(&self, key: Key) -> StoreFuture<()> {
+    fn expire(&self, key: Key) -> StoreFuture<bool> {
         self.0.expire(key)
     }
 }

@@ -30,7 +30,8 @@
 //! # What a free lock costs
 //! Taking it is one script of two commands, and releasing it is another script. The first grant in
 //! a slot sets the counter as well. A waiter costs more: its request reads the name of the lock, so
-//! that the server tracks it.
+//! that the server tracks it. Claims of one [`RedisLock`] that ask at the same time share one script
+//! for up to 64 of them.
 //!
 //! # Which names a script declares
 //! All names that it uses, for servers that insist on it, with two exceptions:
@@ -74,6 +75,7 @@
 //! [`Redlock`]: crate::Redlock
 //! [`ReentrantLock`]: crate::ReentrantLock
 
+mod batches;
 pub(crate) mod fair;
 pub(crate) mod redlock;
 pub(crate) mod reentrant;

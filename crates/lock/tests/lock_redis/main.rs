@@ -5,6 +5,7 @@ mod world;
 mod clocks;
 mod conformance;
 mod cost;
+mod crowd;
 mod declared;
 mod fair;
 mod faults;

@@ -14,6 +14,7 @@ mod breaker;
 mod connection;
 mod connector;
 mod health;
+mod in_flight;
 mod names;
 mod options;
 mod push_handler;

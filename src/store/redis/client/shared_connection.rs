@@ -21,7 +21,7 @@ pub(super) struct SharedConnection {
     pool: Pool<Connector>,
     /// A clone of the pool's connection, because a checkout would be the most expensive step of a
     /// request. Held to clone it, never across an `.await`.
-    current: RwLock<Option<Connection>>,
+    current: RwLock<Option<Arc<Connection>>>,
     backoff: ReconnectBackoff,
     failovers: Arc<Failovers>,
     timeout: Duration,
@@ -54,22 +54,24 @@ impl SharedConnection {
     /// # Cancel safety
     /// Dropping it loses the reply; the request may have been sent.
     pub(super) async fn send(&self, request: &RedisRequest<'_>) -> Result<Replied, RequestError> {
-        let timed_out = |_| RequestError::TimedOut(self.timeout);
+        let timed_out = RequestError::TimedOut(self.timeout);
         let deadline = Instant::now() + self.timeout;
         let mut is_repeated = false;
         loop {
-            let mut connection = match self.current() {
+            let connection = match self.current() {
                 Some(connection) => connection,
-                None => timeout_at(deadline, self.connect()).await.map_err(timed_out)??,
+                None => match timeout_at(deadline, self.connect()).await {
+                    Ok(connected) => connected?,
+                    Err(_) => return Err(timed_out),
+                },
             };
-            let reply = timeout_at(deadline, connection.send(request)).await;
-            let error = match reply {
-                Ok(Ok(value)) => return Ok(Replied { value: value.into(), is_repeated }),
-                Ok(Err(error)) => error,
+            let error = match connection.send(request, deadline).await {
+                Some(Ok(value)) => return Ok(Replied { value: value.into(), is_repeated }),
+                Some(Err(error)) => error,
                 // A reply that stopped halfway would block all later replies.
-                Err(late) => {
+                None => {
                     connection.give_up();
-                    return Err(timed_out(late));
+                    return Err(timed_out);
                 }
             };
             if !is_lost(&error) {
@@ -93,21 +95,22 @@ impl SharedConnection {
     }
 
     /// The connection, unless it is broken.
-    fn current(&self) -> Option<Connection> {
+    fn current(&self) -> Option<Arc<Connection>> {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner).clone();
         current.filter(|connection| !connection.is_broken())
     }
 
     /// Opens another connection, or fails as soon as an attempt has failed.
-    async fn connect(&self) -> Result<Connection, RequestError> {
+    async fn connect(&self) -> Result<Arc<Connection>, RequestError> {
         let failure = self.backoff.next_failure();
         let connection = select! {
             biased;
             connection = self.check_out() => connection?,
             error = failure.wait() => return Err(RequestError::Unconnected(error)),
         };
-        let clone = Some(connection.clone());
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = clone;
+        let connection = Arc::new(connection);
+        let current = Some(Arc::clone(&connection));
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
         Ok(connection)
     }
 
