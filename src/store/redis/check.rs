@@ -11,27 +11,31 @@ use crate::key::Key;
 /// A temporary refusal (the server is full, or has too few replicas) is only logged, because the
 /// server answers lookups and may accept writes later.
 pub(super) async fn prepare(store: &Inner) -> Result<(), StoreError> {
-    let [name, other] = [1, 2]
-        .map(|number: u64| store.entry_name(&Key::of("bellwether.check").with(number).digest()));
-    // Two names in two slots: a node of a cluster refuses that.
-    let mut mget = redis::cmd("MGET");
-    mget.arg(&name).arg(other);
-    store.client.run(&RedisRequest::command(mget, CONNECTING), Some).await?;
-    check(store, &store.scripts.check, name).await?;
-    let plain = (0..store.client.options().plain_connections() as usize).map(Route::Plain);
+    let client = &store.client;
+    client.connect().await?;
+    for name in client.names_on_nodes("check") {
+        let mut names = vec![name.clone()];
+        if !client.is_cluster() {
+            // Two names in two slots: a node of a cluster refuses that.
+            names.push(store.entry_name(&Key::of("bellwether.check").digest()));
+        }
+        client.run(&RedisRequest::command("MGET", names, CONNECTING), Some).await?;
+        check(store, &store.scripts.check, name).await?;
+    }
+    let plain = (0..client.options().plain_connections() as usize).map(Route::Plain);
     for route in plain.chain([Route::Tracked]) {
-        let ping = RedisRequest::command(redis::cmd("PING"), CONNECTING);
-        store.client.run(&ping.over(route), Some).await?;
+        for probe in client.probes(CONNECTING) {
+            client.run(&probe.over(route), Some).await?;
+        }
     }
     Ok(())
 }
 
 /// Runs the check by its text, because a restarted server does not know the hash, and then by hash.
 async fn check(store: &Inner, script: &RedisScript, name: Vec<u8>) -> Result<(), StoreError> {
-    let by_hash = RedisRequest::script(script, [name], [], CONNECTING);
-    let by_text = by_hash.by_text();
-    read_reply(store.client.run(&by_text, Some).await?)?;
-    store.client.run(&by_hash, Some).await.map(drop)
+    let by_hash = || RedisRequest::script(script, [name.clone()], [], CONNECTING);
+    read_reply(store.client.run(&by_hash().by_text(), Some).await?)?;
+    store.client.run(&by_hash(), Some).await.map(drop)
 }
 
 fn read_reply(reply: RedisValue) -> Result<(), StoreError> {

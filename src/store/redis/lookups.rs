@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-use super::client::{RedisClient, RedisRequest, RedisScript, Route, ServerClock};
+use super::client::{InSlot, RedisClient, RedisRequest, RedisScript, RedisValue, Route};
 use super::reply::{self, Seen};
 use crate::error::{StoreError, StoreErrorKind};
 
@@ -28,7 +28,6 @@ struct LookupState {
     route: Route,
     /// Reads entries with what is left of their lives.
     script: RedisScript,
-    clock: Arc<ServerClock>,
     /// Whether lookups read the remaining lives, too. That costs the server more, so they do not
     /// until one finds an entry that needs it.
     with_lives: AtomicBool,
@@ -57,18 +56,30 @@ struct QueuedLookup {
 /// The entry under a name, if there is one.
 type LookupResult = Result<Option<Seen>, StoreError>;
 
+/// The reply to lookups.
+#[derive(Debug)]
+struct LookupReply {
+    /// The server's time in us, if the remaining lives were requested.
+    now: Option<u64>,
+    seen: Vec<Option<Seen>>,
+}
+
+impl LookupReply {
+    fn read(reply: RedisValue, count: usize, with_lives: bool) -> Option<Self> {
+        let (now, seen) = match with_lives {
+            true => reply::seen_with_lives(reply).map(|(now, seen)| (Some(now), seen))?,
+            false => (None, reply::seen(reply)?),
+        };
+        (seen.len() == count).then_some(Self { now, seen })
+    }
+}
+
 impl Lookups {
-    pub(super) fn over(
-        client: RedisClient,
-        route: Route,
-        script: RedisScript,
-        clock: Arc<ServerClock>,
-    ) -> Self {
+    pub(super) fn over(client: RedisClient, route: Route, script: RedisScript) -> Self {
         Self(Arc::new(LookupState {
             client,
             route,
             script,
-            clock,
             with_lives: AtomicBool::new(false),
             callers: AtomicUsize::new(0),
             next: Mutex::default(),
@@ -87,7 +98,7 @@ impl Lookups {
     pub(super) async fn read(&self, name: Vec<u8>) -> LookupResult {
         let active = ActiveLookup::begin(&self.0);
         // While the server is taken to be down, one caller probes it and no other waits for that.
-        let goes_alone = active.is_alone || self.0.client.is_down();
+        let goes_alone = active.is_alone || self.0.client.is_down_for(&name);
         let joined = if goes_alone { None } else { self.join(&name) };
         if let Some(answer) = joined
             && let Ok(result) = answer.await
@@ -96,8 +107,7 @@ impl Lookups {
         }
         // The lookup is alone, or the task was dropped with its runtime. The future is boxed, so
         // that callers that share a command need no memory for it.
-        let seen = Box::pin(self.0.send(vec![name])).await?;
-        seen.into_iter().next().ok_or_else(malformed)
+        Box::pin(self.0.send_one(name, false)).await
     }
 
     /// Reads the entry under a name, with what is left of its life.
@@ -105,8 +115,7 @@ impl Lookups {
     /// # Cancel safety
     /// Dropping it loses the answer.
     pub(super) async fn read_with_life(&self, name: Vec<u8>) -> LookupResult {
-        let seen = self.0.send_with_lives(vec![name]).await?;
-        seen.into_iter().next().ok_or_else(malformed)
+        self.0.send_one(name, true).await
     }
 
     /// Joins the next batch, if there is a runtime for its task. That has to be the runtime of the
@@ -132,40 +141,58 @@ impl Lookups {
 }
 
 impl LookupState {
+    /// Answers the callers of a batch, each as soon as its outcome is known.
     async fn answer(&self, lookups: Vec<QueuedLookup>) {
-        let (names, callers): (Vec<_>, Vec<_>) =
-            lookups.into_iter().map(|lookup| (lookup.name, lookup.answer)).unzip();
-        let answers = match self.send(names).await {
-            Ok(seen) => seen.into_iter().map(Ok).collect(),
-            Err(error) => vec![Err(error); callers.len()],
-        };
-        for (caller, answer) in callers.into_iter().zip(answers) {
-            // The caller may be gone.
-            _ = caller.send(answer);
+        let with_lives = self.with_lives.load(Ordering::Relaxed);
+        let (mut requests, mut waiting, mut counts) = (Vec::new(), Vec::new(), Vec::new());
+        for group in self.client.split(lookups, |lookup| lookup.name.slot()) {
+            let (names, callers): (Vec<_>, Vec<_>) =
+                group.into_iter().map(|lookup| (lookup.name, lookup.answer)).unzip();
+            counts.push(names.len());
+            requests.push(self.request(names, with_lives));
+            waiting.push(callers);
         }
-    }
-
-    async fn send(&self, names: Vec<Vec<u8>>) -> Result<Vec<Option<Seen>>, StoreError> {
-        if self.with_lives.load(Ordering::Relaxed) {
-            return self.send_with_lives(names).await;
-        }
-        let count = names.len();
-        let mut mget = redis::cmd("MGET");
-        mget.arg(names);
-        let request = RedisRequest::command(mget, READING).over(self.route);
-        let all = |seen: &Vec<_>| seen.len() == count;
-        self.client.run(&request, |reply| reply::seen(reply).filter(all)).await
-    }
-
-    async fn send_with_lives(&self, names: Vec<Vec<u8>>) -> Result<Vec<Option<Seen>>, StoreError> {
-        let count = names.len();
-        let request = RedisRequest::script(&self.script, names, [], READING).over(self.route);
         let asked_at = Instant::now();
-        let all = |(_, seen): &(_, Vec<_>)| seen.len() == count;
-        let read = |reply| reply::seen_with_lives(reply).filter(all);
-        let (now, seen) = self.client.run(&request, read).await?;
-        self.clock.note(asked_at, now);
-        Ok(seen)
+        let read = |group: usize, reply| LookupReply::read(reply, counts[group], with_lives);
+        let done = |group: usize, reply: Result<LookupReply, StoreError>| {
+            let callers = mem::take(&mut waiting[group]);
+            let answers = match reply {
+                Ok(reply) => {
+                    self.note_time(&requests[group], asked_at, &reply);
+                    reply.seen.into_iter().map(Ok).collect()
+                }
+                Err(error) => vec![Err(error); callers.len()],
+            };
+            for (caller, answer) in callers.into_iter().zip(answers) {
+                // The caller may be gone.
+                _ = caller.send(answer);
+            }
+        };
+        self.client.run_all(&requests, read, done).await;
+    }
+
+    async fn send_one(&self, name: Vec<u8>, with_life: bool) -> LookupResult {
+        let with_life = with_life || self.with_lives.load(Ordering::Relaxed);
+        let request = self.request(vec![name], with_life);
+        let asked_at = Instant::now();
+        let read = |reply| LookupReply::read(reply, 1, with_life);
+        let reply = self.client.run(&request, read).await?;
+        self.note_time(&request, asked_at, &reply);
+        reply.seen.into_iter().next().ok_or_else(malformed)
+    }
+
+    fn request(&self, names: Vec<Vec<u8>>, with_lives: bool) -> RedisRequest<'_> {
+        let request = match with_lives {
+            true => RedisRequest::script(&self.script, names, [], READING),
+            false => RedisRequest::command("MGET", names, READING),
+        };
+        request.over(self.route)
+    }
+
+    fn note_time(&self, request: &RedisRequest<'_>, asked_at: Instant, reply: &LookupReply) {
+        if let Some(now) = reply.now {
+            self.client.with_clock(request, |clock| clock.note(asked_at, now));
+        }
     }
 
     fn next(&self) -> MutexGuard<'_, LookupBatch> {

@@ -2,12 +2,14 @@
 //!
 //! | lock | where | fence | what it is for |
 //! |---|---|---|---|
-//! | [`RedisLock`] | one server | yes | the default choice |
-//! | [`ReentrantLock`] | one server | yes | owners that take the key again while they hold it |
-//! | [`FairLock`] | one server | yes | first come, first served |
-//! | [`Redlock`] | a majority of servers | no | locking while some servers are down |
+//! | [`RedisLock`] | one server or cluster | yes | the default choice |
+//! | [`ReentrantLock`] | one server or cluster | yes | owners that take the key again while they hold it |
+//! | [`FairLock`] | one server or cluster | yes | first come, first served |
+//! | [`Redlock`] | a majority of independent servers | no | locking while some servers are down |
 //!
 //! Locks of different kinds do not exclude each other: each kind has names of its own for a key.
+//!
+//! In a cluster, the key of a lock is in one hash slot, and the node that owns the slot is its server.
 //!
 //! Each lock has one connection of its own to a server, with the settings of
 //! [`RedisOptions`](bellwether::RedisOptions). Those for hits are ignored: `connections`, `near`
@@ -117,6 +119,12 @@ async fn prove(lock: &dyn Lock) -> Result<(), StoreError> {
     lock.acquire(Request::new(claim.clone(), lease).patient_for(lease)).await?;
     lock.release(claim).await?;
     Ok(())
+}
+
+/// Makes sure that all servers can be reached, and that a single server is no node of a cluster.
+async fn prove_servers(client: &RedisClient, renew: &RedisScript) -> Result<(), StoreError> {
+    client.connect().await?;
+    if client.is_cluster() { Ok(()) } else { prove_single(client, renew).await }
 }
 
 /// Renews an unused key with names in two slots, which a node of a cluster refuses.

@@ -1,4 +1,4 @@
-//! What the locks in one server share: four scripts on the names of a key.
+//! What the locks in one server or cluster share: four scripts on the names of a key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use std::time::Duration;
 use bellwether::{Digest, Key, RedisOptions, StoreError};
 use tokio::time::Instant;
 
-use super::{FENCE_TTL, millis, prove_single, reply, token};
+use super::{FENCE_TTL, millis, prove_servers, reply, token};
 use crate::{Attempt, Claim, LockFuture, Released, Renew, Request, Watch, Watchers};
 use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue};
 
-/// One server, and the scripts of a kind of lock.
+/// One server or cluster, and the scripts of a kind of lock.
 pub(super) struct Scripted {
     client: RedisClient,
     /// The end of the name of a key. Each kind of lock has its own.
@@ -45,9 +45,9 @@ impl Scripted {
         Arc::new(Self { client, suffix, scripts, made_at: Instant::now(), prolong_at })
     }
 
-    /// Makes sure that it is a single server.
+    /// Makes sure that the server can be reached, or all nodes of a cluster.
     pub(super) async fn prove(&self) -> Result<(), StoreError> {
-        prove_single(&self.client, &self.scripts.renew).await
+        prove_servers(&self.client, &self.scripts.renew).await
     }
 
     pub(super) fn watch(&self, key: &Key) -> Watch {

@@ -11,7 +11,7 @@ use crate::{Attempt, Claim, Fenced, Holder, Lock, LockFuture, Released, Renew, R
 use crate::{TakeOver, Watch};
 use bellwether::redis::RedisScript;
 
-/// A lock in one Redis server. A handle: clones share one connection.
+/// A lock in one Redis server or cluster. A handle: clones share one connection to each server.
 ///
 /// The claim that has set the name holds the key, as long as its lease. Only the claim's token can
 /// release it. Each operation is one script and one round trip. [This page](super) says what is
@@ -39,8 +39,8 @@ impl RedisLock {
     /// Connects, and makes sure that the server answers and allows what the scripts need.
     ///
     /// # Errors
-    /// If the server cannot be reached or is not ready, if it is a replica or a node of a cluster,
-    /// or if the user lacks a right.
+    /// If the server or a node of the cluster cannot be reached or is not ready, if a single server
+    /// is a replica or a node of a cluster, or if the user lacks a right.
     pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
         let lock = Self::connect_lazily(options);
         lock.0.prove().await?;

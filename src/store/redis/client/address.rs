@@ -16,7 +16,10 @@ pub(super) enum ServerAddress {
 /// A parsed URL.
 #[derive(Clone)]
 pub(super) struct RedisUrl {
+    /// The server, or the first seed of a cluster.
     pub(super) address: ServerAddress,
+    /// All seeds of a cluster.
+    pub(super) cluster: Option<Vec<ServerAddress>>,
     pub(super) login: UrlLogin,
     pub(super) database: u32,
 }
@@ -48,6 +51,7 @@ impl RedisUrl {
         let parts = UrlParts::parse(url)?;
         match parts.scheme {
             "redis" | "valkey" => Self::of_host(parts),
+            "redis-cluster" | "valkey-cluster" => Self::of_cluster(parts),
             "unix" | "redis+unix" | "valkey+unix" => Self::of_socket(parts),
             _ => Err(refused(ADDRESS)),
         }
@@ -62,7 +66,19 @@ impl RedisUrl {
             return Err(refused("it has a parameter (`?...`) that is not known"));
         }
         let database = database(parts.path.trim_matches('/'))?;
-        Ok(Self { address, login: parts.login, database })
+        Ok(Self { address, cluster: None, login: parts.login, database })
+    }
+
+    fn of_cluster(parts: UrlParts<'_>) -> Result<Self, ConfigError> {
+        let seeds = parts.addresses(PORT)?;
+        let address = seeds.first().cloned().ok_or_else(|| refused(HOST))?;
+        if !parts.query.is_empty() {
+            return Err(refused("it has a parameter (`?...`) that is not known"));
+        }
+        if database(parts.path.trim_matches('/'))? > 0 {
+            return Err(refused("a cluster has only database 0"));
+        }
+        Ok(Self { address, cluster: Some(seeds), login: parts.login, database: 0 })
     }
 
     fn of_socket(parts: UrlParts<'_>) -> Result<Self, ConfigError> {
@@ -79,7 +95,8 @@ impl RedisUrl {
                 _ => return Err(refused("it has a parameter that is not `db`, `user` or `pass`")),
             }
         }
-        Ok(Self { address: ServerAddress::Unix(parts.path.into()), login, database: number })
+        let address = ServerAddress::Unix(parts.path.into());
+        Ok(Self { address, cluster: None, login, database: number })
     }
 }
 

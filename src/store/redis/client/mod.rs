@@ -2,29 +2,33 @@
 //! timeout for each request, and sends none while the server is down.
 //!
 //! ```text
-//! RedisClient::run ──► SharedConnection::send ──► Connection::send ──► redis
-//!  breaker, node        timeout, reconnect,        hash or text,
-//!  and connection       once more if lost          end of the connection
+//! RedisClient::run ──► Node::send ──► SharedConnection::send ──► Connection::send ──► redis
+//!  server, or node     breaker,       timeout, reconnect,        hash or text,
+//!  of a cluster        connection     once more if lost          end of the connection
 //! ```
 //!
-//! A client has one connection with client tracking, and perhaps plain ones. With several nodes, it
-//! would choose the node of a request by the [slot] of its names.
+//! A node has one connection with client tracking, and perhaps plain ones. In a [cluster], the node
+//! of a request is the owner of the [slot] of its names.
 
 mod address;
 mod breaker;
+mod cluster;
 mod connect_error;
 mod connection;
 mod connector;
 mod dial;
 mod health;
 mod names;
+mod node;
 mod options;
 mod push_handler;
 mod reconnect;
+mod redirect;
 mod request;
 mod request_error;
 mod script;
 mod server_clock;
+mod servers;
 mod shared_connection;
 mod slot;
 mod tracking_observer;
@@ -35,6 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 pub use self::options::RedisOptions;
 pub use self::request::RedisRequest;
@@ -44,46 +49,46 @@ pub use self::value::RedisValue;
 pub(super) use self::request::Route;
 pub(super) use self::request_error::{Refusal, RequestError, refusal};
 pub(super) use self::server_clock::ServerClock;
+pub(super) use self::slot::InSlot;
 pub(super) use self::tracking_observer::TrackingObserver;
 
 use self::connector::Connector;
-use self::health::Health;
+use self::health::Outages;
 use self::names::Names;
+use self::node::NodeFactory;
 use self::push_handler::PushHandler;
 use self::reconnect::{Failovers, ReconnectBackoff};
-use self::shared_connection::SharedConnection;
+use self::request::Replied;
+use self::servers::Servers;
 use crate::error::StoreError;
 use crate::jitter::jitter;
 use crate::key::Digest;
 use crate::store::{Watch, Watchers};
 
-/// A client of one Redis or Valkey server, for stores, locks and other protocols made of scripts.
+/// A client of a Redis or Valkey server or cluster, for stores, locks and other protocols made of
+/// scripts.
 ///
 /// A handle: clones share its connections.
 ///
 /// It connects at its first use. A broken connection is replaced, and a request that was lost with
 /// it is sent once more. Every request ends within the [timeout](RedisOptions::timeout). While the
 /// server is [down](RedisOptions::down_after), requests fail at once.
+///
+/// In a cluster, each node has connections of its own, and each request goes to the node that owns
+/// the hash slot of its names. Redirections are followed within the timeout.
 #[derive(Clone)]
 pub struct RedisClient(Arc<ClientState>);
 
 struct ClientState {
     options: RedisOptions,
-    health: Health,
+    outages: Outages,
     names: Names,
     watchers: Watchers,
     /// Whether the server reports changes.
     is_tracked: Arc<AtomicBool>,
-    node: NodeConnections,
+    servers: Servers,
     attempts: Arc<AtomicU64>,
     pushes: Arc<AtomicU64>,
-}
-
-/// The connections to one server.
-#[derive(Debug)]
-struct NodeConnections {
-    tracked: SharedConnection,
-    plain: Box<[SharedConnection]>,
 }
 
 /// The parts of a client in addition to its options.
@@ -94,8 +99,8 @@ pub(super) struct Setup {
     /// Notified of every change that the server reports.
     pub(super) watchers: Watchers,
     pub(super) observer: Option<Arc<dyn TrackingObserver>>,
-    /// Set to the server's time on connecting.
-    pub(super) clock: Option<Arc<ServerClock>>,
+    /// Whether the server's time is read on connecting.
+    pub(super) reads_clock: bool,
     /// The number of connections without tracking.
     pub(super) plain: u32,
 }
@@ -113,7 +118,7 @@ impl RedisClient {
     }
 
     pub(super) fn with(options: RedisOptions, setup: Setup) -> Self {
-        let Setup { scripts, watchers, observer, clock, plain } = setup;
+        let Setup { scripts, watchers, observer, reads_clock, plain } = setup;
         let names = Names::new(options.namespace_name());
         let is_tracked = Arc::new(AtomicBool::new(options.is_tracked()));
         let (attempts, pushes): (Arc<AtomicU64>, Arc<AtomicU64>) = Default::default();
@@ -133,18 +138,29 @@ impl RedisClient {
             attempts: Arc::clone(&attempts),
             backoff: ReconnectBackoff::new(options.longest_backoff()),
             failovers: Arc::new(Failovers::default()),
-            clock,
+            clock: reads_clock.then(Arc::default),
             handler: None,
         };
-        let connect = |handler| {
-            let backoff = ReconnectBackoff::new(options.longest_backoff());
-            SharedConnection::new(Connector { handler, backoff, ..connector.clone() })
+        let outages = Outages::default();
+        let factory = NodeFactory {
+            connector,
+            handler,
+            rules: options.rules(jitter()),
+            outages: outages.clone(),
+            plain,
+            is_of_cluster: options.seeds().is_some(),
         };
-        let plain = (0..plain).map(|_| connect(None)).collect();
-        let node = NodeConnections { tracked: connect(Some(handler)), plain };
-        let health = Health::new(options.rules(jitter()));
-        let state =
-            ClientState { options, health, names, watchers, is_tracked, node, attempts, pushes };
+        let servers = Servers::new(factory, &options);
+        let state = ClientState {
+            options,
+            outages,
+            names,
+            watchers,
+            is_tracked,
+            servers,
+            attempts,
+            pushes,
+        };
         Self(Arc::new(state))
     }
 
@@ -166,12 +182,80 @@ impl RedisClient {
         read: impl FnOnce(RedisValue) -> Option<T>,
     ) -> Result<T, StoreError> {
         debug_assert!(request.key.is_none() || request.is_of_one_slot(), "{request:?}");
-        let ClientState { health, node, .. } = &*self.0;
-        let admission = health.admit()?;
-        let replied = node.connection(request.route).send(request).await;
-        let replied = replied.map_err(|error| request.error(&error));
-        health.note(admission, &replied);
-        request.read(replied?, read)
+        request.read(self.0.servers.run(request, self.deadline()).await?, read)
+    }
+
+    /// Runs several requests, and reads the reply to each with `read`. On a cluster, those for one node
+    /// are sent as one pipeline. Each outcome is reported with the place of its request as soon as
+    /// it is known, so no request waits for a node that it does not need.
+    ///
+    /// # Errors
+    /// Those of [`run`](Self::run), for each request.
+    ///
+    /// # Cancel safety
+    /// Dropping it loses the replies that were not reported.
+    pub(super) async fn run_all<T>(
+        &self,
+        requests: &[RedisRequest<'_>],
+        read: impl Fn(usize, RedisValue) -> Option<T>,
+        mut done: impl FnMut(usize, Result<T, StoreError>),
+    ) {
+        let done = |place: usize, replied: Result<Replied, _>| {
+            let read = |replied| requests[place].read(replied, |reply| read(place, reply));
+            done(place, replied.and_then(read));
+        };
+        self.0.servers.run_all(requests, self.deadline(), done).await;
+    }
+
+    /// Splits items, each in a slot, into groups that one command can have: all of them for a single
+    /// server, and those of one slot for a cluster. For [`run_all`](Self::run_all).
+    pub(super) fn split<T>(&self, items: Vec<T>, slot: impl Fn(&T) -> u16) -> Vec<Vec<T>> {
+        self.0.servers.split(items, slot)
+    }
+
+    /// Opens the connections that are not open, on a cluster those to all nodes that own slots.
+    ///
+    /// # Errors
+    /// If a server cannot be reached, or if slots of a cluster have no owner.
+    ///
+    /// # Cancel safety
+    /// Dropping it leaves connections that are open or about to be.
+    pub async fn connect(&self) -> Result<(), StoreError> {
+        self.0.servers.connect(CONNECTING, self.deadline()).await
+    }
+
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.0.options.request_timeout()
+    }
+
+    /// Whether it is a client of a cluster.
+    pub fn is_cluster(&self) -> bool {
+        self.0.options.is_cluster()
+    }
+
+    /// For each node, a request that only a working primary answers. Any reply will do.
+    ///
+    /// A node of a cluster that was demoted or cut off still answers `PING`, but no command on a
+    /// name. `GETEX` counts as a write, so replicas refuse it as well.
+    pub(super) fn probes(&self, doing: &'static str) -> Vec<RedisRequest<'static>> {
+        if !self.is_cluster() {
+            return vec![RedisRequest::command("PING", [], doing)];
+        }
+        let names = self.names_on_nodes("heartbeat").into_iter();
+        names.map(|name| RedisRequest::command("GETEX", [name], doing)).collect()
+    }
+
+    /// For each node, a name `bw:<namespace>:<what>:{<tag>}` in one of its slots. Before the first
+    /// request to a cluster, none is known.
+    pub(super) fn names_on_nodes(&self, what: &str) -> Vec<Vec<u8>> {
+        let slots = self.0.servers.slots_of_nodes().into_iter();
+        slots.map(|slot| self.0.names.name_in_slot(what, slot)).collect()
+    }
+
+    /// Reads or notes the time of the server that owns a name. In a cluster, each node has a clock
+    /// of its own.
+    pub(super) fn with_clock<T>(&self, name: &impl InSlot, then: impl FnOnce(&ServerClock) -> T) -> T {
+        self.0.servers.with_clock(name, then)
     }
 
     /// Hints that a name of a key has changed which a script has read. Silent without client
@@ -186,11 +270,16 @@ impl RedisClient {
         self.0.is_tracked.load(Ordering::Relaxed)
     }
 
-    /// Whether the server is taken to be down, because [`RedisOptions::down_after`] requests in a
-    /// row have failed. This ends with the next request that is answered, so it stays true while
-    /// the client is not used.
+    /// Whether the server, or any node of a cluster that owns slots, is taken to be down, because
+    /// [`RedisOptions::down_after`] requests in a row have failed. This ends with the next request
+    /// that is answered, so it stays true while the client is not used.
     pub fn is_down(&self) -> bool {
-        self.0.health.is_down()
+        self.0.servers.is_down()
+    }
+
+    /// Whether the server that owns a name is taken to be down.
+    pub(super) fn is_down_for(&self, name: &impl InSlot) -> bool {
+        self.0.servers.is_down_for(name)
     }
 
     /// The options that it was made with.
@@ -224,7 +313,7 @@ impl RedisClient {
     }
 
     pub(super) fn outages(&self) -> u64 {
-        self.0.health.outages()
+        self.0.outages.count()
     }
 
     /// The number of push messages.
@@ -234,16 +323,7 @@ impl RedisClient {
 
     /// Notified when the server answers again after an outage. One waiting task is woken.
     pub(super) fn is_back(&self) -> Arc<Notify> {
-        self.0.health.is_back()
-    }
-}
-
-impl NodeConnections {
-    fn connection(&self, route: Route) -> &SharedConnection {
-        match route {
-            Route::Plain(number) => self.plain.get(number).unwrap_or(&self.tracked),
-            Route::Tracked => &self.tracked,
-        }
+        self.0.outages.is_back()
     }
 }
 
@@ -257,3 +337,5 @@ impl fmt::Debug for RedisClient {
             .finish()
     }
 }
+
+const CONNECTING: &str = "connecting";

@@ -40,7 +40,11 @@ pub struct RedisOptions {
 }
 
 impl RedisOptions {
-    /// Options for a `redis://` or `unix://` address.
+    /// Options for an address:
+    /// - `redis://[user:password@]host[:port][/database]` is one server.
+    /// - `redis-cluster://[user:password@]host[:port],host[:port]` is a cluster, by one or more of
+    ///   its nodes. The others are discovered.
+    /// - `unix:///path[?db=database]` is one server, by a socket.
     ///
     /// # Errors
     /// If it is not such an address. The message repeats no part of it, because any part may hold a
@@ -200,9 +204,21 @@ impl RedisOptions {
         Ok(Self { near_ttl, ..self })
     }
 
-    /// The address of the server, without user and password.
+    /// The address of the server, or those of the seeds of a cluster with commas between them,
+    /// without user and password.
     pub fn address(&self) -> String {
-        self.url.address.to_string()
+        let addresses = self.seeds().unwrap_or(std::slice::from_ref(&self.url.address));
+        addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+    }
+
+    /// Whether the address is that of a cluster.
+    pub fn is_cluster(&self) -> bool {
+        self.seeds().is_some()
+    }
+
+    /// The seeds of a cluster.
+    pub(super) fn seeds(&self) -> Option<&[ServerAddress]> {
+        self.url.cluster.as_deref()
     }
 
     pub(super) fn server(&self) -> &ServerAddress {

@@ -137,8 +137,8 @@ const CLASSIFICATIONS: &[Classification] = &[
     not_ready("LOADING", "it is loading its data; ask again, or use `connect_lazily`"),
     not_ready("BUSY", "a long script keeps it from answering"),
     not_ready("MASTERDOWN", "it is a replica that has lost its primary"),
-    not_ready("TRYAGAIN", CLUSTER),
-    not_ready("CLUSTERDOWN", CLUSTER),
+    not_ready("TRYAGAIN", "its slot is moving to another node of a cluster"),
+    not_ready("CLUSTERDOWN", CLUSTER_DOWN),
     not_ready("max number of clients", "raise its `maxclients`, or close some of the others"),
     refused("OOM", "it is full: raise its `maxmemory`, or have it evict (`maxmemory-policy`)"),
     refused("MISCONF", "it cannot save to its disk, and takes no writes until it can"),
@@ -156,10 +156,14 @@ const CLASSIFICATIONS: &[Classification] = &[
     misconfigured("MOVED", CLUSTER),
     misconfigured("ASK", CLUSTER),
     misconfigured("CROSSSLOT", CLUSTER),
+    misconfigured("cluster support disabled", "it is a single server: use `redis://`"),
 ];
 
-const CLUSTER: &str =
-    "it is a node of a cluster, and `RedisStore` and the locks work with single servers only";
+const CLUSTER: &str = "it is a node of a cluster: use `redis-cluster://`";
+
+const CLUSTER_DOWN: &str =
+    "it is a node of a cluster that takes no requests: some slots have no owner, or most nodes do \
+     not reach each other";
 
 const RIGHTS: &str = "the user must be allowed what the documentation of `RedisStore` or of the lock lists, \
      `~bw:*` among it";

@@ -11,7 +11,8 @@ use tokio::time::{Instant, timeout_at};
 use super::connection::Connection;
 use super::connector::Connector;
 use super::reconnect::{Failovers, ReconnectBackoff};
-use super::request::{RedisRequest, Replied};
+use super::redirect::is_lost;
+use super::request::{Outgoing, Replied};
 use super::request_error::RequestError;
 
 /// A connection to a server, replaced when it breaks. Requests share it: each is sent over a clone.
@@ -45,7 +46,7 @@ impl SharedConnection {
         Self { pool, current: RwLock::new(None), backoff, failovers, timeout }
     }
 
-    /// Sends a request, and connects first if necessary, all within the timeout.
+    /// Sends it, and connects first if necessary, all before the deadline.
     ///
     /// A request that is lost with its connection is sent once more over another one. So it may be
     /// executed twice, and every operation tolerates that: a lease is granted again to the same
@@ -53,18 +54,18 @@ impl SharedConnection {
     ///
     /// # Cancel safety
     /// Dropping it loses the reply; the request may have been sent.
-    pub(super) async fn send(&self, request: &RedisRequest<'_>) -> Result<Replied, RequestError> {
+    pub(super) async fn send(
+        &self,
+        outgoing: Outgoing<'_>,
+        deadline: Instant,
+    ) -> Result<Replied, RequestError> {
         let timed_out = |_| RequestError::TimedOut(self.timeout);
-        let deadline = Instant::now() + self.timeout;
         let mut is_repeated = false;
         loop {
-            let mut connection = match self.current() {
-                Some(connection) => connection,
-                None => timeout_at(deadline, self.connect()).await.map_err(timed_out)??,
-            };
-            let reply = timeout_at(deadline, connection.send(request)).await;
+            let mut connection = self.open(deadline).await?;
+            let reply = timeout_at(deadline, connection.send(outgoing)).await;
             let error = match reply {
-                Ok(Ok(value)) => return Ok(Replied { value: value.into(), is_repeated }),
+                Ok(Ok(value)) => return Ok(Replied { value, is_repeated }),
                 Ok(Err(error)) => error,
                 // A reply that stopped halfway would block all later replies.
                 Err(late) => {
@@ -81,6 +82,15 @@ impl SharedConnection {
             }
             tracing::debug!(%error, "sending again over another connection");
             is_repeated = true;
+        }
+    }
+
+    /// The connection, which is opened first if necessary.
+    pub(super) async fn open(&self, deadline: Instant) -> Result<Connection, RequestError> {
+        let timed_out = |_| RequestError::TimedOut(self.timeout);
+        match self.current() {
+            Some(connection) => Ok(connection),
+            None => timeout_at(deadline, self.connect()).await.map_err(timed_out)?,
         }
     }
 
@@ -124,9 +134,4 @@ impl SharedConnection {
             }
         }
     }
-}
-
-/// Whether an error means that the connection is lost.
-fn is_lost(error: &RedisError) -> bool {
-    error.is_unrecoverable_error() || error.is_io_error() || error.is_connection_dropped()
 }

@@ -33,8 +33,8 @@ impl ReentrantLock {
     /// Connects, and makes sure that the server answers and allows what the scripts need.
     ///
     /// # Errors
-    /// If the server cannot be reached or is not ready, if it is a replica or a node of a cluster,
-    /// or if the user lacks a right.
+    /// If the server or a node of the cluster cannot be reached or is not ready, if a single server
+    /// is a replica or a node of a cluster, or if the user lacks a right.
     pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
         let lock = Self::connect_lazily(options);
         lock.lock.prove().await?;
