@@ -246,8 +246,7 @@ impl Inner {
         let sent_at = Instant::now();
         let claims = self.unacknowledged.claims();
         for some in claims.chunks(AT_ONCE) {
-            let groups =
-                self.client.split(some.to_vec(), |claim| claim.key().digest().slot());
+            let groups = self.client.split(some.to_vec(), |claim| claim.key().digest().slot());
             let giving_up = |claims: &Vec<Claim>| self.abandoning(claims, "giving leases up");
             let requests: Vec<_> = groups.iter().map(giving_up).collect();
             let mut outcome = Ok(());

@@ -27,7 +27,10 @@ fn slot(cluster: &RedisCluster, sku: u64) -> i64 {
 }
 
 /// Items by the nodes that own them.
-fn by_owner(cluster: &RedisCluster, skus: impl IntoIterator<Item = u64>) -> BTreeMap<usize, Vec<u64>> {
+fn by_owner(
+    cluster: &RedisCluster,
+    skus: impl IntoIterator<Item = u64>,
+) -> BTreeMap<usize, Vec<u64>> {
     let mut by_owner = BTreeMap::<usize, Vec<u64>>::new();
     for sku in skus {
         by_owner.entry(cluster.owner(&name(sku))).or_default().push(sku);

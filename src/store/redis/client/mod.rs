@@ -254,7 +254,11 @@ impl RedisClient {
 
     /// Reads or notes the time of the server that owns a name. In a cluster, each node has a clock
     /// of its own.
-    pub(super) fn with_clock<T>(&self, name: &impl InSlot, then: impl FnOnce(&ServerClock) -> T) -> T {
+    pub(super) fn with_clock<T>(
+        &self,
+        name: &impl InSlot,
+        then: impl FnOnce(&ServerClock) -> T,
+    ) -> T {
         self.0.servers.with_clock(name, then)
     }
 

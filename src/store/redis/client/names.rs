@@ -112,7 +112,7 @@ mod tests {
             let unwatched = names.unwatched_name("queue", &digest);
             let of_key = SUFFIXES.map(|suffix| names.name(&digest, suffix));
             for name in of_key.iter().chain([&shared, &unwatched]) {
-                assert_eq!(slot_of(name), slot);
+                assert_eq!(name.slot(), slot);
             }
         }
     }

@@ -13,7 +13,7 @@ use super::health::{Health, Outages};
 use super::push_handler::PushHandler;
 use super::reconnect::{Failovers, ReconnectBackoff};
 use super::redirect::{self, NextStep};
-use super::request::{Outgoing, Replied, RedisRequest, Route};
+use super::request::{Outgoing, RedisRequest, Replied, Route};
 use super::request_error::RequestError;
 use super::server_clock::ServerClock;
 use super::shared_connection::SharedConnection;
@@ -101,14 +101,14 @@ impl Node {
         deadline: Instant,
     ) -> Result<Replied, NodeError> {
         self.note_use();
-        let admission =
-            self.health.admit().map_err(|said| NodeError { error: None, said })?;
+        let admission = self.health.admit().map_err(|said| NodeError { error: None, said })?;
         match self.connection(route).send(outgoing, deadline).await {
             Ok(replied) => {
                 self.health.note(admission, None);
                 Ok(replied)
             }
             Err(error) => {
+                let error = if self.is_of_cluster { error.in_cluster() } else { error };
                 let error = self.error(outgoing.error(&error), error);
                 let counts = !self.is_of_cluster || !error.is_of_slots();
                 self.health.note(admission, Some(&error.said).filter(|_| counts));
@@ -117,8 +117,13 @@ impl Node {
         }
     }
 
-    /// The error of one request of a batch that the node has answered.
-    pub(super) fn error_in_batch(&self, request: &RedisRequest<'_>, error: RequestError) -> NodeError {
+    /// The error of one request of a batch that a node of a cluster has answered.
+    pub(super) fn error_in_batch(
+        &self,
+        request: &RedisRequest<'_>,
+        error: RequestError,
+    ) -> NodeError {
+        let error = error.in_cluster();
         self.error(request.error(&error), error)
     }
 

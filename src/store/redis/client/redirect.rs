@@ -52,7 +52,9 @@ impl RedirectTarget {
         let Self { host, port } = self;
         match (host, asked) {
             (Some(host), _) => ServerAddress::Tcp { host, port },
-            (None, ServerAddress::Tcp { host, .. }) => ServerAddress::Tcp { host: host.clone(), port },
+            (None, ServerAddress::Tcp { host, .. }) => {
+                ServerAddress::Tcp { host: host.clone(), port }
+            }
             (None, ServerAddress::Unix(_)) => asked.clone(),
         }
     }
@@ -63,7 +65,7 @@ pub(super) fn next_step(error: &RequestError) -> NextStep {
     let reported = match error {
         RequestError::Malformed => return NextStep::Fail,
         RequestError::TimedOut(_) | RequestError::Unconnected(_) => return NextStep::AskAnother,
-        RequestError::Reported(reported) => reported,
+        RequestError::Reported(reported) | RequestError::Redirected(reported) => reported,
     };
     let target = || {
         let (address, slot) = reported.redirect_node()?;
@@ -105,7 +107,7 @@ mod tests {
     fn sent(reply: &str) -> RequestError {
         let reply = parse_redis_value(format!("-{reply}\r\n").as_bytes());
         let error = reply.and_then(Value::extract_error).unwrap_err();
-        RequestError::Reported(error)
+        RequestError::Reported(error).in_cluster()
     }
 
     fn to(host: Option<&str>, port: u16) -> RedirectTarget {

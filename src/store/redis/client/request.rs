@@ -33,11 +33,7 @@ pub struct RedisRequest<'a> {
 #[derive(Debug)]
 pub(super) enum RequestPayload<'a> {
     /// A command on these names, or on none.
-    Command {
-        command: &'static str,
-        names: Vec<Vec<u8>>,
-        args: Vec<Vec<u8>>,
-    },
+    Command { command: &'static str, names: Vec<Vec<u8>>, args: Vec<Vec<u8>> },
     Script {
         script: &'a RedisScript,
         names: Vec<Vec<u8>>,

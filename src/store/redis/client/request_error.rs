@@ -20,6 +20,8 @@ pub(in super::super) enum RequestError {
     Reported(RedisError),
     /// There is no connection, and the request was not sent.
     Unconnected(ConnectError),
+    /// A node of a cluster sends the request to another one.
+    Redirected(RedisError),
 }
 
 /// The classification of an error reply.
@@ -41,6 +43,14 @@ impl RequestError {
         StoreError::new(self.kind(), format!("redis, {what}{of}: {self}{separator}{advice}"))
     }
 
+    /// The error as one of a node of a cluster, where redirections are no errors yet.
+    pub(super) fn in_cluster(self) -> Self {
+        match self {
+            Self::Reported(error) if error.redirect_node().is_some() => Self::Redirected(error),
+            other => other,
+        }
+    }
+
     /// Whether the server has become a replica. Only a write detects that.
     pub(super) fn is_of_replica(&self) -> bool {
         self.classification().is_some_and(|class| class.said == READONLY)
@@ -54,6 +64,7 @@ impl RequestError {
             Self::Malformed => StoreErrorKind::Malformed,
             Self::TimedOut(_) => StoreErrorKind::TimedOut,
             Self::Unconnected(ConnectError::Misconfigured(_)) => StoreErrorKind::Misconfigured,
+            Self::Redirected(_) => StoreErrorKind::NotReady,
             Self::Reported(error) | Self::Unconnected(ConnectError::Reported(error)) => {
                 match error.kind() {
                     ErrorKind::Server(_) | ErrorKind::Extension => StoreErrorKind::Refused,
@@ -76,7 +87,9 @@ impl RequestError {
             Self::Reported(error) | Self::Unconnected(ConnectError::Reported(error)) => {
                 classify(error)
             }
-            Self::Malformed | Self::TimedOut(_) | Self::Unconnected(_) => None,
+            Self::Malformed | Self::TimedOut(_) | Self::Unconnected(_) | Self::Redirected(_) => {
+                None
+            }
         }
     }
 }
@@ -88,6 +101,7 @@ impl fmt::Display for RequestError {
             Self::TimedOut(timeout) => write!(f, "no answer within {timeout:?}"),
             Self::Reported(error) => error.fmt(f),
             Self::Unconnected(error) => write!(f, "no connection: {error}"),
+            Self::Redirected(error) => write!(f, "{error}: {DISAGREE}"),
         }
     }
 }
@@ -161,8 +175,9 @@ const CLASSIFICATIONS: &[Classification] = &[
 
 const CLUSTER: &str = "it is a node of a cluster: use `redis-cluster://`";
 
-const CLUSTER_DOWN: &str =
-    "it is a node of a cluster that takes no requests: some slots have no owner, or most nodes do \
+const DISAGREE: &str = "the nodes of the cluster disagree about the owner of its slot";
+
+const CLUSTER_DOWN: &str = "it is a node of a cluster that takes no requests: some slots have no owner, or most nodes do \
      not reach each other";
 
 const RIGHTS: &str = "the user must be allowed what the documentation of `RedisStore` or of the lock lists, \

@@ -110,7 +110,11 @@ impl Servers {
         }
     }
 
-    pub(super) fn with_clock<T>(&self, name: &impl InSlot, then: impl FnOnce(&ServerClock) -> T) -> T {
+    pub(super) fn with_clock<T>(
+        &self,
+        name: &impl InSlot,
+        then: impl FnOnce(&ServerClock) -> T,
+    ) -> T {
         match self {
             Self::Single(node) => then(&node.clock),
             Self::Cluster(cluster) => match cluster.owner_of(name.slot()) {

@@ -32,7 +32,11 @@ pub(super) async fn discover(
             None if asked.is_empty() => break,
             None => {}
         }
-        let until = if nodes.size_hint().1 == Some(0) { deadline } else { deadline.min(Instant::now() + HEDGE) };
+        let until = if nodes.size_hint().1 == Some(0) {
+            deadline
+        } else {
+            deadline.min(Instant::now() + HEDGE)
+        };
         match timeout_at(until, asked.next()).await {
             Ok(Some(Ok(ranges))) if ranges.coverage() == SLOTS => return Ok(ranges),
             Ok(Some(Ok(ranges))) => {

@@ -48,6 +48,14 @@ impl Journey {
         }
     }
 
+    /// Waits before the request is repeated, because its slot is moving. Until the slot has moved, it
+    /// may be sent to the other node and back any number of times. False if the deadline is before
+    /// the end of the pause.
+    pub(super) async fn await_move(&mut self) -> bool {
+        self.redirections = 0;
+        self.pause().await
+    }
+
     /// Waits before the request is repeated. False if the deadline is before the end of the pause.
     pub(super) async fn pause(&mut self) -> bool {
         let until = Instant::now() + self.pause;
@@ -65,7 +73,9 @@ impl Journey {
             RequestError::TimedOut(_) => true,
             // Not an error reply.
             RequestError::Reported(error) => error.code().is_none(),
-            RequestError::Unconnected(_) | RequestError::Malformed => false,
+            RequestError::Unconnected(_)
+            | RequestError::Redirected(_)
+            | RequestError::Malformed => false,
         };
     }
 }

@@ -164,7 +164,7 @@ impl Cluster {
                 let importing = self.table.node(&to.clone().address(&node.address));
                 journey.follow(importing, true).await
             }
-            NextStep::Repeat => journey.pause().await,
+            NextStep::Repeat => journey.await_move().await,
             NextStep::AwaitCluster => {
                 self.refresh_soon(None);
                 journey.pause().await
@@ -185,12 +185,11 @@ impl Cluster {
         error: &RequestError,
     ) -> bool {
         journey.note_lost(error);
-        let refreshed = self.schedule.next_end();
-        self.refresh_soon(None);
         if matches!(error, RequestError::TimedOut(_)) {
+            self.refresh_soon(None);
             return false;
         }
-        refreshed.wait(journey.deadline).await;
+        self.refreshed(journey.deadline).await;
         let has_answered = matches!(error, RequestError::Reported(error) if error.code().is_some());
         let owner = self.table.owner(slot);
         owner.is_some_and(|owner| !Arc::ptr_eq(&owner, node))
@@ -207,14 +206,18 @@ impl Cluster {
         if let Some(node) = owner() {
             return Ok(node);
         }
-        let refreshed = self.schedule.next_end();
-        self.refresh_soon(None);
-        refreshed.wait(deadline).await;
-        owner().ok_or_else(|| self.without_owner(request))
+        self.refreshed(deadline).await;
+        owner().ok_or_else(|| self.without_owner(request.doing))
     }
 
-    fn without_owner(&self, request: &RedisRequest<'_>) -> Unanswered {
-        let doing = request.doing;
+    /// Waits for a refresh, until the deadline at most.
+    async fn refreshed(self: &Arc<Self>, deadline: Instant) {
+        let end = self.schedule.next_end();
+        self.refresh_soon(None);
+        end.wait(deadline).await;
+    }
+
+    fn without_owner(&self, doing: &str) -> Unanswered {
         let last_error = self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let said = match last_error {
             Some(error) => StoreError::new(error.kind(), format!("redis, {doing}: {error}")),
@@ -235,13 +238,16 @@ impl Cluster {
         doing: &'static str,
         deadline: Instant,
     ) -> Result<(), StoreError> {
-        let any = RedisRequest::command("CLUSTER", [], doing);
-        self.owner(&any, deadline).await.map_err(|error| error.said)?;
+        if self.table.coverage() == 0 {
+            self.refreshed(deadline).await;
+        }
         let covered = self.table.coverage();
+        if covered == 0 {
+            return Err(self.without_owner(doing).said);
+        }
         if covered < SLOTS {
             let missing = SLOTS - covered;
-            let message =
-                format!("redis, {doing}: {missing} slots of the cluster have no owner");
+            let message = format!("redis, {doing}: {missing} slots of the cluster have no owner");
             return Err(StoreError::new(StoreErrorKind::NotReady, message));
         }
         for (_, node) in self.table.owners() {
