@@ -32,7 +32,8 @@
 //! # What a free lock costs
 //! Taking it is one script of two commands, and releasing it is another script. The first grant in
 //! a slot sets the counter as well. A waiter costs more: its request reads the name of the lock, so
-//! that the server tracks it.
+//! that the server tracks it. Claims of one [`RedisLock`] that ask at the same time share one script
+//! for up to 64 of them.
 //!
 //! # Which names a script declares
 //! All names that it uses, for servers that insist on it, with two exceptions:
@@ -71,6 +72,7 @@
 //! +zrank +zscore +zrange +zrangebyscore`.
 //! With `+script|load` as well, the scripts are loaded before their first use.
 
+mod batches;
 mod fair;
 mod redlock;
 mod reentrant;

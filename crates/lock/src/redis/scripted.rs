@@ -8,6 +8,7 @@ use std::time::Duration;
 use bellwether::{Digest, Key, RedisOptions, StoreError};
 use tokio::time::Instant;
 
+use super::batches::Batches;
 use super::{FENCE_TTL, millis, prove_servers, reply, token};
 use crate::{Attempt, Claim, LockFuture, Released, Renew, Request, Watch, Watchers};
 use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue};
@@ -64,16 +65,37 @@ impl Scripted {
         self.client.name(&key.digest(), self.suffix)
     }
 
-    /// The argument that makes a script prolong the life of a slot's counter. It does so once an
-    /// hour: an hour more of life costs less than a command with each grant.
+    /// The counter of fences for the slot of a key, and the number of the slot.
+    pub(super) fn counter(&self, key: &Key) -> (Vec<u8>, u16) {
+        self.client.shared_name("fence", &key.digest())
+    }
+
+    /// Whether the life of a slot's counter is to be prolonged. That is once an hour: an hour more
+    /// of life costs less than a command with each grant.
+    pub(super) fn is_prolonging_due(&self, slot: u16) -> bool {
+        let (prolong_at, now) = self.prolong_at(slot);
+        prolong_at.load(Ordering::Relaxed) <= now
+    }
+
+    /// The argument that makes a script prolong the life of a slot's counter.
     fn prolongs_counter(&self, slot: u16) -> Vec<u8> {
-        let now = u32::try_from(self.made_at.elapsed().as_secs()).unwrap_or(u32::MAX);
-        let prolong_at = &self.prolong_at[usize::from(slot) % RedisClient::SLOTS];
+        let (prolong_at, now) = self.prolong_at(slot);
         let at = prolong_at.load(Ordering::Relaxed);
         let next = now.saturating_add(PROLONGED_EVERY.as_secs() as u32);
         let is_ours = at <= now
             && prolong_at.compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if is_ours { b"1".to_vec() } else { Vec::new() }
+    }
+
+    /// When the life of a slot's counter is prolonged next, and the time now.
+    fn prolong_at(&self, slot: u16) -> (&AtomicU32, u32) {
+        let now = u32::try_from(self.made_at.elapsed().as_secs()).unwrap_or(u32::MAX);
+        (&self.prolong_at[usize::from(slot) % RedisClient::SLOTS], now)
+    }
+
+    /// Batches of a script over the connection of this lock.
+    pub(super) fn batches(&self, script: RedisScript, doing: &'static str) -> Batches {
+        Batches::new(self.client.clone(), script, doing)
     }
 
     /// Asks for the lock. The server reports changes of the first of the names. `more` is the
@@ -86,7 +108,7 @@ impl Scripted {
     ) -> LockFuture<Attempt> {
         let lock = Arc::clone(self);
         let claim = request.claim.clone();
-        let (counter, slot) = self.client.shared_name("fence", &claim.key().digest());
+        let (counter, slot) = self.counter(claim.key());
         names.push(counter);
         let life = millis(FENCE_TTL + PROLONGED_EVERY);
         let args = [token(&claim), millis(request.lease), life, self.prolongs_counter(slot), more];

@@ -1,20 +1,23 @@
 //! `RedisLock`: a name that one claim has set.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::{Key, RedisOptions, StoreError};
 
+use super::batches::{Batches, Crowd};
 use super::scripted::{LockScripts, Scripted};
-use super::{PRELUDE, prove, script};
+use super::{PRELUDE, millis, prove, reply, script, token};
 use crate::{Attempt, Claim, Fenced, Holder, Lock, LockFuture, Released, Renew, Request};
 use crate::{TakeOver, Watch};
-use bellwether::redis::RedisScript;
+use bellwether::redis::{RedisScript, RedisValue};
 
 /// A lock in one Redis server or cluster. A handle: clones share one connection to each server.
 ///
 /// The claim that has set the name holds the key, as long as its lease. Only the claim's token can
-/// release it. Each operation is one script and one round trip. [This page](super) says what is
+/// release it. Each operation is one round trip. Claims that ask at the same time share a script;
+/// one that finds its lock taken like that asks once more, alone. [This page](super) says what is
 /// kept in the server, what is not guaranteed, and what the user must be allowed to do.
 ///
 /// ```no_run
@@ -32,8 +35,15 @@ use bellwether::redis::RedisScript;
 /// # Errors
 /// An operation fails after its [timeout](RedisOptions::timeout). A server that is
 /// [down](RedisOptions::down_after) is not asked, and operations fail at once.
-#[derive(Clone, Debug)]
-pub struct RedisLock(Arc<Scripted>);
+#[derive(Clone)]
+pub struct RedisLock(Arc<SingleLock>);
+
+struct SingleLock {
+    lock: Arc<Scripted>,
+    crowd: Crowd,
+    takes: Batches,
+    releases: Batches,
+}
 
 impl RedisLock {
     /// Connects, and makes sure that the server answers and allows what the scripts need.
@@ -43,7 +53,7 @@ impl RedisLock {
     /// is a replica or a node of a cluster, or if the user lacks a right.
     pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
         let lock = Self::connect_lazily(options);
-        lock.0.prove().await?;
+        lock.0.lock.prove().await?;
         prove(&lock).await?;
         Ok(lock)
     }
@@ -61,31 +71,68 @@ impl RedisLock {
             verify: script(&[include_str!("verify.lua")]),
             release: RedisScript::new(&[include_str!("release.lua")]),
         };
-        Self(Scripted::new(options, ":lock", scripts, &[]))
+        let take_many = RedisScript::new(&[include_str!("take_many.lua")]);
+        let release_many = RedisScript::new(&[include_str!("release_many.lua")]);
+        let lock = Scripted::new(options, ":lock", scripts, &[&take_many, &release_many]);
+        let takes = lock.batches(take_many, "taking locks");
+        let releases = lock.batches(release_many, "freeing locks");
+        Self(Arc::new(SingleLock { lock, crowd: Crowd::default(), takes, releases }))
+    }
+}
+
+impl SingleLock {
+    async fn acquire(&self, request: Request) -> Result<Attempt, StoreError> {
+        let in_crowd = self.crowd.enter();
+        let key = request.claim.key();
+        if in_crowd.is_large && !request.is_repeated {
+            let (counter, slot) = self.lock.counter(key);
+            if !self.lock.is_prolonging_due(slot) {
+                let args = vec![token(&request.claim), millis(request.lease)];
+                let fence = self.takes.ask(vec![self.lock.name(key), counter], args).await?;
+                let granted = fence.and_then(|fence| reply::attempt(RedisValue::Int(fence)));
+                if let Some(granted) = granted {
+                    return Ok(granted);
+                }
+            }
+        }
+        self.lock.acquire(&request, vec![self.lock.name(key)], Vec::new()).await
+    }
+
+    async fn release(&self, claim: Claim) -> Result<Released, StoreError> {
+        let in_crowd = self.crowd.enter();
+        let name = self.lock.name(claim.key());
+        if in_crowd.is_large {
+            let freed = self.releases.ask(vec![name.clone()], vec![token(&claim)]).await?;
+            let freed = freed.and_then(|freed| reply::released(RedisValue::Int(freed)));
+            if let Some(freed) = freed {
+                return Ok(freed);
+            }
+        }
+        self.lock.release(claim, vec![name]).await
     }
 }
 
 impl Lock for RedisLock {
     fn watch(&self, key: &Key) -> Watch {
-        self.0.watch(key)
+        self.0.lock.watch(key)
     }
 
     fn acquire(&self, request: Request) -> LockFuture<Attempt> {
-        let names = vec![self.0.name(request.claim.key())];
-        self.0.acquire(&request, names, Vec::new())
+        let ours = Arc::clone(&self.0);
+        Box::pin(async move { ours.acquire(request).await })
     }
 
     fn renew(&self, claim: &Claim, lease: Duration) -> LockFuture<Renew> {
-        self.0.renew(claim, lease)
+        self.0.lock.renew(claim, lease)
     }
 
     fn verify(&self, claim: &Claim) -> Option<LockFuture<Renew>> {
-        self.0.verify(claim)
+        self.0.lock.verify(claim)
     }
 
     fn release(&self, claim: Claim) -> LockFuture<Released> {
-        let names = vec![self.0.name(claim.key())];
-        self.0.release(claim, names)
+        let ours = Arc::clone(&self.0);
+        Box::pin(async move { ours.release(claim).await })
     }
 }
 
@@ -94,7 +141,13 @@ impl Fenced for RedisLock {}
 impl TakeOver for RedisLock {
     fn take_over(&self, request: Request, from: Holder) -> LockFuture<Attempt> {
         let from = [from.grant.to_be_bytes(), from.renewed_at.to_be_bytes()].concat();
-        let names = vec![self.0.name(request.claim.key())];
-        self.0.acquire(&request, names, from)
+        let names = vec![self.0.lock.name(request.claim.key())];
+        self.0.lock.acquire(&request, names, from)
+    }
+}
+
+impl fmt::Debug for RedisLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RedisLock").field(&self.0.lock).finish()
     }
 }

@@ -6,11 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
-use tokio::select;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::dial::Driver;
+use super::in_flight::{InFlight, Unanswered};
 use super::reconnect::Failovers;
 use super::request::{Outgoing, RedisRequest, ScriptForm};
 use super::tracking_observer::TrackingObserver;
@@ -35,9 +34,7 @@ pub(super) struct Connection {
 pub(super) struct ConnectionState {
     pub(super) number: u64,
     is_broken: AtomicBool,
-    /// Whether it has ended, so that no reply will come.
-    has_ended: AtomicBool,
-    end: Notify,
+    in_flight: Arc<InFlight>,
     /// Notified about a tracked connection.
     observer: Option<Arc<dyn TrackingObserver>>,
 }
@@ -53,24 +50,37 @@ impl Connection {
         self.state.is_broken.load(Ordering::Relaxed) || self.failovers.count() != self.begun_after
     }
 
-    /// Sends it, and waits for the reply.
+    /// Sends it, and waits for the reply until the deadline.
     ///
     /// A server that does not know a script (after a restart or `SCRIPT FLUSH`) is sent its text.
-    pub(super) async fn send(&mut self, outgoing: Outgoing<'_>) -> Result<Value, RedisError> {
+    pub(super) async fn send(
+        &self,
+        outgoing: Outgoing<'_>,
+        deadline: Instant,
+    ) -> Result<Value, SendError> {
         match outgoing {
-            Outgoing::One(request) => self.send_one(request).await,
-            Outgoing::Asking(request) => self.send_asking(request).await,
-            Outgoing::Batch(requests) => self.send_batch(requests).await.map(Value::Array),
+            Outgoing::One(request) => self.send_one(request, deadline).await,
+            Outgoing::Asking(request) => self.send_asking(request, deadline).await,
+            Outgoing::Batch(requests) => {
+                self.send_batch(requests, deadline).await.map(Value::Array)
+            }
         }
     }
 
-    async fn send_one(&mut self, request: &RedisRequest<'_>) -> Result<Value, RedisError> {
+    async fn send_one(
+        &self,
+        request: &RedisRequest<'_>,
+        deadline: Instant,
+    ) -> Result<Value, SendError> {
         let mut form = request.form;
+        let mut socket = self.socket.clone();
         loop {
             let command = request.packed(form, self.declares_all);
-            match self.state.reply(command.query_async(&mut self.socket)).await {
-                Err(error) if form == ScriptForm::Hash && is_unknown_script(&error) => {
-                    form = ScriptForm::Text
+            match self.state.reply(command.query_async(&mut socket), deadline).await {
+                Err(SendError::Failed(error))
+                    if form == ScriptForm::Hash && is_unknown_script(&error) =>
+                {
+                    form = ScriptForm::Text;
                 }
                 reply => return reply,
             }
@@ -79,34 +89,39 @@ impl Connection {
 
     /// Sends `ASKING` and the request as one pipeline, because the next command on the connection
     /// uses up `ASKING`, whichever request it is of.
-    async fn send_asking(&mut self, request: &RedisRequest<'_>) -> Result<Value, RedisError> {
+    async fn send_asking(
+        &self,
+        request: &RedisRequest<'_>,
+        deadline: Instant,
+    ) -> Result<Value, SendError> {
         let mut form = request.form;
         loop {
             let command = request.packed(form, self.declares_all);
-            let replies = self.send_pipeline([redis::cmd("ASKING"), command]).await?;
+            let replies = self.send_pipeline([redis::cmd("ASKING"), command], deadline).await?;
             let replies = replies.into_iter().map(Value::extract_error);
             match replies.last().unwrap_or(Ok(Value::Nil)) {
                 Err(error) if form == ScriptForm::Hash && is_unknown_script(&error) => {
-                    form = ScriptForm::Text
+                    form = ScriptForm::Text;
                 }
-                reply => return reply,
+                reply => return Ok(reply?),
             }
         }
     }
 
     async fn send_batch(
-        &mut self,
+        &self,
         requests: &[&RedisRequest<'_>],
-    ) -> Result<Vec<Value>, RedisError> {
+        deadline: Instant,
+    ) -> Result<Vec<Value>, SendError> {
         let declares_all = self.declares_all;
         let commands = requests.iter().map(|request| request.packed(request.form, declares_all));
-        let mut replies = self.send_pipeline(commands).await?;
+        let mut replies = self.send_pipeline(commands, deadline).await?;
         let unknown = replies.iter().enumerate().filter(|(_, reply)| is_unknown_in_batch(reply));
         let unknown: Vec<_> = unknown.map(|(place, _)| place).collect();
         if !unknown.is_empty() {
             let by_text =
                 unknown.iter().map(|at| requests[*at].packed(ScriptForm::Text, declares_all));
-            let again = self.send_pipeline(by_text).await?;
+            let again = self.send_pipeline(by_text, deadline).await?;
             unknown.into_iter().zip(again).for_each(|(place, reply)| replies[place] = reply);
         }
         Ok(replies)
@@ -114,13 +129,30 @@ impl Connection {
 
     /// The replies to commands that are sent as one pipeline, errors among them.
     async fn send_pipeline(
-        &mut self,
+        &self,
         commands: impl IntoIterator<Item = Cmd>,
-    ) -> Result<Vec<Value>, RedisError> {
+        deadline: Instant,
+    ) -> Result<Vec<Value>, SendError> {
         let mut pipeline = redis::pipe();
         commands.into_iter().for_each(|command| _ = pipeline.add_command(command));
         pipeline.ignore_errors();
-        self.state.reply(pipeline.query_async(&mut self.socket)).await
+        let mut socket = self.socket.clone();
+        self.state.reply(pipeline.query_async(&mut socket), deadline).await
+    }
+}
+
+/// Why there is no reply.
+#[derive(Debug)]
+pub(super) enum SendError {
+    /// The deadline has passed.
+    Late,
+    /// The client or the server reports an error.
+    Failed(RedisError),
+}
+
+impl From<RedisError> for SendError {
+    fn from(error: RedisError) -> Self {
+        Self::Failed(error)
     }
 }
 
@@ -136,8 +168,7 @@ fn is_unknown_in_batch(reply: &Value) -> bool {
 impl ConnectionState {
     pub(super) fn new(number: u64, observer: Option<Arc<dyn TrackingObserver>>) -> Self {
         let is_broken = AtomicBool::new(false);
-        let has_ended = AtomicBool::new(false);
-        Self { number, is_broken, has_ended, end: Notify::new(), observer }
+        Self { number, is_broken, in_flight: Arc::default(), observer }
     }
 
     fn give_up(&self) {
@@ -145,6 +176,27 @@ impl ConnectionState {
         if let Some(observer) = &self.observer {
             observer.disconnected(self.number);
         }
+    }
+
+    /// Waits for a reply until the deadline, or until the connection ends. Without the latter, a
+    /// request that is queued at that moment could stay unanswered as long as there is a clone. Over
+    /// RESP2 the end is not reported, and only the deadline ends the wait.
+    async fn reply<T>(
+        &self,
+        reply: impl Future<Output = Result<T, RedisError>>,
+        deadline: Instant,
+    ) -> Result<T, SendError> {
+        let sent_at = self.observer.is_some().then(Instant::now);
+        let reply = match self.in_flight.reply(deadline, reply).await {
+            Ok(reply) => reply?,
+            Err(Unanswered::Ended) => {
+                let ended = RedisError::from(io::Error::from(io::ErrorKind::ConnectionReset));
+                return Err(ended.into());
+            }
+            Err(Unanswered::Late) => return Err(SendError::Late),
+        };
+        sent_at.inspect(|sent_at| self.confirm(*sent_at));
+        Ok(reply)
     }
 
     /// It has answered a request that was sent at this moment.
@@ -157,33 +209,6 @@ impl ConnectionState {
     /// The connection has ended.
     pub(super) fn end(&self) {
         self.give_up();
-        self.has_ended.store(true, Ordering::Release);
-        self.end.notify_waiters();
-    }
-
-    /// Waits for a reply until the connection ends. Without this, a request that is queued at that
-    /// moment could stay unanswered as long as there is a clone. Over RESP2 the end is not
-    /// reported, and only the caller's timeout ends the wait.
-    async fn reply<T>(
-        &self,
-        reply: impl Future<Output = Result<T, RedisError>>,
-    ) -> Result<T, RedisError> {
-        let sent_at = Instant::now();
-        let reply = select! {
-            biased;
-            reply = reply => reply,
-            () = self.ended() => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
-        };
-        if reply.is_ok() {
-            self.confirm(sent_at);
-        }
-        reply
-    }
-
-    async fn ended(&self) {
-        let end = self.end.notified();
-        if !self.has_ended.load(Ordering::Acquire) {
-            end.await;
-        }
+        self.in_flight.end();
     }
 }

@@ -18,6 +18,7 @@ mod connection;
 mod connector;
 mod dial;
 mod health;
+mod in_flight;
 mod names;
 mod node;
 mod options;

@@ -8,7 +8,7 @@ use redis::RedisError;
 use tokio::select;
 use tokio::time::{Instant, timeout_at};
 
-use super::connection::Connection;
+use super::connection::{Connection, SendError};
 use super::connector::Connector;
 use super::reconnect::{Failovers, ReconnectBackoff};
 use super::redirect::is_lost;
@@ -22,7 +22,7 @@ pub(super) struct SharedConnection {
     pool: Pool<Connector>,
     /// A clone of the pool's connection, because a checkout would be the most expensive step of a
     /// request. Held to clone it, never across an `.await`.
-    current: RwLock<Option<Connection>>,
+    current: RwLock<Option<Arc<Connection>>>,
     backoff: ReconnectBackoff,
     failovers: Arc<Failovers>,
     timeout: Duration,
@@ -59,18 +59,16 @@ impl SharedConnection {
         outgoing: Outgoing<'_>,
         deadline: Instant,
     ) -> Result<Replied, RequestError> {
-        let timed_out = |_| RequestError::TimedOut(self.timeout);
         let mut is_repeated = false;
         loop {
-            let mut connection = self.open(deadline).await?;
-            let reply = timeout_at(deadline, connection.send(outgoing)).await;
-            let error = match reply {
-                Ok(Ok(value)) => return Ok(Replied { value, is_repeated }),
-                Ok(Err(error)) => error,
+            let connection = self.open(deadline).await?;
+            let error = match connection.send(outgoing, deadline).await {
+                Ok(value) => return Ok(Replied { value, is_repeated }),
+                Err(SendError::Failed(error)) => error,
                 // A reply that stopped halfway would block all later replies.
-                Err(late) => {
+                Err(SendError::Late) => {
                     connection.give_up();
-                    return Err(timed_out(late));
+                    return Err(RequestError::TimedOut(self.timeout));
                 }
             };
             if !is_lost(&error) {
@@ -86,11 +84,13 @@ impl SharedConnection {
     }
 
     /// The connection, which is opened first if necessary.
-    pub(super) async fn open(&self, deadline: Instant) -> Result<Connection, RequestError> {
-        let timed_out = |_| RequestError::TimedOut(self.timeout);
+    pub(super) async fn open(&self, deadline: Instant) -> Result<Arc<Connection>, RequestError> {
         match self.current() {
             Some(connection) => Ok(connection),
-            None => timeout_at(deadline, self.connect()).await.map_err(timed_out)?,
+            None => {
+                let opened = timeout_at(deadline, self.connect()).await;
+                opened.unwrap_or(Err(RequestError::TimedOut(self.timeout)))
+            }
         }
     }
 
@@ -103,21 +103,22 @@ impl SharedConnection {
     }
 
     /// The connection, unless it is broken.
-    fn current(&self) -> Option<Connection> {
+    fn current(&self) -> Option<Arc<Connection>> {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner).clone();
         current.filter(|connection| !connection.is_broken())
     }
 
     /// Opens another connection, or fails as soon as an attempt has failed.
-    async fn connect(&self) -> Result<Connection, RequestError> {
+    async fn connect(&self) -> Result<Arc<Connection>, RequestError> {
         let failure = self.backoff.next_failure();
         let connection = select! {
             biased;
             connection = self.check_out() => connection?,
             error = failure.wait() => return Err(RequestError::Unconnected(error)),
         };
-        let clone = Some(connection.clone());
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = clone;
+        let connection = Arc::new(connection);
+        let current = Some(Arc::clone(&connection));
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
         Ok(connection)
     }
 
