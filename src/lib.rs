@@ -52,6 +52,7 @@
 //! | feature | default | what it adds |
 //! |---|---|---|
 //! | `redis` | yes | `RedisStore`: entries and leases that all processes share |
+//! | `tls` | no | `rediss://`: Redis by TLS (`rustls`), with certificates of your own |
 //! | `macros` | no | `#[read_through]`: an async function as a cached loader |
 //! | `test-util` | no | `store::conformance`: the contract as checks, for stores of your own; `store::faulty`: a store with scripted faults |
 

@@ -77,7 +77,7 @@ const ARROWS: [(&str, &[&str]); 19] = [
 ];
 
 /// Which foreign crate is named where, if it is named in few places only.
-const ADAPTERS: [(&str, &str); 14] = [
+const ADAPTERS: [(&str, &str); 17] = [
     ("axum", "crates/http/src/route_template.rs crates/http/src/nested.rs"),
     ("bb8", "src/store/redis/"),
     ("bb8_redis", "src/store/redis/"),
@@ -87,8 +87,11 @@ const ADAPTERS: [(&str, &str); 14] = [
     ("postcard", "crates/body/src/"),
     ("quick_cache", "src/store/redis/near/"),
     ("redis", "src/store/redis/"),
+    ("rustls", "src/store/redis/client/tls/"),
+    ("rustls_native_certs", "src/store/redis/client/tls/"),
     ("serde_json", "src/codec.rs"),
     ("sfv", "crates/http/src/rules/directives.rs"),
+    ("tokio_rustls", "src/store/redis/client/tls/"),
     ("tokio_postgres", "crates/lock/src/postgres/"),
     ("tonic", "crates/grpc/src/"),
     ("zookeeper_client", "crates/lock/src/zookeeper/"),

@@ -58,8 +58,9 @@ use crate::key::Key;
 /// second are taken for drift.
 ///
 /// # Permissions
-/// `~bw:* +mget +get +getex +setrange +set +del +pttl +pexpire +time +evalsha +eval +hello +ping +client|tracking`.
-/// With `+script|load`, the scripts are also loaded before their first use.
+/// `~bw:* +mget +get +getex +setrange +set +del +pttl +pexpire +time +evalsha +eval +ping +client|tracking`.
+/// With `+script|load`, the scripts are also loaded before their first use. `connect` names all that
+/// are missing. Without `+client|tracking`, waiters poll, and a near cache is refused.
 ///
 /// # Errors
 /// A command takes no longer than [`RedisOptions::timeout`]. An operation is one command, and

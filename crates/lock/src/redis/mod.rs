@@ -67,10 +67,17 @@
 //! its next renewal, a third of the lease later.
 //!
 //! # What a user of the server must be allowed to do
-//! `~bw:* +get +getex +set +del +incr +pexpire +pttl +time +evalsha +eval +hello +client|tracking`,
-//! and for a [`ReentrantLock`] `+hgetall +hset +hdel`, and for a [`FairLock`] `+zadd +zrem +zcard
-//! +zrank +zscore +zrange +zrangebyscore`.
-//! With `+script|load` as well, the scripts are loaded before their first use.
+//! All of them need `~bw:* +evalsha +eval +client|tracking`, and:
+//!
+//! | lock | commands in its scripts |
+//! |---|---|
+//! | [`RedisLock`] | `+get +getex +set +incr +pexpire +pttl +time +del` |
+//! | [`FairLock`] | those of a `RedisLock`, and `+zadd +zcard +zrange +zrangebyscore +zrank +zrem +zscore` |
+//! | [`ReentrantLock`] | `+getex +set +incr +pexpire +pttl +time +del +hgetall +hset +hdel` |
+//! | [`Redlock`] | `+get +getex +set +pttl +del`, on each node |
+//!
+//! With `+script|load` as well, the scripts are loaded before their first use. `connect` names what
+//! is missing of these. Without `+client|tracking`, waiters poll.
 
 mod batches;
 mod fair;
@@ -123,14 +130,12 @@ async fn prove(lock: &dyn Lock) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Makes sure that all servers can be reached, and that a single server is no node of a cluster.
-async fn prove_servers(client: &RedisClient, renew: &RedisScript) -> Result<(), StoreError> {
-    client.connect().await?;
-    if client.is_cluster() { Ok(()) } else { prove_single(client, renew).await }
-}
-
-/// Renews an unused key with names in two slots, which a node of a cluster refuses.
+/// Renews an unused key with names in two slots, which a node of a cluster refuses. Does nothing if
+/// it is to be a cluster.
 async fn prove_single(client: &RedisClient, renew: &RedisScript) -> Result<(), StoreError> {
+    if client.is_cluster() {
+        return Ok(());
+    }
     let claim = Claim::new(Key::of(CHECK).with(Uuid::new_v4()));
     let other = Key::of(CHECK).with(0).digest();
     let names = [claim.key().digest(), other].map(|digest| client.name(&digest, ":check"));

@@ -9,7 +9,7 @@ use bellwether::{Digest, Key, RedisOptions, StoreError};
 use tokio::time::Instant;
 
 use super::batches::Batches;
-use super::{FENCE_TTL, millis, prove_servers, reply, token};
+use super::{FENCE_TTL, millis, prove_single, reply, token};
 use crate::{Attempt, Claim, LockFuture, Released, Renew, Request, Watch, Watchers};
 use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue};
 
@@ -30,6 +30,8 @@ pub(super) struct LockScripts {
     pub(super) renew: RedisScript,
     pub(super) verify: RedisScript,
     pub(super) release: RedisScript,
+    /// The commands in them, as `RedisClient::check_commands` takes them.
+    pub(super) commands: &'static [&'static str],
 }
 
 impl Scripted {
@@ -39,16 +41,19 @@ impl Scripted {
         scripts: LockScripts,
         others: &[&RedisScript],
     ) -> Arc<Self> {
-        let LockScripts { acquire, renew, verify, release } = &scripts;
+        let LockScripts { acquire, renew, verify, release, commands: _ } = &scripts;
         let all = [acquire, renew, verify, release].into_iter().chain(others.iter().copied());
         let client = RedisClient::new(options, all.cloned(), Watchers::default());
         let prolong_at = (0..RedisClient::SLOTS).map(|_| AtomicU32::new(0)).collect();
         Arc::new(Self { client, suffix, scripts, made_at: Instant::now(), prolong_at })
     }
 
-    /// Makes sure that the server can be reached, or all nodes of a cluster.
+    /// Makes sure that the server can be reached, or all nodes of a cluster, and that it allows what
+    /// the scripts need.
     pub(super) async fn prove(&self) -> Result<(), StoreError> {
-        prove_servers(&self.client, &self.scripts.renew).await
+        self.client.connect().await?;
+        self.client.check_commands(self.scripts.commands).await?;
+        prove_single(&self.client, &self.scripts.renew).await
     }
 
     pub(super) fn watch(&self, key: &Key) -> Watch {

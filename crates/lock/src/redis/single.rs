@@ -70,6 +70,7 @@ impl RedisLock {
             renew: script(&[include_str!("renew.lua")]),
             verify: script(&[include_str!("verify.lua")]),
             release: RedisScript::new(&[include_str!("release.lua")]),
+            commands: &["get", "getex", "set", "incr", "pexpire", "pttl", "time", "del"],
         };
         let take_many = RedisScript::new(&[include_str!("take_many.lua")]);
         let release_many = RedisScript::new(&[include_str!("release_many.lua")]);

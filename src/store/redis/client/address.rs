@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
 
+use super::credentials::RedisCredentials;
 use crate::config_error::ConfigError;
 
 /// The address of one server.
@@ -22,6 +23,8 @@ pub(super) struct RedisUrl {
     pub(super) cluster: Option<Vec<ServerAddress>>,
     pub(super) login: UrlLogin,
     pub(super) database: u32,
+    #[cfg(feature = "tls")]
+    pub(super) is_encrypted: bool,
 }
 
 /// The user and the password of a URL.
@@ -29,6 +32,13 @@ pub(super) struct RedisUrl {
 pub(super) struct UrlLogin {
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
+}
+
+impl UrlLogin {
+    /// The credentials. A user without a password cannot authenticate.
+    pub(super) fn credentials(self) -> Option<RedisCredentials> {
+        Some(RedisCredentials::of_user(self.user, self.password?))
+    }
 }
 
 /// The parts of a URL that may name several servers: `scheme://user:password@host:port,host/path`.
@@ -52,6 +62,14 @@ impl RedisUrl {
         match parts.scheme {
             "redis" | "valkey" => Self::of_host(parts),
             "redis-cluster" | "valkey-cluster" => Self::of_cluster(parts),
+            #[cfg(feature = "tls")]
+            "rediss" | "valkeys" => Ok(Self { is_encrypted: true, ..Self::of_host(parts)? }),
+            #[cfg(feature = "tls")]
+            "rediss-cluster" | "valkeys-cluster" => {
+                Ok(Self { is_encrypted: true, ..Self::of_cluster(parts)? })
+            }
+            #[cfg(not(feature = "tls"))]
+            "rediss" | "valkeys" | "rediss-cluster" | "valkeys-cluster" => Err(refused(NO_TLS)),
             "unix" | "redis+unix" | "valkey+unix" => Self::of_socket(parts),
             _ => Err(refused(ADDRESS)),
         }
@@ -66,19 +84,19 @@ impl RedisUrl {
             return Err(refused("it has a parameter (`?...`) that is not known"));
         }
         let database = database(parts.path.trim_matches('/'))?;
-        Ok(Self { address, cluster: None, login: parts.login, database })
+        Ok(Self::plain(address, parts.login, database))
     }
 
     fn of_cluster(parts: UrlParts<'_>) -> Result<Self, ConfigError> {
         let seeds = parts.addresses(PORT)?;
-        let address = seeds.first().cloned().ok_or_else(|| refused(HOST))?;
+        let first = seeds.first().cloned().ok_or_else(|| refused(HOST))?;
         if !parts.query.is_empty() {
             return Err(refused("it has a parameter (`?...`) that is not known"));
         }
         if database(parts.path.trim_matches('/'))? > 0 {
             return Err(refused("a cluster has only database 0"));
         }
-        Ok(Self { address, cluster: Some(seeds), login: parts.login, database: 0 })
+        Ok(Self { cluster: Some(seeds), ..Self::plain(first, parts.login, 0) })
     }
 
     fn of_socket(parts: UrlParts<'_>) -> Result<Self, ConfigError> {
@@ -96,7 +114,18 @@ impl RedisUrl {
             }
         }
         let address = ServerAddress::Unix(parts.path.into());
-        Ok(Self { address, cluster: None, login, database: number })
+        Ok(Self::plain(address, login, number))
+    }
+
+    fn plain(address: ServerAddress, login: UrlLogin, database: u32) -> Self {
+        Self {
+            address,
+            cluster: None,
+            login,
+            database,
+            #[cfg(feature = "tls")]
+            is_encrypted: false,
+        }
     }
 }
 
@@ -104,7 +133,7 @@ impl<'a> UrlParts<'a> {
     pub(super) fn parse(url: &'a str) -> Result<Self, ConfigError> {
         let (scheme, rest) = url.split_once("://").ok_or_else(|| refused(ADDRESS))?;
         if rest.contains('#') {
-            return Err(refused("it has a fragment (`#...`): write `#` in a password as `%23`"));
+            return Err(refused(FRAGMENT));
         }
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
@@ -212,8 +241,12 @@ impl fmt::Display for ServerAddress {
 }
 
 const PORT: u16 = 6379;
-const ADDRESS: &str =
-    "it must be redis://[user:password@]host[:port][/database] or unix:///path[?db=database]";
+const ADDRESS: &str = "it must be redis://[user:password@]host[:port][/database], rediss:// for TLS, or \
+     unix:///path[?db=database]";
+#[cfg(not(feature = "tls"))]
+const NO_TLS: &str = "`rediss://` needs the feature `tls` of the crate";
+const FRAGMENT: &str = "it has a fragment (`#...`), and there is none: write `#` in a password as `%23`, and see \
+     `RedisTls` for options of TLS";
 const HOST: &str = "a host must be a name, an IPv4 address, or an IPv6 address in brackets";
 const NUMBER: &str = "a port must be a number from 1 to 65535";
 const ENCODING: &str = "its percent encoding is invalid: write `%` as `%25`";
@@ -245,6 +278,28 @@ mod tests {
         let url = RedisUrl::parse("redis://:secret@h").unwrap();
         assert_eq!(url.login.user, None);
         assert_eq!(url.login.password.as_deref(), Some("secret"));
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[test]
+    fn an_address_of_tls_names_the_feature_that_is_missing() {
+        for url in ["rediss://h", "valkeys://h"] {
+            let error = RedisUrl::parse(url).err().expect("there is no TLS");
+            assert!(error.to_string().contains("feature `tls`"), "{error}");
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    #[test]
+    fn the_scheme_says_whether_a_connection_is_encrypted() {
+        for (url, is_encrypted) in [
+            ("redis://h", false),
+            ("valkey://h", false),
+            ("rediss://h", true),
+            ("valkeys://h", true),
+        ] {
+            assert_eq!(RedisUrl::parse(url).unwrap().is_encrypted, is_encrypted, "{url}");
+        }
     }
 
     #[test]

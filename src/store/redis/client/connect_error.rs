@@ -13,9 +13,15 @@ pub(in super::super) enum ConnectError {
     Reported(RedisError),
     /// The options or the files that they name do not fit the server.
     Misconfigured(Arc<str>),
+    /// What is needed for a connection does not answer, or not yet.
+    Unavailable(Arc<str>),
 }
 
 impl ConnectError {
+    pub(super) fn unavailable(message: impl Into<Arc<str>>) -> Self {
+        Self::Unavailable(message.into())
+    }
+
     pub(super) fn misconfigured(message: impl Into<Arc<str>>) -> Self {
         Self::Misconfigured(message.into())
     }
@@ -24,8 +30,13 @@ impl ConnectError {
     pub(super) fn is_about_the_protocol(&self) -> bool {
         match self {
             Self::Reported(error) => !error.is_io_error() && !self.is_about_credentials(),
-            Self::Misconfigured(_) => false,
+            Self::Misconfigured(_) | Self::Unavailable(_) => false,
         }
+    }
+
+    /// Whether it lasts until the options, the files or the user of the server are changed.
+    pub(super) fn is_mistake(&self) -> bool {
+        matches!(self, Self::Misconfigured(_)) || self.is_about_credentials()
     }
 
     /// Whether the server refused the credentials.
@@ -52,7 +63,7 @@ impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Reported(error) => error.fmt(f),
-            Self::Misconfigured(message) => f.write_str(message),
+            Self::Misconfigured(message) | Self::Unavailable(message) => f.write_str(message),
         }
     }
 }

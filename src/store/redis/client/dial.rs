@@ -12,14 +12,20 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::task::AbortHandle;
 
-use super::address::{RedisUrl, ServerAddress, UrlLogin};
+use super::address::ServerAddress;
 use super::connect_error::ConnectError;
+use super::credentials::RedisCredentials;
+use super::login::Login;
+#[cfg(feature = "tls")]
+use super::tls::{TlsConnector, explain};
 
 /// How to connect to servers. All connections of a client share it, whichever server they lead to.
 #[derive(Clone)]
 pub(super) struct Dialer {
-    login: UrlLogin,
-    database: u32,
+    pub(super) login: Login,
+    pub(super) database: u32,
+    #[cfg(feature = "tls")]
+    pub(super) tls: Option<Arc<TlsConnector>>,
 }
 
 /// An authenticated connection.
@@ -29,9 +35,13 @@ pub(super) struct Dialed {
     pub(super) driver: Arc<Driver>,
 }
 
-/// The task that writes and reads a connection. It ends when this is dropped.
+/// The task that writes and reads a connection, and the one that renews its credentials. They end
+/// when this is dropped.
 #[derive(Debug)]
-pub(super) struct Driver(AbortHandle);
+pub(super) struct Driver {
+    io: AbortHandle,
+    renewal: Option<AbortHandle>,
+}
 
 /// The receiver of the push messages of a connection. It is dropped with the connection.
 pub(super) type PushSender = Arc<dyn AsyncPushSender>;
@@ -42,14 +52,11 @@ trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
 impl Dialer {
-    pub(super) fn new(url: &RedisUrl) -> Self {
-        Self { login: url.login.clone(), database: url.database }
-    }
-
     /// Connects to a server, and authenticates. The caller sets the timeout.
     ///
     /// # Errors
-    /// Those of the stream and of the authentication, and a refusal of the protocol.
+    /// Those of the stream, of the credentials and of the authentication, and a refusal of the
+    /// protocol.
     ///
     /// # Cancel safety
     /// Dropping it closes what was opened.
@@ -59,13 +66,35 @@ impl Dialer {
         protocol: ProtocolVersion,
         pushes: Option<PushSender>,
     ) -> Result<Dialed, ConnectError> {
-        let stream = self.open(address).await?;
-        self.authenticate(stream, protocol, pushes).await
+        let mut credentials = self.login.credentials().await?;
+        loop {
+            let stream = self.open(address).await?;
+            let settings = self.settings(protocol, credentials.as_ref());
+            let dialed = self.authenticate(stream, &settings, pushes.clone()).await;
+            match (dialed, credentials) {
+                // They may have been changed meanwhile.
+                (Err(error), Some(refused)) if error.is_about_credentials() => {
+                    let changed = self.login.changed(&refused).await;
+                    credentials = Some(changed.ok_or(error)?);
+                }
+                (Ok((socket, io)), credentials) => {
+                    return Ok(self.dialed(socket, io, credentials.as_ref()));
+                }
+                (Err(error), _) => return Err(error),
+            }
+        }
     }
 
     async fn open(&self, address: &ServerAddress) -> Result<Box<dyn ByteStream>, ConnectError> {
         match address {
-            ServerAddress::Tcp { host, port } => Ok(Box::new(open_tcp(host, *port).await?)),
+            ServerAddress::Tcp { host, port } => {
+                let stream = open_tcp(host, *port).await?;
+                #[cfg(feature = "tls")]
+                if let Some(tls) = &self.tls {
+                    return Ok(Box::new(tls.encrypt(stream, host).await?));
+                }
+                Ok(Box::new(stream))
+            }
             #[cfg(unix)]
             ServerAddress::Unix(path) => Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),
             #[cfg(not(unix))]
@@ -78,41 +107,74 @@ impl Dialer {
     async fn authenticate(
         &self,
         stream: Box<dyn ByteStream>,
-        protocol: ProtocolVersion,
+        settings: &RedisConnectionInfo,
         pushes: Option<PushSender>,
-    ) -> Result<Dialed, ConnectError> {
+    ) -> Result<(MultiplexedConnection, AbortHandle), ConnectError> {
         // The client sets a timeout for every request. A second one here would only cost a timer.
         let mut config =
             AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(QUEUE);
         if let Some(pushes) = pushes {
             config = config.set_push_sender(pushes);
         }
-        let settings = self.settings(protocol);
-        let connecting = MultiplexedConnection::new_with_config(&settings, stream, config);
-        let (socket, driver) = connecting.await.map_err(explained)?;
-        let driver = Arc::new(Driver(tokio::spawn(driver).abort_handle()));
-        Ok(Dialed { socket, driver })
+        let connecting = MultiplexedConnection::new_with_config(settings, stream, config);
+        let (socket, driver) = connecting.await.map_err(|error| self.explained(error, settings))?;
+        Ok((socket, tokio::spawn(driver).abort_handle()))
     }
 
-    fn settings(&self, protocol: ProtocolVersion) -> RedisConnectionInfo {
+    fn dialed(
+        &self,
+        socket: MultiplexedConnection,
+        io: AbortHandle,
+        credentials: Option<&RedisCredentials>,
+    ) -> Dialed {
+        let renewal = credentials.and_then(|used| self.login.renewal(used, &socket));
+        let renewal = renewal.map(|renewal| tokio::spawn(renewal).abort_handle());
+        Dialed { socket, driver: Arc::new(Driver { io, renewal }) }
+    }
+
+    fn settings(
+        &self,
+        protocol: ProtocolVersion,
+        credentials: Option<&RedisCredentials>,
+    ) -> RedisConnectionInfo {
         let mut settings =
             RedisConnectionInfo::default().set_protocol(protocol).set_db(self.database.into());
-        if let Some(user) = &self.login.user {
-            settings = settings.set_username(user);
+        if let Some(credentials) = credentials {
+            settings = settings.set_password(credentials.secret());
         }
-        if let Some(password) = &self.login.password {
-            settings = settings.set_password(password);
+        match credentials.and_then(RedisCredentials::user) {
+            Some(user) => settings.set_username(user),
+            None => settings,
         }
-        settings
+    }
+
+    /// Explains why a server did not accept a connection.
+    fn explained(&self, error: RedisError, settings: &RedisConnectionInfo) -> ConnectError {
+        // Some servers repeat the words of a command that they do not know.
+        let password = settings.password().filter(|password| !password.is_empty());
+        if password.is_some_and(|password| error.to_string().contains(password)) {
+            return ConnectError::misconfigured(
+                "the server refuses the command that authenticates",
+            );
+        }
+        #[cfg(feature = "tls")]
+        if let (Some(tls), Some(io)) = (&self.tls, io_error(&error)) {
+            let explained = explain(io).or_else(|| tls.explain_end());
+            return explained.unwrap_or_else(|| error.into());
+        }
+        match error.kind() {
+            // A server that expects TLS answers by bytes of that.
+            ErrorKind::Parse => ConnectError::misconfigured(NO_REDIS),
+            _ => error.into(),
+        }
     }
 }
 
-/// A server that expects TLS answers by bytes of that.
-fn explained(error: RedisError) -> ConnectError {
-    match error.kind() {
-        ErrorKind::Parse => ConnectError::misconfigured(NO_REDIS),
-        _ => error.into(),
-    }
+/// The error of the stream under an error of the client.
+#[cfg(feature = "tls")]
+fn io_error(error: &RedisError) -> Option<&io::Error> {
+    let source = std::error::Error::source(error)?;
+    source.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>()?.downcast_ref()
 }
 
 /// Connects to the first address of a host that accepts.
@@ -135,7 +197,8 @@ async fn open_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.0.abort();
+        self.io.abort();
+        self.renewal.as_ref().inspect(|renewal| renewal.abort());
     }
 }
 
@@ -169,7 +232,7 @@ mod tests {
         let task = tokio::spawn(async move {
             let _ = receiver.await;
         });
-        let driver = Arc::new(Driver(task.abort_handle()));
+        let driver = Arc::new(Driver { io: task.abort_handle(), renewal: None });
         drop(Arc::clone(&driver));
         assert!(!sender.is_closed());
         drop(driver);

@@ -16,9 +16,11 @@ mod cluster;
 mod connect_error;
 mod connection;
 mod connector;
+mod credentials;
 mod dial;
 mod health;
 mod in_flight;
+mod login;
 mod names;
 mod node;
 mod options;
@@ -27,11 +29,14 @@ mod reconnect;
 mod redirect;
 mod request;
 mod request_error;
+mod rights;
 mod script;
 mod server_clock;
 mod servers;
 mod shared_connection;
 mod slot;
+#[cfg(feature = "tls")]
+mod tls;
 mod tracking_observer;
 mod value;
 
@@ -42,13 +47,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+pub use self::credentials::{CredentialsProvider, PasswordFile, RedisCredentials};
 pub use self::options::RedisOptions;
 pub use self::request::RedisRequest;
 pub use self::script::RedisScript;
+#[cfg(feature = "tls")]
+pub use self::tls::RedisTls;
 pub use self::value::RedisValue;
 
 pub(super) use self::request::Route;
-pub(super) use self::request_error::{Refusal, RequestError, refusal};
+pub(super) use self::request_error::RequestError;
 pub(super) use self::server_clock::ServerClock;
 pub(super) use self::slot::InSlot;
 pub(super) use self::tracking_observer::TrackingObserver;
@@ -131,7 +139,7 @@ impl RedisClient {
             pushes: Arc::clone(&pushes),
         };
         let connector = Connector {
-            dialer: options.dialer(),
+            dialer: options.dialer().clone(),
             address: options.server().clone(),
             protocol: options.protocol(),
             timeout: options.request_timeout(),

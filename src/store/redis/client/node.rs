@@ -104,15 +104,18 @@ impl Node {
         let admission = self.health.admit().map_err(|said| NodeError { error: None, said })?;
         match self.connection(route).send(outgoing, deadline).await {
             Ok(replied) => {
-                self.health.note(admission, None);
+                self.health.answered(admission);
                 Ok(replied)
             }
             Err(error) => {
                 let error = if self.is_of_cluster { error.in_cluster() } else { error };
-                let error = self.error(outgoing.error(&error), error);
-                let counts = !self.is_of_cluster || !error.is_of_slots();
-                self.health.note(admission, Some(&error.said).filter(|_| counts));
-                Err(error)
+                let is_outage = error.is_outage() && !(self.is_of_cluster && is_of_slots(&error));
+                let failed = self.error(outgoing.error(&error), error);
+                match is_outage {
+                    true => self.health.failed(admission, &failed.said),
+                    false => self.health.answered(admission),
+                }
+                Err(failed)
             }
         }
     }
@@ -180,12 +183,9 @@ impl Node {
     }
 }
 
-impl NodeError {
-    /// Whether the error is about slots, and not about the node.
-    fn is_of_slots(&self) -> bool {
-        let step = self.error.as_ref().map(redirect::next_step);
-        !matches!(step, None | Some(NextStep::AskAnother | NextStep::Fail))
-    }
+/// Whether an error is about slots, and not about the node.
+fn is_of_slots(error: &RequestError) -> bool {
+    !matches!(redirect::next_step(error), NextStep::AskAnother | NextStep::Fail)
 }
 
 impl fmt::Debug for Node {

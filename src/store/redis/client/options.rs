@@ -1,13 +1,18 @@
 //! Options of a Redis client and of the store over it.
 
-use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, slice};
 
 use redis::ProtocolVersion;
 
 use super::address::{RedisUrl, ServerAddress};
 use super::breaker::BreakerRules;
+use super::credentials::CredentialsProvider;
 use super::dial::Dialer;
+use super::login::Login;
+#[cfg(feature = "tls")]
+use super::tls::{RedisTls, TlsConnector};
 use crate::config_error::{ConfigError, duration_within, namespace_of};
 
 /// The address of a Redis server, and the options of the client and the store.
@@ -28,7 +33,10 @@ use crate::config_error::{ConfigError, duration_within, namespace_of};
 /// ```
 #[derive(Clone)]
 pub struct RedisOptions {
-    url: RedisUrl,
+    /// The server, or the first seed of a cluster.
+    server: ServerAddress,
+    seeds: Option<Arc<[ServerAddress]>>,
+    dialer: Dialer,
     namespace: String,
     timeout: Duration,
     connections: u32,
@@ -40,18 +48,31 @@ pub struct RedisOptions {
 }
 
 impl RedisOptions {
-    /// Options for an address:
-    /// - `redis://[user:password@]host[:port][/database]` is one server.
-    /// - `redis-cluster://[user:password@]host[:port],host[:port]` is a cluster, by one or more of
-    ///   its nodes. The others are discovered.
-    /// - `unix:///path[?db=database]` is one server, by a socket.
+    /// Options for the address of a server or a cluster:
+    /// - `redis://[user:password@]host[:port][/database]`, or `valkey://`;
+    /// - `redis-cluster://[user:password@]host[:port],host[:port]`, or `valkey-cluster://`: a
+    ///   cluster by one or more of its nodes. The others are discovered;
+    /// - `rediss://`, `valkeys://`, `rediss-cluster://` or `valkeys-cluster://` with the same parts,
+    ///   for TLS with the defaults of `RedisTls`. They need the feature `tls`;
+    /// - `unix:///path[?db=database&user=user&pass=password]`.
+    ///
+    /// Special characters in user and password are percent-encoded.
     ///
     /// # Errors
     /// If it is not such an address. The message repeats no part of it, because any part may hold a
     /// password.
     pub fn new(url: &str) -> Result<Self, ConfigError> {
+        let url = RedisUrl::parse(url)?;
+        let dialer = Dialer {
+            login: Login::Fixed(url.login.credentials()),
+            database: url.database,
+            #[cfg(feature = "tls")]
+            tls: url.is_encrypted.then(|| Arc::new(TlsConnector::new(RedisTls::new()))),
+        };
         Ok(Self {
-            url: RedisUrl::parse(url)?,
+            server: url.address,
+            seeds: url.cluster.map(Arc::from),
+            dialer,
             namespace: "default".to_owned(),
             timeout: Duration::from_millis(250),
             connections: 2,
@@ -61,6 +82,30 @@ impl RedisOptions {
             down_after: 5,
             probe_every: Duration::from_millis(250),
         })
+    }
+
+    /// Sets what is trusted and presented by TLS.
+    ///
+    /// Default: [`RedisTls::new`], which trusts the roots of the system and presents nothing.
+    ///
+    /// # Errors
+    /// If the address is not one of TLS, because then nothing would be encrypted.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: RedisTls) -> Result<Self, ConfigError> {
+        if self.dialer.tls.is_none() {
+            return Err(ConfigError::Tls { reason: "the address must begin with `rediss://`" });
+        }
+        self.dialer.tls = Some(Arc::new(TlsConnector::new(tls)));
+        Ok(self)
+    }
+
+    /// Sets where user and password come from, for those that change or must not be in an address.
+    ///
+    /// Default: those in the address, or none.
+    #[must_use]
+    pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
+        self.dialer.login = Login::provided(provider);
+        self
     }
 
     /// Sets the namespace: all names on the server begin with `bw:<namespace>:`. Services that
@@ -207,26 +252,26 @@ impl RedisOptions {
     /// The address of the server, or those of the seeds of a cluster with commas between them,
     /// without user and password.
     pub fn address(&self) -> String {
-        let addresses = self.seeds().unwrap_or(std::slice::from_ref(&self.url.address));
+        let addresses = self.seeds().unwrap_or(slice::from_ref(&self.server));
         addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
     }
 
     /// Whether the address is that of a cluster.
     pub fn is_cluster(&self) -> bool {
-        self.seeds().is_some()
+        self.seeds.is_some()
     }
 
     /// The seeds of a cluster.
     pub(super) fn seeds(&self) -> Option<&[ServerAddress]> {
-        self.url.cluster.as_deref()
+        self.seeds.as_deref()
     }
 
     pub(super) fn server(&self) -> &ServerAddress {
-        &self.url.address
+        &self.server
     }
 
-    pub(super) fn dialer(&self) -> Dialer {
-        Dialer::new(&self.url)
+    pub(super) fn dialer(&self) -> &Dialer {
+        &self.dialer
     }
 
     pub(super) fn namespace_name(&self) -> &str {

@@ -14,7 +14,8 @@ use crate::log_throttle::LogThrottle;
 /// The pauses between attempts to make one connection.
 ///
 /// The pool makes one attempt at a time. After a failed attempt there is a pause, which doubles
-/// from 50 ms up to a limit. Jitter shortens it by up to a half, so that the processes of a fleet
+/// from 50 ms up to a limit. The limit is longer for a mistake in the options or the credentials,
+/// which usually lasts until a person corrects it. Jitter shortens it by up to a half, so that the processes of a fleet
 /// do not reconnect in step. A request that needs the connection during a pause fails at once, with
 /// the error of the last attempt.
 #[derive(Clone, Debug)]
@@ -63,7 +64,8 @@ impl ReconnectBackoff {
     pub(super) fn failed(&self, error: &ConnectError, now: Instant, jitter: f64) {
         let mut last = self.last();
         let in_a_row = last.as_ref().map_or(0, |failure| failure.in_a_row).saturating_add(1);
-        let again_at = now + pause(in_a_row, self.0.longest, jitter);
+        let limit = if error.is_mistake() { LONGEST_OF_MISTAKES } else { self.0.longest };
+        let again_at = now + pause(in_a_row, limit.max(self.0.longest), jitter);
         *last = Some(FailedAttempt { error: error.clone(), in_a_row, again_at });
     }
 
@@ -118,6 +120,9 @@ fn pause(in_a_row: u32, longest: Duration, jitter: f64) -> Duration {
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
+
+/// The limit of the pauses for mistakes, so that one that is corrected is over within two seconds.
+const LONGEST_OF_MISTAKES: Duration = Duration::from_secs(2);
 
 /// Counts how often the server was found to be a replica. After a failover its address may lead to
 /// another server, so all older connections are given up.
@@ -180,6 +185,16 @@ mod tests {
         let why = backoff.may_begin(now + FIRST_PAUSE / 2).unwrap_err();
         assert!(why.to_string().contains("refused"), "{why}");
         assert!(backoff.may_begin(now + FIRST_PAUSE).is_ok());
+    }
+
+    #[test]
+    fn a_mistake_is_tried_again_every_two_seconds_at_most() {
+        let backoff = ReconnectBackoff::new(LONGEST);
+        let now = Instant::now();
+        let mistake = ConnectError::misconfigured("a wrong certificate");
+        (0..9).for_each(|_| backoff.failed(&mistake, now, 1.0));
+        assert!(backoff.may_begin(now + LONGEST_OF_MISTAKES * 9 / 10).is_err());
+        assert!(backoff.may_begin(now + LONGEST_OF_MISTAKES).is_ok());
     }
 
     #[test]

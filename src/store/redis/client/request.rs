@@ -111,7 +111,7 @@ impl<'a> RedisRequest<'a> {
     }
 
     /// Adds arguments.
-    pub(super) fn with_args(mut self, more: impl IntoIterator<Item = Vec<u8>>) -> Self {
+    pub(in super::super) fn with_args(mut self, more: impl IntoIterator<Item = Vec<u8>>) -> Self {
         match &mut self.payload {
             RequestPayload::Command { args, .. } | RequestPayload::Script { args, .. } => {
                 args.extend(more);

@@ -56,6 +56,14 @@ impl RequestError {
         self.classification().is_some_and(|class| class.said == READONLY)
     }
 
+    /// Whether it means that the server is down, slow or out of reach. A refusal of one request does
+    /// not.
+    pub(super) fn is_outage(&self) -> bool {
+        use StoreErrorKind::{NotReady, TimedOut, Unreachable};
+        matches!(self, Self::Unconnected(_))
+            || matches!(self.kind(), NotReady | TimedOut | Unreachable)
+    }
+
     pub(super) fn kind(&self) -> StoreErrorKind {
         if let Some(class) = self.classification() {
             return class.kind;
@@ -65,6 +73,7 @@ impl RequestError {
             Self::TimedOut(_) => StoreErrorKind::TimedOut,
             Self::Unconnected(ConnectError::Misconfigured(_)) => StoreErrorKind::Misconfigured,
             Self::Redirected(_) => StoreErrorKind::NotReady,
+            Self::Unconnected(ConnectError::Unavailable(_)) => StoreErrorKind::Unreachable,
             Self::Reported(error) | Self::Unconnected(ConnectError::Reported(error)) => {
                 match error.kind() {
                     ErrorKind::Server(_) | ErrorKind::Extension => StoreErrorKind::Refused,

@@ -61,6 +61,7 @@ impl FairLock {
             renew: script(&[include_str!("../renew.lua")]),
             verify: script(&[include_str!("../verify.lua")]),
             release: ours(include_str!("release.lua")),
+            commands: &COMMANDS,
         };
         Self { lock: Scripted::new(options, ":fair", scripts, &[]), silence: SILENCE }
     }
@@ -126,5 +127,24 @@ impl Lock for FairLock {
 }
 
 impl Fenced for FairLock {}
+
+/// The commands of the scripts.
+const COMMANDS: [&str; 15] = [
+    "get",
+    "getex",
+    "set",
+    "incr",
+    "pexpire",
+    "pttl",
+    "time",
+    "del",
+    "zadd",
+    "zcard",
+    "zrange",
+    "zrangebyscore",
+    "zrank",
+    "zrem",
+    "zscore",
+];
 
 const SILENCE: Duration = Duration::from_secs(1);

@@ -69,7 +69,10 @@ impl Redlock {
         let misfit =
             |error: ConfigError| StoreError::new(StoreErrorKind::Misconfigured, error.to_string());
         let lock = Self::connect_lazily(nodes).map_err(misfit)?;
-        let proved = lock.0.nodes.iter().map(|node| prove_single(node, &lock.0.renew));
+        let proved = lock.0.nodes.iter().map(|node| async {
+            node.check_commands(&COMMANDS).await?;
+            prove_single(node, &lock.0.renew).await
+        });
         let misfits = |error: &StoreError| error.kind() == StoreErrorKind::Misconfigured;
         // Other errors of a minority do not matter.
         if let Some(error) =
@@ -291,6 +294,9 @@ impl fmt::Debug for Redlock {
         f.debug_tuple("Redlock").field(&self.0.nodes).finish()
     }
 }
+
+/// The commands of the scripts.
+const COMMANDS: [&str; 5] = ["get", "getex", "set", "pttl", "del"];
 
 const TAKING: &str = "taking the lock";
 const RENEWING: &str = "renewing the lock";

@@ -50,6 +50,7 @@ impl ReentrantLock {
             renew: ours(include_str!("renew.lua")),
             verify: ours(include_str!("verify.lua")),
             release: ours(include_str!("release.lua")),
+            commands: &COMMANDS,
         };
         let count = ours(include_str!("count.lua"));
         Self { lock: Scripted::new(options, ":holds", scripts, &[&count]), count }
@@ -93,3 +94,7 @@ impl Lock for ReentrantLock {
 impl Fenced for ReentrantLock {}
 
 impl Reentrant for ReentrantLock {}
+
+/// The commands of the scripts.
+const COMMANDS: [&str; 10] =
+    ["getex", "set", "incr", "pexpire", "pttl", "time", "del", "hgetall", "hset", "hdel"];

@@ -100,13 +100,13 @@ impl Cluster {
         use StoreErrorKind::{Down, TimedOut, Unreachable};
         match error {
             Some(Unanswered { said, is_of_cluster: true }) if said.kind() != Down => {
-                self.health.note(admission, Some(said));
+                self.health.failed(admission, said);
             }
             // A node that does not answer says nothing about the cluster.
             Some(error) if matches!(error.said.kind(), Down | TimedOut | Unreachable) => {
                 drop(admission);
             }
-            _ => self.health.note(admission, None),
+            _ => self.health.answered(admission),
         }
     }
 
