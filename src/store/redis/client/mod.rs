@@ -2,7 +2,7 @@
 //! timeout for each request, and sends none while the server is down.
 //!
 //! ```text
-//! RedisClient::run ──► Node::send ──► SharedConnection::send ──► Connection::send ──► redis
+//! RedisClient::run ──► RedisNode::send ──► SharedConnection::send ──► Connection::send ──► redis
 //!  server, or node     breaker,       timeout, reconnect,        hash or text,
 //!  of a cluster        connection     once more if lost          end of the connection
 //! ```
@@ -41,8 +41,8 @@ mod tracking_observer;
 mod value;
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -244,14 +244,14 @@ impl RedisClient {
 
     /// For each node, a request that only a working primary answers. Any reply will do.
     ///
-    /// A node of a cluster that was demoted or cut off still answers `PING`, but no command on a
-    /// name. `GETEX` counts as a write, so replicas refuse it as well.
+    /// A node of a cluster that was demoted or cut off still answers `PING`, but no script with a
+    /// name that writes.
     pub(super) fn probes(&self, doing: &'static str) -> Vec<RedisRequest<'static>> {
         if !self.is_cluster() {
             return vec![RedisRequest::command("PING", [], doing)];
         }
         let names = self.names_on_nodes("heartbeat").into_iter();
-        names.map(|name| RedisRequest::command("GETEX", [name], doing)).collect()
+        names.map(|name| RedisRequest::script(&PROBE, [name], [], doing)).collect()
     }
 
     /// For each node, a name `bw:<namespace>:<what>:{<tag>}` in one of its slots. Before the first
@@ -350,5 +350,9 @@ impl fmt::Debug for RedisClient {
             .finish()
     }
 }
+
+/// `GETEX` counts as a write, which a replica refuses.
+static PROBE: LazyLock<RedisScript> =
+    LazyLock::new(|| RedisScript::new(&["return redis.call('GETEX', KEYS[1])"]));
 
 const CONNECTING: &str = "connecting";

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::cluster::Cluster;
-use super::node::{Node, NodeFactory};
+use super::node::{NodeFactory, RedisNode};
 use super::options::RedisOptions;
 use super::request::{Outgoing, RedisRequest, Replied};
 use super::server_clock::ServerClock;
@@ -15,7 +15,7 @@ use crate::error::StoreError;
 
 /// Where requests go.
 pub(super) enum Servers {
-    Single(Node),
+    Single(RedisNode),
     Cluster(Arc<Cluster>),
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::slot_ranges::SlotRanges;
 use crate::store::redis::client::address::ServerAddress;
-use crate::store::redis::client::node::{Node, NodeFactory};
+use crate::store::redis::client::node::{NodeFactory, RedisNode};
 use crate::store::redis::client::slot::SLOTS;
 
 /// The owners of all slots, and the nodes that are in use.
@@ -21,7 +21,7 @@ pub(super) struct SlotTable {
 #[derive(Debug, Default)]
 struct NodeTable {
     /// A node keeps its place as long as it is in use.
-    places: Vec<Option<Arc<Node>>>,
+    places: Vec<Option<Arc<RedisNode>>>,
     /// The addresses of replicas.
     replicas: Vec<ServerAddress>,
 }
@@ -36,13 +36,13 @@ impl SlotTable {
     }
 
     /// The owner of a slot.
-    pub(super) fn owner(&self, slot: u16) -> Option<Arc<Node>> {
+    pub(super) fn owner(&self, slot: u16) -> Option<Arc<RedisNode>> {
         let place = self.place(slot).load(Ordering::Acquire);
         self.nodes().places.get(usize::from(place))?.clone()
     }
 
     /// The nodes that own slots, in the order of their first slots, with those.
-    pub(super) fn owners(&self) -> Vec<(u16, Arc<Node>)> {
+    pub(super) fn owners(&self) -> Vec<(u16, Arc<RedisNode>)> {
         let nodes = self.nodes();
         let mut seen = vec![false; nodes.places.len()];
         let mut owners = Vec::new();
@@ -63,7 +63,7 @@ impl SlotTable {
     }
 
     /// All nodes that are in use.
-    pub(super) fn in_use(&self) -> Vec<Arc<Node>> {
+    pub(super) fn in_use(&self) -> Vec<Arc<RedisNode>> {
         self.nodes().places.iter().flatten().cloned().collect()
     }
 
@@ -73,7 +73,7 @@ impl SlotTable {
     }
 
     /// The node at an address, which is made if it is not in use.
-    pub(super) fn node(&self, address: &ServerAddress) -> Arc<Node> {
+    pub(super) fn node(&self, address: &ServerAddress) -> Arc<RedisNode> {
         if let Some(node) = self.nodes().at(address) {
             return node;
         }
@@ -81,7 +81,7 @@ impl SlotTable {
     }
 
     /// Sets the owner of one slot.
-    pub(super) fn assign(&self, slot: u16, owner: &Node) {
+    pub(super) fn assign(&self, slot: u16, owner: &RedisNode) {
         self.place(slot).store(owner.place, Ordering::Release);
     }
 
@@ -102,7 +102,7 @@ impl SlotTable {
         for place in owners.into_iter().filter(|place| *place != UNOWNED) {
             owns[usize::from(place)] = true;
         }
-        let is_idle = |node: &Arc<Node>| !node.was_used() && !owns[usize::from(node.place)];
+        let is_idle = |node: &Arc<RedisNode>| !node.was_used() && !owns[usize::from(node.place)];
         let idle: Vec<_> =
             nodes.places.iter_mut().filter_map(|node| node.take_if(|node| is_idle(node))).collect();
         // Dropped after the lock, because this closes connections.
@@ -128,11 +128,11 @@ fn slots_of<'a>(owners: &'a mut [u16], slots: &RangeInclusive<u16>) -> &'a mut [
 }
 
 impl NodeTable {
-    fn at(&self, address: &ServerAddress) -> Option<Arc<Node>> {
+    fn at(&self, address: &ServerAddress) -> Option<Arc<RedisNode>> {
         self.places.iter().flatten().find(|node| node.address == *address).cloned()
     }
 
-    fn at_or_made(&mut self, address: &ServerAddress, factory: &NodeFactory) -> Arc<Node> {
+    fn at_or_made(&mut self, address: &ServerAddress, factory: &NodeFactory) -> Arc<RedisNode> {
         if let Some(node) = self.at(address) {
             return node;
         }
