@@ -4,12 +4,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::{Key, RedisOptions, StoreError};
+use bellwether::{ConfigError, Key, RedisOptions};
 
 use super::batches::{Batches, Crowd};
 use super::scripted::{LockScripts, Scripted};
 use super::{PRELUDE, millis, prove, reply, script, token};
-use crate::{Attempt, Claim, Fenced, Holder, Lock, LockFuture, Released, Renew, Request};
+use crate::{
+    Attempt, Claim, Fenced, Holder, Lock, LockError, LockFuture, Released, Renew, Request,
+};
 use crate::{TakeOver, Watch};
 use bellwether::redis::{RedisScript, RedisValue};
 
@@ -46,13 +48,17 @@ struct SingleLock {
 }
 
 impl RedisLock {
-    /// Connects, and makes sure that the server answers and allows what the scripts need.
+    /// Connects to an address, or with [`RedisOptions`]. Makes sure that the
+    /// server answers and allows what the scripts need.
     ///
     /// # Errors
-    /// If the server or a node of the cluster cannot be reached or is not ready, if a single server
-    /// is a replica or a node of a cluster, or if the user lacks a right.
-    pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
-        let lock = Self::connect_lazily(options);
+    /// If the address is invalid, if the server or a node of the cluster cannot be reached or is not
+    /// ready, if a single server is a replica or a node of a cluster, or if the user lacks a right.
+    pub async fn connect<O>(options: O) -> Result<Self, LockError>
+    where
+        O: TryInto<RedisOptions, Error: Into<ConfigError>>,
+    {
+        let lock = Self::connect_lazily(options.try_into().map_err(Into::into)?);
         lock.0.lock.prove().await?;
         prove(&lock).await?;
         Ok(lock)
@@ -82,7 +88,7 @@ impl RedisLock {
 }
 
 impl SingleLock {
-    async fn acquire(&self, request: Request) -> Result<Attempt, StoreError> {
+    async fn acquire(&self, request: Request) -> Result<Attempt, LockError> {
         let in_crowd = self.crowd.enter();
         let key = request.claim.key();
         if in_crowd.is_large && !request.is_repeated {
@@ -99,7 +105,7 @@ impl SingleLock {
         self.lock.acquire(&request, vec![self.lock.name(key)], Vec::new()).await
     }
 
-    async fn release(&self, claim: Claim) -> Result<Released, StoreError> {
+    async fn release(&self, claim: Claim) -> Result<Released, LockError> {
         let in_crowd = self.crowd.enter();
         let name = self.lock.name(claim.key());
         if in_crowd.is_large {

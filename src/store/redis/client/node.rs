@@ -132,7 +132,8 @@ impl RedisNode {
 
     fn error(&self, said: StoreError, error: RequestError) -> NodeError {
         let said = match self.is_of_cluster {
-            true => StoreError::new(said.kind(), format!("{said} (node {})", self.address)),
+            true => StoreError::new(said.kind(), format!("{said} (node {})", self.address))
+                .with_source(said),
             false => said,
         };
         NodeError { error: Some(error), said }

@@ -40,7 +40,16 @@ impl RequestError {
         let of = key.map(|key| format!(" of `{key}`")).unwrap_or_default();
         let advice = self.advice();
         let separator = if advice.is_empty() { "" } else { ": " };
-        StoreError::new(self.kind(), format!("redis, {what}{of}: {self}{separator}{advice}"))
+        let message = format!("redis, {what}{of}: {self}{separator}{advice}");
+        let error = StoreError::new(self.kind(), message);
+        match self {
+            Self::Reported(source)
+            | Self::Redirected(source)
+            | Self::Unconnected(ConnectError::Reported(source)) => {
+                error.with_source(source.clone())
+            }
+            Self::Malformed | Self::TimedOut(_) | Self::Unconnected(_) => error,
+        }
     }
 
     /// The error as one of a node of a cluster, where redirections are no errors yet.

@@ -220,7 +220,10 @@ impl Cluster {
     fn without_owner(&self, doing: &str) -> Undelivered {
         let last_error = self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let said = match last_error {
-            Some(error) => StoreError::new(error.kind(), format!("redis, {doing}: {error}")),
+            Some(error) => {
+                let message = format!("redis, {doing}: {error}");
+                StoreError::new(error.kind(), message).with_source(error)
+            }
             None => StoreError::new(
                 StoreErrorKind::NotReady,
                 format!("redis, {doing}: no node of the cluster owns its slot"),
