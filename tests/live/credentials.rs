@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bellwether::redis::{PasswordFile, RedisCredentials};
-use bellwether::{BoxError, RedisOptions, Store, StoreErrorKind};
+use bellwether::store::Store;
+use bellwether::{BoxError, RedisOptions, StoreErrorKind};
 use bellwether_testkit::servers::{RedisServer, Reply};
 use bellwether_testkit::wait::{PATIENCE, within};
 use tracing::field::{Field, Visit};

@@ -5,9 +5,11 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use bellwether::redis::RedisTls;
-use bellwether::store::conformance;
-use bellwether::{ConfigError, RedisOptions, Store, StoreErrorKind};
-use bellwether_testkit::servers::{Authority, Identity, RedisServer, TlsFront, Validity};
+use bellwether::store::{Store, conformance};
+use bellwether::{ConfigError, RedisOptions, StoreErrorKind};
+use bellwether_testkit::servers::{
+    Authority, Identity, RedisServer, SERVICE, TlsFront, Validity, free_port,
+};
 
 use crate::catalog::{Catalog, key, options_at};
 
@@ -180,6 +182,32 @@ async fn a_certificate_that_the_server_renews_needs_no_restart() {
     server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     catalog.ask(1).await;
     assert_eq!(catalog.loads(), 2, "no entry was lost");
+}
+
+#[tokio::test]
+async fn sentinels_and_the_primary_that_they_name_are_reached_by_tls() {
+    let authority = Authority::new("ours");
+    let primary = RedisServer::start_tls(&authority.local());
+    let file = |name| primary.dir().join(name).display().to_string();
+    fs::write(file("ca.crt"), authority.pem()).expect("a file");
+    let port = free_port();
+    let lines = [
+        format!("tls-port {port}"),
+        format!("tls-cert-file {}", file("server.crt")),
+        format!("tls-key-file {}", file("server.key")),
+        format!("tls-ca-cert-file {}", file("ca.crt")),
+        "tls-auth-clients no".to_owned(),
+        "tls-replication yes".to_owned(),
+        format!("sentinel monitor {SERVICE} 127.0.0.1 {} 1", primary.tls_port()),
+    ];
+    let _sentinel = RedisServer::start_sentinel(&lines.each_ref().map(String::as_str));
+    let url = format!("rediss+sentinel://localhost:{port}/{SERVICE}");
+    let catalog = Catalog::over(trusting(&url, &authority).connect().await.expect("a store"));
+    catalog.ask(1).await;
+    catalog.ask(1).await;
+    assert_eq!(catalog.loads(), 1);
+    let said = misfit(trusting(&url, &Authority::new("another"))).await;
+    assert!(said.contains("not trusted"), "{said}");
 }
 
 /// Files of a client, in the directory of a server.

@@ -14,5 +14,6 @@ mod near;
 mod outage;
 mod pressure;
 mod refusals;
+mod sentinel;
 mod server;
 mod slow_loads;

@@ -99,7 +99,7 @@ impl RedisOptions {
 }
 
 impl RedisStore {
-    /// Connects to an address, or with [`RedisOptions`].
+    /// Connects to an [address](RedisOptions::new), or with [`RedisOptions`].
     ///
     /// # Errors
     /// If the address is invalid, or for the reasons of [`RedisOptions::connect`].

@@ -48,7 +48,7 @@ struct SingleLock {
 }
 
 impl RedisLock {
-    /// Connects to an address, or with [`RedisOptions`]. Makes sure that the
+    /// Connects to an [address](RedisOptions::new), or with [`RedisOptions`]. Makes sure that the
     /// server answers and allows what the scripts need.
     ///
     /// # Errors

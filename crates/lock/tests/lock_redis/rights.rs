@@ -1,8 +1,10 @@
 //! Each lock in Redis works with the rights that its documentation lists, and names those that are
 //! missing.
 
-use bellwether::{RedisOptions, StoreError, StoreErrorKind};
-use bellwether_lock::{FairLock, Lock, RedisLock, Redlock, ReentrantLock, conformance};
+use bellwether::RedisOptions;
+use bellwether_lock::{
+    FairLock, Lock, LockError, LockErrorKind, RedisLock, Redlock, ReentrantLock, conformance,
+};
 use bellwether_testkit::servers::RedisServer;
 
 use crate::world::options_of;
@@ -25,7 +27,7 @@ fn user(server: &RedisServer, rights: &[&str]) -> RedisOptions {
 async fn check<L: Lock + Clone>(
     servers: &[RedisServer],
     rights: &str,
-    connect: impl AsyncFn(Vec<RedisOptions>) -> Result<L, StoreError>,
+    connect: impl AsyncFn(Vec<RedisOptions>) -> Result<L, LockError>,
 ) {
     let needed: Vec<_> = [OF_ALL, rights].iter().flat_map(|text| text.split_whitespace()).collect();
     let tracking: Vec<_> = TRACKING.split_whitespace().collect();
@@ -34,7 +36,7 @@ async fn check<L: Lock + Clone>(
         let others = needed.iter().chain(&tracking).copied().filter(|right| right != missing);
         let others: Vec<_> = others.collect();
         let Err(error) = connect(options(&others)).await else { panic!("{missing} is missing") };
-        assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{error}");
+        assert_eq!(error.kind(), LockErrorKind::Misconfigured, "{error}");
         assert!(error.to_string().contains(missing.trim_start_matches('+')), "{missing}: {error}");
     }
     let all: Vec<_> = needed.into_iter().chain(tracking).collect();

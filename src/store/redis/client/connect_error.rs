@@ -47,6 +47,19 @@ impl ConnectError {
     }
 }
 
+/// Shows an error reply in the words of the server.
+pub(super) struct Said<'a>(pub(super) &'a RedisError);
+
+impl fmt::Display for Said<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0.code(), self.0.detail()) {
+            (Some(code), Some(detail)) => write!(f, "{code} {detail}"),
+            (Some(code), None) => f.write_str(code),
+            (None, _) => self.0.fmt(f),
+        }
+    }
+}
+
 impl From<RedisError> for ConnectError {
     fn from(error: RedisError) -> Self {
         Self::Reported(error)
@@ -62,7 +75,7 @@ impl From<io::Error> for ConnectError {
 impl fmt::Display for ConnectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Reported(error) => error.fmt(f),
+            Self::Reported(error) => Said(error).fmt(f),
             Self::Misconfigured(message) | Self::Unavailable(message) => f.write_str(message),
         }
     }

@@ -18,8 +18,8 @@ use super::tracking_observer::TrackingObserver;
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
     pub(super) socket: MultiplexedConnection,
-    /// Held for its drop.
-    pub(super) _driver: Arc<Driver>,
+    /// It ends when the last clone is dropped.
+    pub(super) driver: Arc<Driver>,
     pub(super) state: Arc<ConnectionState>,
     pub(super) failovers: Arc<Failovers>,
     /// The number of failovers when it was begun.

@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout};
 use super::address::ServerAddress;
 use super::connect_error::ConnectError;
 use super::connection::{Connection, ConnectionState};
+use super::destination::Destination;
 use super::dial::{Dialed, Dialer, PushSender};
 use super::push_handler::{PushHandler, PushReceiver};
 use super::reconnect::{Failovers, ReconnectBackoff};
@@ -25,7 +26,7 @@ use crate::log_throttle::warn_throttled;
 #[derive(Clone)]
 pub(super) struct Connector {
     pub(super) dialer: Dialer,
-    pub(super) address: ServerAddress,
+    pub(super) destination: Destination,
     pub(super) protocol: ProtocolVersion,
     pub(super) timeout: Duration,
     /// The scripts that are loaded on connecting.
@@ -62,40 +63,40 @@ impl Connector {
 
     /// Connects by RESP3, or by RESP2 if the server refuses.
     async fn open(&self, number: u64) -> Result<(Connection, ProtocolVersion), ConnectError> {
-        match self.open_by(self.protocol, number).await {
+        // A failover from here on may change the address.
+        let begun_after = self.failovers.count();
+        let address = &self.destination.address().await?;
+        let open = |protocol| self.open_by(protocol, address, number, begun_after);
+        let (mut connection, protocol) = match open(self.protocol).await {
             Err(error)
                 if self.protocol == ProtocolVersion::RESP3 && error.is_about_the_protocol() =>
             {
-                let protocol = ProtocolVersion::RESP2;
-                Ok((self.open_by(protocol, number).await?, protocol))
+                (open(ProtocolVersion::RESP2).await?, ProtocolVersion::RESP2)
             }
-            opened => Ok((opened?, self.protocol)),
-        }
+            opened => (opened?, self.protocol),
+        };
+        self.destination.verify(&mut connection.socket, address).await?;
+        self.failovers.watch(&connection.driver);
+        Ok((connection, protocol))
     }
 
     async fn open_by(
         &self,
         protocol: ProtocolVersion,
+        address: &ServerAddress,
         number: u64,
+        begun_after: u64,
     ) -> Result<Connection, ConnectError> {
         let observer = self.handler.as_ref().and_then(|handler| handler.observer.clone());
         let state = Arc::new(ConnectionState::new(number, observer));
-        let begun_after = self.failovers.count();
         let pushes = (protocol == ProtocolVersion::RESP3).then(|| {
             let state = Arc::clone(&state);
             let receiver = PushReceiver { state, handler: self.handler.clone() };
             Arc::new(move |push: PushInfo| receiver.receive(&push)) as PushSender
         });
-        let Dialed { socket, driver } = self.dialer.dial(&self.address, protocol, pushes).await?;
+        let Dialed { socket, driver } = self.dialer.dial(address, protocol, pushes).await?;
         let failovers = Arc::clone(&self.failovers);
-        Ok(Connection {
-            socket,
-            _driver: driver,
-            state,
-            failovers,
-            begun_after,
-            declares_all: true,
-        })
+        Ok(Connection { socket, driver, state, failovers, begun_after, declares_all: true })
     }
 
     /// Enables client tracking. A server that refuses is used without it.

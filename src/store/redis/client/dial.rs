@@ -195,10 +195,17 @@ async fn open_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-impl Drop for Driver {
-    fn drop(&mut self) {
+impl Driver {
+    /// Ends the connection. Requests that are under way on it fail as if it had been lost.
+    pub(super) fn end(&self) {
         self.io.abort();
         self.renewal.as_ref().inspect(|renewal| renewal.abort());
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

@@ -197,7 +197,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_provider_that_hangs_is_an_error() {
-        let login = Login::provided(|| std::future::pending());
+        let login = Login::provided(std::future::pending);
         let error = login.credentials().await.err().unwrap();
         assert!(error.to_string().contains("no answer within 10s"), "{error}");
     }

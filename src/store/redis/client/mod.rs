@@ -17,6 +17,7 @@ mod connect_error;
 mod connection;
 mod connector;
 mod credentials;
+mod destination;
 mod dial;
 mod health;
 mod in_flight;
@@ -30,14 +31,16 @@ mod redirect;
 mod request;
 mod request_error;
 mod rights;
+mod routing;
 mod script;
+mod sentinel;
 mod server_clock;
-mod servers;
 mod shared_connection;
 mod slot;
 #[cfg(feature = "tls")]
 mod tls;
 mod tracking_observer;
+mod url;
 mod value;
 
 use std::fmt;
@@ -62,13 +65,14 @@ pub(super) use self::slot::InSlot;
 pub(super) use self::tracking_observer::TrackingObserver;
 
 use self::connector::Connector;
+use self::destination::Destination;
 use self::health::Outages;
 use self::names::Names;
 use self::node::NodeFactory;
 use self::push_handler::PushHandler;
 use self::reconnect::{Failovers, ReconnectBackoff};
 use self::request::Replied;
-use self::servers::Servers;
+use self::routing::Routing;
 use crate::error::StoreError;
 use crate::jitter::jitter;
 use crate::key::Digest;
@@ -95,7 +99,7 @@ struct ClientState {
     watchers: Watchers,
     /// Whether the server reports changes.
     is_tracked: Arc<AtomicBool>,
-    servers: Servers,
+    routing: Routing,
     attempts: Arc<AtomicU64>,
     pushes: Arc<AtomicU64>,
 }
@@ -138,15 +142,17 @@ impl RedisClient {
             is_tracked: Arc::clone(&is_tracked),
             pushes: Arc::clone(&pushes),
         };
+        let failovers = Arc::<Failovers>::default();
+        let destination = Destination::new(&options, &failovers);
         let connector = Connector {
             dialer: options.dialer().clone(),
-            address: options.server().clone(),
+            destination,
             protocol: options.protocol(),
             timeout: options.request_timeout(),
             scripts,
             attempts: Arc::clone(&attempts),
             backoff: ReconnectBackoff::new(options.longest_backoff()),
-            failovers: Arc::new(Failovers::default()),
+            failovers,
             clock: reads_clock.then(Arc::default),
             handler: None,
         };
@@ -157,16 +163,16 @@ impl RedisClient {
             rules: options.rules(jitter()),
             outages: outages.clone(),
             plain,
-            is_of_cluster: options.seeds().is_some(),
+            is_of_cluster: options.is_cluster(),
         };
-        let servers = Servers::new(factory, &options);
+        let routing = Routing::new(factory, &options);
         let state = ClientState {
             options,
             outages,
             names,
             watchers,
             is_tracked,
-            servers,
+            routing,
             attempts,
             pushes,
         };
@@ -191,7 +197,7 @@ impl RedisClient {
         read: impl FnOnce(RedisValue) -> Option<T>,
     ) -> Result<T, StoreError> {
         debug_assert!(request.key.is_none() || request.is_of_one_slot(), "{request:?}");
-        request.read(self.0.servers.run(request, self.deadline()).await?, read)
+        request.read(self.0.routing.run(request, self.deadline()).await?, read)
     }
 
     /// Runs several requests, and reads the reply to each with `read`. On a cluster, those for one node
@@ -213,13 +219,13 @@ impl RedisClient {
             let read = |replied| requests[place].read(replied, |reply| read(place, reply));
             done(place, replied.and_then(read));
         };
-        self.0.servers.run_all(requests, self.deadline(), done).await;
+        self.0.routing.run_all(requests, self.deadline(), done).await;
     }
 
     /// Splits items, each in a slot, into groups that one command can have: all of them for a single
     /// server, and those of one slot for a cluster. For [`run_all`](Self::run_all).
     pub(super) fn split<T>(&self, items: Vec<T>, slot: impl Fn(&T) -> u16) -> Vec<Vec<T>> {
-        self.0.servers.split(items, slot)
+        self.0.routing.split(items, slot)
     }
 
     /// Opens the connections that are not open, on a cluster those to all nodes that own slots.
@@ -230,7 +236,7 @@ impl RedisClient {
     /// # Cancel safety
     /// Dropping it leaves connections that are open or about to be.
     pub async fn connect(&self) -> Result<(), StoreError> {
-        self.0.servers.connect(CONNECTING, self.deadline()).await
+        self.0.routing.connect(CONNECTING, self.deadline()).await
     }
 
     fn deadline(&self) -> Instant {
@@ -257,7 +263,7 @@ impl RedisClient {
     /// For each node, a name `bw:<namespace>:<what>:{<tag>}` in one of its slots. Before the first
     /// request to a cluster, none is known.
     pub(super) fn names_on_nodes(&self, what: &str) -> Vec<Vec<u8>> {
-        let slots = self.0.servers.slots_of_nodes().into_iter();
+        let slots = self.0.routing.slots_of_nodes().into_iter();
         slots.map(|slot| self.0.names.name_in_slot(what, slot)).collect()
     }
 
@@ -268,7 +274,7 @@ impl RedisClient {
         name: &impl InSlot,
         then: impl FnOnce(&ServerClock) -> T,
     ) -> T {
-        self.0.servers.with_clock(name, then)
+        self.0.routing.with_clock(name, then)
     }
 
     /// Hints that a name of a key has changed which a script has read. Silent without client
@@ -287,12 +293,12 @@ impl RedisClient {
     /// [`RedisOptions::down_after`] requests in a row have failed. This ends with the next request
     /// that is answered, so it stays true while the client is not used.
     pub fn is_down(&self) -> bool {
-        self.0.servers.is_down()
+        self.0.routing.is_down()
     }
 
     /// Whether the server that owns a name is taken to be down.
     pub(super) fn is_down_for(&self, name: &impl InSlot) -> bool {
-        self.0.servers.is_down_for(name)
+        self.0.routing.is_down_for(name)
     }
 
     /// The options that it was made with.

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::address::ServerAddress;
 use super::breaker::BreakerRules;
 use super::connector::Connector;
+use super::destination::Destination;
 use super::health::{Health, Outages};
 use super::push_handler::PushHandler;
 use super::reconnect::{Failovers, ReconnectBackoff};
@@ -21,6 +22,7 @@ use crate::error::StoreError;
 
 /// A server with its connections and its circuit breaker.
 pub(super) struct RedisNode {
+    /// The address in a cluster. The first of those that lead to a single server.
     pub(super) address: ServerAddress,
     /// Its place among the nodes of a cluster.
     pub(super) place: u16,
@@ -38,8 +40,8 @@ pub(super) struct RedisNode {
 /// Makes the nodes of a client.
 #[derive(Clone)]
 pub(super) struct NodeFactory {
-    /// The connector of one of the nodes. The others get an address, a clock, a backoff and a count
-    /// of failovers of their own.
+    /// The connector of a single node. Nodes of a cluster get an address, a clock and a count of
+    /// failovers of their own.
     pub(super) connector: Connector,
     pub(super) handler: PushHandler,
     pub(super) rules: BreakerRules,
@@ -59,20 +61,29 @@ pub(super) struct NodeError {
 }
 
 impl NodeFactory {
+    /// The only node of a client.
+    pub(super) fn single(&self, address: ServerAddress) -> RedisNode {
+        self.make(address, 0, &self.connector)
+    }
+
+    /// A node of a cluster.
     pub(super) fn node(&self, address: ServerAddress, place: u16) -> RedisNode {
-        let failovers = Arc::new(Failovers::default());
-        let clock = Arc::<ServerClock>::default();
-        let connect = |handler| {
-            let backoff = ReconnectBackoff::new(self.connector.backoff.longest());
-            SharedConnection::new(Connector {
-                address: address.clone(),
-                backoff,
-                failovers: Arc::clone(&failovers),
-                clock: self.connector.clock.as_ref().map(|_| Arc::clone(&clock)),
-                handler,
-                ..self.connector.clone()
-            })
+        let connector = Connector {
+            destination: Destination::Server(address.clone()),
+            failovers: Arc::default(),
+            clock: self.connector.clock.as_ref().map(|_| Arc::default()),
+            ..self.connector.clone()
         };
+        self.make(address, place, &connector)
+    }
+
+    fn make(&self, address: ServerAddress, place: u16, connector: &Connector) -> RedisNode {
+        let connect = |handler| {
+            let backoff = ReconnectBackoff::new(connector.backoff.longest());
+            SharedConnection::new(Connector { backoff, handler, ..connector.clone() })
+        };
+        let clock = connector.clock.clone().unwrap_or_default();
+        let failovers = Arc::clone(&connector.failovers);
         let plain = (0..self.plain).map(|_| connect(None)).collect();
         let tracked = connect(Some(self.handler.clone()));
         RedisNode {

@@ -1,18 +1,20 @@
 //! Options of a Redis client and of the store over it.
 
+use std::fmt;
+#[cfg(feature = "tls")]
 use std::sync::Arc;
 use std::time::Duration;
-use std::{fmt, slice};
 
 use redis::ProtocolVersion;
 
-use super::address::{RedisUrl, ServerAddress};
+use super::address::Servers;
 use super::breaker::BreakerRules;
 use super::credentials::CredentialsProvider;
 use super::dial::Dialer;
 use super::login::Login;
 #[cfg(feature = "tls")]
 use super::tls::{RedisTls, TlsConnector};
+use super::url::RedisUrl;
 use crate::config_error::{ConfigError, duration_within, namespace_of};
 
 /// The address of a Redis server, and the options of the client and the store.
@@ -33,10 +35,10 @@ use crate::config_error::{ConfigError, duration_within, namespace_of};
 /// ```
 #[derive(Clone)]
 pub struct RedisOptions {
-    /// The server, or the first seed of a cluster.
-    server: ServerAddress,
-    seeds: Option<Arc<[ServerAddress]>>,
+    servers: Servers,
     dialer: Dialer,
+    /// For the sentinels.
+    sentinel_login: Login,
     namespace: String,
     timeout: Duration,
     connections: u32,
@@ -50,10 +52,15 @@ pub struct RedisOptions {
 impl RedisOptions {
     /// Options for the address of a server or a cluster:
     /// - `redis://[user:password@]host[:port][/database]`, or `valkey://`;
-    /// - `redis-cluster://[user:password@]host[:port],host[:port]`, or `valkey-cluster://`: a
+    /// - `redis-cluster://[user:password@]host[:port][,host[:port]...]`, or `valkey-cluster://`, for a
     ///   cluster by one or more of its nodes. The others are discovered;
-    /// - `rediss://`, `valkeys://`, `rediss-cluster://` or `valkeys-cluster://` with the same parts,
-    ///   for TLS with the defaults of `RedisTls`. They need the feature `tls`;
+    /// - `redis+sentinel://[user:password@]host[:port][,host[:port]...]/service[/database]` for the
+    ///   primary of a service by its sentinels. The credentials of the sentinels follow:
+    ///   `?sentinel_user=user&sentinel_password=password`. Give all sentinels, because no others are
+    ///   discovered;
+    /// - `rediss://`, `rediss-cluster://` or `rediss+sentinel://`, or `valkeys` in place of `rediss`,
+    ///   with the same parts, for TLS to all servers with the defaults of `RedisTls`. They need the
+    ///   feature `tls`;
     /// - `unix:///path[?db=database&user=user&pass=password]`.
     ///
     /// Special characters in user and password are percent-encoded.
@@ -70,9 +77,9 @@ impl RedisOptions {
             tls: url.is_encrypted.then(|| Arc::new(TlsConnector::new(RedisTls::new()))),
         };
         Ok(Self {
-            server: url.address,
-            seeds: url.cluster.map(Arc::from),
+            servers: url.servers,
             dialer,
+            sentinel_login: Login::Fixed(url.sentinel_login.credentials()),
             namespace: "default".to_owned(),
             timeout: Duration::from_millis(250),
             connections: 2,
@@ -105,6 +112,15 @@ impl RedisOptions {
     #[must_use]
     pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
         self.dialer.login = Login::provided(provider);
+        self
+    }
+
+    /// Sets where user and password for the sentinels come from.
+    ///
+    /// Default: those in the address, or none. Sentinels have users of their own.
+    #[must_use]
+    pub fn sentinel_credentials(mut self, provider: impl CredentialsProvider) -> Self {
+        self.sentinel_login = Login::provided(provider);
         self
     }
 
@@ -251,29 +267,28 @@ impl RedisOptions {
         Ok(Self { near_ttl, ..self })
     }
 
-    /// The address of the server, or those of the seeds of a cluster with commas between them,
-    /// without user and password.
+    /// The address of the server, or those of the seeds of a cluster, or those of the sentinels with
+    /// the name of the service, without users and passwords.
     pub fn address(&self) -> String {
-        let addresses = self.seeds().unwrap_or(slice::from_ref(&self.server));
-        addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+        self.servers.to_string()
     }
 
     /// Whether the address is that of a cluster.
     pub fn is_cluster(&self) -> bool {
-        self.seeds.is_some()
+        matches!(self.servers, Servers::Cluster { .. })
     }
 
-    /// The seeds of a cluster.
-    pub(super) fn seeds(&self) -> Option<&[ServerAddress]> {
-        self.seeds.as_deref()
-    }
-
-    pub(super) fn server(&self) -> &ServerAddress {
-        &self.server
+    pub(super) fn servers(&self) -> &Servers {
+        &self.servers
     }
 
     pub(super) fn dialer(&self) -> &Dialer {
         &self.dialer
+    }
+
+    /// For connections to the sentinels themselves.
+    pub(super) fn sentinel_dialer(&self) -> Dialer {
+        Dialer { login: self.sentinel_login.clone(), database: 0, ..self.dialer.clone() }
     }
 
     pub(super) fn namespace_name(&self) -> &str {

@@ -1,7 +1,8 @@
 //! When to reconnect: the backoff between attempts, and new connections after a failover.
 
+use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bb8_redis::bb8;
@@ -9,6 +10,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::connect_error::ConnectError;
+use super::dial::Driver;
 use crate::log_throttle::LogThrottle;
 
 /// The pauses between attempts to make one connection.
@@ -129,6 +131,9 @@ const LONGEST_OF_MISTAKES: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(super) struct Failovers {
     count: AtomicU64,
+    /// The open connections, and some that have ended. Held to add or take them, never across an
+    /// `.await`.
+    open: Mutex<Vec<Weak<Driver>>>,
     /// If the address still leads to a replica, a reconnect for each write would only add load.
     throttle: LogThrottle,
 }
@@ -136,13 +141,32 @@ pub(super) struct Failovers {
 impl Default for Failovers {
     fn default() -> Self {
         let throttle = LogThrottle::once_per(Duration::from_secs(1));
-        Self { count: AtomicU64::new(0), throttle }
+        Self { count: AtomicU64::new(0), open: Mutex::default(), throttle }
     }
 }
 
 impl Failovers {
     pub(super) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
+    }
+
+    /// Adds a connection that a [switch](Self::switch) ends.
+    pub(super) fn watch(&self, connection: &Arc<Driver>) {
+        let mut open = self.open();
+        open.retain(|connection| connection.strong_count() > 0);
+        open.push(Arc::downgrade(connection));
+    }
+
+    /// Another server is the primary now. All connections to the former one are ended, because it may
+    /// still accept writes, which are lost.
+    pub(super) fn switch(&self) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let open = mem::take(&mut *self.open());
+        open.iter().filter_map(Weak::upgrade).for_each(|connection| connection.end());
+    }
+
+    fn open(&self) -> MutexGuard<'_, Vec<Weak<Driver>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn note(&self) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError};
 
-use super::connect_error::ConnectError;
+use super::connect_error::{ConnectError, Said};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Key;
 
@@ -117,7 +117,7 @@ impl fmt::Display for RequestError {
         match self {
             Self::Malformed => f.write_str("the reply makes no sense"),
             Self::TimedOut(timeout) => write!(f, "no answer within {timeout:?}"),
-            Self::Reported(error) => error.fmt(f),
+            Self::Reported(error) => Said(error).fmt(f),
             Self::Unconnected(error) => write!(f, "no connection: {error}"),
             Self::Redirected(error) => write!(f, "{error}: {DISAGREE}"),
         }
@@ -283,6 +283,18 @@ mod tests {
         }
         assert!(sent(replies[3].0).is_of_replica());
         assert!(!sent(replies[0].0).is_of_replica());
+    }
+
+    #[test]
+    fn an_error_reply_is_shown_in_the_words_of_the_server() {
+        for reply in [
+            "NOPERM this user has no permissions to run the 'mget' command",
+            "WRONGPASS invalid username-password pair or user is disabled.",
+            "READONLY You can't write against a read only replica.",
+            "ERR something else",
+        ] {
+            assert_eq!(sent(reply).to_string(), reply);
+        }
     }
 
     #[test]

@@ -48,6 +48,9 @@ impl SharedConnection {
 
     /// Sends it, and connects first if necessary, all before the deadline.
     ///
+    /// A request that a replica refuses is sent once more over another connection, because the
+    /// address may lead to another server after a failover.
+    ///
     /// A request that is lost with its connection is sent once more over another one. So it may be
     /// executed twice, and every operation tolerates that: a lease is granted again to the same
     /// claim, and after a commit that is superseded by its own entry, a lookup finds that entry.
@@ -60,6 +63,7 @@ impl SharedConnection {
         deadline: Instant,
     ) -> Result<Replied, RequestError> {
         let mut is_repeated = false;
+        let mut has_moved = false;
         loop {
             let connection = self.open(deadline).await?;
             let error = match connection.send(outgoing, deadline).await {
@@ -72,7 +76,13 @@ impl SharedConnection {
                 }
             };
             if !is_lost(&error) {
-                return Err(self.reported(error));
+                let error = self.reported(error);
+                // A replica has executed nothing, and the next connection may lead to the primary.
+                if error.is_of_replica() && connection.is_broken() && !has_moved {
+                    has_moved = true;
+                    continue;
+                }
+                return Err(error);
             }
             connection.give_up();
             if is_repeated {

@@ -32,7 +32,7 @@ pub struct ReentrantLock {
 }
 
 impl ReentrantLock {
-    /// Connects to an address, or with [`RedisOptions`]. Makes sure that the
+    /// Connects to an [address](RedisOptions::new), or with [`RedisOptions`]. Makes sure that the
     /// server answers and allows what the scripts need.
     ///
     /// # Errors

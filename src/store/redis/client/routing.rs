@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
+use super::address::Servers;
 use super::cluster::Cluster;
 use super::node::{NodeFactory, RedisNode};
 use super::options::RedisOptions;
@@ -14,19 +15,19 @@ use super::slot::InSlot;
 use crate::error::StoreError;
 
 /// Where requests go.
-pub(super) enum Servers {
+pub(super) enum Routing {
     Single(RedisNode),
     Cluster(Arc<Cluster>),
 }
 
-impl Servers {
+impl Routing {
     pub(super) fn new(factory: NodeFactory, options: &RedisOptions) -> Self {
-        match options.seeds() {
-            None => Self::Single(factory.node(options.server().clone(), 0)),
-            Some(seeds) => {
+        match options.servers() {
+            Servers::Cluster { seeds } => {
                 let timeout = options.request_timeout();
-                Self::Cluster(Arc::new(Cluster::new(factory, seeds.to_vec(), timeout)))
+                Self::Cluster(Arc::new(Cluster::new(factory, seeds.clone(), timeout)))
             }
+            servers => Self::Single(factory.single(servers.first())),
         }
     }
 
