@@ -74,6 +74,7 @@ mod policy;
 pub mod read_through;
 #[cfg(feature = "redis")]
 pub mod redis;
+pub mod stats;
 mod status;
 pub mod store;
 

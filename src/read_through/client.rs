@@ -14,6 +14,7 @@ use crate::codec::{Codec, EncodeBuffer};
 use crate::jitter::jitter;
 use crate::key::Key;
 use crate::log_throttle::warn_throttled;
+use crate::stats::RequestEvent;
 use crate::status::CacheStatus;
 use crate::store::{
     Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Lifetimes, Marker, Peek, Store, Value,
@@ -83,7 +84,10 @@ impl<C> CacheClient<C> {
         C: Codec<R>,
     {
         match self.0.peek(key) {
-            Peeked::Hit(answer, fresh_for) => Some((answer, CacheStatus::Hit { fresh_for })),
+            Peeked::Hit(answer, fresh_for) => {
+                self.0.statistics.request(RequestEvent::HitLocal);
+                Some((answer, CacheStatus::Hit { fresh_for }))
+            }
             _ => None,
         }
     }

@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::flight::{FlightBounds, Flights};
 use crate::key::Key;
 use crate::policy::{ConcurrencyBounds, Policy};
+use crate::stats::Statistics;
 use crate::status::{CacheStatus, StaleReason};
 use crate::store::{Entry, Peek, Store, Value};
 
@@ -28,6 +29,7 @@ pub(crate) struct Core<C> {
     pub(crate) codec: Arc<C>,
     pub(crate) errors: ErrorRules,
     pub(crate) loads: Loads,
+    pub(crate) statistics: Arc<Statistics>,
 }
 
 impl<C: fmt::Debug> fmt::Debug for Core<C> {

@@ -7,6 +7,7 @@ use tower::{Service, ServiceExt};
 
 use crate::error::CacheError;
 use crate::key::Key;
+use crate::stats::{CacheStats, HotKey, InvalidationEvent, Statistics};
 use crate::store::Store;
 
 /// A handle to the stored entries of a layer. Clones are handles to the same entries.
@@ -18,18 +19,19 @@ use crate::store::Store;
 #[derive(Clone, Debug)]
 pub struct Handle<S = ()> {
     store: Arc<dyn Store>,
+    statistics: Arc<Statistics>,
     service: S,
 }
 
 impl Handle {
-    pub(super) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, service: () }
+    pub(super) fn new(store: Arc<dyn Store>, statistics: Arc<Statistics>) -> Self {
+        Self { store, statistics, service: () }
     }
 
     /// A handle that can also prefetch through `service`: a service that this handle's layer made,
     /// or one that wraps it.
     pub fn over<S>(self, service: S) -> Handle<S> {
-        Handle { store: self.store, service }
+        Handle { store: self.store, statistics: self.statistics, service }
     }
 }
 
@@ -50,7 +52,8 @@ impl<S> Handle<S> {
     /// If it is dropped before it returns, the operation may have happened or not.
     pub async fn invalidate(&self, key: &Key) -> Result<(), CacheError> {
         let invalidated = self.store.invalidate(key.clone()).await;
-        invalidated.map_err(|error| CacheError::store(key, &error))
+        self.note(invalidated, InvalidationEvent::Invalidated)
+            .map_err(|error| CacheError::store(key, &error))
     }
 
     /// Makes the entry of a key stale, as if its ttl had passed: the next request loads it again.
@@ -63,7 +66,29 @@ impl<S> Handle<S> {
     /// If it is dropped before it returns, the operation may have happened or not.
     pub async fn expire(&self, key: &Key) -> Result<(), CacheError> {
         let expired = self.store.expire(key.clone()).await;
-        expired.map_err(|error| CacheError::store(key, &error))
+        self.note(expired, InvalidationEvent::Expired)
+            .map_err(|error| CacheError::store(key, &error))
+    }
+
+    fn note<E>(&self, changed: Result<(), E>, event: InvalidationEvent) -> Result<(), E> {
+        let is_done = changed.is_ok();
+        self.statistics.invalidation(if is_done { event } else { InvalidationEvent::Failed });
+        changed
+    }
+
+    /// What the services and handles of this layer have done in this process: requests by outcome,
+    /// loads by reason and result, waits, leases and more. See [`stats`](crate::stats).
+    pub fn stats(&self) -> CacheStats {
+        self.statistics.read()
+    }
+
+    /// The keys that this process has loaded most often since the layer was made, hottest first, at
+    /// most 32. A key is one of them for certain if it had more than one in 32 of all loads.
+    ///
+    /// Hits are not counted, so a key that is read often and loaded rarely is not hot here. Keys
+    /// may be personal data; [`Display`](Key) shows only their kind and digest.
+    pub fn hottest(&self) -> Vec<HotKey> {
+        self.statistics.hottest()
     }
 
     /// Loads the answer to a request unless it is stored already. Callers in all processes share

@@ -13,6 +13,7 @@ use super::service::ReadThrough;
 use crate::codec::{Cacheability, Classified, Json};
 use crate::config_error::{ConfigError, duration_within, number_within, share_within};
 use crate::policy::{Freshness, Policy, Wait, WhenAbandoned};
+use crate::stats::{CacheStats, Statistics};
 use crate::store::Store;
 
 /// Puts a cache in front of a loader. See the [module page](super) for examples.
@@ -26,6 +27,7 @@ pub struct ReadThroughLayer<K, C = Json> {
     codec: Arc<C>,
     pub(super) errors: ErrorRules,
     loads: Loads,
+    statistics: Arc<Statistics>,
 }
 
 impl<K> ReadThroughLayer<K> {
@@ -50,7 +52,9 @@ impl<K> ReadThroughLayer<K> {
         let loads = Loads::none(policy.bounds);
         let store = Arc::new(store);
         let codec = Arc::new(Json);
-        Self { key_of, store, policy, codec, errors: ErrorRules::default(), loads }
+        let errors = ErrorRules::default();
+        let statistics = Statistics::named(Statistics::UNNAMED);
+        Self { key_of, store, policy, codec, errors, loads, statistics }
     }
 }
 
@@ -62,6 +66,18 @@ impl ReadThroughLayer<()> {
 }
 
 impl<K, C> ReadThroughLayer<K, C> {
+    /// Names the layer in metrics and log messages. The layer begins new [statistics](Self::stats)
+    /// with it, so set it before you make services and handles.
+    ///
+    /// Choose it as you would choose the name of a table: one per layer, from a small fixed set.
+    ///
+    /// Default: `unnamed`.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.statistics = Statistics::named(name);
+        self
+    }
+
     /// Sets the time to live: how long an answer is fresh. At most 366 days; more counts as that.
     ///
     /// Default: zero, which stores nothing. How old an answer may be depends on your data, so no
@@ -307,15 +323,21 @@ impl<K, C> ReadThroughLayer<K, C> {
     }
 
     fn with_codec<D>(self, codec: Arc<D>) -> ReadThroughLayer<K, D> {
-        let Self { key_of, store, policy, errors, .. } = self;
+        let Self { key_of, store, policy, errors, statistics, .. } = self;
         // New loads, since outcomes of another codec have another type.
         let loads = Loads::none(policy.bounds);
-        ReadThroughLayer { key_of, store, policy, codec, errors, loads }
+        ReadThroughLayer { key_of, store, policy, codec, errors, loads, statistics }
     }
 
     /// A handle to the stored entries, to invalidate and expire them from anywhere in the program.
     pub fn handle(&self) -> Handle {
-        Handle::new(Arc::clone(&self.store))
+        Handle::new(Arc::clone(&self.store), Arc::clone(&self.statistics))
+    }
+
+    /// What the services of this layer have done in this process, since the layer was made or
+    /// [named](Self::name). Clones of the layer share it.
+    pub fn stats(&self) -> CacheStats {
+        self.statistics.read()
     }
 
     pub(super) fn core(&self) -> Core<C> {
@@ -325,6 +347,7 @@ impl<K, C> ReadThroughLayer<K, C> {
             codec: Arc::clone(&self.codec),
             errors: self.errors.clone(),
             loads: self.loads.clone(),
+            statistics: Arc::clone(&self.statistics),
         }
     }
 }
@@ -339,14 +362,16 @@ impl<S, K: Clone, C> Layer<S> for ReadThroughLayer<K, C> {
 
 impl<K: Clone, C> Clone for ReadThroughLayer<K, C> {
     fn clone(&self) -> Self {
-        let Core { store, policy, codec, errors, loads } = self.core();
-        Self { key_of: self.key_of.clone(), store, policy, codec, errors, loads }
+        let Core { store, policy, codec, errors, loads, statistics } = self.core();
+        let key_of = self.key_of.clone();
+        Self { key_of, store, policy, codec, errors, loads, statistics }
     }
 }
 
 impl<K, C: fmt::Debug> fmt::Debug for ReadThroughLayer<K, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReadThroughLayer")
+            .field("name", self.statistics.name())
             .field("store", &self.store)
             .field("policy", &self.policy)
             .field("codec", &self.codec)

@@ -23,6 +23,7 @@ use crate::jitter::jitter;
 use crate::key::Key;
 use crate::log_throttle::warn_throttled;
 use crate::policy::{FailureWindow, Policy, WhenAbandoned};
+use crate::stats::{LoadReason, LoadResult, RunningLoad};
 use crate::store::{Failure, Lifetimes};
 
 /// What a load needs: a clone of the loader, and the request.
@@ -75,6 +76,23 @@ pub(crate) enum LoaderAnswer {
     Failed(FailedLoad),
     /// The last waiter left, and the policy cancels abandoned loads.
     Abandoned,
+}
+
+impl LoaderAnswer {
+    fn result(&self) -> LoadResult {
+        match self {
+            Self::Loaded(_, AnswerStorage::PrivateKey | AnswerStorage::PrivateOnce) => {
+                LoadResult::Private
+            }
+            Self::Loaded(..) => LoadResult::Succeeded,
+            Self::Failed(failed) => match failed.cause {
+                FailureCause::Error => LoadResult::Failed,
+                FailureCause::TimedOut => LoadResult::TimedOut,
+                FailureCause::Panicked => LoadResult::Panicked,
+            },
+            Self::Abandoned => LoadResult::Cancelled,
+        }
+    }
 }
 
 /// What becomes of a loaded value.
@@ -148,6 +166,7 @@ pub(crate) async fn load<S, Req, C>(
     core: &Core<C>,
     leader: &Leader<Outcome>,
     when_abandoned: WhenAbandoned,
+    why: LoadReason,
 ) -> LoaderAnswer
 where
     S: Service<Req>,
@@ -159,7 +178,7 @@ where
         // In this order: no load begins if all waiters have left already.
         biased;
         () = abandoned(leader, when_abandoned) => return LoaderAnswer::Abandoned,
-        outcome = call(job, core, leader.key()) => outcome,
+        outcome = call(job, core, leader.key(), why) => outcome,
     };
     core.loads.note_load_time(began.elapsed());
     outcome
@@ -175,16 +194,22 @@ async fn abandoned(leader: &Leader<Outcome>, policy: WhenAbandoned) {
 
 /// Drives the loader to readiness, calls it, and classifies its answer. A load over the limit and a
 /// panic become failures.
-async fn call<S, Req, C>(job: Job<S, Req>, core: &Core<C>, key: &Key) -> LoaderAnswer
+async fn call<S, Req, C>(
+    job: Job<S, Req>,
+    core: &Core<C>,
+    key: &Key,
+    why: LoadReason,
+) -> LoaderAnswer
 where
     S: Service<Req>,
     S::Error: Send + Sync + 'static,
     C: Codec<S::Response>,
 {
+    let mut running = core.statistics.load(Some(key), why);
     let limit = core.policy.load_timeout;
     let called = timeout(limit.saturating_add(core.policy.collect_within), async {
         let response = job.service.oneshot(job.request).await?;
-        Ok(classified(core.codec.keep(response), core, key))
+        Ok(classified(core.codec.keep(response), core, key, &mut running))
     });
     let failed = |error, cause| {
         let scope = FailureScope::Unknown;
@@ -197,7 +222,7 @@ where
         })
     };
     // The panic drops the loader, so no broken state of it is seen again.
-    match AssertUnwindSafe(called).catch_unwind().await {
+    let answer = match AssertUnwindSafe(called).catch_unwind().await {
         Ok(Ok(Ok(outcome))) => outcome,
         Ok(Ok(Err(error))) => {
             let error: S::Error = error;
@@ -205,7 +230,9 @@ where
         }
         Ok(Err(_)) => failed(CacheError::load_timed_out(key, limit), FailureCause::TimedOut),
         Err(_) => failed(CacheError::loader_panicked(key), FailureCause::Panicked),
-    }
+    };
+    running.end(answer.result());
+    answer
 }
 
 fn loader_failed<C>(error: Arc<dyn Any + Send + Sync>, core: &Core<C>) -> LoaderAnswer {
@@ -263,12 +290,20 @@ impl fmt::Display for LoadTimedOut {
 
 impl std::error::Error for LoadTimedOut {}
 
-fn classified<R, C: Codec<R>>(kept: C::Kept, core: &Core<C>, key: &Key) -> LoaderAnswer {
+fn classified<R, C: Codec<R>>(
+    kept: C::Kept,
+    core: &Core<C>,
+    key: &Key,
+    running: &mut RunningLoad,
+) -> LoaderAnswer {
     let freshness = &core.policy.freshness;
     let lifetimes = match core.codec.classify(&kept) {
         Cacheability::Keep => freshness.lifetimes(jitter()),
         Cacheability::KeepFor(lifetimes) => freshness.jittered(lifetimes, jitter()),
-        Cacheability::NotFound => freshness.not_found_lifetimes(jitter()),
+        Cacheability::NotFound => {
+            running.note_not_found();
+            freshness.not_found_lifetimes(jitter())
+        }
         Cacheability::PrivateKey => {
             return LoaderAnswer::Loaded(Arc::new(kept), AnswerStorage::PrivateKey);
         }

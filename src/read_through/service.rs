@@ -12,6 +12,7 @@ use super::handle::Handle;
 use super::lookup::Lookup;
 use crate::codec::{Codec, Json};
 use crate::error::Error;
+use crate::stats::CacheStats;
 
 /// A loader behind a cache. See the [module page](super) for examples.
 ///
@@ -49,7 +50,14 @@ impl<S, K, C> ReadThrough<S, K, C> {
     where
         Self: Clone,
     {
-        Handle::new(Arc::clone(&self.core.store)).over(self.clone())
+        let statistics = Arc::clone(&self.core.statistics);
+        Handle::new(Arc::clone(&self.core.store), statistics).over(self.clone())
+    }
+
+    /// What the services of this layer have done in this process: as
+    /// [`Handle::stats`](super::Handle::stats).
+    pub fn stats(&self) -> CacheStats {
+        self.core.statistics.read()
     }
 
     /// How many keys this process looks up or loads right now. It is zero when nothing is under
@@ -82,7 +90,7 @@ where
         let Lookup { key, options } = (self.key_of)(&request).into();
         match key {
             Some(key) => ResponseFuture::begin(&self.core, key, &self.inner, request, options),
-            None => ResponseFuture::bypass(self.inner.clone(), request, options),
+            None => ResponseFuture::bypass(&self.core, self.inner.clone(), request, options),
         }
     }
 }

@@ -14,6 +14,7 @@ mod miss;
 mod not_kept;
 mod reentry;
 mod stale;
+mod stats;
 mod support;
 mod tidy;
 mod tower_contract;

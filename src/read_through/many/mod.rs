@@ -114,7 +114,7 @@ where
     match key {
         Some(key) => ResponseFuture::begin(core, key, &item, request, options)
             .with_listener(|| item.listener()),
-        None => ResponseFuture::bypass(item, request, options),
+        None => ResponseFuture::bypass(core, item, request, options),
     }
 }
 

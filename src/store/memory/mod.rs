@@ -15,6 +15,7 @@ use super::{
 };
 use super::{Store, Watch, Watchers};
 use crate::key::Key;
+use crate::stats::MemoryStats;
 
 /// Entries and leases in the memory of this process, bounded by count and by bytes.
 ///
@@ -37,6 +38,7 @@ use crate::key::Key;
 pub struct MemoryStore(Arc<Inner>);
 
 struct Inner {
+    name: Arc<str>,
     max_entries: usize,
     max_bytes: usize,
     /// Each guards the entries and leases of some keys. Held for a few operations, never across an
@@ -53,7 +55,7 @@ impl MemoryStore {
 
     /// A store of at most this many entries and 64 MiB.
     pub fn new(max_entries: usize) -> Self {
-        Self::bounded(max_entries, Self::DEFAULT_MAX_BYTES)
+        Self::bounded("memory".into(), max_entries, Self::DEFAULT_MAX_BYTES)
     }
 
     /// Sets how many bytes are kept at most. Call it before the store is in use: the result is
@@ -74,7 +76,26 @@ impl MemoryStore {
     /// Default: 64 MiB, which a small service can spare.
     #[must_use]
     pub fn max_bytes(self, max_bytes: usize) -> Self {
-        Self::bounded(self.0.max_entries, max_bytes)
+        Self::bounded(Arc::clone(&self.0.name), self.0.max_entries, max_bytes)
+    }
+
+    /// Names the store in metrics. Call it before the store is in use: the result is empty.
+    ///
+    /// Default: `memory`.
+    #[must_use]
+    pub fn name(self, name: impl Into<Arc<str>>) -> Self {
+        Self::bounded(name.into(), self.0.max_entries, self.0.max_bytes)
+    }
+
+    /// How full it is, and what it has done since it was made.
+    pub fn stats(&self) -> MemoryStats {
+        let mut stats = MemoryStats::default();
+        for shard in self.shards() {
+            stats.entries += shard.len() as u64;
+            stats.bytes += shard.bytes() as u64;
+            stats.evictions += shard.evictions();
+        }
+        stats
     }
 
     /// How many entries are kept, including expired ones that were not removed yet.
@@ -92,7 +113,7 @@ impl MemoryStore {
         self.shards().map(|shard| shard.bytes()).sum()
     }
 
-    fn bounded(max_entries: usize, max_bytes: usize) -> Self {
+    fn bounded(name: Arc<str>, max_entries: usize, max_bytes: usize) -> Self {
         // Keys spread unevenly over small shards, so a small store has only one.
         let count = (max_entries / 256).clamp(1, 16);
         let share = |whole: usize, of: usize| whole / count + usize::from(of < whole % count);
@@ -101,6 +122,7 @@ impl MemoryStore {
             .map(|limits| Mutex::new(MemoryShard::new(limits)))
             .collect();
         Self(Arc::new(Inner {
+            name,
             max_entries,
             max_bytes,
             shards,
@@ -217,6 +239,7 @@ impl Store for MemoryStore {
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryStore")
+            .field("name", &self.0.name)
             .field("entries", &self.len())
             .field("max_entries", &self.0.max_entries)
             .field("max_bytes", &self.0.max_bytes)

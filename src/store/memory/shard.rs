@@ -16,6 +16,7 @@ use crate::store::{
 pub(super) struct MemoryShard {
     limits: Limits,
     bytes: usize,
+    evictions: u64,
     slots: HashMap<Key, usize>,
     kept: Slab<CachedEntry>,
     /// The hand of the second-chance clock: the next slot to be considered for eviction.
@@ -47,6 +48,7 @@ impl MemoryShard {
         Self {
             limits,
             bytes: 0,
+            evictions: 0,
             slots: HashMap::new(),
             kept: Slab::new(),
             hand: 0,
@@ -62,6 +64,11 @@ impl MemoryShard {
 
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// How many entries were removed before their end.
+    pub(super) fn evictions(&self) -> u64 {
+        self.evictions
     }
 
     pub(super) fn find(&mut self, key: &Key, now: Moment) -> Option<Entry> {
@@ -237,6 +244,7 @@ impl MemoryShard {
             if slot == newest || (is_live && std::mem::take(&mut kept.read)) {
                 continue;
             }
+            self.evictions += u64::from(is_live);
             return self.remove(slot);
         }
     }

@@ -27,6 +27,7 @@ use super::{Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, StoreF
 use super::{Peek, Renew, Store, Watch};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Key;
+use crate::stats::StoreOperation;
 
 /// Entries and leases in a Redis (6.2 or later) or Valkey server, shared by a fleet.
 ///
@@ -105,7 +106,7 @@ impl RedisStore {
         options.connect().await
     }
 
-    /// Counters since the store was made.
+    /// Its state, and what it has done since it was made.
     pub fn stats(&self) -> RedisStats {
         self.0.stats()
     }
@@ -136,43 +137,63 @@ impl Store for RedisStore {
 
     fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.lookup(&key).await })
+        Box::pin(
+            async move { inner.operations.noted(StoreOperation::Lookup, inner.lookup(&key).await) },
+        )
     }
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.acquire(&claim, term, accept).await })
+        Box::pin(async move {
+            inner
+                .operations
+                .noted(StoreOperation::Acquire, inner.acquire(&claim, term, accept).await)
+        })
     }
 
     fn renew(&self, lease: &Lease, term: Duration) -> StoreFuture<Renew> {
         let inner = Arc::clone(&self.0);
         let claim = lease.claim().clone();
-        Box::pin(async move { inner.renew(&claim, term).await })
+        Box::pin(async move {
+            inner.operations.noted(StoreOperation::Renew, inner.renew(&claim, term).await)
+        })
     }
 
     fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.commit(lease, draft).await })
+        Box::pin(async move {
+            inner.operations.noted(StoreOperation::Commit, inner.commit(lease, draft).await)
+        })
     }
 
     fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.fail(&lease.into_claim(), failure).await })
+        Box::pin(async move {
+            inner
+                .operations
+                .noted(StoreOperation::Fail, inner.fail(&lease.into_claim(), failure).await)
+        })
     }
 
     fn abandon(&self, claim: Claim) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.abandon(&claim).await })
+        Box::pin(async move {
+            inner.operations.noted(StoreOperation::Abandon, inner.abandon(&claim).await)
+        })
     }
 
     fn invalidate(&self, key: Key) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.invalidate(key, false).await })
+        Box::pin(async move {
+            inner.operations.noted(StoreOperation::Invalidate, inner.invalidate(key, false).await)
+        })
     }
 
     fn expire(&self, key: Key) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.invalidate(key, true).await })
+        Box::pin(async move {
+            inner.operations.noted(StoreOperation::Expire, inner.invalidate(key, true).await)
+        })
     }
 }
 
