@@ -30,6 +30,8 @@ mod paired;
 mod parked;
 mod parts_of_a_hit;
 mod product;
+mod statistics;
+
 use std::env;
 
 use paired::Effort;
@@ -46,6 +48,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("envelope", envelope::run),
     ("parked", parked::run),
     ("outage", outage::run),
+    ("stats", statistics::run),
     #[cfg(feature = "handover")]
     ("handover", handover::run),
 ];

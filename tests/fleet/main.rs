@@ -13,6 +13,7 @@
 //! | `leaving` | callers leave, others stay, nothing is left behind |
 //! | `flush` | a server that forgets everything causes no error |
 //! | `loader_down` | a failing loader is probed once per interval |
+//! | `sums` | statistics of all processes add up to callers and loads |
 //! | `history` | nothing outlives its invalidation |
 //!
 //! `BELLWETHER_FLEET_ROUNDS` sets how many rounds of history are played (10,000; a million take an
@@ -34,4 +35,5 @@ mod flush;
 mod history;
 mod leaving;
 mod loader_down;
+mod sums;
 mod wake_up;

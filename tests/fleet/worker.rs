@@ -175,6 +175,7 @@ impl Member {
             connects: stats.connects,
             receives_pushes: self.store.is_tracking(),
             in_flight: self.service.in_flight(),
+            sums: self.service.stats().into(),
         }
     }
 

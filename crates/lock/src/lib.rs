@@ -128,6 +128,7 @@ mod renewal_task;
 mod running;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod session;
+mod stats;
 #[cfg(feature = "zookeeper")]
 mod zookeeper;
 
@@ -156,6 +157,7 @@ pub use policy::WhenLost;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresLock, PostgresOptions};
 pub use running::LockedError;
+pub use stats::LockStats;
 #[cfg(feature = "zookeeper")]
 pub use zookeeper::{ZooKeeperLock, ZooKeeperOptions};
 
