@@ -33,7 +33,6 @@ async fn statistics_add_up_over_bursts_invalidations_leaves_and_kills() {
     }
     let (killed, answers) = kill_a_leader(&fleet, &mut workers).await;
     told.note(answers);
-    told.callers += killed.requests;
     let storms = storm(&workers).await;
     told.callers += storms.calls() as u64;
 
