@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use bellwether::stats::StripedCounter;
 use bellwether::{Key, MemoryStore, ReadThroughLayer};
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 use tower::{Layer, Service, service_fn};
 
 use crate::figures::Wanted;
@@ -28,7 +28,8 @@ fn a_hit(effort: Effort) {
         ReadThroughLayer::new(MemoryStore::new(100), |sku: &u64| Key::of("item").with(*sku))
             .ttl(Duration::from_secs(3600));
     let mut cached = layer.layer(service_fn(async |sku: u64| Ok::<_, Infallible>(sku)));
-    runtime.block_on(cached.call(SKU)).expect("an answer");
+    let loading = Runtime::new().expect("a runtime");
+    loading.block_on(cached.call(SKU)).expect("an answer");
     let counter = StripedCounter::default();
     let shared = AtomicU64::new(0);
     let mut race = Race::new("stats", "one thread");
