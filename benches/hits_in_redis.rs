@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use bb8_redis::RedisConnectionManager;
 use bb8_redis::bb8::Pool;
-use bellwether::{Key, ReadThroughLayer, RedisOptions, RedisStore, Store};
+use bellwether::store::Store;
+use bellwether::{Key, ReadThroughLayer, RedisOptions, RedisStore};
 use bellwether_testkit::servers::RedisServer;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;

@@ -12,7 +12,8 @@ use std::hint::black_box;
 use std::thread;
 use std::time::Duration;
 
-use bellwether::{Error, Key, ReadThroughLayer, RedisOptions, RedisStore, Store};
+use bellwether::store::Store;
+use bellwether::{Error, Key, ReadThroughLayer, RedisOptions, RedisStore};
 use bellwether_testkit::servers::RedisServer;
 use quick_cache::UnitWeighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};

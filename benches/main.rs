@@ -25,6 +25,7 @@ mod hits_in_memory;
 mod hits_in_redis;
 mod hits_near;
 mod hits_over_http;
+mod kept;
 mod outage;
 mod paired;
 mod parked;
@@ -47,6 +48,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("bursts", bursts::run),
     ("envelope", envelope::run),
     ("parked", parked::run),
+    ("kept", kept::run),
     ("outage", outage::run),
     ("stats", statistics::run),
     #[cfg(feature = "handover")]
@@ -55,10 +57,10 @@ const SECTIONS: &[(&str, Section)] = &[
 
 fn main() {
     let args: Vec<String> = env::args().skip(1).collect();
-    if let [flag, way, callers] = args.as_slice()
-        && flag == parked::FLAG
-    {
-        return parked::measure(way, callers);
+    match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        [parked::FLAG, way, callers] => return parked::measure(way, callers),
+        [kept::FLAG, entries] => return kept::measure(entries),
+        _ => {}
     }
     // A test runner asks for the names of tests: there are none.
     if args.iter().any(|arg| arg == "--list") {

@@ -9,7 +9,8 @@ use std::convert::Infallible;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use bellwether::{Error, Key, MemoryStore, ReadThroughLayer, RedisOptions, RedisStore, Store};
+use bellwether::store::Store;
+use bellwether::{Error, Key, MemoryStore, ReadThroughLayer, RedisOptions, RedisStore};
 use bellwether_testkit::servers::RedisServer;
 use tokio::runtime::Runtime;
 use tower::{Layer, Service, service_fn};

@@ -110,7 +110,7 @@ async fn in_one_task<F: Future>(callers: usize, wait: impl FnMut(usize) -> F) ->
     resident_bytes() - before
 }
 
-fn resident_bytes() -> usize {
+pub(crate) fn resident_bytes() -> usize {
     let statm = fs::read_to_string("/proc/self/statm").expect("a Linux");
     let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok());
     pages.expect("resident pages come second") * PAGE

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use bb8_redis::bb8::{ManageConnection, Pool};
 use bellwether::store::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Lifetimes, Remaining, Renew,
+    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Remaining, Renew, Store,
     StoreFuture, Value,
 };
-use bellwether::{Key, ReadThroughLayer, Store};
+use bellwether::{Key, Lifetimes, ReadThroughLayer};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use serde::de::DeserializeOwned;

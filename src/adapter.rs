@@ -12,8 +12,9 @@
 //! use std::sync::Arc;
 //! use std::time::Duration;
 //!
-//! use bellwether::adapter::{CacheClient, RequestOptions, delegate_load_options};
-//! use bellwether::{Json, Key, MemoryStore, ReadThroughLayer, Store};
+//! use bellwether::{Json, Key, MemoryStore, ReadThroughLayer};
+//! use bellwether::adapter::{delegate_load_options, CacheClient, RequestOptions};
+//! use bellwether::store::Store;
 //! use tower::service_fn;
 //!
 //! /// A cache of DNS answers.

@@ -1,5 +1,6 @@
 //! `ConfigError`: an option with an invalid value, and the checks that find it.
 
+use std::convert::Infallible;
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
@@ -82,6 +83,13 @@ impl fmt::Display for ConfigError {
 }
 
 impl Error for ConfigError {}
+
+/// For options that are options already: see [`RedisStore::connect`](crate::RedisStore::connect).
+impl From<Infallible> for ConfigError {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
+}
 
 /// Checks a duration that was given for an option.
 ///

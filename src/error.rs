@@ -5,29 +5,34 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::config_error::ConfigError;
 use crate::key::Key;
+use crate::shared_error::SharedError;
 
 /// An error of any type, as Tower's middleware gives it.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// Why a request was not answered: the loader failed, or the cache did.
-#[derive(Debug)]
 #[allow(
     clippy::exhaustive_enums,
     reason = "either the loader fails or the cache, and there is no third"
 )]
 pub enum Error<E> {
     /// The loader failed. Callers that share a load share its error.
-    Load(Arc<E>),
+    Load(SharedError<E>),
     /// The cache could not answer, and its policy does not let the request load without it.
     Cache(CacheError),
 }
 
 impl<E> Error<E> {
-    /// The loader's own error, if the loader failed.
-    pub fn load(&self) -> Option<&E> {
+    /// The loader's own error, if the loader failed. A [`BoxError`] is no error type itself: for
+    /// one, use [`source`](StdError::source).
+    pub fn load(&self) -> Option<&E>
+    where
+        E: StdError + 'static,
+    {
         match self {
-            Self::Load(error) => Some(error),
+            Self::Load(error) => error.get(),
             Self::Cache(_) => None,
         }
     }
@@ -44,7 +49,7 @@ impl<E> Error<E> {
 impl<E> Clone for Error<E> {
     fn clone(&self) -> Self {
         match self {
-            Self::Load(error) => Self::Load(Arc::clone(error)),
+            Self::Load(error) => Self::Load(error.clone()),
             Self::Cache(error) => Self::Cache(error.clone()),
         }
     }
@@ -56,7 +61,16 @@ impl<E> From<CacheError> for Error<E> {
     }
 }
 
-impl<E: fmt::Display> fmt::Display for Error<E> {
+impl<E> fmt::Debug for Error<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Load(error) => f.debug_tuple("Load").field(error).finish(),
+            Self::Cache(error) => f.debug_tuple("Cache").field(error).finish(),
+        }
+    }
+}
+
+impl<E> fmt::Display for Error<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Load(error) => write!(f, "loader failed: {error}"),
@@ -65,20 +79,30 @@ impl<E: fmt::Display> fmt::Display for Error<E> {
     }
 }
 
-/// The message contains the loader's error. [`source`](StdError::source) does not return it, since
-/// that would require `E: std::error::Error`, which tower's own `BoxError` is not. Use
-/// [`Error::load`].
-impl<E: fmt::Debug + fmt::Display> StdError for Error<E> {}
+/// The [`source`](StdError::source) is the loader's own error, or that of the cache. The message
+/// contains what it says.
+impl<E> StdError for Error<E> {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Load(error) => Some(&**error),
+            Self::Cache(error) => Some(error),
+        }
+    }
+}
 
 /// Why the cache could not answer.
 ///
 /// Opaque, so that it can carry more in later versions; a program matches on
 /// [`kind`](CacheError::kind). Messages name the key by its kind and digest, and never hold a value
 /// or a secret.
+///
+/// The [`source`](StdError::source) is what caused it, such as the [`StoreError`]. The message
+/// contains that of the source.
 #[derive(Clone, Debug)]
 pub struct CacheError {
     kind: CacheErrorKind,
     message: Arc<str>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 impl CacheError {
@@ -142,13 +166,6 @@ impl CacheError {
         )
     }
 
-    pub(crate) fn other_type(key: &Key) -> Self {
-        Self::new(
-            CacheErrorKind::OtherType,
-            format!("`{key}` was loaded as another type: two kinds of answer share one key"),
-        )
-    }
-
     pub(crate) fn key_too_long(key: &Key) -> Self {
         let length = key.byte_len();
         let most = Key::MAX_BYTES;
@@ -167,12 +184,19 @@ impl CacheError {
 
     pub(crate) fn store(key: &Key, error: &StoreError) -> Self {
         Self::new(CacheErrorKind::Store(error.kind()), format!("`{key}`: {error}"))
+            .with_source(error.clone())
     }
 
     /// Makes an error of a cache, for adapters and for tests of error handling. The message must
     /// hold no value and no secret.
     pub fn new(kind: CacheErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into().into() }
+        Self { kind, message: message.into().into(), source: None }
+    }
+
+    /// Adds the cause. Like the message, it must hold no value and no secret.
+    #[must_use]
+    pub fn with_source(self, source: impl Into<BoxError>) -> Self {
+        Self { source: Some(source.into().into()), ..self }
     }
 }
 
@@ -182,7 +206,11 @@ impl fmt::Display for CacheError {
     }
 }
 
-impl StdError for CacheError {}
+impl StdError for CacheError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+}
 
 /// The kind of a [`CacheError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -208,8 +236,6 @@ pub enum CacheErrorKind {
     LoadTimedOut,
     /// A miss outside of a tokio runtime.
     NoRuntime,
-    /// Two types of answer share one key in one layer.
-    OtherType,
     /// The store failed.
     Store(StoreErrorKind),
     /// The caller's [wait](crate::Wait) for a load of another caller ran out. The message says what
@@ -242,22 +268,39 @@ impl fmt::Display for FailureCause {
 }
 
 /// Why a store operation failed.
+///
+/// The [`source`](StdError::source) is the error of the driver, if the driver reported one. The
+/// message contains what it says.
 #[derive(Clone, Debug)]
 pub struct StoreError {
     kind: StoreErrorKind,
     message: Arc<str>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 impl StoreError {
     /// Makes an error of a store. The message says what was done and how it failed. It must hold no
     /// value and no secret.
     pub fn new(kind: StoreErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into().into() }
+        Self { kind, message: message.into().into(), source: None }
+    }
+
+    /// Adds the cause. Like the message, it must hold no value and no secret.
+    #[must_use]
+    pub fn with_source(self, source: impl Into<BoxError>) -> Self {
+        Self { source: Some(source.into().into()), ..self }
     }
 
     /// What went wrong.
     pub fn kind(&self) -> StoreErrorKind {
         self.kind
+    }
+}
+
+/// The options of a store are wrong.
+impl From<ConfigError> for StoreError {
+    fn from(error: ConfigError) -> Self {
+        Self::new(StoreErrorKind::Misconfigured, error.to_string()).with_source(error)
     }
 }
 
@@ -267,7 +310,11 @@ impl fmt::Display for StoreError {
     }
 }
 
-impl StdError for StoreError {}
+impl StdError for StoreError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+}
 
 /// The kind of a [`StoreError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -12,7 +12,7 @@
 //! | [`redis`] | run on Redis: memory, permissions, eviction, cost of a command, near cache |
 //! | [`testing`] | test your service without a server, with paused time and injected faults |
 //! | [`how_it_works`] | understand the protocol: flight, lease, fencing token, push |
-//! | [`alternatives`] | compare with other caches, and find the one that suits you better |
+//! | [`alternatives`] | compare bellwether with other caches |
 //!
 //! Three guides are in the crates that they describe: HTTP caching in `bellwether_http::guide`,
 //! gRPC caching in `bellwether_grpc::guide`, and the choice of a lock in `bellwether_lock::guide`.

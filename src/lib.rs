@@ -74,6 +74,7 @@ mod policy;
 pub mod read_through;
 #[cfg(feature = "redis")]
 pub mod redis;
+mod shared_error;
 pub mod stats;
 mod status;
 pub mod store;
@@ -89,11 +90,16 @@ pub use lifetimes::Lifetimes;
 pub use policy::{Wait, WhenAbandoned, WhenStoreFails};
 #[cfg(feature = "macros")]
 pub use read_through::attribute::{ByKey, read_through};
-pub use read_through::{
-    Answers, BatchError, BatchFuture, BatchLoader, BatchWithStatus, Batched, Handle, Loaded,
-    Lookup, ReadThrough, ReadThroughLayer, ResponseFuture, WithStatus,
+pub use read_through::future::{ResponseFuture, WithStatus};
+pub use read_through::handle::Handle;
+pub use read_through::layer::ReadThroughLayer;
+pub use read_through::lookup::Lookup;
+pub use read_through::many::{
+    BatchError, BatchFuture, BatchLoader, BatchResponse, BatchResult, BatchWithStatus, Batched,
 };
+pub use read_through::service::ReadThrough;
+pub use shared_error::SharedError;
 pub use status::{BypassReason, CacheStatus, LoadLocation, StaleReason};
-pub use store::{MemoryStore, Store};
+pub use store::memory::{MemoryOptions, MemoryStore};
 #[cfg(feature = "redis")]
-pub use store::{RedisOptions, RedisStats, RedisStore};
+pub use store::redis::{RedisOptions, RedisStats, RedisStore};

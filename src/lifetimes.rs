@@ -49,7 +49,7 @@ impl Lifetimes {
 
     /// After its ttl, it is stored for this long and not served: a loader that can ask its source
     /// whether the answer is still valid (RFC 9111, section 4.3) finds it by
-    /// [`Store::lookup`](crate::Store::lookup).
+    /// [`Store::lookup`](crate::store::Store::lookup).
     #[must_use]
     pub fn kept_for_validation(self, stale: Duration) -> Self {
         Self { for_validation: whole_millis(stale), ..self }

@@ -269,7 +269,14 @@ impl fmt::Display for QueryError {
     }
 }
 
-impl std::error::Error for QueryError {}
+impl std::error::Error for QueryError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Broken => None,
+            Self::Failed(fault) => Some(&**fault),
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {

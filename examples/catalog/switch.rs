@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew, StoreFuture, Watch,
+    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew, Store, StoreFuture,
+    Watch,
 };
-use bellwether::{Key, MemoryStore, RedisOptions, Store, StoreError, StoreErrorKind};
+use bellwether::{Key, MemoryStore, RedisOptions, StoreError, StoreErrorKind};
 
 use crate::Fault;
 

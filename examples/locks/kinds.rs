@@ -4,7 +4,6 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::RedisOptions;
 use bellwether_lock::{
     FairLock, LocalLock, Lock, LockWait, Locks, MySqlLock, MySqlRowLock, PostgresLock, RedisLock,
     Redlock, ReentrantLock, ZooKeeperLock,
@@ -73,23 +72,14 @@ impl Kind {
     async fn connect(self, servers: &Servers) -> Result<Arc<dyn Lock>, Box<dyn Error>> {
         Ok(match self {
             Self::Local => Arc::new(LocalLock::new()),
-            Self::Redis => Arc::new(RedisLock::connect(redis(servers)?).await?),
-            Self::Reentrant => Arc::new(ReentrantLock::connect(redis(servers)?).await?),
-            Self::Fair => Arc::new(FairLock::connect(redis(servers)?).await?),
-            Self::Redlock => {
-                let urls = servers.redlock();
-                let nodes: Result<Vec<_>, _> =
-                    urls.iter().map(|url| RedisOptions::new(url)).collect();
-                Arc::new(Redlock::connect(nodes?).await?)
-            }
+            Self::Redis => Arc::new(RedisLock::connect(&servers.redis()).await?),
+            Self::Reentrant => Arc::new(ReentrantLock::connect(&servers.redis()).await?),
+            Self::Fair => Arc::new(FairLock::connect(&servers.redis()).await?),
+            Self::Redlock => Arc::new(Redlock::connect(&servers.redlock()).await?),
             Self::Zookeeper => Arc::new(ZooKeeperLock::connect(&servers.zookeeper()).await?),
             Self::Mysql => Arc::new(MySqlLock::connect(&servers.mysql()).await?),
             Self::MysqlRow => Arc::new(MySqlRowLock::connect(&servers.mysql()).await?),
             Self::Postgres => Arc::new(PostgresLock::connect(&servers.postgres()).await?),
         })
     }
-}
-
-fn redis(servers: &Servers) -> Result<RedisOptions, Box<dyn Error>> {
-    Ok(RedisOptions::new(&servers.redis())?)
 }

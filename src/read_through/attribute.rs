@@ -11,8 +11,7 @@ use std::task::{Context, Poll};
 /// use bellwether::{ByKey, Error, MemoryStore, ReadThroughLayer, read_through};
 /// # #[derive(Clone)]
 /// # struct Catalog;
-/// # #[derive(Debug)]
-/// # struct DbError;
+/// # type DbError = std::io::Error;
 /// # impl Catalog {
 /// #     async fn query(&self, _: &str, sku: u64) -> Result<u64, DbError> { Ok(sku) }
 /// # }
@@ -82,10 +81,9 @@ use std::task::{Context, Poll};
 /// answer. If the key has one field of an argument, the answer must not depend on the other fields.
 ///
 /// A key does not name the function: two functions with one template and one layer share their
-/// answers. Give each type of answer a kind of key. If two functions with different types share a
-/// key, a call fails with [`CacheErrorKind::OtherType`](crate::CacheErrorKind::OtherType) or loads
-/// again. In a shared store it may also get the other function's answer, if the two types have the
-/// same JSON.
+/// answers. Give each type of answer a kind of key. Two functions with different types share no
+/// load, and under one key each replaces what the other has stored. In a shared store a function may
+/// also get the other function's answer, if the two types have the same JSON.
 ///
 /// # The function
 /// It is an `async fn` that returns a `Result<T, E>`, and becomes one that returns `Result<T,
@@ -120,7 +118,7 @@ use tower::{Layer, Service};
 
 use super::layer::ReadThroughLayer;
 use crate::codec::{Cacheability, Classified, Codec};
-use crate::error::Error;
+use crate::error::{BoxError, Error};
 use crate::key::Key;
 use crate::store::Store;
 
@@ -164,7 +162,7 @@ pub async fn read<T, E, C, F, Loading>(
 ) -> Result<T, Error<E>>
 where
     C: Codec<T>,
-    E: Send + Sync + 'static,
+    E: Into<BoxError> + Send + Sync + 'static,
     F: FnOnce() -> Loading + Clone + Send + 'static,
     Loading: Future<Output = Result<T, E>> + Send,
 {
@@ -182,7 +180,7 @@ pub async fn read_optional<T, E, C, F, Loading>(
 where
     T: 'static,
     C: Codec<Option<T>, Kept = Option<T>> + Clone,
-    E: Send + Sync + 'static,
+    E: Into<BoxError> + Send + Sync + 'static,
     F: FnOnce() -> Loading + Clone + Send + 'static,
     Loading: Future<Output = Result<Option<T>, E>> + Send,
 {

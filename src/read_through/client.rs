@@ -11,13 +11,15 @@ use super::future::ResponseFuture;
 use super::layer::ReadThroughLayer;
 use super::lookup::RequestOptions;
 use crate::codec::{Codec, EncodeBuffer};
+use crate::error::BoxError;
 use crate::jitter::jitter;
 use crate::key::Key;
+use crate::lifetimes::Lifetimes;
 use crate::log_throttle::warn_throttled;
 use crate::stats::RequestEvent;
 use crate::status::CacheStatus;
 use crate::store::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Lifetimes, Marker, Peek, Store, Value,
+    Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Marker, Peek, Store, Value,
 };
 
 /// The cache of a [`ReadThroughLayer`], without a loader and without a key function.
@@ -106,7 +108,7 @@ impl<C> CacheClient<C> {
     where
         S: Service<Req> + Clone + Send + 'static,
         S::Future: Send,
-        S::Error: Send + Sync + 'static,
+        S::Error: Into<BoxError> + Send + Sync + 'static,
         Req: Send + 'static,
         C: Codec<S::Response>,
     {

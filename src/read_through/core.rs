@@ -1,10 +1,11 @@
 //! The shared state of a layer: what all its services and their clones have in common.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
@@ -14,10 +15,11 @@ use super::lookup::RequestOptions;
 use super::outcome::Outcome;
 use super::private_keys::{BypassPermit, PrivateKeys};
 use crate::codec::{Cacheability, Codec};
-use crate::error::Error;
+use crate::error::{BoxError, Error};
 use crate::flight::{FlightBounds, Flights};
 use crate::key::Key;
 use crate::policy::{ConcurrencyBounds, Policy};
+use crate::shared_error::SharedError;
 use crate::stats::Statistics;
 use crate::status::{CacheStatus, StaleReason};
 use crate::store::{Entry, Peek, Store, Value};
@@ -78,6 +80,18 @@ pub(crate) struct Loads {
     pub(crate) private_keys: Arc<PrivateKeys>,
     /// How long loads take, in microseconds: a moving average. Zero if none has ended yet.
     typical: Arc<AtomicU64>,
+    bounds: ConcurrencyBounds,
+    of_other_types: Arc<LoadsByType>,
+}
+
+/// The loads of services of one layer whose answers or errors have other types than those of the
+/// first service that has loaded. An outcome can be shared only with callers of its type.
+#[derive(Debug, Default)]
+struct LoadsByType {
+    /// The type of the first.
+    first: OnceLock<TypeId>,
+    /// Held to find or to insert, never across an `.await`.
+    others: Mutex<HashMap<TypeId, Loads>>,
 }
 
 impl Loads {
@@ -93,12 +107,28 @@ impl Loads {
             unshared_failures: Arc::default(),
             private_keys: Arc::default(),
             typical: Arc::default(),
+            bounds,
+            of_other_types: Arc::default(),
         }
     }
 
     /// How many keys are under way.
     pub(crate) fn len(&self) -> usize {
-        self.flights.len() + self.uncached.len() + self.forced.len()
+        let others: usize = self.of_other_types.others().values().map(Self::len).sum();
+        self.flights.len() + self.uncached.len() + self.forced.len() + others
+    }
+
+    /// The loads with this type of outcome, unless these are the ones. All share the permits.
+    fn of_other_type(&self, outcome: TypeId) -> Option<Self> {
+        if *self.of_other_types.first.get_or_init(|| outcome) == outcome {
+            return None;
+        }
+        let mut others = self.of_other_types.others();
+        let loads = others.entry(outcome).or_insert_with(|| Self {
+            uncached_permits: Arc::clone(&self.uncached_permits),
+            ..Self::none(self.bounds)
+        });
+        Some(loads.clone())
     }
 
     /// How long a load takes, going by the loads that have ended.
@@ -116,7 +146,32 @@ impl Loads {
     }
 }
 
+impl LoadsByType {
+    fn others(&self) -> MutexGuard<'_, HashMap<TypeId, Loads>> {
+        self.others.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl<C> Core<C> {
+    /// This state, with the loads for answers and errors of these types.
+    pub(crate) fn of_types<R, E>(self: &Arc<Self>) -> Arc<Self>
+    where
+        C: Codec<R>,
+        E: 'static,
+    {
+        let Some(loads) = self.loads.of_other_type(TypeId::of::<(C::Kept, E)>()) else {
+            return Arc::clone(self);
+        };
+        Arc::new(Self {
+            store: Arc::clone(&self.store),
+            policy: self.policy.clone(),
+            codec: Arc::clone(&self.codec),
+            errors: self.errors.clone(),
+            loads,
+            statistics: Arc::clone(&self.statistics),
+        })
+    }
+
     /// What this process knows of a key without asking the store: an entry, or that there is none.
     #[inline]
     pub(crate) fn peek<R>(&self, key: &Key) -> Peeked<R>
@@ -166,13 +221,14 @@ impl<C> Core<C> {
     ) -> (Result<R, Error<E>>, CacheStatus)
     where
         C: Codec<R>,
+        E: Into<BoxError>,
     {
         let answer = loaded.map(|response| {
             let kept = self.codec.keep(response);
             self.note_cacheability(key, &kept);
             self.codec.restore_owned(kept, &status)
         });
-        (answer.map_err(|error| Error::Load(Arc::new(error))), status)
+        (answer.map_err(|error| Error::Load(SharedError::new(error))), status)
     }
 
     fn note_cacheability<R>(&self, key: &Key, kept: &C::Kept)
@@ -209,12 +265,12 @@ impl<C> Core<C> {
         Some((answer, status))
     }
 
-    /// What an entry holds, if it is of this codec and can be decoded.
+    /// What an entry holds, if it is of this codec and type, and can be decoded.
     pub(crate) fn read<R>(&self, entry: &Entry) -> Option<Arc<C::Kept>>
     where
         C: Codec<R>,
     {
-        if entry.codec() != self.codec.id() {
+        if entry.codec() != self.codec.id() || entry.value().is_of_another_type::<C::Kept>() {
             return None;
         }
         let decode = || entry.value().decoded(|bytes| self.codec.decode(bytes));

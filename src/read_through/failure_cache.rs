@@ -187,8 +187,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::error::FailureCause;
     use crate::key::Key;
-    use crate::store::FailureCause;
 
     const WINDOW: Duration = Duration::from_secs(1);
 
@@ -198,7 +198,7 @@ mod tests {
 
     fn note(failures: &FailureCache, nth: usize, bytes: usize) {
         let failure = Failure::new(FailureCause::Error, 1, WINDOW);
-        failures.note(digest(nth), Outcome::LoadFailed(Arc::new(nth)), bytes, &failure);
+        failures.note(digest(nth), Outcome::LoadFailed(Arc::new(fmt::Error)), bytes, &failure);
     }
 
     fn is_whole(failures: &FailureCache, nth: usize) -> Option<bool> {

@@ -9,10 +9,10 @@ use crate::config_error::{ConfigError, duration_within};
 use crate::policy::{Doubling, WhenStoreFails};
 
 impl<K, C> ReadThroughLayer<K, C> {
-    /// Sets how long the whole fleet shares a failure: `first` once it is confirmed, twice as long
-    /// after each further failure in a row, and never longer than `longest`. In this window,
-    /// callers get a stale answer or the failure, at once. A `first` of zero shares a failure with
-    /// no later caller.
+    /// Sets the length of the cooldown, in which the whole fleet shares a failure: `first` once it
+    /// is confirmed, twice as long after each further failure in a row, and never longer than
+    /// `longest`. In the cooldown, callers get a stale answer or the failure, at once. A `first` of
+    /// zero shares a failure with no later caller.
     ///
     /// A second failure in a row confirms the first. A load may fail because of its own request, so
     /// only the caller with that request gets the first failure. Its waiters share one more load,
@@ -20,8 +20,8 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// that need no confirmation. A load that reaches [`load_timeout`](Self::load_timeout) is also
     /// an error for the waiters that waited for all of it.
     ///
-    /// Within the window, [probes](Self::failure_probes) try the key. The first load that succeeds
-    /// ends the window for the fleet.
+    /// In the cooldown, [probes](Self::failure_probes) try the key. The first load that succeeds
+    /// ends it for the fleet.
     ///
     /// Default: 1 s up to 30 s. A failing source is usually overloaded, so retries back off.
     ///
@@ -37,15 +37,15 @@ impl<K, C> ReadThroughLayer<K, C> {
         Ok(self)
     }
 
-    /// Sets the cooldown: how long a failing key is not loaded before one caller of the fleet may
-    /// probe it. The cooldown is `first` after the failure is confirmed, doubles after each failed
-    /// probe, and is never longer than `longest` or the window. No other caller waits for a probe.
-    /// So in one cooldown the fleet loads a failing key at most once, besides the load that
-    /// confirms the failure.
+    /// Sets the pause before a probe: how long a failing key is not loaded before one caller of the
+    /// fleet may probe it. The pause is `first` after the failure is confirmed, doubles after each
+    /// failed probe, and is never longer than `longest` or the [cooldown](Self::failure_windows).
+    /// No other caller waits for a probe. So in one pause the fleet loads a failing key at most
+    /// once, besides the load that confirms the failure.
     ///
     /// Default: 100 ms up to 1 s, so the fleet notices that a source is back within a second and
     /// one load. To have no probes, set it to the same durations as the
-    /// [windows](Self::failure_windows).
+    /// [cooldown](Self::failure_windows).
     ///
     /// # Errors
     /// If `longest` is shorter than `first`, or longer than an hour.
@@ -60,8 +60,8 @@ impl<K, C> ReadThroughLayer<K, C> {
     }
 
     /// Sets which errors of the loader are failures of the source and not of one request, such as a
-    /// refused connection. Such a failure is confirmed at once: every waiter shares it, and its
-    /// [window](Self::failure_windows) begins.
+    /// refused connection. Such a failure is confirmed at once: every waiter shares it, and the
+    /// [cooldown](Self::failure_windows) begins.
     ///
     /// Default: none. One request may have caused an error, and it costs one more load to find out.
     #[must_use]

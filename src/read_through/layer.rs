@@ -80,8 +80,9 @@ impl<K, C> ReadThroughLayer<K, C> {
 
     /// Sets the time to live: how long an answer is fresh. At most 366 days; more counts as that.
     ///
-    /// Default: zero, which stores nothing. How old an answer may be depends on your data, so no
-    /// default could be right.
+    /// Default: zero, which stores nothing: the callers of one process share a load, and processes
+    /// load one after another. How old an answer may be depends on your data, so no default could be
+    /// right.
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.policy.freshness.ttl = ttl.min(Freshness::MAX_TTL);
@@ -91,8 +92,8 @@ impl<K, C> ReadThroughLayer<K, C> {
     /// Sets how long an answer that says "there is none" is stored (negative caching): see
     /// [`Cacheability::NotFound`]. At most 366 days; more counts as that.
     ///
-    /// Default: zero, which stores none: the waiters of one process share it. Data that is
-    /// requested before it exists is wanted soon after.
+    /// Default: zero, which stores none: the callers of one process share it, and processes load one
+    /// after another. Data that is requested before it exists is wanted soon after.
     #[must_use]
     pub fn not_found_ttl(mut self, ttl: Duration) -> Self {
         self.policy.freshness.not_found_ttl = ttl.min(Freshness::MAX_TTL);
@@ -196,8 +197,9 @@ impl<K, C> ReadThroughLayer<K, C> {
     }
 
     /// Sets how many uncached loads may run at once in this process: loads without a lease, while
-    /// the store fails and after waits that ran out. Further ones queue; their callers wait no
-    /// longer than for the load of another caller.
+    /// the store fails and after waits that ran out. Further ones queue. Their callers wait no
+    /// longer than for the load of another caller, and then get a stale answer or
+    /// [`CacheErrorKind::Full`](crate::CacheErrorKind::Full).
     ///
     /// Default: 64. While the store is down, this protects the database from all processes.
     ///
@@ -263,8 +265,8 @@ impl<K, C> ReadThroughLayer<K, C> {
         self
     }
 
-    /// Sets the largest answer that is stored, encoded, in bytes. The waiters share a larger one,
-    /// and it is not stored.
+    /// Sets the largest answer that is stored, encoded, in bytes. A larger one is not stored:
+    /// callers of its process share it, and each other process that waits makes an uncached load.
     ///
     /// Default: 1 MiB. Larger values cost a shared store more than they save.
     ///

@@ -7,7 +7,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::error::BoxError;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use tokio::time::{Instant, timeout};
@@ -17,14 +16,16 @@ use super::core::Core;
 use super::failure_cache::FailureCache;
 use super::outcome::{Outcome, ValueOrigin};
 use crate::codec::{Cacheability, Codec, EncodeBuffer};
-use crate::error::{CacheError, FailureCause};
+use crate::error::{BoxError, CacheError, FailureCause};
 use crate::flight::Leader;
 use crate::jitter::jitter;
 use crate::key::Key;
+use crate::lifetimes::Lifetimes;
 use crate::log_throttle::warn_throttled;
 use crate::policy::{FailureWindow, Policy, WhenAbandoned};
+use crate::shared_error::SharedError;
 use crate::stats::{LoadReason, LoadResult, RunningLoad};
-use crate::store::{Failure, Lifetimes};
+use crate::store::Failure;
 
 /// What a load needs: a clone of the loader, and the request.
 pub(crate) struct Job<S, Req> {
@@ -170,7 +171,7 @@ pub(crate) async fn load<S, Req, C>(
 ) -> LoaderAnswer
 where
     S: Service<Req>,
-    S::Error: Send + Sync + 'static,
+    S::Error: Into<BoxError> + Send + Sync + 'static,
     C: Codec<S::Response>,
 {
     let began = Instant::now();
@@ -202,7 +203,7 @@ async fn call<S, Req, C>(
 ) -> LoaderAnswer
 where
     S: Service<Req>,
-    S::Error: Send + Sync + 'static,
+    S::Error: Into<BoxError> + Send + Sync + 'static,
     C: Codec<S::Response>,
 {
     let mut running = core.statistics.load(Some(key), why);
@@ -226,7 +227,7 @@ where
         Ok(Ok(Ok(outcome))) => outcome,
         Ok(Ok(Err(error))) => {
             let error: S::Error = error;
-            loader_failed(Arc::new(error), core)
+            loader_failed(error, core)
         }
         Ok(Err(_)) => failed(CacheError::load_timed_out(key, limit), FailureCause::TimedOut),
         Err(_) => failed(CacheError::loader_panicked(key), FailureCause::Panicked),
@@ -235,8 +236,11 @@ where
     answer
 }
 
-fn loader_failed<C>(error: Arc<dyn Any + Send + Sync>, core: &Core<C>) -> LoaderAnswer {
-    if let Some(error) = timed_out(&*error) {
+fn loader_failed<E, C>(error: E, core: &Core<C>) -> LoaderAnswer
+where
+    E: Into<BoxError> + Send + Sync + 'static,
+{
+    if let Some(error) = timed_out(&error) {
         return LoaderAnswer::Failed(FailedLoad {
             outcome: Outcome::Failed(error),
             bytes: 0,
@@ -246,15 +250,15 @@ fn loader_failed<C>(error: Arc<dyn Any + Send + Sync>, core: &Core<C>) -> Loader
         });
     }
     let rules = &core.errors;
-    let describe = || rules.describe.as_ref()?(&*error);
-    let is_source_failure = || rules.is_source_failure.as_ref().is_some_and(|rule| rule(&*error));
+    let describe = || rules.describe.as_ref()?(&error);
+    let is_source_failure = || rules.is_source_failure.as_ref().is_some_and(|rule| rule(&error));
     // The rules are code of the program, and may panic.
     let message = catch_unwind(AssertUnwindSafe(describe)).ok().flatten().unwrap_or_default();
     let scope = match catch_unwind(AssertUnwindSafe(is_source_failure)) {
         Ok(true) => FailureScope::Source,
         Ok(false) | Err(_) => FailureScope::Unknown,
     };
-    let outcome = Outcome::LoadFailed(error);
+    let outcome = Outcome::LoadFailed(SharedError::new(error).into_erased());
     LoaderAnswer::Failed(FailedLoad {
         outcome,
         bytes: 0,
@@ -288,7 +292,11 @@ impl fmt::Display for LoadTimedOut {
     }
 }
 
-impl std::error::Error for LoadTimedOut {}
+impl std::error::Error for LoadTimedOut {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.0)
+    }
+}
 
 fn classified<R, C: Codec<R>>(
     kept: C::Kept,

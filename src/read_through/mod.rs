@@ -86,23 +86,16 @@ mod delegate;
 mod failure_cache;
 mod failures;
 mod flight_task;
-mod future;
-mod handle;
-mod layer;
+pub(crate) mod future;
+pub(crate) mod handle;
+pub(crate) mod layer;
 pub(crate) mod load;
 pub(crate) mod lookup;
-mod many;
+pub(crate) mod many;
 #[cfg(test)]
 mod model;
 mod outcome;
 pub(crate) mod private_keys;
-mod service;
+pub(crate) mod service;
 mod step;
 mod uncached_load;
-
-pub use future::{ResponseFuture, WithStatus};
-pub use handle::Handle;
-pub use layer::ReadThroughLayer;
-pub use lookup::Lookup;
-pub use many::{Answers, BatchError, BatchFuture, BatchLoader, BatchWithStatus, Batched, Loaded};
-pub use service::ReadThrough;

@@ -1,6 +1,7 @@
 //! Outcomes: what a flight completes its waiters with.
 
 use std::any::Any;
+use std::error::Error;
 use std::sync::Arc;
 
 use crate::error::CacheError;
@@ -12,7 +13,7 @@ pub(crate) enum Outcome {
     /// A `C::Kept`, and where it comes from.
     Value(Arc<dyn Any + Send + Sync>, ValueOrigin),
     /// The loader's error.
-    LoadFailed(Arc<dyn Any + Send + Sync>),
+    LoadFailed(Arc<dyn Error + Send + Sync>),
     /// A `C::Kept` that counts as a failure.
     FailedValue(Arc<dyn Any + Send + Sync>),
     /// The value is private to another caller, and so are the next ones: the waiter loads

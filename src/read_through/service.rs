@@ -11,7 +11,7 @@ use super::future::ResponseFuture;
 use super::handle::Handle;
 use super::lookup::Lookup;
 use crate::codec::{Codec, Json};
-use crate::error::Error;
+use crate::error::{BoxError, Error};
 use crate::stats::CacheStats;
 
 /// A loader behind a cache. See the [module page](super) for examples.
@@ -71,7 +71,7 @@ impl<S, Req, K, R, C> Service<Req> for ReadThrough<S, K, C>
 where
     S: Service<Req> + Clone + Send + 'static,
     S::Future: Send,
-    S::Error: Send + Sync + 'static,
+    S::Error: Into<BoxError> + Send + Sync + 'static,
     Req: Send + 'static,
     K: Fn(&Req) -> R,
     R: Into<Lookup>,

@@ -9,7 +9,7 @@ use super::core::Core;
 use super::load::{AnswerStorage, FailedLoad, LentJob, LoaderAnswer, load};
 use super::outcome::{Outcome, ValueOrigin};
 use crate::codec::Codec;
-use crate::error::CacheError;
+use crate::error::{BoxError, CacheError};
 use crate::flight::Leader;
 use crate::stats::LoadReason;
 use crate::status::BypassReason;
@@ -25,7 +25,7 @@ pub(crate) async fn load_uncached<S, Req, C>(
     job: LentJob<S, Req>,
 ) where
     S: Service<Req>,
-    S::Error: Send + Sync + 'static,
+    S::Error: Into<BoxError> + Send + Sync + 'static,
     C: Codec<S::Response>,
 {
     let max_wait = core.policy.max_wait();

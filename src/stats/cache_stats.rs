@@ -79,8 +79,7 @@ counters! {
         failed_store: FailedStore,
         /// Failed because the wait for another load ran out.
         failed_wait_timed_out: FailedWaitTimedOut,
-        /// Failed because the program uses the cache wrongly: a key that is too long, two types
-        /// under one key, or no runtime.
+        /// Failed because the program uses the cache wrongly: a key that is too long, or no runtime.
         failed_misuse: FailedMisuse,
         /// Its caller left before it was answered.
         left: Left,

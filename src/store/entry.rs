@@ -54,6 +54,11 @@ impl Value {
         self.0.decoded.get()?.downcast_ref()
     }
 
+    /// Whether it was decoded before, as another type than `T`.
+    pub(crate) fn is_of_another_type<T: Any>(&self) -> bool {
+        self.0.decoded.get().is_some_and(|decoded| !decoded.is::<T>())
+    }
+
     /// The decoded value. Runs `decode` unless the bytes were decoded before, as a `T`.
     pub(crate) fn decoded<T, E>(
         &self,

@@ -29,7 +29,7 @@ mod failure;
 #[cfg(feature = "test-util")]
 pub mod faulty;
 mod lease;
-mod memory;
+pub(crate) mod memory;
 mod watch;
 
 #[cfg(feature = "redis")]
@@ -43,19 +43,12 @@ use crate::box_future::BoxFuture;
 pub use clock::{Clock, Moment};
 pub use entry::{Draft, Entry, Marker, Remaining, Value};
 pub use failure::Failure;
-#[cfg(feature = "test-util")]
-pub use faulty::{FaultyStore, Operation};
 pub use lease::Lease;
-pub use memory::MemoryStore;
-#[cfg(feature = "redis")]
-pub use redis::{RedisOptions, RedisStats, RedisStore};
 pub use watch::{Watch, Watchers};
 
 pub use crate::claim::{Claim, Token};
-pub use crate::error::FailureCause;
 use crate::error::StoreError;
 use crate::key::Key;
-pub use crate::lifetimes::Lifetimes;
 
 /// Where entries and leases live. See the [contract](self) for what implementors promise.
 ///

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use bellwether::CacheStatus;
-use bellwether::store::Lifetimes;
 use bellwether::{
-    CacheErrorKind, Lookup, MemoryStore, ReadThrough, ReadThroughLayer, StaleReason, Wait,
+    CacheErrorKind, CacheStatus, Lifetimes, Lookup, MemoryStore, ReadThrough, ReadThroughLayer,
+    StaleReason, Wait,
 };
 use bellwether_testkit::caches::{
     JSON, MINUTE, NO_TIME, SECOND, Settled, answers, ask, burst, idle, key, kind_of, layer, lease,
@@ -16,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tower::{Layer, Service};
 
-use crate::support::store::Scripted;
+use crate::support::store::local;
 
 #[tokio::test(start_paused = true)]
 async fn one_caller_more_than_may_wait_is_shed_and_the_others_are_served() {
@@ -64,7 +63,7 @@ fn in_a_hurry(memory: &MemoryStore, loader: &Loader) -> Asking {
         UNHURRIED.. => Lookup::of(key(*item)),
         _ => Lookup::of(key(*item)).deadline(Instant::now() + DEADLINE),
     };
-    let layer = ReadThroughLayer::new(Scripted::over(memory), ask_of).ttl(MINUTE);
+    let layer = ReadThroughLayer::new(local(memory), ask_of).ttl(MINUTE);
     layer.wait(Wait::at_most(MINUTE)).layer(loader.clone())
 }
 

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use bellwether::store::faulty::Fault;
+use bellwether::store::faulty::{Fault, FaultyStore, Operation};
 use bellwether::store::{
-    Accept, Commit, Draft, Failure, FailureCause, FaultyStore, Lifetimes, Operation, Peek, Renew,
-    StoreFuture, Value, conformance,
+    Accept, Commit, Draft, Failure, Peek, Renew, Store, StoreFuture, Value, conformance,
 };
-use bellwether::{CacheStatus, MemoryStore, Store, StoreErrorKind};
+use bellwether::{CacheStatus, FailureCause, Lifetimes, MemoryStore, StoreErrorKind};
 use bellwether_testkit::caches::{
     JSON, MINUTE, NEVER, SECOND, answer, ask, burst, cached, commit, is_leased, key, lease, put,
     settled,

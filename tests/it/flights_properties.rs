@@ -23,7 +23,7 @@ use tokio::time::{Instant, timeout};
 use tokio_test::task::{Spawn, spawn};
 use tower::{Layer, Service};
 
-use crate::support::store::{Moment, Scripted};
+use crate::support::store::{AtMoment as _, Faulty, Moment, remote};
 
 /// One step of the game.
 #[derive(Clone, Copy, Debug)]
@@ -120,6 +120,14 @@ struct Gate {
 #[derive(Debug, PartialEq)]
 struct Refused;
 
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("refused")
+    }
+}
+
+impl std::error::Error for Refused {}
+
 struct Running {
     loader: Loader,
     well: bool,
@@ -170,7 +178,7 @@ type KeyOf = fn(&()) -> Key;
 type Answer = Result<usize, Error<Refused>>;
 
 struct Process {
-    store: Scripted,
+    store: Faulty,
     cached: ReadThrough<Loader, KeyOf>,
 }
 
@@ -193,7 +201,7 @@ impl World {
         let memory = MemoryStore::new(10);
         let gate = Arc::new(Gate { well: Semaphore::new(0), badly: Semaphore::new(0) });
         let processes = (0..PROCESSES).map(|_| {
-            let store = Scripted::away(&memory);
+            let store = remote(&memory);
             let running = Arc::default();
             let loader = Loader { history: Arc::clone(&history), gate: Arc::clone(&gate), running };
             let layer = ReadThroughLayer::new(store.clone(), (|()| key(1)) as KeyOf)
@@ -229,7 +237,7 @@ impl World {
             Step::Invalidate { process } => self.invalidate(process).await,
             Step::Fail { process, request, moment } => {
                 let store = &self.processes[process].store;
-                store.fails_at(store.requests() + request, moment);
+                store.on_any().nth(request as u64 + 1).fails(moment);
             }
         }
     }
@@ -273,7 +281,7 @@ impl World {
 fn check(history: &History, asked: u64, answer: &Answer) {
     match answer {
         Ok(value) => assert!(history.allows(*value, asked), "{value} is too old: {history:#?}"),
-        Err(Error::Load(error)) => assert_eq!(**error, Refused),
+        Err(Error::Load(error)) => assert_eq!(error.get(), Some(&Refused)),
         Err(Error::Cache(error))
             if error.kind() == CacheErrorKind::LoadFailed(FailureCause::Error) => {}
         Err(other) => panic!("{other:?}"),
@@ -317,7 +325,7 @@ proptest! {
     #[test]
     fn every_history_on_a_store_that_fails_is_right(steps in steps(true), policy in policies()) {
         play(steps, policy, async |world| {
-            let requests = world.processes.iter().map(|process| process.store.requests()).sum::<usize>();
+            let requests = world.processes.iter().map(|process| process.store.total_calls()).sum::<usize>();
             world.end(SECOND * 11 * (requests as u32 + 1)).await;
         });
     }

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::store::Lifetimes;
-use bellwether::{CacheStatus, Json, MemoryStore, ReadThrough};
+use bellwether::{CacheStatus, Json, Lifetimes, MemoryStore, ReadThrough};
 use bellwether_testkit::caches::codec::{Faults, Text};
 use bellwether_testkit::caches::{
     JSON, KeyOf, MINUTE, SECOND, answer, answers, ask, burst, cached, is_leased, layer, lease, put,
@@ -14,7 +13,7 @@ use futures_util::FutureExt;
 use tokio::time::advance;
 use tower::{Layer, Service};
 
-use crate::support::store::{Moment, Op, Scripted};
+use crate::support::store::{Operation, local, remote};
 
 #[tokio::test(start_paused = true)]
 async fn a_hit_does_not_poll_the_loader_for_readiness() {
@@ -46,27 +45,27 @@ async fn a_hit_starts_no_task() {
 
 #[tokio::test(start_paused = true)]
 async fn a_hit_within_the_process_asks_the_store_nothing() {
-    let store = Scripted::over(&MemoryStore::new(10));
+    let store = local(&MemoryStore::new(10));
     put(&store, 1, "42", JSON).await;
-    let before = store.requests();
+    let before = store.total_calls();
     assert_eq!(answer(&cached(store.clone(), &Loader::new()), 1).await, 42);
-    assert_eq!(store.requests(), before);
+    assert_eq!(store.total_calls(), before);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_hit_in_a_remote_store_is_one_lookup_and_no_lease() {
     let memory = MemoryStore::new(10);
     put(&memory, 1, "42", JSON).await;
-    let store = Scripted::away(&memory);
+    let store = remote(&memory);
     assert_eq!(answer(&cached(store.clone(), &Loader::new()), 1).await, 42);
-    assert_eq!((store.asked(Op::Look), store.requests()), (1, 1));
+    assert_eq!((store.calls(Operation::Lookup), store.total_calls()), (1, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn hits_that_meet_across_a_wire_are_hits_and_take_no_lease() {
     let memory = MemoryStore::new(10);
     put(&memory, 1, "42", JSON).await;
-    let cached = cached(Scripted::away(&memory), &Loader::new());
+    let cached = cached(remote(&memory), &Loader::new());
     for (answer, status) in settled(burst(&cached, 1, 10)).await {
         let expected = CacheStatus::Hit { fresh_for: Some(MINUTE) };
         assert_eq!((answer.unwrap(), status), (42, expected));
@@ -78,7 +77,7 @@ async fn hits_that_meet_across_a_wire_are_hits_and_take_no_lease() {
 async fn a_lone_hit_across_a_wire_starts_no_task() {
     let memory = MemoryStore::new(10);
     put(&memory, 1, "42", JSON).await;
-    let mut cached = cached(Scripted::away(&memory), &Loader::new());
+    let mut cached = cached(remote(&memory), &Loader::new());
     let before = tasks();
     let mut hit = tokio_test::task::spawn(cached.call(1));
     while hit.poll().is_pending() {
@@ -167,7 +166,7 @@ async fn what_others_stored_is_decoded_once() {
 async fn an_entry_of_another_codec_is_replaced_by_one_load() {
     let store = MemoryStore::new(10);
     put(&store, 1, "42", 99).await;
-    let cached = cached(Scripted::over(&store), &Loader::new());
+    let cached = cached(local(&store), &Loader::new());
     assert_eq!(answers(burst(&cached, 1, 10)).await, [1; 10]);
     let (_, status) = ask(&cached, 1).await.unwrap();
     assert_eq!(status, CacheStatus::Hit { fresh_for: Some(MINUTE) });
@@ -177,7 +176,7 @@ async fn an_entry_of_another_codec_is_replaced_by_one_load() {
 async fn an_entry_that_cannot_be_decoded_is_replaced_by_one_load() {
     let store = MemoryStore::new(10);
     put(&store, 1, "no number", JSON).await;
-    let cached = cached(Scripted::over(&store), &Loader::new());
+    let cached = cached(local(&store), &Loader::new());
     assert_eq!(answers(burst(&cached, 1, 10)).await, [1; 10]);
     let (_, status) = ask(&cached, 1).await.unwrap();
     assert_eq!(status, CacheStatus::Hit { fresh_for: Some(MINUTE) });
@@ -190,8 +189,8 @@ async fn a_caller_that_met_an_undecodable_entry_accepts_its_replacement() {
     let memory = MemoryStore::new(10);
     let loader = Loader::new();
     put(&memory, 1, "no number", JSON).await;
-    let store = Scripted::over(&memory);
-    let acquiring = store.holds(Op::Acquire, Moment::After);
+    let store = local(&memory);
+    let acquiring = store.on(Operation::Acquire).nth(1).do_it_and_hold();
     let late = ask(&cached(store, &loader), 1);
     acquiring.reached().await;
     answer(&cached(memory, &loader), 1).await;
@@ -204,7 +203,7 @@ async fn a_fleet_replaces_an_entry_that_cannot_be_decoded_by_one_load() {
     let store = MemoryStore::new(10);
     put(&store, 1, "no number", JSON).await;
     let loader = Loader::taking(SECOND);
-    let fleet = [(); 4].map(|()| cached(Scripted::away(&store), &loader));
+    let fleet = [(); 4].map(|()| cached(remote(&store), &loader));
     let asked = fleet.iter().flat_map(|process| burst(process, 1, 10)).collect();
     assert_eq!(answers(asked).await, [1; 40]);
 }

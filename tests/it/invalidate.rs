@@ -3,8 +3,8 @@
 //! The loader answers with the number of the load: load 1 began before the invalidation, and load 2
 //! after it.
 
-use bellwether::store::{Commit, Lifetimes, Store};
-use bellwether::{CacheStatus, MemoryStore};
+use bellwether::store::{Commit, Store};
+use bellwether::{CacheStatus, Lifetimes, MemoryStore};
 use bellwether_testkit::caches::{
     Cached, JSON, MINUTE, NO_TIME, SECOND, answer, answers, ask, burst, cached, commit, idle,
     is_leased, key, layer, lease, put, put_for,
@@ -13,7 +13,7 @@ use bellwether_testkit::loaders::Loader;
 use tokio::time::{Instant, sleep};
 use tower::Layer;
 
-use crate::support::store::{Moment, Op, Scripted};
+use crate::support::store::{Operation, local, remote};
 
 async fn invalidate(cached: &Cached) {
     cached.handle().invalidate(&key(1)).await.expect("it works");
@@ -39,7 +39,7 @@ async fn what_is_kept_of_other_keys_stays() {
 async fn what_another_process_kept_is_not_given_any_more() {
     let loader = Loader::new();
     let store = MemoryStore::new(10);
-    let [one, other] = [(); 2].map(|()| cached(Scripted::away(&store), &loader));
+    let [one, other] = [(); 2].map(|()| cached(remote(&store), &loader));
     answer(&one, 1).await;
     invalidate(&other).await;
     assert_eq!(answer(&one, 1).await, 2);
@@ -62,8 +62,8 @@ async fn a_load_that_began_before_it_is_not_kept() {
 #[tokio::test(start_paused = true)]
 async fn a_caller_from_before_a_load_is_still_given_its_answer() {
     let loader = Loader::gated();
-    let store = Scripted::over(&MemoryStore::new(10));
-    let acquiring = store.holds(Op::Acquire, Moment::Before);
+    let store = local(&MemoryStore::new(10));
+    let acquiring = store.on(Operation::Acquire).nth(1).hold();
     let cached = cached(store, &loader);
     let asked = burst(&cached, 1, 10);
     acquiring.reached().await;
@@ -94,7 +94,7 @@ async fn a_waiter_for_a_load_of_another_process_from_before_it_is_given_a_later_
     let loader = Loader::gated();
     let store = MemoryStore::new(10);
     let elsewhere = lease(&store, 1, MINUTE).await;
-    let cached = cached(Scripted::away(&store), &loader);
+    let cached = cached(remote(&store), &loader);
     let mut asked = burst(&cached, 1, 10);
     idle().await;
     invalidate(&cached).await;
@@ -109,8 +109,8 @@ async fn a_waiter_for_a_load_of_another_process_from_before_it_is_given_a_later_
 async fn a_commit_that_it_overtakes_stores_nothing() {
     let memory = MemoryStore::new(10);
     let loader = Loader::new();
-    let store = Scripted::over(&memory);
-    let committing = store.holds(Op::Commit, Moment::Before);
+    let store = local(&memory);
+    let committing = store.on(Operation::Commit).nth(1).hold();
     let cached = cached(store, &loader);
     let before = ask(&cached, 1);
     committing.reached().await;
@@ -128,8 +128,8 @@ async fn a_commit_that_it_overtakes_stores_nothing() {
 async fn the_late_answer_of_a_commit_is_not_for_callers_that_came_after_it() {
     let memory = MemoryStore::new(10);
     let loader = Loader::new();
-    let store = Scripted::over(&memory);
-    let committing = store.holds(Op::Commit, Moment::After);
+    let store = local(&memory);
+    let committing = store.on(Operation::Commit).nth(1).do_it_and_hold();
     let cached = cached(store, &loader);
     let before = ask(&cached, 1);
     committing.reached().await;
@@ -147,8 +147,8 @@ async fn the_late_answer_of_a_commit_is_not_for_callers_that_came_after_it() {
 async fn the_late_answer_of_an_acquire_is_not_for_callers_that_came_after_it() {
     let memory = MemoryStore::new(10);
     put(&memory, 1, "1000", JSON).await;
-    let store = Scripted::away(&memory);
-    let acquiring = store.holds(Op::Acquire, Moment::After);
+    let store = remote(&memory);
+    let acquiring = store.on(Operation::Acquire).nth(1).do_it_and_hold();
     let cached = cached(store, &Loader::new());
     let before = burst(&cached, 1, 2);
     acquiring.reached().await;
@@ -165,8 +165,8 @@ async fn the_late_answer_of_an_acquire_is_not_for_callers_that_came_after_it() {
 async fn the_late_answer_of_a_lookup_is_not_for_callers_that_came_after_it() {
     let memory = MemoryStore::new(10);
     put(&memory, 1, "1000", JSON).await;
-    let store = Scripted::away(&memory);
-    let looking = store.holds(Op::Look, Moment::After);
+    let store = remote(&memory);
+    let looking = store.on(Operation::Lookup).nth(1).do_it_and_hold();
     let cached = cached(store, &Loader::new());
     let before = ask(&cached, 1);
     looking.reached().await;
@@ -183,9 +183,9 @@ async fn the_late_answer_of_a_lookup_is_not_for_callers_that_came_after_it() {
 async fn the_late_answer_of_a_lookup_for_others_is_not_for_callers_that_came_after_it() {
     let memory = MemoryStore::new(10);
     let loader = Loader::new();
-    let store = Scripted::over(&memory);
-    let committing = store.holds(Op::Commit, Moment::After);
-    let looking = store.holds(Op::Look, Moment::After);
+    let store = local(&memory);
+    let committing = store.on(Operation::Commit).nth(1).do_it_and_hold();
+    let looking = store.on(Operation::Lookup).nth(1).do_it_and_hold();
     let cached = cached(store.clone(), &loader);
     let first = ask(&cached, 1);
     committing.reached().await;
@@ -272,7 +272,7 @@ async fn expiring_refuses_a_load_that_began_before_it() {
 
 #[tokio::test(start_paused = true)]
 async fn an_expired_entry_is_loaded_again() {
-    for place in [Scripted::over, Scripted::away] {
+    for place in [local, remote] {
         let store = MemoryStore::new(10);
         put_for(&store, 1, "42", JSON, Lifetimes::fresh_for(MINUTE).stale_if_error(MINUTE)).await;
         let cached = cached(place(&store), &Loader::new());
@@ -285,8 +285,8 @@ async fn an_expired_entry_is_loaded_again() {
 #[tokio::test(start_paused = true)]
 async fn an_expired_entry_is_not_for_callers_that_came_too_late_for_a_commit() {
     let memory = MemoryStore::new(10);
-    let store = Scripted::over(&memory);
-    let committing = store.holds(Op::Commit, Moment::After);
+    let store = local(&memory);
+    let committing = store.on(Operation::Commit).nth(1).do_it_and_hold();
     let cached = cached(store, &Loader::new());
     let first = ask(&cached, 1);
     committing.reached().await;

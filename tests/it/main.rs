@@ -3,7 +3,9 @@
 mod bad_input;
 mod bounds;
 mod cancel;
+mod error_chains;
 mod failure;
+mod faulty_gates;
 mod faulty_store;
 mod flights_properties;
 mod hit;

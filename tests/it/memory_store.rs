@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use bellwether::store::{Commit, Lifetimes, Renew, Store, WATERMARK_TTL, conformance};
-use bellwether::{Key, MemoryStore};
+use bellwether::store::{Commit, Renew, Store, WATERMARK_TTL, conformance};
+use bellwether::{Key, Lifetimes, MemoryOptions, MemoryStore};
 use bellwether_testkit::caches::{
     JSON, MINUTE, SECOND, answers, burst, cached, commit, is_leased, key, lease, put, put_for,
 };
 use bellwether_testkit::loaders::Loader;
 use tokio::time::advance;
 
-use crate::support::store::Scripted;
+use crate::support::store::remote;
 
 const MANY: u64 = 100_000;
 
@@ -32,8 +32,8 @@ async fn it_keeps_the_contract() {
 #[tokio::test(start_paused = true)]
 async fn what_these_tests_put_in_front_of_it_keeps_the_contract() {
     let store = MemoryStore::new(10_000);
-    assert_eq!(conformance::run(Scripted::away(&store)).await, []);
-    assert_eq!(conformance::run(Scripted::away(&store).without_messages()).await, []);
+    assert_eq!(conformance::run(remote(&store)).await, []);
+    assert_eq!(conformance::run(remote(&store).without_push()).await, []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -58,7 +58,7 @@ async fn a_hundred_thousand_keys_leave_a_full_store_and_no_more() {
 #[tokio::test(start_paused = true)]
 async fn it_never_keeps_more_bytes_than_it_may() {
     let most = 1024 * 1024;
-    let store = MemoryStore::new(1_000_000).max_bytes(most);
+    let store = MemoryStore::new(MemoryOptions::new(1_000_000).max_bytes(most));
     for item in 0..5_000 {
         put(&store, item, &"x".repeat(item as usize % 4_096), JSON).await;
         assert!(store.bytes() <= most, "{} of {most}", store.bytes());
@@ -88,7 +88,7 @@ async fn bytes_are_given_back() {
 
 #[tokio::test(start_paused = true)]
 async fn an_entry_larger_than_the_store_is_not_kept() {
-    let store = MemoryStore::new(10).max_bytes(10_000);
+    let store = MemoryStore::new(MemoryOptions::new(10).max_bytes(10_000));
     put(&store, 1, &"x".repeat(10_000), JSON).await;
     assert_eq!((store.len(), store.bytes()), (0, 0));
 }
@@ -96,7 +96,7 @@ async fn an_entry_larger_than_the_store_is_not_kept() {
 /// No eviction makes enough memory for it, so nothing should be evicted.
 #[tokio::test(start_paused = true)]
 async fn an_entry_larger_than_the_store_evicts_nothing() {
-    let store = MemoryStore::new(10).max_bytes(10_000);
+    let store = MemoryStore::new(MemoryOptions::new(10).max_bytes(10_000));
     fill(&store, 1..6).await;
     put(&store, 7, &"x".repeat(10_000), JSON).await;
     assert_eq!(store.len(), 5);
@@ -104,7 +104,7 @@ async fn an_entry_larger_than_the_store_evicts_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn an_entry_larger_than_the_store_replaces_what_was_there() {
-    let store = MemoryStore::new(10).max_bytes(10_000);
+    let store = MemoryStore::new(MemoryOptions::new(10).max_bytes(10_000));
     put(&store, 1, "old", JSON).await;
     put(&store, 1, &"x".repeat(10_000), JSON).await;
     assert!(!is_kept(&store, 1).await);
@@ -112,7 +112,7 @@ async fn an_entry_larger_than_the_store_replaces_what_was_there() {
 
 #[tokio::test(start_paused = true)]
 async fn a_store_without_memory_still_shares_loads() {
-    for store in [MemoryStore::new(0), MemoryStore::new(10).max_bytes(0)] {
+    for store in [MemoryStore::new(0), MemoryStore::new(MemoryOptions::new(10).max_bytes(0))] {
         let asked = burst(&cached(store.clone(), &Loader::taking(SECOND)), 1, 100);
         assert_eq!(answers(asked).await, [1; 100]);
         assert!(store.is_empty());
@@ -254,4 +254,13 @@ async fn a_key_that_was_never_stored_is_not_there() {
     let store = MemoryStore::new(100);
     fill(&store, 0..100).await;
     assert!(store.lookup(Key::of("other").with(1)).await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn clones_of_a_store_have_its_entries_and_its_bounds() {
+    let store = MemoryStore::new(MemoryOptions::new(1).max_bytes(10_000));
+    put(&store, 1, "1", JSON).await;
+    let clone = store.clone();
+    assert_eq!((clone.len(), clone.bytes()), (store.len(), store.bytes()));
+    assert!(format!("{clone:?}").contains("max_bytes: 10000"), "{clone:?}");
 }

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use bellwether::store::Marker;
-use bellwether::{
-    BypassReason, CacheStatus, Key, LoadLocation, MemoryStore, ReadThroughLayer, Store,
-};
+use bellwether::store::{Marker, Store};
+use bellwether::{BypassReason, CacheStatus, Key, LoadLocation, MemoryStore, ReadThroughLayer};
 use bellwether_testkit::caches::codec::{Faults, Text};
 use bellwether_testkit::caches::{
     Cached, JSON, MINUTE, NO_TIME, SECOND, answer, answers, ask, burst, cached, idle, layer, put,
@@ -16,7 +14,7 @@ use tokio::sync::Barrier;
 use tokio::time::{Instant, sleep};
 use tower::{Layer, Service};
 
-use crate::support::store::{Moment, Op, Scripted};
+use crate::support::store::{Operation, UNREACHABLE, local, remote};
 
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_callers_in_one_process_share_one_load() {
@@ -30,20 +28,21 @@ async fn ten_thousand_callers_in_one_process_share_one_load() {
 #[tokio::test(start_paused = true)]
 async fn ten_thousand_callers_of_a_remote_store_share_one_load_and_three_requests() {
     let loader = Loader::gated();
-    let store = Scripted::away(&MemoryStore::new(10));
+    let store = remote(&MemoryStore::new(10));
     let asked = burst(&cached(store.clone(), &loader), 1, 10_000);
     idle().await;
     loader.let_go(10_000);
     assert_eq!(answers(asked).await, [1; 10_000]);
-    let requests = [Op::Look, Op::Acquire, Op::Commit].map(|op| store.asked(op));
-    assert_eq!((requests, store.requests()), ([1, 1, 1], 3));
+    let requests =
+        [Operation::Lookup, Operation::Acquire, Operation::Commit].map(|op| store.calls(op));
+    assert_eq!((requests, store.total_calls()), ([1, 1, 1], 3));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_fleet_of_eight_causes_one_load() {
     let loader = Loader::taking(SECOND);
     let store = MemoryStore::new(10);
-    let fleet = [(); 8].map(|()| cached(Scripted::away(&store), &loader));
+    let fleet = [(); 8].map(|()| cached(remote(&store), &loader));
     let asked = fleet.iter().flat_map(|process| burst(process, 1, 100)).collect();
     assert_eq!(answers(asked).await, [1; 800]);
     assert_eq!(loader.loads(), 1);
@@ -54,7 +53,7 @@ async fn a_fleet_of_eight_causes_one_load() {
 async fn a_fleet_on_many_threads_causes_one_load_per_key() {
     let loader = Loader::new();
     let store = MemoryStore::new(1_000);
-    let fleet = [(); 4].map(|()| cached(Scripted::over(&store), &loader));
+    let fleet = [(); 4].map(|()| cached(local(&store), &loader));
     for round in 1..=300 {
         let start = Arc::new(Barrier::new(32));
         let callers = (0..32).map(|caller| {
@@ -220,8 +219,8 @@ async fn a_load_slower_than_its_lease_keeps_it() {
 
 /// A process whose renewals never arrive, with a lease of a second.
 fn losing_its_lease(store: &MemoryStore, loader: &Loader) -> Cached {
-    let store = Scripted::over(store);
-    store.fails(Op::Renew, Moment::Before);
+    let store = local(store);
+    store.on(Operation::Renew).fail(UNREACHABLE);
     layer(store).lease(SECOND).expect("it makes sense").layer(loader.clone())
 }
 

@@ -14,11 +14,11 @@ use bellwether_testkit::loaders::Loader;
 use tokio::time::{Instant, sleep};
 use tower::{Layer, ServiceExt, service_fn};
 
-use crate::support::store::Scripted;
+use crate::support::store::{Faulty, local, remote};
 
 const LOAD: Duration = Duration::from_millis(100);
 
-const PLACES: [fn(&MemoryStore) -> Scripted; 2] = [Scripted::over, Scripted::away];
+const PLACES: [fn(&MemoryStore) -> Faulty; 2] = [local, remote];
 
 /// Every caller has an answer of its own.
 fn are_all_different(mut answers: Vec<usize>) -> bool {

@@ -13,7 +13,7 @@ use self::sources::{Source, after, below_each, root, shipped, sources, sources_b
 
 /// Which modules of the library a module may know. No arrow points up, and there is no cycle. The
 /// other crates know its public API only.
-const ARROWS: [(&str, &[&str]); 20] = [
+const ARROWS: [(&str, &[&str]); 21] = [
     (
         "adapter",
         &[
@@ -33,7 +33,7 @@ const ARROWS: [(&str, &[&str]); 20] = [
     ("config_error", &[]),
     ("conformance", &["box_future", "claim", "error", "key"]),
     ("duration", &[]),
-    ("error", &["key"]),
+    ("error", &["config_error", "key", "shared_error"]),
     ("flight", &["jitter", "key"]),
     ("guide", &[]),
     ("jitter", &[]),
@@ -51,14 +51,17 @@ const ARROWS: [(&str, &[&str]); 20] = [
             "flight",
             "jitter",
             "key",
+            "lifetimes",
             "log_throttle",
             "policy",
+            "shared_error",
             "stats",
             "status",
             "store",
         ],
     ),
     ("redis", &["store"]),
+    ("shared_error", &[]),
     ("stats", &["error", "key"]),
     ("status", &[]),
     (

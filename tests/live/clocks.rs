@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, FailureCause, Lease, Lifetimes, Peek,
-    Remaining, Renew, Value,
+    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Remaining, Renew, Store,
+    Value,
 };
-use bellwether::{CacheStatus, ReadThroughLayer, RedisStore, Store};
+use bellwether::{CacheStatus, FailureCause, Lifetimes, ReadThroughLayer, RedisStore};
 use bellwether_testkit::servers::RedisServer;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};

@@ -1,6 +1,7 @@
 //! Foreign or damaged values in Redis: a miss, never a wrong answer, never an error.
 
-use bellwether::{CacheStatus, Store};
+use bellwether::CacheStatus;
+use bellwether::store::Store;
 use bellwether_testkit::servers::RedisServer;
 use redis::Commands;
 

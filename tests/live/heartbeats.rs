@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::{RedisOptions, RedisStore, Store};
+use bellwether::store::Store;
+use bellwether::{RedisOptions, RedisStore};
 use bellwether_testkit::faults::FaultProxy;
 use bellwether_testkit::servers::RedisServer;
 use tokio::time::{Instant, sleep};

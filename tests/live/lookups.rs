@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Lifetimes, Value};
-use bellwether::{RedisStore, Store};
+use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Store, Value};
+use bellwether::{Lifetimes, RedisStore};
 use bellwether_testkit::servers::RedisServer;
 use futures_util::future::join_all;
 use futures_util::poll;

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Lifetimes, Peek, Value, conformance,
+    Accept, Acquire, Claim, Commit, Draft, Entry, Peek, Store, Value, conformance,
 };
-use bellwether::{CacheStatus, RedisOptions, RedisStore, Store};
+use bellwether::{CacheStatus, Lifetimes, RedisOptions, RedisStore};
 use bellwether_testkit::faults::FaultProxy;
 use bellwether_testkit::servers::{RedisServer, Reply};
 use tokio::runtime::{Builder, Handle};

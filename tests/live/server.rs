@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Lifetimes, Value, conformance};
-use bellwether::{BypassReason, CacheStatus, RedisOptions, RedisStore, Store, StoreErrorKind};
+use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Store, Value, conformance};
+use bellwether::{BypassReason, CacheStatus, Lifetimes, RedisOptions, RedisStore, StoreErrorKind};
 use bellwether_testkit::servers::free_port;
 use bellwether_testkit::servers::{RedisServer, Reply};
 use bellwether_testkit::wait::within;

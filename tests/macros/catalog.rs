@@ -1,6 +1,6 @@
 //! The source of the functions under test.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -64,3 +64,11 @@ impl Catalog {
         }
     }
 }
+
+impl Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("there is no such warehouse")
+    }
+}
+
+impl std::error::Error for Missing {}

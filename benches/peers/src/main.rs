@@ -20,9 +20,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use bellwether_lock::{Attempt, Claim, FairLock, Lock, Locks, RedisLock, ReentrantLock};
-use bellwether_lock::{Released, Request};
 use bellwether::{Key, RedisOptions};
+use bellwether::store::Claim;
+use bellwether_lock::{Attempt, FairLock, Lock, Locks, RedisLock, ReentrantLock, Released, Request};
 use redis::aio::MultiplexedConnection;
 use redis::{Client, Script};
 use rslock::LockManager;

@@ -43,7 +43,7 @@ type HeaderFields<'a> = Vec<(&'a str, &'a [u8])>;
 #[non_exhaustive]
 pub enum Undecodable {
     /// They are not the encoding of a response.
-    Damaged(String),
+    Damaged(BoxError),
     /// This is not a status of HTTP.
     Status(u16),
     /// A header field has a name or a value that no message can have.
@@ -88,8 +88,8 @@ where
     /// # Errors
     /// As [`decode`](Self::decode).
     pub fn borrowing(bytes: &Bytes) -> Result<Self, Undecodable> {
-        let (head, body): (Head<'_, N>, _) = postcard::take_from_bytes(bytes)
-            .map_err(|error| Undecodable::Damaged(error.to_string()))?;
+        let (head, body): (Head<'_, N>, _) =
+            postcard::take_from_bytes(bytes).map_err(|error| Undecodable::Damaged(error.into()))?;
         let status =
             StatusCode::from_u16(head.status).map_err(|_| Undecodable::Status(head.status))?;
         let header_map = |fields| header_map(fields, bytes);
@@ -160,7 +160,14 @@ impl fmt::Display for Undecodable {
     }
 }
 
-impl std::error::Error for Undecodable {}
+impl std::error::Error for Undecodable {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Damaged(error) => Some(&**error),
+            Self::Status(_) | Self::Field | Self::TooManyFields => None,
+        }
+    }
+}
 
 /// How many header fields a stored response may have: twice what Varnish accepts.
 const MAX_FIELDS: usize = 128;
@@ -236,6 +243,13 @@ mod tests {
         let mut many = response();
         (0..200).for_each(|_| _ = many.headers.append("a", HeaderValue::from_static("b")));
         assert!(many.encode(&mut EncodeBuffer::new(1 << 20)).is_err());
+    }
+
+    #[test]
+    fn the_error_of_damaged_bytes_has_the_one_of_the_decoder_as_its_source() {
+        let error = BufferedResponse::<u64>::decode(b"\xff").unwrap_err();
+        let source = std::error::Error::source(&error).expect("a source");
+        assert!(source.is::<postcard::Error>(), "{source:?}");
     }
 
     #[test]

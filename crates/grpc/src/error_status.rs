@@ -43,7 +43,10 @@ impl std::error::Error for Unreachable {}
 /// The status for a caller for which the cache has no answer.
 pub(super) fn status_for_caller(error: &Error<Status>) -> Status {
     match error {
-        Error::Load(status) => Status::clone(status),
+        Error::Load(error) => match error.get() {
+            Some(status) => status.clone(),
+            None => Status::internal("the service failed"),
+        },
         Error::Cache(error) => Status::new(code(error), error.to_string()),
     }
 }

@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use bellwether::adapter::{CacheClient, delegate_load_options, number_within};
-use bellwether::{ConfigError, ReadThroughLayer, Store};
+use bellwether::store::Store;
+use bellwether::{ConfigError, ReadThroughLayer};
 use tower::Layer;
 
 use super::answer::GrpcCodec;

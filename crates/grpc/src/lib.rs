@@ -88,7 +88,7 @@
 //! |---|---|
 //! | `OK` | stored, unless its `cache-control` says otherwise |
 //! | one that the method [names](CachedMethod::status) | the same |
-//! | `UNAVAILABLE`, `DEADLINE_EXCEEDED`, `INTERNAL`, `UNKNOWN`, `RESOURCE_EXHAUSTED`, `DATA_LOSS`, `ABORTED` | a failure: replaced by a stale fallback if there is one. If not, its caller gets it, and the waiters cause one more call, with the request of one of them. If that fails too, all share it for its failure window |
+//! | `UNAVAILABLE`, `DEADLINE_EXCEEDED`, `INTERNAL`, `UNKNOWN`, `RESOURCE_EXHAUSTED`, `DATA_LOSS`, `ABORTED` | a failure: replaced by a stale fallback if there is one. If not, its caller gets it, and the waiters cause one more call, with the request of one of them. If that fails too, all share it during the cooldown |
 //! | `UNAUTHENTICATED`, `PERMISSION_DENIED` | only its caller gets it |
 //! | `NOT_FOUND` | shared with the waiters, and not stored |
 //! | any other | its caller gets it. The waiters cause one more call, with the request of one of them, and share its answer. Not stored |

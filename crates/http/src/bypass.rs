@@ -47,7 +47,7 @@ where
             report.add_to(response.headers_mut());
             response
         }
-        Err(error) => refusal::of_origin(&error),
+        Err(error) => refusal::of_origin(&*error),
     }
 }
 
@@ -80,7 +80,7 @@ where
             response
         }
         // The origin may have processed the request, so dropping `pending` invalidates its target.
-        Err(error) => refusal::of_origin(&error),
+        Err(error) => refusal::of_origin(&*error),
     }
 }
 
@@ -216,7 +216,7 @@ where
     fetch_request.is_alone = true;
     let found = match exchange.fetch.clone().oneshot(fetch_request).await {
         Ok(found) => found,
-        Err(error) => return refusal::of_origin(&error),
+        Err(error) => return refusal::of_origin(&*error),
     };
     match exchange.answered::<ReqB, B>(Ok(found), &CacheStatus::Bypass(BypassReason::NotKept)) {
         NextStep::Answer(answer) => answer,

@@ -4,9 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::BoxError;
 use bellwether::adapter::{CacheClient, PrivateKeys, delegate_load_options};
-use bellwether::{Handle, ReadThroughLayer, Store};
+use bellwether::store::Store;
+use bellwether::{BoxError, Handle, ReadThroughLayer};
 use bellwether_body::is_unreachable;
 use http::Uri;
 use http::request::Parts;

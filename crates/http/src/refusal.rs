@@ -10,7 +10,7 @@ use super::answer::refusal;
 use super::report::Report;
 
 /// 502: the origin gave no response. Its error is logged and not sent, since it may hold anything.
-pub(super) fn of_origin<B>(error: &BoxError) -> Response<CacheBody<B>> {
+pub(super) fn of_origin<B>(error: &(dyn std::error::Error + 'static)) -> Response<CacheBody<B>> {
     warn_throttled!(%error, "the origin gave no response");
     refused(StatusCode::BAD_GATEWAY, "the origin gave no response\n", "origin-failed")
 }
@@ -29,7 +29,7 @@ pub(super) fn unknown<B>(name: &str) -> Response<CacheBody<B>> {
 /// The response for an error of a load, or of the cache.
 pub(super) fn of<B>(error: &Error<BoxError>) -> Response<CacheBody<B>> {
     match error {
-        Error::Load(error) => of_origin(error),
+        Error::Load(error) => of_origin(&**error),
         Error::Cache(error) => of_cache(error),
     }
 }

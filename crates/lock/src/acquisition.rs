@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bellwether::Key;
 use bellwether::adapter::{Backoff, jitter};
-use bellwether::{Key, StoreError, StoreErrorKind};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::context::LocksContext;
-use super::error::{LockError, is_unknown, may_pass};
+use super::error::LockError;
 use super::guard::LockGuard;
 use super::hold::{HoldState, LockHold};
 use super::local_queue::QueuePermit;
@@ -19,6 +19,7 @@ use super::release::{ClaimGuard, ReleaseDuty};
 use super::renewal::valid_until;
 use super::renewal_task::ActiveHold;
 use super::{Attempt, Busy, Claim, Grant, Holder, Lock, Owner, Request, Term, Watch};
+use crate::LockErrorKind;
 
 /// One caller's attempt to get a key.
 pub(super) struct Acquisition<'a, L> {
@@ -37,7 +38,7 @@ pub(super) struct Acquisition<'a, L> {
     /// The holder that was seen last, and since when no other one and no renewal was seen.
     seen: Option<(Holder, Instant)>,
     /// The error of the last request, if it failed.
-    last_error: Option<StoreError>,
+    last_error: Option<LockError>,
     /// Whether the lock has ever answered.
     is_answered: bool,
     /// Whether the claim may be in a queue of the lock.
@@ -232,33 +233,32 @@ impl<'a, L: Lock> Acquisition<'a, L> {
     }
 
     /// A transient error counts as busy once the lock has answered that another holder has the key.
-    fn failed(&mut self, error: StoreError) -> Result<RequestOutcome, LockError> {
-        self.is_unknown |= is_unknown(&error);
+    fn failed(&mut self, error: LockError) -> Result<RequestOutcome, LockError> {
+        self.is_unknown |= error.is_unknown();
         let is_waited_out =
-            self.is_answered && may_pass(&error) && !matches!(self.limit, WaitLimit::Try);
+            self.is_answered && error.is_transient() && !matches!(self.limit, WaitLimit::Try);
         if !is_waited_out {
-            return Err(LockError::store(self.key, &error));
+            return Err(LockError::of_key(self.key, error));
         }
         self.last_error = Some(error);
         Ok(RequestOutcome::Busy(Busy::new(), false))
     }
 
     /// Refuses a grant that has ended before its answer came.
-    fn check(&self, attempt: Attempt, asked_at: Instant) -> Result<Attempt, StoreError> {
+    fn check(&self, attempt: Attempt, asked_at: Instant) -> Result<Attempt, LockError> {
         let late = match &attempt {
             Attempt::Granted(Grant { term: Term::Lease, .. }) => {
                 let until = valid_until(asked_at, self.policy.lease);
-                (until <= Instant::now())
-                    .then_some((StoreErrorKind::TimedOut, "its lease had ended"))
+                (until <= Instant::now()).then_some((LockErrorKind::NoReply, "its lease had ended"))
             }
-            Attempt::Granted(Grant { term: Term::Session(session), .. }) => session
-                .has_ended()
-                .then_some((StoreErrorKind::Unreachable, "its session had ended")),
+            Attempt::Granted(Grant { term: Term::Session(session), .. }) => {
+                session.has_ended().then_some((LockErrorKind::Unreachable, "its session had ended"))
+            }
             Attempt::Busy(_) => None,
         };
         match late {
             Some((kind, what)) => {
-                Err(StoreError::new(kind, format!("{what} when its grant arrived")))
+                Err(LockError::new(kind, format!("{what} when its grant arrived")))
             }
             None => Ok(attempt),
         }

@@ -13,6 +13,10 @@ use std::future::Future;
 /// # struct Pool;
 /// # #[derive(Debug)]
 /// # struct SoldOut;
+/// # impl std::fmt::Display for SoldOut {
+/// #     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { f.write_str("sold out") }
+/// # }
+/// # impl std::error::Error for SoldOut {}
 /// # impl Pool {
 /// #     async fn count(&self, _: &str, _: u64) -> Result<u32, SoldOut> { Ok(5) }
 /// #     async fn set(&self, _: &str, _: u64, _: u32) -> Result<(), SoldOut> { Ok(()) }
@@ -65,7 +69,7 @@ use std::future::Future;
 /// That of [`Locks::run`].
 pub use bellwether_macros::locked;
 
-use bellwether::Key;
+use bellwether::{BoxError, Key, SharedError};
 
 use super::running::LockedError;
 use super::{Lock, Locks};
@@ -82,6 +86,9 @@ pub async fn run<L: Lock, T, E>(
     locks: &Locks<L>,
     key: &Key,
     work: impl Future<Output = Result<T, E>>,
-) -> Result<T, LockedError<E>> {
-    locks.run(key, work).await?.map_err(LockedError::Inner)
+) -> Result<T, LockedError<E>>
+where
+    E: Into<BoxError>,
+{
+    locks.run(key, work).await?.map_err(|error| LockedError::Inner(SharedError::new(error)))
 }

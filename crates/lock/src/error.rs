@@ -5,16 +5,20 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::{Key, StoreError, StoreErrorKind};
+use bellwether::{BoxError, ConfigError, Key, StoreError, StoreErrorKind};
 
 /// Why a lock was not given, or not kept.
 ///
 /// Opaque, so that it can carry more later: programs match on its [`kind`](LockError::kind).
 /// Messages name the key by its kind and digest.
+///
+/// The [`source`](StdError::source) is the error of the lock's server or of its driver, if one was
+/// reported. The message contains what it says.
 #[derive(Clone, Debug)]
 pub struct LockError {
     kind: LockErrorKind,
     message: Arc<str>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 impl LockError {
@@ -28,12 +32,11 @@ impl LockError {
     }
 
     /// The wait reached its limit. The message has the error of the last request, if it failed.
-    pub(super) fn timed_out(key: &Key, waited: Duration, last: Option<&StoreError>) -> Self {
+    pub(super) fn timed_out(key: &Key, waited: Duration, last: Option<&Self>) -> Self {
         let because = last.map(|error| format!("; the last error: {error}")).unwrap_or_default();
-        Self::new(
-            LockErrorKind::TimedOut,
-            format!("`{key}` did not become free within {waited:?}{because}"),
-        )
+        let message = format!("`{key}` did not become free within {waited:?}{because}");
+        let source = last.map(|error| Arc::new(error.clone()) as _);
+        Self { source, ..Self::new(LockErrorKind::TimedOut, message) }
     }
 
     pub(super) fn lost(key: &Key) -> Self {
@@ -51,12 +54,75 @@ impl LockError {
         Self::new(LockErrorKind::ShutDown, format!("`{key}` is not locked: the locks shut down"))
     }
 
-    pub(super) fn store(key: &Key, error: &StoreError) -> Self {
-        Self::new(LockErrorKind::Store(error.kind()), format!("`{key}`: {error}"))
+    /// An error of the lock, for a caller that asked for this key.
+    pub(super) fn of_key(key: &Key, error: Self) -> Self {
+        Self::new(error.kind, format!("`{key}`: {error}")).with_source(error)
     }
 
-    fn new(kind: LockErrorKind, message: String) -> Self {
-        Self { kind, message: message.into() }
+    /// Makes an error of a lock, for locks of your own. The message says what was done and how it
+    /// failed. It must hold no value and no secret.
+    pub fn new(kind: LockErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into().into(), source: None }
+    }
+
+    /// Adds the cause. Like the message, it must hold no value and no secret.
+    #[must_use]
+    pub fn with_source(self, source: impl Into<BoxError>) -> Self {
+        Self { source: Some(source.into().into()), ..self }
+    }
+
+    /// Whether the error is transient: another request may succeed.
+    pub(super) fn is_transient(&self) -> bool {
+        matches!(self.kind, LockErrorKind::Down | LockErrorKind::NotReady) || self.is_unknown()
+    }
+
+    /// Whether the server may have done what was asked, although there was no answer.
+    pub(super) fn is_unknown(&self) -> bool {
+        matches!(self.kind, LockErrorKind::NoReply | LockErrorKind::Unreachable)
+    }
+}
+
+/// The options of a lock are wrong.
+impl From<ConfigError> for LockError {
+    fn from(error: ConfigError) -> Self {
+        Self::new(LockErrorKind::Misconfigured, error.to_string()).with_source(error)
+    }
+}
+
+/// The Redis client reports errors of a store.
+impl From<StoreError> for LockError {
+    fn from(error: StoreError) -> Self {
+        let kind = match error.kind() {
+            StoreErrorKind::Down => LockErrorKind::Down,
+            StoreErrorKind::Misconfigured => LockErrorKind::Misconfigured,
+            StoreErrorKind::NotReady => LockErrorKind::NotReady,
+            StoreErrorKind::Refused => LockErrorKind::Refused,
+            StoreErrorKind::TimedOut => LockErrorKind::NoReply,
+            StoreErrorKind::Unreachable => LockErrorKind::Unreachable,
+            // A kind that this version does not know is no reply that it understands.
+            _ => LockErrorKind::Malformed,
+        };
+        Self::new(kind, error.to_string()).with_source(error)
+    }
+}
+
+/// The lock is a part of a store: see [`Guarded`](super::Guarded).
+impl From<LockError> for StoreError {
+    fn from(error: LockError) -> Self {
+        let kind = match error.kind {
+            LockErrorKind::Down => StoreErrorKind::Down,
+            LockErrorKind::Malformed => StoreErrorKind::Malformed,
+            LockErrorKind::Misconfigured => StoreErrorKind::Misconfigured,
+            LockErrorKind::Refused => StoreErrorKind::Refused,
+            LockErrorKind::NoReply | LockErrorKind::TimedOut => StoreErrorKind::TimedOut,
+            LockErrorKind::Unreachable => StoreErrorKind::Unreachable,
+            LockErrorKind::Busy
+            | LockErrorKind::Lost
+            | LockErrorKind::NoRuntime
+            | LockErrorKind::NotReady
+            | LockErrorKind::ShutDown => StoreErrorKind::NotReady,
+        };
+        Self::new(kind, error.to_string()).with_source(error)
     }
 }
 
@@ -66,33 +132,44 @@ impl fmt::Display for LockError {
     }
 }
 
-impl StdError for LockError {}
+impl StdError for LockError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn StdError + 'static))
+    }
+}
 
 /// The kind of a [`LockError`].
+///
+/// A [`Lock`](super::Lock) itself fails with `Down`, `Malformed`, `Misconfigured`, `NoReply`,
+/// `NotReady`, `Refused` or `Unreachable`. The others come from [`Locks`](super::Locks).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LockErrorKind {
     /// Another holder has the key, and the call does not wait.
     Busy,
+    /// The circuit breaker is open: the server has failed several times in a row. The server was
+    /// not asked.
+    Down,
     /// The key was granted, and lost before the work was done.
     Lost,
+    /// The server gave a reply that the operation cannot have.
+    Malformed,
+    /// The options of the lock are wrong, or do not fit the server: a wrong password, a missing
+    /// right, a node of a cluster.
+    Misconfigured,
+    /// The server did not reply in time. Whether the operation happened is unknown.
+    NoReply,
     /// The call was made outside of a tokio runtime.
     NoRuntime,
+    /// The server replied that it is not ready: it is starting or busy, or has no free connection.
+    NotReady,
+    /// The server refused the operation.
+    Refused,
     /// The call was made, or was waiting, after [`Locks::shutdown`](super::Locks::shutdown).
     ShutDown,
-    /// The lock failed: it could not be reached, or refused the request.
-    Store(StoreErrorKind),
     /// The key did not become free within the wait limit.
     TimedOut,
-}
-
-/// Whether the error is transient: another request may succeed.
-pub(super) fn may_pass(error: &StoreError) -> bool {
-    use StoreErrorKind::{Down, NotReady};
-    matches!(error.kind(), Down | NotReady) || is_unknown(error)
-}
-
-/// Whether the server may have done what was asked, although there was no answer.
-pub(super) fn is_unknown(error: &StoreError) -> bool {
-    matches!(error.kind(), StoreErrorKind::TimedOut | StoreErrorKind::Unreachable)
+    /// The server could not be reached, or the connection broke. Whether the operation happened is
+    /// unknown.
+    Unreachable,
 }

@@ -103,7 +103,7 @@ impl<L: Lock> LockGuard<L> {
     pub async fn release(self) -> Result<Released, LockError> {
         // Without one, the hold was lost, and its release has begun.
         let Some(releasing) = self.hold.0.release() else { return Ok(Released::NotHeld) };
-        releasing.done().await.map_err(|error| LockError::store(&self.hold().key, &error))
+        releasing.done().await.map_err(|error| LockError::of_key(&self.hold().key, error))
     }
 }
 

@@ -7,15 +7,14 @@ use std::time::Duration;
 
 use bellwether::adapter::warn_throttled;
 use bellwether::store::{
-    Accept, Acquire, Commit, Draft, Entry, Failure, Lease, Peek, Renew, StoreFuture, Watch,
+    Accept, Acquire, Commit, Draft, Entry, Failure, Lease, Peek, Renew, Store, StoreFuture, Watch,
 };
-use bellwether::{Digest, Key, Store, StoreError};
+use bellwether::{Digest, Key, StoreError};
 use futures_util::future::join;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::error::may_pass;
 use super::{Attempt, Claim, Lock, Request};
 
 /// A store whose entries are in one system, and whose leases take a lock of another.
@@ -160,7 +159,8 @@ impl<S: Store, L: Lock> Guarded<S, L> {
                 self.0.store.abandon(lease.into_claim()).await?;
                 Ok(Renew::Lost)
             }
-            (Err(error), _) | (_, Err(error)) => Err(error),
+            (Err(error), _) => Err(error.into()),
+            (_, Err(error)) => Err(error),
         }
     }
 
@@ -216,7 +216,7 @@ impl<S: Store, L: Lock> Guarded<S, L> {
             for _ in 0..TRIES {
                 match this.0.lock.release(claim.clone()).await {
                     Ok(_) => return,
-                    Err(error) if may_pass(&error) => {
+                    Err(error) if error.is_transient() => {
                         warn_throttled!(%key, %error, "the lock of a lease was not released");
                     }
                     Err(_) => return,

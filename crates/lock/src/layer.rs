@@ -3,7 +3,7 @@
 use std::fmt;
 use std::task::{Context, Poll};
 
-use bellwether::Key;
+use bellwether::{BoxError, Key, SharedError};
 use futures_util::future::BoxFuture;
 use tower::{Layer, Service, ServiceExt};
 
@@ -118,7 +118,7 @@ where
     S: Service<Req> + Clone + Send + 'static,
     S::Future: Send,
     S::Response: Send,
-    S::Error: Send,
+    S::Error: Into<BoxError> + Send,
     Req: Send + 'static,
     L: Lock,
     K: Fn(&Req) -> R,
@@ -141,7 +141,7 @@ where
                 Some(key) => locks.run(&key, call).await?,
                 None => call.await,
             };
-            answer.map_err(LockedError::Inner)
+            answer.map_err(|error| LockedError::Inner(SharedError::new(error)))
         })
     }
 }

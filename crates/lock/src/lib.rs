@@ -64,6 +64,27 @@
 //!   next renewal notices the loss, a third of the lease later. The locks in MySQL notice it with
 //!   the next request of the session, a third of its timeout later.
 //!
+//! # How a lock is made
+//! All in one way, as the stores are: by `connect` with an address, or with options. `connect_lazily`
+//! connects at the first use. Options connect themselves too, to the lock with their name:
+//!
+//! ```no_run
+//! # #[cfg(all(feature = "redis", feature = "postgres"))]
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use bellwether::RedisOptions;
+//! use bellwether_lock::{PostgresOptions, RedisLock};
+//!
+//! let lock = RedisLock::connect("redis://127.0.0.1:6379").await?;
+//! let options = RedisOptions::new("redis://127.0.0.1:6379")?.namespace("shop")?;
+//! let shop = RedisLock::connect(options).await?;
+//!
+//! let options = PostgresOptions::new("postgresql://shop:secret@127.0.0.1/shop")?.namespace("shop")?;
+//! let other = options.connect().await?; // or PostgresLock::connect(options).await?
+//! # drop((lock, shop, other));
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! # What is promised for all
 //! - One holder at a time, within the guarantees of the lock. A holder that lost the key is told.
 //! - Whatever ends a holder releases the key: a drop, an early return, a panic, a cancelled future,
@@ -139,7 +160,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::Key;
+use bellwether::{BoxFuture, Key};
 
 #[cfg(feature = "macros")]
 pub use attribute::locked;
@@ -162,12 +183,17 @@ pub use stats::LockStats;
 pub use zookeeper::{ZooKeeperLock, ZooKeeperOptions};
 
 #[cfg(feature = "redis")]
-pub use self::redis::{FairLock, RedisLock, Redlock, ReentrantLock};
-pub use bellwether::store::{Claim, Renew, Token, Watch, Watchers};
+pub use self::redis::{
+    fair::{FairLock, FairLockOptions},
+    redlock::Redlock,
+    reentrant::ReentrantLock,
+    single::RedisLock,
+};
+use bellwether::store::{Claim, Renew, Token, Watch, Watchers};
 
 /// The future of an operation of a lock. It borrows nothing, and ends with a result or a
-/// [`StoreError`](bellwether::StoreError).
-pub type LockFuture<T> = bellwether::store::StoreFuture<T>;
+/// [`LockError`].
+pub type LockFuture<T> = BoxFuture<'static, Result<T, LockError>>;
 
 /// Which claim holds which key. See the [contract](self) for what implementors promise.
 ///

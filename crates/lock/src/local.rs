@@ -26,10 +26,11 @@ use super::{TakeOver, Token, Watch, Watchers};
 /// use std::time::Duration;
 ///
 /// use bellwether::Key;
-/// use bellwether_lock::{Attempt, Claim, LocalLock, Lock, Request};
+/// use bellwether::store::Claim;
+/// use bellwether_lock::{Attempt, LocalLock, Lock, Request};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), bellwether::StoreError> {
+/// # async fn main() -> Result<(), bellwether::LockError> {
 /// let lock = LocalLock::new();
 /// let claim = Claim::new(Key::of("stock").with(42));
 /// let request = Request::new(claim.clone(), Duration::from_secs(30));

@@ -15,16 +15,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::StoreError;
 use bellwether::adapter::warn_throttled;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 
 use super::context::{CountedClaim, ShutdownStage};
-use super::error::{is_unknown, may_pass};
 use super::hold::{HoldState, LockHold};
 use super::local_queue::{PendingRelease, QueuePermit};
 use super::{Claim, Released};
+use crate::LockError;
 
 /// A claim that may have been granted its key, and so has to be released.
 pub(super) struct ReleaseDuty {
@@ -82,7 +81,7 @@ impl Releasing {
 
     /// Releases the key. After [`LONGEST_REPLY`] of errors it returns the error, and the release
     /// goes on in the background.
-    pub(super) async fn done(mut self) -> Result<Released, StoreError> {
+    pub(super) async fn done(mut self) -> Result<Released, LockError> {
         while let Some(release) = &mut self.0 {
             match release.attempt().await {
                 Ok(released) => {
@@ -172,14 +171,14 @@ impl Release {
     }
 
     /// Asks once. The outer error is transient: the release is to be tried again.
-    async fn attempt(&mut self) -> Result<Result<Released, StoreError>, StoreError> {
+    async fn attempt(&mut self) -> Result<Result<Released, LockError>, LockError> {
         let ReleaseDuty { context, claim, lease, .. } = &self.duty;
         let error = match context.lock.release(claim.clone()).await {
             // An earlier try whose answer was lost has released it: no other claim can have.
             Ok(Released::NotHeld) if self.may_be_done && !self.is_lost => Ok(Released::Freed),
             Ok(released) => Ok(released),
-            Err(error) if may_pass(&error) && self.began.elapsed() < *lease => {
-                self.may_be_done |= is_unknown(&error);
+            Err(error) if error.is_transient() && self.began.elapsed() < *lease => {
+                self.may_be_done |= error.is_unknown();
                 return Err(error);
             }
             Err(error) => {

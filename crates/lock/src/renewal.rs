@@ -3,11 +3,11 @@
 use std::future;
 use std::time::Duration;
 
-use bellwether::StoreError;
 use tokio::time::{Instant, sleep_until};
 
 use super::drift::dependable;
 use super::{LockFuture, Renew, Watch};
+use crate::LockError;
 
 /// Until when a lease that was asked for at an instant holds for certain. It is 1 % and 2 ms
 /// shorter, because clocks run at different speeds, and servers count in whole milliseconds.
@@ -31,7 +31,7 @@ impl Renewal {
     pub(super) async fn next(
         &mut self,
         ask: impl FnOnce() -> LockFuture<Renew>,
-    ) -> (Instant, Result<Renew, StoreError>) {
+    ) -> (Instant, Result<Renew, LockError>) {
         if self.under_way.is_none() {
             sleep_until(self.due).await;
         }

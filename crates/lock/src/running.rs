@@ -5,7 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::pin;
 
-use bellwether::Key;
+use bellwether::{Key, SharedError};
 use tokio::time::timeout;
 
 use super::error::LockError;
@@ -85,13 +85,26 @@ impl LockStatus {
 }
 
 /// Why work under a lock has no answer: an error of the work, or of the lock.
-#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum LockedError<E> {
     /// The work failed.
-    Inner(E),
+    Inner(SharedError<E>),
     /// The lock was not granted, so the work was not run; or the lock was lost meanwhile.
     Lock(LockError),
+}
+
+impl<E> LockedError<E> {
+    /// The error of the work, if that failed. A [`BoxError`](bellwether::BoxError) is no error type
+    /// itself: for one, use [`source`](StdError::source).
+    pub fn inner(&self) -> Option<&E>
+    where
+        E: StdError + 'static,
+    {
+        match self {
+            Self::Inner(error) => error.get(),
+            Self::Lock(_) => None,
+        }
+    }
 }
 
 impl<E> From<LockError> for LockedError<E> {
@@ -100,7 +113,25 @@ impl<E> From<LockError> for LockedError<E> {
     }
 }
 
-impl<E: fmt::Display> fmt::Display for LockedError<E> {
+impl<E> Clone for LockedError<E> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Inner(error) => Self::Inner(error.clone()),
+            Self::Lock(error) => Self::Lock(error.clone()),
+        }
+    }
+}
+
+impl<E> fmt::Debug for LockedError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Inner(error) => f.debug_tuple("Inner").field(error).finish(),
+            Self::Lock(error) => f.debug_tuple("Lock").field(error).finish(),
+        }
+    }
+}
+
+impl<E> fmt::Display for LockedError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Inner(error) => error.fmt(f),
@@ -109,6 +140,13 @@ impl<E: fmt::Display> fmt::Display for LockedError<E> {
     }
 }
 
-/// It displays the inner error as it is. `source` is `None`: match to get the inner error. A bound
-/// `E: std::error::Error` would exclude tower's `BoxError`.
-impl<E: fmt::Debug + fmt::Display> StdError for LockedError<E> {}
+/// The message is that of the inner error, or of the lock's, and so is the
+/// [`source`](StdError::source).
+impl<E> StdError for LockedError<E> {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Inner(error) => Some(&**error),
+            Self::Lock(error) => Some(error),
+        }
+    }
+}

@@ -5,6 +5,7 @@
 //! | [`loaders`] | | loaders that count, and end their loads as a test says |
 //! | [`caches`] | | layers over such a loader, requests to them, and what another process does |
 //! | [`clock`] | | the clock that all processes of a machine share |
+//! | [`error_chain`] | | the causes of an error |
 //! | [`wait`] | | waiting for what cannot be awaited |
 //! | [`servers`] | `servers` | Redis, MariaDB, PostgreSQL and ZooKeeper, each started for one test |
 //! | [`faults`] | `servers` | a proxy that does what bad networks and bad servers do |
@@ -26,6 +27,7 @@ use std::path::Path;
 
 pub mod caches;
 pub mod clock;
+pub mod error_chain;
 #[cfg(feature = "servers")]
 pub mod faults;
 pub mod loaders;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::{ConfigError, Key, MemoryStore, ReadThroughLayer, RedisOptions, Store, Wait};
+use bellwether::store::Store;
+use bellwether::{ConfigError, Key, MemoryStore, ReadThroughLayer, RedisOptions, Wait};
 use tower::{ServiceBuilder, service_fn};
 
 use super::Catalog;

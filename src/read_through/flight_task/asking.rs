@@ -9,7 +9,7 @@ use super::{
     FlightHold, FlightMemory, FlightTask, GrantedLease, LONGEST_COOLDOWN, StaleFallback, TaskEvent,
 };
 use crate::codec::Codec;
-use crate::error::{CacheError, FailureCause, StoreError, StoreErrorKind};
+use crate::error::{BoxError, CacheError, FailureCause, StoreError, StoreErrorKind};
 use crate::flight::{Generation, Phase};
 use crate::jitter::jitter;
 use crate::log_throttle::warn_throttled;
@@ -24,7 +24,7 @@ use crate::store::{Accept, Acquire, Entry, Failure, Lease, Marker};
 impl<S, Req, C> FlightTask<S, Req, C>
 where
     S: Service<Req>,
-    S::Error: Send + Sync + 'static,
+    S::Error: Into<BoxError> + Send + Sync + 'static,
     C: Codec<S::Response>,
 {
     pub(super) async fn acquire(&self, memory: FlightMemory) -> TaskEvent {

@@ -14,8 +14,9 @@ use super::{
     FlightHold, FlightMemory, FlightTask, GrantedLease, PreparedDraft, StaleFallback, TaskEvent,
 };
 use crate::codec::Codec;
-use crate::error::FailureCause;
+use crate::error::{BoxError, FailureCause};
 use crate::flight::{Generation, Leader, Phase};
+use crate::lifetimes::Lifetimes;
 use crate::log_throttle::warn_throttled;
 use crate::policy::Policy;
 use crate::read_through::core::{self, Core};
@@ -24,14 +25,14 @@ use crate::read_through::outcome::{Outcome, ValueOrigin};
 use crate::read_through::step::{Blame, LeaseHold, LoadEnd};
 use crate::stats::LeaseEvent;
 use crate::status::BypassReason;
-use crate::store::{Commit, Draft, Failure, Lifetimes, Marker, Renew, Value};
+use crate::store::{Commit, Draft, Failure, Marker, Renew, Value};
 
 type FlightLoadEnd = LoadEnd<Outcome, Generation, PreparedDraft, Failure>;
 
 impl<S, Req, C> FlightTask<S, Req, C>
 where
     S: Service<Req>,
-    S::Error: Send + Sync + 'static,
+    S::Error: Into<BoxError> + Send + Sync + 'static,
     C: Codec<S::Response>,
 {
     /// Loads, and completes every other waiter with `meanwhile`.

@@ -15,7 +15,7 @@ use super::load::LentJob;
 use super::outcome::Outcome;
 use super::step::{self, LeaseHold, Memory, Payload, Step, To, WaiterAction};
 use crate::codec::Codec;
-use crate::error::StoreError;
+use crate::error::{BoxError, StoreError};
 use crate::flight::{Generation, Leader, Phase};
 use crate::jitter::jitter;
 use crate::policy::Backoff;
@@ -118,7 +118,7 @@ impl Purpose {
 impl<S, Req, C> FlightTask<S, Req, C>
 where
     S: Service<Req>,
-    S::Error: Send + Sync + 'static,
+    S::Error: Into<BoxError> + Send + Sync + 'static,
     C: Codec<S::Response>,
 {
     pub(crate) fn new(

@@ -7,7 +7,7 @@ use super::fallback::fallback_of;
 use super::pending_request::PendingRequest;
 use super::state::State;
 use crate::codec::Codec;
-use crate::error::{CacheError, CacheErrorKind, Error};
+use crate::error::{BoxError, CacheError, CacheErrorKind, Error};
 use crate::flight::{Awaited, Full, Waiter};
 use crate::policy::AfterWait;
 use crate::read_through::outcome::Outcome;
@@ -18,7 +18,7 @@ impl<S, Req, C> PendingRequest<S, Req, C>
 where
     S: Service<Req> + Clone + Send + 'static,
     S::Future: Send,
-    S::Error: Send + Sync + 'static,
+    S::Error: Into<BoxError> + Send + Sync + 'static,
     Req: Send + 'static,
     C: Codec<S::Response>,
 {

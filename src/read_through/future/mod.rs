@@ -31,7 +31,7 @@ use super::deadline::{Deadline, answer_by};
 use super::load::Job;
 use super::lookup::RequestOptions;
 use crate::codec::Codec;
-use crate::error::{CacheError, CacheErrorKind, Error};
+use crate::error::{BoxError, CacheError, CacheErrorKind, Error};
 use crate::flight::PhaseListener;
 use crate::key::Key;
 use crate::stats::RequestEvent;
@@ -59,7 +59,7 @@ impl<S, Req, C> ResponseFuture<S, Req, C>
 where
     S: Service<Req> + Clone + Send + 'static,
     S::Future: Send,
-    S::Error: Send + Sync + 'static,
+    S::Error: Into<BoxError> + Send + Sync + 'static,
     Req: Send + 'static,
     C: Codec<S::Response>,
 {
@@ -114,7 +114,7 @@ where
         };
         let options = on_time(options);
         let job = Job { service: service.clone(), request };
-        let request = PendingRequest::new(Arc::clone(core), key, job, options);
+        let request = PendingRequest::new(core, key, job, options);
         Self { request: Some(request), state: State::Begun(start), deadline: boxed(options) }
     }
 
@@ -174,7 +174,7 @@ impl<S, Req, C> Future for ResponseFuture<S, Req, C>
 where
     S: Service<Req> + Clone + Send + 'static,
     S::Future: Send,
-    S::Error: Send + Sync + 'static,
+    S::Error: Into<BoxError> + Send + Sync + 'static,
     Req: Send + 'static,
     C: Codec<S::Response>,
 {
@@ -221,7 +221,7 @@ impl<S, Req, C> Future for WithStatus<S, Req, C>
 where
     S: Service<Req> + Clone + Send + 'static,
     S::Future: Send,
-    S::Error: Send + Sync + 'static,
+    S::Error: Into<BoxError> + Send + Sync + 'static,
     Req: Send + 'static,
     C: Codec<S::Response>,
 {

@@ -13,7 +13,7 @@ use super::bounded_wait::BoundedWait;
 use super::fallback::FoundFallback;
 use super::state::State;
 use crate::codec::Codec;
-use crate::error::CacheError;
+use crate::error::{BoxError, CacheError};
 use crate::flight::{Leader, PhaseListener, Role, Waiter};
 use crate::jitter::jitter;
 use crate::key::Key;
@@ -58,19 +58,19 @@ impl<S, Req, C> PendingRequest<S, Req, C>
 where
     S: Service<Req> + Clone + Send + 'static,
     S::Future: Send,
-    S::Error: Send + Sync + 'static,
+    S::Error: Into<BoxError> + Send + Sync + 'static,
     Req: Send + 'static,
     C: Codec<S::Response>,
 {
     pub(super) fn new(
-        core: Arc<Core<C>>,
+        core: &Arc<Core<C>>,
         key: Key,
         job: Job<S, Req>,
         options: RequestOptions,
     ) -> Self {
         let now = Instant::now();
         Self {
-            core,
+            core: core.of_types::<S::Response, S::Error>(),
             key: key.digested(),
             job: Some(job),
             lent: None,
@@ -165,7 +165,8 @@ where
     ) -> State<S, Req> {
         match kept.downcast::<C::Kept>() {
             Ok(kept) => self.settle(&kept, self.status(origin, opener)),
-            Err(_) => self.fail(CacheError::other_type(&self.key).into()),
+            // Only if the flight were one of another type, and those are kept apart.
+            Err(_) => self.fail(CacheError::load_lost(&self.key).into()),
         }
     }
 

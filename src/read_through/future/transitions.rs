@@ -16,7 +16,6 @@
 //! order.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::runtime::Handle;
@@ -30,13 +29,14 @@ use super::individual_load::IndividualLoad;
 use super::pending_request::PendingRequest;
 use super::state::{AnswerWithStatus, Start, State, StateProjection};
 use crate::codec::Codec;
-use crate::error::{CacheError, CacheErrorKind, Error, StoreError};
+use crate::error::{BoxError, CacheError, CacheErrorKind, Error, StoreError};
 use crate::flight::{Completion, Phase, Role};
 use crate::log_throttle::warn_throttled;
 use crate::read_through::core::{self, Peeked};
 use crate::read_through::flight_task::Purpose;
 use crate::read_through::load::Job;
 use crate::read_through::outcome::{Outcome, ValueOrigin};
+use crate::shared_error::SharedError;
 use crate::stats::LimitEvent;
 use crate::status::{BypassReason, CacheStatus, StaleReason};
 use crate::store::{Accept, Entry};
@@ -45,7 +45,7 @@ impl<S, Req> State<S, Req>
 where
     S: Service<Req> + Clone + Send + 'static,
     S::Future: Send,
-    S::Error: Send + Sync + 'static,
+    S::Error: Into<BoxError> + Send + Sync + 'static,
     Req: Send + 'static,
 {
     /// Goes from state to state until there is an answer. There is no `request` only in states that
@@ -118,7 +118,7 @@ impl<S, Req, C> PendingRequest<S, Req, C>
 where
     S: Service<Req> + Clone + Send + 'static,
     S::Future: Send,
-    S::Error: Send + Sync + 'static,
+    S::Error: Into<BoxError> + Send + Sync + 'static,
     Req: Send + 'static,
     C: Codec<S::Response>,
 {
@@ -246,10 +246,7 @@ where
         };
         match outcome {
             Outcome::Value(kept, origin) => self.answer_with(kept, origin, opener),
-            Outcome::LoadFailed(error) => match error.downcast() {
-                Ok(error) => self.fail(Error::Load(error)),
-                Err(_) => self.fail(CacheError::other_type(&self.key).into()),
-            },
+            Outcome::LoadFailed(error) => self.fail(Error::Load(SharedError::erased(error))),
             Outcome::FailedValue(kept) => {
                 // In a cooldown the flight has an earlier failure, and its opener has not loaded.
                 let led = opener && self.lent.as_ref().is_some_and(|lent| !lent.is_there());
@@ -318,12 +315,13 @@ fn loaded<S, Req, C>(
 ) -> AnswerWithStatus<S::Response, S::Error>
 where
     S: Service<Req>,
+    S::Error: Into<BoxError>,
     C: Codec<S::Response>,
 {
     let status = CacheStatus::Bypass(why);
     match request {
         Some(request) => request.core.bypass_answer(&request.key, answer, status),
-        None => (answer.map_err(|error| Error::Load(Arc::new(error))), status),
+        None => (answer.map_err(|error| Error::Load(SharedError::new(error))), status),
     }
 }
 

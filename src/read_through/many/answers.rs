@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasher, Hash};
 
 use crate::box_future::BoxFuture;
+use crate::error::BoxError;
 use futures_util::FutureExt;
 use tower::{Service, ServiceExt};
 
@@ -19,7 +20,7 @@ use tower::{Service, ServiceExt};
 /// and not for another.
 ///
 /// Implement it for response types of your own.
-pub trait Answers<Req, E>: Sized {
+pub trait BatchResponse<Req, E>: Sized {
     /// The answer to one request.
     type Answer;
 
@@ -33,7 +34,7 @@ pub trait Answers<Req, E>: Sized {
     fn in_order(self, asked: Self::Asked) -> Vec<Result<Self::Answer, E>>;
 }
 
-impl<Req, T, E> Answers<Req, E> for Vec<Result<T, E>> {
+impl<Req, T, E> BatchResponse<Req, E> for Vec<Result<T, E>> {
     type Answer = T;
     type Asked = ();
 
@@ -44,7 +45,7 @@ impl<Req, T, E> Answers<Req, E> for Vec<Result<T, E>> {
     }
 }
 
-impl<Req, T, E, H> Answers<Req, E> for HashMap<Req, T, H>
+impl<Req, T, E, H> BatchResponse<Req, E> for HashMap<Req, T, H>
 where
     Req: Clone + Eq + Hash + Send,
     T: Clone,
@@ -62,7 +63,7 @@ where
     }
 }
 
-impl<Req, T, E> Answers<Req, E> for BTreeMap<Req, T>
+impl<Req, T, E> BatchResponse<Req, E> for BTreeMap<Req, T>
 where
     Req: Clone + Ord + Send,
     T: Clone,
@@ -80,37 +81,43 @@ where
 }
 
 /// A loader of many requests at once. Implemented for every `Service<Vec<Req>>` whose responses are
-/// [`Answers`]; do not implement it otherwise.
+/// [`BatchResponse`]; do not implement it otherwise.
 pub trait BatchLoader<Req>: Clone + Send + 'static {
     /// The answer to one request.
     type Answer: Send + 'static;
 
     /// The loader's error.
-    type LoadError: Send + Sync + 'static;
+    type LoadError: Into<BoxError> + Send + Sync + 'static;
 
     /// Waits until the service is ready, and loads: an outcome for each request, or one error for
     /// all.
     #[doc(hidden)]
-    fn load(self, requests: Vec<Req>) -> BoxFuture<'static, Loaded<Self::Answer, Self::LoadError>>;
+    fn load(
+        self,
+        requests: Vec<Req>,
+    ) -> BoxFuture<'static, BatchResult<Self::Answer, Self::LoadError>>;
 }
 
 /// The result of a call: an outcome for each of its requests, or one error for all of them.
-pub type Loaded<T, E> = Result<Vec<Result<T, E>>, E>;
+pub type BatchResult<T, E> = Result<Vec<Result<T, E>>, E>;
 
 impl<B, Req> BatchLoader<Req> for B
 where
     B: Service<Vec<Req>> + Clone + Send + 'static,
-    B::Response: Answers<Req, B::Error>,
+    B::Response: BatchResponse<Req, B::Error>,
     B::Future: Send,
-    B::Error: Send + Sync + 'static,
-    <B::Response as Answers<Req, B::Error>>::Answer: Send + 'static,
-    <B::Response as Answers<Req, B::Error>>::Asked: Send + 'static,
+    B::Error: Into<BoxError> + Send + Sync + 'static,
+    <B::Response as BatchResponse<Req, B::Error>>::Answer: Send + 'static,
+    <B::Response as BatchResponse<Req, B::Error>>::Asked: Send + 'static,
     Req: Send + 'static,
 {
-    type Answer = <B::Response as Answers<Req, B::Error>>::Answer;
+    type Answer = <B::Response as BatchResponse<Req, B::Error>>::Answer;
     type LoadError = B::Error;
 
-    fn load(self, requests: Vec<Req>) -> BoxFuture<'static, Loaded<Self::Answer, Self::LoadError>> {
+    fn load(
+        self,
+        requests: Vec<Req>,
+    ) -> BoxFuture<'static, BatchResult<Self::Answer, Self::LoadError>> {
         let asked = B::Response::asked(&requests);
         let response = self.oneshot(requests);
         async move { Ok(response.await?.in_order(asked)) }.boxed()

@@ -3,7 +3,6 @@
 use std::future::{Future, poll_fn};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use futures_util::StreamExt;
@@ -12,8 +11,9 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::error::BatchError;
-use crate::error::Error;
+use crate::error::{BoxError, Error};
 use crate::read_through::future::AnswerWithStatus;
+use crate::shared_error::SharedError;
 use crate::status::CacheStatus;
 
 /// The answers of a batch that there are by now, and the items that have none yet.
@@ -31,6 +31,7 @@ struct IndexedItem<M> {
 impl<M, R, E> BatchAnswers<M, R, E>
 where
     M: Future<Output = AnswerWithStatus<R, BatchError<E>>>,
+    E: 'static,
 {
     pub(super) fn new() -> Self {
         Self { answers: Vec::new(), items: FuturesUnordered::new() }
@@ -58,7 +59,7 @@ impl<M, R, E> BatchAnswers<M, R, E>
 where
     M: Future<Output = AnswerWithStatus<R, BatchError<E>>> + Send + 'static,
     R: Send + 'static,
-    E: Send + Sync + 'static,
+    E: Into<BoxError> + Send + Sync + 'static,
 {
     /// Waits for all answers. A task polls the items that are not answered at once. So other
     /// callers of the batch's keys do not depend on whether this future is polled.
@@ -96,6 +97,7 @@ where
 impl<M, R, E> Future for IndexedItem<M>
 where
     M: Future<Output = AnswerWithStatus<R, BatchError<E>>>,
+    E: 'static,
 {
     type Output = (usize, AnswerWithStatus<R, BatchError<E>>);
 
@@ -109,10 +111,10 @@ where
     }
 }
 
-fn lost<R, E>() -> AnswerWithStatus<R, BatchError<E>> {
+fn lost<R, E: 'static>() -> AnswerWithStatus<R, BatchError<E>> {
     failed(BatchError::Lost)
 }
 
-fn failed<R, E>(error: BatchError<E>) -> AnswerWithStatus<R, BatchError<E>> {
-    (Err(Error::Load(Arc::new(error))), CacheStatus::Failed)
+fn failed<R, E: 'static>(error: BatchError<E>) -> AnswerWithStatus<R, BatchError<E>> {
+    (Err(Error::Load(SharedError::new(error))), CacheStatus::Failed)
 }

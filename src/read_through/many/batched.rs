@@ -1,19 +1,20 @@
 //! `Batched`: a batch loader behind a cache.
 
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::box_future::BoxFuture;
 use futures_util::FutureExt;
 use tower::Service;
 
-use super::answers::Answers;
+use super::answers::BatchResponse;
 use super::error::BatchError;
 use crate::config_error::{ConfigError, number_within};
+use crate::error::BoxError;
+use crate::shared_error::SharedError;
 
 /// A batch loader as the loader of a cache: see [`load_many`](crate::ReadThrough::load_many).
 ///
-/// The loader is a `Service<Vec<Req>>` whose response is [`Answers`]. `Batched` is a
+/// The loader is a `Service<Vec<Req>>` whose response is [`BatchResponse`]. `Batched` is a
 /// `Service<Req>`, and each call of it is a batch of one. So callers of one item and callers of a
 /// page share one layer, its keys and its loads.
 ///
@@ -56,11 +57,12 @@ impl<B> Batched<B> {
 impl<B, Req> Service<Req> for Batched<B>
 where
     B: Service<Vec<Req>>,
-    B::Response: Answers<Req, B::Error>,
+    B::Response: BatchResponse<Req, B::Error>,
+    B::Error: Into<BoxError>,
     B::Future: Send + 'static,
-    <B::Response as Answers<Req, B::Error>>::Asked: 'static,
+    <B::Response as BatchResponse<Req, B::Error>>::Asked: 'static,
 {
-    type Response = <B::Response as Answers<Req, B::Error>>::Answer;
+    type Response = <B::Response as BatchResponse<Req, B::Error>>::Answer;
     type Error = BatchError<B::Error>;
     type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
 
@@ -77,7 +79,7 @@ where
 }
 
 /// The outcome of a batch of one.
-fn alone<T, E>(mut outcomes: Vec<Result<T, E>>) -> Result<T, BatchError<E>> {
+fn alone<T, E: Into<BoxError>>(mut outcomes: Vec<Result<T, E>>) -> Result<T, BatchError<E>> {
     let answered = outcomes.len();
     match (outcomes.pop(), answered) {
         (Some(outcome), 1) => outcome.map_err(failed),
@@ -85,6 +87,6 @@ fn alone<T, E>(mut outcomes: Vec<Result<T, E>>) -> Result<T, BatchError<E>> {
     }
 }
 
-fn failed<E>(error: E) -> BatchError<E> {
-    BatchError::Load(Arc::new(error))
+fn failed<E: Into<BoxError>>(error: E) -> BatchError<E> {
+    BatchError::Load(SharedError::new(error))
 }

@@ -2,18 +2,18 @@
 
 use std::error::Error as StdError;
 use std::fmt;
-use std::sync::Arc;
+
+use crate::shared_error::SharedError;
 
 /// Why a batch loader has not answered a request.
 ///
 /// For a request under a key, a panic of the loader is
 /// [`LoaderPanicked`](crate::CacheErrorKind::LoaderPanicked), as for any loader.
-#[derive(Debug)]
 #[non_exhaustive]
 pub enum BatchError<E> {
     /// The loader's error, for this request or for the whole call. If a call fails as a whole, all
     /// its requests share the error.
-    Load(Arc<E>),
+    Load(SharedError<E>),
     /// The call was dropped before it ended, or could not begin: there is no tokio runtime, or the
     /// runtime is shutting down.
     Lost,
@@ -31,9 +31,12 @@ pub enum BatchError<E> {
 
 impl<E> BatchError<E> {
     /// The loader's own error, if it gave one.
-    pub fn load(&self) -> Option<&E> {
+    pub fn load(&self) -> Option<&E>
+    where
+        E: StdError + 'static,
+    {
         match self {
-            Self::Load(error) => Some(error),
+            Self::Load(error) => error.get(),
             _ => None,
         }
     }
@@ -42,7 +45,7 @@ impl<E> BatchError<E> {
 impl<E> Clone for BatchError<E> {
     fn clone(&self) -> Self {
         match self {
-            Self::Load(error) => Self::Load(Arc::clone(error)),
+            Self::Load(error) => Self::Load(error.clone()),
             Self::Lost => Self::Lost,
             Self::WrongCount { asked, answered } => {
                 Self::WrongCount { asked: *asked, answered: *answered }
@@ -52,7 +55,21 @@ impl<E> Clone for BatchError<E> {
     }
 }
 
-impl<E: fmt::Display> fmt::Display for BatchError<E> {
+impl<E> fmt::Debug for BatchError<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Load(error) => f.debug_tuple("Load").field(error).finish(),
+            Self::Lost => f.write_str("Lost"),
+            Self::WrongCount { asked, answered } => {
+                let mut shown = f.debug_struct("WrongCount");
+                shown.field("asked", asked).field("answered", answered).finish()
+            }
+            Self::Panicked => f.write_str("Panicked"),
+        }
+    }
+}
+
+impl<E> fmt::Display for BatchError<E> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Load(error) => error.fmt(f),
@@ -68,5 +85,12 @@ impl<E: fmt::Display> fmt::Display for BatchError<E> {
     }
 }
 
-/// The loader's error is in the message, and whole in [`BatchError::load`].
-impl<E: fmt::Debug + fmt::Display> StdError for BatchError<E> {}
+/// The [`source`](StdError::source) is the loader's own error, which is in the message too.
+impl<E> StdError for BatchError<E> {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Load(error) => Some(&**error),
+            _ => None,
+        }
+    }
+}

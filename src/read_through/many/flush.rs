@@ -9,9 +9,11 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
-use super::answers::{BatchLoader, Loaded};
+use super::answers::{BatchLoader, BatchResult};
 use super::batch::{Batch, Collected, ItemOutcome};
 use super::error::BatchError;
+use crate::error::BoxError;
+use crate::shared_error::SharedError;
 
 /// The task that takes the collected requests and calls the loader for them. If it is dropped
 /// before that, their callers get the error that the call was lost.
@@ -83,14 +85,17 @@ async fn all_gone<T>(callers: &mut [oneshot::Sender<T>]) {
 }
 
 /// An outcome for each of the `asked` requests.
-fn each<T, E>(loaded: Loaded<T, E>, asked: usize) -> Vec<Result<T, BatchError<E>>> {
+fn each<T, E>(loaded: BatchResult<T, E>, asked: usize) -> Vec<Result<T, BatchError<E>>>
+where
+    E: Into<BoxError>,
+{
     match loaded {
         Ok(outcomes) if outcomes.len() == asked => {
-            let failed = |error| BatchError::Load(Arc::new(error));
+            let failed = |error| BatchError::Load(SharedError::new(error));
             outcomes.into_iter().map(|outcome| outcome.map_err(failed)).collect()
         }
         Ok(outcomes) => for_all(&BatchError::WrongCount { asked, answered: outcomes.len() }, asked),
-        Err(error) => for_all(&BatchError::Load(Arc::new(error)), asked),
+        Err(error) => for_all(&BatchError::Load(SharedError::new(error)), asked),
     }
 }
 

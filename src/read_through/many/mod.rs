@@ -17,7 +17,7 @@ use std::task::{Context, Poll, ready};
 use crate::box_future::BoxFuture;
 use futures_util::FutureExt;
 
-pub use self::answers::{Answers, BatchLoader, Loaded};
+pub use self::answers::{BatchLoader, BatchResponse, BatchResult};
 pub use self::batched::Batched;
 pub use self::error::BatchError;
 

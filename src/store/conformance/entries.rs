@@ -7,7 +7,8 @@ use tokio::time::sleep;
 
 use super::subject::{CODEC, LONG, MEDIUM, SHORT, StoreSubject};
 use crate::conformance::{Checked, Deviation, ensure};
-use crate::store::{Accept, Acquire, Claim, Commit, Draft, Lifetimes, Value};
+use crate::lifetimes::Lifetimes;
+use crate::store::{Accept, Acquire, Claim, Commit, Draft, Value};
 
 pub(super) async fn nothing_is_found_where_nothing_was_stored(on: StoreSubject) -> Checked {
     on.ensure_text(None).await

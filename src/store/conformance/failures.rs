@@ -7,7 +7,8 @@ use tokio::time::sleep;
 use super::subject::{LONG, SHORT, StoreSubject};
 use crate::conformance::{Checked, Deviation, ensure};
 use crate::error::FailureCause;
-use crate::store::{Accept, Acquire, Commit, Entry, Failure, Lease, Lifetimes};
+use crate::lifetimes::Lifetimes;
+use crate::store::{Accept, Acquire, Commit, Entry, Failure, Lease};
 
 impl StoreSubject {
     async fn fail(&self, lease: Lease, window: Duration) -> Checked {

@@ -2,7 +2,8 @@
 
 use super::subject::{LONG, StoreSubject};
 use crate::conformance::{Checked, ensure};
-use crate::store::{Commit, Lifetimes, Renew};
+use crate::lifetimes::Lifetimes;
+use crate::store::{Commit, Renew};
 
 pub(super) async fn an_invalidation_removes_the_entry(on: StoreSubject) -> Checked {
     on.store_one("value", Lifetimes::fresh_for(LONG).stale_while_revalidate(LONG)).await?;

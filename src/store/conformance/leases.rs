@@ -11,7 +11,8 @@ use tokio::time::{sleep, timeout};
 use super::subject::{LONG, MEDIUM, SHORT, StoreSubject};
 use crate::conformance::{Checked, Deviation, ensure};
 use crate::error::FailureCause;
-use crate::store::{Accept, Acquire, Commit, Failure, Lifetimes, Renew};
+use crate::lifetimes::Lifetimes;
+use crate::store::{Accept, Acquire, Commit, Failure, Renew};
 
 pub(super) async fn a_lease_is_given_to_one_at_a_time(on: StoreSubject) -> Checked {
     let _lease = on.lead(LONG).await?;

@@ -8,7 +8,8 @@ use tokio::time::sleep;
 
 use crate::conformance::{Checked, Deviation, Trial, ensure};
 use crate::key::Key;
-use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Lifetimes, Store, Value};
+use crate::lifetimes::Lifetimes;
+use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Store, Value};
 
 /// A store, and a key that only this check uses.
 pub(super) struct StoreSubject {

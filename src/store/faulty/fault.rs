@@ -6,8 +6,10 @@ use std::marker::PhantomData;
 use std::time::Duration;
 
 use futures_util::future::ready;
+use tokio::select;
 use tokio::time::timeout;
 
+use super::gate::Gate;
 use super::healing::Healed;
 use super::operation::Operation;
 use crate::error::{StoreError, StoreErrorKind};
@@ -28,6 +30,7 @@ pub struct Fault<A = Infallible> {
 pub(super) enum FaultPart {
     Delay(Duration),
     Hang,
+    Gate(Gate),
     DoIt,
     Fail(StoreErrorKind),
     Lie(Lie),
@@ -58,6 +61,11 @@ impl<A> Fault<A> {
     /// Holds the call up until the store is healed.
     pub fn hang() -> Self {
         Self::of(FaultPart::Hang)
+    }
+
+    /// Holds the call at this gate until it is opened or the store is healed.
+    pub fn wait_at(gate: &Gate) -> Self {
+        Self::of(FaultPart::Gate(gate.clone()))
     }
 
     /// Does the operation now. The parts after this one happen to its result.
@@ -146,6 +154,10 @@ impl CallFaults {
                 // It does not matter which of the two ends the delay.
                 FaultPart::Delay(delay) => _ = timeout(delay, self.healed.wait()).await,
                 FaultPart::Hang => self.healed.wait().await,
+                FaultPart::Gate(gate) => select! {
+                    () = gate.pass() => {}
+                    () = self.healed.wait() => {}
+                },
                 FaultPart::DoIt => {
                     let done = answer.await;
                     answer = Box::pin(ready(done));

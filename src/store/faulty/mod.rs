@@ -8,8 +8,8 @@
 //! ```
 //! use std::time::Duration;
 //!
-//! use bellwether::store::{FaultyStore, Operation};
 //! use bellwether::{Key, MemoryStore, ReadThroughLayer, StoreErrorKind};
+//! use bellwether::store::faulty::{FaultyStore, Operation};
 //! use tower::{Layer, Service, ServiceExt, service_fn};
 //!
 //! # #[tokio::main(flavor = "current_thread", start_paused = true)]
@@ -39,8 +39,9 @@
 //! [`on`](FaultyStore::on) chooses an operation. [`nth`](On::nth), [`first`](On::first),
 //! [`every`](On::every) and [`one_in`](On::one_in) choose calls of it, counted from now on; the
 //! default is all calls. The last method sets the fault: [`fail`](On::fail),
-//! [`do_it_but_fail`](On::do_it_but_fail), [`delay`](On::delay), [`hang`](On::hang), or
-//! [`meet`](On::meet) with a [`Fault`] of several parts:
+//! [`do_it_but_fail`](On::do_it_but_fail), [`delay`](On::delay), [`hang`](On::hang),
+//! [`hold`](On::hold) with a [`Gate`] that the test opens, or [`meet`](On::meet) with a [`Fault`] of
+//! several parts:
 //!
 //! ```
 //! # use std::time::Duration;
@@ -55,9 +56,28 @@
 //! store.on_any().one_in(10, 2024).fail(StoreErrorKind::Unreachable);
 //! ```
 //!
+//! A gate shows when a call is under way, and lets it go when the test wants:
+//!
+//! ```
+//! # use bellwether::store::faulty::{FaultyStore, Operation};
+//! # use bellwether::{Key, MemoryStore, Store};
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let store = FaultyStore::new(MemoryStore::new(100));
+//! let gate = store.on(Operation::Invalidate).nth(1).hold();
+//! let invalidation = tokio::spawn(store.invalidate(Key::of("item").with(42)));
+//! gate.reached().await;
+//! assert!(!invalidation.is_finished());
+//! gate.open();
+//! invalidation.await??;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! If several faults are set for one call, they happen in the order in which they were set.
 
 mod fault;
+mod gate;
 mod healing;
 mod on;
 mod operation;
@@ -67,7 +87,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::yield_now;
+
 pub use self::fault::Fault;
+pub use self::gate::Gate;
 pub use self::on::On;
 pub use self::operation::Operation;
 
@@ -77,6 +100,7 @@ use super::{
     Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew, StoreFuture,
 };
 use super::{Store, Watch, Watchers};
+use crate::error::StoreError;
 use crate::key::Key;
 
 /// A wrapper of a store that passes calls on, except where a test has set a fault.
@@ -97,7 +121,7 @@ impl<S: Store> FaultyStore<S> {
     }
 
     /// Makes this handle behave like a remote store: [`peek`](Store::peek) knows nothing, so every
-    /// hit needs a lookup.
+    /// hit needs a lookup, and no operation is done at its first poll.
     ///
     /// Default: it peeks as the store does. [`heal`](Self::heal) does not end this, as it is no
     /// fault.
@@ -163,6 +187,12 @@ impl<S: Store> FaultyStore<S> {
         self.script.calls(operation)
     }
 
+    /// How many calls of all operations there were since the store was wrapped, with or without
+    /// faults.
+    pub fn total_calls(&self) -> usize {
+        self.script.total_calls()
+    }
+
     /// How many calls had a fault since the store was wrapped. A test can check that its faults
     /// happened.
     pub fn struck(&self) -> usize {
@@ -176,11 +206,20 @@ impl<S: Store> FaultyStore<S> {
 
     /// Runs an operation with its faults.
     fn ask<T: Lies>(&self, operation: Operation, answer: StoreFuture<T>) -> StoreFuture<T> {
+        let answer = if self.remote { Box::pin(away(answer)) } else { answer };
         match self.script.note(operation) {
             None => answer,
             Some(fault) => Box::pin(fault.meet(operation, answer)),
         }
     }
+}
+
+/// As over a network: the request and the answer each take a poll.
+async fn away<T>(answer: StoreFuture<T>) -> Result<T, StoreError> {
+    yield_now().await;
+    let answer = answer.await;
+    yield_now().await;
+    answer
 }
 
 impl<S: Store> Store for FaultyStore<S> {

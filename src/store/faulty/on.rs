@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::fault::Fault;
+use super::gate::Gate;
 use super::operation::Operation;
 use super::script::{Choice, Rule, Script};
 use crate::error::StoreErrorKind;
@@ -73,6 +74,22 @@ impl<A> On<A> {
     /// The calls wait, and are done when the store is healed.
     pub fn hang(self) {
         self.meet(Fault::hang());
+    }
+
+    /// The calls wait at the gate, and are done when the test opens it or heals the store.
+    #[must_use = "the calls wait until the gate is opened"]
+    pub fn hold(self) -> Gate {
+        let gate = Gate::new();
+        self.meet(Fault::wait_at(&gate));
+        gate
+    }
+
+    /// The calls are done, but their results wait at the gate.
+    #[must_use = "the results wait until the gate is opened"]
+    pub fn do_it_and_hold(self) -> Gate {
+        let gate = Gate::new();
+        self.meet(Fault::do_it().then(Fault::wait_at(&gate)));
+        gate
     }
 
     /// The calls meet this fault.

@@ -72,6 +72,10 @@ impl Script {
         self.state().calls[operation as usize]
     }
 
+    pub(super) fn total_calls(&self) -> usize {
+        self.state().calls.iter().sum()
+    }
+
     pub(super) fn struck(&self) -> usize {
         self.state().struck
     }

@@ -1,12 +1,15 @@
 //! `MemoryStore`: the reference implementation of the contract, and the embedded default.
 
 mod guards;
+mod options;
 mod shard;
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+pub use self::options::MemoryOptions;
 
 use self::shard::{Limits, MemoryShard};
 use super::clock::{Clock, Moment};
@@ -29,18 +32,18 @@ use crate::stats::MemoryStats;
 /// Every operation locks one of up to 16 shards once, whatever the number of keys.
 ///
 /// ```
-/// use bellwether::MemoryStore;
+/// use bellwether::{MemoryOptions, MemoryStore};
 ///
-/// let store = MemoryStore::new(10_000).max_bytes(16 * 1024 * 1024);
+/// let store = MemoryStore::new(10_000); // entries, and 64 MiB
 /// assert!(store.is_empty());
+/// let store = MemoryStore::new(MemoryOptions::new(10_000).max_bytes(16 * 1024 * 1024));
+/// # let _ = store;
 /// ```
 #[derive(Clone)]
 pub struct MemoryStore(Arc<Inner>);
 
 struct Inner {
-    name: Arc<str>,
-    max_entries: usize,
-    max_bytes: usize,
+    options: MemoryOptions,
     /// Each guards the entries and leases of some keys. Held for a few operations, never across an
     /// `.await`, and never two at once.
     shards: Box<[Mutex<MemoryShard>]>,
@@ -50,41 +53,24 @@ struct Inner {
 }
 
 impl MemoryStore {
-    /// The default of [`max_bytes`](Self::max_bytes): 64 MiB.
-    pub const DEFAULT_MAX_BYTES: usize = 64 * 1024 * 1024;
-
-    /// A store of at most this many entries and 64 MiB.
-    pub fn new(max_entries: usize) -> Self {
-        Self::bounded("memory".into(), max_entries, Self::DEFAULT_MAX_BYTES)
-    }
-
-    /// Sets how many bytes are kept at most. Call it before the store is in use: the result is
-    /// empty.
-    ///
-    /// An entry counts the memory that it takes: its encoded value, its decoded value (so that a
-    /// hit decodes nothing), its key twice, and 640 bytes for the tables. A decoded value counts as
-    /// much as the encoded one, unless its [codec](crate::Codec::weight) knows better. A response
-    /// of HTTP or gRPC shares its content and the values of its fields with the encoded form. It
-    /// counts about 300 bytes more, and 112 for each field. A page of 2 KiB with ten fields counts
-    /// about 5 KiB.
-    ///
-    /// Leases, remembered failures and watermarks are not counted. They end by themselves: a lease
-    /// with its load, a failure with its window, a watermark ten minutes after its invalidation. If
-    /// there are more than 16,384 of them, failures are removed and watermarks of several keys are
-    /// merged. A merged watermark refuses some commits of loads that were slower than their lease.
-    ///
-    /// Default: 64 MiB, which a small service can spare.
-    #[must_use]
-    pub fn max_bytes(self, max_bytes: usize) -> Self {
-        Self::bounded(Arc::clone(&self.0.name), self.0.max_entries, max_bytes)
-    }
-
-    /// Names the store in metrics. Call it before the store is in use: the result is empty.
-    ///
-    /// Default: `memory`.
-    #[must_use]
-    pub fn name(self, name: impl Into<Arc<str>>) -> Self {
-        Self::bounded(name.into(), self.0.max_entries, self.0.max_bytes)
+    /// A store of at most this many entries, or with these [options](MemoryOptions).
+    pub fn new(options: impl Into<MemoryOptions>) -> Self {
+        let options = options.into();
+        let MemoryOptions { max_entries, max_bytes, .. } = options;
+        // Keys spread unevenly over small shards, so a small store has only one.
+        let count = (max_entries / 256).clamp(1, 16);
+        let share = |whole: usize, of: usize| whole / count + usize::from(of < whole % count);
+        let shards = (0..count)
+            .map(|of| Limits { entries: share(max_entries, of), bytes: share(max_bytes, of) })
+            .map(|limits| Mutex::new(MemoryShard::new(limits)))
+            .collect();
+        Self(Arc::new(Inner {
+            options,
+            shards,
+            hasher: RandomState::new(),
+            watchers: Watchers::default(),
+            clock: Clock::start(),
+        }))
     }
 
     /// How full it is, and what it has done since it was made.
@@ -108,28 +94,9 @@ impl MemoryStore {
         self.len() == 0
     }
 
-    /// How many bytes are kept, counted as [`max_bytes`](Self::max_bytes) says.
+    /// How many bytes are kept, counted as [`MemoryOptions::max_bytes`] says.
     pub fn bytes(&self) -> usize {
         self.shards().map(|shard| shard.bytes()).sum()
-    }
-
-    fn bounded(name: Arc<str>, max_entries: usize, max_bytes: usize) -> Self {
-        // Keys spread unevenly over small shards, so a small store has only one.
-        let count = (max_entries / 256).clamp(1, 16);
-        let share = |whole: usize, of: usize| whole / count + usize::from(of < whole % count);
-        let shards = (0..count)
-            .map(|of| Limits { entries: share(max_entries, of), bytes: share(max_bytes, of) })
-            .map(|limits| Mutex::new(MemoryShard::new(limits)))
-            .collect();
-        Self(Arc::new(Inner {
-            name,
-            max_entries,
-            max_bytes,
-            shards,
-            hasher: RandomState::new(),
-            watchers: Watchers::default(),
-            clock: Clock::start(),
-        }))
     }
 
     fn shards(&self) -> impl Iterator<Item = MutexGuard<'_, MemoryShard>> {
@@ -239,10 +206,8 @@ impl Store for MemoryStore {
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryStore")
-            .field("name", &self.0.name)
             .field("entries", &self.len())
-            .field("max_entries", &self.0.max_entries)
-            .field("max_bytes", &self.0.max_bytes)
+            .field("options", &self.0.options)
             .finish()
     }
 }

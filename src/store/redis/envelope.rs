@@ -32,7 +32,8 @@ use bytes::Bytes;
 
 use crate::duration::millis;
 use crate::key::Digest;
-use crate::store::{Draft, Lifetimes, Value};
+use crate::lifetimes::Lifetimes;
+use crate::store::{Draft, Value};
 
 /// What an envelope holds in addition to the draft.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -177,7 +178,7 @@ const SUMMED: usize = 84;
 mod tests {
     use super::*;
     use crate::key::Key;
-    use crate::store::Lifetimes;
+    use crate::lifetimes::Lifetimes;
 
     fn sealed(value: &'static [u8]) -> (Vec<u8>, Digest) {
         let lifetimes = Lifetimes::fresh_for(Duration::from_secs(60))

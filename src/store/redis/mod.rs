@@ -25,7 +25,8 @@ pub use self::stats::RedisStats;
 use self::inner::Inner;
 use super::{Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, StoreFuture};
 use super::{Peek, Renew, Store, Watch};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::config_error::ConfigError;
+use crate::error::StoreError;
 use crate::key::Key;
 use crate::stats::StoreOperation;
 
@@ -52,10 +53,10 @@ use crate::stats::StoreOperation;
 /// - No entry is served with more life than it was stored with.
 /// - An entry from a later time than the clock shows counts as a miss, and is loaded again.
 /// - A lease without a holder lapses within its term after the next caller requests it.
-/// - A failure window ends at once, or after its length at most.
+/// - A cooldown ends at once, or after its length at most.
 /// - Invalidations hold.
 ///
-/// A clock that is set forward ends entries, leases and failure windows early. Steps of less than a
+/// A clock that is set forward ends entries, leases and cooldowns early. Steps of less than a
 /// second are taken for drift.
 ///
 /// # Permissions
@@ -96,14 +97,20 @@ impl RedisOptions {
 }
 
 impl RedisStore {
-    /// Connects to a `redis://` or `unix://` address, with the defaults of [`RedisOptions`].
+    /// Connects to a `redis://` or `unix://` address, or with [`RedisOptions`].
     ///
     /// # Errors
     /// If the address is invalid, or for the reasons of [`RedisOptions::connect`].
-    pub async fn connect(url: &str) -> Result<Self, StoreError> {
-        let options = RedisOptions::new(url)
-            .map_err(|error| StoreError::new(StoreErrorKind::Misconfigured, error.to_string()))?;
-        options.connect().await
+    pub async fn connect<O>(options: O) -> Result<Self, StoreError>
+    where
+        O: TryInto<RedisOptions, Error: Into<ConfigError>>,
+    {
+        options.try_into().map_err(Into::into)?.connect().await
+    }
+
+    /// A store that connects at its first use, for services that start before their Redis.
+    pub fn connect_lazily(options: RedisOptions) -> Self {
+        options.connect_lazily()
     }
 
     /// Its state, and what it has done since it was made.

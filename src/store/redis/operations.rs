@@ -21,8 +21,9 @@ use super::unacknowledged::LeaseCommand;
 use crate::duration::{micros, millis};
 use crate::error::StoreError;
 use crate::key::{Digest, Key};
+use crate::lifetimes::Lifetimes;
 use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, WATERMARK_TTL};
-use crate::store::{Lifetimes, Remaining, Renew, Token};
+use crate::store::{Remaining, Renew, Token};
 
 impl Inner {
     pub(super) async fn lookup(self: &Arc<Self>, key: &Key) -> Result<Option<Entry>, StoreError> {

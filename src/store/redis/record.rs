@@ -10,7 +10,8 @@ use std::str;
 use std::time::Duration;
 
 use crate::duration::millis;
-use crate::store::{Failure, FailureCause};
+use crate::error::FailureCause;
+use crate::store::Failure;
 
 pub(super) fn write(failure: &Failure) -> Vec<u8> {
     let cause = match failure.cause() {

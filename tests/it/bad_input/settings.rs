@@ -11,7 +11,7 @@ use bellwether_testkit::loaders::Loader;
 use tokio::time::Instant;
 use tower::{Layer, Service};
 
-use crate::support::store::Scripted;
+use crate::support::store::remote;
 
 fn refused<T>(knob: Result<T, impl Display>) -> String {
     match knob {
@@ -123,7 +123,7 @@ async fn absurd_intervals_do_not_outlast_a_dead_leader() {
     let store = MemoryStore::new(1);
     drop(lease(&store, 1, SECOND * 2).await);
     let wait = Wait::tries(u32::MAX, Duration::MAX);
-    let patient = layer(Scripted::away(&store).without_messages()).wait(wait).layer(Loader::new());
+    let patient = layer(remote(&store).without_push()).wait(wait).layer(Loader::new());
     let began = Instant::now();
     assert_eq!(answer(&patient, 1).await, 1);
     assert!(began.elapsed() <= SECOND * 2 + MILLI * 5, "{:?}", began.elapsed());

@@ -12,9 +12,9 @@ use tokio::time::Instant;
 use tokio_test::task::spawn;
 use tower::{Layer, Service};
 
-use crate::support::store::{Moment, Op, Scripted};
+use crate::support::store::{Operation, local, remote};
 
-fn cancelling(store: impl bellwether::Store, loader: &Loader) -> Cached {
+fn cancelling(store: impl bellwether::store::Store, loader: &Loader) -> Cached {
     layer(store).when_abandoned(WhenAbandoned::Cancel).layer(loader.clone())
 }
 
@@ -97,8 +97,8 @@ async fn a_caller_that_returns_to_a_dropped_load_begins_another() {
 #[tokio::test(start_paused = true)]
 async fn no_load_begins_for_callers_that_left_before_the_lease() {
     let loader = Loader::new();
-    let store = Scripted::over(&MemoryStore::new(10));
-    let acquiring = store.holds(Op::Acquire, Moment::After);
+    let store = local(&MemoryStore::new(10));
+    let acquiring = store.on(Operation::Acquire).nth(1).do_it_and_hold();
     let asked = ask(&cancelling(store, &loader), 1);
     acquiring.reached().await;
     asked.abort();
@@ -135,27 +135,27 @@ async fn a_flight_that_waits_for_another_process_ends_with_its_last_caller() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_that_is_never_polled_begins_nothing() {
-    let store = Scripted::away(&MemoryStore::new(10));
+    let store = remote(&MemoryStore::new(10));
     let mut cached = cached(store.clone(), &Loader::new());
     let request = cached.call(1);
     idle().await;
-    assert_eq!((cached.in_flight(), tasks(), store.requests()), (0, 0, 0));
+    assert_eq!((cached.in_flight(), tasks(), store.total_calls()), (0, 0, 0));
     drop(request);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lookup_that_is_not_polled_delays_no_other_caller() {
-    let store = Scripted::away(&MemoryStore::new(10));
+    let store = remote(&MemoryStore::new(10));
     let cached = cached(store.clone(), &Loader::new());
     let mut idler = spawn(cached.clone().call(1));
     assert!(idler.poll().is_pending());
-    assert_eq!(store.asked(Op::Look), 1);
+    assert_eq!(store.calls(Operation::Lookup), 1);
     assert_eq!(answers(burst(&cached, 1, 10)).await, [1; 10]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_is_polled_late_after_its_lookup_is_given_what_others_loaded() {
-    let cached = cached(Scripted::away(&MemoryStore::new(10)), &Loader::new());
+    let cached = cached(remote(&MemoryStore::new(10)), &Loader::new());
     let mut idler = spawn(cached.clone().call(1));
     assert!(idler.poll().is_pending());
     answers(burst(&cached, 1, 10)).await;

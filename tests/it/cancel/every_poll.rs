@@ -8,12 +8,12 @@ use bellwether_testkit::loaders::Loader;
 use tokio::task::yield_now;
 use tower::{Layer, Service};
 
-use crate::support::store::Scripted;
+use crate::support::store::{Faulty, local, remote};
 
 type Layered = bellwether::ReadThroughLayer<KeyOf>;
 
 /// The places where a store can be.
-const PLACES: [fn(&MemoryStore) -> Scripted; 2] = [Scripted::over, Scripted::away];
+const PLACES: [fn(&MemoryStore) -> Faulty; 2] = [local, remote];
 
 /// A process with one caller that will be dropped, and its store and loader.
 struct Scene {
@@ -23,7 +23,7 @@ struct Scene {
 }
 
 impl Scene {
-    fn new(place: fn(&MemoryStore) -> Scripted, knobs: impl Fn(Layered) -> Layered) -> Self {
+    fn new(place: fn(&MemoryStore) -> Faulty, knobs: impl Fn(Layered) -> Layered) -> Self {
         let store = MemoryStore::new(10);
         let loader = Loader::pondering();
         let cached = knobs(layer(place(&store))).layer(loader.clone());
@@ -151,7 +151,7 @@ async fn a_waiter_for_another_process_can_be_dropped_at_every_poll() {
             assert!(!answered, "another process has the lease");
             let others = burst(&scene.cached, 1, 9);
             yield_now().await;
-            bellwether::Store::abandon(&scene.store, held.into_claim()).await.unwrap();
+            bellwether::store::Store::abandon(&scene.store, held.into_claim()).await.unwrap();
             assert_eq!(answers(others).await, [1; 9], "{polls} polls");
             scene.assert_that_nothing_is_left(&format!("{polls} polls")).await;
         }
@@ -169,7 +169,7 @@ async fn an_uncached_load_can_be_dropped_at_every_poll() {
             assert!(settled.iter().all(|(answer, _)| answer.is_ok()), "{polls} polls");
             assert!(settled.iter().all(|(_, status)| *status != CacheStatus::Failed));
             assert_eq!(scene.loader.most_at_once(), 1, "{polls} polls");
-            bellwether::Store::abandon(&scene.store, held.into_claim()).await.unwrap();
+            bellwether::store::Store::abandon(&scene.store, held.into_claim()).await.unwrap();
             scene.assert_that_nothing_is_left(&format!("{polls} polls")).await;
             answered
         })

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tokio_test::task::spawn;
 use tower::{Layer, Service};
 
-use crate::support::store::Scripted;
+use crate::support::store::local;
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime")
@@ -71,7 +71,7 @@ fn a_miss_in_a_runtime_that_has_gone_down_is_an_error() {
     let handle = gone.handle().clone();
     drop(gone);
     let _inside = handle.enter();
-    let store = Scripted::over(&MemoryStore::new(10));
+    let store = local(&MemoryStore::new(10));
     let answer = cached(store, &Loader::new()).call(1).now_or_never();
     assert_eq!(kind_of(&answer.expect("an answer at once")), CacheErrorKind::LoadLost);
 }

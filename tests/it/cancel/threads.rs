@@ -9,13 +9,13 @@ use tokio::task::{JoinHandle, yield_now};
 use tokio::time::timeout;
 use tower::Layer;
 
-use crate::support::store::Scripted;
+use crate::support::store::local;
 
 const ROUNDS: u64 = 300;
 
 fn fleet(loader: &Loader, policy: WhenAbandoned) -> [Cached; 2] {
     let store = MemoryStore::new(1_000);
-    let stores = [Scripted::over(&store), Scripted::over(&store)];
+    let stores = [local(&store), local(&store)];
     stores.map(|store| layer(store).when_abandoned(policy).layer(loader.clone()))
 }
 

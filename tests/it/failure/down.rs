@@ -1,6 +1,6 @@
 //! With the store down, loads go on, and never too many.
 
-use bellwether::store::{FaultyStore, Operation};
+use bellwether::store::faulty::{FaultyStore, Operation};
 use bellwether::{
     BypassReason, CacheErrorKind, CacheStatus, MemoryStore, StoreErrorKind, Wait, WhenStoreFails,
 };

@@ -1,6 +1,5 @@
 //! After a failed load, the whole fleet waits for the cooldown before it loads again.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::store::{Accept, Acquire, Claim, Failure, Store};
@@ -14,9 +13,9 @@ use bellwether_testkit::loaders::{End, Loader, Refusal};
 use tokio::time::{Instant, sleep};
 use tower::Layer;
 
-use crate::support::store::{Moment, Op, Scripted};
+use crate::support::store::{Faulty, Operation, UNREACHABLE, local, losing_push, remote};
 
-const PLACES: [fn(&MemoryStore) -> Scripted; 2] = [Scripted::over, Scripted::away];
+const PLACES: [fn(&MemoryStore) -> Faulty; 2] = [local, remote];
 
 const MILLI: Duration = Duration::from_millis(1);
 
@@ -76,7 +75,7 @@ async fn a_later_caller_within_the_cooldown_gets_the_error_itself_in_its_process
             let (Err(Error::Load(first)), Err(Error::Load(again))) = (&first, &again) else {
                 panic!("{first:?} {again:?}");
             };
-            assert!(Arc::ptr_eq(first, again));
+            assert!(first.ptr_eq(again));
             assert_eq!(status, CacheStatus::Failed);
         }
         let (elsewhere, _) = ask(&there, 1).await.unwrap();
@@ -90,7 +89,7 @@ async fn a_later_caller_within_the_cooldown_gets_the_error_itself_in_its_process
 async fn other_processes_get_the_layers_message_of_an_error() {
     let memory = MemoryStore::new(10);
     let process = || {
-        let layer = remembering_layer(Scripted::away(&memory));
+        let layer = remembering_layer(remote(&memory));
         layer.describe_failures(|Refusal(number): &Refusal| format!("tried {number} times"))
     };
     let here = process().layer(failing());
@@ -127,7 +126,7 @@ async fn the_text_of_a_panic_is_never_stored() {
     let loader = Loader::new();
     loader.ends_by(End::Panic);
     let process = || {
-        let layer = remembering_layer(Scripted::away(&memory));
+        let layer = remembering_layer(remote(&memory));
         layer.describe_failures(|_: &Refusal| "said".into()).layer(loader.clone())
     };
     for _ in 0..3 {
@@ -141,7 +140,7 @@ async fn the_text_of_a_panic_is_never_stored() {
 async fn cooldowns_double_until_a_load_succeeds() {
     let memory = MemoryStore::new(10);
     let loader = failing();
-    let layer = unprobed(remembering_layer(Scripted::away(&memory)).ttl(MILLI));
+    let layer = unprobed(remembering_layer(remote(&memory)).ttl(MILLI));
     let fleet = [(); 2].map(|()| layer.clone().max_waiters(9).unwrap().layer(loader.clone()));
     assert!(ask(&fleet[1], 1).await.unwrap().0.is_err());
     for (turn, seconds) in [1, 2, 4, 8, 16, 30, 30].into_iter().enumerate() {
@@ -182,7 +181,7 @@ async fn an_invalidation_ends_the_cooldown_in_the_fleet_and_in_the_process() {
 #[tokio::test(start_paused = true)]
 async fn a_flight_stays_in_cooldown_for_a_second_at_most_and_leaves_nothing() {
     for place in PLACES {
-        let layer = remembering_layer(place(&MemoryStore::new(10)).losing_messages());
+        let layer = remembering_layer(losing_push(place(&MemoryStore::new(10))));
         let cached = layer.failure_windows(MINUTE, MINUTE).unwrap().layer(failing());
         let before = tasks();
         settled(burst(&cached, 1, 10)).await;
@@ -220,8 +219,8 @@ async fn a_failure_under_a_lost_lease_is_not_remembered_in_the_fleet() {
     let memory = MemoryStore::new(10);
     let loader = Loader::gated();
     loader.ends_by(End::Fail);
-    let store = Scripted::away(&memory);
-    store.fails(Op::Renew, Moment::Before);
+    let store = remote(&memory);
+    store.on(Operation::Renew).fail(UNREACHABLE);
     let late = remembering_layer(store).lease(SECOND).unwrap().layer(loader.clone());
     let asked = ask(&late, 1);
     loader.has_begun(1).await;

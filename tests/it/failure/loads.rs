@@ -1,8 +1,6 @@
 //! A failed load is one failure, shared by its waiters.
 
-use std::sync::Arc;
-
-use bellwether::{CacheErrorKind, Codec, Error, MemoryStore};
+use bellwether::{CacheErrorKind, Codec, Error, MemoryStore, SharedError};
 use bellwether_testkit::caches::codec::{Faults, Text};
 use bellwether_testkit::caches::{
     Cached, SECOND, Settled, answer, answers, ask, burst, cached, idle, is_leased, kind_of, layer,
@@ -12,7 +10,7 @@ use bellwether_testkit::loaders::{End, Loader, Refusal};
 use tokio::time::Instant;
 use tower::{Layer, Service};
 
-use crate::support::store::Scripted;
+use crate::support::store::remote;
 
 fn failing(end: End) -> Loader {
     let loader = Loader::taking(SECOND);
@@ -20,7 +18,7 @@ fn failing(end: End) -> Loader {
     loader
 }
 
-fn refusal((answer, _): &Settled) -> &Arc<Refusal> {
+fn refusal((answer, _): &Settled) -> &SharedError<Refusal> {
     match answer {
         Err(Error::Load(error)) => error,
         other => panic!("{other:?} is no error of the loader"),
@@ -30,10 +28,10 @@ fn refusal((answer, _): &Settled) -> &Arc<Refusal> {
 #[tokio::test(start_paused = true)]
 async fn a_failure_of_a_second_load_is_shared_by_all_waiters() {
     let ended = settled(burst(&cached(MemoryStore::new(10), &failing(End::Fail)), 1, 100)).await;
-    assert_eq!(**refusal(&ended[0]), Refusal(1));
+    assert_eq!(refusal(&ended[0]).get(), Some(&Refusal(1)));
     let second = refusal(&ended[1]);
-    assert_eq!(**second, Refusal(2));
-    assert!(ended[1..].iter().all(|other| Arc::ptr_eq(refusal(other), second)));
+    assert_eq!(second.get(), Some(&Refusal(2)));
+    assert!(ended[1..].iter().all(|other| second.ptr_eq(refusal(other))));
 }
 
 #[tokio::test(start_paused = true)]
@@ -141,7 +139,7 @@ async fn a_panic_in_the_decoding_of_an_entry_ends_soon() {
     let memory = MemoryStore::new(10);
     put(&memory, 1, "42", Text::CODEC).await;
     let text = Text::new(Faults::PanicsInDecode);
-    let cached = layer(Scripted::away(&memory)).codec(text.clone()).layer(Loader::new());
+    let cached = layer(remote(&memory)).codec(text.clone()).layer(Loader::new());
     futures_util::future::join_all(burst(&cached, 1, 10)).await;
     idle().await;
     assert!(text.decoded() <= 11, "{} times for 10 callers", text.decoded());

@@ -11,9 +11,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until};
 use tower::{Layer, Service, service_fn, util::BoxCloneSyncService};
 
-use crate::support::store::Scripted;
+use crate::support::store::{Faulty, UNREACHABLE, local, remote};
 
-const PLACES: [fn(&MemoryStore) -> Scripted; 2] = [Scripted::over, Scripted::away];
+const PLACES: [fn(&MemoryStore) -> Faulty; 2] = [local, remote];
 
 const MILLI: Duration = Duration::from_millis(1);
 
@@ -81,13 +81,13 @@ impl Source {
     }
 
     /// A process over a store: of one key, whose answers are kept for a time.
-    fn process(&self, store: Scripted, ttl: Duration) -> Caching {
+    fn process(&self, store: Faulty, ttl: Duration) -> Caching {
         self.process_with(store, ttl, |layer| layer)
     }
 
     fn process_with(
         &self,
-        store: Scripted,
+        store: Faulty,
         ttl: Duration,
         with: impl Fn(ReadThroughLayer<fn(&Request) -> Key>) -> ReadThroughLayer<fn(&Request) -> Key>,
     ) -> Caching {
@@ -119,7 +119,7 @@ async fn all(asked: Vec<Asked>) -> Vec<(Result<usize, Error<Failure>>, Duration)
 }
 
 /// Twenty good requests a second, in two processes, and two bad ones, for half a minute.
-async fn bad_among_good(place: fn(&MemoryStore) -> Scripted, bad: Request, takes: Duration) {
+async fn bad_among_good(place: fn(&MemoryStore) -> Faulty, bad: Request, takes: Duration) {
     let (memory, source) = (MemoryStore::new(10), Source::taking(takes));
     let fleet = [(); 2].map(|()| source.process(place(&memory), NO_TIME));
     let mut good = Vec::new();
@@ -316,8 +316,8 @@ async fn no_caller_waits_for_a_probe_that_hangs() {
 #[tokio::test(start_paused = true)]
 async fn with_the_store_down_a_process_probes_by_itself() {
     let (memory, source) = (MemoryStore::new(10), Source::taking(MILLI));
-    let store = Scripted::away(&memory);
-    store.breaks();
+    let store = remote(&memory);
+    store.on_any().fail(UNREACHABLE);
     let process = source.process(store, MINUTE);
     source.is_down(true);
     let began = Instant::now();

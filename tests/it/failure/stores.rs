@@ -10,12 +10,12 @@ use bellwether_testkit::loaders::{End, Loader};
 use tokio::time::{advance, sleep};
 use tower::Layer;
 
-use crate::support::store::{Moment, Op, Scripted};
+use crate::support::store::{AtMoment as _, Faulty, Moment, Operation, UNREACHABLE, local, remote};
 
 const MOMENTS: [Moment; 2] = [Moment::Before, Moment::After];
 
 /// Sends a burst of ten on a cold key, with this fault of the store.
-async fn burst_on(faulty: &Scripted, memory: &MemoryStore, context: &str) {
+async fn burst_on(faulty: &Faulty, memory: &MemoryStore, context: &str) {
     let loader = Loader::taking(SECOND);
     let cached = cached(faulty.clone(), &loader);
     let ended = settled(burst(&cached, 1, 10)).await;
@@ -30,26 +30,26 @@ async fn burst_on(faulty: &Scripted, memory: &MemoryStore, context: &str) {
 /// and after it.
 #[tokio::test(start_paused = true)]
 async fn each_request_may_fail_and_callers_are_answered() {
-    for place in [Scripted::over, Scripted::away] {
+    for place in [local, remote] {
         for (moment, request) in MOMENTS.into_iter().flat_map(|at| (0..8).map(move |n| (at, n))) {
             let memory = MemoryStore::new(10);
             let store = place(&memory);
-            store.fails_at(request, moment);
+            store.on_any().nth(request + 1).fails(moment);
             burst_on(&store, &memory, &format!("request {request} fails {moment:?}")).await;
-            assert!(store.requests() < 8, "not all of them were tried");
+            assert!(store.total_calls() < 8, "not all of them were tried");
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_operation_that_always_fails_is_survived() {
-    for (op, moment) in [Op::Look, Op::Commit, Op::Renew]
+    for (op, moment) in [Operation::Lookup, Operation::Commit, Operation::Renew]
         .into_iter()
         .flat_map(|op| MOMENTS.map(|moment| (op, moment)))
     {
         let memory = MemoryStore::new(10);
-        let store = Scripted::away(&memory);
-        store.fails(op, moment);
+        let store = remote(&memory);
+        store.on(op).fails(moment);
         burst_on(&store, &memory, &format!("{op:?} fails {moment:?}")).await;
     }
 }
@@ -58,19 +58,19 @@ async fn an_operation_that_always_fails_is_survived() {
 #[tokio::test(start_paused = true)]
 async fn an_unacknowledged_lease_is_given_up_after_the_load() {
     let memory = MemoryStore::new(10);
-    let store = Scripted::over(&memory);
-    store.fails(Op::Acquire, Moment::After);
+    let store = local(&memory);
+    store.on(Operation::Acquire).do_it_but_fail(UNREACHABLE);
     let cached = cached(store.clone(), &Loader::taking(SECOND));
     answers(vec![ask(&cached, 1)]).await;
     idle().await;
-    assert_eq!(store.asked(Op::Abandon), 1);
+    assert_eq!(store.calls(Operation::Abandon), 1);
     assert!(!is_leased(&memory, 1).await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_down_costs_no_answer() {
-    let store = Scripted::away(&MemoryStore::new(10));
-    store.breaks();
+    let store = remote(&MemoryStore::new(10));
+    store.on_any().fail(UNREACHABLE);
     let loader = Loader::taking(SECOND);
     let ended = settled(burst(&cached(store, &loader), 1, 100)).await;
     assert!(ended.iter().all(|(answer, _)| answer.is_ok()));
@@ -81,8 +81,8 @@ async fn a_store_that_is_down_costs_no_answer() {
 /// come too late for their load, so there can be a second one, but no more.
 #[tokio::test(start_paused = true)]
 async fn a_burst_on_a_store_that_is_down_is_two_loads_at_most() {
-    let store = Scripted::away(&MemoryStore::new(10));
-    store.breaks();
+    let store = remote(&MemoryStore::new(10));
+    store.on_any().fail(UNREACHABLE);
     let loader = Loader::taking(SECOND);
     settled(burst(&cached(store, &loader), 1, 100)).await;
     assert!(loader.loads() <= 2, "{} loads", loader.loads());
@@ -90,35 +90,35 @@ async fn a_burst_on_a_store_that_is_down_is_two_loads_at_most() {
 
 #[tokio::test(start_paused = true)]
 async fn the_status_says_that_a_caller_loaded_without_the_store() {
-    let store = Scripted::over(&MemoryStore::new(10));
-    store.breaks();
+    let store = local(&MemoryStore::new(10));
+    store.on_any().fail(UNREACHABLE);
     let (_, status) = ask(&cached(store, &Loader::new()), 1).await.unwrap();
     assert_eq!(status, CacheStatus::Bypass(BypassReason::StoreFailed));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_load_that_could_not_be_stored_is_not_said_to_be() {
-    let store = Scripted::over(&MemoryStore::new(10));
-    store.fails(Op::Commit, Moment::Before);
+    let store = local(&MemoryStore::new(10));
+    store.on(Operation::Commit).fail(UNREACHABLE);
     let (_, status) = ask(&cached(store, &Loader::new()), 1).await.unwrap();
     assert_eq!(status, CacheStatus::Led { stored: false });
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_recovers_is_used_again() {
-    let store = Scripted::away(&MemoryStore::new(10));
+    let store = remote(&MemoryStore::new(10));
     let cached = cached(store.clone(), &Loader::new());
-    store.breaks();
+    store.on_any().fail(UNREACHABLE);
     answers(vec![ask(&cached, 1)]).await;
-    store.heals();
+    store.heal();
     assert_eq!(answers(vec![ask(&cached, 1), ask(&cached, 1)]).await, [2, 2]);
     assert_eq!(answers(vec![ask(&cached, 1)]).await, [2]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_load_that_fails_on_a_store_that_is_down_is_shared() {
-    let store = Scripted::over(&MemoryStore::new(10));
-    store.breaks();
+    let store = local(&MemoryStore::new(10));
+    store.on_any().fail(UNREACHABLE);
     let loader = Loader::taking(SECOND);
     loader.ends_by(End::Fail);
     let ended = settled(burst(&cached(store, &loader), 1, 100)).await;
@@ -130,8 +130,8 @@ async fn a_load_that_fails_on_a_store_that_is_down_is_shared() {
 #[tokio::test(start_paused = true)]
 async fn a_lease_that_could_not_be_given_up_lapses() {
     let memory = MemoryStore::new(10);
-    let store = Scripted::over(&memory);
-    store.fails(Op::Abandon, Moment::Before);
+    let store = local(&memory);
+    store.on(Operation::Abandon).fail(UNREACHABLE);
     let loader = Loader::new();
     loader.ends_by(End::Fail);
     let failing = layer(store).lease(SECOND).expect("it makes sense").layer(loader);
@@ -145,13 +145,13 @@ async fn a_lease_that_could_not_be_given_up_lapses() {
 #[tokio::test(start_paused = true)]
 async fn a_renewal_that_fails_once_is_made_up_for() {
     let memory = MemoryStore::new(10);
-    let store = Scripted::over(&memory);
+    let store = local(&memory);
     // The first request is for the lease, the second renews it.
-    store.fails_at(1, Moment::Before);
+    store.on_any().nth(2).fail(UNREACHABLE);
     let layer = layer(store.clone()).lease(SECOND).expect("it makes sense");
     let _leads = ask(&layer.layer(Loader::taking(SECOND * 10)), 1);
     sleep(SECOND * 5).await;
-    assert!(store.asked(Op::Renew) > 2);
+    assert!(store.calls(Operation::Renew) > 2);
     assert!(is_leased(&memory, 1).await);
 }
 
@@ -159,9 +159,9 @@ async fn a_renewal_that_fails_once_is_made_up_for() {
 async fn a_waiter_whose_request_fails_loads_without_a_lease() {
     let memory = MemoryStore::new(10);
     let _held = lease(&memory, 1, SECOND * 60).await;
-    let store = Scripted::over(&memory).without_messages();
+    let store = local(&memory).without_push();
     // The first request is answered: busy.
-    store.fails_at(1, Moment::Before);
+    store.on_any().nth(2).fail(UNREACHABLE);
     let (answer, status) = ask(&cached(store, &Loader::new()), 1).await.unwrap();
     assert_eq!(answer.unwrap(), 1);
     assert_eq!(status, CacheStatus::Bypass(BypassReason::StoreFailed));
@@ -169,8 +169,8 @@ async fn a_waiter_whose_request_fails_loads_without_a_lease() {
 
 #[tokio::test(start_paused = true)]
 async fn an_invalidation_that_failed_is_an_error_that_names_the_key_and_not_its_text() {
-    let store = Scripted::over(&MemoryStore::new(10));
-    store.breaks();
+    let store = local(&MemoryStore::new(10));
+    store.on_any().fail(UNREACHABLE);
     let handle = layer(store).handle();
     for ended in [handle.invalidate(&key(4711)).await, handle.expire(&key(4711)).await] {
         let error = ended.unwrap_err();
@@ -182,8 +182,8 @@ async fn an_invalidation_that_failed_is_an_error_that_names_the_key_and_not_its_
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_hangs_does_not_hang_callers_with_a_wait_limit() {
-    let store = Scripted::over(&MemoryStore::new(10));
-    let _never_opened = store.holds(Op::Acquire, Moment::Before);
+    let store = local(&MemoryStore::new(10));
+    let _never_opened = store.on(Operation::Acquire).nth(1).hold();
     let asked = ask(&cached(store, &Loader::new()), 1);
     let (answer, _) = asked.await.unwrap();
     assert_eq!(kind_of(&answer), CacheErrorKind::WaitTimedOut);
@@ -191,8 +191,8 @@ async fn a_store_that_hangs_does_not_hang_callers_with_a_wait_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn a_renewal_that_hangs_does_not_hang_the_load() {
-    let store = Scripted::over(&MemoryStore::new(10));
-    let _never_opened = store.holds(Op::Renew, Moment::Before);
+    let store = local(&MemoryStore::new(10));
+    let _never_opened = store.on(Operation::Renew).nth(1).hold();
     let layer = layer(store).lease(Duration::from_millis(300)).expect("it makes sense");
     let cached = layer.layer(Loader::taking(SECOND * 4));
     assert_eq!(answers(vec![ask(&cached, 1)]).await, [1]);
@@ -204,8 +204,8 @@ async fn a_load_that_always_outlives_its_lease_is_stored_all_the_same() {
     let memory = MemoryStore::new(10);
     let loader = Loader::taking(SECOND);
     let fleet = [(); 4].map(|()| {
-        let store = Scripted::over(&memory);
-        store.fails(Op::Renew, Moment::Before);
+        let store = local(&memory);
+        store.on(Operation::Renew).fail(UNREACHABLE);
         let layer = layer(store).lease(SECOND / 4).expect("it makes sense");
         layer.layer(loader.clone())
     });

@@ -15,11 +15,11 @@ use tower::{Layer, ServiceExt, service_fn};
 
 use super::query::{End, Query};
 use super::{KEYLESS, answers, ask_many, catalog, ended, fault, layer, statuses};
-use crate::support::store::{Moment, Op, Scripted};
+use crate::support::store::{Operation, UNREACHABLE, local, remote};
 
 #[tokio::test(start_paused = true)]
 async fn answers_come_in_the_order_of_the_requests() {
-    let catalog = catalog(Scripted::away(&MemoryStore::new(10)), &Query::new());
+    let catalog = catalog(remote(&MemoryStore::new(10)), &Query::new());
     assert_eq!(answers(ask_many(&catalog, [3])).await, [30]);
     assert_eq!(answers(ask_many(&catalog, [4, 3, 1, 2])).await, [40, 30, 10, 20]);
 }
@@ -43,11 +43,11 @@ async fn hits_across_a_wire_call_no_loader() {
     let query = Query::new();
     let memory = MemoryStore::new(1_000);
     answers(ask_many(&catalog(memory.clone(), &query), 0..100)).await;
-    let store = Scripted::away(&memory);
+    let store = remote(&memory);
     let catalog = catalog(store.clone(), &query);
     let statuses = statuses(ask_many(&catalog, 0..100)).await;
     assert!(statuses.iter().all(|status| matches!(status, CacheStatus::Hit { .. })));
-    assert_eq!((store.requests(), store.asked(Op::Look)), (100, 100));
+    assert_eq!((store.total_calls(), store.calls(Operation::Lookup)), (100, 100));
     assert_eq!(query.calls().len(), 1);
 }
 
@@ -62,7 +62,7 @@ async fn no_requests_are_no_call() {
 async fn each_is_answered_by_what_is_there_of_it() {
     let query = Query::new();
     let memory = MemoryStore::new(10);
-    let layer = layer(Scripted::away(&memory)).stale_while_revalidate(MINUTE);
+    let layer = layer(remote(&memory)).stale_while_revalidate(MINUTE);
     let catalog = layer.layer(Batched::new(query.clone()));
     answers(ask_many(&catalog, [1, 2])).await;
     advance(MINUTE + SECOND).await;
@@ -73,7 +73,7 @@ async fn each_is_answered_by_what_is_there_of_it() {
     for (page, item) in page[..2].iter().zip([10, 20]) {
         assert_eq!((page.0.as_ref().unwrap(), &page.1), (&item, &revalidating));
     }
-    assert_eq!(fault(page[2].0.clone()).load(), Some(&Refusal(3)));
+    assert_eq!(fault(page[2].0.clone()).get().and_then(BatchError::load), Some(&Refusal(3)));
     assert_eq!(page[3].1, CacheStatus::Led { stored: true });
     assert!(matches!(page[4].1, CacheStatus::Hit { .. }));
     assert_eq!(page[5].1, CacheStatus::Bypass(BypassReason::NoKey));
@@ -88,7 +88,7 @@ async fn one_that_fails_takes_nothing_from_the_others() {
     let catalog = catalog(memory, &query);
     let page = ended(ask_many(&catalog, [1, 2, 3])).await;
     assert_eq!((page[0].0.as_ref().unwrap(), page[2].0.as_ref().unwrap()), (&10, &30));
-    assert_eq!(fault(page[1].0.clone()).load(), Some(&Refusal(2)));
+    assert_eq!(fault(page[1].0.clone()).get().and_then(BatchError::load), Some(&Refusal(2)));
     assert!(statuses(ask_many(&catalog, [1, 3])).await.iter().all(is_hit));
 }
 
@@ -98,7 +98,7 @@ fn is_hit(status: &CacheStatus) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn what_is_asked_for_twice_is_loaded_once_and_given_twice() {
-    for store in [Scripted::over, Scripted::away] {
+    for store in [local, remote] {
         let query = Query::new();
         let store = store(&MemoryStore::new(10));
         let catalog = catalog(store, &query);
@@ -110,7 +110,7 @@ async fn what_is_asked_for_twice_is_loaded_once_and_given_twice() {
 #[tokio::test(start_paused = true)]
 async fn requests_without_a_key_go_with_the_others() {
     let query = Query::new();
-    let catalog = catalog(Scripted::away(&MemoryStore::new(10)), &query);
+    let catalog = catalog(remote(&MemoryStore::new(10)), &query);
     let page = answers(ask_many(&catalog, [KEYLESS, 1, KEYLESS + 1, KEYLESS])).await;
     assert_eq!(page, [KEYLESS, 1, KEYLESS + 1, KEYLESS].map(|item| item * 10));
     assert_eq!(query.calls(), [[1, KEYLESS, KEYLESS, KEYLESS + 1]]);
@@ -123,7 +123,10 @@ async fn a_wrong_number_of_answers_is_an_error_of_every_one() {
         for (answer, _) in ended(ask_many(&catalog, [1, KEYLESS, 2])).await {
             let error = fault(answer);
             assert!(
-                matches!(&*error, BatchError::WrongCount { asked: 3, answered } if *answered == given),
+                matches!(
+                    error.get(),
+                    Some(BatchError::WrongCount { asked: 3, answered }) if *answered == given
+                ),
                 "{error:?}"
             );
         }
@@ -137,7 +140,10 @@ async fn an_error_of_the_whole_call_is_the_same_error_for_each_caller() {
     let catalog = catalog(MemoryStore::new(10), &Query::ending(End::Fail));
     let page = ended(ask_many(&catalog, [1, KEYLESS, 2])).await;
     let errors: Vec<_> = page.into_iter().map(|(answer, _)| fault(answer)).collect();
-    let errors: Vec<_> = errors.iter().map(|error| error.load().expect("its error")).collect();
+    let errors: Vec<_> = errors
+        .iter()
+        .map(|error| error.get().and_then(BatchError::load).expect("its error"))
+        .collect();
     assert!(errors.iter().all(|error| std::ptr::eq(*error, errors[0])), "{errors:?}");
 }
 
@@ -150,7 +156,7 @@ async fn a_panic_of_the_call_reaches_each_of_its_callers_and_no_other() {
         for keyed in [0, 2] {
             assert_eq!(kind_of(&page[keyed].0), CacheErrorKind::LoaderPanicked);
         }
-        assert!(matches!(&*fault(page[1].0.clone()), BatchError::Panicked));
+        assert!(matches!(fault(page[1].0.clone()).get(), Some(BatchError::Panicked)));
         query.ends_by(End::Answer);
         assert_eq!(answers(ask_many(&catalog, [1, KEYLESS, 2])).await[0], 10);
         assert_eq!(catalog.in_flight(), 0);
@@ -160,9 +166,9 @@ async fn a_panic_of_the_call_reaches_each_of_its_callers_and_no_other() {
 #[tokio::test(start_paused = true)]
 async fn a_store_that_is_down_costs_no_answer() {
     let query = Query::new();
-    let store = Scripted::away(&MemoryStore::new(10));
-    store.fails(Op::Look, Moment::Before);
-    store.fails(Op::Acquire, Moment::Before);
+    let store = remote(&MemoryStore::new(10));
+    store.on(Operation::Lookup).fail(UNREACHABLE);
+    store.on(Operation::Acquire).fail(UNREACHABLE);
     assert_eq!(answers(ask_many(&catalog(store, &query), [1, 2, 3])).await, [10, 20, 30]);
     assert_eq!(query.calls(), [[1, 2, 3]]);
 }
@@ -213,5 +219,5 @@ fn without_a_runtime_hits_are_answered_and_misses_are_errors() {
     let page = futures_util::FutureExt::now_or_never(page).expect("nothing to wait for");
     assert_eq!(page[0].as_ref().ok(), Some(&10));
     assert_eq!(kind_of(&page[1]), CacheErrorKind::NoRuntime);
-    assert!(matches!(&*fault(page[2].clone()), BatchError::Lost));
+    assert!(matches!(fault(page[2].clone()).get(), Some(BatchError::Lost)));
 }

@@ -7,16 +7,17 @@ use tower::Layer;
 
 use super::query::{End, Query};
 use super::{KEYLESS, answers, ask_many, catalog, ended, layer};
-use crate::support::store::{Moment, Op, Scripted};
+use crate::support::store::{Operation, remote};
 
 #[tokio::test(start_paused = true)]
 async fn a_page_of_misses_is_one_lookup_one_claim_and_one_commit_of_each_and_one_call() {
     let query = Query::new();
-    let store = Scripted::away(&MemoryStore::new(1_000));
+    let store = remote(&MemoryStore::new(1_000));
     answers(ask_many(&catalog(store.clone(), &query), 0..100)).await;
     assert_eq!(query.calls(), [(0..100).collect::<Vec<_>>()]);
-    let asked = [Op::Look, Op::Acquire, Op::Commit].map(|op| store.asked(op));
-    assert_eq!((asked, store.requests()), ([100; 3], 300));
+    let asked =
+        [Operation::Lookup, Operation::Acquire, Operation::Commit].map(|op| store.calls(op));
+    assert_eq!((asked, store.total_calls()), ([100; 3], 300));
 }
 
 #[tokio::test(start_paused = true)]
@@ -24,7 +25,7 @@ async fn a_thousand_over_a_limit_of_a_hundred_are_ten_calls() {
     let query = Query::new();
     let memory = MemoryStore::new(2_000);
     let batched = Batched::new(query.clone()).at_most(100).expect("a limit");
-    let catalog = layer(Scripted::away(&memory)).layer(batched);
+    let catalog = layer(remote(&memory)).layer(batched);
     let page = answers(ask_many(&catalog, 0..1_000)).await;
     assert_eq!(page, (0..1_000).map(|item| item * 10).collect::<Vec<_>>());
     assert_eq!(query.calls().iter().map(Vec::len).collect::<Vec<_>>(), [100; 10]);
@@ -34,10 +35,10 @@ async fn a_thousand_over_a_limit_of_a_hundred_are_ten_calls() {
 #[tokio::test(start_paused = true)]
 async fn a_full_call_does_not_wait_for_undecided_items() {
     let query = Query::new();
-    let store = Scripted::away(&MemoryStore::new(10));
+    let store = remote(&MemoryStore::new(10));
     let batched = Batched::new(query.clone()).at_most(2).expect("a limit");
     let catalog = layer(store.clone()).layer(batched);
-    let gate = store.holds(Op::Look, Moment::Before);
+    let gate = store.on(Operation::Lookup).nth(1).hold();
     let page = ask_many(&catalog, [1, 2, 3, 4]);
     idle().await;
     assert_eq!(query.calls(), [[2, 3]], "4 waits for 1");
@@ -54,10 +55,10 @@ fn a_limit_of_none_is_refused() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_waits_for_items_that_are_still_being_looked_up() {
-    for op in [Op::Look, Op::Acquire] {
+    for op in [Operation::Lookup, Operation::Acquire] {
         let query = Query::new();
-        let store = Scripted::away(&MemoryStore::new(10));
-        let gate = store.holds(op, Moment::After);
+        let store = remote(&MemoryStore::new(10));
+        let gate = store.on(op).nth(1).do_it_and_hold();
         let page = ask_many(&catalog(store, &query), [1, 2, KEYLESS]);
         gate.reached().await;
         idle().await;
@@ -74,8 +75,8 @@ async fn items_that_have_to_be_loaded_later_share_one_further_call() {
     let ours = Query::new();
     let memory = MemoryStore::new(100);
     theirs.ends_by(End::Fail);
-    let there = catalog(Scripted::away(&memory), &theirs);
-    let here = catalog(Scripted::away(&memory), &ours);
+    let there = catalog(remote(&memory), &theirs);
+    let here = catalog(remote(&memory), &ours);
     let failing = ask_many(&there, 0..20);
     theirs.has_begun(1).await;
     let page = ask_many(&here, 0..30);
@@ -92,12 +93,12 @@ async fn an_item_that_waits_for_another_process_delays_no_other_item() {
     let query = Query::new();
     let memory = MemoryStore::new(10);
     let _elsewhere = lease(&memory, 3, MINUTE * 60).await;
-    let store = Scripted::away(&memory);
-    let looks = store.holds(Op::Look, Moment::Before);
+    let store = remote(&memory);
+    let looks = store.on(Operation::Lookup).nth(1).hold();
     let catalog = catalog(store.clone(), &query);
     let _page = ask_many(&catalog, [2, 1, 3]);
     idle().await;
-    let asks_again = store.holds(Op::Acquire, Moment::Before);
+    let asks_again = store.on(Operation::Acquire).nth(1).hold();
     asks_again.reached().await;
     assert!(query.calls().is_empty(), "1 waits for the lookup of 2");
     looks.open();
@@ -112,7 +113,7 @@ async fn items_whose_wait_ends_are_loaded_by_one_call() {
     for item in 0..20 {
         drop(lease(&memory, item, MINUTE * 60).await);
     }
-    let layer = layer(Scripted::away(&memory)).wait(Wait::at_most(SECOND).then_load());
+    let layer = layer(remote(&memory)).wait(Wait::at_most(SECOND).then_load());
     let catalog = layer.layer(Batched::new(query.clone()));
     answers(ask_many(&catalog, 0..20)).await;
     assert_eq!(query.calls(), [(0..20).collect::<Vec<_>>()]);
@@ -122,7 +123,7 @@ async fn items_whose_wait_ends_are_loaded_by_one_call() {
 async fn stale_items_are_loaded_again_by_one_call() {
     let query = Query::new();
     let memory = MemoryStore::new(100);
-    let layer = layer(Scripted::away(&memory)).stale_while_revalidate(MINUTE);
+    let layer = layer(remote(&memory)).stale_while_revalidate(MINUTE);
     let catalog = layer.layer(Batched::new(query.clone()));
     answers(ask_many(&catalog, 0..20)).await;
     for item in 0..20 {

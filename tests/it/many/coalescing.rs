@@ -1,17 +1,17 @@
 //! Each key of a batch is coalesced with all other callers of it.
 
-use bellwether::{CacheStatus, LoadLocation, MemoryStore};
+use bellwether::{BatchError, CacheStatus, LoadLocation, MemoryStore};
 use bellwether_testkit::caches::idle;
 use bellwether_testkit::loaders::Refusal;
 
 use super::query::{End, Query};
 use super::{answers, ask, ask_many, catalog, ended, fault, statuses};
-use crate::support::store::Scripted;
+use crate::support::store::{local, remote};
 
 #[tokio::test(start_paused = true)]
 async fn batches_that_overlap_in_one_process_load_each_key_once() {
     let query = Query::new();
-    let catalog = catalog(Scripted::away(&MemoryStore::new(10)), &query);
+    let catalog = catalog(remote(&MemoryStore::new(10)), &query);
     let pages = [ask_many(&catalog, [1, 2]), ask_many(&catalog, [2, 3])];
     let [first, second] = pages;
     assert_eq!((answers(first).await, answers(second).await), (vec![10, 20], vec![20, 30]));
@@ -21,7 +21,7 @@ async fn batches_that_overlap_in_one_process_load_each_key_once() {
 
 #[tokio::test(start_paused = true)]
 async fn batches_that_overlap_in_two_processes_load_each_key_once() {
-    for place in [Scripted::over, Scripted::away] {
+    for place in [local, remote] {
         let query = Query::new();
         let memory = MemoryStore::new(10);
         let [here, there] = [(); 2].map(|()| catalog(place(&memory), &query));
@@ -36,7 +36,7 @@ async fn batches_that_overlap_in_two_processes_load_each_key_once() {
 async fn batches_in_opposite_orders_wait_for_each_other_without_an_end_to_neither() {
     let query = Query::new();
     let memory = MemoryStore::new(1_000);
-    let fleet = [(); 4].map(|()| catalog(Scripted::away(&memory), &query));
+    let fleet = [(); 4].map(|()| catalog(remote(&memory), &query));
     let pages: Vec<_> = (0..40)
         .map(|page| {
             let items = (page..page + 50).collect::<Vec<_>>();
@@ -55,7 +55,7 @@ async fn a_failed_item_of_two_batches_fails_in_both_and_the_others_are_delivered
     let query = Query::gated();
     let memory = MemoryStore::new(10);
     query.ends_by(End::FailFor(2));
-    let catalog = catalog(Scripted::away(&memory), &query);
+    let catalog = catalog(remote(&memory), &query);
     let first = ask_many(&catalog, [1, 2]);
     query.has_begun(1).await;
     let second = ask_many(&catalog, [2, 3]);
@@ -63,8 +63,8 @@ async fn a_failed_item_of_two_batches_fails_in_both_and_the_others_are_delivered
     query.let_go(3);
     let first = ended(first).await;
     let second = ended(second).await;
-    assert_eq!(fault(first[1].0.clone()).load(), Some(&Refusal(2)));
-    assert_eq!(fault(second[0].0.clone()).load(), Some(&Refusal(2)));
+    assert_eq!(fault(first[1].0.clone()).get().and_then(BatchError::load), Some(&Refusal(2)));
+    assert_eq!(fault(second[0].0.clone()).get().and_then(BatchError::load), Some(&Refusal(2)));
     assert_eq!((first[0].0.as_ref().ok(), second[1].0.as_ref().ok()), (Some(&10), Some(&30)));
     assert_eq!(query.loaded(), [1, 2, 2, 3]);
 }
@@ -74,8 +74,8 @@ async fn items_that_another_process_loads_are_waited_for_and_the_others_are_not(
     let slow = Query::gated();
     let quick = Query::new();
     let memory = MemoryStore::new(10);
-    let there = catalog(Scripted::away(&memory), &slow);
-    let here = catalog(Scripted::away(&memory), &quick);
+    let there = catalog(remote(&memory), &slow);
+    let here = catalog(remote(&memory), &quick);
     let elsewhere = ask_many(&there, [2]);
     slow.has_begun(1).await;
     let page = ask_many(&here, [1, 2, 3]);
@@ -95,7 +95,7 @@ async fn items_that_another_process_loads_are_waited_for_and_the_others_are_not(
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_joins_a_key_of_a_batch_is_answered_by_its_call() {
     let query = Query::gated();
-    let catalog = catalog(Scripted::away(&MemoryStore::new(10)), &query);
+    let catalog = catalog(remote(&MemoryStore::new(10)), &query);
     let page = ask_many(&catalog, [1, 2]);
     query.has_begun(1).await;
     let single = ask(&catalog, 2);

@@ -2,16 +2,15 @@
 
 use std::time::Duration;
 
-use bellwether::{
-    Batched, CacheErrorKind, Lookup, MemoryStore, ReadThrough, ReadThroughLayer, Store,
-};
+use bellwether::store::Store;
+use bellwether::{Batched, CacheErrorKind, Lookup, MemoryStore, ReadThrough, ReadThroughLayer};
 use bellwether_testkit::caches::{MINUTE, SECOND, idle, key, kind_of, tasks};
 use tokio::time::{Instant, sleep};
 use tower::Layer;
 
 use super::query::Query;
 use super::{KEYLESS, ended};
-use crate::support::store::{Gate, Moment, Op, Scripted};
+use crate::support::store::{Gate, Operation, remote};
 
 const DEADLINE: Duration = Duration::from_millis(50);
 
@@ -52,9 +51,9 @@ async fn deadlines_bound_a_batch_that_its_caller_loads_and_the_call_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn deadlines_bound_a_batch_while_the_store_hangs() {
-    for op in [Op::Look, Op::Acquire] {
-        let store = Scripted::away(&MemoryStore::new(10));
-        let gates: Vec<_> = (0..3).map(|_| store.holds(op, Moment::Before)).collect();
+    for op in [Operation::Lookup, Operation::Acquire] {
+        let store = remote(&MemoryStore::new(10));
+        let gates: Vec<_> = (0..3).map(|_| store.on(op).nth(1).hold()).collect();
         let catalog = hurried(store, &Query::new());
         misses_its_deadline(&catalog, [1, 2, 3]).await;
         gates.iter().for_each(Gate::open);

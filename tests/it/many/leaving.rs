@@ -9,9 +9,9 @@ use tower::Layer;
 
 use super::query::Query;
 use super::{Catalog, KEYLESS, answers, ask, ask_many, catalog, ended, layer};
-use crate::support::store::{Moment, Op, Scripted};
+use crate::support::store::{AtMoment as _, Faulty, Moment, Operation, remote};
 
-fn cancelling(store: &Scripted, query: &Query) -> Catalog {
+fn cancelling(store: &Faulty, query: &Query) -> Catalog {
     let layer = layer(store.clone()).when_abandoned(WhenAbandoned::Cancel);
     layer.layer(Batched::new(query.clone()))
 }
@@ -29,27 +29,27 @@ async fn assert_nothing_is_left(catalog: &Catalog, memory: &MemoryStore, tasks_b
 async fn a_batch_that_was_never_polled_has_asked_nothing() {
     let query = Query::new();
     let memory = MemoryStore::new(10);
-    let store = Scripted::away(&memory);
+    let store = remote(&memory);
     let catalog = catalog(store.clone(), &query);
     let before = tasks();
     drop(catalog.load_many([1, 2, 3, KEYLESS]));
     assert_nothing_is_left(&catalog, &memory, before).await;
-    assert_eq!((store.requests(), query.calls().len()), (0, 0));
+    assert_eq!((store.total_calls(), query.calls().len()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_batch_can_be_dropped_at_every_request() {
-    for op in [Op::Look, Op::Acquire, Op::Commit] {
+    for op in [Operation::Lookup, Operation::Acquire, Operation::Commit] {
         for moment in [Moment::Before, Moment::After] {
             for policy in
-                [cancelling, |store: &Scripted, query: &Query| catalog(store.clone(), query)]
+                [cancelling, |store: &Faulty, query: &Query| catalog(store.clone(), query)]
             {
                 let query = Query::new();
                 let memory = MemoryStore::new(10);
-                let store = Scripted::away(&memory);
+                let store = remote(&memory);
                 let catalog = policy(&store, &query);
                 let before = tasks();
-                let gate = store.holds(op, moment);
+                let gate = store.on(op).nth(1).holds(moment);
                 let page = ask_many(&catalog, [1, 2, 3, KEYLESS]);
                 gate.reached().await;
                 let joined = ask(&catalog, 2);
@@ -68,10 +68,10 @@ async fn a_batch_can_be_dropped_at_every_request() {
 async fn a_waiter_is_answered_though_the_batch_is_dropped_while_it_is_collected() {
     let query = Query::new();
     let memory = MemoryStore::new(10);
-    let store = Scripted::away(&memory);
+    let store = remote(&memory);
     let catalog = cancelling(&store, &query);
     let before = tasks();
-    let gate = store.holds(Op::Look, Moment::Before);
+    let gate = store.on(Operation::Lookup).nth(1).hold();
     let page = ask_many(&catalog, [1, 2, 3]);
     gate.reached().await;
     idle().await;
@@ -88,10 +88,10 @@ async fn a_waiter_is_answered_though_the_batch_is_dropped_while_it_is_collected(
 async fn what_was_collected_is_loaded_though_the_caller_goes_if_loads_are_finished() {
     let query = Query::new();
     let memory = MemoryStore::new(10);
-    let store = Scripted::away(&memory);
+    let store = remote(&memory);
     let catalog = catalog(store.clone(), &query);
     let before = tasks();
-    let gate = store.holds(Op::Look, Moment::Before);
+    let gate = store.on(Operation::Lookup).nth(1).hold();
     let page = ask_many(&catalog, [1, 2, 3]);
     gate.reached().await;
     idle().await;
@@ -104,7 +104,7 @@ async fn what_was_collected_is_loaded_though_the_caller_goes_if_loads_are_finish
 async fn an_abandoned_call_is_dropped_if_the_policy_says_so() {
     let query = Query::gated();
     let memory = MemoryStore::new(10);
-    let catalog = cancelling(&Scripted::away(&memory), &query);
+    let catalog = cancelling(&remote(&memory), &query);
     let before = tasks();
     let page = ask_many(&catalog, [1, 2, 3, KEYLESS]);
     query.has_begun(1).await;
@@ -117,7 +117,7 @@ async fn an_abandoned_call_is_dropped_if_the_policy_says_so() {
 async fn a_call_goes_on_while_a_caller_waits_for_one_of_its_keys() {
     let query = Query::gated();
     let memory = MemoryStore::new(10);
-    let catalog = cancelling(&Scripted::away(&memory), &query);
+    let catalog = cancelling(&remote(&memory), &query);
     let before = tasks();
     let page = ask_many(&catalog, [1, 2, 3]);
     query.has_begun(1).await;
@@ -135,7 +135,7 @@ async fn a_call_goes_on_while_a_caller_waits_for_one_of_its_keys() {
 async fn a_batch_that_is_not_polled_delays_no_other_caller() {
     let query = Query::new();
     let memory = MemoryStore::new(10);
-    let catalog = catalog(Scripted::away(&memory), &query);
+    let catalog = catalog(remote(&memory), &query);
     let mut left_alone = spawn(catalog.load_many([1, 2, 3]));
     assert!(left_alone.poll().is_pending());
     assert_eq!(answers(ask_many(&catalog, [3, 1])).await, [30, 10]);
@@ -149,7 +149,7 @@ async fn a_batch_that_is_not_polled_delays_no_other_caller() {
 async fn after_a_batch_nothing_is_left() {
     let query = Query::new();
     let memory = MemoryStore::new(10);
-    let catalog = catalog(Scripted::away(&memory), &query);
+    let catalog = catalog(remote(&memory), &query);
     let before = tasks();
     answers(ask_many(&catalog, [1, 2, 3, KEYLESS])).await;
     assert_nothing_is_left(&catalog, &memory, before).await;

@@ -7,10 +7,9 @@ mod deadlines;
 mod leaving;
 mod query;
 
-use std::sync::Arc;
-
+use bellwether::store::Store;
 use bellwether::{
-    BatchError, Batched, CacheStatus, Error, Key, ReadThrough, ReadThroughLayer, Store,
+    BatchError, Batched, CacheStatus, Error, Key, ReadThrough, ReadThroughLayer, SharedError,
 };
 use bellwether_testkit::caches::{MINUTE, NEVER, NO_TIME, key};
 use bellwether_testkit::loaders::Refusal;
@@ -65,7 +64,7 @@ async fn statuses(asked: JoinHandle<Vec<Answered>>) -> Vec<CacheStatus> {
 }
 
 /// The batch loader's error.
-fn fault(answer: Result<u64, Fault>) -> Arc<BatchError<Refusal>> {
+fn fault(answer: Result<u64, Fault>) -> SharedError<BatchError<Refusal>> {
     match answer {
         Err(Error::Load(error)) => error,
         other => panic!("{other:?} is no error of the loader"),

@@ -63,7 +63,7 @@ async fn forced_refreshes_that_meet_are_one_load_in_the_fleet() {
 async fn a_forced_refresh_waits_for_the_load_of_another_process() {
     for place in PLACES {
         let memory = MemoryStore::new(10);
-        let cached = asking(place(&memory).without_messages(), &Loader::new());
+        let cached = asking(place(&memory).without_push(), &Loader::new());
         assert_eq!(answers(vec![ask(&cached, 1)]).await, [1]);
         let acquired = memory.acquire(Claim::new(key(1)), MINUTE, Accept::Nothing).await.unwrap();
         let Acquire::Lead { lease, .. } = acquired else { panic!("{acquired:?}") };

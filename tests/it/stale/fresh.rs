@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::store::{Lifetimes, Store};
-use bellwether::{CacheStatus, Cacheability, MemoryStore, StaleReason};
+use bellwether::store::Store;
+use bellwether::{CacheStatus, Cacheability, Lifetimes, MemoryStore, StaleReason};
 use bellwether_testkit::caches::{MINUTE, NO_TIME, SECOND, answer, ask, key, layer};
 use bellwether_testkit::loaders::Loader;
 use tokio::time::sleep;

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use tower::Layer;
 
 use super::{PLACES, stale_for, stale_if_error, surviving, why};
-use crate::support::store::{Moment, Op, Scripted};
+use crate::support::store::{Operation, UNREACHABLE, local, losing_push};
 
 /// The lease of another process, which loads for ever.
 async fn leased_by_another_process(store: &MemoryStore) -> Lease {
@@ -181,7 +181,7 @@ async fn when_a_caller_is_shed_a_stale_answer_is_served() {
 #[tokio::test(start_paused = true)]
 async fn with_too_many_waiters_a_stale_answer_is_served() {
     let loader = Loader::gated();
-    let layer = surviving(Scripted::over(&stale_if_error().await));
+    let layer = surviving(local(&stale_if_error().await));
     let cached = layer.max_waiters(2).expect("it makes sense").layer(loader.clone());
     let _fill = burst(&cached, 1, 2);
     loader.has_begun(1).await;
@@ -192,7 +192,7 @@ async fn with_too_many_waiters_a_stale_answer_is_served() {
 async fn a_stale_answer_is_served_when_a_required_store_fails() {
     for place in PLACES {
         let store = place(&stale_if_error().await);
-        store.fails(Op::Acquire, Moment::Before);
+        store.on(Operation::Acquire).fail(UNREACHABLE);
         let loader = Loader::new();
         let layer = surviving(store).when_store_fails(WhenStoreFails::Fail);
         let ended = ask(&layer.layer(loader.clone()), 1).await.unwrap();
@@ -204,7 +204,7 @@ async fn a_stale_answer_is_served_when_a_required_store_fails() {
 async fn an_uncached_load_that_fails_is_no_error_with_a_stale_answer() {
     for place in PLACES {
         let store = place(&stale_if_error().await);
-        store.fails(Op::Acquire, Moment::Before);
+        store.on(Operation::Acquire).fail(UNREACHABLE);
         let loader = Loader::new();
         loader.ends_by(End::Fail);
         let ended = ask(&surviving(store).layer(loader), 1).await.unwrap();
@@ -257,18 +257,18 @@ async fn a_caller_after_an_invalidation_is_not_given_an_earlier_stale_fallback()
     for place in PLACES {
         let memory = stale_if_error().await;
         let _held = leased_by_another_process(&memory).await;
-        let store = place(&memory).losing_messages();
+        let store = losing_push(place(&memory));
         let loader = Loader::new();
         loader.ends_by(End::Fail);
         let cached = surviving(store.clone()).layer(loader.clone());
         let earlier = ask(&cached, 1);
         idle().await;
-        assert_eq!(store.asked(Op::Acquire), 1);
+        assert_eq!(store.calls(Operation::Acquire), 1);
         memory.invalidate(bellwether_testkit::caches::key(1)).await.unwrap();
         // It has returned. From here on no caller may be given the 42.
         let later = ask(&cached, 1);
         idle().await;
-        store.fails(Op::Acquire, Moment::Before);
+        store.on(Operation::Acquire).fail(UNREACHABLE);
         let (later, status) = later.await.unwrap();
         let _ = earlier.await.unwrap();
         assert!(later.is_err(), "{later:?} {status:?} after the invalidation returned");

@@ -7,17 +7,17 @@ mod if_error;
 mod revalidate;
 mod slow;
 
-use bellwether::store::{Lifetimes, Store};
-use bellwether::{CacheStatus, MemoryStore, ReadThroughLayer, StaleReason};
+use bellwether::store::Store;
+use bellwether::{CacheStatus, Lifetimes, MemoryStore, ReadThroughLayer, StaleReason};
 use bellwether_testkit::caches::{JSON, KeyOf, MINUTE, Settled, layer, put_for};
 use tokio::time::sleep;
 
-use crate::support::store::Scripted;
+use crate::support::store::{Faulty, local, remote};
 
-type Place = fn(&MemoryStore) -> Scripted;
+type Place = fn(&MemoryStore) -> Faulty;
 
 /// A store that is peeked into, and one that has to be asked.
-const PLACES: [Place; 2] = [Scripted::over, Scripted::away];
+const PLACES: [Place; 2] = [local, remote];
 
 /// An answer is fresh for a minute, and is served stale for another one while it is loaded again.
 fn revalidating(store: impl Store) -> ReadThroughLayer<KeyOf> {

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::store::{Accept, Acquire, Claim, Lifetimes, Store};
-use bellwether::{CacheStatus, MemoryStore, StaleReason, WhenAbandoned};
+use bellwether::store::{Accept, Acquire, Claim, Store};
+use bellwether::{CacheStatus, Lifetimes, MemoryStore, StaleReason, WhenAbandoned};
 use bellwether_testkit::caches::{
     JSON, MINUTE, NO_TIME, SECOND, answer, answers, ask, burst, commit, idle, is_leased, key,
     put_for, remembering_layer, settled, unprobed,
@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 use tower::Layer;
 
 use super::{PLACES, revalidating, stale_while_revalidating, why};
-use crate::support::store::{Moment, Op, Scripted};
+use crate::support::store::{Operation, UNREACHABLE, remote};
 
 #[tokio::test(start_paused = true)]
 async fn a_stale_answer_is_served_at_once_and_loaded_again_in_the_background() {
@@ -72,8 +72,8 @@ async fn no_caller_is_delayed_during_a_load_in_the_background() {
 /// they need not wait for the load either.
 #[tokio::test(start_paused = true)]
 async fn no_caller_is_delayed_while_the_lease_is_asked_for() {
-    let store = Scripted::away(&stale_while_revalidating().await);
-    let asking = store.holds(Op::Acquire, Moment::After);
+    let store = remote(&stale_while_revalidating().await);
+    let asking = store.on(Operation::Acquire).nth(1).do_it_and_hold();
     let loader = Loader::gated();
     let cached = revalidating(store.clone()).layer(loader.clone());
     let mut asked = burst(&cached, 1, 2);
@@ -210,7 +210,7 @@ async fn a_late_load_in_the_background_replaces_nothing_newer() {
         let memory = stale_while_revalidating().await;
         let store = place(&memory);
         let slow = Loader::gated();
-        store.fails(Op::Renew, Moment::Before);
+        store.on(Operation::Renew).fail(UNREACHABLE);
         let layer = revalidating(store).lease(SECOND).expect("it makes sense");
         let late = layer.layer(slow.clone());
         assert_eq!(answer(&late, 1).await, 42);
@@ -270,11 +270,11 @@ async fn when_a_load_is_shed_a_stale_answer_is_served_without_it() {
 /// The loaded answer could not be stored, and no caller waits for it.
 #[tokio::test(start_paused = true)]
 async fn a_refresh_that_gets_no_answer_from_the_store_does_not_load() {
-    let store = Scripted::away(&stale_while_revalidating().await);
-    store.fails(Op::Acquire, Moment::Before);
+    let store = remote(&stale_while_revalidating().await);
+    store.on(Operation::Acquire).fail(UNREACHABLE);
     let loader = Loader::new();
     let cached = revalidating(store.clone()).layer(loader.clone());
     assert_eq!(answer(&cached, 1).await, 42);
     sleep(SECOND).await;
-    assert_eq!((store.asked(Op::Acquire), loader.loads(), cached.in_flight()), (1, 0, 0));
+    assert_eq!((store.calls(Operation::Acquire), loader.loads(), cached.in_flight()), (1, 0, 0));
 }

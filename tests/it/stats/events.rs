@@ -1,7 +1,7 @@
 //! Waits, leases, commits, refreshes, limits, changes and stores are counted.
 
-use bellwether::store::{Lifetimes, Store};
-use bellwether::{MemoryStore, Wait};
+use bellwether::store::Store;
+use bellwether::{Lifetimes, MemoryOptions, MemoryStore, Wait};
 use bellwether_testkit::caches::{
     JSON, MINUTE, SECOND, answer, answers, ask, burst, cached, commit, idle, key, layer, lease,
     put_for, settled,
@@ -10,15 +10,15 @@ use bellwether_testkit::loaders::{End, Loader};
 use tokio::time::sleep;
 use tower::Layer;
 
-use crate::support::store::{Moment, Op, Scripted};
+use crate::support::store::{Operation, UNREACHABLE, local, remote};
 
 #[tokio::test(start_paused = true)]
 async fn a_wake_by_a_push_and_one_by_a_pause_are_told_apart() {
     for (is_told, pushes) in [(true, 1), (false, 0)] {
         let memory = MemoryStore::new(10);
         let other = lease(&memory, 1, MINUTE).await;
-        let store = Scripted::away(&memory);
-        let store = if is_told { store } else { store.without_messages() };
+        let store = remote(&memory);
+        let store = if is_told { store } else { store.without_push() };
         let cached = layer(store).wait(Wait::at_most(MINUTE)).layer(Loader::new());
         let asked = burst(&cached, 1, 10);
         idle().await;
@@ -33,7 +33,7 @@ async fn a_wake_by_a_push_and_one_by_a_pause_are_told_apart() {
 async fn a_wait_that_no_caller_is_left_for_is_abandoned() {
     let memory = MemoryStore::new(10);
     let _held = lease(&memory, 1, MINUTE).await;
-    let cached = cached(Scripted::away(&memory), &Loader::new());
+    let cached = cached(remote(&memory), &Loader::new());
     let asked = ask(&cached, 1);
     idle().await;
     asked.abort();
@@ -61,8 +61,8 @@ async fn leases_are_counted_when_granted_renewed_and_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn a_commit_without_an_answer_is_unacknowledged() {
-    let store = Scripted::over(&MemoryStore::new(10));
-    store.fails(Op::Commit, Moment::After);
+    let store = local(&MemoryStore::new(10));
+    store.on(Operation::Commit).do_it_but_fail(UNREACHABLE);
     let cached = cached(store, &Loader::new());
     answer(&cached, 1).await;
     let commits = cached.stats().commits;
@@ -79,7 +79,7 @@ async fn a_failing_refresh_is_counted_though_no_caller_notices() {
         sleep(SECOND).await;
         let loader = Loader::new();
         loader.ends_by(End::Fail);
-        let layer = layer(Scripted::away(&memory)).stale_while_revalidate(MINUTE);
+        let layer = layer(remote(&memory)).stale_while_revalidate(MINUTE);
         let cached = layer.layer(loader.clone());
         let mut stale = answers(burst(&cached, 1, callers)).await;
         idle().await;
@@ -107,8 +107,8 @@ async fn each_limit_counts_the_callers_that_it_refuses() {
     loader.let_go(1);
     answers(within).await;
 
-    let broken = Scripted::over(&MemoryStore::new(10));
-    broken.breaks();
+    let broken = local(&MemoryStore::new(10));
+    broken.on_any().fail(UNREACHABLE);
     let loader = Loader::gated();
     let bounded = layer(broken).max_uncached_loads(1).unwrap().wait(Wait::at_most(SECOND));
     let cached = bounded.layer(loader.clone());
@@ -122,14 +122,14 @@ async fn each_limit_counts_the_callers_that_it_refuses() {
 
 #[tokio::test(start_paused = true)]
 async fn changes_are_counted_by_their_result() {
-    let store = Scripted::over(&MemoryStore::new(10));
+    let store = local(&MemoryStore::new(10));
     let layer = layer(store.clone());
     let handle = layer.handle();
     for _ in 0..2 {
         handle.invalidate(&key(1)).await.unwrap();
     }
     handle.expire(&key(1)).await.unwrap();
-    store.breaks();
+    store.on_any().fail(UNREACHABLE);
     handle.invalidate(&key(1)).await.unwrap_err();
     let changes = layer.stats().invalidations;
     assert_eq!((changes.invalidated, changes.expired, changes.failed), (2, 1, 1));
@@ -151,7 +151,7 @@ async fn a_layer_its_services_and_its_handles_share_their_statistics() {
 
 #[tokio::test(start_paused = true)]
 async fn a_memory_store_counts_its_entries_and_evictions() {
-    let store = MemoryStore::new(2).name("pages");
+    let store = MemoryStore::new(MemoryOptions::new(2).name("pages"));
     let cached = cached(store.clone(), &Loader::new());
     for item in 0..5 {
         answer(&cached, item).await;

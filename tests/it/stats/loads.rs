@@ -3,7 +3,9 @@
 use std::convert::Infallible;
 
 use bellwether::stats::LoadStats;
-use bellwether::{Cacheability, Lookup, MemoryStore, ReadThroughLayer, Wait, WhenAbandoned};
+use bellwether::{
+    Cacheability, Lifetimes, Lookup, MemoryStore, ReadThroughLayer, Wait, WhenAbandoned,
+};
 use bellwether_testkit::caches::{
     JSON, MINUTE, SECOND, answer, answers, ask, burst, cached, idle, key, layer, lease, put_for,
     settled,
@@ -13,7 +15,7 @@ use futures_util::FutureExt;
 use tokio::time::sleep;
 use tower::{Layer, Service, service_fn};
 
-use crate::support::store::Scripted;
+use crate::support::store::{UNREACHABLE, local, remote};
 
 /// The reasons and the results of all loads.
 fn counted(loads: &LoadStats) -> (Vec<(&'static str, u64)>, Vec<(&'static str, u64)>) {
@@ -87,10 +89,10 @@ async fn a_load_runs_until_it_ends_or_is_cancelled() {
 async fn a_load_that_replaces_a_stale_answer_is_a_revalidation() {
     for callers in [1, 2] {
         let memory = MemoryStore::new(10);
-        let lifetimes = bellwether::Lifetimes::fresh_for(SECOND).stale_while_revalidate(MINUTE);
+        let lifetimes = Lifetimes::fresh_for(SECOND).stale_while_revalidate(MINUTE);
         put_for(&memory, 1, "42", JSON, lifetimes).await;
         sleep(SECOND).await;
-        let layer = layer(Scripted::away(&memory)).stale_while_revalidate(MINUTE);
+        let layer = layer(remote(&memory)).stale_while_revalidate(MINUTE);
         let cached = layer.layer(Loader::new());
         settled((0..callers).map(|_| ask(&cached, 1)).collect()).await;
         idle().await;
@@ -121,8 +123,8 @@ async fn a_load_before_the_end_is_early_and_a_forced_one_is_forced() {
 
 #[tokio::test(start_paused = true)]
 async fn loads_without_a_lease_are_counted_by_their_reason() {
-    let broken = Scripted::over(&MemoryStore::new(10));
-    broken.breaks();
+    let broken = local(&MemoryStore::new(10));
+    broken.on_any().fail(UNREACHABLE);
     let cached = layer(broken).layer(Loader::new());
     answer(&cached, 1).await;
     assert_eq!(counted(&cached.stats().loads), one("store_failed", "succeeded"));

@@ -7,9 +7,9 @@ mod sums;
 
 use bellwether::MemoryStore;
 
-use crate::support::store::Scripted;
+use crate::support::store::{Faulty, local, remote};
 
-type Place = fn(&MemoryStore) -> Scripted;
+type Place = fn(&MemoryStore) -> Faulty;
 
 /// A store that is peeked into, and one that has to be asked.
-const PLACES: [Place; 2] = [Scripted::over, Scripted::away];
+const PLACES: [Place; 2] = [local, remote];

@@ -1,7 +1,7 @@
 //! Each request counts once, by its outcome.
 
 use bellwether::stats::RequestStats;
-use bellwether::{Key, Lookup, MemoryStore, ReadThroughLayer, Wait};
+use bellwether::{Key, Lifetimes, Lookup, MemoryStore, ReadThroughLayer, Wait};
 use bellwether_testkit::caches::{
     JSON, MINUTE, SECOND, answer, answers, ask, burst, cached, commit, idle, key, layer, lease,
     put, put_for, settled,
@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use tower::{Layer, Service};
 
 use super::PLACES;
-use crate::support::store::{Op, Scripted};
+use crate::support::store::{Operation, local, remote};
 
 /// A snapshot with nothing but these counters.
 fn only(counters: &[(&str, u64)]) -> Vec<(String, u64)> {
@@ -42,7 +42,7 @@ async fn of_a_burst_one_led_and_the_others_were_collapsed() {
 async fn a_caller_that_another_process_answers_is_collapsed_there() {
     let memory = MemoryStore::new(10);
     let other = lease(&memory, 1, MINUTE).await;
-    let cached = cached(Scripted::away(&memory), &Loader::new());
+    let cached = cached(remote(&memory), &Loader::new());
     let asked = burst(&cached, 1, 10);
     idle().await;
     commit(&memory, other, "42").await;
@@ -92,7 +92,7 @@ async fn a_hit_that_is_never_polled_is_a_hit() {
 #[tokio::test(start_paused = true)]
 async fn stale_answers_are_counted_by_their_reason() {
     let memory = MemoryStore::new(10);
-    let lifetimes = bellwether::Lifetimes::fresh_for(SECOND).stale_if_error(MINUTE);
+    let lifetimes = Lifetimes::fresh_for(SECOND).stale_if_error(MINUTE);
     put_for(&memory, 1, "42", JSON, lifetimes).await;
     sleep(SECOND).await;
     let loader = Loader::new();
@@ -123,7 +123,7 @@ async fn a_wait_that_runs_out_is_counted() {
         (Wait::fail_fast(), "failed_contended"),
     ];
     for (wait, name) in waits {
-        let cached = layer(Scripted::away(&memory)).wait(wait).layer(Loader::new());
+        let cached = layer(remote(&memory)).wait(wait).layer(Loader::new());
         settled(vec![ask(&cached, 1)]).await;
         assert_eq!(counted(&cached.stats().requests), only(&[(name, 1)]));
     }
@@ -139,7 +139,7 @@ async fn requests_past_the_cache_and_too_late_are_counted() {
         2 => Lookup::of(Key::of("x".repeat(Key::MAX_BYTES).leak()).with(1)),
         _ => Lookup::of(key(*item)).deadline(late),
     };
-    let layer = ReadThroughLayer::new(Scripted::over(&MemoryStore::new(10)), lookup_of);
+    let layer = ReadThroughLayer::new(local(&MemoryStore::new(10)), lookup_of);
     let mut cached = layer.layer(Loader::new());
     for item in 0..4 {
         _ = cached.call(item).await;
@@ -151,8 +151,8 @@ async fn requests_past_the_cache_and_too_late_are_counted() {
 #[tokio::test(start_paused = true)]
 async fn a_second_look_at_the_store_counts_no_second_request() {
     let memory = MemoryStore::new(10);
-    let store = Scripted::away(&memory);
-    let asking = store.holds(Op::Acquire, crate::support::store::Moment::After);
+    let store = remote(&memory);
+    let asking = store.on(Operation::Acquire).nth(1).do_it_and_hold();
     put(&memory, 1, "42", JSON).await;
     let cached = cached(store, &Loader::new());
     let looking = burst(&cached, 1, 2);

@@ -1,7 +1,6 @@
 //! Whatever happens, the counters add up: requests to callers, and loads to calls of the loader.
 
-use bellwether::store::Lifetimes;
-use bellwether::{CacheStatus, MemoryStore, Wait, WhenAbandoned};
+use bellwether::{CacheStatus, Lifetimes, MemoryStore, Wait, WhenAbandoned};
 use bellwether_testkit::caches::{Cached, JSON, SECOND, ask, key, layer, put_for};
 use bellwether_testkit::loaders::{End, Loader};
 use rand::rngs::StdRng;
@@ -10,13 +9,13 @@ use tokio::time::{Duration, sleep};
 use tower::Layer;
 
 use super::PLACES;
-use crate::support::store::{Moment, Op, Scripted};
+use crate::support::store::{Faulty, Operation, UNREACHABLE};
 
 /// Three processes over one store, and what they were asked.
 struct Fleet {
     random: StdRng,
     memory: MemoryStore,
-    stores: Vec<Scripted>,
+    stores: Vec<Faulty>,
     loaders: Vec<Loader>,
     caches: Vec<Cached>,
 }
@@ -68,9 +67,9 @@ impl Fleet {
         match self.random.random_range(0..10) {
             0 => _ = self.caches[at].handle().invalidate(&key(1)).await,
             1 => _ = self.caches[at].handle().expire(&key(1)).await,
-            2 => self.stores[at].breaks(),
-            3 => self.stores[at].fails(Op::Commit, Moment::After),
-            4 | 5 => self.stores[at].heals(),
+            2 => self.stores[at].on_any().fail(UNREACHABLE),
+            3 => self.stores[at].on(Operation::Commit).do_it_but_fail(UNREACHABLE),
+            4 | 5 => self.stores[at].heal(),
             6 => self.loaders[at].ends_by(End::Fail),
             7 | 8 => self.loaders[at].ends_by(End::Answer),
             _ => {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use bellwether::store::Lifetimes;
+use bellwether::store::Store;
 use bellwether::{
-    CacheErrorKind, CacheStatus, Cacheability, Codec, Json, Lookup, MemoryStore, ReadThrough,
-    ReadThroughLayer, StaleReason, Store, Wait, WhenAbandoned,
+    CacheErrorKind, CacheStatus, Cacheability, Codec, Json, Lifetimes, Lookup, MemoryStore,
+    ReadThrough, ReadThroughLayer, StaleReason, Wait, WhenAbandoned,
 };
 use bellwether_testkit::caches::{
     JSON, MINUTE, NO_TIME, SECOND, Settled, answers, idle, key, kind_of, lease, put, put_for, tasks,
@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use tower::{Layer, Service};
 
-use crate::support::store::{Moment, Op, Scripted};
+use crate::support::store::{Operation, local, remote};
 
 type AskOf = fn(&u64) -> Lookup;
 type Asking<C = Json> = ReadThrough<Loader, AskOf, C>;
@@ -72,8 +72,8 @@ const DEADLINES: [u64; 4] = [10, 50, 100, 2_000];
 #[tokio::test(start_paused = true)]
 async fn a_deadline_bounds_a_lookup() {
     for millis in DEADLINES {
-        let store = Scripted::away(&MemoryStore::new(10));
-        let looking = store.holds(Op::Look, Moment::Before);
+        let store = remote(&MemoryStore::new(10));
+        let looking = store.on(Operation::Lookup).nth(1).hold();
         let asking = asking(store.clone(), &Loader::new());
         let began = Instant::now();
         let asked = ask(&asking, within(millis, 1));
@@ -87,8 +87,8 @@ async fn a_deadline_bounds_a_lookup() {
 /// The store has to notice that it does not answer, however short the deadlines of its callers are.
 #[tokio::test(start_paused = true)]
 async fn a_lookup_that_has_begun_is_finished_after_the_deadline_of_its_caller() {
-    let store = Scripted::away(&MemoryStore::new(10));
-    let looking = store.holds(Op::Look, Moment::Before);
+    let store = remote(&MemoryStore::new(10));
+    let looking = store.on(Operation::Lookup).nth(1).hold();
     let asking = asking(store, &Loader::new());
     kind_of(&ask(&asking, within(50, 1)).await.unwrap().0);
     sleep(SECOND).await;
@@ -101,8 +101,8 @@ async fn a_lookup_that_has_begun_is_finished_after_the_deadline_of_its_caller() 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_bounds_the_request_for_a_lease() {
     for millis in DEADLINES {
-        let store = Scripted::over(&MemoryStore::new(10));
-        let acquiring = store.holds(Op::Acquire, Moment::Before);
+        let store = local(&MemoryStore::new(10));
+        let acquiring = store.on(Operation::Acquire).nth(1).hold();
         let asking = asking(store.clone(), &Loader::new());
         let began = Instant::now();
         let asked = ask(&asking, within(millis, 1));
@@ -155,7 +155,7 @@ async fn a_load_that_only_its_leader_waits_for_ends_with_its_deadline_if_the_pol
 
 #[tokio::test(start_paused = true)]
 async fn a_stale_answer_is_served_at_the_deadline_of_a_leader() {
-    for place in [Scripted::over, Scripted::away] {
+    for place in [local, remote] {
         let memory = MemoryStore::new(10);
         let windows = Lifetimes::fresh_for(SECOND).stale_if_error(MINUTE);
         put_for(&memory, 1, "42", JSON, windows).await;
@@ -216,8 +216,8 @@ async fn a_deadline_bounds_a_load_past_the_cache() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_bounds_the_wait_of_a_caller_that_fails_fast() {
-    let store = Scripted::over(&MemoryStore::new(10));
-    let acquiring = store.holds(Op::Acquire, Moment::Before);
+    let store = local(&MemoryStore::new(10));
+    let acquiring = store.on(Operation::Acquire).nth(1).hold();
     let loader = Loader::taking(SECOND * 5);
     let asking = layer(store).wait(Wait::fail_fast()).layer(loader);
     let asked = ask(&asking, within(100, 1));
@@ -232,7 +232,7 @@ async fn a_deadline_bounds_the_wait_of_a_caller_that_fails_fast() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deadline_that_has_passed_starts_nothing_but_a_hit_is_given() {
-    for place in [Scripted::over, Scripted::away] {
+    for place in [local, remote] {
         let memory = MemoryStore::new(10);
         let loader = Loader::new();
         put(&memory, 2, "42", JSON).await;
@@ -245,7 +245,7 @@ async fn a_deadline_that_has_passed_starts_nothing_but_a_hit_is_given() {
         for item in [1, KEYLESS] {
             misses_its_deadline(ask(&asking, item), Instant::now(), 0).await;
         }
-        assert_eq!((loader.loads(), store.requests(), tasks()), (0, 0, 0));
+        assert_eq!((loader.loads(), store.total_calls(), tasks()), (0, 0, 0));
         let (hit, _) = ask(&asking, 2).await.unwrap();
         if matches!(store.peek(&key(2)), bellwether::store::Peek::Found(_)) {
             assert_eq!(hit.unwrap(), 42, "it is at hand");
@@ -260,7 +260,7 @@ async fn a_deadline_that_has_passed_starts_nothing_but_a_hit_is_given() {
 async fn the_age_of_a_load_in_another_process_counts_for_a_hopeless_deadline() {
     let memory = MemoryStore::new(10);
     let loader = Loader::taking(SECOND * 5);
-    let asking = asking(Scripted::away(&memory), &loader);
+    let asking = asking(remote(&memory), &loader);
     answers(vec![ask(&asking, 1)]).await;
     let held = lease(&memory, 2, MINUTE).await;
     let _waits = ask(&asking, 2);

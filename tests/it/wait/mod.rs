@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tower::Layer;
 
 /// A process that waits like this.
-fn waiting(store: impl bellwether::Store, wait: Wait, loader: &Loader) -> Cached {
+fn waiting(store: impl bellwether::store::Store, wait: Wait, loader: &Loader) -> Cached {
     layer(store).wait(wait).layer(loader.clone())
 }
 

@@ -11,10 +11,10 @@ use tokio::time::{Instant, sleep};
 use tower::Layer;
 
 use super::{error_after, waiting};
-use crate::support::store::{Moment, Op, Scripted};
+use crate::support::store::{Faulty, Operation, local, remote};
 
 const MILLI: Duration = Duration::from_millis(1);
-const PLACES: [fn(&MemoryStore) -> Scripted; 2] = [Scripted::over, Scripted::away];
+const PLACES: [fn(&MemoryStore) -> Faulty; 2] = [local, remote];
 
 #[tokio::test(start_paused = true)]
 async fn by_default_concurrent_callers_share_one_load_however_long_it_takes() {
@@ -35,7 +35,7 @@ async fn a_longer_limit_on_loads_prolongs_the_wait_for_them() {
     let memory = MemoryStore::new(10);
     let loader = Loader::taking(SECOND * 100);
     let fleet = [(); 2].map(|()| {
-        let layer = layer(Scripted::away(&memory)).load_timeout(SECOND * 120).unwrap();
+        let layer = layer(remote(&memory)).load_timeout(SECOND * 120).unwrap();
         layer.layer(loader.clone())
     });
     let asked = fleet.iter().flat_map(|process| burst(process, 1, 5)).collect();
@@ -47,7 +47,7 @@ async fn a_longer_limit_on_loads_prolongs_the_wait_for_them() {
 async fn the_lease_of_a_long_load_is_held_all_along() {
     let memory = MemoryStore::new(10);
     let loader = Loader::taking(SECOND * 29);
-    let leads = ask(&cached(Scripted::away(&memory), &loader), 1);
+    let leads = ask(&cached(remote(&memory), &loader), 1);
     sleep(SECOND).await;
     for _ in 1..28 {
         assert!(is_leased(&memory, 1).await);
@@ -94,14 +94,14 @@ async fn a_waiter_that_gets_no_private_answer_has_its_full_wait_for_its_own_load
 
 #[tokio::test(start_paused = true)]
 async fn a_bounded_wait_bounds_the_lookup_as_well() {
-    let store = Scripted::away(&MemoryStore::new(10));
-    let _looking = store.holds(Op::Look, Moment::Before);
+    let store = remote(&MemoryStore::new(10));
+    let _looking = store.on(Operation::Lookup).nth(1).hold();
     let loader = Loader::new();
     let hasty = waiting(store.clone(), Wait::at_most(MILLI * 100), &loader);
     let ended = error_after(ask(&hasty, 1), Instant::now()).await;
     assert_eq!(ended, (CacheErrorKind::WaitTimedOut, MILLI * 100));
     assert_eq!((hasty.in_flight(), loader.loads()), (0, 0));
-    let _looking = store.holds(Op::Look, Moment::Before);
+    let _looking = store.on(Operation::Lookup).nth(1).hold();
     let wait = Wait::at_most(MILLI * 100).then_load();
     let asked = ask(&waiting(store, wait, &loader), 1);
     let began = Instant::now();
@@ -111,8 +111,8 @@ async fn a_bounded_wait_bounds_the_lookup_as_well() {
 
 #[tokio::test(start_paused = true)]
 async fn a_caller_that_fails_fast_waits_for_the_store_as_long_as_that_takes() {
-    let store = Scripted::away(&MemoryStore::new(10));
-    let looking = store.holds(Op::Look, Moment::After);
+    let store = remote(&MemoryStore::new(10));
+    let looking = store.on(Operation::Lookup).nth(1).do_it_and_hold();
     let asked = ask(&waiting(store, Wait::fail_fast(), &Loader::new()), 1);
     sleep(SECOND).await;
     assert!(!asked.is_finished());
@@ -151,8 +151,8 @@ async fn a_wait_that_ends_says_what_it_waited_for() {
     let said = message(&here).await;
     assert!(said.contains("in this process") && said.contains("2s"), "{said}");
     // The store.
-    let store = Scripted::over(&MemoryStore::new(10));
-    let _asked = store.holds(Op::Acquire, Moment::Before);
+    let store = local(&MemoryStore::new(10));
+    let _asked = store.on(Operation::Acquire).nth(1).hold();
     let said = message(&waiting(store, wait, &Loader::new())).await;
     assert!(said.contains("the store has not answered"), "{said}");
 }

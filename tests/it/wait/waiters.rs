@@ -11,7 +11,7 @@ use tokio::time::{Instant, advance, sleep};
 use tower::Service;
 
 use super::{error_after, waiting};
-use crate::support::store::{Moment, Op, Scripted};
+use crate::support::store::{Faulty, Operation, local, losing_push, remote};
 
 fn five_seconds() -> Wait {
     Wait::at_most(SECOND * 5)
@@ -46,8 +46,7 @@ async fn a_caller_that_fails_fast_waits_for_its_own_load() {
 #[tokio::test(start_paused = true)]
 async fn one_of_many_callers_that_fail_fast_together_is_answered() {
     let memory = MemoryStore::new(10);
-    for (item, store) in [Scripted::over(&memory), Scripted::away(&memory)].into_iter().enumerate()
-    {
+    for (item, store) in [local(&memory), remote(&memory)].into_iter().enumerate() {
         let hasty = waiting(store, Wait::fail_fast(), &Loader::taking(SECOND));
         let mut ended = settled(burst(&hasty, item as u64, 100)).await;
         ended.retain(|(answer, _)| answer.is_err());
@@ -79,11 +78,15 @@ async fn a_wait_of_tries_lasts_as_many_intervals() {
 async fn a_wait_of_tries_asks_as_often_even_without_push_messages() {
     let store = MemoryStore::new(10);
     let _held = lease(&store, 1, MINUTE).await;
-    let store = Scripted::away(&store).without_messages();
+    let store = remote(&store).without_push();
     let brisk = waiting(store.clone(), Wait::tries(3, Duration::from_millis(50)), &Loader::new());
     settled(vec![ask(&brisk, 1)]).await;
     // The miss that it began with, and two or three more: the last falls together with the end.
-    assert!((3..=4).contains(&store.asked(Op::Acquire)), "{}", store.asked(Op::Acquire));
+    assert!(
+        (3..=4).contains(&store.calls(Operation::Acquire)),
+        "{}",
+        store.calls(Operation::Acquire)
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -122,8 +125,8 @@ async fn a_wait_begins_at_the_first_poll() {
 async fn a_slow_lookup_is_part_of_the_wait() {
     let memory = MemoryStore::new(10);
     let _held = lease(&memory, 1, MINUTE).await;
-    let store = Scripted::away(&memory);
-    let looking = store.holds(Op::Look, Moment::After);
+    let store = remote(&memory);
+    let looking = store.on(Operation::Lookup).nth(1).do_it_and_hold();
     let patient = waiting(store, five_seconds(), &Loader::new());
     let asked = ask(&patient, 1);
     let began = Instant::now();
@@ -184,7 +187,7 @@ async fn waiters_are_notified_at_once_of_a_load_that_failed_in_another_process()
 #[tokio::test(start_paused = true)]
 async fn a_waiter_without_push_messages_is_at_most_a_quarter_of_a_second_late() {
     for round in 0..50 {
-        let late = lateness(Scripted::without_messages, round).await;
+        let late = lateness(Faulty::without_push, round).await;
         assert!(late <= Duration::from_millis(250), "{late:?}");
     }
 }
@@ -192,18 +195,18 @@ async fn a_waiter_without_push_messages_is_at_most_a_quarter_of_a_second_late() 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_whose_message_is_lost_is_at_most_a_quarter_of_a_second_late() {
     for round in 0..50 {
-        let late = lateness(Scripted::losing_messages, round).await;
+        let late = lateness(losing_push, round).await;
         assert!(late <= Duration::from_millis(250), "{late:?}");
     }
 }
 
 /// How long after a load in another process a waiter has the answer.
-async fn lateness(messages: fn(Scripted) -> Scripted, round: u32) -> Duration {
+async fn lateness(messages: fn(Faulty) -> Faulty, round: u32) -> Duration {
     let store = MemoryStore::new(10);
     // Ends that fall differently into the pauses.
     let takes = SECOND + Duration::from_millis(7) * round;
     let leads = ask(&cached(store.clone(), &Loader::taking(takes)), 1);
-    let waiter = ask(&cached(messages(Scripted::away(&store)), &Loader::new()), 1);
+    let waiter = ask(&cached(messages(remote(&store)), &Loader::new()), 1);
     answers(vec![leads]).await;
     let ended = Instant::now();
     answers(vec![waiter]).await;
@@ -224,7 +227,7 @@ async fn waiters_that_come_one_after_the_other_are_answered_by_one_request() {
     let loader = Loader::taking(SECOND);
     let memory = MemoryStore::new(10);
     let _leads = ask(&cached(memory.clone(), &loader), 1);
-    let store = Scripted::over(&memory);
+    let store = local(&memory);
     let process = cached(store.clone(), &loader);
     let mut waiters = Vec::new();
     for _ in 0..20 {
@@ -233,20 +236,20 @@ async fn waiters_that_come_one_after_the_other_are_answered_by_one_request() {
     }
     answers(waiters).await;
     // All were requests for the lease, and the last of them found the answer for all waiters.
-    assert_eq!(store.requests(), store.asked(Op::Acquire));
+    assert_eq!(store.total_calls(), store.calls(Operation::Acquire));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_hundred_waiters_ask_the_store_no_more_often_than_one() {
     let store = MemoryStore::new(10);
     let _held = lease(&store, 1, MINUTE).await;
-    let requests = [1, 100].map(|waiters| (waiters, Scripted::away(&store)));
+    let requests = [1, 100].map(|waiters| (waiters, remote(&store)));
     let mut asked = Vec::new();
     for (waiters, store) in requests {
         // Fixed pauses, so that both ask at the same moments.
         let brisk = waiting(store.clone(), Wait::tries(20, SECOND), &Loader::new());
         settled(burst(&brisk, 1, waiters)).await;
-        asked.push(store.requests());
+        asked.push(store.total_calls());
     }
     // One more at most: the last pause ends together with the wait.
     assert!(asked[1] <= asked[0] + 1, "{asked:?}");

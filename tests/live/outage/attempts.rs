@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use bellwether::{RedisOptions, RedisStore, Store, StoreErrorKind};
+use bellwether::store::Store;
+use bellwether::{RedisOptions, RedisStore, StoreErrorKind};
 use futures_util::future::join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

@@ -4,8 +4,8 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::time::{Duration, Instant};
 
-use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Lease, Lifetimes};
-use bellwether::{Key, Lookup, ReadThroughLayer, RedisStore, Store, StoreError};
+use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Lease, Store};
+use bellwether::{Key, Lifetimes, Lookup, ReadThroughLayer, RedisStore, StoreError};
 use bellwether_testkit::faults::Replacement;
 use bellwether_testkit::servers::Reply;
 use bellwether_testkit::wait::within;

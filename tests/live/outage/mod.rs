@@ -13,8 +13,8 @@ use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bellwether::store::{Accept, Acquire, Claim};
-use bellwether::{RedisOptions, RedisStore, Store, StoreError, StoreErrorKind};
+use bellwether::store::{Accept, Acquire, Claim, Store};
+use bellwether::{RedisOptions, RedisStore, StoreError, StoreErrorKind};
 use bellwether_testkit::faults::FaultProxy;
 use bellwether_testkit::servers::RedisServer;
 use bellwether_testkit::wait::within;

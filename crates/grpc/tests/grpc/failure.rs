@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::store::FaultyStore;
+use bellwether::store::faulty::FaultyStore;
 use bellwether::{MemoryStore, StoreErrorKind, WhenStoreFails};
 use bellwether_grpc::{CachedMethod, GrpcCacheLayer};
 use http::Request;

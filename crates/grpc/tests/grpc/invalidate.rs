@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use bellwether::MemoryStore;
+use bellwether::store::faulty::{FaultyStore, Operation};
+use bellwether::{MemoryStore, StoreError, StoreErrorKind};
 use bellwether_grpc::{CachedMethod, GrpcCacheLayer};
+use bellwether_testkit::error_chain::find_in_chain;
 use prost::Message;
 use tower::Layer;
 
@@ -69,4 +71,16 @@ fn a_call_of_a_method_that_is_not_cached_is_refused() {
     let cache = GrpcCacheLayer::new(MemoryStore::new(1)).handle();
     let refused = cache.call(PRODUCT, []).unwrap_err();
     assert!(refused.to_string().contains(PRODUCT), "{refused}");
+}
+
+#[tokio::test]
+async fn an_invalidation_that_fails_has_the_error_of_the_store_in_its_chain() {
+    let store = FaultyStore::new(MemoryStore::new(10));
+    store.on(Operation::Invalidate).fail(StoreErrorKind::Refused);
+    let product = CachedMethod::fresh_for(MINUTE);
+    let cache = GrpcCacheLayer::new(store).method(PRODUCT, product).expect("a method").handle();
+    let call = cache.call(PRODUCT, wanted("lamp")).expect("a cached method");
+    let error = cache.invalidate(&call).await.unwrap_err();
+    let cause = find_in_chain::<StoreError>(&error).expect("the error of the store");
+    assert_eq!(cause.kind(), StoreErrorKind::Refused);
 }

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::time::Duration;
 
 use axum::body::Body;
-use bellwether::{MemoryStore, Store};
+use bellwether::MemoryStore;
+use bellwether::store::Store;
 use bellwether_http::HttpCache;
 use bellwether_testkit::servers::Reply;
 use bytes::Bytes;

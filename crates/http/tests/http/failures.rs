@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::MemoryStore;
+use bellwether::store::faulty::{FaultyStore, Operation};
+use bellwether::{MemoryStore, StoreError, StoreErrorKind};
 use bellwether_http::{HttpCache, HttpCacheLayer, RequestKey};
+use bellwether_testkit::error_chain::find_in_chain;
 use bytes::Bytes;
-use http::Request;
+use http::{Request, Uri};
 
 use crate::origin::{Origin, ask, cached, get, memory, page, pass, text};
 
@@ -146,4 +148,14 @@ async fn an_origin_that_refuses_connections_is_asked_once_for_all_waiters() {
     let (first, others) = attacked(&cached(&memory(), &origin)).await;
     assert_eq!((first, others), (502, vec![502; 47]));
     assert_eq!(origin.asked(), 1);
+}
+
+#[tokio::test]
+async fn an_invalidation_that_fails_has_the_error_of_the_store_in_its_chain() {
+    let store = FaultyStore::new(MemoryStore::new(10));
+    store.on(Operation::Invalidate).fail(StoreErrorKind::Refused);
+    let cache = HttpCacheLayer::new(store).handle();
+    let error = cache.invalidate(&Uri::from_static("http://shop/1")).await.unwrap_err();
+    let cause = find_in_chain::<StoreError>(&error).expect("the error of the store");
+    assert_eq!(cause.kind(), StoreErrorKind::Refused);
 }

@@ -101,7 +101,7 @@ pub(crate) fn memory() -> HttpCacheLayer {
 }
 
 /// A layer with the lifetimes that responses state.
-pub(crate) fn plain(store: impl bellwether::Store) -> HttpCacheLayer {
+pub(crate) fn plain(store: impl bellwether::store::Store) -> HttpCacheLayer {
     HttpCacheLayer::new(store).jitter(0.0).unwrap()
 }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::store::{Accept, Acquire, Claim, Draft, Lifetimes, Value};
-use bellwether::{Key, RedisStore, Store};
+use bellwether::store::{Accept, Acquire, Claim, Draft, Store, Value};
+use bellwether::{Key, Lifetimes, RedisStore};
 use bellwether_testkit::servers::Reply;
 use bytes::Bytes;
 

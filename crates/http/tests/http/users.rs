@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::body::Body;
-use bellwether::{MemoryStore, Store};
+use bellwether::MemoryStore;
+use bellwether::store::Store;
 use bellwether_testkit::servers::{RedisServer, Reply};
 use futures_util::future::join_all;
 use http::Request;

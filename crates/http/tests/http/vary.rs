@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::{MemoryStore, Store};
+use bellwether::MemoryStore;
+use bellwether::store::Store;
 use futures_util::future::join_all;
 use http::Request;
 use tokio::time::sleep;

@@ -7,7 +7,9 @@ use bellwether::Key;
 use bellwether::conformance::{Checked, Deviation, Trial, ensure};
 use tokio::time::{sleep, timeout};
 
-use crate::{Attempt, Busy, Claim, Grant, Lock, Owner, Released, Request, TakeOver, Term};
+use crate::{
+    Attempt, Busy, Claim, Grant, Lock, LockError, Owner, Released, Request, TakeOver, Term,
+};
 
 /// A lock, and a key that no other check uses.
 pub(super) struct LockSubject {
@@ -152,3 +154,9 @@ pub(super) const MEDIUM: Duration = Duration::from_millis(450);
 
 /// Longer than any check.
 pub(super) const LONG: Duration = Duration::from_secs(60);
+
+impl From<LockError> for Deviation {
+    fn from(error: LockError) -> Self {
+        Self::new(format!("failed: {error}"))
+    }
+}

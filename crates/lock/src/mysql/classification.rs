@@ -1,40 +1,45 @@
 //! Classifies the errors of a server.
 
-use bellwether::StoreErrorKind;
-use mysql_async::Error;
+use mysql_async::{Error, ServerError};
 
+use crate::LockErrorKind;
 use crate::session::SessionError;
 
 /// What an error means for the session. The messages contain nothing of the address.
 pub(super) fn classify(error: Error) -> SessionError {
-    match error {
-        Error::Server(error) => {
-            let message = format!("error {}: {}", error.code, error.message);
-            match error.code {
-                NO_SUCH_TABLE => SessionError::unprepared(message),
-                code if SESSION_ENDED.contains(&code) => {
-                    SessionError::broken(StoreErrorKind::Unreachable, message)
-                }
-                code if MISCONFIGURED.contains(&code) => {
-                    SessionError::refused(StoreErrorKind::Misconfigured, message)
-                }
-                code if TRANSIENT.contains(&code) => {
-                    SessionError::refused(StoreErrorKind::NotReady, message)
-                }
-                _ => SessionError::refused(StoreErrorKind::Refused, message),
-            }
+    match &error {
+        Error::Server(server_error) => of_server(server_error).with_source(error),
+        Error::Io(io_error) => {
+            let message = io_error.to_string();
+            SessionError::broken(LockErrorKind::Unreachable, message).with_source(error)
         }
-        Error::Io(error) => SessionError::broken(StoreErrorKind::Unreachable, error.to_string()),
         // Other errors of the driver may contain bytes that the server sent, so they are not shown.
         Error::Driver(mysql_async::DriverError::ConnectionClosed) => {
-            SessionError::broken(StoreErrorKind::Unreachable, "the connection is closed")
+            SessionError::broken(LockErrorKind::Unreachable, "the connection is closed")
         }
         Error::Driver(_) | Error::Other(_) | Error::Url(_) => malformed(),
     }
 }
 
+fn of_server(error: &ServerError) -> SessionError {
+    let message = format!("error {}: {}", error.code, error.message);
+    match error.code {
+        NO_SUCH_TABLE => SessionError::unprepared(message),
+        code if SESSION_ENDED.contains(&code) => {
+            SessionError::broken(LockErrorKind::Unreachable, message)
+        }
+        code if MISCONFIGURED.contains(&code) => {
+            SessionError::refused(LockErrorKind::Misconfigured, message)
+        }
+        code if TRANSIENT.contains(&code) => {
+            SessionError::refused(LockErrorKind::NotReady, message)
+        }
+        _ => SessionError::refused(LockErrorKind::Refused, message),
+    }
+}
+
 pub(super) fn malformed() -> SessionError {
-    SessionError::broken(StoreErrorKind::Malformed, "the answer is malformed")
+    SessionError::broken(LockErrorKind::Malformed, "the answer is malformed")
 }
 
 /// Whether another claim has the row. MariaDB reports a lock wait timeout even for `NOWAIT`.
@@ -64,10 +69,9 @@ const TRANSIENT: [u16; 6] = [1040, 1041, 1135, 1203, 1226, 1290];
 
 #[cfg(test)]
 mod tests {
-    use mysql_async::ServerError;
+    use bellwether::Key;
 
     use super::*;
-    use bellwether::Key;
 
     fn server_error(code: u16) -> Error {
         let message = "no".to_owned();
@@ -81,8 +85,10 @@ mod tests {
             let error = classify(server_error(code));
             assert!(!error.is_broken(), "{code}");
             let error = error.during("mysql", "asking for", &Key::of("stock"));
-            assert_eq!(error.kind(), StoreErrorKind::Refused);
+            assert_eq!(error.kind(), LockErrorKind::Refused);
             assert!(error.to_string().contains("stock#"), "{error}");
+            let source = std::error::Error::source(&error).expect("the error of the driver");
+            assert!(source.is::<Error>(), "{source:?}");
         }
     }
 

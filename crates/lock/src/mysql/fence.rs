@@ -2,12 +2,12 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bellwether::StoreErrorKind;
 use tokio::sync::Semaphore;
 
 use super::MySqlOptions;
 use super::classification::{classify, is_forbidden, malformed};
 use super::session::MySqlSession;
+use crate::LockErrorKind;
 use crate::session::SessionError;
 
 /// The next number, in a transaction of its own. No other transaction sees the row that it inserts.
@@ -108,7 +108,7 @@ pub(super) async fn make(session: &mut MySqlSession, statement: &str) -> Result<
         let error = classify(error);
         if is_forbidden {
             let advice = format!("a table is missing, and the user may not create it: {statement}");
-            return SessionError::refused(StoreErrorKind::Misconfigured, advice);
+            return SessionError::refused(LockErrorKind::Misconfigured, advice);
         }
         error
     })

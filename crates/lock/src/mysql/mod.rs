@@ -9,7 +9,7 @@ mod session;
 
 use std::time::Duration;
 
-use bellwether::{Key, StoreError, StoreErrorKind};
+use bellwether::{ConfigError, Key};
 
 pub use self::options::MySqlOptions;
 
@@ -17,28 +17,22 @@ use self::named_locks::NamedLocks;
 use self::row::Rows;
 use super::session::Sessions;
 use super::{Attempt, Claim, Fenced, Lock, LockFuture, Released, Renew, Request, Watch};
+use crate::LockError;
 
 macro_rules! by_sessions {
     ($lock:ident, $database:ident) => {
         impl $lock {
-            /// Connects to a `mysql://` address, with the defaults of [`MySqlOptions`].
+            /// Connects to a `mysql://` address, or with [`MySqlOptions`]. Creates the tables that
+            /// are missing.
             ///
             /// # Errors
-            /// If the address is not valid, or if the server cannot be reached or refuses.
-            pub async fn connect(url: &str) -> Result<Self, StoreError> {
-                let options = MySqlOptions::new(url).map_err(|error| {
-                    StoreError::new(StoreErrorKind::Misconfigured, error.to_string())
-                })?;
-                Self::connect_with(options).await
-            }
-
-            /// Connects, and creates the tables that are missing.
-            ///
-            /// # Errors
-            /// If the server cannot be reached or refuses, or if a table is missing and the user
-            /// may not create it: the message has the statement.
-            pub async fn connect_with(options: MySqlOptions) -> Result<Self, StoreError> {
-                let lock = Self::connect_lazily(options);
+            /// If the address is not valid, or if the server cannot be reached or refuses. If a
+            /// table is missing and the user may not create it: the message has the statement.
+            pub async fn connect<O>(options: O) -> Result<Self, LockError>
+            where
+                O: TryInto<MySqlOptions, Error: Into<ConfigError>>,
+            {
+                let lock = Self::connect_lazily(options.try_into().map_err(Into::into)?);
                 lock.0.prepare().await?;
                 Ok(lock)
             }
@@ -146,3 +140,18 @@ by_sessions!(MySqlLock, NamedLocks);
 pub struct MySqlRowLock(Sessions<Rows>);
 
 by_sessions!(MySqlRowLock, Rows);
+
+impl MySqlOptions {
+    /// As [`MySqlLock::connect`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn connect(self) -> Result<MySqlLock, LockError> {
+        MySqlLock::connect(self).await
+    }
+
+    /// As [`MySqlLock::connect_lazily`].
+    pub fn connect_lazily(self) -> MySqlLock {
+        MySqlLock::connect_lazily(self)
+    }
+}

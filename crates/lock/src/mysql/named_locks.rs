@@ -4,7 +4,6 @@ use std::fmt;
 use std::future;
 use std::time::Duration;
 
-use bellwether::StoreErrorKind;
 use futures_util::future::BoxFuture;
 use mysql_async::prelude::Queryable;
 use tokio::time::Instant;
@@ -13,6 +12,7 @@ use super::MySqlOptions;
 use super::classification::{classify, malformed};
 use super::fence;
 use super::session::{MySqlSession, WaitingStatement};
+use crate::LockErrorKind;
 use crate::session::{Database, Name, SessionError, TakenName};
 
 /// The named locks of a server.
@@ -52,7 +52,7 @@ impl Database for NamedLocks {
             Some(_) => return Ok(None),
             None => {
                 let message = "GET_LOCK gave NULL: it was interrupted, or the server lacks memory";
-                return Err(SessionError::refused(StoreErrorKind::NotReady, message));
+                return Err(SessionError::refused(LockErrorKind::NotReady, message));
             }
         }
         let asked = Instant::now();

@@ -18,7 +18,7 @@ use crate::session::SessionSettings;
 /// let options = MySqlOptions::new("mysql://shop:secret@127.0.0.1/shop")?
 ///     .namespace("shop")?
 ///     .session_timeout(Duration::from_secs(10))?;
-/// let lock = MySqlLock::connect_with(options).await?;
+/// let lock = MySqlLock::connect(options).await?;
 /// # let _ = lock;
 /// # Ok(())
 /// # }
@@ -109,6 +109,24 @@ impl MySqlOptions {
             .tcp_keepalive(Some(*session))
             .tcp_nodelay(true)
             .setup(vec!["SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED".into(), silence])
+    }
+}
+
+/// Options for an address, with the defaults for everything else.
+impl TryFrom<&str> for MySqlOptions {
+    type Error = ConfigError;
+
+    fn try_from(url: &str) -> Result<Self, ConfigError> {
+        Self::new(url)
+    }
+}
+
+/// As for `&str`.
+impl TryFrom<&String> for MySqlOptions {
+    type Error = ConfigError;
+
+    fn try_from(url: &String) -> Result<Self, ConfigError> {
+        Self::new(url)
     }
 }
 

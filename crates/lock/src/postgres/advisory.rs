@@ -3,7 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use bellwether::StoreErrorKind;
 use futures_util::future::BoxFuture;
 use tokio::time::Instant;
 use tokio_postgres::{CancelToken, NoTls};
@@ -11,6 +10,7 @@ use tokio_postgres::{CancelToken, NoTls};
 use super::PostgresOptions;
 use super::classification::{classify, is_late, malformed};
 use super::session::PostgresSession;
+use crate::LockErrorKind;
 use crate::session::{Database, Name, SessionError, TakenName};
 
 /// The advisory locks of a database.
@@ -49,7 +49,7 @@ impl Advisory {
             // The timeout may come just after the grant.
             Err(error) if is_late(&error) && Self::has_any(session).await? => {}
             Err(error) if is_late(&error) => return Ok(None),
-            Err(error) => return Err(classify(&error)),
+            Err(error) => return Err(classify(error)),
         }
         let asked = Instant::now();
         let fence = session.last("SELECT nextval('bellwether_fences')").await?;
@@ -97,7 +97,7 @@ impl Database for Advisory {
             return if error.is_broken() { Err(error) } else { Ok(()) };
         }
         let advice = format!("{error}; a sequence is missing: {make}");
-        Err(SessionError::refused(StoreErrorKind::Misconfigured, advice))
+        Err(SessionError::refused(LockErrorKind::Misconfigured, advice))
     }
 
     async fn take(

@@ -2,19 +2,26 @@
 
 use std::error::Error as _;
 
-use bellwether::StoreErrorKind;
 use tokio_postgres::Error;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{DbError, SqlState};
 
+use crate::LockErrorKind;
 use crate::session::SessionError;
 
 /// What an error means for the session. The messages contain nothing of the address.
-pub(super) fn classify(error: &Error) -> SessionError {
-    let Some(reported) = error.as_db_error() else {
-        // The cause says more than the error itself.
-        let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
-        return SessionError::broken(StoreErrorKind::Unreachable, format!("{error}{cause}"));
+pub(super) fn classify(error: Error) -> SessionError {
+    let classified = match error.as_db_error() {
+        Some(reported) => of_server(reported),
+        None => {
+            // The cause says more than the error itself.
+            let cause = error.source().map(|cause| format!(": {cause}")).unwrap_or_default();
+            SessionError::broken(LockErrorKind::Unreachable, format!("{error}{cause}"))
+        }
     };
+    classified.with_source(error)
+}
+
+fn of_server(reported: &DbError) -> SessionError {
     let code = reported.code();
     let message = format!("{}: {}", code.code(), reported.message());
     if *code == SqlState::UNDEFINED_TABLE {
@@ -24,25 +31,25 @@ pub(super) fn classify(error: &Error) -> SessionError {
     match () {
         // The operator or a timeout ends the session. The server reports that before the end.
         () if is_of("57P") && *code != SqlState::CANNOT_CONNECT_NOW => {
-            SessionError::broken(StoreErrorKind::Unreachable, message)
+            SessionError::broken(LockErrorKind::Unreachable, message)
         }
         () if *code == SqlState::CANNOT_CONNECT_NOW || is_of("53") => {
-            SessionError::broken(StoreErrorKind::NotReady, message)
+            SessionError::broken(LockErrorKind::NotReady, message)
         }
         () if is_of("28") || is_of("3D") || *code == SqlState::INSUFFICIENT_PRIVILEGE => {
-            SessionError::refused(StoreErrorKind::Misconfigured, message)
+            SessionError::refused(LockErrorKind::Misconfigured, message)
         }
         // The server does not know a setting.
         () if *code == SqlState::UNDEFINED_OBJECT => {
             let message = format!("{message} (PostgreSQL must be 14 or later)");
-            SessionError::refused(StoreErrorKind::Misconfigured, message)
+            SessionError::refused(LockErrorKind::Misconfigured, message)
         }
-        () => SessionError::refused(StoreErrorKind::Refused, message),
+        () => SessionError::refused(LockErrorKind::Refused, message),
     }
 }
 
 pub(super) fn malformed() -> SessionError {
-    SessionError::broken(StoreErrorKind::Malformed, "the answer is malformed")
+    SessionError::broken(LockErrorKind::Malformed, "the answer is malformed")
 }
 
 /// Whether the wait was too long.

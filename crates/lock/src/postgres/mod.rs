@@ -7,13 +7,14 @@ mod session;
 
 use std::time::Duration;
 
-use bellwether::{Key, StoreError, StoreErrorKind};
+use bellwether::{ConfigError, Key};
 
 pub use self::options::PostgresOptions;
 
 use self::advisory::Advisory;
 use super::session::Sessions;
 use super::{Attempt, Claim, Fenced, Lock, LockFuture, Released, Renew, Request, Watch};
+use crate::LockError;
 
 /// Advisory locks of a PostgreSQL server (14 or later), each by a session of its own.
 ///
@@ -60,23 +61,17 @@ use super::{Attempt, Claim, Fenced, Lock, LockFuture, Released, Renew, Request, 
 pub struct PostgresLock(Sessions<Advisory>);
 
 impl PostgresLock {
-    /// Connects to a `postgresql://` address, with the defaults of [`PostgresOptions`].
+    /// Connects to a `postgresql://` address, or with [`PostgresOptions`]. Creates the sequence if
+    /// it is missing.
     ///
     /// # Errors
-    /// If the address is not valid, or if the server cannot be reached or refuses.
-    pub async fn connect(url: &str) -> Result<Self, StoreError> {
-        let options = PostgresOptions::new(url)
-            .map_err(|error| StoreError::new(StoreErrorKind::Misconfigured, error.to_string()))?;
-        Self::connect_with(options).await
-    }
-
-    /// Connects, and creates the sequence if it is missing.
-    ///
-    /// # Errors
-    /// If the server cannot be reached or refuses, or if the sequence is missing and the user may
-    /// not create it: the message has the statement.
-    pub async fn connect_with(options: PostgresOptions) -> Result<Self, StoreError> {
-        let lock = Self::connect_lazily(options);
+    /// If the address is not valid, or if the server cannot be reached or refuses. If the sequence
+    /// is missing and the user may not create it: the message has the statement.
+    pub async fn connect<O>(options: O) -> Result<Self, LockError>
+    where
+        O: TryInto<PostgresOptions, Error: Into<ConfigError>>,
+    {
+        let lock = Self::connect_lazily(options.try_into().map_err(Into::into)?);
         lock.0.prepare().await?;
         Ok(lock)
     }
@@ -85,6 +80,21 @@ impl PostgresLock {
     pub fn connect_lazily(options: PostgresOptions) -> Self {
         let settings = options.settings.clone();
         Self(Sessions::new(Advisory::new(options), settings))
+    }
+}
+
+impl PostgresOptions {
+    /// As [`PostgresLock::connect`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn connect(self) -> Result<PostgresLock, LockError> {
+        PostgresLock::connect(self).await
+    }
+
+    /// As [`PostgresLock::connect_lazily`].
+    pub fn connect_lazily(self) -> PostgresLock {
+        PostgresLock::connect_lazily(self)
     }
 }
 

@@ -18,7 +18,7 @@ use crate::session::SessionSettings;
 /// let options = PostgresOptions::new("postgresql://shop:secret@127.0.0.1/shop")?
 ///     .namespace("shop")?
 ///     .session_timeout(Duration::from_secs(10))?;
-/// let lock = PostgresLock::connect_with(options).await?;
+/// let lock = PostgresLock::connect(options).await?;
 /// # let _ = lock;
 /// # Ok(())
 /// # }
@@ -96,6 +96,24 @@ impl PostgresOptions {
     /// If it is not from 1 to 10,000.
     pub fn connections(self, connections: usize) -> Result<Self, ConfigError> {
         Ok(Self { settings: self.settings.connections(connections)?, ..self })
+    }
+}
+
+/// Options for an address, with the defaults for everything else.
+impl TryFrom<&str> for PostgresOptions {
+    type Error = ConfigError;
+
+    fn try_from(url: &str) -> Result<Self, ConfigError> {
+        Self::new(url)
+    }
+}
+
+/// As for `&str`.
+impl TryFrom<&String> for PostgresOptions {
+    type Error = ConfigError;
+
+    fn try_from(url: &String) -> Result<Self, ConfigError> {
+        Self::new(url)
     }
 }
 

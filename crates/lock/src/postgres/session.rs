@@ -18,7 +18,7 @@ pub(super) struct PostgresSession {
 impl PostgresSession {
     pub(super) async fn open(options: &PostgresOptions) -> Result<Self, SessionError> {
         let connected = options.address.connect(NoTls).await;
-        let (client, connection) = connected.map_err(|error| classify(&error))?;
+        let (client, connection) = connected.map_err(classify)?;
         let (open, ended) = watch::channel(());
         let connection = tokio::spawn(async move {
             if let Err(error) = connection.await {
@@ -39,12 +39,12 @@ impl PostgresSession {
     }
 
     pub(super) async fn run(&self, statements: &str) -> Result<(), SessionError> {
-        self.client.batch_execute(statements).await.map_err(|error| classify(&error))
+        self.client.batch_execute(statements).await.map_err(classify)
     }
 
     /// Runs statements, and returns the first value of the very last row, which may be null.
     pub(super) async fn last(&self, statements: &str) -> Result<Option<String>, SessionError> {
-        self.try_last(statements).await.map_err(|error| classify(&error))?.ok_or_else(malformed)
+        self.try_last(statements).await.map_err(classify)?.ok_or_else(malformed)
     }
 
     pub(super) async fn try_last(&self, statements: &str) -> Result<Option<Option<String>>, Error> {

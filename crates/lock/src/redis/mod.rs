@@ -68,25 +68,26 @@
 //! and for a [`ReentrantLock`] `+hgetall +hset +hdel`, and for a [`FairLock`] `+zadd +zrem +zcard
 //! +zrank +zscore +zrange +zrangebyscore`.
 //! With `+script|load` as well, the scripts are loaded before their first use.
+//!
+//! [`FairLock`]: crate::FairLock
+//! [`RedisLock`]: crate::RedisLock
+//! [`Redlock`]: crate::Redlock
+//! [`ReentrantLock`]: crate::ReentrantLock
 
-mod fair;
-mod redlock;
-mod reentrant;
+pub(crate) mod fair;
+pub(crate) mod redlock;
+pub(crate) mod reentrant;
 mod reply;
 mod scripted;
-mod single;
+pub(crate) mod single;
 
 use std::time::Duration;
 
-use bellwether::{Key, StoreError};
+use bellwether::Key;
 use uuid::Uuid;
 
-pub use self::fair::FairLock;
-pub use self::redlock::Redlock;
-pub use self::reentrant::ReentrantLock;
-pub use self::single::RedisLock;
-
 use super::{Claim, Lock, Request};
+use crate::LockError;
 use bellwether::redis::{RedisClient, RedisRequest, RedisScript};
 
 /// How long the counter of a slot is kept after the last grant: a day. Clocks are put back by less.
@@ -111,7 +112,7 @@ fn millis(duration: Duration) -> Vec<u8> {
 }
 
 /// Takes and releases an unused key, so that `connect` reports what the server refuses.
-async fn prove(lock: &dyn Lock) -> Result<(), StoreError> {
+async fn prove(lock: &dyn Lock) -> Result<(), LockError> {
     let claim = Claim::new(Key::of(CHECK).with(Uuid::new_v4()));
     let lease = Duration::from_secs(1);
     lock.acquire(Request::new(claim.clone(), lease).patient_for(lease)).await?;
@@ -120,13 +121,13 @@ async fn prove(lock: &dyn Lock) -> Result<(), StoreError> {
 }
 
 /// Renews an unused key with names in two slots, which a node of a cluster refuses.
-async fn prove_single(client: &RedisClient, renew: &RedisScript) -> Result<(), StoreError> {
+async fn prove_single(client: &RedisClient, renew: &RedisScript) -> Result<(), LockError> {
     let claim = Claim::new(Key::of(CHECK).with(Uuid::new_v4()));
     let other = Key::of(CHECK).with(0).digest();
     let names = [claim.key().digest(), other].map(|digest| client.name(&digest, ":check"));
     let args = [token(&claim), millis(Duration::ZERO)];
     let request = RedisRequest::script(renew, names, args, "connecting");
-    client.run(&request, Some).await.map(drop)
+    client.run(&request, Some).await.map(drop).map_err(LockError::from)
 }
 
 const CHECK: &str = "bellwether.check";

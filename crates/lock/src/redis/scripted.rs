@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use bellwether::{Digest, Key, RedisOptions, StoreError};
+use bellwether::{Digest, Key, RedisOptions};
 use tokio::time::Instant;
 
 use super::{FENCE_TTL, millis, prove_single, reply, token};
-use crate::{Attempt, Claim, LockFuture, Released, Renew, Request, Watch, Watchers};
+use crate::{Attempt, Claim, LockError, LockFuture, Released, Renew, Request, Watch, Watchers};
 use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue};
 
 /// One server, and the scripts of a kind of lock.
@@ -46,7 +46,7 @@ impl Scripted {
     }
 
     /// Makes sure that it is a single server.
-    pub(super) async fn prove(&self) -> Result<(), StoreError> {
+    pub(super) async fn prove(&self) -> Result<(), LockError> {
         prove_single(&self.client, &self.scripts.renew).await
     }
 
@@ -93,7 +93,10 @@ impl Scripted {
         Box::pin(async move {
             let script = &lock.scripts.acquire;
             let request = RedisRequest::script(script, names, args, "taking the lock");
-            lock.client.run(&request.of(claim.key()).tracked(1), reply::attempt).await
+            lock.client
+                .run(&request.of(claim.key()).tracked(1), reply::attempt)
+                .await
+                .map_err(LockError::from)
         })
     }
 
@@ -105,7 +108,7 @@ impl Scripted {
             let names = [lock.name(claim.key())];
             let args = [token(&claim), millis(lease)];
             let request = RedisRequest::script(script, names, args, "renewing the lock");
-            lock.client.run(&request.of(claim.key()), reply::renew).await
+            lock.client.run(&request.of(claim.key()), reply::renew).await.map_err(LockError::from)
         })
     }
 
@@ -118,7 +121,7 @@ impl Scripted {
             let names = [lock.name(claim.key())];
             let request =
                 RedisRequest::script(script, names, [token(&claim)], "verifying the lock");
-            lock.client.run(&request.of(claim.key()), reply::renew).await
+            lock.client.run(&request.of(claim.key()), reply::renew).await.map_err(LockError::from)
         }))
     }
 
@@ -132,7 +135,10 @@ impl Scripted {
         Box::pin(async move {
             let script = &lock.scripts.release;
             let request = RedisRequest::script(script, names, [token(&claim)], "freeing the lock");
-            lock.client.run(&request.of(claim.key()).tracked(1).once(), reply::released).await
+            lock.client
+                .run(&request.of(claim.key()).tracked(1).once(), reply::released)
+                .await
+                .map_err(LockError::from)
         })
     }
 
@@ -142,9 +148,9 @@ impl Scripted {
         script: &RedisScript,
         key: &Key,
         read: impl FnOnce(RedisValue) -> Option<T>,
-    ) -> Result<T, StoreError> {
+    ) -> Result<T, LockError> {
         let request = RedisRequest::script(script, [self.name(key)], [], "reading the lock");
-        self.client.run(&request.of(key), read).await
+        self.client.run(&request.of(key), read).await.map_err(LockError::from)
     }
 }
 

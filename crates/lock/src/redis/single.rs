@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::{Key, RedisOptions, StoreError};
+use bellwether::{ConfigError, Key, RedisOptions};
 
 use super::scripted::{LockScripts, Scripted};
 use super::{PRELUDE, prove, script};
-use crate::{Attempt, Claim, Fenced, Holder, Lock, LockFuture, Released, Renew, Request};
+use crate::{
+    Attempt, Claim, Fenced, Holder, Lock, LockError, LockFuture, Released, Renew, Request,
+};
 use crate::{TakeOver, Watch};
 use bellwether::redis::RedisScript;
 
@@ -36,13 +38,17 @@ use bellwether::redis::RedisScript;
 pub struct RedisLock(Arc<Scripted>);
 
 impl RedisLock {
-    /// Connects, and makes sure that the server answers and allows what the scripts need.
+    /// Connects to a `redis://` or `unix://` address, or with [`RedisOptions`]. Makes sure that the
+    /// server answers and allows what the scripts need.
     ///
     /// # Errors
-    /// If the server cannot be reached or is not ready, if it is a replica or a node of a cluster,
+    /// If the address is invalid, if the server cannot be reached or is not ready, if it is a replica or a node of a cluster,
     /// or if the user lacks a right.
-    pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
-        let lock = Self::connect_lazily(options);
+    pub async fn connect<O>(options: O) -> Result<Self, LockError>
+    where
+        O: TryInto<RedisOptions, Error: Into<ConfigError>>,
+    {
+        let lock = Self::connect_lazily(options.try_into().map_err(Into::into)?);
         lock.0.prove().await?;
         prove(&lock).await?;
         Ok(lock)

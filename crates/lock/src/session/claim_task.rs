@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::StoreError;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
@@ -11,7 +10,7 @@ use super::claims::{ClaimRequest, ClaimSlot, Wish};
 use super::context::SessionContext;
 use super::pool::PooledSession;
 use super::{Database, Name, SessionError, TakenName};
-use crate::{Attempt, Busy, Grant, Released, Renew, Request, Session};
+use crate::{Attempt, Busy, Grant, LockError, Released, Renew, Request, Session};
 
 /// The task of one claim.
 pub(super) struct ClaimTask<D: Database> {
@@ -45,7 +44,7 @@ enum ClaimTaskEvent {
     SessionEnded,
 }
 
-type Answering = oneshot::Sender<Result<Attempt, StoreError>>;
+type Answering = oneshot::Sender<Result<Attempt, LockError>>;
 
 impl<D: Database> ClaimTask<D> {
     pub(super) fn new(context: Arc<SessionContext<D>>, request: Request, slot: ClaimSlot) -> Self {
@@ -256,7 +255,7 @@ impl<D: Database> ClaimTask<D> {
     }
 
     /// Releases the name. When this returns, the server has confirmed it, or the session has ended.
-    async fn free(&self, hold: HeldName<D>) -> Result<Released, StoreError> {
+    async fn free(&self, hold: HeldName<D>) -> Result<Released, LockError> {
         let mut pooled = hold.pooled;
         let limit = self.context.settings.timeout;
         let freed = self.context.pool.database.free(&mut pooled.session, &self.name);

@@ -4,10 +4,9 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use bellwether::StoreError;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::{Attempt, Released, Renew, Token};
+use crate::{Attempt, LockError, Released, Renew, Token};
 
 /// The task of each claim. Claims that neither wait nor hold have none.
 #[derive(Debug, Default)]
@@ -34,11 +33,11 @@ pub(super) struct TaskHandle {
 /// A request to the task of a claim.
 pub(super) enum ClaimRequest {
     /// The claim is asked for once more.
-    Again(oneshot::Sender<Result<Attempt, StoreError>>),
+    Again(oneshot::Sender<Result<Attempt, LockError>>),
     /// Asks whether the claim still holds its key.
-    IsHeld(oneshot::Sender<Result<Renew, StoreError>>),
+    IsHeld(oneshot::Sender<Result<Renew, LockError>>),
     /// Gives the key up.
-    Free(oneshot::Sender<Result<Released, StoreError>>),
+    Free(oneshot::Sender<Result<Released, LockError>>),
 }
 
 /// What a task should do whatever it is doing. A request would have to wait.

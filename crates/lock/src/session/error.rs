@@ -3,14 +3,17 @@
 use std::fmt;
 use std::time::Duration;
 
-use bellwether::{Key, StoreError, StoreErrorKind};
+use bellwether::{BoxError, Key};
+
+use crate::{LockError, LockErrorKind};
 
 /// An error of a request to a database.
 #[derive(Debug)]
 pub(crate) struct SessionError {
-    kind: StoreErrorKind,
+    kind: LockErrorKind,
     message: String,
     effect: Effect,
+    source: Option<BoxError>,
 }
 
 /// What an error means for the session.
@@ -26,24 +29,24 @@ enum Effect {
 
 impl SessionError {
     /// The server refused the request.
-    pub(crate) fn refused(kind: StoreErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), effect: Effect::None }
+    pub(crate) fn refused(kind: LockErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), effect: Effect::None, source: None }
     }
 
     /// The server does not know one of our tables.
     pub(crate) fn unprepared(message: impl Into<String>) -> Self {
-        let kind = StoreErrorKind::Misconfigured;
-        Self { kind, message: message.into(), effect: Effect::Unprepared }
+        let kind = LockErrorKind::Misconfigured;
+        Self { kind, message: message.into(), effect: Effect::Unprepared, source: None }
     }
 
     /// There is no session, or it cannot be used any more.
-    pub(crate) fn broken(kind: StoreErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), effect: Effect::Broken }
+    pub(crate) fn broken(kind: LockErrorKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into(), effect: Effect::Broken, source: None }
     }
 
     /// There was no answer in time.
     pub(crate) fn late(limit: Duration) -> Self {
-        Self::broken(StoreErrorKind::TimedOut, format!("no answer within {limit:?}"))
+        Self::broken(LockErrorKind::NoReply, format!("no answer within {limit:?}"))
     }
 
     pub(crate) fn is_unprepared(&self) -> bool {
@@ -55,15 +58,30 @@ impl SessionError {
     }
 
     pub(super) fn is_late(&self) -> bool {
-        self.kind == StoreErrorKind::TimedOut
+        self.kind == LockErrorKind::NoReply
     }
 
-    pub(crate) fn during(self, server: &str, what: &str, key: &Key) -> StoreError {
-        StoreError::new(self.kind, format!("{server}, {what} `{key}`: {}", self.message))
+    /// Adds the error of the driver.
+    pub(crate) fn with_source(self, source: impl Into<BoxError>) -> Self {
+        Self { source: Some(source.into()), ..self }
     }
 
-    pub(super) fn while_connecting(self, server: &str) -> StoreError {
-        StoreError::new(self.kind, format!("{server}, connecting: {}", self.message))
+    pub(crate) fn during(self, server: &str, what: &str, key: &Key) -> LockError {
+        let message = format!("{server}, {what} `{key}`: {}", self.message);
+        self.public(message)
+    }
+
+    pub(super) fn while_connecting(self, server: &str) -> LockError {
+        let message = format!("{server}, connecting: {}", self.message);
+        self.public(message)
+    }
+
+    fn public(self, message: String) -> LockError {
+        let error = LockError::new(self.kind, message);
+        match self.source {
+            Some(source) => error.with_source(source),
+            None => error,
+        }
     }
 }
 

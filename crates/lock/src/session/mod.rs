@@ -25,7 +25,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::{Key, StoreError, StoreErrorKind};
+use bellwether::Key;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -39,6 +39,7 @@ use self::claims::{ClaimEntry, ClaimRequest, Claims, Wish};
 use self::context::SessionContext;
 use self::pool::SessionPool;
 use super::{Attempt, Claim, LockFuture, Released, Renew, Request, Watch, Watchers};
+use crate::{LockError, LockErrorKind};
 
 /// A lock by the sessions of a database.
 pub(super) struct Sessions<D: Database> {
@@ -54,7 +55,7 @@ impl<D: Database> Sessions<D> {
     }
 
     /// Connects and creates missing tables, so that an error shows before the first request.
-    pub(super) async fn prepare(&self) -> Result<(), StoreError> {
+    pub(super) async fn prepare(&self) -> Result<(), LockError> {
         let pooled = self.context.pool.get(tokio::time::Instant::now()).await;
         pooled.map(pool::PooledSession::give_back).map_err(|error| error.while_connecting(D::NAME))
     }
@@ -120,12 +121,12 @@ impl<D: Database> Sessions<D> {
     }
 }
 
-fn gone<D: Database>(what: &str, key: &Key) -> StoreError {
+fn gone<D: Database>(what: &str, key: &Key) -> LockError {
     let message = "the task of the claim was dropped (is the runtime shutting down?)";
-    SessionError::broken(StoreErrorKind::Unreachable, message).during(D::NAME, what, key)
+    SessionError::broken(LockErrorKind::Unreachable, message).during(D::NAME, what, key)
 }
 
-fn late<D: Database>(what: &str, key: &Key, longest: Duration) -> StoreError {
+fn late<D: Database>(what: &str, key: &Key, longest: Duration) -> LockError {
     SessionError::late(longest).during(D::NAME, what, key)
 }
 

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use bellwether::StoreErrorKind;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::{Database, SessionError, SessionSettings};
+use crate::LockErrorKind;
 
 /// The sessions of one lock.
 pub(super) struct SessionPool<D: Database> {
@@ -72,7 +72,7 @@ impl<D: Database> SessionPool<D> {
         let permit = timeout_at(until, Arc::clone(&self.permits).acquire_owned()).await;
         let Ok(Ok(permit)) = permit else {
             let message = format!("all {} connections of this lock are in use", self.most);
-            return Err(SessionError::refused(StoreErrorKind::NotReady, message));
+            return Err(SessionError::refused(LockErrorKind::NotReady, message));
         };
         let used = self.used();
         let is_used = used.is_some();

@@ -3,8 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use bellwether::{Key, StoreError, StoreErrorKind};
+use bellwether::Key;
 use zookeeper_client::Error;
+
+use crate::{LockError, LockErrorKind};
 
 /// An error of a request to ZooKeeper.
 #[derive(Clone, Debug)]
@@ -20,41 +22,45 @@ pub(super) enum ZooKeeperError {
     /// The server or the client refuses the request.
     Reported(Error),
     /// No session could be established.
-    Unconnected(StoreError),
+    Unconnected(LockError),
     /// The client broke down while it connected.
     Broken,
 }
 
 impl ZooKeeperError {
     /// The public error, which says what was done with which key.
-    pub(super) fn during(&self, what: &str, key: Option<&Key>) -> StoreError {
+    pub(super) fn during(&self, what: &str, key: Option<&Key>) -> LockError {
         if let Self::Unconnected(error) = self {
             return error.clone();
         }
         let of = key.map(|key| format!(" `{key}`")).unwrap_or_default();
-        StoreError::new(self.kind(), format!("zookeeper, {what}{of}: {self}"))
+        let error = LockError::new(self.kind(), format!("zookeeper, {what}{of}: {self}"));
+        match self {
+            Self::Lost(source) | Self::Reported(source) => error.with_source(source.clone()),
+            _ => error,
+        }
     }
 
-    fn kind(&self) -> StoreErrorKind {
+    fn kind(&self) -> LockErrorKind {
         match self {
-            Self::Ended | Self::Lost(_) | Self::Broken => StoreErrorKind::Unreachable,
-            Self::Released => StoreErrorKind::NotReady,
-            Self::TimedOut(_) => StoreErrorKind::TimedOut,
+            Self::Ended | Self::Lost(_) | Self::Broken => LockErrorKind::Unreachable,
+            Self::Released => LockErrorKind::NotReady,
+            Self::TimedOut(_) => LockErrorKind::NoReply,
             Self::Unconnected(error) => error.kind(),
             Self::Reported(error) => kind_of(error),
         }
     }
 }
 
-fn kind_of(error: &Error) -> StoreErrorKind {
+fn kind_of(error: &Error) -> LockErrorKind {
     match error {
         Error::BadArguments(_) | Error::AuthFailed | Error::InvalidAcl | Error::Unimplemented => {
-            StoreErrorKind::Misconfigured
+            LockErrorKind::Misconfigured
         }
-        Error::NoAuth | Error::QuotaExceeded | Error::MarshallingError => StoreErrorKind::Refused,
-        Error::Throttled | Error::NotReadOnly => StoreErrorKind::NotReady,
-        Error::Timeout | Error::NoHosts => StoreErrorKind::Unreachable,
-        _ => StoreErrorKind::Malformed,
+        Error::NoAuth | Error::QuotaExceeded | Error::MarshallingError => LockErrorKind::Refused,
+        Error::Throttled | Error::NotReadOnly => LockErrorKind::NotReady,
+        Error::Timeout | Error::NoHosts => LockErrorKind::Unreachable,
+        _ => LockErrorKind::Malformed,
     }
 }
 
@@ -100,7 +106,9 @@ mod tests {
     #[test]
     fn an_error_says_what_was_done_why_it_failed_and_what_to_do() {
         let error = ZooKeeperError::from(Error::NoAuth).during("acquiring", Some(&Key::of("item")));
-        assert_eq!(error.kind(), StoreErrorKind::Refused);
+        assert_eq!(error.kind(), LockErrorKind::Refused);
+        let source = std::error::Error::source(&error).expect("the error of the client");
+        assert!(source.is::<Error>(), "{source:?}");
         let said = error.to_string();
         assert!(said.contains("acquiring `item#") && said.contains("Options::auth"), "{said}");
     }

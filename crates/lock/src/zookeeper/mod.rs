@@ -12,7 +12,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bellwether::{Digest, Key, StoreError, StoreErrorKind};
+use bellwether::{ConfigError, Digest, Key};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Shared};
 use tokio::time::{Instant, sleep};
@@ -24,6 +24,7 @@ use self::error::ZooKeeperError;
 use self::server_session::ServerSession;
 use self::session_task::open;
 use super::{Attempt, Claim, Fenced, Lock, LockFuture, Released, Renew, Request, Watch, Watchers};
+use crate::LockError;
 
 /// Locks in a ZooKeeper ensemble (3.5.3 or later): first come, first served, held by a session.
 ///
@@ -77,44 +78,48 @@ struct Inner {
 }
 
 /// All operations that need the session wait for the same one.
-type Connecting = Shared<BoxFuture<'static, Result<Arc<ServerSession>, StoreError>>>;
+type Connecting = Shared<BoxFuture<'static, Result<Arc<ServerSession>, LockError>>>;
 
 impl ZooKeeperLock {
-    /// Connects to the servers of an ensemble, with the defaults of [`ZooKeeperOptions`].
+    /// Connects to the servers of an ensemble by their list, or with [`ZooKeeperOptions`], and
+    /// establishes a session.
     ///
     /// # Errors
-    /// If the list is not valid, if no server can be reached in time, or if they refuse.
-    pub async fn connect(servers: &str) -> Result<Self, StoreError> {
-        let options = ZooKeeperOptions::new(servers)
-            .map_err(|error| StoreError::new(StoreErrorKind::Misconfigured, error.to_string()))?;
-        options.connect().await
-    }
-}
-
-impl ZooKeeperOptions {
-    /// Connects, and establishes a session.
-    ///
-    /// # Errors
-    /// If no server can be reached in time, or if they refuse the credentials.
-    pub async fn connect(self) -> Result<ZooKeeperLock, StoreError> {
-        let lock = self.connect_lazily();
+    /// If the list is not valid, if no server can be reached in time, or if they refuse the
+    /// credentials.
+    pub async fn connect<O>(options: O) -> Result<Self, LockError>
+    where
+        O: TryInto<ZooKeeperOptions, Error: Into<ConfigError>>,
+    {
+        let lock = Self::connect_lazily(options.try_into().map_err(Into::into)?);
         lock.0.session().await?;
         Ok(lock)
     }
 
     /// A lock that connects when it is first used, for services that start before their ZooKeeper.
+    pub fn connect_lazily(options: ZooKeeperOptions) -> Self {
+        Self(Arc::new(Inner { options, watchers: Watchers::default(), session: Mutex::default() }))
+    }
+}
+
+impl ZooKeeperOptions {
+    /// As [`ZooKeeperLock::connect`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn connect(self) -> Result<ZooKeeperLock, LockError> {
+        ZooKeeperLock::connect(self).await
+    }
+
+    /// As [`ZooKeeperLock::connect_lazily`].
     pub fn connect_lazily(self) -> ZooKeeperLock {
-        ZooKeeperLock(Arc::new(Inner {
-            options: self,
-            watchers: Watchers::default(),
-            session: Mutex::default(),
-        }))
+        ZooKeeperLock::connect_lazily(self)
     }
 }
 
 impl Inner {
     /// The session, which is established if there is none.
-    async fn session(&self) -> Result<Arc<ServerSession>, StoreError> {
+    async fn session(&self) -> Result<Arc<ServerSession>, LockError> {
         let connecting = {
             let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
             let usable = session.take().filter(|connecting| match connecting.peek() {

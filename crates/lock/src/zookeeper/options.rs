@@ -138,6 +138,24 @@ impl ZooKeeperOptions {
     }
 }
 
+/// Options for a list of servers, with the defaults for everything else.
+impl TryFrom<&str> for ZooKeeperOptions {
+    type Error = ConfigError;
+
+    fn try_from(servers: &str) -> Result<Self, ConfigError> {
+        Self::new(servers)
+    }
+}
+
+/// As for `&str`.
+impl TryFrom<&String> for ZooKeeperOptions {
+    type Error = ConfigError;
+
+    fn try_from(servers: &String) -> Result<Self, ConfigError> {
+        Self::new(servers)
+    }
+}
+
 /// Shows the schemes, and no credentials.
 impl fmt::Debug for ZooKeeperOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

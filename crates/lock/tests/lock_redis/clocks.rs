@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether_lock::{FairLock, Lock, RedisLock, Redlock, ReentrantLock, Renew};
+use bellwether::store::Renew;
+use bellwether_lock::{FairLock, Lock, RedisLock, Redlock, ReentrantLock};
 use bellwether_testkit::servers::{RedisServer, Reply};
 use tokio::time::sleep;
 

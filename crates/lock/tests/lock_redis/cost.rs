@@ -7,8 +7,8 @@ use std::slice;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bellwether::StoreError;
-use bellwether_lock::{Attempt, Claim, FairLock, Lock, RedisLock, Redlock, ReentrantLock};
+use bellwether::store::Claim;
+use bellwether_lock::{Attempt, FairLock, Lock, LockError, RedisLock, Redlock, ReentrantLock};
 use bellwether_testkit::servers::{RedisServer, Reply};
 use bellwether_testkit::wait::within;
 use futures_util::{StreamExt, stream};
@@ -85,7 +85,7 @@ async fn poll_for(lock: &dyn Lock, claim: &Claim, pause: Duration) {
 }
 
 /// As many as there are waiters, and one that holds it first.
-async fn locks<L: Lock>(connect: impl AsyncFn() -> Result<L, StoreError>) -> Locks {
+async fn locks<L: Lock>(connect: impl AsyncFn() -> Result<L, LockError>) -> Locks {
     let mut locks: Locks = Vec::new();
     for _ in 0..=WAITERS {
         locks.push(Arc::new(connect().await.expect("a lock")));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bellwether_lock::{FairLock, Lock, Released};
+use bellwether_lock::{FairLock, FairLockOptions, Lock, Released};
 use bellwether_testkit::servers::{RedisServer, Reply};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -11,8 +11,8 @@ use tokio::time::{sleep, timeout};
 use crate::world::{LONG, busy, claim, free, key, options, queue_up, take, wait, wait_pausing};
 
 async fn lock(server: &RedisServer, silence: Duration) -> FairLock {
-    let lock = FairLock::connect(options(server)).await.expect("a lock");
-    lock.silence(silence).expect("a silence")
+    let options = FairLockOptions::from(options(server)).silence(silence).expect("a silence");
+    FairLock::connect(options).await.expect("a lock")
 }
 
 fn queue() -> String {
@@ -213,8 +213,8 @@ async fn five_hundred_waiters_are_served_one_after_the_other_in_their_order() {
 
 #[tokio::test]
 async fn a_silence_out_of_range_is_refused() {
-    let lock = || FairLock::connect_lazily(crate::world::options_of("redis://127.0.0.1:1"));
-    assert!(lock().silence(Duration::ZERO).is_err());
-    assert!(lock().silence(Duration::from_secs(601)).is_err());
-    assert!(lock().silence(Duration::from_secs(600)).is_ok());
+    let options = || FairLockOptions::new("redis://127.0.0.1:1").expect("an address");
+    assert!(options().silence(Duration::ZERO).is_err());
+    assert!(options().silence(Duration::from_secs(601)).is_err());
+    assert!(options().silence(Duration::from_secs(600)).is_ok());
 }

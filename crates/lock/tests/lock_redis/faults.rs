@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bellwether::StoreErrorKind;
-use bellwether_lock::{FairLock, Lock, Locks, RedisLock, ReentrantLock, Released, Renew};
+use bellwether::store::Renew;
+use bellwether_lock::{FairLock, Lock, LockErrorKind, Locks, RedisLock, ReentrantLock, Released};
 use bellwether_testkit::faults::{FaultProxy, Replacement};
 use bellwether_testkit::servers::RedisServer;
 use bellwether_testkit::servers::free_port;
@@ -52,7 +52,7 @@ async fn what_a_release_did_whose_answer_was_lost_is_said_to_be_unknown() {
         take(&*lock, &ours, LONG).await;
         proxy.cut_after(1);
         let error = lock.release(ours.clone()).await.expect_err("no answer");
-        assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
+        assert_eq!(error.kind(), LockErrorKind::Unreachable, "{error}");
         proxy.heal();
         let again = lock.release(ours).await.expect("an answer");
         assert_eq!(again, Released::NotHeld, "of another release");
@@ -130,7 +130,7 @@ async fn a_renewal_that_fails_leaves_the_lock_held_and_is_no_loss() {
     take(&lock, &ours, LONG).await;
     server.stop();
     let error = lock.renew(&ours, LONG).await.expect_err("the server is paused");
-    assert_eq!(error.kind(), StoreErrorKind::TimedOut, "{error}");
+    assert_eq!(error.kind(), LockErrorKind::NoReply, "{error}");
     server.resume();
     busy(&lock, &claim(1)).await;
     assert_eq!(lock.renew(&ours, LONG).await.expect("an answer"), Renew::Held);
@@ -148,8 +148,8 @@ async fn a_server_that_was_never_there_is_an_error_in_time_and_soon_at_once() {
         assert!(began.elapsed() < budget * 2, "{:?}", began.elapsed());
         kinds.push(error.kind());
     }
-    assert_eq!(kinds[0], StoreErrorKind::Unreachable);
-    assert_eq!(kinds[7], StoreErrorKind::Down);
+    assert_eq!(kinds[0], LockErrorKind::Unreachable);
+    assert_eq!(kinds[7], LockErrorKind::Down);
 }
 
 #[tokio::test]

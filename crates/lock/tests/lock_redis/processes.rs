@@ -7,8 +7,9 @@ use std::slice;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bellwether::store::Renew;
 use bellwether_lock::{
-    Attempt, FairLock, Lock, RedisLock, Redlock, ReentrantLock, Released, Renew, Request, TakeOver,
+    Attempt, FairLock, Lock, RedisLock, Redlock, ReentrantLock, Released, Request, TakeOver,
 };
 use bellwether_testkit::locks::{
     Count, FencedResource, LockCommand, LockReply, LockSetup, LockWorker, read_count, work,

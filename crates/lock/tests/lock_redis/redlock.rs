@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use bellwether::{RedisOptions, StoreError};
-use bellwether_lock::{Attempt, Lock, Redlock, Released, Renew};
+use bellwether::RedisOptions;
+use bellwether::store::Renew;
+use bellwether_lock::{Attempt, Lock, LockError, Redlock, Released};
 use bellwether_testkit::servers::{RedisServer, Reply};
 use tokio::time::sleep;
 
@@ -62,7 +63,7 @@ fn node(server: &RedisServer) -> RedisOptions {
     options.down_after(1_000_000).expect("a number")
 }
 
-fn is_granted(attempt: &Result<Attempt, StoreError>) -> bool {
+fn is_granted(attempt: &Result<Attempt, LockError>) -> bool {
     matches!(attempt, Ok(Attempt::Granted(_)))
 }
 

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use bellwether::{ConfigError, StoreErrorKind};
-use bellwether_lock::{Lock, Redlock, Released, Renew};
+use bellwether::ConfigError;
+use bellwether::store::Renew;
+use bellwether_lock::{Lock, LockErrorKind, Redlock, Released};
 use bellwether_testkit::faults::FaultProxy;
 use bellwether_testkit::servers::RedisServer;
 use futures_util::future::join_all;
@@ -48,7 +49,7 @@ async fn a_grant_that_came_when_the_lease_was_almost_over_is_none_and_is_given_b
     let delay = Duration::from_millis(120);
     proxies.iter().for_each(|proxy| proxy.delay(Duration::ZERO, delay));
     let error = attempt(&lock, &claim(1), delay).await.expect_err("too late");
-    assert_eq!(error.kind(), StoreErrorKind::TimedOut, "{error}");
+    assert_eq!(error.kind(), LockErrorKind::NoReply, "{error}");
     assert_eq!(nodes.held(1), 0);
     take(&lock, &claim(1), delay * 10).await;
 }

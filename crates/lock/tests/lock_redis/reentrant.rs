@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether_lock::{
-    Attempt, Claim, Grant, Lock, Owner, ReentrantLock, Released, Renew, Request,
-};
+use bellwether::store::{Claim, Renew};
+use bellwether_lock::{Attempt, Grant, Lock, Owner, ReentrantLock, Released, Request};
 use bellwether_testkit::servers::{RedisServer, Reply};
 use tokio::time::sleep;
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether_lock::{Lock, RedisLock, Released, Renew};
+use bellwether::store::Renew;
+use bellwether_lock::{Lock, RedisLock, Released};
 use bellwether_testkit::servers::{RedisServer, Reply};
 use bellwether_testkit::wait::within;
 

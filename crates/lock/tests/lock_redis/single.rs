@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::StoreErrorKind;
-use bellwether_lock::{FairLock, Lock, RedisLock, Redlock, ReentrantLock, Released, Renew};
+use bellwether::store::Renew;
+use bellwether_lock::{FairLock, Lock, LockErrorKind, RedisLock, Redlock, ReentrantLock, Released};
 use bellwether_testkit::servers::free_port;
 use bellwether_testkit::servers::{RedisServer, Reply};
 use bellwether_testkit::wait::within;
@@ -98,7 +98,7 @@ async fn names_reveal_nothing_of_a_key_but_its_digest() {
     let server = RedisServer::start();
     let lock = lock(&server).await;
     let secret = bellwether::Key::of("patient").with("Jane Doe").with("{}\r\n");
-    take(&lock, &bellwether_lock::Claim::new(secret.clone()), LONG).await;
+    take(&lock, &bellwether::store::Claim::new(secret.clone()), LONG).await;
     let Reply::Array(names) = server.command(&["KEYS", "*:lock"]) else { panic!("no names") };
     let expected = format!("bw:default:{{{}}}:lock", secret.digest());
     assert_eq!(names, [Reply::Text(expected)]);
@@ -186,7 +186,7 @@ async fn a_missing_right_is_named_on_connecting() {
     server.command(&command);
     let user = options_of(&format!("redis://bw:secret@127.0.0.1:{}", server.port()));
     let error = RedisLock::connect(user).await.expect_err("it may not");
-    assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{error}");
+    assert_eq!(error.kind(), LockErrorKind::Misconfigured, "{error}");
 }
 
 #[tokio::test]
@@ -212,7 +212,7 @@ async fn a_node_of_a_cluster_is_named_on_connecting_even_if_it_has_all_slots() {
         Redlock::connect(nodes).await.expect_err("it does not fit"),
     ];
     for error in errors {
-        assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{error}");
+        assert_eq!(error.kind(), LockErrorKind::Misconfigured, "{error}");
         assert!(error.to_string().contains("a node of a cluster"), "{error}");
     }
 }
@@ -223,7 +223,7 @@ async fn an_error_names_the_key_by_its_digest_and_nothing_secret() {
     let lock =
         RedisLock::connect_lazily(options_of(&format!("redis://u:hunter2@127.0.0.1:{port}")));
     let secret = bellwether::Key::of("patient").with("Jane Doe");
-    let claim = bellwether_lock::Claim::new(secret.clone());
+    let claim = bellwether::store::Claim::new(secret.clone());
     let error = attempt(&lock, &claim, LONG).await.expect_err("no server is there").to_string();
     assert!(error.contains(&secret.to_string()), "{error}");
     let shown = format!("{error} {lock:?}");

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use bellwether::{RedisOptions, StoreError};
-use bellwether_lock::{Attempt, Busy, Claim, Grant, Lock, Released, Request};
+use bellwether::RedisOptions;
+use bellwether::store::Claim;
+use bellwether_lock::{Attempt, Busy, Grant, Lock, LockError, Released, Request};
 use bellwether_testkit::locks;
 use bellwether_testkit::servers::RedisServer;
 
@@ -30,7 +31,7 @@ pub(crate) async fn attempt(
     lock: &dyn Lock,
     claim: &Claim,
     lease: Duration,
-) -> Result<Attempt, StoreError> {
+) -> Result<Attempt, LockError> {
     lock.acquire(Request::new(claim.clone(), lease)).await
 }
 

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use bellwether::{Key, StoreError};
+use bellwether::Key;
+use bellwether::store::Claim;
 use bellwether_lock::{
-    Attempt, Claim, Fenced, Grant, Lock, MySqlLock, MySqlOptions, MySqlRowLock, PostgresLock,
+    Attempt, Fenced, Grant, Lock, LockError, MySqlLock, MySqlOptions, MySqlRowLock, PostgresLock,
     PostgresOptions, Released, Request, Session, Term,
 };
 use bellwether_testkit::servers::{MariaDbServer, PostgresServer};
@@ -56,11 +57,11 @@ impl Kind {
         self,
         url: &str,
         settings: &LockSettings,
-    ) -> Result<Arc<dyn Fenced>, StoreError> {
+    ) -> Result<Arc<dyn Fenced>, LockError> {
         Ok(match self {
-            Self::Names => Arc::new(MySqlLock::connect_with(self.mysql(url, settings)).await?),
-            Self::Rows => Arc::new(MySqlRowLock::connect_with(self.mysql(url, settings)).await?),
-            Self::Advisory => Arc::new(PostgresLock::connect_with(postgres(url, settings)).await?),
+            Self::Names => Arc::new(MySqlLock::connect(self.mysql(url, settings)).await?),
+            Self::Rows => Arc::new(MySqlRowLock::connect(self.mysql(url, settings)).await?),
+            Self::Advisory => Arc::new(PostgresLock::connect(postgres(url, settings)).await?),
         })
     }
 
@@ -235,7 +236,7 @@ pub(crate) async fn ask_by(
     lock: &dyn Fenced,
     claim: Claim,
     patience: Duration,
-) -> Result<Option<Held>, StoreError> {
+) -> Result<Option<Held>, LockError> {
     let request = Request::new(claim.clone(), NO_LEASE).patient_for(patience);
     match lock.acquire(request).await? {
         Attempt::Granted(grant) => Ok(Some(Held::new(claim, grant))),

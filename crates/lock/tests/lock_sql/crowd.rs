@@ -67,10 +67,10 @@ async fn a_caller_without_a_connection_gets_that_error(on: Bench) {
     let timeout = Duration::from_secs(1);
     let lock = on.lock_with(&LockSettings { connections: 1, timeout, ..LockSettings::default() });
     let held = take(&*lock, key(1)).await;
-    let claim = bellwether_lock::Claim::new(key(2));
+    let claim = bellwether::store::Claim::new(key(2));
     let error =
         crate::bench::ask_by(&*lock, claim, Duration::ZERO).await.expect_err("no connection");
-    assert_eq!(error.kind(), bellwether::StoreErrorKind::NotReady);
+    assert_eq!(error.kind(), bellwether_lock::LockErrorKind::NotReady);
     assert!(error.to_string().contains("all 1 connections"), "{error}");
     free(&*lock, held).await;
     let held = take(&*lock, key(2)).await;

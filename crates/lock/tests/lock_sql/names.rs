@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::StoreErrorKind;
-use bellwether_lock::{Claim, MySqlOptions, PostgresOptions};
+use bellwether::store::Claim;
+use bellwether_lock::{LockErrorKind, MySqlOptions, PostgresOptions};
 use tokio::time::timeout;
 
 use crate::bench::{
@@ -81,7 +81,7 @@ async fn a_user_that_may_not_create_the_tables_is_told_how(on: Bench) {
     }
     let error =
         on.kind.connect(&as_user(&on), &LockSettings::default()).await.expect_err("it may not");
-    assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{error}");
+    assert_eq!(error.kind(), LockErrorKind::Misconfigured, "{error}");
     assert!(error.to_string().contains("CREATE "), "{error}");
     assert!(!error.to_string().contains("hunter2"), "{error}");
 }
@@ -93,7 +93,7 @@ async fn a_wrong_password_is_said_without_repeating_it() {
     for kind in [Kind::Names, Kind::Rows] {
         let lazily = kind.lock_at(&url, &LockSettings::default());
         let error = kind.connect(&url, &LockSettings::default()).await.expect_err("it is wrong");
-        assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{error}");
+        assert_eq!(error.kind(), LockErrorKind::Misconfigured, "{error}");
         assert!(!format!("{error} {error:?} {lazily:?}").contains("hunter2"), "{error} {lazily:?}");
     }
 }

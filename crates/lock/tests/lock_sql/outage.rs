@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::StoreErrorKind;
-use bellwether_lock::Claim;
+use bellwether::store::Claim;
+use bellwether_lock::LockErrorKind;
 use bellwether_testkit::faults::FaultProxy;
 use bellwether_testkit::servers::free_port;
 use tokio::io::AsyncWriteExt;
@@ -60,7 +60,7 @@ async fn a_server_that_comes_later_is_worked_with(mut on: Bench) {
     on.kill();
     let lock = on.lock();
     let error = ask_by(&*lock, Claim::new(key(1)), Duration::ZERO).await.expect_err("it is down");
-    assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
+    assert_eq!(error.kind(), LockErrorKind::Unreachable, "{error}");
     on.restart();
     let held = take(&*lock, key(1)).await;
     free(&*lock, held).await;
@@ -96,7 +96,7 @@ async fn a_server_that_is_not_there_is_an_error_and_no_wait() {
         let began = Instant::now();
         let error =
             ask_by(&*lock, Claim::new(key(1)), Duration::ZERO).await.expect_err("no server");
-        assert_eq!(error.kind(), StoreErrorKind::Unreachable, "{error}");
+        assert_eq!(error.kind(), LockErrorKind::Unreachable, "{error}");
         assert!(error.to_string().contains(&key(1).to_string()), "{error}");
         assert!(began.elapsed() < AMPLE, "{:?}", began.elapsed());
     }
@@ -110,7 +110,7 @@ async fn a_server_that_never_answers_is_an_error_within_the_timeout() {
     for kind in Kind::ALL {
         let began = Instant::now();
         let error = kind.connect(&kind.url_by(address), &settings).await.expect_err("silence");
-        assert_eq!(error.kind(), StoreErrorKind::TimedOut, "{error}");
+        assert_eq!(error.kind(), LockErrorKind::NoReply, "{error}");
         assert!(began.elapsed() < AMPLE, "{:?}", began.elapsed());
     }
 }

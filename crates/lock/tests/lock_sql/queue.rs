@@ -4,7 +4,8 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether_lock::{Claim, Lock, Released};
+use bellwether::store::Claim;
+use bellwether_lock::{Lock, Released};
 use bellwether_testkit::faults::FaultProxy;
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use bellwether::Key;
+use bellwether::store::Claim;
 use bellwether_lock::{
-    Attempt, Busy, Claim, Grant, Lock, Released, Request, Term, ZooKeeperLock, ZooKeeperOptions,
+    Attempt, Busy, Grant, Lock, Released, Request, Term, ZooKeeperLock, ZooKeeperOptions,
 };
 use bellwether_testkit::locks;
 use bellwether_testkit::servers::ZooKeeperServer;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether_lock::{Claim, Lock, Renew, ZooKeeperLock, ZooKeeperOptions};
+use bellwether::store::{Claim, Renew};
+use bellwether_lock::{Lock, ZooKeeperLock, ZooKeeperOptions};
 use bellwether_testkit::servers::ZooKeeperServer;
 use tokio::time::{Instant, sleep};
 use zookeeper_client::Client;

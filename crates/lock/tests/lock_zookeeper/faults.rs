@@ -3,8 +3,7 @@
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use bellwether::StoreErrorKind;
-use bellwether_lock::{Attempt, Lock, Released, ZooKeeperLock, ZooKeeperOptions};
+use bellwether_lock::{Attempt, Lock, LockErrorKind, Released, ZooKeeperLock, ZooKeeperOptions};
 use bellwether_testkit::faults::FaultProxy;
 use bellwether_testkit::servers::free_port;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -147,7 +146,7 @@ async fn a_release_that_did_not_get_through_is_done_when_the_server_answers() {
     proxy.blackhole();
     let began = Instant::now();
     let error = lock.release(claim.clone()).await.unwrap_err();
-    assert_eq!(error.kind(), StoreErrorKind::TimedOut);
+    assert_eq!(error.kind(), LockErrorKind::NoReply);
     assert!(error.to_string().contains("releasing `stock#"), "{error}");
     assert!(began.elapsed() < LIMIT * 2);
     // A claim that is being released is not granted any more.
@@ -164,7 +163,7 @@ async fn a_server_that_is_not_there_is_an_error_at_once() {
     let began = Instant::now();
     let hosts = format!("127.0.0.1:{},127.0.0.1:{}", free_port(), free_port());
     let error = ZooKeeperLock::connect(&hosts).await.unwrap_err();
-    assert_eq!(error.kind(), StoreErrorKind::Unreachable);
+    assert_eq!(error.kind(), LockErrorKind::Unreachable);
     assert!(began.elapsed() < Duration::from_secs(1), "it took {:?}", began.elapsed());
 }
 
@@ -176,7 +175,7 @@ async fn a_server_that_says_nothing_is_an_error_in_time() {
     let lock = ZooKeeperOptions::new(&hosts).unwrap().timeout(LIMIT).unwrap().connect_lazily();
     let began = Instant::now();
     let error = lock.acquire(request(&claim(), Duration::ZERO)).await.unwrap_err();
-    assert_eq!(error.kind(), StoreErrorKind::TimedOut);
+    assert_eq!(error.kind(), LockErrorKind::NoReply);
     assert!(began.elapsed() < LIMIT * 2, "it took {:?}", began.elapsed());
 }
 
@@ -187,7 +186,7 @@ async fn a_paused_server_costs_the_timeout_of_an_operation() {
     board.server.stop();
     let began = Instant::now();
     let error = lock.acquire(request(&claim(), Duration::ZERO)).await.unwrap_err();
-    assert_eq!(error.kind(), StoreErrorKind::TimedOut);
+    assert_eq!(error.kind(), LockErrorKind::NoReply);
     assert!(began.elapsed() < LIMIT * 2, "it took {:?}", began.elapsed());
     board.server.resume();
     let claim = claim();
@@ -205,7 +204,7 @@ async fn a_lazy_lock_waits_for_no_server_until_it_is_used() {
     board.server.kill();
     let lock = options.connect_lazily();
     let error = lock.acquire(request(&claim(), Duration::ZERO)).await.unwrap_err();
-    assert_eq!(error.kind(), StoreErrorKind::Unreachable);
+    assert_eq!(error.kind(), LockErrorKind::Unreachable);
     board.server.restart();
     take(&lock, &claim()).await;
 }

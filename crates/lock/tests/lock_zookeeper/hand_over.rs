@@ -4,7 +4,8 @@ use std::cell::Cell;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use bellwether_lock::{Attempt, Claim, Lock, ZooKeeperLock};
+use bellwether::store::Claim;
+use bellwether_lock::{Attempt, Lock, ZooKeeperLock};
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use bellwether::{Key, StoreErrorKind};
-use bellwether_lock::{Attempt, Claim, Lock, ZooKeeperOptions};
+use bellwether::Key;
+use bellwether::store::Claim;
+use bellwether_lock::{Attempt, Lock, LockErrorKind, ZooKeeperOptions};
 use tokio::time::{Instant, sleep};
 use zookeeper_client::Client;
 
@@ -85,7 +86,7 @@ async fn private_nodes_without_an_owner_leave_nothing() {
     let board = Board::start().await;
     let lock = board.options().private().connect().await.unwrap();
     let error = lock.acquire(request(&claim(), Duration::ZERO)).await.unwrap_err();
-    assert_eq!(error.kind(), StoreErrorKind::Misconfigured);
+    assert_eq!(error.kind(), LockErrorKind::Misconfigured);
     assert!(error.to_string().contains("ZooKeeperOptions::auth"), "{error}");
     assert_eq!(board.client.check_stat("/bellwether").await.unwrap(), None);
 }
@@ -101,7 +102,7 @@ async fn private_nodes_are_accessible_to_the_same_user_only() {
     take(&ours, &held).await;
     busy(&same, &claim(), Duration::ZERO).await;
     let error = other.acquire(request(&claim(), Duration::ZERO)).await.unwrap_err();
-    assert_eq!(error.kind(), StoreErrorKind::Refused);
+    assert_eq!(error.kind(), LockErrorKind::Refused);
     assert!(!error.to_string().contains("guess"), "{error}");
     free(&ours, held).await;
     take(&same, &claim()).await;
@@ -119,7 +120,7 @@ async fn a_user_that_may_not_create_nodes_is_refused() {
     let stranger = board.lock().await;
     let attempt = stranger.acquire(request(&claim(), PATIENCE)).await;
     let Err(error) = attempt else { panic!("{attempt:?}") };
-    assert_eq!(error.kind(), StoreErrorKind::Refused);
+    assert_eq!(error.kind(), LockErrorKind::Refused);
     let Ok(Attempt::Granted(_)) = ours.acquire(request(&claim(), Duration::ZERO)).await else {
         panic!("a stranger is in the way");
     };

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether_lock::{Attempt, Lock, Released, Renew, ZooKeeperOptions};
+use bellwether::store::Renew;
+use bellwether_lock::{Attempt, Lock, Released, ZooKeeperOptions};
 use bellwether_testkit::faults::FaultProxy;
 use tokio::time::Instant;
 use zookeeper_client::{Acls, CreateMode};

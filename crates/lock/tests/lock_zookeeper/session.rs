@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether_lock::{Claim, Lock, Released, Renew, ZooKeeperLock, ZooKeeperOptions};
+use bellwether::store::{Claim, Renew};
+use bellwether_lock::{Lock, Released, ZooKeeperLock, ZooKeeperOptions};
 use bellwether_testkit::faults::FaultProxy;
 use tokio::time::{Instant, sleep};
 use zookeeper_client::{Acls, CreateMode};

@@ -21,6 +21,14 @@ struct Stock {
 #[derive(Debug, PartialEq)]
 struct SoldOut;
 
+impl std::fmt::Display for SoldOut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("sold out")
+    }
+}
+
+impl std::error::Error for SoldOut {}
+
 impl Stock {
     fn of(left: u32) -> Self {
         Self { left: AtomicU32::new(left), locks: locks(LocalLock::new()) }
@@ -67,7 +75,7 @@ async fn calls_of_one_key_are_made_one_after_the_other() {
     assert!(calls.iter().all(Result::is_ok));
     assert_eq!(stock.left.load(Ordering::SeqCst), 0);
     let error = deduct(&stock, &item, 1).await.unwrap_err();
-    assert!(matches!(error, LockedError::Inner(SoldOut)), "{error:?}");
+    assert_eq!(error.inner(), Some(&SoldOut));
 }
 
 #[tokio::test(start_paused = true)]

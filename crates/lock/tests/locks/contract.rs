@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::Key;
+use bellwether::store::{Claim, Renew, Watch};
 use bellwether_lock::{
-    Attempt, Busy, Claim, Fenced, Grant, Holder, LocalLock, Lock, LockFuture, Released, Renew,
-    Request, TakeOver, Watch, conformance,
+    Attempt, Busy, Fenced, Grant, Holder, LocalLock, Lock, LockFuture, Released, Request, TakeOver,
+    conformance,
 };
 
 #[tokio::test(start_paused = true)]

@@ -3,8 +3,8 @@
 use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use bellwether::StoreErrorKind;
-use bellwether_lock::{Claim, LocalLock, Lock, LockErrorKind, Released};
+use bellwether::store::Claim;
+use bellwether_lock::{LocalLock, Lock, LockErrorKind, Released};
 use futures_util::FutureExt;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
@@ -28,7 +28,7 @@ async fn another_claim_cannot_release() {
 async fn a_late_release_leaves_the_key_to_its_new_holder() {
     let lock = Scripted::default();
     let held = locks(lock.clone()).lock(&key()).await.unwrap();
-    lock.fail(Operation::Renew, StoreErrorKind::Unreachable, usize::MAX);
+    lock.fail(Operation::Renew, LockErrorKind::Unreachable, usize::MAX);
     sleep(LEASE).await;
     let theirs = seize(&lock.lock, &key(), SECOND * 60).await;
     assert_eq!(held.release().await.unwrap(), Released::NotHeld);
@@ -50,7 +50,7 @@ async fn a_release_is_asked_for_once() {
 async fn a_release_whose_answer_was_lost_has_the_same_answer_again() {
     let lock = Scripted::default();
     let held = locks(lock.clone()).lock(&key()).await.unwrap();
-    lock.fail(Operation::Release, StoreErrorKind::TimedOut, 2);
+    lock.fail(Operation::Release, LockErrorKind::NoReply, 2);
     assert_eq!(held.release().await.unwrap(), Released::Freed);
     assert_eq!(lock.asked(Operation::Release), 3);
 }
@@ -60,10 +60,10 @@ async fn a_release_whose_answer_was_lost_has_the_same_answer_again() {
 async fn a_release_that_fails_is_reported_soon_and_goes_on() {
     let lock = Scripted::default();
     let held = locks(lock.clone()).lock(&key()).await.unwrap();
-    lock.fail(Operation::Release, StoreErrorKind::Unreachable, 9);
+    lock.fail(Operation::Release, LockErrorKind::Unreachable, 9);
     let began = Instant::now();
     let error = held.release().await.unwrap_err();
-    assert_eq!(error.kind(), LockErrorKind::Store(StoreErrorKind::Unreachable));
+    assert_eq!(error.kind(), LockErrorKind::Unreachable);
     assert!(began.elapsed() <= SECOND * 2, "{:?}", began.elapsed());
     sleep(SECOND * 2).await;
     assert!(!is_held(&lock.lock, &key()).await);
@@ -250,7 +250,7 @@ async fn a_release_that_fails_holds_up_a_try_for_as_long_as_it_is_waited_for() {
     let lock = Scripted::default();
     let locks = locks(lock.clone());
     let held = locks.lock(&key()).await.unwrap();
-    lock.fail(Operation::Release, StoreErrorKind::Unreachable, usize::MAX);
+    lock.fail(Operation::Release, LockErrorKind::Unreachable, usize::MAX);
     drop(held);
     let began = Instant::now();
     assert_eq!(kind(locks.try_lock(&key()).await), LockErrorKind::Busy);

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bellwether::store::{
-    Accept, Acquire, Commit, Draft, Lease, Lifetimes, Renew, Store, Value, conformance,
+    Accept, Acquire, Claim, Commit, Draft, Lease, Renew, Store, Value, conformance,
 };
-use bellwether::{MemoryStore, ReadThroughLayer, StoreErrorKind};
-use bellwether_lock::{Attempt, Claim, Guarded, LocalLock, Lock, Request};
+use bellwether::{Lifetimes, MemoryStore, ReadThroughLayer, StoreErrorKind};
+use bellwether_lock::{Attempt, Guarded, LocalLock, Lock, LockErrorKind, Request};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
@@ -138,7 +138,7 @@ async fn a_lock_that_fails_is_an_error_and_leaves_no_lease() {
     let lock = Scripted::default();
     let store = MemoryStore::new(10);
     let guarded = Guarded::new(store.clone(), lock.clone());
-    lock.fail(Operation::Acquire, StoreErrorKind::Unreachable, 1);
+    lock.fail(Operation::Acquire, LockErrorKind::Unreachable, 1);
     let claim = Claim::new(key());
     let error = guarded.acquire(claim, LEASE, Accept::Fresh).await.unwrap_err();
     assert_eq!(error.kind(), StoreErrorKind::Unreachable);

@@ -2,8 +2,11 @@
 
 #[cfg(feature = "macros")]
 mod attribute;
+#[cfg(all(feature = "redis", feature = "mysql", feature = "postgres", feature = "zookeeper"))]
+mod connecting;
 mod contract;
 mod ending;
+mod error_chains;
 mod exclusion;
 mod guarded;
 mod owners;

@@ -4,10 +4,10 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use bellwether::StoreErrorKind;
+use bellwether::store::Claim;
 use bellwether_lock::{
-    Attempt, Claim, LocalLock, Lock, LockErrorKind, LockWait, Locks, Owner, Released, Request,
-    TakeOver, conformance,
+    Attempt, LocalLock, Lock, LockErrorKind, LockWait, Locks, Owner, Released, Request, TakeOver,
+    conformance,
 };
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
@@ -154,7 +154,7 @@ async fn a_silent_holder_is_taken_over_by_exactly_one_after_the_time() {
 async fn a_holder_that_was_taken_over_is_notified_and_its_release_frees_nothing() {
     let lock = Scripted::default();
     let silent = locks(lock.clone()).lease(SECOND * 60).unwrap().lock(&key()).await.unwrap();
-    lock.fail(Operation::Renew, StoreErrorKind::Unreachable, 1);
+    lock.fail(Operation::Renew, LockErrorKind::Unreachable, 1);
     let thief = locks(lock.lock.clone()).take_over_after(SECOND * 10).unwrap();
     let stolen = timeout(SECOND * 11, thief.lock(&key())).await.unwrap().unwrap();
     assert!(stolen.fence() > silent.fence());

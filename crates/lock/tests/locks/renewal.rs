@@ -3,7 +3,6 @@
 use std::thread;
 use std::time::Duration;
 
-use bellwether::StoreErrorKind;
 use bellwether_lock::{
     Fenced, LocalLock, Lock, LockErrorKind, LockGuard, LockWait, Locks, Released,
 };
@@ -77,7 +76,8 @@ async fn a_lock_that_the_server_forgot_is_lost_and_the_next_one_is_kept() {
 
 /// Takes a key away from its holder.
 async fn forget<L: Fenced>(lock: &LocalLock, held: &LockGuard<L>) {
-    use bellwether_lock::{Attempt, Claim, Request, TakeOver};
+    use bellwether::store::Claim;
+    use bellwether_lock::{Attempt, Request, TakeOver};
     let claim = Claim::new(held.key().clone());
     let request = Request::new(claim.clone(), SECOND);
     let Attempt::Busy(busy) = lock.acquire(request.clone()).await.unwrap() else {
@@ -140,7 +140,7 @@ async fn a_loss_is_reported_at_once_and_found_by_one_request() {
 async fn a_renewal_that_fails_is_tried_again() {
     let lock = Scripted::default();
     let held = locks(lock.clone()).lock(&key()).await.unwrap();
-    for kind in [StoreErrorKind::Unreachable, StoreErrorKind::Refused] {
+    for kind in [LockErrorKind::Unreachable, LockErrorKind::Refused] {
         lock.fail(Operation::Renew, kind, 3);
         sleep(LEASE * 2).await;
         assert!(!held.is_lost() && is_held(&lock.lock, &key()).await);
@@ -152,7 +152,7 @@ async fn a_renewal_that_fails_is_tried_again() {
 async fn a_lock_that_cannot_be_renewed_is_lost_at_its_own_end_and_not_before() {
     let lock = Scripted::default();
     let held = locks(lock.clone()).lock(&key()).await.unwrap();
-    lock.fail(Operation::Renew, StoreErrorKind::Unreachable, usize::MAX);
+    lock.fail(Operation::Renew, LockErrorKind::Unreachable, usize::MAX);
     sleep(LEASE * 9 / 10).await;
     assert!(!held.is_lost() && is_held(&lock.lock, &key()).await);
     assert_eq!(lock.asked(Operation::Release), 0);
@@ -165,7 +165,7 @@ async fn a_lock_that_cannot_be_renewed_is_lost_at_its_own_end_and_not_before() {
 async fn a_lease_is_counted_from_before_the_request() {
     let lock = Scripted::default();
     lock.delay(Operation::Acquire, Duration::ZERO, LEASE / 2);
-    lock.fail(Operation::Renew, StoreErrorKind::Unreachable, usize::MAX);
+    lock.fail(Operation::Renew, LockErrorKind::Unreachable, usize::MAX);
     let held = locks(lock.clone()).lock(&key()).await.unwrap();
     let took = lost_after(&held, LEASE).await;
     assert!(took < LEASE / 2, "{took:?}");
@@ -223,7 +223,7 @@ async fn a_grant_by_a_session_that_has_ended_is_none() {
     let (lock, session) = Scripted::by_session();
     drop(session);
     let answer = locks(lock).lock(&key()).await;
-    assert_eq!(kind(answer), LockErrorKind::Store(StoreErrorKind::Unreachable));
+    assert_eq!(kind(answer), LockErrorKind::Unreachable);
 }
 
 /// Case 62.
@@ -267,7 +267,8 @@ async fn others_are_given_the_remaining_lease() {
     let lock = LocalLock::new();
     seize(&lock, &key(), SECOND * 10).await;
     advance(SECOND).await;
-    use bellwether_lock::{Attempt, Claim, Request};
+    use bellwether::store::Claim;
+    use bellwether_lock::{Attempt, Request};
     let request = Request::new(Claim::new(key()), SECOND);
     let Attempt::Busy(busy) = lock.acquire(request).await.unwrap() else { panic!("it is free") };
     assert_eq!(busy.remaining, Some(SECOND * 9));

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bellwether::StoreErrorKind;
 use bellwether_lock::{LocalLock, Lock, LockErrorKind, LockGuard, Locks};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use tokio::task::{JoinSet, yield_now};
@@ -61,7 +60,8 @@ async fn call(locks: &Locks<Scripted>, world: &World, chance: &mut StdRng) {
             Ok(held) => held,
             Err(error) => {
                 let expected = [LockErrorKind::Busy, LockErrorKind::TimedOut];
-                let is_scripted = matches!(error.kind(), LockErrorKind::Store(_));
+                let scripted = [LockErrorKind::NoReply, LockErrorKind::Unreachable];
+                let is_scripted = scripted.contains(&error.kind());
                 assert!(expected.contains(&error.kind()) || is_scripted, "{error}");
                 return;
             }
@@ -98,7 +98,7 @@ async fn in_a_storm_one_holds_at_a_time_and_nothing_is_left() {
     // of that.)
     let troubles = tokio::spawn(async move {
         for round in 0..40 {
-            let kind = [StoreErrorKind::TimedOut, StoreErrorKind::Unreachable][round % 2];
+            let kind = [LockErrorKind::NoReply, LockErrorKind::Unreachable][round % 2];
             for operation in [Operation::Acquire, Operation::Release] {
                 lock.fail(operation, kind, 1);
             }

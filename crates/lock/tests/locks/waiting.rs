@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::{ConfigError, StoreErrorKind};
+use bellwether::ConfigError;
 use bellwether_lock::{LocalLock, Lock, LockErrorKind, LockWait, Locks};
 use futures_util::future::join_all;
 use tokio::task::yield_now;
@@ -52,7 +52,7 @@ async fn a_deadline_ends_the_wait_and_names_both_causes() {
     let began = Instant::now();
     let fails = async {
         sleep(MS * 500).await;
-        lock.fail(Operation::Acquire, StoreErrorKind::NotReady, usize::MAX);
+        lock.fail(Operation::Acquire, LockErrorKind::NotReady, usize::MAX);
     };
     let key = key();
     let (answer, ()) = tokio::join!(locks.lock_before(&key, began + SECOND), fails);
@@ -203,10 +203,10 @@ async fn durations_that_make_no_sense_are_refused() {
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_is_unreachable_from_the_start_is_an_error_at_once() {
     let lock = Scripted::default();
-    lock.fail(Operation::Acquire, StoreErrorKind::Unreachable, usize::MAX);
+    lock.fail(Operation::Acquire, LockErrorKind::Unreachable, usize::MAX);
     let began = Instant::now();
     let answer = locks(lock.clone()).lock(&key()).await;
-    assert_eq!(kind(answer), LockErrorKind::Store(StoreErrorKind::Unreachable));
+    assert_eq!(kind(answer), LockErrorKind::Unreachable);
     assert_eq!(began.elapsed(), Duration::ZERO);
 }
 
@@ -219,7 +219,7 @@ async fn trouble_that_passes_is_waited_out() {
     let waits = tokio::spawn(async move { waiting.lock(&key()).await.map(drop) });
     sleep(MS * 300).await;
     for operation in [Operation::Acquire, Operation::Release, Operation::Renew] {
-        lock.fail(operation, StoreErrorKind::Unreachable, 3);
+        lock.fail(operation, LockErrorKind::Unreachable, 3);
     }
     drop(held);
     timeout(SECOND * 2, waits).await.unwrap().unwrap().unwrap();
@@ -232,9 +232,9 @@ async fn a_permanent_error_ends_the_wait() {
     let waiting = locks(lock.clone());
     let waits = tokio::spawn(async move { kind(waiting.lock(&key()).await) });
     sleep(MS * 300).await;
-    lock.fail(Operation::Acquire, StoreErrorKind::Refused, 1);
+    lock.fail(Operation::Acquire, LockErrorKind::Refused, 1);
     let ended = timeout(SECOND, waits).await.unwrap().unwrap();
-    assert_eq!(ended, LockErrorKind::Store(StoreErrorKind::Refused));
+    assert_eq!(ended, LockErrorKind::Refused);
 }
 
 /// A lock with a queue has to know its waiters, and a request may block there.
@@ -285,7 +285,7 @@ async fn a_grant_that_arrives_after_its_lease_is_none() {
     lock.delay(Operation::Acquire, Duration::ZERO, LEASE);
     let locks = locks(lock.clone());
     let answer = locks.try_lock(&key()).await;
-    assert_eq!(kind(answer), LockErrorKind::Store(StoreErrorKind::TimedOut));
+    assert_eq!(kind(answer), LockErrorKind::NoReply);
     advance(MS).await;
     sleep(MS * 100).await;
     assert!(!is_held(&lock.lock, &key()).await);

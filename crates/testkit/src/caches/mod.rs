@@ -5,9 +5,9 @@ pub mod codec;
 use std::fmt;
 use std::time::Duration;
 
-use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Lease, Lifetimes, Store, Value};
+use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Lease, Store, Value};
 use bellwether::{
-    CacheErrorKind, CacheStatus, Codec, Error, Json, Key, ReadThrough, ReadThroughLayer,
+    CacheErrorKind, CacheStatus, Codec, Error, Json, Key, Lifetimes, ReadThrough, ReadThroughLayer,
 };
 use futures_util::future::join_all;
 use tokio::runtime::Handle;

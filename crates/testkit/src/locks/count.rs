@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bellwether_lock::{Claim, Lock, Released};
+use bellwether::store::Claim;
+use bellwether_lock::{Lock, Released};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 use tokio::task::{JoinSet, yield_now};

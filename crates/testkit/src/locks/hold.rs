@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::StoreError;
-use bellwether_lock::{Attempt, Claim, Lock, Renew, Request, Term};
+use bellwether::store::{Claim, Renew};
+use bellwether_lock::{Attempt, Lock, LockError, Request, Term};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -24,7 +24,7 @@ impl Hold {
         number: u64,
         lease: Duration,
         patience: Duration,
-    ) -> Result<Option<Self>, StoreError> {
+    ) -> Result<Option<Self>, LockError> {
         let claim = Claim::new(key(number));
         let request = Request::new(claim.clone(), lease).patient_for(patience);
         let grant = match lock.acquire(request).await? {

@@ -14,7 +14,8 @@ pub use self::worker::{LockWorker, work};
 use std::time::Duration;
 
 use bellwether::Key;
-use bellwether_lock::{Attempt, Claim, Grant, Lock, Request};
+use bellwether::store::Claim;
+use bellwether_lock::{Attempt, Grant, Lock, Request};
 use tokio::time::timeout;
 
 /// The key of that number, as workers name it.

@@ -73,7 +73,8 @@ impl Health {
     }
 
     fn note_down(&self, last: &StoreError) {
-        let down = StoreError::new(StoreErrorKind::Down, format!("{DOWN}, the last one: {last}"));
+        let down = StoreError::new(StoreErrorKind::Down, format!("{DOWN}, the last one: {last}"))
+            .with_source(last.clone());
         *self.down.lock().unwrap_or_else(PoisonError::into_inner) = down;
         if let Some(held_back) = self.went_down.admit() {
             tracing::warn!(held_back, %last, "redis is taken to be down");

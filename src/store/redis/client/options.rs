@@ -270,6 +270,24 @@ impl RedisOptions {
     }
 }
 
+/// Options for an address, with the defaults for everything else.
+impl TryFrom<&str> for RedisOptions {
+    type Error = ConfigError;
+
+    fn try_from(url: &str) -> Result<Self, ConfigError> {
+        Self::new(url)
+    }
+}
+
+/// As for `&str`.
+impl TryFrom<&String> for RedisOptions {
+    type Error = ConfigError;
+
+    fn try_from(url: &String) -> Result<Self, ConfigError> {
+        Self::new(url)
+    }
+}
+
 /// Shows the address of the server, but neither user nor password.
 impl fmt::Debug for RedisOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -37,7 +37,12 @@ impl RequestError {
         let of = key.map(|key| format!(" of `{key}`")).unwrap_or_default();
         let advice = self.advice();
         let separator = if advice.is_empty() { "" } else { ": " };
-        StoreError::new(self.kind(), format!("redis, {what}{of}: {self}{separator}{advice}"))
+        let message = format!("redis, {what}{of}: {self}{separator}{advice}");
+        let error = StoreError::new(self.kind(), message);
+        match self {
+            Self::Reported(source) | Self::Unconnected(source) => error.with_source(source.clone()),
+            Self::Malformed | Self::TimedOut(_) => error,
+        }
     }
 
     /// Whether the server has become a replica. Only a write detects that.

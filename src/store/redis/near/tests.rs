@@ -7,7 +7,8 @@ use rand::{Rng, SeedableRng};
 use tokio::time::advance;
 
 use super::*;
-use crate::store::{Draft, Lifetimes, Value};
+use crate::lifetimes::Lifetimes;
+use crate::store::{Draft, Value};
 
 const SECOND: Duration = Duration::from_secs(1);
 

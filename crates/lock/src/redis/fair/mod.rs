@@ -1,14 +1,17 @@
 //! `FairLock`: a name that one claim has set, and a queue of its waiters.
 
+mod options;
+
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::adapter::duration_within;
-use bellwether::{ConfigError, Key, RedisOptions, StoreError};
+use bellwether::{ConfigError, Key};
+
+pub use self::options::FairLockOptions;
 
 use super::scripted::{LockScripts, Scripted};
 use super::{PRELUDE, millis, prove, script, token};
-use crate::{Attempt, Claim, Fenced, Lock, LockFuture, Released, Renew, Request, Watch};
+use crate::{Attempt, Claim, Fenced, Lock, LockError, LockFuture, Released, Renew, Request, Watch};
 use bellwether::redis::RedisScript;
 
 /// A lock in one Redis server that is granted in the order in which it was asked for. A handle:
@@ -16,7 +19,7 @@ use bellwether::redis::RedisScript;
 ///
 /// A claim that asks with [patience](Request::patience) while the lock is taken gets a place in a
 /// queue, by the clock of the server. It keeps the place by asking again. A waiter that does not
-/// ask for the [silence](Self::silence) counts as dead and is skipped; the delays of dead waiters
+/// ask for the [silence](FairLockOptions::silence) counts as dead and is skipped; the delays of dead waiters
 /// do not add up. A claim that asks without patience gets no place, and is granted the lock only if
 /// there are no waiters.
 ///
@@ -24,10 +27,10 @@ use bellwether::redis::RedisScript;
 /// the server, what is not guaranteed, and what the user must be allowed to do.
 ///
 /// Order costs throughput: a free lock is idle until the first waiter has taken it. Where no waiter
-/// starves without order, a [`RedisLock`](super::RedisLock) does more.
+/// starves without order, a [`RedisLock`](crate::RedisLock) does more.
 ///
 /// # Errors
-/// Those of a [`RedisLock`](super::RedisLock).
+/// Those of a [`RedisLock`](crate::RedisLock).
 #[derive(Clone, Debug)]
 pub struct FairLock {
     lock: Arc<Scripted>,
@@ -35,20 +38,25 @@ pub struct FairLock {
 }
 
 impl FairLock {
-    /// Connects, and makes sure that the server answers and allows what the scripts need.
+    /// Connects to a `redis://` or `unix://` address, or with [`RedisOptions`] or
+    /// [`FairLockOptions`]. Makes sure that the server answers and allows what the scripts need.
     ///
     /// # Errors
-    /// If the server cannot be reached or is not ready, if it is a replica or a node of a cluster,
-    /// or if the user lacks a right.
-    pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
-        let lock = Self::connect_lazily(options);
+    /// If the address is invalid, if the server cannot be reached or is not ready, if it is a
+    /// replica or a node of a cluster, or if the user lacks a right.
+    pub async fn connect<O>(options: O) -> Result<Self, LockError>
+    where
+        O: TryInto<FairLockOptions, Error: Into<ConfigError>>,
+    {
+        let lock = Self::connect_lazily(options.try_into().map_err(Into::into)?);
         lock.lock.prove().await?;
         prove(&lock).await?;
         Ok(lock)
     }
 
     /// A lock that connects when it is first used, for services that start before their Redis.
-    pub fn connect_lazily(options: RedisOptions) -> Self {
+    pub fn connect_lazily(options: impl Into<FairLockOptions>) -> Self {
+        let FairLockOptions { server, silence } = options.into();
         let ours = |text| script(&[include_str!("prelude.lua"), text]);
         let scripts = LockScripts {
             acquire: RedisScript::new(&[
@@ -62,23 +70,7 @@ impl FairLock {
             verify: script(&[include_str!("../verify.lua")]),
             release: ours(include_str!("release.lua")),
         };
-        Self { lock: Scripted::new(options, ":fair", scripts, &[]), silence: SILENCE }
-    }
-
-    /// Sets after how long a silent waiter counts as dead, and loses its place.
-    ///
-    /// Default: 1 s. [`Locks`](crate::Locks) asks four times a second while it waits with a time
-    /// limit, so a live waiter loses its place only if it misses three requests. When the waiters
-    /// at the head of the queue have died, however many, a free lock is idle for this time and a
-    /// quarter of a second at most. A caller that makes a number of tries, with a longer interval,
-    /// has no place between them.
-    ///
-    /// # Errors
-    /// If it is not from 10 ms to 10 minutes.
-    pub fn silence(self, silence: Duration) -> Result<Self, ConfigError> {
-        let [least, most] = [Duration::from_millis(10), Duration::from_secs(600)];
-        let silence = duration_within("silence of a waiter", silence, least, most)?;
-        Ok(Self { silence, ..self })
+        Self { lock: Scripted::new(server, ":fair", scripts, &[]), silence }
     }
 
     /// The name whose change tells a waiter that it is its turn.
@@ -90,6 +82,21 @@ impl FairLock {
     fn queue(&self, key: &Key) -> [Vec<u8>; 2] {
         let digest = key.digest();
         ["queue", "queue:seen"].map(|what| self.lock.unwatched_name(what, &digest))
+    }
+}
+
+impl FairLockOptions {
+    /// As [`FairLock::connect`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn connect(self) -> Result<FairLock, LockError> {
+        FairLock::connect(self).await
+    }
+
+    /// As [`FairLock::connect_lazily`].
+    pub fn connect_lazily(self) -> FairLock {
+        FairLock::connect_lazily(self)
     }
 }
 
@@ -126,5 +133,3 @@ impl Lock for FairLock {
 }
 
 impl Fenced for FairLock {}
-
-const SILENCE: Duration = Duration::from_secs(1);

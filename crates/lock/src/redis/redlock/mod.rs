@@ -8,14 +8,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::adapter::number_within;
-use bellwether::{ConfigError, Key, RedisOptions, StoreError, StoreErrorKind};
+use bellwether::{ConfigError, Key, RedisOptions};
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
 use self::quorum::{NodeAnswer, NodeRenewal, QuorumOutcome};
 use super::{millis, prove, prove_single, reply, script, token};
 use crate::drift::dependable;
-use crate::{Attempt, Claim, Grant, Lock, LockFuture, Released, Renew, Request, Term};
+use crate::{
+    Attempt, Claim, Grant, Lock, LockError, LockErrorKind, LockFuture, Released, Renew, Request,
+    Term,
+};
 use crate::{Watch, Watchers};
 use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue as Value};
 
@@ -42,7 +45,7 @@ use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue as Va
 ///   always`).
 ///
 /// So it saves work, and keeps data right only as far as clocks and disks are. For data, use a lock
-/// with a fence, such as [`RedisLock`](super::RedisLock). Use this one to lock while a server is
+/// with a fence, such as [`RedisLock`](crate::RedisLock). Use this one to lock while a server is
 /// down.
 ///
 /// Nodes must be independent: a replica is not a node.
@@ -58,19 +61,21 @@ struct Inner {
 }
 
 impl Redlock {
-    /// Connects, and makes sure that a majority answers and allows what the scripts need.
+    /// Connects to nodes by their addresses, or with [`RedisOptions`] for each. Makes sure that a
+    /// majority answers and allows what the scripts need.
     ///
     /// # Errors
-    /// Those of [`connect_lazily`](Self::connect_lazily), or if no majority can be reached, or if
-    /// any node is a node of a cluster or lacks a right.
-    pub async fn connect(
-        nodes: impl IntoIterator<Item = RedisOptions>,
-    ) -> Result<Self, StoreError> {
-        let misfit =
-            |error: ConfigError| StoreError::new(StoreErrorKind::Misconfigured, error.to_string());
-        let lock = Self::connect_lazily(nodes).map_err(misfit)?;
+    /// If an address is invalid. Those of [`connect_lazily`](Self::connect_lazily). If no majority
+    /// can be reached, or if any node is a node of a cluster or lacks a right.
+    pub async fn connect<O>(nodes: impl IntoIterator<Item = O>) -> Result<Self, LockError>
+    where
+        O: TryInto<RedisOptions, Error: Into<ConfigError>>,
+    {
+        let nodes: Result<Vec<_>, ConfigError> =
+            nodes.into_iter().map(|node| node.try_into().map_err(Into::into)).collect();
+        let lock = Self::connect_lazily(nodes?)?;
         let proved = lock.0.nodes.iter().map(|node| prove_single(node, &lock.0.renew));
-        let misfits = |error: &StoreError| error.kind() == StoreErrorKind::Misconfigured;
+        let misfits = |error: &LockError| error.kind() == LockErrorKind::Misconfigured;
         // Other errors of a minority do not matter.
         if let Some(error) =
             join_all(proved).await.into_iter().filter_map(Result::err).find(misfits)
@@ -114,7 +119,7 @@ impl Redlock {
 }
 
 impl Inner {
-    async fn acquire(&self, claim: &Claim, lease: Duration) -> Result<Attempt, StoreError> {
+    async fn acquire(&self, claim: &Claim, lease: Duration) -> Result<Attempt, LockError> {
         let began = Instant::now();
         let answers = join_all(self.nodes.iter().map(|node| self.take(node, claim, lease))).await;
         let in_time = began.elapsed() < dependable(lease);
@@ -129,14 +134,14 @@ impl Inner {
         match attempted {
             QuorumOutcome::Granted => {
                 let message = format!("redlock, {TAKING} of `{}`: the lease was over", claim.key());
-                Err(StoreError::new(StoreErrorKind::TimedOut, message))
+                Err(LockError::new(LockErrorKind::NoReply, message))
             }
             QuorumOutcome::Busy(busy) => Ok(Attempt::Busy(busy)),
             QuorumOutcome::Failed => Err(self.failure(TAKING, claim, &answers)),
         }
     }
 
-    async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Renew, StoreError> {
+    async fn renew(&self, claim: &Claim, lease: Duration) -> Result<Renew, LockError> {
         let renew = |node| {
             let args = vec![token(claim), millis(lease)];
             ask(node, &self.renew, claim, args, RENEWING, renewed)
@@ -155,13 +160,13 @@ impl Inner {
     }
 
     /// Whether a majority still holds. Each node reports the next change of its name from then on.
-    async fn verify(&self, claim: &Claim) -> Result<Renew, StoreError> {
+    async fn verify(&self, claim: &Claim) -> Result<Renew, LockError> {
         let verify = |node| ask(node, &self.verify, claim, vec![token(claim)], VERIFYING, renewed);
         let answers = join_all(self.nodes.iter().map(verify)).await;
         quorum::renewed(&answers).ok_or_else(|| self.failure(VERIFYING, claim, &answers))
     }
 
-    async fn release(&self, claim: &Claim) -> Result<Released, StoreError> {
+    async fn release(&self, claim: &Claim) -> Result<Released, LockError> {
         let answers = join_all(self.nodes.iter().map(|node| self.free(node, claim))).await;
         quorum::released(&answers).ok_or_else(|| self.failure(FREEING, claim, &answers))
     }
@@ -171,14 +176,14 @@ impl Inner {
         node: &RedisClient,
         claim: &Claim,
         lease: Duration,
-    ) -> Result<NodeAnswer, StoreError> {
+    ) -> Result<NodeAnswer, LockError> {
         let args = vec![token(claim), millis(lease)];
         ask(node, &self.acquire, claim, args, TAKING, asked).await
     }
 
-    async fn free(&self, node: &RedisClient, claim: &Claim) -> Result<Released, StoreError> {
+    async fn free(&self, node: &RedisClient, claim: &Claim) -> Result<Released, LockError> {
         let request = request(node, &self.release, claim, vec![token(claim)], FREEING);
-        node.run(&request.once(), reply::released).await
+        node.run(&request.once(), reply::released).await.map_err(LockError::from)
     }
 
     /// The error when too few nodes have answered: which ones failed, and why.
@@ -186,8 +191,8 @@ impl Inner {
         &self,
         doing: &str,
         claim: &Claim,
-        answers: &[Result<T, StoreError>],
-    ) -> StoreError {
+        answers: &[Result<T, LockError>],
+    ) -> LockError {
         let nodes = self.nodes.iter().zip(answers);
         let failed: Vec<_> =
             nodes.filter_map(|(node, answer)| Some((node, answer.as_ref().err()?))).collect();
@@ -202,8 +207,12 @@ impl Inner {
             answers.len(),
             why.join("; ")
         );
-        let kind = failed.first().map_or(StoreErrorKind::Unreachable, |(_, error)| error.kind());
-        StoreError::new(kind, message)
+        let kind = failed.first().map_or(LockErrorKind::Unreachable, |(_, error)| error.kind());
+        let error = LockError::new(kind, message);
+        match failed.first() {
+            Some((_, source)) => error.with_source(LockError::clone(source)),
+            None => error,
+        }
     }
 }
 
@@ -214,8 +223,9 @@ async fn ask<T>(
     args: Vec<Vec<u8>>,
     doing: &'static str,
     read: fn(Value) -> Option<T>,
-) -> Result<T, StoreError> {
-    node.run(&request(node, script, claim, args, doing), read).await
+) -> Result<T, LockError> {
+    let request = request(node, script, claim, args, doing);
+    node.run(&request, read).await.map_err(LockError::from)
 }
 
 fn request<'a>(

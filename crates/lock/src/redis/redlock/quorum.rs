@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use bellwether::StoreError;
-
-use crate::{Busy, Released, Renew};
+use crate::{Busy, LockError, Released, Renew};
 
 /// The answer of a node to a request for the lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +35,7 @@ pub(super) enum QuorumOutcome {
     Failed,
 }
 
-pub(super) fn attempted(answers: &[Result<NodeAnswer, StoreError>]) -> QuorumOutcome {
+pub(super) fn attempted(answers: &[Result<NodeAnswer, LockError>]) -> QuorumOutcome {
     let quorum = quorum(answers.len());
     let granted = answers.iter().filter(|answer| matches!(answer, Ok(NodeAnswer::Granted))).count();
     if granted >= quorum {
@@ -60,18 +58,18 @@ pub(super) fn attempted(answers: &[Result<NodeAnswer, StoreError>]) -> QuorumOut
 }
 
 /// The outcome of a renewal, if the answers decide it.
-pub(super) fn renewed(answers: &[Result<NodeRenewal, StoreError>]) -> Option<Renew> {
+pub(super) fn renewed(answers: &[Result<NodeRenewal, LockError>]) -> Option<Renew> {
     let held = answers.iter().filter(|answer| matches!(answer, Ok(NodeRenewal::Held))).count();
     decided(held, answers, Renew::Held, Renew::Lost)
 }
 
 /// The outcome of a release, if the answers decide it.
-pub(super) fn released(answers: &[Result<Released, StoreError>]) -> Option<Released> {
+pub(super) fn released(answers: &[Result<Released, LockError>]) -> Option<Released> {
     let freed = answers.iter().filter(|answer| matches!(answer, Ok(Released::Freed))).count();
     decided(freed, answers, Released::Freed, Released::NotHeld)
 }
 
-fn decided<A, V>(count: usize, answers: &[Result<A, StoreError>], yes: V, no: V) -> Option<V> {
+fn decided<A, V>(count: usize, answers: &[Result<A, LockError>], yes: V, no: V) -> Option<V> {
     let quorum = quorum(answers.len());
     let unknown = answers.iter().filter(|answer| answer.is_err()).count();
     match count {
@@ -84,10 +82,10 @@ fn decided<A, V>(count: usize, answers: &[Result<A, StoreError>], yes: V, no: V)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bellwether::StoreErrorKind;
+    use crate::LockErrorKind;
 
-    fn failed<T>() -> Result<T, StoreError> {
-        Err(StoreError::new(StoreErrorKind::TimedOut, "no answer"))
+    fn failed<T>() -> Result<T, LockError> {
+        Err(LockError::new(LockErrorKind::NoReply, "no answer"))
     }
 
     /// `g`: granted; a digit: taken for so many seconds; `t`: taken without a known end; `e`: an

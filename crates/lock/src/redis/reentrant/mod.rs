@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::{Key, RedisOptions, StoreError};
+use bellwether::{ConfigError, Key, RedisOptions};
 
 use super::scripted::{LockScripts, Scripted};
 use super::{prove, script};
-use crate::{Attempt, Claim, Fenced, Lock, LockFuture, Reentrant, Released, Renew, Request, Watch};
+use crate::{
+    Attempt, Claim, Fenced, Lock, LockError, LockFuture, Reentrant, Released, Renew, Request, Watch,
+};
 use bellwether::redis::{RedisScript, RedisValue};
 
 /// A lock in one Redis server that its [owner](Request::owner) may take again while it holds it. A
@@ -22,7 +24,7 @@ use bellwether::redis::{RedisScript, RedisValue};
 /// must be allowed to do.
 ///
 /// # Errors
-/// Those of a [`RedisLock`](super::RedisLock).
+/// Those of a [`RedisLock`](crate::RedisLock).
 #[derive(Clone, Debug)]
 pub struct ReentrantLock {
     lock: Arc<Scripted>,
@@ -30,13 +32,17 @@ pub struct ReentrantLock {
 }
 
 impl ReentrantLock {
-    /// Connects, and makes sure that the server answers and allows what the scripts need.
+    /// Connects to a `redis://` or `unix://` address, or with [`RedisOptions`]. Makes sure that the
+    /// server answers and allows what the scripts need.
     ///
     /// # Errors
-    /// If the server cannot be reached or is not ready, if it is a replica or a node of a cluster,
+    /// If the address is invalid, if the server cannot be reached or is not ready, if it is a replica or a node of a cluster,
     /// or if the user lacks a right.
-    pub async fn connect(options: RedisOptions) -> Result<Self, StoreError> {
-        let lock = Self::connect_lazily(options);
+    pub async fn connect<O>(options: O) -> Result<Self, LockError>
+    where
+        O: TryInto<RedisOptions, Error: Into<ConfigError>>,
+    {
+        let lock = Self::connect_lazily(options.try_into().map_err(Into::into)?);
         lock.lock.prove().await?;
         prove(&lock).await?;
         Ok(lock)

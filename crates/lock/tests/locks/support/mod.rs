@@ -6,8 +6,9 @@ pub(crate) mod scripted;
 use std::time::Duration;
 
 use bellwether::Key;
+use bellwether::store::Claim;
 use bellwether_lock::{
-    Attempt, Claim, Lock, LockError, LockErrorKind, LockGuard, LockWait, Locks, Request,
+    Attempt, Lock, LockError, LockErrorKind, LockGuard, LockWait, Locks, Request,
 };
 
 pub(crate) use self::scripted::{Operation, Scripted};

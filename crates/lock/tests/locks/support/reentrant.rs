@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bellwether::Key;
+use bellwether::store::{Claim, Renew, Token, Watch, Watchers};
 use bellwether_lock::{
-    Attempt, Busy, Claim, Fenced, Grant, Lock, LockFuture, Owner, Reentrant, Released, Renew,
-    Request, Token, Watch, Watchers,
+    Attempt, Busy, Fenced, Grant, Lock, LockFuture, Owner, Reentrant, Released, Request,
 };
 
 /// Without leases: a holder that does not release has the key for ever.

@@ -4,10 +4,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bellwether::{Key, StoreError, StoreErrorKind};
+use bellwether::Key;
+use bellwether::store::{Claim, Renew, Watch};
 use bellwether_lock::{
-    Attempt, Claim, Fenced, Grant, Holder, LocalLock, Lock, LockFuture, Released, Renew, Request,
-    Session, TakeOver, Watch,
+    Attempt, Fenced, Grant, Holder, LocalLock, Lock, LockError, LockErrorKind, LockFuture,
+    Released, Request, Session, TakeOver,
 };
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -28,7 +29,7 @@ pub(crate) struct Scripted {
 #[derive(Debug, Default)]
 struct Script {
     asked: HashMap<Operation, usize>,
-    failing: HashMap<Operation, (StoreErrorKind, usize)>,
+    failing: HashMap<Operation, (LockErrorKind, usize)>,
     /// The delays of a request and of its answer.
     delays: HashMap<Operation, (Duration, Duration)>,
     patience: Vec<Duration>,
@@ -54,7 +55,7 @@ impl Scripted {
 
     /// The next `times` of these operations fail. Errors after the operation, such as lost answers,
     /// still perform it.
-    pub(crate) fn fail(&self, operation: Operation, kind: StoreErrorKind, times: usize) {
+    pub(crate) fn fail(&self, operation: Operation, kind: LockErrorKind, times: usize) {
         self.script().failing.insert(operation, (kind, times));
     }
 
@@ -75,7 +76,7 @@ impl Scripted {
         self.script.lock().expect("a script")
     }
 
-    fn fails(&self, operation: Operation) -> Option<StoreErrorKind> {
+    fn fails(&self, operation: Operation) -> Option<LockErrorKind> {
         let mut script = self.script();
         let (kind, times) = script.failing.get_mut(&operation)?;
         let fails = *times > 0;
@@ -98,7 +99,7 @@ impl Scripted {
             let failing = this.fails(operation);
             let does = async move {
                 sleep(request).await;
-                let is_lost = failing.is_some_and(|kind| kind != StoreErrorKind::TimedOut);
+                let is_lost = failing.is_some_and(|kind| kind != LockErrorKind::NoReply);
                 if is_lost { None } else { Some(does(&lock).await) }
             };
             let done = match request.is_zero() {
@@ -111,7 +112,7 @@ impl Scripted {
             }
             match (failing, done) {
                 (None, Some(done)) => done,
-                (kind, _) => Err(StoreError::new(kind.expect("a failure"), "as the script says")),
+                (kind, _) => Err(LockError::new(kind.expect("a failure"), "as the script says")),
             }
         })
     }

@@ -1,0 +1,56 @@
+//! The options of a `MemoryStore`.
+
+use std::sync::Arc;
+
+/// The bounds of a [`MemoryStore`](super::MemoryStore). A number of entries is enough to make them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryOptions {
+    pub(super) name: Arc<str>,
+    pub(super) max_entries: usize,
+    pub(super) max_bytes: usize,
+}
+
+impl MemoryOptions {
+    /// The default of [`max_bytes`](Self::max_bytes): 64 MiB.
+    pub const DEFAULT_MAX_BYTES: usize = 64 * 1024 * 1024;
+
+    /// A store of at most this many entries and 64 MiB.
+    pub fn new(max_entries: usize) -> Self {
+        let max_bytes = Self::DEFAULT_MAX_BYTES;
+        Self { name: "memory".into(), max_entries, max_bytes }
+    }
+
+    /// Names the store in metrics.
+    ///
+    /// Default: `memory`.
+    #[must_use]
+    pub fn name(self, name: impl Into<Arc<str>>) -> Self {
+        Self { name: name.into(), ..self }
+    }
+
+    /// Sets how many bytes are kept at most.
+    ///
+    /// An entry counts the memory that it takes: its encoded value, its decoded value (so that a
+    /// hit decodes nothing), its key twice, and 640 bytes for the tables. A decoded value counts as
+    /// much as the encoded one, unless its [codec](crate::Codec::weight) knows better. A response
+    /// of HTTP or gRPC shares its content and the values of its fields with the encoded form. It
+    /// counts about 300 bytes more, and 112 for each field. A page of 2 KiB with ten fields counts
+    /// about 5 KiB.
+    ///
+    /// Leases, remembered failures and watermarks are not counted. They end by themselves: a lease
+    /// with its load, a failure with its window, a watermark ten minutes after its invalidation. If
+    /// there are more than 16,384 of them, failures are removed and watermarks of several keys are
+    /// merged. A merged watermark refuses some commits of loads that were slower than their lease.
+    ///
+    /// Default: 64 MiB, which a small service can spare.
+    #[must_use]
+    pub fn max_bytes(self, max_bytes: usize) -> Self {
+        Self { max_bytes, ..self }
+    }
+}
+
+impl From<usize> for MemoryOptions {
+    fn from(max_entries: usize) -> Self {
+        Self::new(max_entries)
+    }
+}
