@@ -1,6 +1,6 @@
 //! What a set of locks counts.
 
-use bellwether_lock::{LockWait, Released};
+use bellwether_lock::{LockErrorKind, LockWait, Released};
 use tokio::time::sleep;
 
 use crate::support::{LEASE, MS, Operation, SECOND, Scripted, item, key, locks};
@@ -19,7 +19,7 @@ async fn each_attempt_is_counted_once_by_its_end() {
     sleep(MS).await;
     waiting.abort();
     _ = waiting.await;
-    lock.fail(Operation::Acquire, bellwether::StoreErrorKind::Refused, 1);
+    lock.fail(Operation::Acquire, LockErrorKind::Refused, 1);
     locks.lock(&item(1)).await.unwrap_err();
     let stats = locks.stats();
     assert_eq!(
@@ -40,7 +40,7 @@ async fn renewals_and_losses_are_counted() {
     sleep(LEASE).await;
     let stats = locks.stats();
     assert!((2..=3).contains(&stats.renewed), "{stats:?}");
-    lock.fail(Operation::Renew, bellwether::StoreErrorKind::Unreachable, 1_000);
+    lock.fail(Operation::Renew, LockErrorKind::Unreachable, 1_000);
     sleep(LEASE * 2).await;
     assert!(held.is_lost());
     let stats = locks.stats();
