@@ -54,6 +54,11 @@ pub enum ConfigError {
         /// What is wrong with it.
         reason: &'static str,
     },
+    /// An option of TLS is invalid.
+    Tls {
+        /// What is wrong with it.
+        reason: &'static str,
+    },
     /// The URL of a store is invalid. The error does not repeat it, since it may hold a password.
     Url {
         /// What is wrong with it.
@@ -77,6 +82,7 @@ impl fmt::Display for ConfigError {
                 write!(f, "namespace must be 1 to 64 of `A-Z a-z 0-9 _ . -`, not {given:?}")
             }
             Self::Key { given, reason } => write!(f, "key {given:?}: {reason}"),
+            Self::Tls { reason } => write!(f, "tls: {reason}"),
             Self::Url { reason } => write!(f, "store url: {reason}"),
         }
     }

@@ -3,7 +3,9 @@
 mod catalog;
 mod clocks;
 mod conformance;
+mod credentials;
 mod damage;
+mod encrypted;
 mod heartbeats;
 mod lookups;
 mod many;
@@ -11,5 +13,6 @@ mod near;
 mod outage;
 mod pressure;
 mod refusals;
+mod sentinel;
 mod server;
 mod slow_loads;

@@ -28,7 +28,6 @@ const RIGHTS: &[&str] = &[
     "+time",
     "+evalsha",
     "+eval",
-    "+hello",
     "+client|tracking",
     "+ping",
 ];
@@ -79,6 +78,19 @@ async fn several_rights_that_are_missing_are_named_at_once() {
     let rights: Vec<_> = RIGHTS.iter().copied().filter(|right| !missing.contains(right)).collect();
     let error = user(&server, &rights).connect().await.expect_err("it is allowed too little");
     assert!(missing.iter().all(|right| error.to_string().contains(right)), "{error}");
+}
+
+#[tokio::test]
+async fn a_right_that_a_near_cache_needs_is_named_on_connecting() {
+    let server = RedisServer::start();
+    let missing = "+client|tracking";
+    let rights: Vec<_> = RIGHTS.iter().copied().filter(|right| *right != missing).collect();
+    user(&server, &rights).connect().await.expect("a store without a near cache");
+    let near = user(&server, &rights).near(1 << 20).expect("a size");
+    let error = near.connect().await.expect_err(missing);
+    assert_eq!(error.kind(), StoreErrorKind::Misconfigured, "{error}");
+    assert!(error.to_string().contains("client|tracking"), "{error}");
+    user(&server, RIGHTS).near(1 << 20).expect("a size").connect().await.expect("all rights");
 }
 
 #[tokio::test]

@@ -202,7 +202,8 @@ impl<'a, L: Lock> Acquisition<'a, L> {
         let patience = self.patience();
         let request = Request::new(self.claim.clone(), self.policy.lease)
             .owned_by(self.owner)
-            .patient_for(patience);
+            .patient_for(patience)
+            .repeated(self.is_answered);
         let asked_at = Instant::now();
         let answer = match self.silent_holder(asked_at) {
             Some((take_over, holder)) => (take_over.ask)(self.lock, request, holder),

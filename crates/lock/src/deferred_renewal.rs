@@ -2,11 +2,12 @@
 //! holds are released before, and cost no task.
 //!
 //! One task per runtime sleeps until the first of its holds is due, and starts the renewal task of
-//! that hold. It ends when it has no hold left.
+//! that hold. It ends when it has had no hold for a while, so that not every short hold starts it.
 
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use slab::Slab;
 use tokio::runtime::{Handle, Id};
@@ -37,6 +38,8 @@ struct OfRuntime {
     runtime: Id,
     holds: Slab<(Instant, Arc<dyn DeferredHold>)>,
     wakes_at: Instant,
+    /// Whether the task had no hold when it woke, and there was none since.
+    is_idle: bool,
     wake: Arc<Notify>,
 }
 
@@ -57,13 +60,14 @@ impl DeferredRenewals {
             insert(&mut holds, due, hold);
             let starter =
                 RenewalStarter { all: Arc::clone(self), runtime: id, wake: Arc::clone(&wake) };
-            all.push(OfRuntime { runtime: id, holds, wakes_at: due, wake });
+            all.push(OfRuntime { runtime: id, holds, wakes_at: due, is_idle: false, wake });
             drop(all);
             // Spawned last: a runtime that has ended drops the task at once, which locks the table.
             runtime.spawn(starter.run());
             return;
         };
         insert(&mut ours.holds, due, hold);
+        ours.is_idle = false;
         if due < ours.wakes_at {
             ours.wakes_at = due;
             ours.wake.notify_one();
@@ -125,23 +129,27 @@ impl RenewalStarter {
         }
     }
 
-    /// Starts the renewal tasks that are due, and returns when the next one is. If none is left,
-    /// this removes the table of the runtime.
+    /// Starts the renewal tasks that are due, and returns when to look again. If none was left
+    /// twice in a row, this removes the table of the runtime.
     fn start_due(&self) -> Option<Instant> {
         let now = Instant::now();
         let mut all = self.all.lock();
         let at = all.iter().position(|it| self.is_for(it))?;
-        let holds = &mut all[at].holds;
-        let due: Vec<_> = holds.iter().filter(|(_, (due, _))| *due <= now).map(|it| it.0).collect();
-        let due: Vec<_> = due.into_iter().map(|index| holds.remove(index)).collect();
-        let wakes_at = holds.iter().map(|(_, (due, _))| *due).min();
-        match wakes_at {
-            Some(wakes_at) => all[at].wakes_at = wakes_at,
-            None => drop(all.swap_remove(at)),
+        let ours = &mut all[at];
+        let is_due = |(_, (due, _)): &(usize, &(Instant, _))| *due <= now;
+        let due: Vec<_> = ours.holds.iter().filter(is_due).map(|it| it.0).collect();
+        let due: Vec<_> = due.into_iter().map(|index| ours.holds.remove(index)).collect();
+        let first = ours.holds.iter().map(|(_, (due, _))| *due).min();
+        let ends = first.is_none() && ours.is_idle;
+        ours.is_idle = first.is_none();
+        ours.wakes_at = first.unwrap_or(now + IDLE);
+        let wakes_at = ours.wakes_at;
+        if ends {
+            all.swap_remove(at);
         }
         drop(all);
         due.into_iter().for_each(|(_, hold)| hold.start_renewal());
-        wakes_at
+        (!ends).then_some(wakes_at)
     }
 
     fn is_for(&self, table: &OfRuntime) -> bool {
@@ -159,3 +167,6 @@ impl Drop for RenewalStarter {
         left.holds.iter().for_each(|(_, (_, hold))| hold.abandon());
     }
 }
+
+/// How long the task waits for another hold when it has none.
+const IDLE: Duration = Duration::from_millis(50);

@@ -26,13 +26,16 @@ pub struct Request {
     /// queue keeps the claim's place until the claim is granted, [released](super::Lock::release),
     /// or no longer asked for.
     pub patience: Duration,
+    /// Whether the claim has asked before and was told that the key is taken. A lock may ask in
+    /// another way for a key that is probably free.
+    pub is_repeated: bool,
 }
 
 impl Request {
     /// A try, without patience, by an owner that has no other claims.
     pub fn new(claim: Claim, lease: Duration) -> Self {
         let owner = Owner::of(&claim);
-        Self { claim, owner, lease, patience: Duration::ZERO }
+        Self { claim, owner, lease, patience: Duration::ZERO, is_repeated: false }
     }
 
     /// Sets the owner that the claim is for.
@@ -45,6 +48,12 @@ impl Request {
     #[must_use]
     pub fn patient_for(self, patience: Duration) -> Self {
         Self { patience, ..self }
+    }
+
+    /// Says whether the claim was told before that the key is taken.
+    #[must_use]
+    pub fn repeated(self, is_repeated: bool) -> Self {
+        Self { is_repeated, ..self }
     }
 }
 

@@ -60,7 +60,8 @@
 //!
 //! ```
 //! # use bellwether::store::faulty::{FaultyStore, Operation};
-//! # use bellwether::{Key, MemoryStore, Store};
+//! # use bellwether::store::Store;
+//! # use bellwether::{Key, MemoryStore};
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let store = FaultyStore::new(MemoryStore::new(100));
@@ -260,11 +261,11 @@ impl<S: Store> Store for FaultyStore<S> {
         self.ask(Operation::Abandon, self.store.abandon(claim))
     }
 
-    fn invalidate(&self, key: Key) -> StoreFuture<()> {
+    fn invalidate(&self, key: Key) -> StoreFuture<bool> {
         self.ask(Operation::Invalidate, self.store.invalidate(key))
     }
 
-    fn expire(&self, key: Key) -> StoreFuture<()> {
+    fn expire(&self, key: Key) -> StoreFuture<bool> {
         self.ask(Operation::Expire, self.store.expire(key))
     }
 }

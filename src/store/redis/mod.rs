@@ -60,8 +60,9 @@ use crate::stats::StoreOperation;
 /// second are taken for drift.
 ///
 /// # Permissions
-/// `~bw:* +mget +get +getex +setrange +set +del +pttl +pexpire +time +evalsha +eval +hello +ping +client|tracking`.
-/// With `+script|load`, the scripts are also loaded before their first use.
+/// `~bw:* +mget +get +getex +setrange +set +del +pttl +pexpire +time +evalsha +eval +ping +client|tracking`.
+/// With `+script|load`, the scripts are also loaded before their first use. `connect` names all that
+/// are missing. Without `+client|tracking`, waiters poll, and a near cache is refused.
 ///
 /// # Errors
 /// A command takes no longer than [`RedisOptions::timeout`]. An operation is one command, and
@@ -97,7 +98,7 @@ impl RedisOptions {
 }
 
 impl RedisStore {
-    /// Connects to a `redis://` or `unix://` address, or with [`RedisOptions`].
+    /// Connects to an [address](RedisOptions::new), or with [`RedisOptions`].
     ///
     /// # Errors
     /// If the address is invalid, or for the reasons of [`RedisOptions::connect`].
@@ -189,14 +190,14 @@ impl Store for RedisStore {
         })
     }
 
-    fn invalidate(&self, key: Key) -> StoreFuture<()> {
+    fn invalidate(&self, key: Key) -> StoreFuture<bool> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
             inner.operations.noted(StoreOperation::Invalidate, inner.invalidate(key, false).await)
         })
     }
 
-    fn expire(&self, key: Key) -> StoreFuture<()> {
+    fn expire(&self, key: Key) -> StoreFuture<bool> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
             inner.operations.noted(StoreOperation::Expire, inner.invalidate(key, true).await)

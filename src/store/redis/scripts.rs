@@ -1,4 +1,4 @@
-//! The scripts of a `RedisStore`: one per operation, and one that checks permissions.
+//! The scripts of a `RedisStore`: one per operation.
 
 use std::sync::Arc;
 
@@ -8,7 +8,6 @@ use super::client::RedisScript;
 pub(super) struct StoreScripts {
     pub(super) abandon: RedisScript,
     pub(super) acquire: RedisScript,
-    pub(super) check: RedisScript,
     pub(super) commit: RedisScript,
     pub(super) fail: RedisScript,
     pub(super) invalidate: RedisScript,
@@ -21,7 +20,6 @@ impl StoreScripts {
         Self {
             abandon: script(include_str!("abandon.lua")),
             acquire: script(include_str!("acquire.lua")),
-            check: script(include_str!("check.lua")),
             commit: script(include_str!("commit.lua")),
             fail: script(include_str!("fail.lua")),
             invalidate: script(include_str!("invalidate.lua")),
@@ -30,9 +28,9 @@ impl StoreScripts {
         }
     }
 
-    /// The scripts of operations, which are loaded on connecting.
+    /// All of them, which are loaded on connecting.
     pub(super) fn of_operations(&self) -> Arc<[RedisScript]> {
-        let Self { abandon, acquire, check: _, commit, fail, invalidate, lookup, renew } = self;
+        let Self { abandon, acquire, commit, fail, invalidate, lookup, renew } = self;
         [abandon, acquire, commit, fail, invalidate, lookup, renew].into_iter().cloned().collect()
     }
 }

@@ -30,7 +30,8 @@
 //! # What a free lock costs
 //! Taking it is one script of two commands, and releasing it is another script. The first grant in
 //! a slot sets the counter as well. A waiter costs more: its request reads the name of the lock, so
-//! that the server tracks it.
+//! that the server tracks it. Claims of one [`RedisLock`] that ask at the same time share one script
+//! for up to 64 of them.
 //!
 //! # Which names a script declares
 //! All names that it uses, for servers that insist on it, with two exceptions:
@@ -64,16 +65,24 @@
 //! its next renewal, a third of the lease later.
 //!
 //! # What a user of the server must be allowed to do
-//! `~bw:* +get +getex +set +del +incr +pexpire +pttl +time +evalsha +eval +hello +client|tracking`,
-//! and for a [`ReentrantLock`] `+hgetall +hset +hdel`, and for a [`FairLock`] `+zadd +zrem +zcard
-//! +zrank +zscore +zrange +zrangebyscore`.
-//! With `+script|load` as well, the scripts are loaded before their first use.
+//! All of them need `~bw:* +evalsha +eval +client|tracking`, and:
+//!
+//! | lock | commands in its scripts |
+//! |---|---|
+//! | [`RedisLock`] | `+get +getex +set +incr +pexpire +pttl +time +del` |
+//! | [`FairLock`] | those of a `RedisLock`, and `+zadd +zcard +zrange +zrangebyscore +zrank +zrem +zscore` |
+//! | [`ReentrantLock`] | `+getex +set +incr +pexpire +pttl +time +del +hgetall +hset +hdel` |
+//! | [`Redlock`] | `+get +getex +set +pttl +del`, on each node |
+//!
+//! With `+script|load` as well, the scripts are loaded before their first use. `connect` names what
+//! is missing of these. Without `+client|tracking`, waiters poll.
 //!
 //! [`FairLock`]: crate::FairLock
 //! [`RedisLock`]: crate::RedisLock
 //! [`Redlock`]: crate::Redlock
 //! [`ReentrantLock`]: crate::ReentrantLock
 
+mod batches;
 pub(crate) mod fair;
 pub(crate) mod redlock;
 pub(crate) mod reentrant;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bellwether::{Digest, Key, RedisOptions};
 use tokio::time::Instant;
 
+use super::batches::Batches;
 use super::{FENCE_TTL, millis, prove_single, reply, token};
 use crate::{Attempt, Claim, LockError, LockFuture, Released, Renew, Request, Watch, Watchers};
 use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue};
@@ -29,6 +30,8 @@ pub(super) struct LockScripts {
     pub(super) renew: RedisScript,
     pub(super) verify: RedisScript,
     pub(super) release: RedisScript,
+    /// The commands in them, as `RedisClient::check_commands` takes them.
+    pub(super) commands: &'static [&'static str],
 }
 
 impl Scripted {
@@ -38,15 +41,16 @@ impl Scripted {
         scripts: LockScripts,
         others: &[&RedisScript],
     ) -> Arc<Self> {
-        let LockScripts { acquire, renew, verify, release } = &scripts;
+        let LockScripts { acquire, renew, verify, release, commands: _ } = &scripts;
         let all = [acquire, renew, verify, release].into_iter().chain(others.iter().copied());
         let client = RedisClient::new(options, all.cloned(), Watchers::default());
         let prolong_at = (0..RedisClient::SLOTS).map(|_| AtomicU32::new(0)).collect();
         Arc::new(Self { client, suffix, scripts, made_at: Instant::now(), prolong_at })
     }
 
-    /// Makes sure that it is a single server.
+    /// Makes sure that it is a single server, and allows what the scripts need.
     pub(super) async fn prove(&self) -> Result<(), LockError> {
+        self.client.check_commands(self.scripts.commands).await?;
         prove_single(&self.client, &self.scripts.renew).await
     }
 
@@ -64,16 +68,37 @@ impl Scripted {
         self.client.name(&key.digest(), self.suffix)
     }
 
-    /// The argument that makes a script prolong the life of a slot's counter. It does so once an
-    /// hour: an hour more of life costs less than a command with each grant.
+    /// The counter of fences for the slot of a key, and the number of the slot.
+    pub(super) fn counter(&self, key: &Key) -> (Vec<u8>, u16) {
+        self.client.shared_name("fence", &key.digest())
+    }
+
+    /// Whether the life of a slot's counter is to be prolonged. That is once an hour: an hour more
+    /// of life costs less than a command with each grant.
+    pub(super) fn is_prolonging_due(&self, slot: u16) -> bool {
+        let (prolong_at, now) = self.prolong_at(slot);
+        prolong_at.load(Ordering::Relaxed) <= now
+    }
+
+    /// The argument that makes a script prolong the life of a slot's counter.
     fn prolongs_counter(&self, slot: u16) -> Vec<u8> {
-        let now = u32::try_from(self.made_at.elapsed().as_secs()).unwrap_or(u32::MAX);
-        let prolong_at = &self.prolong_at[usize::from(slot) % RedisClient::SLOTS];
+        let (prolong_at, now) = self.prolong_at(slot);
         let at = prolong_at.load(Ordering::Relaxed);
         let next = now.saturating_add(PROLONGED_EVERY.as_secs() as u32);
         let is_ours = at <= now
             && prolong_at.compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if is_ours { b"1".to_vec() } else { Vec::new() }
+    }
+
+    /// When the life of a slot's counter is prolonged next, and the time now.
+    fn prolong_at(&self, slot: u16) -> (&AtomicU32, u32) {
+        let now = u32::try_from(self.made_at.elapsed().as_secs()).unwrap_or(u32::MAX);
+        (&self.prolong_at[usize::from(slot) % RedisClient::SLOTS], now)
+    }
+
+    /// Batches of a script over the connection of this lock.
+    pub(super) fn batches(&self, script: RedisScript, doing: &'static str) -> Batches {
+        Batches::new(self.client.clone(), script, doing)
     }
 
     /// Asks for the lock. The server reports changes of the first of the names. `more` is the
@@ -86,7 +111,7 @@ impl Scripted {
     ) -> LockFuture<Attempt> {
         let lock = Arc::clone(self);
         let claim = request.claim.clone();
-        let (counter, slot) = self.client.shared_name("fence", &claim.key().digest());
+        let (counter, slot) = self.counter(claim.key());
         names.push(counter);
         let life = millis(FENCE_TTL + PROLONGED_EVERY);
         let args = [token(&claim), millis(request.lease), life, self.prolongs_counter(slot), more];

@@ -1,22 +1,24 @@
 //! `RedisLock`: a name that one claim has set.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bellwether::{ConfigError, Key, RedisOptions};
 
+use super::batches::{Batches, RequestCount};
 use super::scripted::{LockScripts, Scripted};
-use super::{PRELUDE, prove, script};
-use crate::{
-    Attempt, Claim, Fenced, Holder, Lock, LockError, LockFuture, Released, Renew, Request,
-};
-use crate::{TakeOver, Watch};
-use bellwether::redis::RedisScript;
+use super::{PRELUDE, millis, prove, reply, script, token};
+use crate::TakeOver;
+use crate::{Attempt, Fenced, Holder, Lock, LockError, LockFuture, Released, Request};
+use bellwether::redis::{RedisScript, RedisValue};
+use bellwether::store::{Claim, Renew, Watch};
 
 /// A lock in one Redis server. A handle: clones share one connection.
 ///
 /// The claim that has set the name holds the key, as long as its lease. Only the claim's token can
-/// release it. Each operation is one script and one round trip. [This page](super) says what is
+/// release it. Each operation is one round trip. Claims that ask at the same time share a script;
+/// one that finds its lock taken like that asks once more, alone. [This page](super) says what is
 /// kept in the server, what is not guaranteed, and what the user must be allowed to do.
 ///
 /// ```no_run
@@ -34,22 +36,29 @@ use bellwether::redis::RedisScript;
 /// # Errors
 /// An operation fails after its [timeout](RedisOptions::timeout). A server that is
 /// [down](RedisOptions::down_after) is not asked, and operations fail at once.
-#[derive(Clone, Debug)]
-pub struct RedisLock(Arc<Scripted>);
+#[derive(Clone)]
+pub struct RedisLock(Arc<SingleLock>);
+
+struct SingleLock {
+    lock: Arc<Scripted>,
+    under_way: RequestCount,
+    takes: Batches,
+    releases: Batches,
+}
 
 impl RedisLock {
-    /// Connects to a `redis://` or `unix://` address, or with [`RedisOptions`]. Makes sure that the
+    /// Connects to an [address](RedisOptions::new), or with [`RedisOptions`]. Makes sure that the
     /// server answers and allows what the scripts need.
     ///
     /// # Errors
-    /// If the address is invalid, if the server cannot be reached or is not ready, if it is a replica or a node of a cluster,
-    /// or if the user lacks a right.
+    /// If the address is invalid, if the server cannot be reached or is not ready, if it is a replica
+    /// or a node of a cluster, or if the user lacks a right.
     pub async fn connect<O>(options: O) -> Result<Self, LockError>
     where
         O: TryInto<RedisOptions, Error: Into<ConfigError>>,
     {
         let lock = Self::connect_lazily(options.try_into().map_err(Into::into)?);
-        lock.0.prove().await?;
+        lock.0.lock.prove().await?;
         prove(&lock).await?;
         Ok(lock)
     }
@@ -66,32 +75,70 @@ impl RedisLock {
             renew: script(&[include_str!("renew.lua")]),
             verify: script(&[include_str!("verify.lua")]),
             release: RedisScript::new(&[include_str!("release.lua")]),
+            commands: &["get", "getex", "set", "incr", "pexpire", "pttl", "time", "del"],
         };
-        Self(Scripted::new(options, ":lock", scripts, &[]))
+        let take_many = RedisScript::new(&[include_str!("take_many.lua")]);
+        let release_many = RedisScript::new(&[include_str!("release_many.lua")]);
+        let lock = Scripted::new(options, ":lock", scripts, &[&take_many, &release_many]);
+        let takes = lock.batches(take_many, "taking locks");
+        let releases = lock.batches(release_many, "freeing locks");
+        Self(Arc::new(SingleLock { lock, under_way: RequestCount::default(), takes, releases }))
+    }
+}
+
+impl SingleLock {
+    async fn acquire(&self, request: Request) -> Result<Attempt, LockError> {
+        let counted = self.under_way.enter();
+        let key = request.claim.key();
+        if counted.is_large && !request.is_repeated {
+            let (counter, slot) = self.lock.counter(key);
+            if !self.lock.is_prolonging_due(slot) {
+                let args = vec![token(&request.claim), millis(request.lease)];
+                let fence = self.takes.ask(vec![self.lock.name(key), counter], args).await?;
+                let granted = fence.and_then(|fence| reply::attempt(RedisValue::Int(fence)));
+                if let Some(granted) = granted {
+                    return Ok(granted);
+                }
+            }
+        }
+        self.lock.acquire(&request, vec![self.lock.name(key)], Vec::new()).await
+    }
+
+    async fn release(&self, claim: Claim) -> Result<Released, LockError> {
+        let counted = self.under_way.enter();
+        let name = self.lock.name(claim.key());
+        if counted.is_large {
+            let freed = self.releases.ask(vec![name.clone()], vec![token(&claim)]).await?;
+            let freed = freed.and_then(|freed| reply::released(RedisValue::Int(freed)));
+            if let Some(freed) = freed {
+                return Ok(freed);
+            }
+        }
+        self.lock.release(claim, vec![name]).await
     }
 }
 
 impl Lock for RedisLock {
     fn watch(&self, key: &Key) -> Watch {
-        self.0.watch(key)
+        self.0.lock.watch(key)
     }
 
     fn acquire(&self, request: Request) -> LockFuture<Attempt> {
-        let names = vec![self.0.name(request.claim.key())];
-        self.0.acquire(&request, names, Vec::new())
+        let ours = Arc::clone(&self.0);
+        Box::pin(async move { ours.acquire(request).await })
     }
 
     fn renew(&self, claim: &Claim, lease: Duration) -> LockFuture<Renew> {
-        self.0.renew(claim, lease)
+        self.0.lock.renew(claim, lease)
     }
 
     fn verify(&self, claim: &Claim) -> Option<LockFuture<Renew>> {
-        self.0.verify(claim)
+        self.0.lock.verify(claim)
     }
 
     fn release(&self, claim: Claim) -> LockFuture<Released> {
-        let names = vec![self.0.name(claim.key())];
-        self.0.release(claim, names)
+        let ours = Arc::clone(&self.0);
+        Box::pin(async move { ours.release(claim).await })
     }
 }
 
@@ -100,7 +147,13 @@ impl Fenced for RedisLock {}
 impl TakeOver for RedisLock {
     fn take_over(&self, request: Request, from: Holder) -> LockFuture<Attempt> {
         let from = [from.grant.to_be_bytes(), from.renewed_at.to_be_bytes()].concat();
-        let names = vec![self.0.name(request.claim.key())];
-        self.0.acquire(&request, names, from)
+        let names = vec![self.0.lock.name(request.claim.key())];
+        self.0.lock.acquire(&request, names, from)
+    }
+}
+
+impl fmt::Debug for RedisLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RedisLock").field(&self.0.lock).finish()
     }
 }

@@ -1,64 +1,11 @@
 //! A failover that loses what the old primary had acknowledged.
 
-use std::time::Duration;
-
 use bellwether::store::Renew;
-use bellwether_lock::{Lock, RedisLock, Released};
-use bellwether_testkit::servers::{RedisServer, Reply};
-use bellwether_testkit::wait::within;
+use bellwether_lock::{FairLock, Lock, RedisLock, ReentrantLock, Released, conformance};
+use bellwether_testkit::servers::SentinelFleet;
+use bellwether_testkit::wait::until;
 
-use crate::world::{LONG, claim, options, take};
-
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A primary, its replica, and three sentinels that agree about both.
-struct Fleet {
-    primary: RedisServer,
-    replica: RedisServer,
-    sentinels: Vec<RedisServer>,
-}
-
-impl Fleet {
-    async fn start() -> Self {
-        let at_once = ["--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0"];
-        let primary = RedisServer::start_with(&at_once);
-        let port = primary.port().to_string();
-        let follow = ["--replicaof", "127.0.0.1", &port];
-        let replica = RedisServer::start_with(&[&at_once[..], &follow].concat());
-        let is_linked = || {
-            let status = replica.info("replication", "master_link_status");
-            status.as_deref() == Some("up")
-        };
-        within(PATIENCE, is_linked).await;
-        let monitor = format!("sentinel monitor ours 127.0.0.1 {port} 2");
-        let lines = [
-            "protected-mode no",
-            &monitor,
-            "sentinel down-after-milliseconds ours 500",
-            "sentinel failover-timeout ours 2000",
-            "sentinel parallel-syncs ours 1",
-        ];
-        let sentinels: Vec<_> = (0..3).map(|_| RedisServer::start_sentinel(&lines)).collect();
-        let fleet = Self { primary, replica, sentinels };
-        within(PATIENCE, || fleet.sentinels.iter().all(knows_all)).await;
-        fleet
-    }
-
-    fn primary_port(&self) -> String {
-        let primary = self.sentinels[0].command(&["SENTINEL", "get-master-addr-by-name", "ours"]);
-        let Reply::Array(mut address) = primary else { panic!("{primary:?}") };
-        address.pop().expect("a port").text()
-    }
-}
-
-fn knows_all(sentinel: &RedisServer) -> bool {
-    let Reply::Array(fields) = sentinel.command(&["SENTINEL", "master", "ours"]) else {
-        return false;
-    };
-    let fields: Vec<_> = fields.into_iter().map(Reply::text).collect();
-    let field = |name| fields.iter().position(|field| field == name).map(|at| &*fields[at + 1]);
-    field("num-slaves") == Some("1") && field("num-other-sentinels") == Some("2")
-}
+use crate::world::{LONG, claim, options, options_of, take};
 
 /// A resource that remembers the largest fence it has seen, and refuses smaller ones.
 struct Resource {
@@ -78,7 +25,7 @@ impl Resource {
 
 #[tokio::test]
 async fn a_failover_can_lose_a_lock_that_was_granted_and_the_fence_keeps_the_resource_right() {
-    let mut fleet = Fleet::start().await;
+    let mut fleet = SentinelFleet::start().await;
     let lock = RedisLock::connect(options(&fleet.primary)).await.expect("a lock");
     let old = claim(1);
     let next = claim(1);
@@ -89,10 +36,9 @@ async fn a_failover_can_lose_a_lock_that_was_granted_and_the_fence_keeps_the_res
     let mut resource = Resource { fence: first, value: "of the first" };
     fleet.primary.kill();
     fleet.replica.resume();
-    let replica = fleet.replica.port().to_string();
-    within(PATIENCE, || fleet.primary_port() == replica).await;
-    within(PATIENCE, || fleet.replica.info("replication", "role").as_deref() == Some("master"))
-        .await;
+    fleet.replica_is_named().await;
+    let is_primary = || fleet.replica.info("replication", "role").as_deref() == Some("master");
+    until("the replica is promoted", is_primary).await;
     let lock = RedisLock::connect(options(&fleet.replica)).await.expect("a lock");
     // The first one still believes that it holds it.
     let second = take(&lock, &next, LONG).await.fence.expect("a fence");
@@ -104,4 +50,25 @@ async fn a_failover_can_lose_a_lock_that_was_granted_and_the_fence_keeps_the_res
     assert_eq!(lock.renew(&old, LONG).await.expect("an answer"), Renew::Lost);
     assert_eq!(lock.release(old).await.expect("an answer"), Released::NotHeld);
     assert_eq!(lock.renew(&next, LONG).await.expect("an answer"), Renew::Held);
+}
+
+#[tokio::test]
+async fn locks_behind_sentinels_keep_the_contract_and_move_with_the_primary() {
+    let fleet = SentinelFleet::start().await;
+    let options = || options_of(&fleet.url());
+    let lock = RedisLock::connect(options()).await.expect("a lock");
+    let fair = FairLock::connect(options()).await.expect("a lock");
+    let reentrant = ReentrantLock::connect(options()).await.expect("a lock");
+    assert_eq!(conformance::run(lock.clone()).await, []);
+    assert_eq!(conformance::run(fair).await, []);
+    assert_eq!(conformance::run(reentrant).await, []);
+    let held = claim(1);
+    let first = take(&lock, &held, LONG).await.fence;
+    fleet.fail_over();
+    fleet.replica_is_named().await;
+    // The grant was replicated before the failover.
+    assert_eq!(lock.renew(&held, LONG).await.expect("an answer"), Renew::Held);
+    assert_eq!(lock.release(held).await.expect("an answer"), Released::Freed);
+    let second = take(&lock, &claim(1), LONG).await.fence;
+    assert!(second > first, "{second:?} after {first:?}");
 }

@@ -157,7 +157,7 @@ async fn a_server_that_restarts_without_its_data_has_lost_the_lock_and_its_holde
 #[tokio::test]
 async fn a_user_with_the_documented_rights_can_lock_by_every_kind_of_lock() {
     let server = RedisServer::start();
-    let rights = "~bw:* +get +getex +set +del +incr +pexpire +pttl +time +evalsha +eval +hello \
+    let rights = "~bw:* +get +getex +set +del +incr +pexpire +pttl +time +evalsha +eval \
                   +client|tracking +hgetall +hset +hdel +zadd +zrem +zcard +zrank +zscore +zrange \
                   +zrangebyscore";
     let command = ["ACL", "SETUSER", "bw", "reset", "on", ">secret"];

@@ -3,17 +3,24 @@
 //! A server is gone, with its directory, when its value is dropped or when the test process is
 //! killed. A machine that lacks a server fails the test, and the failure says what to install.
 
+mod certificates;
 mod guarded;
 mod mariadb;
 mod postgres;
 mod redis;
+mod redis_tls;
 mod resp2;
+mod sentinel_fleet;
+mod tls_front;
 mod wrong_clock;
 mod zookeeper;
 
+pub use self::certificates::{Authority, Identity, Validity};
 pub use self::guarded::free_port;
 pub use self::mariadb::MariaDbServer;
 pub use self::postgres::PostgresServer;
 pub use self::redis::RedisServer;
 pub use self::resp2::{Connection, Reply};
+pub use self::sentinel_fleet::{SERVICE, SentinelFleet, url_of};
+pub use self::tls_front::TlsFront;
 pub use self::zookeeper::{TICK, ZooKeeperServer};

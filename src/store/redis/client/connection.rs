@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis::aio::MultiplexedConnection;
 use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
-use tokio::select;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::dial::Driver;
+use super::in_flight::{InFlight, Unanswered};
 use super::reconnect::Failovers;
 use super::request::{RedisRequest, ScriptForm};
 use super::tracking_observer::TrackingObserver;
@@ -18,6 +18,8 @@ use super::tracking_observer::TrackingObserver;
 #[derive(Clone, Debug)]
 pub(super) struct Connection {
     pub(super) socket: MultiplexedConnection,
+    /// It ends when the last clone is dropped.
+    pub(super) driver: Arc<Driver>,
     pub(super) state: Arc<ConnectionState>,
     pub(super) failovers: Arc<Failovers>,
     /// The number of failovers when it was begun.
@@ -32,9 +34,7 @@ pub(super) struct Connection {
 pub(super) struct ConnectionState {
     pub(super) number: u64,
     is_broken: AtomicBool,
-    /// Whether it has ended, so that no reply will come.
-    has_ended: AtomicBool,
-    end: Notify,
+    in_flight: Arc<InFlight>,
     /// Notified about a tracked connection.
     observer: Option<Arc<dyn TrackingObserver>>,
 }
@@ -50,29 +50,38 @@ impl Connection {
         self.state.is_broken.load(Ordering::Relaxed) || self.failovers.count() != self.begun_after
     }
 
-    /// Sends a request, and waits for its reply until the connection ends. Without this, a request
-    /// that is queued at that moment could stay unanswered as long as there is a clone. Over RESP2
-    /// the end is not reported, and only the caller's timeout ends the wait.
+    /// Sends a request, and waits for its reply until the deadline, or until the connection ends.
+    /// Without the latter, a request that is queued at that moment could stay unanswered as long as
+    /// there is a clone. Over RESP2 the end is not reported, and only the deadline ends the wait.
+    /// `None` if the deadline has passed.
     ///
     /// A server that does not know a script (after a restart or `SCRIPT FLUSH`) is sent its text.
-    pub(super) async fn send(&mut self, request: &RedisRequest<'_>) -> Result<Value, RedisError> {
+    pub(super) async fn send(
+        &self,
+        request: &RedisRequest<'_>,
+        deadline: Instant,
+    ) -> Option<Result<Value, RedisError>> {
         let mut form = ScriptForm::Hash;
+        let mut socket = self.socket.clone();
         loop {
             let command = request.packed(form, self.declares_all);
-            let sent_at = Instant::now();
-            let reply = select! {
-                biased;
-                reply = command.query_async(&mut self.socket) => reply,
-                () = self.state.ended() => Err(io::Error::from(io::ErrorKind::ConnectionReset).into()),
+            let sent_at = self.state.observer.is_some().then(Instant::now);
+            let reply = command.query_async(&mut socket);
+            let reply = match self.state.in_flight.reply(deadline, reply).await {
+                Ok(reply) => reply,
+                Err(Unanswered::Ended) => {
+                    Err(io::Error::from(io::ErrorKind::ConnectionReset).into())
+                }
+                Err(Unanswered::Late) => return None,
             };
             match reply {
                 Err(error) if form == ScriptForm::Hash && is_unknown_script(&error) => {
                     form = ScriptForm::Text
                 }
-                Err(error) => return Err(error),
+                Err(error) => return Some(Err(error)),
                 Ok(value) => {
-                    self.state.confirm(sent_at);
-                    return Ok(value);
+                    sent_at.inspect(|sent_at| self.state.confirm(*sent_at));
+                    return Some(Ok(value));
                 }
             }
         }
@@ -86,8 +95,7 @@ fn is_unknown_script(error: &RedisError) -> bool {
 impl ConnectionState {
     pub(super) fn new(number: u64, observer: Option<Arc<dyn TrackingObserver>>) -> Self {
         let is_broken = AtomicBool::new(false);
-        let has_ended = AtomicBool::new(false);
-        Self { number, is_broken, has_ended, end: Notify::new(), observer }
+        Self { number, is_broken, in_flight: Arc::default(), observer }
     }
 
     fn give_up(&self) {
@@ -107,14 +115,6 @@ impl ConnectionState {
     /// The connection has ended.
     pub(super) fn end(&self) {
         self.give_up();
-        self.has_ended.store(true, Ordering::Release);
-        self.end.notify_waiters();
-    }
-
-    async fn ended(&self) {
-        let end = self.end.notified();
-        if !self.has_ended.load(Ordering::Acquire) {
-            end.await;
-        }
+        self.in_flight.end();
     }
 }

@@ -7,10 +7,14 @@ use std::{fmt, io};
 
 use bb8_redis::bb8;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, ProtocolVersion, RedisError, Value, from_redis_value};
+use redis::{ProtocolVersion, PushInfo, RedisError, Value, from_redis_value};
 use tokio::time::{Instant, timeout};
 
+use super::address::ServerAddress;
+use super::connect_error::ConnectError;
 use super::connection::{Connection, ConnectionState};
+use super::destination::Destination;
+use super::dial::{Dialed, Dialer, PushSender};
 use super::push_handler::{PushHandler, PushReceiver};
 use super::reconnect::{Failovers, ReconnectBackoff};
 use super::script::RedisScript;
@@ -21,7 +25,8 @@ use crate::log_throttle::warn_throttled;
 /// Makes the connections of a pool.
 #[derive(Clone)]
 pub(super) struct Connector {
-    pub(super) client: Client,
+    pub(super) dialer: Dialer,
+    pub(super) destination: Destination,
     pub(super) protocol: ProtocolVersion,
     pub(super) timeout: Duration,
     /// The scripts that are loaded on connecting.
@@ -36,7 +41,7 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    async fn make(&self, number: u64) -> Result<Connection, RedisError> {
+    async fn make(&self, number: u64) -> Result<Connection, ConnectError> {
         let (mut connection, protocol) = self.open(number).await?;
         if let Some(clock) = &self.clock {
             read_clock(&mut connection.socket, clock).await?;
@@ -56,43 +61,42 @@ impl Connector {
         Ok(connection)
     }
 
-    /// Connects by RESP3, or by RESP2 if the server refuses. If it refused for another reason, it
-    /// refuses again.
-    async fn open(&self, number: u64) -> Result<(Connection, ProtocolVersion), RedisError> {
-        match self.open_by(self.protocol, number).await {
-            Err(error) if self.protocol == ProtocolVersion::RESP3 && !error.is_io_error() => {
-                let protocol = ProtocolVersion::RESP2;
-                Ok((self.open_by(protocol, number).await?, protocol))
+    /// Connects by RESP3, or by RESP2 if the server refuses.
+    async fn open(&self, number: u64) -> Result<(Connection, ProtocolVersion), ConnectError> {
+        // A failover from here on may change the address.
+        let begun_after = self.failovers.count();
+        let address = &self.destination.address().await?;
+        let open = |protocol| self.open_by(protocol, address, number, begun_after);
+        let (mut connection, protocol) = match open(self.protocol).await {
+            Err(error)
+                if self.protocol == ProtocolVersion::RESP3 && error.is_about_the_protocol() =>
+            {
+                (open(ProtocolVersion::RESP2).await?, ProtocolVersion::RESP2)
             }
-            opened => Ok((opened?, self.protocol)),
-        }
+            opened => (opened?, self.protocol),
+        };
+        self.destination.verify(&mut connection.socket, address).await?;
+        self.failovers.watch(&connection.driver);
+        Ok((connection, protocol))
     }
 
     async fn open_by(
         &self,
         protocol: ProtocolVersion,
+        address: &ServerAddress,
         number: u64,
-    ) -> Result<Connection, RedisError> {
+        begun_after: u64,
+    ) -> Result<Connection, ConnectError> {
         let observer = self.handler.as_ref().and_then(|handler| handler.observer.clone());
         let state = Arc::new(ConnectionState::new(number, observer));
-        let begun_after = self.failovers.count();
-        // The client sets a timeout for every request. A second one here would only cost a timer.
-        let mut config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.timeout))
-            .set_response_timeout(None)
-            .set_pipeline_buffer_size(QUEUE);
-        if protocol == ProtocolVersion::RESP3 {
+        let pushes = (protocol == ProtocolVersion::RESP3).then(|| {
             let state = Arc::clone(&state);
-            let handler = self.handler.clone();
-            let receiver = PushReceiver { state, handler };
-            config = config.set_push_sender(move |push| receiver.receive(&push));
-        }
-        let info = self.client.get_connection_info().clone();
-        let settings = info.redis_settings().clone().set_protocol(protocol);
-        let client = Client::open(info.set_redis_settings(settings))?;
-        let socket = client.get_multiplexed_async_connection_with_config(&config).await?;
+            let receiver = PushReceiver { state, handler: self.handler.clone() };
+            Arc::new(move |push: PushInfo| receiver.receive(&push)) as PushSender
+        });
+        let Dialed { socket, driver } = self.dialer.dial(address, protocol, pushes).await?;
         let failovers = Arc::clone(&self.failovers);
-        Ok(Connection { socket, state, failovers, begun_after, declares_all: true })
+        Ok(Connection { socket, driver, state, failovers, begun_after, declares_all: true })
     }
 
     /// Enables client tracking. A server that refuses is used without it.
@@ -159,11 +163,11 @@ async fn read_clock(
 
 impl bb8::ManageConnection for Connector {
     type Connection = Connection;
-    type Error = RedisError;
+    type Error = ConnectError;
 
     /// Makes one attempt, if the backoff permits it. It has a timeout of its own, because the pool
     /// waits for it even if no request does any more.
-    async fn connect(&self) -> Result<Connection, RedisError> {
+    async fn connect(&self) -> Result<Connection, ConnectError> {
         self.backoff.may_begin(Instant::now())?;
         let number = self.attempts.fetch_add(1, Ordering::Relaxed);
         let made = timeout(self.timeout, self.make(number)).await;
@@ -176,7 +180,7 @@ impl bb8::ManageConnection for Connector {
     }
 
     /// Connections are not probed: see [`has_broken`](bb8::ManageConnection::has_broken).
-    async fn is_valid(&self, _: &mut Connection) -> Result<(), RedisError> {
+    async fn is_valid(&self, _: &mut Connection) -> Result<(), ConnectError> {
         Ok(())
     }
 
@@ -194,9 +198,6 @@ impl fmt::Debug for Connector {
 
 /// A script, because the user is only permitted the commands that scripts need.
 const READ_CLOCK: &str = "return redis.call('TIME')";
-
-/// How many commands the client queues before callers have to wait.
-const QUEUE: usize = 1024;
 
 #[cfg(test)]
 mod tests {

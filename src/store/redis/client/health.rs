@@ -38,20 +38,17 @@ impl Health {
         self.breaker.admit().ok_or_else(|| self.down())
     }
 
-    /// Notes the outcome of an admitted request.
-    pub(super) fn note<T>(&self, admission: Admission<'_>, outcome: &Result<T, StoreError>) {
-        match outcome {
-            Err(error) if is_outage(error.kind()) => {
-                if admission.failed() == Some(Transition::Opened) {
-                    self.note_down(error);
-                }
-            }
-            // A refusal is a reply.
-            _ => {
-                if admission.answered() == Some(Transition::Closed) {
-                    self.note_back();
-                }
-            }
+    /// Notes that the server has answered an admitted request. A refusal is a reply.
+    pub(super) fn answered(&self, admission: Admission<'_>) {
+        if admission.answered() == Some(Transition::Closed) {
+            self.note_back();
+        }
+    }
+
+    /// Notes that an admitted request has met an outage.
+    pub(super) fn failed(&self, admission: Admission<'_>, error: &StoreError) {
+        if admission.failed() == Some(Transition::Opened) {
+            self.note_down(error);
         }
     }
 
@@ -87,12 +84,6 @@ impl Health {
             tracing::info!(held_back, "redis answers again");
         }
     }
-}
-
-/// Whether an error means that the server is down or slow. A refusal of one request does not.
-fn is_outage(kind: StoreErrorKind) -> bool {
-    use StoreErrorKind::{NotReady, TimedOut, Unreachable};
-    matches!(kind, NotReady | TimedOut | Unreachable)
 }
 
 const DOWN: &str =

@@ -10,21 +10,33 @@
 //! A client has one connection with client tracking, and perhaps plain ones. With several nodes, it
 //! would choose the node of a request by the [slot] of its names.
 
+mod address;
 mod breaker;
+mod connect_error;
 mod connection;
 mod connector;
+mod credentials;
+mod destination;
+mod dial;
 mod health;
+mod in_flight;
+mod login;
 mod names;
 mod options;
 mod push_handler;
 mod reconnect;
 mod request;
 mod request_error;
+mod rights;
 mod script;
+mod sentinel;
 mod server_clock;
 mod shared_connection;
 mod slot;
+#[cfg(feature = "tls")]
+mod tls;
 mod tracking_observer;
+mod url;
 mod value;
 
 use std::fmt;
@@ -33,17 +45,21 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
+pub use self::credentials::{CredentialsProvider, PasswordFile, RedisCredentials};
 pub use self::options::RedisOptions;
 pub use self::request::RedisRequest;
 pub use self::script::RedisScript;
+#[cfg(feature = "tls")]
+pub use self::tls::RedisTls;
 pub use self::value::RedisValue;
 
 pub(super) use self::request::Route;
-pub(super) use self::request_error::{Refusal, RequestError, refusal};
+pub(super) use self::request_error::RequestError;
 pub(super) use self::server_clock::ServerClock;
 pub(super) use self::tracking_observer::TrackingObserver;
 
 use self::connector::Connector;
+use self::destination::Destination;
 use self::health::Health;
 use self::names::Names;
 use self::push_handler::PushHandler;
@@ -121,14 +137,17 @@ impl RedisClient {
             is_tracked: Arc::clone(&is_tracked),
             pushes: Arc::clone(&pushes),
         };
+        let failovers = Arc::<Failovers>::default();
+        let destination = Destination::new(&options, &failovers);
         let connector = Connector {
-            client: options.client().clone(),
+            dialer: options.dialer().clone(),
+            destination,
             protocol: options.protocol(),
             timeout: options.request_timeout(),
             scripts,
             attempts: Arc::clone(&attempts),
             backoff: ReconnectBackoff::new(options.longest_backoff()),
-            failovers: Arc::new(Failovers::default()),
+            failovers,
             clock,
             handler: None,
         };
@@ -164,10 +183,20 @@ impl RedisClient {
         debug_assert!(request.key.is_none() || request.is_of_one_slot(), "{request:?}");
         let ClientState { health, node, .. } = &*self.0;
         let admission = health.admit()?;
-        let replied = node.connection(request.route).send(request).await;
-        let replied = replied.map_err(|error| request.error(&error));
-        health.note(admission, &replied);
-        request.read(replied?, read)
+        match node.connection(request.route).send(request).await {
+            Ok(replied) => {
+                health.answered(admission);
+                request.read(replied, read)
+            }
+            Err(error) => {
+                let reported = request.error(&error);
+                match error.is_outage() {
+                    true => health.failed(admission, &reported),
+                    false => health.answered(admission),
+                }
+                Err(reported)
+            }
+        }
     }
 
     /// Hints that a name of a key has changed which a script has read. Silent without client

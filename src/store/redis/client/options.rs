@@ -4,11 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::io::tcp::TcpSettings;
-use redis::io::tcp::socket2::TcpKeepalive;
-use redis::{Client, IntoConnectionInfo, ProtocolVersion};
+use redis::ProtocolVersion;
 
+use super::address::Servers;
 use super::breaker::BreakerRules;
+use super::credentials::CredentialsProvider;
+use super::dial::Dialer;
+use super::login::Login;
+#[cfg(feature = "tls")]
+use super::tls::{RedisTls, TlsConnector};
+use super::url::RedisUrl;
 use crate::config_error::{ConfigError, duration_within, namespace_of};
 
 /// The address of a Redis server, and the options of the client and the store.
@@ -29,7 +34,10 @@ use crate::config_error::{ConfigError, duration_within, namespace_of};
 /// ```
 #[derive(Clone)]
 pub struct RedisOptions {
-    client: Client,
+    servers: Servers,
+    dialer: Dialer,
+    /// For the sentinels.
+    sentinel_login: Login,
     namespace: String,
     name: Option<Arc<str>>,
     timeout: Duration,
@@ -42,24 +50,33 @@ pub struct RedisOptions {
 }
 
 impl RedisOptions {
-    /// Options for a `redis://` or `unix://` address.
+    /// Options for the address of a server:
+    /// - `redis://[user:password@]host[:port][/database]`, or `valkey://`;
+    /// - `rediss://` or `valkeys://` with the same parts, for TLS with the defaults of
+    ///   `RedisTls`. They need the feature `tls`;
+    /// - `redis+sentinel://[user:password@]host[:port][,host[:port]...]/service[/database]` for the
+    ///   primary of a service by its sentinels, or `rediss+sentinel://` for TLS to all of them. The
+    ///   credentials of the sentinels follow: `?sentinel_user=user&sentinel_password=password`. Give
+    ///   all sentinels, because no others are discovered;
+    /// - `unix:///path[?db=database&user=user&pass=password]`.
+    ///
+    /// Special characters in user and password are percent-encoded.
     ///
     /// # Errors
     /// If it is not such an address. The message repeats no part of it, because any part may hold a
     /// password.
     pub fn new(url: &str) -> Result<Self, ConfigError> {
-        // The error of the client may repeat a part of the address.
-        let refused = |_| ConfigError::Url { reason: ADDRESS };
-        let info = url.into_connection_info().map_err(refused)?;
-        // Without `nodelay`, commands that share a connection wait for each other's
-        // acknowledgement. Without keepalive, a client that only waits for push messages cannot
-        // detect a dead peer.
-        let keepalive = TcpKeepalive::new().with_time(SILENCE).with_interval(SILENCE / 3);
-        let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
-        let info = info.set_tcp_settings(tcp);
-        let client = Client::open(info).map_err(refused)?;
+        let url = RedisUrl::parse(url)?;
+        let dialer = Dialer {
+            login: Login::Fixed(url.login.credentials()),
+            database: url.database,
+            #[cfg(feature = "tls")]
+            tls: url.is_encrypted.then(|| Arc::new(TlsConnector::new(RedisTls::new()))),
+        };
         Ok(Self {
-            client,
+            servers: url.servers,
+            dialer,
+            sentinel_login: Login::Fixed(url.sentinel_login.credentials()),
             namespace: "default".to_owned(),
             name: None,
             timeout: Duration::from_millis(250),
@@ -70,6 +87,39 @@ impl RedisOptions {
             down_after: 5,
             probe_every: Duration::from_millis(250),
         })
+    }
+
+    /// Sets what is trusted and presented by TLS.
+    ///
+    /// Default: [`RedisTls::new`], which trusts the roots of the system and presents nothing.
+    ///
+    /// # Errors
+    /// If the address is not one of TLS, because then nothing would be encrypted.
+    #[cfg(feature = "tls")]
+    pub fn tls(mut self, tls: RedisTls) -> Result<Self, ConfigError> {
+        if self.dialer.tls.is_none() {
+            return Err(ConfigError::Tls { reason: "the address must begin with `rediss://`" });
+        }
+        self.dialer.tls = Some(Arc::new(TlsConnector::new(tls)));
+        Ok(self)
+    }
+
+    /// Sets where user and password come from, for those that change or must not be in an address.
+    ///
+    /// Default: those in the address, or none.
+    #[must_use]
+    pub fn credentials(mut self, provider: impl CredentialsProvider) -> Self {
+        self.dialer.login = Login::provided(provider);
+        self
+    }
+
+    /// Sets where user and password for the sentinels come from.
+    ///
+    /// Default: those in the address, or none. Sentinels have users of their own.
+    #[must_use]
+    pub fn sentinel_credentials(mut self, provider: impl CredentialsProvider) -> Self {
+        self.sentinel_login = Login::provided(provider);
+        self
     }
 
     /// Sets the namespace: all names on the server begin with `bw:<namespace>:`. Services that
@@ -221,13 +271,23 @@ impl RedisOptions {
         Ok(Self { near_ttl, ..self })
     }
 
-    /// The address of the server, without user and password.
+    /// The address of the server, or those of its sentinels with the name of the service, without
+    /// users and passwords.
     pub fn address(&self) -> String {
-        self.client.get_connection_info().addr().to_string()
+        self.servers.to_string()
     }
 
-    pub(super) fn client(&self) -> &Client {
-        &self.client
+    pub(super) fn servers(&self) -> &Servers {
+        &self.servers
+    }
+
+    pub(super) fn dialer(&self) -> &Dialer {
+        &self.dialer
+    }
+
+    /// For connections to the sentinels themselves.
+    pub(super) fn sentinel_dialer(&self) -> Dialer {
+        Dialer { login: self.sentinel_login.clone(), database: 0, ..self.dialer.clone() }
     }
 
     pub(super) fn namespace_name(&self) -> &str {
@@ -308,23 +368,10 @@ impl fmt::Debug for RedisOptions {
 
 const LEAST_NEAR: usize = 64 * 1024;
 const MOST_NEAR: usize = 1 << if usize::BITS > 40 { 40 } else { 31 };
-/// The TCP keepalive time: after this much silence, the peer is probed three times as often. No
-/// request waits for this, because its timeout is much shorter.
-const SILENCE: Duration = Duration::from_secs(15);
-
-const ADDRESS: &str =
-    "it must be redis://[user:password@]host[:port][/database] or unix:///path[?db=database]";
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn connections_are_kept_alive_and_send_at_once() {
-        let options = RedisOptions::new("redis://localhost").unwrap();
-        let tcp = options.client.get_connection_info().tcp_settings();
-        assert!(tcp.keepalive().is_some() && tcp.nodelay());
-    }
 
     #[test]
     fn the_stores_of_a_fleet_probe_at_different_intervals() {

@@ -73,5 +73,7 @@ impl PushReceiver {
 impl Drop for PushReceiver {
     fn drop(&mut self) {
         self.state.end();
+        // Messages may have been lost, and no more will come.
+        self.handler.as_ref().inspect(|handler| handler.watchers.tell_all());
     }
 }

@@ -1,20 +1,23 @@
 //! When to reconnect: the backoff between attempts, and new connections after a failover.
 
+use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use bb8_redis::bb8;
-use redis::RedisError;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::connect_error::ConnectError;
+use super::dial::Driver;
 use crate::log_throttle::LogThrottle;
 
 /// The pauses between attempts to make one connection.
 ///
 /// The pool makes one attempt at a time. After a failed attempt there is a pause, which doubles
-/// from 50 ms up to a limit. Jitter shortens it by up to a half, so that the processes of a fleet
+/// from 50 ms up to a limit. The limit is longer for a mistake in the options or the credentials,
+/// which usually lasts until a person corrects it. Jitter shortens it by up to a half, so that the processes of a fleet
 /// do not reconnect in step. A request that needs the connection during a pause fails at once, with
 /// the error of the last attempt.
 #[derive(Clone, Debug)]
@@ -31,7 +34,7 @@ struct BackoffState {
 
 #[derive(Clone, Debug)]
 struct FailedAttempt {
-    error: RedisError,
+    error: ConnectError,
     in_a_row: u32,
     again_at: Instant,
 }
@@ -44,7 +47,7 @@ impl ReconnectBackoff {
     }
 
     /// Whether an attempt may begin now. If not, the error of the last one.
-    pub(super) fn may_begin(&self, now: Instant) -> Result<(), RedisError> {
+    pub(super) fn may_begin(&self, now: Instant) -> Result<(), ConnectError> {
         match &*self.last() {
             Some(failure) if now < failure.again_at => Err(failure.error.clone()),
             _ => Ok(()),
@@ -55,10 +58,11 @@ impl ReconnectBackoff {
         *self.last() = None;
     }
 
-    pub(super) fn failed(&self, error: &RedisError, now: Instant, jitter: f64) {
+    pub(super) fn failed(&self, error: &ConnectError, now: Instant, jitter: f64) {
         let mut last = self.last();
         let in_a_row = last.as_ref().map_or(0, |failure| failure.in_a_row).saturating_add(1);
-        let again_at = now + pause(in_a_row, self.0.longest, jitter);
+        let limit = if error.is_mistake() { LONGEST_OF_MISTAKES } else { self.0.longest };
+        let again_at = now + pause(in_a_row, limit.max(self.0.longest), jitter);
         *last = Some(FailedAttempt { error: error.clone(), in_a_row, again_at });
     }
 
@@ -74,13 +78,13 @@ impl ReconnectBackoff {
 
 /// The pool reports a failed attempt when it is ready for the next one. So a later request does not
 /// wait for the failed attempt.
-impl bb8::ErrorSink<RedisError> for ReconnectBackoff {
-    fn sink(&self, error: RedisError) {
+impl bb8::ErrorSink<ConnectError> for ReconnectBackoff {
+    fn sink(&self, error: ConnectError) {
         tracing::debug!(%error, "no connection to redis");
         self.0.failed.send_replace(());
     }
 
-    fn boxed_clone(&self) -> Box<dyn bb8::ErrorSink<RedisError>> {
+    fn boxed_clone(&self) -> Box<dyn bb8::ErrorSink<ConnectError>> {
         Box::new(self.clone())
     }
 }
@@ -94,7 +98,7 @@ pub(super) struct NextFailure<'a> {
 
 impl NextFailure<'_> {
     /// Waits for the failure, and returns its error.
-    pub(super) async fn wait(mut self) -> RedisError {
+    pub(super) async fn wait(mut self) -> ConnectError {
         loop {
             // This cannot fail, because we hold the sender.
             _ = self.failed.changed().await;
@@ -114,11 +118,17 @@ fn pause(in_a_row: u32, longest: Duration, jitter: f64) -> Duration {
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 
+/// The limit of the pauses for mistakes, so that one that is corrected is over within two seconds.
+const LONGEST_OF_MISTAKES: Duration = Duration::from_secs(2);
+
 /// Counts how often the server was found to be a replica. After a failover its address may lead to
 /// another server, so all older connections are given up.
 #[derive(Debug)]
 pub(super) struct Failovers {
     count: AtomicU64,
+    /// The open connections, and some that have ended. Held to add or take them, never across an
+    /// `.await`.
+    open: Mutex<Vec<Weak<Driver>>>,
     /// If the address still leads to a replica, a reconnect for each write would only add load.
     throttle: LogThrottle,
 }
@@ -126,13 +136,32 @@ pub(super) struct Failovers {
 impl Default for Failovers {
     fn default() -> Self {
         let throttle = LogThrottle::once_per(Duration::from_secs(1));
-        Self { count: AtomicU64::new(0), throttle }
+        Self { count: AtomicU64::new(0), open: Mutex::default(), throttle }
     }
 }
 
 impl Failovers {
     pub(super) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
+    }
+
+    /// Adds a connection that a [switch](Self::switch) ends.
+    pub(super) fn watch(&self, connection: &Arc<Driver>) {
+        let mut open = self.open();
+        open.retain(|connection| connection.strong_count() > 0);
+        open.push(Arc::downgrade(connection));
+    }
+
+    /// Another server is the primary now. All connections to the former one are ended, because it may
+    /// still accept writes, which are lost.
+    pub(super) fn switch(&self) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let open = mem::take(&mut *self.open());
+        open.iter().filter_map(Weak::upgrade).for_each(|connection| connection.end());
+    }
+
+    fn open(&self) -> MutexGuard<'_, Vec<Weak<Driver>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn note(&self) {
@@ -148,14 +177,14 @@ impl Failovers {
 
 #[cfg(test)]
 mod tests {
-    use redis::ErrorKind;
+    use std::io;
 
     use super::*;
 
     const LONGEST: Duration = Duration::from_millis(400);
 
-    fn refused() -> RedisError {
-        (ErrorKind::Io, "refused").into()
+    fn refused() -> ConnectError {
+        io::Error::other("refused").into()
     }
 
     #[test]
@@ -175,6 +204,16 @@ mod tests {
         let why = backoff.may_begin(now + FIRST_PAUSE / 2).unwrap_err();
         assert!(why.to_string().contains("refused"), "{why}");
         assert!(backoff.may_begin(now + FIRST_PAUSE).is_ok());
+    }
+
+    #[test]
+    fn a_mistake_is_tried_again_every_two_seconds_at_most() {
+        let backoff = ReconnectBackoff::new(LONGEST);
+        let now = Instant::now();
+        let mistake = ConnectError::misconfigured("a wrong certificate");
+        (0..9).for_each(|_| backoff.failed(&mistake, now, 1.0));
+        assert!(backoff.may_begin(now + LONGEST_OF_MISTAKES * 9 / 10).is_err());
+        assert!(backoff.may_begin(now + LONGEST_OF_MISTAKES).is_ok());
     }
 
     #[test]

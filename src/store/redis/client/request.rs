@@ -109,8 +109,9 @@ impl<'a> RedisRequest<'a> {
         self
     }
 
-    /// Declares that the script must take effect once, and gives 0 if it finds nothing to do. If
-    /// the request was sent twice, 0 may come from the second execution, so it becomes an error.
+    /// Declares that the script must take effect once, and gives 0 if it finds nothing to do, or an
+    /// array with such numbers. If the request was sent twice, 0 may come from the second execution,
+    /// so it becomes an error.
     #[must_use]
     pub fn once(self) -> Self {
         Self { is_once: true, ..self }
@@ -146,7 +147,7 @@ impl<'a> RedisRequest<'a> {
         Replied { value, is_repeated }: Replied,
         read: impl FnOnce(RedisValue) -> Option<T>,
     ) -> Result<T, StoreError> {
-        if self.is_once && is_repeated && value == RedisValue::Int(0) {
+        if self.is_once && is_repeated && value.has_zero() {
             let lost = io::Error::from(io::ErrorKind::ConnectionReset).into();
             return Err(self.error(&RequestError::Reported(lost)));
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError};
 
+use super::connect_error::{ConnectError, Said};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Key;
 
@@ -18,7 +19,7 @@ pub(in super::super) enum RequestError {
     /// The client or the server reports an error.
     Reported(RedisError),
     /// There is no connection, and the request was not sent.
-    Unconnected(RedisError),
+    Unconnected(ConnectError),
 }
 
 /// The classification of an error reply.
@@ -40,14 +41,24 @@ impl RequestError {
         let message = format!("redis, {what}{of}: {self}{separator}{advice}");
         let error = StoreError::new(self.kind(), message);
         match self {
-            Self::Reported(source) | Self::Unconnected(source) => error.with_source(source.clone()),
-            Self::Malformed | Self::TimedOut(_) => error,
+            Self::Reported(source) | Self::Unconnected(ConnectError::Reported(source)) => {
+                error.with_source(source.clone())
+            }
+            Self::Malformed | Self::TimedOut(_) | Self::Unconnected(_) => error,
         }
     }
 
     /// Whether the server has become a replica. Only a write detects that.
     pub(super) fn is_of_replica(&self) -> bool {
         self.classification().is_some_and(|class| class.said == READONLY)
+    }
+
+    /// Whether it means that the server is down, slow or out of reach. A refusal of one request does
+    /// not.
+    pub(super) fn is_outage(&self) -> bool {
+        use StoreErrorKind::{NotReady, TimedOut, Unreachable};
+        matches!(self, Self::Unconnected(_))
+            || matches!(self.kind(), NotReady | TimedOut | Unreachable)
     }
 
     pub(super) fn kind(&self) -> StoreErrorKind {
@@ -57,14 +68,18 @@ impl RequestError {
         match self {
             Self::Malformed => StoreErrorKind::Malformed,
             Self::TimedOut(_) => StoreErrorKind::TimedOut,
-            Self::Reported(error) | Self::Unconnected(error) => match error.kind() {
-                ErrorKind::Server(_) | ErrorKind::Extension => StoreErrorKind::Refused,
-                ErrorKind::AuthenticationFailed => StoreErrorKind::Misconfigured,
-                ErrorKind::Parse | ErrorKind::UnexpectedReturnType => StoreErrorKind::Malformed,
-                ErrorKind::InvalidClientConfig => StoreErrorKind::Misconfigured,
-                _ if error.is_timeout() => StoreErrorKind::TimedOut,
-                _ => StoreErrorKind::Unreachable,
-            },
+            Self::Unconnected(ConnectError::Misconfigured(_)) => StoreErrorKind::Misconfigured,
+            Self::Unconnected(ConnectError::Unavailable(_)) => StoreErrorKind::Unreachable,
+            Self::Reported(error) | Self::Unconnected(ConnectError::Reported(error)) => {
+                match error.kind() {
+                    ErrorKind::Server(_) | ErrorKind::Extension => StoreErrorKind::Refused,
+                    ErrorKind::AuthenticationFailed => StoreErrorKind::Misconfigured,
+                    ErrorKind::Parse | ErrorKind::UnexpectedReturnType => StoreErrorKind::Malformed,
+                    ErrorKind::InvalidClientConfig => StoreErrorKind::Misconfigured,
+                    _ if error.is_timeout() => StoreErrorKind::TimedOut,
+                    _ => StoreErrorKind::Unreachable,
+                }
+            }
         }
     }
 
@@ -74,8 +89,10 @@ impl RequestError {
 
     fn classification(&self) -> Option<&'static Classification> {
         match self {
-            Self::Reported(error) | Self::Unconnected(error) => classify(error),
-            Self::Malformed | Self::TimedOut(_) => None,
+            Self::Reported(error) | Self::Unconnected(ConnectError::Reported(error)) => {
+                classify(error)
+            }
+            Self::Malformed | Self::TimedOut(_) | Self::Unconnected(_) => None,
         }
     }
 }
@@ -85,7 +102,7 @@ impl fmt::Display for RequestError {
         match self {
             Self::Malformed => f.write_str("the reply makes no sense"),
             Self::TimedOut(timeout) => write!(f, "no answer within {timeout:?}"),
-            Self::Reported(error) => error.fmt(f),
+            Self::Reported(error) => Said(error).fmt(f),
             Self::Unconnected(error) => write!(f, "no connection: {error}"),
         }
     }
@@ -245,6 +262,18 @@ mod tests {
         }
         assert!(sent(replies[3].0).is_of_replica());
         assert!(!sent(replies[0].0).is_of_replica());
+    }
+
+    #[test]
+    fn an_error_reply_is_shown_in_the_words_of_the_server() {
+        for reply in [
+            "NOPERM this user has no permissions to run the 'mget' command",
+            "WRONGPASS invalid username-password pair or user is disabled.",
+            "READONLY You can't write against a read only replica.",
+            "ERR something else",
+        ] {
+            assert_eq!(sent(reply).to_string(), reply);
+        }
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub(super) struct SharedConnection {
     pool: Pool<Connector>,
     /// A clone of the pool's connection, because a checkout would be the most expensive step of a
     /// request. Held to clone it, never across an `.await`.
-    current: RwLock<Option<Connection>>,
+    current: RwLock<Option<Arc<Connection>>>,
     backoff: ReconnectBackoff,
     failovers: Arc<Failovers>,
     timeout: Duration,
@@ -47,6 +47,9 @@ impl SharedConnection {
 
     /// Sends a request, and connects first if necessary, all within the timeout.
     ///
+    /// A request that a replica refuses is sent once more over another connection, because the
+    /// address may lead to another server after a failover.
+    ///
     /// A request that is lost with its connection is sent once more over another one. So it may be
     /// executed twice, and every operation tolerates that: a lease is granted again to the same
     /// claim, and after a commit that is superseded by its own entry, a lookup finds that entry.
@@ -54,26 +57,35 @@ impl SharedConnection {
     /// # Cancel safety
     /// Dropping it loses the reply; the request may have been sent.
     pub(super) async fn send(&self, request: &RedisRequest<'_>) -> Result<Replied, RequestError> {
-        let timed_out = |_| RequestError::TimedOut(self.timeout);
+        let timed_out = RequestError::TimedOut(self.timeout);
         let deadline = Instant::now() + self.timeout;
         let mut is_repeated = false;
+        let mut has_moved = false;
         loop {
-            let mut connection = match self.current() {
+            let connection = match self.current() {
                 Some(connection) => connection,
-                None => timeout_at(deadline, self.connect()).await.map_err(timed_out)??,
+                None => match timeout_at(deadline, self.connect()).await {
+                    Ok(connected) => connected?,
+                    Err(_) => return Err(timed_out),
+                },
             };
-            let reply = timeout_at(deadline, connection.send(request)).await;
-            let error = match reply {
-                Ok(Ok(value)) => return Ok(Replied { value: value.into(), is_repeated }),
-                Ok(Err(error)) => error,
+            let error = match connection.send(request, deadline).await {
+                Some(Ok(value)) => return Ok(Replied { value: value.into(), is_repeated }),
+                Some(Err(error)) => error,
                 // A reply that stopped halfway would block all later replies.
-                Err(late) => {
+                None => {
                     connection.give_up();
-                    return Err(timed_out(late));
+                    return Err(timed_out);
                 }
             };
             if !is_lost(&error) {
-                return Err(self.reported(error));
+                let error = self.reported(error);
+                // A replica has executed nothing, and the next connection may lead to the primary.
+                if error.is_of_replica() && connection.is_broken() && !has_moved {
+                    has_moved = true;
+                    continue;
+                }
+                return Err(error);
             }
             connection.give_up();
             if is_repeated {
@@ -93,21 +105,22 @@ impl SharedConnection {
     }
 
     /// The connection, unless it is broken.
-    fn current(&self) -> Option<Connection> {
+    fn current(&self) -> Option<Arc<Connection>> {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner).clone();
         current.filter(|connection| !connection.is_broken())
     }
 
     /// Opens another connection, or fails as soon as an attempt has failed.
-    async fn connect(&self) -> Result<Connection, RequestError> {
+    async fn connect(&self) -> Result<Arc<Connection>, RequestError> {
         let failure = self.backoff.next_failure();
         let connection = select! {
             biased;
             connection = self.check_out() => connection?,
             error = failure.wait() => return Err(RequestError::Unconnected(error)),
         };
-        let clone = Some(connection.clone());
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = clone;
+        let connection = Arc::new(connection);
+        let current = Some(Arc::clone(&connection));
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = current;
         Ok(connection)
     }
 

@@ -26,6 +26,14 @@ impl RedisValue {
             _ => None,
         }
     }
+
+    /// Whether it is zero, or an array with a zero.
+    pub(super) fn has_zero(&self) -> bool {
+        match self {
+            Self::Array(values) => values.contains(&Self::Int(0)),
+            value => *value == Self::Int(0),
+        }
+    }
 }
 
 impl From<Value> for RedisValue {

@@ -38,7 +38,7 @@ pub struct FairLock {
 }
 
 impl FairLock {
-    /// Connects to a `redis://` or `unix://` address, or with [`RedisOptions`] or
+    /// Connects to an [address](RedisOptions::new), or with [`RedisOptions`] or
     /// [`FairLockOptions`]. Makes sure that the server answers and allows what the scripts need.
     ///
     /// # Errors
@@ -69,6 +69,7 @@ impl FairLock {
             renew: script(&[include_str!("../renew.lua")]),
             verify: script(&[include_str!("../verify.lua")]),
             release: ours(include_str!("release.lua")),
+            commands: &COMMANDS,
         };
         Self { lock: Scripted::new(server, ":fair", scripts, &[]), silence }
     }
@@ -133,3 +134,22 @@ impl Lock for FairLock {
 }
 
 impl Fenced for FairLock {}
+
+/// The commands of the scripts.
+const COMMANDS: [&str; 15] = [
+    "get",
+    "getex",
+    "set",
+    "incr",
+    "pexpire",
+    "pttl",
+    "time",
+    "del",
+    "zadd",
+    "zcard",
+    "zrange",
+    "zrangebyscore",
+    "zrank",
+    "zrem",
+    "zscore",
+];

@@ -26,7 +26,7 @@ pub struct FairLockOptions {
 }
 
 impl FairLockOptions {
-    /// Options for a `redis://` or `unix://` address, or for [`RedisOptions`].
+    /// Options for an [address](RedisOptions::new), or for [`RedisOptions`].
     ///
     /// # Errors
     /// If the address is invalid.

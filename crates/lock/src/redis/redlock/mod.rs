@@ -74,7 +74,10 @@ impl Redlock {
         let nodes: Result<Vec<_>, ConfigError> =
             nodes.into_iter().map(|node| node.try_into().map_err(Into::into)).collect();
         let lock = Self::connect_lazily(nodes?)?;
-        let proved = lock.0.nodes.iter().map(|node| prove_single(node, &lock.0.renew));
+        let proved = lock.0.nodes.iter().map(|node| async {
+            node.check_commands(&COMMANDS).await?;
+            prove_single(node, &lock.0.renew).await
+        });
         let misfits = |error: &LockError| error.kind() == LockErrorKind::Misconfigured;
         // Other errors of a minority do not matter.
         if let Some(error) =
@@ -298,6 +301,9 @@ impl fmt::Debug for Redlock {
         f.debug_tuple("Redlock").field(&self.0.nodes).finish()
     }
 }
+
+/// The commands of the scripts.
+const COMMANDS: [&str; 5] = ["get", "getex", "set", "pttl", "del"];
 
 const TAKING: &str = "taking the lock";
 const RENEWING: &str = "renewing the lock";

@@ -32,7 +32,7 @@ pub struct ReentrantLock {
 }
 
 impl ReentrantLock {
-    /// Connects to a `redis://` or `unix://` address, or with [`RedisOptions`]. Makes sure that the
+    /// Connects to an [address](RedisOptions::new), or with [`RedisOptions`]. Makes sure that the
     /// server answers and allows what the scripts need.
     ///
     /// # Errors
@@ -56,6 +56,7 @@ impl ReentrantLock {
             renew: ours(include_str!("renew.lua")),
             verify: ours(include_str!("verify.lua")),
             release: ours(include_str!("release.lua")),
+            commands: &COMMANDS,
         };
         let count = ours(include_str!("count.lua"));
         Self { lock: Scripted::new(options, ":holds", scripts, &[&count]), count }
@@ -99,3 +100,7 @@ impl Lock for ReentrantLock {
 impl Fenced for ReentrantLock {}
 
 impl Reentrant for ReentrantLock {}
+
+/// The commands of the scripts.
+const COMMANDS: [&str; 10] =
+    ["getex", "set", "incr", "pexpire", "pttl", "time", "del", "hgetall", "hset", "hdel"];

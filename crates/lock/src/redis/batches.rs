@@ -1,0 +1,200 @@
+//! Batches: requests of many claims at the same time, sent as one script.
+//!
+//! While few claims ask, each sends a script of its own at once. Otherwise requests are queued: a
+//! task yields once, and then sends all of them. So no claim waits for the round trip of another
+//! one, and both the server and the connection handle one script instead of one per claim.
+
+use std::mem;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue};
+use bellwether::{StoreError, StoreErrorKind};
+use tokio::runtime::{Handle, Id};
+use tokio::sync::oneshot;
+use tokio::task::yield_now;
+
+/// The batches of one script.
+pub(super) struct Batches(Arc<ScriptBatches>);
+
+struct ScriptBatches {
+    client: RedisClient,
+    script: RedisScript,
+    doing: &'static str,
+    /// Whether the server has refused the script. A cluster does, because the names are in several
+    /// slots. Then each claim asks alone.
+    is_refused: AtomicBool,
+    /// The requests that are sent next. While there are any, a task is about to send them. Never
+    /// held across an `.await`.
+    next: Mutex<NextBatch>,
+}
+
+#[derive(Default)]
+struct NextBatch {
+    requests: Vec<BatchedClaim>,
+    /// The runtime of that task, while there are requests.
+    runtime: Option<Id>,
+}
+
+/// The part of one claim in a script.
+struct BatchedClaim {
+    names: Vec<Vec<u8>>,
+    args: Vec<Vec<u8>>,
+    answer: oneshot::Sender<BatchAnswer>,
+}
+
+/// The answer to one claim: a number, or none if the claim has to ask alone.
+type BatchAnswer = Result<Option<i64>, StoreError>;
+
+impl Batches {
+    /// Batches of a script that gives a number or `false` for each claim.
+    pub(super) fn new(client: RedisClient, script: RedisScript, doing: &'static str) -> Self {
+        let is_refused = AtomicBool::new(false);
+        let next = Mutex::default();
+        Self(Arc::new(ScriptBatches { client, script, doing, is_refused, next }))
+    }
+
+    /// Asks together with the other claims that ask now. `Ok(None)` if the claim has to ask alone.
+    ///
+    /// # Cancel safety
+    /// Dropping it loses the answer. If the request was not sent by then, it is not sent.
+    pub(super) async fn ask(&self, names: Vec<Vec<u8>>, args: Vec<Vec<u8>>) -> BatchAnswer {
+        // While the server is taken to be down, one claim probes it and no other waits for that.
+        if self.0.is_refused.load(Ordering::Relaxed) || self.0.client.is_down() {
+            return Ok(None);
+        }
+        let Some(answer) = self.join(names, args) else { return Ok(None) };
+        // An error says that the task was dropped with its runtime before it had sent the script.
+        answer.await.unwrap_or(Ok(None))
+    }
+
+    /// Joins the next batch, if there is a runtime for its task. That has to be the runtime of the
+    /// caller, because another one may not be polled for a long time.
+    fn join(
+        &self,
+        names: Vec<Vec<u8>>,
+        args: Vec<Vec<u8>>,
+    ) -> Option<oneshot::Receiver<BatchAnswer>> {
+        let runtime = Handle::try_current().ok()?;
+        let (answer, answered) = oneshot::channel();
+        let is_first = {
+            let mut next = self.0.next();
+            if next.runtime.is_some_and(|id| id != runtime.id()) {
+                return None;
+            }
+            next.runtime = Some(runtime.id());
+            next.requests.push(BatchedClaim { names, args, answer });
+            next.requests.len() == 1
+        };
+        if is_first {
+            runtime.spawn(BatchFlush { state: Arc::clone(&self.0), was_taken: false }.run());
+        }
+        Some(answered)
+    }
+}
+
+impl ScriptBatches {
+    async fn send(&self, batch: Vec<BatchedClaim>) {
+        let (mut names, mut args) = (Vec::new(), Vec::new());
+        let mut callers = Vec::with_capacity(batch.len());
+        for request in batch {
+            names.extend(request.names);
+            args.extend(request.args);
+            callers.push(request.answer);
+        }
+        let request = RedisRequest::script(&self.script, names, args, self.doing).once();
+        let all = |numbers: &Vec<_>| numbers.len() == callers.len();
+        let answers = match self.client.run(&request, |reply| numbers(reply).filter(all)).await {
+            Ok(numbers) => numbers.into_iter().map(Ok).collect(),
+            // Nothing was executed, so each claim can ask alone.
+            Err(error) if error.kind() == StoreErrorKind::Misconfigured => {
+                self.is_refused.store(true, Ordering::Relaxed);
+                vec![Ok(None); callers.len()]
+            }
+            Err(error) => vec![Err(error); callers.len()],
+        };
+        for (caller, answer) in callers.into_iter().zip(answers) {
+            // The caller may be gone.
+            _ = caller.send(answer);
+        }
+    }
+
+    fn next(&self) -> MutexGuard<'_, NextBatch> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The reply of a script for several claims.
+fn numbers(reply: RedisValue) -> Option<Vec<Option<i64>>> {
+    let RedisValue::Array(answers) = reply else { return None };
+    let number = |answer| match answer {
+        RedisValue::Int(number) => Some(Some(number)),
+        RedisValue::Nil => Some(None),
+        _ => None,
+    };
+    answers.into_iter().map(number).collect()
+}
+
+/// The task that sends the next batch. If it is dropped before, the claims ask alone.
+struct BatchFlush {
+    state: Arc<ScriptBatches>,
+    was_taken: bool,
+}
+
+impl BatchFlush {
+    async fn run(mut self) {
+        yield_now().await;
+        self.was_taken = true;
+        let mut next = mem::take(&mut *self.state.next()).requests;
+        // A claim that is given up meanwhile may be released next, and must not be granted after.
+        next.retain(|request| !request.answer.is_closed());
+        while next.len() > AT_ONCE {
+            let rest = next.split_off(AT_ONCE);
+            let state = Arc::clone(&self.state);
+            let batch = mem::replace(&mut next, rest);
+            tokio::spawn(async move { state.send(batch).await });
+        }
+        if !next.is_empty() {
+            self.state.send(next).await;
+        }
+    }
+}
+
+impl Drop for BatchFlush {
+    fn drop(&mut self) {
+        if !self.was_taken {
+            let left = mem::take(&mut *self.state.next());
+            // Dropped after the lock, because this wakes the callers.
+            drop(left);
+        }
+    }
+}
+
+/// How many requests of claims are under way.
+#[derive(Debug, Default)]
+pub(super) struct RequestCount(AtomicUsize);
+
+/// A request of a claim that is under way.
+pub(super) struct CountedRequest<'a> {
+    count: &'a RequestCount,
+    /// Whether so many are under way that batches pay.
+    pub(super) is_large: bool,
+}
+
+impl RequestCount {
+    pub(super) fn enter(&self) -> CountedRequest<'_> {
+        CountedRequest { count: self, is_large: self.0.fetch_add(1, Ordering::Relaxed) >= LARGE }
+    }
+}
+
+impl Drop for CountedRequest<'_> {
+    fn drop(&mut self) {
+        self.count.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// With fewer other requests under way, a batch has too few of them to pay for its task.
+const LARGE: usize = 4;
+
+/// The maximum number of claims in one script. The server does nothing else meanwhile.
+const AT_ONCE: usize = 64;

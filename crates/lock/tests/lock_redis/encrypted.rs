@@ -1,0 +1,54 @@
+//! Every lock in Redis keeps the contract of locks through TLS.
+
+use bellwether::RedisOptions;
+use bellwether::redis::RedisTls;
+use bellwether_lock::{FairLock, RedisLock, Redlock, ReentrantLock, conformance};
+use bellwether_testkit::servers::{Authority, RedisServer};
+
+use crate::world::options_of;
+
+/// A server, and options that trust it.
+fn encrypted() -> (RedisServer, RedisOptions) {
+    let authority = Authority::new("ours");
+    let server = RedisServer::start_tls(&authority.local());
+    let tls = RedisTls::new().ca_pem(authority.pem()).expect("an authority");
+    let options = options_of(&server.tls_url()).tls(tls).expect("an address of TLS");
+    (server, options)
+}
+
+#[tokio::test]
+async fn redis_lock_keeps_the_contract_through_tls() {
+    let (_server, options) = encrypted();
+    let lock = RedisLock::connect(options).await.expect("a lock");
+    assert_eq!(conformance::run(lock.clone()).await, []);
+    assert_eq!(conformance::run_fenced(lock.clone()).await, []);
+    assert_eq!(conformance::run_exclusive(lock.clone()).await, []);
+    assert_eq!(conformance::run_take_over(lock).await, []);
+}
+
+#[tokio::test]
+async fn reentrant_lock_keeps_the_contract_through_tls() {
+    let (_server, options) = encrypted();
+    let lock = ReentrantLock::connect(options).await.expect("a lock");
+    assert_eq!(conformance::run(lock.clone()).await, []);
+    assert_eq!(conformance::run_fenced(lock.clone()).await, []);
+    assert_eq!(conformance::run_reentrant(lock).await, []);
+}
+
+#[tokio::test]
+async fn fair_lock_keeps_the_contract_through_tls() {
+    let (_server, options) = encrypted();
+    let lock = FairLock::connect(options).await.expect("a lock");
+    assert_eq!(conformance::run(lock.clone()).await, []);
+    assert_eq!(conformance::run_fenced(lock.clone()).await, []);
+    assert_eq!(conformance::run_exclusive(lock.clone()).await, []);
+    assert_eq!(conformance::run_queue(lock).await, []);
+}
+
+#[tokio::test]
+async fn redlock_keeps_the_contract_through_tls() {
+    let (_servers, options): (Vec<_>, Vec<_>) = (0..3).map(|_| encrypted()).unzip();
+    let lock = Redlock::connect(options).await.expect("a lock");
+    assert_eq!(conformance::run(lock.clone()).await, []);
+    assert_eq!(conformance::run_exclusive(lock).await, []);
+}

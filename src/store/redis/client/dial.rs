@@ -1,0 +1,248 @@
+//! The dialer: opens a stream to a server, and authenticates over it.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::select_ok;
+use redis::aio::{AsyncPushSender, MultiplexedConnection};
+use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
+use redis::{AsyncConnectionConfig, ErrorKind, ProtocolVersion, RedisConnectionInfo, RedisError};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::task::AbortHandle;
+
+use super::address::ServerAddress;
+use super::connect_error::ConnectError;
+use super::credentials::RedisCredentials;
+use super::login::Login;
+#[cfg(feature = "tls")]
+use super::tls::{TlsConnector, explain};
+
+/// How to connect to servers. All connections of a client share it, whichever server they lead to.
+#[derive(Clone)]
+pub(super) struct Dialer {
+    pub(super) login: Login,
+    pub(super) database: u32,
+    #[cfg(feature = "tls")]
+    pub(super) tls: Option<Arc<TlsConnector>>,
+}
+
+/// An authenticated connection.
+#[derive(Debug)]
+pub(super) struct Dialed {
+    pub(super) socket: MultiplexedConnection,
+    pub(super) driver: Arc<Driver>,
+}
+
+/// The task that writes and reads a connection, and the one that renews its credentials. They end
+/// when this is dropped.
+#[derive(Debug)]
+pub(super) struct Driver {
+    io: AbortHandle,
+    renewal: Option<AbortHandle>,
+}
+
+/// The receiver of the push messages of a connection. It is dropped with the connection.
+pub(super) type PushSender = Arc<dyn AsyncPushSender>;
+
+/// Bytes to and from a server.
+trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
+
+impl Dialer {
+    /// Connects to a server, and authenticates. The caller sets the timeout.
+    ///
+    /// # Errors
+    /// Those of the stream, of the credentials and of the authentication, and a refusal of the
+    /// protocol.
+    ///
+    /// # Cancel safety
+    /// Dropping it closes what was opened.
+    pub(super) async fn dial(
+        &self,
+        address: &ServerAddress,
+        protocol: ProtocolVersion,
+        pushes: Option<PushSender>,
+    ) -> Result<Dialed, ConnectError> {
+        let mut credentials = self.login.credentials().await?;
+        loop {
+            let stream = self.open(address).await?;
+            let settings = self.settings(protocol, credentials.as_ref());
+            let dialed = self.authenticate(stream, &settings, pushes.clone()).await;
+            match (dialed, credentials) {
+                // They may have been changed meanwhile.
+                (Err(error), Some(refused)) if error.is_about_credentials() => {
+                    let changed = self.login.changed(&refused).await;
+                    credentials = Some(changed.ok_or(error)?);
+                }
+                (Ok((socket, io)), credentials) => {
+                    return Ok(self.dialed(socket, io, credentials.as_ref()));
+                }
+                (Err(error), _) => return Err(error),
+            }
+        }
+    }
+
+    async fn open(&self, address: &ServerAddress) -> Result<Box<dyn ByteStream>, ConnectError> {
+        match address {
+            ServerAddress::Tcp { host, port } => {
+                let stream = open_tcp(host, *port).await?;
+                #[cfg(feature = "tls")]
+                if let Some(tls) = &self.tls {
+                    return Ok(Box::new(tls.encrypt(stream, host).await?));
+                }
+                Ok(Box::new(stream))
+            }
+            #[cfg(unix)]
+            ServerAddress::Unix(path) => Ok(Box::new(tokio::net::UnixStream::connect(path).await?)),
+            #[cfg(not(unix))]
+            ServerAddress::Unix(_) => {
+                Err(ConnectError::misconfigured("this system has no Unix sockets"))
+            }
+        }
+    }
+
+    async fn authenticate(
+        &self,
+        stream: Box<dyn ByteStream>,
+        settings: &RedisConnectionInfo,
+        pushes: Option<PushSender>,
+    ) -> Result<(MultiplexedConnection, AbortHandle), ConnectError> {
+        // The client sets a timeout for every request. A second one here would only cost a timer.
+        let mut config =
+            AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(QUEUE);
+        if let Some(pushes) = pushes {
+            config = config.set_push_sender(pushes);
+        }
+        let connecting = MultiplexedConnection::new_with_config(settings, stream, config);
+        let (socket, driver) = connecting.await.map_err(|error| self.explained(error, settings))?;
+        Ok((socket, tokio::spawn(driver).abort_handle()))
+    }
+
+    fn dialed(
+        &self,
+        socket: MultiplexedConnection,
+        io: AbortHandle,
+        credentials: Option<&RedisCredentials>,
+    ) -> Dialed {
+        let renewal = credentials.and_then(|used| self.login.renewal(used, &socket));
+        let renewal = renewal.map(|renewal| tokio::spawn(renewal).abort_handle());
+        Dialed { socket, driver: Arc::new(Driver { io, renewal }) }
+    }
+
+    fn settings(
+        &self,
+        protocol: ProtocolVersion,
+        credentials: Option<&RedisCredentials>,
+    ) -> RedisConnectionInfo {
+        let mut settings =
+            RedisConnectionInfo::default().set_protocol(protocol).set_db(self.database.into());
+        if let Some(credentials) = credentials {
+            settings = settings.set_password(credentials.secret());
+        }
+        match credentials.and_then(RedisCredentials::user) {
+            Some(user) => settings.set_username(user),
+            None => settings,
+        }
+    }
+
+    /// Explains why a server did not accept a connection.
+    fn explained(&self, error: RedisError, settings: &RedisConnectionInfo) -> ConnectError {
+        // Some servers repeat the words of a command that they do not know.
+        let password = settings.password().filter(|password| !password.is_empty());
+        if password.is_some_and(|password| error.to_string().contains(password)) {
+            return ConnectError::misconfigured(
+                "the server refuses the command that authenticates",
+            );
+        }
+        #[cfg(feature = "tls")]
+        if let (Some(tls), Some(io)) = (&self.tls, io_error(&error)) {
+            let explained = explain(io).or_else(|| tls.explain_end());
+            return explained.unwrap_or_else(|| error.into());
+        }
+        match error.kind() {
+            // A server that expects TLS answers by bytes of that.
+            ErrorKind::Parse => ConnectError::misconfigured(NO_REDIS),
+            _ => error.into(),
+        }
+    }
+}
+
+/// The error of the stream under an error of the client.
+#[cfg(feature = "tls")]
+fn io_error(error: &RedisError) -> Option<&io::Error> {
+    let source = std::error::Error::source(error)?;
+    source.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>()?.downcast_ref()
+}
+
+/// Connects to the first address of a host that accepts.
+async fn open_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
+    let attempts: Vec<_> = lookup_host((host, port))
+        .await?
+        .map(|address| Box::pin(TcpStream::connect(address)))
+        .collect();
+    if attempts.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, "the host has no address"));
+    }
+    let (stream, _) = select_ok(attempts).await?;
+    // Without `nodelay`, commands that share a connection wait for each other's acknowledgement.
+    stream.set_nodelay(true)?;
+    // Without keepalive, a client that only waits for push messages cannot detect a dead peer.
+    let keepalive = TcpKeepalive::new().with_time(SILENCE).with_interval(SILENCE / 3);
+    SockRef::from(&stream).set_tcp_keepalive(&keepalive)?;
+    Ok(stream)
+}
+
+impl Driver {
+    /// Ends the connection. Requests that are under way on it fail as if it had been lost.
+    pub(super) fn end(&self) {
+        self.io.abort();
+        self.renewal.as_ref().inspect(|renewal| renewal.abort());
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+const NO_REDIS: &str =
+    "the server does not speak the protocol of Redis at this port: it may expect TLS (`rediss://`)";
+
+/// How many commands the client queues before callers have to wait.
+const QUEUE: usize = 1024;
+
+/// The TCP keepalive time: after this much silence, the peer is probed three times as often. No
+/// request waits for this, because its timeout is much shorter.
+const SILENCE: Duration = Duration::from_secs(15);
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn connections_are_kept_alive_and_send_at_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let stream = open_tcp("localhost", port).await.unwrap();
+        assert!(stream.nodelay().unwrap() && SockRef::from(&stream).keepalive().unwrap());
+    }
+
+    #[tokio::test]
+    async fn the_task_of_a_connection_ends_with_it() {
+        let (sender, receiver) = tokio::sync::oneshot::channel::<()>();
+        let task = tokio::spawn(async move {
+            let _ = receiver.await;
+        });
+        let driver = Arc::new(Driver { io: task.abort_handle(), renewal: None });
+        drop(Arc::clone(&driver));
+        assert!(!sender.is_closed());
+        drop(driver);
+        assert!(task.await.unwrap_err().is_cancelled());
+    }
+}

@@ -1,0 +1,185 @@
+//! Requests in flight: what ends the wait for a reply that does not come.
+//!
+//! A timer per request would cost each of them more than the rest of its bookkeeping. So one task
+//! per runtime sleeps until the first deadline of the requests of a connection. It ends when no
+//! request is left.
+
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use pin_project::{pin_project, pinned_drop};
+use slab::Slab;
+use tokio::runtime::{Handle, Id};
+use tokio::time::{Instant, sleep_until};
+
+/// The requests of one connection that wait for their replies.
+#[derive(Debug, Default)]
+pub(super) struct InFlight {
+    /// Held for a few steps, never across an `.await`. No task is woken while it is held.
+    table: Mutex<Table>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    requests: Slab<Waiting>,
+    /// The runtimes that have a task for the deadlines of their requests.
+    watched: Vec<Id>,
+    /// Whether the connection has ended, so that no reply will come.
+    has_ended: bool,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    deadline: Instant,
+    /// Only the runtime of a request is sure to be polled while the request waits.
+    runtime: Id,
+    waker: Waker,
+}
+
+/// Why there is no reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unanswered {
+    /// The connection has ended.
+    Ended,
+    /// The deadline has passed.
+    Late,
+}
+
+impl InFlight {
+    /// Waits for a reply until the deadline, or until the connection ends.
+    pub(super) fn reply<F: Future>(
+        self: &Arc<Self>,
+        deadline: Instant,
+        reply: F,
+    ) -> AwaitedReply<'_, F> {
+        AwaitedReply { in_flight: self, deadline, index: None, reply }
+    }
+
+    /// The connection has ended.
+    pub(super) fn end(&self) {
+        let mut table = self.table();
+        table.has_ended = true;
+        let wakers: Vec<_> = table.requests.iter().map(|(_, it)| it.waker.clone()).collect();
+        drop(table);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Has the request woken when its deadline has passed or the connection ends. False if it has
+    /// ended.
+    fn wait(self: &Arc<Self>, index: &mut Option<usize>, deadline: Instant, waker: &Waker) -> bool {
+        let runtime = Handle::current();
+        let id = runtime.id();
+        let mut table = self.table();
+        if table.has_ended {
+            return false;
+        }
+        match *index {
+            Some(index) => {
+                let waiting = &mut table.requests[index];
+                waiting.runtime = id;
+                waiting.waker.clone_from(waker);
+            }
+            None => {
+                let waiting = Waiting { deadline, runtime: id, waker: waker.clone() };
+                *index = Some(table.requests.insert(waiting));
+            }
+        }
+        if !table.watched.contains(&id) {
+            table.watched.push(id);
+            drop(table);
+            // Spawned last: a runtime that has ended drops the task at once, which locks the table.
+            runtime.spawn(DeadlineTask { in_flight: Arc::clone(self), runtime: id }.run());
+        }
+        true
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A wait for a reply.
+#[pin_project(PinnedDrop)]
+pub(super) struct AwaitedReply<'a, F> {
+    in_flight: &'a Arc<InFlight>,
+    deadline: Instant,
+    /// Its index among the requests, from its first poll on.
+    index: Option<usize>,
+    #[pin]
+    reply: F,
+}
+
+impl<F: Future> Future for AwaitedReply<'_, F> {
+    type Output = Result<F::Output, Unanswered>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        // A reply counts, even if it is late.
+        if let Poll::Ready(reply) = this.reply.poll(context) {
+            return Poll::Ready(Ok(reply));
+        }
+        if !this.in_flight.wait(this.index, *this.deadline, context.waker()) {
+            return Poll::Ready(Err(Unanswered::Ended));
+        }
+        if *this.deadline <= Instant::now() {
+            return Poll::Ready(Err(Unanswered::Late));
+        }
+        Poll::Pending
+    }
+}
+
+#[pinned_drop]
+impl<F> PinnedDrop for AwaitedReply<'_, F> {
+    fn drop(self: Pin<&mut Self>) {
+        let this = self.project();
+        if let Some(index) = this.index.take() {
+            let waiting = this.in_flight.table().requests.remove(index);
+            // Dropped after the lock: a waker can run code of others.
+            drop(waiting);
+        }
+    }
+}
+
+/// Wakes the requests of one runtime whose deadlines have passed.
+struct DeadlineTask {
+    in_flight: Arc<InFlight>,
+    runtime: Id,
+}
+
+impl DeadlineTask {
+    async fn run(self) {
+        while let Some(next) = self.wake_late() {
+            sleep_until(next).await;
+        }
+    }
+
+    /// Wakes the requests whose deadlines have passed, and returns the first of the others. If
+    /// there is none, the next request starts another task.
+    fn wake_late(&self) -> Option<Instant> {
+        let now = Instant::now();
+        let mut table = self.in_flight.table();
+        let mut late = Vec::new();
+        let mut next: Option<Instant> = None;
+        for (_, waiting) in table.requests.iter().filter(|(_, it)| it.runtime == self.runtime) {
+            if waiting.deadline <= now {
+                late.push(waiting.waker.clone());
+            } else {
+                next = Some(next.map_or(waiting.deadline, |it| it.min(waiting.deadline)));
+            }
+        }
+        if next.is_none() {
+            table.watched.retain(|id| *id != self.runtime);
+        }
+        drop(table);
+        late.into_iter().for_each(Waker::wake);
+        next
+    }
+}
+
+/// A runtime that ends drops this task, and all that it wakes.
+impl Drop for DeadlineTask {
+    fn drop(&mut self) {
+        self.in_flight.table().watched.retain(|id| *id != self.runtime);
+    }
+}

@@ -1,0 +1,20 @@
+//! Sentinel: which server is the primary, and when another one is.
+//!
+//! ```text
+//! Connector ──► Sentinels::primary ──► questions ──► one task per sentinel ──► sentinel
+//!                                                          │ `+switch-master`
+//! Failovers ◄── another primary ◄── Sentinels::primary ◄── one task for all
+//! ```
+//!
+//! Each sentinel has one connection, which is subscribed to `+switch-master` and answers questions.
+//! All sentinels are asked at once. The answer with the highest configuration epoch is used, because
+//! a majority of the sentinels elects the one that raises the epoch. Of answers with equal epochs,
+//! the most frequent one is used. So a sentinel that is stale, cut off or wrong is overruled.
+//!
+//! The tasks run while there is a client.
+
+mod answer;
+mod link;
+mod sentinels;
+
+pub(super) use self::sentinels::Sentinels;
