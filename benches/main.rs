@@ -33,6 +33,7 @@ mod parked;
 mod parts_of_a_hit;
 mod product;
 mod statistics;
+mod tags;
 
 use std::env;
 
@@ -53,6 +54,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("kept", kept::run),
     ("outage", outage::run),
     ("stats", statistics::run),
+    ("tags", tags::run),
     #[cfg(feature = "handover")]
     ("handover", handover::run),
 ];

@@ -9,6 +9,7 @@ use tower::Layer;
 use super::core::{Core, ErrorRules, Loads};
 use super::handle::Handle;
 use super::lookup::Lookup;
+use super::request_tags::TagRules;
 use super::service::ReadThrough;
 use crate::codec::{Cacheability, Classified, Json};
 use crate::config_error::{ConfigError, duration_within, number_within, share_within};
@@ -24,8 +25,9 @@ pub struct ReadThroughLayer<K, C = Json> {
     key_of: K,
     store: Arc<dyn Store>,
     pub(super) policy: Policy,
-    codec: Arc<C>,
+    pub(super) codec: Arc<C>,
     pub(super) errors: ErrorRules,
+    pub(super) tags: TagRules,
     loads: Loads,
     statistics: Arc<Statistics>,
 }
@@ -52,9 +54,9 @@ impl<K> ReadThroughLayer<K> {
         let loads = Loads::none(policy.bounds);
         let store = Arc::new(store);
         let codec = Arc::new(Json);
-        let errors = ErrorRules::default();
+        let (errors, tags) = Default::default();
         let statistics = Statistics::named(Statistics::UNNAMED);
-        Self { key_of, store, policy, codec, errors, loads, statistics }
+        Self { key_of, store, policy, codec, errors, tags, loads, statistics }
     }
 }
 
@@ -324,16 +326,16 @@ impl<K, C> ReadThroughLayer<K, C> {
         ReadThroughLayer { loads, ..self.classify(classify) }
     }
 
-    fn with_codec<D>(self, codec: Arc<D>) -> ReadThroughLayer<K, D> {
-        let Self { key_of, store, policy, errors, statistics, .. } = self;
+    pub(super) fn with_codec<D>(self, codec: Arc<D>) -> ReadThroughLayer<K, D> {
+        let Self { key_of, store, policy, errors, tags, statistics, .. } = self;
         // New loads, since outcomes of another codec have another type.
         let loads = Loads::none(policy.bounds);
-        ReadThroughLayer { key_of, store, policy, codec, errors, loads, statistics }
+        ReadThroughLayer { key_of, store, policy, codec, errors, tags, loads, statistics }
     }
 
     /// A handle to the stored entries, to invalidate and expire them from anywhere in the program.
     pub fn handle(&self) -> Handle {
-        Handle::new(Arc::clone(&self.store), Arc::clone(&self.statistics))
+        Handle::new(Arc::clone(&self.store), self.tags.is_clearable, Arc::clone(&self.statistics))
     }
 
     /// What the services of this layer have done in this process, since the layer was made or
@@ -348,6 +350,7 @@ impl<K, C> ReadThroughLayer<K, C> {
             policy: self.policy.clone(),
             codec: Arc::clone(&self.codec),
             errors: self.errors.clone(),
+            tags: self.tags.clone(),
             loads: self.loads.clone(),
             statistics: Arc::clone(&self.statistics),
         }
@@ -364,9 +367,9 @@ impl<S, K: Clone, C> Layer<S> for ReadThroughLayer<K, C> {
 
 impl<K: Clone, C> Clone for ReadThroughLayer<K, C> {
     fn clone(&self) -> Self {
-        let Core { store, policy, codec, errors, loads, statistics } = self.core();
+        let Core { store, policy, codec, errors, tags, loads, statistics } = self.core();
         let key_of = self.key_of.clone();
-        Self { key_of, store, policy, codec, errors, loads, statistics }
+        Self { key_of, store, policy, codec, errors, tags, loads, statistics }
     }
 }
 

@@ -39,7 +39,7 @@ pub(crate) async fn load_uncached<S, Req, C>(
     let before = core.loads.unshared_failures.times(&key);
     let when_abandoned = core.policy.when_abandoned;
     match load(job, &core, &leader, when_abandoned, LoadReason::WaitRanOut).await {
-        LoaderAnswer::Loaded(kept, decision) => {
+        LoaderAnswer::Loaded(kept, decision, _) => {
             core.loads.failures.forget(&key);
             core.loads.unshared_failures.forget(&key);
             let outcome = Outcome::Value(kept, ValueOrigin::Uncached(BypassReason::WaitRanOut));

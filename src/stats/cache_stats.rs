@@ -79,7 +79,8 @@ counters! {
         failed_store: FailedStore,
         /// Failed because the wait for another load ran out.
         failed_wait_timed_out: FailedWaitTimedOut,
-        /// Failed because the program uses the cache wrongly: a key that is too long, or no runtime.
+        /// Failed because the program uses the cache wrongly: a key that is too long, too many tags,
+        /// or no runtime.
         failed_misuse: FailedMisuse,
         /// Its caller left before it was answered.
         left: Left,
@@ -267,6 +268,10 @@ counters! {
         invalidated: Invalidated,
         /// Keys that were expired.
         expired: Expired,
+        /// Tags that were invalidated. To clear a layer is to invalidate the tag of all its entries.
+        invalidated_tags: InvalidatedTags,
+        /// Tags that were expired.
+        expired_tags: ExpiredTags,
         /// Changes that failed: they may have happened or not.
         failed: Failed,
     }

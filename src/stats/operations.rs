@@ -39,6 +39,7 @@ fn event(kind: StoreErrorKind) -> StoreErrorEvent {
         StoreErrorKind::NotReady => StoreErrorEvent::NotReady,
         StoreErrorKind::Refused => StoreErrorEvent::Refused,
         StoreErrorKind::TimedOut => StoreErrorEvent::TimedOut,
+        StoreErrorKind::Unsupported => StoreErrorEvent::Unsupported,
         StoreErrorKind::Unreachable => StoreErrorEvent::Unreachable,
     }
 }

@@ -86,8 +86,15 @@ impl Statistics {
         self.refused.add(limit as usize);
     }
 
-    pub(crate) fn invalidation(&self, event: InvalidationEvent) {
+    /// A change through a handle has ended. Gives its result back.
+    pub(crate) fn changed<T, E>(
+        &self,
+        event: InvalidationEvent,
+        result: Result<T, E>,
+    ) -> Result<T, E> {
+        let event = if result.is_ok() { event } else { InvalidationEvent::Failed };
         self.invalidations.add(event as usize);
+        result
     }
 
     pub(crate) fn read(&self) -> CacheStats {

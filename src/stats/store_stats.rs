@@ -57,6 +57,10 @@ counters! {
         invalidate: Invalidate,
         /// Expirations of a key.
         expire: Expire,
+        /// Invalidations of a tag.
+        invalidate_tag: InvalidateTag,
+        /// Expirations of a tag.
+        expire_tag: ExpireTag,
     }
 }
 
@@ -76,6 +80,8 @@ counters! {
         refused: Refused,
         /// The server did not reply in time.
         timed_out: TimedOut,
+        /// The store has no such operation.
+        unsupported: Unsupported,
         /// The server could not be reached, or the connection broke.
         unreachable: Unreachable,
     }

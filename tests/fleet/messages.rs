@@ -8,6 +8,7 @@ use bellwether::{CacheStatus, LoadLocation};
 use serde::{Deserialize, Serialize};
 
 use crate::storm::{Fared, Storm};
+use crate::tags::game::TagGame;
 
 /// A command to a worker.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -26,6 +27,8 @@ pub(crate) enum Command {
     Storm(Storm),
     /// Play at random.
     Play(Game),
+    /// Play at random, with tags.
+    PlayTags(TagGame),
     /// Report its state.
     Report,
 }

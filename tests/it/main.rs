@@ -19,6 +19,7 @@ mod reentry;
 mod stale;
 mod stats;
 mod support;
+mod tags;
 mod tidy;
 mod tower_contract;
 mod wait;

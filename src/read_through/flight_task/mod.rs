@@ -21,6 +21,7 @@ use crate::jitter::jitter;
 use crate::policy::Backoff;
 use crate::stats::{LoadReason, WakeEvent};
 use crate::store::{Accept, Claim, Draft, Entry, Failure, Lease, Watch};
+use crate::tag::Tags;
 
 /// One flight, from the side of its task. What it learns about its key is in the protocol's state.
 pub(crate) struct FlightTask<S, Req, C> {
@@ -126,12 +127,13 @@ where
         leader: Leader<Outcome>,
         job: LentJob<S, Req>,
         purpose: Purpose,
+        tags: Tags,
     ) -> Self {
         let key = leader.key();
         // Before the first request: a change between its answer and the watch would be missed.
         let watch = core.store.watch(key);
         let backoff = core.policy.backoff(!watch.is_silent());
-        let claim = Claim::new(key.clone());
+        let claim = Claim::new(key.clone()).tagged(tags);
         let background = purpose.background();
         Self { core, leader, job, claim, watch, backoff, purpose, background }
     }

@@ -69,7 +69,10 @@ fn failure<E>(error: &Error<E>) -> RequestEvent {
         CacheErrorKind::LoaderPanicked => RequestEvent::FailedPanicked,
         CacheErrorKind::LoadLost => RequestEvent::FailedLost,
         CacheErrorKind::LoadTimedOut => RequestEvent::FailedLoadTimedOut,
-        CacheErrorKind::KeyTooLong | CacheErrorKind::NoRuntime => RequestEvent::FailedMisuse,
+        CacheErrorKind::KeyTooLong
+        | CacheErrorKind::NoRuntime
+        | CacheErrorKind::NotClearable
+        | CacheErrorKind::TooManyTags => RequestEvent::FailedMisuse,
         CacheErrorKind::Store(_) => RequestEvent::FailedStore,
         CacheErrorKind::WaitTimedOut => RequestEvent::FailedWaitTimedOut,
     }
