@@ -78,6 +78,7 @@ pub mod read_through;
 #[cfg(feature = "redis")]
 pub mod redis;
 mod shared_error;
+pub mod stats;
 mod status;
 pub mod store;
 mod tag;

@@ -31,7 +31,7 @@ impl<V> Cache<V> {
     /// Set [`ttl`](CacheBuilder::ttl): without it, nothing is stored, and concurrent callers share
     /// a load.
     pub fn builder<S: Store>(name: &str, store: S) -> CacheBuilder<V> {
-        let layer = ReadThroughLayer::without_keys(store);
+        let layer = ReadThroughLayer::without_keys(store).name(name);
         CacheBuilder { name: name.into(), layer, codec: Json, classify: None, tags: None }
     }
 }

@@ -25,6 +25,7 @@ use crate::read_through::handle::Handle;
 use crate::read_through::loader_fn::{RunRequest, loader_fn};
 use crate::read_through::lookup::RequestOptions;
 use crate::read_through::many::{BatchFuture, BatchResponse};
+use crate::stats::CacheStats;
 use crate::tag::{Tag, Tags, TooManyTags};
 
 /// Values of one type, each under a key, loaded by a function where they are missing.
@@ -178,6 +179,12 @@ impl<V, C> Cache<V, C> {
     pub async fn expire(&self, part: impl KeyPart) -> Result<bool, CacheError> {
         let key = self.key(part);
         self.handle().expire(&key).await
+    }
+
+    /// What this cache and its clones have done in this process. In [metrics](crate::stats) it has
+    /// the name that it was built with.
+    pub fn stats(&self) -> CacheStats {
+        self.client.stats()
     }
 
     /// How many keys this process looks up or loads right now.

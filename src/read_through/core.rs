@@ -21,6 +21,7 @@ use crate::flight::{FlightBounds, Flights};
 use crate::key::Key;
 use crate::policy::{ConcurrencyBounds, Policy};
 use crate::shared_error::SharedError;
+use crate::stats::Statistics;
 use crate::status::{CacheStatus, StaleReason};
 use crate::store::{Entry, Peek, Store, Value};
 
@@ -32,6 +33,7 @@ pub(crate) struct Core<C> {
     pub(crate) errors: ErrorRules,
     pub(crate) tags: TagRules,
     pub(crate) loads: Loads,
+    pub(crate) statistics: Arc<Statistics>,
 }
 
 impl<C: fmt::Debug> fmt::Debug for Core<C> {
@@ -190,6 +192,7 @@ impl<C> Core<C> {
             errors: self.errors.clone(),
             tags: self.tags.clone(),
             loads,
+            statistics: Arc::clone(&self.statistics),
         })
     }
 

@@ -25,6 +25,7 @@ use crate::lifetimes::Lifetimes;
 use crate::log_throttle::warn_throttled;
 use crate::policy::{FailureWindow, Policy, WhenAbandoned};
 use crate::shared_error::SharedError;
+use crate::stats::{LoadReason, LoadResult, RunningLoad};
 use crate::store::Failure;
 use crate::tag::{Tags, TooManyTags};
 
@@ -78,6 +79,23 @@ pub(crate) enum LoaderAnswer {
     Failed(FailedLoad),
     /// The last waiter left, and the policy cancels abandoned loads.
     Abandoned,
+}
+
+impl LoaderAnswer {
+    fn result(&self) -> LoadResult {
+        match self {
+            Self::Loaded(_, AnswerStorage::PrivateKey | AnswerStorage::PrivateOnce, _) => {
+                LoadResult::Private
+            }
+            Self::Loaded(..) => LoadResult::Succeeded,
+            Self::Failed(failed) => match failed.cause {
+                FailureCause::Error => LoadResult::Failed,
+                FailureCause::TimedOut => LoadResult::TimedOut,
+                FailureCause::Panicked => LoadResult::Panicked,
+            },
+            Self::Abandoned => LoadResult::Cancelled,
+        }
+    }
 }
 
 /// What becomes of a loaded value.
@@ -151,6 +169,7 @@ pub(crate) async fn load<S, Req, C>(
     core: &Core<C>,
     leader: &Leader<Outcome>,
     when_abandoned: WhenAbandoned,
+    why: LoadReason,
 ) -> LoaderAnswer
 where
     S: Service<Req>,
@@ -162,7 +181,7 @@ where
         // In this order: no load begins if all waiters have left already.
         biased;
         () = abandoned(leader, when_abandoned) => return LoaderAnswer::Abandoned,
-        outcome = call(job, core, leader.key()) => outcome,
+        outcome = call(job, core, leader.key(), why) => outcome,
     };
     core.loads.note_load_time(began.elapsed());
     outcome
@@ -178,19 +197,25 @@ async fn abandoned(leader: &Leader<Outcome>, policy: WhenAbandoned) {
 
 /// Drives the loader to readiness, calls it, and classifies its answer. A load over the limit and a
 /// panic become failures.
-async fn call<S, Req, C>(job: Job<S, Req>, core: &Core<C>, key: &Key) -> LoaderAnswer
+async fn call<S, Req, C>(
+    job: Job<S, Req>,
+    core: &Core<C>,
+    key: &Key,
+    why: LoadReason,
+) -> LoaderAnswer
 where
     S: Service<Req>,
     S::Error: Into<BoxError> + Send + Sync + 'static,
     C: Codec<S::Response>,
 {
+    let mut running = core.statistics.load(Some(key), why);
     let limit = core.policy.load_timeout;
     let called = timeout(limit.saturating_add(core.policy.collect_within), async {
         let response = job.service.oneshot(job.request).await?;
-        Ok(classified(core.codec.keep(response), core, key))
+        Ok(classified(core.codec.keep(response), core, key, Some(&mut running)))
     });
     // The panic drops the loader, so no broken state of it is seen again.
-    match AssertUnwindSafe(called).catch_unwind().await {
+    let answer = match AssertUnwindSafe(called).catch_unwind().await {
         Ok(Ok(Ok(outcome))) => outcome,
         Ok(Ok(Err(error))) => {
             let error: S::Error = error;
@@ -198,7 +223,9 @@ where
         }
         Ok(Err(_)) => failed(CacheError::load_timed_out(key, limit), FailureCause::TimedOut),
         Err(_) => failed(CacheError::loader_panicked(key), FailureCause::Panicked),
-    }
+    };
+    running.end(answer.result());
+    answer
 }
 
 /// A load that ended with an error of the cache.
@@ -262,13 +289,22 @@ impl std::error::Error for LoadTimedOut {
     }
 }
 
-/// What becomes of a kept value, by its cacheability.
-pub(super) fn classified<R, C: Codec<R>>(kept: C::Kept, core: &Core<C>, key: &Key) -> LoaderAnswer {
+/// What becomes of a kept value, by its cacheability. Notes in the record of its load if the value
+/// says that there is none.
+pub(super) fn classified<R, C: Codec<R>>(
+    kept: C::Kept,
+    core: &Core<C>,
+    key: &Key,
+    running: Option<&mut RunningLoad>,
+) -> LoaderAnswer {
     let freshness = &core.policy.freshness;
     let lifetimes = match core.codec.classify(&kept) {
         Cacheability::Keep => freshness.lifetimes(jitter()),
         Cacheability::KeepFor(lifetimes) => freshness.jittered(lifetimes, jitter()),
-        Cacheability::NotFound => freshness.not_found_lifetimes(jitter()),
+        Cacheability::NotFound => {
+            running.into_iter().for_each(RunningLoad::note_not_found);
+            freshness.not_found_lifetimes(jitter())
+        }
         Cacheability::PrivateKey => return not_stored(kept, AnswerStorage::PrivateKey),
         Cacheability::PrivateOnce => return not_stored(kept, AnswerStorage::PrivateOnce),
         Cacheability::Failure => {

@@ -12,6 +12,7 @@ use super::handle::Handle;
 use super::lookup::Lookup;
 use crate::codec::{Codec, Json};
 use crate::error::{BoxError, Error};
+use crate::stats::CacheStats;
 
 /// A loader behind a cache. See the [module page](super) for examples.
 ///
@@ -50,7 +51,14 @@ impl<S, K, C> ReadThrough<S, K, C> {
         Self: Clone,
     {
         let is_clearable = self.core.tags.is_clearable;
-        Handle::new(Arc::clone(&self.core.store), is_clearable).over(self.clone())
+        let statistics = Arc::clone(&self.core.statistics);
+        Handle::new(Arc::clone(&self.core.store), is_clearable, statistics).over(self.clone())
+    }
+
+    /// What the services of this layer have done in this process: as
+    /// [`Handle::stats`](super::Handle::stats).
+    pub fn stats(&self) -> CacheStats {
+        self.core.statistics.read()
     }
 
     /// How many keys this process looks up or loads right now. It is zero when nothing is under
@@ -76,7 +84,7 @@ impl<S, K, C> ReadThrough<S, K, C> {
         let Lookup { key, options } = (self.key_of)(&request).into();
         match key {
             Some(key) => ResponseFuture::begin(&self.core, key, &self.inner, request, options),
-            None => ResponseFuture::bypass(self.inner.clone(), request, options),
+            None => ResponseFuture::bypass(&self.core, self.inner.clone(), request, options),
         }
     }
 }

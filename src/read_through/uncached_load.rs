@@ -11,6 +11,7 @@ use super::outcome::{Outcome, ValueOrigin};
 use crate::codec::Codec;
 use crate::error::{BoxError, CacheError};
 use crate::flight::Leader;
+use crate::stats::LoadReason;
 use crate::status::BypassReason;
 
 /// Loads without a lease, and completes the callers that had given up before the load began. The
@@ -36,7 +37,8 @@ pub(crate) async fn load_uncached<S, Req, C>(
     let begun = leader.generation();
     let key = leader.key().digest();
     let before = core.loads.unshared_failures.times(&key);
-    match load(job, &core, &leader, core.policy.when_abandoned).await {
+    let when_abandoned = core.policy.when_abandoned;
+    match load(job, &core, &leader, when_abandoned, LoadReason::WaitRanOut).await {
         LoaderAnswer::Loaded(kept, decision, _) => {
             core.loads.failures.forget(&key);
             core.loads.unshared_failures.forget(&key);

@@ -17,6 +17,7 @@ mod miss;
 mod not_kept;
 mod reentry;
 mod stale;
+mod stats;
 mod support;
 mod tags;
 mod tidy;

@@ -50,6 +50,10 @@ pub(super) struct PendingRequest<S, Req, C> {
     pub(super) bypassing: Option<BypassPermit>,
     /// Called with each phase of its flight.
     pub(super) listener: Option<PhaseListener>,
+    /// It has asked the store, or joined a flight that does.
+    pub(super) has_asked: bool,
+    /// Its answer is in the statistics.
+    pub(super) is_counted: bool,
 }
 
 impl<S, Req, C> PendingRequest<S, Req, C>
@@ -81,6 +85,8 @@ where
             fallback: None,
             bypassing: None,
             listener: None,
+            has_asked: false,
+            is_counted: false,
         }
     }
 

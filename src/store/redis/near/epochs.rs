@@ -33,6 +33,17 @@ pub(super) struct Epochs {
 struct ReportSource {
     connection: Option<u64>,
     epochs: u64,
+    /// Since when there is no connection, after there was one.
+    lost_at: Option<Instant>,
+    /// For how long there was none before, after there was one.
+    disconnected: Duration,
+}
+
+impl ReportSource {
+    /// For how long there is no connection now.
+    fn lost_for(&self) -> Duration {
+        self.lost_at.map_or(Duration::ZERO, |at| at.elapsed())
+    }
 }
 
 /// The version of a key or of a tag, as far as its changes are reported to this process.
@@ -127,6 +138,9 @@ impl Epochs {
         // lock.
         if !is_broken() {
             source.connection = Some(connection);
+            let lost_for = source.lost_for();
+            source.disconnected += lost_for;
+            source.lost_at = None;
             self.begin_epoch(&mut source);
             // The former connection may have answered a later request.
             self.confirmed_at.store(self.since_birth(sent_at), Ordering::Release);
@@ -138,8 +152,15 @@ impl Epochs {
         let mut source = self.source();
         if source.connection == Some(connection) {
             source.connection = None;
+            source.lost_at = Some(Instant::now());
             self.epoch.store(DISCONNECTED, Ordering::Release);
         }
+    }
+
+    /// For how long no changes were reported, since they were for the first time.
+    pub(super) fn disconnected_for(&self) -> Duration {
+        let source = self.source();
+        source.disconnected + source.lost_for()
     }
 
     fn begin_epoch(&self, source: &mut ReportSource) {
