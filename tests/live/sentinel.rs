@@ -87,7 +87,6 @@ async fn a_primary_that_was_killed_is_replaced_soon_after_the_sentinels_name_ano
         assert!(began.elapsed() < PATIENCE, "it is not in use");
         sku += 1;
     }
-    eprintln!("in use after {:?}", began.elapsed());
     // A busy machine needs longer than the second that this takes elsewhere.
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
     // It comes back as a primary, and is not used as one.

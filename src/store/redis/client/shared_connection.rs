@@ -48,7 +48,8 @@ impl SharedConnection {
     /// Sends a request, and connects first if necessary, all within the timeout.
     ///
     /// A request that a replica refuses is sent once more over another connection, because the
-    /// address may lead to another server after a failover.
+    /// address may lead to another server after a failover. So is one that is refused because the
+    /// server does not accept the credentials of the connection any more.
     ///
     /// A request that is lost with its connection is sent once more over another one. So it may be
     /// executed twice, and every operation tolerates that: a lease is granted again to the same
@@ -60,7 +61,7 @@ impl SharedConnection {
         let timed_out = RequestError::TimedOut(self.timeout);
         let deadline = Instant::now() + self.timeout;
         let mut is_repeated = false;
-        let mut has_moved = false;
+        let mut is_refused = false;
         loop {
             let connection = match self.current() {
                 Some(connection) => connection,
@@ -80,9 +81,13 @@ impl SharedConnection {
             };
             if !is_lost(&error) {
                 let error = self.reported(error);
-                // A replica has executed nothing, and the next connection may lead to the primary.
-                if error.is_of_replica() && connection.is_broken() && !has_moved {
-                    has_moved = true;
+                if error.is_of_unauthenticated() && connection.has_credentials {
+                    connection.give_up();
+                }
+                // Nothing was executed. The next connection may lead to the primary, and has the
+                // credentials of this time.
+                if error.is_of_connection() && connection.is_broken() && !is_refused {
+                    is_refused = true;
                     continue;
                 }
                 return Err(error);
