@@ -1,5 +1,6 @@
 //! Lookup batches: concurrent lookups, sent as one command.
 
+use std::collections::HashMap;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +13,7 @@ use tokio::time::Instant;
 
 use super::client::{RedisClient, RedisRequest, RedisScript, Route, ServerClock};
 use super::reply::{self, Seen};
-use crate::error::{StoreError, StoreErrorKind};
+use crate::error::StoreError;
 
 /// Batches the lookups that go over one connection.
 ///
@@ -50,12 +51,12 @@ struct LookupBatch {
 /// A lookup that a task sends.
 #[derive(Debug)]
 struct QueuedLookup {
-    name: Vec<u8>,
+    names: Vec<Vec<u8>>,
     answer: oneshot::Sender<LookupResult>,
 }
 
-/// The entry under a name, if there is one.
-type LookupResult = Result<Option<Seen>, StoreError>;
+/// What is under each name, in their order.
+type LookupResult = Result<Vec<Option<Seen>>, StoreError>;
 
 impl Lookups {
     pub(super) fn over(
@@ -80,15 +81,16 @@ impl Lookups {
         self.0.with_lives.store(true, Ordering::Relaxed);
     }
 
-    /// Reads the entry under a name. A value that is no string counts as none.
+    /// Reads what is under some names, such as that of an entry and those of its tags. A value that
+    /// is no string counts as none.
     ///
     /// # Cancel safety
     /// Dropping it loses the answer.
-    pub(super) async fn read(&self, name: Vec<u8>) -> LookupResult {
+    pub(super) async fn read(&self, names: Vec<Vec<u8>>) -> LookupResult {
         let active = ActiveLookup::begin(&self.0);
         // While the server is taken to be down, one caller probes it and no other waits for that.
         let goes_alone = active.is_alone || self.0.client.is_down();
-        let joined = if goes_alone { None } else { self.join(&name) };
+        let joined = if goes_alone { None } else { self.join(&names) };
         if let Some(answer) = joined
             && let Ok(result) = answer.await
         {
@@ -96,22 +98,20 @@ impl Lookups {
         }
         // The lookup is alone, or the task was dropped with its runtime. The future is boxed, so
         // that callers that share a command need no memory for it.
-        let seen = Box::pin(self.0.send(vec![name])).await?;
-        seen.into_iter().next().ok_or_else(malformed)
+        Box::pin(self.0.send(names)).await
     }
 
-    /// Reads the entry under a name, with what is left of its life.
+    /// The same, with what is left of the lives of entries.
     ///
     /// # Cancel safety
     /// Dropping it loses the answer.
-    pub(super) async fn read_with_life(&self, name: Vec<u8>) -> LookupResult {
-        let seen = self.0.send_with_lives(vec![name]).await?;
-        seen.into_iter().next().ok_or_else(malformed)
+    pub(super) async fn read_with_lives(&self, names: Vec<Vec<u8>>) -> LookupResult {
+        self.0.send_with_lives(names).await
     }
 
     /// Joins the next batch, if there is a runtime for its task. That has to be the runtime of the
     /// caller, because another one may not be polled for a long time.
-    fn join(&self, name: &[u8]) -> Option<oneshot::Receiver<LookupResult>> {
+    fn join(&self, names: &[Vec<u8>]) -> Option<oneshot::Receiver<LookupResult>> {
         let runtime = Handle::try_current().ok()?;
         let (answer, answered) = oneshot::channel();
         let is_first = {
@@ -120,7 +120,7 @@ impl Lookups {
                 return None;
             }
             next.runtime = Some(runtime.id());
-            next.lookups.push(QueuedLookup { name: name.to_vec(), answer });
+            next.lookups.push(QueuedLookup { names: names.to_vec(), answer });
             next.lookups.len() == 1
         };
         if is_first {
@@ -133,15 +133,16 @@ impl Lookups {
 
 impl LookupState {
     async fn answer(&self, lookups: Vec<QueuedLookup>) {
-        let (names, callers): (Vec<_>, Vec<_>) =
-            lookups.into_iter().map(|lookup| (lookup.name, lookup.answer)).unzip();
-        let answers = match self.send(names).await {
-            Ok(seen) => seen.into_iter().map(Ok).collect(),
-            Err(error) => vec![Err(error); callers.len()],
-        };
-        for (caller, answer) in callers.into_iter().zip(answers) {
+        let mut names = UniqueNames::default();
+        let callers: Vec<_> = lookups
+            .into_iter()
+            .map(|QueuedLookup { names: wanted, answer }| (names.add(wanted), answer))
+            .collect();
+        let seen = self.send(names.all).await;
+        for (places, caller) in callers {
+            let seen = seen.as_ref().map_err(StoreError::clone);
             // The caller may be gone.
-            _ = caller.send(answer);
+            _ = caller.send(seen.map(|seen| places.iter().map(|it| seen[*it].clone()).collect()));
         }
     }
 
@@ -173,8 +174,35 @@ impl LookupState {
     }
 }
 
-fn malformed() -> StoreError {
-    StoreError::new(StoreErrorKind::Malformed, "redis, reading an entry: the reply makes no sense")
+/// The names of a batch. The names of tags, which many entries share, are sent once.
+#[derive(Debug, Default)]
+struct UniqueNames {
+    all: Vec<Vec<u8>>,
+    of_tags: HashMap<Vec<u8>, usize>,
+}
+
+impl UniqueNames {
+    /// Adds the names of a lookup: that of an entry, and those of tags. Returns their places.
+    fn add(&mut self, names: Vec<Vec<u8>>) -> Vec<usize> {
+        let mut names = names.into_iter();
+        let mut places = Vec::with_capacity(names.len());
+        if let Some(entry) = names.next() {
+            places.push(self.push(entry));
+        }
+        for tag in names {
+            let place = self.of_tags.get(&tag).copied().unwrap_or_else(|| {
+                self.of_tags.insert(tag.clone(), self.all.len());
+                self.push(tag)
+            });
+            places.push(place);
+        }
+        places
+    }
+
+    fn push(&mut self, name: Vec<u8>) -> usize {
+        self.all.push(name);
+        self.all.len() - 1
+    }
 }
 
 /// A lookup that is under way.
