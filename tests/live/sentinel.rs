@@ -186,8 +186,13 @@ async fn what_the_sentinels_do_not_know_or_allow_is_named() {
 #[tokio::test]
 async fn sentinels_have_credentials_of_their_own() {
     let fleet = SentinelFleet::start().await;
-    let rights =
-        ["+sentinel|get-master-addr-by-name", "+sentinel|master", "+subscribe", "&+switch-master"];
+    let rights = [
+        "resetchannels",
+        "+sentinel|get-master-addr-by-name",
+        "+sentinel|master",
+        "+subscribe",
+        "&+switch-master",
+    ];
     for sentinel in &fleet.sentinels {
         let user = ["ACL", "SETUSER", "watcher", "reset", "on", ">hunter2"];
         sentinel.command(&user.into_iter().chain(rights).collect::<Vec<_>>());

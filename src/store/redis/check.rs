@@ -33,9 +33,12 @@ pub(super) async fn prepare(store: &Inner) -> Result<(), StoreError> {
 async fn explain_untracked(store: &Inner) -> Result<(), StoreError> {
     let mut tracking = redis::cmd("CLIENT");
     tracking.arg("TRACKING").arg("ON");
-    let request = RedisRequest::command(tracking, "connecting, for a near cache");
+    let request = RedisRequest::command(tracking, CONNECTING);
     match store.client.run(&request, Some).await {
-        Err(error) if error.kind() == StoreErrorKind::Misconfigured => Err(error),
+        Err(error) if error.kind() == StoreErrorKind::Misconfigured => {
+            let message = format!("{error}: a near cache needs `+client|tracking`");
+            Err(StoreError::new(StoreErrorKind::Misconfigured, message))
+        }
         _ => Ok(()),
     }
 }
