@@ -13,7 +13,7 @@ use self::sources::{Source, after, below_each, root, shipped, sources, sources_b
 
 /// Which modules of the library a module may know. No arrow points up, and there is no cycle. The
 /// other crates know its public API only.
-const ARROWS: [(&str, &[&str]); 21] = [
+const ARROWS: [(&str, &[&str]); 22] = [
     (
         "adapter",
         &[
@@ -35,6 +35,7 @@ const ARROWS: [(&str, &[&str]); 21] = [
             // A macro, which lives at the root of the crate.
             "delegate_load_options",
             "error",
+            "error_class",
             "key",
             "read_through",
             "status",
@@ -47,6 +48,7 @@ const ARROWS: [(&str, &[&str]); 21] = [
     ("conformance", &["box_future", "claim", "error", "key"]),
     ("duration", &[]),
     ("error", &["config_error", "key", "shared_error"]),
+    ("error_class", &[]),
     ("flight", &["jitter", "key"]),
     ("guide", &[]),
     ("jitter", &[]),
@@ -61,6 +63,7 @@ const ARROWS: [(&str, &[&str]); 21] = [
             "codec",
             "config_error",
             "error",
+            "error_class",
             "flight",
             "jitter",
             "key",
@@ -94,7 +97,10 @@ const ARROWS: [(&str, &[&str]); 21] = [
 
 /// Which foreign crate is named where, if it is named in few places only.
 const ADAPTERS: [(&str, &str); 17] = [
-    ("axum", "crates/http/src/route_template.rs crates/http/src/nested.rs"),
+    (
+        "axum",
+        "crates/http/src/route_template.rs crates/http/src/nested.rs crates/http/src/rejection.rs",
+    ),
     ("bb8", "src/store/redis/"),
     ("bb8_redis", "src/store/redis/"),
     ("blake3", "src/key.rs"),
