@@ -97,8 +97,14 @@ impl IntoStatus for CacheError {
 
 /// The first status in the chain of an error.
 fn status_in(error: &(dyn std::error::Error + 'static)) -> Option<Status> {
-    let mut chain = std::iter::successors(Some(error), |error| error.source());
-    chain.find_map(|error| error.downcast_ref::<Status>()).cloned()
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(status) = error.downcast_ref::<Status>() {
+            return Some(status.clone());
+        }
+        next = error.source();
+    }
+    None
 }
 
 fn code(error: &CacheError) -> Code {
