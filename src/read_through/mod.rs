@@ -101,6 +101,8 @@ mod not_found;
 mod outcome;
 pub(crate) mod private_keys;
 mod put;
+mod request_tags;
 pub(crate) mod service;
 mod step;
+mod tags;
 mod uncached_load;

@@ -7,6 +7,7 @@
 //! | module | promise |
 //! |---|---|
 //! | `burst` | one load per key per fleet; Redis work grows with processes |
+//! | `cluster` | the same on a cluster |
 //! | `wake_up` | waiters are notified; a lost message costs a pause |
 //! | `crash` | a dead leader costs its lease; a late leader does no harm |
 //! | `copies` | a stopped process serves no copy before its connection answers |
@@ -14,6 +15,7 @@
 //! | `flush` | a server that forgets everything causes no error |
 //! | `loader_down` | a failing loader is probed once per interval |
 //! | `history` | nothing outlives its invalidation |
+//! | `tags` | nothing outlives the invalidation of its tag, whatever Redis forgets |
 //!
 //! `BELLWETHER_FLEET_ROUNDS` sets how many rounds of history are played (10,000; a million take an
 //! hour), `BELLWETHER_FLEET_SEED` sets the seed of the random numbers.
@@ -28,10 +30,12 @@ mod storm;
 mod worker;
 
 mod burst;
+mod cluster;
 mod copies;
 mod crash;
 mod flush;
 mod history;
 mod leaving;
 mod loader_down;
+mod tags;
 mod wake_up;

@@ -2,6 +2,7 @@
 
 mod catalog;
 mod clocks;
+mod cluster;
 mod conformance;
 mod credentials;
 mod damage;
@@ -16,3 +17,4 @@ mod refusals;
 mod sentinel;
 mod server;
 mod slow_loads;
+mod tags;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::client::{RedisClient, RedisOptions, Route, ServerClock, Setup};
+use super::client::{RedisClient, RedisOptions, Route, Setup};
 use super::lookups::Lookups;
 use super::near::{self, Near};
 use super::scripts::StoreScripts;
@@ -23,7 +23,6 @@ pub(super) struct Inner {
     plain: Box<[Lookups]>,
     /// For lookups whose entries are copied into the near tier.
     tracked: Lookups,
-    pub(super) clock: Arc<ServerClock>,
     pub(super) unacknowledged: Unacknowledged,
     pub(super) unreadable: AtomicU64,
 }
@@ -31,7 +30,6 @@ pub(super) struct Inner {
 impl Inner {
     pub(super) fn new(options: RedisOptions) -> Self {
         let scripts = StoreScripts::new();
-        let clock = Arc::new(ServerClock::default());
         let timeout = options.request_timeout();
         let near = options
             .near_tier()
@@ -41,21 +39,21 @@ impl Inner {
             scripts: scripts.of_operations(),
             watchers: Watchers::default(),
             observer: near.as_ref().map(|near| Arc::clone(near) as _),
-            clock: Some(Arc::clone(&clock)),
+            reads_clock: true,
             plain,
         };
         let client = RedisClient::with(options, setup);
         let lookups = |route| {
             let client = client.clone();
             let script = scripts.lookup.clone();
-            Lookups::over(client, route, script, Arc::clone(&clock))
+            Lookups::over(client, route, script)
         };
         let plain = (0..plain as usize).map(|number| lookups(Route::Plain(number))).collect();
         let tracked = lookups(Route::Tracked);
         near.as_ref().inspect(|_| tracked.ask_for_lives());
         let unacknowledged = Unacknowledged::new(timeout);
         let unreadable = AtomicU64::new(0);
-        Self { client, scripts, near, plain, tracked, clock, unacknowledged, unreadable }
+        Self { client, scripts, near, plain, tracked, unacknowledged, unreadable }
     }
 
     pub(super) fn stats(&self) -> RedisStats {
@@ -91,6 +89,10 @@ impl Inner {
 
     pub(super) fn lease_name(&self, digest: &Digest) -> Vec<u8> {
         self.client.name(digest, ":lease")
+    }
+
+    pub(super) fn tag_name(&self, tag: &Digest) -> Vec<u8> {
+        self.client.tag_name(tag)
     }
 
     pub(super) fn failed_name(&self, digest: &Digest) -> Vec<u8> {

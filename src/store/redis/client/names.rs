@@ -1,6 +1,6 @@
 //! Names: how keys of a namespace are named in Redis.
 
-use super::slot::{slot_of, tag_of};
+use super::slot::{InSlot, tag_of};
 use crate::key::Digest;
 
 /// `bw:<namespace>:{<digest>}` with a suffix.
@@ -30,16 +30,33 @@ impl Names {
 
     /// A name that all keys of a slot share, and the number of the slot.
     pub(super) fn shared_name(&self, what: &str, digest: &Digest) -> (Vec<u8>, u16) {
-        let slot = slot_of(&digest.hex());
-        (format!("{}{what}:{{{}}}", self.prefix, tag_of(slot)).into_bytes(), slot)
+        let slot = digest.slot();
+        (self.name_in_slot(what, slot), slot)
+    }
+
+    /// A name in a slot, of no key.
+    pub(super) fn name_in_slot(&self, what: &str, slot: u16) -> Vec<u8> {
+        format!("{}{what}:{{{}}}", self.prefix, tag_of(slot)).into_bytes()
     }
 
     /// The key that a name belongs to, if it is one of ours.
     pub(in super::super) fn digest_of(&self, name: &[u8]) -> Option<Digest> {
-        let hex = name
-            .strip_prefix(self.prefix.as_bytes())?
-            .strip_prefix(b"{")?
-            .first_chunk::<{ Digest::BYTES * 2 }>()?;
+        Self::read_digest(name.strip_prefix(self.prefix.as_bytes())?)
+    }
+
+    /// The tag that a name belongs to, if it is one of ours.
+    pub(super) fn tag_of(&self, name: &[u8]) -> Option<Digest> {
+        let name = name.strip_prefix(self.prefix.as_bytes())?.strip_prefix(TAG)?;
+        Self::read_digest(name.strip_prefix(b":")?)
+    }
+
+    /// The name of a tag. It is in a slot of its own.
+    pub(super) fn tag_name(&self, digest: &Digest) -> Vec<u8> {
+        [self.prefix.as_bytes(), TAG, b":{", &digest.hex(), b"}"].concat()
+    }
+
+    fn read_digest(rest: &[u8]) -> Option<Digest> {
+        let hex = rest.strip_prefix(b"{")?.first_chunk::<{ Digest::BYTES * 2 }>()?;
         let mut digest = [0; Digest::BYTES];
         for (byte, [high, low]) in digest.iter_mut().zip(hex.as_chunks().0) {
             *byte = hex_digit(*high)? << 4 | hex_digit(*low)?;
@@ -47,6 +64,9 @@ impl Names {
         Some(Digest(digest))
     }
 }
+
+/// What the names of tags begin with, after the namespace.
+const TAG: &[u8] = b"tag";
 
 fn hex_digit(digit: u8) -> Option<u8> {
     match digit {
@@ -86,6 +106,18 @@ mod tests {
     }
 
     #[test]
+    fn the_name_of_a_tag_leads_to_the_tag_and_to_no_key() {
+        let names = Names::new("shop");
+        let digest = Key::of("item").digest();
+        let name = names.tag_name(&digest);
+        assert!(name.starts_with(b"bw:shop:tag:{"));
+        assert_eq!((names.tag_of(&name), names.digest_of(&name)), (Some(digest), None));
+        for other in [names.name(&digest, ""), Names::new("shop2").tag_name(&digest)] {
+            assert_eq!(names.tag_of(&other), None);
+        }
+    }
+
+    #[test]
     fn the_hash_tag_is_the_digest_whatever_the_key_holds() {
         let names = Names::new("shop");
         for text in ["", "}", "{x}", "\0\r\n", "a}b{c"] {
@@ -107,7 +139,7 @@ mod tests {
             let unwatched = names.unwatched_name("queue", &digest);
             let of_key = SUFFIXES.map(|suffix| names.name(&digest, suffix));
             for name in of_key.iter().chain([&shared, &unwatched]) {
-                assert_eq!(slot_of(name), slot);
+                assert_eq!(name.slot(), slot);
             }
         }
     }

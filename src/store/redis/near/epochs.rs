@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::duration::nanos;
 use crate::key::Digest;
 
-/// Counts the changes of keys that the server reports. Several keys share a counter.
+/// Counts the changes of keys and tags that the server reports. Several of them share a counter.
 ///
 /// A version is a value of its key's counter, so it needs no memory here. A change invalidates the
 /// copies of all keys of its counter, which is never wrong and costs a lookup each.
@@ -35,9 +35,9 @@ struct ReportSource {
     epochs: u64,
 }
 
-/// The version of a key, as far as its changes are reported to this process.
+/// The version of a key or of a tag, as far as its changes are reported to this process.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Version {
+pub(in super::super) struct Version {
     epoch: u64,
     changes: u64,
     group: u32,
