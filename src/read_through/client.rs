@@ -1,5 +1,6 @@
 //! `CacheClient`: the cache of a layer, for adapters that make their own keys.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -157,7 +158,8 @@ impl<C> CacheClient<C> {
         let fresh = found.filter(|entry| entry.is_fresh() && entry.as_marker().is_none());
         Ok(fresh.and_then(|entry| {
             let status = core::hit(&entry);
-            self.0.answer(entry, status).map(|(answer, _)| answer)
+            let (answer, _) = self.0.answer::<R, Infallible>(key, entry, status)?;
+            answer.ok()
         }))
     }
 

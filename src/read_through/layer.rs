@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tower::Layer;
 
-use super::core::{Core, ErrorRules, Loads};
+use super::core::{Core, Loads};
+use super::error_rules::ErrorRules;
 use super::handle::Handle;
 use super::lookup::Lookup;
 use super::request_tags::TagRules;

@@ -1,6 +1,7 @@
 //! One call of the loader, and what becomes of its answer.
 
 use std::any::Any;
+use std::error::Error as StdError;
 use std::fmt;
 use std::future::pending;
 use std::panic::AssertUnwindSafe;
@@ -13,11 +14,14 @@ use tokio::time::{Instant, timeout};
 use tower::{Service, ServiceExt};
 
 use super::core::Core;
+use super::error_rules::ErrorFacts;
 use super::failure_cache::FailureCache;
 use super::many::error::ItemError;
+use super::not_found::NotFound;
 use super::outcome::{Outcome, ValueOrigin};
 use crate::codec::{Cacheability, Codec, EncodeBuffer};
 use crate::error::{BoxError, CacheError, FailureCause};
+use crate::error_class::ErrorClass;
 use crate::flight::Leader;
 use crate::jitter::jitter;
 use crate::key::Key;
@@ -104,6 +108,8 @@ pub(crate) enum AnswerStorage {
     /// It is stored: its encoded bytes, how many bytes of memory it takes besides, and its
     /// lifetimes.
     Store(Bytes, usize, Lifetimes),
+    /// The same, for an error that says "there is none".
+    StoreNotFound(Arc<NotFound>, Lifetimes),
     /// The waiters share it, and it is not stored.
     Share,
     /// The same, because it cannot be stored. Other processes are told, and load individually.
@@ -133,6 +139,10 @@ pub(crate) enum FailureScope {
     Source,
     /// Every request or only this one. A load of another request can tell.
     Unknown,
+    /// Only this one, or only for a moment. Other requests load at once.
+    Request,
+    /// Every request that waits for this load, and no later one.
+    Load,
     /// The same, and the loader gave an answer. So it is not remembered, and no stale answer
     /// replaces it.
     Answer,
@@ -145,7 +155,16 @@ impl FailedLoad {
 
     /// Whether other callers share it, after `before` other failures in a row.
     pub(crate) fn is_confirmed(&self, before: u32) -> bool {
-        before > 0 || self.scope == FailureScope::Source
+        match self.scope {
+            FailureScope::Source | FailureScope::Load => true,
+            FailureScope::Request => false,
+            FailureScope::Unknown | FailureScope::Answer => before > 0,
+        }
+    }
+
+    /// Whether later loads count it.
+    pub(crate) fn counts(&self) -> bool {
+        !matches!(self.scope, FailureScope::Request | FailureScope::Load)
     }
 
     /// What is remembered of it, after `before` other failures in a row.
@@ -251,12 +270,36 @@ where
             (SharedError::new(error).into_erased(), facts)
         }
     };
-    let scope = match facts.is_source_failure {
-        true => FailureScope::Source,
-        false => FailureScope::Unknown,
+    let freshness = &core.policy.freshness;
+    let scope = match facts.class {
+        ErrorClass::Failure => FailureScope::Unknown,
+        ErrorClass::SourceFailure => FailureScope::Source,
+        ErrorClass::Retry => FailureScope::Request,
+        ErrorClass::NotRemembered => FailureScope::Load,
+        ErrorClass::NotFound => {
+            return not_found(error, facts, freshness.not_found_lifetimes(jitter()));
+        }
+        ErrorClass::NotFoundFor(ttl) => {
+            let lifetimes = freshness.jittered(Lifetimes::fresh_for(ttl), jitter());
+            return not_found(error, facts, lifetimes);
+        }
     };
     let failed = FailedLoad::by(Outcome::LoadFailed(error), 0, scope);
     LoaderAnswer::Failed(FailedLoad { message: facts.message, ..failed })
+}
+
+/// A load that found that there is none.
+fn not_found(
+    error: Arc<dyn StdError + Send + Sync>,
+    facts: ErrorFacts,
+    lifetimes: Lifetimes,
+) -> LoaderAnswer {
+    let found = Arc::new(NotFound::new(error, facts.made_of, facts.message));
+    let storage = match lifetimes.life().is_zero() {
+        true => AnswerStorage::Share,
+        false => AnswerStorage::StoreNotFound(Arc::clone(&found), lifetimes),
+    };
+    LoaderAnswer::Loaded(found, storage, Tags::none())
 }
 
 fn timed_out(error: &(dyn Any + Send + Sync)) -> Option<CacheError> {

@@ -19,6 +19,9 @@ use crate::stats::CacheStats;
 /// It is always ready: a hit, or a wait for another caller's load, takes no capacity of the loader.
 /// A load drives a clone of the loader to readiness before it calls it, so limits, buffers and
 /// timeouts below this service keep working. Their errors are errors of the loader.
+///
+/// A load runs in a task of its own, in the tracing span of the request that opened it. Other
+/// task-locals of that request are not there: put what the loader needs into the request.
 pub struct ReadThrough<S, K, C = Json> {
     inner: S,
     pub(super) key_of: K,

@@ -68,7 +68,10 @@ fn fail<C>(core: &Core<C>, leader: &Leader<Outcome>, mut failed: FailedLoad, bef
     }
     let failure = failed.remembered(before, &core.policy).without_window();
     let is_confirmed = failed.is_confirmed(before);
-    core.loads.unshared_failures.note(leader.key().digest(), failed.outcome.clone(), 0, &failure);
+    if failed.counts() {
+        let key = leader.key().digest();
+        core.loads.unshared_failures.note(key, failed.outcome.clone(), 0, &failure);
+    }
     match is_confirmed {
         true => leader.complete_all(&failed.outcome),
         false => leader.complete_opener(&failed.outcome),

@@ -69,6 +69,8 @@ counters! {
         failed_full: FailedFull,
         /// Failed because the key is in cooldown.
         failed_cooldown: FailedCooldown,
+        /// Failed because the loader of another process said that there is no such thing.
+        failed_not_found: FailedNotFound,
         /// Failed because the loader panicked.
         failed_panicked: FailedPanicked,
         /// Failed because the load was dropped before it ended.

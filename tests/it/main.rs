@@ -4,6 +4,7 @@ mod bad_input;
 mod bounds;
 mod cache;
 mod cancel;
+mod context;
 mod error_chains;
 mod failure;
 mod faulty_gates;

@@ -35,6 +35,7 @@ const ARROWS: [(&str, &[&str]); 23] = [
             // A macro, which lives at the root of the crate.
             "delegate_load_options",
             "error",
+            "error_class",
             "key",
             "read_through",
             "stats",
@@ -49,6 +50,7 @@ const ARROWS: [(&str, &[&str]); 23] = [
     ("conformance", &["box_future", "claim", "error", "key"]),
     ("duration", &[]),
     ("error", &["config_error", "key", "shared_error", "tag"]),
+    ("error_class", &[]),
     ("flight", &["jitter", "key"]),
     ("guide", &[]),
     ("jitter", &[]),
@@ -63,6 +65,7 @@ const ARROWS: [(&str, &[&str]); 23] = [
             "codec",
             "config_error",
             "error",
+            "error_class",
             "flight",
             "jitter",
             "key",
@@ -102,7 +105,10 @@ const ARROWS: [(&str, &[&str]); 23] = [
 
 /// Which foreign crate is named where, if it is named in few places only.
 const ADAPTERS: [(&str, &str); 17] = [
-    ("axum", "crates/http/src/route_template.rs crates/http/src/nested.rs"),
+    (
+        "axum",
+        "crates/http/src/route_template.rs crates/http/src/nested.rs crates/http/src/rejection.rs",
+    ),
     ("bb8", "src/store/redis/"),
     ("bb8_redis", "src/store/redis/"),
     ("blake3", "src/key.rs"),

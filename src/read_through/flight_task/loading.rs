@@ -168,6 +168,9 @@ where
                     Draft::new(core::empty_value(), 0, Lifetimes::fresh_for(Duration::ZERO));
                 LoadEnd::Value { began, outcome, draft: load.prepare(draft, false) }
             }
+            AnswerStorage::StoreNotFound(found, lifetimes) => {
+                LoadEnd::Value { began, outcome, draft: load.prepare(found.draft(lifetimes), true) }
+            }
             AnswerStorage::Store(bytes, extra_bytes, lifetimes) => {
                 let value = Value::of(bytes, kept, extra_bytes);
                 let draft = Draft::new(value, self.core.codec.id(), lifetimes);
@@ -186,6 +189,7 @@ where
     ) -> FlightLoadEnd {
         let failure = failed.remembered(before, &self.core.policy);
         let is_confirmed = failed.is_confirmed(before);
+        let counts = failed.counts();
         let FailedLoad { mut outcome, bytes, cause, scope, .. } = failed;
         if let Outcome::Value(_, from) = &mut outcome {
             *from = value_origin(hold);
@@ -196,6 +200,7 @@ where
         let key = self.leader.key().digest();
         let loads = &self.core.loads;
         match is_forced {
+            _ if !counts => {}
             true => loads.unshared_failures.note(
                 key,
                 outcome.clone(),
@@ -211,7 +216,8 @@ where
         };
         let fallback = fallback.filter(|_| scope != FailureScope::Answer);
         let stale = self.stale_fallback(fallback).zip(fallback.map(|fallback| fallback.asked));
-        let is_remembered = !is_forced && !self.core.policy.failures.windows.first.is_zero();
+        let is_remembered =
+            counts && !is_forced && !self.core.policy.failures.windows.first.is_zero();
         let report = is_remembered.then_some(failure);
         LoadEnd::Failed { began, outcome, blame, fallback: stale, report }
     }

@@ -65,6 +65,7 @@ fn failure<E>(error: &Error<E>) -> RequestEvent {
         CacheErrorKind::DeadlineExceeded => RequestEvent::FailedDeadline,
         CacheErrorKind::Full => RequestEvent::FailedFull,
         CacheErrorKind::LoadFailed(_) => RequestEvent::FailedCooldown,
+        CacheErrorKind::NotFound => RequestEvent::FailedNotFound,
         CacheErrorKind::WrongCount => RequestEvent::FailedLoader,
         CacheErrorKind::LoaderPanicked => RequestEvent::FailedPanicked,
         CacheErrorKind::LoadLost => RequestEvent::FailedLost,

@@ -139,7 +139,6 @@ where
     /// The stale entry of its own lookup, if it may still be served instead of an error.
     pub(super) fn stale_fallback(&mut self, why: StaleReason) -> Option<State<S, Req>> {
         let (entry, status) = self.fallback.take()?.into_entry(why)?;
-        let (answer, status) = self.core.answer::<S::Response>(entry, status)?;
-        Some(State::Answered(Some((Ok(answer), status))))
+        Some(State::Answered(Some(self.core.answer(&self.key, entry, status)?)))
     }
 }

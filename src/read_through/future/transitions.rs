@@ -21,6 +21,7 @@ use std::task::{Context, Poll, ready};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tower::Service;
+use tracing::Instrument;
 
 use super::bounded_lookup::{BoundedLookup, LookupEnd};
 use super::bounded_wait::WaitEnd;
@@ -182,13 +183,13 @@ where
             }
             _ => (core::hit(&entry), None),
         };
-        let Some(answer) = self.core.answer::<S::Response>(entry, status) else {
+        let Some(answer) = self.core.answer(&self.key, entry, status) else {
             return self.join(None);
         };
         if let Some(accept) = refresh {
             self.refresh(accept);
         }
-        State::Answered(Some((Ok(answer.0), answer.1)))
+        State::Answered(Some(answer))
     }
 
     /// Opens or joins the flight of its key.
@@ -220,8 +221,8 @@ where
                 let job = self.lend();
                 let task = self.task(leader, job, purpose);
                 match store_failed {
-                    Some(error) => runtime.spawn(task.run_after(error)),
-                    None => runtime.spawn(task.run()),
+                    Some(error) => runtime.spawn(task.run_after(error).in_current_span()),
+                    None => runtime.spawn(task.run().in_current_span()),
                 };
                 waiter
             }
@@ -315,7 +316,7 @@ fn loaded<S, Req, C>(
 ) -> AnswerWithStatus<S::Response, S::Error>
 where
     S: Service<Req>,
-    S::Error: Into<BoxError>,
+    S::Error: Into<BoxError> + Send + Sync + 'static,
     C: Codec<S::Response>,
 {
     let status = CacheStatus::Bypass(why);
