@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use bellwether::RedisOptions;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, value_parser};
-use redis::IntoConnectionInfo;
 
 use crate::tables;
 
@@ -13,6 +13,7 @@ use crate::tables;
 #[command(name = "catalog")]
 pub(crate) struct Args {
     /// Where answers are stored: `memory`, or the URL of a Redis, which several of these may share
+    /// (redis-cluster://host,host for a cluster)
     #[arg(long, value_name = "memory|redis://...", default_value = "memory")]
     pub(crate) store: String,
 
@@ -51,8 +52,7 @@ impl Args {
 
     fn checked(self) -> Result<Self, String> {
         if self.store != "memory" {
-            let readable = self.store.as_str().into_connection_info();
-            readable
+            RedisOptions::new(&self.store)
                 .map_err(|fault| format!("--store is neither `memory` nor a Redis URL: {fault}"))?;
         }
         self.database_url.as_deref().map_or(Ok(()), tables::check_url)?;
@@ -72,6 +72,8 @@ mod tests {
     fn a_password_is_not_repeated_in_a_complaint() {
         let complaint = args("catalog --store redos://me:secret@cache.example").err().unwrap();
         assert!(!complaint.contains("secret"), "{complaint}");
-        assert!(args("catalog --store redis://me:secret@cache.example").is_ok());
+        for url in ["redis://me:secret@cache.example", "redis-cluster://me:secret@a:1,b:2"] {
+            assert!(args(&format!("catalog --store {url}")).is_ok(), "{url}");
+        }
     }
 }

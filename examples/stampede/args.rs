@@ -18,6 +18,7 @@ const MOST_ANSWERS: u64 = 5_000_000;
 #[command(name = "stampede")]
 pub(crate) struct Args {
     /// Where entries live: `memory`, or the URL of a Redis that no other program uses
+    /// (redis-cluster://host,host for a cluster)
     #[arg(long, value_name = "memory|redis://...", default_value = "memory")]
     store: String,
 
@@ -192,9 +193,9 @@ impl Store {
         if text == "memory" {
             return Ok(Self::Memory);
         }
-        let address = server::address(text)
+        let shown = server::shown(text)
             .map_err(|fault| format!("--store must be `memory` or a Redis URL: {fault}"))?;
-        Ok(Self::Redis { url: text.to_owned(), shown: format!("redis://{address}") })
+        Ok(Self::Redis { url: text.to_owned(), shown })
     }
 
     fn usual_processes(&self) -> u32 {
@@ -245,6 +246,8 @@ mod tests {
     fn a_password_is_neither_shown_nor_repeated_in_a_complaint() {
         let good = settings("stampede --store redis://me:secret@cache.example:6380/3").unwrap();
         assert_eq!(good.store.shown(), "redis://cache.example:6380");
+        let good = settings("stampede --store redis-cluster://me:secret@a:1,b/0").unwrap();
+        assert_eq!(good.store.shown(), "redis-cluster://a:1,b:6379");
         let bad = settings("stampede --store redos://me:secret@cache.example").err().unwrap();
         assert!(!bad.contains("secret"), "{bad}");
     }

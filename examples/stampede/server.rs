@@ -7,11 +7,14 @@
 //!   does. No client sends them, so [`sent`] subtracts them.
 //! - It includes the commands of all clients. If other programs use the Redis at the same time, the
 //!   figure is too high.
+//!
+//! In a cluster, the count is that of all primaries. Replicas count what their primaries send them.
 
 use std::collections::BTreeMap;
 
+use bellwether::RedisOptions;
 use redis::aio::MultiplexedConnection;
-use redis::{Client, IntoConnectionInfo};
+use redis::{Client, Value};
 
 use crate::Fault;
 use crate::ways::Way;
@@ -19,40 +22,108 @@ use crate::ways::Way;
 /// Calls by command, since the start of the server.
 pub(crate) type Calls = BTreeMap<String, u64>;
 
-/// A connection for statistics only.
+/// Connections for statistics only: one to each server.
 pub(crate) struct Meter {
-    connection: MultiplexedConnection,
+    connections: Vec<MultiplexedConnection>,
 }
 
 impl Meter {
     pub(crate) async fn open(url: &str) -> Result<Self, Fault> {
-        let connection = Client::open(url)?.get_multiplexed_async_connection().await;
-        Ok(Self {
-            connection: connection
-                .map_err(|fault| format!("cannot connect to the store: {fault}"))?,
-        })
+        let mut connections = Vec::new();
+        for url in urls_of_primaries(url).await? {
+            connections.push(connect(&url).await?);
+        }
+        Ok(Self { connections })
     }
 
     pub(crate) async fn calls(&mut self) -> Result<Calls, Fault> {
-        Ok(parse(&self.info("commandstats").await?))
+        let mut all = Calls::new();
+        for connection in &mut self.connections {
+            for (command, calls) in parse(&info(connection, "commandstats").await?) {
+                *all.entry(command).or_default() += calls;
+            }
+        }
+        Ok(all)
     }
 
     pub(crate) async fn version(&mut self) -> Result<String, Fault> {
-        let info = self.info("server").await?;
+        let connection = self.connections.first_mut().ok_or("the cluster has no primaries")?;
+        let info = info(connection, "server").await?;
         let version = info.lines().find_map(|line| line.strip_prefix("redis_version:"));
         Ok(version.unwrap_or("of unknown version").to_owned())
     }
-
-    async fn info(&mut self, section: &str) -> Result<String, Fault> {
-        let info = redis::cmd("INFO").arg(section).query_async(&mut self.connection).await;
-        info.map_err(|fault| format!("cannot read the statistics of the store: {fault}").into())
-    }
 }
 
-/// Only the host and port of a Redis URL.
-pub(crate) fn address(url: &str) -> Result<String, String> {
-    let info = url.into_connection_info().map_err(|fault| fault.to_string())?;
-    Ok(info.addr().to_string())
+async fn info(connection: &mut MultiplexedConnection, section: &str) -> Result<String, Fault> {
+    let info = redis::cmd("INFO").arg(section).query_async(connection).await;
+    info.map_err(|fault| format!("cannot read the statistics of the store: {fault}").into())
+}
+
+async fn connect(url: &str) -> Result<MultiplexedConnection, Fault> {
+    let connection = Client::open(url)?.get_multiplexed_async_connection().await;
+    connection.map_err(|fault| format!("cannot connect to the store: {fault}").into())
+}
+
+/// The URL of the store without user, password and database.
+pub(crate) fn shown(url: &str) -> Result<String, String> {
+    let options = RedisOptions::new(url).map_err(|fault| fault.to_string())?;
+    let scheme = url.split_once("://").map_or("redis", |(scheme, _)| scheme);
+    Ok(format!("{scheme}://{}", options.address()))
+}
+
+/// The URLs of the primaries of a cluster, or that of the one server.
+async fn urls_of_primaries(url: &str) -> Result<Vec<String>, Fault> {
+    let Some((login, seeds)) = cluster(url) else { return Ok(vec![url.to_owned()]) };
+    let mut last = Fault::from("a cluster without seeds");
+    for seed in seeds {
+        match primaries(&format!("redis://{login}{seed}")).await {
+            Ok(primaries) => {
+                let url = |address: &String| format!("redis://{login}{address}");
+                return Ok(primaries.iter().map(url).collect());
+            }
+            Err(fault) => last = fault,
+        }
+    }
+    Err(last)
+}
+
+/// The URL of the server that owns the slot of a name.
+pub(crate) async fn url_of_owner(url: &str, name: &str) -> Result<String, Fault> {
+    for url in urls_of_primaries(url).await? {
+        // Any other node of a cluster refuses the name.
+        let mut connection = connect(&url).await?;
+        if redis::cmd("EXISTS").arg(name).query_async::<Value>(&mut connection).await.is_ok() {
+            return Ok(url);
+        }
+    }
+    Err(format!("no node of the cluster owns the slot of {name}").into())
+}
+
+/// The user and password, if any, and the seeds of a cluster.
+fn cluster(url: &str) -> Option<(&str, std::str::Split<'_, char>)> {
+    let rest = url.strip_prefix("redis-cluster://")?;
+    let authority = rest.split_once('/').map_or(rest, |(authority, _)| authority);
+    let seeds = authority.rfind('@').map_or(0, |at| at + 1);
+    Some((&authority[..seeds], authority[seeds..].split(',')))
+}
+
+/// The addresses of the primaries that own slots, as a node of a cluster knows them.
+async fn primaries(url: &str) -> Result<Vec<String>, Fault> {
+    let mut connection = connect(url).await?;
+    let slots = redis::cmd("CLUSTER").arg("SLOTS").query_async(&mut connection).await?;
+    let Value::Array(ranges) = slots else { return Err("no list of slots".into()) };
+    let mut addresses: Vec<_> = ranges.iter().filter_map(primary).collect();
+    addresses.sort();
+    addresses.dedup();
+    Ok(addresses)
+}
+
+/// The address of the first node of a range of slots.
+fn primary(range: &Value) -> Option<String> {
+    let Value::Array(range) = range else { return None };
+    let [_, _, Value::Array(primary), ..] = &range[..] else { return None };
+    let [Value::BulkString(host), Value::Int(port), ..] = &primary[..] else { return None };
+    Some(format!("{}:{port}", str::from_utf8(host).ok()?))
 }
 
 /// Commands that clients sent between two counts.
@@ -105,6 +176,14 @@ mod tests {
         let (looks, scripts) = (5, 2);
         let after = [("mget", looks), ("evalsha", scripts), ("set", 2), ("del", 1)];
         assert_eq!(sent(Way::Bellwether, &before, &calls(&after)), looks + scripts);
+    }
+
+    #[test]
+    fn the_seeds_of_a_cluster_are_apart_from_the_password() {
+        let parts = |url| cluster(url).map(|(login, seeds)| (login, seeds.collect::<Vec<_>>()));
+        assert_eq!(parts("redis-cluster://a,b:1"), Some(("", vec!["a", "b:1"])));
+        assert_eq!(parts("redis-cluster://u:p@a:1/0"), Some(("u:p@", vec!["a:1"])));
+        assert_eq!(parts("redis://a"), None);
     }
 
     #[test]

@@ -83,7 +83,7 @@ async fn burst(fleet: &Fleet, workers: &[Worker], key: u64) -> (Vec<Answer>, Cal
 }
 
 /// How long after the load its callers were answered.
-fn behind(answers: &[Answer], released: u64) -> String {
+pub(crate) fn behind(answers: &[Answer], released: u64) -> String {
     let mut behind: Vec<_> = answers.iter().map(|answer| answer.at - released).collect();
     behind.sort_unstable();
     let [half, most] = [behind.len() / 2, behind.len() * 99 / 100].map(|at| behind[at]);

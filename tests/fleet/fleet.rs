@@ -41,21 +41,8 @@ impl Fleet {
         (fleet, proxy)
     }
 
-    /// A setup with the defaults of the crate, except where a test would depend on the speed of the
-    /// machine: the timeout of the store is long, and so is the ttl.
     pub(crate) fn setup(&self) -> Setup {
-        Setup {
-            url: self.redis.url(),
-            database: self.database.address(),
-            resp2: false,
-            near: false,
-            timeout_ms: 10_000,
-            ttl_ms: 600_000,
-            stale_if_error_ms: 0,
-            lease_ms: 10_000,
-            pause_ms: None,
-            cancels: false,
-        }
+        Setup::over(self.redis.url(), &self.database)
     }
 
     /// A setup in which waiters find the value by a push message, or not at all.
@@ -69,13 +56,7 @@ impl Fleet {
 
     /// How often the server has executed which command.
     pub(crate) fn calls(&self) -> Calls {
-        let info = self.redis.command(&["INFO", "commandstats"]).text();
-        let lines = info.lines().filter_map(|line| {
-            let (command, stats) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-            let calls = stats.split(',').next()?.parse().ok()?;
-            Some((command.to_owned(), calls))
-        });
-        Calls(lines.collect())
+        Calls::on([&self.redis])
     }
 
     /// Waits until the server has executed so many commands since then.
@@ -135,6 +116,25 @@ impl Fleet {
     }
 }
 
+impl Setup {
+    /// A setup with the defaults of the crate, except where a test would depend on the speed of the
+    /// machine: the timeout of the store is long, and so is the ttl.
+    pub(crate) fn over(url: String, database: &Database) -> Self {
+        Self {
+            url,
+            database: database.address(),
+            resp2: false,
+            near: false,
+            timeout_ms: 10_000,
+            ttl_ms: 600_000,
+            stale_if_error_ms: 0,
+            lease_ms: 10_000,
+            pause_ms: None,
+            cancels: false,
+        }
+    }
+}
+
 /// One name in Redis.
 pub(crate) struct RedisName<'a> {
     redis: &'a RedisServer,
@@ -169,6 +169,21 @@ impl RedisName<'_> {
 pub(crate) struct Calls(BTreeMap<String, u64>);
 
 impl Calls {
+    /// How often some servers have executed which command.
+    pub(crate) fn on<'a>(servers: impl IntoIterator<Item = &'a RedisServer>) -> Self {
+        let mut all = BTreeMap::new();
+        for server in servers {
+            let info = server.command(&["INFO", "commandstats"]).text();
+            for line in info.lines().filter_map(|line| line.strip_prefix("cmdstat_")) {
+                let (command, stats) = line.split_once(":calls=").expect("calls");
+                let calls = stats.split(',').next().expect("a number");
+                let calls: u64 = calls.parse().expect("a number");
+                *all.entry(command.to_owned()).or_default() += calls;
+            }
+        }
+        Self(all)
+    }
+
     /// The calls since then, without those of the test itself.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         let more = self.0.iter().map(|(name, calls)| {

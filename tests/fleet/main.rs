@@ -7,6 +7,7 @@
 //! | module | promise |
 //! |---|---|
 //! | `burst` | one load per key per fleet; Redis work grows with processes |
+//! | `cluster` | the same on a cluster |
 //! | `wake_up` | waiters are notified; a lost message costs a pause |
 //! | `crash` | a dead leader costs its lease; a late leader does no harm |
 //! | `copies` | a stopped process serves no copy before its connection answers |
@@ -30,6 +31,7 @@ mod storm;
 mod worker;
 
 mod burst;
+mod cluster;
 mod copies;
 mod crash;
 mod flush;

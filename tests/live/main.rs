@@ -2,6 +2,7 @@
 
 mod catalog;
 mod clocks;
+mod cluster;
 mod conformance;
 mod credentials;
 mod damage;

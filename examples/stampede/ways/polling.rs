@@ -8,7 +8,7 @@
 //!
 //! The comparison is about the algorithm, so polling has the same kind of connection as bellwether:
 //! one multiplexed connection of a `bb8-redis` pool, cloned for all callers. A checkout for each
-//! command, with bb8's PING before it, would be slower.
+//! command, with bb8's PING before it, would be slower. In a cluster, all its names are on one node.
 
 use std::time::Duration;
 
@@ -24,6 +24,7 @@ use crate::Fault;
 use crate::catalog::Product;
 use crate::loader::Loader;
 use crate::messages::Ask;
+use crate::server::url_of_owner;
 
 const TTL_SECONDS: u64 = 60;
 const PAUSE: Duration = Duration::from_millis(200);
@@ -44,18 +45,14 @@ struct Polling {
 }
 
 pub(super) async fn open(url: &str, namespace: &str, loader: Loader) -> Result<Catalog, Fault> {
-    let mut connection = connect(url).await?;
+    // The braces keep all names in one slot.
+    let namespace = format!("{{{namespace}:polling}}");
+    let mut connection = connect(&url_of_owner(url, &namespace).await?).await?;
     let release = Script::new(RELEASE);
     release.prepare_invoke().load_async(&mut connection).await?;
     // If the lock expired during the load, there would be a second load.
     let lock_seconds = 10 + loader.latency().as_secs();
-    let polling = Polling {
-        connection,
-        namespace: format!("{namespace}:polling"),
-        release,
-        loader,
-        lock_seconds,
-    };
+    let polling = Polling { connection, namespace, release, loader, lock_seconds };
     Ok(Catalog::new(service_fn(move |ask| polling.clone().answer(ask))))
 }
 

@@ -230,7 +230,7 @@ impl MemoryShard {
         age < micros(WATERMARK_TTL) && lease.fence() > watermark && lease.fence() > stored
     }
 
-    fn next_fence(&mut self, key: &Key, entry: Option<&Entry>, now: Moment) -> u64 {
+    fn next_fence(&self, key: &Key, entry: Option<&Entry>, now: Moment) -> u64 {
         let watermark = self.guards.watermark(key, now);
         let stored = entry.map_or(0, Entry::fence);
         self.fences.next_above(watermark.max(stored), now)

@@ -9,17 +9,21 @@ use crate::key::Key;
 /// not used. It leaves nothing behind.
 pub(super) async fn prepare(store: &Inner) -> Result<(), StoreError> {
     let client = &store.client;
-    let names = [1, 2]
-        .map(|number: u64| store.entry_name(&Key::of("bellwether.check").with(number).digest()));
-    // Two names in two slots: a node of a cluster refuses that.
-    let mut mget = redis::cmd("MGET");
-    mget.arg(&names);
-    client.run(&RedisRequest::command(mget, CONNECTING), Some).await?;
+    client.connect().await?;
+    for name in client.names_on_nodes("check") {
+        let mut names = vec![name];
+        if !client.is_cluster() {
+            // Two names in two slots: a node of a cluster refuses that.
+            names.push(store.entry_name(&Key::of("bellwether.check").digest()));
+        }
+        client.run(&RedisRequest::command("MGET", names, CONNECTING), Some).await?;
+    }
     client.check_commands(&COMMANDS).await?;
     let plain = (0..client.options().plain_connections() as usize).map(Route::Plain);
     for route in plain.chain([Route::Tracked]) {
-        let ping = RedisRequest::command(redis::cmd("PING"), CONNECTING);
-        client.run(&ping.over(route), Some).await?;
+        for probe in client.probes(CONNECTING) {
+            client.run(&probe.over(route), Some).await?;
+        }
     }
     if store.near.is_some() && !client.is_tracked() {
         explain_untracked(store).await
@@ -31,9 +35,8 @@ pub(super) async fn prepare(store: &Inner) -> Result<(), StoreError> {
 /// Finds out whether a near cache has no tracking because the user may not ask for it. A server
 /// without tracking is no error: the near cache then keeps no copies.
 async fn explain_untracked(store: &Inner) -> Result<(), StoreError> {
-    let mut tracking = redis::cmd("CLIENT");
-    tracking.arg("TRACKING").arg("ON");
-    let request = RedisRequest::command(tracking, "connecting, for a near cache");
+    let request = RedisRequest::command("CLIENT", [], "connecting, for a near cache")
+        .with_args([b"TRACKING".to_vec(), b"ON".to_vec()]);
     match store.client.run(&request, Some).await {
         Err(error) if error.kind() == StoreErrorKind::Misconfigured => Err(error),
         _ => Ok(()),

@@ -10,7 +10,6 @@ use std::sync::{Arc, Weak};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
-use super::client::RedisRequest;
 use super::inner::Inner;
 use super::near::HEARTBEAT;
 
@@ -57,9 +56,9 @@ impl Heartbeat {
             let Some(near) = &store.near else { return };
             if near.was_used() {
                 used_at = Instant::now();
-                let ping = RedisRequest::command(redis::cmd("PING"), "probing the connection");
+                let probes = store.client.probes("probing the connection");
                 // Any reply will do. The connection itself notices a missing one.
-                _ = store.client.run(&ping, Some).await;
+                store.client.run_all(&probes, |_, reply| Some(reply), |_, _| {}).await;
             } else if used_at.elapsed() > near.longest() {
                 near.empty().await;
             }

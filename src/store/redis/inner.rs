@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::client::{RedisClient, RedisOptions, Route, ServerClock, Setup};
+use super::client::{RedisClient, RedisOptions, Route, Setup};
 use super::lookups::Lookups;
 use super::near::{self, Near};
 use super::scripts::StoreScripts;
@@ -24,7 +24,6 @@ pub(super) struct Inner {
     plain: Box<[Lookups]>,
     /// For lookups whose entries are copied into the near tier.
     tracked: Lookups,
-    pub(super) clock: Arc<ServerClock>,
     pub(super) unacknowledged: Unacknowledged,
     pub(super) unreadable: AtomicU64,
     pub(super) operations: OperationCounters,
@@ -33,7 +32,6 @@ pub(super) struct Inner {
 impl Inner {
     pub(super) fn new(options: RedisOptions) -> Self {
         let scripts = StoreScripts::new();
-        let clock = Arc::new(ServerClock::default());
         let timeout = options.request_timeout();
         let near = options
             .near_tier()
@@ -43,14 +41,14 @@ impl Inner {
             scripts: scripts.of_operations(),
             watchers: Watchers::default(),
             observer: near.as_ref().map(|near| Arc::clone(near) as _),
-            clock: Some(Arc::clone(&clock)),
+            reads_clock: true,
             plain,
         };
         let client = RedisClient::with(options, setup);
         let lookups = |route| {
             let client = client.clone();
             let script = scripts.lookup.clone();
-            Lookups::over(client, route, script, Arc::clone(&clock))
+            Lookups::over(client, route, script)
         };
         let plain = (0..plain as usize).map(|number| lookups(Route::Plain(number))).collect();
         let tracked = lookups(Route::Tracked);
@@ -58,17 +56,7 @@ impl Inner {
         let unacknowledged = Unacknowledged::new(timeout);
         let unreadable = AtomicU64::new(0);
         let operations = OperationCounters::default();
-        Self {
-            client,
-            scripts,
-            near,
-            plain,
-            tracked,
-            clock,
-            unacknowledged,
-            unreadable,
-            operations,
-        }
+        Self { client, scripts, near, plain, tracked, unacknowledged, unreadable, operations }
     }
 
     pub(super) fn stats(&self) -> RedisStats {

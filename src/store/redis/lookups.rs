@@ -11,9 +11,9 @@ use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-use super::client::{RedisClient, RedisRequest, RedisScript, Route, ServerClock};
+use super::client::{InSlot, RedisClient, RedisRequest, RedisScript, RedisValue, Route};
 use super::reply::{self, Seen};
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 
 /// Batches the lookups that go over one connection.
 ///
@@ -29,7 +29,6 @@ struct LookupState {
     route: Route,
     /// Reads entries with what is left of their lives.
     script: RedisScript,
-    clock: Arc<ServerClock>,
     /// Whether lookups read the remaining lives, too. That costs the server more, so they do not
     /// until one finds an entry that needs it.
     with_lives: AtomicBool,
@@ -58,18 +57,30 @@ struct QueuedLookup {
 /// What is under each name, in their order.
 type LookupResult = Result<Vec<Option<Seen>>, StoreError>;
 
+/// The reply to lookups.
+#[derive(Debug)]
+struct LookupReply {
+    /// The server's time in us, if the remaining lives were requested.
+    now: Option<u64>,
+    seen: Vec<Option<Seen>>,
+}
+
+impl LookupReply {
+    fn read(reply: RedisValue, count: usize, with_lives: bool) -> Option<Self> {
+        let (now, seen) = match with_lives {
+            true => reply::seen_with_lives(reply).map(|(now, seen)| (Some(now), seen))?,
+            false => (None, reply::seen(reply)?),
+        };
+        (seen.len() == count).then_some(Self { now, seen })
+    }
+}
+
 impl Lookups {
-    pub(super) fn over(
-        client: RedisClient,
-        route: Route,
-        script: RedisScript,
-        clock: Arc<ServerClock>,
-    ) -> Self {
+    pub(super) fn over(client: RedisClient, route: Route, script: RedisScript) -> Self {
         Self(Arc::new(LookupState {
             client,
             route,
             script,
-            clock,
             with_lives: AtomicBool::new(false),
             callers: AtomicUsize::new(0),
             next: Mutex::default(),
@@ -89,7 +100,8 @@ impl Lookups {
     pub(super) async fn read(&self, names: Vec<Vec<u8>>) -> LookupResult {
         let active = ActiveLookup::begin(&self.0);
         // While the server is taken to be down, one caller probes it and no other waits for that.
-        let goes_alone = active.is_alone || self.0.client.is_down();
+        let is_down = || names.first().is_some_and(|name| self.0.client.is_down_for(name));
+        let goes_alone = active.is_alone || is_down();
         let joined = if goes_alone { None } else { self.join(&names) };
         if let Some(answer) = joined
             && let Ok(result) = answer.await
@@ -98,7 +110,7 @@ impl Lookups {
         }
         // The lookup is alone, or the task was dropped with its runtime. The future is boxed, so
         // that callers that share a command need no memory for it.
-        Box::pin(self.0.send(names)).await
+        Box::pin(self.0.send(names, false)).await
     }
 
     /// The same, with what is left of the lives of entries.
@@ -106,7 +118,7 @@ impl Lookups {
     /// # Cancel safety
     /// Dropping it loses the answer.
     pub(super) async fn read_with_lives(&self, names: Vec<Vec<u8>>) -> LookupResult {
-        self.0.send_with_lives(names).await
+        self.0.send(names, true).await
     }
 
     /// Joins the next batch, if there is a runtime for its task. That has to be the runtime of the
@@ -132,46 +144,109 @@ impl Lookups {
 }
 
 impl LookupState {
+    /// Answers the callers of a batch, each as soon as all that is under its names is known.
     async fn answer(&self, lookups: Vec<QueuedLookup>) {
         let mut names = UniqueNames::default();
-        let callers: Vec<_> = lookups
+        let mut callers: Vec<_> = lookups
             .into_iter()
-            .map(|QueuedLookup { names: wanted, answer }| (names.add(wanted), answer))
+            .map(|QueuedLookup { names: wanted, answer }| (names.add(wanted), Some(answer)))
             .collect();
-        let seen = self.send(names.all).await;
-        for (places, caller) in callers {
-            let seen = seen.as_ref().map_err(StoreError::clone);
-            // The caller may be gone.
-            _ = caller.send(seen.map(|seen| places.iter().map(|it| seen[*it].clone()).collect()));
-        }
+        let mut outcomes = vec![None; names.all.len()];
+        let known = |places: &[usize], seen: Result<Vec<_>, StoreError>| {
+            note(&mut outcomes, places, seen);
+            for (places, caller) in &mut callers {
+                if let Some(answer) = answer_at(places, &outcomes)
+                    && let Some(caller) = caller.take()
+                {
+                    // The caller may be gone.
+                    _ = caller.send(answer);
+                }
+            }
+        };
+        self.read(names.all, false, known).await;
     }
 
-    async fn send(&self, names: Vec<Vec<u8>>) -> Result<Vec<Option<Seen>>, StoreError> {
-        if self.with_lives.load(Ordering::Relaxed) {
-            return self.send_with_lives(names).await;
-        }
-        let count = names.len();
-        let mut mget = redis::cmd("MGET");
-        mget.arg(names);
-        let request = RedisRequest::command(mget, READING).over(self.route);
-        let all = |seen: &Vec<_>| seen.len() == count;
-        self.client.run(&request, |reply| reply::seen(reply).filter(all)).await
+    async fn send(&self, names: Vec<Vec<u8>>, with_lives: bool) -> LookupResult {
+        let places: Vec<_> = (0..names.len()).collect();
+        let mut outcomes = vec![None; names.len()];
+        self.read(names, with_lives, |places, seen| note(&mut outcomes, places, seen)).await;
+        // Each group of names has got an outcome.
+        answer_at(&places, &outcomes).unwrap_or_else(|| Err(malformed()))
     }
 
-    async fn send_with_lives(&self, names: Vec<Vec<u8>>) -> Result<Vec<Option<Seen>>, StoreError> {
-        let count = names.len();
-        let request = RedisRequest::script(&self.script, names, [], READING).over(self.route);
+    /// Reads what is under the names, by as few commands as there may be. Calls `known` with what is
+    /// under the names of a command, and with their places.
+    async fn read(
+        &self,
+        names: Vec<Vec<u8>>,
+        with_lives: bool,
+        mut known: impl FnMut(&[usize], Result<Vec<Option<Seen>>, StoreError>),
+    ) {
+        let with_lives = with_lives || self.with_lives.load(Ordering::Relaxed);
+        let (mut requests, mut groups) = (Vec::new(), Vec::new());
+        let names = names.into_iter().enumerate().collect();
+        for group in self.client.split(names, |(_, name): &(usize, Vec<u8>)| name.slot()) {
+            let (places, names): (Vec<_>, Vec<_>) = group.into_iter().unzip();
+            requests.push(self.request(names, with_lives));
+            groups.push(places);
+        }
         let asked_at = Instant::now();
-        let all = |(_, seen): &(_, Vec<_>)| seen.len() == count;
-        let read = |reply| reply::seen_with_lives(reply).filter(all);
-        let (now, seen) = self.client.run(&request, read).await?;
-        self.clock.note(asked_at, now);
-        Ok(seen)
+        let read = |group: usize, reply| LookupReply::read(reply, groups[group].len(), with_lives);
+        let done = |group: usize, reply: Result<LookupReply, StoreError>| {
+            let seen = reply.map(|reply| {
+                self.note_time(&requests[group], asked_at, &reply);
+                reply.seen
+            });
+            known(&groups[group], seen);
+        };
+        self.client.run_all(&requests, read, done).await;
+    }
+
+    fn request(&self, names: Vec<Vec<u8>>, with_lives: bool) -> RedisRequest<'_> {
+        let request = match with_lives {
+            true => RedisRequest::script(&self.script, names, [], READING),
+            false => RedisRequest::command("MGET", names, READING),
+        };
+        request.over(self.route)
+    }
+
+    fn note_time(&self, request: &RedisRequest<'_>, asked_at: Instant, reply: &LookupReply) {
+        if let Some(now) = reply.now {
+            self.client.with_clock(request, |clock| clock.note(asked_at, now));
+        }
     }
 
     fn next(&self) -> MutexGuard<'_, LookupBatch> {
         self.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// What is under a name, once that is known.
+type NameOutcome = Option<Result<Option<Seen>, StoreError>>;
+
+fn note(
+    outcomes: &mut [NameOutcome],
+    places: &[usize],
+    seen: Result<Vec<Option<Seen>>, StoreError>,
+) {
+    match seen {
+        Ok(seen) => {
+            for (place, seen) in places.iter().zip(seen) {
+                outcomes[*place] = Some(Ok(seen));
+            }
+        }
+        Err(error) => places.iter().for_each(|place| outcomes[*place] = Some(Err(error.clone()))),
+    }
+}
+
+/// What is at these places, if all of it is known.
+fn answer_at(places: &[usize], outcomes: &[NameOutcome]) -> Option<LookupResult> {
+    let known: Option<Vec<_>> = places.iter().map(|place| outcomes[*place].clone()).collect();
+    Some(known?.into_iter().collect())
+}
+
+fn malformed() -> StoreError {
+    StoreError::new(StoreErrorKind::Malformed, "redis, reading an entry: the reply makes no sense")
 }
 
 /// The names of a batch. The names of tags, which many entries share, are sent once.

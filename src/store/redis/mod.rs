@@ -35,7 +35,7 @@ use crate::key::Key;
 use crate::stats::StoreOperation;
 use crate::tag::{Tag, Tags};
 
-/// Entries and leases in a Redis (6.2 or later) or Valkey server, shared by a fleet.
+/// Entries and leases in a Redis (6.2 or later) or Valkey server or cluster, shared by a fleet.
 ///
 /// A handle: clones share one set of connections. Every operation is one command and one round
 /// trip: an `MGET` for lookups, which concurrent callers share, and a script for everything else.
@@ -71,7 +71,8 @@ use crate::tag::{Tag, Tags};
 /// # Permissions
 /// `~bw:* +mget +get +getex +setrange +set +del +pttl +pexpire +time +evalsha +eval +ping +client|tracking`.
 /// With `+script|load`, the scripts are also loaded before their first use. `connect` names all that
-/// are missing. Without `+client|tracking`, waiters poll, and a near cache is refused.
+/// are missing. Without `+client|tracking`, waiters poll, and a near cache is refused. A cluster
+/// needs `+cluster|slots +asking` as well.
 ///
 /// # Errors
 /// A command takes no longer than [`RedisOptions::timeout`]. An operation is one command, and
@@ -92,8 +93,9 @@ impl RedisOptions {
     /// Connects, and checks that the server answers and permits what the scripts need.
     ///
     /// # Errors
-    /// If the server cannot be reached or is not ready, if it is a replica or a node of a cluster,
-    /// or if the user lacks a permission. The error names that.
+    /// If the server or a node of the cluster cannot be reached or is not ready, if slots of the
+    /// cluster have no owner, if a single server is a replica or a node of a cluster, or if the user
+    /// lacks a permission. The error names that.
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
         let store = self.connect_lazily();
         check::prepare(&store.0).await?;
@@ -134,8 +136,8 @@ impl RedisStore {
         self.0.client.is_tracked()
     }
 
-    /// Whether the server is taken to be down, because [`RedisOptions::down_after`] requests in a
-    /// row have failed. This ends with the next request that is answered, so it stays true while
+    /// Whether the server, or any node of a cluster that owns slots, is taken to be down, because
+    /// [`RedisOptions::down_after`] requests in a row have failed. This ends with the next request that is answered, so it stays true while
     /// the store is not used.
     pub fn is_down(&self) -> bool {
         self.0.client.is_down()

@@ -9,7 +9,7 @@ use std::{fmt, slice};
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use super::client::{RedisRequest, RedisValue, RequestError};
+use super::client::{InSlot, RedisRequest, RedisValue, RequestError, ServerClock};
 use super::envelope::{self, Opened, Stamp};
 use super::heartbeat;
 use super::inner::{Inner, TRACKED};
@@ -17,7 +17,7 @@ use super::near::{ReadStart, Version};
 use super::record;
 use super::reminder::Reminder;
 use super::reply::{AcquireReply, Acquired, Found};
-use super::tags::Judged;
+use super::tags::Outdated;
 use super::unacknowledged::LeaseCommand;
 use crate::duration::{micros, millis};
 use crate::error::StoreError;
@@ -53,11 +53,11 @@ impl Inner {
             };
             match self.read(acquired, claim, (term, now), &digest) {
                 Ok(acquired) => match self.judge_acquired(acquired, claim, &tags).await? {
-                    Judged::Stands(acquired) => {
+                    Ok(acquired) => {
                         self.keep_found(start, claim, &acquired);
                         return Ok(acquired);
                     }
-                    Judged::Outdated { fence } => {
+                    Err(Outdated { fence }) => {
                         outdated += 1;
                         accept = Accept::Other { than: fence };
                     }
@@ -88,7 +88,7 @@ impl Inner {
         let reminder = Reminder::new(self, claim, LeaseCommand::Take);
         let replied = self.client.run(&request, AcquireReply::read).await;
         let reply = reminder.settle(replied)?;
-        self.clock.note(asked_at, reply.now);
+        self.client.with_clock(digest, |clock| clock.note(asked_at, reply.now));
         Ok(reply)
     }
 
@@ -103,16 +103,17 @@ impl Inner {
             token(claim.token()),
             number(millis(term)),
             acceptable(accept),
-            self.latest_arrival(),
+            self.latest_arrival(digest),
             self.unacknowledged.tokens(digest),
         ]
     }
 
     /// The server's time at which a caller that starts now has stopped waiting. Empty if the
     /// server's time is not known.
-    fn latest_arrival(&self) -> Vec<u8> {
+    fn latest_arrival(&self, digest: &Digest) -> Vec<u8> {
         let latest = |now: RangeInclusive<u64>| now.end() + micros(self.timeout());
-        self.clock.now().map(latest).map(number).unwrap_or_default()
+        let now = self.client.with_clock(digest, ServerClock::now);
+        now.map(latest).map(number).unwrap_or_default()
     }
 
     /// Reads the reply to a claim that requested this term, at this time of the server.
@@ -220,9 +221,16 @@ impl Inner {
         let sent_at = Instant::now();
         let claims = self.unacknowledged.claims();
         for some in claims.chunks(AT_ONCE) {
-            let request = self.abandoning(some, "giving leases up");
-            self.client.run(&request, any).await?;
-            self.unacknowledged.given_up(some, sent_at);
+            let groups = self.client.split(some.to_vec(), |claim| claim.key().digest().slot());
+            let giving_up = |claims: &Vec<Claim>| self.abandoning(claims, "giving leases up");
+            let requests: Vec<_> = groups.iter().map(giving_up).collect();
+            let mut outcome = Ok(());
+            let done = |group: usize, given_up: Result<(), StoreError>| match given_up {
+                Ok(()) => self.unacknowledged.given_up(&groups[group], sent_at),
+                Err(error) => outcome = Err(error),
+            };
+            self.client.run_all(&requests, |_, reply| any(reply), done).await;
+            outcome?;
         }
         Ok(())
     }

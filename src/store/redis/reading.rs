@@ -3,6 +3,7 @@
 use std::iter;
 use std::sync::Arc;
 
+use super::client::ServerClock;
 use super::envelope::Stamp;
 use super::inner::Inner;
 use super::operations::DRIFT;
@@ -74,7 +75,7 @@ impl Inner {
                     lookups.ask_for_lives();
                     continue;
                 }
-                None if self.may_be_over(draft.lifetimes(), stamp) => {
+                None if self.may_be_over(digest, draft.lifetimes(), stamp) => {
                     with_life = true;
                     continue;
                 }
@@ -87,9 +88,10 @@ impl Inner {
     /// Whether an entry may be invalid because the server's clock was set back: its life may be
     /// over, or may not have begun. If the clock was not set, this holds only at the very end of a
     /// life.
-    fn may_be_over(&self, lifetimes: Lifetimes, stamp: Stamp) -> bool {
+    fn may_be_over(&self, digest: &Digest, lifetimes: Lifetimes, stamp: Stamp) -> bool {
         let life = micros(lifetimes.life());
-        self.clock.now().is_none_or(|now| {
+        let now = self.client.with_clock(digest, ServerClock::now);
+        now.is_none_or(|now| {
             stamp.stored_at > now.start().saturating_add(DRIFT)
                 || now.end().saturating_sub(stamp.stored_at) >= life
         })

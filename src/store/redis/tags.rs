@@ -12,12 +12,12 @@
 
 use std::time::Duration;
 
-use super::client::{RedisRequest, RedisValue};
+use super::client::{InSlot, RedisRequest, RedisValue, ServerClock};
 use super::inner::Inner;
 use super::near::Version;
 use super::reply::{self, Seen};
 use super::tag_value::TagValue;
-use crate::duration::millis;
+use crate::duration::{micros, millis};
 use crate::error::StoreError;
 use crate::jitter::jitter;
 use crate::key::Digest;
@@ -32,14 +32,10 @@ pub(super) enum TagChange {
     Expire { over: Duration },
 }
 
-/// What the tags have made of the reply to a claim.
+/// An acquire has found an entry that is not fresh any more, because of its tags.
 #[derive(Debug)]
-pub(super) enum Judged {
-    Stands(Acquire),
-    /// An entry was found that is not fresh any more.
-    Outdated {
-        fence: u64,
-    },
+pub(super) struct Outdated {
+    pub(super) fence: u64,
 }
 
 /// The tags that a request has read.
@@ -93,18 +89,31 @@ impl Inner {
         tags: &Tags,
         life: Duration,
     ) -> Result<Vec<TouchedTag>, StoreError> {
-        let Some(first) = tags.iter().next() else { return Ok(Vec::new()) };
-        let names: Vec<_> = tags.iter().map(|tag| self.tag_name(tag)).collect();
-        let life = millis(life.max(LONGEST_LOAD)).min(LONGEST_MS);
-        let args = [number(life), random_bytes(tags.len())];
-        let request = RedisRequest::script(&self.scripts.touch_tags, names, args, TOUCHING);
-        let request = request.over(self.route(first));
-        let all = |touched: &Vec<_>| touched.len() == tags.len();
-        let touched = self.client.run(&request, |reply| reply::touched(reply).filter(all)).await?;
-        let touched = tags.iter().zip(touched);
-        Ok(touched
-            .map(|(digest, (value, is_new))| TouchedTag { digest: *digest, value, is_new })
-            .collect())
+        let life = number(millis(life.max(LONGEST_LOAD)).min(LONGEST_MS));
+        let (mut requests, mut groups) = (Vec::new(), Vec::new());
+        for group in self.client.split(tags.iter().collect(), |tag: &&Digest| tag.slot()) {
+            let names: Vec<_> = group.iter().map(|tag| self.tag_name(tag)).collect();
+            let args = [life.clone(), random_bytes(names.len())];
+            let route = self.route(group[0]);
+            let request = RedisRequest::script(&self.scripts.touch_tags, names, args, TOUCHING);
+            requests.push(request.over(route));
+            groups.push(group);
+        }
+        let mut touched = Ok(Vec::with_capacity(tags.len()));
+        let all = |group: usize, values: &Vec<_>| values.len() == groups[group].len();
+        let read = |group: usize, reply| reply::touched(reply).filter(|values| all(group, values));
+        let done = |group: usize, values: Result<Vec<_>, _>| match (&mut touched, values) {
+            (Ok(touched), Ok(values)) => {
+                touched.extend(groups[group].iter().zip(values).map(TouchedTag::new));
+            }
+            (_, Err(error)) => touched = Err(error),
+            (Err(_), Ok(_)) => {}
+        };
+        self.client.run_all(&requests, read, done).await;
+        let mut touched = touched?;
+        // The groups are answered in any order.
+        touched.sort_by_key(|touched| touched.digest);
+        Ok(touched)
     }
 
     /// The tags of a draft with the epochs under which it was loaded. None if one of them has
@@ -118,6 +127,7 @@ impl Inner {
         let tags = Tags::of_entry(claimed.copied());
         let touched = self.touch(&tags, draft.lifetimes().life()).await?;
         let is_old = draft.lease_age() >= TAG_LIFE;
+        let granted_at = lease.granted_at().saturating_sub(self.clock_difference());
         let epoch = |touched: &TouchedTag| {
             let now = touched.epoch();
             let seen = lease.epochs().iter().find(|seen| *seen.tag() == touched.digest);
@@ -125,11 +135,17 @@ impl Inner {
                 Some(seen) => *seen == now,
                 // An invalidation during the load may be forgotten by now.
                 None if touched.is_new => !is_old,
-                None => !is_old && !touched.value.has_changed_since(lease.granted_at()),
+                None => !is_old && !touched.value.has_changed_since(granted_at),
             };
             is_unchanged.then_some(now)
         };
         Ok(touched.iter().map(epoch).collect())
+    }
+
+    /// By how much the clocks of two servers may differ, in microseconds: the time of a grant is
+    /// that of the node of the key, and the time in an epoch that of the node of the tag.
+    fn clock_difference(&self) -> u64 {
+        if self.client.is_cluster() { micros(NODES_APART) } else { 0 }
     }
 
     /// What the tags of an entry have made of it, for a request with these tags. Reads those tags
@@ -154,7 +170,8 @@ impl Inner {
             known.tags.extend(others.tags);
         }
         let standing = epochs.iter().map(|epoch| known.standing(epoch, key)).min();
-        let now = || self.clock.now().map_or(u64::MAX, |now| *now.end());
+        let now =
+            || self.client.with_clock(key, ServerClock::now).map_or(u64::MAX, |now| *now.end());
         Ok(match standing.unwrap_or(Standing::Current) {
             Standing::Current => Some(entry),
             Standing::Gone => None,
@@ -168,7 +185,7 @@ impl Inner {
         acquired: Acquire,
         claim: &Claim,
         touched: &[TouchedTag],
-    ) -> Result<Judged, StoreError> {
+    ) -> Result<Result<Acquire, Outdated>, StoreError> {
         let mut known = ReadTags::touched(touched);
         let acquired = match acquired {
             Acquire::Found(entry) => {
@@ -176,7 +193,7 @@ impl Inner {
                 let key = claim.key().digest();
                 let found = self.judge(entry, claim.tags(), &mut known, &key).await?;
                 let Some(entry) = found.filter(Entry::is_fresh) else {
-                    return Ok(Judged::Outdated { fence });
+                    return Ok(Err(Outdated { fence }));
                 };
                 Acquire::Found(entry)
             }
@@ -194,7 +211,7 @@ impl Inner {
                 Acquire::Lead { lease, stale, failures, probe }
             }
         };
-        Ok(Judged::Stands(acquired))
+        Ok(Ok(acquired))
     }
 
     async fn judge_stale(
@@ -256,6 +273,10 @@ impl ReadTags {
 }
 
 impl TouchedTag {
+    fn new((digest, (value, is_new)): (&&Digest, (TagValue, bool))) -> Self {
+        Self { digest: **digest, value, is_new }
+    }
+
     pub(super) fn epoch(&self) -> TagEpoch {
         let TagValue(state) = self.value;
         TagEpoch::new(self.digest, state.hard, state.soft)
@@ -280,6 +301,10 @@ const LONGEST_LOAD: Duration = Duration::from_secs(600);
 
 /// The maximum of a time. Scripts add to it in floating point. No layer sets such times.
 const LONGEST_MS: u64 = 1 << 50;
+
+/// By how much the clocks of two nodes of a cluster may differ. A tag that is known after the load
+/// only, and was invalidated within this time before the load, is taken to have changed during it.
+const NODES_APART: Duration = Duration::from_secs(1);
 
 const CHANGING: &str = "changing a tag";
 

@@ -49,7 +49,7 @@ type BatchAnswer = Result<Option<i64>, StoreError>;
 impl Batches {
     /// Batches of a script that gives a number or `false` for each claim.
     pub(super) fn new(client: RedisClient, script: RedisScript, doing: &'static str) -> Self {
-        let is_refused = AtomicBool::new(false);
+        let is_refused = AtomicBool::new(client.is_cluster());
         let next = Mutex::default();
         Self(Arc::new(ScriptBatches { client, script, doing, is_refused, next }))
     }

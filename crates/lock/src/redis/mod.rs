@@ -2,12 +2,14 @@
 //!
 //! | lock | where | fence | what it is for |
 //! |---|---|---|---|
-//! | [`RedisLock`] | one server | yes | the default choice |
-//! | [`ReentrantLock`] | one server | yes | owners that take the key again while they hold it |
-//! | [`FairLock`] | one server | yes | first come, first served |
-//! | [`Redlock`] | a majority of servers | no | locking while some servers are down |
+//! | [`RedisLock`] | one server or cluster | yes | the default choice |
+//! | [`ReentrantLock`] | one server or cluster | yes | owners that take the key again while they hold it |
+//! | [`FairLock`] | one server or cluster | yes | first come, first served |
+//! | [`Redlock`] | a majority of independent servers | no | locking while some servers are down |
 //!
 //! Locks of different kinds do not exclude each other: each kind has names of its own for a key.
+//!
+//! In a cluster, the key of a lock is in one hash slot, and the node that owns the slot is its server.
 //!
 //! Each lock has one connection of its own to a server, with the settings of
 //! [`RedisOptions`](bellwether::RedisOptions). Those for hits are ignored: `connections`, `near`
@@ -75,7 +77,8 @@
 //! | [`Redlock`] | `+get +getex +set +pttl +del`, on each node |
 //!
 //! With `+script|load` as well, the scripts are loaded before their first use. `connect` names what
-//! is missing of these. Without `+client|tracking`, waiters poll.
+//! is missing of these. Without `+client|tracking`, waiters poll. A cluster needs `+cluster|slots
+//! +asking` as well.
 //!
 //! [`FairLock`]: crate::FairLock
 //! [`RedisLock`]: crate::RedisLock
@@ -129,8 +132,12 @@ async fn prove(lock: &dyn Lock) -> Result<(), LockError> {
     Ok(())
 }
 
-/// Renews an unused key with names in two slots, which a node of a cluster refuses.
+/// Renews an unused key with names in two slots, which a node of a cluster refuses. Does nothing if
+/// it is to be a cluster.
 async fn prove_single(client: &RedisClient, renew: &RedisScript) -> Result<(), LockError> {
+    if client.is_cluster() {
+        return Ok(());
+    }
     let claim = Claim::new(Key::of(CHECK).with(Uuid::new_v4()));
     let other = Key::of(CHECK).with(0).digest();
     let names = [claim.key().digest(), other].map(|digest| client.name(&digest, ":check"));

@@ -1,4 +1,4 @@
-//! What the locks in one server share: four scripts on the names of a key.
+//! What the locks in one server or cluster share: four scripts on the names of a key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::{FENCE_TTL, millis, prove_single, reply, token};
 use crate::{Attempt, Claim, LockError, LockFuture, Released, Renew, Request, Watch, Watchers};
 use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue};
 
-/// One server, and the scripts of a kind of lock.
+/// One server or cluster, and the scripts of a kind of lock.
 pub(super) struct Scripted {
     client: RedisClient,
     /// The end of the name of a key. Each kind of lock has its own.
@@ -48,8 +48,10 @@ impl Scripted {
         Arc::new(Self { client, suffix, scripts, made_at: Instant::now(), prolong_at })
     }
 
-    /// Makes sure that it is a single server, and allows what the scripts need.
+    /// Makes sure that the server can be reached, or all nodes of a cluster, and that it allows what
+    /// the scripts need.
     pub(super) async fn prove(&self) -> Result<(), LockError> {
+        self.client.connect().await?;
         self.client.check_commands(self.scripts.commands).await?;
         prove_single(&self.client, &self.scripts.renew).await
     }

@@ -14,7 +14,7 @@ use crate::{Attempt, Fenced, Holder, Lock, LockError, LockFuture, Released, Requ
 use bellwether::redis::{RedisScript, RedisValue};
 use bellwether::store::{Claim, Renew, Watch};
 
-/// A lock in one Redis server. A handle: clones share one connection.
+/// A lock in one Redis server or cluster. A handle: clones share one connection to each server.
 ///
 /// The claim that has set the name holds the key, as long as its lease. Only the claim's token can
 /// release it. Each operation is one round trip. Claims that ask at the same time share a script;
@@ -51,8 +51,8 @@ impl RedisLock {
     /// server answers and allows what the scripts need.
     ///
     /// # Errors
-    /// If the address is invalid, if the server cannot be reached or is not ready, if it is a replica
-    /// or a node of a cluster, or if the user lacks a right.
+    /// If the address is invalid, if the server or a node of the cluster cannot be reached or is not
+    /// ready, if a single server is a replica or a node of a cluster, or if the user lacks a right.
     pub async fn connect<O>(options: O) -> Result<Self, LockError>
     where
         O: TryInto<RedisOptions, Error: Into<ConfigError>>,

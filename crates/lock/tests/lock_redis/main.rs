@@ -3,6 +3,7 @@
 mod world;
 
 mod clocks;
+mod cluster;
 mod conformance;
 mod cost;
 mod crowd;

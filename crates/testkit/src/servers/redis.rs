@@ -50,9 +50,14 @@ impl RedisServer {
     ///
     /// A password can only be asked for later, by `CONFIG SET requirepass`.
     pub fn start_with(options: &[&str]) -> Self {
+        Self::start_on(free_port, options)
+    }
+
+    /// Starts a server on the first of these ports that proves free.
+    pub(super) fn start_on(ports: impl FnMut() -> u16, options: &[&str]) -> Self {
         let dir = directory();
         let options: Vec<String> = options.iter().map(ToString::to_string).collect();
-        let (process, port) = launch(dir.path(), &options, free_port);
+        let (process, port) = launch(dir.path(), &options, ports);
         Self { process: Some(process), port, options, dir }
     }
 
@@ -113,6 +118,11 @@ impl RedisServer {
     /// Lets a stopped server go on.
     pub fn resume(&self) {
         self.process().resume();
+    }
+
+    /// Whether it runs, or is stopped.
+    pub fn is_running(&self) -> bool {
+        self.process.is_some()
     }
 
     /// Kills the server without a save or a clean shutdown.

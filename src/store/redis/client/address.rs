@@ -1,8 +1,8 @@
 //! Addresses of servers.
 
-use std::fmt;
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
+use std::{fmt, slice};
 
 use crate::config_error::ConfigError;
 
@@ -17,6 +17,10 @@ pub(super) enum ServerAddress {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Servers {
     One(ServerAddress),
+    /// A cluster, by some of its nodes.
+    Cluster {
+        seeds: Vec<ServerAddress>,
+    },
     /// The primary of a service, as its sentinels name it.
     Sentinel {
         sentinels: Vec<ServerAddress>,
@@ -55,6 +59,18 @@ impl ServerAddress {
     }
 }
 
+impl Servers {
+    /// The first of the addresses.
+    pub(super) fn first(&self) -> ServerAddress {
+        let addresses = match self {
+            Self::One(address) => slice::from_ref(address),
+            Self::Cluster { seeds: list } | Self::Sentinel { sentinels: list, .. } => list,
+        };
+        let first = addresses.first().cloned();
+        first.unwrap_or_else(|| unreachable!("an address names at least one server"))
+    }
+}
+
 impl fmt::Display for ServerAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -67,12 +83,13 @@ impl fmt::Display for ServerAddress {
 
 impl fmt::Display for Servers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |addresses: &[ServerAddress]| {
+            addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+        };
         match self {
             Self::One(address) => address.fmt(f),
-            Self::Sentinel { sentinels, service } => {
-                let sentinels: Vec<_> = sentinels.iter().map(ToString::to_string).collect();
-                write!(f, "{}/{service}", sentinels.join(","))
-            }
+            Self::Cluster { seeds } => f.write_str(&list(seeds)),
+            Self::Sentinel { sentinels, service } => write!(f, "{}/{service}", list(sentinels)),
         }
     }
 }

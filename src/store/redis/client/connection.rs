@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use redis::aio::MultiplexedConnection;
-use redis::{ErrorKind, RedisError, ServerErrorKind, Value};
+use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 use tokio::time::Instant;
 
 use super::dial::Driver;
 use super::in_flight::{InFlight, Unanswered};
 use super::reconnect::Failovers;
-use super::request::{RedisRequest, ScriptForm};
+use super::request::{Outgoing, RedisRequest, ScriptForm};
 use super::tracking_observer::TrackingObserver;
 
 /// A connection to a server. Clones send over one socket.
@@ -50,46 +50,119 @@ impl Connection {
         self.state.is_broken.load(Ordering::Relaxed) || self.failovers.count() != self.begun_after
     }
 
-    /// Sends a request, and waits for its reply until the deadline, or until the connection ends.
-    /// Without the latter, a request that is queued at that moment could stay unanswered as long as
-    /// there is a clone. Over RESP2 the end is not reported, and only the deadline ends the wait.
-    /// `None` if the deadline has passed.
+    /// Sends it, and waits for the reply until the deadline.
     ///
     /// A server that does not know a script (after a restart or `SCRIPT FLUSH`) is sent its text.
     pub(super) async fn send(
         &self,
+        outgoing: Outgoing<'_>,
+        deadline: Instant,
+    ) -> Result<Value, SendError> {
+        match outgoing {
+            Outgoing::One(request) => self.send_one(request, deadline).await,
+            Outgoing::Asking(request) => self.send_asking(request, deadline).await,
+            Outgoing::Batch(requests) => {
+                self.send_batch(requests, deadline).await.map(Value::Array)
+            }
+        }
+    }
+
+    async fn send_one(
+        &self,
         request: &RedisRequest<'_>,
         deadline: Instant,
-    ) -> Option<Result<Value, RedisError>> {
-        let mut form = ScriptForm::Hash;
+    ) -> Result<Value, SendError> {
+        let mut form = request.form;
         let mut socket = self.socket.clone();
         loop {
             let command = request.packed(form, self.declares_all);
-            let sent_at = self.state.observer.is_some().then(Instant::now);
-            let reply = command.query_async(&mut socket);
-            let reply = match self.state.in_flight.reply(deadline, reply).await {
-                Ok(reply) => reply,
-                Err(Unanswered::Ended) => {
-                    Err(io::Error::from(io::ErrorKind::ConnectionReset).into())
+            match self.state.reply(command.query_async(&mut socket), deadline).await {
+                Err(SendError::Failed(error))
+                    if form == ScriptForm::Hash && is_unknown_script(&error) =>
+                {
+                    form = ScriptForm::Text;
                 }
-                Err(Unanswered::Late) => return None,
-            };
-            match reply {
-                Err(error) if form == ScriptForm::Hash && is_unknown_script(&error) => {
-                    form = ScriptForm::Text
-                }
-                Err(error) => return Some(Err(error)),
-                Ok(value) => {
-                    sent_at.inspect(|sent_at| self.state.confirm(*sent_at));
-                    return Some(Ok(value));
-                }
+                reply => return reply,
             }
         }
+    }
+
+    /// Sends `ASKING` and the request as one pipeline, because the next command on the connection
+    /// uses up `ASKING`, whichever request it is of.
+    async fn send_asking(
+        &self,
+        request: &RedisRequest<'_>,
+        deadline: Instant,
+    ) -> Result<Value, SendError> {
+        let mut form = request.form;
+        loop {
+            let command = request.packed(form, self.declares_all);
+            let replies = self.send_pipeline([redis::cmd("ASKING"), command], deadline).await?;
+            let replies = replies.into_iter().map(Value::extract_error);
+            match replies.last().unwrap_or(Ok(Value::Nil)) {
+                Err(error) if form == ScriptForm::Hash && is_unknown_script(&error) => {
+                    form = ScriptForm::Text;
+                }
+                reply => return Ok(reply?),
+            }
+        }
+    }
+
+    async fn send_batch(
+        &self,
+        requests: &[&RedisRequest<'_>],
+        deadline: Instant,
+    ) -> Result<Vec<Value>, SendError> {
+        let declares_all = self.declares_all;
+        let commands = requests.iter().map(|request| request.packed(request.form, declares_all));
+        let mut replies = self.send_pipeline(commands, deadline).await?;
+        let unknown = replies.iter().enumerate().filter(|(_, reply)| is_unknown_in_batch(reply));
+        let unknown: Vec<_> = unknown.map(|(place, _)| place).collect();
+        if !unknown.is_empty() {
+            let by_text =
+                unknown.iter().map(|at| requests[*at].packed(ScriptForm::Text, declares_all));
+            let again = self.send_pipeline(by_text, deadline).await?;
+            unknown.into_iter().zip(again).for_each(|(place, reply)| replies[place] = reply);
+        }
+        Ok(replies)
+    }
+
+    /// The replies to commands that are sent as one pipeline, errors among them.
+    async fn send_pipeline(
+        &self,
+        commands: impl IntoIterator<Item = Cmd>,
+        deadline: Instant,
+    ) -> Result<Vec<Value>, SendError> {
+        let mut pipeline = redis::pipe();
+        commands.into_iter().for_each(|command| _ = pipeline.add_command(command));
+        pipeline.ignore_errors();
+        let mut socket = self.socket.clone();
+        self.state.reply(pipeline.query_async(&mut socket), deadline).await
+    }
+}
+
+/// Why there is no reply.
+#[derive(Debug)]
+pub(super) enum SendError {
+    /// The deadline has passed.
+    Late,
+    /// The client or the server reports an error.
+    Failed(RedisError),
+}
+
+impl From<RedisError> for SendError {
+    fn from(error: RedisError) -> Self {
+        Self::Failed(error)
     }
 }
 
 fn is_unknown_script(error: &RedisError) -> bool {
     error.kind() == ErrorKind::Server(ServerErrorKind::NoScript)
+}
+
+/// The same for a reply in a batch.
+fn is_unknown_in_batch(reply: &Value) -> bool {
+    matches!(reply, Value::ServerError(error) if error.kind() == Some(ServerErrorKind::NoScript))
 }
 
 impl ConnectionState {
@@ -103,6 +176,27 @@ impl ConnectionState {
         if let Some(observer) = &self.observer {
             observer.disconnected(self.number);
         }
+    }
+
+    /// Waits for a reply until the deadline, or until the connection ends. Without the latter, a
+    /// request that is queued at that moment could stay unanswered as long as there is a clone. Over
+    /// RESP2 the end is not reported, and only the deadline ends the wait.
+    async fn reply<T>(
+        &self,
+        reply: impl Future<Output = Result<T, RedisError>>,
+        deadline: Instant,
+    ) -> Result<T, SendError> {
+        let sent_at = self.observer.is_some().then(Instant::now);
+        let reply = match self.in_flight.reply(deadline, reply).await {
+            Ok(reply) => reply?,
+            Err(Unanswered::Ended) => {
+                let ended = RedisError::from(io::Error::from(io::ErrorKind::ConnectionReset));
+                return Err(ended.into());
+            }
+            Err(Unanswered::Late) => return Err(SendError::Late),
+        };
+        sent_at.inspect(|sent_at| self.confirm(*sent_at));
+        Ok(reply)
     }
 
     /// It has answered a request that was sent at this moment.

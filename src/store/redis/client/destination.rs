@@ -23,6 +23,8 @@ impl Destination {
     pub(super) fn new(options: &RedisOptions, failovers: &Arc<Failovers>) -> Self {
         match options.servers() {
             Servers::One(address) => Self::Server(address.clone()),
+            // Its nodes have destinations of their own.
+            Servers::Cluster { .. } => Self::Server(options.servers().first()),
             Servers::Sentinel { sentinels, service } => {
                 let dialer = options.sentinel_dialer();
                 let timeout = options.request_timeout();

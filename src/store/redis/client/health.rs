@@ -1,5 +1,6 @@
 //! Health: whether requests are sent at all, and what is logged about outages.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -9,24 +10,44 @@ use super::breaker::{Admission, Breaker, BreakerRules, Transition};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::log_throttle::LogThrottle;
 
-/// The circuit breaker of all requests of a client, and its log messages.
+/// The circuit breaker of all requests to a node, and its log messages.
 #[derive(Debug)]
 pub(super) struct Health {
     breaker: Breaker,
     /// The error of requests that are not sent. Never held across an `.await`.
     down: Mutex<StoreError>,
-    /// Notified when the server answers again.
-    is_back: Arc<Notify>,
+    outages: Outages,
     went_down: LogThrottle,
     came_back: LogThrottle,
 }
 
+/// The outages of all nodes of a client.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outages(Arc<OutageState>);
+
+#[derive(Debug, Default)]
+struct OutageState {
+    count: AtomicU64,
+    is_back: Arc<Notify>,
+}
+
+impl Outages {
+    pub(super) fn count(&self) -> u64 {
+        self.0.count.load(Ordering::Relaxed)
+    }
+
+    /// Notified when a node answers again after an outage. One waiting task is woken.
+    pub(super) fn is_back(&self) -> Arc<Notify> {
+        Arc::clone(&self.0.is_back)
+    }
+}
+
 impl Health {
-    pub(super) fn new(rules: BreakerRules) -> Self {
+    pub(super) fn new(rules: BreakerRules, outages: Outages) -> Self {
         Self {
             breaker: Breaker::new(rules),
             down: Mutex::new(StoreError::new(StoreErrorKind::Down, DOWN)),
-            is_back: Arc::default(),
+            outages,
             went_down: LogThrottle::once_per(LOG_EVERY),
             came_back: LogThrottle::once_per(LOG_EVERY),
         }
@@ -56,20 +77,12 @@ impl Health {
         self.breaker.is_open()
     }
 
-    pub(super) fn outages(&self) -> u64 {
-        self.breaker.opened()
-    }
-
-    /// Notified when the server answers again after an outage. One waiting task is woken.
-    pub(super) fn is_back(&self) -> Arc<Notify> {
-        Arc::clone(&self.is_back)
-    }
-
     fn down(&self) -> StoreError {
         self.down.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn note_down(&self, last: &StoreError) {
+        self.outages.0.count.fetch_add(1, Ordering::Relaxed);
         let down = StoreError::new(StoreErrorKind::Down, format!("{DOWN}, the last one: {last}"))
             .with_source(last.clone());
         *self.down.lock().unwrap_or_else(PoisonError::into_inner) = down;
@@ -79,7 +92,7 @@ impl Health {
     }
 
     fn note_back(&self) {
-        self.is_back.notify_one();
+        self.outages.0.is_back.notify_one();
         if let Some(held_back) = self.came_back.admit() {
             tracing::info!(held_back, "redis answers again");
         }

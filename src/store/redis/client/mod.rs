@@ -2,16 +2,17 @@
 //! timeout for each request, and sends none while the server is down.
 //!
 //! ```text
-//! RedisClient::run ──► SharedConnection::send ──► Connection::send ──► redis
-//!  breaker, node        timeout, reconnect,        hash or text,
-//!  and connection       once more if lost          end of the connection
+//! RedisClient::run ──► RedisNode::send ──► SharedConnection::send ──► Connection::send ──► redis
+//!  server, or node     breaker,       timeout, reconnect,        hash or text,
+//!  of a cluster        connection     once more if lost          end of the connection
 //! ```
 //!
-//! A client has one connection with client tracking, and perhaps plain ones. With several nodes, it
-//! would choose the node of a request by the [slot] of its names.
+//! A node has one connection with client tracking, and perhaps plain ones. In a [cluster], the node
+//! of a request is the owner of the [slot] of its names.
 
 mod address;
 mod breaker;
+mod cluster;
 mod connect_error;
 mod connection;
 mod connector;
@@ -22,12 +23,15 @@ mod health;
 mod in_flight;
 mod login;
 mod names;
+mod node;
 mod options;
 mod push_handler;
 mod reconnect;
+mod redirect;
 mod request;
 mod request_error;
 mod rights;
+mod routing;
 mod script;
 mod sentinel;
 mod server_clock;
@@ -40,10 +44,11 @@ mod url;
 mod value;
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 pub use self::credentials::{CredentialsProvider, PasswordFile, RedisCredentials};
 pub use self::options::RedisOptions;
@@ -56,47 +61,47 @@ pub use self::value::RedisValue;
 pub(super) use self::request::Route;
 pub(super) use self::request_error::RequestError;
 pub(super) use self::server_clock::ServerClock;
+pub(super) use self::slot::InSlot;
 pub(super) use self::tracking_observer::TrackingObserver;
 
 use self::connector::Connector;
 use self::destination::Destination;
-use self::health::Health;
+use self::health::Outages;
 use self::names::Names;
+use self::node::NodeFactory;
 use self::push_handler::PushHandler;
 use self::reconnect::{Failovers, ReconnectBackoff};
-use self::shared_connection::SharedConnection;
+use self::request::Replied;
+use self::routing::Routing;
 use crate::error::StoreError;
 use crate::jitter::jitter;
 use crate::key::Digest;
 use crate::store::{Watch, Watchers};
 
-/// A client of one Redis or Valkey server, for stores, locks and other protocols made of scripts.
+/// A client of a Redis or Valkey server or cluster, for stores, locks and other protocols made of
+/// scripts.
 ///
 /// A handle: clones share its connections.
 ///
 /// It connects at its first use. A broken connection is replaced, and a request that was lost with
 /// it is sent once more. Every request ends within the [timeout](RedisOptions::timeout). While the
 /// server is [down](RedisOptions::down_after), requests fail at once.
+///
+/// In a cluster, each node has connections of its own, and each request goes to the node that owns
+/// the hash slot of its names. Redirections are followed within the timeout.
 #[derive(Clone)]
 pub struct RedisClient(Arc<ClientState>);
 
 struct ClientState {
     options: RedisOptions,
-    health: Health,
+    outages: Outages,
     names: Names,
     watchers: Watchers,
     /// Whether the server reports changes.
     is_tracked: Arc<AtomicBool>,
-    node: NodeConnections,
+    routing: Routing,
     attempts: Arc<AtomicU64>,
     pushes: Arc<AtomicU64>,
-}
-
-/// The connections to one server.
-#[derive(Debug)]
-struct NodeConnections {
-    tracked: SharedConnection,
-    plain: Box<[SharedConnection]>,
 }
 
 /// The parts of a client in addition to its options.
@@ -107,8 +112,8 @@ pub(super) struct Setup {
     /// Notified of every change that the server reports.
     pub(super) watchers: Watchers,
     pub(super) observer: Option<Arc<dyn TrackingObserver>>,
-    /// Set to the server's time on connecting.
-    pub(super) clock: Option<Arc<ServerClock>>,
+    /// Whether the server's time is read on connecting.
+    pub(super) reads_clock: bool,
     /// The number of connections without tracking.
     pub(super) plain: u32,
 }
@@ -126,7 +131,7 @@ impl RedisClient {
     }
 
     pub(super) fn with(options: RedisOptions, setup: Setup) -> Self {
-        let Setup { scripts, watchers, observer, clock, plain } = setup;
+        let Setup { scripts, watchers, observer, reads_clock, plain } = setup;
         let names = Names::new(options.namespace_name());
         let is_tracked = Arc::new(AtomicBool::new(options.is_tracked()));
         let (attempts, pushes): (Arc<AtomicU64>, Arc<AtomicU64>) = Default::default();
@@ -148,18 +153,29 @@ impl RedisClient {
             attempts: Arc::clone(&attempts),
             backoff: ReconnectBackoff::new(options.longest_backoff()),
             failovers,
-            clock,
+            clock: reads_clock.then(Arc::default),
             handler: None,
         };
-        let connect = |handler| {
-            let backoff = ReconnectBackoff::new(options.longest_backoff());
-            SharedConnection::new(Connector { handler, backoff, ..connector.clone() })
+        let outages = Outages::default();
+        let factory = NodeFactory {
+            connector,
+            handler,
+            rules: options.rules(jitter()),
+            outages: outages.clone(),
+            plain,
+            is_of_cluster: options.is_cluster(),
         };
-        let plain = (0..plain).map(|_| connect(None)).collect();
-        let node = NodeConnections { tracked: connect(Some(handler)), plain };
-        let health = Health::new(options.rules(jitter()));
-        let state =
-            ClientState { options, health, names, watchers, is_tracked, node, attempts, pushes };
+        let routing = Routing::new(factory, &options);
+        let state = ClientState {
+            options,
+            outages,
+            names,
+            watchers,
+            is_tracked,
+            routing,
+            attempts,
+            pushes,
+        };
         Self(Arc::new(state))
     }
 
@@ -181,22 +197,84 @@ impl RedisClient {
         read: impl FnOnce(RedisValue) -> Option<T>,
     ) -> Result<T, StoreError> {
         debug_assert!(request.key.is_none() || request.is_of_one_slot(), "{request:?}");
-        let ClientState { health, node, .. } = &*self.0;
-        let admission = health.admit()?;
-        match node.connection(request.route).send(request).await {
-            Ok(replied) => {
-                health.answered(admission);
-                request.read(replied, read)
-            }
-            Err(error) => {
-                let reported = request.error(&error);
-                match error.is_outage() {
-                    true => health.failed(admission, &reported),
-                    false => health.answered(admission),
-                }
-                Err(reported)
-            }
+        request.read(self.0.routing.run(request, self.deadline()).await?, read)
+    }
+
+    /// Runs several requests, and reads the reply to each with `read`. On a cluster, those for one node
+    /// are sent as one pipeline. Each outcome is reported with the place of its request as soon as
+    /// it is known, so no request waits for a node that it does not need.
+    ///
+    /// # Errors
+    /// Those of [`run`](Self::run), for each request.
+    ///
+    /// # Cancel safety
+    /// Dropping it loses the replies that were not reported.
+    pub(super) async fn run_all<T>(
+        &self,
+        requests: &[RedisRequest<'_>],
+        read: impl Fn(usize, RedisValue) -> Option<T>,
+        mut done: impl FnMut(usize, Result<T, StoreError>),
+    ) {
+        let done = |place: usize, replied: Result<Replied, _>| {
+            let read = |replied| requests[place].read(replied, |reply| read(place, reply));
+            done(place, replied.and_then(read));
+        };
+        self.0.routing.run_all(requests, self.deadline(), done).await;
+    }
+
+    /// Splits items, each in a slot, into groups that one command can have: all of them for a single
+    /// server, and those of one slot for a cluster. For [`run_all`](Self::run_all).
+    pub(super) fn split<T>(&self, items: Vec<T>, slot: impl Fn(&T) -> u16) -> Vec<Vec<T>> {
+        self.0.routing.split(items, slot)
+    }
+
+    /// Opens the connections that are not open, on a cluster those to all nodes that own slots.
+    ///
+    /// # Errors
+    /// If a server cannot be reached, or if slots of a cluster have no owner.
+    ///
+    /// # Cancel safety
+    /// Dropping it leaves connections that are open or about to be.
+    pub async fn connect(&self) -> Result<(), StoreError> {
+        self.0.routing.connect(CONNECTING, self.deadline()).await
+    }
+
+    fn deadline(&self) -> Instant {
+        Instant::now() + self.0.options.request_timeout()
+    }
+
+    /// Whether it is a client of a cluster.
+    pub fn is_cluster(&self) -> bool {
+        self.0.options.is_cluster()
+    }
+
+    /// For each node, a request that only a working primary answers. Any reply will do.
+    ///
+    /// A node of a cluster that was demoted or cut off still answers `PING`, but no script with a
+    /// name that writes.
+    pub(super) fn probes(&self, doing: &'static str) -> Vec<RedisRequest<'static>> {
+        if !self.is_cluster() {
+            return vec![RedisRequest::command("PING", [], doing)];
         }
+        let names = self.names_on_nodes("heartbeat").into_iter();
+        names.map(|name| RedisRequest::script(&PROBE, [name], [], doing)).collect()
+    }
+
+    /// For each node, a name `bw:<namespace>:<what>:{<tag>}` in one of its slots. Before the first
+    /// request to a cluster, none is known.
+    pub(super) fn names_on_nodes(&self, what: &str) -> Vec<Vec<u8>> {
+        let slots = self.0.routing.slots_of_nodes().into_iter();
+        slots.map(|slot| self.0.names.name_in_slot(what, slot)).collect()
+    }
+
+    /// Reads or notes the time of the server that owns a name. In a cluster, each node has a clock
+    /// of its own.
+    pub(super) fn with_clock<T>(
+        &self,
+        name: &impl InSlot,
+        then: impl FnOnce(&ServerClock) -> T,
+    ) -> T {
+        self.0.routing.with_clock(name, then)
     }
 
     /// Hints that a name of a key has changed which a script has read. Silent without client
@@ -211,11 +289,16 @@ impl RedisClient {
         self.0.is_tracked.load(Ordering::Relaxed)
     }
 
-    /// Whether the server is taken to be down, because [`RedisOptions::down_after`] requests in a
-    /// row have failed. This ends with the next request that is answered, so it stays true while
-    /// the client is not used.
+    /// Whether the server, or any node of a cluster that owns slots, is taken to be down, because
+    /// [`RedisOptions::down_after`] requests in a row have failed. This ends with the next request
+    /// that is answered, so it stays true while the client is not used.
     pub fn is_down(&self) -> bool {
-        self.0.health.is_down()
+        self.0.routing.is_down()
+    }
+
+    /// Whether the server that owns a name is taken to be down.
+    pub(super) fn is_down_for(&self, name: &impl InSlot) -> bool {
+        self.0.routing.is_down_for(name)
     }
 
     /// The options that it was made with.
@@ -254,7 +337,7 @@ impl RedisClient {
     }
 
     pub(super) fn outages(&self) -> u64 {
-        self.0.health.outages()
+        self.0.outages.count()
     }
 
     /// The number of push messages.
@@ -264,16 +347,7 @@ impl RedisClient {
 
     /// Notified when the server answers again after an outage. One waiting task is woken.
     pub(super) fn is_back(&self) -> Arc<Notify> {
-        self.0.health.is_back()
-    }
-}
-
-impl NodeConnections {
-    fn connection(&self, route: Route) -> &SharedConnection {
-        match route {
-            Route::Plain(number) => self.plain.get(number).unwrap_or(&self.tracked),
-            Route::Tracked => &self.tracked,
-        }
+        self.0.outages.is_back()
     }
 }
 
@@ -287,3 +361,9 @@ impl fmt::Debug for RedisClient {
             .finish()
     }
 }
+
+/// `GETEX` counts as a write, which a replica refuses.
+static PROBE: LazyLock<RedisScript> =
+    LazyLock::new(|| RedisScript::new(&["return redis.call('GETEX', KEYS[1])"]));
+
+const CONNECTING: &str = "connecting";

@@ -1,6 +1,6 @@
 //! Names: how keys of a namespace are named in Redis.
 
-use super::slot::{slot_of, tag_of};
+use super::slot::{InSlot, tag_of};
 use crate::key::Digest;
 
 /// `bw:<namespace>:{<digest>}` with a suffix.
@@ -30,8 +30,13 @@ impl Names {
 
     /// A name that all keys of a slot share, and the number of the slot.
     pub(super) fn shared_name(&self, what: &str, digest: &Digest) -> (Vec<u8>, u16) {
-        let slot = slot_of(&digest.hex());
-        (format!("{}{what}:{{{}}}", self.prefix, tag_of(slot)).into_bytes(), slot)
+        let slot = digest.slot();
+        (self.name_in_slot(what, slot), slot)
+    }
+
+    /// A name in a slot, of no key.
+    pub(super) fn name_in_slot(&self, what: &str, slot: u16) -> Vec<u8> {
+        format!("{}{what}:{{{}}}", self.prefix, tag_of(slot)).into_bytes()
     }
 
     /// The key that a name belongs to, if it is one of ours.
@@ -134,7 +139,7 @@ mod tests {
             let unwatched = names.unwatched_name("queue", &digest);
             let of_key = SUFFIXES.map(|suffix| names.name(&digest, suffix));
             for name in of_key.iter().chain([&shared, &unwatched]) {
-                assert_eq!(slot_of(name), slot);
+                assert_eq!(name.slot(), slot);
             }
         }
     }

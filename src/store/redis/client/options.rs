@@ -50,14 +50,17 @@ pub struct RedisOptions {
 }
 
 impl RedisOptions {
-    /// Options for the address of a server:
+    /// Options for the address of a server or a cluster:
     /// - `redis://[user:password@]host[:port][/database]`, or `valkey://`;
-    /// - `rediss://` or `valkeys://` with the same parts, for TLS with the defaults of
-    ///   `RedisTls`. They need the feature `tls`;
+    /// - `redis-cluster://[user:password@]host[:port][,host[:port]...]`, or `valkey-cluster://`, for a
+    ///   cluster by one or more of its nodes. The others are discovered;
     /// - `redis+sentinel://[user:password@]host[:port][,host[:port]...]/service[/database]` for the
-    ///   primary of a service by its sentinels, or `rediss+sentinel://` for TLS to all of them. The
-    ///   credentials of the sentinels follow: `?sentinel_user=user&sentinel_password=password`. Give
-    ///   all sentinels, because no others are discovered;
+    ///   primary of a service by its sentinels. The credentials of the sentinels follow:
+    ///   `?sentinel_user=user&sentinel_password=password`. Give all sentinels, because no others are
+    ///   discovered;
+    /// - `rediss://`, `rediss-cluster://` or `rediss+sentinel://`, or `valkeys` in place of `rediss`,
+    ///   with the same parts, for TLS to all servers with the defaults of `RedisTls`. They need the
+    ///   feature `tls`;
     /// - `unix:///path[?db=database&user=user&pass=password]`.
     ///
     /// Special characters in user and password are percent-encoded.
@@ -243,6 +246,8 @@ impl RedisOptions {
     /// decodes nothing), and 512 bytes for the tables. Entries that are read often stay. All
     /// lookups use the one connection with client tracking.
     ///
+    /// On a cluster, nothing is copied.
+    ///
     /// Default: off. A copy is a hundred times faster than a lookup. It takes memory on both sides,
     /// and it can lag behind.
     ///
@@ -271,10 +276,15 @@ impl RedisOptions {
         Ok(Self { near_ttl, ..self })
     }
 
-    /// The address of the server, or those of its sentinels with the name of the service, without
-    /// users and passwords.
+    /// The address of the server, or those of the seeds of a cluster, or those of the sentinels with
+    /// the name of the service, without users and passwords.
     pub fn address(&self) -> String {
         self.servers.to_string()
+    }
+
+    /// Whether the address is that of a cluster.
+    pub fn is_cluster(&self) -> bool {
+        matches!(self.servers, Servers::Cluster { .. })
     }
 
     pub(super) fn servers(&self) -> &Servers {
@@ -306,12 +316,12 @@ impl RedisOptions {
 
     /// The number of connections without tracking. None with a near tier.
     pub(in super::super) fn plain_connections(&self) -> u32 {
-        if self.near.is_some() { 0 } else { self.connections - 1 }
+        if self.near_tier().is_some() { 0 } else { self.connections - 1 }
     }
 
     /// The size of the near tier in bytes, and the maximum time for which a copy is served.
     pub(in super::super) fn near_tier(&self) -> Option<(usize, Duration)> {
-        Some((self.near?, self.near_ttl))
+        Some((self.near.filter(|_| !self.is_cluster())?, self.near_ttl))
     }
 
     /// Only RESP3 has push messages.

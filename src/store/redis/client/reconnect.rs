@@ -46,6 +46,11 @@ impl ReconnectBackoff {
         Self(Arc::new(BackoffState { longest, last: Mutex::default(), failed }))
     }
 
+    /// The limit to its pauses.
+    pub(super) fn longest(&self) -> Duration {
+        self.0.longest
+    }
+
     /// Whether an attempt may begin now. If not, the error of the last one.
     pub(super) fn may_begin(&self, now: Instant) -> Result<(), ConnectError> {
         match &*self.last() {

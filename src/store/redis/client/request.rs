@@ -1,13 +1,12 @@
 //! Requests: scripts and commands, and the key that each is for.
 
-use std::borrow::Cow;
 use std::io;
 
-use redis::Cmd;
+use redis::{Cmd, Value};
 
 use super::request_error::RequestError;
 use super::script::RedisScript;
-use super::slot::slot_of;
+use super::slot::InSlot;
 use super::value::RedisValue;
 use crate::error::StoreError;
 use crate::key::Key;
@@ -25,13 +24,16 @@ pub struct RedisRequest<'a> {
     pub(super) doing: &'static str,
     pub(super) key: Option<&'a Key>,
     pub(super) route: Route,
+    /// The form in which a script is sent first.
+    pub(super) form: ScriptForm,
     is_once: bool,
 }
 
 /// The content of a request.
 #[derive(Debug)]
 pub(super) enum RequestPayload<'a> {
-    Command(Cmd),
+    /// A command on these names, or on none.
+    Command { command: &'static str, names: Vec<Vec<u8>>, args: Vec<Vec<u8>> },
     Script {
         script: &'a RedisScript,
         names: Vec<Vec<u8>>,
@@ -50,10 +52,21 @@ pub(in super::super) enum Route {
     Plain(usize),
 }
 
-/// The reply to a request.
+/// What is sent over a connection at once.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Outgoing<'a> {
+    /// A request. The reply is its own.
+    One(&'a RedisRequest<'a>),
+    /// A request for a slot that the node is importing (`ASKING`).
+    Asking(&'a RedisRequest<'a>),
+    /// Several requests as a pipeline. The reply is an array of theirs, which may be errors.
+    Batch(&'a [&'a RedisRequest<'a>]),
+}
+
+/// The reply to what was sent.
 #[derive(Debug)]
 pub(super) struct Replied {
-    pub(super) value: RedisValue,
+    pub(super) value: Value,
     /// Whether the request was lost with its connection and sent again. Then it may have been
     /// executed twice.
     pub(super) is_repeated: bool,
@@ -67,6 +80,11 @@ pub(super) enum ScriptForm {
 }
 
 impl<'a> RedisRequest<'a> {
+    fn new(payload: RequestPayload<'a>, doing: &'static str) -> Self {
+        let route = Route::Tracked;
+        Self { payload, doing, key: None, route, form: ScriptForm::Hash, is_once: false }
+    }
+
     /// A request that runs a script on these names. `doing` describes it in error messages, such as
     /// "taking the lock".
     pub fn script(
@@ -79,18 +97,27 @@ impl<'a> RedisRequest<'a> {
         let args = args.into();
         let tracked = names.len();
         let payload = RequestPayload::Script { script, names, tracked, args };
-        Self { payload, doing, key: None, route: Route::Tracked, is_once: false }
+        Self::new(payload, doing)
     }
 
-    /// A request that runs a command.
-    pub(in super::super) fn command(command: Cmd, doing: &'static str) -> Self {
-        Self {
-            payload: RequestPayload::Command(command),
-            doing,
-            key: None,
-            route: Route::Tracked,
-            is_once: false,
+    /// A request that runs a command on these names.
+    pub(in super::super) fn command(
+        command: &'static str,
+        names: impl Into<Vec<Vec<u8>>>,
+        doing: &'static str,
+    ) -> Self {
+        let payload = RequestPayload::Command { command, names: names.into(), args: Vec::new() };
+        Self::new(payload, doing)
+    }
+
+    /// Adds arguments.
+    pub(in super::super) fn with_args(mut self, more: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        match &mut self.payload {
+            RequestPayload::Command { args, .. } | RequestPayload::Script { args, .. } => {
+                args.extend(more);
+            }
         }
+        self
     }
 
     /// Sets the key that the request is for. Error messages show its kind and the start of its
@@ -123,17 +150,22 @@ impl<'a> RedisRequest<'a> {
     }
 
     /// The same request with the text of its script instead of the hash.
-    pub(in super::super) fn by_text(&self) -> RedisRequest<'static> {
-        let command = self.packed(ScriptForm::Text, true).into_owned();
-        RedisRequest::command(command, self.doing)
+    #[must_use]
+    pub(in super::super) fn by_text(self) -> Self {
+        Self { form: ScriptForm::Text, ..self }
     }
 
-    /// Whether all names of the script are in one slot, as a cluster requires.
+    /// Whether all names are in one slot, as a cluster requires.
     pub(super) fn is_of_one_slot(&self) -> bool {
-        let RequestPayload::Script { names, .. } = &self.payload else { return true };
-        let mut slots = names.iter().map(|name| slot_of(name));
+        let mut slots = self.names().iter().map(InSlot::slot);
         let first = slots.next();
         slots.all(|slot| Some(slot) == first)
+    }
+
+    fn names(&self) -> &[Vec<u8>] {
+        match &self.payload {
+            RequestPayload::Command { names, .. } | RequestPayload::Script { names, .. } => names,
+        }
     }
 
     /// The error for the caller.
@@ -147,6 +179,7 @@ impl<'a> RedisRequest<'a> {
         Replied { value, is_repeated }: Replied,
         read: impl FnOnce(RedisValue) -> Option<T>,
     ) -> Result<T, StoreError> {
+        let value = RedisValue::from(value);
         if self.is_once && is_repeated && value.has_zero() {
             let lost = io::Error::from(io::ErrorKind::ConnectionReset).into();
             return Err(self.error(&RequestError::Reported(lost)));
@@ -155,9 +188,13 @@ impl<'a> RedisRequest<'a> {
     }
 
     /// The command to send, with all names declared or only the tracked ones.
-    pub(super) fn packed(&self, form: ScriptForm, declares_all: bool) -> Cow<'_, Cmd> {
+    pub(super) fn packed(&self, form: ScriptForm, declares_all: bool) -> Cmd {
         let (script, names, tracked, args) = match &self.payload {
-            RequestPayload::Command(command) => return Cow::Borrowed(command),
+            RequestPayload::Command { command, names, args } => {
+                let mut call = redis::cmd(command);
+                call.arg(names).arg(args);
+                return call;
+            }
             RequestPayload::Script { script, names, tracked, args } => {
                 (script, names, *tracked, args)
             }
@@ -170,7 +207,27 @@ impl<'a> RedisRequest<'a> {
         let (declared, others) = names.split_at(declared);
         let mut call = redis::cmd(command);
         call.arg(text).arg(declared.len()).arg(declared).arg(args).arg(others);
-        Cow::Owned(call)
+        call
+    }
+}
+
+impl InSlot for RedisRequest<'_> {
+    /// The hash slot of its names. Without names, any slot will do.
+    fn slot(&self) -> u16 {
+        self.names().first().map_or(0, InSlot::slot)
+    }
+}
+
+impl Outgoing<'_> {
+    /// The error for the caller. That of a batch names no key.
+    pub(super) fn error(&self, error: &RequestError) -> StoreError {
+        match self {
+            Self::One(request) | Self::Asking(request) => request.error(error),
+            Self::Batch(requests) => {
+                let doing = requests.first().map_or("", |request| request.doing);
+                error.during(doing, None)
+            }
+        }
     }
 }
 

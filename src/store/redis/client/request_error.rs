@@ -20,6 +20,8 @@ pub(in super::super) enum RequestError {
     Reported(RedisError),
     /// There is no connection, and the request was not sent.
     Unconnected(ConnectError),
+    /// A node of a cluster sends the request to another one.
+    Redirected(RedisError),
 }
 
 /// The classification of an error reply.
@@ -41,10 +43,20 @@ impl RequestError {
         let message = format!("redis, {what}{of}: {self}{separator}{advice}");
         let error = StoreError::new(self.kind(), message);
         match self {
-            Self::Reported(source) | Self::Unconnected(ConnectError::Reported(source)) => {
+            Self::Reported(source)
+            | Self::Redirected(source)
+            | Self::Unconnected(ConnectError::Reported(source)) => {
                 error.with_source(source.clone())
             }
             Self::Malformed | Self::TimedOut(_) | Self::Unconnected(_) => error,
+        }
+    }
+
+    /// The error as one of a node of a cluster, where redirections are no errors yet.
+    pub(super) fn in_cluster(self) -> Self {
+        match self {
+            Self::Reported(error) if error.redirect_node().is_some() => Self::Redirected(error),
+            other => other,
         }
     }
 
@@ -69,6 +81,7 @@ impl RequestError {
             Self::Malformed => StoreErrorKind::Malformed,
             Self::TimedOut(_) => StoreErrorKind::TimedOut,
             Self::Unconnected(ConnectError::Misconfigured(_)) => StoreErrorKind::Misconfigured,
+            Self::Redirected(_) => StoreErrorKind::NotReady,
             Self::Unconnected(ConnectError::Unavailable(_)) => StoreErrorKind::Unreachable,
             Self::Reported(error) | Self::Unconnected(ConnectError::Reported(error)) => {
                 match error.kind() {
@@ -92,7 +105,9 @@ impl RequestError {
             Self::Reported(error) | Self::Unconnected(ConnectError::Reported(error)) => {
                 classify(error)
             }
-            Self::Malformed | Self::TimedOut(_) | Self::Unconnected(_) => None,
+            Self::Malformed | Self::TimedOut(_) | Self::Unconnected(_) | Self::Redirected(_) => {
+                None
+            }
         }
     }
 }
@@ -104,6 +119,7 @@ impl fmt::Display for RequestError {
             Self::TimedOut(timeout) => write!(f, "no answer within {timeout:?}"),
             Self::Reported(error) => Said(error).fmt(f),
             Self::Unconnected(error) => write!(f, "no connection: {error}"),
+            Self::Redirected(error) => write!(f, "{error}: {DISAGREE}"),
         }
     }
 }
@@ -153,8 +169,8 @@ const CLASSIFICATIONS: &[Classification] = &[
     not_ready("LOADING", "it is loading its data; ask again, or use `connect_lazily`"),
     not_ready("BUSY", "a long script keeps it from answering"),
     not_ready("MASTERDOWN", "it is a replica that has lost its primary"),
-    not_ready("TRYAGAIN", CLUSTER),
-    not_ready("CLUSTERDOWN", CLUSTER),
+    not_ready("TRYAGAIN", "its slot is moving to another node of a cluster"),
+    not_ready("CLUSTERDOWN", CLUSTER_DOWN),
     not_ready("max number of clients", "raise its `maxclients`, or close some of the others"),
     refused("OOM", "it is full: raise its `maxmemory`, or have it evict (`maxmemory-policy`)"),
     refused("MISCONF", "it cannot save to its disk, and takes no writes until it can"),
@@ -172,10 +188,15 @@ const CLASSIFICATIONS: &[Classification] = &[
     misconfigured("MOVED", CLUSTER),
     misconfigured("ASK", CLUSTER),
     misconfigured("CROSSSLOT", CLUSTER),
+    misconfigured("cluster support disabled", "it is a single server: use `redis://`"),
 ];
 
-const CLUSTER: &str =
-    "it is a node of a cluster, and `RedisStore` and the locks work with single servers only";
+const CLUSTER: &str = "it is a node of a cluster: use `redis-cluster://`";
+
+const DISAGREE: &str = "the nodes of the cluster disagree about the owner of its slot";
+
+const CLUSTER_DOWN: &str = "it is a node of a cluster that takes no requests: some slots have no owner, or most nodes do \
+     not reach each other";
 
 const RIGHTS: &str = "the user must be allowed what the documentation of `RedisStore` or of the lock lists, \
      `~bw:*` among it";

@@ -8,11 +8,10 @@ use super::request_error::{Refusal, RequestError, refusal};
 use super::script::RedisScript;
 use super::value::RedisValue;
 use crate::error::{StoreError, StoreErrorKind};
-use crate::key::Key;
 
 impl RedisClient {
     /// Checks that the user may run scripts, and these commands in them. The commands run on a name
-    /// that is not used, and nothing is left behind. `ACL DRYRUN` would need the permission to
+    /// that is not used, on each node of a cluster, and nothing is left behind. `ACL DRYRUN` would need the permission to
     /// administer.
     ///
     /// The commands are in lower case, of those that the scripts of this crate and of
@@ -25,12 +24,16 @@ impl RedisClient {
     /// [`Misconfigured`](StoreErrorKind::Misconfigured) with all missing permissions, or
     /// [`Refused`](StoreErrorKind::Refused) if the server is a replica.
     pub async fn check_commands(&self, commands: &[&str]) -> Result<(), StoreError> {
-        let name = self.name(&Key::of("bellwether.check").digest(), ":check");
         let commands = commands.join(" ").into_bytes();
-        let by_hash = RedisRequest::script(&RIGHTS, [name], [commands], CHECKING);
-        // A server that was restarted does not know the hash. A user needs the permission for both.
-        read_reply(self.run(&by_hash.by_text(), Some).await?)?;
-        self.run(&by_hash, Some).await.map(drop)
+        for name in self.names_on_nodes("check") {
+            let by_hash =
+                || RedisRequest::script(&RIGHTS, [name.clone()], [commands.clone()], CHECKING);
+            // A server that was restarted does not know the hash. A user needs the permission for
+            // both.
+            read_reply(self.run(&by_hash().by_text(), Some).await?)?;
+            self.run(&by_hash(), Some).await?;
+        }
+        Ok(())
     }
 }
 

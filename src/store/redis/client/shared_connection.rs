@@ -8,10 +8,11 @@ use redis::RedisError;
 use tokio::select;
 use tokio::time::{Instant, timeout_at};
 
-use super::connection::Connection;
+use super::connection::{Connection, SendError};
 use super::connector::Connector;
 use super::reconnect::{Failovers, ReconnectBackoff};
-use super::request::{RedisRequest, Replied};
+use super::redirect::is_lost;
+use super::request::{Outgoing, Replied};
 use super::request_error::RequestError;
 
 /// A connection to a server, replaced when it breaks. Requests share it: each is sent over a clone.
@@ -45,7 +46,7 @@ impl SharedConnection {
         Self { pool, current: RwLock::new(None), backoff, failovers, timeout }
     }
 
-    /// Sends a request, and connects first if necessary, all within the timeout.
+    /// Sends it, and connects first if necessary, all before the deadline.
     ///
     /// A request that a replica refuses is sent once more over another connection, because the
     /// address may lead to another server after a failover.
@@ -56,26 +57,22 @@ impl SharedConnection {
     ///
     /// # Cancel safety
     /// Dropping it loses the reply; the request may have been sent.
-    pub(super) async fn send(&self, request: &RedisRequest<'_>) -> Result<Replied, RequestError> {
-        let timed_out = RequestError::TimedOut(self.timeout);
-        let deadline = Instant::now() + self.timeout;
+    pub(super) async fn send(
+        &self,
+        outgoing: Outgoing<'_>,
+        deadline: Instant,
+    ) -> Result<Replied, RequestError> {
         let mut is_repeated = false;
         let mut has_moved = false;
         loop {
-            let connection = match self.current() {
-                Some(connection) => connection,
-                None => match timeout_at(deadline, self.connect()).await {
-                    Ok(connected) => connected?,
-                    Err(_) => return Err(timed_out),
-                },
-            };
-            let error = match connection.send(request, deadline).await {
-                Some(Ok(value)) => return Ok(Replied { value: value.into(), is_repeated }),
-                Some(Err(error)) => error,
+            let connection = self.open(deadline).await?;
+            let error = match connection.send(outgoing, deadline).await {
+                Ok(value) => return Ok(Replied { value, is_repeated }),
+                Err(SendError::Failed(error)) => error,
                 // A reply that stopped halfway would block all later replies.
-                None => {
+                Err(SendError::Late) => {
                     connection.give_up();
-                    return Err(timed_out);
+                    return Err(RequestError::TimedOut(self.timeout));
                 }
             };
             if !is_lost(&error) {
@@ -93,6 +90,17 @@ impl SharedConnection {
             }
             tracing::debug!(%error, "sending again over another connection");
             is_repeated = true;
+        }
+    }
+
+    /// The connection, which is opened first if necessary.
+    pub(super) async fn open(&self, deadline: Instant) -> Result<Arc<Connection>, RequestError> {
+        match self.current() {
+            Some(connection) => Ok(connection),
+            None => {
+                let opened = timeout_at(deadline, self.connect()).await;
+                opened.unwrap_or(Err(RequestError::TimedOut(self.timeout)))
+            }
         }
     }
 
@@ -137,9 +145,4 @@ impl SharedConnection {
             }
         }
     }
-}
-
-/// Whether an error means that the connection is lost.
-fn is_lost(error: &RedisError) -> bool {
-    error.is_unrecoverable_error() || error.is_io_error() || error.is_connection_dropped()
 }

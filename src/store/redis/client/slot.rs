@@ -2,6 +2,8 @@
 
 use std::sync::LazyLock;
 
+use crate::key::Digest;
+
 /// The number of slots of a cluster.
 pub(crate) const SLOTS: usize = 16_384;
 
@@ -13,6 +15,23 @@ pub(crate) fn slot_of(name: &[u8]) -> u16 {
         (crc << 8) ^ TABLE[index]
     });
     crc % SLOTS as u16
+}
+
+/// What is in a slot: a name, or a key with all its names.
+pub(in super::super) trait InSlot {
+    fn slot(&self) -> u16;
+}
+
+impl InSlot for Vec<u8> {
+    fn slot(&self) -> u16 {
+        slot_of(self)
+    }
+}
+
+impl InSlot for Digest {
+    fn slot(&self) -> u16 {
+        slot_of(&self.hex())
+    }
 }
 
 /// A hash tag of a slot: the smallest number whose digits are in that slot. It is part of stored

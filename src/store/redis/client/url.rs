@@ -50,15 +50,21 @@ impl RedisUrl {
         let parts = UrlParts::parse(url)?;
         match parts.scheme {
             "redis" | "valkey" => Self::of_host(parts),
+            "redis-cluster" | "valkey-cluster" => Self::of_cluster(parts),
             "redis+sentinel" | "valkey+sentinel" => Self::of_sentinels(parts),
             #[cfg(feature = "tls")]
             "rediss" | "valkeys" => Ok(Self { is_encrypted: true, ..Self::of_host(parts)? }),
+            #[cfg(feature = "tls")]
+            "rediss-cluster" | "valkeys-cluster" => {
+                Ok(Self { is_encrypted: true, ..Self::of_cluster(parts)? })
+            }
             #[cfg(feature = "tls")]
             "rediss+sentinel" | "valkeys+sentinel" => {
                 Ok(Self { is_encrypted: true, ..Self::of_sentinels(parts)? })
             }
             #[cfg(not(feature = "tls"))]
-            "rediss" | "valkeys" | "rediss+sentinel" | "valkeys+sentinel" => Err(refused(NO_TLS)),
+            "rediss" | "valkeys" | "rediss-cluster" | "valkeys-cluster" | "rediss+sentinel"
+            | "valkeys+sentinel" => Err(refused(NO_TLS)),
             "unix" | "redis+unix" | "valkey+unix" => Self::of_socket(parts),
             _ => Err(refused(ADDRESS)),
         }
@@ -74,6 +80,17 @@ impl RedisUrl {
         }
         let database = database(parts.path.trim_matches('/'))?;
         Ok(Self::plain(Servers::One(address), parts.login, database))
+    }
+
+    fn of_cluster(parts: UrlParts<'_>) -> Result<Self, ConfigError> {
+        let seeds = parts.addresses(PORT)?;
+        if !parts.query.is_empty() {
+            return Err(refused("it has a parameter (`?...`) that is not known"));
+        }
+        if database(parts.path.trim_matches('/'))? > 0 {
+            return Err(refused("a cluster has only database 0"));
+        }
+        Ok(Self::plain(Servers::Cluster { seeds }, parts.login, 0))
     }
 
     fn of_sentinels(parts: UrlParts<'_>) -> Result<Self, ConfigError> {

@@ -96,12 +96,15 @@ impl Redlock {
     /// the leases.
     ///
     /// # Errors
-    /// If there are not 3 to 31 nodes, or two with the same address.
+    /// If there are not 3 to 31 nodes, or two with the same address, or one is a cluster.
     pub fn connect_lazily(
         nodes: impl IntoIterator<Item = RedisOptions>,
     ) -> Result<Self, ConfigError> {
         let nodes: Vec<_> = nodes.into_iter().collect();
         number_within("nodes of a Redlock", nodes.len(), 3, 31)?;
+        if nodes.iter().any(RedisOptions::is_cluster) {
+            return Err(ConfigError::Url { reason: "a node of a Redlock must be one server" });
+        }
         let addresses: BTreeSet<_> = nodes.iter().map(RedisOptions::address).collect();
         if addresses.len() < nodes.len() {
             return Err(ConfigError::Url {

@@ -36,8 +36,8 @@ impl ReentrantLock {
     /// server answers and allows what the scripts need.
     ///
     /// # Errors
-    /// If the address is invalid, if the server cannot be reached or is not ready, if it is a replica or a node of a cluster,
-    /// or if the user lacks a right.
+    /// If the address is invalid, if the server or a node of the cluster cannot be reached or is not
+    /// ready, if a single server is a replica or a node of a cluster, or if the user lacks a right.
     pub async fn connect<O>(options: O) -> Result<Self, LockError>
     where
         O: TryInto<RedisOptions, Error: Into<ConfigError>>,

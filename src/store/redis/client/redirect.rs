@@ -1,0 +1,169 @@
+//! Redirections: what a client of a cluster does about an error.
+
+use std::str;
+
+use redis::RedisError;
+
+use super::address::ServerAddress;
+use super::request_error::RequestError;
+
+/// What to do about an error of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Redirection {
+    /// The slot has another owner (`MOVED`): ask that at once.
+    Follow { slot: u16, to: RedirectTarget },
+    /// The slot is moving, and the name may have moved already (`ASK`): ask there once, and ask the
+    /// owner the next time.
+    AskOnce { slot: u16, to: RedirectTarget },
+    /// The slot is moving, and some names have moved (`TRYAGAIN`): repeat the request after a pause.
+    Repeat,
+    /// The cluster takes no requests (`CLUSTERDOWN`): repeat it after a pause, by a new map.
+    AwaitCluster,
+    /// The node does not serve its slots: ask the owner by a new map.
+    AskAnother,
+    /// Another request would fail in the same way.
+    Fail,
+}
+
+/// The address in a redirection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RedirectTarget {
+    /// None is the host that was asked.
+    host: Option<String>,
+    port: u16,
+}
+
+impl RedirectTarget {
+    /// Reads `host:port`, where the host may be empty, a name, or an IPv6 address without brackets.
+    fn parse(text: &str) -> Option<Self> {
+        let (host, port) = text.rsplit_once(':')?;
+        Self::of(host, port.parse().ok()?)
+    }
+
+    /// The target by a host and a port. A server that does not know its own host gives none, or
+    /// `?`.
+    pub(super) fn of(host: &str, port: u16) -> Option<Self> {
+        let host = Some(host).filter(|host| !host.is_empty() && *host != "?").map(str::to_owned);
+        (port > 0).then_some(Self { host, port })
+    }
+
+    /// The address, for a client that has asked a node at `asked`.
+    pub(super) fn address(self, asked: &ServerAddress) -> ServerAddress {
+        let Self { host, port } = self;
+        match (host, asked) {
+            (Some(host), _) => ServerAddress::Tcp { host, port },
+            (None, ServerAddress::Tcp { host, .. }) => {
+                ServerAddress::Tcp { host: host.clone(), port }
+            }
+            (None, ServerAddress::Unix(_)) => asked.clone(),
+        }
+    }
+}
+
+/// What to do about an error of a node of a cluster.
+pub(super) fn redirection(error: &RequestError) -> Redirection {
+    let reported = match error {
+        RequestError::Malformed => return Redirection::Fail,
+        RequestError::TimedOut(_) | RequestError::Unconnected(_) => return Redirection::AskAnother,
+        RequestError::Reported(reported) | RequestError::Redirected(reported) => reported,
+    };
+    let target = || {
+        let (address, slot) = reported.redirect_node()?;
+        Some((slot, RedirectTarget::parse(address)?))
+    };
+    match (reported.code(), target()) {
+        (Some("MOVED"), Some((slot, to))) => Redirection::Follow { slot, to },
+        (Some("ASK"), Some((slot, to))) => Redirection::AskOnce { slot, to },
+        (Some("TRYAGAIN"), _) => Redirection::Repeat,
+        (Some("CLUSTERDOWN"), _) => Redirection::AwaitCluster,
+        (Some("READONLY" | "MASTERDOWN" | "LOADING"), _) => Redirection::AskAnother,
+        // A script has used a name that has moved already.
+        (Some("ERR"), _) if is_of_moving_script(reported) => Redirection::Repeat,
+        (Some(_), _) => Redirection::Fail,
+        (None, _) if is_lost(reported) => Redirection::AskAnother,
+        (None, _) => Redirection::Fail,
+    }
+}
+
+fn is_of_moving_script(error: &RedisError) -> bool {
+    error.detail().is_some_and(|detail| detail.contains("non local key"))
+}
+
+/// Whether an error means that the connection is lost.
+pub(super) fn is_lost(error: &RedisError) -> bool {
+    error.is_unrecoverable_error() || error.is_io_error() || error.is_connection_dropped()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::time::Duration;
+
+    use redis::{Value, parse_redis_value};
+
+    use super::*;
+
+    /// The error that the client makes of an error reply.
+    fn sent(reply: &str) -> RequestError {
+        let reply = parse_redis_value(format!("-{reply}\r\n").as_bytes());
+        let error = reply.and_then(Value::extract_error).unwrap_err();
+        RequestError::Reported(error).in_cluster()
+    }
+
+    fn to(host: Option<&str>, port: u16) -> RedirectTarget {
+        RedirectTarget { host: host.map(str::to_owned), port }
+    }
+
+    #[test]
+    fn every_error_has_its_next_step() {
+        let follow = |slot, to| Redirection::Follow { slot, to };
+        let ask_once = |slot, to| Redirection::AskOnce { slot, to };
+        let steps = [
+            ("MOVED 3999 127.0.0.1:6381", follow(3999, to(Some("127.0.0.1"), 6381))),
+            ("MOVED 1 redis-2.internal:6379", follow(1, to(Some("redis-2.internal"), 6379))),
+            ("MOVED 1 2001:db8::7:6379", follow(1, to(Some("2001:db8::7"), 6379))),
+            ("MOVED 1 :6380", follow(1, to(None, 6380))),
+            ("MOVED 1 ?:6380", follow(1, to(None, 6380))),
+            ("MOVED 1", Redirection::Fail),
+            ("MOVED 1 host:port", Redirection::Fail),
+            ("ASK 16383 10.0.0.1:6379", ask_once(16_383, to(Some("10.0.0.1"), 6379))),
+            ("TRYAGAIN Multiple keys request during rehashing of slot", Redirection::Repeat),
+            (
+                "ERR Script attempted to access a non local key in a cluster node script: 1f",
+                Redirection::Repeat,
+            ),
+            ("CLUSTERDOWN The cluster is down", Redirection::AwaitCluster),
+            ("CLUSTERDOWN Hash slot not served", Redirection::AwaitCluster),
+            ("READONLY You can't write against a read only replica.", Redirection::AskAnother),
+            ("MASTERDOWN Link with MASTER is down", Redirection::AskAnother),
+            ("LOADING Redis is loading the dataset in memory", Redirection::AskAnother),
+            ("CROSSSLOT Keys in request don't hash to the same slot", Redirection::Fail),
+            ("OOM command not allowed when used memory > 'maxmemory'.", Redirection::Fail),
+            ("NOPERM this user has no permissions to run the 'mget' command", Redirection::Fail),
+            ("ERR unknown command", Redirection::Fail),
+        ];
+        for (reply, step) in steps {
+            assert_eq!(redirection(&sent(reply)), step, "{reply}");
+        }
+    }
+
+    #[test]
+    fn a_node_without_a_reply_may_have_a_successor() {
+        let lost = || io::Error::from(io::ErrorKind::ConnectionReset);
+        for error in [
+            RequestError::TimedOut(Duration::from_millis(250)),
+            RequestError::Reported(lost().into()),
+            RequestError::Unconnected(lost().into()),
+        ] {
+            assert_eq!(redirection(&error), Redirection::AskAnother, "{error}");
+        }
+        assert_eq!(redirection(&RequestError::Malformed), Redirection::Fail);
+    }
+
+    #[test]
+    fn a_target_without_a_host_is_on_the_host_that_was_asked() {
+        let tcp = |host: &str, port| ServerAddress::Tcp { host: host.to_owned(), port };
+        assert_eq!(to(None, 6380).address(&tcp("10.0.0.1", 6379)), tcp("10.0.0.1", 6380));
+        assert_eq!(to(Some("b"), 6380).address(&tcp("a", 6379)), tcp("b", 6380));
+    }
+}

@@ -1,0 +1,127 @@
+//! Where the requests of a client go: one server, or the nodes of a cluster.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use super::address::Servers;
+use super::cluster::Cluster;
+use super::node::{NodeFactory, RedisNode};
+use super::options::RedisOptions;
+use super::request::{Outgoing, RedisRequest, Replied};
+use super::server_clock::ServerClock;
+use super::slot::InSlot;
+use crate::error::StoreError;
+
+/// Where requests go.
+pub(super) enum Routing {
+    Single(RedisNode),
+    Cluster(Arc<Cluster>),
+}
+
+impl Routing {
+    pub(super) fn new(factory: NodeFactory, options: &RedisOptions) -> Self {
+        match options.servers() {
+            Servers::Cluster { seeds } => {
+                let timeout = options.request_timeout();
+                Self::Cluster(Arc::new(Cluster::new(factory, seeds.clone(), timeout)))
+            }
+            servers => Self::Single(factory.single(servers.first())),
+        }
+    }
+
+    pub(super) async fn run(
+        &self,
+        request: &RedisRequest<'_>,
+        deadline: Instant,
+    ) -> Result<Replied, StoreError> {
+        match self {
+            Self::Single(node) => {
+                let replied = node.send(request.route, Outgoing::One(request), deadline).await;
+                replied.map_err(|error| error.said)
+            }
+            // Boxed, so that the callers of a single server need no memory for it.
+            Self::Cluster(cluster) => Box::pin(cluster.run(request, deadline)).await,
+        }
+    }
+
+    pub(super) async fn run_all(
+        &self,
+        requests: &[RedisRequest<'_>],
+        deadline: Instant,
+        mut done: impl FnMut(usize, Result<Replied, StoreError>),
+    ) {
+        match self {
+            Self::Single(_) => {
+                for (place, request) in requests.iter().enumerate() {
+                    done(place, self.run(request, deadline).await);
+                }
+            }
+            Self::Cluster(cluster) => Box::pin(cluster.run_all(requests, deadline, done)).await,
+        }
+    }
+
+    /// Splits items into groups that one command can have: all of them for a single server, and
+    /// those of one slot for a cluster.
+    pub(super) fn split<T>(&self, items: Vec<T>, slot: impl Fn(&T) -> u16) -> Vec<Vec<T>> {
+        match self {
+            Self::Single(_) => vec![items],
+            Self::Cluster(_) => {
+                let mut by_slot = BTreeMap::<u16, Vec<T>>::new();
+                for item in items {
+                    by_slot.entry(slot(&item)).or_default().push(item);
+                }
+                by_slot.into_values().collect()
+            }
+        }
+    }
+
+    /// Opens the connections that are not open. `doing` describes that in the error.
+    pub(super) async fn connect(
+        &self,
+        doing: &'static str,
+        deadline: Instant,
+    ) -> Result<(), StoreError> {
+        match self {
+            Self::Single(node) => node.connect(doing, deadline).await,
+            Self::Cluster(cluster) => Box::pin(cluster.connect(doing, deadline)).await,
+        }
+    }
+
+    /// A slot of each node that owns any.
+    pub(super) fn slots_of_nodes(&self) -> Vec<u16> {
+        match self {
+            Self::Single(_) => vec![0],
+            Self::Cluster(cluster) => cluster.slots_of_nodes(),
+        }
+    }
+
+    pub(super) fn is_down(&self) -> bool {
+        match self {
+            Self::Single(node) => node.is_down(),
+            Self::Cluster(cluster) => cluster.is_down(),
+        }
+    }
+
+    pub(super) fn is_down_for(&self, name: &impl InSlot) -> bool {
+        match self {
+            Self::Single(node) => node.is_down(),
+            Self::Cluster(cluster) => cluster.is_slot_down(name.slot()),
+        }
+    }
+
+    pub(super) fn with_clock<T>(
+        &self,
+        name: &impl InSlot,
+        then: impl FnOnce(&ServerClock) -> T,
+    ) -> T {
+        match self {
+            Self::Single(node) => then(&node.clock),
+            Self::Cluster(cluster) => match cluster.owner_of(name.slot()) {
+                Some(node) => then(&node.clock),
+                None => then(&ServerClock::default()),
+            },
+        }
+    }
+}
