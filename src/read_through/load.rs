@@ -29,7 +29,7 @@ use crate::lifetimes::Lifetimes;
 use crate::log_throttle::warn_throttled;
 use crate::policy::{FailureWindow, Policy, WhenAbandoned};
 use crate::shared_error::SharedError;
-use crate::stats::{LoadReason, LoadResult, RunningLoad};
+use crate::stats::{LoadReason, RunningLoad};
 use crate::store::Failure;
 use crate::tag::{Tags, TooManyTags};
 
@@ -83,23 +83,6 @@ pub(crate) enum LoaderAnswer {
     Failed(FailedLoad),
     /// The last waiter left, and the policy cancels abandoned loads.
     Abandoned,
-}
-
-impl LoaderAnswer {
-    fn result(&self) -> LoadResult {
-        match self {
-            Self::Loaded(_, AnswerStorage::PrivateKey | AnswerStorage::PrivateOnce, _) => {
-                LoadResult::Private
-            }
-            Self::Loaded(..) => LoadResult::Succeeded,
-            Self::Failed(failed) => match failed.cause {
-                FailureCause::Error => LoadResult::Failed,
-                FailureCause::TimedOut => LoadResult::TimedOut,
-                FailureCause::Panicked => LoadResult::Panicked,
-            },
-            Self::Abandoned => LoadResult::Cancelled,
-        }
-    }
 }
 
 /// What becomes of a loaded value.

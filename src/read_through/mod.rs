@@ -92,6 +92,7 @@ pub(crate) mod future;
 pub(crate) mod handle;
 pub(crate) mod layer;
 pub(crate) mod load;
+mod load_result;
 pub(crate) mod loader_fn;
 pub(crate) mod lookup;
 pub(crate) mod many;
