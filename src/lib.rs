@@ -54,6 +54,7 @@
 //! |---|---|---|
 //! | `redis` | yes | `RedisStore`: entries and leases that all processes share |
 //! | `tls` | no | `rediss://`: Redis by TLS (`rustls`), with certificates of your own |
+//! | `metrics` | no | `metrics`: the [statistics](stats) for a recorder of the `metrics` facade |
 //! | `macros` | no | `#[read_through]`: an async function as a cached loader |
 //! | `test-util` | no | `store::conformance`: the contract as checks, for stores of your own; `store::faulty`: a store with scripted faults |
 
@@ -74,6 +75,8 @@ mod jitter;
 mod key;
 mod lifetimes;
 mod log_throttle;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 mod policy;
 pub mod read_through;
 #[cfg(feature = "redis")]

@@ -3,6 +3,8 @@
 mod events;
 mod loads;
 mod logs;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod requests;
 mod sums;
 

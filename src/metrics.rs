@@ -1,0 +1,128 @@
+//! Metrics: publishes [statistics](crate::stats) through the [`metrics`](metrics_facade) facade, to
+//! whatever recorder the program has installed.
+//!
+//! Nothing is counted here. Each call publishes a snapshot as absolute values, so nothing is lost or
+//! counted twice if the recorder comes late. Call the functions in the handler that renders the
+//! metrics, or in a task every ten seconds.
+//!
+//! ```
+//! use bellwether::{MemoryStore, ReadThroughLayer, Key, metrics};
+//!
+//! let store = MemoryStore::new(10_000);
+//! let layer = ReadThroughLayer::new(store.clone(), |sku: &u64| Key::of("item").with(*sku));
+//! let cache = layer.handle();
+//!
+//! let scrape = move || {
+//!     metrics::publish_cache("catalog", &cache.stats());
+//!     metrics::publish_memory_store("pages", &store.stats());
+//!     // then render, for example `PrometheusHandle::render`
+//! };
+//! scrape();
+//! ```
+//!
+//! # Names
+//! All begin with `bellwether_`. Labels have few values, which are known before: keys, tags and
+//! texts of errors are never labels. The names that you pass are the values of `cache` and `store`,
+//! so give each cache and each store a name of its own: two with one name would hide each other.
+//!
+//! | metric | type | labels | what it is |
+//! |---|---|---|---|
+//! | `requests_total` | counter | `cache`, `outcome`, `detail` | [`RequestStats`](crate::stats::RequestStats): `hit_local` is `outcome="hit", detail="local"` |
+//! | `loads_started_total` | counter | `cache`, `why` | [`LoadStartStats`](crate::stats::LoadStartStats) |
+//! | `loads_ended_total` | counter | `cache`, `result` | [`LoadEndStats`](crate::stats::LoadEndStats) |
+//! | `loads_running` | gauge | `cache` | loads that have started and not ended |
+//! | `wakes_total` | counter | `cache`, `by` | [`WakeStats`](crate::stats::WakeStats) |
+//! | `leases_total` | counter | `cache`, `event` | [`LeaseStats`](crate::stats::LeaseStats) |
+//! | `commits_total` | counter | `cache`, `result` | [`CommitStats`](crate::stats::CommitStats) |
+//! | `refreshes_total` | counter | `cache`, `result` | [`RefreshStats`](crate::stats::RefreshStats) |
+//! | `refused_total` | counter | `cache`, `limit` | [`LimitStats`](crate::stats::LimitStats) |
+//! | `invalidations_total` | counter | `cache`, `event` | [`InvalidationStats`](crate::stats::InvalidationStats) |
+//! | `store_entries`, `store_bytes` | gauge | `store` | [`MemoryStats`](crate::stats::MemoryStats) |
+//! | `store_evictions_total` | counter | `store` | the same |
+//! | `store_operations_total` | counter | `store`, `operation` | operations of a `RedisStore` |
+//! | `store_errors_total` | counter | `store`, `error` | those that failed |
+//! | `store_up` | gauge | `store` | 0 while the circuit breaker is open |
+//! | `store_connects_total`, `store_outages_total`, `store_pushes_total`, `store_unreadable_total` | counter | `store` | `RedisStats` |
+//! | `near_hits_total`, `near_evictions_total` | counter | `store` | the near tier |
+//! | `near_entries`, `near_bytes` | gauge | `store` | the same |
+//! | `near_disconnected_seconds_total` | counter | `store` | whole seconds in which no copy could be served |
+
+use metrics_facade::{counter, gauge};
+
+use crate::stats::{CacheStats, MemoryStats};
+
+/// Publishes the statistics of a layer or cache under this name.
+pub fn publish_cache(name: &str, stats: &CacheStats) {
+    let CacheStats { requests, loads, wakes, leases, commits, refreshes, refused, invalidations } =
+        stats;
+    for (field, count) in requests.by_name() {
+        let (outcome, detail) = field.split_once('_').unwrap_or((field, ""));
+        let cache = name.to_owned();
+        counter!("bellwether_requests_total", "cache" => cache, "outcome" => outcome, "detail" => detail)
+            .absolute(count);
+    }
+    each("bellwether_loads_started_total", "cache", name, "why", loads.started.by_name());
+    each("bellwether_loads_ended_total", "cache", name, "result", loads.ended.by_name());
+    gauge!("bellwether_loads_running", "cache" => name.to_owned()).set(loads.running() as f64);
+    each("bellwether_wakes_total", "cache", name, "by", wakes.by_name());
+    each("bellwether_leases_total", "cache", name, "event", leases.by_name());
+    each("bellwether_commits_total", "cache", name, "result", commits.by_name());
+    each("bellwether_refreshes_total", "cache", name, "result", refreshes.by_name());
+    each("bellwether_refused_total", "cache", name, "limit", refused.by_name());
+    each("bellwether_invalidations_total", "cache", name, "event", invalidations.by_name());
+}
+
+/// Publishes the statistics of a `MemoryStore` under this name.
+pub fn publish_memory_store(name: &str, stats: &MemoryStats) {
+    let MemoryStats { entries, bytes, evictions } = *stats;
+    set("bellwether_store_entries", name, entries);
+    set("bellwether_store_bytes", name, bytes);
+    count("bellwether_store_evictions_total", name, evictions);
+}
+
+/// Publishes the statistics of a `RedisStore` under this name.
+#[cfg(feature = "redis")]
+pub fn publish_redis_store(name: &str, stats: &crate::RedisStats) {
+    each(
+        "bellwether_store_operations_total",
+        "store",
+        name,
+        "operation",
+        stats.operations.by_name(),
+    );
+    each("bellwether_store_errors_total", "store", name, "error", stats.errors.by_name());
+    set("bellwether_store_up", name, u64::from(!stats.is_down));
+    count("bellwether_store_connects_total", name, stats.connects);
+    count("bellwether_store_outages_total", name, stats.outages);
+    count("bellwether_store_pushes_total", name, stats.pushes);
+    count("bellwether_store_unreadable_total", name, stats.unreadable);
+    if let Some(near) = &stats.near {
+        count("bellwether_near_hits_total", name, near.hits);
+        count("bellwether_near_evictions_total", name, near.evictions);
+        set("bellwether_near_entries", name, near.entries);
+        set("bellwether_near_bytes", name, near.bytes);
+        let disconnected = near.disconnected.as_secs();
+        count("bellwether_near_disconnected_seconds_total", name, disconnected);
+    }
+}
+
+/// Publishes counters that differ in one label.
+fn each(
+    metric: &'static str,
+    owner: &'static str,
+    name: &str,
+    label: &'static str,
+    counts: impl Iterator<Item = (&'static str, u64)>,
+) {
+    for (value, count) in counts {
+        counter!(metric, owner => name.to_owned(), label => value).absolute(count);
+    }
+}
+
+fn count(metric: &'static str, store: &str, count: u64) {
+    counter!(metric, "store" => store.to_owned()).absolute(count);
+}
+
+fn set(metric: &'static str, store: &str, value: u64) {
+    gauge!(metric, "store" => store.to_owned()).set(value as f64);
+}
