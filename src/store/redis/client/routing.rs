@@ -66,6 +66,7 @@ impl Routing {
     /// those of one slot for a cluster.
     pub(super) fn split<T>(&self, items: Vec<T>, slot: impl Fn(&T) -> u16) -> Vec<Vec<T>> {
         match self {
+            Self::Single(_) if items.is_empty() => Vec::new(),
             Self::Single(_) => vec![items],
             Self::Cluster(_) => {
                 let mut by_slot = BTreeMap::<u16, Vec<T>>::new();
