@@ -10,6 +10,7 @@
 //! | [`invalidation`] | know what `invalidate` guarantees, and what a crash or an eviction loses |
 //! | [`failures`] | see what callers get for each fault, and set the bounds: deadlines, circuit breaker, load shedding |
 //! | [`redis`] | run on Redis: memory, permissions, eviction, cost of a command, near cache |
+//! | [`observability`] | see whether it works: statistics, what they answer, and log messages |
 //! | [`testing`] | test your service without a server, with paused time and injected faults |
 //! | [`how_it_works`] | understand the protocol: flight, lease, fencing token, push |
 //! | [`alternatives`] | compare bellwether with other caches |
@@ -37,6 +38,9 @@ pub mod lifetimes {}
 
 #[doc = include_str!("guide/negative_caching.md")]
 pub mod negative_caching {}
+
+#[doc = include_str!("guide/observability.md")]
+pub mod observability {}
 
 #[doc = include_str!("guide/redis.md")]
 pub mod redis {}
