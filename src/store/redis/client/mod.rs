@@ -2,7 +2,7 @@
 //! timeout for each request, and sends none while the server is down.
 //!
 //! ```text
-//! RedisClient::run ──► Node::send ──► SharedConnection::send ──► Connection::send ──► redis
+//! RedisClient::run ──► RedisNode::send ──► SharedConnection::send ──► Connection::send ──► redis
 //!  server, or node     breaker,       timeout, reconnect,        hash or text,
 //!  of a cluster        connection     once more if lost          end of the connection
 //! ```
@@ -69,6 +69,7 @@ use self::push_handler::PushHandler;
 use self::reconnect::{Failovers, ReconnectBackoff};
 use self::request::Replied;
 use self::servers::Servers;
+use self::slot::SlotOwners;
 use crate::error::StoreError;
 use crate::jitter::jitter;
 use crate::key::Digest;
@@ -134,6 +135,8 @@ impl RedisClient {
         let handler = PushHandler {
             names: names.clone(),
             watchers: watchers.clone(),
+            node: 0,
+            owners: options.is_cluster().then(|| Arc::new(SlotOwners::none())),
             observer,
             is_tracked: Arc::clone(&is_tracked),
             pushes: Arc::clone(&pushes),
@@ -157,7 +160,6 @@ impl RedisClient {
             rules: options.rules(jitter()),
             outages: outages.clone(),
             plain,
-            is_of_cluster: options.seeds().is_some(),
         };
         let servers = Servers::new(factory, &options);
         let state = ClientState {

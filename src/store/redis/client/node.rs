@@ -12,7 +12,7 @@ use super::connector::Connector;
 use super::health::{Health, Outages};
 use super::push_handler::PushHandler;
 use super::reconnect::{Failovers, ReconnectBackoff};
-use super::redirect::{self, NextStep};
+use super::redirect::{self, Redirection};
 use super::request::{Outgoing, RedisRequest, Replied, Route};
 use super::request_error::RequestError;
 use super::server_clock::ServerClock;
@@ -20,7 +20,7 @@ use super::shared_connection::SharedConnection;
 use crate::error::StoreError;
 
 /// A server with its connections and its circuit breaker.
-pub(super) struct Node {
+pub(super) struct RedisNode {
     pub(super) address: ServerAddress,
     /// Its place among the nodes of a cluster.
     pub(super) place: u16,
@@ -46,7 +46,6 @@ pub(super) struct NodeFactory {
     pub(super) outages: Outages,
     /// The number of connections without tracking.
     pub(super) plain: u32,
-    pub(super) is_of_cluster: bool,
 }
 
 /// Why a node gave no usable reply.
@@ -59,9 +58,10 @@ pub(super) struct NodeError {
 }
 
 impl NodeFactory {
-    pub(super) fn node(&self, address: ServerAddress, place: u16) -> Node {
+    pub(super) fn node(&self, address: ServerAddress, place: u16) -> RedisNode {
         let failovers = Arc::new(Failovers::default());
         let clock = Arc::<ServerClock>::default();
+        let handler = PushHandler { node: place, ..self.handler.clone() };
         let connect = |handler| {
             let backoff = ReconnectBackoff::new(self.connector.backoff.longest());
             SharedConnection::new(Connector {
@@ -74,10 +74,10 @@ impl NodeFactory {
             })
         };
         let plain = (0..self.plain).map(|_| connect(None)).collect();
-        let tracked = connect(Some(self.handler.clone()));
-        Node {
+        let tracked = connect(Some(handler));
+        RedisNode {
             health: Health::new(self.rules, self.outages.clone()),
-            is_of_cluster: self.is_of_cluster,
+            is_of_cluster: self.handler.owners.is_some(),
             used: AtomicBool::new(false),
             address,
             place,
@@ -89,7 +89,7 @@ impl NodeFactory {
     }
 }
 
-impl Node {
+impl RedisNode {
     /// Sends it, unless the node is taken to be down.
     ///
     /// # Cancel safety
@@ -185,11 +185,11 @@ impl Node {
 
 /// Whether an error is about slots, and not about the node.
 fn is_of_slots(error: &RequestError) -> bool {
-    !matches!(redirect::next_step(error), NextStep::AskAnother | NextStep::Fail)
+    !matches!(redirect::redirection(error), Redirection::AskAnother | Redirection::Fail)
 }
 
-impl fmt::Debug for Node {
+impl fmt::Debug for RedisNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Node").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("RedisNode").field("address", &self.address).finish_non_exhaustive()
     }
 }

@@ -9,7 +9,7 @@ use super::request_error::RequestError;
 
 /// What to do about an error of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum NextStep {
+pub(super) enum Redirection {
     /// The slot has another owner (`MOVED`): ask that at once.
     Follow { slot: u16, to: RedirectTarget },
     /// The slot is moving, and the name may have moved already (`ASK`): ask there once, and ask the
@@ -61,10 +61,10 @@ impl RedirectTarget {
 }
 
 /// What to do about an error of a node of a cluster.
-pub(super) fn next_step(error: &RequestError) -> NextStep {
+pub(super) fn redirection(error: &RequestError) -> Redirection {
     let reported = match error {
-        RequestError::Malformed => return NextStep::Fail,
-        RequestError::TimedOut(_) | RequestError::Unconnected(_) => return NextStep::AskAnother,
+        RequestError::Malformed => return Redirection::Fail,
+        RequestError::TimedOut(_) | RequestError::Unconnected(_) => return Redirection::AskAnother,
         RequestError::Reported(reported) | RequestError::Redirected(reported) => reported,
     };
     let target = || {
@@ -72,16 +72,16 @@ pub(super) fn next_step(error: &RequestError) -> NextStep {
         Some((slot, RedirectTarget::parse(address)?))
     };
     match (reported.code(), target()) {
-        (Some("MOVED"), Some((slot, to))) => NextStep::Follow { slot, to },
-        (Some("ASK"), Some((slot, to))) => NextStep::AskOnce { slot, to },
-        (Some("TRYAGAIN"), _) => NextStep::Repeat,
-        (Some("CLUSTERDOWN"), _) => NextStep::AwaitCluster,
-        (Some("READONLY" | "MASTERDOWN" | "LOADING"), _) => NextStep::AskAnother,
+        (Some("MOVED"), Some((slot, to))) => Redirection::Follow { slot, to },
+        (Some("ASK"), Some((slot, to))) => Redirection::AskOnce { slot, to },
+        (Some("TRYAGAIN"), _) => Redirection::Repeat,
+        (Some("CLUSTERDOWN"), _) => Redirection::AwaitCluster,
+        (Some("READONLY" | "MASTERDOWN" | "LOADING"), _) => Redirection::AskAnother,
         // A script has used a name that has moved already.
-        (Some("ERR"), _) if is_of_moving_script(reported) => NextStep::Repeat,
-        (Some(_), _) => NextStep::Fail,
-        (None, _) if is_lost(reported) => NextStep::AskAnother,
-        (None, _) => NextStep::Fail,
+        (Some("ERR"), _) if is_of_moving_script(reported) => Redirection::Repeat,
+        (Some(_), _) => Redirection::Fail,
+        (None, _) if is_lost(reported) => Redirection::AskAnother,
+        (None, _) => Redirection::Fail,
     }
 }
 
@@ -116,34 +116,34 @@ mod tests {
 
     #[test]
     fn every_error_has_its_next_step() {
-        let follow = |slot, to| NextStep::Follow { slot, to };
-        let ask_once = |slot, to| NextStep::AskOnce { slot, to };
+        let follow = |slot, to| Redirection::Follow { slot, to };
+        let ask_once = |slot, to| Redirection::AskOnce { slot, to };
         let steps = [
             ("MOVED 3999 127.0.0.1:6381", follow(3999, to(Some("127.0.0.1"), 6381))),
             ("MOVED 1 redis-2.internal:6379", follow(1, to(Some("redis-2.internal"), 6379))),
             ("MOVED 1 2001:db8::7:6379", follow(1, to(Some("2001:db8::7"), 6379))),
             ("MOVED 1 :6380", follow(1, to(None, 6380))),
             ("MOVED 1 ?:6380", follow(1, to(None, 6380))),
-            ("MOVED 1", NextStep::Fail),
-            ("MOVED 1 host:port", NextStep::Fail),
+            ("MOVED 1", Redirection::Fail),
+            ("MOVED 1 host:port", Redirection::Fail),
             ("ASK 16383 10.0.0.1:6379", ask_once(16_383, to(Some("10.0.0.1"), 6379))),
-            ("TRYAGAIN Multiple keys request during rehashing of slot", NextStep::Repeat),
+            ("TRYAGAIN Multiple keys request during rehashing of slot", Redirection::Repeat),
             (
                 "ERR Script attempted to access a non local key in a cluster node script: 1f",
-                NextStep::Repeat,
+                Redirection::Repeat,
             ),
-            ("CLUSTERDOWN The cluster is down", NextStep::AwaitCluster),
-            ("CLUSTERDOWN Hash slot not served", NextStep::AwaitCluster),
-            ("READONLY You can't write against a read only replica.", NextStep::AskAnother),
-            ("MASTERDOWN Link with MASTER is down", NextStep::AskAnother),
-            ("LOADING Redis is loading the dataset in memory", NextStep::AskAnother),
-            ("CROSSSLOT Keys in request don't hash to the same slot", NextStep::Fail),
-            ("OOM command not allowed when used memory > 'maxmemory'.", NextStep::Fail),
-            ("NOPERM this user has no permissions to run the 'mget' command", NextStep::Fail),
-            ("ERR unknown command", NextStep::Fail),
+            ("CLUSTERDOWN The cluster is down", Redirection::AwaitCluster),
+            ("CLUSTERDOWN Hash slot not served", Redirection::AwaitCluster),
+            ("READONLY You can't write against a read only replica.", Redirection::AskAnother),
+            ("MASTERDOWN Link with MASTER is down", Redirection::AskAnother),
+            ("LOADING Redis is loading the dataset in memory", Redirection::AskAnother),
+            ("CROSSSLOT Keys in request don't hash to the same slot", Redirection::Fail),
+            ("OOM command not allowed when used memory > 'maxmemory'.", Redirection::Fail),
+            ("NOPERM this user has no permissions to run the 'mget' command", Redirection::Fail),
+            ("ERR unknown command", Redirection::Fail),
         ];
         for (reply, step) in steps {
-            assert_eq!(next_step(&sent(reply)), step, "{reply}");
+            assert_eq!(redirection(&sent(reply)), step, "{reply}");
         }
     }
 
@@ -155,9 +155,9 @@ mod tests {
             RequestError::Reported(lost().into()),
             RequestError::Unconnected(lost().into()),
         ] {
-            assert_eq!(next_step(&error), NextStep::AskAnother, "{error}");
+            assert_eq!(redirection(&error), Redirection::AskAnother, "{error}");
         }
-        assert_eq!(next_step(&RequestError::Malformed), NextStep::Fail);
+        assert_eq!(redirection(&RequestError::Malformed), Redirection::Fail);
     }
 
     #[test]

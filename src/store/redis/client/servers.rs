@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 use super::cluster::Cluster;
-use super::node::{Node, NodeFactory};
+use super::node::{RedisNode, NodeFactory};
 use super::options::RedisOptions;
 use super::request::{Outgoing, RedisRequest, Replied};
 use super::server_clock::ServerClock;
@@ -15,18 +15,18 @@ use crate::error::StoreError;
 
 /// Where requests go.
 pub(super) enum Servers {
-    Single(Node),
+    Single(RedisNode),
     Cluster(Arc<Cluster>),
 }
 
 impl Servers {
     pub(super) fn new(factory: NodeFactory, options: &RedisOptions) -> Self {
-        match options.seeds() {
-            None => Self::Single(factory.node(options.server().clone(), 0)),
-            Some(seeds) => {
+        match (factory.handler.owners.clone(), options.seeds()) {
+            (Some(owners), Some(seeds)) => {
                 let timeout = options.request_timeout();
-                Self::Cluster(Arc::new(Cluster::new(factory, seeds.to_vec(), timeout)))
+                Self::Cluster(Arc::new(Cluster::new(factory, owners, seeds.to_vec(), timeout)))
             }
+            _ => Self::Single(factory.node(options.server().clone(), 0)),
         }
     }
 

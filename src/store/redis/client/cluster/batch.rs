@@ -10,9 +10,9 @@ use redis::Value;
 use tokio::time::Instant;
 
 use super::journey::Journey;
-use super::{Cluster, Unanswered};
+use super::{Cluster, Undelivered};
 use crate::error::StoreError;
-use crate::store::redis::client::node::{Node, NodeError};
+use crate::store::redis::client::node::{RedisNode, NodeError};
 use crate::store::redis::client::request::{Outgoing, RedisRequest, Replied};
 use crate::store::redis::client::request_error::RequestError;
 use crate::store::redis::client::slot::InSlot;
@@ -21,12 +21,12 @@ use crate::store::redis::client::slot::InSlot;
 #[derive(Default)]
 struct Progress {
     /// The requests with an outcome, by their places in the batch.
-    settled: Vec<(usize, Result<Replied, Unanswered>)>,
+    settled: Vec<(usize, Result<Replied, Undelivered>)>,
     /// Those that go on, each with the node that did not serve it.
-    unsettled: Vec<(usize, Arc<Node>, NodeError)>,
+    unsettled: Vec<(usize, Arc<RedisNode>, NodeError)>,
 }
 
-type Part<'a> = Pin<Box<dyn Future<Output = Progress> + Send + 'a>>;
+type BatchPart<'a> = Pin<Box<dyn Future<Output = Progress> + Send + 'a>>;
 
 impl Cluster {
     /// Runs requests as one pipeline per node. Reports each outcome with the place of the request
@@ -45,7 +45,7 @@ impl Cluster {
             Err(down) => return (0..requests.len()).for_each(|at| done(at, Err(down.clone()))),
         };
         self.refresh_if_due(deadline - self.timeout);
-        let mut parts: FuturesUnordered<Part<'_>> = self.parts(requests, deadline).collect();
+        let mut parts: FuturesUnordered<BatchPart<'_>> = self.parts(requests, deadline).collect();
         let mut error = None;
         while let Some(Progress { settled, unsettled }) = parts.next().await {
             for (place, outcome) in settled {
@@ -64,8 +64,8 @@ impl Cluster {
         self: &'a Arc<Self>,
         requests: &'a [RedisRequest<'_>],
         deadline: Instant,
-    ) -> impl Iterator<Item = Part<'a>> {
-        let mut by_node: BTreeMap<u16, (Arc<Node>, Vec<usize>)> = BTreeMap::new();
+    ) -> impl Iterator<Item = BatchPart<'a>> {
+        let mut by_node: BTreeMap<u16, (Arc<RedisNode>, Vec<usize>)> = BTreeMap::new();
         let mut others = Vec::new();
         for (place, request) in requests.iter().enumerate() {
             match self.table.owner(request.slot()) {
@@ -75,10 +75,10 @@ impl Cluster {
                 None => others.push(place),
             }
         }
-        let pipelines = by_node.into_values().map(move |(node, places)| -> Part<'a> {
+        let pipelines = by_node.into_values().map(move |(node, places)| -> BatchPart<'a> {
             Box::pin(pipeline(node, requests, places, deadline))
         });
-        let singly = move |place: usize| -> Part<'a> {
+        let singly = move |place: usize| -> BatchPart<'a> {
             let journey = Journey::new(deadline);
             Box::pin(async move { one(place, self.travel(&requests[place], journey).await) })
         };
@@ -91,9 +91,9 @@ impl Cluster {
         place: usize,
         request: &'a RedisRequest<'_>,
         deadline: Instant,
-        node: Arc<Node>,
+        node: Arc<RedisNode>,
         failed: NodeError,
-    ) -> Part<'a> {
+    ) -> BatchPart<'a> {
         Box::pin(async move {
             let mut journey = Journey::new(deadline);
             match self.go_on(&mut journey, request.slot(), &node, failed).await {
@@ -104,13 +104,13 @@ impl Cluster {
     }
 }
 
-fn one(place: usize, outcome: Result<Replied, Unanswered>) -> Progress {
+fn one(place: usize, outcome: Result<Replied, Undelivered>) -> Progress {
     Progress { settled: vec![(place, outcome)], unsettled: Vec::new() }
 }
 
 /// Sends requests to a node at once.
 async fn pipeline(
-    node: Arc<Node>,
+    node: Arc<RedisNode>,
     requests: &[RedisRequest<'_>],
     places: Vec<usize>,
     deadline: Instant,
@@ -131,7 +131,7 @@ async fn pipeline(
 
 /// The replies to a pipeline.
 fn read(
-    node: &Arc<Node>,
+    node: &Arc<RedisNode>,
     places: Vec<usize>,
     sent: &[&RedisRequest<'_>],
     values: Vec<Value>,

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::slot_ranges::SlotRanges;
 use crate::error::StoreError;
-use crate::store::redis::client::node::Node;
+use crate::store::redis::client::node::RedisNode;
 use crate::store::redis::client::request::{Outgoing, RedisRequest, Route};
 use crate::store::redis::client::request_error::RequestError;
 use crate::store::redis::client::slot::SLOTS;
@@ -19,7 +19,7 @@ use crate::store::redis::client::slot::SLOTS;
 /// The nodes are asked in turn: the next one when one has failed, or has not answered for a while.
 /// So a hung node costs a few milliseconds.
 pub(super) async fn discover(
-    nodes: impl IntoIterator<Item = Arc<Node>>,
+    nodes: impl IntoIterator<Item = Arc<RedisNode>>,
     deadline: Instant,
 ) -> Result<SlotRanges, StoreError> {
     let mut nodes = nodes.into_iter();
@@ -56,7 +56,7 @@ pub(super) async fn discover(
     best.ok_or_else(|| last_error.unwrap_or_else(unanswered))
 }
 
-async fn ask(node: Arc<Node>, deadline: Instant) -> Result<SlotRanges, StoreError> {
+async fn ask(node: Arc<RedisNode>, deadline: Instant) -> Result<SlotRanges, StoreError> {
     let request = RedisRequest::command("CLUSTER", [], ASKING_FOR_SLOTS);
     let request = request.with_args([b"SLOTS".to_vec()]);
     let replied = node.send(Route::Tracked, Outgoing::One(&request), deadline).await;

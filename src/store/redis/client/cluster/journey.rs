@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-use crate::store::redis::client::node::Node;
+use crate::store::redis::client::node::RedisNode;
 use crate::store::redis::client::request_error::RequestError;
 
 /// How far a request has come.
@@ -24,7 +24,7 @@ pub(super) struct Journey {
 /// A node that a redirection names.
 #[derive(Debug)]
 pub(super) struct Hop {
-    pub(super) node: Arc<Node>,
+    pub(super) node: Arc<RedisNode>,
     /// Whether the node is importing the slot (`ASKING`).
     pub(super) asks: bool,
 }
@@ -38,7 +38,7 @@ impl Journey {
     /// Follows a redirection. The first ones are followed at once. While nodes disagree, they send
     /// requests back and forth, so there are pauses between later ones. False if there were too
     /// many.
-    pub(super) async fn follow(&mut self, node: Arc<Node>, asks: bool) -> bool {
+    pub(super) async fn follow(&mut self, node: Arc<RedisNode>, asks: bool) -> bool {
         self.redirections += 1;
         self.next = Some(Hop { node, asks });
         match self.redirections {

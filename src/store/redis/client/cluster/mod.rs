@@ -1,9 +1,9 @@
 //! A cluster: sends each request to the node that owns its slot.
 //!
 //! ```text
-//! Cluster::run ──► SlotTable::owner ──► Node::send
+//! Cluster::run ──► SlotTable::owner ──► RedisNode::send
 //!      ▲                                   │ error
-//!      └── Journey ◄── redirect::next_step ┘
+//!      └── Journey ◄── redirect::redirection ┘
 //! ```
 //!
 //! A redirection (`MOVED`, `ASK`) is followed at once, and a request to a slot that is moving is
@@ -32,11 +32,11 @@ use self::slot_table::SlotTable;
 use super::address::ServerAddress;
 use super::breaker::{Admission, BreakerRules};
 use super::health::Health;
-use super::node::{Node, NodeError, NodeFactory};
-use super::redirect::{NextStep, next_step};
+use super::node::{RedisNode, NodeError, NodeFactory};
+use super::redirect::{Redirection, redirection};
 use super::request::{Outgoing, RedisRequest, Replied};
 use super::request_error::RequestError;
-use super::slot::{InSlot, SLOTS};
+use super::slot::{InSlot, SLOTS, SlotOwners};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::jitter::jitter;
 
@@ -55,7 +55,7 @@ pub(super) struct Cluster {
 
 /// Why a request has no reply.
 #[derive(Clone, Debug)]
-struct Unanswered {
+struct Undelivered {
     said: StoreError,
     /// Whether the whole cluster takes no requests.
     is_of_cluster: bool,
@@ -63,12 +63,17 @@ struct Unanswered {
 
 impl Cluster {
     /// A cluster with these seeds: nodes that are asked first which nodes there are.
-    pub(super) fn new(factory: NodeFactory, seeds: Vec<ServerAddress>, timeout: Duration) -> Self {
+    pub(super) fn new(
+        factory: NodeFactory,
+        owners: Arc<SlotOwners>,
+        seeds: Vec<ServerAddress>,
+        timeout: Duration,
+    ) -> Self {
         let rules = BreakerRules { pause: PROBE.mul_f64(0.8 + 0.4 * jitter()), ..factory.rules };
         let every = REFRESH.mul_f64(0.8 + 0.4 * jitter());
         Self {
             health: Health::new(rules, factory.outages.clone()),
-            table: SlotTable::new(factory),
+            table: SlotTable::new(factory, owners),
             seeds,
             schedule: Arc::new(RefreshSchedule::new(timeout + timeout, every)),
             last_error: Mutex::default(),
@@ -96,10 +101,10 @@ impl Cluster {
     }
 
     /// Notes the error of an admitted request, or none, for the health of the cluster.
-    fn note(&self, admission: Admission<'_>, error: Option<&Unanswered>) {
+    fn note(&self, admission: Admission<'_>, error: Option<&Undelivered>) {
         use StoreErrorKind::{Down, TimedOut, Unreachable};
         match error {
-            Some(Unanswered { said, is_of_cluster: true }) if said.kind() != Down => {
+            Some(Undelivered { said, is_of_cluster: true }) if said.kind() != Down => {
                 self.health.failed(admission, said);
             }
             // A node that does not answer says nothing about the cluster.
@@ -115,7 +120,7 @@ impl Cluster {
         self: &Arc<Self>,
         request: &RedisRequest<'_>,
         mut journey: Journey,
-    ) -> Result<Replied, Unanswered> {
+    ) -> Result<Replied, Undelivered> {
         loop {
             let hop = match journey.next.take() {
                 Some(hop) => hop,
@@ -138,19 +143,19 @@ impl Cluster {
         self: &Arc<Self>,
         journey: &mut Journey,
         slot: u16,
-        node: &Arc<Node>,
+        node: &Arc<RedisNode>,
         failed: NodeError,
-    ) -> Result<(), Unanswered> {
+    ) -> Result<(), Undelivered> {
         let NodeError { error, said } = failed;
-        let unanswered = |is_of_cluster| Unanswered { said, is_of_cluster };
+        let unanswered = |is_of_cluster| Undelivered { said, is_of_cluster };
         // The node is taken to be down. Another one may have taken its slots.
         let Some(error) = error else {
             self.refresh_soon(None);
             return Err(unanswered(false));
         };
-        let step = next_step(&error);
+        let step = redirection(&error);
         let goes_on = match step {
-            NextStep::Follow { slot, ref to } => {
+            Redirection::Follow { slot, ref to } => {
                 let owner = self.table.node(&to.clone().address(&node.address));
                 // A managed cluster may have replaced the server behind the address.
                 if owner.address == node.address {
@@ -160,19 +165,21 @@ impl Cluster {
                 self.refresh_soon(Some(Arc::clone(&owner)));
                 journey.follow(owner, false).await
             }
-            NextStep::AskOnce { ref to, .. } => {
+            Redirection::AskOnce { slot, ref to } => {
+                self.table.pass_over(slot);
                 let importing = self.table.node(&to.clone().address(&node.address));
                 journey.follow(importing, true).await
             }
-            NextStep::Repeat => journey.await_move().await,
-            NextStep::AwaitCluster => {
+            Redirection::Repeat => journey.await_move().await,
+            Redirection::AwaitCluster => {
+                self.table.distrust(node);
                 self.refresh_soon(None);
                 journey.pause().await
             }
-            NextStep::AskAnother => self.has_successor(journey, slot, node, &error).await,
-            NextStep::Fail => false,
+            Redirection::AskAnother => self.has_successor(journey, slot, node, &error).await,
+            Redirection::Fail => false,
         };
-        if goes_on { Ok(()) } else { Err(unanswered(step == NextStep::AwaitCluster)) }
+        if goes_on { Ok(()) } else { Err(unanswered(step == Redirection::AwaitCluster)) }
     }
 
     /// Whether a request has another owner after a refresh, because its node does not serve its
@@ -181,7 +188,7 @@ impl Cluster {
         self: &Arc<Self>,
         journey: &mut Journey,
         slot: u16,
-        node: &Arc<Node>,
+        node: &Arc<RedisNode>,
         error: &RequestError,
     ) -> bool {
         journey.note_lost(error);
@@ -201,7 +208,7 @@ impl Cluster {
         self: &Arc<Self>,
         request: &RedisRequest<'_>,
         deadline: Instant,
-    ) -> Result<Arc<Node>, Unanswered> {
+    ) -> Result<Arc<RedisNode>, Undelivered> {
         let owner = || self.table.owner(request.slot());
         if let Some(node) = owner() {
             return Ok(node);
@@ -217,7 +224,7 @@ impl Cluster {
         end.wait(deadline).await;
     }
 
-    fn without_owner(&self, doing: &str) -> Unanswered {
+    fn without_owner(&self, doing: &str) -> Undelivered {
         let last_error = self.last_error.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let said = match last_error {
             Some(error) => StoreError::new(error.kind(), format!("redis, {doing}: {error}")),
@@ -226,7 +233,7 @@ impl Cluster {
                 format!("redis, {doing}: no node of the cluster owns its slot"),
             ),
         };
-        Unanswered { said, is_of_cluster: true }
+        Undelivered { said, is_of_cluster: true }
     }
 
     /// Connects to all nodes that own slots.
@@ -257,7 +264,7 @@ impl Cluster {
     }
 
     /// The owner of a slot, as far as it is known.
-    pub(super) fn owner_of(&self, slot: u16) -> Option<Arc<Node>> {
+    pub(super) fn owner_of(&self, slot: u16) -> Option<Arc<RedisNode>> {
         self.table.owner(slot)
     }
 
@@ -283,7 +290,7 @@ impl Cluster {
     }
 
     /// Starts a task that refreshes the slot table, unless there is one. It asks `first` first.
-    fn refresh_soon(self: &Arc<Self>, first: Option<Arc<Node>>) {
+    fn refresh_soon(self: &Arc<Self>, first: Option<Arc<RedisNode>>) {
         let Ok(runtime) = Handle::try_current() else { return };
         let Some(refresh) = self.schedule.admit(Instant::now()) else { return };
         let cluster = Arc::clone(self);
@@ -294,7 +301,7 @@ impl Cluster {
         });
     }
 
-    async fn refresh(&self, first: Option<Arc<Node>>) {
+    async fn refresh(&self, first: Option<Arc<RedisNode>>) {
         let nodes = self.in_order(first).into_iter().map(|address| self.table.node(&address));
         let found = discover(nodes, Instant::now() + self.timeout).await;
         match &found {
@@ -306,14 +313,14 @@ impl Cluster {
 
     /// The addresses to ask for slots: nodes that are in use, then the seeds, then replicas, and
     /// last the nodes that are down.
-    fn in_order(&self, first: Option<Arc<Node>>) -> Vec<ServerAddress> {
+    fn in_order(&self, first: Option<Arc<RedisNode>>) -> Vec<ServerAddress> {
         let mut nodes = self.table.in_use();
         if !nodes.is_empty() {
             let middle = (jitter() * nodes.len() as f64) as usize % nodes.len();
             nodes.rotate_left(middle);
         }
         let (down, up): (Vec<_>, Vec<_>) = nodes.into_iter().partition(|node| node.is_down());
-        let address = |node: Arc<Node>| node.address.clone();
+        let address = |node: Arc<RedisNode>| node.address.clone();
         let up = first.into_iter().chain(up).map(address);
         let all = up.chain(self.seeds.iter().cloned()).chain(self.table.replicas());
         let mut order: Vec<ServerAddress> = Vec::new();
