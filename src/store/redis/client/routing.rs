@@ -22,12 +22,12 @@ pub(super) enum Routing {
 
 impl Routing {
     pub(super) fn new(factory: NodeFactory, options: &RedisOptions) -> Self {
-        match options.servers() {
-            Servers::Cluster { seeds } => {
+        match (options.servers(), factory.handler.owners.clone()) {
+            (Servers::Cluster { seeds }, Some(owners)) => {
                 let timeout = options.request_timeout();
-                Self::Cluster(Arc::new(Cluster::new(factory, seeds.clone(), timeout)))
+                Self::Cluster(Arc::new(Cluster::new(factory, owners, seeds.clone(), timeout)))
             }
-            servers => Self::Single(factory.single(servers.first())),
+            (servers, _) => Self::Single(factory.single(servers.first())),
         }
     }
 
