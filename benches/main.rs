@@ -17,6 +17,7 @@
 mod bursts;
 mod cpu;
 mod crowd;
+mod direct_calls;
 mod envelope;
 mod figures;
 #[cfg(feature = "handover")]
@@ -40,6 +41,7 @@ type Section = fn(Effort);
 
 const SECTIONS: &[(&str, Section)] = &[
     ("memory", hits_in_memory::run),
+    ("direct", direct_calls::run),
     ("redis", hits_in_redis::run),
     ("cluster", hits_in_cluster::run),
     ("near", hits_near::run),

@@ -139,11 +139,11 @@ impl Store for AtOnce {
         unreachable!("a hit takes no lease")
     }
 
-    fn invalidate(&self, _: Key) -> StoreFuture<()> {
+    fn invalidate(&self, _: Key) -> StoreFuture<bool> {
         unreachable!("nothing invalidates")
     }
 
-    fn expire(&self, _: Key) -> StoreFuture<()> {
+    fn expire(&self, _: Key) -> StoreFuture<bool> {
         unreachable!("nothing expires")
     }
 }

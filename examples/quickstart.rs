@@ -2,22 +2,20 @@
 
 use std::{error::Error, time::Duration};
 
-use bellwether::{Key, MemoryStore, ReadThroughLayer};
+use bellwether::{Cache, MemoryStore};
 use futures_util::future::try_join_all;
-use tower::{Layer, ServiceExt, service_fn};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let store = MemoryStore::new(10_000);
-    let layer = ReadThroughLayer::new(store, |sku: &u64| Key::of("item").with(*sku))
-        .ttl(Duration::from_secs(60));
-    let catalog = layer.layer(service_fn(async |sku: u64| {
-        println!("the database is asked for item {sku}"); // once
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        Ok::<_, std::io::Error>(format!("item {sku}"))
-    }));
+    let items: Cache<String> = Cache::builder("item", store).ttl(Duration::from_secs(60)).build();
 
-    let answers = try_join_all((0..1000).map(|_| catalog.clone().oneshot(42))).await?;
+    let load = async || {
+        println!("the database is asked for item 42"); // once
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        Ok::<_, std::io::Error>("item 42".to_owned())
+    };
+    let answers = try_join_all((0..1000).map(|_| items.get_or_load(42, load))).await?;
     println!("{} callers were given {:?}", answers.len(), answers[0]);
     Ok(())
 }

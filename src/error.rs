@@ -238,6 +238,8 @@ pub enum CacheErrorKind {
     NoRuntime,
     /// The store failed.
     Store(StoreErrorKind),
+    /// The batch loader gave another number of answers than there were requests.
+    WrongCount,
     /// The caller's [wait](crate::Wait) for a load of another caller ran out. The message says what
     /// it waited for: the store, a load in this process, or a lease of another process and whether
     /// that was renewed.

@@ -155,13 +155,13 @@ impl fmt::Display for Digest {
 /// A type that can be a part of a [`Key`].
 ///
 /// Whole numbers of any width are equal if their values are equal. Text and bytes are different
-/// parts, even if their bytes are equal. Make a key of your own type from its fields, with one
-/// `with` each.
+/// parts, even if their bytes are equal. A tuple of up to six parts is those parts, one after the
+/// other. Make a key of your own type from its fields, with one `with` each.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a part of a key",
     label = "no part of a key",
-    note = "parts are numbers, text, bytes, `bool`, `Uuid` and `Option`s of them: name the fields \
-            that tell one from another"
+    note = "parts are numbers, text, bytes, `bool`, `Uuid`, and `Option`s and tuples of them: \
+            name the fields that tell one from another"
 )]
 pub trait KeyPart: Part {}
 
@@ -262,6 +262,31 @@ impl<T: Part> Part for Option<T> {
         }
     }
 }
+
+macro_rules! tuple_parts {
+    ($($name:ident)*) => {
+        impl<$($name: Part),*> Part for ($($name,)*) {
+            fn write(&self, parts: &mut Vec<u8>) {
+                #[allow(non_snake_case, reason = "each is named like its type")]
+                let ($($name,)*) = self;
+                $($name.write(parts);)*
+            }
+        }
+    };
+}
+
+/// No part, for a key of its kind alone.
+impl Part for () {
+    #[inline]
+    fn write(&self, _: &mut Vec<u8>) {}
+}
+
+tuple_parts!(A);
+tuple_parts!(A B);
+tuple_parts!(A B C);
+tuple_parts!(A B C D);
+tuple_parts!(A B C D E);
+tuple_parts!(A B C D E F);
 
 impl<T: Part + ?Sized> Part for &T {
     fn write(&self, parts: &mut Vec<u8>) {

@@ -1,31 +1,32 @@
-//! Cache-stampede protection for [Tower](tower) services.
+//! Cache-stampede protection for async functions and [Tower](tower) services.
 //!
 //! When a thousand callers in fifty processes miss the same key at the same moment, **one** of them
-//! loads it and all of them get the answer, as soon as it is there. A [`ReadThroughLayer`] in front
-//! of any loader does that:
+//! loads it and all of them get the answer, as soon as it is there. A [`Cache`] does that for a key
+//! and a function:
 //!
 //! ```
 //! use std::time::Duration;
 //!
-//! use bellwether::{Key, MemoryStore, ReadThroughLayer};
-//! use tower::{Layer, Service, ServiceExt, service_fn};
+//! use bellwether::{Cache, MemoryStore};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let store = MemoryStore::new(10_000); // or RedisStore::connect("redis://127.0.0.1:6379").await?
-//! let layer = ReadThroughLayer::new(store, |sku: &u64| Key::of("item").with(*sku))
-//!     .ttl(Duration::from_secs(60));
+//! let items: Cache<String> = Cache::builder("item", store).ttl(Duration::from_secs(60)).build();
 //!
-//! let mut catalog = layer.layer(service_fn(async |sku: u64| {
-//!     Ok::<_, std::io::Error>(format!("item {sku}")) // or a query
-//! }));
-//! assert_eq!(catalog.ready().await?.call(42).await?, "item 42");
+//! let item = items.get_or_load(42, async || {
+//!     Ok::<_, std::io::Error>("item 42".to_owned()) // or a query
+//! });
+//! assert_eq!(item.await?, "item 42");
 //! # Ok(())
 //! # }
 //! ```
 //!
+//! A [`ReadThroughLayer`] does the same in front of any [Tower](tower) service.
+//!
 //! # Where to look
 //! - [`guide`]: how to use it, page by page, from getting started to running on Redis.
+//! - [`Cache`]: values by key, loaded by a function where they are missing.
 //! - [`mod@read_through`]: the layer, its service and their future, and the path of a request.
 //! - [`Key`]: what an answer is stored under. [`Codec`]: how an answer is stored.
 //! - [`Wait`]: what a caller does while another caller loads. [`CacheStatus`]: how an answer came
@@ -58,6 +59,7 @@
 
 pub mod adapter;
 mod box_future;
+mod cache;
 mod claim;
 mod codec;
 mod config_error;
@@ -80,6 +82,7 @@ mod status;
 pub mod store;
 
 pub use box_future::BoxFuture;
+pub use cache::{Cache, CacheBuilder, ValueCodec};
 pub use codec::{Cacheability, Classified, Codec, EncodeBuffer, Json};
 pub use config_error::ConfigError;
 pub use error::{
@@ -90,12 +93,14 @@ pub use lifetimes::Lifetimes;
 pub use policy::{Wait, WhenAbandoned, WhenStoreFails};
 #[cfg(feature = "macros")]
 pub use read_through::attribute::{ByKey, read_through};
+pub use read_through::boxed::{BoxBatchReadThrough, BoxReadThrough, BoxResponseFuture};
 pub use read_through::future::{ResponseFuture, WithStatus};
 pub use read_through::handle::Handle;
 pub use read_through::layer::ReadThroughLayer;
+pub use read_through::loader_fn::{LoaderFn, RunRequest, loader_fn};
 pub use read_through::lookup::Lookup;
 pub use read_through::many::{
-    BatchError, BatchFuture, BatchLoader, BatchResponse, BatchResult, BatchWithStatus, Batched,
+    BatchFuture, BatchLoader, BatchResponse, BatchResult, BatchWithStatus, Batched,
 };
 pub use read_through::service::ReadThrough;
 pub use shared_error::SharedError;

@@ -4,16 +4,10 @@
 //! the tree of categories. So a page of a search loads only the products that no other page has
 //! loaded, by one query, and a changed price is changed everywhere.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use bellwether::{
-    Batched, CacheStatus, Cacheability, Classified, ConfigError, Handle, Json, Key, ReadThrough,
-    ReadThroughLayer,
-};
+use bellwether::{Cache, CacheBuilder, CacheStatus, Cacheability, ConfigError};
 use serde::Serialize;
-use tower::util::BoxCloneSyncService;
-use tower::{Layer, Service, service_fn};
 
 use crate::Fault;
 use crate::catalog::Product;
@@ -35,22 +29,15 @@ const RESCUED_FOR: Duration = Duration::from_secs(60 * 60);
 /// it is watched.
 const FAILURES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
 
-type Loader<Req, T> = BoxCloneSyncService<Req, T, QueryError>;
-type Protected<L, Req, C = Json> = ReadThrough<L, fn(&Req) -> Key, C>;
-type LayerOf<Req> = ReadThroughLayer<fn(&Req) -> Key>;
-type ProductLoader = Batched<Loader<Vec<u32>, HashMap<u32, Product>>>;
-type JudgedProducts = Classified<Json, fn(&Option<Product>) -> Cacheability>;
-
 /// The catalog, protected and not.
 pub(crate) struct Shop {
     pub(crate) source: Source,
     pub(crate) store: SwitchedStore,
     pub(crate) unprotected: Meter,
     pub(crate) protected: Meter,
-    products: Protected<ProductLoader, u32, JudgedProducts>,
-    pages: Protected<Loader<Search, Vec<u32>>, Search>,
-    categories: Protected<Loader<(), Vec<Category>>, ()>,
-    cache: Handle,
+    products: Cache<Option<Product>>,
+    pages: Cache<Vec<u32>>,
+    categories: Cache<Vec<Category>>,
 }
 
 /// An answer, and how it came about.
@@ -69,34 +56,14 @@ pub(crate) struct Page {
 
 impl Shop {
     pub(crate) fn open(source: Source, store: SwitchedStore) -> Result<Self, ConfigError> {
-        let products = layer(&store, product_key as fn(&u32) -> Key, TTL)?
+        let products = cache("product", &store, TTL)?
             .not_found_ttl(NOT_FOUND_TTL)
-            .classify(product_verdict as fn(&Option<Product>) -> Cacheability);
-        let pages = layer(&store, search_key as fn(&Search) -> Key, TTL)?;
-        let categories = layer(&store, categories_key as fn(&()) -> Key, CATEGORIES_TTL)?;
-        let [database, for_pages, for_categories] = [(); 3].map(|()| source.protected.clone());
-        let load_products = service_fn(move |skus: Vec<u32>| {
-            let database = database.clone();
-            async move { database.products(skus).await }
-        });
-        let load_page = service_fn(move |search: Search| {
-            let database = for_pages.clone();
-            async move { database.search(&search).await }
-        });
-        let load_categories = service_fn(move |()| {
-            let database = for_categories.clone();
-            async move { database.categories().await }
-        });
-        Ok(Self {
-            unprotected: Meter::default(),
-            protected: Meter::default(),
-            cache: products.handle(),
-            products: products.layer(Batched::new(Loader::new(load_products))),
-            pages: pages.layer(Loader::new(load_page)),
-            categories: categories.layer(Loader::new(load_categories)),
-            source,
-            store,
-        })
+            .classify(product_verdict)
+            .build();
+        let pages = cache("search", &store, TTL)?.build();
+        let categories = cache("categories", &store, CATEGORIES_TTL)?.build();
+        let [unprotected, protected] = [(); 2].map(|()| Meter::default());
+        Ok(Self { source, store, unprotected, protected, products, pages, categories })
     }
 
     /// Asks for all that the traffic asks for, so that nothing of it is cold.
@@ -129,7 +96,13 @@ impl Shop {
                     let mut found = self.source.unprotected.products(vec![sku]).await?;
                     Ok(Found { value: found.remove(&sku), status: None })
                 }
-                Way::Protected => self.ask(self.products.clone().call(sku).with_status()).await,
+                Way::Protected => {
+                    let database = self.source.protected.clone();
+                    let load = async move || {
+                        Ok::<_, QueryError>(database.products(vec![sku]).await?.remove(&sku))
+                    };
+                    self.ask(self.products.get_or_load(sku, load).with_status()).await
+                }
             }
         })
         .await
@@ -146,7 +119,10 @@ impl Shop {
                     (skus.iter().filter_map(|sku| found.remove(sku)).collect(), None)
                 }
                 Way::Protected => {
-                    let skus = self.ask(self.pages.clone().call(search).with_status()).await?;
+                    let database = self.source.protected.clone();
+                    let key = (search.words.clone(), search.category.unwrap_or(0), page);
+                    let load = async move || database.search(&search).await;
+                    let skus = self.ask(self.pages.get_or_load(key, load).with_status()).await?;
                     (self.products(skus.value).await?, skus.status)
                 }
             };
@@ -163,7 +139,11 @@ impl Shop {
                     let value = self.source.unprotected.categories().await?;
                     Ok(Found { value, status: None })
                 }
-                Way::Protected => self.ask(self.categories.clone().call(()).with_status()).await,
+                Way::Protected => {
+                    let database = self.source.protected.clone();
+                    let load = async move || database.categories().await;
+                    self.ask(self.categories.get_or_load((), load).with_status()).await
+                }
             }
         })
         .await
@@ -179,13 +159,16 @@ impl Shop {
 
     /// Invalidates a product.
     pub(crate) async fn invalidate(&self, sku: u32) -> Result<(), Fault> {
-        Ok(self.cache.invalidate(&product_key(&sku)).await?)
+        self.products.invalidate(sku).await?;
+        Ok(())
     }
 
     /// Products through the cache, in the order of their SKUs. One query loads all that miss.
     async fn products(&self, skus: Vec<u32>) -> Result<Vec<Product>, Fault> {
         let mut products = Vec::with_capacity(skus.len());
-        for (product, status) in self.products.load_many(skus).with_status().await {
+        let database = self.source.protected.clone();
+        let load = async move |skus| database.products(skus).await;
+        for (product, status) in self.products.get_or_load_many(skus, load).with_status().await {
             self.protected.note_status(&status);
             products.extend(product?);
         }
@@ -214,31 +197,18 @@ impl Shop {
 }
 
 /// How everything is protected here.
-fn layer<Req>(
+fn cache<V>(
+    name: &str,
     store: &SwitchedStore,
-    key_of: fn(&Req) -> Key,
     ttl: Duration,
-) -> Result<LayerOf<Req>, ConfigError> {
+) -> Result<CacheBuilder<V>, ConfigError> {
     let [first, longest] = FAILURES;
-    ReadThroughLayer::new(store.clone(), key_of)
+    Cache::builder(name, store.clone())
         .ttl(ttl)
         .stale_while_revalidate(REVALIDATED_FOR)
         .stale_if_error(RESCUED_FOR)
         .failure_windows(first, longest)?
         .refresh_early(1.0)
-}
-
-fn product_key(sku: &u32) -> Key {
-    Key::of("product").with(*sku)
-}
-
-fn search_key(search: &Search) -> Key {
-    let Search { words, category, page } = search;
-    Key::of("search").with(words).with(category.unwrap_or(0)).with(*page)
-}
-
-fn categories_key((): &()) -> Key {
-    Key::of("categories")
 }
 
 fn product_verdict(product: &Option<Product>) -> Cacheability {

@@ -137,11 +137,11 @@ impl Store for SwitchedStore {
         self.ask(|store| store.abandon(claim))
     }
 
-    fn invalidate(&self, key: Key) -> StoreFuture<()> {
+    fn invalidate(&self, key: Key) -> StoreFuture<bool> {
         self.ask(|store| store.invalidate(key))
     }
 
-    fn expire(&self, key: Key) -> StoreFuture<()> {
+    fn expire(&self, key: Key) -> StoreFuture<bool> {
         self.ask(|store| store.expire(key))
     }
 }

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use tower::Service;
 
-use super::core::{Core, Peeked};
+use super::core::{self, Core, Peeked};
 use super::future::ResponseFuture;
+use super::handle::Handle;
 use super::layer::ReadThroughLayer;
-use super::lookup::RequestOptions;
+use super::lookup::{Lookup, RequestOptions};
+use super::many::{BatchFuture, BatchLoader, Batched, load_many};
 use crate::codec::{Codec, EncodeBuffer};
-use crate::error::BoxError;
+use crate::error::{BoxError, CacheError};
 use crate::jitter::jitter;
 use crate::key::Key;
 use crate::lifetimes::Lifetimes;
@@ -109,6 +111,63 @@ impl<C> CacheClient<C> {
         C: Codec<S::Response>,
     {
         ResponseFuture::begin(&self.0, key, loader, request, options)
+    }
+
+    /// Answers many requests, with one call of the loader for those that miss: see
+    /// [`load_many`](crate::ReadThrough::load_many). One call gets at most 1,000 requests.
+    pub fn request_many<B, Req>(
+        &self,
+        loader: B,
+        requests: Vec<Req>,
+        lookup_of: impl Fn(&Req) -> Lookup,
+    ) -> BatchFuture<B::Answer, B::LoadError>
+    where
+        B: BatchLoader<Req>,
+        Req: Send + 'static,
+        C: Codec<B::Answer>,
+    {
+        load_many(&self.0, &Batched::new(loader), requests, lookup_of)
+    }
+
+    /// A fresh answer, if one is stored. Loads nothing.
+    ///
+    /// # Errors
+    /// If the store fails, or the key is too long.
+    pub async fn get<R>(&self, key: &Key) -> Result<Option<R>, CacheError>
+    where
+        C: Codec<R>,
+    {
+        if key.byte_len() > Key::MAX_BYTES {
+            return Err(CacheError::key_too_long(key));
+        }
+        let found = match self.0.peek(key) {
+            Peeked::Hit(answer, _) => return Ok(Some(answer)),
+            Peeked::Entry(entry) => Some(entry),
+            Peeked::Miss => None,
+            Peeked::Unknown => {
+                let found = self.0.store.lookup(key.clone()).await;
+                found.map_err(|error| CacheError::store(key, &error))?
+            }
+        };
+        let fresh = found.filter(|entry| entry.is_fresh() && entry.as_marker().is_none());
+        Ok(fresh.and_then(|entry| {
+            let status = core::hit(&entry);
+            self.0.answer(entry, status).map(|(answer, _)| answer)
+        }))
+    }
+
+    /// A handle to the stored entries.
+    pub fn handle(&self) -> Handle {
+        Handle::new(Arc::clone(&self.0.store))
+    }
+
+    /// How many keys this process looks up or loads right now.
+    pub fn in_flight(&self) -> usize {
+        self.0.loads.len()
+    }
+
+    pub(super) fn core(&self) -> &Core<C> {
+        &self.0
     }
 
     /// What is stored for a key, fresh or stale. `None` also if the store fails, which is logged.

@@ -52,6 +52,27 @@ pub(crate) struct ErrorRules {
     pub(crate) is_source_failure: Option<Arc<ErrorRule<bool>>>,
 }
 
+/// What the rules of a program say about one error.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ErrorFacts {
+    /// The text for other processes. Empty unless the layer describes failures.
+    pub(crate) message: String,
+    pub(crate) is_source_failure: bool,
+}
+
+impl ErrorRules {
+    /// What the rules say about an error. The rules are code of the program: one that panics says
+    /// nothing.
+    pub(crate) fn facts(&self, error: AnyError<'_>) -> ErrorFacts {
+        let describe = || self.describe.as_ref()?(error);
+        let is_source_failure = || self.is_source_failure.as_ref().is_some_and(|rule| rule(error));
+        ErrorFacts {
+            message: catch_unwind(AssertUnwindSafe(describe)).ok().flatten().unwrap_or_default(),
+            is_source_failure: catch_unwind(AssertUnwindSafe(is_source_failure)).unwrap_or(false),
+        }
+    }
+}
+
 /// A function of the program over an error.
 pub(crate) type ErrorRule<T> = dyn Fn(AnyError<'_>) -> T + Send + Sync;
 

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use futures_util::stream::{self, StreamExt};
 use tower::{Service, ServiceExt};
 
 use crate::error::CacheError;
@@ -34,7 +35,10 @@ impl Handle {
 }
 
 impl<S> Handle<S> {
-    /// Removes the entry of a key. After this has returned, no request that starts later gets a
+    /// Removes the entry of a key. Returns whether there was one, fresh or stale: `false` may mean
+    /// that the key is not the one that was meant.
+    ///
+    /// After this has returned, no request that starts later gets a
     /// value whose load began before it, in any process. The value of a load under way is not
     /// stored, and only callers that had joined it get it.
     ///
@@ -48,20 +52,46 @@ impl<S> Handle<S> {
     ///
     /// # Cancel safety
     /// If it is dropped before it returns, the operation may have happened or not.
-    pub async fn invalidate(&self, key: &Key) -> Result<(), CacheError> {
+    pub async fn invalidate(&self, key: &Key) -> Result<bool, CacheError> {
         let invalidated = self.store.invalidate(key.clone()).await;
         invalidated.map_err(|error| CacheError::store(key, &error))
     }
 
+    /// Removes the entries of many keys, each as [`invalidate`](Self::invalidate) does, 256 at a
+    /// time. Returns how many entries there were.
+    ///
+    /// # Errors
+    /// The first error of the store, after all keys have been tried. Every operation may have
+    /// happened or not; it is safe to repeat.
+    ///
+    /// # Cancel safety
+    /// If it is dropped before it returns, each operation may have happened or not.
+    pub async fn invalidate_many(
+        &self,
+        keys: impl IntoIterator<Item = Key>,
+    ) -> Result<usize, CacheError> {
+        let one = |key: Key| async move { self.invalidate(&key).await };
+        let mut ended = stream::iter(keys.into_iter().map(one)).buffer_unordered(AT_ONCE);
+        let mut removed = Ok(0);
+        while let Some(was_there) = ended.next().await {
+            removed = match (removed, was_there) {
+                (Ok(count), Ok(was_there)) => Ok(count + usize::from(was_there)),
+                (Err(error), _) | (Ok(_), Err(error)) => Err(error),
+            };
+        }
+        removed
+    }
+
     /// Makes the entry of a key stale, as if its ttl had passed: the next request loads it again.
-    /// An entry without a stale window is removed, as by [`invalidate`](Self::invalidate).
+    /// An entry without a stale window is removed, as by [`invalidate`](Self::invalidate). Returns
+    /// whether there was an entry.
     ///
     /// # Errors
     /// If the store fails. The operation may have happened or not; it is safe to repeat.
     ///
     /// # Cancel safety
     /// If it is dropped before it returns, the operation may have happened or not.
-    pub async fn expire(&self, key: &Key) -> Result<(), CacheError> {
+    pub async fn expire(&self, key: &Key) -> Result<bool, CacheError> {
         let expired = self.store.expire(key.clone()).await;
         expired.map_err(|error| CacheError::store(key, &error))
     }
@@ -86,3 +116,6 @@ impl<S> Handle<S> {
         async move { answered.await.map(drop) }
     }
 }
+
+/// How many invalidations of one call are under way at once.
+const AT_ONCE: usize = 256;

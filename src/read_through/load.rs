@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::future::pending;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use tower::{Service, ServiceExt};
 
 use super::core::Core;
 use super::failure_cache::FailureCache;
+use super::many::error::ItemError;
 use super::outcome::{Outcome, ValueOrigin};
 use crate::codec::{Cacheability, Codec, EncodeBuffer};
 use crate::error::{BoxError, CacheError, FailureCause};
@@ -187,16 +188,6 @@ where
         let response = job.service.oneshot(job.request).await?;
         Ok(classified(core.codec.keep(response), core, key))
     });
-    let failed = |error, cause| {
-        let scope = FailureScope::Unknown;
-        LoaderAnswer::Failed(FailedLoad {
-            outcome: Outcome::Failed(error),
-            bytes: 0,
-            cause,
-            scope,
-            message: String::new(),
-        })
-    };
     // The panic drops the loader, so no broken state of it is seen again.
     match AssertUnwindSafe(called).catch_unwind().await {
         Ok(Ok(Ok(outcome))) => outcome,
@@ -209,36 +200,35 @@ where
     }
 }
 
+/// A load that ended with an error of the cache.
+fn failed(error: CacheError, cause: FailureCause) -> LoaderAnswer {
+    let failed = FailedLoad::by(Outcome::Failed(error), 0, FailureScope::Unknown);
+    LoaderAnswer::Failed(FailedLoad { cause, ..failed })
+}
+
+/// A load that ended with an error of the loader.
 fn loader_failed<E, C>(error: E, core: &Core<C>) -> LoaderAnswer
 where
     E: Into<BoxError> + Send + Sync + 'static,
 {
     if let Some(error) = timed_out(&error) {
-        return LoaderAnswer::Failed(FailedLoad {
-            outcome: Outcome::Failed(error),
-            bytes: 0,
-            cause: FailureCause::TimedOut,
-            scope: FailureScope::Unknown,
-            message: String::new(),
-        });
+        return failed(error, FailureCause::TimedOut);
     }
-    let rules = &core.errors;
-    let describe = || rules.describe.as_ref()?(&error);
-    let is_source_failure = || rules.is_source_failure.as_ref().is_some_and(|rule| rule(&error));
-    // The rules are code of the program, and may panic.
-    let message = catch_unwind(AssertUnwindSafe(describe)).ok().flatten().unwrap_or_default();
-    let scope = match catch_unwind(AssertUnwindSafe(is_source_failure)) {
-        Ok(true) => FailureScope::Source,
-        Ok(false) | Err(_) => FailureScope::Unknown,
+    let item = (&error as &dyn Any).downcast_ref::<ItemError>().cloned();
+    let (error, facts) = match item.map(ItemError::into_cause) {
+        Some(Ok(loader_error)) => loader_error,
+        Some(Err(error)) => return failed(error, FailureCause::Error),
+        None => {
+            let facts = core.errors.facts(&error);
+            (SharedError::new(error).into_erased(), facts)
+        }
     };
-    let outcome = Outcome::LoadFailed(SharedError::new(error).into_erased());
-    LoaderAnswer::Failed(FailedLoad {
-        outcome,
-        bytes: 0,
-        cause: FailureCause::Error,
-        scope,
-        message,
-    })
+    let scope = match facts.is_source_failure {
+        true => FailureScope::Source,
+        false => FailureScope::Unknown,
+    };
+    let failed = FailedLoad::by(Outcome::LoadFailed(error), 0, scope);
+    LoaderAnswer::Failed(FailedLoad { message: facts.message, ..failed })
 }
 
 fn timed_out(error: &(dyn Any + Send + Sync)) -> Option<CacheError> {
@@ -271,7 +261,8 @@ impl std::error::Error for LoadTimedOut {
     }
 }
 
-fn classified<R, C: Codec<R>>(kept: C::Kept, core: &Core<C>, key: &Key) -> LoaderAnswer {
+/// What becomes of a kept value, by its cacheability.
+pub(super) fn classified<R, C: Codec<R>>(kept: C::Kept, core: &Core<C>, key: &Key) -> LoaderAnswer {
     let freshness = &core.policy.freshness;
     let lifetimes = match core.codec.classify(&kept) {
         Cacheability::Keep => freshness.lifetimes(jitter()),

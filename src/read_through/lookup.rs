@@ -88,6 +88,11 @@ impl Lookup {
 }
 
 impl RequestOptions {
+    /// A key, with these options.
+    pub(crate) fn lookup(self, key: Key) -> Lookup {
+        Lookup { key: Some(key), options: self }
+    }
+
     /// As [`Lookup::deadline`].
     #[must_use]
     pub fn deadline(self, deadline: Instant) -> Self {

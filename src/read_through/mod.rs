@@ -79,6 +79,7 @@
 #[cfg(feature = "macros")]
 #[doc(hidden)]
 pub mod attribute;
+pub(crate) mod boxed;
 pub(crate) mod client;
 mod core;
 mod deadline;
@@ -90,12 +91,14 @@ pub(crate) mod future;
 pub(crate) mod handle;
 pub(crate) mod layer;
 pub(crate) mod load;
+pub(crate) mod loader_fn;
 pub(crate) mod lookup;
 pub(crate) mod many;
 #[cfg(test)]
 mod model;
 mod outcome;
 pub(crate) mod private_keys;
+mod put;
 pub(crate) mod service;
 mod step;
 mod uncached_load;

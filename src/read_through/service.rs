@@ -59,6 +59,27 @@ impl<S, K, C> ReadThrough<S, K, C> {
     }
 }
 
+impl<S, K, C> ReadThrough<S, K, C> {
+    /// Begins a request.
+    #[inline]
+    pub(super) fn request<Req, R>(&self, request: Req) -> ResponseFuture<S, Req, C>
+    where
+        S: Service<Req> + Clone + Send + 'static,
+        S::Future: Send,
+        S::Error: Into<BoxError> + Send + Sync + 'static,
+        Req: Send + 'static,
+        K: Fn(&Req) -> R,
+        R: Into<Lookup>,
+        C: Codec<S::Response>,
+    {
+        let Lookup { key, options } = (self.key_of)(&request).into();
+        match key {
+            Some(key) => ResponseFuture::begin(&self.core, key, &self.inner, request, options),
+            None => ResponseFuture::bypass(self.inner.clone(), request, options),
+        }
+    }
+}
+
 impl<S, Req, K, R, C> Service<Req> for ReadThrough<S, K, C>
 where
     S: Service<Req> + Clone + Send + 'static,
@@ -79,11 +100,7 @@ where
 
     #[inline]
     fn call(&mut self, request: Req) -> Self::Future {
-        let Lookup { key, options } = (self.key_of)(&request).into();
-        match key {
-            Some(key) => ResponseFuture::begin(&self.core, key, &self.inner, request, options),
-            None => ResponseFuture::bypass(self.inner.clone(), request, options),
-        }
+        self.request(request)
     }
 }
 

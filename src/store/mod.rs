@@ -113,11 +113,12 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     fn abandon(&self, claim: Claim) -> StoreFuture<()>;
 
     /// Removes the entry, ends the lease, raises the watermark to the highest fence given so far
-    /// or above, and notifies the watches.
-    fn invalidate(&self, key: Key) -> StoreFuture<()>;
+    /// or above, and notifies the watches. Returns whether there was an entry, fresh or stale.
+    fn invalidate(&self, key: Key) -> StoreFuture<bool>;
 
     /// As [`invalidate`](Store::invalidate), but an entry with a stale window stays, and is stale.
-    fn expire(&self, key: Key) -> StoreFuture<()>;
+    /// Returns whether there was an entry, fresh or stale.
+    fn expire(&self, key: Key) -> StoreFuture<bool>;
 }
 
 /// The future of an operation of a store. It borrows nothing, and ends with a result or a

@@ -83,7 +83,7 @@ impl Member {
         };
         let ended = clock::now();
         let what = match done {
-            Ok(()) => What::Invalidated { version },
+            Ok(_) => What::Invalidated { version },
             Err(_) => What::InvalidationFailed,
         };
         Event { key: *key, began, ended, what }

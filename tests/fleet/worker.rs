@@ -105,7 +105,7 @@ impl Member {
             Command::End { burst } => Reply::Answers(self.end(burst).await),
             Command::Waver { key, stays } => Reply::Answers(self.waver(key, stays).await),
             Command::Invalidate { key } => match self.handle().invalidate(&key_of(key)).await {
-                Ok(()) => Reply::Done,
+                Ok(_) => Reply::Done,
                 Err(error) => failed(&error),
             },
             Command::Storm(storm) => Reply::Fared(self.storm(storm).await),

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod bounds;
+mod cache;
 mod cancel;
 mod error_chains;
 mod failure;

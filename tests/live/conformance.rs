@@ -61,6 +61,7 @@ enum Promise {
     FailRemembers,
     GrantsOnce,
     InvalidateRemoves,
+    InvalidateTells,
     LookFinds,
     RenewProlongs,
     RenewTakesItsTerm,
@@ -134,14 +135,18 @@ impl Store for Broken {
         self.store.abandon(claim)
     }
 
-    fn invalidate(&self, key: Key) -> StoreFuture<()> {
+    fn invalidate(&self, key: Key) -> StoreFuture<bool> {
         if self.breaks(Promise::InvalidateRemoves) {
-            return Box::pin(async { Ok(()) });
+            return Box::pin(async { Ok(true) });
+        }
+        if self.breaks(Promise::InvalidateTells) {
+            let invalidated = self.store.invalidate(key);
+            return Box::pin(async { invalidated.await.map(|_| true) });
         }
         self.store.invalidate(key)
     }
 
-    fn expire(&self, key: Key) -> StoreFuture<()> {
+    fn expire(&self, key: Key) -> StoreFuture<bool> {
         if self.breaks(Promise::ExpireKeepsStale) {
             return self.store.invalidate(key);
         }
@@ -159,6 +164,7 @@ async fn a_store_that_breaks_a_promise_is_found_out() {
         (Promise::FailRemembers, "a_failure_is_told_to_every_caller"),
         (Promise::GrantsOnce, "of_many_concurrent_claims_one_leads"),
         (Promise::InvalidateRemoves, "an_invalidation_removes_the_entry"),
+        (Promise::InvalidateTells, "an_invalidation_tells_whether_there_was_an_entry"),
         (Promise::LookFinds, "an_entry_runs_out"),
         (Promise::RenewProlongs, "a_renewed_lease_does_not_lapse"),
         (Promise::RenewTakesItsTerm, "a_renewed_lease_holds_for_the_term_of_its_renewal"),

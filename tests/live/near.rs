@@ -129,8 +129,8 @@ async fn a_change_by_another_process_ends_the_copy() {
         looked(&store, sku).await;
         let mut watch = store.watch(&key(sku));
         match change {
-            "invalidate" => other.invalidate(key(sku)).await.expect("invalidated"),
-            "expire" => other.expire(key(sku)).await.expect("expired"),
+            "invalidate" => other.invalidate(key(sku)).await.map(drop).expect("invalidated"),
+            "expire" => other.expire(key(sku)).await.map(drop).expect("expired"),
             _ => put(&other, sku, 8).await,
         }
         watch.changed().await;

@@ -46,7 +46,8 @@ impl GrpcHandle {
         Ok(GrpcCall { method, message, metadata: HeaderMap::new() })
     }
 
-    /// Removes the answers to a call, with the guarantee of [`Handle::invalidate`].
+    /// Removes the answers to a call, with the guarantee of [`Handle::invalidate`]. Returns whether
+    /// an answer was stored.
     ///
     /// # Errors
     /// If the store fails. All, some or none of the answers may have changed: call it again to be
@@ -54,12 +55,13 @@ impl GrpcHandle {
     ///
     /// # Cancel safety
     /// If it is dropped before it returns, all, some or none of the answers may have changed.
-    pub async fn invalidate(&self, call: &GrpcCall) -> Result<(), CacheError> {
+    pub async fn invalidate(&self, call: &GrpcCall) -> Result<bool, CacheError> {
         let keys = self.keys(call);
-        try_join_all(keys.iter().map(|key| self.handle.invalidate(key))).await.map(drop)
+        Ok(self.handle.invalidate_many(keys).await? > 0)
     }
 
-    /// Makes the answers to a call stale, as [`Handle::expire`] does.
+    /// Makes the answers to a call stale, as [`Handle::expire`] does. Returns whether an answer was
+    /// stored.
     ///
     /// # Errors
     /// If the store fails. All, some or none of the answers may have changed: call it again to be
@@ -67,9 +69,10 @@ impl GrpcHandle {
     ///
     /// # Cancel safety
     /// If it is dropped before it returns, all, some or none of the answers may have changed.
-    pub async fn expire(&self, call: &GrpcCall) -> Result<(), CacheError> {
+    pub async fn expire(&self, call: &GrpcCall) -> Result<bool, CacheError> {
         let keys = self.keys(call);
-        try_join_all(keys.iter().map(|key| self.handle.expire(key))).await.map(drop)
+        let expired = try_join_all(keys.iter().map(|key| self.handle.expire(key))).await?;
+        Ok(expired.contains(&true))
     }
 
     fn keys(&self, call: &GrpcCall) -> Vec<Key> {

@@ -1,7 +1,6 @@
 //! `HttpHandle`: invalidates stored responses.
 
 use bellwether::{CacheError, Handle};
-use futures_util::future::try_join_all;
 use http::Uri;
 
 use super::target::Target;
@@ -16,7 +15,8 @@ impl HttpHandle {
     }
 
     /// Removes the stored response of a URI, with all of its variants. A request that starts after
-    /// this has returned never gets a response that was loaded before, in any process.
+    /// this has returned never gets a response that was loaded before, in any process. Returns
+    /// whether a response was stored.
     ///
     /// The URI is the one that clients request, with its authority if they send a `Host`. If
     /// middleware above the layer rewrites it, pass [the rewritten one](super#where-to-put-it). The
@@ -28,9 +28,10 @@ impl HttpHandle {
     ///
     /// # Cancel safety
     /// If it is dropped before it returns, the responses may be removed or not.
-    pub async fn invalidate(&self, uri: &Uri) -> Result<(), CacheError> {
+    pub async fn invalidate(&self, uri: &Uri) -> Result<bool, CacheError> {
         // A URI that cannot be a target has no stored response.
-        let Some(target) = Target::of_uri(uri) else { return Ok(()) };
-        try_join_all(target.keys().iter().map(|key| self.0.invalidate(key))).await.map(drop)
+        let Some(target) = Target::of_uri(uri) else { return Ok(false) };
+        let removed = self.0.invalidate_many(target.keys()).await?;
+        Ok(removed > 0)
     }
 }

@@ -294,7 +294,7 @@ impl<S: Store, L: Lock> Store for Guarded<S, L> {
         })
     }
 
-    fn invalidate(&self, key: Key) -> StoreFuture<()> {
+    fn invalidate(&self, key: Key) -> StoreFuture<bool> {
         let this = self.clone();
         Box::pin(async move {
             let digest = key.digest();
@@ -304,7 +304,7 @@ impl<S: Store, L: Lock> Store for Guarded<S, L> {
         })
     }
 
-    fn expire(&self, key: Key) -> StoreFuture<()> {
+    fn expire(&self, key: Key) -> StoreFuture<bool> {
         let this = self.clone();
         Box::pin(async move {
             let digest = key.digest();

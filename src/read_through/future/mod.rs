@@ -83,6 +83,18 @@ where
         request: Req,
         options: RequestOptions,
     ) -> Self {
+        Self::begin_as::<S::Error>(core, key, service, request, options)
+    }
+
+    /// The same, among the loads of loaders whose own errors are of this type.
+    #[inline]
+    pub(super) fn begin_as<E: 'static>(
+        core: &Arc<Core<C>>,
+        key: Key,
+        service: &S,
+        request: Req,
+        options: RequestOptions,
+    ) -> Self {
         if key.byte_len() > Key::MAX_BYTES {
             let error = CacheError::key_too_long(&key);
             return Self::settled((Err(error.into()), CacheStatus::Failed));
@@ -99,7 +111,7 @@ where
         };
         let options = on_time(options);
         let job = Job { service: service.clone(), request };
-        let request = PendingRequest::new(core, key, job, options);
+        let request = PendingRequest::new(core.of_types::<S::Response, E>(), key, job, options);
         Self { request: Some(request), state: State::Begun(start), deadline: boxed(options) }
     }
 

@@ -59,14 +59,14 @@ where
     C: Codec<S::Response>,
 {
     pub(super) fn new(
-        core: &Arc<Core<C>>,
+        core: Arc<Core<C>>,
         key: Key,
         job: Job<S, Req>,
         options: RequestOptions,
     ) -> Self {
         let now = Instant::now();
         Self {
-            core: core.of_types::<S::Response, S::Error>(),
+            core,
             key: key.digested(),
             job: Some(job),
             lent: None,

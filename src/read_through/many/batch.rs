@@ -18,8 +18,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
 use super::answers::BatchLoader;
-use super::error::BatchError;
+use super::error::ItemError;
 use crate::flight::Phase;
+use crate::read_through::core::ErrorRules;
 
 /// The requests that are loaded together.
 pub(super) struct Batch<B: BatchLoader<Req>, Req> {
@@ -27,6 +28,8 @@ pub(super) struct Batch<B: BatchLoader<Req>, Req> {
     loader: Mutex<B>,
     /// How many requests one call gets at most.
     most: usize,
+    /// What the program says about the loader's errors.
+    rules: ErrorRules,
     /// Locked for a few operations, never across an `.await`. No code of the program runs under the
     /// lock.
     state: Mutex<BatchState<Collected<B, Req>>>,
@@ -39,8 +42,7 @@ pub(super) struct Collected<B: BatchLoader<Req>, Req> {
 }
 
 /// The outcome of one request.
-pub(super) type ItemOutcome<B, Req> =
-    Result<<B as BatchLoader<Req>>::Answer, BatchError<<B as BatchLoader<Req>>::LoadError>>;
+pub(super) type ItemOutcome<B, Req> = Result<<B as BatchLoader<Req>>::Answer, ItemError>;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct BatchState<T> {
@@ -66,10 +68,10 @@ pub(super) enum ItemState {
 }
 
 impl<B: BatchLoader<Req>, Req: Send + 'static> Batch<B, Req> {
-    pub(super) fn new(loader: B, most: usize, items: usize) -> Arc<Self> {
+    pub(super) fn new(loader: B, most: usize, items: usize, rules: ErrorRules) -> Arc<Self> {
         let items = vec![ItemState::Undecided; items];
         let state = BatchState { items, awaited: 0, collected: Vec::new(), is_flushing: false };
-        Arc::new(Self { loader: Mutex::new(loader), most, state: Mutex::new(state) })
+        Arc::new(Self { loader: Mutex::new(loader), most, rules, state: Mutex::new(state) })
     }
 
     /// Notes the phase of an item's flight. Returns whether a flush is due now.
@@ -118,6 +120,10 @@ impl<B: BatchLoader<Req>, Req: Send + 'static> Batch<B, Req> {
 
     pub(super) fn most(&self) -> usize {
         self.most
+    }
+
+    pub(super) fn rules(&self) -> &ErrorRules {
+        &self.rules
     }
 
     fn state(&self) -> MutexGuard<'_, BatchState<Collected<B, Req>>> {

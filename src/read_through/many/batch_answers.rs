@@ -10,15 +10,15 @@ use futures_util::stream::FuturesUnordered;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use super::error::BatchError;
-use crate::error::{BoxError, Error};
+use super::error::ItemError;
+use crate::error::Error;
 use crate::read_through::future::AnswerWithStatus;
 use crate::shared_error::SharedError;
 use crate::status::CacheStatus;
 
 /// The answers of a batch that there are by now, and the items that have none yet.
-pub(super) struct BatchAnswers<M, R, E> {
-    answers: Vec<Option<AnswerWithStatus<R, BatchError<E>>>>,
+pub(super) struct BatchAnswers<M, R> {
+    answers: Vec<Option<AnswerWithStatus<R, ItemError>>>,
     items: FuturesUnordered<IndexedItem<M>>,
 }
 
@@ -28,16 +28,15 @@ struct IndexedItem<M> {
     item: Pin<Box<M>>,
 }
 
-impl<M, R, E> BatchAnswers<M, R, E>
+impl<M, R> BatchAnswers<M, R>
 where
-    M: Future<Output = AnswerWithStatus<R, BatchError<E>>>,
-    E: 'static,
+    M: Future<Output = AnswerWithStatus<R, ItemError>>,
 {
     pub(super) fn new() -> Self {
         Self { answers: Vec::new(), items: FuturesUnordered::new() }
     }
 
-    pub(super) fn push(&mut self, answer: AnswerWithStatus<R, BatchError<E>>) {
+    pub(super) fn push(&mut self, answer: AnswerWithStatus<R, ItemError>) {
         self.answers.push(Some(answer));
     }
 
@@ -46,7 +45,7 @@ where
         self.answers.push(None);
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Vec<AnswerWithStatus<R, BatchError<E>>>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Vec<AnswerWithStatus<R, ItemError>>> {
         while let Some((index, answer)) = ready!(self.items.poll_next_unpin(cx)) {
             self.answers[index] = Some(answer);
         }
@@ -55,15 +54,14 @@ where
     }
 }
 
-impl<M, R, E> BatchAnswers<M, R, E>
+impl<M, R> BatchAnswers<M, R>
 where
-    M: Future<Output = AnswerWithStatus<R, BatchError<E>>> + Send + 'static,
+    M: Future<Output = AnswerWithStatus<R, ItemError>> + Send + 'static,
     R: Send + 'static,
-    E: Into<BoxError> + Send + Sync + 'static,
 {
     /// Waits for all answers. A task polls the items that are not answered at once. So other
     /// callers of the batch's keys do not depend on whether this future is polled.
-    pub(super) async fn run(mut self) -> Vec<AnswerWithStatus<R, BatchError<E>>> {
+    pub(super) async fn run(mut self) -> Vec<AnswerWithStatus<R, ItemError>> {
         let at_once = poll_fn(|cx| Poll::Ready(self.poll(cx))).await;
         if let Poll::Ready(answers) = at_once {
             return answers;
@@ -79,10 +77,7 @@ where
     }
 
     /// Waits for all answers, and sends them to a caller unless it leaves.
-    async fn run_for(
-        mut self,
-        mut caller: oneshot::Sender<Vec<AnswerWithStatus<R, BatchError<E>>>>,
-    ) {
+    async fn run_for(mut self, mut caller: oneshot::Sender<Vec<AnswerWithStatus<R, ItemError>>>) {
         let collected = tokio::select! {
             answers = poll_fn(|cx| self.poll(cx)) => Some(answers),
             () = caller.closed() => None,
@@ -94,27 +89,26 @@ where
     }
 }
 
-impl<M, R, E> Future for IndexedItem<M>
+impl<M, R> Future for IndexedItem<M>
 where
-    M: Future<Output = AnswerWithStatus<R, BatchError<E>>>,
-    E: 'static,
+    M: Future<Output = AnswerWithStatus<R, ItemError>>,
 {
-    type Output = (usize, AnswerWithStatus<R, BatchError<E>>);
+    type Output = (usize, AnswerWithStatus<R, ItemError>);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let item = &mut self.item;
         let polled = AssertUnwindSafe(|| item.as_mut().poll(cx));
         // A panic must not reach the other items. This item is dropped and not polled again.
         let polled = std::panic::catch_unwind(polled);
-        let answer = polled.unwrap_or_else(|_| Poll::Ready(failed(BatchError::Panicked)));
+        let answer = polled.unwrap_or_else(|_| Poll::Ready(failed(ItemError::Panicked)));
         Poll::Ready((self.index, ready!(answer)))
     }
 }
 
-fn lost<R, E: 'static>() -> AnswerWithStatus<R, BatchError<E>> {
-    failed(BatchError::Lost)
+fn lost<R>() -> AnswerWithStatus<R, ItemError> {
+    failed(ItemError::Lost)
 }
 
-fn failed<R, E: 'static>(error: BatchError<E>) -> AnswerWithStatus<R, BatchError<E>> {
+fn failed<R>(error: ItemError) -> AnswerWithStatus<R, ItemError> {
     (Err(Error::Load(SharedError::new(error))), CacheStatus::Failed)
 }

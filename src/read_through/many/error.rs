@@ -1,78 +1,58 @@
-//! `BatchError`: why a batch loader has not answered a request.
+//! `ItemError`: why a batch loader has not answered a request.
 
 use std::error::Error as StdError;
 use std::fmt;
+use std::sync::Arc;
 
+use crate::error::{BoxError, CacheError, CacheErrorKind, Error};
+use crate::read_through::core::{ErrorFacts, ErrorRules};
 use crate::shared_error::SharedError;
 
-/// Why a batch loader has not answered a request.
-///
-/// For a request under a key, a panic of the loader is
-/// [`LoaderPanicked`](crate::CacheErrorKind::LoaderPanicked), as for any loader.
-#[non_exhaustive]
-pub enum BatchError<E> {
+/// Why a batch loader has not answered a request. It is the error of batch items, and no caller
+/// sees it: the load of an item ends with the loader's own error, or with one of the cache.
+#[derive(Clone, Debug)]
+pub(in crate::read_through) enum ItemError {
     /// The loader's error, for this request or for the whole call. If a call fails as a whole, all
     /// its requests share the error.
-    Load(SharedError<E>),
+    Load(Arc<dyn StdError + Send + Sync>, ErrorFacts),
     /// The call was dropped before it ended, or could not begin: there is no tokio runtime, or the
     /// runtime is shutting down.
     Lost,
     /// The loader gave more or fewer answers than there were requests. Which request each belongs
     /// to is unknown, so none is used.
-    WrongCount {
-        /// How many requests it got.
-        asked: usize,
-        /// How many answers it gave.
-        answered: usize,
-    },
-    /// The loader panicked, and the request has no key.
+    WrongCount { asked: usize, answered: usize },
+    /// The loader panicked.
     Panicked,
 }
 
-impl<E> BatchError<E> {
-    /// The loader's own error, if it gave one.
-    pub fn load(&self) -> Option<&E>
+impl ItemError {
+    /// An error of the loader, with what the program says about it.
+    pub(super) fn load<E>(error: E, rules: &ErrorRules) -> Self
     where
-        E: StdError + 'static,
+        E: Into<BoxError> + Send + Sync + 'static,
     {
-        match self {
-            Self::Load(error) => error.get(),
-            _ => None,
-        }
+        let facts = rules.facts(&error);
+        Self::Load(SharedError::new(error).into_erased(), facts)
+    }
+
+    /// The loader's own error, or the error of the cache.
+    pub(in crate::read_through) fn into_cause(
+        self,
+    ) -> Result<(Arc<dyn StdError + Send + Sync>, ErrorFacts), CacheError> {
+        let kind = match &self {
+            Self::Load(error, facts) => return Ok((Arc::clone(error), facts.clone())),
+            Self::Lost => CacheErrorKind::LoadLost,
+            Self::WrongCount { .. } => CacheErrorKind::WrongCount,
+            Self::Panicked => CacheErrorKind::LoaderPanicked,
+        };
+        Err(CacheError::new(kind, self.to_string()))
     }
 }
 
-impl<E> Clone for BatchError<E> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Load(error) => Self::Load(error.clone()),
-            Self::Lost => Self::Lost,
-            Self::WrongCount { asked, answered } => {
-                Self::WrongCount { asked: *asked, answered: *answered }
-            }
-            Self::Panicked => Self::Panicked,
-        }
-    }
-}
-
-impl<E> fmt::Debug for BatchError<E> {
+impl fmt::Display for ItemError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Load(error) => f.debug_tuple("Load").field(error).finish(),
-            Self::Lost => f.write_str("Lost"),
-            Self::WrongCount { asked, answered } => {
-                let mut shown = f.debug_struct("WrongCount");
-                shown.field("asked", asked).field("answered", answered).finish()
-            }
-            Self::Panicked => f.write_str("Panicked"),
-        }
-    }
-}
-
-impl<E> fmt::Display for BatchError<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Load(error) => error.fmt(f),
+            Self::Load(error, _) => error.fmt(f),
             Self::Lost => f.write_str(
                 "the call of the batch loader was dropped before it ended (is the runtime going \
                  down?)",
@@ -85,12 +65,18 @@ impl<E> fmt::Display for BatchError<E> {
     }
 }
 
-/// The [`source`](StdError::source) is the loader's own error, which is in the message too.
-impl<E> StdError for BatchError<E> {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        match self {
-            Self::Load(error) => Some(&**error),
-            _ => None,
-        }
+impl StdError for ItemError {}
+
+/// The error of a caller: the loader's own one, where a batch item has it.
+pub(super) fn flat<E>(error: Error<ItemError>) -> Error<E> {
+    let shared = match error {
+        Error::Load(shared) => shared,
+        Error::Cache(error) => return Error::Cache(error),
+    };
+    match shared.get().cloned().map(ItemError::into_cause) {
+        Some(Ok((error, _))) => Error::Load(SharedError::erased(error)),
+        Some(Err(error)) => Error::Cache(error),
+        // A flight has it of the item, as the loader's own.
+        None => Error::Load(SharedError::erased(shared.into_erased())),
     }
 }

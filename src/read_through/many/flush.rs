@@ -11,9 +11,9 @@ use tokio::task::yield_now;
 
 use super::answers::{BatchLoader, BatchResult};
 use super::batch::{Batch, Collected, ItemOutcome};
-use super::error::BatchError;
+use super::error::ItemError;
 use crate::error::BoxError;
-use crate::shared_error::SharedError;
+use crate::read_through::core::ErrorRules;
 
 /// The task that takes the collected requests and calls the loader for them. If it is dropped
 /// before that, their callers get the error that the call was lost.
@@ -44,7 +44,7 @@ impl<B: BatchLoader<Req>, Req: Send + 'static> Flush<B, Req> {
         taken.retain(|collected| !collected.outcome.is_closed());
         while !taken.is_empty() {
             let rest = taken.split_off(taken.len().min(self.batch.most()));
-            tokio::spawn(call(loader.clone(), taken));
+            tokio::spawn(call(loader.clone(), taken, self.batch.rules().clone()));
             taken = rest;
         }
     }
@@ -59,15 +59,19 @@ impl<B: BatchLoader<Req>, Req: Send + 'static> Drop for Flush<B, Req> {
 }
 
 /// One call of the loader: until it ends, or until its last caller has left.
-async fn call<B: BatchLoader<Req>, Req>(loader: B, taken: Vec<Collected<B, Req>>) {
+async fn call<B: BatchLoader<Req>, Req>(
+    loader: B,
+    taken: Vec<Collected<B, Req>>,
+    rules: ErrorRules,
+) {
     let (requests, mut callers): (Vec<_>, Vec<_>) =
         taken.into_iter().map(|collected| (collected.request, collected.outcome)).unzip();
     let asked = requests.len();
     let loading = async move { loader.load(requests).await };
     let outcomes: Vec<ItemOutcome<B, Req>> = tokio::select! {
         loaded = AssertUnwindSafe(loading).catch_unwind() => match loaded {
-            Ok(loaded) => each(loaded, asked),
-            Err(_) => for_all(&BatchError::Panicked, asked),
+            Ok(loaded) => each(loaded, asked, &rules),
+            Err(_) => for_all(&ItemError::Panicked, asked),
         },
         () = all_gone(&mut callers) => return,
     };
@@ -85,21 +89,25 @@ async fn all_gone<T>(callers: &mut [oneshot::Sender<T>]) {
 }
 
 /// An outcome for each of the `asked` requests.
-fn each<T, E>(loaded: BatchResult<T, E>, asked: usize) -> Vec<Result<T, BatchError<E>>>
+fn each<T, E>(
+    loaded: BatchResult<T, E>,
+    asked: usize,
+    rules: &ErrorRules,
+) -> Vec<Result<T, ItemError>>
 where
-    E: Into<BoxError>,
+    E: Into<BoxError> + Send + Sync + 'static,
 {
     match loaded {
         Ok(outcomes) if outcomes.len() == asked => {
-            let failed = |error| BatchError::Load(SharedError::new(error));
+            let failed = |error| ItemError::load(error, rules);
             outcomes.into_iter().map(|outcome| outcome.map_err(failed)).collect()
         }
-        Ok(outcomes) => for_all(&BatchError::WrongCount { asked, answered: outcomes.len() }, asked),
-        Err(error) => for_all(&BatchError::Load(SharedError::new(error)), asked),
+        Ok(outcomes) => for_all(&ItemError::WrongCount { asked, answered: outcomes.len() }, asked),
+        Err(error) => for_all(&ItemError::load(error, rules), asked),
     }
 }
 
-fn for_all<T, E>(error: &BatchError<E>, asked: usize) -> Vec<Result<T, BatchError<E>>> {
+fn for_all<T>(error: &ItemError, asked: usize) -> Vec<Result<T, ItemError>> {
     iter::repeat_with(|| Err(error.clone())).take(asked).collect()
 }
 
@@ -123,7 +131,7 @@ mod tests {
             noted.lock().unwrap().push(requests.clone());
             async move { Ok::<Vec<Result<_, Infallible>>, _>(requests.into_iter().map(Ok).collect()) }
         });
-        let batch = Batch::new(loader, 10, 2);
+        let batch = Batch::new(loader, 10, 2, ErrorRules::default());
         let items = [0, 1].map(|number| BatchItem::new(Arc::clone(&batch), number));
         (0..2).for_each(|number| assert!(!batch.on_phase(number, Phase::Waiting)));
         let both = tokio::spawn(async move {

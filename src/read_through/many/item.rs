@@ -12,7 +12,7 @@ use tower::Service;
 
 use super::answers::BatchLoader;
 use super::batch::{Batch, Collected, ItemOutcome, ItemState};
-use super::error::BatchError;
+use super::error::ItemError;
 use super::flush::Flush;
 use crate::flight::PhaseListener;
 
@@ -42,7 +42,7 @@ impl<B: BatchLoader<Req>, Req: Send + 'static> BatchItem<B, Req> {
 
 impl<B: BatchLoader<Req>, Req: Send + 'static> Service<Req> for BatchItem<B, Req> {
     type Response = B::Answer;
-    type Error = BatchError<B::LoadError>;
+    type Error = ItemError;
     type Future = BoxFuture<'static, ItemOutcome<B, Req>>;
 
     /// Always ready: the call of the batch waits until the loader is ready.
@@ -57,9 +57,9 @@ impl<B: BatchLoader<Req>, Req: Send + 'static> Service<Req> for BatchItem<B, Req
         async move {
             match answered.await {
                 // As if this item were the loader. The panic hook has reported it once.
-                Ok(Err(BatchError::Panicked)) => resume_unwind(Box::new("the batch panicked")),
+                Ok(Err(ItemError::Panicked)) => resume_unwind(Box::new("the batch panicked")),
                 Ok(outcome) => outcome,
-                Err(_) => Err(BatchError::Lost),
+                Err(_) => Err(ItemError::Lost),
             }
         }
         .boxed()

@@ -4,7 +4,7 @@ mod answers;
 mod batch;
 mod batch_answers;
 mod batched;
-mod error;
+pub(super) mod error;
 mod flush;
 mod item;
 
@@ -19,7 +19,6 @@ use futures_util::FutureExt;
 
 pub use self::answers::{BatchLoader, BatchResponse, BatchResult};
 pub use self::batched::Batched;
-pub use self::error::BatchError;
 
 use self::batch::Batch;
 use self::batch_answers::BatchAnswers;
@@ -81,20 +80,36 @@ impl<B, K, C> ReadThrough<Batched<B>, K, C> {
         R: Into<Lookup>,
         C: Codec<B::Answer>,
     {
-        let requests: Vec<_> = requests.into_iter().collect();
-        let batched = self.get_ref();
-        let batch = Batch::new(batched.get_ref().clone(), batched.most(), requests.len());
-        let mut answers = BatchAnswers::new();
-        for (number, request) in requests.into_iter().enumerate() {
-            let item = BatchItem::new(Arc::clone(&batch), number);
-            let mut future = begin(&self.core, item, request, &self.key_of);
-            match future.at_once() {
-                Some(answer) => answers.push(answer),
-                None => answers.push_item(future.with_status()),
-            }
-        }
-        BatchFuture(answers.run().boxed())
+        load_many(&self.core, self.get_ref(), requests.into_iter().collect(), &self.key_of)
     }
+}
+
+/// Answers a batch of requests: see [`ReadThrough::load_many`].
+pub(super) fn load_many<B, Req, R, C>(
+    core: &Arc<Core<C>>,
+    loader: &Batched<B>,
+    requests: Vec<Req>,
+    key_of: impl Fn(&Req) -> R,
+) -> BatchFuture<B::Answer, B::LoadError>
+where
+    B: BatchLoader<Req>,
+    Req: Send + 'static,
+    R: Into<Lookup>,
+    C: Codec<B::Answer>,
+{
+    let rules = core.errors.clone();
+    let batch = Batch::new(loader.get_ref().clone(), loader.most(), requests.len(), rules);
+    let mut answers = BatchAnswers::new();
+    for (number, request) in requests.into_iter().enumerate() {
+        let item = BatchItem::new(Arc::clone(&batch), number);
+        let mut future = begin(core, item, request, &key_of);
+        match future.at_once() {
+            Some(answer) => answers.push(answer),
+            None => answers.push_item(future.with_status()),
+        }
+    }
+    let flat = |(answer, status): (Result<_, _>, _)| (answer.map_err(error::flat), status);
+    BatchFuture(answers.run().map(move |all| all.into_iter().map(flat).collect()).boxed())
 }
 
 /// Begins one request as the service does, with its batch item as the loader.
@@ -112,7 +127,7 @@ where
 {
     let Lookup { key, options } = key_of(&request).into();
     match key {
-        Some(key) => ResponseFuture::begin(core, key, &item, request, options)
+        Some(key) => ResponseFuture::begin_as::<B::LoadError>(core, key, &item, request, options)
             .with_listener(|| item.listener()),
         None => ResponseFuture::bypass(item, request, options),
     }
@@ -128,7 +143,7 @@ where
 /// their waiters; if there are none, [`WhenAbandoned`](crate::WhenAbandoned) applies. A call of the
 /// loader is dropped when none of its requests goes on.
 #[must_use = "futures do nothing unless polled"]
-pub struct BatchFuture<R, E>(BoxFuture<'static, Vec<AnswerWithStatus<R, BatchError<E>>>>);
+pub struct BatchFuture<R, E>(BoxFuture<'static, Vec<AnswerWithStatus<R, E>>>);
 
 impl<R, E> BatchFuture<R, E> {
     /// Waits for the answers, each with how it came about.
@@ -138,7 +153,7 @@ impl<R, E> BatchFuture<R, E> {
 }
 
 impl<R, E> Future for BatchFuture<R, E> {
-    type Output = Vec<Result<R, Error<BatchError<E>>>>;
+    type Output = Vec<Result<R, Error<E>>>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let answers = ready!(self.0.as_mut().poll(cx));
@@ -159,7 +174,7 @@ impl<R, E> fmt::Debug for BatchFuture<R, E> {
 pub struct BatchWithStatus<R, E>(BatchFuture<R, E>);
 
 impl<R, E> Future for BatchWithStatus<R, E> {
-    type Output = Vec<(Result<R, Error<BatchError<E>>>, CacheStatus)>;
+    type Output = Vec<(Result<R, Error<E>>, CacheStatus)>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         self.0.0.as_mut().poll(cx)

@@ -11,6 +11,16 @@ pub(super) async fn an_invalidation_removes_the_entry(on: StoreSubject) -> Check
     on.ensure_text(None).await
 }
 
+pub(super) async fn an_invalidation_tells_whether_there_was_an_entry(on: StoreSubject) -> Checked {
+    ensure!(!on.store.invalidate(on.key()).await?, "it told of an entry that was never there");
+    ensure!(!on.store.expire(on.key()).await?, "expiring told of an entry that was never there");
+    on.store_one("value", Lifetimes::fresh_for(LONG).stale_while_revalidate(LONG)).await?;
+    ensure!(on.store.expire(on.key()).await?, "expiring did not tell of the entry");
+    ensure!(on.store.invalidate(on.key()).await?, "it did not tell of the stale entry");
+    ensure!(!on.store.invalidate(on.key()).await?, "it told of an entry twice");
+    Ok(())
+}
+
 pub(super) async fn an_invalidation_ends_the_lease(on: StoreSubject) -> Checked {
     let lease = on.lead(LONG).await?;
     on.store.invalidate(on.key()).await?;

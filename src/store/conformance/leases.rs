@@ -132,7 +132,7 @@ pub(super) async fn fences_grow(on: StoreSubject) -> Checked {
         match round % 3 {
             0 => on.store.abandon(lease.into_claim()).await?,
             1 => drop(on.commit(lease, "value").await?),
-            _ => on.store.invalidate(on.key()).await?,
+            _ => drop(on.store.invalidate(on.key()).await?),
         }
     }
     Ok(())

@@ -81,6 +81,7 @@ const CHECKS: &[(&str, Check<StoreSubject>)] = checks![
     leases::fences_grow,
     leases::watchers_are_told,
     invalidations::an_invalidation_removes_the_entry,
+    invalidations::an_invalidation_tells_whether_there_was_an_entry,
     invalidations::an_invalidation_ends_the_lease,
     invalidations::an_invalidation_refuses_loads_that_began_before_it,
     invalidations::an_invalidation_refuses_lapsed_loads_too,

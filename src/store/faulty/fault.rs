@@ -188,6 +188,8 @@ pub(super) trait Lies: Send + Sized + 'static {
 
 impl Lies for () {}
 
+impl Lies for bool {}
+
 impl Lies for Option<Entry> {
     fn by(lie: &Lie) -> Option<Self> {
         if let Lie::Lookup(found) = lie { Some(found.clone()) } else { None }

@@ -260,11 +260,11 @@ impl<S: Store> Store for FaultyStore<S> {
         self.ask(Operation::Abandon, self.store.abandon(claim))
     }
 
-    fn invalidate(&self, key: Key) -> StoreFuture<()> {
+    fn invalidate(&self, key: Key) -> StoreFuture<bool> {
         self.ask(Operation::Invalidate, self.store.invalidate(key))
     }
 
-    fn expire(&self, key: Key) -> StoreFuture<()> {
+    fn expire(&self, key: Key) -> StoreFuture<bool> {
         self.ask(Operation::Expire, self.store.expire(key))
     }
 }

@@ -176,17 +176,19 @@ impl Store for MemoryStore {
         })
     }
 
-    fn invalidate(&self, key: Key) -> StoreFuture<()> {
+    fn invalidate(&self, key: Key) -> StoreFuture<bool> {
         self.answer(move |store, now| {
-            store.shard(&key, |shard| shard.invalidate(&key, now));
+            let was_there = store.shard(&key, |shard| shard.invalidate(&key, now));
             store.tell(&key);
+            was_there
         })
     }
 
-    fn expire(&self, key: Key) -> StoreFuture<()> {
+    fn expire(&self, key: Key) -> StoreFuture<bool> {
         self.answer(move |store, now| {
-            store.shard(&key, |shard| shard.expire(&key, now));
+            let was_there = store.shard(&key, |shard| shard.expire(&key, now));
             store.tell(&key);
+            was_there
         })
     }
 }

@@ -165,19 +165,25 @@ impl MemoryShard {
         ours
     }
 
-    pub(super) fn invalidate(&mut self, key: &Key, now: Moment) {
+    /// Returns whether there was an entry.
+    pub(super) fn invalidate(&mut self, key: &Key, now: Moment) -> bool {
         self.raise_watermark(key, now);
+        let was_there = self.find(key, now).is_some();
         if let Some(slot) = self.slots.get(key).copied() {
             self.remove(slot);
         }
+        was_there
     }
 
-    pub(super) fn expire(&mut self, key: &Key, now: Moment) {
+    /// Returns whether there was an entry.
+    pub(super) fn expire(&mut self, key: &Key, now: Moment) -> bool {
         self.raise_watermark(key, now);
+        let was_there = self.find(key, now).is_some();
         if let Some(slot) = self.slots.get(key).copied() {
             let kept = &mut self.kept[slot];
             kept.expires_at = kept.expires_at.min(now.after(kept.entry.lifetimes().stale()));
         }
+        was_there
     }
 
     /// Whether a lease that no longer holds may still store: see point 2 of the contract.

@@ -4,7 +4,7 @@
 -- ARGV   1 how long watermarks are kept, in ms
 --        2 '1' if an entry with a stale window stays, as stale
 --        3 watermark and 4 failed, if they are not among the KEYS
--- gives  1
+-- gives  1 if there was an entry, 0 if there was none
 --
 -- One script, because a commit between two steps would survive the invalidation.
 local watermark_name, failed_name = KEYS[3] or ARGV[3], KEYS[4] or ARGV[4]
@@ -25,4 +25,4 @@ if ARGV[2] == '1' and stale > 0 then
 else
   redis.call('DEL', KEYS[1])
 end
-return 1
+return readable(entry) and 1 or 0

@@ -175,12 +175,12 @@ impl Store for RedisStore {
         Box::pin(async move { inner.abandon(&claim).await })
     }
 
-    fn invalidate(&self, key: Key) -> StoreFuture<()> {
+    fn invalidate(&self, key: Key) -> StoreFuture<bool> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.invalidate(key, false).await })
     }
 
-    fn expire(&self, key: Key) -> StoreFuture<()> {
+    fn expire(&self, key: Key) -> StoreFuture<bool> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.invalidate(key, true).await })
     }

@@ -269,7 +269,8 @@ impl Inner {
         RedisRequest::script(&self.scripts.abandon, names, args, doing)
     }
 
-    pub(super) async fn invalidate(&self, key: Key, keep_stale: bool) -> Result<(), StoreError> {
+    /// Returns whether there was an entry.
+    pub(super) async fn invalidate(&self, key: Key, keep_stale: bool) -> Result<bool, StoreError> {
         let keep: &[u8] = if keep_stale { b"1" } else { b"0" };
         let args = [number(millis(WATERMARK_TTL)), keep.to_vec()];
         let digest = key.digest();
@@ -277,7 +278,11 @@ impl Inner {
         let request = RedisRequest::script(&self.scripts.invalidate, names, args, "invalidating");
         // Over a plain connection if there is one, because no caller of this waits for a change.
         let request = request.of(&key).tracked(TRACKED).over(self.route(&digest));
-        let invalidated = self.client.run(&request, any).await;
+        let read = |reply| match reply {
+            RedisValue::Int(removed) => Some(removed == 1),
+            _ => None,
+        };
+        let invalidated = self.client.run(&request, read).await;
         self.forget(&digest);
         invalidated
     }

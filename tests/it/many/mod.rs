@@ -8,20 +8,18 @@ mod leaving;
 mod query;
 
 use bellwether::store::Store;
-use bellwether::{
-    BatchError, Batched, CacheStatus, Error, Key, ReadThrough, ReadThroughLayer, SharedError,
-};
+use bellwether::{Batched, CacheStatus, Error, Key, ReadThrough, ReadThroughLayer, SharedError};
 use bellwether_testkit::caches::{MINUTE, NEVER, NO_TIME, key};
 use bellwether_testkit::loaders::Refusal;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tower::{Layer, Service};
+use tower::Layer;
 
 use self::query::Query;
 
 type KeyOf = fn(&u64) -> Option<Key>;
 type Catalog = ReadThrough<Batched<Query>, KeyOf>;
-type Fault = Error<BatchError<Refusal>>;
+type Fault = Error<Refusal>;
 type Answered = (Result<u64, Fault>, CacheStatus);
 
 /// Items from here on have no key.
@@ -46,7 +44,7 @@ fn ask_many(catalog: &Catalog, items: impl IntoIterator<Item = u64>) -> JoinHand
 
 /// A single request that is under way from now on.
 fn ask(catalog: &Catalog, item: u64) -> JoinHandle<Result<u64, Fault>> {
-    tokio::spawn(catalog.clone().call(item))
+    tokio::spawn(catalog.load(item))
 }
 
 /// Waits for the outcome of a task.
@@ -64,7 +62,7 @@ async fn statuses(asked: JoinHandle<Vec<Answered>>) -> Vec<CacheStatus> {
 }
 
 /// The batch loader's error.
-fn fault(answer: Result<u64, Fault>) -> SharedError<BatchError<Refusal>> {
+fn fault(answer: Result<u64, Fault>) -> SharedError<Refusal> {
     match answer {
         Err(Error::Load(error)) => error,
         other => panic!("{other:?} is no error of the loader"),

@@ -7,8 +7,8 @@ mod start;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Lifetimes, Value};
-use bellwether::{Key, RedisStore, Store};
+use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Store, Value};
+use bellwether::{Key, Lifetimes, RedisStore};
 use bellwether_testkit::servers::RedisCluster;
 
 use crate::catalog::{key, name, options_at};

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use bellwether::store::{Accept, Acquire, Claim};
-use bellwether::{Store, StoreErrorKind};
+use bellwether::StoreErrorKind;
+use bellwether::store::{Accept, Acquire, Claim, Store};
 use bellwether_testkit::servers::RedisCluster;
 use futures_util::future::join_all;
 use tokio::time::sleep;

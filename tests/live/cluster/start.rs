@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use bellwether::{Store, StoreErrorKind};
+use bellwether::StoreErrorKind;
+use bellwether::store::Store;
 use bellwether_testkit::servers::{RedisCluster, RedisServer, free_port};
 
 use super::{connect, fill, found};

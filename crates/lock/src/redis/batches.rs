@@ -5,22 +5,25 @@
 //! one, and both the server and the connection handle one script instead of one per claim.
 
 use std::mem;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bellwether::StoreError;
 use bellwether::redis::{RedisClient, RedisRequest, RedisScript, RedisValue};
+use bellwether::{StoreError, StoreErrorKind};
 use tokio::runtime::{Handle, Id};
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
 
 /// The batches of one script.
-pub(super) struct Batches(Arc<BatchState>);
+pub(super) struct Batches(Arc<ScriptBatches>);
 
-struct BatchState {
+struct ScriptBatches {
     client: RedisClient,
     script: RedisScript,
     doing: &'static str,
+    /// Whether the server has refused the script. A cluster does, because the names are in several
+    /// slots. Then each claim asks alone.
+    is_refused: AtomicBool,
     /// The requests that are sent next. While there are any, a task is about to send them. Never
     /// held across an `.await`.
     next: Mutex<NextBatch>,
@@ -28,13 +31,13 @@ struct BatchState {
 
 #[derive(Default)]
 struct NextBatch {
-    requests: Vec<QueuedRequest>,
+    requests: Vec<BatchedClaim>,
     /// The runtime of that task, while there are requests.
     runtime: Option<Id>,
 }
 
 /// The part of one claim in a script.
-struct QueuedRequest {
+struct BatchedClaim {
     names: Vec<Vec<u8>>,
     args: Vec<Vec<u8>>,
     answer: oneshot::Sender<BatchAnswer>,
@@ -46,7 +49,9 @@ type BatchAnswer = Result<Option<i64>, StoreError>;
 impl Batches {
     /// Batches of a script that gives a number or `false` for each claim.
     pub(super) fn new(client: RedisClient, script: RedisScript, doing: &'static str) -> Self {
-        Self(Arc::new(BatchState { client, script, doing, next: Mutex::default() }))
+        let is_refused = AtomicBool::new(client.is_cluster());
+        let next = Mutex::default();
+        Self(Arc::new(ScriptBatches { client, script, doing, is_refused, next }))
     }
 
     /// Asks together with the other claims that ask now. `Ok(None)` if the claim has to ask alone.
@@ -54,9 +59,8 @@ impl Batches {
     /// # Cancel safety
     /// Dropping it loses the answer. If the request was not sent by then, it is not sent.
     pub(super) async fn ask(&self, names: Vec<Vec<u8>>, args: Vec<Vec<u8>>) -> BatchAnswer {
-        // While the server is taken to be down, one claim probes it and no other waits for that. In
-        // a cluster, the names of two claims are in two slots, and a script takes names of one.
-        if self.0.client.is_cluster() || self.0.client.is_down() {
+        // While the server is taken to be down, one claim probes it and no other waits for that.
+        if self.0.is_refused.load(Ordering::Relaxed) || self.0.client.is_down() {
             return Ok(None);
         }
         let Some(answer) = self.join(names, args) else { return Ok(None) };
@@ -79,7 +83,7 @@ impl Batches {
                 return None;
             }
             next.runtime = Some(runtime.id());
-            next.requests.push(QueuedRequest { names, args, answer });
+            next.requests.push(BatchedClaim { names, args, answer });
             next.requests.len() == 1
         };
         if is_first {
@@ -89,8 +93,8 @@ impl Batches {
     }
 }
 
-impl BatchState {
-    async fn send(&self, batch: Vec<QueuedRequest>) {
+impl ScriptBatches {
+    async fn send(&self, batch: Vec<BatchedClaim>) {
         let (mut names, mut args) = (Vec::new(), Vec::new());
         let mut callers = Vec::with_capacity(batch.len());
         for request in batch {
@@ -102,6 +106,11 @@ impl BatchState {
         let all = |numbers: &Vec<_>| numbers.len() == callers.len();
         let answers = match self.client.run(&request, |reply| numbers(reply).filter(all)).await {
             Ok(numbers) => numbers.into_iter().map(Ok).collect(),
+            // Nothing was executed, so each claim can ask alone.
+            Err(error) if error.kind() == StoreErrorKind::Misconfigured => {
+                self.is_refused.store(true, Ordering::Relaxed);
+                vec![Ok(None); callers.len()]
+            }
             Err(error) => vec![Err(error); callers.len()],
         };
         for (caller, answer) in callers.into_iter().zip(answers) {
@@ -128,7 +137,7 @@ fn numbers(reply: RedisValue) -> Option<Vec<Option<i64>>> {
 
 /// The task that sends the next batch. If it is dropped before, the claims ask alone.
 struct BatchFlush {
-    state: Arc<BatchState>,
+    state: Arc<ScriptBatches>,
     was_taken: bool,
 }
 
@@ -163,24 +172,24 @@ impl Drop for BatchFlush {
 
 /// How many requests of claims are under way.
 #[derive(Debug, Default)]
-pub(super) struct Crowd(AtomicUsize);
+pub(super) struct RequestCount(AtomicUsize);
 
 /// A request of a claim that is under way.
-pub(super) struct InCrowd<'a> {
-    crowd: &'a Crowd,
+pub(super) struct CountedRequest<'a> {
+    count: &'a RequestCount,
     /// Whether so many are under way that batches pay.
     pub(super) is_large: bool,
 }
 
-impl Crowd {
-    pub(super) fn enter(&self) -> InCrowd<'_> {
-        InCrowd { crowd: self, is_large: self.0.fetch_add(1, Ordering::Relaxed) >= LARGE }
+impl RequestCount {
+    pub(super) fn enter(&self) -> CountedRequest<'_> {
+        CountedRequest { count: self, is_large: self.0.fetch_add(1, Ordering::Relaxed) >= LARGE }
     }
 }
 
-impl Drop for InCrowd<'_> {
+impl Drop for CountedRequest<'_> {
     fn drop(&mut self) {
-        self.crowd.0.fetch_sub(1, Ordering::Relaxed);
+        self.count.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use bellwether::{ConfigError, Key, RedisOptions};
 
-use super::batches::{Batches, Crowd};
+use super::batches::{Batches, RequestCount};
 use super::scripted::{LockScripts, Scripted};
 use super::{PRELUDE, millis, prove, reply, script, token};
-use crate::{
-    Attempt, Claim, Fenced, Holder, Lock, LockError, LockFuture, Released, Renew, Request,
-};
-use crate::{TakeOver, Watch};
+use crate::TakeOver;
+use crate::{Attempt, Fenced, Holder, Lock, LockError, LockFuture, Released, Request};
 use bellwether::redis::{RedisScript, RedisValue};
+use bellwether::store::{Claim, Renew, Watch};
 
 /// A lock in one Redis server or cluster. A handle: clones share one connection to each server.
 ///
@@ -42,7 +41,7 @@ pub struct RedisLock(Arc<SingleLock>);
 
 struct SingleLock {
     lock: Arc<Scripted>,
-    crowd: Crowd,
+    under_way: RequestCount,
     takes: Batches,
     releases: Batches,
 }
@@ -83,15 +82,15 @@ impl RedisLock {
         let lock = Scripted::new(options, ":lock", scripts, &[&take_many, &release_many]);
         let takes = lock.batches(take_many, "taking locks");
         let releases = lock.batches(release_many, "freeing locks");
-        Self(Arc::new(SingleLock { lock, crowd: Crowd::default(), takes, releases }))
+        Self(Arc::new(SingleLock { lock, under_way: RequestCount::default(), takes, releases }))
     }
 }
 
 impl SingleLock {
     async fn acquire(&self, request: Request) -> Result<Attempt, LockError> {
-        let in_crowd = self.crowd.enter();
+        let counted = self.under_way.enter();
         let key = request.claim.key();
-        if in_crowd.is_large && !request.is_repeated {
+        if counted.is_large && !request.is_repeated {
             let (counter, slot) = self.lock.counter(key);
             if !self.lock.is_prolonging_due(slot) {
                 let args = vec![token(&request.claim), millis(request.lease)];
@@ -106,9 +105,9 @@ impl SingleLock {
     }
 
     async fn release(&self, claim: Claim) -> Result<Released, LockError> {
-        let in_crowd = self.crowd.enter();
+        let counted = self.under_way.enter();
         let name = self.lock.name(claim.key());
-        if in_crowd.is_large {
+        if counted.is_large {
             let freed = self.releases.ask(vec![name.clone()], vec![token(&claim)]).await?;
             let freed = freed.and_then(|freed| reply::released(RedisValue::Int(freed)));
             if let Some(freed) = freed {

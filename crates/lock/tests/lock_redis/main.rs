@@ -6,6 +6,7 @@ mod clocks;
 mod cluster;
 mod conformance;
 mod cost;
+mod crowd;
 mod declared;
 mod encrypted;
 mod fair;

@@ -1,0 +1,166 @@
+//! `CacheBuilder`: the options of a `Cache`.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Cache;
+use super::value_codec::{ClassifyValue, ValueCodec};
+use crate::codec::{Cacheability, Codec, Json};
+use crate::delegate_load_options;
+use crate::read_through::client::CacheClient;
+use crate::read_through::layer::ReadThroughLayer;
+use crate::read_through::lookup::RequestOptions;
+use crate::store::Store;
+
+/// The options of a [`Cache`]. Made by [`Cache::builder`].
+///
+/// They are the options of a [`ReadThroughLayer`], by the same names and with the same defaults.
+pub struct CacheBuilder<V, C = Json> {
+    name: Arc<str>,
+    layer: ReadThroughLayer<()>,
+    codec: C,
+    classify: Option<Arc<ClassifyValue<V>>>,
+}
+
+impl<V> Cache<V> {
+    /// Begins a cache over a store. Its keys are of this kind: see [`Key::of`].
+    ///
+    /// Set [`ttl`](CacheBuilder::ttl): without it, nothing is stored, and concurrent callers share
+    /// a load.
+    pub fn builder<S: Store>(name: &str, store: S) -> CacheBuilder<V> {
+        let layer = ReadThroughLayer::without_keys(store);
+        CacheBuilder { name: name.into(), layer, codec: Json, classify: None }
+    }
+}
+
+impl<V, C> CacheBuilder<V, C> {
+    /// As [`ReadThroughLayer::ttl`]: how long a value is fresh.
+    ///
+    /// Default: zero, which stores nothing. How old a value may be depends on your data, so no
+    /// default could be right.
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.layer = self.layer.ttl(ttl);
+        self
+    }
+
+    /// As [`ReadThroughLayer::not_found_ttl`]: how long a value that says "there is none" is
+    /// stored. [`classify`](Self::classify) says which values do.
+    ///
+    /// Default: zero, which stores none.
+    #[must_use]
+    pub fn not_found_ttl(mut self, ttl: Duration) -> Self {
+        self.layer = self.layer.not_found_ttl(ttl);
+        self
+    }
+
+    /// As [`ReadThroughLayer::stale_while_revalidate`]: how long after its ttl a value is served
+    /// while one load replaces it.
+    ///
+    /// Default: zero.
+    #[must_use]
+    pub fn stale_while_revalidate(mut self, stale: Duration) -> Self {
+        self.layer = self.layer.stale_while_revalidate(stale);
+        self
+    }
+
+    /// As [`ReadThroughLayer::stale_if_error`]: how long after its ttl a value is served if no load
+    /// replaces it.
+    ///
+    /// Default: zero.
+    #[must_use]
+    pub fn stale_if_error(mut self, stale: Duration) -> Self {
+        self.layer = self.layer.stale_if_error(stale);
+        self
+    }
+
+    delegate_load_options!();
+
+    /// As [`ReadThroughLayer::source_failures`]: which errors are failures of the source and not of
+    /// one request.
+    ///
+    /// Default: none.
+    #[must_use]
+    pub fn source_failures<E, F>(mut self, is_source_failure: F) -> Self
+    where
+        E: 'static,
+        F: Fn(&E) -> bool + Send + Sync + 'static,
+    {
+        self.layer = self.layer.source_failures(is_source_failure);
+        self
+    }
+
+    /// As [`ReadThroughLayer::describe_failures`]: what other processes learn of an error.
+    ///
+    /// Default: only that there was one.
+    #[must_use]
+    pub fn describe_failures<E, F>(mut self, describe: F) -> Self
+    where
+        E: 'static,
+        F: Fn(&E) -> String + Send + Sync + 'static,
+    {
+        self.layer = self.layer.describe_failures(describe);
+        self
+    }
+
+    /// Sets a function that classifies values: whether a value is stored and for how long, says
+    /// "there is none", is private to its caller, or counts as a failure.
+    ///
+    /// Default: what the codec says, which is that every value is stored.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use bellwether::{Cache, Cacheability, MemoryStore};
+    /// let items = Cache::<Option<String>>::builder("item", MemoryStore::new(1_000))
+    ///     .ttl(Duration::from_secs(60))
+    ///     .not_found_ttl(Duration::from_secs(5))
+    ///     .classify(|item| match item {
+    ///         Some(_) => Cacheability::Keep,
+    ///         None => Cacheability::NotFound,
+    ///     })
+    ///     .build();
+    /// # let _: Cache<Option<String>> = items;
+    /// ```
+    #[must_use]
+    pub fn classify<F>(mut self, classify: F) -> Self
+    where
+        F: Fn(&V) -> Cacheability + Send + Sync + 'static,
+    {
+        self.classify = Some(Arc::new(classify));
+        self
+    }
+
+    /// Sets the codec: how a value becomes bytes, and back. It keeps values as they are.
+    ///
+    /// Default: [`Json`], for values that can be cloned and serialised.
+    #[must_use]
+    pub fn codec<D>(self, codec: D) -> CacheBuilder<V, D>
+    where
+        D: Codec<V, Kept = V>,
+    {
+        let Self { name, layer, classify, .. } = self;
+        CacheBuilder { name, layer, codec, classify }
+    }
+
+    /// The cache. Clones of it share its loads; another one that is built over the same store is
+    /// like another process.
+    pub fn build(self) -> Cache<V, C>
+    where
+        C: Codec<V, Kept = V>,
+    {
+        let Self { name, layer, codec, classify } = self;
+        let layer = layer.codec(ValueCodec::new(codec, classify));
+        Cache { client: CacheClient::new(&layer), name, options: RequestOptions::default() }
+    }
+}
+
+impl<V, C: fmt::Debug> fmt::Debug for CacheBuilder<V, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CacheBuilder")
+            .field("name", &self.name)
+            .field("layer", &self.layer)
+            .field("codec", &self.codec)
+            .finish_non_exhaustive()
+    }
+}

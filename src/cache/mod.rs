@@ -1,0 +1,319 @@
+//! `Cache`: values by key, loaded by a function where they are missing.
+//!
+//! A [`Cache`] is what most programs need: a key, a function that loads, and an answer. It is built
+//! on the flights, leases and policies of a [`ReadThroughLayer`](crate::ReadThroughLayer), so
+//! everything that is said about requests of a layer holds for its calls.
+
+mod builder;
+mod value_codec;
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+pub use self::builder::CacheBuilder;
+pub use self::value_codec::ValueCodec;
+
+use crate::codec::{Codec, Json};
+use crate::error::{BoxError, CacheError};
+use crate::key::{Key, KeyPart};
+use crate::read_through::client::CacheClient;
+use crate::read_through::future::ResponseFuture;
+use crate::read_through::handle::Handle;
+use crate::read_through::loader_fn::{RunRequest, loader_fn};
+use crate::read_through::lookup::RequestOptions;
+use crate::read_through::many::{BatchFuture, BatchResponse};
+
+/// Values of one type, each under a key, loaded by a function where they are missing.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use bellwether::{Cache, MemoryStore};
+/// # #[derive(Clone)]
+/// # struct Pool;
+/// # async fn query(_: &Pool, sku: u64) -> Result<String, std::io::Error> { Ok(format!("item {sku}")) }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let pool = Pool;
+/// let store = MemoryStore::new(10_000); // or RedisStore::connect("redis://127.0.0.1:6379").await?
+/// let items: Cache<String> = Cache::builder("item", store).ttl(Duration::from_secs(60)).build();
+///
+/// let item = items.get_or_load(42, async move || query(&pool, 42).await).await?;
+/// assert_eq!(item, "item 42");
+///
+/// // After the source has changed:
+/// items.invalidate(42).await?;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// A handle: clones share one state, and cost as much as an `Arc`. It has no lifetime and needs no
+/// type of a closure, so it fits a struct field, a `static` and the `State` of axum as `Cache<Item>`.
+///
+/// # Keys
+/// A key is the name of the cache and one part: a number, a text, or a tuple of parts such as
+/// `("berlin", 42)`. [`key`](Self::key) shows it as a [`Key`].
+///
+/// **Each type of value needs a name of its own** in a store: the name keeps the values of two
+/// caches apart, in all processes and across versions of a program. The type itself is no part of
+/// the key, because its name may change with the compiler or by a rename. Then processes of two
+/// versions would invalidate different keys. If two caches of one process share a name all the same,
+/// they replace each other's values. From a shared store, a value of the other type is decoded if its
+/// bytes fit.
+///
+/// # One load
+/// Concurrent calls for one key share a load: in this process, and in all processes over one shared
+/// store. That load runs the function of one of the callers. So the functions given for one key
+/// must load the same value, and should have the same type of error: callers with another type share
+/// no load of this process.
+///
+/// Two caches over one store are like two processes, even if they have the same name. So build a
+/// cache once, and clone it.
+pub struct Cache<V, C = Json> {
+    client: CacheClient<ValueCodec<V, C>>,
+    name: Arc<str>,
+    options: RequestOptions,
+}
+
+impl<V, C> Cache<V, C> {
+    /// The same cache, whose calls need their answers by `deadline`: see
+    /// [`Lookup::deadline`](crate::Lookup::deadline).
+    #[must_use]
+    pub fn deadline(&self, deadline: Instant) -> Self {
+        Self { options: self.options.deadline(deadline), ..self.clone() }
+    }
+
+    /// The same cache, whose calls load even if there is a fresh value: see
+    /// [`Lookup::force_refresh`](crate::Lookup::force_refresh).
+    #[must_use]
+    pub fn force_refresh(&self) -> Self {
+        Self { options: self.options.force_refresh(true), ..self.clone() }
+    }
+
+    /// The key of a value: the name of the cache, and this part.
+    ///
+    /// ```
+    /// # use bellwether::{Cache, Key, MemoryStore};
+    /// let stock: Cache<u64> = Cache::builder("stock", MemoryStore::new(10)).build();
+    /// assert_eq!(stock.key(("berlin", 42)), Key::of("stock").with("berlin").with(42));
+    /// ```
+    #[inline]
+    pub fn key(&self, part: impl KeyPart) -> Key {
+        Key::of(&self.name).with(part)
+    }
+
+    /// A handle to the stored values, by their whole keys.
+    pub fn handle(&self) -> Handle {
+        self.client.handle()
+    }
+
+    /// Removes the value of a key. Returns whether there was one.
+    ///
+    /// # Errors
+    /// As [`Handle::invalidate`].
+    ///
+    /// # Cancel safety
+    /// As there.
+    pub async fn invalidate(&self, part: impl KeyPart) -> Result<bool, CacheError> {
+        let key = self.key(part);
+        self.handle().invalidate(&key).await
+    }
+
+    /// Removes the values of many keys at once. Returns how many there were.
+    ///
+    /// # Errors
+    /// As [`Handle::invalidate_many`].
+    ///
+    /// # Cancel safety
+    /// As there.
+    pub async fn invalidate_many<P: KeyPart>(
+        &self,
+        parts: impl IntoIterator<Item = P>,
+    ) -> Result<usize, CacheError> {
+        let keys: Vec<_> = parts.into_iter().map(|part| self.key(part)).collect();
+        self.handle().invalidate_many(keys).await
+    }
+
+    /// Makes the value of a key stale, as if its ttl had passed. Returns whether there was one.
+    ///
+    /// # Errors
+    /// As [`Handle::expire`].
+    ///
+    /// # Cancel safety
+    /// As there.
+    pub async fn expire(&self, part: impl KeyPart) -> Result<bool, CacheError> {
+        let key = self.key(part);
+        self.handle().expire(&key).await
+    }
+
+    /// How many keys this process looks up or loads right now.
+    pub fn in_flight(&self) -> usize {
+        self.client.in_flight()
+    }
+}
+
+impl<V, C> Cache<V, C>
+where
+    V: Send + Sync + 'static,
+    C: Codec<V, Kept = V>,
+{
+    /// The value of a key. If there is none, `load` loads it, once for all concurrent callers.
+    ///
+    /// It is named by what this crate calls that work, a *load*: moka has the same call as
+    /// `try_get_with`, and FusionCache as `GetOrSet`. There is no call for a function that cannot
+    /// fail: let it return `Ok::<_, Infallible>(value)`.
+    ///
+    /// `load` is any function without parameters that returns a future of a `Result`, such as
+    /// `async move || query(&pool, sku).await`. It owns what it uses, because a load may outlive
+    /// its caller. The error may be of any type that becomes a [`BoxError`]: callers that share a load
+    /// share its error as an [`Error::Load`](crate::Error::Load).
+    ///
+    /// The future gives the value.
+    /// [`with_status`](ResponseFuture::with_status) makes it give the
+    /// [`CacheStatus`](crate::CacheStatus) too:
+    ///
+    /// ```
+    /// use bellwether::{Cache, CacheStatus, MemoryStore};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// # let minute = std::time::Duration::from_secs(60);
+    /// let names: Cache<String> = Cache::builder("name", MemoryStore::new(100)).ttl(minute).build();
+    /// let load = async || Ok::<_, std::io::Error>("Ada".to_owned());
+    ///
+    /// let (answer, status) = names.get_or_load(7, load).with_status().await;
+    /// assert_eq!(answer.unwrap(), "Ada");
+    /// assert_eq!(status, CacheStatus::Led { stored: true });
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The error of the function, or why the cache has no answer.
+    ///
+    /// # Cancel safety
+    /// As [`ResponseFuture`]: dropping it takes nothing from other callers.
+    #[inline]
+    pub fn get_or_load<F, L, E>(
+        &self,
+        part: impl KeyPart,
+        load: F,
+    ) -> ResponseFuture<RunRequest, F, ValueCodec<V, C>>
+    where
+        F: FnOnce() -> L + Send + 'static,
+        L: Future<Output = Result<V, E>> + Send,
+        E: Into<BoxError> + Send + Sync + 'static,
+    {
+        self.client.request(self.key(part), self.options, &RunRequest, load)
+    }
+
+    /// The values of many keys, in their order. One call of `load` loads those that are missing.
+    ///
+    /// Each key behaves as it would alone: see [`load_many`](crate::ReadThrough::load_many). `load`
+    /// gets the missing parts and returns [`BatchResponse`]: a `Vec` of results in their order, or, for a
+    /// `Cache<Option<T>>`, a map. It may be called again, for keys that have to be loaded later, so
+    /// it is cloned. One call gets at most 1,000 keys.
+    ///
+    /// ```
+    /// use std::collections::HashMap;
+    ///
+    /// use bellwether::{Cache, MemoryStore};
+    /// # #[derive(Clone)]
+    /// # struct Pool;
+    /// // SELECT sku, name FROM items WHERE sku = ANY($1)
+    /// async fn query_many(pool: &Pool, skus: Vec<u64>) -> std::io::Result<HashMap<u64, String>> {
+    ///     Ok(skus.into_iter().filter(|sku| *sku < 100).map(|sku| (sku, format!("item {sku}"))).collect())
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let pool = Pool;
+    /// # let minute = std::time::Duration::from_secs(60);
+    /// let items: Cache<Option<String>> =
+    ///     Cache::builder("item", MemoryStore::new(10_000)).ttl(minute).build();
+    ///
+    /// let load = async move |skus| query_many(&pool, skus).await;
+    /// let mut page = vec![];
+    /// for item in items.get_or_load_many([7, 4, 1_000], load).await {
+    ///     page.push(item?);
+    /// }
+    /// assert_eq!(page, [Some("item 7".to_owned()), Some("item 4".to_owned()), None]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    /// As [`BatchFuture`].
+    pub fn get_or_load_many<P, F, L, A, E>(
+        &self,
+        parts: impl IntoIterator<Item = P>,
+        load: F,
+    ) -> BatchFuture<V, E>
+    where
+        P: KeyPart + Send + 'static,
+        F: FnOnce(Vec<P>) -> L + Clone + Send + 'static,
+        L: Future<Output = Result<A, E>> + Send + 'static,
+        A: BatchResponse<P, E, Answer = V>,
+        A::Asked: 'static,
+        E: Into<BoxError> + Send + Sync + 'static,
+    {
+        let lookup_of = |part: &P| self.options.lookup(self.key(part));
+        self.client.request_many(loader_fn(load), parts.into_iter().collect(), lookup_of)
+    }
+
+    /// The value of a key if it is stored and fresh. Loads nothing, and waits for no load.
+    ///
+    /// # Errors
+    /// If the store fails. A value that this process has is given all the same.
+    ///
+    /// # Cancel safety
+    /// It changes nothing, so it may be dropped at any time.
+    pub async fn get(&self, part: impl KeyPart) -> Result<Option<V>, CacheError> {
+        let key = self.key(part);
+        self.client.get(&key).await
+    }
+
+    /// Stores a value that was just written to the source, so that the next caller need not load
+    /// it. Returns whether it was stored.
+    ///
+    /// Call it after the source has changed, as [`invalidate`](Self::invalidate). When it has
+    /// returned `Ok`, no older value is served any more, whether this one was stored or not: the
+    /// value of a load that began before is not stored, and an invalidation that comes later
+    /// removes this value. It is not stored if it cannot be (its
+    /// [`Cacheability`](crate::Cacheability) forbids it, or it is too large), or if another `put`
+    /// or an invalidation of the key runs at the same time. Then the key is empty, and the next
+    /// caller loads it.
+    ///
+    /// # Races
+    /// The cache sees the order of the calls and not the order of the writes. If two tasks write
+    /// the source and then call `put` one after the other in reverse order, the older value stays
+    /// until its ttl ends. So order the writers of a key (one writer, a lock, a transaction that
+    /// ends after the `put`), or let them call `invalidate`, which has no such race.
+    ///
+    /// # Errors
+    /// If the store fails, or the key is too long. Then an older value may still be stored.
+    ///
+    /// # Cancel safety
+    /// If it is dropped before it returns, the value may be stored or not, and an older value may
+    /// still be there.
+    pub async fn put(&self, part: impl KeyPart, value: V) -> Result<bool, CacheError> {
+        let key = self.key(part);
+        self.client.put(key, value).await
+    }
+}
+
+impl<V, C> Clone for Cache<V, C> {
+    fn clone(&self) -> Self {
+        let Self { client, name, options } = self;
+        Self { client: client.clone(), name: Arc::clone(name), options: *options }
+    }
+}
+
+impl<V, C: fmt::Debug> fmt::Debug for Cache<V, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cache").field("name", &self.name).field("client", &self.client).finish()
+    }
+}
