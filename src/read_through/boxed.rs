@@ -40,7 +40,7 @@ use crate::status::CacheStatus;
 ///
 /// let (name, status) = shop.names.call(42).with_status().await;
 /// assert_eq!(name.unwrap(), "item 42");
-/// assert_eq!(status.to_string(), "bellwether; fwd=miss; stored");
+/// assert_eq!(status.to_string(), "bellwether; fwd=miss");
 /// # }
 /// ```
 pub struct BoxReadThrough<Req, R, E>(Arc<Call<Req, R, E>>);

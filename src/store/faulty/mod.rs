@@ -60,7 +60,8 @@
 //!
 //! ```
 //! # use bellwether::store::faulty::{FaultyStore, Operation};
-//! # use bellwether::{Key, MemoryStore, Store};
+//! # use bellwether::store::Store;
+//! # use bellwether::{Key, MemoryStore};
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let store = FaultyStore::new(MemoryStore::new(100));
