@@ -33,6 +33,8 @@ mod paired;
 mod parked;
 mod parts_of_a_hit;
 mod product;
+mod tags;
+
 use std::env;
 
 use paired::Effort;
@@ -52,6 +54,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("parked", parked::run),
     ("kept", kept::run),
     ("outage", outage::run),
+    ("tags", tags::run),
     #[cfg(feature = "handover")]
     ("handover", handover::run),
 ];

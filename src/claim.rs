@@ -5,6 +5,7 @@ use std::fmt;
 use uuid::Uuid;
 
 use crate::key::Key;
+use crate::tag::Tags;
 
 /// A request for a lease, to load a key or to lock it: the key and a unique token.
 ///
@@ -14,17 +15,29 @@ use crate::key::Key;
 pub struct Claim {
     key: Key,
     token: Token,
+    tags: Tags,
 }
 
 impl Claim {
     /// A new claim on a key.
     pub fn new(key: Key) -> Self {
-        Self { key, token: Token(Uuid::new_v4()) }
+        Self { key, token: Token(Uuid::new_v4()), tags: Tags::none() }
+    }
+
+    /// Sets the tags of the entry that is to be loaded, as far as they are known before the load.
+    #[must_use]
+    pub fn tagged(self, tags: Tags) -> Self {
+        Self { tags, ..self }
     }
 
     /// The key.
     pub fn key(&self) -> &Key {
         &self.key
+    }
+
+    /// The tags that are known before the load.
+    pub fn tags(&self) -> &Tags {
+        &self.tags
     }
 
     /// The token, which proves that a lease belongs to this claim.

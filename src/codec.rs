@@ -9,6 +9,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use crate::lifetimes::Lifetimes;
 use crate::status::CacheStatus;
+use crate::tag::Tag;
 
 /// Turns an answer of the loader into a value that is stored and given to many callers, and back.
 ///
@@ -37,6 +38,15 @@ pub trait Codec<Response>: Send + Sync + 'static {
     /// Whether an answer may be stored. Provided: it is stored with the lifetimes of the layer.
     fn classify(&self, _: &Self::Kept) -> Cacheability {
         Cacheability::Keep
+    }
+
+    /// The tags of an answer that are known only after its load. Provided: none.
+    ///
+    /// They are in addition to the [tags of the request](crate::ReadThroughLayer::tags). An answer
+    /// with more than [`Tags::MOST`](crate::Tags::MOST) tags in all is shared by the waiters and not
+    /// stored.
+    fn tags(&self, _: &Self::Kept) -> Vec<Tag> {
+        Vec::new()
     }
 
     /// Encodes a kept value for a store outside of the process.
@@ -194,6 +204,10 @@ where
         (self.classify)(kept)
     }
 
+    fn tags(&self, kept: &C::Kept) -> Vec<Tag> {
+        self.codec.tags(kept)
+    }
+
     fn encode(&self, kept: &C::Kept, buffer: &mut EncodeBuffer) -> Result<(), BoxError> {
         self.codec.encode(kept, buffer)
     }
@@ -214,6 +228,79 @@ where
 impl<C: fmt::Debug, F> fmt::Debug for Classified<C, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Classified").field("codec", &self.codec).finish_non_exhaustive()
+    }
+}
+
+/// A codec with a function that gives the tags of answers. Made by
+/// [`ReadThroughLayer::answer_tags`](crate::ReadThroughLayer::answer_tags).
+#[derive(Clone, Copy)]
+pub struct AnswerTags<C, F> {
+    codec: C,
+    tags: F,
+}
+
+impl<C, F> AnswerTags<C, F> {
+    /// Encodes, decodes and classifies as `codec` does, and adds tags by a function of the kept
+    /// value.
+    pub fn new(codec: C, tags: F) -> Self {
+        Self { codec, tags }
+    }
+}
+
+impl<Response, C, F, T> Codec<Response> for AnswerTags<C, F>
+where
+    C: Codec<Response>,
+    F: Fn(&C::Kept) -> T + Send + Sync + 'static,
+    T: IntoIterator<Item = Tag>,
+{
+    type Kept = C::Kept;
+
+    fn id(&self) -> u8 {
+        self.codec.id()
+    }
+
+    fn keep(&self, response: Response) -> C::Kept {
+        self.codec.keep(response)
+    }
+
+    fn restore(&self, kept: &C::Kept, status: &CacheStatus) -> Response {
+        self.codec.restore(kept, status)
+    }
+
+    fn restore_owned(&self, kept: C::Kept, status: &CacheStatus) -> Response {
+        self.codec.restore_owned(kept, status)
+    }
+
+    fn classify(&self, kept: &C::Kept) -> Cacheability {
+        self.codec.classify(kept)
+    }
+
+    fn tags(&self, kept: &C::Kept) -> Vec<Tag> {
+        let mut tags = self.codec.tags(kept);
+        tags.extend((self.tags)(kept));
+        tags
+    }
+
+    fn encode(&self, kept: &C::Kept, buffer: &mut EncodeBuffer) -> Result<(), BoxError> {
+        self.codec.encode(kept, buffer)
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<C::Kept, BoxError> {
+        self.codec.decode(bytes)
+    }
+
+    fn settle(&self, kept: C::Kept, encoded: &Bytes) -> C::Kept {
+        self.codec.settle(kept, encoded)
+    }
+
+    fn weight(&self, kept: &C::Kept, encoded: &Bytes) -> usize {
+        self.codec.weight(kept, encoded)
+    }
+}
+
+impl<C: fmt::Debug, F> fmt::Debug for AnswerTags<C, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnswerTags").field("codec", &self.codec).finish_non_exhaustive()
     }
 }
 

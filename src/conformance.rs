@@ -97,6 +97,12 @@ impl Trial {
         Key::of("conformance").with(self.check).with(self.run)
     }
 
+    /// Another run of the same check, with another key.
+    #[must_use]
+    pub fn another(&self) -> Self {
+        Self { check: self.check, run: Uuid::new_v4() }
+    }
+
     /// A new claim on that key.
     pub fn claim(&self) -> Claim {
         Claim::new(self.key())

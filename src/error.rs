@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::config_error::ConfigError;
 use crate::key::Key;
 use crate::shared_error::SharedError;
+use crate::tag::{Tag, TooManyTags};
 
 /// An error of any type, as Tower's middleware gives it.
 pub type BoxError = Box<dyn StdError + Send + Sync>;
@@ -187,6 +188,22 @@ impl CacheError {
             .with_source(error.clone())
     }
 
+    pub(crate) fn too_many_tags(key: &Key, many: TooManyTags) -> Self {
+        Self::new(CacheErrorKind::TooManyTags, format!("`{key}` has {many}"))
+    }
+
+    pub(crate) fn not_clearable() -> Self {
+        Self::new(
+            CacheErrorKind::NotClearable,
+            "the layer is not clearable: `clearable()` lets its entries be cleared",
+        )
+    }
+
+    pub(crate) fn tag(tag: &Tag, error: &StoreError) -> Self {
+        Self::new(CacheErrorKind::Store(error.kind()), format!("tag `{tag}`: {error}"))
+            .with_source(error.clone())
+    }
+
     /// Makes an error of a cache, for adapters and for tests of error handling. The message must
     /// hold no value and no secret.
     pub fn new(kind: CacheErrorKind, message: impl Into<String>) -> Self {
@@ -236,8 +253,13 @@ pub enum CacheErrorKind {
     LoadTimedOut,
     /// A miss outside of a tokio runtime.
     NoRuntime,
+    /// [`clear`](crate::Handle::clear) was called on a layer that is not
+    /// [`clearable`](crate::ReadThroughLayer::clearable).
+    NotClearable,
     /// The store failed.
     Store(StoreErrorKind),
+    /// The request has more than [`Tags::MOST`](crate::Tags::MOST) tags.
+    TooManyTags,
     /// The batch loader gave another number of answers than there were requests.
     WrongCount,
     /// The caller's [wait](crate::Wait) for a load of another caller ran out. The message says what
@@ -339,4 +361,6 @@ pub enum StoreErrorKind {
     /// The store could not be reached, or the connection broke. Whether the operation happened is
     /// unknown.
     Unreachable,
+    /// The store has no such operation.
+    Unsupported,
 }

@@ -80,10 +80,11 @@ pub mod redis;
 mod shared_error;
 mod status;
 pub mod store;
+mod tag;
 
 pub use box_future::BoxFuture;
 pub use cache::{Cache, CacheBuilder, ValueCodec};
-pub use codec::{Cacheability, Classified, Codec, EncodeBuffer, Json};
+pub use codec::{AnswerTags, Cacheability, Classified, Codec, EncodeBuffer, Json};
 pub use config_error::ConfigError;
 pub use error::{
     BoxError, CacheError, CacheErrorKind, Error, FailureCause, StoreError, StoreErrorKind,
@@ -95,7 +96,7 @@ pub use policy::{Wait, WhenAbandoned, WhenStoreFails};
 pub use read_through::attribute::{ByKey, read_through};
 pub use read_through::boxed::{BoxBatchReadThrough, BoxReadThrough, BoxResponseFuture};
 pub use read_through::future::{ResponseFuture, WithStatus};
-pub use read_through::handle::Handle;
+pub use read_through::handle::{ExpireTag, Handle};
 pub use read_through::layer::ReadThroughLayer;
 pub use read_through::loader_fn::{LoaderFn, RunRequest, loader_fn};
 pub use read_through::lookup::Lookup;
@@ -108,3 +109,4 @@ pub use status::{BypassReason, CacheStatus, LoadLocation, StaleReason};
 pub use store::memory::{MemoryOptions, MemoryStore};
 #[cfg(feature = "redis")]
 pub use store::redis::{RedisOptions, RedisStats, RedisStore};
+pub use tag::{Tag, Tags, TooManyTags};

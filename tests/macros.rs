@@ -7,7 +7,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bellwether::{ByKey, Error, Key, MemoryStore, ReadThroughLayer, read_through};
+use bellwether::{ByKey, Error, Key, MemoryStore, ReadThroughLayer, Tag, read_through};
 use catalog::{Catalog, Item, Missing, Sku};
 use futures_util::future::join_all;
 
@@ -38,6 +38,34 @@ async fn what_was_loaded_is_kept_for_its_ttl() {
         item(&catalog, "berlin", 42).await.unwrap();
     }
     assert_eq!(catalog.queries(), 1);
+}
+
+#[read_through(
+    layer = catalog.layer,
+    key = "tagged/{warehouse}/{sku}",
+    skip(catalog),
+    ttl = "60s",
+    tags = ["catalog", "warehouse/{warehouse}"]
+)]
+async fn tagged(catalog: &Catalog, warehouse: &str, sku: u64) -> Result<Item, Missing> {
+    catalog.query(warehouse, sku).await
+}
+
+#[tokio::test]
+async fn a_tag_is_the_one_that_its_template_reads_as() {
+    let catalog = Catalog::new();
+    let ask = async || {
+        for (warehouse, sku) in [("berlin", 1), ("berlin", 2), ("paris", 1)] {
+            tagged(&catalog, warehouse, sku).await.unwrap();
+        }
+        catalog.queries()
+    };
+    assert_eq!([ask().await, ask().await], [3, 3]);
+    let handle = catalog.layer.handle();
+    handle.invalidate_tag(&Tag::of("warehouse").with("berlin")).await.unwrap();
+    assert_eq!(ask().await, 5);
+    handle.invalidate_tag(&Tag::of("catalog")).await.unwrap();
+    assert_eq!(ask().await, 8);
 }
 
 #[read_through(layer = catalog.layer, key = "pair/{left}/{right}", skip(catalog), ttl = "1m")]

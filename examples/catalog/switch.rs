@@ -9,7 +9,7 @@ use bellwether::store::{
     Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew, Store, StoreFuture,
     Watch,
 };
-use bellwether::{Key, MemoryStore, RedisOptions, StoreError, StoreErrorKind};
+use bellwether::{Key, MemoryStore, RedisOptions, StoreError, StoreErrorKind, Tag, Tags};
 
 use crate::Fault;
 
@@ -143,6 +143,18 @@ impl Store for SwitchedStore {
 
     fn expire(&self, key: Key) -> StoreFuture<bool> {
         self.ask(|store| store.expire(key))
+    }
+
+    fn lookup_tagged(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
+        self.ask(|store| store.lookup_tagged(key, tags))
+    }
+
+    fn invalidate_tag(&self, tag: Tag) -> StoreFuture<()> {
+        self.ask(|store| store.invalidate_tag(tag))
+    }
+
+    fn expire_tag(&self, tag: Tag, spread: Duration) -> StoreFuture<()> {
+        self.ask(|store| store.expire_tag(tag, spread))
     }
 }
 

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Cache;
-use super::value_codec::{ClassifyValue, ValueCodec};
+use super::value_codec::{ClassifyValue, TagsOfValue, ValueCodec};
 use crate::codec::{Cacheability, Codec, Json};
 use crate::delegate_load_options;
 use crate::read_through::client::CacheClient;
 use crate::read_through::layer::ReadThroughLayer;
 use crate::read_through::lookup::RequestOptions;
 use crate::store::Store;
+use crate::tag::Tag;
 
 /// The options of a [`Cache`]. Made by [`Cache::builder`].
 ///
@@ -21,6 +22,7 @@ pub struct CacheBuilder<V, C = Json> {
     layer: ReadThroughLayer<()>,
     codec: C,
     classify: Option<Arc<ClassifyValue<V>>>,
+    tags: Option<Arc<TagsOfValue<V>>>,
 }
 
 impl<V> Cache<V> {
@@ -30,7 +32,7 @@ impl<V> Cache<V> {
     /// a load.
     pub fn builder<S: Store>(name: &str, store: S) -> CacheBuilder<V> {
         let layer = ReadThroughLayer::without_keys(store);
-        CacheBuilder { name: name.into(), layer, codec: Json, classify: None }
+        CacheBuilder { name: name.into(), layer, codec: Json, classify: None, tags: None }
     }
 }
 
@@ -131,6 +133,30 @@ impl<V, C> CacheBuilder<V, C> {
         self
     }
 
+    /// As [`ReadThroughLayer::answer_tags`]: sets a function that gives the tags of a value. For tags
+    /// that are known before the load, there is [`Cache::tagged`].
+    ///
+    /// Default: what the codec says, which is none.
+    #[must_use]
+    pub fn answer_tags<F, T>(mut self, tags_of: F) -> Self
+    where
+        F: Fn(&V) -> T + Send + Sync + 'static,
+        T: IntoIterator<Item = Tag>,
+    {
+        self.tags = Some(Arc::new(move |value: &V| tags_of(value).into_iter().collect()));
+        self
+    }
+
+    /// As [`ReadThroughLayer::clearable`]: lets [`Handle::clear`](crate::Handle::clear) remove all
+    /// values at once.
+    ///
+    /// Default: off.
+    #[must_use]
+    pub fn clearable(mut self) -> Self {
+        self.layer = self.layer.clearable();
+        self
+    }
+
     /// Sets the codec: how a value becomes bytes, and back. It keeps values as they are.
     ///
     /// Default: [`Json`], for values that can be cloned and serialised.
@@ -139,8 +165,8 @@ impl<V, C> CacheBuilder<V, C> {
     where
         D: Codec<V, Kept = V>,
     {
-        let Self { name, layer, classify, .. } = self;
-        CacheBuilder { name, layer, codec, classify }
+        let Self { name, layer, classify, tags, .. } = self;
+        CacheBuilder { name, layer, codec, classify, tags }
     }
 
     /// The cache. Clones of it share its loads; another one that is built over the same store is
@@ -149,8 +175,8 @@ impl<V, C> CacheBuilder<V, C> {
     where
         C: Codec<V, Kept = V>,
     {
-        let Self { name, layer, codec, classify } = self;
-        let layer = layer.codec(ValueCodec::new(codec, classify));
+        let Self { name, layer, codec, classify, tags } = self;
+        let layer = layer.codec(ValueCodec::new(codec, classify, tags));
         Cache { client: CacheClient::new(&layer), name, options: RequestOptions::default() }
     }
 }

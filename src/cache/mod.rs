@@ -25,6 +25,7 @@ use crate::read_through::handle::Handle;
 use crate::read_through::loader_fn::{RunRequest, loader_fn};
 use crate::read_through::lookup::RequestOptions;
 use crate::read_through::many::{BatchFuture, BatchResponse};
+use crate::tag::{Tag, Tags, TooManyTags};
 
 /// Values of one type, each under a key, loaded by a function where they are missing.
 ///
@@ -84,14 +85,43 @@ impl<V, C> Cache<V, C> {
     /// [`Lookup::deadline`](crate::Lookup::deadline).
     #[must_use]
     pub fn deadline(&self, deadline: Instant) -> Self {
-        Self { options: self.options.deadline(deadline), ..self.clone() }
+        Self { options: self.options.clone().deadline(deadline), ..self.clone() }
     }
 
     /// The same cache, whose calls load even if there is a fresh value: see
     /// [`Lookup::force_refresh`](crate::Lookup::force_refresh).
     #[must_use]
     pub fn force_refresh(&self) -> Self {
-        Self { options: self.options.force_refresh(true), ..self.clone() }
+        Self { options: self.options.clone().force_refresh(true), ..self.clone() }
+    }
+
+    /// The same cache, whose calls have these tags: the values that they load or put get them. Give
+    /// all calls for a key the same tags. For tags that depend on the value, there is
+    /// [`CacheBuilder::answer_tags`].
+    ///
+    /// ```
+    /// # use std::convert::Infallible;
+    /// # use std::time::Duration;
+    /// use bellwether::{Cache, MemoryStore, Tag};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let stock: Cache<u64> =
+    ///     Cache::builder("stock", MemoryStore::new(10)).ttl(Duration::from_secs(60)).build();
+    /// let berlin = stock.tagged([Tag::of("warehouse").with("berlin")])?;
+    /// let load = async || Ok::<_, Infallible>(7);
+    /// assert_eq!(berlin.get_or_load(("berlin", 42), load).await?, 7);
+    ///
+    /// stock.handle().invalidate_tag(&Tag::of("warehouse").with("berlin")).await?;
+    /// assert_eq!(stock.get(("berlin", 42)).await?, None);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If there are more than [`Tags::MOST`].
+    pub fn tagged(&self, tags: impl IntoIterator<Item = Tag>) -> Result<Self, TooManyTags> {
+        Ok(Self { options: self.options.clone().tagged(Tags::new(tags)?), ..self.clone() })
     }
 
     /// The key of a value: the name of the cache, and this part.
@@ -207,7 +237,7 @@ where
         L: Future<Output = Result<V, E>> + Send,
         E: Into<BoxError> + Send + Sync + 'static,
     {
-        self.client.request(self.key(part), self.options, &RunRequest, load)
+        self.client.request(self.key(part), self.options.clone(), &RunRequest, load)
     }
 
     /// The values of many keys, in their order. One call of `load` loads those that are missing.
@@ -260,7 +290,7 @@ where
         A::Asked: 'static,
         E: Into<BoxError> + Send + Sync + 'static,
     {
-        let lookup_of = |part: &P| self.options.lookup(self.key(part));
+        let lookup_of = |part: &P| self.options.clone().lookup(self.key(part));
         self.client.request_many(loader_fn(load), parts.into_iter().collect(), lookup_of)
     }
 
@@ -301,14 +331,14 @@ where
     /// still be there.
     pub async fn put(&self, part: impl KeyPart, value: V) -> Result<bool, CacheError> {
         let key = self.key(part);
-        self.client.put(key, value).await
+        self.client.put(key, &self.options.tags, value).await
     }
 }
 
 impl<V, C> Clone for Cache<V, C> {
     fn clone(&self) -> Self {
         let Self { client, name, options } = self;
-        Self { client: client.clone(), name: Arc::clone(name), options: *options }
+        Self { client: client.clone(), name: Arc::clone(name), options: options.clone() }
     }
 }
 

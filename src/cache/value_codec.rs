@@ -1,4 +1,4 @@
-//! `ValueCodec`: the codec of a cache, and how the program classifies its values.
+//! `ValueCodec`: the codec of a cache, and how the program classifies and tags its values.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,20 +8,29 @@ use bytes::Bytes;
 use crate::codec::{Cacheability, Codec, EncodeBuffer};
 use crate::error::BoxError;
 use crate::status::CacheStatus;
+use crate::tag::Tag;
 
 /// What a [`Cache`](super::Cache) does with its values: a codec, and a function that classifies. So
 /// the function is no part of the cache's type.
 pub struct ValueCodec<V, C> {
     codec: C,
     classify: Option<Arc<ClassifyValue<V>>>,
+    tags: Option<Arc<TagsOfValue<V>>>,
 }
 
 /// A function of the program that classifies values.
 pub(super) type ClassifyValue<V> = dyn Fn(&V) -> Cacheability + Send + Sync;
 
+/// A function of the program that gives the tags of values.
+pub(super) type TagsOfValue<V> = dyn Fn(&V) -> Vec<Tag> + Send + Sync;
+
 impl<V, C> ValueCodec<V, C> {
-    pub(super) fn new(codec: C, classify: Option<Arc<ClassifyValue<V>>>) -> Self {
-        Self { codec, classify }
+    pub(super) fn new(
+        codec: C,
+        classify: Option<Arc<ClassifyValue<V>>>,
+        tags: Option<Arc<TagsOfValue<V>>>,
+    ) -> Self {
+        Self { codec, classify, tags }
     }
 }
 
@@ -52,6 +61,13 @@ where
         match &self.classify {
             Some(classify) => classify(kept),
             None => self.codec.classify(kept),
+        }
+    }
+
+    fn tags(&self, kept: &V) -> Vec<Tag> {
+        match &self.tags {
+            Some(tags) => tags(kept),
+            None => self.codec.tags(kept),
         }
     }
 

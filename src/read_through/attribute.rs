@@ -107,6 +107,7 @@ use std::task::{Context, Poll};
 /// | `skip(catalog, self)` | the arguments on which the answer does not depend |
 /// | `ttl`, `stale_while_revalidate`, `stale_if_error` | as the options of [`ReadThroughLayer`] by these names, such as `"60s"`; units are `ms`, `s`, `m`, `h` and `d` |
 /// | `not_found_ttl` | how long `None` is stored, for functions that return an `Option` in the `Result`. It replaces the layer's [`classify`](ReadThroughLayer::classify) |
+/// | `tags = ["shelf/{warehouse}"]` | the [tags](ReadThroughLayer::tags) of the answer, as templates like that of the key; each argument in them is in the key, too. They replace the layer's |
 /// | `key_fn = name` | also makes a function of this name, from the arguments of the key to the key, for invalidation |
 ///
 /// Everything else is as the layer sets it.

@@ -22,6 +22,7 @@ use crate::status::CacheStatus;
 use crate::store::{
     Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Marker, Peek, Store, Value,
 };
+use crate::tag::Tags;
 
 /// The cache of a [`ReadThroughLayer`], without a loader and without a key function.
 ///
@@ -158,7 +159,7 @@ impl<C> CacheClient<C> {
 
     /// A handle to the stored entries.
     pub fn handle(&self) -> Handle {
-        Handle::new(Arc::clone(&self.0.store))
+        Handle::new(Arc::clone(&self.0.store), self.0.tags.is_clearable)
     }
 
     /// How many keys this process looks up or loads right now.
@@ -194,8 +195,8 @@ impl<C> CacheClient<C> {
     /// Stores an answer outside of a load, for example when an origin confirms a stored response.
     ///
     /// It takes the lease of the key. It stores nothing if another caller has the lease, or if
-    /// `replaces` refuses the stored entry. Returns whether the answer was stored. A failure of the
-    /// store is logged and returns `false`.
+    /// `replaces` refuses the stored entry. The answer gets the tags of the stored entry, and its
+    /// own. Returns whether it was stored. A failure of the store is logged and returns `false`.
     ///
     /// # Cancel safety
     /// If it is dropped before it returns, the answer may be stored or not. The lease lapses after
@@ -210,12 +211,20 @@ impl<C> CacheClient<C> {
     where
         C: Codec<R>,
     {
-        let Some(lease) = self.lease(key, replaces).await else { return false };
-        let Some(value) = self.encode(answer) else {
+        let mut tags = Tags::none();
+        let with_tags = |stored: Option<&Entry>| {
+            let epochs = stored.map(Entry::epochs).unwrap_or_default();
+            tags = Tags::of_entry(epochs.iter().map(|epoch| *epoch.tag()));
+            replaces(stored)
+        };
+        let Some(lease) = self.lease(key, with_tags).await else { return false };
+        let of_answer = Tags::new(self.0.codec.tags(&answer));
+        let tags = of_answer.and_then(|of_answer| tags.union(&of_answer));
+        let (Some(value), Ok(tags)) = (self.encode(answer), tags) else {
             self.abandon(lease).await;
             return false;
         };
-        self.commit(lease, Draft::new(value, self.0.codec.id(), lifetimes)).await
+        self.commit(lease, Draft::new(value, self.0.codec.id(), lifetimes).tagged(tags)).await
     }
 
     /// Removes the entry of a key, unless a load of the key is under way. The answer of such a load

@@ -14,6 +14,7 @@ use super::failure_cache::FailureCache;
 use super::lookup::RequestOptions;
 use super::outcome::Outcome;
 use super::private_keys::{BypassPermit, PrivateKeys};
+use super::request_tags::TagRules;
 use crate::codec::{Cacheability, Codec};
 use crate::error::{BoxError, Error};
 use crate::flight::{FlightBounds, Flights};
@@ -29,6 +30,7 @@ pub(crate) struct Core<C> {
     pub(crate) policy: Policy,
     pub(crate) codec: Arc<C>,
     pub(crate) errors: ErrorRules,
+    pub(crate) tags: TagRules,
     pub(crate) loads: Loads,
 }
 
@@ -186,6 +188,7 @@ impl<C> Core<C> {
             policy: self.policy.clone(),
             codec: Arc::clone(&self.codec),
             errors: self.errors.clone(),
+            tags: self.tags.clone(),
             loads,
         })
     }
@@ -225,7 +228,7 @@ impl<C> Core<C> {
     }
 
     /// A permit to load individually, for a request whose key has private answers.
-    pub(crate) fn bypass(&self, key: &Key, options: RequestOptions) -> Option<BypassPermit> {
+    pub(crate) fn bypass(&self, key: &Key, options: &RequestOptions) -> Option<BypassPermit> {
         let coalesces = options.returns_bypass || options.is_forced;
         if coalesces { None } else { self.loads.private_keys.bypass(&key.digest()) }
     }

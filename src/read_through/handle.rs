@@ -1,14 +1,18 @@
 //! `Handle`: invalidates, expires and prefetches stored entries.
 
-use std::future::Future;
+use std::fmt;
+use std::future::{Future, IntoFuture};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use tower::{Service, ServiceExt};
 
+use crate::box_future::BoxFuture;
 use crate::error::CacheError;
 use crate::key::Key;
 use crate::store::Store;
+use crate::tag::Tag;
 
 /// A handle to the stored entries of a layer. Clones are handles to the same entries.
 ///
@@ -19,18 +23,20 @@ use crate::store::Store;
 #[derive(Clone, Debug)]
 pub struct Handle<S = ()> {
     store: Arc<dyn Store>,
+    is_clearable: bool,
     service: S,
 }
 
 impl Handle {
-    pub(super) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, service: () }
+    pub(super) fn new(store: Arc<dyn Store>, is_clearable: bool) -> Self {
+        Self { store, is_clearable, service: () }
     }
 
     /// A handle that can also prefetch through `service`: a service that this handle's layer made,
     /// or one that wraps it.
     pub fn over<S>(self, service: S) -> Handle<S> {
-        Handle { store: self.store, service }
+        let Self { store, is_clearable, service: () } = self;
+        Handle { store, is_clearable, service }
     }
 }
 
@@ -96,6 +102,55 @@ impl<S> Handle<S> {
         expired.map_err(|error| CacheError::store(key, &error))
     }
 
+    /// Removes all entries with a tag, in one step that does not depend on how many there are. After
+    /// this has returned, no request that starts later gets a value with that tag whose load began
+    /// before it. Copies in the [near tiers](crate::RedisOptions::near) of other processes follow
+    /// within one message of the server. The [guide](crate::guide::invalidation) has the failure
+    /// cases.
+    ///
+    /// Call it after the source has changed. Every entry is then loaded again, by one load each. If
+    /// a tag has many entries, [`expire_tag`](Self::expire_tag) spares the source that.
+    ///
+    /// # Errors
+    /// If the store fails, or has no tags. The operation may have happened or not; it is safe to
+    /// repeat.
+    ///
+    /// # Cancel safety
+    /// If it is dropped before it returns, the operation may have happened or not.
+    pub async fn invalidate_tag(&self, tag: &Tag) -> Result<(), CacheError> {
+        let invalidated = self.store.invalidate_tag(tag.clone()).await;
+        invalidated.map_err(|error| CacheError::tag(tag, &error))
+    }
+
+    /// Makes all entries with a tag stale, as if their ttl had passed. While each is loaded again,
+    /// callers get it within its stale window. Entries without a stale window are removed. Await
+    /// the result, perhaps with a [spread](ExpireTag::spread).
+    ///
+    /// # Errors
+    /// As [`invalidate_tag`](Self::invalidate_tag).
+    ///
+    /// # Cancel safety
+    /// As [`invalidate_tag`](Self::invalidate_tag).
+    pub fn expire_tag(&self, tag: &Tag) -> ExpireTag {
+        ExpireTag { store: Arc::clone(&self.store), tag: tag.clone(), spread: Duration::ZERO }
+    }
+
+    /// Removes all entries of [clearable](super::ReadThroughLayer::clearable) layers over this store
+    /// (with `RedisStore`: of its namespace), as by [`invalidate_tag`](Self::invalidate_tag).
+    ///
+    /// # Errors
+    /// As [`invalidate_tag`](Self::invalidate_tag); and
+    /// [`NotClearable`](crate::CacheErrorKind::NotClearable) if this handle is of another layer.
+    ///
+    /// # Cancel safety
+    /// As [`invalidate_tag`](Self::invalidate_tag).
+    pub async fn clear(&self) -> Result<(), CacheError> {
+        match self.is_clearable {
+            true => self.invalidate_tag(&Tag::everything()).await,
+            false => Err(CacheError::not_clearable()),
+        }
+    }
+
     /// Loads the answer to a request unless it is stored already. Callers in all processes share
     /// that load.
     ///
@@ -114,6 +169,47 @@ impl<S> Handle<S> {
     {
         let answered = self.service.clone().oneshot(request);
         async move { answered.await.map(drop) }
+    }
+}
+
+/// An expiry of a tag, to be awaited. Made by [`Handle::expire_tag`].
+#[must_use = "nothing expires until it is awaited"]
+pub struct ExpireTag {
+    store: Arc<dyn Store>,
+    tag: Tag,
+    spread: Duration,
+}
+
+impl ExpireTag {
+    /// Lets the entries become stale one after the other over this time, each at a time that
+    /// depends on its key, so that they are not all loaded again at once. Until then, an entry is
+    /// as fresh as before.
+    ///
+    /// If the tag is expired again meanwhile, its entries from before the first expiry are stale at
+    /// once.
+    ///
+    /// Default: zero, which makes all of them stale at once.
+    pub fn spread(self, spread: Duration) -> Self {
+        Self { spread, ..self }
+    }
+}
+
+impl IntoFuture for ExpireTag {
+    type Output = Result<(), CacheError>;
+    type IntoFuture = BoxFuture<'static, Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        let Self { store, tag, spread } = self;
+        Box::pin(async move {
+            let expired = store.expire_tag(tag.clone(), spread).await;
+            expired.map_err(|error| CacheError::tag(&tag, &error))
+        })
+    }
+}
+
+impl fmt::Debug for ExpireTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExpireTag").field("tag", &self.tag).field("spread", &self.spread).finish()
     }
 }
 

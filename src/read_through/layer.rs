@@ -9,6 +9,7 @@ use tower::Layer;
 use super::core::{Core, ErrorRules, Loads};
 use super::handle::Handle;
 use super::lookup::Lookup;
+use super::request_tags::TagRules;
 use super::service::ReadThrough;
 use crate::codec::{Cacheability, Classified, Json};
 use crate::config_error::{ConfigError, duration_within, number_within, share_within};
@@ -23,8 +24,9 @@ pub struct ReadThroughLayer<K, C = Json> {
     key_of: K,
     store: Arc<dyn Store>,
     pub(super) policy: Policy,
-    codec: Arc<C>,
+    pub(super) codec: Arc<C>,
     pub(super) errors: ErrorRules,
+    pub(super) tags: TagRules,
     loads: Loads,
 }
 
@@ -50,7 +52,8 @@ impl<K> ReadThroughLayer<K> {
         let loads = Loads::none(policy.bounds);
         let store = Arc::new(store);
         let codec = Arc::new(Json);
-        Self { key_of, store, policy, codec, errors: ErrorRules::default(), loads }
+        let (errors, tags) = Default::default();
+        Self { key_of, store, policy, codec, errors, tags, loads }
     }
 }
 
@@ -308,16 +311,16 @@ impl<K, C> ReadThroughLayer<K, C> {
         ReadThroughLayer { loads, ..self.classify(classify) }
     }
 
-    fn with_codec<D>(self, codec: Arc<D>) -> ReadThroughLayer<K, D> {
-        let Self { key_of, store, policy, errors, .. } = self;
+    pub(super) fn with_codec<D>(self, codec: Arc<D>) -> ReadThroughLayer<K, D> {
+        let Self { key_of, store, policy, errors, tags, .. } = self;
         // New loads, since outcomes of another codec have another type.
         let loads = Loads::none(policy.bounds);
-        ReadThroughLayer { key_of, store, policy, codec, errors, loads }
+        ReadThroughLayer { key_of, store, policy, codec, errors, tags, loads }
     }
 
     /// A handle to the stored entries, to invalidate and expire them from anywhere in the program.
     pub fn handle(&self) -> Handle {
-        Handle::new(Arc::clone(&self.store))
+        Handle::new(Arc::clone(&self.store), self.tags.is_clearable)
     }
 
     pub(super) fn core(&self) -> Core<C> {
@@ -326,6 +329,7 @@ impl<K, C> ReadThroughLayer<K, C> {
             policy: self.policy.clone(),
             codec: Arc::clone(&self.codec),
             errors: self.errors.clone(),
+            tags: self.tags.clone(),
             loads: self.loads.clone(),
         }
     }
@@ -341,8 +345,8 @@ impl<S, K: Clone, C> Layer<S> for ReadThroughLayer<K, C> {
 
 impl<K: Clone, C> Clone for ReadThroughLayer<K, C> {
     fn clone(&self) -> Self {
-        let Core { store, policy, codec, errors, loads } = self.core();
-        Self { key_of: self.key_of.clone(), store, policy, codec, errors, loads }
+        let Core { store, policy, codec, errors, tags, loads } = self.core();
+        Self { key_of: self.key_of.clone(), store, policy, codec, errors, tags, loads }
     }
 }
 

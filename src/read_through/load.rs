@@ -26,6 +26,7 @@ use crate::log_throttle::warn_throttled;
 use crate::policy::{FailureWindow, Policy, WhenAbandoned};
 use crate::shared_error::SharedError;
 use crate::store::Failure;
+use crate::tag::{Tags, TooManyTags};
 
 /// What a load needs: a clone of the loader, and the request.
 pub(crate) struct Job<S, Req> {
@@ -71,8 +72,8 @@ impl<S, Req> fmt::Debug for LentJob<S, Req> {
 /// How a load ended.
 #[derive(Debug)]
 pub(crate) enum LoaderAnswer {
-    /// With a value, and what becomes of it.
-    Loaded(Arc<dyn Any + Send + Sync>, AnswerStorage),
+    /// With a value, what becomes of it, and its tags.
+    Loaded(Arc<dyn Any + Send + Sync>, AnswerStorage, Tags),
     /// Without a value.
     Failed(FailedLoad),
     /// The last waiter left, and the policy cancels abandoned loads.
@@ -268,12 +269,8 @@ pub(super) fn classified<R, C: Codec<R>>(kept: C::Kept, core: &Core<C>, key: &Ke
         Cacheability::Keep => freshness.lifetimes(jitter()),
         Cacheability::KeepFor(lifetimes) => freshness.jittered(lifetimes, jitter()),
         Cacheability::NotFound => freshness.not_found_lifetimes(jitter()),
-        Cacheability::PrivateKey => {
-            return LoaderAnswer::Loaded(Arc::new(kept), AnswerStorage::PrivateKey);
-        }
-        Cacheability::PrivateOnce => {
-            return LoaderAnswer::Loaded(Arc::new(kept), AnswerStorage::PrivateOnce);
-        }
+        Cacheability::PrivateKey => return not_stored(kept, AnswerStorage::PrivateKey),
+        Cacheability::PrivateOnce => return not_stored(kept, AnswerStorage::PrivateOnce),
         Cacheability::Failure => {
             let bytes = weight(&kept, core);
             let outcome = Outcome::FailedValue(Arc::new(kept));
@@ -284,15 +281,31 @@ pub(super) fn classified<R, C: Codec<R>>(kept: C::Kept, core: &Core<C>, key: &Ke
             return LoaderAnswer::Failed(FailedLoad::by(outcome, 0, FailureScope::Answer));
         }
     };
+    let tags = match Tags::new(core.codec.tags(&kept)) {
+        Ok(tags) => tags,
+        Err(many) => {
+            warn_too_many_tags(key, many);
+            return not_stored(kept, AnswerStorage::Uncacheable);
+        }
+    };
     if lifetimes.life().is_zero() {
-        return LoaderAnswer::Loaded(Arc::new(kept), AnswerStorage::Share);
+        return LoaderAnswer::Loaded(Arc::new(kept), AnswerStorage::Share, tags);
     }
     let Some(bytes) = encoded(&kept, core, key) else {
-        return LoaderAnswer::Loaded(Arc::new(kept), AnswerStorage::Uncacheable);
+        return LoaderAnswer::Loaded(Arc::new(kept), AnswerStorage::Uncacheable, tags);
     };
     let kept = core.codec.settle(kept, &bytes);
     let extra_bytes = core.codec.weight(&kept, &bytes);
-    LoaderAnswer::Loaded(Arc::new(kept), AnswerStorage::Store(bytes, extra_bytes, lifetimes))
+    LoaderAnswer::Loaded(Arc::new(kept), AnswerStorage::Store(bytes, extra_bytes, lifetimes), tags)
+}
+
+fn not_stored<K: Send + Sync + 'static>(kept: K, storage: AnswerStorage) -> LoaderAnswer {
+    LoaderAnswer::Loaded(Arc::new(kept), storage, Tags::none())
+}
+
+/// Says that an answer is not stored, because of its tags.
+pub(super) fn warn_too_many_tags(key: &Key, many: TooManyTags) {
+    warn_throttled!(%key, "an answer is not stored: it has {many}");
 }
 
 /// How many bytes a value takes that counts as a failure. `usize::MAX` if it is too large to

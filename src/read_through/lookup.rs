@@ -3,6 +3,7 @@
 use tokio::time::Instant;
 
 use crate::key::Key;
+use crate::tag::Tags;
 
 /// What a request asks of the cache: a key, and options for this request.
 ///
@@ -31,7 +32,7 @@ pub struct Lookup {
 /// What a request asks of the cache, apart from the key: for
 /// [`CacheClient::request`](crate::adapter::CacheClient::request). The default asks for nothing
 /// special.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct RequestOptions {
     /// When its answer is needed.
     pub(crate) deadline: Option<Instant>,
@@ -43,6 +44,8 @@ pub struct RequestOptions {
     /// Where it would load individually, its call ends with the status
     /// [`Bypass`](crate::CacheStatus::Bypass) instead.
     pub(crate) returns_bypass: bool,
+    /// Its tags, in addition to those that the layer gives it.
+    pub(crate) tags: Tags,
 }
 
 impl Lookup {
@@ -103,6 +106,13 @@ impl RequestOptions {
     #[must_use]
     pub fn force_refresh(self, yes: bool) -> Self {
         Self { is_forced: yes, ..self }
+    }
+
+    /// Sets the tags of the request, in addition to those that the [layer](crate::ReadThroughLayer::tags)
+    /// gives it.
+    #[must_use]
+    pub fn tagged(self, tags: Tags) -> Self {
+        Self { tags, ..self }
     }
 
     /// If `yes`, and the answer that the request waited for is private to another caller, the

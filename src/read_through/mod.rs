@@ -99,6 +99,8 @@ mod model;
 mod outcome;
 pub(crate) mod private_keys;
 mod put;
+mod request_tags;
 pub(crate) mod service;
 mod step;
+mod tags;
 mod uncached_load;

@@ -8,9 +8,11 @@ use crate::codec::Codec;
 use crate::error::{CacheError, StoreError};
 use crate::key::Key;
 use crate::store::{Accept, Acquire, Claim, Commit, Draft, Lease, Value};
+use crate::tag::Tags;
 
 impl<C> CacheClient<C> {
-    /// Stores an answer that was just written to the source. Returns whether it was stored.
+    /// Stores an answer that was just written to the source, with these tags and its own. Returns
+    /// whether it was stored.
     ///
     /// When it has returned `Ok`, no answer of a load that began before is stored or served any
     /// more. See [`Cache::put`](crate::Cache::put) for the races of writers.
@@ -21,14 +23,14 @@ impl<C> CacheClient<C> {
     /// # Cancel safety
     /// If it is dropped before it returns, the answer may be stored or not, and an older one may
     /// still be there. The lease lapses after two seconds.
-    pub async fn put<R>(&self, key: Key, answer: R) -> Result<bool, CacheError>
+    pub async fn put<R>(&self, key: Key, tags: &Tags, answer: R) -> Result<bool, CacheError>
     where
         C: Codec<R>,
     {
         if key.byte_len() > Key::MAX_BYTES {
             return Err(CacheError::key_too_long(&key));
         }
-        let draft = self.draft(&key, answer);
+        let draft = self.draft(&key, tags, answer);
         let stored = match draft {
             Some(draft) => self.replace_older(&key, draft).await,
             None => Ok(Put::Refused),
@@ -43,15 +45,22 @@ impl<C> CacheClient<C> {
     }
 
     /// What a store gets of an answer. `None` if the answer must not or cannot be stored.
-    fn draft<R>(&self, key: &Key, answer: R) -> Option<Draft>
+    fn draft<R>(&self, key: &Key, tags: &Tags, answer: R) -> Option<Draft>
     where
         C: Codec<R>,
     {
         let core = self.core();
         match load::classified(core.codec.keep(answer), core, key) {
-            LoaderAnswer::Loaded(kept, AnswerStorage::Store(bytes, extra_bytes, lifetimes)) => {
+            LoaderAnswer::Loaded(
+                kept,
+                AnswerStorage::Store(bytes, extra_bytes, lifetimes),
+                own,
+            ) => {
                 let value = Value::of(bytes, kept, extra_bytes);
-                Some(Draft::new(value, core.codec.id(), lifetimes))
+                let tags = tags.union(&own);
+                let tags = tags.inspect_err(|many| load::warn_too_many_tags(key, *many)).ok()?;
+                let tags = core.tags.and_everything(&tags);
+                Some(Draft::new(value, core.codec.id(), lifetimes).tagged(tags))
             }
             _ => None,
         }

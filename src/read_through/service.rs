@@ -49,7 +49,8 @@ impl<S, K, C> ReadThrough<S, K, C> {
     where
         Self: Clone,
     {
-        Handle::new(Arc::clone(&self.core.store)).over(self.clone())
+        let is_clearable = self.core.tags.is_clearable;
+        Handle::new(Arc::clone(&self.core.store), is_clearable).over(self.clone())
     }
 
     /// How many keys this process looks up or loads right now. It is zero when nothing is under

@@ -37,7 +37,7 @@ pub(crate) async fn load_uncached<S, Req, C>(
     let key = leader.key().digest();
     let before = core.loads.unshared_failures.times(&key);
     match load(job, &core, &leader, core.policy.when_abandoned).await {
-        LoaderAnswer::Loaded(kept, decision) => {
+        LoaderAnswer::Loaded(kept, decision, _) => {
             core.loads.failures.forget(&key);
             core.loads.unshared_failures.forget(&key);
             let outcome = Outcome::Value(kept, ValueOrigin::Uncached(BypassReason::WaitRanOut));

@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::epoch::TagEpoch;
+use crate::key::Digest;
 use crate::lifetimes::Lifetimes;
+use crate::tag::Tags;
 
 /// A stored value: its bytes, and the decoded value once a caller has decoded it.
 ///
@@ -99,12 +102,15 @@ pub struct Draft {
     pub(crate) load_time: Duration,
     /// How long ago the lease was granted.
     pub(crate) lease_age: Duration,
+    /// The tags that are known only after the load.
+    pub(crate) tags: Tags,
 }
 
 impl Draft {
     /// A value in the encoding of a codec, with its lifetimes.
     pub fn new(value: Value, codec: u8, lifetimes: Lifetimes) -> Self {
-        Self { value, codec, lifetimes, load_time: Duration::ZERO, lease_age: Duration::ZERO }
+        let [load_time, lease_age] = [Duration::ZERO; 2];
+        Self { value, codec, lifetimes, load_time, lease_age, tags: Tags::none() }
     }
 
     /// A marker instead of a value. It tells the callers that waited for the last answer why that
@@ -116,6 +122,18 @@ impl Draft {
             Marker::Uncacheable => UNCACHEABLE,
         };
         Self::new(Value::new(Bytes::from_static(bytes)), MARKER, Lifetimes::fresh_for(life))
+    }
+
+    /// Sets the tags that are known only after the load, in addition to those of the
+    /// [claim](crate::store::Claim::tags). With both there are at most [`Tags::MOST`].
+    #[must_use]
+    pub fn tagged(self, tags: Tags) -> Self {
+        Self { tags, ..self }
+    }
+
+    /// The tags that are known only after the load.
+    pub fn tags(&self) -> &Tags {
+        &self.tags
     }
 
     /// The loaded value.
@@ -152,7 +170,19 @@ impl Draft {
     /// The entry that a store makes of it: with its fence, the time at which it was stored by the
     /// store's clock (in microseconds since the Unix epoch), and what is left of its life.
     pub fn into_entry(self, fence: u64, stored_at: u64, remaining: Remaining) -> Entry {
-        Entry { stored: Arc::new(Stored { draft: self, fence, stored_at }), remaining }
+        self.into_tagged_entry(fence, stored_at, remaining, Vec::new())
+    }
+
+    /// The same, for an entry with tags: with the epochs under which it was loaded, in the order of
+    /// the tags.
+    pub fn into_tagged_entry(
+        self,
+        fence: u64,
+        stored_at: u64,
+        remaining: Remaining,
+        epochs: Vec<TagEpoch>,
+    ) -> Entry {
+        Entry { stored: Arc::new(Stored { draft: self, fence, stored_at, epochs }), remaining }
     }
 }
 
@@ -170,6 +200,7 @@ struct Stored {
     draft: Draft,
     fence: u64,
     stored_at: u64,
+    epochs: Vec<TagEpoch>,
 }
 
 /// Why the last answer for a key is not there.
@@ -229,6 +260,16 @@ impl Entry {
     /// When it was stored, by the store's clock, in microseconds since the Unix epoch.
     pub fn stored_at(&self) -> u64 {
         self.stored.stored_at
+    }
+
+    /// Its tags, with the epochs under which it was loaded, in the order of the tags.
+    pub fn epochs(&self) -> &[TagEpoch] {
+        &self.stored.epochs
+    }
+
+    /// Whether it has a tag.
+    pub fn has_tag(&self, tag: &Digest) -> bool {
+        self.epochs().binary_search_by_key(tag, |epoch| *epoch.tag()).is_ok()
     }
 
     /// What is left of its life.
@@ -295,11 +336,12 @@ impl Entry {
 
 impl fmt::Debug for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Stored { draft, fence, stored_at } = &*self.stored;
+        let Stored { draft, fence, stored_at, epochs } = &*self.stored;
         f.debug_struct("Entry")
             .field("draft", draft)
             .field("fence", fence)
             .field("stored_at", stored_at)
+            .field("epochs", epochs)
             .field("remaining", &self.remaining)
             .finish()
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::epoch::TagEpoch;
 use crate::claim::{Claim, Token};
 use crate::key::Key;
 
@@ -24,13 +25,20 @@ pub struct Lease {
     term: Duration,
     fence: u64,
     granted_at: u64,
+    epochs: Vec<TagEpoch>,
 }
 
 impl Lease {
     /// A lease as a store grants it: with its term, its fencing token, and the time of the grant by
     /// the store's clock, in microseconds since the Unix epoch.
     pub fn granted(claim: Claim, term: Duration, fence: u64, granted_at: u64) -> Self {
-        Self { claim, term, fence, granted_at }
+        Self { claim, term, fence, granted_at, epochs: Vec::new() }
+    }
+
+    /// Sets the epochs that the [tags of the claim](Claim::tags) had at the grant or before, in the
+    /// order of the tags.
+    pub fn under(self, epochs: Vec<TagEpoch>) -> Self {
+        Self { epochs, ..self }
     }
 
     /// The claim it was granted to.
@@ -61,6 +69,11 @@ impl Lease {
     /// When it was granted, by the store's clock, in microseconds since the Unix epoch.
     pub fn granted_at(&self) -> u64 {
         self.granted_at
+    }
+
+    /// The epochs of the tags of the claim, under which the load begins.
+    pub fn epochs(&self) -> &[TagEpoch] {
+        &self.epochs
     }
 
     /// Gives the claim back, to abandon it.

@@ -18,6 +18,22 @@
 //!    the answer comes. The token is chosen before the request is sent, so a lease can be abandoned
 //!    even if the answer that granted it was lost.
 //!
+//! # Tags
+//! A store with tags gives each tag an [epoch](TagEpoch), and keeps with an entry the epochs under
+//! which it was loaded. It promises:
+//!
+//! 7. After [`invalidate_tag`](Store::invalidate_tag) has returned, an operation that begins later
+//!    finds no entry with that tag whose load began before it, whatever the store has forgotten.
+//!    After [`expire_tag`](Store::expire_tag), it finds such an entry only as stale.
+//! 8. A commit that begins after either of them is superseded if its lease was granted before. For
+//!    tags of the [claim](Claim::tags) this holds whatever the store has forgotten. For tags of the
+//!    [draft](Draft::tags), it holds as long as the store has not forgotten the invalidation.
+//! 9. The epochs of a lease are read before the grant or with it. Those of a commit are compared
+//!    when it begins, and those of an entry at each lookup. So no step touches an entry and a tag
+//!    at once, and they can be on different servers.
+//!
+//! A store without tags refuses to invalidate one, and stores entries without their tags.
+//!
 //! The module [`conformance`] (feature `test-util`) checks this contract, for stores of your own.
 //! [`faulty`] has a store that fails on request, for tests of your services.
 
@@ -25,30 +41,35 @@ mod clock;
 #[cfg(feature = "test-util")]
 pub mod conformance;
 mod entry;
+mod epoch;
 mod failure;
 #[cfg(feature = "test-util")]
 pub mod faulty;
 mod lease;
 pub(crate) mod memory;
+mod standing;
 mod watch;
 
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 
 use std::fmt;
+use std::future::ready;
 use std::time::Duration;
 
 use crate::box_future::BoxFuture;
 
 pub use clock::{Clock, Moment};
 pub use entry::{Draft, Entry, Marker, Remaining, Value};
+pub use epoch::TagEpoch;
 pub use failure::Failure;
 pub use lease::Lease;
 pub use watch::{Watch, Watchers};
 
 pub use crate::claim::{Claim, Token};
-use crate::error::StoreError;
+use crate::error::{StoreError, StoreErrorKind};
 use crate::key::Key;
+use crate::tag::{Tag, Tags};
 
 /// Where entries and leases live. See the [contract](self) for what implementors promise.
 ///
@@ -119,6 +140,44 @@ pub trait Store: fmt::Debug + Send + Sync + 'static {
     /// As [`invalidate`](Store::invalidate), but an entry with a stale window stays, and is stale.
     /// Returns whether there was an entry, fresh or stale.
     fn expire(&self, key: Key) -> StoreFuture<bool>;
+
+    /// As [`lookup`](Store::lookup), for a request with these tags.
+    ///
+    /// An entry that lacks one of them counts as none: it was stored before the program gave it
+    /// that tag, and invalidations of the tag do not reach it. A remote store reads their epochs in
+    /// the same round trip; tags that only the entry has cost another one.
+    ///
+    /// Provided, for stores without tags: a lookup.
+    fn lookup_tagged(&self, key: Key, _: Tags) -> StoreFuture<Option<Entry>> {
+        self.lookup(key)
+    }
+
+    /// Ends the epoch of a tag: its entries count as none, and loads that began before it are
+    /// [`Superseded`](Commit::Superseded).
+    ///
+    /// # Errors
+    /// Provided, for stores without tags: [`Unsupported`](StoreErrorKind::Unsupported).
+    fn invalidate_tag(&self, _: Tag) -> StoreFuture<()> {
+        without_tags()
+    }
+
+    /// As [`invalidate_tag`](Store::invalidate_tag), but entries with a stale window stay, and are
+    /// stale. Over a spread of more than zero, each becomes stale at a time of its own, from now
+    /// until the spread has passed.
+    ///
+    /// If another expiry of the tag comes within the spread, its entries from before the first one
+    /// are stale at once.
+    ///
+    /// # Errors
+    /// Provided, for stores without tags: [`Unsupported`](StoreErrorKind::Unsupported).
+    fn expire_tag(&self, _: Tag, _spread: Duration) -> StoreFuture<()> {
+        without_tags()
+    }
+}
+
+fn without_tags() -> StoreFuture<()> {
+    let message = "the store has no tags, so none can be invalidated";
+    Box::pin(ready(Err(StoreError::new(StoreErrorKind::Unsupported, message))))
 }
 
 /// The future of an operation of a store. It borrows nothing, and ends with a result or a

@@ -15,6 +15,7 @@
 //! | `flush` | a server that forgets everything causes no error |
 //! | `loader_down` | a failing loader is probed once per interval |
 //! | `history` | nothing outlives its invalidation |
+//! | `tags` | nothing outlives the invalidation of its tag, whatever Redis forgets |
 //!
 //! `BELLWETHER_FLEET_ROUNDS` sets how many rounds of history are played (10,000; a million take an
 //! hour), `BELLWETHER_FLEET_SEED` sets the seed of the random numbers.
@@ -36,4 +37,5 @@ mod flush;
 mod history;
 mod leaving;
 mod loader_down;
+mod tags;
 mod wake_up;

@@ -6,6 +6,7 @@ use bellwether::{CacheStatus, LoadLocation};
 use serde::{Deserialize, Serialize};
 
 use crate::storm::{Fared, Storm};
+use crate::tags::game::TagGame;
 
 /// A command to a worker.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -24,6 +25,8 @@ pub(crate) enum Command {
     Storm(Storm),
     /// Play at random.
     Play(Game),
+    /// Play at random, with tags.
+    PlayTags(TagGame),
     /// Report its state.
     Report,
 }

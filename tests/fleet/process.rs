@@ -7,6 +7,7 @@ use bellwether_testkit::processes;
 
 use crate::messages::{Answer, Command, Event, Game, Reply, Report, Setup};
 use crate::storm::{Fared, Storm};
+use crate::tags::game::TagGame;
 
 /// A process of the fleet. Killed and reaped on drop.
 pub(crate) struct Worker {
@@ -55,6 +56,13 @@ impl Worker {
 
     pub(crate) async fn play(&self, game: Game) -> Vec<Event> {
         match self.ask(Command::Play(game)).await {
+            Reply::History(events) => events,
+            other => panic!("no history: {other:?}"),
+        }
+    }
+
+    pub(crate) async fn play_tags(&self, game: TagGame) -> Vec<Event> {
+        match self.ask(Command::PlayTags(game)).await {
             Reply::History(events) => events,
             other => panic!("no history: {other:?}"),
         }

@@ -92,6 +92,14 @@ impl Member {
         self.service.handle()
     }
 
+    pub(crate) fn store(&self) -> &RedisStore {
+        &self.store
+    }
+
+    pub(crate) fn database(&self) -> &Arc<Client> {
+        &self.database
+    }
+
     /// Changes the source, and says what version it has now.
     pub(crate) async fn write(&self, key: u64) -> u64 {
         let version = self.database.ask(Query::Write { key }).await;
@@ -110,6 +118,7 @@ impl Member {
             },
             Command::Storm(storm) => Reply::Fared(self.storm(storm).await),
             Command::Play(game) => Reply::History(self.play(game).await),
+            Command::PlayTags(game) => Reply::History(self.play_tags(game).await),
             Command::Report => Reply::Report(self.report()),
         }
     }

@@ -6,7 +6,7 @@ use bellwether::store::faulty::{Fault, FaultyStore, Operation};
 use bellwether::store::{
     Accept, Commit, Draft, Failure, Peek, Renew, Store, StoreFuture, Value, conformance,
 };
-use bellwether::{CacheStatus, FailureCause, Lifetimes, MemoryStore, StoreErrorKind};
+use bellwether::{CacheStatus, FailureCause, Lifetimes, MemoryStore, StoreErrorKind, Tag};
 use bellwether_testkit::caches::{
     JSON, MINUTE, NEVER, SECOND, answer, ask, burst, cached, commit, is_leased, key, lease, put,
     settled,
@@ -55,6 +55,8 @@ async fn failure(store: &FaultyStore<MemoryStore>, operation: Operation) -> Opti
         Operation::Abandon => kind(store.abandon(lease.into_claim())).await,
         Operation::Invalidate => kind(store.invalidate(key(1))).await,
         Operation::Expire => kind(store.expire(key(1))).await,
+        Operation::InvalidateTag => kind(store.invalidate_tag(Tag::of("tag"))).await,
+        Operation::ExpireTag => kind(store.expire_tag(Tag::of("tag"), MINUTE)).await,
         other => panic!("{other:?} is not known here"),
     }
 }

@@ -18,6 +18,7 @@ mod not_kept;
 mod reentry;
 mod stale;
 mod support;
+mod tags;
 mod tidy;
 mod tower_contract;
 mod wait;

@@ -13,7 +13,7 @@ use self::sources::{Source, after, below_each, root, shipped, sources, sources_b
 
 /// Which modules of the library a module may know. No arrow points up, and there is no cycle. The
 /// other crates know its public API only.
-const ARROWS: [(&str, &[&str]); 21] = [
+const ARROWS: [(&str, &[&str]); 22] = [
     (
         "adapter",
         &[
@@ -39,14 +39,15 @@ const ARROWS: [(&str, &[&str]); 21] = [
             "read_through",
             "status",
             "store",
+            "tag",
         ],
     ),
-    ("claim", &["key"]),
-    ("codec", &["error", "lifetimes", "status"]),
+    ("claim", &["key", "tag"]),
+    ("codec", &["error", "lifetimes", "status", "tag"]),
     ("config_error", &[]),
     ("conformance", &["box_future", "claim", "error", "key"]),
     ("duration", &[]),
-    ("error", &["config_error", "key", "shared_error"]),
+    ("error", &["config_error", "key", "shared_error", "tag"]),
     ("flight", &["jitter", "key"]),
     ("guide", &[]),
     ("jitter", &[]),
@@ -70,6 +71,7 @@ const ARROWS: [(&str, &[&str]); 21] = [
             "shared_error",
             "status",
             "store",
+            "tag",
         ],
     ),
     ("redis", &["store"]),
@@ -88,8 +90,10 @@ const ARROWS: [(&str, &[&str]); 21] = [
             "key",
             "lifetimes",
             "log_throttle",
+            "tag",
         ],
     ),
+    ("tag", &["key"]),
 ];
 
 /// Which foreign crate is named where, if it is named in few places only.

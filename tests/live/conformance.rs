@@ -6,7 +6,7 @@ use bellwether::store::{
     Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Renew, Store, StoreFuture, Watch,
     conformance,
 };
-use bellwether::{Key, MemoryStore};
+use bellwether::{Key, MemoryStore, Tag, Tags};
 use bellwether_testkit::servers::{RedisServer, Reply};
 
 use crate::catalog::options;
@@ -66,6 +66,9 @@ enum Promise {
     RenewProlongs,
     RenewTakesItsTerm,
     RenewTellsLost,
+    TagExpiryKeepsStale,
+    TagInvalidationRemoves,
+    TagsAreCheckedAtCommit,
     WatchesItsKey,
 }
 
@@ -113,6 +116,18 @@ impl Store for Broken {
             let abandoned = self.store.abandon(lease.into_claim());
             return Box::pin(async { abandoned.await.map(|()| Commit::Stored) });
         }
+        if self.breaks(Promise::TagsAreCheckedAtCommit) && !lease.epochs().is_empty() {
+            // As if the load had begun only now.
+            let claim = lease.claim().clone();
+            let store = self.store.clone();
+            return Box::pin(async move {
+                store.abandon(claim.clone()).await?;
+                match store.acquire(claim, lease.term(), Accept::Nothing).await? {
+                    Acquire::Lead { lease, .. } => store.commit(lease, draft).await,
+                    _ => Ok(Commit::Superseded),
+                }
+            });
+        }
         let committed = self.store.commit(lease, draft);
         let lies = self.breaks(Promise::CommitTellsSuperseded);
         Box::pin(async move {
@@ -152,6 +167,24 @@ impl Store for Broken {
         }
         self.store.expire(key)
     }
+
+    fn lookup_tagged(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
+        self.store.lookup_tagged(key, tags)
+    }
+
+    fn invalidate_tag(&self, tag: Tag) -> StoreFuture<()> {
+        if self.breaks(Promise::TagInvalidationRemoves) {
+            return self.store.expire_tag(tag, Duration::ZERO);
+        }
+        self.store.invalidate_tag(tag)
+    }
+
+    fn expire_tag(&self, tag: Tag, spread: Duration) -> StoreFuture<()> {
+        if self.breaks(Promise::TagExpiryKeepsStale) {
+            return self.store.invalidate_tag(tag);
+        }
+        self.store.expire_tag(tag, spread)
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -169,6 +202,9 @@ async fn a_store_that_breaks_a_promise_is_found_out() {
         (Promise::RenewProlongs, "a_renewed_lease_does_not_lapse"),
         (Promise::RenewTakesItsTerm, "a_renewed_lease_holds_for_the_term_of_its_renewal"),
         (Promise::RenewTellsLost, "a_lapsed_lease_is_not_renewed"),
+        (Promise::TagExpiryKeepsStale, "expiring_a_tag_keeps_its_entries_as_stale"),
+        (Promise::TagInvalidationRemoves, "an_invalidated_tag_removes_its_entries"),
+        (Promise::TagsAreCheckedAtCommit, "an_invalidated_tag_refuses_loads_that_began_before_it"),
         (Promise::WatchesItsKey, "watchers_are_told"),
     ];
     for (promise, check) in table {

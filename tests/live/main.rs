@@ -17,3 +17,4 @@ mod refusals;
 mod sentinel;
 mod server;
 mod slow_loads;
+mod tags;

@@ -9,7 +9,7 @@ use bellwether::adapter::warn_throttled;
 use bellwether::store::{
     Accept, Acquire, Commit, Draft, Entry, Failure, Lease, Peek, Renew, Store, StoreFuture, Watch,
 };
-use bellwether::{Digest, Key, StoreError};
+use bellwether::{Digest, Key, StoreError, Tag, Tags};
 use futures_util::future::join;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -96,7 +96,7 @@ impl<S: Store, L: Lock> Guarded<S, L> {
         match self.0.lock.acquire(Request::new(claim.clone(), term)).await? {
             Attempt::Busy(busy) => {
                 let remaining = busy.remaining.map_or(term, |remaining| remaining.min(term));
-                return self.busy(claim.key(), remaining, accept).await;
+                return self.busy(&claim, remaining, accept).await;
             }
             Attempt::Granted(_) => self.begin(&claim, term),
         }
@@ -128,11 +128,11 @@ impl<S: Store, L: Lock> Guarded<S, L> {
     /// answers the caller without the lock; or nothing, which is busy.
     async fn busy(
         &self,
-        key: &Key,
+        claim: &Claim,
         remaining: Duration,
         accept: Accept,
     ) -> Result<Acquire, StoreError> {
-        let asking = Claim::new(key.clone());
+        let asking = Claim::new(claim.key().clone()).tagged(claim.tags().clone());
         match self.0.store.acquire(asking, READ_LEASE, accept).await? {
             Acquire::Lead { lease, stale, .. } => {
                 self.0.store.abandon(lease.into_claim()).await?;
@@ -312,6 +312,18 @@ impl<S: Store, L: Lock> Store for Guarded<S, L> {
             this.give_up_all(digest).await;
             expired
         })
+    }
+
+    fn lookup_tagged(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
+        self.0.store.lookup_tagged(key, tags)
+    }
+
+    fn invalidate_tag(&self, tag: Tag) -> StoreFuture<()> {
+        self.0.store.invalidate_tag(tag)
+    }
+
+    fn expire_tag(&self, tag: Tag, spread: Duration) -> StoreFuture<()> {
+        self.0.store.expire_tag(tag, spread)
     }
 }
 

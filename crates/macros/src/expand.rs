@@ -112,12 +112,13 @@ fn read(options: &Options, function: &ItemFn, arguments: &[Argument]) -> TokenSt
         None => quote!(read),
     };
     let key = key(&options.key);
+    let tags = tags(&options.tags);
     let own = arguments.iter().map(Argument::own);
     let pass = arguments.iter().map(Argument::pass);
     let loader = path(&function.sig, &loader_name(&function.sig.ident));
     quote! {
         ::bellwether::read_through::attribute::#read(
-            ::bellwether::read_through::attribute::layer(&#layer) #(#option_calls)*,
+            ::bellwether::read_through::attribute::layer(&#layer) #(#option_calls)* #tags,
             #key,
             {
                 #(#own)*
@@ -142,7 +143,24 @@ pub(crate) fn path(signature: &Signature, name: &Ident) -> TokenStream {
     quote!(#of_self #name #generics)
 }
 
+/// The call that sets the tags of the layer for this call of the function.
+fn tags(templates: &[Template]) -> Option<TokenStream> {
+    let made = templates.iter().map(|template| named(&quote!(Tag), template));
+    let call = quote! {
+        .tags({
+            let tags = [#(#made),*];
+            move |_: &::bellwether::Key| ::core::clone::Clone::clone(&tags)
+        })
+    };
+    (!templates.is_empty()).then_some(call)
+}
+
 pub(crate) fn key(template: &Template) -> TokenStream {
+    named(&quote!(Key), template)
+}
+
+/// A key or a tag by its template.
+fn named(of: &TokenStream, template: &Template) -> TokenStream {
     let kind = &template.kind;
     let parts = template.segments.iter().map(|segment| match segment {
         Segment::Text(text) => quote_spanned!(template.span=> #text),
@@ -155,7 +173,7 @@ pub(crate) fn key(template: &Template) -> TokenStream {
     // The key borrows the argument, which the load needs later.
     quote_spanned!(template.span=> {
         #[allow(clippy::needless_borrows_for_generic_args)]
-        { ::bellwether::Key::of(#kind) #(.with(#parts))* }
+        { ::bellwether::#of::of(#kind) #(.with(#parts))* }
     })
 }
 

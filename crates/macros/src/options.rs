@@ -4,7 +4,7 @@ use proc_macro2::Span;
 use syn::ext::IdentExt;
 use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
-use syn::{Error, Expr, Ident, LitStr, Result, Token, parenthesized};
+use syn::{Error, Expr, Ident, LitStr, Result, Token, bracketed, parenthesized};
 
 use crate::template::Template;
 
@@ -18,12 +18,28 @@ pub(crate) struct Options {
     pub(crate) skip: Vec<Ident>,
     /// Options of the layer, and how many milliseconds each is set to.
     pub(crate) windows: Vec<(Ident, u64)>,
+    /// The tags of the answer.
+    pub(crate) tags: Vec<Template>,
 }
 
 impl Options {
     /// The option for answers that say "there is none" (negative caching).
     pub(crate) fn not_found_ttl(&self) -> Option<&Ident> {
         self.windows.iter().map(|(option, _)| option).find(|option| *option == NOT_FOUND_TTL)
+    }
+
+    /// An entry has one key and one list of tags, so a tag depends on nothing but the key.
+    fn check_tags(&self) -> Result<()> {
+        for tag in &self.tags {
+            if let Some(name) =
+                tag.arguments().find(|name| self.key.arguments().all(|it| it != *name))
+            {
+                let message =
+                    format!("`{name}` is not in the key: a tag depends on what the key depends on");
+                return Err(Error::new(tag.span, message));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -37,7 +53,7 @@ impl Parse for Options {
             }
         }
         let missing = |what| Error::new(Span::call_site(), what);
-        Ok(Self {
+        let options = Self {
             key: given
                 .key
                 .ok_or_else(|| missing("what is the key? say `key = \"kind/{argument}\"`"))?,
@@ -47,7 +63,10 @@ impl Parse for Options {
             key_fn: given.key_fn,
             skip: given.skip,
             windows: given.windows,
-        })
+            tags: given.tags,
+        };
+        options.check_tags()?;
+        Ok(options)
     }
 }
 
@@ -60,6 +79,7 @@ struct Given {
     key_fn: Option<Ident>,
     skip: Vec<Ident>,
     windows: Vec<(Ident, u64)>,
+    tags: Vec<Template>,
 }
 
 impl Given {
@@ -73,6 +93,7 @@ impl Given {
             "key" => self.key = Some(Template::read(&value(input)?)?),
             "key_fn" => self.key_fn = Some(value(input)?),
             "layer" => self.layer = Some(value(input)?),
+            "tags" => self.tags = templates(input)?,
             window if WINDOWS.contains(&window) => {
                 self.windows.push((name.clone(), milliseconds(&value(input)?)?));
             }
@@ -89,6 +110,15 @@ impl Given {
 pub(crate) fn value<T: Parse>(input: ParseStream<'_>) -> Result<T> {
     input.parse::<Token![=]>()?;
     input.parse()
+}
+
+/// `= ["catalog", "shelf/{warehouse}"]`
+fn templates(input: ParseStream<'_>) -> Result<Vec<Template>> {
+    input.parse::<Token![=]>()?;
+    let inside;
+    bracketed!(inside in input);
+    let texts = Punctuated::<LitStr, Token![,]>::parse_terminated(&inside)?;
+    texts.iter().map(Template::read).collect()
 }
 
 /// `(catalog, self)`
@@ -133,4 +163,4 @@ const NOT_FOUND_TTL: &str = "not_found_ttl";
 const WINDOWS: [&str; 4] = ["ttl", NOT_FOUND_TTL, "stale_while_revalidate", "stale_if_error"];
 
 const KNOWN: &str = "`key`, `layer`, `skip`, `ttl`, `not_found_ttl`, `stale_while_revalidate`, \
-                     `stale_if_error` and `key_fn`";
+                     `stale_if_error`, `tags` and `key_fn`";

@@ -25,6 +25,7 @@ use crate::read_through::outcome::{Outcome, ValueOrigin};
 use crate::read_through::step::{Blame, LeaseHold, LoadEnd};
 use crate::status::BypassReason;
 use crate::store::{Commit, Draft, Failure, Marker, Renew, Store, Value};
+use crate::tag::Tags;
 
 type FlightLoadEnd = LoadEnd<Outcome, Generation, PreparedDraft, Failure>;
 
@@ -75,8 +76,9 @@ where
             never = renewing(&*self.core.store, hold, self.core.policy.lease) => match never {},
         };
         match answer {
-            LoaderAnswer::Loaded(kept, decision) => {
-                let load = EndedLoad { hold, began, time: started.elapsed() };
+            LoaderAnswer::Loaded(kept, decision, tags) => {
+                let decision = self.unless_too_many(decision, &tags);
+                let load = EndedLoad { hold, began, time: started.elapsed(), tags };
                 self.loaded(&load, kept, decision)
             }
             LoaderAnswer::Failed(failed) => self.load_failed(hold, began, before, failed, fallback),
@@ -115,6 +117,17 @@ where
         tokio::select! {
             permit = permits.acquire_owned() => permit.ok().map(Some),
             () = self.leader.abandoned() => None,
+        }
+    }
+
+    /// An answer cannot be stored if it has too many tags with those of its request.
+    fn unless_too_many(&self, decision: AnswerStorage, tags: &Tags) -> AnswerStorage {
+        match (self.claim.tags().union(tags), &decision) {
+            (Err(many), AnswerStorage::Store(..)) => {
+                load::warn_too_many_tags(self.leader.key(), many);
+                AnswerStorage::Uncacheable
+            }
+            _ => decision,
         }
     }
 
@@ -269,6 +282,8 @@ struct EndedLoad<'a> {
     hold: &'a FlightHold,
     began: Generation,
     time: Duration,
+    /// The tags that are known only now.
+    tags: Tags,
 }
 
 impl EndedLoad<'_> {
@@ -277,7 +292,8 @@ impl EndedLoad<'_> {
             LeaseHold::Lease(granted) => granted.at.elapsed(),
             _ => Duration::ZERO,
         };
-        PreparedDraft { draft: draft.timed(self.time, leased_for), is_kept }
+        let draft = draft.timed(self.time, leased_for).tagged(self.tags.clone());
+        PreparedDraft { draft, is_kept }
     }
 
     fn replaces(&self) -> bool {

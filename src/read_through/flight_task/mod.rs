@@ -19,6 +19,7 @@ use crate::flight::{Generation, Leader, Phase};
 use crate::jitter::jitter;
 use crate::policy::Backoff;
 use crate::store::{Accept, Claim, Draft, Entry, Failure, Lease, Watch};
+use crate::tag::Tags;
 
 /// One flight, from the side of its task. What it learns about its key is in the protocol's state.
 pub(crate) struct FlightTask<S, Req, C> {
@@ -113,12 +114,13 @@ where
         leader: Leader<Outcome>,
         job: LentJob<S, Req>,
         purpose: Purpose,
+        tags: Tags,
     ) -> Self {
         let key = leader.key();
         // Before the first request: a change between its answer and the watch would be missed.
         let watch = core.store.watch(key);
         let backoff = core.policy.backoff(!watch.is_silent());
-        let claim = Claim::new(key.clone());
+        let claim = Claim::new(key.clone()).tagged(tags);
         Self { core, leader, job, claim, watch, backoff, purpose }
     }
 

@@ -71,7 +71,7 @@ where
             return Self::settled(late());
         }
         let bypassing = State::Loading(Box::pin(service.oneshot(request)), BypassReason::NoKey);
-        Self { request: None, state: bypassing, deadline: boxed(options) }
+        Self { request: None, state: bypassing, deadline: boxed(&options) }
     }
 
     /// Begins a request under a key: answers it from this process, or prepares to ask the store.
@@ -109,10 +109,19 @@ where
             Peeked::Miss => Start::Join,
             Peeked::Unknown => Start::LookUp,
         };
+        let tags = match core.tags.of(&request, &options.tags) {
+            Ok(tags) => tags,
+            Err(many) => {
+                let error = CacheError::too_many_tags(&key, many);
+                return Self::settled((Err(error.into()), CacheStatus::Failed));
+            }
+        };
         let options = on_time(options);
         let job = Job { service: service.clone(), request };
-        let request = PendingRequest::new(core.of_types::<S::Response, E>(), key, job, options);
-        Self { request: Some(request), state: State::Begun(start), deadline: boxed(options) }
+        let core = core.of_types::<S::Response, E>();
+        let deadline = boxed(&options);
+        let request = PendingRequest::new(core, key, tags, job, options);
+        Self { request: Some(request), state: State::Begun(start), deadline }
     }
 
     #[inline]
@@ -176,7 +185,7 @@ fn on_time(options: RequestOptions) -> RequestOptions {
     RequestOptions { deadline: options.deadline.map(answer_by), ..options }
 }
 
-fn boxed(options: RequestOptions) -> Option<Box<Deadline>> {
+fn boxed(options: &RequestOptions) -> Option<Box<Deadline>> {
     options.deadline.map(|deadline| Box::new(Deadline::at(deadline)))
 }
 

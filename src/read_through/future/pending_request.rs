@@ -26,11 +26,13 @@ use crate::read_through::private_keys::BypassPermit;
 use crate::read_through::uncached_load::load_uncached;
 use crate::status::{CacheStatus, LoadLocation};
 use crate::store::{Accept, Entry};
+use crate::tag::Tags;
 
 /// A request that has no answer yet.
 pub(super) struct PendingRequest<S, Req, C> {
     pub(super) core: Arc<Core<C>>,
     pub(super) key: Key,
+    pub(super) tags: Tags,
     /// The loader and the request, until they are lent to the task of a flight.
     pub(super) job: Option<Job<S, Req>>,
     pub(super) lent: Option<LentJob<S, Req>>,
@@ -61,6 +63,7 @@ where
     pub(super) fn new(
         core: Arc<Core<C>>,
         key: Key,
+        tags: Tags,
         job: Job<S, Req>,
         options: RequestOptions,
     ) -> Self {
@@ -68,6 +71,7 @@ where
         Self {
             core,
             key: key.digested(),
+            tags,
             job: Some(job),
             lent: None,
             begun: now,
@@ -148,7 +152,7 @@ where
         purpose: Purpose,
     ) -> FlightTask<S, Req, C> {
         let leader = leader.with_listener(self.listener.clone());
-        FlightTask::new(Arc::clone(&self.core), leader, job, purpose)
+        FlightTask::new(Arc::clone(&self.core), leader, job, purpose, self.tags.clone())
     }
 
     pub(super) fn answer_with(

@@ -139,7 +139,7 @@ where
                 let max_wait = self.core.policy.max_lookup_wait();
                 let until = max_wait.map(|max_wait| self.waiting_since + max_wait);
                 State::LookingUp(BoundedLookup::new(
-                    self.core.store.lookup(self.key.clone()),
+                    self.core.store.lookup_tagged(self.key.clone(), self.tags.clone()),
                     lookup,
                     until,
                 ))
@@ -193,7 +193,7 @@ where
             return self.out_of_time(None);
         }
         self.bypassing =
-            self.core.bypass(&self.key, self.options).filter(|_| store_failed.is_none());
+            self.core.bypass(&self.key, &self.options).filter(|_| store_failed.is_none());
         if self.bypassing.is_some() {
             return self.load(BypassReason::NotKept);
         }

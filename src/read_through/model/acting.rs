@@ -2,6 +2,7 @@
 
 use super::payload::{Doing, Drafted, Given, Grant, ModelFallback, ModelFlight, Modelled, Wanted};
 use super::rules::{Rules, Serves, Without};
+use super::storing::{self, Committed};
 use super::world::{Age, FailureRecord, StoredEntry, Violated, World};
 use crate::read_through::step::{
     Blame, Event, KnownFailure, LeaseHold, LoadEnd, Meanwhile, Memory, State,
@@ -28,19 +29,19 @@ pub(super) fn act(
             let failed = Event::CommitFailed { began, outcome };
             to.lose(&failed);
             let mut done = world.clone();
-            let stored = commit(rules, &mut done, at, lease, draft)?;
+            let committed = storing::commit(rules, &mut done, at, lease, draft)?;
             to.fail_after(&done, &failed);
-            to.happen(
-                done,
-                match stored {
-                    true => Event::Stored { asked, outcome, memory },
-                    false => Event::Superseded { began, outcome, memory },
-                },
-            );
+            match committed {
+                Committed::Begun => to.next.push(done),
+                Committed::Stored => to.happen(done, Event::Stored { asked, outcome, memory }),
+                Committed::Superseded => {
+                    to.happen(done, Event::Superseded { began, outcome, memory });
+                }
+            }
         }
         State::Marking { lease, marker } => {
             let mut done = world.clone();
-            commit(rules, &mut done, at, lease, marker)?;
+            storing::store(rules, &mut done, at, lease, marker)?;
             to.give_up(done);
         }
         State::Reporting { failure: before, .. } => to.report(before),
@@ -54,32 +55,6 @@ pub(super) fn act(
         State::Closed => {}
     }
     Ok(())
-}
-
-/// The store executes a commit. Returns whether it stores the draft.
-fn commit(
-    rules: &Rules,
-    world: &mut World,
-    at: usize,
-    lease: Grant,
-    draft: Drafted,
-) -> Result<bool, Violated> {
-    let store = &mut world.store;
-    let above_watermark = lease.fence > store.watermark || rules.without == Without::Watermarks;
-    let above_entry = store.entry.is_none_or(|entry| lease.fence > entry.fence);
-    if store.lease == Some(world.flights[at].id) {
-        store.lease = None;
-    } else if !(above_watermark && above_entry) {
-        return Ok(false);
-    }
-    if draft.version().is_some_and(|version| version < world.invalidated) {
-        return Err(Violated("a value is stored that is older than an invalidation"));
-    }
-    store.failed = FailureRecord::No;
-    world.is_uncacheable |= draft == Drafted::Uncacheable;
-    let entry = StoredEntry { draft, fence: lease.fence, age: Age::Fresh };
-    world.store.entry = (draft != Drafted::Nothing).then_some(entry);
-    Ok(true)
 }
 
 /// Collects the worlds that can follow.
@@ -97,6 +72,7 @@ impl Successors<'_> {
 
     fn happen(&mut self, mut world: World, event: Event<Modelled>) {
         world.flights[self.at].read = None;
+        world.flights[self.at].seen = None;
         world.flights[self.at].doing = Doing::Happened(event);
         self.next.push(world);
     }
@@ -147,9 +123,13 @@ impl Successors<'_> {
 
     fn acquire(&mut self, memory: ModelMemory) {
         let mut done = self.world.clone();
-        let events = self.ask(&mut done, memory);
-        for event in events {
-            self.happen(done.clone(), event);
+        if self.rules.is_tagged && self.flight().seen.is_none() {
+            done.flights[self.at].seen = Some(storing::touch(self.rules, &mut done.store));
+            self.next.push(done.clone());
+        } else {
+            for event in self.ask(&mut done, memory) {
+                self.happen(done.clone(), event);
+            }
         }
         if self.world.left.failures == 0 {
             return;
@@ -168,7 +148,7 @@ impl Successors<'_> {
     fn ask(&self, done: &mut World, memory: ModelMemory) -> Vec<Event<Modelled>> {
         let flight = self.flight();
         let asked = flight.generations;
-        let found = self.world.store.entry;
+        let found = storing::acquired(self.rules, &self.world.store, flight.seen);
         if let Some(entry) = found.filter(|entry| entry.answers(memory.accept)) {
             return self.found(asked, entry, memory);
         }
@@ -205,8 +185,9 @@ impl Successors<'_> {
         }
         store.fence += 1;
         store.lease = Some(flight.id);
-        let lease =
-            Grant { fence: store.fence, before, replaces: before > 0 || fallback.is_some() };
+        let replaces = before > 0 || fallback.is_some();
+        let epoch = flight.seen.unwrap_or_default();
+        let lease = Grant { fence: store.fence, before, replaces, epoch };
         let meanwhile = match (probe, usable) {
             (Some(_), Some(stale)) => Meanwhile::Give(Given::value(stale.version)),
             _ => meanwhile,
@@ -253,8 +234,9 @@ impl Successors<'_> {
         let flight = self.flight();
         let can_load = flight.job;
         let gone = |accept| Event::Gone { accept, can_load, memory };
-        let event = match self.world.store.entry.filter(|entry| entry.age != Age::Stale) {
-            Some(StoredEntry { draft: Drafted::Value(version), fence, age }) => {
+        let found = storing::looked_up(self.rules, &self.world.store);
+        let event = match found.filter(|entry| entry.age != Age::Stale) {
+            Some(StoredEntry { draft: Drafted::Value(version), fence, age, .. }) => {
                 let due = (age == Age::Due && can_load).then_some(Wanted::Other(fence));
                 let asked = flight.generations;
                 let outcome = Given::value(version);

@@ -218,6 +218,7 @@ impl World {
             is_release_lost: false,
             fallback: None,
             read: None,
+            seen: None,
             doing: Doing::Acting(State::Acquiring { memory }),
         });
         let last = self.flights.len() - 1;

@@ -3,8 +3,9 @@
 //! model checks the code that runs and not a copy.
 //!
 //! In every state it checks:
-//! - A request that begins after an invalidation has returned gets no value from before it: neither
-//!   from the store, nor from a flight, nor as a stale answer or fallback. No such value is stored.
+//! - A request that begins after an invalidation of its key or of its tag has returned gets no
+//!   value from before it, even if the store has forgotten the tag: neither from the store, nor
+//!   from a flight, nor as a stale answer or fallback. No such value is stored.
 //! - A caller gets the failure of another caller's load only if a second load has failed, or if it
 //!   has waited for the time limit of a load.
 //! - Only the caller that loaded a private answer gets it.
@@ -24,6 +25,7 @@ mod payload;
 mod reading;
 mod rules;
 mod scenarios;
+mod storing;
 mod world;
 
 use std::collections::{BTreeMap, HashSet};
@@ -68,7 +70,8 @@ impl Walk {
 
     fn go_on(&mut self, world: &World, next: &mut Vec<World>) -> Result<(), Violated> {
         let rules = &self.scenario.rules;
-        world.write(next);
+        world.write(rules.is_tagged, next);
+        world.forget(next);
         world.lapse(next);
         world.age(rules.ages, next);
         world.age_failure(next);
@@ -255,7 +258,7 @@ fn kind_of_end<L, O, G, D, F>(hold: &LeaseHold<L>, end: &LoadEnd<O, G, D, F>) ->
 const KINDS: usize = 52;
 
 /// How many states all scenarios have together.
-const STATES: usize = 1_678_881;
+const STATES: usize = 2_509_042;
 
 /// Walks through all scenarios, one per thread at a time.
 fn walk_all() -> Vec<(Walk, Result<usize, Violated>)> {
@@ -314,11 +317,21 @@ fn each_rule_of_the_table_is_needed() {
 
 #[test]
 fn each_rule_of_the_store_and_the_loader_is_needed() {
-    for without in [Without::Watermarks, Without::SecondWitnesses] {
+    let of_tags = [
+        Without::EpochsAtCommits,
+        Without::EpochsAtAcquires,
+        Without::EpochsAtLookups,
+        Without::EpochsBeforeLoads,
+        Without::NewEpochs,
+    ];
+    for without in [Without::Watermarks, Without::SecondWitnesses].into_iter().chain(of_tags) {
+        let is_of_tags = of_tags.contains(&without);
         let breaks = |mut scenario: Scenario| {
             scenario.rules.without = without;
             Walk::of(scenario, Mutant::None).check().is_err()
         };
-        assert!(scenarios().into_iter().any(breaks));
+        let mut scenarios = scenarios();
+        scenarios.retain(|scenario| scenario.rules.is_tagged == is_of_tags);
+        assert!(scenarios.into_iter().any(breaks), "{without:?} is not noticed");
     }
 }

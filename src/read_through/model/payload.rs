@@ -57,6 +57,8 @@ pub(super) struct Grant {
     pub(super) before: u8,
     /// A marker would replace a value or end a failure.
     pub(super) replaces: bool,
+    /// The epoch of the tag, read before the grant.
+    pub(super) epoch: u8,
 }
 
 /// What is stored.
@@ -106,6 +108,8 @@ pub(super) struct ModelFlight {
     pub(super) fallback: Option<(u8, Version)>,
     /// What its load has read from the source.
     pub(super) read: Option<Version>,
+    /// The epoch that the request under way has read.
+    pub(super) seen: Option<u8>,
     pub(super) doing: Doing,
 }
 

@@ -3,6 +3,7 @@
 use super::acting::failures;
 use super::payload::{Doing, ModelFlight, Version, Wanted};
 use super::rules::{Rules, Serves};
+use super::storing;
 use super::world::{Age, PROCESS, Reader, Violated, World};
 use crate::read_through::step::{LeaseHold, Memory};
 
@@ -65,7 +66,7 @@ impl World {
             failed.left.failures -= 1;
             failed.go(reader, joining(true), next);
         }
-        let entry = self.store.entry;
+        let entry = storing::looked_up(rules, &self.store);
         let value = entry.and_then(|entry| Some((entry.draft.version()?, entry.age, entry.fence)));
         let Some((version, age, fence)) = value else {
             self.go(reader, joining(false), next);

@@ -15,6 +15,8 @@ pub(super) struct Rules {
     pub(super) cancels: bool,
     /// Flights load when the store fails.
     pub(super) may_load: bool,
+    /// The writer invalidates a tag of the key instead of the key.
+    pub(super) is_tagged: bool,
     pub(super) without: Without,
 }
 
@@ -27,9 +29,19 @@ pub(super) enum Serves {
 }
 
 /// A rule of the store or the loader that a scenario can go without.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Without {
     Nothing,
     Watermarks,
     SecondWitnesses,
+    /// A commit does not compare the epoch of the tag.
+    EpochsAtCommits,
+    /// An acquire does not compare it with that of an entry.
+    EpochsAtAcquires,
+    /// A lookup does not.
+    EpochsAtLookups,
+    /// The epoch is read after the load instead of before it.
+    EpochsBeforeLoads,
+    /// A tag that was forgotten begins with its first epoch.
+    NewEpochs,
 }

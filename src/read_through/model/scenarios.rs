@@ -22,8 +22,16 @@ const ONE_EACH: [Reader; READERS] = [READER, Reader::Over, READER];
 
 const VALUE: Drafted = Drafted::Value(0);
 
-const NONE: Budget =
-    Budget { writes: 0, lapses: 0, failures: 0, failed_loads: 0, ages: 0, leaves: 0, kills: 0 };
+const NONE: Budget = Budget {
+    writes: 0,
+    lapses: 0,
+    failures: 0,
+    failed_loads: 0,
+    ages: 0,
+    leaves: 0,
+    kills: 0,
+    forgets: 0,
+};
 
 const PLAIN: Rules = Rules {
     ages: &[],
@@ -31,12 +39,13 @@ const PLAIN: Rules = Rules {
     answers: &[VALUE],
     cancels: false,
     may_load: true,
+    is_tagged: false,
     without: Without::Nothing,
 };
 
 pub(super) fn scenarios() -> Vec<Scenario> {
     let of = |name, world, rules| Scenario { name, world, rules };
-    [shared(), stale(), not_shared(), left()]
+    [shared(), stale(), not_shared(), left(), tagged()]
         .into_iter()
         .flatten()
         .map(|(name, world, rules)| of(name, world, rules))
@@ -175,5 +184,30 @@ fn left() -> Vec<Parts> {
             cancels,
         ),
         ("a task is dropped", World::new(THREE, Budget { kills: 1, lapses: 1, ..writes }), PLAIN),
+    ]
+}
+
+/// A tag of the key is invalidated, or the store forgets it.
+fn tagged() -> Vec<Parts> {
+    let tagged = Rules { is_tagged: true, ..PLAIN };
+    let revalidating =
+        Rules { stale: Serves::WhileRevalidating, ages: &[Some(Age::Stale)], ..tagged };
+    let writes = Budget { writes: 1, ..NONE };
+    let forgets = Budget { forgets: 1, ..writes };
+    let old = |readers, left| World::new(readers, left).with(Drafted::Value(1), Age::Stale);
+    vec![
+        ("a tag is invalidated", World::new(THREE, Budget { lapses: 1, ..writes }), tagged),
+        (
+            "a tag is invalidated twice and forgotten",
+            World::new(ONE_EACH, Budget { writes: 2, ..forgets }).with(VALUE, Age::Fresh),
+            tagged,
+        ),
+        ("a tag is forgotten", World::new(SAME_PROCESS, forgets), tagged),
+        (
+            "a tag is forgotten and the store fails",
+            World::new(ONE_EACH, Budget { failures: 1, ..forgets }),
+            tagged,
+        ),
+        ("a tag of a stale entry is forgotten", old(THREE, forgets), revalidating),
     ]
 }

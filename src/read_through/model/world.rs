@@ -47,6 +47,8 @@ pub(super) struct Budget {
     pub(super) leaves: u8,
     /// The task of a flight is dropped.
     pub(super) kills: u8,
+    /// The store forgets the tag.
+    pub(super) forgets: u8,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -64,6 +66,10 @@ pub(super) struct ModelStore {
     pub(super) watermark: u8,
     pub(super) fence: u8,
     pub(super) failed: FailureRecord,
+    /// The current epoch of the tag, if the store has not forgotten the tag.
+    pub(super) epoch: Option<u8>,
+    /// The highest epoch so far.
+    pub(super) epochs: u8,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -71,6 +77,8 @@ pub(super) struct StoredEntry {
     pub(super) draft: Drafted,
     pub(super) fence: u8,
     pub(super) age: Age,
+    /// The epoch under which it was loaded.
+    pub(super) epoch: u8,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -106,6 +114,13 @@ impl StoredEntry {
 }
 
 impl ModelStore {
+    /// Gives the tag a new epoch, above all that it had.
+    pub(super) fn bump(&mut self) -> u8 {
+        self.epochs += 1;
+        self.epoch = Some(self.epochs);
+        self.epochs
+    }
+
     /// Whether the key is in cooldown for the flight that asks.
     pub(super) fn is_held_up(&self, asker: u8) -> bool {
         match self.failed {
@@ -138,6 +153,8 @@ impl World {
                 watermark: 0,
                 fence: 1,
                 failed: FailureRecord::No,
+                epoch: Some(0),
+                epochs: 0,
             },
             readers,
             flights: vec![],
@@ -150,7 +167,7 @@ impl World {
 
     /// The same world, with an entry in the store.
     pub(super) fn with(mut self, draft: Drafted, age: Age) -> Self {
-        self.store.entry = Some(StoredEntry { draft, fence: 1, age });
+        self.store.entry = Some(StoredEntry { draft, fence: 1, age, epoch: 0 });
         self
     }
 
@@ -175,8 +192,8 @@ impl World {
         self.readers.iter().all(|reader| *reader == Reader::Over) && self.flights.is_empty()
     }
 
-    /// A writer changes the source, then invalidates, then has that confirmed.
-    pub(super) fn write(&self, next: &mut Vec<Self>) {
+    /// A writer changes the source, then invalidates the key or its tag, then has that confirmed.
+    pub(super) fn write(&self, is_tagged: bool, next: &mut Vec<Self>) {
         let mut world = self.clone();
         match self.writer {
             Writer::Idle if self.left.writes == 0 => return,
@@ -184,6 +201,11 @@ impl World {
                 world.left.writes -= 1;
                 world.source += 1;
                 world.writer = Writer::Written;
+            }
+            Writer::Written if is_tagged => {
+                world.store.bump();
+                world.invalidated = world.source;
+                world.writer = Writer::Invalidated;
             }
             Writer::Written => {
                 let store = &mut world.store;
@@ -200,6 +222,16 @@ impl World {
             }
         }
         next.push(world);
+    }
+
+    /// The store forgets the tag, as when it evicts it.
+    pub(super) fn forget(&self, next: &mut Vec<Self>) {
+        if self.left.forgets > 0 && self.store.epoch.is_some() {
+            let mut world = self.clone();
+            world.left.forgets -= 1;
+            world.store.epoch = None;
+            next.push(world);
+        }
     }
 
     pub(super) fn lapse(&self, next: &mut Vec<Self>) {

@@ -19,6 +19,7 @@ mod failures;
 mod invalidations;
 mod leases;
 mod subject;
+mod tags;
 
 use std::sync::Arc;
 
@@ -90,4 +91,18 @@ const CHECKS: &[(&str, Check<StoreSubject>)] = checks![
     invalidations::what_is_kept_for_validation_is_found_and_not_given_out,
     invalidations::expiring_removes_what_has_no_stale_window,
     invalidations::expiring_refuses_loads_that_began_before_it,
+    tags::an_entry_with_tags_is_found,
+    tags::an_invalidated_tag_removes_its_entries,
+    tags::tags_that_are_known_after_the_load_count_as_well,
+    tags::an_invalidated_tag_refuses_loads_that_began_before_it,
+    tags::an_invalidated_tag_refuses_loads_that_learn_of_it_later,
+    tags::a_tag_that_is_new_during_a_load_refuses_nothing,
+    tags::a_commit_that_a_tag_refuses_ends_its_lease,
+    tags::an_entry_that_lacks_a_tag_of_the_request_is_not_found,
+    tags::expiring_a_tag_keeps_its_entries_as_stale,
+    tags::expiring_a_tag_removes_what_has_no_stale_window,
+    tags::expiring_a_tag_refuses_loads_that_began_before_it,
+    tags::an_expired_tag_leaves_its_entries_their_stale_window_only,
+    tags::a_spread_expiry_reaches_an_entry_within_its_time,
+    tags::a_tag_and_a_key_with_the_same_parts_are_apart,
 ];

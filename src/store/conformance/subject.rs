@@ -10,6 +10,7 @@ use crate::conformance::{Checked, Deviation, Trial, ensure};
 use crate::key::Key;
 use crate::lifetimes::Lifetimes;
 use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Store, Value};
+use crate::tag::Tags;
 
 /// A store, and a key that only this check uses.
 pub(super) struct StoreSubject {
@@ -78,6 +79,17 @@ impl StoreSubject {
     ) -> Result<Commit, Deviation> {
         let value = Value::new(Bytes::from_static(value.as_bytes()));
         Ok(self.store.commit(lease, Draft::new(value, CODEC, lifetimes)).await?)
+    }
+
+    /// Commits a value with tags that are known only after its load.
+    pub(super) async fn commit_tagged(
+        &self,
+        lease: Lease,
+        tags: &Tags,
+    ) -> Result<Commit, Deviation> {
+        let value = Value::new(Bytes::from_static(b"value"));
+        let draft = Draft::new(value, CODEC, Lifetimes::fresh_for(LONG)).tagged(tags.clone());
+        Ok(self.store.commit(lease, draft).await?)
     }
 
     /// Stores a value under a lease, and returns its fence.

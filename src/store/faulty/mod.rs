@@ -103,6 +103,7 @@ use super::{
 use super::{Store, Watch, Watchers};
 use crate::error::StoreError;
 use crate::key::Key;
+use crate::tag::{Tag, Tags};
 
 /// A wrapper of a store that passes calls on, except where a test has set a fault.
 ///
@@ -267,6 +268,18 @@ impl<S: Store> Store for FaultyStore<S> {
 
     fn expire(&self, key: Key) -> StoreFuture<bool> {
         self.ask(Operation::Expire, self.store.expire(key))
+    }
+
+    fn lookup_tagged(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
+        self.ask(Operation::Lookup, self.store.lookup_tagged(key, tags))
+    }
+
+    fn invalidate_tag(&self, tag: Tag) -> StoreFuture<()> {
+        self.ask(Operation::InvalidateTag, self.store.invalidate_tag(tag))
+    }
+
+    fn expire_tag(&self, tag: Tag, spread: Duration) -> StoreFuture<()> {
+        self.ask(Operation::ExpireTag, self.store.expire_tag(tag, spread))
     }
 }
 

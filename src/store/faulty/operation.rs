@@ -7,7 +7,7 @@ use crate::store::Store;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Operation {
-    /// [`Store::lookup`].
+    /// [`Store::lookup`] and [`Store::lookup_tagged`].
     Lookup,
     /// [`Store::acquire`].
     Acquire,
@@ -23,6 +23,10 @@ pub enum Operation {
     Invalidate,
     /// [`Store::expire`].
     Expire,
+    /// [`Store::invalidate_tag`].
+    InvalidateTag,
+    /// [`Store::expire_tag`].
+    ExpireTag,
 }
 
 impl Operation {
@@ -36,5 +40,7 @@ impl Operation {
         Self::Abandon,
         Self::Invalidate,
         Self::Expire,
+        Self::InvalidateTag,
+        Self::ExpireTag,
     ];
 }

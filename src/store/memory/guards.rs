@@ -1,10 +1,12 @@
 //! `Guards`: leases, invalidation watermarks and failures, by key.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use super::tags::MemoryTag;
 use crate::key::Key;
 use crate::store::clock::{Moment, later};
 use crate::store::{Claim, Failure, Token};
@@ -42,6 +44,8 @@ pub(super) struct RecentFailure {
 pub(super) struct ActiveLease {
     pub(super) token: Token,
     pub(super) until: Instant,
+    /// The tags of the claim, which are not forgotten while it holds.
+    pub(super) _tags: Vec<Arc<MemoryTag>>,
 }
 
 #[derive(Clone, Copy)]
@@ -203,7 +207,7 @@ mod tests {
         let claims: Vec<_> = (0..50).map(|nth| Claim::new(Key::of("load").with(nth))).collect();
         let until = now().instant + Duration::from_secs(600);
         for claim in &claims {
-            let granted = ActiveLease { token: claim.token(), until };
+            let granted = ActiveLease { token: claim.token(), until, _tags: Vec::new() };
             guards.at(claim.key(), now()).lease = Some(granted);
         }
         (0..10_000).for_each(|nth| invalidate(&mut guards, nth));

@@ -3,6 +3,7 @@
 mod guards;
 mod options;
 mod shard;
+mod tags;
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
@@ -12,12 +13,14 @@ use std::time::Duration;
 pub use self::options::MemoryOptions;
 
 use self::shard::{Limits, MemoryShard};
+use self::tags::{MemoryTags, Sequence, TagView};
 use super::clock::{Clock, Moment};
 use super::{
     Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Peek, Renew, StoreFuture,
 };
 use super::{Store, Watch, Watchers};
 use crate::key::Key;
+use crate::tag::{Tag, Tags};
 
 /// Entries and leases in the memory of this process, bounded by count and by bytes.
 ///
@@ -47,6 +50,9 @@ struct Inner {
     /// `.await`, and never two at once.
     shards: Box<[Mutex<MemoryShard>]>,
     hasher: RandomState,
+    tags: MemoryTags,
+    /// The fences and the epochs.
+    sequence: Arc<Sequence>,
     watchers: Watchers,
     clock: Clock,
 }
@@ -59,14 +65,17 @@ impl MemoryStore {
         // Keys spread unevenly over small shards, so a small store has only one.
         let count = (max_entries / 256).clamp(1, 16);
         let share = |whole: usize, of: usize| whole / count + usize::from(of < whole % count);
+        let sequence = Arc::new(Sequence::default());
         let shards = (0..count)
             .map(|of| Limits { entries: share(max_entries, of), bytes: share(max_bytes, of) })
-            .map(|limits| Mutex::new(MemoryShard::new(limits)))
+            .map(|limits| Mutex::new(MemoryShard::new(limits, Arc::clone(&sequence))))
             .collect();
         Self(Arc::new(Inner {
             options,
             shards,
             hasher: RandomState::new(),
+            tags: MemoryTags::default(),
+            sequence,
             watchers: Watchers::default(),
             clock: Clock::start(),
         }))
@@ -116,6 +125,26 @@ impl MemoryStore {
         Box::pin(async move { Ok(operation(&store, store.0.clock.now())) })
     }
 
+    /// The current epochs of tags.
+    fn view(&self, tags: &Tags, now: Moment) -> Vec<TagView> {
+        self.0.tags.view(tags, &self.0.sequence, now)
+    }
+
+    /// The tags of an entry to be stored, unless one has changed since its lease was granted.
+    fn tags_of(&self, lease: &Lease, draft: &Draft, now: Moment) -> Option<Vec<TagView>> {
+        let before = self.view(lease.claim().tags(), now);
+        let mut unchanged = before.iter().map(|view| view.epoch).eq(lease.epochs().iter().copied());
+        let mut all = before;
+        for view in self.view(draft.tags(), now) {
+            if all.iter().all(|known| known.epoch.tag() != view.epoch.tag()) {
+                unchanged &= view.changed <= lease.fence();
+                all.push(view);
+            }
+        }
+        all.sort_by_key(|view| *view.epoch.tag());
+        unchanged.then_some(all)
+    }
+
     fn tell(&self, key: &Key) {
         if !self.0.watchers.is_empty() {
             self.0.watchers.tell(&key.digest());
@@ -140,7 +169,8 @@ impl Store for MemoryStore {
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
         let key = claim.key().clone();
         self.answer(move |store, now| {
-            store.shard(&key, |shard| shard.acquire(claim, term, accept, now))
+            let tags = store.view(claim.tags(), now);
+            store.shard(&key, |shard| shard.acquire(claim, term, accept, tags, now))
         })
     }
 
@@ -153,8 +183,16 @@ impl Store for MemoryStore {
 
     fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
         self.answer(move |store, now| {
-            let committed = store.shard(lease.key(), |shard| shard.commit(&lease, draft, now));
-            store.tell(lease.key());
+            let key = lease.key();
+            let tags = store.tags_of(&lease, &draft, now);
+            let committed = store.shard(key, |shard| match tags {
+                Some(tags) => shard.commit(&lease, draft, tags, now),
+                None => {
+                    shard.abandon(lease.claim());
+                    Commit::Superseded
+                }
+            });
+            store.tell(key);
             committed
         })
     }
@@ -189,6 +227,24 @@ impl Store for MemoryStore {
             let was_there = store.shard(&key, |shard| shard.expire(&key, now));
             store.tell(&key);
             was_there
+        })
+    }
+
+    fn lookup_tagged(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
+        self.answer(move |store, now| {
+            store.shard(&key, |shard| shard.find_tagged(&key, &tags, now))
+        })
+    }
+
+    fn invalidate_tag(&self, tag: Tag) -> StoreFuture<()> {
+        self.answer(move |store, now| {
+            store.0.tags.invalidate(tag.digest(), &store.0.sequence, now);
+        })
+    }
+
+    fn expire_tag(&self, tag: Tag, spread: Duration) -> StoreFuture<()> {
+        self.answer(move |store, now| {
+            store.0.tags.expire(tag.digest(), spread, &store.0.sequence, now);
         })
     }
 }

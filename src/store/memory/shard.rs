@@ -1,17 +1,22 @@
 //! A shard of a `MemoryStore`: the entries, leases and watermarks of some keys.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use slab::Slab;
 use tokio::time::Instant;
 
 use super::guards::{ActiveLease, Guard, Guards, RecentFailure, Watermark};
+use super::tags::{MemoryTag, Sequence, TagView};
 use crate::key::Key;
 use crate::store::clock::{Moment, micros};
+use crate::store::standing::Standing;
 use crate::store::{
-    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Remaining, Renew, WATERMARK_TTL,
+    Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, Remaining, Renew, TagEpoch,
+    WATERMARK_TTL,
 };
+use crate::tag::Tags;
 
 pub(super) struct MemoryShard {
     limits: Limits,
@@ -24,8 +29,9 @@ pub(super) struct MemoryShard {
     /// Removed entries. The caller drops them after the lock, because the drop of a value runs a
     /// user's code.
     pub(super) removed: Vec<CachedEntry>,
-    /// The highest fence given so far, so that two leases of one microsecond have different fences.
-    last_fence: u64,
+    /// The fences, which all shards share, so that two leases of one microsecond have different
+    /// ones.
+    fences: Arc<Sequence>,
 }
 
 #[derive(Clone, Copy)]
@@ -38,12 +44,14 @@ pub(super) struct CachedEntry {
     key: Key,
     entry: Entry,
     expires_at: Instant,
+    /// The tags of the epochs of the entry, in the same order.
+    tags: Box<[Arc<MemoryTag>]>,
     /// Whether it was read since the hand last came by.
     read: bool,
 }
 
 impl MemoryShard {
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(super) fn new(limits: Limits, fences: Arc<Sequence>) -> Self {
         Self {
             limits,
             bytes: 0,
@@ -52,7 +60,7 @@ impl MemoryShard {
             hand: 0,
             guards: Guards::default(),
             removed: Vec::new(),
-            last_fence: 0,
+            fences,
         }
     }
 
@@ -73,7 +81,19 @@ impl MemoryShard {
             return None;
         }
         kept.read = true;
-        Some(kept.entry.clone().with_remaining(Remaining::Known(remaining)))
+        let entry = kept.entry.clone().with_remaining(Remaining::Known(remaining));
+        let found = kept.standing().apply(entry, now.micros);
+        if found.is_none() {
+            self.remove(slot);
+        }
+        found
+    }
+
+    /// The same, if the entry has all these tags.
+    pub(super) fn find_tagged(&mut self, key: &Key, tags: &Tags, now: Moment) -> Option<Entry> {
+        let mut wanted = tags.iter();
+        let entry = self.find(key, now)?;
+        wanted.all(|tag| entry.has_tag(tag)).then_some(entry)
     }
 
     pub(super) fn acquire(
@@ -81,9 +101,10 @@ impl MemoryShard {
         claim: Claim,
         term: Duration,
         accept: Accept,
+        tags: Vec<TagView>,
         now: Moment,
     ) -> Acquire {
-        let entry = self.find(claim.key(), now);
+        let entry = self.find_tagged(claim.key(), claim.tags(), now);
         let stale = match entry {
             Some(entry) if accept.admits(&entry) => return Acquire::Found(entry),
             entry => entry,
@@ -105,13 +126,15 @@ impl MemoryShard {
         let probe = probe.map(|failed| failed.failure.clone());
         let fence = self.next_fence(claim.key(), stale.as_ref(), now);
         let until = now.after(term);
+        let epochs = tags.iter().map(|view| view.epoch).collect();
+        let _tags = tags.into_iter().map(|view| view.tag).collect();
         let guard = self.guards.at(claim.key(), now);
-        guard.lease = Some(ActiveLease { token: claim.token(), until });
+        guard.lease = Some(ActiveLease { token: claim.token(), until, _tags });
         if probe.is_none() {
             guard.failed = None;
         }
         let probe = probe.filter(|_| accept != Accept::Nothing);
-        let lease = Lease::granted(claim, term, fence, now.micros);
+        let lease = Lease::granted(claim, term, fence, now.micros).under(epochs);
         Acquire::Lead { lease, stale, failures, probe }
     }
 
@@ -125,7 +148,13 @@ impl MemoryShard {
         }
     }
 
-    pub(super) fn commit(&mut self, lease: &Lease, draft: Draft, now: Moment) -> Commit {
+    pub(super) fn commit(
+        &mut self,
+        lease: &Lease,
+        draft: Draft,
+        tags: Vec<TagView>,
+        now: Moment,
+    ) -> Commit {
         let key = lease.key();
         let holds =
             self.guards.granted(key, now).is_some_and(|granted| granted.token == lease.token());
@@ -137,7 +166,7 @@ impl MemoryShard {
             self.guards.end_lease(key);
         }
         if !draft.lifetimes().life().is_zero() {
-            self.insert(lease, draft, now);
+            self.insert(lease, draft, tags, now);
         } else if let Some(slot) = self.slots.get(key).copied() {
             self.remove(slot);
         }
@@ -197,28 +226,28 @@ impl MemoryShard {
     fn next_fence(&mut self, key: &Key, entry: Option<&Entry>, now: Moment) -> u64 {
         let watermark = self.guards.watermark(key, now);
         let stored = entry.map_or(0, Entry::fence);
-        let above = watermark.max(stored).max(self.last_fence) + 1;
-        self.last_fence = above.max(now.micros);
-        self.last_fence
+        self.fences.next_above(watermark.max(stored), now)
     }
 
     fn raise_watermark(&mut self, key: &Key, now: Moment) {
-        // No fence given so far is above the last one, and the next one is above the watermark.
-        let fence = self.last_fence.max(now.micros);
-        self.last_fence = fence;
+        // It is above every fence given so far, and below the next one.
+        let fence = self.fences.next(now);
         let watermark = Watermark { fence, until: now.after(WATERMARK_TTL) };
         *self.guards.at(key, now) = Guard { watermark: Some(watermark), ..Guard::default() };
     }
 
-    fn insert(&mut self, lease: &Lease, draft: Draft, now: Moment) {
+    fn insert(&mut self, lease: &Lease, draft: Draft, tags: Vec<TagView>, now: Moment) {
         let key = lease.key().clone();
         if let Some(slot) = self.slots.get(&key).copied() {
             self.remove(slot);
         }
         let life = draft.lifetimes().life();
-        let entry = draft.into_entry(lease.fence(), now.micros, Remaining::Known(life));
+        let epochs = tags.iter().map(|view| view.epoch).collect();
+        let tags = tags.into_iter().map(|view| view.tag).collect();
+        let remaining = Remaining::Known(life);
+        let entry = draft.into_tagged_entry(lease.fence(), now.micros, remaining, epochs);
         let expires_at = now.after(life);
-        let kept = CachedEntry { key: key.clone(), entry, expires_at, read: false };
+        let kept = CachedEntry { key: key.clone(), entry, expires_at, tags, read: false };
         if kept.weight() > self.limits.bytes || self.limits.entries == 0 {
             // It is too large even for an empty store, so nothing is evicted for it.
             return self.removed.push(kept);
@@ -258,9 +287,20 @@ impl MemoryShard {
 impl CachedEntry {
     fn weight(&self) -> usize {
         let value = self.entry.value().weight();
-        value.saturating_add(self.key.byte_len() * 2 + TABLES)
+        value.saturating_add(self.key.byte_len() * 2 + TABLES + self.tags.len() * TAG)
+    }
+
+    /// What its tags have made of it.
+    #[inline]
+    fn standing(&self) -> Standing {
+        let seen = self.tags.iter().zip(self.entry.epochs());
+        let standings = seen.map(|(tag, seen)| tag.standing(seen, || self.key.digest()));
+        standings.min().unwrap_or(Standing::Current)
     }
 }
 
 /// What an entry costs in addition to its key and value: the tables of the store and its metadata.
 const TABLES: usize = 640;
+
+/// What each of its tags costs: the epoch and the reference.
+const TAG: usize = size_of::<TagEpoch>() + size_of::<Arc<MemoryTag>>();

@@ -17,7 +17,7 @@ local entry, lease, watermark = peek(KEYS[1]), peek(KEYS[2]), number(peek(waterm
 local holds = lease and string.sub(lease, 1, 16) == ARGV[1]
 local stored, newer = 0, false
 if entry and #entry >= 4 and string.sub(entry, 1, 3) == 'BWE' then
-  newer = string.byte(entry, 4) > 1
+  newer = string.byte(entry, 4) > latest
   if not newer and #entry >= 88 then stored = fence_at(entry, 29) end
 end
 local superseded = newer

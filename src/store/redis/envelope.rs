@@ -1,11 +1,11 @@
 //! The envelope: the stored bytes of an entry.
 //!
-//! Version 1, numbers big-endian:
+//! Numbers are big-endian:
 //!
 //! | offset | length | field |
 //! |---|---|---|
 //! | 0 | 3 | magic, `BWE` |
-//! | 3 | 1 | version, 1 |
+//! | 3 | 1 | version: 2 with tags, 1 without |
 //! | 4 | 1 | codec of the value |
 //! | 5 | 1 | 1 if it is refreshed early, else 0 |
 //! | 6 | 2 | `EX` if it was made stale before the end of its ttl, else zero |
@@ -18,12 +18,14 @@
 //! | 68 | 8 | stale to be validated, in ms |
 //! | 76 | 4 | load time, in us |
 //! | 80 | 4 | length of the value |
-//! | 84 | 4 | CRC-32 (IEEE 802.3) of bytes 0 to 83, with zero for bytes 6 and 7, and the value |
-//! | 88 | | value |
+//! | 84 | 4 | CRC-32 (IEEE 802.3) of bytes 0 to 83, with zero for bytes 6 and 7, and all from 88 on |
+//! | 88 | 1 | version 2: the number of tags |
+//! | 89 | 36 each | version 2: tags, each with the 20 bytes of its digest, the hard and the soft epoch |
+//! | 88, or after the tags | | value |
 //!
 //! The scripts read version, fence, times and stale windows at these offsets, and write `EX`. All
 //! other bytes are [`Unreadable`], which counts as a miss. An envelope of a newer version is not
-//! overwritten.
+//! overwritten, so a process that knows version 1 only leaves entries with tags alone.
 
 use std::fmt;
 use std::time::Duration;
@@ -33,7 +35,7 @@ use bytes::Bytes;
 use crate::duration::millis;
 use crate::key::Digest;
 use crate::lifetimes::Lifetimes;
-use crate::store::{Draft, Value};
+use crate::store::{Draft, TagEpoch, Value};
 
 /// What an envelope holds in addition to the draft.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +43,9 @@ pub(super) struct Stamp {
     pub(super) fence: u64,
     pub(super) stored_at: u64,
 }
+
+/// The contents of an envelope.
+pub(super) type Opened = (Draft, Stamp, Vec<TagEpoch>);
 
 /// Why bytes are not an envelope of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,15 +59,16 @@ pub(super) enum Unreadable {
 }
 
 /// Encodes a draft.
-pub(super) fn seal(draft: &Draft, key: &Digest, stamp: Stamp) -> Vec<u8> {
+pub(super) fn seal(draft: &Draft, key: &Digest, stamp: Stamp, epochs: &[TagEpoch]) -> Vec<u8> {
     let value = draft.value().encoded();
     // `max_entry_bytes` keeps a value far below 4 GiB.
     let length = u32::try_from(value.len()).unwrap_or(u32::MAX);
-    let mut sealed = Vec::with_capacity(HEADER + value.len());
+    let mut sealed = Vec::with_capacity(HEADER + TAGS + epochs.len() * TAG + value.len());
+    let version = if epochs.is_empty() { UNTAGGED } else { TAGGED };
     sealed.extend_from_slice(MAGIC);
     let lifetimes = draft.lifetimes();
     let early = u8::from(lifetimes.is_refreshed_early());
-    sealed.extend_from_slice(&[VERSION, draft.codec(), early, 0, 0]);
+    sealed.extend_from_slice(&[version, draft.codec(), early, 0, 0]);
     sealed.extend_from_slice(key.as_bytes());
     sealed.extend_from_slice(&stamp.fence.to_be_bytes());
     sealed.extend_from_slice(&stamp.stored_at.to_be_bytes());
@@ -73,22 +79,38 @@ pub(super) fn seal(draft: &Draft, key: &Digest, stamp: Stamp) -> Vec<u8> {
     let load_time = u32::try_from(draft.load_time().as_micros()).unwrap_or(u32::MAX);
     sealed.extend_from_slice(&load_time.to_be_bytes());
     sealed.extend_from_slice(&length.to_be_bytes());
-    let sum = checksum(&sealed, value);
-    sealed.extend_from_slice(&sum.to_be_bytes());
+    // In the place of the checksum, until it is known.
+    sealed.extend_from_slice(&[0; HEADER - SUMMED]);
+    if version == TAGGED {
+        seal_tags(&mut sealed, epochs);
+    }
     sealed.extend_from_slice(value);
+    let (header, rest) = sealed.split_at(HEADER);
+    let sum = checksum(&header[..SUMMED], rest);
+    sealed[SUMMED..HEADER].copy_from_slice(&sum.to_be_bytes());
     sealed
 }
 
+fn seal_tags(sealed: &mut Vec<u8>, epochs: &[TagEpoch]) {
+    // An entry has at most 33.
+    sealed.push(u8::try_from(epochs.len()).unwrap_or(u8::MAX));
+    for epoch in epochs {
+        sealed.extend_from_slice(epoch.tag().as_bytes());
+        sealed.extend_from_slice(&epoch.hard().to_be_bytes());
+        sealed.extend_from_slice(&epoch.soft().to_be_bytes());
+    }
+}
+
 /// Decodes what [`seal`] wrote for this key. The value shares the memory of `sealed`.
-pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<(Draft, Stamp), Unreadable> {
+pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<Opened, Unreadable> {
     let header: &[u8; HEADER] = sealed.first_chunk().ok_or(Unreadable::Damaged)?;
     let mut fields = Fields(header);
     if fields.take::<3>() != *MAGIC {
         return Err(Unreadable::Damaged);
     }
     let [version, codec] = fields.take();
-    if version != VERSION {
-        return Err(if version > VERSION { Unreadable::Newer } else { Unreadable::Damaged });
+    if version > TAGGED {
+        return Err(Unreadable::Newer);
     }
     let [early] = fields.take();
     let flag: [u8; 2] = fields.take();
@@ -101,13 +123,23 @@ pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<(Draft, Stamp), Unread
     let length = u32::from_be_bytes(fields.take()) as usize;
     let sum = u32::from_be_bytes(fields.take());
     let mut summed = *header;
-    let value = &sealed[HEADER..];
+    let rest = &sealed[HEADER..];
     summed[FLAG..FLAG + 2].fill(0);
     let is_flag = [*EXPIRED, [0; 2]].contains(&flag);
-    let sums_up = value.len() == length && checksum(&summed[..SUMMED], value) == sum;
-    if early > 1 || !is_flag || !sums_up {
+    let tags = match version {
+        UNTAGGED => Some(0),
+        TAGGED => rest.first().map(|count| TAGS + usize::from(*count) * TAG),
+        _ => None,
+    };
+    let value = tags.and_then(|tags| rest.get(tags..)).filter(|value| value.len() == length);
+    let (Some(value), true) = (value, checksum(&summed[..SUMMED], rest) == sum) else {
+        return Err(Unreadable::Damaged);
+    };
+    if early > 1 || !is_flag {
         return Err(Unreadable::Damaged);
     }
+    let epochs = open_tags(&rest[..rest.len() - value.len()]);
+    let value = Value::new(sealed.slice_ref(value));
     if digest != *key {
         return Err(Unreadable::OtherKey);
     }
@@ -116,9 +148,21 @@ pub(super) fn open(sealed: Bytes, key: &Digest) -> Result<(Draft, Stamp), Unread
         .stale_if_error(if_error)
         .kept_for_validation(for_validation);
     let lifetimes = if early == 1 { lifetimes.refreshed_early() } else { lifetimes };
-    let value = Value::new(sealed.slice(HEADER..));
     let draft = Draft::new(value, codec, lifetimes).timed(load_time, Duration::ZERO);
-    Ok((draft, Stamp { fence, stored_at }))
+    Ok((draft, Stamp { fence, stored_at }, epochs))
+}
+
+/// The tags of an envelope: the bytes between the header and the value.
+fn open_tags(tags: &[u8]) -> Vec<TagEpoch> {
+    let tags = tags.get(TAGS..).unwrap_or_default();
+    let epoch = |tag: &[u8; TAG]| {
+        let (digest, rest) = tag.split_first_chunk()?;
+        let (hard, rest) = rest.split_first_chunk()?;
+        let soft = rest.first_chunk()?;
+        let [hard, soft] = [hard, soft].map(|epoch| u64::from_be_bytes(*epoch));
+        Some(TagEpoch::new(Digest(*digest), hard, soft))
+    };
+    tags.as_chunks().0.iter().filter_map(epoch).collect()
 }
 
 /// The fence at the offset where the scripts read it, even if the envelope is damaged.
@@ -159,8 +203,19 @@ fn checksum(header: &[u8], value: &[u8]) -> u32 {
 }
 
 const MAGIC: &[u8; 3] = b"BWE";
-const VERSION: u8 = 1;
+/// The version without tags.
+const UNTAGGED: u8 = 1;
+
+/// The version with tags.
+const TAGGED: u8 = 2;
+
 const HEADER: usize = 88;
+
+/// The length of the number of tags.
+const TAGS: usize = 1;
+
+/// The length of a tag: its digest and its epochs.
+const TAG: usize = Digest::BYTES + 16;
 
 /// The offset of the mark of an entry that was made stale early. The checksum leaves it out,
 /// because scripts write it.
@@ -190,7 +245,52 @@ mod tests {
             .timed(Duration::from_millis(52), Duration::ZERO);
         let digest = Digest(std::array::from_fn(|index| index as u8));
         let stamp = Stamp { fence: 0x0102_0304_0506_0708, stored_at: 0x1112_1314_1516_1718 };
-        (seal(&draft, &digest, stamp), digest)
+        (seal(&draft, &digest, stamp, &[]), digest)
+    }
+
+    fn sealed_with(tags: u8) -> (Vec<u8>, Digest, Vec<TagEpoch>) {
+        let draft = Draft::new(Value::new(b"value"[..].into()), 1, Lifetimes::NONE);
+        let digest = Key::of("item").digest();
+        let epoch = |tag: u8| TagEpoch::new(Digest([tag; 20]), u64::from(tag) << 32, 7);
+        let epochs: Vec<_> = (0..tags).map(epoch).collect();
+        let sealed = seal(&draft, &digest, Stamp { fence: 1, stored_at: 2 }, &epochs);
+        (sealed, digest, epochs)
+    }
+
+    #[test]
+    fn version_2_is_written_as_these_very_bytes() {
+        let (sealed, ..) = sealed_with(2);
+        assert_eq!(&sealed[..4], b"BWE\x02");
+        let tags: &[u8] = b"\x02\
+            \0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x07\
+            \x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\x01\
+            \0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\x07";
+        assert_eq!(&sealed[88..161], tags);
+        assert_eq!(&sealed[161..], b"value");
+    }
+
+    #[test]
+    fn tags_are_opened_as_they_were_sealed() {
+        for count in 0..=33 {
+            let (sealed, digest, expected) = sealed_with(count);
+            let (draft, stamp, epochs) = open(sealed.into(), &digest).unwrap();
+            assert_eq!((draft.value().encoded(), stamp.fence), (&b"value"[..].into(), 1));
+            assert_eq!(epochs, expected);
+        }
+    }
+
+    #[test]
+    fn damaged_tags_are_noticed() {
+        let (sealed, digest, _) = sealed_with(3);
+        for bit in 0..sealed.len() * 8 {
+            let mut flipped = sealed.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            assert!(open(flipped.into(), &digest).is_err(), "bit {bit}");
+        }
+        for length in 0..sealed.len() {
+            let cut = Bytes::copy_from_slice(&sealed[..length]);
+            assert_eq!(open(cut, &digest).unwrap_err(), Unreadable::Damaged, "{length} bytes");
+        }
     }
 
     /// Stored bytes outlive a deployment. If this test fails, the version has to change.
@@ -211,7 +311,8 @@ mod tests {
     fn what_was_sealed_is_what_is_opened() {
         let (sealed, digest) = sealed(b"value");
         let seal_again = sealed.clone();
-        let (draft, stamp) = open(sealed.into(), &digest).unwrap();
+        let (draft, stamp, epochs) = open(sealed.into(), &digest).unwrap();
+        assert_eq!(epochs, []);
         assert_eq!(draft.value().encoded(), &b"value"[..]);
         assert_eq!(draft.codec(), 1);
         assert_eq!(draft.lifetimes().ttl(), Duration::from_secs(60));
@@ -262,7 +363,7 @@ mod tests {
     #[test]
     fn a_newer_version_is_told_from_damage() {
         let (mut sealed, digest) = sealed(b"value");
-        sealed[3] = 2;
+        sealed[3] = 3;
         assert_eq!(open(sealed.into(), &digest).unwrap_err(), Unreadable::Newer);
     }
 

@@ -92,6 +92,10 @@ impl Inner {
         self.client.name(digest, ":lease")
     }
 
+    pub(super) fn tag_name(&self, tag: &Digest) -> Vec<u8> {
+        self.client.tag_name(tag)
+    }
+
     pub(super) fn failed_name(&self, digest: &Digest) -> Vec<u8> {
         self.client.name(digest, ":failed")
     }

@@ -1,8 +1,9 @@
 //! Lookup batches: concurrent lookups, sent as one command.
 
-use std::mem;
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{iter, mem};
 
 use futures_util::future::join_all;
 use tokio::runtime::{Handle, Id};
@@ -49,12 +50,12 @@ struct LookupBatch {
 /// A lookup that a task sends.
 #[derive(Debug)]
 struct QueuedLookup {
-    name: Vec<u8>,
+    names: Vec<Vec<u8>>,
     answer: oneshot::Sender<LookupResult>,
 }
 
-/// The entry under a name, if there is one.
-type LookupResult = Result<Option<Seen>, StoreError>;
+/// What is under each name, in their order.
+type LookupResult = Result<Vec<Option<Seen>>, StoreError>;
 
 /// The reply to lookups.
 #[derive(Debug)]
@@ -91,15 +92,17 @@ impl Lookups {
         self.0.with_lives.store(true, Ordering::Relaxed);
     }
 
-    /// Reads the entry under a name. A value that is no string counts as none.
+    /// Reads what is under some names, such as that of an entry and those of its tags. A value that
+    /// is no string counts as none.
     ///
     /// # Cancel safety
     /// Dropping it loses the answer.
-    pub(super) async fn read(&self, name: Vec<u8>) -> LookupResult {
+    pub(super) async fn read(&self, names: Vec<Vec<u8>>) -> LookupResult {
         let active = ActiveLookup::begin(&self.0);
         // While the server is taken to be down, one caller probes it and no other waits for that.
-        let goes_alone = active.is_alone || self.0.client.is_down_for(&name);
-        let joined = if goes_alone { None } else { self.join(&name) };
+        let is_down = || names.first().is_some_and(|name| self.0.client.is_down_for(name));
+        let goes_alone = active.is_alone || is_down();
+        let joined = if goes_alone { None } else { self.join(&names) };
         if let Some(answer) = joined
             && let Ok(result) = answer.await
         {
@@ -107,20 +110,20 @@ impl Lookups {
         }
         // The lookup is alone, or the task was dropped with its runtime. The future is boxed, so
         // that callers that share a command need no memory for it.
-        Box::pin(self.0.send_one(name, false)).await
+        Box::pin(self.0.send(names, false)).await
     }
 
-    /// Reads the entry under a name, with what is left of its life.
+    /// The same, with what is left of the lives of entries.
     ///
     /// # Cancel safety
     /// Dropping it loses the answer.
-    pub(super) async fn read_with_life(&self, name: Vec<u8>) -> LookupResult {
-        self.0.send_one(name, true).await
+    pub(super) async fn read_with_lives(&self, names: Vec<Vec<u8>>) -> LookupResult {
+        self.0.send(names, true).await
     }
 
     /// Joins the next batch, if there is a runtime for its task. That has to be the runtime of the
     /// caller, because another one may not be polled for a long time.
-    fn join(&self, name: &[u8]) -> Option<oneshot::Receiver<LookupResult>> {
+    fn join(&self, names: &[Vec<u8>]) -> Option<oneshot::Receiver<LookupResult>> {
         let runtime = Handle::try_current().ok()?;
         let (answer, answered) = oneshot::channel();
         let is_first = {
@@ -129,7 +132,7 @@ impl Lookups {
                 return None;
             }
             next.runtime = Some(runtime.id());
-            next.lookups.push(QueuedLookup { name: name.to_vec(), answer });
+            next.lookups.push(QueuedLookup { names: names.to_vec(), answer });
             next.lookups.len() == 1
         };
         if is_first {
@@ -141,44 +144,63 @@ impl Lookups {
 }
 
 impl LookupState {
-    /// Answers the callers of a batch, each as soon as its outcome is known.
+    /// Answers the callers of a batch, each as soon as all that is under its names is known.
     async fn answer(&self, lookups: Vec<QueuedLookup>) {
-        let with_lives = self.with_lives.load(Ordering::Relaxed);
-        let (mut requests, mut waiting, mut counts) = (Vec::new(), Vec::new(), Vec::new());
-        for group in self.client.split(lookups, |lookup| lookup.name.slot()) {
-            let (names, callers): (Vec<_>, Vec<_>) =
-                group.into_iter().map(|lookup| (lookup.name, lookup.answer)).unzip();
-            counts.push(names.len());
-            requests.push(self.request(names, with_lives));
-            waiting.push(callers);
-        }
-        let asked_at = Instant::now();
-        let read = |group: usize, reply| LookupReply::read(reply, counts[group], with_lives);
-        let done = |group: usize, reply: Result<LookupReply, StoreError>| {
-            let callers = mem::take(&mut waiting[group]);
-            let answers = match reply {
-                Ok(reply) => {
-                    self.note_time(&requests[group], asked_at, &reply);
-                    reply.seen.into_iter().map(Ok).collect()
+        let mut names = UniqueNames::default();
+        let mut callers: Vec<_> = lookups
+            .into_iter()
+            .map(|QueuedLookup { names: wanted, answer }| (names.add(wanted), Some(answer)))
+            .collect();
+        let mut outcomes = vec![None; names.all.len()];
+        let known = |places: &[usize], seen: Result<Vec<_>, StoreError>| {
+            note(&mut outcomes, places, seen);
+            for (places, caller) in &mut callers {
+                if caller.is_some()
+                    && let Some(answer) = answer_at(places, &mut outcomes)
+                    && let Some(caller) = caller.take()
+                {
+                    // The caller may be gone.
+                    _ = caller.send(answer);
                 }
-                Err(error) => vec![Err(error); callers.len()],
-            };
-            for (caller, answer) in callers.into_iter().zip(answers) {
-                // The caller may be gone.
-                _ = caller.send(answer);
             }
         };
-        self.client.run_all(&requests, read, done).await;
+        self.read(names.all, false, known).await;
     }
 
-    async fn send_one(&self, name: Vec<u8>, with_life: bool) -> LookupResult {
-        let with_life = with_life || self.with_lives.load(Ordering::Relaxed);
-        let request = self.request(vec![name], with_life);
+    async fn send(&self, names: Vec<Vec<u8>>, with_lives: bool) -> LookupResult {
+        let places: Vec<_> = (0..names.len()).collect();
+        let mut outcomes = vec![None; names.len()];
+        self.read(names, with_lives, |places, seen| note(&mut outcomes, places, seen)).await;
+        // Each group of names has got an outcome.
+        answer_at(&places, &mut outcomes).unwrap_or_else(|| Err(malformed()))
+    }
+
+    /// Reads what is under the names, by as few commands as there may be. Calls `known` with what is
+    /// under the names of a command, and with their places.
+    async fn read(
+        &self,
+        names: Vec<Vec<u8>>,
+        with_lives: bool,
+        mut known: impl FnMut(&[usize], Result<Vec<Option<Seen>>, StoreError>),
+    ) {
+        let with_lives = with_lives || self.with_lives.load(Ordering::Relaxed);
+        let (mut requests, mut groups) = (Vec::new(), Vec::new());
+        let names = names.into_iter().enumerate().collect();
+        for group in self.client.split(names, |(_, name): &(usize, Vec<u8>)| name.slot()) {
+            let (places, names): (Vec<_>, Vec<_>) = group.into_iter().unzip();
+            requests.push(self.request(names, with_lives));
+            groups.push(places);
+        }
         let asked_at = Instant::now();
-        let read = |reply| LookupReply::read(reply, 1, with_life);
-        let reply = self.client.run(&request, read).await?;
-        self.note_time(&request, asked_at, &reply);
-        reply.seen.into_iter().next().ok_or_else(malformed)
+        let read = |group: usize, reply| LookupReply::read(reply, groups[group].len(), with_lives);
+        let done = |group: usize, reply: Result<LookupReply, StoreError>| {
+            let seen = reply.map(|reply| {
+                self.note_time(&requests[group], asked_at, &reply);
+                reply.seen
+            });
+            known(&groups[group], seen);
+        };
+        self.client.run_all(&requests, read, done).await;
     }
 
     fn request(&self, names: Vec<Vec<u8>>, with_lives: bool) -> RedisRequest<'_> {
@@ -200,8 +222,68 @@ impl LookupState {
     }
 }
 
+/// What is under a name, once that is known.
+type NameOutcome = Option<Result<Option<Seen>, StoreError>>;
+
+fn note(
+    outcomes: &mut [NameOutcome],
+    places: &[usize],
+    seen: Result<Vec<Option<Seen>>, StoreError>,
+) {
+    match seen {
+        Ok(seen) => {
+            for (place, seen) in places.iter().zip(seen) {
+                outcomes[*place] = Some(Ok(seen));
+            }
+        }
+        Err(error) => places.iter().for_each(|place| outcomes[*place] = Some(Err(error.clone()))),
+    }
+}
+
+/// What is at these places, if all of it is known. It is taken from the first place, which no other
+/// lookup has. Lookups share the places of tags.
+fn answer_at(places: &[usize], outcomes: &mut [NameOutcome]) -> Option<LookupResult> {
+    if !places.iter().all(|place| outcomes[*place].is_some()) {
+        return None;
+    }
+    let (first, others) = places.split_first()?;
+    let first = outcomes[*first].take();
+    iter::once(first).chain(others.iter().map(|place| outcomes[*place].clone())).collect()
+}
+
 fn malformed() -> StoreError {
     StoreError::new(StoreErrorKind::Malformed, "redis, reading an entry: the reply makes no sense")
+}
+
+/// The names of a batch. The names of tags, which many entries share, are sent once.
+#[derive(Debug, Default)]
+struct UniqueNames {
+    all: Vec<Vec<u8>>,
+    of_tags: HashMap<Vec<u8>, usize>,
+}
+
+impl UniqueNames {
+    /// Adds the names of a lookup: that of an entry, and those of tags. Returns their places.
+    fn add(&mut self, names: Vec<Vec<u8>>) -> Vec<usize> {
+        let mut names = names.into_iter();
+        let mut places = Vec::with_capacity(names.len());
+        if let Some(entry) = names.next() {
+            places.push(self.push(entry));
+        }
+        for tag in names {
+            let place = self.of_tags.get(&tag).copied().unwrap_or_else(|| {
+                self.of_tags.insert(tag.clone(), self.all.len());
+                self.push(tag)
+            });
+            places.push(place);
+        }
+        places
+    }
+
+    fn push(&mut self, name: Vec<u8>) -> usize {
+        self.all.push(name);
+        self.all.len() - 1
+    }
 }
 
 /// A lookup that is under way.

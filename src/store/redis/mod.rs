@@ -8,11 +8,14 @@ mod inner;
 mod lookups;
 mod near;
 mod operations;
+mod reading;
 mod record;
 mod reminder;
 mod reply;
 mod scripts;
 mod stats;
+mod tag_value;
+mod tags;
 mod unacknowledged;
 
 use std::fmt;
@@ -23,16 +26,19 @@ pub use self::client::RedisOptions;
 pub use self::stats::RedisStats;
 
 use self::inner::Inner;
+use self::tags::TagChange;
 use super::{Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, StoreFuture};
 use super::{Peek, Renew, Store, Watch};
 use crate::config_error::ConfigError;
 use crate::error::StoreError;
 use crate::key::Key;
+use crate::tag::{Tag, Tags};
 
 /// Entries and leases in a Redis (6.2 or later) or Valkey server or cluster, shared by a fleet.
 ///
 /// A handle: clones share one set of connections. Every operation is one command and one round
-/// trip: an `MGET` for lookups, which concurrent callers share, and a script for everything else. A
+/// trip: an `MGET` for lookups, which concurrent callers share, and a script for everything else.
+/// For a key with [tags](crate::Tag), the begin and the end of a load are two commands each. A
 /// caller that is told that a key is busy is subscribed to its changes by that reply (RESP3 client
 /// tracking). If the server refuses tracking, waiters poll. With [`near`](RedisOptions::near), this
 /// process also keeps copies of the entries that it reads, and a lookup is a script that also gives
@@ -40,8 +46,11 @@ use crate::key::Key;
 ///
 /// # Names
 /// A key has four names in one hash slot: `bw:<namespace>:{<digest>}` for its entry, and the same
-/// with `:lease`, `:watermark` and `:failed`. Scripts declare all names that they touch in their
-/// `KEYS`, with one exception. Redis before 7.2 tracks every declared name, even if the script does
+/// with `:lease`, `:watermark` and `:failed`. A [tag](crate::Tag) has one name in a slot of its own,
+/// `bw:<namespace>:tag:{<digest>}`. It holds 16 bytes, or 32 after an expiry over a spread, and lives
+/// an hour or two longer than its longest entry. Nothing lists the entries of a tag.
+///
+/// Scripts declare all names that they touch in their `KEYS`, with one exception. Redis before 7.2 tracks every declared name, even if the script does
 /// not read it. So the watermark and the failure are arguments there. They may never change again,
 /// and the server would track them for ever, at about 120 bytes each.
 ///
@@ -66,7 +75,7 @@ use crate::key::Key;
 ///
 /// # Errors
 /// A command takes no longer than [`RedisOptions::timeout`]. An operation is one command, and
-/// rarely two. A command that timed out may still have been executed, and the protocol allows for
+/// rarely two; with [tags](crate::Tag), the epochs are another one. A command that timed out may still have been executed, and the protocol allows for
 /// that. After the first failures, a server that is down costs no time: see
 /// [`RedisOptions::down_after`].
 ///
@@ -146,7 +155,7 @@ impl Store for RedisStore {
 
     fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.lookup(&key).await })
+        Box::pin(async move { inner.lookup(&key, &Tags::none()).await })
     }
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
@@ -183,6 +192,21 @@ impl Store for RedisStore {
     fn expire(&self, key: Key) -> StoreFuture<bool> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.invalidate(key, true).await })
+    }
+
+    fn lookup_tagged(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move { inner.lookup(&key, &tags).await })
+    }
+
+    fn invalidate_tag(&self, tag: Tag) -> StoreFuture<()> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move { inner.change_tag(&tag, TagChange::Invalidate).await })
+    }
+
+    fn expire_tag(&self, tag: Tag, spread: Duration) -> StoreFuture<()> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move { inner.change_tag(&tag, TagChange::Expire { over: spread }).await })
     }
 }
 

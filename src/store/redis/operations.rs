@@ -10,69 +10,22 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::client::{InSlot, RedisRequest, RedisValue, RequestError, ServerClock};
-use super::envelope::{self, Stamp};
+use super::envelope::{self, Opened, Stamp};
 use super::heartbeat;
 use super::inner::{Inner, TRACKED};
-use super::near::ReadStart;
+use super::near::{ReadStart, Version};
 use super::record;
 use super::reminder::Reminder;
-use super::reply::{AcquireReply, Acquired, Found, Seen};
+use super::reply::{AcquireReply, Acquired, Found};
+use super::tags::Judged;
 use super::unacknowledged::LeaseCommand;
 use crate::duration::{micros, millis};
 use crate::error::StoreError;
 use crate::key::{Digest, Key};
-use crate::lifetimes::Lifetimes;
 use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, WATERMARK_TTL};
 use crate::store::{Remaining, Renew, Token};
 
 impl Inner {
-    pub(super) async fn lookup(self: &Arc<Self>, key: &Key) -> Result<Option<Entry>, StoreError> {
-        let digest = key.digest();
-        let lookups = self.lookups(&digest);
-        let mut with_life = false;
-        loop {
-            let start = self.start_read(&digest);
-            let name = self.entry_name(&digest);
-            let seen = match with_life {
-                true => lookups.read_with_life(name).await?,
-                false => lookups.read(name).await?,
-            };
-            let Some(Seen { sealed, remaining }) = seen else {
-                return Ok(None);
-            };
-            let Some((draft, stamp)) = self.open(sealed, key, &digest) else {
-                return Ok(None);
-            };
-            let remaining = match remaining {
-                Some(remaining) => Remaining::Known(remaining),
-                None if draft.lifetimes().need_the_remaining_life() => {
-                    lookups.ask_for_lives();
-                    continue;
-                }
-                None if self.may_be_over(&digest, draft.lifetimes(), stamp) => {
-                    with_life = true;
-                    continue;
-                }
-                None => Remaining::Fresh,
-            };
-            let entry = draft.into_entry(stamp.fence, stamp.stored_at, remaining);
-            self.keep(start, key, &entry);
-            return Ok(Some(entry));
-        }
-    }
-
-    /// Whether an entry may be invalid because the server's clock was set back: its life may be
-    /// over, or may not have begun. If the clock was not set, this holds only at the very end of a
-    /// life.
-    fn may_be_over(&self, digest: &Digest, lifetimes: Lifetimes, stamp: Stamp) -> bool {
-        let life = micros(lifetimes.life());
-        let now = self.client.with_clock(digest, ServerClock::now);
-        now.is_none_or(|now| {
-            stamp.stored_at > now.start().saturating_add(DRIFT)
-                || now.end().saturating_sub(stamp.stored_at) >= life
-        })
-    }
-
     /// Acquires. An unreadable entry counts as none and must not prevent a load, so the request is
     /// sent again and declines the fence of that entry.
     ///
@@ -87,33 +40,30 @@ impl Inner {
         self.unacknowledged.forget(claim);
         self.unacknowledged.note_term(term);
         let key = claim.key();
-        let digest = claim.key().digest();
-        let mut late = 0;
-        let mut is_unreadable = false;
-        while late < TRIES {
+        let digest = key.digest();
+        let tags = self.touch(claim.tags(), Duration::ZERO).await?;
+        let [mut late, mut unreadable, mut outdated] = [0; 3];
+        while late < TRIES && outdated < TRIES {
             let start = self.start_read(&digest);
-            let asked_at = Instant::now();
-            let args = self.acquire_args(claim, &digest, term, accept);
-            let names = self.names(&digest);
-            let request = RedisRequest::script(&self.scripts.acquire, names, args, ACQUIRING);
-            let request = request.of(key).tracked(TRACKED);
-            let reminder = Reminder::new(self, claim, LeaseCommand::Take);
-            let replied = self.client.run(&request, AcquireReply::read).await;
-            let AcquireReply { now, answer } = reminder.settle(replied)?;
-            self.client.with_clock(&digest, |clock| clock.note(asked_at, now));
+            let AcquireReply { now, answer } =
+                self.request_lease(claim, &digest, term, accept).await?;
             let Some(acquired) = answer else {
                 late += 1;
                 continue;
             };
             match self.read(acquired, claim, (term, now), &digest) {
-                Ok(acquired) => {
-                    if let Acquire::Found(entry) = &acquired {
-                        self.keep(start, key, entry);
+                Ok(acquired) => match self.judge_acquired(acquired, claim, &tags).await? {
+                    Judged::Stands(acquired) => {
+                        self.keep_found(start, claim, &acquired);
+                        return Ok(acquired);
                     }
-                    return Ok(acquired);
-                }
-                Err(UnreadableReply::Entry { fence }) if !is_unreadable => {
-                    is_unreadable = true;
+                    Judged::Outdated { fence } => {
+                        outdated += 1;
+                        accept = Accept::Other { than: fence };
+                    }
+                },
+                Err(UnreadableReply::Entry { fence }) if unreadable == 0 => {
+                    unreadable += 1;
                     accept = Accept::Other { than: fence };
                 }
                 Err(_) => return Err(RequestError::Malformed.during(ACQUIRING, Some(key))),
@@ -121,6 +71,25 @@ impl Inner {
         }
         let late = RequestError::TimedOut(self.timeout());
         Err(late.during(ACQUIRING, Some(key)))
+    }
+
+    async fn request_lease(
+        self: &Arc<Self>,
+        claim: &Claim,
+        digest: &Digest,
+        term: Duration,
+        accept: Accept,
+    ) -> Result<AcquireReply, StoreError> {
+        let asked_at = Instant::now();
+        let args = self.acquire_args(claim, digest, term, accept);
+        let names = self.names(digest);
+        let request = RedisRequest::script(&self.scripts.acquire, names, args, ACQUIRING);
+        let request = request.of(claim.key()).tracked(TRACKED);
+        let reminder = Reminder::new(self, claim, LeaseCommand::Take);
+        let replied = self.client.run(&request, AcquireReply::read).await;
+        let reply = reminder.settle(replied)?;
+        self.client.with_clock(digest, |clock| clock.note(asked_at, reply.now));
+        Ok(reply)
     }
 
     fn acquire_args(
@@ -201,9 +170,14 @@ impl Inner {
         let digest = lease.key().digest();
         let stored_at = lease.granted_at().saturating_add(micros(draft.lease_age()));
         let stamp = Stamp { fence: lease.fence(), stored_at };
+        let Some(epochs) = self.epochs_of(&lease, &draft).await? else {
+            // The lease blocks the key for nothing.
+            let abandoned = self.abandon(lease.claim()).await;
+            return reminder.settle(abandoned.map(|()| Commit::Superseded));
+        };
         let args = [
             token(lease.token()),
-            envelope::seal(&draft, &digest, stamp),
+            envelope::seal(&draft, &digest, stamp, &epochs),
             number(millis(draft.lifetimes().life())),
             number(lease.fence()),
             number(lease.granted_at()),
@@ -288,15 +262,31 @@ impl Inner {
     }
 
     /// Notes the version of a key for the near tier. Call it before a request is sent.
-    fn start_read(&self, digest: &Digest) -> Option<ReadStart> {
+    pub(super) fn start_read(&self, digest: &Digest) -> Option<ReadStart> {
         self.near.as_ref().and_then(|near| near.start_read(digest))
     }
 
-    fn keep(self: &Arc<Self>, start: Option<ReadStart>, key: &Key, entry: &Entry) {
+    pub(super) fn keep(
+        self: &Arc<Self>,
+        start: Option<ReadStart>,
+        tags: Vec<Version>,
+        key: &Key,
+        entry: &Entry,
+    ) {
         if let (Some(near), Some(start)) = (&self.near, start)
-            && near.keep(start, key, entry)
+            && near.keep(start, tags, key, entry)
         {
             heartbeat::start(self);
+        }
+    }
+
+    /// Keeps an entry that an acquire found. One with tags is not kept, because the server does not
+    /// report changes of tags that were touched.
+    fn keep_found(self: &Arc<Self>, start: Option<ReadStart>, claim: &Claim, acquired: &Acquire) {
+        if let Acquire::Found(entry) = acquired
+            && entry.epochs().is_empty()
+        {
+            self.keep(start, Vec::new(), claim.key(), entry);
         }
     }
 
@@ -307,12 +297,12 @@ impl Inner {
     }
 
     fn entry(&self, found: Found, key: &Key, digest: &Digest) -> Option<Entry> {
-        let (draft, stamp) = self.open(found.sealed, key, digest)?;
+        let (draft, stamp, epochs) = self.open(found.sealed, key, digest)?;
         let remaining = Remaining::Known(found.remaining);
-        Some(draft.into_entry(stamp.fence, stamp.stored_at, remaining))
+        Some(draft.into_tagged_entry(stamp.fence, stamp.stored_at, remaining, epochs))
     }
 
-    fn open(&self, sealed: Vec<u8>, key: &Key, digest: &Digest) -> Option<(Draft, Stamp)> {
+    pub(super) fn open(&self, sealed: Vec<u8>, key: &Key, digest: &Digest) -> Option<Opened> {
         envelope::open(Bytes::from(sealed), digest)
             .inspect_err(|unreadable| self.note_unreadable(key, unreadable))
             .ok()
@@ -341,7 +331,7 @@ fn any(_: RedisValue) -> Option<()> {
 const ACQUIRING: &str = "taking the lease";
 
 /// How far two clocks may drift apart during one load, in us. The scripts have the same value.
-const DRIFT: u64 = 1_000_000;
+pub(super) const DRIFT: u64 = 1_000_000;
 /// How often an acquire is sent while the server's clock is being set.
 const TRIES: u32 = 3;
 
@@ -367,6 +357,7 @@ fn number(number: u64) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tags::TAG_LIFE;
     use super::*;
 
     #[test]
@@ -374,5 +365,6 @@ mod tests {
         let prelude = include_str!("prelude.lua");
         assert!(prelude.contains(&format!("local watermark_life = {}\n", millis(WATERMARK_TTL))));
         assert!(prelude.contains(&format!("local drift = {DRIFT}\n")));
+        assert!(prelude.contains(&format!("local tag_life = {}\n", millis(TAG_LIFE))));
     }
 }

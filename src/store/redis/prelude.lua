@@ -1,9 +1,14 @@
 -- prelude: the functions that the scripts of the store share. It follows the prelude of all
 -- protocols.
 
+-- The latest version of an entry that this script can read.
+local latest = 2
+
 -- Whether bytes are an entry of a version that this script can read.
 local function readable(entry)
-  return entry and #entry >= 88 and string.sub(entry, 1, 4) == 'BWE\1'
+  if not entry or #entry < 88 or string.sub(entry, 1, 3) ~= 'BWE' then return false end
+  local version = string.byte(entry, 4)
+  return version >= 1 and version <= latest
 end
 
 -- How long an entry stays after its ttl.
@@ -57,4 +62,24 @@ end
 -- The fence in eight bytes. Zero for anything else.
 local function number(bytes)
   return bytes and #bytes == 8 and fence_at(bytes, 1) or 0
+end
+
+-- How long a tag is kept in addition to the time for which it is needed, in ms.
+local tag_life = 3600000
+
+-- Whether bytes are the epochs of a tag.
+local function is_tag(value)
+  return value and (#value == 16 or #value == 32)
+end
+
+-- When an epoch at an offset began, in us.
+local function epoch_time(value, offset)
+  return (struct.unpack('>I7', value, offset))
+end
+
+-- A new epoch, above the last one. Its random byte is odd if the tag has changed, and even if it
+-- was absent.
+local function new_epoch(now, random, is_change, last)
+  local byte = string.byte(random)
+  return struct.pack('>I7', math.max(now, last + 1)) .. string.char(byte - byte % 2 + is_change)
 end

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::client::RedisValue as Value;
+use super::tag_value::TagValue;
 
 /// An entry in the reply of a script.
 #[derive(Debug, PartialEq)]
@@ -58,6 +59,18 @@ pub(super) fn seen_with_lives(reply: Value) -> Option<(u64, Vec<Option<Seen>>)> 
         seen.push(see(sealed, Some(millis(&fields.next()?)?))?);
     }
     Some((now, seen))
+}
+
+/// The reply of `touch_tags.lua`: for each tag, its value, and whether it was absent.
+pub(super) fn touched(reply: Value) -> Option<Vec<(TagValue, bool)>> {
+    let Value::Array(reply) = reply else { return None };
+    let mut fields = reply.into_iter();
+    let mut touched = Vec::with_capacity(fields.len() / 2);
+    while let Some(value) = fields.next() {
+        let Value::Bytes(value) = value else { return None };
+        touched.push((TagValue::read(&value)?, fields.next()? == Value::Int(1)));
+    }
+    Some(touched)
 }
 
 fn see(sealed: Value, remaining: Option<Duration>) -> Option<Option<Seen>> {

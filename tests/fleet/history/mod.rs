@@ -5,7 +5,7 @@
 //! stops them and disturbs their network; what they saw is checked when it is over.
 //! `BELLWETHER_FLEET_ROUNDS` sets how many rounds are played.
 
-mod checker;
+pub(crate) mod checker;
 mod tally;
 
 use std::sync::atomic::{AtomicBool, Ordering};

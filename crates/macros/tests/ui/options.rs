@@ -44,4 +44,9 @@ async fn no_layer(layer: &Layer, sku: u64) -> Result<u64, ()> {
     Ok(sku)
 }
 
+#[read_through(layer = layer, key = "item/{sku}", skip(layer), tags = ["shelf/{layer}"])]
+async fn tag_of_another_argument(layer: &Layer, sku: u64) -> Result<u64, ()> {
+    Ok(sku)
+}
+
 fn main() {}

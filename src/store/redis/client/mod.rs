@@ -325,6 +325,11 @@ impl RedisClient {
         self.0.names.shared_name(what, digest)
     }
 
+    /// The name `bw:<namespace>:tag:{<digest>}` of a tag.
+    pub(super) fn tag_name(&self, tag: &Digest) -> Vec<u8> {
+        self.0.names.tag_name(tag)
+    }
+
     /// The number of hash slots.
     pub const SLOTS: usize = slot::SLOTS;
 

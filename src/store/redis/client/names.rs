@@ -41,10 +41,22 @@ impl Names {
 
     /// The key that a name belongs to, if it is one of ours.
     pub(in super::super) fn digest_of(&self, name: &[u8]) -> Option<Digest> {
-        let hex = name
-            .strip_prefix(self.prefix.as_bytes())?
-            .strip_prefix(b"{")?
-            .first_chunk::<{ Digest::BYTES * 2 }>()?;
+        Self::read_digest(name.strip_prefix(self.prefix.as_bytes())?)
+    }
+
+    /// The tag that a name belongs to, if it is one of ours.
+    pub(super) fn tag_of(&self, name: &[u8]) -> Option<Digest> {
+        let name = name.strip_prefix(self.prefix.as_bytes())?.strip_prefix(TAG)?;
+        Self::read_digest(name.strip_prefix(b":")?)
+    }
+
+    /// The name of a tag. It is in a slot of its own.
+    pub(super) fn tag_name(&self, digest: &Digest) -> Vec<u8> {
+        [self.prefix.as_bytes(), TAG, b":{", &digest.hex(), b"}"].concat()
+    }
+
+    fn read_digest(rest: &[u8]) -> Option<Digest> {
+        let hex = rest.strip_prefix(b"{")?.first_chunk::<{ Digest::BYTES * 2 }>()?;
         let mut digest = [0; Digest::BYTES];
         for (byte, [high, low]) in digest.iter_mut().zip(hex.as_chunks().0) {
             *byte = hex_digit(*high)? << 4 | hex_digit(*low)?;
@@ -52,6 +64,9 @@ impl Names {
         Some(Digest(digest))
     }
 }
+
+/// What the names of tags begin with, after the namespace.
+const TAG: &[u8] = b"tag";
 
 fn hex_digit(digit: u8) -> Option<u8> {
     match digit {
@@ -87,6 +102,18 @@ mod tests {
         let others: [&[u8]; 4] = [b"bw:shop:{", b"bw:shop:{zz", b"", b"\xff\xfe"];
         for name in [&foreign[..], &shared, &unwatched].into_iter().chain(others) {
             assert_eq!(names.digest_of(name), None);
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_tag_leads_to_the_tag_and_to_no_key() {
+        let names = Names::new("shop");
+        let digest = Key::of("item").digest();
+        let name = names.tag_name(&digest);
+        assert!(name.starts_with(b"bw:shop:tag:{"));
+        assert_eq!((names.tag_of(&name), names.digest_of(&name)), (Some(digest), None));
+        for other in [names.name(&digest, ""), Names::new("shop2").tag_name(&digest)] {
+            assert_eq!(names.tag_of(&other), None);
         }
     }
 

@@ -59,11 +59,12 @@ impl PushHandler {
     }
 
     fn changed(&self, name: &Value) {
-        if let Value::BulkString(name) = name
-            && let Some(digest) = self.names.digest_of(name)
-        {
+        let Value::BulkString(name) = name else { return };
+        if let Some(digest) = self.names.digest_of(name) {
             self.observer.as_ref().inspect(|observer| observer.changed(name, &digest));
             self.watchers.tell(&digest);
+        } else if let Some(tag) = self.names.tag_of(name) {
+            self.observer.as_ref().inspect(|observer| observer.tag_changed(&tag));
         }
     }
 }

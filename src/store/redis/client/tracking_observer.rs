@@ -15,6 +15,9 @@ pub(in super::super) trait TrackingObserver: fmt::Debug + Send + Sync {
     /// A name of a key has changed.
     fn changed(&self, name: &[u8], digest: &Digest);
 
+    /// A tag has changed.
+    fn tag_changed(&self, tag: &Digest);
+
     /// Names on a node have changed, and it is not known which.
     fn all_changed(&self, node: u16);
 

@@ -45,7 +45,7 @@ struct NodeEpoch {
 
 /// The version of a key or of a tag, as far as its changes are reported to this process.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Version {
+pub(in super::super) struct Version {
     epoch: u64,
     changes: u64,
     owner: Ownership,
@@ -117,13 +117,20 @@ impl Epochs {
             && version.owner.packed() == self.owner(version.slot).load(Ordering::Acquire)
     }
 
+    /// Whether no change was reported since this version was taken, and none can be on its way for
+    /// longer than a reply takes.
+    #[inline]
+    pub(super) fn is_valid(&self, version: &Version, now: Instant) -> bool {
+        self.is_confirmed(version, now) && self.holds(version)
+    }
+
     /// Whether the connection that reports the changes of a version has answered a request that was
     /// sent less than `silence` ago.
     ///
     /// Call it before [`holds`](Self::holds): a new connection begins its epoch before it is
     /// confirmed.
     #[inline]
-    pub(super) fn is_confirmed(&self, version: &Version, now: Instant) -> bool {
+    fn is_confirmed(&self, version: &Version, now: Instant) -> bool {
         let confirmed_at = self.node(version).confirmed_at.load(Ordering::Acquire);
         self.since_birth(now).saturating_sub(confirmed_at) < self.silence
     }

@@ -21,6 +21,9 @@
 //!    there are enough. The first read after an idle time is a lookup, and its reply confirms all
 //!    copies.
 //! 5. No copy is served for longer than `near_ttl` in any case.
+//! 6. A tag has a version like a key, which is taken before its epoch is read over the same
+//!    connection. A copy keeps the versions of all its tags, so a change of a tag invalidates the
+//!    copies of its entries, and a hit compares numbers.
 //!
 //! Time is that of [`Instant`]. It runs while the process is stopped, so a process that continues
 //! serves no copy before the server has answered again. On Linux and macOS it does not run while
@@ -38,6 +41,8 @@
 mod epochs;
 
 use std::hash::RandomState;
+use std::iter;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -46,10 +51,12 @@ use quick_cache::{Lifecycle, OptionsBuilder, Weighter};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-use self::epochs::{Epochs, Version};
+pub(super) use self::epochs::Version;
+
+use self::epochs::Epochs;
 use super::client::TrackingObserver;
 use crate::key::{Digest, Key};
-use crate::store::{Entry, Remaining};
+use crate::store::{Entry, Remaining, TagEpoch};
 
 /// Copies of entries in this process.
 #[derive(Debug)]
@@ -76,6 +83,8 @@ struct NearCopy {
     /// With the life that was left when the lookup was sent, or less.
     entry: Entry,
     start: ReadStart,
+    /// The versions of its tags. Shared, because a hit clones the copy.
+    tags: Option<Arc<[Version]>>,
 }
 
 impl Near {
@@ -98,16 +107,15 @@ impl Near {
     /// The copy of an entry with its remaining life, if the copy is valid.
     #[inline]
     pub(super) fn find(&self, key: &Key) -> Option<Entry> {
-        let NearCopy { entry, start } = self.copies.get(key)?;
+        let NearCopy { entry, start, tags } = self.copies.get(key)?;
         let Remaining::Known(life) = entry.remaining() else {
             return None;
         };
         let now = Instant::now();
         let age = now.saturating_duration_since(start.at);
-        if age >= life.min(self.longest)
-            || !self.epochs.is_confirmed(&start.version, now)
-            || !self.epochs.holds(&start.version)
-        {
+        let tags = tags.iter().flat_map(|tags| tags.iter());
+        let mut versions = iter::once(&start.version).chain(tags);
+        if age >= life.min(self.longest) || !versions.all(|it| self.epochs.is_valid(it, now)) {
             return None;
         }
         self.note_use();
@@ -120,22 +128,37 @@ impl Near {
         Some(ReadStart { version, at: Instant::now() })
     }
 
-    /// Copies the entry that a lookup found, if its version still holds. Returns whether it did.
-    pub(super) fn keep(&self, start: ReadStart, key: &Key, entry: &Entry) -> bool {
+    /// Notes the version of a tag, before its epoch is read over the tracked connection. None if
+    /// entries with that tag must not be copied.
+    pub(super) fn tag_version(&self, tag: &Digest) -> Option<Version> {
+        self.epochs.version(tag)
+    }
+
+    /// Copies the entry that a lookup found, if its version and those of its tags still hold.
+    /// Returns whether it did.
+    pub(super) fn keep(
+        &self,
+        start: ReadStart,
+        tags: Vec<Version>,
+        key: &Key,
+        entry: &Entry,
+    ) -> bool {
         let Remaining::Known(life) = entry.remaining() else {
             return false;
         };
-        if life.is_zero() || !self.epochs.holds(&start.version) {
+        let mut versions = iter::once(&start.version).chain(&tags);
+        if life.is_zero() || !versions.all(|version| self.epochs.holds(version)) {
             return false;
         }
         // The replaced copy is dropped here instead of under a lock.
         drop(self.copies.remove(key));
-        self.copies.insert(key.clone(), NearCopy { entry: entry.clone(), start });
+        let tags = (!tags.is_empty()).then(|| tags.into());
+        self.copies.insert(key.clone(), NearCopy { entry: entry.clone(), start, tags });
         self.note_use();
         true
     }
 
-    /// An entry has changed.
+    /// An entry or a tag has changed.
     pub(super) fn change(&self, digest: &Digest) {
         self.epochs.change(digest);
     }
@@ -185,6 +208,10 @@ impl TrackingObserver for Near {
         }
     }
 
+    fn tag_changed(&self, tag: &Digest) {
+        self.change(tag);
+    }
+
     fn all_changed(&self, node: u16) {
         self.epochs.change_all(node);
     }
@@ -220,7 +247,8 @@ impl Weighter<Key, NearCopy> for Weights {
     fn weight(&self, key: &Key, copy: &NearCopy) -> u64 {
         let key = key.byte_len();
         let value = copy.entry.value().encoded().len();
-        (key + 2 * value + OVERHEAD) as u64
+        let tags = copy.tags.as_ref().map_or(0, |tags| tags.len()) * TAG;
+        (key + 2 * value + tags + OVERHEAD) as u64
     }
 }
 
@@ -247,6 +275,9 @@ pub(super) const HEARTBEAT: Duration = Duration::from_millis(500);
 
 /// The overhead of a copy in bytes: the envelope's header, the tables, the counter.
 pub(super) const OVERHEAD: usize = 512;
+
+/// The bytes of a tag of a copy: its version, and its epoch in the entry.
+const TAG: usize = size_of::<Version>() + size_of::<TagEpoch>();
 
 /// The minimum size of a shard in bytes: the largest entry that a layer stores by default has to
 /// fit.

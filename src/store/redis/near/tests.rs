@@ -39,7 +39,7 @@ fn entry(version: u64, bytes: usize, life: Duration) -> Entry {
 
 fn keep(near: &Near, number: u64, life: Duration) -> bool {
     let start = near.start_read(&key(number).digest());
-    start.is_some_and(|start| near.keep(start, &key(number), &entry(1, 10, life)))
+    start.is_some_and(|start| near.keep(start, vec![], &key(number), &entry(1, 10, life)))
 }
 
 /// A key on the server, a process that copies it, and the messages between them.
@@ -68,7 +68,7 @@ impl NearModel {
             3 | 4 if !self.answers.is_empty() => {
                 let at = rng.random_range(0..self.answers.len());
                 let (version, start) = self.answers.swap_remove(at);
-                near.keep(start, key, &entry(version, 10, 60 * SECOND));
+                near.keep(start, vec![], key, &entry(version, 10, 60 * SECOND));
             }
             5 => self.change(),
             6 => {
@@ -148,7 +148,7 @@ async fn a_copy_counts_down_and_ends_with_its_entry() {
     let start = near.start_read(&key(1).digest()).expect("it is connected");
     // The reply takes a second, and that does not prolong the entry.
     advance(SECOND).await;
-    assert!(near.keep(start, &key(1), &entry(1, 10, 10 * SECOND)));
+    assert!(near.keep(start, vec![], &key(1), &entry(1, 10, 10 * SECOND)));
     advance(8 * SECOND).await;
     let left = near.find(&key(1)).map(|copy| copy.remaining());
     assert_eq!(left, Some(Remaining::Known(SECOND)));
@@ -217,7 +217,7 @@ fn nothing_is_kept_without_a_tracking_connection() {
     let near = near();
     let start = near.start_read(&key(1).digest()).expect("it is connected");
     near.disconnected(0, 1);
-    assert!(!near.keep(start, &key(1), &entry(1, 10, SECOND)));
+    assert!(!near.keep(start, vec![], &key(1), &entry(1, 10, SECOND)));
     assert!(!keep(&near, 1, SECOND));
     near.connected(0, 2, Instant::now(), &|| true);
     assert!(!keep(&near, 1, SECOND), "the connection broke while it was made");
@@ -239,7 +239,7 @@ fn a_change_of_everything_leaves_no_copy_and_the_connection_in_use() {
     let start = near.start_read(&key(2).digest()).expect("it is connected");
     near.all_changed(0);
     assert!(near.find(&key(1)).is_none());
-    assert!(!near.keep(start, &key(2), &entry(1, 10, SECOND)));
+    assert!(!near.keep(start, vec![], &key(2), &entry(1, 10, SECOND)));
     assert!(keep(&near, 1, SECOND) && near.find(&key(1)).is_some());
 }
 
@@ -249,7 +249,7 @@ fn a_hundred_thousand_copies_keep_within_their_bytes() {
     for number in 0..100_000 {
         let start = near.start_read(&key(number).digest()).expect("it is connected");
         let bytes = (number % 700) as usize;
-        near.keep(start, &key(number), &entry(1, bytes, SECOND));
+        near.keep(start, vec![], &key(number), &entry(1, bytes, SECOND));
         assert!(near.copies.weight() <= near.copies.capacity());
     }
     assert!(near.copies.capacity() <= 1024 * 1024 && near.copies.weight() > 900_000);

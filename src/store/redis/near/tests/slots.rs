@@ -45,7 +45,7 @@ fn an_answer_to_a_redirected_request_is_not_copied() {
     let near = near_of_cluster([1, 2]);
     let start = near.start_read(&key(1).digest()).expect("it is connected");
     near.owned(slot(1), Some(1));
-    assert!(!near.keep(start, &key(1), &entry(1, 10, SECOND)));
+    assert!(!near.keep(start, vec![], &key(1), &entry(1, 10, SECOND)));
 }
 
 #[test]

@@ -1,0 +1,194 @@
+//! What tags cost: a hit with 0, 1, 4 and 32 tags against one through a layer without tags, in
+//! memory, in the near tier and in Redis; and the invalidation of a tag with few and with many
+//! entries.
+
+use std::convert::Infallible;
+use std::future::ready;
+use std::hint::black_box;
+use std::time::Duration;
+
+use bellwether::store::Store;
+use bellwether::{Error, Key, MemoryStore, ReadThroughLayer, RedisOptions, Tag};
+use bellwether_testkit::servers::RedisServer;
+use futures_util::future::join_all;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
+use tower::{Layer, Service, service_fn};
+
+use crate::figures::Wanted;
+use crate::paired::{Effort, Race, timed};
+use crate::product::Product;
+
+pub(crate) fn run(effort: Effort) {
+    let runtime = Runtime::new().expect("a runtime");
+    in_process("memory", &runtime, || MemoryStore::new(10_000), effort);
+    let server = RedisServer::start();
+    let mut number = 0;
+    let near = || {
+        number += 1;
+        let hour = Duration::from_secs(3600);
+        let options = options(&server, &format!("near{number}"));
+        let options = options.near(16 * 1024 * 1024).and_then(|options| options.near_ttl(hour));
+        runtime.block_on(options.expect("a near tier").connect()).expect("a store")
+    };
+    in_process("near", &runtime, near, effort);
+    for callers in [1, 64] {
+        in_redis(&server, &runtime, callers, Sharing::Shared, effort.in_long_turns());
+    }
+    in_redis(&server, &runtime, 64, Sharing::Own, effort.in_long_turns());
+    invalidations("memory", &runtime, MemoryStore::new(1_000_000), effort);
+    let store = runtime.block_on(options(&server, "many").connect()).expect("a store");
+    invalidations("redis", &runtime, store, effort);
+}
+
+/// Whether keys have their tags in common.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Sharing {
+    Shared,
+    Own,
+}
+
+fn options(server: &RedisServer, namespace: &str) -> RedisOptions {
+    // Wide, so that a busy machine does not decide what is measured.
+    RedisOptions::new(&server.url())
+        .and_then(|options| options.namespace(namespace))
+        .and_then(|options| options.timeout(Duration::from_secs(5)))
+        .expect("options that make sense")
+}
+
+trait Catalog: Service<u64, Response = Product, Error = Error<Infallible>> + Clone {}
+
+impl<S: Service<u64, Response = Product, Error = Error<Infallible>> + Clone> Catalog for S {}
+
+/// A layer with so many tags, or without any.
+fn catalog(
+    store: impl Store,
+    tags: Option<u64>,
+    sharing: Sharing,
+) -> impl Catalog<Future: Send> + Send + 'static {
+    let key: fn(&u64) -> Key = |sku| Key::of("item").with(*sku);
+    let layer = ReadThroughLayer::new(store, key).ttl(Duration::from_secs(7200));
+    let layer = match tags {
+        None => layer,
+        Some(count) => layer.tags(move |sku: &u64| {
+            let of = if sharing == Sharing::Own { *sku } else { 0 };
+            (0..count).map(move |number| Tag::of("shelf").with(of).with(number))
+        }),
+    };
+    layer.layer(service_fn(|sku| ready(Ok::<_, Infallible>(Product::of_json_len(sku, JSON_LEN)))))
+}
+
+fn in_process<S: Store>(
+    place: &'static str,
+    runtime: &Runtime,
+    mut store: impl FnMut() -> S,
+    effort: Effort,
+) {
+    let alone = Builder::new_current_thread().build().expect("a runtime");
+    let mut catalogs: Vec<_> = COUNTS.map(|tags| catalog(store(), tags, Sharing::Shared)).into();
+    for catalog in &mut catalogs {
+        for _ in 0..3 {
+            runtime.block_on(catalog.call(SKU)).expect("an answer");
+        }
+    }
+    let mut race = Race::new("tags", format!("a hit, {place}"));
+    let numbers: Vec<_> = catalogs
+        .iter_mut()
+        .zip(COUNTS)
+        .map(|(catalog, tags)| {
+            race.enter_async(name(tags), &alone, move || catalog.call(black_box(SKU)))
+        })
+        .collect();
+    let outcome = race.run(effort);
+    outcome.print(&numbers);
+    for (number, tags) in numbers[1..].iter().zip(&COUNTS[1..]) {
+        let wanted = match (place, tags) {
+            ("near", Some(2)) => Wanted::AtMost(1.2),
+            _ => Wanted::Nothing,
+        };
+        outcome.print_times(*number, numbers[0], wanted);
+    }
+}
+
+fn in_redis(
+    server: &RedisServer,
+    runtime: &Runtime,
+    callers: usize,
+    sharing: Sharing,
+    effort: Effort,
+) {
+    let mut race = Race::new("tags", format!("a hit, Redis, {callers} callers, {sharing:?} tags"));
+    let mut numbers = Vec::new();
+    for (at, tags) in COUNTS.into_iter().enumerate() {
+        let namespace = format!("redis{callers}{sharing:?}{at}");
+        let store = runtime.block_on(options(server, &namespace).connect()).expect("a store");
+        let catalog = catalog(store, tags, sharing);
+        runtime.block_on(join_all((0..callers as u64).map(|sku| catalog.clone().call(sku))));
+        numbers.push(race.enter(name(tags), callers, move |times| {
+            timed(|| {
+                runtime.block_on(async {
+                    let calls = (0..callers as u64).map(|sku| {
+                        let mut catalog = catalog.clone();
+                        async move {
+                            for _ in 0..times {
+                                black_box(catalog.call(sku).await.expect("an answer"));
+                            }
+                        }
+                    });
+                    calls.collect::<JoinSet<()>>().join_all().await;
+                });
+            })
+        }));
+    }
+    let outcome = race.run(effort);
+    outcome.print(&numbers);
+    for (number, tags) in numbers[1..].iter().zip(&COUNTS[1..]) {
+        let is_judged = *tags == Some(4) && sharing == Sharing::Shared;
+        let wanted = if is_judged { Wanted::AtMost(1.3) } else { Wanted::Nothing };
+        outcome.print_times(*number, numbers[0], wanted);
+    }
+}
+
+/// Invalidates a tag that few entries have, and one that many have.
+fn invalidations(place: &str, runtime: &Runtime, store: impl Store + Clone, effort: Effort) {
+    let many = if effort.is_smoke() { 100 } else { MANY };
+    let layer = |tag: &'static str| {
+        let key = move |sku: &u64| Key::of(tag).with(*sku);
+        ReadThroughLayer::new(store.clone(), key)
+            .ttl(Duration::from_secs(7200))
+            .tags(move |_: &u64| [Tag::of(tag)])
+    };
+    let loader = || service_fn(|sku: u64| ready(Ok::<_, Infallible>(sku)));
+    let filled = |tag, entries: u64| {
+        let service = layer(tag).layer(loader());
+        let skus: Vec<_> = (0..entries).collect();
+        for some in skus.chunks(256) {
+            runtime.block_on(join_all(some.iter().map(|sku| service.clone().call(*sku))));
+        }
+        service.handle()
+    };
+    let (few_entries, many_entries) = (filled("few", 1), filled("many", many));
+    let mut race = Race::new("tags", format!("an invalidation, {place}"));
+    let alone = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let few_tag = Tag::of("few");
+    let many_tag = Tag::of("many");
+    let runtime = if place == "memory" { &alone } else { runtime };
+    let few = race.enter_async("of 1 entry", runtime, || few_entries.invalidate_tag(&few_tag));
+    let many = race.enter_async(format!("of {many} entries"), runtime, || {
+        many_entries.invalidate_tag(&many_tag)
+    });
+    let outcome = race.run(effort);
+    outcome.print(&[few, many]);
+    outcome.print_times(many, few, Wanted::AtMost(1.1));
+}
+
+fn name(tags: Option<u64>) -> String {
+    tags.map_or_else(|| "without tags".to_owned(), |count| format!("{count} tags"))
+}
+
+const COUNTS: [Option<u64>; 6] = [None, Some(0), Some(1), Some(2), Some(4), Some(32)];
+const SKU: u64 = 42;
+const JSON_LEN: usize = 1024;
+
+/// Many entries of one tag.
+const MANY: u64 = 100_000;

@@ -1,0 +1,62 @@
+//! The tags of requests: what the layer is told about them.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::tag::{Tag, Tags, TooManyTags};
+
+/// Which tags the requests of a layer have.
+#[derive(Clone, Default)]
+pub(crate) struct TagRules {
+    /// A [`TagFunction`] of the layer's requests. The layer does not know their type, so it is of
+    /// any.
+    of_request: Option<Arc<dyn Any + Send + Sync>>,
+    /// All requests have the [tag of clearable layers](Tag::everything).
+    pub(super) is_clearable: bool,
+}
+
+/// A function of the program that gives the tags of a request.
+struct TagFunction<Req>(Box<TagsOf<Req>>);
+
+type TagsOf<Req> = dyn Fn(&Req) -> Result<Tags, TooManyTags> + Send + Sync;
+
+impl TagRules {
+    /// Sets the function, for requests of one type.
+    pub(super) fn set<Req, F, T>(&mut self, tags_of: F)
+    where
+        Req: 'static,
+        F: Fn(&Req) -> T + Send + Sync + 'static,
+        T: IntoIterator<Item = Tag>,
+    {
+        let tags_of = move |request: &Req| Tags::new(tags_of(request));
+        self.of_request = Some(Arc::new(TagFunction(Box::new(tags_of))));
+    }
+
+    /// The tags of a request, with those of its options. Not called for hits in this process, since those compare the epochs
+    /// of the entry only.
+    pub(super) fn of<Req: 'static>(
+        &self,
+        request: &Req,
+        others: &Tags,
+    ) -> Result<Tags, TooManyTags> {
+        let function = self.of_request.as_ref();
+        let function = function.and_then(|it| it.downcast_ref::<TagFunction<Req>>());
+        let tags = function.map_or(Ok(Tags::none()), |TagFunction(tags_of)| tags_of(request))?;
+        Ok(self.and_everything(&tags.union(others)?))
+    }
+
+    /// These tags, and that of clearable layers if this is one.
+    pub(super) fn and_everything(&self, tags: &Tags) -> Tags {
+        if self.is_clearable { tags.and_everything() } else { tags.clone() }
+    }
+}
+
+impl fmt::Debug for TagRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TagRules")
+            .field("of_request", &self.of_request.is_some())
+            .field("is_clearable", &self.is_clearable)
+            .finish()
+    }
+}

@@ -1,0 +1,312 @@
+//! The tags of a `RedisStore`: when their epochs are read, and what follows for an entry.
+//!
+//! The epochs of the tags of a claim are read before its lease is requested, so before the load
+//! begins. A commit reads them again before it stores, and each lookup reads them with the entry.
+//! An entry counts only under the epochs under which it was loaded. So no script needs a tag and an
+//! entry at once, which are in different slots. The order of the commands suffices:
+//!
+//! - A lookup that begins after an invalidation returned reads the new epoch, or none. An entry
+//!   whose load began before has another one.
+//! - A commit gives its value to callers that had joined before it began. It reads the epochs after
+//!   that, so it notices an invalidation that returned before one of them joined.
+
+use std::time::Duration;
+
+use super::client::{InSlot, RedisRequest, RedisValue, ServerClock};
+use super::inner::Inner;
+use super::near::Version;
+use super::reply::{self, Seen};
+use super::tag_value::TagValue;
+use crate::duration::{micros, millis};
+use crate::error::StoreError;
+use crate::jitter::jitter;
+use crate::key::Digest;
+use crate::store::standing::Standing;
+use crate::store::{Acquire, Claim, Draft, Entry, Lease, TagEpoch};
+use crate::tag::{Tag, Tags};
+
+/// How a tag is changed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum TagChange {
+    Invalidate,
+    Expire { over: Duration },
+}
+
+/// What the tags have made of the reply to a claim.
+#[derive(Debug)]
+pub(super) enum Judged {
+    Stands(Acquire),
+    /// An entry was found that is not fresh any more.
+    Outdated {
+        fence: u64,
+    },
+}
+
+/// The tags that a request has read.
+#[derive(Debug, Default)]
+pub(super) struct ReadTags {
+    tags: Vec<ReadTag>,
+}
+
+#[derive(Debug)]
+struct ReadTag {
+    digest: Digest,
+    /// None if it is absent.
+    value: Option<TagValue>,
+    /// Its version for the near tier, from before it was read. None if the server does not track
+    /// it.
+    version: Option<Version>,
+}
+
+/// A tag that was touched.
+#[derive(Debug)]
+pub(super) struct TouchedTag {
+    digest: Digest,
+    value: TagValue,
+    /// Whether it was absent.
+    is_new: bool,
+}
+
+impl Inner {
+    /// Invalidates or expires a tag.
+    pub(super) async fn change_tag(&self, tag: &Tag, change: TagChange) -> Result<(), StoreError> {
+        let (how, over): (&[u8], _) = match change {
+            TagChange::Invalidate => (b"hard", Duration::ZERO),
+            TagChange::Expire { over } => (b"soft", over),
+        };
+        let args = [how.to_vec(), random_bytes(1), number(millis(over).min(LONGEST_MS))];
+        let digest = tag.digest();
+        let names = [self.tag_name(&digest)];
+        let request = RedisRequest::script(&self.scripts.change_tag, names, args, CHANGING);
+        let request = request.over(self.route(&digest));
+        let read = |reply| (reply == RedisValue::Int(1)).then_some(());
+        let changed = self.client.run(&request, read).await;
+        // Copies with this tag are not served from here on, even before the server reports it.
+        self.near.as_ref().inspect(|near| near.change(&digest));
+        changed
+    }
+
+    /// Reads the epochs of tags, and makes those that are absent. The server keeps them at least
+    /// for `life`.
+    pub(super) async fn touch(
+        &self,
+        tags: &Tags,
+        life: Duration,
+    ) -> Result<Vec<TouchedTag>, StoreError> {
+        let life = number(millis(life.max(LONGEST_LOAD)).min(LONGEST_MS));
+        let (mut requests, mut groups) = (Vec::new(), Vec::new());
+        for group in self.client.split(tags.iter().collect(), |tag: &&Digest| tag.slot()) {
+            let names: Vec<_> = group.iter().map(|tag| self.tag_name(tag)).collect();
+            let args = [life.clone(), random_bytes(names.len())];
+            let route = self.route(group[0]);
+            let request = RedisRequest::script(&self.scripts.touch_tags, names, args, TOUCHING);
+            requests.push(request.over(route));
+            groups.push(group);
+        }
+        let mut touched = Ok(Vec::with_capacity(tags.len()));
+        let all = |group: usize, values: &Vec<_>| values.len() == groups[group].len();
+        let read = |group: usize, reply| reply::touched(reply).filter(|values| all(group, values));
+        let done = |group: usize, values: Result<Vec<_>, _>| match (&mut touched, values) {
+            (Ok(touched), Ok(values)) => {
+                touched.extend(groups[group].iter().zip(values).map(TouchedTag::new));
+            }
+            (_, Err(error)) => touched = Err(error),
+            (Err(_), Ok(_)) => {}
+        };
+        self.client.run_all(&requests, read, done).await;
+        touched
+    }
+
+    /// The tags of a draft with the epochs under which it was loaded. None if one of them has
+    /// changed since its lease was granted.
+    pub(super) async fn epochs_of(
+        &self,
+        lease: &Lease,
+        draft: &Draft,
+    ) -> Result<Option<Vec<TagEpoch>>, StoreError> {
+        let claimed = lease.claim().tags().iter().chain(draft.tags().iter());
+        let tags = Tags::of_entry(claimed.copied());
+        let touched = self.touch(&tags, draft.lifetimes().life()).await?;
+        let is_old = draft.lease_age() >= TAG_LIFE;
+        let granted_at = lease.granted_at().saturating_sub(self.clock_difference());
+        let epoch = |touched: &TouchedTag| {
+            let now = touched.epoch();
+            let seen = lease.epochs().iter().find(|seen| *seen.tag() == touched.digest);
+            let is_unchanged = match seen {
+                Some(seen) => *seen == now,
+                // An invalidation during the load may be forgotten by now.
+                None if touched.is_new => !is_old,
+                None => !is_old && !touched.value.has_changed_since(granted_at),
+            };
+            is_unchanged.then_some(now)
+        };
+        Ok(touched.iter().map(epoch).collect())
+    }
+
+    /// By how much the clocks of two servers may differ, in microseconds: the time of a grant is
+    /// that of the node of the key, and the time in an epoch that of the node of the tag.
+    fn clock_difference(&self) -> u64 {
+        if self.client.is_cluster() { micros(NODES_APART) } else { 0 }
+    }
+
+    /// What the tags of an entry have made of it, for a request with these tags. Reads those tags
+    /// that are not `known` yet.
+    pub(super) async fn judge(
+        &self,
+        entry: Entry,
+        requested: &Tags,
+        known: &mut ReadTags,
+        key: &Digest,
+    ) -> Result<Option<Entry>, StoreError> {
+        let epochs = entry.epochs();
+        if !requested.iter().all(|tag| entry.has_tag(tag)) {
+            return Ok(None);
+        }
+        let missing = epochs.iter().filter(|epoch| known.get(epoch.tag()).is_none());
+        let missing: Vec<_> = missing.map(|epoch| *epoch.tag()).collect();
+        if !missing.is_empty() {
+            let mut others = self.begin_tags(missing.into_iter());
+            let names = others.names(self).collect();
+            others.note(self.lookups(key).read(names).await?);
+            known.tags.extend(others.tags);
+        }
+        let standing = epochs.iter().map(|epoch| known.standing(epoch, key)).min();
+        let now =
+            || self.client.with_clock(key, ServerClock::now).map_or(u64::MAX, |now| *now.end());
+        Ok(match standing.unwrap_or(Standing::Current) {
+            Standing::Current => Some(entry),
+            Standing::Gone => None,
+            standing => standing.apply(entry, now()),
+        })
+    }
+
+    /// What the tags have made of the reply to a claim, whose own tags were touched before.
+    pub(super) async fn judge_acquired(
+        &self,
+        acquired: Acquire,
+        claim: &Claim,
+        touched: &[TouchedTag],
+    ) -> Result<Judged, StoreError> {
+        let mut known = ReadTags::touched(touched);
+        let acquired = match acquired {
+            Acquire::Found(entry) => {
+                let fence = entry.fence();
+                let key = claim.key().digest();
+                let found = self.judge(entry, claim.tags(), &mut known, &key).await?;
+                let Some(entry) = found.filter(Entry::is_fresh) else {
+                    return Ok(Judged::Outdated { fence });
+                };
+                Acquire::Found(entry)
+            }
+            Acquire::Busy { remaining, stale } => {
+                let stale = self.judge_stale(stale, claim, &mut known).await;
+                Acquire::Busy { remaining, stale }
+            }
+            Acquire::Failed { failure, remaining, stale } => {
+                let stale = self.judge_stale(stale, claim, &mut known).await;
+                Acquire::Failed { failure, remaining, stale }
+            }
+            Acquire::Lead { lease, stale, failures, probe } => {
+                let stale = self.judge_stale(stale, claim, &mut known).await;
+                let lease = lease.under(touched.iter().map(TouchedTag::epoch).collect());
+                Acquire::Lead { lease, stale, failures, probe }
+            }
+        };
+        Ok(Judged::Stands(acquired))
+    }
+
+    async fn judge_stale(
+        &self,
+        stale: Option<Entry>,
+        claim: &Claim,
+        known: &mut ReadTags,
+    ) -> Option<Entry> {
+        let judged = self.judge(stale?, claim.tags(), known, &claim.key().digest()).await;
+        // An entry whose tags cannot be read may have been invalidated.
+        judged.inspect_err(|error| tracing::debug!(%error, "a stale entry is not used")).ok()?
+    }
+
+    /// Prepares to read tags together with an entry.
+    pub(super) fn begin_tags(&self, tags: impl Iterator<Item = Digest>) -> ReadTags {
+        let version = |tag: &Digest| self.near.as_ref()?.tag_version(tag);
+        let tag = |digest| ReadTag { version: version(&digest), digest, value: None };
+        ReadTags { tags: tags.map(tag).collect() }
+    }
+}
+
+impl ReadTags {
+    /// The names to read.
+    pub(super) fn names(&self, store: &Inner) -> impl Iterator<Item = Vec<u8>> {
+        self.tags.iter().map(|tag| store.tag_name(&tag.digest))
+    }
+
+    /// Notes what was read under the names.
+    pub(super) fn note(&mut self, seen: impl IntoIterator<Item = Option<Seen>>) {
+        for (tag, seen) in self.tags.iter_mut().zip(seen) {
+            tag.value = seen.and_then(|seen| TagValue::read(&seen.sealed));
+        }
+    }
+
+    /// Tags that were touched, which the server does not track.
+    pub(super) fn touched(touched: &[TouchedTag]) -> Self {
+        let tag = |TouchedTag { digest, value, .. }: &_| ReadTag {
+            digest: *digest,
+            value: Some(*value),
+            version: None,
+        };
+        Self { tags: touched.iter().map(tag).collect() }
+    }
+
+    fn get(&self, digest: &Digest) -> Option<&ReadTag> {
+        self.tags.iter().find(|tag| tag.digest == *digest)
+    }
+
+    fn standing(&self, seen: &TagEpoch, key: &Digest) -> Standing {
+        let state = self.get(seen.tag()).and_then(|tag| tag.value);
+        state.map_or(Standing::Gone, |TagValue(state)| state.standing(seen, key))
+    }
+
+    /// The versions of the tags of an entry, if it can be copied into the near tier.
+    pub(super) fn versions(&self, entry: &Entry) -> Option<Vec<Version>> {
+        let version = |seen: &TagEpoch| self.get(seen.tag())?.version;
+        entry.epochs().iter().map(version).collect()
+    }
+}
+
+impl TouchedTag {
+    fn new((digest, (value, is_new)): (&&Digest, (TagValue, bool))) -> Self {
+        Self { digest: **digest, value, is_new }
+    }
+
+    pub(super) fn epoch(&self) -> TagEpoch {
+        let TagValue(state) = self.value;
+        TagEpoch::new(self.digest, state.hard, state.soft)
+    }
+}
+
+fn random_bytes(count: usize) -> Vec<u8> {
+    (0..count).map(|_| (jitter() * 256.0) as u8).collect()
+}
+
+fn number(number: u64) -> Vec<u8> {
+    number.to_string().into_bytes()
+}
+
+/// How long a tag is kept in addition to the life of its longest entry. The scripts have the same
+/// value.
+pub(super) const TAG_LIFE: Duration = Duration::from_secs(60 * 60);
+
+/// How long the tags of a claim are needed at least. A load that takes longer, by more than
+/// [`TAG_LIFE`], may find its tags gone, and is not stored.
+const LONGEST_LOAD: Duration = Duration::from_secs(600);
+
+/// The maximum of a time. Scripts add to it in floating point. No layer sets such times.
+const LONGEST_MS: u64 = 1 << 50;
+
+/// By how much the clocks of two nodes of a cluster may differ. A tag that is known after the load
+/// only, and was invalidated within this time before the load, is taken to have changed during it.
+const NODES_APART: Duration = Duration::from_secs(1);
+
+const CHANGING: &str = "changing a tag";
+
+const TOUCHING: &str = "reading tags";

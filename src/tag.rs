@@ -1,0 +1,190 @@
+//! Tags: names that entries have in common, to invalidate them together.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::key::{Digest, Key, KeyPart};
+
+/// A name that any number of entries share, to invalidate or expire all of them at once. It is
+/// built like a [`Key`]: a kind, such as `"shelf"`, and typed parts.
+///
+/// ```
+/// use bellwether::Tag;
+///
+/// let shelf = Tag::of("shelf").with("berlin").with(7);
+/// assert_ne!(shelf, Tag::of("shelf").with("berlin/7"));
+/// ```
+///
+/// Tags and keys are never confused, even if they have the same parts. As with a key, `Debug` and
+/// every message show only the kind and the start of the digest.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Tag(Key);
+
+impl Tag {
+    /// A tag of one kind, such as `"shelf"`.
+    pub fn of(kind: &str) -> Self {
+        Self(Key::of(kind))
+    }
+
+    /// Adds a part.
+    #[must_use]
+    pub fn with(self, part: impl KeyPart) -> Self {
+        Self(self.0.with(part))
+    }
+
+    /// The kind given to [`Tag::of`].
+    pub fn kind(&self) -> &str {
+        self.0.kind()
+    }
+
+    /// A hash of this tag, for stores and logs.
+    pub fn digest(&self) -> Digest {
+        self.0.digest()
+    }
+
+    /// The tag of all entries of clearable layers: see
+    /// [`clearable`](crate::ReadThroughLayer::clearable).
+    pub(crate) fn everything() -> Self {
+        Self::of("bellwether.everything")
+    }
+}
+
+impl fmt::Debug for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Tag({self})")
+    }
+}
+
+/// Shows the kind and the first 8 hex digits of the digest, as in `shelf#0f3a99c1`.
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The tags of a request or of an entry, each once, in the order of their digests. Clones share
+/// them.
+#[derive(Clone, Debug, Default)]
+pub struct Tags(Option<Arc<[Digest]>>);
+
+impl Tags {
+    /// How many tags an entry may have: 32. Each takes 36 bytes in the entry, and each adds a name
+    /// to the lookups of a request that names it.
+    pub const MOST: usize = 32;
+
+    /// No tags.
+    pub const fn none() -> Self {
+        Self(None)
+    }
+
+    /// These tags. A tag that is given twice counts once.
+    ///
+    /// # Errors
+    /// If there are more than [`MOST`](Self::MOST).
+    pub fn new(tags: impl IntoIterator<Item = Tag>) -> Result<Self, TooManyTags> {
+        Self::sorted(tags.into_iter().map(|tag| tag.digest()).collect()).within_bounds()
+    }
+
+    /// These tags, which an entry has.
+    pub(crate) fn of_entry(tags: impl Iterator<Item = Digest>) -> Self {
+        Self::sorted(tags.collect())
+    }
+
+    /// The tags of both.
+    ///
+    /// # Errors
+    /// If there are more than [`MOST`](Self::MOST). The tag of clearable layers does not count.
+    pub(crate) fn union(&self, other: &Self) -> Result<Self, TooManyTags> {
+        if other.is_empty() {
+            return Ok(self.clone());
+        }
+        Self::sorted(self.iter().chain(other.iter()).copied().collect()).within_bounds()
+    }
+
+    /// These tags and the one of clearable layers, which does not count.
+    pub(crate) fn and_everything(&self) -> Self {
+        Self::sorted(self.iter().copied().chain([Tag::everything().digest()]).collect())
+    }
+
+    fn sorted(mut tags: Vec<Digest>) -> Self {
+        tags.sort_unstable();
+        tags.dedup();
+        Self((!tags.is_empty()).then(|| tags.into()))
+    }
+
+    fn within_bounds(self) -> Result<Self, TooManyTags> {
+        if self.len() <= Self::MOST {
+            return Ok(self);
+        }
+        let everything = Tag::everything().digest();
+        match self.iter().filter(|tag| **tag != everything).count() {
+            0..=Self::MOST => Ok(self),
+            given => Err(TooManyTags { given }),
+        }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.as_slice().len()
+    }
+
+    /// Whether there are none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    /// The digests of the tags, in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &Digest> {
+        self.as_slice().iter()
+    }
+
+    fn as_slice(&self) -> &[Digest] {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
+
+/// A request or an entry has more than [`Tags::MOST`] tags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TooManyTags {
+    /// How many there are.
+    pub given: usize,
+}
+
+impl fmt::Display for TooManyTags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} tags, more than {}", self.given, Tags::MOST)
+    }
+}
+
+impl Error for TooManyTags {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tag_that_is_given_twice_counts_once() {
+        let shelf = |number: usize| Tag::of("shelf").with(number);
+        let tags = Tags::new((0..64).map(|number| shelf(number % 32))).expect("32 tags");
+        assert_eq!(tags.len(), 32);
+        assert!(tags.iter().is_sorted());
+    }
+
+    #[test]
+    fn more_tags_than_an_entry_may_have_are_refused_with_their_number() {
+        let error = Tags::new((0..33).map(|number: u64| Tag::of("shelf").with(number)));
+        assert_eq!(error.unwrap_err().to_string(), "33 tags, more than 32");
+    }
+
+    #[test]
+    fn the_tag_of_clearable_layers_does_not_count() {
+        let some = |from: u64, to| Tags::new((from..to).map(|n| Tag::of("shelf").with(n)));
+        let all = some(0, 20).unwrap().and_everything().union(&some(20, 32).unwrap());
+        assert_eq!(all.expect("32 tags").len(), 33);
+        let many = some(0, 20).unwrap().and_everything().union(&some(20, 33).unwrap());
+        assert_eq!(many.unwrap_err(), TooManyTags { given: 33 });
+    }
+}

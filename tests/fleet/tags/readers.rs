@@ -1,0 +1,114 @@
+//! What each process must have seen: its own invalidations at once, and those of others at once too,
+//! unless it has a near tier. Then they may take until its copies are confirmed again.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::has_near;
+use crate::history::checker::{Checker, Stale};
+use crate::messages::{Event, How, What};
+
+/// The checked reads of all processes.
+#[derive(Debug)]
+pub(crate) struct Readers {
+    checkers: Vec<Checker>,
+    silence: u64,
+    pub(crate) tally: TagTally,
+}
+
+/// What happened, counted: a history in which nothing happened proves nothing.
+#[derive(Debug, Default)]
+pub(crate) struct TagTally {
+    rounds: u64,
+    bound: u64,
+    bound_just_then: u64,
+    invalidations: u64,
+    failed_invalidations: u64,
+    reads: HashMap<How, u64>,
+    failed_reads: Vec<String>,
+}
+
+impl Readers {
+    pub(crate) fn new(processes: usize, silence: Duration) -> Self {
+        let checkers = (0..processes).map(|_| Checker::default()).collect();
+        let silence = silence.as_micros() as u64;
+        Self { checkers, silence, tally: TagTally::default() }
+    }
+
+    pub(crate) fn rounds(&self) -> u64 {
+        self.tally.rounds
+    }
+
+    /// Checks a batch in which each process has played so many rounds.
+    pub(crate) fn check(&mut self, rounds: u64, histories: &[Vec<Event>]) -> Result<(), Stale> {
+        for process in 0..histories.len() {
+            let seen = seen_by(process, histories, self.silence);
+            let checked = self.checkers[process].check(&seen)?;
+            self.tally.rounds += rounds;
+            self.tally.bound += checked.bound;
+            self.tally.bound_just_then += checked.bound_just_then;
+            histories[process].iter().for_each(|event| self.tally.count(event));
+        }
+        Ok(())
+    }
+}
+
+/// The reads of a process, and all invalidations as they bind it.
+fn seen_by(process: usize, histories: &[Vec<Event>], silence: u64) -> Vec<Event> {
+    let mut seen = Vec::new();
+    for (other, history) in histories.iter().enumerate() {
+        let later = if other != process && has_near(process) { silence } else { 0 };
+        let bound = |event: &Event| Event { ended: event.ended + later, ..event.clone() };
+        let counts = |event: &&Event| match event.what {
+            What::Read { .. } | What::ReadFailed(_) => other == process,
+            What::Invalidated { .. } | What::InvalidationFailed => true,
+        };
+        seen.extend(history.iter().filter(counts).map(bound));
+    }
+    seen
+}
+
+impl TagTally {
+    /// Asserts that there was enough of everything.
+    pub(crate) fn is_rich(&self) {
+        let ways = [
+            How::CollapsedElsewhere,
+            How::CollapsedHere,
+            How::Hit,
+            How::Led { stored: false },
+            How::Led { stored: true },
+        ];
+        for how in ways {
+            assert!(self.reads.contains_key(&how), "no caller was answered by {how:?}");
+        }
+        assert!(self.bound > self.rounds / 2 && self.bound_just_then > 0);
+        assert!(self.failed_invalidations < self.invalidations / 2);
+        assert!(self.failed_reads.is_empty(), "{:?}", self.failed_reads);
+    }
+
+    fn count(&mut self, event: &Event) {
+        match &event.what {
+            What::Invalidated { .. } => self.invalidations += 1,
+            What::InvalidationFailed => self.failed_invalidations += 1,
+            What::Read { how, .. } => *self.reads.entry(*how).or_default() += 1,
+            What::ReadFailed(why) => self.failed_reads.push(why.clone()),
+        }
+    }
+}
+
+#[test]
+fn copies_may_be_as_old_as_the_silence_and_no_older() {
+    let event = |began, what| Event { key: 1, began, ended: began + 1, what };
+    let read = |began| event(began, What::Read { version: 1, how: How::Hit });
+    let invalidation = event(10, What::Invalidated { version: 2 });
+    let is_allowed = |process: usize, began| {
+        let mut histories = vec![Vec::new(); 3];
+        histories[2].push(invalidation.clone());
+        histories[process].push(read(began));
+        Readers::new(3, Duration::from_micros(100)).check(1, &histories).is_ok()
+    };
+    // The first process has a near tier, and the second has none.
+    assert!(is_allowed(0, 50) && !is_allowed(0, 112));
+    assert!(is_allowed(1, 11) && !is_allowed(1, 50));
+    assert!(!is_allowed(2, 50), "its own invalidation");
+}

@@ -1,0 +1,334 @@
+//! Tags in Redis: their epochs, whatever the server forgets, and what a lookup costs.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bellwether::store::{Accept, Acquire, Claim, Commit, Draft, Lease, Peek, Store, Value};
+use bellwether::{Key, Lifetimes, ReadThroughLayer, RedisStore, Tag, Tags};
+use bellwether_testkit::servers::{RedisServer, Reply};
+use redis::{Commands, Connection, Script};
+use tokio::time::{sleep, timeout};
+use tower::{Layer, Service, service_fn};
+
+use crate::catalog::{key, name, options};
+use crate::near::near;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn tag(number: u64) -> Tag {
+    Tag::of("shelf").with(number)
+}
+
+fn tags(numbers: impl IntoIterator<Item = u64>) -> Tags {
+    Tags::new(numbers.into_iter().map(tag)).expect("few tags")
+}
+
+fn tag_name(number: u64) -> String {
+    format!("bw:live:tag:{{{}}}", tag(number).digest())
+}
+
+async fn lead(store: &impl Store, sku: u64, tags: &Tags) -> Lease {
+    let claim = Claim::new(key(sku)).tagged(tags.clone());
+    match store.acquire(claim, MINUTE, Accept::Fresh).await.expect("an answer") {
+        Acquire::Lead { lease, .. } => lease,
+        other => panic!("no lease of {sku}, but {other:?}"),
+    }
+}
+
+async fn commit(store: &impl Store, lease: Lease, windows: Lifetimes, after: &Tags) -> Commit {
+    let draft = Draft::new(Value::new("7".into()), 1, windows).tagged(after.clone());
+    store.commit(lease, draft).await.expect("an answer")
+}
+
+async fn put(store: &impl Store, sku: u64, tags: &Tags) {
+    let lease = lead(store, sku, tags).await;
+    let windows = Lifetimes::fresh_for(MINUTE);
+    assert_eq!(commit(store, lease, windows, &Tags::none()).await, Commit::Stored);
+}
+
+async fn finds(store: &impl Store, sku: u64, tags: &Tags) -> bool {
+    store.lookup_tagged(key(sku), tags.clone()).await.expect("an answer").is_some()
+}
+
+fn copied(store: &RedisStore, sku: u64) -> bool {
+    matches!(store.peek(&key(sku)), Peek::Found(_))
+}
+
+fn calls(server: &RedisServer, command: &str) -> u64 {
+    let calls = server.info("commandstats", &format!("cmdstat_{command}"));
+    let calls = calls.as_deref().and_then(|calls| calls.strip_prefix("calls=")?.split(',').next());
+    calls.map_or(0, |calls| calls.parse().expect("a number"))
+}
+
+/// The commands of clients that an operation sends.
+async fn cost<T>(server: &RedisServer, command: &str, of: impl Future<Output = T>) -> (T, u64) {
+    let before = calls(server, command);
+    let done = of.await;
+    (done, calls(server, command) - before)
+}
+
+async fn store(server: &RedisServer) -> RedisStore {
+    options(server).connect().await.expect("a store")
+}
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let patience = timeout(Duration::from_secs(20), async {
+        while !holds() {
+            sleep(Duration::from_millis(1)).await;
+        }
+    });
+    patience.await.unwrap_or_else(|_| panic!("{what} did not happen"));
+}
+
+#[tokio::test]
+async fn a_hit_reads_the_entry_and_the_tags_of_the_request_as_one_command() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let four = tags(0..4);
+    put(&store, 1, &four).await;
+    let (found, commands) = cost(&server, "mget", finds(&store, 1, &four)).await;
+    assert_eq!((found, commands), (true, 1));
+    let (found, commands) = cost(&server, "mget", finds(&store, 1, &tags(0..1))).await;
+    assert_eq!((found, commands), (true, 2), "three tags are known from the entry only");
+    put(&store, 2, &Tags::none()).await;
+    let (found, commands) = cost(&server, "mget", finds(&store, 2, &Tags::none())).await;
+    assert_eq!((found, commands), (true, 1));
+}
+
+#[tokio::test]
+async fn an_invalidation_writes_one_name_however_many_entries_there_are() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    for sku in 0..100 {
+        put(&store, sku, &tags([1])).await;
+    }
+    let Reply::Integer(before) = server.command(&["DBSIZE"]) else { panic!("no size") };
+    assert_eq!(before, 101, "a hundred entries and a tag");
+    let (_, sent) = cost(&server, "evalsha", store.invalidate_tag(tag(1))).await;
+    let (_, written) = cost(&server, "set", store.invalidate_tag(tag(1))).await;
+    assert_eq!((sent, written), (1, 1));
+    assert_eq!(server.command(&["DBSIZE"]), Reply::Integer(before));
+    for sku in 0..100 {
+        assert!(!finds(&store, sku, &tags([1])).await);
+    }
+}
+
+#[tokio::test]
+async fn a_tag_lives_an_hour_longer_than_its_longest_entry() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let left = || match server.command(&["PTTL", &tag_name(1)]) {
+        Reply::Integer(millis) => Duration::from_millis(u64::try_from(millis).expect("a life")),
+        other => panic!("{other:?}"),
+    };
+    let day = MINUTE * 60 * 24;
+    let lease = lead(&store, 1, &tags([1])).await;
+    assert_eq!(server.command(&["STRLEN", &tag_name(1)]), Reply::Integer(16));
+    commit(&store, lease, Lifetimes::fresh_for(day), &Tags::none()).await;
+    assert!(left() > day, "{:?}", left());
+    put(&store, 2, &tags([1])).await;
+    store.invalidate_tag(tag(1)).await.expect("invalidated");
+    assert!(left() > day && left() <= day + MINUTE * 60, "{:?}", left());
+}
+
+#[tokio::test]
+async fn an_evicted_tag_costs_a_load_and_never_gives_out_what_was_invalidated() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let one = tags([1]);
+    put(&store, 1, &one).await;
+    server.command(&["DEL", &tag_name(1)]);
+    assert!(!finds(&store, 1, &one).await && !finds(&store, 1, &Tags::none()).await);
+    // Another key makes the tag again, and the old entry stays as it is.
+    put(&store, 2, &one).await;
+    assert!(!finds(&store, 1, &one).await && finds(&store, 2, &one).await);
+    put(&store, 1, &one).await;
+    assert!(finds(&store, 1, &one).await);
+}
+
+#[tokio::test]
+async fn a_tag_that_is_evicted_during_a_load_refuses_its_commit() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let windows = Lifetimes::fresh_for(MINUTE);
+    for made_again in [false, true] {
+        let lease = lead(&store, 1, &tags([1])).await;
+        store.invalidate_tag(tag(1)).await.expect("invalidated");
+        server.command(&["DEL", &tag_name(1)]);
+        if made_again {
+            put(&store, 2, &tags([1])).await;
+        }
+        assert_eq!(commit(&store, lease, windows, &Tags::none()).await, Commit::Superseded);
+        assert!(!finds(&store, 1, &Tags::none()).await);
+    }
+}
+
+#[tokio::test]
+async fn bytes_that_are_no_tag_are_replaced() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    for foreign in [&["SET", &tag_name(1), "not ours"], &["LPUSH", &tag_name(1), "nor this"]] {
+        put(&store, 1, &tags([1])).await;
+        server.command(&["DEL", &tag_name(1)]);
+        server.command(foreign);
+        assert!(!finds(&store, 1, &tags([1])).await);
+        store.invalidate_tag(tag(1)).await.expect("invalidated");
+        server.command(&["DEL", &tag_name(1)]);
+        server.command(foreign);
+    }
+    put(&store, 1, &tags([1])).await;
+    assert!(finds(&store, 1, &tags([1])).await);
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_back_repeats_no_epoch() {
+    let server = RedisServer::start_with_clock(0, &[]);
+    let store = store(&server).await;
+    let client = redis::Client::open(server.url()).expect("a client");
+    let mut plain = client.get_connection().expect("a connection");
+    let mut epoch = || plain.get::<_, Vec<u8>>(tag_name(1)).expect("a tag");
+    put(&store, 1, &tags([1])).await;
+    store.invalidate_tag(tag(1)).await.expect("invalidated");
+    let before = epoch();
+    server.turn_clock(-3600);
+    store.invalidate_tag(tag(1)).await.expect("invalidated");
+    assert!(epoch() > before, "the next epoch is above the last one");
+    assert!(!finds(&store, 1, &tags([1])).await);
+    put(&store, 1, &tags([1])).await;
+    assert!(finds(&store, 1, &tags([1])).await);
+    store.invalidate_tag(tag(1)).await.expect("invalidated");
+    assert!(!finds(&store, 1, &tags([1])).await);
+}
+
+#[tokio::test]
+async fn a_near_hit_with_tags_sends_no_command() {
+    let server = RedisServer::start();
+    let (store, other) =
+        (near(options(&server)).connect().await.expect("a store"), store(&server).await);
+    for (sku, asked) in [(1, tags([1, 2])), (2, Tags::none())] {
+        put(&other, sku, &tags([1, 2])).await;
+        assert!(finds(&store, sku, &asked).await);
+        assert!(copied(&store, sku), "the tags of the request, or of the entry only");
+    }
+}
+
+#[tokio::test]
+async fn a_tag_that_another_process_invalidates_ends_the_copies_of_its_entries() {
+    let server = RedisServer::start();
+    let (store, other) =
+        (near(options(&server)).connect().await.expect("a store"), store(&server).await);
+    put(&other, 1, &tags([1, 2])).await;
+    put(&other, 2, &tags([2])).await;
+    assert!(finds(&store, 1, &tags([1, 2])).await && finds(&store, 2, &Tags::none()).await);
+    other.invalidate_tag(tag(1)).await.expect("invalidated");
+    until("the message", || !copied(&store, 1)).await;
+    assert!(!finds(&store, 1, &tags([1, 2])).await);
+    // The copy of another entry may share a counter, and is made again then.
+    assert!(finds(&store, 2, &Tags::none()).await && copied(&store, 2));
+    other.expire_tag(tag(2), Duration::ZERO).await.expect("expired");
+    until("the message", || !copied(&store, 2)).await;
+    assert!(!finds(&store, 2, &Tags::none()).await, "it has no stale window");
+}
+
+#[tokio::test]
+async fn an_invalidation_by_this_process_ends_its_copies_before_it_returns() {
+    let server = RedisServer::start();
+    let store = near(options(&server)).connect().await.expect("a store");
+    for round in 0..200 {
+        put(&store, round, &tags([1])).await;
+        assert!(finds(&store, round, &tags([1])).await);
+        store.invalidate_tag(tag(1)).await.expect("invalidated");
+        assert!(!copied(&store, round), "round {round}");
+    }
+}
+
+/// What the version before tags leaves in Redis, and what it does to what this one leaves.
+#[tokio::test]
+async fn a_rolling_upgrade_works_both_ways() {
+    let server = RedisServer::start();
+    let store = store(&server).await;
+    let client = redis::Client::open(server.url()).expect("a client");
+    let mut old = client.get_connection().expect("a connection");
+    let sealed = |old: &mut Connection, sku| old.get::<_, Vec<u8>>(name(sku)).expect("an entry");
+
+    // This version stores entries without tags as before, and finds those of the old one.
+    put(&store, 1, &Tags::none()).await;
+    let untagged = sealed(&mut old, 1);
+    assert_eq!(&untagged[..4], b"BWE\x01");
+    assert_eq!(old_acquire(&mut old, 1)[0], redis::Value::Int(1), "the old one finds it");
+
+    // An entry of the old version lacks the tags that requests have by now: it is loaded again.
+    assert!(!finds(&store, 1, &tags([1])).await);
+    put(&store, 1, &tags([1])).await;
+    let tagged = sealed(&mut old, 1);
+    assert_eq!(&tagged[..4], b"BWE\x02");
+
+    // The old version takes an entry with tags for none, loads, and leaves it alone.
+    let reply = old_acquire(&mut old, 1);
+    assert_eq!(reply[0], redis::Value::Int(3), "it leads");
+    let redis::Value::Int(fence) = reply[2] else { panic!("no fence: {reply:?}") };
+    let stored = old_script("commit", 1)
+        .arg(TOKEN)
+        .arg(&untagged)
+        .arg(60_000)
+        .arg(fence)
+        .arg(fence)
+        .arg(600_000_000)
+        .invoke::<i64>(&mut old)
+        .expect("a reply");
+    assert_eq!(stored, 0, "superseded");
+    assert_eq!(sealed(&mut old, 1), tagged);
+    assert!(finds(&store, 1, &tags([1])).await);
+}
+
+const TOKEN: &[u8] = b"token of the old";
+
+fn old_script(which: &str, sku: u64) -> redis::ScriptInvocation<'static> {
+    let text = match which {
+        "acquire" => include_str!("version_1/acquire.lua"),
+        _ => include_str!("version_1/commit.lua"),
+    };
+    let script: &'static Script = Box::leak(Box::new(Script::new(text)));
+    let mut invocation = script.prepare_invoke();
+    for suffix in ["", ":lease", ":watermark", ":failed"] {
+        invocation.key(format!("{}{suffix}", name(sku)));
+    }
+    invocation
+}
+
+fn old_acquire(old: &mut Connection, sku: u64) -> Vec<redis::Value> {
+    let mut invocation = old_script("acquire", sku);
+    invocation.arg(TOKEN).arg(10_000).arg("1").arg("").arg("");
+    invocation.invoke(old).expect("a reply")
+}
+
+/// Through a layer: what the waiters of an invalidated load get, over a real server.
+#[tokio::test]
+async fn a_tag_is_invalidated_for_the_services_of_all_processes() {
+    let server = RedisServer::start();
+    let loads = Arc::new(AtomicUsize::new(0));
+    let service = |store: RedisStore| {
+        let loads = Arc::clone(&loads);
+        ReadThroughLayer::new(store, |sku: &u64| Key::of("item").with(*sku))
+            .ttl(MINUTE)
+            .tags(|sku: &u64| [tag(*sku / 10)])
+            .answer_tags(|load: &usize| [Tag::of("load").with(*load)])
+            .layer(service_fn(move |_: u64| {
+                let load = loads.fetch_add(1, Ordering::SeqCst);
+                async move { Ok::<_, Infallible>(load) }
+            }))
+    };
+    let mut one = service(store(&server).await);
+    let mut other = service(near(options(&server)).connect().await.expect("a store"));
+    let handle = one.handle();
+    for invalidated in [tag(0), Tag::of("load").with(1)] {
+        let first = one.call(1).await.expect("an answer");
+        assert_eq!(other.call(1).await.expect("an answer"), first);
+        assert_eq!(other.call(1).await.expect("an answer"), first);
+        handle.invalidate_tag(&invalidated).await.expect("invalidated");
+        assert_eq!(one.call(1).await.expect("an answer"), first + 1);
+    }
+}
