@@ -1,6 +1,7 @@
 //! The store on a cluster: what it promises on one server, through redirections and lost nodes.
 
 mod contract;
+mod encrypted;
 mod failover;
 mod load;
 mod near;

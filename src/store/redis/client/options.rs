@@ -239,7 +239,7 @@ impl RedisOptions {
     ///
     /// In a cluster, each node reports the changes of its slots. The copies of a slot are dropped
     /// when it gets another owner, and when the connection to its owner breaks. Each node that owns
-    /// slots is sent a `GETEX` instead of the `PING`, because a node that was cut off from the others
+    /// slots is sent a script instead of the `PING`, because a node that was cut off from the others
     /// still answers that.
     ///
     /// Default: off. A copy is a hundred times faster than a lookup. It takes memory on both sides,

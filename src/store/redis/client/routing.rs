@@ -63,9 +63,10 @@ impl Routing {
     }
 
     /// Splits items into groups that one command can have: all of them for a single server, and
-    /// those of one slot for a cluster.
+    /// those of one slot for a cluster. No group is empty.
     pub(super) fn split<T>(&self, items: Vec<T>, slot: impl Fn(&T) -> u16) -> Vec<Vec<T>> {
         match self {
+            _ if items.is_empty() => Vec::new(),
             Self::Single(_) => vec![items],
             Self::Cluster(_) => {
                 let mut by_slot = BTreeMap::<u16, Vec<T>>::new();
