@@ -33,6 +33,7 @@ mod paired;
 mod parked;
 mod parts_of_a_hit;
 mod product;
+mod statistics;
 mod tags;
 
 use std::env;
@@ -54,6 +55,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("parked", parked::run),
     ("kept", kept::run),
     ("outage", outage::run),
+    ("stats", statistics::run),
     ("tags", tags::run),
     #[cfg(feature = "handover")]
     ("handover", handover::run),

@@ -38,6 +38,15 @@ impl<E> Error<E> {
         }
     }
 
+    /// Whether the loader said that there is no such thing, here or in another process: see
+    /// [`ErrorClass::NotFound`](crate::ErrorClass::NotFound).
+    pub fn is_not_found(&self) -> bool {
+        match self {
+            Self::Load(error) => error.is_not_found(),
+            Self::Cache(error) => error.kind() == CacheErrorKind::NotFound,
+        }
+    }
+
     /// The error of the cache, if the cache failed.
     pub fn cache(&self) -> Option<&CacheError> {
         match self {
@@ -135,6 +144,12 @@ impl CacheError {
             CacheErrorKind::LoadFailed(cause),
             format!("a load of `{key}` {cause}{detail}, and is not tried again for {left:?}"),
         )
+    }
+
+    /// A loader of another process said that there is none.
+    pub(crate) fn not_found(key: &Key, message: &str) -> Self {
+        let detail = if message.is_empty() { String::new() } else { format!(" ({message})") };
+        Self::new(CacheErrorKind::NotFound, format!("there is no `{key}`{detail}"))
     }
 
     pub(crate) fn too_many_loads(key: &Key, most: usize) -> Self {
@@ -256,6 +271,9 @@ pub enum CacheErrorKind {
     /// [`clear`](crate::Handle::clear) was called on a layer that is not
     /// [`clearable`](crate::ReadThroughLayer::clearable).
     NotClearable,
+    /// The loader of another process said that there is no such thing: an error of the class
+    /// [`NotFound`](crate::ErrorClass::NotFound).
+    NotFound,
     /// The store failed.
     Store(StoreErrorKind),
     /// The request has more than [`Tags::MOST`](crate::Tags::MOST) tags.

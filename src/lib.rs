@@ -67,6 +67,7 @@ mod config_error;
 pub mod conformance;
 mod duration;
 mod error;
+mod error_class;
 mod flight;
 pub mod guide;
 mod jitter;
@@ -78,6 +79,7 @@ pub mod read_through;
 #[cfg(feature = "redis")]
 pub mod redis;
 mod shared_error;
+pub mod stats;
 mod status;
 pub mod store;
 mod tag;
@@ -89,6 +91,7 @@ pub use config_error::ConfigError;
 pub use error::{
     BoxError, CacheError, CacheErrorKind, Error, FailureCause, StoreError, StoreErrorKind,
 };
+pub use error_class::ErrorClass;
 pub use key::{Digest, Key, KeyPart};
 pub use lifetimes::Lifetimes;
 pub use policy::{Wait, WhenAbandoned, WhenStoreFails};

@@ -23,6 +23,7 @@ use std::sync::Arc;
 /// ```
 pub struct SharedError<E> {
     error: Arc<dyn StdError + Send + Sync>,
+    is_not_found: bool,
     made_of: PhantomData<fn() -> E>,
 }
 
@@ -36,7 +37,24 @@ impl<E> SharedError<E> {
     }
 
     pub(crate) fn erased(error: Arc<dyn StdError + Send + Sync>) -> Self {
-        Self { error, made_of: PhantomData }
+        Self { error, is_not_found: false, made_of: PhantomData }
+    }
+
+    /// The same error, as one that says "there is none".
+    pub(crate) fn not_found(self) -> Self {
+        Self { is_not_found: true, ..self }
+    }
+
+    /// The same error, as one of another type.
+    pub(crate) fn retyped<T>(self) -> SharedError<T> {
+        let Self { error, is_not_found, .. } = self;
+        SharedError { error, is_not_found, made_of: PhantomData }
+    }
+
+    /// Whether the program has [classified](crate::ReadThroughLayer::classify_error) it as
+    /// [`ErrorClass::NotFound`](crate::ErrorClass::NotFound).
+    pub fn is_not_found(&self) -> bool {
+        self.is_not_found
     }
 
     pub(crate) fn into_erased(self) -> Arc<dyn StdError + Send + Sync> {
@@ -67,7 +85,7 @@ impl<E> Deref for SharedError<E> {
 
 impl<E> Clone for SharedError<E> {
     fn clone(&self) -> Self {
-        Self::erased(Arc::clone(&self.error))
+        Self { error: Arc::clone(&self.error), ..*self }
     }
 }
 

@@ -8,6 +8,7 @@ use super::Cache;
 use super::value_codec::{ClassifyValue, TagsOfValue, ValueCodec};
 use crate::codec::{Cacheability, Codec, Json};
 use crate::delegate_load_options;
+use crate::error_class::ErrorClass;
 use crate::read_through::client::CacheClient;
 use crate::read_through::layer::ReadThroughLayer;
 use crate::read_through::lookup::RequestOptions;
@@ -31,7 +32,7 @@ impl<V> Cache<V> {
     /// Set [`ttl`](CacheBuilder::ttl): without it, nothing is stored, and concurrent callers share
     /// a load.
     pub fn builder<S: Store>(name: &str, store: S) -> CacheBuilder<V> {
-        let layer = ReadThroughLayer::without_keys(store);
+        let layer = ReadThroughLayer::without_keys(store).name(name);
         CacheBuilder { name: name.into(), layer, codec: Json, classify: None, tags: None }
     }
 }
@@ -79,17 +80,16 @@ impl<V, C> CacheBuilder<V, C> {
 
     delegate_load_options!();
 
-    /// As [`ReadThroughLayer::source_failures`]: which errors are failures of the source and not of
-    /// one request.
+    /// As [`ReadThroughLayer::classify_error`]: what an error of a function says about the key.
     ///
-    /// Default: none.
+    /// Default: every error is an [`ErrorClass::Failure`].
     #[must_use]
-    pub fn source_failures<E, F>(mut self, is_source_failure: F) -> Self
+    pub fn classify_error<E, F>(mut self, classify: F) -> Self
     where
         E: 'static,
-        F: Fn(&E) -> bool + Send + Sync + 'static,
+        F: Fn(&E) -> ErrorClass + Send + Sync + 'static,
     {
-        self.layer = self.layer.source_failures(is_source_failure);
+        self.layer = self.layer.classify_error(classify);
         self
     }
 

@@ -25,6 +25,7 @@ use crate::read_through::handle::Handle;
 use crate::read_through::loader_fn::{RunRequest, loader_fn};
 use crate::read_through::lookup::RequestOptions;
 use crate::read_through::many::{BatchFuture, BatchResponse};
+use crate::stats::CacheStats;
 use crate::tag::{Tag, Tags, TooManyTags};
 
 /// Values of one type, each under a key, loaded by a function where they are missing.
@@ -180,6 +181,12 @@ impl<V, C> Cache<V, C> {
         self.handle().expire(&key).await
     }
 
+    /// What this cache and its clones have done in this process. In [metrics](crate::stats) it has
+    /// the name that it was built with.
+    pub fn stats(&self) -> CacheStats {
+        self.client.stats()
+    }
+
     /// How many keys this process looks up or loads right now.
     pub fn in_flight(&self) -> usize {
         self.client.in_flight()
@@ -201,6 +208,9 @@ where
     /// `async move || query(&pool, sku).await`. It owns what it uses, because a load may outlive
     /// its caller. The error may be of any type that becomes a [`BoxError`]: callers that share a load
     /// share its error as an [`Error::Load`](crate::Error::Load).
+    ///
+    /// It runs in a task of its own, in the tracing span of the caller that opened the load. Other
+    /// task-locals of that caller are not there: capture what the function needs of them.
     ///
     /// The future gives the value.
     /// [`with_status`](ResponseFuture::with_status) makes it give the

@@ -1,5 +1,6 @@
 //! `CacheClient`: the cache of a layer, for adapters that make their own keys.
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use crate::jitter::jitter;
 use crate::key::Key;
 use crate::lifetimes::Lifetimes;
 use crate::log_throttle::warn_throttled;
+use crate::stats::{CacheStats, RequestEvent};
 use crate::status::CacheStatus;
 use crate::store::{
     Accept, Acquire, Claim, Commit, Draft, Entry, Lease, Marker, Peek, Store, Value,
@@ -88,7 +90,10 @@ impl<C> CacheClient<C> {
         C: Codec<R>,
     {
         match self.0.peek(key) {
-            Peeked::Hit(answer, fresh_for) => Some((answer, CacheStatus::Hit { fresh_for })),
+            Peeked::Hit(answer, fresh_for) => {
+                self.0.statistics.request(RequestEvent::HitLocal);
+                Some((answer, CacheStatus::Hit { fresh_for }))
+            }
             _ => None,
         }
     }
@@ -153,13 +158,23 @@ impl<C> CacheClient<C> {
         let fresh = found.filter(|entry| entry.is_fresh() && entry.as_marker().is_none());
         Ok(fresh.and_then(|entry| {
             let status = core::hit(&entry);
-            self.0.answer(entry, status).map(|(answer, _)| answer)
+            let (answer, _) = self.0.answer::<R, Infallible>(key, entry, status)?;
+            answer.ok()
         }))
     }
 
     /// A handle to the stored entries.
     pub fn handle(&self) -> Handle {
-        Handle::new(Arc::clone(&self.0.store), self.0.tags.is_clearable)
+        Handle::new(
+            Arc::clone(&self.0.store),
+            self.0.tags.is_clearable,
+            Arc::clone(&self.0.statistics),
+        )
+    }
+
+    /// What all clients and services of the layer have done in this process.
+    pub fn stats(&self) -> CacheStats {
+        self.0.statistics.read()
     }
 
     /// How many keys this process looks up or loads right now.

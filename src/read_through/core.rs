@@ -1,6 +1,6 @@
 //! The shared state of a layer: what all its services and their clones have in common.
 
-use std::any::{Any, TypeId};
+use std::any::TypeId;
 use std::collections::HashMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,8 +10,10 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
+use super::error_rules::ErrorRules;
 use super::failure_cache::FailureCache;
 use super::lookup::RequestOptions;
+use super::not_found::NotFound;
 use super::outcome::Outcome;
 use super::private_keys::{BypassPermit, PrivateKeys};
 use super::request_tags::TagRules;
@@ -20,7 +22,7 @@ use crate::error::{BoxError, Error};
 use crate::flight::{FlightBounds, Flights};
 use crate::key::Key;
 use crate::policy::{ConcurrencyBounds, Policy};
-use crate::shared_error::SharedError;
+use crate::stats::Statistics;
 use crate::status::{CacheStatus, StaleReason};
 use crate::store::{Entry, Peek, Store, Value};
 
@@ -32,6 +34,7 @@ pub(crate) struct Core<C> {
     pub(crate) errors: ErrorRules,
     pub(crate) tags: TagRules,
     pub(crate) loads: Loads,
+    pub(crate) statistics: Arc<Statistics>,
 }
 
 impl<C: fmt::Debug> fmt::Debug for Core<C> {
@@ -44,42 +47,6 @@ impl<C: fmt::Debug> fmt::Debug for Core<C> {
             .finish_non_exhaustive()
     }
 }
-
-/// What a program says about its loader's errors.
-#[derive(Clone, Default)]
-pub(crate) struct ErrorRules {
-    /// The text of an error for other processes. `None` for an error of an unexpected type.
-    pub(crate) describe: Option<Arc<ErrorRule<Option<String>>>>,
-    /// Whether an error is a failure of the source and not of one request.
-    pub(crate) is_source_failure: Option<Arc<ErrorRule<bool>>>,
-}
-
-/// What the rules of a program say about one error.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ErrorFacts {
-    /// The text for other processes. Empty unless the layer describes failures.
-    pub(crate) message: String,
-    pub(crate) is_source_failure: bool,
-}
-
-impl ErrorRules {
-    /// What the rules say about an error. The rules are code of the program: one that panics says
-    /// nothing.
-    pub(crate) fn facts(&self, error: AnyError<'_>) -> ErrorFacts {
-        let describe = || self.describe.as_ref()?(error);
-        let is_source_failure = || self.is_source_failure.as_ref().is_some_and(|rule| rule(error));
-        ErrorFacts {
-            message: catch_unwind(AssertUnwindSafe(describe)).ok().flatten().unwrap_or_default(),
-            is_source_failure: catch_unwind(AssertUnwindSafe(is_source_failure)).unwrap_or(false),
-        }
-    }
-}
-
-/// A function of the program over an error.
-pub(crate) type ErrorRule<T> = dyn Fn(AnyError<'_>) -> T + Send + Sync;
-
-/// An error of any type.
-pub(crate) type AnyError<'a> = &'a (dyn Any + Send + Sync);
 
 /// What is under way in this process, for all services of one layer.
 #[derive(Clone, Debug)]
@@ -190,6 +157,7 @@ impl<C> Core<C> {
             errors: self.errors.clone(),
             tags: self.tags.clone(),
             loads,
+            statistics: Arc::clone(&self.statistics),
         })
     }
 
@@ -242,14 +210,14 @@ impl<C> Core<C> {
     ) -> (Result<R, Error<E>>, CacheStatus)
     where
         C: Codec<R>,
-        E: Into<BoxError>,
+        E: Into<BoxError> + Send + Sync + 'static,
     {
         let answer = loaded.map(|response| {
             let kept = self.codec.keep(response);
             self.note_cacheability(key, &kept);
             self.codec.restore_owned(kept, &status)
         });
-        (answer.map_err(|error| Error::Load(SharedError::new(error))), status)
+        (answer.map_err(|error| self.errors.error(error)), status)
     }
 
     fn note_cacheability<R>(&self, key: &Key, kept: &C::Kept)
@@ -272,18 +240,26 @@ impl<C> Core<C> {
         self.loads.private_keys.note_private(key.digest(), self.policy.freshness.marker_ttl);
     }
 
-    /// The answer of an entry, if it can be read.
-    pub(crate) fn answer<R>(&self, entry: Entry, status: CacheStatus) -> Option<(R, CacheStatus)>
+    /// The answer of an entry, if it can be read: a value, or an error that says "there is none".
+    pub(crate) fn answer<R, E: 'static>(
+        &self,
+        key: &Key,
+        entry: Entry,
+        status: CacheStatus,
+    ) -> Option<(Result<R, Error<E>>, CacheStatus)>
     where
         C: Codec<R>,
     {
+        if let Some(not_found) = NotFound::of(&entry) {
+            return Some((Err(not_found.to_error(key)), status));
+        }
         let kept = self.read(&entry)?;
         drop(entry);
         let answer = match Arc::try_unwrap(kept) {
             Ok(kept) => self.codec.restore_owned(kept, &status),
             Err(kept) => self.codec.restore(&kept, &status),
         };
-        Some((answer, status))
+        Some((Ok(answer), status))
     }
 
     /// What an entry holds, if it is of this codec and type, and can be decoded.

@@ -5,6 +5,18 @@
 #[macro_export]
 macro_rules! delegate_load_options {
     () => {
+        /// As [`ReadThroughLayer::name`]($crate::ReadThroughLayer::name), with its default.
+        #[must_use]
+        pub fn name(mut self, name: impl Into<std::sync::Arc<str>>) -> Self {
+            self.layer = self.layer.name(name);
+            self
+        }
+
+        /// As [`ReadThroughLayer::stats`]($crate::ReadThroughLayer::stats).
+        pub fn stats(&self) -> $crate::stats::CacheStats {
+            self.layer.stats()
+        }
+
         /// As [`ReadThroughLayer::wait`]($crate::ReadThroughLayer::wait), with its default.
         #[must_use]
         pub fn wait(mut self, wait: $crate::Wait) -> Self {

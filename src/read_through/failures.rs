@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::core::AnyError;
+use super::error_rules::AnyError;
 use super::layer::{AN_HOUR, ReadThroughLayer};
 use crate::config_error::{ConfigError, duration_within};
+use crate::error_class::ErrorClass;
 use crate::policy::{Doubling, WhenStoreFails};
 
 impl<K, C> ReadThroughLayer<K, C> {
@@ -16,8 +17,8 @@ impl<K, C> ReadThroughLayer<K, C> {
     ///
     /// A second failure in a row confirms the first. A load may fail because of its own request, so
     /// only the caller with that request gets the first failure. Its waiters share one more load,
-    /// with the request of one of them. [`source_failures`](Self::source_failures) names errors
-    /// that need no confirmation. A load that reaches [`load_timeout`](Self::load_timeout) is also
+    /// with the request of one of them. [`classify_error`](Self::classify_error) names errors that
+    /// need no confirmation, and errors that are no failures. A load that reaches [`load_timeout`](Self::load_timeout) is also
     /// an error for the waiters that waited for all of it.
     ///
     /// In the cooldown, [probes](Self::failure_probes) try the key. The first load that succeeds
@@ -59,19 +60,36 @@ impl<K, C> ReadThroughLayer<K, C> {
         Ok(self)
     }
 
-    /// Sets which errors of the loader are failures of the source and not of one request, such as a
-    /// refused connection. Such a failure is confirmed at once: every waiter shares it, and the
-    /// [cooldown](Self::failure_windows) begins.
+    /// Sets a function that classifies the loader's errors: whether an error is a failure of the
+    /// source, says that there is no such thing, or is not to be remembered. See [`ErrorClass`].
     ///
-    /// Default: none. One request may have caused an error, and it costs one more load to find out.
+    /// Default: every error is an [`ErrorClass::Failure`]. One request may have caused it, and it
+    /// costs one more load to find out.
+    ///
+    /// ```
+    /// use std::io::{Error, ErrorKind};
+    /// use std::time::Duration;
+    ///
+    /// use bellwether::{ErrorClass, Key, MemoryStore, ReadThroughLayer};
+    ///
+    /// let layer = ReadThroughLayer::new(MemoryStore::new(10_000), |sku: &u64| Key::of("item").with(*sku))
+    ///     .ttl(Duration::from_secs(60))
+    ///     .not_found_ttl(Duration::from_secs(5))
+    ///     .classify_error(|error: &Error| match error.kind() {
+    ///         ErrorKind::NotFound => ErrorClass::NotFound,
+    ///         ErrorKind::ConnectionRefused => ErrorClass::SourceFailure,
+    ///         _ => ErrorClass::Failure,
+    ///     });
+    /// # let _ = layer;
+    /// ```
     #[must_use]
-    pub fn source_failures<E, F>(mut self, is_source_failure: F) -> Self
+    pub fn classify_error<E, F>(mut self, classify: F) -> Self
     where
         E: 'static,
-        F: Fn(&E) -> bool + Send + Sync + 'static,
+        F: Fn(&E) -> ErrorClass + Send + Sync + 'static,
     {
-        let rule = move |error: AnyError<'_>| error.downcast_ref().is_some_and(&is_source_failure);
-        self.errors.is_source_failure = Some(Arc::new(rule));
+        let classify = move |error: AnyError<'_>| error.downcast_ref().map(&classify);
+        self.errors.classify = Some(Arc::new(classify));
         self
     }
 

@@ -11,6 +11,7 @@ use tower::{Service, ServiceExt};
 use crate::box_future::BoxFuture;
 use crate::error::CacheError;
 use crate::key::Key;
+use crate::stats::{CacheStats, HotKey, InvalidationEvent, Statistics};
 use crate::store::Store;
 use crate::tag::Tag;
 
@@ -24,19 +25,24 @@ use crate::tag::Tag;
 pub struct Handle<S = ()> {
     store: Arc<dyn Store>,
     is_clearable: bool,
+    statistics: Arc<Statistics>,
     service: S,
 }
 
 impl Handle {
-    pub(super) fn new(store: Arc<dyn Store>, is_clearable: bool) -> Self {
-        Self { store, is_clearable, service: () }
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        is_clearable: bool,
+        statistics: Arc<Statistics>,
+    ) -> Self {
+        Self { store, is_clearable, statistics, service: () }
     }
 
     /// A handle that can also prefetch through `service`: a service that this handle's layer made,
     /// or one that wraps it.
     pub fn over<S>(self, service: S) -> Handle<S> {
-        let Self { store, is_clearable, service: () } = self;
-        Handle { store, is_clearable, service }
+        let Self { store, is_clearable, statistics, service: () } = self;
+        Handle { store, is_clearable, statistics, service }
     }
 }
 
@@ -60,7 +66,9 @@ impl<S> Handle<S> {
     /// If it is dropped before it returns, the operation may have happened or not.
     pub async fn invalidate(&self, key: &Key) -> Result<bool, CacheError> {
         let invalidated = self.store.invalidate(key.clone()).await;
-        invalidated.map_err(|error| CacheError::store(key, &error))
+        self.statistics
+            .changed(InvalidationEvent::Invalidated, invalidated)
+            .map_err(|error| CacheError::store(key, &error))
     }
 
     /// Removes the entries of many keys, each as [`invalidate`](Self::invalidate) does, 256 at a
@@ -99,7 +107,24 @@ impl<S> Handle<S> {
     /// If it is dropped before it returns, the operation may have happened or not.
     pub async fn expire(&self, key: &Key) -> Result<bool, CacheError> {
         let expired = self.store.expire(key.clone()).await;
-        expired.map_err(|error| CacheError::store(key, &error))
+        self.statistics
+            .changed(InvalidationEvent::Expired, expired)
+            .map_err(|error| CacheError::store(key, &error))
+    }
+
+    /// What the services and handles of this layer have done in this process: requests by outcome,
+    /// loads by reason and result, waits, leases and more. See [`stats`](crate::stats).
+    pub fn stats(&self) -> CacheStats {
+        self.statistics.read()
+    }
+
+    /// The keys that this process has loaded most often since the layer was made, hottest first, at
+    /// most 32. A key is one of them for certain if it had more than one in 32 of all loads.
+    ///
+    /// Hits are not counted, so a key that is read often and loaded rarely is not hot here. Keys
+    /// may be personal data; [`Display`](Key) shows only their kind and digest.
+    pub fn hottest(&self) -> Vec<HotKey> {
+        self.statistics.hottest()
     }
 
     /// Removes all entries with a tag, in one step that does not depend on how many there are. After
@@ -119,7 +144,9 @@ impl<S> Handle<S> {
     /// If it is dropped before it returns, the operation may have happened or not.
     pub async fn invalidate_tag(&self, tag: &Tag) -> Result<(), CacheError> {
         let invalidated = self.store.invalidate_tag(tag.clone()).await;
-        invalidated.map_err(|error| CacheError::tag(tag, &error))
+        self.statistics
+            .changed(InvalidationEvent::InvalidatedTags, invalidated)
+            .map_err(|error| CacheError::tag(tag, &error))
     }
 
     /// Makes all entries with a tag stale, as if their ttl had passed. While each is loaded again,
@@ -132,7 +159,12 @@ impl<S> Handle<S> {
     /// # Cancel safety
     /// As [`invalidate_tag`](Self::invalidate_tag).
     pub fn expire_tag(&self, tag: &Tag) -> ExpireTag {
-        ExpireTag { store: Arc::clone(&self.store), tag: tag.clone(), spread: Duration::ZERO }
+        ExpireTag {
+            store: Arc::clone(&self.store),
+            statistics: Arc::clone(&self.statistics),
+            tag: tag.clone(),
+            spread: Duration::ZERO,
+        }
     }
 
     /// Removes all entries of [clearable](super::ReadThroughLayer::clearable) layers over this store
@@ -176,6 +208,7 @@ impl<S> Handle<S> {
 #[must_use = "nothing expires until it is awaited"]
 pub struct ExpireTag {
     store: Arc<dyn Store>,
+    statistics: Arc<Statistics>,
     tag: Tag,
     spread: Duration,
 }
@@ -199,10 +232,12 @@ impl IntoFuture for ExpireTag {
     type IntoFuture = BoxFuture<'static, Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        let Self { store, tag, spread } = self;
+        let Self { store, statistics, tag, spread } = self;
         Box::pin(async move {
             let expired = store.expire_tag(tag.clone(), spread).await;
-            expired.map_err(|error| CacheError::tag(&tag, &error))
+            statistics
+                .changed(InvalidationEvent::ExpiredTags, expired)
+                .map_err(|error| CacheError::tag(&tag, &error))
         })
     }
 }

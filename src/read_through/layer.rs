@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tower::Layer;
 
-use super::core::{Core, ErrorRules, Loads};
+use super::core::{Core, Loads};
+use super::error_rules::ErrorRules;
 use super::handle::Handle;
 use super::lookup::Lookup;
 use super::request_tags::TagRules;
@@ -14,6 +15,7 @@ use super::service::ReadThrough;
 use crate::codec::{Cacheability, Classified, Json};
 use crate::config_error::{ConfigError, duration_within, number_within, share_within};
 use crate::policy::{Freshness, Policy, Wait, WhenAbandoned};
+use crate::stats::{CacheStats, Statistics};
 use crate::store::Store;
 
 /// Puts a cache in front of a loader. See the [module page](super) for examples.
@@ -28,6 +30,7 @@ pub struct ReadThroughLayer<K, C = Json> {
     pub(super) errors: ErrorRules,
     pub(super) tags: TagRules,
     loads: Loads,
+    statistics: Arc<Statistics>,
 }
 
 impl<K> ReadThroughLayer<K> {
@@ -53,7 +56,8 @@ impl<K> ReadThroughLayer<K> {
         let store = Arc::new(store);
         let codec = Arc::new(Json);
         let (errors, tags) = Default::default();
-        Self { key_of, store, policy, codec, errors, tags, loads }
+        let statistics = Statistics::named(Statistics::UNNAMED);
+        Self { key_of, store, policy, codec, errors, tags, loads, statistics }
     }
 }
 
@@ -65,6 +69,18 @@ impl ReadThroughLayer<()> {
 }
 
 impl<K, C> ReadThroughLayer<K, C> {
+    /// Names the layer in metrics and log messages. The layer begins new [statistics](Self::stats)
+    /// with it, so set it before you make services and handles.
+    ///
+    /// Choose it as you would choose the name of a table: one per layer, from a small fixed set.
+    ///
+    /// Default: `unnamed`.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.statistics = Statistics::named(name);
+        self
+    }
+
     /// Sets the time to live: how long an answer is fresh. At most 366 days; more counts as that.
     ///
     /// Default: zero, which stores nothing: the callers of one process share a load, and processes
@@ -312,15 +328,21 @@ impl<K, C> ReadThroughLayer<K, C> {
     }
 
     pub(super) fn with_codec<D>(self, codec: Arc<D>) -> ReadThroughLayer<K, D> {
-        let Self { key_of, store, policy, errors, tags, .. } = self;
+        let Self { key_of, store, policy, errors, tags, statistics, .. } = self;
         // New loads, since outcomes of another codec have another type.
         let loads = Loads::none(policy.bounds);
-        ReadThroughLayer { key_of, store, policy, codec, errors, tags, loads }
+        ReadThroughLayer { key_of, store, policy, codec, errors, tags, loads, statistics }
     }
 
     /// A handle to the stored entries, to invalidate and expire them from anywhere in the program.
     pub fn handle(&self) -> Handle {
-        Handle::new(Arc::clone(&self.store), self.tags.is_clearable)
+        Handle::new(Arc::clone(&self.store), self.tags.is_clearable, Arc::clone(&self.statistics))
+    }
+
+    /// What the services of this layer have done in this process, since the layer was made or
+    /// [named](Self::name). Clones of the layer share it.
+    pub fn stats(&self) -> CacheStats {
+        self.statistics.read()
     }
 
     pub(super) fn core(&self) -> Core<C> {
@@ -331,6 +353,7 @@ impl<K, C> ReadThroughLayer<K, C> {
             errors: self.errors.clone(),
             tags: self.tags.clone(),
             loads: self.loads.clone(),
+            statistics: Arc::clone(&self.statistics),
         }
     }
 }
@@ -345,14 +368,16 @@ impl<S, K: Clone, C> Layer<S> for ReadThroughLayer<K, C> {
 
 impl<K: Clone, C> Clone for ReadThroughLayer<K, C> {
     fn clone(&self) -> Self {
-        let Core { store, policy, codec, errors, tags, loads } = self.core();
-        Self { key_of: self.key_of.clone(), store, policy, codec, errors, tags, loads }
+        let Core { store, policy, codec, errors, tags, loads, statistics } = self.core();
+        let key_of = self.key_of.clone();
+        Self { key_of, store, policy, codec, errors, tags, loads, statistics }
     }
 }
 
 impl<K, C: fmt::Debug> fmt::Debug for ReadThroughLayer<K, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ReadThroughLayer")
+            .field("name", self.statistics.name())
             .field("store", &self.store)
             .field("policy", &self.policy)
             .field("codec", &self.codec)

@@ -1,6 +1,7 @@
 //! One call of the loader, and what becomes of its answer.
 
 use std::any::Any;
+use std::error::Error as StdError;
 use std::fmt;
 use std::future::pending;
 use std::panic::AssertUnwindSafe;
@@ -13,11 +14,14 @@ use tokio::time::{Instant, timeout};
 use tower::{Service, ServiceExt};
 
 use super::core::Core;
+use super::error_rules::ErrorFacts;
 use super::failure_cache::FailureCache;
 use super::many::error::ItemError;
+use super::not_found::NotFound;
 use super::outcome::{Outcome, ValueOrigin};
 use crate::codec::{Cacheability, Codec, EncodeBuffer};
 use crate::error::{BoxError, CacheError, FailureCause};
+use crate::error_class::ErrorClass;
 use crate::flight::Leader;
 use crate::jitter::jitter;
 use crate::key::Key;
@@ -25,6 +29,7 @@ use crate::lifetimes::Lifetimes;
 use crate::log_throttle::warn_throttled;
 use crate::policy::{FailureWindow, Policy, WhenAbandoned};
 use crate::shared_error::SharedError;
+use crate::stats::{LoadReason, LoadResult, RunningLoad};
 use crate::store::Failure;
 use crate::tag::{Tags, TooManyTags};
 
@@ -80,12 +85,31 @@ pub(crate) enum LoaderAnswer {
     Abandoned,
 }
 
+impl LoaderAnswer {
+    fn result(&self) -> LoadResult {
+        match self {
+            Self::Loaded(_, AnswerStorage::PrivateKey | AnswerStorage::PrivateOnce, _) => {
+                LoadResult::Private
+            }
+            Self::Loaded(..) => LoadResult::Succeeded,
+            Self::Failed(failed) => match failed.cause {
+                FailureCause::Error => LoadResult::Failed,
+                FailureCause::TimedOut => LoadResult::TimedOut,
+                FailureCause::Panicked => LoadResult::Panicked,
+            },
+            Self::Abandoned => LoadResult::Cancelled,
+        }
+    }
+}
+
 /// What becomes of a loaded value.
 #[derive(Clone, Debug)]
 pub(crate) enum AnswerStorage {
     /// It is stored: its encoded bytes, how many bytes of memory it takes besides, and its
     /// lifetimes.
     Store(Bytes, usize, Lifetimes),
+    /// The same, for an error that says "there is none".
+    StoreNotFound(Arc<NotFound>, Lifetimes),
     /// The waiters share it, and it is not stored.
     Share,
     /// The same, because it cannot be stored. Other processes are told, and load individually.
@@ -115,6 +139,10 @@ pub(crate) enum FailureScope {
     Source,
     /// Every request or only this one. A load of another request can tell.
     Unknown,
+    /// Only this one, or only for a moment. Other requests load at once.
+    Request,
+    /// Every request that waits for this load, and no later one.
+    Load,
     /// The same, and the loader gave an answer. So it is not remembered, and no stale answer
     /// replaces it.
     Answer,
@@ -127,7 +155,16 @@ impl FailedLoad {
 
     /// Whether other callers share it, after `before` other failures in a row.
     pub(crate) fn is_confirmed(&self, before: u32) -> bool {
-        before > 0 || self.scope == FailureScope::Source
+        match self.scope {
+            FailureScope::Source | FailureScope::Load => true,
+            FailureScope::Request => false,
+            FailureScope::Unknown | FailureScope::Answer => before > 0,
+        }
+    }
+
+    /// Whether later loads count it.
+    pub(crate) fn counts(&self) -> bool {
+        !matches!(self.scope, FailureScope::Request | FailureScope::Load)
     }
 
     /// What is remembered of it, after `before` other failures in a row.
@@ -151,6 +188,7 @@ pub(crate) async fn load<S, Req, C>(
     core: &Core<C>,
     leader: &Leader<Outcome>,
     when_abandoned: WhenAbandoned,
+    why: LoadReason,
 ) -> LoaderAnswer
 where
     S: Service<Req>,
@@ -162,7 +200,7 @@ where
         // In this order: no load begins if all waiters have left already.
         biased;
         () = abandoned(leader, when_abandoned) => return LoaderAnswer::Abandoned,
-        outcome = call(job, core, leader.key()) => outcome,
+        outcome = call(job, core, leader.key(), why) => outcome,
     };
     core.loads.note_load_time(began.elapsed());
     outcome
@@ -178,19 +216,25 @@ async fn abandoned(leader: &Leader<Outcome>, policy: WhenAbandoned) {
 
 /// Drives the loader to readiness, calls it, and classifies its answer. A load over the limit and a
 /// panic become failures.
-async fn call<S, Req, C>(job: Job<S, Req>, core: &Core<C>, key: &Key) -> LoaderAnswer
+async fn call<S, Req, C>(
+    job: Job<S, Req>,
+    core: &Core<C>,
+    key: &Key,
+    why: LoadReason,
+) -> LoaderAnswer
 where
     S: Service<Req>,
     S::Error: Into<BoxError> + Send + Sync + 'static,
     C: Codec<S::Response>,
 {
+    let mut running = core.statistics.load(Some(key), why);
     let limit = core.policy.load_timeout;
     let called = timeout(limit.saturating_add(core.policy.collect_within), async {
         let response = job.service.oneshot(job.request).await?;
-        Ok(classified(core.codec.keep(response), core, key))
+        Ok(classified(core.codec.keep(response), core, key, Some(&mut running)))
     });
     // The panic drops the loader, so no broken state of it is seen again.
-    match AssertUnwindSafe(called).catch_unwind().await {
+    let answer = match AssertUnwindSafe(called).catch_unwind().await {
         Ok(Ok(Ok(outcome))) => outcome,
         Ok(Ok(Err(error))) => {
             let error: S::Error = error;
@@ -198,7 +242,9 @@ where
         }
         Ok(Err(_)) => failed(CacheError::load_timed_out(key, limit), FailureCause::TimedOut),
         Err(_) => failed(CacheError::loader_panicked(key), FailureCause::Panicked),
-    }
+    };
+    running.end(answer.result());
+    answer
 }
 
 /// A load that ended with an error of the cache.
@@ -224,12 +270,36 @@ where
             (SharedError::new(error).into_erased(), facts)
         }
     };
-    let scope = match facts.is_source_failure {
-        true => FailureScope::Source,
-        false => FailureScope::Unknown,
+    let freshness = &core.policy.freshness;
+    let scope = match facts.class {
+        ErrorClass::Failure => FailureScope::Unknown,
+        ErrorClass::SourceFailure => FailureScope::Source,
+        ErrorClass::Retry => FailureScope::Request,
+        ErrorClass::NotRemembered => FailureScope::Load,
+        ErrorClass::NotFound => {
+            return not_found(error, facts, freshness.not_found_lifetimes(jitter()));
+        }
+        ErrorClass::NotFoundFor(ttl) => {
+            let lifetimes = freshness.jittered(Lifetimes::fresh_for(ttl), jitter());
+            return not_found(error, facts, lifetimes);
+        }
     };
     let failed = FailedLoad::by(Outcome::LoadFailed(error), 0, scope);
     LoaderAnswer::Failed(FailedLoad { message: facts.message, ..failed })
+}
+
+/// A load that found that there is none.
+fn not_found(
+    error: Arc<dyn StdError + Send + Sync>,
+    facts: ErrorFacts,
+    lifetimes: Lifetimes,
+) -> LoaderAnswer {
+    let found = Arc::new(NotFound::new(error, facts.made_of, facts.message));
+    let storage = match lifetimes.life().is_zero() {
+        true => AnswerStorage::Share,
+        false => AnswerStorage::StoreNotFound(Arc::clone(&found), lifetimes),
+    };
+    LoaderAnswer::Loaded(found, storage, Tags::none())
 }
 
 fn timed_out(error: &(dyn Any + Send + Sync)) -> Option<CacheError> {
@@ -262,13 +332,22 @@ impl std::error::Error for LoadTimedOut {
     }
 }
 
-/// What becomes of a kept value, by its cacheability.
-pub(super) fn classified<R, C: Codec<R>>(kept: C::Kept, core: &Core<C>, key: &Key) -> LoaderAnswer {
+/// What becomes of a kept value, by its cacheability. Notes in the record of its load if the value
+/// says that there is none.
+pub(super) fn classified<R, C: Codec<R>>(
+    kept: C::Kept,
+    core: &Core<C>,
+    key: &Key,
+    running: Option<&mut RunningLoad>,
+) -> LoaderAnswer {
     let freshness = &core.policy.freshness;
     let lifetimes = match core.codec.classify(&kept) {
         Cacheability::Keep => freshness.lifetimes(jitter()),
         Cacheability::KeepFor(lifetimes) => freshness.jittered(lifetimes, jitter()),
-        Cacheability::NotFound => freshness.not_found_lifetimes(jitter()),
+        Cacheability::NotFound => {
+            running.into_iter().for_each(RunningLoad::note_not_found);
+            freshness.not_found_lifetimes(jitter())
+        }
         Cacheability::PrivateKey => return not_stored(kept, AnswerStorage::PrivateKey),
         Cacheability::PrivateOnce => return not_stored(kept, AnswerStorage::PrivateOnce),
         Cacheability::Failure => {

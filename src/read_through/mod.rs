@@ -84,6 +84,7 @@ pub(crate) mod client;
 mod core;
 mod deadline;
 mod delegate;
+pub(crate) mod error_rules;
 mod failure_cache;
 mod failures;
 mod flight_task;
@@ -96,6 +97,7 @@ pub(crate) mod lookup;
 pub(crate) mod many;
 #[cfg(test)]
 mod model;
+mod not_found;
 mod outcome;
 pub(crate) mod private_keys;
 mod put;

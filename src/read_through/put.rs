@@ -50,7 +50,7 @@ impl<C> CacheClient<C> {
         C: Codec<R>,
     {
         let core = self.core();
-        match load::classified(core.codec.keep(answer), core, key) {
+        match load::classified(core.codec.keep(answer), core, key, None) {
             LoaderAnswer::Loaded(
                 kept,
                 AnswerStorage::Store(bytes, extra_bytes, lifetimes),

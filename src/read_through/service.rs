@@ -12,12 +12,16 @@ use super::handle::Handle;
 use super::lookup::Lookup;
 use crate::codec::{Codec, Json};
 use crate::error::{BoxError, Error};
+use crate::stats::CacheStats;
 
 /// A loader behind a cache. See the [module page](super) for examples.
 ///
 /// It is always ready: a hit, or a wait for another caller's load, takes no capacity of the loader.
 /// A load drives a clone of the loader to readiness before it calls it, so limits, buffers and
 /// timeouts below this service keep working. Their errors are errors of the loader.
+///
+/// A load runs in a task of its own, in the tracing span of the request that opened it. Other
+/// task-locals of that request are not there: put what the loader needs into the request.
 pub struct ReadThrough<S, K, C = Json> {
     inner: S,
     pub(super) key_of: K,
@@ -50,7 +54,14 @@ impl<S, K, C> ReadThrough<S, K, C> {
         Self: Clone,
     {
         let is_clearable = self.core.tags.is_clearable;
-        Handle::new(Arc::clone(&self.core.store), is_clearable).over(self.clone())
+        let statistics = Arc::clone(&self.core.statistics);
+        Handle::new(Arc::clone(&self.core.store), is_clearable, statistics).over(self.clone())
+    }
+
+    /// What the services of this layer have done in this process: as
+    /// [`Handle::stats`](super::Handle::stats).
+    pub fn stats(&self) -> CacheStats {
+        self.core.statistics.read()
     }
 
     /// How many keys this process looks up or loads right now. It is zero when nothing is under
@@ -76,7 +87,7 @@ impl<S, K, C> ReadThrough<S, K, C> {
         let Lookup { key, options } = (self.key_of)(&request).into();
         match key {
             Some(key) => ResponseFuture::begin(&self.core, key, &self.inner, request, options),
-            None => ResponseFuture::bypass(self.inner.clone(), request, options),
+            None => ResponseFuture::bypass(&self.core, self.inner.clone(), request, options),
         }
     }
 }

@@ -11,6 +11,7 @@ use super::outcome::{Outcome, ValueOrigin};
 use crate::codec::Codec;
 use crate::error::{BoxError, CacheError};
 use crate::flight::Leader;
+use crate::stats::LoadReason;
 use crate::status::BypassReason;
 
 /// Loads without a lease, and completes the callers that had given up before the load began. The
@@ -36,7 +37,8 @@ pub(crate) async fn load_uncached<S, Req, C>(
     let begun = leader.generation();
     let key = leader.key().digest();
     let before = core.loads.unshared_failures.times(&key);
-    match load(job, &core, &leader, core.policy.when_abandoned).await {
+    let when_abandoned = core.policy.when_abandoned;
+    match load(job, &core, &leader, when_abandoned, LoadReason::WaitRanOut).await {
         LoaderAnswer::Loaded(kept, decision, _) => {
             core.loads.failures.forget(&key);
             core.loads.unshared_failures.forget(&key);
@@ -66,7 +68,10 @@ fn fail<C>(core: &Core<C>, leader: &Leader<Outcome>, mut failed: FailedLoad, bef
     }
     let failure = failed.remembered(before, &core.policy).without_window();
     let is_confirmed = failed.is_confirmed(before);
-    core.loads.unshared_failures.note(leader.key().digest(), failed.outcome.clone(), 0, &failure);
+    if failed.counts() {
+        let key = leader.key().digest();
+        core.loads.unshared_failures.note(key, failed.outcome.clone(), 0, &failure);
+    }
     match is_confirmed {
         true => leader.complete_all(&failed.outcome),
         false => leader.complete_opener(&failed.outcome),

@@ -14,6 +14,7 @@
 //! | `leaving` | callers leave, others stay, nothing is left behind |
 //! | `flush` | a server that forgets everything causes no error |
 //! | `loader_down` | a failing loader is probed once per interval |
+//! | `sums` | statistics of all processes add up to callers and loads |
 //! | `history` | nothing outlives its invalidation |
 //! | `tags` | nothing outlives the invalidation of its tag, whatever Redis forgets |
 //!
@@ -37,5 +38,6 @@ mod flush;
 mod history;
 mod leaving;
 mod loader_down;
+mod sums;
 mod tags;
 mod wake_up;

@@ -1,7 +1,9 @@
 //! The messages between a test and its workers.
 
 use std::net::SocketAddr;
+use std::ops::AddAssign;
 
+use bellwether::stats::CacheStats;
 use bellwether::{CacheStatus, LoadLocation};
 use serde::{Deserialize, Serialize};
 
@@ -108,6 +110,71 @@ pub(crate) struct Report {
     pub(crate) receives_pushes: bool,
     /// For how many keys it is loading or asking.
     pub(crate) in_flight: usize,
+    pub(crate) sums: Sums,
+}
+
+/// What the statistics of some workers add up to.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Sums {
+    pub(crate) requests: u64,
+    pub(crate) hits: u64,
+    pub(crate) stale: u64,
+    pub(crate) led: u64,
+    pub(crate) collapsed: u64,
+    pub(crate) bypassed: u64,
+    pub(crate) failed: u64,
+    pub(crate) left: u64,
+    pub(crate) loads: u64,
+    pub(crate) granted: u64,
+    pub(crate) pushes: u64,
+    pub(crate) invalidations: u64,
+}
+
+impl From<CacheStats> for Sums {
+    fn from(stats: CacheStats) -> Self {
+        let requests = &stats.requests;
+        Self {
+            requests: requests.total(),
+            hits: requests.hits(),
+            stale: requests.stale(),
+            led: requests.led(),
+            collapsed: requests.collapsed(),
+            bypassed: requests.bypassed(),
+            failed: requests.failed(),
+            left: requests.left,
+            loads: stats.loads.started.total(),
+            granted: stats.leases.granted,
+            pushes: stats.wakes.push,
+            invalidations: stats.invalidations.invalidated,
+        }
+    }
+}
+
+impl Sums {
+    fn figures(&mut self) -> [&mut u64; 12] {
+        [
+            &mut self.requests,
+            &mut self.hits,
+            &mut self.stale,
+            &mut self.led,
+            &mut self.collapsed,
+            &mut self.bypassed,
+            &mut self.failed,
+            &mut self.left,
+            &mut self.loads,
+            &mut self.granted,
+            &mut self.pushes,
+            &mut self.invalidations,
+        ]
+    }
+}
+
+impl AddAssign for Sums {
+    fn add_assign(&mut self, mut other: Self) {
+        for (sum, more) in self.figures().into_iter().zip(other.figures()) {
+            *sum += *more;
+        }
+    }
 }
 
 /// How a worker plays: see [`game`](crate::game).

@@ -184,6 +184,7 @@ impl Member {
             connects: stats.connects,
             receives_pushes: self.store.is_tracking(),
             in_flight: self.service.in_flight(),
+            sums: self.service.stats().into(),
         }
     }
 

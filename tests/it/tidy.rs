@@ -13,7 +13,7 @@ use self::sources::{Source, after, below_each, root, shipped, sources, sources_b
 
 /// Which modules of the library a module may know. No arrow points up, and there is no cycle. The
 /// other crates know its public API only.
-const ARROWS: [(&str, &[&str]); 22] = [
+const ARROWS: [(&str, &[&str]); 24] = [
     (
         "adapter",
         &[
@@ -35,8 +35,10 @@ const ARROWS: [(&str, &[&str]); 22] = [
             // A macro, which lives at the root of the crate.
             "delegate_load_options",
             "error",
+            "error_class",
             "key",
             "read_through",
+            "stats",
             "status",
             "store",
             "tag",
@@ -48,6 +50,7 @@ const ARROWS: [(&str, &[&str]); 22] = [
     ("conformance", &["box_future", "claim", "error", "key"]),
     ("duration", &[]),
     ("error", &["config_error", "key", "shared_error", "tag"]),
+    ("error_class", &[]),
     ("flight", &["jitter", "key"]),
     ("guide", &[]),
     ("jitter", &[]),
@@ -62,6 +65,7 @@ const ARROWS: [(&str, &[&str]); 22] = [
             "codec",
             "config_error",
             "error",
+            "error_class",
             "flight",
             "jitter",
             "key",
@@ -69,6 +73,7 @@ const ARROWS: [(&str, &[&str]); 22] = [
             "log_throttle",
             "policy",
             "shared_error",
+            "stats",
             "status",
             "store",
             "tag",
@@ -76,6 +81,7 @@ const ARROWS: [(&str, &[&str]); 22] = [
     ),
     ("redis", &["store"]),
     ("shared_error", &[]),
+    ("stats", &["error", "key"]),
     ("status", &[]),
     (
         "store",
@@ -90,6 +96,7 @@ const ARROWS: [(&str, &[&str]); 22] = [
             "key",
             "lifetimes",
             "log_throttle",
+            "stats",
             "tag",
         ],
     ),
@@ -98,7 +105,10 @@ const ARROWS: [(&str, &[&str]); 22] = [
 
 /// Which foreign crate is named where, if it is named in few places only.
 const ADAPTERS: [(&str, &str); 17] = [
-    ("axum", "crates/http/src/route_template.rs crates/http/src/nested.rs"),
+    (
+        "axum",
+        "crates/http/src/route_template.rs crates/http/src/nested.rs crates/http/src/rejection.rs",
+    ),
     ("bb8", "src/store/redis/"),
     ("bb8_redis", "src/store/redis/"),
     ("blake3", "src/key.rs"),

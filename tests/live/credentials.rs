@@ -9,6 +9,7 @@ use std::time::Duration;
 use bellwether::redis::{PasswordFile, RedisCredentials};
 use bellwether::store::Store;
 use bellwether::{BoxError, RedisOptions, StoreErrorKind};
+use bellwether_testkit::faults::{FaultProxy, Replacement};
 use bellwether_testkit::servers::{RedisServer, Reply};
 use bellwether_testkit::wait::{PATIENCE, within};
 use tracing::field::{Field, Visit};
@@ -147,6 +148,22 @@ async fn a_token_that_is_refused_does_not_end_the_renewal() {
     allow(&server, &["last"]);
     store.lookup(key(1)).await.expect("an answer");
     assert_eq!(store.stats().connects, connects, "over the same connection");
+}
+
+/// As servers do that accept a token for a limited time.
+#[tokio::test]
+async fn a_connection_that_the_server_takes_for_unauthenticated_is_replaced() {
+    let server = RedisServer::start();
+    allow(&server, &["secret"]);
+    let proxy = FaultProxy::start(([127, 0, 0, 1], server.port()).into()).await;
+    let at_proxy = near(options_at(&proxy.url()));
+    let (options, calls) = provider(at_proxy, &[Some("secret")], None);
+    let store = options.connect().await.expect("a store");
+    let asked = calls.load(Ordering::SeqCst);
+    let expired = "-NOAUTH Authentication required.\r\n";
+    proxy.replace(Replacement::refusal("EVALSHA", expired).times(1));
+    store.invalidate(key(1)).await.expect("over another connection");
+    assert_eq!(calls.load(Ordering::SeqCst), asked + 1, "with the credentials of that time");
 }
 
 #[tokio::test]

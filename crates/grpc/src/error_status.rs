@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bellwether::BoxError;
+use bellwether::adapter::warn_throttled;
 use bellwether::{CacheError, CacheErrorKind, Error};
 use bellwether_body::is_unreachable;
 use tonic::{Code, Status};
@@ -51,10 +52,66 @@ pub(super) fn status_for_caller(error: &Error<Status>) -> Status {
     }
 }
 
+/// An error of a [`Cache`](bellwether::Cache) or of a service behind a layer, as a status of gRPC.
+///
+/// ```
+/// use bellwether::Cache;
+/// use bellwether_grpc::IntoStatus;
+/// use tonic::Status;
+/// # async fn query(sku: u64) -> Result<String, std::io::Error> { Ok(format!("item {sku}")) }
+///
+/// async fn item(items: &Cache<String>, sku: u64) -> Result<String, Status> {
+///     let item = items.get_or_load(sku, async move || query(sku).await).await;
+///     item.map_err(IntoStatus::into_status)
+/// }
+/// # let _ = item;
+/// ```
+pub trait IntoStatus {
+    /// The status: `NOT_FOUND` for an error of that [class](bellwether::ErrorClass); the loader's
+    /// own status if its error is one or was caused by one; `UNAVAILABLE` for its other errors, whose
+    /// text is logged and not sent; and for errors of the cache as the [crate](crate) says.
+    fn into_status(self) -> Status;
+}
+
+impl<E> IntoStatus for Error<E> {
+    fn into_status(self) -> Status {
+        let is_not_found = self.is_not_found();
+        match self {
+            Self::Cache(error) => error.into_status(),
+            Self::Load(error) => status_in(&*error).unwrap_or_else(|| match is_not_found {
+                true => Status::not_found("there is no such thing"),
+                false => {
+                    warn_throttled!(%error, "a load failed");
+                    Status::unavailable("the source failed")
+                }
+            }),
+        }
+    }
+}
+
+impl IntoStatus for CacheError {
+    fn into_status(self) -> Status {
+        Status::new(code(&self), self.to_string())
+    }
+}
+
+/// The first status in the chain of an error.
+fn status_in(error: &(dyn std::error::Error + 'static)) -> Option<Status> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(status) = error.downcast_ref::<Status>() {
+            return Some(status.clone());
+        }
+        next = error.source();
+    }
+    None
+}
+
 fn code(error: &CacheError) -> Code {
     match error.kind() {
         CacheErrorKind::DeadlineExceeded | CacheErrorKind::LoadTimedOut => Code::DeadlineExceeded,
         CacheErrorKind::Full => Code::ResourceExhausted,
+        CacheErrorKind::NotFound => Code::NotFound,
         CacheErrorKind::WaitTimedOut
         | CacheErrorKind::Contended
         | CacheErrorKind::LoadFailed(_)
@@ -68,6 +125,8 @@ fn code(error: &CacheError) -> Code {
 
 #[cfg(test)]
 mod tests {
+    use bellwether::SharedError;
+
     use super::*;
 
     #[test]
@@ -86,6 +145,18 @@ mod tests {
         let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
         assert!(!is_of_source(&status_of(reset.into())));
         assert!(!is_of_source(&status_of(Box::new(Status::unavailable("no")))));
+    }
+
+    #[test]
+    fn an_error_of_a_loader_is_its_own_status_or_none_of_its_text() {
+        let own = Error::Load(SharedError::new(Status::aborted("again")));
+        assert_eq!(own.into_status().code(), Code::Aborted);
+        let other = std::io::Error::other("password: secret");
+        let status = Error::Load(SharedError::new(other)).into_status();
+        assert_eq!((status.code(), status.message()), (Code::Unavailable, "the source failed"));
+        let missing: Error<std::fmt::Error> =
+            CacheError::new(CacheErrorKind::NotFound, "there is none").into();
+        assert_eq!(missing.into_status().code(), Code::NotFound);
     }
 
     #[test]

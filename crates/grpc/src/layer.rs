@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use bellwether::adapter::{CacheClient, delegate_load_options, number_within};
 use bellwether::store::Store;
-use bellwether::{ConfigError, ReadThroughLayer};
+use bellwether::{ConfigError, ErrorClass, ReadThroughLayer};
+use tonic::Status;
 use tower::Layer;
 
 use super::answer::GrpcCodec;
@@ -33,7 +34,10 @@ impl GrpcCacheLayer {
         Self {
             layer: ReadThroughLayer::new(store, UnaryRequest::ask as LookupOf)
                 .codec(GrpcCodec)
-                .source_failures(is_of_source),
+                .classify_error(|status: &Status| match is_of_source(status) {
+                    true => ErrorClass::SourceFailure,
+                    false => ErrorClass::Failure,
+                }),
             methods: Arc::default(),
             max_request_bytes: FOUR_MIB,
             shows_status: false,

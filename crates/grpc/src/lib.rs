@@ -114,6 +114,7 @@ mod service;
 #[doc = include_str!("guide.md")]
 pub mod guide {}
 
+pub use error_status::IntoStatus;
 pub use future::GrpcResponseFuture;
 pub use handle::{GrpcCall, GrpcHandle};
 pub use layer::GrpcCacheLayer;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bellwether::adapter::{CacheClient, PrivateKeys, delegate_load_options};
 use bellwether::store::Store;
-use bellwether::{BoxError, Handle, ReadThroughLayer};
+use bellwether::{BoxError, ErrorClass, Handle, ReadThroughLayer};
 use bellwether_body::is_unreachable;
 use http::Uri;
 use http::request::Parts;
@@ -194,7 +194,10 @@ impl HttpCacheLayer<KeyedRules> {
 impl<R> HttpCacheLayer<R> {
     fn by<S: Store>(rules: R, store: S) -> Self {
         let layer = ReadThroughLayer::without_keys(store).codec(HttpCodec);
-        let layer = layer.source_failures(|error: &BoxError| is_unreachable(&**error));
+        let layer = layer.classify_error(|error: &BoxError| match is_unreachable(&**error) {
+            true => ErrorClass::SourceFailure,
+            false => ErrorClass::Failure,
+        });
         Self {
             layer,
             rules,

@@ -168,6 +168,8 @@ mod nested;
 mod origin;
 mod percent_encoding;
 mod refusal;
+#[cfg(feature = "axum")]
+mod rejection;
 mod report;
 mod request_key;
 #[cfg(feature = "axum")]
@@ -185,5 +187,7 @@ pub mod guide {}
 pub use future::HttpResponseFuture;
 pub use handle::HttpHandle;
 pub use layer::{CachingRules, HttpCacheLayer, KeyedRules, Rfc9111Rules};
+#[cfg(feature = "axum")]
+pub use rejection::CacheRejection;
 pub use request_key::RequestKey;
 pub use service::HttpCache;

@@ -35,7 +35,14 @@ pub(super) fn of<B>(error: &Error<BoxError>) -> Response<CacheBody<B>> {
 }
 
 fn of_cache<B>(error: &CacheError) -> Response<CacheBody<B>> {
-    let (status, text, reason) = match error.kind() {
+    let (status, text, reason) = reason(error);
+    warn_throttled!(%error, "the cache answered with an error");
+    refused(status, text, reason)
+}
+
+/// The status of an error of the cache, its text, and its reason in one word.
+pub(super) fn reason(error: &CacheError) -> (StatusCode, &'static str, &'static str) {
+    match error.kind() {
         CacheErrorKind::WaitTimedOut
         | CacheErrorKind::LoadTimedOut
         | CacheErrorKind::DeadlineExceeded => {
@@ -58,11 +65,12 @@ fn of_cache<B>(error: &CacheError) -> Response<CacheBody<B>> {
         CacheErrorKind::Store(_) => {
             (StatusCode::SERVICE_UNAVAILABLE, "the store of the cache failed\n", "store-failed")
         }
+        CacheErrorKind::NotFound => {
+            (StatusCode::NOT_FOUND, "there is no such thing\n", "not-found")
+        }
         // A key that is too long, no runtime, or a key that another layer uses for another type.
         _ => (StatusCode::INTERNAL_SERVER_ERROR, "the cache is misconfigured\n", "misconfigured"),
-    };
-    warn_throttled!(%error, "the cache answered with an error");
-    refused(status, text, reason)
+    }
 }
 
 fn refused<B>(status: StatusCode, text: &'static str, reason: &str) -> Response<CacheBody<B>> {

@@ -10,6 +10,7 @@ use tokio::sync::{Notify, watch};
 use super::Lock;
 use super::deferred_renewal::DeferredRenewals;
 use super::local_queue::LocalQueues;
+use super::stats::LockCounters;
 
 /// How far a shutdown has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +28,7 @@ pub(super) struct LocksContext {
     pub(super) queues: LocalQueues,
     pub(super) stage: watch::Sender<ShutdownStage>,
     pub(super) deferred: Arc<DeferredRenewals>,
+    pub(super) counters: LockCounters,
     /// How many claims are asked for, held or being released.
     count: AtomicUsize,
     /// Notified when there is no claim left.
@@ -40,6 +42,7 @@ impl LocksContext {
             queues: LocalQueues::default(),
             stage: watch::Sender::new(ShutdownStage::Open),
             deferred: Arc::default(),
+            counters: LockCounters::default(),
             count: AtomicUsize::new(0),
             none: Notify::new(),
         }

@@ -149,6 +149,7 @@ mod renewal_task;
 mod running;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 mod session;
+mod stats;
 #[cfg(feature = "zookeeper")]
 mod zookeeper;
 
@@ -177,6 +178,7 @@ pub use policy::WhenLost;
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresLock, PostgresOptions};
 pub use running::LockedError;
+pub use stats::LockStats;
 #[cfg(feature = "zookeeper")]
 pub use zookeeper::{ZooKeeperLock, ZooKeeperOptions};
 

@@ -15,6 +15,7 @@ use super::error::LockError;
 use super::guard::LockGuard;
 use super::lock_wait::LockWait;
 use super::policy::{LONGEST_RELEASE, LockPolicy, TakeOverPolicy, WaitLimit, WhenLost};
+use super::stats::LockStats;
 use super::{Lock, Owner, Reentrant, TakeOver};
 
 /// Locks by keys, with a policy: how long to wait for one, how it is renewed, and how it ends.
@@ -60,6 +61,7 @@ use super::{Lock, Owner, Reentrant, TakeOver};
 ///
 /// Nothing is kept for a key that this process neither holds nor waits for.
 pub struct Locks<L> {
+    name: Arc<str>,
     lock: Arc<L>,
     context: Arc<LocksContext>,
     pub(super) policy: LockPolicy<L>,
@@ -72,6 +74,7 @@ impl<L: Lock> Locks<L> {
         let lock = Arc::new(lock);
         let context = Arc::new(LocksContext::new(Arc::clone(&lock) as Arc<dyn Lock>));
         Self {
+            name: "locks".into(),
             lock,
             context,
             policy: LockPolicy {
@@ -83,6 +86,15 @@ impl<L: Lock> Locks<L> {
                 when_lost: WhenLost::default(),
             },
         }
+    }
+
+    /// Names the locks in metrics.
+    ///
+    /// Default: `locks`.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = name.into();
+        self
     }
 
     /// Sets how long a key stays held after the last renewal. After a holder has crashed, other
@@ -263,6 +275,11 @@ impl<L: Lock> Locks<L> {
         left
     }
 
+    /// What these locks and all their clones have done in this process.
+    pub fn stats(&self) -> LockStats {
+        self.context.counters.read(self.len())
+    }
+
     /// How many keys this process holds, waits for, or is releasing.
     pub fn len(&self) -> usize {
         self.context.queues.len()
@@ -274,6 +291,13 @@ impl<L: Lock> Locks<L> {
     }
 
     async fn acquire(&self, key: &Key, limit: WaitLimit) -> Result<LockGuard<L>, LockError> {
+        let attempt = self.context.counters.attempt();
+        let guard = self.attempt(key, limit).await;
+        attempt.end(guard.as_ref().err());
+        guard
+    }
+
+    async fn attempt(&self, key: &Key, limit: WaitLimit) -> Result<LockGuard<L>, LockError> {
         let Ok(runtime) = Handle::try_current() else { return Err(LockError::no_runtime(key)) };
         let key = key.clone().digested();
         let mut stage = self.context.stage.subscribe();
@@ -295,6 +319,7 @@ impl<L: Lock> Locks<L> {
 impl<L> Clone for Locks<L> {
     fn clone(&self) -> Self {
         Self {
+            name: Arc::clone(&self.name),
             lock: Arc::clone(&self.lock),
             context: Arc::clone(&self.context),
             policy: self.policy.clone(),
@@ -305,6 +330,7 @@ impl<L> Clone for Locks<L> {
 impl<L: fmt::Debug> fmt::Debug for Locks<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Locks")
+            .field("name", &self.name)
             .field("lock", &self.lock)
             .field("lease", &self.policy.lease)
             .field("max_hold", &self.policy.max_hold)

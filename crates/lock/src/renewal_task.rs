@@ -182,6 +182,7 @@ impl RenewalTask {
         if !active.lose() {
             return;
         }
+        self.context.counters.note_lost();
         warn_throttled!(key = %self.claim.key(), "a lock was lost while it was held");
         let mut stage = self.context.stage.subscribe();
         tokio::select! {
@@ -223,12 +224,14 @@ impl RenewalTask {
                     match renewed {
                         Ok(Renew::Lost) => return Loss { release_at: None },
                         Ok(Renew::Held) => {
+                            context.counters.note_renewal(true);
                             until = until.map(|_| valid_until(asked_at, *lease));
                             hold.set(HoldState::Held { until });
                             renewal = Renewal::due(asked_at + *lease / 3);
                         }
                         // The lease has not ended: it is renewed again before it does.
                         Err(error) => {
+                            context.counters.note_renewal(false);
                             warn_throttled!(key = %claim.key(), %error, "a lock was not renewed");
                             renewal = Renewal::due(Instant::now() + *lease / 12);
                         }

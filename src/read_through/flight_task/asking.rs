@@ -1,5 +1,7 @@
 //! The requests to the store before a load, and the events that its answers are.
 
+use std::any::Any;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -16,6 +18,7 @@ use crate::log_throttle::warn_throttled;
 use crate::policy::WhenStoreFails;
 use crate::read_through::core;
 use crate::read_through::failure_cache::RememberedFailure;
+use crate::read_through::not_found::NotFound;
 use crate::read_through::outcome::{Outcome, ValueOrigin};
 use crate::read_through::step::{KnownFailure, LeaseHold, Meanwhile, Memory};
 use crate::status::{CacheStatus, StaleReason};
@@ -256,7 +259,10 @@ where
 
     /// The value of an entry with a status. Without one, it was loaded by another process.
     fn outcome_of(&self, entry: &Entry, status: Option<CacheStatus>) -> Option<Outcome> {
-        let kept = self.core.read::<S::Response>(entry)?;
+        let kept: Arc<dyn Any + Send + Sync> = match NotFound::of(entry) {
+            Some(not_found) => Arc::new(not_found),
+            None => self.core.read::<S::Response>(entry)?,
+        };
         Some(Outcome::Value(kept, status.map_or(ValueOrigin::Remote, ValueOrigin::Stored)))
     }
 }

@@ -19,12 +19,13 @@ use crate::flight::{Generation, Leader, Phase};
 use crate::lifetimes::Lifetimes;
 use crate::log_throttle::warn_throttled;
 use crate::policy::Policy;
-use crate::read_through::core;
+use crate::read_through::core::{self, Core};
 use crate::read_through::load::{self, AnswerStorage, FailedLoad, FailureScope, LoaderAnswer};
 use crate::read_through::outcome::{Outcome, ValueOrigin};
 use crate::read_through::step::{Blame, LeaseHold, LoadEnd};
+use crate::stats::LeaseEvent;
 use crate::status::BypassReason;
-use crate::store::{Commit, Draft, Failure, Marker, Renew, Store, Value};
+use crate::store::{Commit, Draft, Failure, Marker, Renew, Value};
 use crate::tag::Tags;
 
 type FlightLoadEnd = LoadEnd<Outcome, Generation, PreparedDraft, Failure>;
@@ -70,10 +71,11 @@ where
         let began = self.leader.generation();
         let started = Instant::now();
         let when_abandoned = self.core.policy.when_abandoned;
+        let why = self.load_reason(hold);
         let answer = tokio::select! {
             biased;
-            answer = load::load(job, &self.core, &self.leader, when_abandoned) => answer,
-            never = renewing(&*self.core.store, hold, self.core.policy.lease) => match never {},
+            answer = load::load(job, &self.core, &self.leader, when_abandoned, why) => answer,
+            never = renewing(&self.core, hold) => match never {},
         };
         match answer {
             LoaderAnswer::Loaded(kept, decision, tags) => {
@@ -166,6 +168,9 @@ where
                     Draft::new(core::empty_value(), 0, Lifetimes::fresh_for(Duration::ZERO));
                 LoadEnd::Value { began, outcome, draft: load.prepare(draft, false) }
             }
+            AnswerStorage::StoreNotFound(found, lifetimes) => {
+                LoadEnd::Value { began, outcome, draft: load.prepare(found.draft(lifetimes), true) }
+            }
             AnswerStorage::Store(bytes, extra_bytes, lifetimes) => {
                 let value = Value::of(bytes, kept, extra_bytes);
                 let draft = Draft::new(value, self.core.codec.id(), lifetimes);
@@ -184,6 +189,7 @@ where
     ) -> FlightLoadEnd {
         let failure = failed.remembered(before, &self.core.policy);
         let is_confirmed = failed.is_confirmed(before);
+        let counts = failed.counts();
         let FailedLoad { mut outcome, bytes, cause, scope, .. } = failed;
         if let Outcome::Value(_, from) = &mut outcome {
             *from = value_origin(hold);
@@ -194,6 +200,7 @@ where
         let key = self.leader.key().digest();
         let loads = &self.core.loads;
         match is_forced {
+            _ if !counts => {}
             true => loads.unshared_failures.note(
                 key,
                 outcome.clone(),
@@ -209,7 +216,8 @@ where
         };
         let fallback = fallback.filter(|_| scope != FailureScope::Answer);
         let stale = self.stale_fallback(fallback).zip(fallback.map(|fallback| fallback.asked));
-        let is_remembered = !is_forced && !self.core.policy.failures.windows.first.is_zero();
+        let is_remembered =
+            counts && !is_forced && !self.core.policy.failures.windows.first.is_zero();
         let report = is_remembered.then_some(failure);
         LoadEnd::Failed { began, outcome, blame, fallback: stale, report }
     }
@@ -325,17 +333,25 @@ async fn complete_others(leader: &Leader<Outcome>, failure: Option<&Outcome>) ->
 }
 
 /// Renews a lease to its full term for as long as it is polled.
-async fn renewing(store: &dyn Store, hold: &FlightHold, whole: Duration) -> Infallible {
+async fn renewing<C>(core: &Core<C>, hold: &FlightHold) -> Infallible {
     let LeaseHold::Lease(GrantedLease { lease, .. }) = hold else {
         return pending().await;
     };
+    let Core { store, statistics, policy, .. } = core;
+    let whole = policy.lease;
     let mut term = lease.term();
     loop {
         sleep(Policy::renewal(term)).await;
         match store.renew(lease, whole).await {
-            Ok(Renew::Held) => term = whole,
+            Ok(Renew::Held) => {
+                statistics.lease(LeaseEvent::Renewed);
+                term = whole;
+            }
             // The load goes on: its value may still be newer than anything stored.
-            Ok(Renew::Lost) => return pending().await,
+            Ok(Renew::Lost) => {
+                statistics.lease(LeaseEvent::Lost);
+                return pending().await;
+            }
             Err(error) => warn_throttled!(%error, "a lease could not be renewed"),
         }
     }

@@ -1,5 +1,6 @@
 //! The task of a flight: performs what [`step::next`] decides.
 
+mod accounting;
 mod asking;
 mod loading;
 
@@ -18,6 +19,7 @@ use crate::error::{BoxError, StoreError};
 use crate::flight::{Generation, Leader, Phase};
 use crate::jitter::jitter;
 use crate::policy::Backoff;
+use crate::stats::{LoadReason, WakeEvent};
 use crate::store::{Accept, Claim, Draft, Entry, Failure, Lease, Watch};
 use crate::tag::Tags;
 
@@ -30,6 +32,8 @@ pub(crate) struct FlightTask<S, Req, C> {
     watch: Watch,
     backoff: Backoff,
     purpose: Purpose,
+    /// Set while no caller waits for the load: why it loads.
+    background: Option<LoadReason>,
 }
 
 /// What the protocol carries in a running flight.
@@ -98,6 +102,15 @@ impl Purpose {
         Memory { accept, waited: false, fallback: None }
     }
 
+    /// Why it loads, if it is for no caller.
+    fn background(self) -> Option<LoadReason> {
+        match self {
+            Self::Answer | Self::ForceRefresh => None,
+            Self::Refresh(Accept::Fresh) => Some(LoadReason::Revalidation),
+            Self::Refresh(_) => Some(LoadReason::Early),
+        }
+    }
+
     fn is_forced(self) -> bool {
         matches!(self, Self::ForceRefresh)
     }
@@ -121,7 +134,8 @@ where
         let watch = core.store.watch(key);
         let backoff = core.policy.backoff(!watch.is_silent());
         let claim = Claim::new(key.clone()).tagged(tags);
-        Self { core, leader, job, claim, watch, backoff, purpose }
+        let background = purpose.background();
+        Self { core, leader, job, claim, watch, backoff, purpose, background }
     }
 
     /// Runs the protocol until the flight is closed.
@@ -144,6 +158,7 @@ where
     async fn work(mut self, begin: TaskState) {
         let mut state = begin;
         while let Some(event) = self.perform(state).await {
+            self.count(&event);
             state = self.take(step::next(event));
         }
     }
@@ -209,11 +224,13 @@ where
         self.leader.wait_for_lease(left);
         let delay = self.backoff.next(jitter(), left);
         let memory = Memory { waited: true, ..memory };
-        tokio::select! {
-            () = self.watch.changed() => TaskEvent::Waited { memory },
-            () = sleep(delay) => TaskEvent::Waited { memory },
-            () = self.leader.abandoned() => TaskEvent::Abandoned,
-        }
+        let (event, wake) = tokio::select! {
+            () = self.watch.changed() => (TaskEvent::Waited { memory }, WakeEvent::Push),
+            () = sleep(delay) => (TaskEvent::Waited { memory }, WakeEvent::Pause),
+            () = self.leader.abandoned() => (TaskEvent::Abandoned, WakeEvent::Abandoned),
+        };
+        self.core.statistics.wake(wake);
+        event
     }
 
     /// Waits for a change of the key, for the end of a cooldown, or for a waiter that has no

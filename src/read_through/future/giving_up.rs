@@ -11,6 +11,7 @@ use crate::error::{BoxError, CacheError, CacheErrorKind, Error};
 use crate::flight::{Awaited, Full, Waiter};
 use crate::policy::AfterWait;
 use crate::read_through::outcome::Outcome;
+use crate::stats::LimitEvent;
 use crate::status::{CacheStatus, StaleReason};
 
 impl<S, Req, C> PendingRequest<S, Req, C>
@@ -39,6 +40,7 @@ where
             return None;
         }
         if waiter.waits_for_permit() {
+            self.core.statistics.refuse(LimitEvent::UncachedLoads);
             let most = self.core.policy.bounds.uncached_loads;
             return Some(self.fail(CacheError::too_many_loads(key, most).into()));
         }
@@ -98,10 +100,15 @@ where
     pub(super) fn refuse(&mut self, full: Full) -> State<S, Req> {
         let key = &self.key;
         let bounds = self.core.policy.bounds;
-        let error = match full {
-            Full::Flights => CacheError::too_many_flights(key, bounds.flights),
-            Full::Waiters => CacheError::too_many_waiters(key, bounds.waiters),
+        let (error, limit) = match full {
+            Full::Flights => {
+                (CacheError::too_many_flights(key, bounds.flights), LimitEvent::Flights)
+            }
+            Full::Waiters => {
+                (CacheError::too_many_waiters(key, bounds.waiters), LimitEvent::Waiters)
+            }
         };
+        self.core.statistics.refuse(limit);
         self.fail(error.into())
     }
 
@@ -132,7 +139,6 @@ where
     /// The stale entry of its own lookup, if it may still be served instead of an error.
     pub(super) fn stale_fallback(&mut self, why: StaleReason) -> Option<State<S, Req>> {
         let (entry, status) = self.fallback.take()?.into_entry(why)?;
-        let (answer, status) = self.core.answer::<S::Response>(entry, status)?;
-        Some(State::Answered(Some((Ok(answer), status))))
+        Some(State::Answered(Some(self.core.answer(&self.key, entry, status)?)))
     }
 }

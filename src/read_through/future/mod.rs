@@ -1,10 +1,12 @@
 //! `ResponseFuture`: the future of one request. `state` has its states, `transitions` what happens
 //! in them, and `giving_up` how a wait ends without an outcome.
 
+mod accounting;
 mod bounded_lookup;
 mod bounded_wait;
 mod fallback;
 mod giving_up;
+mod individual_load;
 mod pending_request;
 mod state;
 mod transitions;
@@ -17,10 +19,11 @@ use std::task::{Context, Poll, ready};
 
 use pin_project::pin_project;
 use tokio::time::Instant;
-use tower::{Service, ServiceExt};
+use tower::Service;
 
 pub(super) use self::state::AnswerWithStatus;
 
+use self::individual_load::IndividualLoad;
 use self::pending_request::PendingRequest;
 use self::state::{Start, State};
 use super::core::{Core, Peeked};
@@ -31,6 +34,7 @@ use crate::codec::Codec;
 use crate::error::{BoxError, CacheError, CacheErrorKind, Error};
 use crate::flight::PhaseListener;
 use crate::key::Key;
+use crate::stats::RequestEvent;
 use crate::status::{BypassReason, CacheStatus};
 
 /// The future of one request. Made by [`ReadThrough`](super::ReadThrough).
@@ -65,12 +69,21 @@ where
     }
 
     /// Begins a request without a key: it bypasses the cache.
-    pub(super) fn bypass(service: S, request: Req, options: RequestOptions) -> Self {
+    pub(super) fn bypass(
+        core: &Core<C>,
+        service: S,
+        request: Req,
+        options: RequestOptions,
+    ) -> Self {
         let options = on_time(options);
+        let statistics = &core.statistics;
         if options.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            statistics.request(RequestEvent::FailedDeadline);
             return Self::settled(late());
         }
-        let bypassing = State::Loading(Box::pin(service.oneshot(request)), BypassReason::NoKey);
+        statistics.request(RequestEvent::BypassedNoKey);
+        let load = IndividualLoad::boxed(service, request, None, statistics);
+        let bypassing = State::Loading(load, BypassReason::NoKey);
         Self { request: None, state: bypassing, deadline: boxed(&options) }
     }
 
@@ -96,12 +109,14 @@ where
         options: RequestOptions,
     ) -> Self {
         if key.byte_len() > Key::MAX_BYTES {
+            core.statistics.request(RequestEvent::FailedMisuse);
             let error = CacheError::key_too_long(&key);
             return Self::settled((Err(error.into()), CacheStatus::Failed));
         }
         let peeked = if options.is_forced { Peeked::Miss } else { core.peek::<S::Response>(&key) };
         let start = match peeked {
             Peeked::Hit(answer, fresh_for) => {
+                core.statistics.request(RequestEvent::HitLocal);
                 let hit = State::Hit(Some(answer), fresh_for);
                 return Self { request: None, state: hit, deadline: None };
             }
@@ -151,6 +166,18 @@ where
 
     #[inline]
     fn poll_answer(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<AnswerWithStatus<S::Response, S::Error>> {
+        let polled = self.as_mut().poll_until_deadline(cx);
+        if let (Poll::Ready(answer), Some(request)) = (&polled, self.project().request) {
+            request.count(answer);
+        }
+        polled
+    }
+
+    #[inline]
+    fn poll_until_deadline(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<AnswerWithStatus<S::Response, S::Error>> {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tower::Service;
+use tracing::Instrument;
 
 use super::bounded_wait::BoundedWait;
 use super::fallback::FoundFallback;
@@ -21,6 +22,7 @@ use crate::read_through::core::Core;
 use crate::read_through::flight_task::{FlightTask, Purpose};
 use crate::read_through::load::{Job, LentJob};
 use crate::read_through::lookup::RequestOptions;
+use crate::read_through::not_found::NotFound;
 use crate::read_through::outcome::{Outcome, ValueOrigin};
 use crate::read_through::private_keys::BypassPermit;
 use crate::read_through::uncached_load::load_uncached;
@@ -50,6 +52,10 @@ pub(super) struct PendingRequest<S, Req, C> {
     pub(super) bypassing: Option<BypassPermit>,
     /// Called with each phase of its flight.
     pub(super) listener: Option<PhaseListener>,
+    /// It has asked the store, or joined a flight that does.
+    pub(super) has_asked: bool,
+    /// Its answer is in the statistics.
+    pub(super) is_counted: bool,
 }
 
 impl<S, Req, C> PendingRequest<S, Req, C>
@@ -81,6 +87,8 @@ where
             fallback: None,
             bypassing: None,
             listener: None,
+            has_asked: false,
+            is_counted: false,
         }
     }
 
@@ -99,7 +107,8 @@ where
         let Ok(runtime) = Handle::try_current() else { return };
         if let Some(leader) = self.core.loads.flights.open_in_background(&self.key) {
             let job = LentJob::new(self.job.take());
-            runtime.spawn(self.task(leader, job, Purpose::Refresh(accept)).run());
+            let task = self.task(leader, job, Purpose::Refresh(accept));
+            runtime.spawn(task.run().in_current_span());
         }
     }
 
@@ -125,7 +134,8 @@ where
             Role::Joined(waiter) => waiter,
             Role::Opened(leader, waiter) => {
                 let job = self.lend();
-                runtime.spawn(load_uncached(Arc::clone(&self.core), leader, job));
+                let load = load_uncached(Arc::clone(&self.core), leader, job);
+                runtime.spawn(load.in_current_span());
                 waiter
             }
             Role::Refused(full) => return self.refuse(full),
@@ -161,6 +171,10 @@ where
         origin: ValueOrigin,
         opener: bool,
     ) -> State<S, Req> {
+        if let Some(not_found) = kept.downcast_ref::<NotFound>() {
+            let error = not_found.to_error(&self.key);
+            return State::Answered(Some((Err(error), self.status(origin, opener))));
+        }
         match kept.downcast::<C::Kept>() {
             Ok(kept) => self.settle(&kept, self.status(origin, opener)),
             // Only if the flight were one of another type, and those are kept apart.

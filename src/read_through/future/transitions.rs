@@ -20,21 +20,25 @@ use std::task::{Context, Poll, ready};
 
 use tokio::runtime::Handle;
 use tokio::time::Instant;
-use tower::{Service, ServiceExt};
+use tower::Service;
+use tracing::Instrument;
 
 use super::bounded_lookup::{BoundedLookup, LookupEnd};
 use super::bounded_wait::WaitEnd;
 use super::fallback::FoundFallback;
+use super::individual_load::IndividualLoad;
 use super::pending_request::PendingRequest;
 use super::state::{AnswerWithStatus, Start, State, StateProjection};
 use crate::codec::Codec;
-use crate::error::{BoxError, CacheError, Error, StoreError};
+use crate::error::{BoxError, CacheError, CacheErrorKind, Error, StoreError};
 use crate::flight::{Completion, Phase, Role};
 use crate::log_throttle::warn_throttled;
 use crate::read_through::core::{self, Peeked};
 use crate::read_through::flight_task::Purpose;
+use crate::read_through::load::Job;
 use crate::read_through::outcome::{Outcome, ValueOrigin};
 use crate::shared_error::SharedError;
+use crate::stats::LimitEvent;
 use crate::status::{BypassReason, CacheStatus, StaleReason};
 use crate::store::{Accept, Entry};
 
@@ -131,6 +135,7 @@ where
     }
 
     fn look_up(&mut self) -> State<S, Req> {
+        self.has_asked = true;
         if self.is_late() {
             return self.out_of_time(None);
         }
@@ -178,17 +183,18 @@ where
             }
             _ => (core::hit(&entry), None),
         };
-        let Some(answer) = self.core.answer::<S::Response>(entry, status) else {
+        let Some(answer) = self.core.answer(&self.key, entry, status) else {
             return self.join(None);
         };
         if let Some(accept) = refresh {
             self.refresh(accept);
         }
-        State::Answered(Some((Ok(answer.0), answer.1)))
+        State::Answered(Some(answer))
     }
 
     /// Opens or joins the flight of its key.
     fn join(&mut self, store_failed: Option<StoreError>) -> State<S, Req> {
+        self.has_asked = true;
         if self.is_late() {
             return self.out_of_time(None);
         }
@@ -215,8 +221,8 @@ where
                 let job = self.lend();
                 let task = self.task(leader, job, purpose);
                 match store_failed {
-                    Some(error) => runtime.spawn(task.run_after(error)),
-                    None => runtime.spawn(task.run()),
+                    Some(error) => runtime.spawn(task.run_after(error).in_current_span()),
+                    None => runtime.spawn(task.run().in_current_span()),
                 };
                 waiter
             }
@@ -256,7 +262,12 @@ where
             }
             Outcome::PrivateKey | Outcome::PrivateOnce => self.load(BypassReason::NotKept),
             Outcome::LookUp => self.again(Self::look_up),
-            Outcome::Failed(error) => self.fail(error.into()),
+            Outcome::Failed(error) => {
+                if error.kind() == CacheErrorKind::Full {
+                    self.core.statistics.refuse(LimitEvent::UncachedLoads);
+                }
+                self.fail(error.into())
+            }
         }
     }
 
@@ -287,7 +298,11 @@ where
             return State::Answered(Some((Err(error.into()), CacheStatus::Bypass(why))));
         }
         match self.take_job() {
-            Some(job) => State::Loading(Box::pin(job.service.oneshot(job.request)), why),
+            Some(Job { service, request }) => {
+                let statistics = &self.core.statistics;
+                let load = IndividualLoad::boxed(service, request, Some(&self.key), statistics);
+                State::Loading(load, why)
+            }
             None => self.fail(CacheError::load_lost(&self.key).into()),
         }
     }
@@ -301,7 +316,7 @@ fn loaded<S, Req, C>(
 ) -> AnswerWithStatus<S::Response, S::Error>
 where
     S: Service<Req>,
-    S::Error: Into<BoxError>,
+    S::Error: Into<BoxError> + Send + Sync + 'static,
     C: Codec<S::Response>,
 {
     let status = CacheStatus::Bypass(why);

@@ -16,11 +16,12 @@ use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
+use tracing::Span;
 
 use super::answers::BatchLoader;
 use super::error::ItemError;
 use crate::flight::Phase;
-use crate::read_through::core::ErrorRules;
+use crate::read_through::error_rules::ErrorRules;
 
 /// The requests that are loaded together.
 pub(super) struct Batch<B: BatchLoader<Req>, Req> {
@@ -30,6 +31,8 @@ pub(super) struct Batch<B: BatchLoader<Req>, Req> {
     most: usize,
     /// What the program says about the loader's errors.
     rules: ErrorRules,
+    /// The span in which the batch was asked for.
+    span: Span,
     /// Locked for a few operations, never across an `.await`. No code of the program runs under the
     /// lock.
     state: Mutex<BatchState<Collected<B, Req>>>,
@@ -71,7 +74,13 @@ impl<B: BatchLoader<Req>, Req: Send + 'static> Batch<B, Req> {
     pub(super) fn new(loader: B, most: usize, items: usize, rules: ErrorRules) -> Arc<Self> {
         let items = vec![ItemState::Undecided; items];
         let state = BatchState { items, awaited: 0, collected: Vec::new(), is_flushing: false };
-        Arc::new(Self { loader: Mutex::new(loader), most, rules, state: Mutex::new(state) })
+        Arc::new(Self {
+            loader: Mutex::new(loader),
+            most,
+            rules,
+            span: Span::current(),
+            state: Mutex::new(state),
+        })
     }
 
     /// Notes the phase of an item's flight. Returns whether a flush is due now.
@@ -120,6 +129,10 @@ impl<B: BatchLoader<Req>, Req: Send + 'static> Batch<B, Req> {
 
     pub(super) fn most(&self) -> usize {
         self.most
+    }
+
+    pub(super) fn span(&self) -> Span {
+        self.span.clone()
     }
 
     pub(super) fn rules(&self) -> &ErrorRules {

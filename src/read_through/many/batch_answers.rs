@@ -9,6 +9,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tracing::Instrument;
 
 use super::error::ItemError;
 use crate::error::Error;
@@ -71,7 +72,7 @@ where
         };
         let count = self.answers.len();
         let (caller, answers) = oneshot::channel();
-        runtime.spawn(self.run_for(caller));
+        runtime.spawn(self.run_for(caller).in_current_span());
         let lost = |_| (0..count).map(|_| lost()).collect();
         answers.await.unwrap_or_else(lost)
     }

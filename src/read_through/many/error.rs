@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::{BoxError, CacheError, CacheErrorKind, Error};
-use crate::read_through::core::{ErrorFacts, ErrorRules};
+use crate::read_through::error_rules::{ErrorFacts, ErrorRules};
 use crate::shared_error::SharedError;
 
 /// Why a batch loader has not answered a request. It is the error of batch items, and no caller
@@ -74,9 +74,13 @@ pub(super) fn flat<E>(error: Error<ItemError>) -> Error<E> {
         Error::Cache(error) => return Error::Cache(error),
     };
     match shared.get().cloned().map(ItemError::into_cause) {
+        // It loaded individually.
+        Some(Ok((error, facts))) if facts.is_not_found() => {
+            Error::Load(SharedError::erased(error).not_found())
+        }
         Some(Ok((error, _))) => Error::Load(SharedError::erased(error)),
         Some(Err(error)) => Error::Cache(error),
         // A flight has it of the item, as the loader's own.
-        None => Error::Load(SharedError::erased(shared.into_erased())),
+        None => Error::Load(shared.retyped()),
     }
 }

@@ -8,12 +8,13 @@ use futures_util::FutureExt;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::yield_now;
+use tracing::Instrument;
 
 use super::answers::{BatchLoader, BatchResult};
 use super::batch::{Batch, Collected, ItemOutcome};
 use super::error::ItemError;
 use crate::error::BoxError;
-use crate::read_through::core::ErrorRules;
+use crate::read_through::error_rules::ErrorRules;
 
 /// The task that takes the collected requests and calls the loader for them. If it is dropped
 /// before that, their callers get the error that the call was lost.
@@ -30,7 +31,8 @@ impl<B: BatchLoader<Req>, Req: Send + 'static> Flush<B, Req> {
         }
         let flush = Self { batch: Arc::clone(batch), has_flushed: false };
         if let Ok(runtime) = Handle::try_current() {
-            runtime.spawn(flush.run());
+            let span = flush.batch.span();
+            runtime.spawn(flush.run().instrument(span));
         }
     }
 
@@ -44,7 +46,8 @@ impl<B: BatchLoader<Req>, Req: Send + 'static> Flush<B, Req> {
         taken.retain(|collected| !collected.outcome.is_closed());
         while !taken.is_empty() {
             let rest = taken.split_off(taken.len().min(self.batch.most()));
-            tokio::spawn(call(loader.clone(), taken, self.batch.rules().clone()));
+            let call = call(loader.clone(), taken, self.batch.rules().clone());
+            tokio::spawn(call.in_current_span());
             taken = rest;
         }
     }

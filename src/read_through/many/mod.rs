@@ -129,7 +129,7 @@ where
     match key {
         Some(key) => ResponseFuture::begin_as::<B::LoadError>(core, key, &item, request, options)
             .with_listener(|| item.listener()),
-        None => ResponseFuture::bypass(item, request, options),
+        None => ResponseFuture::bypass(core, item, request, options),
     }
 }
 

@@ -20,6 +20,7 @@ use super::{
 };
 use super::{Store, Watch, Watchers};
 use crate::key::Key;
+use crate::stats::MemoryStats;
 use crate::tag::{Tag, Tags};
 
 /// Entries and leases in the memory of this process, bounded by count and by bytes.
@@ -61,7 +62,7 @@ impl MemoryStore {
     /// A store of at most this many entries, or with these [options](MemoryOptions).
     pub fn new(options: impl Into<MemoryOptions>) -> Self {
         let options = options.into();
-        let MemoryOptions { max_entries, max_bytes } = options;
+        let MemoryOptions { max_entries, max_bytes, .. } = options;
         // Keys spread unevenly over small shards, so a small store has only one.
         let count = (max_entries / 256).clamp(1, 16);
         let share = |whole: usize, of: usize| whole / count + usize::from(of < whole % count);
@@ -79,6 +80,17 @@ impl MemoryStore {
             watchers: Watchers::default(),
             clock: Clock::start(),
         }))
+    }
+
+    /// How full it is, and what it has done since it was made.
+    pub fn stats(&self) -> MemoryStats {
+        let mut stats = MemoryStats::default();
+        for shard in self.shards() {
+            stats.entries += shard.len() as u64;
+            stats.bytes += shard.bytes() as u64;
+            stats.evictions += shard.evictions();
+        }
+        stats
     }
 
     /// How many entries are kept, including expired ones that were not removed yet.

@@ -1,8 +1,11 @@
 //! The options of a `MemoryStore`.
 
+use std::sync::Arc;
+
 /// The bounds of a [`MemoryStore`](super::MemoryStore). A number of entries is enough to make them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryOptions {
+    pub(super) name: Arc<str>,
     pub(super) max_entries: usize,
     pub(super) max_bytes: usize,
 }
@@ -13,7 +16,16 @@ impl MemoryOptions {
 
     /// A store of at most this many entries and 64 MiB.
     pub fn new(max_entries: usize) -> Self {
-        Self { max_entries, max_bytes: Self::DEFAULT_MAX_BYTES }
+        let max_bytes = Self::DEFAULT_MAX_BYTES;
+        Self { name: "memory".into(), max_entries, max_bytes }
+    }
+
+    /// Names the store in metrics.
+    ///
+    /// Default: `memory`.
+    #[must_use]
+    pub fn name(self, name: impl Into<Arc<str>>) -> Self {
+        Self { name: name.into(), ..self }
     }
 
     /// Sets how many bytes are kept at most.

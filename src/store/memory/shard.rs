@@ -21,6 +21,7 @@ use crate::tag::Tags;
 pub(super) struct MemoryShard {
     limits: Limits,
     bytes: usize,
+    evictions: u64,
     slots: HashMap<Key, usize>,
     kept: Slab<CachedEntry>,
     /// The hand of the second-chance clock: the next slot to be considered for eviction.
@@ -55,6 +56,7 @@ impl MemoryShard {
         Self {
             limits,
             bytes: 0,
+            evictions: 0,
             slots: HashMap::new(),
             kept: Slab::new(),
             hand: 0,
@@ -70,6 +72,11 @@ impl MemoryShard {
 
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// How many entries were removed before their end.
+    pub(super) fn evictions(&self) -> u64 {
+        self.evictions
     }
 
     pub(super) fn find(&mut self, key: &Key, now: Moment) -> Option<Entry> {
@@ -223,7 +230,7 @@ impl MemoryShard {
         age < micros(WATERMARK_TTL) && lease.fence() > watermark && lease.fence() > stored
     }
 
-    fn next_fence(&mut self, key: &Key, entry: Option<&Entry>, now: Moment) -> u64 {
+    fn next_fence(&self, key: &Key, entry: Option<&Entry>, now: Moment) -> u64 {
         let watermark = self.guards.watermark(key, now);
         let stored = entry.map_or(0, Entry::fence);
         self.fences.next_above(watermark.max(stored), now)
@@ -272,6 +279,7 @@ impl MemoryShard {
             if slot == newest || (is_live && std::mem::take(&mut kept.read)) {
                 continue;
             }
+            self.evictions += u64::from(is_live);
             return self.remove(slot);
         }
     }

@@ -35,10 +35,13 @@ pub(super) async fn prepare(store: &Inner) -> Result<(), StoreError> {
 /// Finds out whether a near cache has no tracking because the user may not ask for it. A server
 /// without tracking is no error: the near cache then keeps no copies.
 async fn explain_untracked(store: &Inner) -> Result<(), StoreError> {
-    let request = RedisRequest::command("CLIENT", [], "connecting, for a near cache")
+    let request = RedisRequest::command("CLIENT", [], CONNECTING)
         .with_args([b"TRACKING".to_vec(), b"ON".to_vec()]);
     match store.client.run(&request, Some).await {
-        Err(error) if error.kind() == StoreErrorKind::Misconfigured => Err(error),
+        Err(error) if error.kind() == StoreErrorKind::Misconfigured => {
+            let message = format!("{error}: a near cache needs `+client|tracking`");
+            Err(StoreError::new(StoreErrorKind::Misconfigured, message))
+        }
         _ => Ok(()),
     }
 }

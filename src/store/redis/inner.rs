@@ -11,6 +11,7 @@ use super::scripts::StoreScripts;
 use super::stats::RedisStats;
 use super::unacknowledged::Unacknowledged;
 use crate::key::Digest;
+use crate::stats::OperationCounters;
 use crate::store::Watchers;
 
 #[derive(Debug)]
@@ -25,6 +26,7 @@ pub(super) struct Inner {
     tracked: Lookups,
     pub(super) unacknowledged: Unacknowledged,
     pub(super) unreadable: AtomicU64,
+    pub(super) operations: OperationCounters,
 }
 
 impl Inner {
@@ -54,7 +56,8 @@ impl Inner {
         near.as_ref().inspect(|_| tracked.ask_for_lives());
         let unacknowledged = Unacknowledged::new(timeout);
         let unreadable = AtomicU64::new(0);
-        Self { client, scripts, near, plain, tracked, unacknowledged, unreadable }
+        let operations = OperationCounters::default();
+        Self { client, scripts, near, plain, tracked, unacknowledged, unreadable, operations }
     }
 
     pub(super) fn stats(&self) -> RedisStats {
@@ -63,6 +66,10 @@ impl Inner {
             outages: self.client.outages(),
             pushes: self.client.pushes(),
             unreadable: self.unreadable.load(Ordering::Relaxed),
+            operations: self.operations.operations(),
+            errors: self.operations.errors(),
+            is_down: self.client.is_down(),
+            near: self.near.as_ref().map(|near| near.stats()),
         }
     }
 

@@ -32,6 +32,7 @@ use super::{Peek, Renew, Store, Watch};
 use crate::config_error::ConfigError;
 use crate::error::StoreError;
 use crate::key::Key;
+use crate::stats::StoreOperation;
 use crate::tag::{Tag, Tags};
 
 /// Entries and leases in a Redis (6.2 or later) or Valkey server or cluster, shared by a fleet.
@@ -124,7 +125,7 @@ impl RedisStore {
         options.connect_lazily()
     }
 
-    /// Counters since the store was made.
+    /// Its state, and what it has done since it was made.
     pub fn stats(&self) -> RedisStats {
         self.0.stats()
     }
@@ -155,58 +156,88 @@ impl Store for RedisStore {
 
     fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.lookup(&key, &Tags::none()).await })
+        Box::pin(async move {
+            let found = inner.lookup(&key, &Tags::none()).await;
+            inner.operations.noted(StoreOperation::Lookup, found)
+        })
     }
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.acquire(&claim, term, accept).await })
+        Box::pin(async move {
+            inner
+                .operations
+                .noted(StoreOperation::Acquire, inner.acquire(&claim, term, accept).await)
+        })
     }
 
     fn renew(&self, lease: &Lease, term: Duration) -> StoreFuture<Renew> {
         let inner = Arc::clone(&self.0);
         let claim = lease.claim().clone();
-        Box::pin(async move { inner.renew(&claim, term).await })
+        Box::pin(async move {
+            inner.operations.noted(StoreOperation::Renew, inner.renew(&claim, term).await)
+        })
     }
 
     fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.commit(lease, draft).await })
+        Box::pin(async move {
+            inner.operations.noted(StoreOperation::Commit, inner.commit(lease, draft).await)
+        })
     }
 
     fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.fail(&lease.into_claim(), failure).await })
+        Box::pin(async move {
+            inner
+                .operations
+                .noted(StoreOperation::Fail, inner.fail(&lease.into_claim(), failure).await)
+        })
     }
 
     fn abandon(&self, claim: Claim) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.abandon(&claim).await })
+        Box::pin(async move {
+            inner.operations.noted(StoreOperation::Abandon, inner.abandon(&claim).await)
+        })
     }
 
     fn invalidate(&self, key: Key) -> StoreFuture<bool> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.invalidate(key, false).await })
+        Box::pin(async move {
+            inner.operations.noted(StoreOperation::Invalidate, inner.invalidate(key, false).await)
+        })
     }
 
     fn expire(&self, key: Key) -> StoreFuture<bool> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.invalidate(key, true).await })
+        Box::pin(async move {
+            inner.operations.noted(StoreOperation::Expire, inner.invalidate(key, true).await)
+        })
     }
 
     fn lookup_tagged(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.lookup(&key, &tags).await })
+        Box::pin(async move {
+            let found = inner.lookup(&key, &tags).await;
+            inner.operations.noted(StoreOperation::Lookup, found)
+        })
     }
 
     fn invalidate_tag(&self, tag: Tag) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.change_tag(&tag, TagChange::Invalidate).await })
+        Box::pin(async move {
+            let changed = inner.change_tag(&tag, TagChange::Invalidate).await;
+            inner.operations.noted(StoreOperation::InvalidateTag, changed)
+        })
     }
 
     fn expire_tag(&self, tag: Tag, spread: Duration) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
-        Box::pin(async move { inner.change_tag(&tag, TagChange::Expire { over: spread }).await })
+        Box::pin(async move {
+            let changed = inner.change_tag(&tag, TagChange::Expire { over: spread }).await;
+            inner.operations.noted(StoreOperation::ExpireTag, changed)
+        })
     }
 }
 

@@ -17,7 +17,7 @@ use super::near::{ReadStart, Version};
 use super::record;
 use super::reminder::Reminder;
 use super::reply::{AcquireReply, Acquired, Found};
-use super::tags::Judged;
+use super::tags::Outdated;
 use super::unacknowledged::LeaseCommand;
 use crate::duration::{micros, millis};
 use crate::error::StoreError;
@@ -53,11 +53,11 @@ impl Inner {
             };
             match self.read(acquired, claim, (term, now), &digest) {
                 Ok(acquired) => match self.judge_acquired(acquired, claim, &tags).await? {
-                    Judged::Stands(acquired) => {
+                    Ok(acquired) => {
                         self.keep_found(start, claim, &acquired);
                         return Ok(acquired);
                     }
-                    Judged::Outdated { fence } => {
+                    Err(Outdated { fence }) => {
                         outdated += 1;
                         accept = Accept::Other { than: fence };
                     }

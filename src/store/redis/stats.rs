@@ -1,7 +1,9 @@
-//! Counters of a `RedisStore`.
+//! The statistics of a `RedisStore`.
 
-/// Counters of a [`RedisStore`](super::RedisStore) since it was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+use crate::stats::{NearStats, OperationStats, StoreErrorStats};
+
+/// The state of a [`RedisStore`](super::RedisStore), and what it has done since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RedisStats {
     /// Attempts to connect, successful or not.
@@ -13,4 +15,13 @@ pub struct RedisStats {
     /// Entries that could not be read and counted as misses: damaged, of a newer version of this
     /// crate, of another key, or of a foreign type.
     pub unreadable: u64,
+    /// Operations that have ended, successful or not.
+    pub operations: OperationStats,
+    /// Those of them that have failed, by the kind of the error. Each failed request for a layer is
+    /// in one of them; without the store, layers load for themselves.
+    pub errors: StoreErrorStats,
+    /// Whether the circuit breaker is open: see [`RedisStore::is_down`](super::RedisStore::is_down).
+    pub is_down: bool,
+    /// The near tier, if the store has one.
+    pub near: Option<NearStats>,
 }

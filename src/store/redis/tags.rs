@@ -32,14 +32,10 @@ pub(super) enum TagChange {
     Expire { over: Duration },
 }
 
-/// What the tags have made of the reply to a claim.
+/// An acquire has found an entry that is not fresh any more, because of its tags.
 #[derive(Debug)]
-pub(super) enum Judged {
-    Stands(Acquire),
-    /// An entry was found that is not fresh any more.
-    Outdated {
-        fence: u64,
-    },
+pub(super) struct Outdated {
+    pub(super) fence: u64,
 }
 
 /// The tags that a request has read.
@@ -114,7 +110,10 @@ impl Inner {
             (Err(_), Ok(_)) => {}
         };
         self.client.run_all(&requests, read, done).await;
-        touched
+        let mut touched = touched?;
+        // The groups are answered in any order.
+        touched.sort_by_key(|touched| touched.digest);
+        Ok(touched)
     }
 
     /// The tags of a draft with the epochs under which it was loaded. None if one of them has
@@ -186,7 +185,7 @@ impl Inner {
         acquired: Acquire,
         claim: &Claim,
         touched: &[TouchedTag],
-    ) -> Result<Judged, StoreError> {
+    ) -> Result<Result<Acquire, Outdated>, StoreError> {
         let mut known = ReadTags::touched(touched);
         let acquired = match acquired {
             Acquire::Found(entry) => {
@@ -194,7 +193,7 @@ impl Inner {
                 let key = claim.key().digest();
                 let found = self.judge(entry, claim.tags(), &mut known, &key).await?;
                 let Some(entry) = found.filter(Entry::is_fresh) else {
-                    return Ok(Judged::Outdated { fence });
+                    return Ok(Err(Outdated { fence }));
                 };
                 Acquire::Found(entry)
             }
@@ -212,7 +211,7 @@ impl Inner {
                 Acquire::Lead { lease, stale, failures, probe }
             }
         };
-        Ok(Judged::Stands(acquired))
+        Ok(Ok(acquired))
     }
 
     async fn judge_stale(

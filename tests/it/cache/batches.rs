@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use bellwether::{Cache, CacheStatus, LoadLocation, MemoryStore};
+use bellwether::{Cache, CacheStatus, ErrorClass, LoadLocation, MemoryStore};
 use bellwether_testkit::caches::{SECOND, idle};
 use bellwether_testkit::loaders::{End, Loader, Refusal};
 use tokio::time::sleep;
@@ -63,7 +63,9 @@ async fn a_batch_and_a_single_call_share_a_load() {
 async fn a_batch_and_a_single_call_share_an_error() {
     let loader = Loader::gated();
     loader.ends_by(End::Fail);
-    let cache = builder(MemoryStore::new(10)).source_failures(|_: &Refusal| true).build();
+    let cache = builder(MemoryStore::new(10))
+        .classify_error(|_: &Refusal| ErrorClass::SourceFailure)
+        .build();
     let single = ask(&cache, 1, &loader);
     loader.has_begun(1).await;
     let calls = Calls::default();

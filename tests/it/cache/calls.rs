@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::rc::Rc;
 
 use bellwether::{
-    Cache, CacheErrorKind, CacheStatus, Cacheability, Key, LoadLocation, MemoryStore,
+    Cache, CacheErrorKind, CacheStatus, Cacheability, ErrorClass, Key, LoadLocation, MemoryStore,
 };
 use bellwether_testkit::caches::{MINUTE, SECOND, answer, cached, idle, key, kind_of};
 use bellwether_testkit::loaders::{End, Loader, Refusal};
@@ -62,7 +62,9 @@ async fn a_cache_and_a_layer_with_its_keys_share_their_entries() {
 async fn callers_that_share_a_load_share_its_error() {
     let loader = Loader::gated();
     loader.ends_by(End::Fail);
-    let cache = builder(MemoryStore::new(10)).source_failures(|_: &Refusal| true).build();
+    let cache = builder(MemoryStore::new(10))
+        .classify_error(|_: &Refusal| ErrorClass::SourceFailure)
+        .build();
     let calls: Vec<_> = (0..3).map(|_| ask(&cache, 1, &loader)).collect();
     loader.has_begun(1).await;
     idle().await;

@@ -12,6 +12,7 @@ mod guarded;
 mod owners;
 mod renewal;
 mod running;
+mod stats;
 mod storm;
 mod support;
 mod waiting;

@@ -13,17 +13,17 @@ struct Item;
 struct Unkept;
 
 #[read_through(layer = layer, key = "item/{sku}", skip(layer))]
-async fn no_part_of_a_key(layer: &Layer, sku: Sku) -> Result<Item, ()> {
+async fn no_part_of_a_key(layer: &Layer, sku: Sku) -> Result<Item, std::fmt::Error> {
     Ok(Item)
 }
 
 #[read_through(layer = layer, key = "item/{sku.0}", skip(layer))]
-async fn cannot_be_copied(layer: &Layer, sku: &Sku) -> Result<Item, ()> {
+async fn cannot_be_copied(layer: &Layer, sku: &Sku) -> Result<Item, std::fmt::Error> {
     Ok(Item)
 }
 
 #[read_through(layer = layer, key = "item/{sku}", skip(layer))]
-async fn cannot_be_kept(layer: &Layer, sku: u64) -> Result<Unkept, ()> {
+async fn cannot_be_kept(layer: &Layer, sku: u64) -> Result<Unkept, std::fmt::Error> {
     Ok(Unkept)
 }
 

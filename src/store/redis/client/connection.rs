@@ -20,6 +20,9 @@ pub(super) struct Connection {
     pub(super) socket: MultiplexedConnection,
     /// It ends when the last clone is dropped.
     pub(super) driver: Arc<Driver>,
+    /// Whether it has authenticated. If the server does not accept that any more, another connection
+    /// has to be opened, with the credentials of that time.
+    pub(super) has_credentials: bool,
     pub(super) state: Arc<ConnectionState>,
     pub(super) failovers: Arc<Failovers>,
     /// The number of failovers when it was begun.

@@ -97,9 +97,18 @@ impl Connector {
             let receiver = PushReceiver { state, handler: self.handler.clone() };
             Arc::new(move |push: PushInfo| receiver.receive(&push)) as PushSender
         });
-        let Dialed { socket, driver } = self.dialer.dial(address, protocol, pushes).await?;
+        let Dialed { socket, driver, has_credentials } =
+            self.dialer.dial(address, protocol, pushes).await?;
         let failovers = Arc::clone(&self.failovers);
-        Ok(Connection { socket, driver, state, failovers, begun_after, declares_all: true })
+        Ok(Connection {
+            socket,
+            driver,
+            has_credentials,
+            state,
+            failovers,
+            begun_after,
+            declares_all: true,
+        })
     }
 
     /// Enables client tracking. A server that refuses is used without it.

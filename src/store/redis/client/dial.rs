@@ -33,6 +33,7 @@ pub(super) struct Dialer {
 pub(super) struct Dialed {
     pub(super) socket: MultiplexedConnection,
     pub(super) driver: Arc<Driver>,
+    pub(super) has_credentials: bool,
 }
 
 /// The task that writes and reads a connection, and the one that renews its credentials. They end
@@ -129,7 +130,8 @@ impl Dialer {
     ) -> Dialed {
         let renewal = credentials.and_then(|used| self.login.renewal(used, &socket));
         let renewal = renewal.map(|renewal| tokio::spawn(renewal).abort_handle());
-        Dialed { socket, driver: Arc::new(Driver { io, renewal }) }
+        let driver = Arc::new(Driver { io, renewal });
+        Dialed { socket, driver, has_credentials: credentials.is_some() }
     }
 
     fn settings(

@@ -1,7 +1,6 @@
 //! Options of a Redis client and of the store over it.
 
 use std::fmt;
-#[cfg(feature = "tls")]
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,6 +39,7 @@ pub struct RedisOptions {
     /// For the sentinels.
     sentinel_login: Login,
     namespace: String,
+    name: Option<Arc<str>>,
     timeout: Duration,
     connections: u32,
     tracking: bool,
@@ -81,6 +81,7 @@ impl RedisOptions {
             dialer,
             sentinel_login: Login::Fixed(url.sentinel_login.credentials()),
             namespace: "default".to_owned(),
+            name: None,
             timeout: Duration::from_millis(250),
             connections: 2,
             tracking: true,
@@ -133,6 +134,14 @@ impl RedisOptions {
     /// If it is not 1 to 64 characters of `A-Z a-z 0-9 _ . -`.
     pub fn namespace(self, namespace: &str) -> Result<Self, ConfigError> {
         Ok(Self { namespace: namespace_of(namespace)?, ..self })
+    }
+
+    /// Names the store in metrics and log messages.
+    ///
+    /// Default: its [namespace](Self::namespace).
+    #[must_use]
+    pub fn name(self, name: impl Into<Arc<str>>) -> Self {
+        Self { name: Some(name.into()), ..self }
     }
 
     /// Sets how long one request may take, including connecting.
@@ -358,6 +367,7 @@ impl fmt::Debug for RedisOptions {
         f.debug_struct("RedisOptions")
             .field("address", &self.address())
             .field("namespace", &self.namespace)
+            .field("name", &self.name)
             .field("timeout", &self.timeout)
             .field("connections", &self.connections)
             .field("tracking", &self.tracking)

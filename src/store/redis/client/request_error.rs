@@ -65,6 +65,16 @@ impl RequestError {
         self.classification().is_some_and(|class| class.said == READONLY)
     }
 
+    /// Whether the server takes the connection for one that has not authenticated.
+    pub(super) fn is_of_unauthenticated(&self) -> bool {
+        self.classification().is_some_and(|class| class.said == NOAUTH)
+    }
+
+    /// Whether another connection may do what this one was refused.
+    pub(super) fn is_of_connection(&self) -> bool {
+        self.is_of_replica() || self.is_of_unauthenticated()
+    }
+
     /// Whether it means that the server is down, slow or out of reach. A refusal of one request does
     /// not.
     pub(super) fn is_outage(&self) -> bool {
@@ -161,6 +171,7 @@ fn classify_text(text: &str) -> Option<&'static Classification> {
 }
 
 const READONLY: &str = "READONLY";
+const NOAUTH: &str = "NOAUTH";
 
 /// The error replies with a classification. All others are [`StoreErrorKind::Refused`].
 ///
@@ -176,7 +187,7 @@ const CLASSIFICATIONS: &[Classification] = &[
     refused("MISCONF", "it cannot save to its disk, and takes no writes until it can"),
     refused("NOREPLICAS", "it takes no writes while it has too few replicas"),
     refused(READONLY, "it is a replica: the address must lead to the primary"),
-    misconfigured("NOAUTH", "give a user and a password in the address"),
+    misconfigured(NOAUTH, "give a user and a password in the address"),
     misconfigured("WRONGPASS", "the user or the password in the address is wrong, or disabled"),
     misconfigured("NOPERM", RIGHTS),
     misconfigured("user executing the script can't", RIGHTS),

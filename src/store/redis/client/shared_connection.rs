@@ -49,7 +49,8 @@ impl SharedConnection {
     /// Sends it, and connects first if necessary, all before the deadline.
     ///
     /// A request that a replica refuses is sent once more over another connection, because the
-    /// address may lead to another server after a failover.
+    /// address may lead to another server after a failover. So is one that is refused because the
+    /// server does not accept the credentials of the connection any more.
     ///
     /// A request that is lost with its connection is sent once more over another one. So it may be
     /// executed twice, and every operation tolerates that: a lease is granted again to the same
@@ -63,7 +64,7 @@ impl SharedConnection {
         deadline: Instant,
     ) -> Result<Replied, RequestError> {
         let mut is_repeated = false;
-        let mut has_moved = false;
+        let mut is_refused = false;
         loop {
             let connection = self.open(deadline).await?;
             let error = match connection.send(outgoing, deadline).await {
@@ -77,9 +78,13 @@ impl SharedConnection {
             };
             if !is_lost(&error) {
                 let error = self.reported(error);
-                // A replica has executed nothing, and the next connection may lead to the primary.
-                if error.is_of_replica() && connection.is_broken() && !has_moved {
-                    has_moved = true;
+                if error.is_of_unauthenticated() && connection.has_credentials {
+                    connection.give_up();
+                }
+                // Nothing was executed. The next connection may lead to the primary, and has the
+                // credentials of this time.
+                if error.is_of_connection() && connection.is_broken() && !is_refused {
+                    is_refused = true;
                     continue;
                 }
                 return Err(error);

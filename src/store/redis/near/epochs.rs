@@ -1,5 +1,6 @@
 //! Epochs and versions: whether a key may have changed since its lookup was sent.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -34,13 +35,29 @@ pub(super) struct Epochs {
 /// The epoch of the connection to a node.
 #[derive(Debug, Default)]
 struct NodeEpoch {
-    /// The connection that reports changes. Guards the other fields against other writers. Held only
-    /// to write them.
-    connection: Mutex<Option<u64>>,
+    /// Guards the other fields against other writers. Held only to write them.
+    source: Mutex<ReportSource>,
     /// The number of the current epoch, in which no report can have been lost, or `DISCONNECTED`.
     epoch: AtomicU64,
     /// When the latest answered request of the connection was sent, in ns since `born`.
     confirmed_at: AtomicU64,
+}
+
+/// The connection that reports the changes of a node.
+#[derive(Debug, Default)]
+struct ReportSource {
+    connection: Option<u64>,
+    /// Since when there is no connection, after there was one.
+    lost_at: Option<Instant>,
+    /// For how long there was none before, after there was one.
+    disconnected: Duration,
+}
+
+impl ReportSource {
+    /// For how long there is no connection now.
+    fn lost_for(&self) -> Duration {
+        self.lost_at.map_or(Duration::ZERO, |at| at.elapsed())
+    }
 }
 
 /// The version of a key or of a tag, as far as its changes are reported to this process.
@@ -140,8 +157,10 @@ impl Epochs {
     pub(super) fn confirm(&self, node: u16, connection: u64, sent_at: Instant) {
         let Some(node) = self.nodes.get(usize::from(node)) else { return };
         let sent_at = self.since_birth(sent_at);
-        let current = node.connection();
-        if *current == Some(connection) && sent_at > node.confirmed_at.load(Ordering::Relaxed) {
+        let source = node.source();
+        if source.connection == Some(connection)
+            && sent_at > node.confirmed_at.load(Ordering::Relaxed)
+        {
             node.confirmed_at.store(sent_at, Ordering::Release);
         }
     }
@@ -154,8 +173,8 @@ impl Epochs {
     /// Keys of a node have changed, and it is not known which.
     pub(super) fn change_all(&self, node: u16) {
         let Some(node) = self.nodes.get(usize::from(node)) else { return };
-        let current = node.connection();
-        if current.is_some() {
+        let source = node.source();
+        if source.connection.is_some() {
             node.epoch.store(self.begin(), Ordering::Release);
         }
     }
@@ -170,11 +189,14 @@ impl Epochs {
         is_broken: &dyn Fn() -> bool,
     ) {
         let Some(node) = self.nodes.get(usize::from(node)) else { return };
-        let mut current = node.connection();
+        let mut source = node.source();
         // A connection is marked as broken before `disconnect` is called, and that waits for this
         // lock.
         if !is_broken() {
-            *current = Some(connection);
+            source.connection = Some(connection);
+            let lost_for = source.lost_for();
+            source.disconnected += lost_for;
+            source.lost_at = None;
             node.epoch.store(self.begin(), Ordering::Release);
             // The former connection may have answered a later request.
             node.confirmed_at.store(self.since_birth(sent_at), Ordering::Release);
@@ -184,11 +206,25 @@ impl Epochs {
     /// A connection to a node reports no changes any more.
     pub(super) fn disconnect(&self, node: u16, connection: u64) {
         let Some(node) = self.nodes.get(usize::from(node)) else { return };
-        let mut current = node.connection();
-        if *current == Some(connection) {
-            *current = None;
+        let mut source = node.source();
+        if source.connection == Some(connection) {
+            source.connection = None;
+            source.lost_at = Some(Instant::now());
             node.epoch.store(DISCONNECTED, Ordering::Release);
         }
+    }
+
+    /// For how long no changes were reported, since they were for the first time. In a cluster, that
+    /// of the owner of slots for which it is the longest.
+    pub(super) fn disconnected_for(&self) -> Duration {
+        let owner = |packed: &AtomicU64| Ownership::of(packed.load(Ordering::Relaxed)).node;
+        let owners: BTreeSet<u16> = self.owners.iter().map(owner).collect();
+        let nodes = owners.into_iter().filter_map(|owner| self.nodes.get(usize::from(owner)));
+        let disconnected = nodes.map(|node| {
+            let source = node.source();
+            source.disconnected + source.lost_for()
+        });
+        disconnected.max().unwrap_or_default()
     }
 
     /// From now on a node owns a slot, or none does. Versions from before do not hold any more, even
@@ -224,8 +260,8 @@ impl Epochs {
 }
 
 impl NodeEpoch {
-    fn connection(&self) -> MutexGuard<'_, Option<u64>> {
-        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
+    fn source(&self) -> MutexGuard<'_, ReportSource> {
+        self.source.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -43,7 +43,7 @@ mod epochs;
 use std::hash::RandomState;
 use std::iter;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use quick_cache::sync::Cache;
@@ -56,6 +56,7 @@ pub(super) use self::epochs::Version;
 use self::epochs::Epochs;
 use super::client::TrackingObserver;
 use crate::key::{Digest, Key};
+use crate::stats::{NearStats, StripedCounter};
 use crate::store::{Entry, Remaining, TagEpoch};
 
 /// Copies of entries in this process.
@@ -69,6 +70,8 @@ pub(super) struct Near {
     used: AtomicBool,
     /// Whether the task of the heartbeat runs.
     pub(super) has_heartbeat: AtomicBool,
+    hits: StripedCounter,
+    evictions: Arc<AtomicU64>,
 }
 
 /// The version of a key before a lookup, and the time of that.
@@ -97,11 +100,14 @@ impl Near {
             .weight_capacity(bytes as u64)
             .build()
             .unwrap_or_else(|_| unreachable!("both capacities are set"));
-        let copies = Cache::with_options(options, Weights, RandomState::new(), Evicted);
+        let evictions = Arc::default();
+        let evicted = Evicted(Arc::clone(&evictions));
+        let copies = Cache::with_options(options, Weights, RandomState::new(), evicted);
         let counters = (bytes / TYPICAL).clamp(LEAST_COUNTERS, MOST_COUNTERS);
         let epochs = Epochs::new(counters, silence, slots);
         let [used, has_heartbeat] = [(); 2].map(|()| AtomicBool::new(false));
-        Self { copies, epochs, longest, used, has_heartbeat }
+        let hits = StripedCounter::default();
+        Self { copies, epochs, longest, used, has_heartbeat, hits, evictions }
     }
 
     /// The copy of an entry with its remaining life, if the copy is valid.
@@ -119,6 +125,7 @@ impl Near {
             return None;
         }
         self.note_use();
+        self.hits.add();
         Some(entry.with_remaining(Remaining::Known(life - age)))
     }
 
@@ -192,6 +199,16 @@ impl Near {
         self.longest
     }
 
+    pub(super) fn stats(&self) -> NearStats {
+        NearStats {
+            hits: self.hits.read(),
+            entries: self.copies.len() as u64,
+            bytes: self.copies.weight(),
+            evictions: self.evictions.load(Ordering::Relaxed),
+            disconnected: self.epochs.disconnected_for(),
+        }
+    }
+
     fn note_use(&self) {
         // Read first, because threads that only read a flag do not contend for it.
         if !self.used.load(Ordering::Relaxed) {
@@ -253,13 +270,17 @@ impl Weighter<Key, NearCopy> for Weights {
 }
 
 /// Moves evicted copies out of the lock, because the drop of a value runs a user's code.
-#[derive(Clone, Copy, Debug)]
-struct Evicted;
+#[derive(Clone, Debug)]
+struct Evicted(
+    /// How many there were.
+    Arc<AtomicU64>,
+);
 
 impl Lifecycle<Key, NearCopy> for Evicted {
     type RequestState = Vec<(Key, NearCopy)>;
 
     fn on_evict(&self, evicted: &mut Self::RequestState, key: Key, copy: NearCopy) {
+        self.0.fetch_add(1, Ordering::Relaxed);
         evicted.push((key, copy));
     }
 }

@@ -38,7 +38,7 @@ pub struct FairLock {
 }
 
 impl FairLock {
-    /// Connects to an [address](RedisOptions::new), or with [`RedisOptions`] or
+    /// Connects to an [address](bellwether::RedisOptions::new), or with [`RedisOptions`](bellwether::RedisOptions) or
     /// [`FairLockOptions`]. Makes sure that the server answers and allows what the scripts need.
     ///
     /// # Errors

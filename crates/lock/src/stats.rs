@@ -1,0 +1,113 @@
+//! `LockStats`: what a set of locks has done.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::error::{LockError, LockErrorKind};
+
+/// What a set of locks and all its clones have done in this process. Made by
+/// [`Locks::stats`](super::Locks::stats).
+///
+/// Counters only grow. Each attempt is counted once, when it ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LockStats {
+    /// Attempts that got their key.
+    pub acquired: u64,
+    /// Attempts without a wait, while another holder had the key.
+    pub busy: u64,
+    /// Attempts whose wait ran out.
+    pub timed_out: u64,
+    /// Attempts that failed because the lock did, because of a shutdown, or without a runtime.
+    pub failed: u64,
+    /// Attempts that were dropped before they ended.
+    pub left: u64,
+    /// How long all attempts have waited, together.
+    pub waited: Duration,
+    /// Renewals of a hold.
+    pub renewed: u64,
+    /// Renewals that failed. They are repeated until the lease ends.
+    pub renewals_failed: u64,
+    /// Holds that were lost before their holder released them.
+    pub lost: u64,
+    /// How many keys this process holds, waits for, or is releasing.
+    pub keys: u64,
+}
+
+/// Where a set of locks counts.
+#[derive(Debug, Default)]
+pub(super) struct LockCounters {
+    acquired: AtomicU64,
+    busy: AtomicU64,
+    timed_out: AtomicU64,
+    failed: AtomicU64,
+    left: AtomicU64,
+    /// In nanoseconds.
+    waited: AtomicU64,
+    renewed: AtomicU64,
+    renewals_failed: AtomicU64,
+    lost: AtomicU64,
+}
+
+impl LockCounters {
+    /// An attempt begins.
+    pub(super) fn attempt(&self) -> CountedAttempt<'_> {
+        CountedAttempt { counters: self, began: Instant::now(), result: &self.left }
+    }
+
+    pub(super) fn note_renewal(&self, is_renewed: bool) {
+        add(if is_renewed { &self.renewed } else { &self.renewals_failed }, 1);
+    }
+
+    pub(super) fn note_lost(&self) {
+        add(&self.lost, 1);
+    }
+
+    pub(super) fn read(&self, keys: usize) -> LockStats {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        LockStats {
+            acquired: read(&self.acquired),
+            busy: read(&self.busy),
+            timed_out: read(&self.timed_out),
+            failed: read(&self.failed),
+            left: read(&self.left),
+            waited: Duration::from_nanos(read(&self.waited)),
+            renewed: read(&self.renewed),
+            renewals_failed: read(&self.renewals_failed),
+            lost: read(&self.lost),
+            keys: keys as u64,
+        }
+    }
+}
+
+/// An attempt to get a key. Without an end, its caller has left.
+pub(super) struct CountedAttempt<'a> {
+    counters: &'a LockCounters,
+    began: Instant,
+    result: &'a AtomicU64,
+}
+
+impl CountedAttempt<'_> {
+    pub(super) fn end(mut self, error: Option<&LockError>) {
+        self.result = match error.map(LockError::kind) {
+            None => &self.counters.acquired,
+            Some(LockErrorKind::Busy) => &self.counters.busy,
+            Some(LockErrorKind::TimedOut) => &self.counters.timed_out,
+            Some(_) => &self.counters.failed,
+        };
+    }
+}
+
+impl Drop for CountedAttempt<'_> {
+    fn drop(&mut self) {
+        add(self.result, 1);
+        let waited = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        add(&self.counters.waited, waited);
+    }
+}
+
+fn add(counter: &AtomicU64, count: u64) {
+    counter.fetch_add(count, Ordering::Relaxed);
+}

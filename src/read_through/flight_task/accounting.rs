@@ -1,0 +1,62 @@
+//! Accounting: what the events of a flight say to the statistics.
+
+use tower::Service;
+
+use super::{FlightHold, FlightTask, TaskEvent};
+use crate::codec::Codec;
+use crate::read_through::step::{LeaseHold, LoadEnd, Meanwhile};
+use crate::stats::{CommitEvent, LeaseEvent, LoadReason, RefreshEvent};
+
+impl<S, Req, C> FlightTask<S, Req, C>
+where
+    S: Service<Req>,
+    S::Error: Send + Sync + 'static,
+    C: Codec<S::Response>,
+{
+    /// Counts an event of the protocol.
+    pub(super) fn count(&mut self, event: &TaskEvent) {
+        let statistics = &self.core.statistics;
+        match event {
+            TaskEvent::Found { due: Some(_), .. } => self.background = Some(LoadReason::Early),
+            TaskEvent::Busy { meanwhile, .. } => {
+                statistics.lease(LeaseEvent::Busy);
+                self.note_meanwhile(meanwhile);
+            }
+            TaskEvent::Granted { meanwhile, .. } => {
+                statistics.lease(LeaseEvent::Granted);
+                self.note_meanwhile(meanwhile);
+            }
+            TaskEvent::LoadEnded { end, .. } if self.background.is_some() => match end {
+                LoadEnd::Failed { .. } => statistics.refresh(RefreshEvent::Failed),
+                LoadEnd::Value { .. }
+                | LoadEnd::PrivateKey { .. }
+                | LoadEnd::PrivateOnce { .. } => {
+                    statistics.refresh(RefreshEvent::Succeeded);
+                }
+                LoadEnd::Abandoned | LoadEnd::NoRequest => {}
+            },
+            TaskEvent::Stored { .. } => statistics.commit(CommitEvent::Stored),
+            TaskEvent::Superseded { .. } => statistics.commit(CommitEvent::Superseded),
+            TaskEvent::CommitFailed { .. } => statistics.commit(CommitEvent::Unacknowledged),
+            _ => {}
+        }
+    }
+
+    /// With a stale answer for every caller, the load is for none.
+    fn note_meanwhile<O, D>(&mut self, meanwhile: &Meanwhile<O, D>) {
+        if matches!(meanwhile, Meanwhile::Give(_)) {
+            self.background.get_or_insert(LoadReason::Revalidation);
+        }
+    }
+
+    /// Why it loads.
+    pub(super) fn load_reason(&self, hold: &FlightHold) -> LoadReason {
+        match (hold, self.background) {
+            (LeaseHold::Nothing, _) => LoadReason::NotKept,
+            (LeaseHold::StoreDown | LeaseHold::Unacknowledged, _) => LoadReason::StoreFailed,
+            (LeaseHold::Lease(_), Some(background)) => background,
+            (LeaseHold::Lease(_), None) if self.purpose.is_forced() => LoadReason::Forced,
+            (LeaseHold::Lease(_), None) => LoadReason::Miss,
+        }
+    }
+}

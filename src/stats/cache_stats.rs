@@ -1,0 +1,310 @@
+//! The statistics of a layer.
+
+use super::counters::counters;
+
+/// What a layer and all its services have done in this process. Made by
+/// [`Handle::stats`](crate::Handle::stats) and
+/// [`ReadThroughLayer::stats`](crate::ReadThroughLayer::stats).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheStats {
+    /// How requests ended.
+    pub requests: RequestStats,
+    /// Calls of the loader.
+    pub loads: LoadStats,
+    /// What ended waits for the load of another process.
+    pub wakes: WakeStats,
+    /// Leases of this process.
+    pub leases: LeaseStats,
+    /// What became of loaded answers that were to be stored.
+    pub commits: CommitStats,
+    /// Loads in the background.
+    pub refreshes: RefreshStats,
+    /// Requests that a limit refused.
+    pub refused: LimitStats,
+    /// Changes through handles.
+    pub invalidations: InvalidationStats,
+}
+
+counters! {
+    /// How requests ended: each one counts once, in one of these.
+    pub struct RequestStats counts RequestEvent {
+        /// Answered at once by a fresh entry of this process: of a `MemoryStore`, or a near copy.
+        hit_local: HitLocal,
+        /// Answered by a fresh entry that the store gave when it was asked.
+        hit_store: HitStore,
+        /// Answered by a stale entry, which a load replaces in the background.
+        stale_revalidating: StaleRevalidating,
+        /// Answered by a stale entry, because the load failed.
+        stale_load_failed: StaleLoadFailed,
+        /// Answered by a stale entry, because the load was slow.
+        stale_load_slow: StaleLoadSlow,
+        /// Answered by a stale entry, because the wait or the time until the deadline ran out.
+        stale_wait_ran_out: StaleWaitRanOut,
+        /// Answered by a stale entry, because a limit was reached.
+        stale_no_room: StaleNoRoom,
+        /// Answered by its own load, whose answer was stored.
+        led_stored: LedStored,
+        /// Answered by its own load, whose answer was not stored.
+        led_unstored: LedUnstored,
+        /// Answered by the load of another caller in this process.
+        collapsed_local: CollapsedLocal,
+        /// Answered by the load of another process.
+        collapsed_remote: CollapsedRemote,
+        /// Went past the cache, because it had no key.
+        bypassed_no_key: BypassedNoKey,
+        /// Went past the cache, because answers for its key are not kept.
+        bypassed_not_kept: BypassedNotKept,
+        /// Went past the cache, because the store failed.
+        bypassed_store_failed: BypassedStoreFailed,
+        /// Loaded for itself, because the wait for another load ran out.
+        bypassed_wait_ran_out: BypassedWaitRanOut,
+        /// Failed with the loader's error.
+        failed_loader: FailedLoader,
+        /// Failed because another caller loads and the policy is to fail fast.
+        failed_contended: FailedContended,
+        /// Failed at the caller's deadline.
+        failed_deadline: FailedDeadline,
+        /// Failed because a limit was reached.
+        failed_full: FailedFull,
+        /// Failed because the key is in cooldown.
+        failed_cooldown: FailedCooldown,
+        /// Failed because the loader of another process said that there is no such thing.
+        failed_not_found: FailedNotFound,
+        /// Failed because the loader panicked.
+        failed_panicked: FailedPanicked,
+        /// Failed because the load was dropped before it ended.
+        failed_lost: FailedLost,
+        /// Failed because the load took too long.
+        failed_load_timed_out: FailedLoadTimedOut,
+        /// Failed because the store failed.
+        failed_store: FailedStore,
+        /// Failed because the wait for another load ran out.
+        failed_wait_timed_out: FailedWaitTimedOut,
+        /// Failed because the program uses the cache wrongly: a key that is too long, too many tags,
+        /// or no runtime.
+        failed_misuse: FailedMisuse,
+        /// Its caller left before it was answered.
+        left: Left,
+    }
+}
+
+impl RequestStats {
+    /// Requests that a fresh entry answered.
+    pub fn hits(&self) -> u64 {
+        self.hit_local + self.hit_store
+    }
+
+    /// Requests that a stale entry answered.
+    pub fn stale(&self) -> u64 {
+        self.stale_revalidating
+            + self.stale_load_failed
+            + self.stale_load_slow
+            + self.stale_wait_ran_out
+            + self.stale_no_room
+    }
+
+    /// Requests that their own load answered.
+    pub fn led(&self) -> u64 {
+        self.led_stored + self.led_unstored
+    }
+
+    /// Requests that the load of another caller answered. Each of them is a load that the source
+    /// was spared.
+    pub fn collapsed(&self) -> u64 {
+        self.collapsed_local + self.collapsed_remote
+    }
+
+    /// Requests that went past the cache.
+    pub fn bypassed(&self) -> u64 {
+        self.bypassed_no_key
+            + self.bypassed_not_kept
+            + self.bypassed_store_failed
+            + self.bypassed_wait_ran_out
+    }
+
+    /// Requests that ended with an error.
+    pub fn failed(&self) -> u64 {
+        let answered = self.hits() + self.stale() + self.led() + self.collapsed() + self.bypassed();
+        self.total() - answered - self.left
+    }
+}
+
+/// Calls of the loader, each counted when it starts and when it ends. Requests of a batch count
+/// one each, though one call loads them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LoadStats {
+    /// Why loads started.
+    pub started: LoadStartStats,
+    /// How loads ended.
+    pub ended: LoadEndStats,
+}
+
+impl LoadStats {
+    /// Loads that have started and not ended yet.
+    pub fn running(&self) -> u64 {
+        self.started.total().saturating_sub(self.ended.total())
+    }
+}
+
+counters! {
+    /// Why loads started.
+    pub struct LoadStartStats counts LoadReason {
+        /// Nothing usable was stored.
+        miss: Miss,
+        /// A stale answer is replaced in the background.
+        revalidation: Revalidation,
+        /// A fresh answer is replaced before it becomes stale.
+        early: Early,
+        /// A caller forced it.
+        forced: Forced,
+        /// The store failed: without a lease, and the answer is not stored.
+        store_failed: StoreFailed,
+        /// Answers for the key are private or cannot be stored: without a lease.
+        not_kept: NotKept,
+        /// A wait for another load ran out: without a lease, and the answer is not stored.
+        wait_ran_out: WaitRanOut,
+        /// The request has no key: without a lease, and the answer is not stored.
+        no_key: NoKey,
+    }
+}
+
+impl LoadStartStats {
+    /// Loads under a lease, of which a key has one at a time in the whole fleet.
+    pub fn leased(&self) -> u64 {
+        self.miss + self.revalidation + self.early + self.forced
+    }
+
+    /// Loads without a lease. Each may repeat the load of another process.
+    pub fn uncached(&self) -> u64 {
+        self.store_failed + self.not_kept + self.wait_ran_out + self.no_key
+    }
+}
+
+counters! {
+    /// How loads ended.
+    pub struct LoadEndStats counts LoadResult {
+        /// With an answer that can be shared.
+        succeeded: Succeeded,
+        /// With the answer that there is none.
+        not_found: NotFound,
+        /// With an answer that is private to its caller.
+        private: Private,
+        /// With an error, or with an answer that counts as a failure.
+        failed: Failed,
+        /// At the [limit](crate::ReadThroughLayer::load_timeout).
+        timed_out: TimedOut,
+        /// With a panic.
+        panicked: Panicked,
+        /// It was dropped before it ended: its callers had left, or the runtime went down.
+        cancelled: Cancelled,
+    }
+}
+
+counters! {
+    /// What ended waits for the load of another process. If many end by a pause, push messages do
+    /// not arrive: waiters poll.
+    pub struct WakeStats counts WakeEvent {
+        /// The store reported a change.
+        push: Push,
+        /// A pause was over, without a report.
+        pause: Pause,
+        /// The last caller left.
+        abandoned: Abandoned,
+    }
+}
+
+counters! {
+    /// Leases that flights of this process asked for.
+    pub struct LeaseStats counts LeaseEvent {
+        /// Granted.
+        granted: Granted,
+        /// Not granted, because another process has it.
+        busy: Busy,
+        /// Renewed during a load.
+        renewed: Renewed,
+        /// Lost during a load: it lapsed, was taken over, or was ended by an invalidation.
+        lost: Lost,
+    }
+}
+
+counters! {
+    /// What became of loaded answers that were to be stored.
+    pub struct CommitStats counts CommitEvent {
+        /// Stored.
+        stored: Stored,
+        /// Refused as outdated: an invalidation or a newer answer came in between.
+        superseded: Superseded,
+        /// The store failed: the answer may be stored or not.
+        unacknowledged: Unacknowledged,
+    }
+}
+
+counters! {
+    /// Loads in the background, for which no caller waits.
+    pub struct RefreshStats counts RefreshEvent {
+        /// Those that loaded an answer.
+        succeeded: Succeeded,
+        /// Those that failed. Their callers got a stale or a fresh answer, and no error.
+        failed: Failed,
+    }
+}
+
+counters! {
+    /// Requests that a limit refused. Each of them failed, or got a stale answer.
+    pub struct LimitStats counts LimitEvent {
+        /// [`max_waiters`](crate::ReadThroughLayer::max_waiters).
+        waiters: Waiters,
+        /// [`max_flights`](crate::ReadThroughLayer::max_flights).
+        flights: Flights,
+        /// [`max_uncached_loads`](crate::ReadThroughLayer::max_uncached_loads).
+        uncached_loads: UncachedLoads,
+    }
+}
+
+counters! {
+    /// Changes through handles.
+    pub struct InvalidationStats counts InvalidationEvent {
+        /// Keys that were invalidated.
+        invalidated: Invalidated,
+        /// Keys that were expired.
+        expired: Expired,
+        /// Tags that were invalidated. To clear a layer is to invalidate the tag of all its entries.
+        invalidated_tags: InvalidatedTags,
+        /// Tags that were expired.
+        expired_tags: ExpiredTags,
+        /// Changes that failed: they may have happened or not.
+        failed: Failed,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_request_is_in_one_of_the_groups() {
+        for event in 0..RequestEvent::COUNT {
+            let stats = RequestStats::read(|counter| u64::from(counter == event));
+            let groups = [
+                stats.hits(),
+                stats.stale(),
+                stats.led(),
+                stats.collapsed(),
+                stats.bypassed(),
+                stats.failed(),
+                stats.left,
+            ];
+            assert_eq!((stats.total(), groups.iter().sum::<u64>()), (1, 1), "{stats:?}");
+        }
+    }
+
+    #[test]
+    fn every_load_starts_with_a_lease_or_without() {
+        for reason in 0..LoadReason::COUNT {
+            let stats = LoadStartStats::read(|counter| u64::from(counter == reason));
+            assert_eq!(stats.leased() + stats.uncached(), 1, "{stats:?}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Counters: an event for each, and a plain struct that says how often each has happened.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One counter per event, for what happens less often than a hit.
+#[derive(Debug)]
+pub(crate) struct Counters<const N: usize>([AtomicU64; N]);
+
+impl<const N: usize> Counters<N> {
+    pub(crate) fn add(&self, event: usize) {
+        self.0[event].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn read(&self, event: usize) -> u64 {
+        self.0[event].load(Ordering::Relaxed)
+    }
+}
+
+impl<const N: usize> Default for Counters<N> {
+    fn default() -> Self {
+        Self([const { AtomicU64::new(0) }; N])
+    }
+}
+
+/// Defines a snapshot and the events that it counts: a field and a variant for each.
+macro_rules! counters {
+    (
+        $(#[$of_stats:meta])*
+        pub struct $Stats:ident counts $Event:ident {
+            $( $(#[$of_field:meta])* $field:ident: $Variant:ident, )+
+        }
+    ) => {
+        $(#[$of_stats])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct $Stats {
+            $( $(#[$of_field])* pub $field: u64, )+
+        }
+
+        impl $Stats {
+            pub(crate) fn read(count: impl Fn(usize) -> u64) -> Self {
+                Self { $( $field: count($Event::$Variant as usize), )+ }
+            }
+
+            /// The sum of all counters.
+            pub fn total(&self) -> u64 {
+                0 $( + self.$field )+
+            }
+
+            /// Each counter with the name of its field.
+            pub fn by_name(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                [$( (stringify!($field), self.$field), )+].into_iter()
+            }
+        }
+
+        #[doc = concat!("What [`", stringify!($Stats), "`] counts.")]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum $Event {
+            $( $Variant, )+
+        }
+
+        impl $Event {
+            /// How many events there are.
+            pub(crate) const COUNT: usize = [$( Self::$Variant, )+].len();
+        }
+    };
+}
+
+pub(crate) use counters;

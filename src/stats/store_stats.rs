@@ -1,0 +1,88 @@
+//! The statistics of stores.
+
+#[cfg(feature = "redis")]
+use std::time::Duration;
+
+#[cfg(feature = "redis")]
+use super::counters::counters;
+
+/// The state of a [`MemoryStore`](crate::MemoryStore), and what it has done since it was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct MemoryStats {
+    /// How many entries are kept, including expired ones that were not removed yet.
+    pub entries: u64,
+    /// How many bytes they take, counted as [`max_bytes`](crate::MemoryStore::max_bytes) says.
+    pub bytes: u64,
+    /// Entries that were removed before their end, to make room for others. If it grows, the store
+    /// is too small for what it is asked for.
+    pub evictions: u64,
+}
+
+/// The state of the near tier, which keeps copies of entries in this process.
+#[cfg(feature = "redis")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NearStats {
+    /// Lookups that a copy answered.
+    pub hits: u64,
+    /// How many copies are kept, valid or not.
+    pub entries: u64,
+    /// How many bytes they take.
+    pub bytes: u64,
+    /// Copies that were removed to make room for others.
+    pub evictions: u64,
+    /// For how long changes were not reported because the connection was broken, so that no copy
+    /// was served: from the first connection on, up to now.
+    pub disconnected: Duration,
+}
+
+#[cfg(feature = "redis")]
+counters! {
+    /// Operations of a store that have ended, successful or not.
+    pub struct OperationStats counts StoreOperation {
+        /// Reads of an entry. Copies of the near tier are not counted.
+        lookup: Lookup,
+        /// Requests for a lease.
+        acquire: Acquire,
+        /// Renewals of a lease.
+        renew: Renew,
+        /// Writes of an entry.
+        commit: Commit,
+        /// Reports of a failed load.
+        fail: Fail,
+        /// Releases of a lease without an entry.
+        abandon: Abandon,
+        /// Invalidations of a key.
+        invalidate: Invalidate,
+        /// Expirations of a key.
+        expire: Expire,
+        /// Invalidations of a tag.
+        invalidate_tag: InvalidateTag,
+        /// Expirations of a tag.
+        expire_tag: ExpireTag,
+    }
+}
+
+#[cfg(feature = "redis")]
+counters! {
+    /// Operations of a store that have failed, by the [kind](crate::StoreErrorKind) of the error.
+    pub struct StoreErrorStats counts StoreErrorEvent {
+        /// The circuit breaker was open, and the store was not asked.
+        down: Down,
+        /// The reply makes no sense.
+        malformed: Malformed,
+        /// The options do not fit the server.
+        misconfigured: Misconfigured,
+        /// The server was not ready.
+        not_ready: NotReady,
+        /// The server refused the operation.
+        refused: Refused,
+        /// The server did not reply in time.
+        timed_out: TimedOut,
+        /// The store has no such operation.
+        unsupported: Unsupported,
+        /// The server could not be reached, or the connection broke.
+        unreachable: Unreachable,
+    }
+}

@@ -1,0 +1,116 @@
+//! A loader runs in the tracing span of the request that opened its load.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bellwether::{Cache, MemoryStore};
+use bellwether_testkit::caches::{MINUTE, idle};
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::set_default;
+use tracing::{Event, Instrument, Metadata, Span, Subscriber, info_span};
+use tracing_core::span::Current;
+
+/// A subscriber that knows in which span the code runs. Tests of one thread use it.
+#[derive(Clone, Default)]
+struct Spans(Arc<Mutex<Known>>);
+
+#[derive(Default)]
+struct Known {
+    all: Vec<&'static Metadata<'static>>,
+    entered: Vec<Id>,
+}
+
+impl Spans {
+    fn with<T>(&self, act: impl FnOnce(&mut Known) -> T) -> T {
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Subscriber for Spans {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_span()
+    }
+
+    fn new_span(&self, attributes: &Attributes<'_>) -> Id {
+        self.with(|known| {
+            known.all.push(attributes.metadata());
+            Id::from_u64(known.all.len() as u64)
+        })
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn event(&self, _: &Event<'_>) {}
+
+    fn enter(&self, span: &Id) {
+        self.with(|known| known.entered.push(span.clone()));
+    }
+
+    fn exit(&self, span: &Id) {
+        self.with(|known| {
+            let at = known.entered.iter().rposition(|entered| entered == span);
+            known.entered.remove(at.expect("it was entered"));
+        });
+    }
+
+    fn current_span(&self) -> Current {
+        self.with(|known| match known.entered.last() {
+            Some(id) => {
+                let metadata = known.all[id.into_u64() as usize - 1];
+                Current::new(id.clone(), metadata)
+            }
+            None => Current::none(),
+        })
+    }
+}
+
+/// The name of the span in which this is called.
+fn span_name() -> &'static str {
+    Span::current().metadata().map_or("none", |metadata| metadata.name())
+}
+
+fn cache() -> Cache<String> {
+    let builder = Cache::builder("name", MemoryStore::new(10)).ttl(MINUTE);
+    builder.stale_while_revalidate(MINUTE).build()
+}
+
+async fn load() -> Result<String, Infallible> {
+    tokio::task::yield_now().await;
+    Ok(span_name().to_owned())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_runs_in_the_span_of_the_request_that_opened_it() {
+    let _default = set_default(Spans::default());
+    let cache = cache();
+    let request = cache.get_or_load(1, load).instrument(info_span!("request"));
+    assert_eq!(request.await.unwrap(), "request");
+    assert_eq!(span_name(), "none");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_background_refresh_runs_in_the_span_of_the_request_that_was_stale() {
+    let _default = set_default(Spans::default());
+    let cache = cache();
+    cache.get_or_load(1, load).instrument(info_span!("first")).await.unwrap();
+    tokio::time::advance(MINUTE).await;
+    let stale = cache.get_or_load(1, load).instrument(info_span!("second"));
+    assert_eq!(stale.await.unwrap(), "first");
+    idle().await;
+    assert_eq!(cache.get(1).await.unwrap().as_deref(), Some("second"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_batch_is_loaded_in_the_span_in_which_it_was_asked_for() {
+    let _default = set_default(Spans::default());
+    let load = async |parts: Vec<u64>| {
+        let name = load().await?;
+        Ok::<_, Infallible>(parts.into_iter().map(|_| Ok(name.clone())).collect::<Vec<_>>())
+    };
+    let page = async { cache().get_or_load_many([1_u64, 2], load).await };
+    for name in page.instrument(info_span!("page")).await {
+        assert_eq!(name.unwrap(), "page");
+    }
+}

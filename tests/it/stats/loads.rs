@@ -1,0 +1,169 @@
+//! Each call of the loader counts once when it starts and once when it ends.
+
+use std::convert::Infallible;
+
+use bellwether::stats::LoadStats;
+use bellwether::{
+    Cacheability, Lifetimes, Lookup, MemoryStore, ReadThroughLayer, Wait, WhenAbandoned,
+};
+use bellwether_testkit::caches::{
+    JSON, MINUTE, SECOND, answer, answers, ask, burst, cached, idle, key, layer, lease, put_for,
+    settled,
+};
+use bellwether_testkit::loaders::{End, Loader};
+use futures_util::FutureExt;
+use tokio::time::sleep;
+use tower::{Layer, Service, service_fn};
+
+use crate::support::store::{UNREACHABLE, local, remote};
+
+/// The reasons and the results of all loads.
+fn counted(loads: &LoadStats) -> (Vec<(&'static str, u64)>, Vec<(&'static str, u64)>) {
+    let more = |(_, count): &(&str, u64)| *count > 0;
+    (loads.started.by_name().filter(more).collect(), loads.ended.by_name().filter(more).collect())
+}
+
+fn one(
+    reason: &'static str,
+    result: &'static str,
+) -> (Vec<(&'static str, u64)>, Vec<(&'static str, u64)>) {
+    (vec![(reason, 1)], vec![(result, 1)])
+}
+
+#[tokio::test(start_paused = true)]
+async fn loads_are_counted_by_their_results() {
+    let ends = [
+        (End::Answer, "succeeded"),
+        (End::Fail, "failed"),
+        (End::Panic, "panicked"),
+        (End::PanicInCall, "panicked"),
+    ];
+    for (end, result) in ends {
+        let loader = Loader::new();
+        loader.ends_by(end);
+        let cached = cached(MemoryStore::new(10), &loader);
+        settled(vec![ask(&cached, 1)]).await;
+        assert_eq!(counted(&cached.stats().loads), one("miss", result));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn answers_are_counted_by_their_class() {
+    let classes = [
+        (Cacheability::NotFound, "not_found"),
+        (Cacheability::PrivateKey, "private"),
+        (Cacheability::PrivateOnce, "private"),
+        (Cacheability::Failure, "failed"),
+    ];
+    for (class, result) in classes {
+        let layer = layer(MemoryStore::new(10)).classify(move |_: &usize| class.clone());
+        let cached = layer.layer(Loader::new());
+        settled(vec![ask(&cached, 1)]).await;
+        assert_eq!(counted(&cached.stats().loads), one("miss", result));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_over_the_limit_has_timed_out() {
+    let layer = layer(MemoryStore::new(10)).load_timeout(SECOND).unwrap();
+    let cached = layer.layer(Loader::gated());
+    settled(vec![ask(&cached, 1)]).await;
+    assert_eq!(counted(&cached.stats().loads), one("miss", "timed_out"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_runs_until_it_ends_or_is_cancelled() {
+    let loader = Loader::gated();
+    let layer = layer(MemoryStore::new(10)).when_abandoned(WhenAbandoned::Cancel);
+    let cached = layer.layer(loader.clone());
+    let asked = ask(&cached, 1);
+    loader.has_begun(1).await;
+    assert_eq!(cached.stats().loads.running(), 1);
+    asked.abort();
+    idle().await;
+    assert_eq!(cached.stats().loads.running(), 0);
+    assert_eq!(counted(&cached.stats().loads), one("miss", "cancelled"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_that_replaces_a_stale_answer_is_a_revalidation() {
+    for callers in [1, 2] {
+        let memory = MemoryStore::new(10);
+        let lifetimes = Lifetimes::fresh_for(SECOND).stale_while_revalidate(MINUTE);
+        put_for(&memory, 1, "42", JSON, lifetimes).await;
+        sleep(SECOND).await;
+        let layer = layer(remote(&memory)).stale_while_revalidate(MINUTE);
+        let cached = layer.layer(Loader::new());
+        settled((0..callers).map(|_| ask(&cached, 1)).collect()).await;
+        idle().await;
+        assert_eq!(counted(&cached.stats().loads), one("revalidation", "succeeded"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_load_before_the_end_is_early_and_a_forced_one_is_forced() {
+    let layer = ReadThroughLayer::new(MemoryStore::new(10), |item: &u64| match item {
+        0 => Lookup::of(key(0)).force_refresh(),
+        _ => Lookup::of(key(*item)),
+    });
+    let layer = layer.ttl(MINUTE).refresh_early(100.0).unwrap();
+    let mut forced = layer.clone().name("forced").layer(Loader::new());
+    forced.call(0).await.unwrap();
+    assert_eq!(counted(&forced.stats().loads), one("forced", "succeeded"));
+
+    let mut early = layer.layer(Loader::taking(SECOND * 10));
+    early.call(1).await.unwrap();
+    sleep(SECOND * 49).await;
+    while early.stats().loads.started.early == 0 {
+        early.call(1).await.unwrap();
+        idle().await;
+    }
+    assert_eq!(early.stats().loads.started.total(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn loads_without_a_lease_are_counted_by_their_reason() {
+    let broken = local(&MemoryStore::new(10));
+    broken.on_any().fail(UNREACHABLE);
+    let cached = layer(broken).layer(Loader::new());
+    answer(&cached, 1).await;
+    assert_eq!(counted(&cached.stats().loads), one("store_failed", "succeeded"));
+
+    let memory = MemoryStore::new(10);
+    let _held = lease(&memory, 1, MINUTE).await;
+    let impatient = layer(memory).wait(Wait::at_most(SECOND).then_load()).layer(Loader::new());
+    answer(&impatient, 1).await;
+    assert_eq!(counted(&impatient.stats().loads), one("wait_ran_out", "succeeded"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn loads_past_the_cache_are_counted_from_their_first_poll_on() {
+    let unkeyed = ReadThroughLayer::new(MemoryStore::new(10), |_: &u64| Lookup::none());
+    let mut service = unkeyed.layer(service_fn(async |_: u64| Ok::<_, Infallible>(7)));
+    drop(service.call(1));
+    assert_eq!(unkeyed.stats().loads.started.total(), 0);
+    service.call(1).now_or_never().unwrap().unwrap();
+    assert_eq!(counted(&unkeyed.stats().loads), one("no_key", "succeeded"));
+
+    let private = layer(MemoryStore::new(10)).classify(|_: &usize| Cacheability::PrivateKey);
+    let cached = private.layer(Loader::new());
+    answers(burst(&cached, 1, 10)).await;
+    let expected = (vec![("miss", 1), ("not_kept", 9)], vec![("succeeded", 9), ("private", 1)]);
+    assert_eq!(counted(&cached.stats().loads), expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_hottest_keys_are_those_that_are_loaded_most() {
+    let cached = cached(MemoryStore::new(10), &Loader::new());
+    for item in [1, 2, 2, 3, 2, 3] {
+        answer(&cached, item).await;
+        cached.handle().invalidate(&key(item)).await.unwrap();
+    }
+    // Hits make no key hot.
+    for _ in 0..10 {
+        answer(&cached, 4).await;
+    }
+    let hottest = cached.handle().hottest();
+    let hottest: Vec<_> = hottest.iter().map(|hot| (hot.key.clone(), hot.loads)).collect();
+    assert_eq!(hottest, [(key(2), 3), (key(3), 2), (key(1), 1), (key(4), 1)]);
+}
