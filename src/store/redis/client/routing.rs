@@ -16,7 +16,7 @@ use crate::error::StoreError;
 
 /// Where requests go.
 pub(super) enum Routing {
-    Single(RedisNode),
+    Single(Box<RedisNode>),
     Cluster(Arc<Cluster>),
 }
 
@@ -27,7 +27,7 @@ impl Routing {
                 let timeout = options.request_timeout();
                 Self::Cluster(Arc::new(Cluster::new(factory, owners, seeds.clone(), timeout)))
             }
-            (servers, _) => Self::Single(factory.single(servers.first())),
+            (servers, _) => Self::Single(Box::new(factory.single(servers.first()))),
         }
     }
 
