@@ -168,11 +168,11 @@ fn invalidations(place: &str, runtime: &Runtime, store: impl Store + Clone, effo
         service.handle()
     };
     let (few_entries, many_entries) = (filled("few", 1), filled("many", many));
-    let mut race = Race::new("tags", format!("an invalidation, {place}"));
     let alone = Builder::new_current_thread().enable_all().build().expect("a runtime");
     let few_tag = Tag::of("few");
     let many_tag = Tag::of("many");
     let runtime = if place == "memory" { &alone } else { runtime };
+    let mut race = Race::new("tags", format!("an invalidation, {place}"));
     let few = race.enter_async("of 1 entry", runtime, || few_entries.invalidate_tag(&few_tag));
     let many = race.enter_async(format!("of {many} entries"), runtime, || {
         many_entries.invalidate_tag(&many_tag)

@@ -1,7 +1,9 @@
 //! The recorder: where a layer counts.
 
+use std::fmt;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use super::cache_stats::{
     CacheStats, CommitEvent, CommitStats, InvalidationEvent, InvalidationStats, LeaseEvent,
@@ -12,6 +14,7 @@ use super::counters::Counters;
 use super::hot_keys::{HotKey, HotKeys};
 use super::striped::Striped;
 use crate::key::Key;
+use crate::log_throttle::LogThrottle;
 
 /// The statistics of a layer, shared by its services, their clones and its handles.
 #[derive(Debug)]
@@ -27,6 +30,22 @@ pub(crate) struct Statistics {
     refused: Counters<{ LimitEvent::COUNT }>,
     invalidations: Counters<{ InvalidationEvent::COUNT }>,
     hot_keys: HotKeys,
+    log: Log,
+}
+
+/// What may be logged now: each layer has throttles of its own, so that one does not hide what
+/// another one has to say.
+#[derive(Debug)]
+struct Log {
+    failed_refreshes: LogThrottle,
+    refused: [LogThrottle; LimitEvent::COUNT],
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        let throttle = || LogThrottle::once_per(LOG_EVERY);
+        Self { failed_refreshes: throttle(), refused: [(); LimitEvent::COUNT].map(|()| throttle()) }
+    }
 }
 
 impl Statistics {
@@ -46,6 +65,7 @@ impl Statistics {
             refused: Counters::default(),
             invalidations: Counters::default(),
             hot_keys: HotKeys::default(),
+            log: Log::default(),
         })
     }
 
@@ -82,8 +102,34 @@ impl Statistics {
         self.refreshes.add(event as usize);
     }
 
+    /// A load in the background has failed, which no caller notices.
+    pub(crate) fn refresh_failed(&self, key: &Key, error: &dyn fmt::Display) {
+        self.refresh(RefreshEvent::Failed);
+        if let Some(held_back) = self.log.failed_refreshes.admit() {
+            let cache = &*self.name;
+            tracing::warn!(target: LOAD, cache, %key, %error, held_back, "a refresh in the background failed");
+        }
+    }
+
+    /// A limit has refused a caller.
     pub(crate) fn refuse(&self, limit: LimitEvent) {
         self.refused.add(limit as usize);
+        if let Some(held_back) = self.log.refused[limit as usize].admit() {
+            let cache = &*self.name;
+            tracing::warn!(target: LOAD, cache, ?limit, held_back, "a limit is reached: callers are refused");
+        }
+    }
+
+    /// A lease was lost during its load.
+    pub(crate) fn lease_lost(&self, key: &Key) {
+        self.lease(LeaseEvent::Lost);
+        tracing::debug!(target: LOAD, cache = &*self.name, %key, "a lease was lost during its load");
+    }
+
+    /// A loaded answer was refused as outdated.
+    pub(crate) fn superseded(&self, key: &Key) {
+        self.commit(CommitEvent::Superseded);
+        tracing::debug!(target: LOAD, cache = &*self.name, %key, "a loaded answer was refused as outdated");
     }
 
     /// A change through a handle has ended. Gives its result back.
@@ -151,3 +197,9 @@ impl Drop for RunningLoad {
         self.statistics.ended.add(result as usize);
     }
 }
+
+/// The target of log messages about loads.
+const LOAD: &str = "bellwether::load";
+
+/// How often a layer logs one kind of message at most.
+const LOG_EVERY: Duration = Duration::from_secs(10);

@@ -81,7 +81,7 @@ const ARROWS: [(&str, &[&str]); 24] = [
     ),
     ("redis", &["store"]),
     ("shared_error", &[]),
-    ("stats", &["error", "key"]),
+    ("stats", &["error", "key", "log_throttle"]),
     ("status", &[]),
     (
         "store",

@@ -154,7 +154,7 @@ mod tests {
         let other = std::io::Error::other("password: secret");
         let status = Error::Load(SharedError::new(other)).into_status();
         assert_eq!((status.code(), status.message()), (Code::Unavailable, "the source failed"));
-        let missing: Error<std::fmt::Error> =
+        let missing: Error<fmt::Error> =
             CacheError::new(CacheErrorKind::NotFound, "there is none").into();
         assert_eq!(missing.into_status().code(), Code::NotFound);
     }

@@ -1,9 +1,12 @@
 //! Accounting: what the events of a flight say to the statistics.
 
+use std::fmt::Display;
+
 use tower::Service;
 
 use super::{FlightHold, FlightTask, TaskEvent};
 use crate::codec::Codec;
+use crate::read_through::outcome::Outcome;
 use crate::read_through::step::{LeaseHold, LoadEnd, Meanwhile};
 use crate::stats::{CommitEvent, LeaseEvent, LoadReason, RefreshEvent};
 
@@ -27,7 +30,9 @@ where
                 self.note_meanwhile(meanwhile);
             }
             TaskEvent::LoadEnded { end, .. } if self.background.is_some() => match end {
-                LoadEnd::Failed { .. } => statistics.refresh(RefreshEvent::Failed),
+                LoadEnd::Failed { outcome, .. } => {
+                    statistics.refresh_failed(self.leader.key(), error(outcome));
+                }
                 LoadEnd::Value { .. }
                 | LoadEnd::PrivateKey { .. }
                 | LoadEnd::PrivateOnce { .. } => {
@@ -36,7 +41,7 @@ where
                 LoadEnd::Abandoned | LoadEnd::NoRequest => {}
             },
             TaskEvent::Stored { .. } => statistics.commit(CommitEvent::Stored),
-            TaskEvent::Superseded { .. } => statistics.commit(CommitEvent::Superseded),
+            TaskEvent::Superseded { .. } => statistics.superseded(self.leader.key()),
             TaskEvent::CommitFailed { .. } => statistics.commit(CommitEvent::Unacknowledged),
             _ => {}
         }
@@ -58,5 +63,14 @@ where
             (LeaseHold::Lease(_), None) if self.purpose.is_forced() => LoadReason::Forced,
             (LeaseHold::Lease(_), None) => LoadReason::Miss,
         }
+    }
+}
+
+/// What a failed load says of itself.
+fn error(outcome: &Outcome) -> &dyn Display {
+    match outcome {
+        Outcome::LoadFailed(error) => error,
+        Outcome::Failed(error) => error,
+        _ => &"the answer counts as a failure",
     }
 }

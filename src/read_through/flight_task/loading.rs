@@ -349,7 +349,7 @@ async fn renewing<C>(core: &Core<C>, hold: &FlightHold) -> Infallible {
             }
             // The load goes on: its value may still be newer than anything stored.
             Ok(Renew::Lost) => {
-                statistics.lease(LeaseEvent::Lost);
+                statistics.lease_lost(lease.key());
                 return pending().await;
             }
             Err(error) => warn_throttled!(%error, "a lease could not be renewed"),

@@ -2,6 +2,7 @@
 
 mod events;
 mod loads;
+mod logs;
 mod requests;
 mod sums;
 
