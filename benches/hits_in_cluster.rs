@@ -70,7 +70,9 @@ impl Hits {
     fn take(&self, runtime: &Runtime, callers: usize, times: usize) -> Took {
         let all: Vec<_> = (0..callers as u64).map(|sku| (self.0)(sku, times)).collect();
         timed(|| {
-            runtime.block_on(async { all.into_iter().collect::<JoinSet<()>>().join_all().await })
+            runtime.block_on(async {
+                all.into_iter().collect::<JoinSet<()>>().join_all().await;
+            });
         })
     }
 }
