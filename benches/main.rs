@@ -22,6 +22,7 @@ mod envelope;
 mod figures;
 #[cfg(feature = "handover")]
 mod handover;
+mod hits_in_cluster;
 mod hits_in_memory;
 mod hits_in_redis;
 mod hits_near;
@@ -45,6 +46,7 @@ const SECTIONS: &[(&str, Section)] = &[
     ("memory", hits_in_memory::run),
     ("direct", direct_calls::run),
     ("redis", hits_in_redis::run),
+    ("cluster", hits_in_cluster::run),
     ("near", hits_near::run),
     ("http", hits_over_http::run),
     ("parts", parts_of_a_hit::run),

@@ -339,3 +339,49 @@ where
         Ok(serde_json::from_slice(bytes)?)
     }
 }
+
+/// Keeps any `Clone + Serialize + DeserializeOwned` answer, as
+/// [postcard](https://docs.rs/postcard): smaller and faster than JSON.
+///
+/// The bytes do not name the fields. After a change of the type, give it another kind of key: what
+/// is stored may be decoded into the wrong fields.
+#[cfg(feature = "postcard")]
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct Postcard;
+
+#[cfg(feature = "postcard")]
+impl<Response> Codec<Response> for Postcard
+where
+    Response: Clone + Serialize + DeserializeOwned + Send + Sync + 'static,
+{
+    type Kept = Response;
+
+    fn id(&self) -> u8 {
+        4
+    }
+
+    fn keep(&self, response: Response) -> Response {
+        response
+    }
+
+    fn restore(&self, kept: &Response, _: &CacheStatus) -> Response {
+        kept.clone()
+    }
+
+    fn restore_owned(&self, kept: Response, _: &CacheStatus) -> Response {
+        kept
+    }
+
+    fn encode(&self, kept: &Response, buffer: &mut EncodeBuffer) -> Result<(), BoxError> {
+        postcard::to_io(kept, buffer)?;
+        Ok(())
+    }
+
+    fn decode(&self, bytes: &[u8]) -> Result<Response, BoxError> {
+        match postcard::take_from_bytes(bytes)? {
+            (response, []) => Ok(response),
+            _ => Err("more bytes than the answer has".into()),
+        }
+    }
+}

@@ -55,6 +55,7 @@
 //! | `redis` | yes | `RedisStore`: entries and leases that all processes share |
 //! | `tls` | no | `rediss://`: Redis by TLS (`rustls`), with certificates of your own |
 //! | `metrics` | no | `metrics`: the [statistics](stats) for a recorder of the `metrics` facade |
+//! | `postcard` | no | `Postcard`: a codec that is smaller and faster than JSON |
 //! | `macros` | no | `#[read_through]`: an async function as a cached loader |
 //! | `test-util` | no | `store::conformance`: the contract as checks, for stores of your own; `store::faulty`: a store with scripted faults |
 
@@ -89,6 +90,8 @@ mod tag;
 
 pub use box_future::BoxFuture;
 pub use cache::{Cache, CacheBuilder, ValueCodec};
+#[cfg(feature = "postcard")]
+pub use codec::Postcard;
 pub use codec::{AnswerTags, Cacheability, Classified, Codec, EncodeBuffer, Json};
 pub use config_error::ConfigError;
 pub use error::{

@@ -4,7 +4,7 @@ use std::any::TypeId;
 use std::collections::HashMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -70,6 +70,8 @@ pub(crate) struct Loads {
     typical: Arc<AtomicU64>,
     bounds: ConcurrencyBounds,
     of_other_types: Arc<LoadsByType>,
+    /// A warning has said that the layer stores nothing.
+    has_warned: Arc<AtomicBool>,
 }
 
 /// The loads of services of one layer whose answers or errors have other types than those of the
@@ -97,6 +99,14 @@ impl Loads {
             typical: Arc::default(),
             bounds,
             of_other_types: Arc::default(),
+            has_warned: Arc::default(),
+        }
+    }
+
+    /// Warns that the layer stores nothing: once, since the program may want that.
+    pub(crate) fn warn_without_ttl(&self, key: &Key) {
+        if !self.has_warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!(%key, "answers are not stored: the layer has no ttl");
         }
     }
 

@@ -5,7 +5,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::future::pending;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -16,6 +16,7 @@ use tower::{Service, ServiceExt};
 use super::core::Core;
 use super::error_rules::ErrorFacts;
 use super::failure_cache::FailureCache;
+use super::job::Job;
 use super::many::error::ItemError;
 use super::not_found::NotFound;
 use super::outcome::{Outcome, ValueOrigin};
@@ -32,47 +33,6 @@ use crate::shared_error::SharedError;
 use crate::stats::{LoadReason, RunningLoad};
 use crate::store::Failure;
 use crate::tag::{Tags, TooManyTags};
-
-/// What a load needs: a clone of the loader, and the request.
-pub(crate) struct Job<S, Req> {
-    pub(crate) service: S,
-    pub(crate) request: Req,
-}
-
-/// A job that a caller shares with the task of its flight. The caller takes it back if it gives up
-/// before the task loads.
-pub(crate) struct LentJob<S, Req>(Arc<Mutex<Option<Job<S, Req>>>>);
-
-impl<S, Req> LentJob<S, Req> {
-    pub(crate) fn new(job: Option<Job<S, Req>>) -> Self {
-        Self(Arc::new(Mutex::new(job)))
-    }
-
-    pub(crate) fn take(&self) -> Option<Job<S, Req>> {
-        self.slot().take()
-    }
-
-    pub(crate) fn is_there(&self) -> bool {
-        self.slot().is_some()
-    }
-
-    /// Guards the slot only: held to look into it, never across an `.await`.
-    fn slot(&self) -> MutexGuard<'_, Option<Job<S, Req>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<S, Req> Clone for LentJob<S, Req> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl<S, Req> fmt::Debug for LentJob<S, Req> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LentJob").field("is_there", &self.is_there()).finish()
-    }
-}
 
 /// How a load ended.
 #[derive(Debug)]
@@ -325,7 +285,12 @@ pub(super) fn classified<R, C: Codec<R>>(
 ) -> LoaderAnswer {
     let freshness = &core.policy.freshness;
     let lifetimes = match core.codec.classify(&kept) {
-        Cacheability::Keep => freshness.lifetimes(jitter()),
+        Cacheability::Keep => {
+            if freshness.ttl.is_zero() {
+                core.loads.warn_without_ttl(key);
+            }
+            freshness.lifetimes(jitter())
+        }
         Cacheability::KeepFor(lifetimes) => freshness.jittered(lifetimes, jitter()),
         Cacheability::NotFound => {
             running.into_iter().for_each(RunningLoad::note_not_found);

@@ -90,6 +90,7 @@ mod failures;
 mod flight_task;
 pub(crate) mod future;
 pub(crate) mod handle;
+mod job;
 pub(crate) mod layer;
 pub(crate) mod load;
 mod load_result;

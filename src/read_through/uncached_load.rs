@@ -6,7 +6,8 @@ use tokio::time::timeout;
 use tower::Service;
 
 use super::core::Core;
-use super::load::{AnswerStorage, FailedLoad, LentJob, LoaderAnswer, load};
+use super::job::LentJob;
+use super::load::{AnswerStorage, FailedLoad, LoaderAnswer, load};
 use super::outcome::{Outcome, ValueOrigin};
 use crate::codec::Codec;
 use crate::error::{BoxError, CacheError};

@@ -47,6 +47,7 @@ mod failure;
 pub mod faulty;
 mod lease;
 pub(crate) mod memory;
+mod shared;
 mod standing;
 mod watch;
 

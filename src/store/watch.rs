@@ -159,6 +159,15 @@ impl Watchers {
         all.iter().for_each(|changes| changes.tell());
     }
 
+    /// Notifies the watches of some keys: messages about them may have been lost.
+    pub(crate) fn tell_where(&self, is_told: impl Fn(&Digest) -> bool) {
+        let keys = self.0.keys();
+        let told = keys.iter().filter(|(key, _)| is_told(key));
+        let told: Vec<_> = told.map(|(_, watched)| Arc::clone(&watched.changes)).collect();
+        drop(keys);
+        told.iter().for_each(|changes| changes.tell());
+    }
+
     /// How many keys are watched.
     pub fn len(&self) -> usize {
         self.0.keys().len()

@@ -7,7 +7,7 @@ use bellwether::{Cache, MemoryStore};
 use bellwether_testkit::caches::{MINUTE, idle};
 use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::set_default;
-use tracing::{Event, Instrument, Metadata, Span, Subscriber, info_span};
+use tracing::{Event, Instrument, Level, Metadata, Span, Subscriber, info_span};
 use tracing_core::span::Current;
 
 /// A subscriber that knows in which span the code runs. Tests of one thread use it.
@@ -18,6 +18,7 @@ struct Spans(Arc<Mutex<Known>>);
 struct Known {
     all: Vec<&'static Metadata<'static>>,
     entered: Vec<Id>,
+    warnings: usize,
 }
 
 impl Spans {
@@ -28,7 +29,7 @@ impl Spans {
 
 impl Subscriber for Spans {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.is_span()
+        metadata.is_span() || *metadata.level() == Level::WARN
     }
 
     fn new_span(&self, attributes: &Attributes<'_>) -> Id {
@@ -42,7 +43,9 @@ impl Subscriber for Spans {
 
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
-    fn event(&self, _: &Event<'_>) {}
+    fn event(&self, _: &Event<'_>) {
+        self.with(|known| known.warnings += 1);
+    }
 
     fn enter(&self, span: &Id) {
         self.with(|known| known.entered.push(span.clone()));
@@ -113,4 +116,16 @@ async fn a_batch_is_loaded_in_the_span_in_which_it_was_asked_for() {
     for name in page.instrument(info_span!("page")).await {
         assert_eq!(name.unwrap(), "page");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_without_a_ttl_warns_once_and_stores_nothing() {
+    let spans = Spans::default();
+    let _default = set_default(spans.clone());
+    let cache: Cache<String> = Cache::builder("name", MemoryStore::new(10)).build();
+    for part in 0..3 {
+        cache.get_or_load(part, load).await.unwrap();
+        assert_eq!(cache.get(part).await.unwrap(), None);
+    }
+    assert_eq!(spans.with(|known| known.warnings), 1);
 }

@@ -116,7 +116,7 @@ const ADAPTERS: [(&str, &str); 17] = [
     ("blake3", "src/key.rs"),
     ("crc32fast", "src/store/redis/"),
     ("mysql_async", "crates/lock/src/mysql/"),
-    ("postcard", "crates/body/src/"),
+    ("postcard", "crates/body/src/ src/codec.rs"),
     ("quick_cache", "src/store/redis/near/"),
     ("redis", "src/store/redis/"),
     ("rustls", "src/store/redis/client/tls/"),

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use tower::Service;
 
 use super::core::Core;
-use super::load::LentJob;
+use super::job::LentJob;
 use super::outcome::Outcome;
 use super::step::{self, LeaseHold, Memory, Payload, Step, To, WaiterAction};
 use crate::codec::Codec;

@@ -28,7 +28,7 @@ use self::pending_request::PendingRequest;
 use self::state::{Start, State};
 use super::core::{Core, Peeked};
 use super::deadline::{Deadline, answer_by};
-use super::load::Job;
+use super::job::Job;
 use super::lookup::RequestOptions;
 use crate::codec::Codec;
 use crate::error::{BoxError, CacheError, CacheErrorKind, Error};

@@ -20,7 +20,7 @@ use crate::jitter::jitter;
 use crate::key::Key;
 use crate::read_through::core::Core;
 use crate::read_through::flight_task::{FlightTask, Purpose};
-use crate::read_through::load::{Job, LentJob};
+use crate::read_through::job::{Job, LentJob};
 use crate::read_through::lookup::RequestOptions;
 use crate::read_through::not_found::NotFound;
 use crate::read_through::outcome::{Outcome, ValueOrigin};

@@ -35,7 +35,7 @@ use crate::flight::{Completion, Phase, Role};
 use crate::log_throttle::warn_throttled;
 use crate::read_through::core::{self, Peeked};
 use crate::read_through::flight_task::Purpose;
-use crate::read_through::load::Job;
+use crate::read_through::job::Job;
 use crate::read_through::outcome::{Outcome, ValueOrigin};
 use crate::shared_error::SharedError;
 use crate::stats::LimitEvent;

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use tokio::runtime::Handle;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::inner::Inner;
@@ -49,6 +50,7 @@ impl Heartbeat {
     async fn beat(&self) {
         let mut used_at = Instant::now();
         let mut next = used_at + HEARTBEAT;
+        let mut probing = JoinSet::new();
         loop {
             sleep_until(next).await;
             next = Instant::now() + HEARTBEAT;
@@ -56,9 +58,13 @@ impl Heartbeat {
             let Some(near) = &store.near else { return };
             if near.was_used() {
                 used_at = Instant::now();
-                let probes = store.client.probes("probing the connection");
-                // Any reply will do. The connection itself notices a missing one.
-                store.client.run_all(&probes, |_, reply| Some(reply), |_, _| {}).await;
+                while probing.try_join_next().is_some() {}
+                for probe in store.client.probes("probing the connection") {
+                    let client = store.client.clone();
+                    // Any reply will do. The connection itself notices a missing one. Each probe has
+                    // a task, so that a node that hangs holds up no probe of another one.
+                    probing.spawn(async move { client.run(&probe, Some).await.map(drop) });
+                }
             } else if used_at.elapsed() > near.longest() {
                 near.empty().await;
             }

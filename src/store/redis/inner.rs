@@ -33,9 +33,10 @@ impl Inner {
     pub(super) fn new(options: RedisOptions) -> Self {
         let scripts = StoreScripts::new();
         let timeout = options.request_timeout();
-        let near = options
-            .near_tier()
-            .map(|(bytes, longest)| Arc::new(Near::new(bytes, longest, near::silence(timeout))));
+        let slots = if options.is_cluster() { RedisClient::SLOTS } else { 1 };
+        let near = options.near_tier().map(|(bytes, longest)| {
+            Arc::new(Near::new(bytes, longest, near::silence(timeout), slots))
+        });
         let plain = options.plain_connections();
         let setup = Setup {
             scripts: scripts.of_operations(),

@@ -1,9 +1,9 @@
 //! Lookup batches: concurrent lookups, sent as one command.
 
 use std::collections::HashMap;
-use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{iter, mem};
 
 use futures_util::future::join_all;
 use tokio::runtime::{Handle, Id};
@@ -155,7 +155,8 @@ impl LookupState {
         let known = |places: &[usize], seen: Result<Vec<_>, StoreError>| {
             note(&mut outcomes, places, seen);
             for (places, caller) in &mut callers {
-                if let Some(answer) = answer_at(places, &outcomes)
+                if caller.is_some()
+                    && let Some(answer) = answer_at(places, &mut outcomes)
                     && let Some(caller) = caller.take()
                 {
                     // The caller may be gone.
@@ -171,7 +172,7 @@ impl LookupState {
         let mut outcomes = vec![None; names.len()];
         self.read(names, with_lives, |places, seen| note(&mut outcomes, places, seen)).await;
         // Each group of names has got an outcome.
-        answer_at(&places, &outcomes).unwrap_or_else(|| Err(malformed()))
+        answer_at(&places, &mut outcomes).unwrap_or_else(|| Err(malformed()))
     }
 
     /// Reads what is under the names, by as few commands as there may be. Calls `known` with what is
@@ -239,10 +240,15 @@ fn note(
     }
 }
 
-/// What is at these places, if all of it is known.
-fn answer_at(places: &[usize], outcomes: &[NameOutcome]) -> Option<LookupResult> {
-    let known: Option<Vec<_>> = places.iter().map(|place| outcomes[*place].clone()).collect();
-    Some(known?.into_iter().collect())
+/// What is at these places, if all of it is known. It is taken from the first place, which no other
+/// lookup has. Lookups share the places of tags.
+fn answer_at(places: &[usize], outcomes: &mut [NameOutcome]) -> Option<LookupResult> {
+    if !places.iter().all(|place| outcomes[*place].is_some()) {
+        return None;
+    }
+    let (first, others) = places.split_first()?;
+    let first = outcomes[*first].take();
+    iter::once(first).chain(others.iter().map(|place| outcomes[*place].clone())).collect()
 }
 
 fn malformed() -> StoreError {

@@ -3,7 +3,9 @@
 use std::collections::HashSet;
 use std::convert::Infallible;
 use std::rc::Rc;
+use std::sync::Arc;
 
+use bellwether::store::Store;
 use bellwether::{
     Cache, CacheErrorKind, CacheStatus, Cacheability, ErrorClass, Key, LoadLocation, MemoryStore,
 };
@@ -196,4 +198,12 @@ async fn a_cache_fits_a_field_and_its_future_any_task() {
     // The part may be of any kind, and is not kept.
     let part = Rc::new(7_u64);
     assert_eq!(items.get(*part).await.unwrap(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_behind_an_arc_is_that_store() {
+    let memory = MemoryStore::new(10);
+    let store: Arc<dyn Store> = Arc::new(memory.clone());
+    asked(&cache(store), 1, &Loader::new()).await.0.unwrap();
+    assert_eq!(cache(memory).get(1).await.unwrap(), Some(1));
 }

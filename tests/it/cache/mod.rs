@@ -3,6 +3,8 @@
 mod batches;
 mod calls;
 mod invalidation;
+#[cfg(feature = "postcard")]
+mod postcard;
 mod put;
 
 use bellwether::store::Store;

@@ -1,6 +1,10 @@
 //! The store on a cluster: what it promises on one server, through redirections and lost nodes.
 
 mod contract;
+mod encrypted;
+mod failover;
+mod load;
+mod near;
 mod redirections;
 mod start;
 

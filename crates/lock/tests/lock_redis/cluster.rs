@@ -53,6 +53,18 @@ async fn fences_grow_through_the_move_of_a_slot() {
 }
 
 #[tokio::test]
+async fn fences_grow_through_a_planned_failover() {
+    let cluster = RedisCluster::start();
+    let lock = RedisLock::connect(options_of(&cluster.url())).await.expect("a lock");
+    let claim = claim(1);
+    let before = take(&lock, &claim, LONG).await.fence.expect("a fence");
+    cluster.fail_over(cluster.owner(&format!("{{{}}}", claim.key().digest())));
+    free(&lock, &claim).await;
+    let after = take(&lock, &claim, LONG).await.fence.expect("a fence");
+    assert!(after > before, "{after} after {before}");
+}
+
+#[tokio::test]
 async fn a_cluster_is_no_node_of_a_redlock() {
     let address = |host| options_of(&format!("redis-cluster://{host}"));
     let error = Redlock::connect_lazily(["a", "b", "c"].map(address)).expect_err("three clusters");

@@ -35,6 +35,8 @@ pub(super) struct Connection {
 /// Whether a connection is usable. Its clones and its push receiver share this.
 #[derive(Debug)]
 pub(super) struct ConnectionState {
+    /// The place of its node.
+    node: u16,
     pub(super) number: u64,
     is_broken: AtomicBool,
     in_flight: Arc<InFlight>,
@@ -169,15 +171,15 @@ fn is_unknown_in_batch(reply: &Value) -> bool {
 }
 
 impl ConnectionState {
-    pub(super) fn new(number: u64, observer: Option<Arc<dyn TrackingObserver>>) -> Self {
+    pub(super) fn new(node: u16, number: u64, observer: Option<Arc<dyn TrackingObserver>>) -> Self {
         let is_broken = AtomicBool::new(false);
-        Self { number, is_broken, in_flight: Arc::default(), observer }
+        Self { node, number, is_broken, in_flight: Arc::default(), observer }
     }
 
     fn give_up(&self) {
         self.is_broken.store(true, Ordering::Relaxed);
         if let Some(observer) = &self.observer {
-            observer.disconnected(self.number);
+            observer.disconnected(self.node, self.number);
         }
     }
 
@@ -205,7 +207,7 @@ impl ConnectionState {
     /// It has answered a request that was sent at this moment.
     fn confirm(&self, sent_at: Instant) {
         if let Some(observer) = &self.observer {
-            observer.confirmed(self.number, sent_at);
+            observer.confirmed(self.node, self.number, sent_at);
         }
     }
 

@@ -87,8 +87,11 @@ impl Connector {
         number: u64,
         begun_after: u64,
     ) -> Result<Connection, ConnectError> {
-        let observer = self.handler.as_ref().and_then(|handler| handler.observer.clone());
-        let state = Arc::new(ConnectionState::new(number, observer));
+        let (node, observer) = match &self.handler {
+            Some(handler) => (handler.node, handler.observer.clone()),
+            None => (0, None),
+        };
+        let state = Arc::new(ConnectionState::new(node, number, observer));
         let pushes = (protocol == ProtocolVersion::RESP3).then(|| {
             let state = Arc::clone(&state);
             let receiver = PushReceiver { state, handler: self.handler.clone() };
@@ -128,7 +131,8 @@ impl Connector {
         let server = replies.next().and_then(Result::ok);
         connection.declares_all = !server.is_some_and(|server| tracks_declared_names(&server));
         if let Some(observer) = &handler.observer {
-            observer.connected(connection.state.number, sent_at, &|| connection.is_broken());
+            let is_broken = || connection.is_broken();
+            observer.connected(handler.node, connection.state.number, sent_at, &is_broken);
         }
         Ok(())
     }

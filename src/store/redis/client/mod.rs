@@ -73,6 +73,7 @@ use self::push_handler::PushHandler;
 use self::reconnect::{Failovers, ReconnectBackoff};
 use self::request::Replied;
 use self::routing::Routing;
+use self::slot::SlotOwners;
 use crate::error::StoreError;
 use crate::jitter::jitter;
 use crate::key::Digest;
@@ -138,6 +139,8 @@ impl RedisClient {
         let handler = PushHandler {
             names: names.clone(),
             watchers: watchers.clone(),
+            node: 0,
+            owners: options.is_cluster().then(|| Arc::new(SlotOwners::none())),
             observer,
             is_tracked: Arc::clone(&is_tracked),
             pushes: Arc::clone(&pushes),
@@ -163,7 +166,6 @@ impl RedisClient {
             rules: options.rules(jitter()),
             outages: outages.clone(),
             plain,
-            is_of_cluster: options.is_cluster(),
         };
         let routing = Routing::new(factory, &options);
         let state = ClientState {

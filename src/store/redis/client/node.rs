@@ -48,7 +48,6 @@ pub(super) struct NodeFactory {
     pub(super) outages: Outages,
     /// The number of connections without tracking.
     pub(super) plain: u32,
-    pub(super) is_of_cluster: bool,
 }
 
 /// Why a node gave no usable reply.
@@ -85,10 +84,10 @@ impl NodeFactory {
         let clock = connector.clock.clone().unwrap_or_default();
         let failovers = Arc::clone(&connector.failovers);
         let plain = (0..self.plain).map(|_| connect(None)).collect();
-        let tracked = connect(Some(self.handler.clone()));
+        let tracked = connect(Some(PushHandler { node: place, ..self.handler.clone() }));
         RedisNode {
             health: Health::new(self.rules, self.outages.clone()),
-            is_of_cluster: self.is_of_cluster,
+            is_of_cluster: self.handler.owners.is_some(),
             used: AtomicBool::new(false),
             address,
             place,

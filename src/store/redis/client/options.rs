@@ -246,7 +246,10 @@ impl RedisOptions {
     /// decodes nothing), and 512 bytes for the tables. Entries that are read often stay. All
     /// lookups use the one connection with client tracking.
     ///
-    /// On a cluster, nothing is copied.
+    /// In a cluster, each node reports the changes of its slots. The copies of a slot are dropped
+    /// when it gets another owner, and when the connection to its owner breaks. Each node that owns
+    /// slots is sent a script instead of the `PING`, because a node that was cut off from the others
+    /// still answers that.
     ///
     /// Default: off. A copy is a hundred times faster than a lookup. It takes memory on both sides,
     /// and it can lag behind.
@@ -316,12 +319,12 @@ impl RedisOptions {
 
     /// The number of connections without tracking. None with a near tier.
     pub(in super::super) fn plain_connections(&self) -> u32 {
-        if self.near_tier().is_some() { 0 } else { self.connections - 1 }
+        if self.near.is_some() { 0 } else { self.connections - 1 }
     }
 
     /// The size of the near tier in bytes, and the maximum time for which a copy is served.
     pub(in super::super) fn near_tier(&self) -> Option<(usize, Duration)> {
-        Some((self.near.filter(|_| !self.is_cluster())?, self.near_ttl))
+        Some((self.near?, self.near_ttl))
     }
 
     /// Only RESP3 has push messages.

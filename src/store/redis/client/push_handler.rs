@@ -8,7 +8,9 @@ use redis::{PushInfo, PushKind, Value};
 
 use super::connection::ConnectionState;
 use super::names::Names;
+use super::slot::{InSlot, SlotOwners};
 use super::tracking_observer::TrackingObserver;
+use crate::key::Digest;
 use crate::store::Watchers;
 
 /// Passes on the changes that the server reports over a tracked connection.
@@ -16,6 +18,10 @@ use crate::store::Watchers;
 pub(super) struct PushHandler {
     pub(super) names: Names,
     pub(super) watchers: Watchers,
+    /// The place of the node.
+    pub(super) node: u16,
+    /// The owners of the slots of a cluster.
+    pub(super) owners: Option<Arc<SlotOwners>>,
     pub(super) observer: Option<Arc<dyn TrackingObserver>>,
     /// Whether the server reports changes, as far as is known.
     pub(super) is_tracked: Arc<AtomicBool>,
@@ -32,12 +38,23 @@ impl PushHandler {
             }
             // Without names: the server dropped all data, or stopped tracking all names.
             (PushKind::Invalidate, _) => {
-                self.observer.as_ref().inspect(|observer| observer.all_changed());
-                self.watchers.tell_all();
+                self.observer.as_ref().inspect(|observer| observer.all_changed(self.node));
+                self.tell_all();
             }
             // Messages may have been lost, and no more will come.
-            (PushKind::Disconnection, _) => self.watchers.tell_all(),
+            (PushKind::Disconnection, _) => self.tell_all(),
             _ => {}
+        }
+    }
+
+    /// Notifies the watches of all keys on the node.
+    fn tell_all(&self) {
+        match &self.owners {
+            None => self.watchers.tell_all(),
+            Some(owners) => {
+                let is_ours = |key: &Digest| owners.node(key.slot()) == Some(self.node);
+                self.watchers.tell_where(is_ours);
+            }
         }
     }
 

@@ -16,18 +16,18 @@ use crate::error::StoreError;
 
 /// Where requests go.
 pub(super) enum Routing {
-    Single(RedisNode),
+    Single(Box<RedisNode>),
     Cluster(Arc<Cluster>),
 }
 
 impl Routing {
     pub(super) fn new(factory: NodeFactory, options: &RedisOptions) -> Self {
-        match options.servers() {
-            Servers::Cluster { seeds } => {
+        match (options.servers(), factory.handler.owners.clone()) {
+            (Servers::Cluster { seeds }, Some(owners)) => {
                 let timeout = options.request_timeout();
-                Self::Cluster(Arc::new(Cluster::new(factory, seeds.clone(), timeout)))
+                Self::Cluster(Arc::new(Cluster::new(factory, owners, seeds.clone(), timeout)))
             }
-            servers => Self::Single(factory.single(servers.first())),
+            (servers, _) => Self::Single(Box::new(factory.single(servers.first()))),
         }
     }
 
@@ -63,9 +63,10 @@ impl Routing {
     }
 
     /// Splits items into groups that one command can have: all of them for a single server, and
-    /// those of one slot for a cluster.
+    /// those of one slot for a cluster. No group is empty.
     pub(super) fn split<T>(&self, items: Vec<T>, slot: impl Fn(&T) -> u16) -> Vec<Vec<T>> {
         match self {
+            _ if items.is_empty() => Vec::new(),
             Self::Single(_) => vec![items],
             Self::Cluster(_) => {
                 let mut by_slot = BTreeMap::<u16, Vec<T>>::new();

@@ -1,6 +1,7 @@
 //! Hash slots: a cluster keeps the names of one slot on one node.
 
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use crate::key::Digest;
 
@@ -16,6 +17,39 @@ pub(crate) fn slot_of(name: &[u8]) -> u16 {
     });
     crc % SLOTS as u16
 }
+
+/// The owners of all slots, by the places of their nodes.
+#[derive(Debug)]
+pub(super) struct SlotOwners(Box<[AtomicU16]>);
+
+impl SlotOwners {
+    /// No slot has an owner.
+    pub(super) fn none() -> Self {
+        Self((0..SLOTS).map(|_| AtomicU16::new(NO_NODE)).collect())
+    }
+
+    pub(super) fn node(&self, slot: u16) -> Option<u16> {
+        let node = self.owner(slot).load(Ordering::Acquire);
+        (node != NO_NODE).then_some(node)
+    }
+
+    /// Sets the owner of a slot. Returns whether it was another one.
+    pub(super) fn set(&self, slot: u16, node: Option<u16>) -> bool {
+        let node = node.unwrap_or(NO_NODE);
+        self.owner(slot).swap(node, Ordering::AcqRel) != node
+    }
+
+    /// The owners in the order of the slots.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Option<u16>> {
+        (0..SLOTS as u16).map(|slot| self.node(slot))
+    }
+
+    fn owner(&self, slot: u16) -> &AtomicU16 {
+        &self.0[usize::from(slot) % SLOTS]
+    }
+}
+
+const NO_NODE: u16 = u16::MAX;
 
 /// What is in a slot: a name, or a key with all its names.
 pub(in super::super) trait InSlot {

@@ -5,7 +5,9 @@
 //! 1. The version of a key is taken before the lookup is sent, and the copy keeps that version. A
 //!    change that is reported later, even before the reply arrives, makes the version invalid, and
 //!    the copy with it.
-//! 2. Versions are valid only as long as the connection over which the lookup was sent. Copies are
+//! 2. Versions are valid only as long as the connection over which the lookup was sent. In a
+//!    cluster, that is the connection to the owner of the slot, and the version of a key is valid
+//!    only as long as the slot has the same owner and no request to it was redirected. Copies are
 //!    served only while changes are reported. Validity is checked in [`Near::find`] only, so the
 //!    order of replies, push messages and disconnections does not matter. Invalidating one copy or
 //!    all of them is one atomic store, which never blocks the push handler. New copies reuse the
@@ -90,8 +92,8 @@ struct NearCopy {
 
 impl Near {
     /// A near tier of at most this many bytes. It serves a copy for `longest` at most, and no copy
-    /// while the connection has not answered for `silence`.
-    pub(super) fn new(bytes: usize, longest: Duration, silence: Duration) -> Self {
+    /// while the connection has not answered for `silence`. A single server has one slot.
+    pub(super) fn new(bytes: usize, longest: Duration, silence: Duration, slots: usize) -> Self {
         let options = OptionsBuilder::new()
             .shards((bytes / SHARD).clamp(1, MOST_SHARDS))
             .estimated_items_capacity(bytes / TYPICAL)
@@ -101,7 +103,8 @@ impl Near {
         let evictions = Arc::default();
         let evicted = Evicted(Arc::clone(&evictions));
         let copies = Cache::with_options(options, Weights, RandomState::new(), evicted);
-        let epochs = Epochs::new((bytes / TYPICAL).clamp(LEAST_COUNTERS, MOST_COUNTERS), silence);
+        let counters = (bytes / TYPICAL).clamp(LEAST_COUNTERS, MOST_COUNTERS);
+        let epochs = Epochs::new(counters, silence, slots);
         let [used, has_heartbeat] = [(); 2].map(|()| AtomicBool::new(false));
         let hits = StripedCounter::default();
         Self { copies, epochs, longest, used, has_heartbeat, hits, evictions }
@@ -110,20 +113,15 @@ impl Near {
     /// The copy of an entry with its remaining life, if the copy is valid.
     #[inline]
     pub(super) fn find(&self, key: &Key) -> Option<Entry> {
-        if !self.epochs.is_connected() {
-            return None;
-        }
         let NearCopy { entry, start, tags } = self.copies.get(key)?;
         let Remaining::Known(life) = entry.remaining() else {
             return None;
         };
         let now = Instant::now();
         let age = now.saturating_duration_since(start.at);
-        if age >= life.min(self.longest)
-            || !self.epochs.is_confirmed(now)
-            || !self.epochs.holds(&start.version)
-            || !tags.iter().flat_map(|tags| tags.iter()).all(|tag| self.epochs.holds(tag))
-        {
+        let tags = tags.iter().flat_map(|tags| tags.iter());
+        let mut versions = iter::once(&start.version).chain(tags);
+        if age >= life.min(self.longest) || !versions.all(|it| self.epochs.is_valid(it, now)) {
             return None;
         }
         self.note_use();
@@ -231,20 +229,30 @@ impl TrackingObserver for Near {
         self.change(tag);
     }
 
-    fn all_changed(&self) {
-        self.epochs.change_all();
+    fn all_changed(&self, node: u16) {
+        self.epochs.change_all(node);
     }
 
-    fn connected(&self, connection: u64, sent_at: Instant, is_broken: &dyn Fn() -> bool) {
-        self.epochs.connect(connection, sent_at, is_broken);
+    fn connected(
+        &self,
+        node: u16,
+        connection: u64,
+        sent_at: Instant,
+        is_broken: &dyn Fn() -> bool,
+    ) {
+        self.epochs.connect(node, connection, sent_at, is_broken);
     }
 
-    fn confirmed(&self, connection: u64, sent_at: Instant) {
-        self.epochs.confirm(connection, sent_at);
+    fn confirmed(&self, node: u16, connection: u64, sent_at: Instant) {
+        self.epochs.confirm(node, connection, sent_at);
     }
 
-    fn disconnected(&self, connection: u64) {
-        self.epochs.disconnect(connection);
+    fn disconnected(&self, node: u16, connection: u64) {
+        self.epochs.disconnect(node, connection);
+    }
+
+    fn owned(&self, slot: u16, node: Option<u16>) {
+        self.epochs.own(slot, node);
     }
 }
 

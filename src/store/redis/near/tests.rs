@@ -1,5 +1,7 @@
 //! Tests of the near tier alone: what it keeps, and for how long.
 
+mod slots;
+
 use std::collections::VecDeque;
 
 use rand::rngs::StdRng;
@@ -21,8 +23,8 @@ fn near() -> Near {
 
 /// A near tier with tracking connection 1, which may be silent for this long.
 fn silent_for(silence: Duration) -> Near {
-    let near = Near::new(1024 * 1024, 30 * SECOND, silence);
-    near.connected(1, Instant::now(), &|| false);
+    let near = Near::new(1024 * 1024, 30 * SECOND, silence, 1);
+    near.connected(0, 1, Instant::now(), &|| false);
     near
 }
 
@@ -103,7 +105,7 @@ impl NearModel {
 
     /// Push messages are lost. Requests may still be answered, late.
     fn reconnect(&mut self, near: &Near, key: &Key, rng: &mut StdRng) {
-        near.disconnected(self.connection);
+        near.disconnected(0, self.connection);
         assert!(near.find(key).is_none());
         self.pushes.clear();
         self.tracked = false;
@@ -111,7 +113,7 @@ impl NearModel {
             self.change();
         }
         self.connection += 1;
-        near.connected(self.connection, Instant::now(), &|| false);
+        near.connected(0, self.connection, Instant::now(), &|| false);
         self.least_version = self.version;
     }
 }
@@ -122,10 +124,10 @@ fn no_order_of_events_gives_out_a_copy_after_its_change_was_reported() {
     let mut none = 0;
     for seed in 0..10_000 {
         let mut rng = StdRng::seed_from_u64(seed);
-        let near = Near::new(64 * 1024, 30 * SECOND, EVER);
+        let near = Near::new(64 * 1024, 30 * SECOND, EVER, 1);
         let key = key(seed);
         let mut model = NearModel::default();
-        near.connected(model.connection, Instant::now(), &|| false);
+        near.connected(0, model.connection, Instant::now(), &|| false);
         for _ in 0..rng.random_range(10..60) {
             model.step(&near, &key, &mut rng);
             match near.find(&key) {
@@ -173,28 +175,28 @@ async fn a_copy_is_given_out_only_if_its_connection_has_answered_in_time() {
     let sent_at = Instant::now();
     advance(SECOND).await;
     assert!(near.find(&key(1)).is_none(), "the connection was silent for two seconds");
-    near.confirmed(1, sent_at);
+    near.confirmed(0, 1, sent_at);
     assert!(near.find(&key(1)).is_some(), "it was alive a second ago");
     advance(SECOND).await;
     assert!(near.find(&key(1)).is_none(), "a reply confirms nothing that came later");
     // A reply that arrives late.
-    near.confirmed(1, sent_at);
+    near.confirmed(0, 1, sent_at);
     assert!(near.find(&key(1)).is_none());
-    near.confirmed(1, Instant::now());
+    near.confirmed(0, 1, Instant::now());
     assert!(near.find(&key(1)).is_some());
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_over_another_connection_confirms_nothing() {
     let near = silent_for(2 * SECOND);
-    near.connected(2, Instant::now(), &|| false);
+    near.connected(0, 2, Instant::now(), &|| false);
     assert!(keep(&near, 1, 20 * SECOND));
     advance(2 * SECOND).await;
     for connection in [1, 3] {
-        near.confirmed(connection, Instant::now());
+        near.confirmed(0, connection, Instant::now());
         assert!(near.find(&key(1)).is_none());
     }
-    near.confirmed(2, Instant::now());
+    near.confirmed(0, 2, Instant::now());
     assert!(near.find(&key(1)).is_some());
 }
 
@@ -203,8 +205,8 @@ async fn a_tracked_connection_has_no_part_in_what_its_predecessor_answered() {
     let near = silent_for(2 * SECOND);
     let tracked_at = Instant::now();
     advance(SECOND).await;
-    near.confirmed(1, Instant::now());
-    near.connected(2, tracked_at, &|| false);
+    near.confirmed(0, 1, Instant::now());
+    near.connected(0, 2, tracked_at, &|| false);
     assert!(keep(&near, 1, 20 * SECOND));
     advance(SECOND).await;
     assert!(near.find(&key(1)).is_none());
@@ -214,19 +216,19 @@ async fn a_tracked_connection_has_no_part_in_what_its_predecessor_answered() {
 fn nothing_is_kept_without_a_tracking_connection() {
     let near = near();
     let start = near.start_read(&key(1).digest()).expect("it is connected");
-    near.disconnected(1);
+    near.disconnected(0, 1);
     assert!(!near.keep(start, vec![], &key(1), &entry(1, 10, SECOND)));
     assert!(!keep(&near, 1, SECOND));
-    near.connected(2, Instant::now(), &|| true);
+    near.connected(0, 2, Instant::now(), &|| true);
     assert!(!keep(&near, 1, SECOND), "the connection broke while it was made");
 }
 
 #[test]
 fn the_end_of_an_older_connection_is_not_the_end_of_this_one() {
     let near = near();
-    near.connected(2, Instant::now(), &|| false);
+    near.connected(0, 2, Instant::now(), &|| false);
     assert!(keep(&near, 1, SECOND));
-    near.disconnected(1);
+    near.disconnected(0, 1);
     assert!(near.find(&key(1)).is_some());
 }
 
@@ -235,7 +237,7 @@ fn a_change_of_everything_leaves_no_copy_and_the_connection_in_use() {
     let near = near();
     assert!(keep(&near, 1, SECOND));
     let start = near.start_read(&key(2).digest()).expect("it is connected");
-    near.all_changed();
+    near.all_changed(0);
     assert!(near.find(&key(1)).is_none());
     assert!(!near.keep(start, vec![], &key(2), &entry(1, 10, SECOND)));
     assert!(keep(&near, 1, SECOND) && near.find(&key(1)).is_some());

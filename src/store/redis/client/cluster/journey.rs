@@ -42,9 +42,8 @@ impl Journey {
         self.redirections += 1;
         self.next = Some(Hop { node, asks });
         match self.redirections {
-            0..=AT_ONCE => true,
-            0..=MOST => self.pause().await,
-            _ => false,
+            redirections if redirections <= AT_ONCE => true,
+            redirections => redirections <= MOST && self.pause().await,
         }
     }
 

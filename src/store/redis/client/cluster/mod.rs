@@ -36,7 +36,7 @@ use super::node::{NodeError, NodeFactory, RedisNode};
 use super::redirect::{Redirection, redirection};
 use super::request::{Outgoing, RedisRequest, Replied};
 use super::request_error::RequestError;
-use super::slot::{InSlot, SLOTS};
+use super::slot::{InSlot, SLOTS, SlotOwners};
 use crate::error::{StoreError, StoreErrorKind};
 use crate::jitter::jitter;
 
@@ -63,12 +63,17 @@ struct Undelivered {
 
 impl Cluster {
     /// A cluster with these seeds: nodes that are asked first which nodes there are.
-    pub(super) fn new(factory: NodeFactory, seeds: Vec<ServerAddress>, timeout: Duration) -> Self {
+    pub(super) fn new(
+        factory: NodeFactory,
+        owners: Arc<SlotOwners>,
+        seeds: Vec<ServerAddress>,
+        timeout: Duration,
+    ) -> Self {
         let rules = BreakerRules { pause: PROBE.mul_f64(0.8 + 0.4 * jitter()), ..factory.rules };
         let every = REFRESH.mul_f64(0.8 + 0.4 * jitter());
         Self {
             health: Health::new(rules, factory.outages.clone()),
-            table: SlotTable::new(factory),
+            table: SlotTable::new(factory, owners),
             seeds,
             schedule: Arc::new(RefreshSchedule::new(timeout + timeout, every)),
             last_error: Mutex::default(),
@@ -160,12 +165,14 @@ impl Cluster {
                 self.refresh_soon(Some(Arc::clone(&owner)));
                 journey.follow(owner, false).await
             }
-            Redirection::AskOnce { ref to, .. } => {
+            Redirection::AskOnce { slot, ref to } => {
+                self.table.pass_over(slot);
                 let importing = self.table.node(&to.clone().address(&node.address));
                 journey.follow(importing, true).await
             }
             Redirection::Repeat => journey.await_move().await,
             Redirection::AwaitCluster => {
+                self.table.distrust(node);
                 self.refresh_soon(None);
                 journey.pause().await
             }

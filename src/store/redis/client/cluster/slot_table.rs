@@ -1,19 +1,19 @@
 //! The slot table: which node owns which slot, as far as this process knows.
 
-use std::ops::RangeInclusive;
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::mem;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::slot_ranges::SlotRanges;
+use crate::store::Watchers;
 use crate::store::redis::client::address::ServerAddress;
 use crate::store::redis::client::node::{NodeFactory, RedisNode};
-use crate::store::redis::client::slot::SLOTS;
+use crate::store::redis::client::slot::{InSlot, SLOTS, SlotOwners};
+use crate::store::redis::client::tracking_observer::TrackingObserver;
 
 /// The owners of all slots, and the nodes that are in use.
 pub(super) struct SlotTable {
     factory: NodeFactory,
-    /// The place of the owner of each slot, or `UNOWNED`.
-    owners: Box<[AtomicU16]>,
+    owners: Arc<SlotOwners>,
     /// Held to clone or to replace nodes, never across an `.await`.
     nodes: RwLock<NodeTable>,
 }
@@ -26,18 +26,18 @@ struct NodeTable {
     replicas: Vec<ServerAddress>,
 }
 
-const UNOWNED: u16 = u16::MAX;
+/// The place of nodes that are not in the table.
+const NO_PLACE: u16 = u16::MAX;
 
 impl SlotTable {
     /// A table in which no slot has an owner.
-    pub(super) fn new(factory: NodeFactory) -> Self {
-        let owners = (0..SLOTS).map(|_| AtomicU16::new(UNOWNED)).collect();
+    pub(super) fn new(factory: NodeFactory, owners: Arc<SlotOwners>) -> Self {
         Self { factory, owners, nodes: RwLock::default() }
     }
 
     /// The owner of a slot.
     pub(super) fn owner(&self, slot: u16) -> Option<Arc<RedisNode>> {
-        let place = self.place(slot).load(Ordering::Acquire);
+        let place = self.owners.node(slot)?;
         self.nodes().places.get(usize::from(place))?.clone()
     }
 
@@ -46,12 +46,12 @@ impl SlotTable {
         let nodes = self.nodes();
         let mut seen = vec![false; nodes.places.len()];
         let mut owners = Vec::new();
-        for (slot, place) in self.owners.iter().enumerate() {
-            let place = usize::from(place.load(Ordering::Acquire));
+        for (slot, place) in (0..).zip(self.owners.iter()) {
+            let place = usize::from(place.unwrap_or(NO_PLACE));
             if let Some(Some(node)) = nodes.places.get(place)
-                && !std::mem::replace(&mut seen[place], true)
+                && !mem::replace(&mut seen[place], true)
             {
-                owners.push((slot as u16, Arc::clone(node)));
+                owners.push((slot, Arc::clone(node)));
             }
         }
         owners
@@ -59,7 +59,7 @@ impl SlotTable {
 
     /// How many slots have an owner.
     pub(super) fn coverage(&self) -> usize {
-        self.owners.iter().filter(|place| place.load(Ordering::Relaxed) != UNOWNED).count()
+        self.owners.iter().flatten().count()
     }
 
     /// All nodes that are in use.
@@ -82,36 +82,67 @@ impl SlotTable {
 
     /// Sets the owner of one slot.
     pub(super) fn assign(&self, slot: u16, owner: &RedisNode) {
-        self.place(slot).store(owner.place, Ordering::Release);
+        let node = Some(owner.place).filter(|place| *place != NO_PLACE);
+        if self.owners.set(slot, node) {
+            self.observer().inspect(|observer| observer.owned(slot, node));
+            self.watchers().tell_where(|key| key.slot() == slot);
+        }
+    }
+
+    /// A request to a slot is sent to another node than the owner. Its answer must not be copied,
+    /// because the connection to the owner does not report its changes.
+    pub(super) fn pass_over(&self, slot: u16) {
+        self.observer().inspect(|observer| observer.owned(slot, self.owners.node(slot)));
+    }
+
+    /// A node serves its slots no longer, although it answers. It may have missed changes.
+    pub(super) fn distrust(&self, node: &RedisNode) {
+        self.observer().inspect(|observer| observer.all_changed(node.place));
     }
 
     /// Sets the owners of all slots. Nodes that own none and were not used since the last call go
     /// out of use.
     pub(super) fn install(&self, ranges: &SlotRanges) {
         let mut nodes = self.nodes_mut();
-        let mut owners = vec![UNOWNED; SLOTS];
+        let mut owners = vec![None; SLOTS];
         for (slots, address) in &ranges.ranges {
             let place = nodes.at_or_made(address, &self.factory).place;
-            slots_of(&mut owners, slots).fill(place);
-        }
-        for (slot, place) in self.owners.iter().zip(&owners) {
-            slot.store(*place, Ordering::Release);
+            let slots = usize::from(*slots.start())..=usize::from(*slots.end());
+            let owner = Some(place).filter(|place| *place != NO_PLACE);
+            owners.get_mut(slots).unwrap_or_default().fill(owner);
         }
         nodes.replicas.clone_from(&ranges.replicas);
-        let mut owns = vec![false; nodes.places.len()];
-        for place in owners.into_iter().filter(|place| *place != UNOWNED) {
-            owns[usize::from(place)] = true;
+        let mut changed = vec![false; SLOTS];
+        for ((slot, owner), changed) in (0..).zip(&owners).zip(&mut changed) {
+            *changed = self.owners.set(slot, *owner);
         }
-        let is_idle = |node: &Arc<RedisNode>| !node.was_used() && !owns[usize::from(node.place)];
-        let idle: Vec<_> =
-            nodes.places.iter_mut().filter_map(|node| node.take_if(|node| is_idle(node))).collect();
+        let idle = nodes.take_idle(&owners);
         // Dropped after the lock, because this closes connections.
         drop(nodes);
         drop(idle);
+        self.note_changes(&owners, &changed);
     }
 
-    fn place(&self, slot: u16) -> &AtomicU16 {
-        &self.owners[usize::from(slot) % SLOTS]
+    /// Ends the copies of slots that have changed their owners, and notifies the watches of their
+    /// keys: the former owners report no changes. Called after the new owners were set, so that no
+    /// request goes to a former owner any more.
+    fn note_changes(&self, owners: &[Option<u16>], changed: &[bool]) {
+        if !changed.contains(&true) {
+            return;
+        }
+        if let Some(observer) = self.observer() {
+            let changed = (0..).zip(owners).zip(changed).filter(|(_, changed)| **changed);
+            changed.for_each(|((slot, owner), _)| observer.owned(slot, *owner));
+        }
+        self.watchers().tell_where(|key| changed[usize::from(key.slot())]);
+    }
+
+    fn observer(&self) -> Option<&Arc<dyn TrackingObserver>> {
+        self.factory.handler.observer.as_ref()
+    }
+
+    fn watchers(&self) -> &Watchers {
+        &self.factory.handler.watchers
     }
 
     fn nodes(&self) -> RwLockReadGuard<'_, NodeTable> {
@@ -121,10 +152,6 @@ impl SlotTable {
     fn nodes_mut(&self) -> RwLockWriteGuard<'_, NodeTable> {
         self.nodes.write().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn slots_of<'a>(owners: &'a mut [u16], slots: &RangeInclusive<u16>) -> &'a mut [u16] {
-    owners.get_mut(usize::from(*slots.start())..=usize::from(*slots.end())).unwrap_or_default()
 }
 
 impl NodeTable {
@@ -140,11 +167,20 @@ impl NodeTable {
         let place = free.unwrap_or(self.places.len());
         if place >= SLOTS {
             // A cluster has no more owners than slots. This one is for the caller only.
-            return Arc::new(factory.node(address.clone(), UNOWNED));
+            return Arc::new(factory.node(address.clone(), NO_PLACE));
         }
         let node = Arc::new(factory.node(address.clone(), place as u16));
         self.places.resize(self.places.len().max(place + 1), None);
         self.places[place] = Some(Arc::clone(&node));
         node
+    }
+
+    /// Removes the nodes that own no slot and were not used since the last call.
+    fn take_idle(&mut self, owners: &[Option<u16>]) -> Vec<Arc<RedisNode>> {
+        let mut owns = vec![false; self.places.len()];
+        owners.iter().flatten().for_each(|place| owns[usize::from(*place)] = true);
+        let is_idle = |node: &Arc<RedisNode>| !node.was_used() && !owns[usize::from(node.place)];
+        let nodes = self.places.iter_mut();
+        nodes.filter_map(|node| node.take_if(|node| is_idle(node))).collect()
     }
 }

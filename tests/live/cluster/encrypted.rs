@@ -1,0 +1,47 @@
+//! A cluster by TLS.
+
+use std::fs;
+use std::path::Path;
+
+use bellwether::RedisOptions;
+use bellwether::redis::RedisTls;
+use bellwether::store::conformance;
+use bellwether_testkit::servers::{Authority, RedisServer, free_port};
+use bellwether_testkit::wait::within;
+
+use super::MINUTE;
+use crate::catalog::options_at;
+
+/// A node with all slots, which announces its name, and the ports of TLS to clients by TLS.
+#[tokio::test]
+async fn redis_store_keeps_the_contract_on_a_cluster_through_tls() {
+    let authority = Authority::new("ours");
+    let identity = authority.local();
+    let port = free_port().to_string();
+    let file = |name: &str, text: &str| {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cluster-{port}-{name}"));
+        fs::write(&path, text).expect("a file");
+        path.display().to_string()
+    };
+    let [chain, key, ca] = [
+        file("server.crt", &identity.chain),
+        file("server.key", &identity.key),
+        file("ca.crt", &authority.pem()),
+    ];
+    let certificates = ["--tls-cert-file", &chain, "--tls-key-file", &key];
+    let encrypted = ["--tls-port", &port, "--tls-cluster", "yes", "--tls-auth-clients", "no"];
+    let announced = ["--cluster-announce-hostname", "localhost"];
+    let preferred = ["--cluster-preferred-endpoint-type", "hostname"];
+    let cluster = ["--cluster-enabled", "yes", "--tls-ca-cert-file", &ca];
+    let options = [&cluster[..], &certificates, &encrypted, &announced, &preferred].concat();
+    let server = RedisServer::start_with(&options);
+    server.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+    let is_whole = || server.command(&["CLUSTER", "INFO"]).text().contains("cluster_state:ok");
+    within(MINUTE, is_whole).await;
+    let tls = RedisTls::new().ca_pem(authority.pem()).expect("an authority");
+    let url = format!("rediss-cluster://localhost:{port}");
+    let options: RedisOptions = options_at(&url).tls(tls).expect("an address of TLS");
+    let store = options.connect().await.expect("a store");
+    assert!(store.is_tracking());
+    assert_eq!(conformance::run(store).await, []);
+}
