@@ -160,6 +160,7 @@ impl Watchers {
     }
 
     /// Notifies the watches of some keys: messages about them may have been lost.
+    #[cfg(feature = "redis")]
     pub(crate) fn tell_where(&self, is_told: impl Fn(&Digest) -> bool) {
         let keys = self.0.keys();
         let told = keys.iter().filter(|(key, _)| is_told(key));
