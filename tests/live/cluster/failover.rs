@@ -119,7 +119,7 @@ async fn a_cluster_that_is_down_is_used_again_when_it_is_back() {
     let store = store_with_timeout(&cluster, Duration::from_millis(300)).await;
     let sku = owned_by(&cluster, 1);
     fill(&store, sku, "x").await;
-    // Without a replica, nobody takes the slots of node 0: all nodes refuse requests.
+    // Without a replica, no node takes the slots of node 0: all nodes refuse requests.
     let replica = cluster.replica_of(0);
     cluster.node_mut(replica).kill();
     cluster.node_mut(0).kill();

@@ -102,7 +102,7 @@ async fn after_a_planned_failover_copies_end_with_their_entries() {
     }
 }
 
-/// Nobody tells it that others may have taken its slots.
+/// It is not told that others may have taken its slots.
 #[tokio::test]
 async fn a_node_that_is_cut_off_ends_the_copies_of_its_slots() {
     let cluster = RedisCluster::start();
