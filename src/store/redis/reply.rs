@@ -61,16 +61,18 @@ pub(super) fn seen_with_lives(reply: Value) -> Option<(u64, Vec<Option<Seen>>)> 
     Some((now, seen))
 }
 
-/// The reply of `touch_tags.lua`: for each tag, its value, and whether it was absent.
-pub(super) fn touched(reply: Value) -> Option<Vec<(TagValue, bool)>> {
+/// The reply of `touch_tags.lua`: the server's time, and for each tag, its value, and whether it was
+/// absent.
+pub(super) fn touched(reply: Value) -> Option<(u64, Vec<(TagValue, bool)>)> {
     let Value::Array(reply) = reply else { return None };
     let mut fields = reply.into_iter();
+    let now = fields.next()?.whole()?;
     let mut touched = Vec::with_capacity(fields.len() / 2);
     while let Some(value) = fields.next() {
         let Value::Bytes(value) = value else { return None };
         touched.push((TagValue::read(&value)?, fields.next()? == Value::Int(1)));
     }
-    Some(touched)
+    Some((now, touched))
 }
 
 fn see(sealed: Value, remaining: Option<Duration>) -> Option<Option<Seen>> {

@@ -12,12 +12,14 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::client::{InSlot, RedisRequest, RedisValue, ServerClock};
 use super::inner::Inner;
 use super::near::Version;
 use super::reply::{self, Seen};
 use super::tag_value::TagValue;
-use crate::duration::{micros, millis};
+use crate::duration::millis;
 use crate::error::StoreError;
 use crate::jitter::jitter;
 use crate::key::Digest;
@@ -100,10 +102,13 @@ impl Inner {
             groups.push(group);
         }
         let mut touched = Ok(Vec::with_capacity(tags.len()));
+        let asked_at = Instant::now();
         let all = |group: usize, values: &Vec<_>| values.len() == groups[group].len();
-        let read = |group: usize, reply| reply::touched(reply).filter(|values| all(group, values));
-        let done = |group: usize, values: Result<Vec<_>, _>| match (&mut touched, values) {
-            (Ok(touched), Ok(values)) => {
+        let read =
+            |group: usize, reply| reply::touched(reply).filter(|(_, values)| all(group, values));
+        let done = |group: usize, values: Result<(u64, Vec<_>), _>| match (&mut touched, values) {
+            (Ok(touched), Ok((now, values))) => {
+                self.client.with_clock(groups[group][0], |clock| clock.note(asked_at, now));
                 touched.extend(groups[group].iter().zip(values).map(TouchedTag::new));
             }
             (_, Err(error)) => touched = Err(error),
@@ -127,7 +132,6 @@ impl Inner {
         let tags = Tags::of_entry(claimed.copied());
         let touched = self.touch(&tags, draft.lifetimes().life()).await?;
         let is_old = draft.lease_age() >= TAG_LIFE;
-        let granted_at = lease.granted_at().saturating_sub(self.clock_difference());
         let epoch = |touched: &TouchedTag| {
             let now = touched.epoch();
             let seen = lease.epochs().iter().find(|seen| *seen.tag() == touched.digest);
@@ -135,17 +139,28 @@ impl Inner {
                 Some(seen) => *seen == now,
                 // An invalidation during the load may be forgotten by now.
                 None if touched.is_new => !is_old,
-                None => !is_old && !touched.value.has_changed_since(granted_at),
+                None => {
+                    !is_old && !touched.value.has_changed_since(self.granted_at(lease, touched))
+                }
             };
             is_unchanged.then_some(now)
         };
         Ok(touched.iter().map(epoch).collect())
     }
 
-    /// By how much the clocks of two servers may differ, in microseconds: the time of a grant is
-    /// that of the node of the key, and the time in an epoch that of the node of the tag.
-    fn clock_difference(&self) -> u64 {
-        if self.client.is_cluster() { micros(NODES_APART) } else { 0 }
+    /// The earliest time at which a lease can have been granted, by the clock of the server of a tag.
+    /// On a cluster, that of the key has another clock. Zero if they cannot be compared, so that the
+    /// tag counts as changed.
+    fn granted_at(&self, lease: &Lease, tag: &TouchedTag) -> u64 {
+        let granted_at = lease.granted_at();
+        if !self.client.is_cluster() {
+            return granted_at;
+        }
+        let of_key = self.client.with_clock(&lease.key().digest(), ServerClock::now);
+        let of_tag = self.client.with_clock(&tag.digest, ServerClock::now);
+        let age = of_key.map(|now| now.end().saturating_sub(granted_at));
+        let granted_at = of_tag.zip(age).map(|(now, age)| now.start().saturating_sub(age));
+        granted_at.unwrap_or_default()
     }
 
     /// What the tags of an entry have made of it, for a request with these tags. Reads those tags
@@ -301,10 +316,6 @@ const LONGEST_LOAD: Duration = Duration::from_secs(600);
 
 /// The maximum of a time. Scripts add to it in floating point. No layer sets such times.
 const LONGEST_MS: u64 = 1 << 50;
-
-/// By how much the clocks of two nodes of a cluster may differ. A tag that is known after the load
-/// only, and was invalidated within this time before the load, is taken to have changed during it.
-const NODES_APART: Duration = Duration::from_secs(1);
 
 const CHANGING: &str = "changing a tag";
 

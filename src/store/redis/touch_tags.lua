@@ -2,12 +2,12 @@
 --
 -- KEYS   1 tag, and any number of others
 -- ARGV   1 how long the tags are needed, in ms   2 a random byte for each tag
--- gives  for each tag, its value, and 1 if it was absent or else 0
+-- gives  the server's time in us; then for each tag, its value, and 1 if it was absent or else 0
 --
 -- One script, because between a read and a write in two steps, two loads could make two epochs of
 -- one tag. The tags do not depend on each other, so some of them can be touched on another server.
 local now = server_time()
-local gives = {}
+local gives = {now}
 for number, name in ipairs(KEYS) do
   local value, absent = peek(name), 0
   if not is_tag(value) then
@@ -18,6 +18,6 @@ for number, name in ipairs(KEYS) do
     -- Much longer than is needed now: this is reported to every process that has copies.
     redis.call('PEXPIRE', name, ARGV[1] + tag_life)
   end
-  gives[2 * number - 1], gives[2 * number] = value, absent
+  gives[2 * number], gives[2 * number + 1] = value, absent
 end
 return gives
