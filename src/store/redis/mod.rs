@@ -46,10 +46,11 @@ use crate::tag::{Tag, Tags};
 /// the remaining life.
 ///
 /// # Names
-/// A key has four names in one hash slot: `bw:<namespace>:{<digest>}` for its entry, and the same
-/// with `:lease`, `:watermark` and `:failed`. A [tag](crate::Tag) has one name in a slot of its own,
-/// `bw:<namespace>:tag:{<digest>}`. It holds 16 bytes, or 32 after an expiry over a spread, and lives
-/// an hour or two longer than its longest entry. Nothing lists the entries of a tag.
+/// A key has four names (Redis keys) in one hash slot: `bw:<namespace>:{<digest>}` for its entry, and
+/// the same with `:lease`, `:watermark` and `:failed`. A [tag](crate::Tag) has one name in a slot of
+/// its own, `bw:<namespace>:tag:{<digest>}`. It holds 16 bytes, or 32 after an expiry over a spread,
+/// and lives as long as the longest of its entries, and up to an hour longer. Nothing lists the
+/// entries of a tag.
 ///
 /// Scripts declare all names that they touch in their `KEYS`, with one exception. Redis before 7.2 tracks every declared name, even if the script does
 /// not read it. So the watermark and the failure are arguments there. They may never change again,
