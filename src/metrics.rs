@@ -37,7 +37,7 @@
 //! | `refreshes_total` | counter | `cache`, `result` | [`RefreshStats`](crate::stats::RefreshStats) |
 //! | `refused_total` | counter | `cache`, `limit` | [`LimitStats`](crate::stats::LimitStats) |
 //! | `invalidations_total` | counter | `cache`, `event` | [`InvalidationStats`](crate::stats::InvalidationStats) |
-//! | `store_entries`, `store_bytes` | gauge | `store` | [`MemoryStats`](crate::stats::MemoryStats) |
+//! | `store_entries`, `store_bytes` | gauge | `store` | [`MemoryStats`] |
 //! | `store_evictions_total` | counter | `store` | the same |
 //! | `store_operations_total` | counter | `store`, `operation` | operations of a `RedisStore` |
 //! | `store_errors_total` | counter | `store`, `error` | those that failed |

@@ -12,7 +12,7 @@ use super::counters::counters;
 pub struct MemoryStats {
     /// How many entries are kept, including expired ones that were not removed yet.
     pub entries: u64,
-    /// How many bytes they take, counted as [`max_bytes`](crate::MemoryStore::max_bytes) says.
+    /// How many bytes they take, counted as [`max_bytes`](crate::MemoryOptions::max_bytes) says.
     pub bytes: u64,
     /// Entries that were removed before their end, to make room for others. If it grows, the store
     /// is too small for what it is asked for.
