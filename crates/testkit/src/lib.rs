@@ -6,6 +6,7 @@
 //! | [`caches`] | | layers over such a loader, requests to them, and what another process does |
 //! | [`clock`] | | the clock that all processes of a machine share |
 //! | [`error_chain`] | | the causes of an error |
+//! | [`spans`] | | a subscriber that records spans, their parents and their links |
 //! | [`wait`] | | waiting for what cannot be awaited |
 //! | [`servers`] | `servers` | Redis, MariaDB, PostgreSQL and ZooKeeper, each started for one test |
 //! | [`faults`] | `servers` | a proxy that does what bad networks and bad servers do |
@@ -39,6 +40,7 @@ pub mod processes;
 pub mod seeds;
 #[cfg(feature = "servers")]
 pub mod servers;
+pub mod spans;
 pub mod wait;
 
 /// The root of the workspace, where `scripts` and `target` are.

@@ -10,13 +10,22 @@ use bellwether_testkit::caches::{answer, answers, burst, cached};
 use bellwether_testkit::loaders::Loader;
 use metrics_facade::atomics::AtomicU64;
 use metrics_facade::{
-    Counter, Gauge, Histogram, Key, KeyName, Metadata, Recorder, SharedString, Unit,
+    Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
     with_local_recorder,
 };
 
-/// Every counter and gauge, by its name and labels.
+/// Every counter and gauge, by its name and labels; and of every histogram, how many values it has.
 #[derive(Default)]
 struct Recorded(Mutex<BTreeMap<String, Arc<AtomicU64>>>);
+
+/// Counts the values of a histogram.
+struct Values(Arc<AtomicU64>);
+
+impl HistogramFn for Values {
+    fn record(&self, _: f64) {
+        self.0.fetch_add(1, SeqCst);
+    }
+}
 
 impl Recorded {
     fn cell(&self, key: &Key) -> Arc<AtomicU64> {
@@ -47,8 +56,8 @@ impl Recorder for Recorded {
         Gauge::from_arc(self.cell(key))
     }
 
-    fn register_histogram(&self, _: &Key, _: &Metadata<'_>) -> Histogram {
-        Histogram::noop()
+    fn register_histogram(&self, key: &Key, _: &Metadata<'_>) -> Histogram {
+        Histogram::from_arc(Arc::new(Values(self.cell(key))))
     }
 }
 
@@ -75,6 +84,12 @@ async fn a_recorder_that_comes_late_gets_everything_once() {
     assert_eq!((requests("hit", "local"), requests("left", "")), (5, 0));
     assert_eq!(recorded.value("bellwether_loads_started_total cache=catalog why=miss"), 1);
     assert_eq!(recorded.value("bellwether_loads_ended_total cache=catalog result=succeeded"), 1);
+    let values = |name: &str| recorded.value(&format!("bellwether_{name}"));
+    assert_eq!(values("load_duration_seconds cache=catalog result=succeeded"), 1);
+    assert_eq!(values("load_duration_seconds cache=catalog result=failed"), 0);
+    assert_eq!(values("wait_duration_seconds cache=catalog place=here"), 9);
+    assert_eq!(values("flight_callers cache=catalog"), 1);
+    assert_eq!(values("notice_lag_seconds cache=catalog"), 0);
     let entries = recorded.value("bellwether_store_entries store=pages");
     assert_eq!(f64::from_bits(entries), 1.0);
 }
