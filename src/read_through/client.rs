@@ -109,7 +109,12 @@ impl<C> CacheClient<C> {
     /// Calls a loader for one request past the cache: counts the load, and runs it in a span. It
     /// counts as a load without a lease, of a request without a key or for a key whose answers are
     /// not kept.
-    pub fn load_alone<S, Req>(&self, key: Option<&Key>, loader: S, request: Req) -> AloneLoad<S, Req>
+    pub fn load_alone<S, Req>(
+        &self,
+        key: Option<&Key>,
+        loader: S,
+        request: Req,
+    ) -> AloneLoad<S, Req>
     where
         S: Service<Req>,
     {

@@ -60,7 +60,8 @@ impl<C> CacheClient<C> {
             ) => {
                 let value = Value::of(bytes, kept, extra_bytes);
                 let tags = tags.union(&own);
-                let tags = tags.inspect_err(|many| load::warn_too_many_tags(core, key, *many)).ok()?;
+                let tags =
+                    tags.inspect_err(|many| load::warn_too_many_tags(core, key, *many)).ok()?;
                 let tags = core.tags.and_everything(&tags);
                 Some(Draft::new(value, core.codec.id(), lifetimes).tagged(tags))
             }

@@ -72,9 +72,9 @@ pub(crate) use self::cache_stats::{
     RequestEvent, WaitPlace, WakeEvent,
 };
 pub(crate) use self::counters::CountedEvent;
+pub(crate) use self::layer_log::StoreFailure;
 #[cfg(feature = "redis")]
 pub(crate) use self::operations::OperationCounters;
-pub(crate) use self::layer_log::StoreFailure;
 pub(crate) use self::recorder::Statistics;
 pub(crate) use self::request_record::NotedEvent;
 pub(crate) use self::running_load::RunningLoad;

@@ -6,8 +6,8 @@ use tokio::time::Instant;
 
 use super::counters::Counters;
 use super::histogram::TimeHistograms;
-use super::store_stats::{OperationStats, OperationTimeStats, StoreErrorEvent, StoreErrorStats};
 use super::store_stats::StoreOperation;
+use super::store_stats::{OperationStats, OperationTimeStats, StoreErrorEvent, StoreErrorStats};
 use crate::error::{StoreError, StoreErrorKind};
 
 /// The operations of a store, how long they took, and how many of them have failed.

@@ -31,7 +31,8 @@ impl RequestRecord {
     pub fn end(self, status: &CacheStatus) {
         let event = RequestEvent::of(status);
         // Its last lookup may know more.
-        let noted = self.noted.get().and_then(NotedEvent::event).filter(|noted| noted.refines(event));
+        let noted =
+            self.noted.get().and_then(NotedEvent::event).filter(|noted| noted.refines(event));
         self.count(noted.unwrap_or(event));
     }
 

@@ -18,11 +18,10 @@ impl TraceParent {
         let fields: Vec<_> = text.split('-').collect();
         let [version, trace, span, flags] = fields[..] else { return None };
         let is_hex = |digit: u8| matches!(digit, b'0'..=b'9' | b'a'..=b'f');
-        let is_field =
-            |field: &str, length| field.len() == length && field.bytes().all(is_hex);
-        let is_id = |id: &str, length| is_field(id, length) && id.bytes().any(|digit| digit != b'0');
-        let is_valid =
-            version == "00" && is_id(trace, 32) && is_id(span, 16) && is_field(flags, 2);
+        let is_field = |field: &str, length| field.len() == length && field.bytes().all(is_hex);
+        let is_id =
+            |id: &str, length| is_field(id, length) && id.bytes().any(|digit| digit != b'0');
+        let is_valid = version == "00" && is_id(trace, 32) && is_id(span, 16) && is_field(flags, 2);
         is_valid.then(|| Self(text.into()))
     }
 

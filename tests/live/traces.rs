@@ -76,7 +76,9 @@ async fn without_a_trace_a_lease_takes_no_more_bytes() {
 async fn a_trace_that_makes_no_sense_is_left_out_and_one_that_is_too_long_is_no_lease() {
     let server = RedisServer::start();
     let (ours, other) = (store(&server).await, store(&server).await);
-    for (tail, is_lease) in [("x".repeat(55), true), (TRACE.to_uppercase(), true), ("x".repeat(56), false)] {
+    for (tail, is_lease) in
+        [("x".repeat(55), true), (TRACE.to_uppercase(), true), ("x".repeat(56), false)]
+    {
         let lease = lead(&ours, None).await;
         // Appends to the lease, and leaves its time.
         server.command(&["APPEND", &lease_name(), &tail]);

@@ -92,10 +92,7 @@ impl<S, ReqB, B> HttpResponseFuture<S, ReqB, B> {
     }
 }
 
-fn begin<S, ReqB, B>(
-    begun: Beginning<S, B>,
-    record: &mut Option<RequestRecord>,
-) -> State<S, B>
+fn begin<S, ReqB, B>(begun: Beginning<S, B>, record: &mut Option<RequestRecord>) -> State<S, B>
 where
     S: Origin<ReqB, B>,
     ReqB: Default + Send + 'static,
@@ -191,9 +188,11 @@ impl<S, B> State<S, B> {
                             *fetching = ask(exchange, (fetch_request, options), record.as_ref());
                             continue;
                         }
-                        NextStep::Alone => Self::Forwarding(Box::pin(
-                            bypass::fetch_uncoalesced::<_, ReqB, _>(exchange.clone()),
-                        )),
+                        NextStep::Alone => {
+                            Self::Forwarding(Box::pin(bypass::fetch_uncoalesced::<_, ReqB, _>(
+                                exchange.clone(),
+                            )))
+                        }
                         NextStep::Bypass => {
                             let fetch_request: FetchRequest<ReqB> = exchange.fetch_request().0;
                             let request = fetch_request

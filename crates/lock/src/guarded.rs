@@ -138,9 +138,7 @@ impl<S: Store, L: Lock> Guarded<S, L> {
                 self.0.store.abandon(lease.into_claim()).await?;
                 Ok(Acquire::Busy { remaining, stale, trace: None })
             }
-            Acquire::Busy { stale, trace, .. } => {
-                Ok(Acquire::Busy { remaining, stale, trace })
-            }
+            Acquire::Busy { stale, trace, .. } => Ok(Acquire::Busy { remaining, stale, trace }),
             found_or_failed => Ok(found_or_failed),
         }
     }

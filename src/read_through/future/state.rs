@@ -6,9 +6,9 @@ use std::time::Duration;
 use pin_project::pin_project;
 use tower::Service;
 
+use super::alone_load::AloneLoad;
 use super::bounded_lookup::BoundedLookup;
 use super::bounded_wait::BoundedWait;
-use super::alone_load::AloneLoad;
 use crate::error::Error;
 use crate::status::{BypassReason, CacheStatus};
 use crate::store::Entry;

@@ -22,10 +22,10 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tower::Service;
 
+use super::alone_load::AloneLoad;
 use super::bounded_lookup::{BoundedLookup, LookupEnd};
 use super::bounded_wait::WaitEnd;
 use super::fallback::FoundFallback;
-use super::alone_load::AloneLoad;
 use super::pending_request::PendingRequest;
 use super::state::{AnswerWithStatus, Start, State, StateProjection};
 use crate::codec::Codec;

@@ -209,7 +209,8 @@ mod tests {
         let claims: Vec<_> = (0..50).map(|nth| Claim::new(Key::of("load").with(nth))).collect();
         let until = now().instant + Duration::from_secs(600);
         for claim in &claims {
-            let granted = ActiveLease { token: claim.token(), until, trace: None, _tags: Vec::new() };
+            let granted =
+                ActiveLease { token: claim.token(), until, trace: None, _tags: Vec::new() };
             guards.at(claim.key(), now()).lease = Some(granted);
         }
         (0..10_000).for_each(|nth| invalidate(&mut guards, nth));

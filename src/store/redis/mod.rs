@@ -157,14 +157,20 @@ impl Store for RedisStore {
     fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.counted(StoreOperation::Lookup, inner.lookup(&key, &Tags::none())).await
+            inner
+                .operations
+                .counted(StoreOperation::Lookup, inner.lookup(&key, &Tags::none()))
+                .await
         })
     }
 
     fn acquire(&self, claim: Claim, term: Duration, accept: Accept) -> StoreFuture<Acquire> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.counted(StoreOperation::Acquire, inner.acquire(&claim, term, accept)).await
+            inner
+                .operations
+                .counted(StoreOperation::Acquire, inner.acquire(&claim, term, accept))
+                .await
         })
     }
 
@@ -186,7 +192,10 @@ impl Store for RedisStore {
     fn fail(&self, lease: Lease, failure: Failure) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.counted(StoreOperation::Fail, inner.fail(&lease.into_claim(), failure)).await
+            inner
+                .operations
+                .counted(StoreOperation::Fail, inner.fail(&lease.into_claim(), failure))
+                .await
         })
     }
 
@@ -221,14 +230,26 @@ impl Store for RedisStore {
     fn invalidate_tag(&self, tag: Tag) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.counted(StoreOperation::InvalidateTag, inner.change_tag(&tag, TagChange::Invalidate)).await
+            inner
+                .operations
+                .counted(
+                    StoreOperation::InvalidateTag,
+                    inner.change_tag(&tag, TagChange::Invalidate),
+                )
+                .await
         })
     }
 
     fn expire_tag(&self, tag: Tag, spread: Duration) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.counted(StoreOperation::ExpireTag, inner.change_tag(&tag, TagChange::Expire { over: spread })).await
+            inner
+                .operations
+                .counted(
+                    StoreOperation::ExpireTag,
+                    inner.change_tag(&tag, TagChange::Expire { over: spread }),
+                )
+                .await
         })
     }
 }

@@ -72,34 +72,22 @@ async fn what_is_held_is_counted_until_it_is_released() {
 #[cfg(feature = "metrics")]
 #[tokio::test(start_paused = true)]
 async fn the_figures_of_locks_are_published() {
-    use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+    use bellwether_testkit::recorder::Published;
 
     let lock = Scripted::default();
     let locks = locks(lock);
     let held = locks.lock(&key()).await.unwrap();
     locks.try_lock(&key()).await.unwrap_err();
-    let recorder = DebuggingRecorder::new();
-    metrics_facade::with_local_recorder(&recorder, || {
+    let published = Published::default();
+    metrics_facade::with_local_recorder(&published, || {
         bellwether_lock::metrics::publish_locks("redis", &locks.stats());
     });
     drop(held);
-    let published = recorder.snapshotter().snapshot().into_vec();
-    let value = |name: &str, label: &str| {
-        let mut found = published.iter().filter(|(key, ..)| {
-            let key = key.key();
-            let labels: Vec<_> = key.labels().map(|it| it.value()).collect();
-            key.name() == name && labels.first() == Some(&"redis") && labels.last() == Some(&label)
-        });
-        let (.., value) = found.next().unwrap_or_else(|| panic!("no {name} {label}"));
-        match value {
-            DebugValue::Counter(count) => *count,
-            DebugValue::Gauge(value) => value.into_inner() as u64,
-            DebugValue::Histogram(values) => values.len() as u64,
-        }
-    };
-    assert_eq!(value("bellwether_lock_waits_total", "acquired"), 1);
-    assert_eq!(value("bellwether_lock_waits_total", "busy"), 1);
-    assert_eq!(value("bellwether_lock_held", "redis"), 1);
-    assert_eq!(value("bellwether_lock_wait_duration_seconds", "redis"), 2);
-    assert_eq!(value("bellwether_lock_lost_total", "redis"), 0);
+    let value = |name: &str| published.value(&format!("bellwether_lock_{name}"));
+    assert_eq!(value("waits_total kind=redis result=acquired"), 1);
+    assert_eq!(value("waits_total kind=redis result=busy"), 1);
+    assert_eq!(value("wait_duration_seconds kind=redis"), 2);
+    assert_eq!(value("lost_total kind=redis"), 0);
+    assert_eq!(value("renewals_total kind=redis result=renewed"), 0);
+    assert_eq!(published.gauge("bellwether_lock_held kind=redis"), 1.0);
 }

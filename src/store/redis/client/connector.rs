@@ -169,7 +169,9 @@ async fn read_clock(
             clock.note(asked_at, seconds.saturating_mul(1_000_000).saturating_add(micros));
         }
         Err(error) if error.is_io_error() => return Err(error),
-        Err(error) => tracing::debug!(target: "bellwether::store", %error, "the server refuses to give its time"),
+        Err(error) => {
+            tracing::debug!(target: "bellwether::store", %error, "the server refuses to give its time")
+        }
     }
     Ok(())
 }
