@@ -12,13 +12,13 @@ use tracing_core::span::Current;
 
 /// All spans up to a level, in the order of their begin. For tests on one thread: set it as the
 /// default of that thread.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Spans {
     most: Level,
     known: Arc<Mutex<Known>>,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Known {
     spans: BTreeMap<u64, SpanSeen>,
     entered: Vec<u64>,
