@@ -88,6 +88,7 @@ pub mod stats;
 mod status;
 pub mod store;
 mod tag;
+pub mod trace;
 
 pub use box_future::BoxFuture;
 pub use cache::{Cache, CacheBuilder, ValueCodec};

@@ -158,8 +158,10 @@ impl Store for RedisStore {
     fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            let found = inner.lookup(&key, &Tags::none()).await;
-            inner.operations.noted(StoreOperation::Lookup, found)
+            inner
+                .operations
+                .counted(StoreOperation::Lookup, inner.lookup(&key, &Tags::none()))
+                .await
         })
     }
 
@@ -168,7 +170,8 @@ impl Store for RedisStore {
         Box::pin(async move {
             inner
                 .operations
-                .noted(StoreOperation::Acquire, inner.acquire(&claim, term, accept).await)
+                .counted(StoreOperation::Acquire, inner.acquire(&claim, term, accept))
+                .await
         })
     }
 
@@ -176,14 +179,14 @@ impl Store for RedisStore {
         let inner = Arc::clone(&self.0);
         let claim = lease.claim().clone();
         Box::pin(async move {
-            inner.operations.noted(StoreOperation::Renew, inner.renew(&claim, term).await)
+            inner.operations.counted(StoreOperation::Renew, inner.renew(&claim, term)).await
         })
     }
 
     fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.noted(StoreOperation::Commit, inner.commit(lease, draft).await)
+            inner.operations.counted(StoreOperation::Commit, inner.commit(lease, draft)).await
         })
     }
 
@@ -192,52 +195,62 @@ impl Store for RedisStore {
         Box::pin(async move {
             inner
                 .operations
-                .noted(StoreOperation::Fail, inner.fail(&lease.into_claim(), failure).await)
+                .counted(StoreOperation::Fail, inner.fail(&lease.into_claim(), failure))
+                .await
         })
     }
 
     fn abandon(&self, claim: Claim) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.noted(StoreOperation::Abandon, inner.abandon(&claim).await)
+            inner.operations.counted(StoreOperation::Abandon, inner.abandon(&claim)).await
         })
     }
 
     fn invalidate(&self, key: Key) -> StoreFuture<bool> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.noted(StoreOperation::Invalidate, inner.invalidate(key, false).await)
+            inner.operations.counted(StoreOperation::Invalidate, inner.invalidate(key, false)).await
         })
     }
 
     fn expire(&self, key: Key) -> StoreFuture<bool> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.noted(StoreOperation::Expire, inner.invalidate(key, true).await)
+            inner.operations.counted(StoreOperation::Expire, inner.invalidate(key, true)).await
         })
     }
 
     fn lookup_tagged(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            let found = inner.lookup(&key, &tags).await;
-            inner.operations.noted(StoreOperation::Lookup, found)
+            inner.operations.counted(StoreOperation::Lookup, inner.lookup(&key, &tags)).await
         })
     }
 
     fn invalidate_tag(&self, tag: Tag) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            let changed = inner.change_tag(&tag, TagChange::Invalidate).await;
-            inner.operations.noted(StoreOperation::InvalidateTag, changed)
+            inner
+                .operations
+                .counted(
+                    StoreOperation::InvalidateTag,
+                    inner.change_tag(&tag, TagChange::Invalidate),
+                )
+                .await
         })
     }
 
     fn expire_tag(&self, tag: Tag, spread: Duration) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            let changed = inner.change_tag(&tag, TagChange::Expire { over: spread }).await;
-            inner.operations.noted(StoreOperation::ExpireTag, changed)
+            inner
+                .operations
+                .counted(
+                    StoreOperation::ExpireTag,
+                    inner.change_tag(&tag, TagChange::Expire { over: spread }),
+                )
+                .await
         })
     }
 }
