@@ -40,6 +40,7 @@
 //! | `bellwether-http` | `HttpCacheLayer`: a shared HTTP cache in front of axum routes, or of any `http` service |
 //! | `bellwether-grpc` | `GrpcCacheLayer`: a cache in front of tonic services |
 //! | `bellwether-lock` | nine distributed locks, `#[locked]`, and locks as the leases of a store |
+//! | `bellwether-opentelemetry` | the [statistics](stats) as OpenTelemetry instruments, and contexts that reach the loader |
 //!
 //! They are built on the public API of this crate, so a new version of axum, tonic or a database
 //! driver is a new version of one of them and not of this crate.

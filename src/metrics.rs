@@ -27,6 +27,10 @@
 //! scrape();
 //! ```
 //!
+//! Call [`describe`] once, after the recorder is installed, for recorders that show what a metric is.
+//! The folder `observability` of the repository has a dashboard for Grafana and alert rules for
+//! Prometheus, by these names.
+//!
 //! # Names
 //! All begin with `bellwether_`. Labels have few values, which are known before: keys, tags and
 //! texts of errors are never labels. The names that you pass are the values of `cache` and `store`,
@@ -59,10 +63,12 @@
 //! | `near_entries`, `near_bytes` | gauge | `store` | the same |
 //! | `near_disconnected_seconds_total` | counter | `store` | whole seconds in which no copy could be served |
 
+mod describe;
 mod histograms;
 
 use metrics_facade::{counter, gauge};
 
+pub use self::describe::describe;
 pub use self::histograms::publish_histogram;
 
 use crate::stats::{CacheStats, HistogramStats, MemoryStats};

@@ -109,7 +109,7 @@ const ARROWS: [(&str, &[&str]); 26] = [
 ];
 
 /// Which foreign crate is named where, if it is named in few places only.
-const ADAPTERS: [(&str, &str); 17] = [
+const ADAPTERS: [(&str, &str); 18] = [
     (
         "axum",
         "crates/http/src/route_template.rs crates/http/src/nested.rs crates/http/src/rejection.rs",
@@ -119,6 +119,7 @@ const ADAPTERS: [(&str, &str); 17] = [
     ("blake3", "src/key.rs"),
     ("crc32fast", "src/store/redis/"),
     ("mysql_async", "crates/lock/src/mysql/"),
+    ("opentelemetry", "crates/opentelemetry/src/"),
     ("postcard", "crates/body/src/ src/codec.rs"),
     ("quick_cache", "src/store/redis/near/"),
     ("redis", "src/store/redis/"),
