@@ -44,9 +44,41 @@ local function life_left(name, entry, now)
   return math.max(0, math.ceil(math.min(left, redis.call('PTTL', name))))
 end
 
+-- The length of a lease: token, 16 bytes, fence, 8, and term in ms, 8. The marks of the processes that
+-- wait for its end follow, 16 hexadecimal digits each. Only those wait by a mark to which the server
+-- does not report changes.
+local lease_length, mark_length = 32, 16
+
+-- How many processes one lease has marks of. Others poll.
+local most_marks = 1000
+
 -- The fence of a lease, or false if the bytes are no lease.
 local function lease_fence(lease)
-  return lease and #lease == 32 and fence_at(lease, 17)
+  if not lease or #lease < lease_length or #lease % mark_length > 0 then return false end
+  if #lease > lease_length and string.find(lease, '[^0-9a-f]', lease_length + 1) then return false end
+  return fence_at(lease, 17)
+end
+
+-- The marks at a lease.
+local function marks_of(lease)
+  return string.sub(lease, lease_length + 1)
+end
+
+-- Adds the mark of a process to a lease. A full server refuses, and then the process polls.
+local function leave_mark(name, lease, mark)
+  local is_full = #lease >= lease_length + most_marks * mark_length
+  if mark == '' or is_full or string.find(marks_of(lease), mark, 1, true) then return end
+  redis.pcall('SETRANGE', name, #lease, mark)
+end
+
+-- Tells the processes that have left a mark at a lease that it has ended. Without the permission to
+-- publish, they poll.
+local function tell_waiters(name, lease)
+  if not lease or #lease <= lease_length or not lease_fence(lease) then return end
+  local channel = string.match(name, '^bw:[^:]+:') .. 'waiter:'
+  for mark in string.gmatch(marks_of(lease), string.rep('%x', mark_length)) do
+    redis.pcall('PUBLISH', channel .. mark, name)
+  end
 end
 
 -- The remaining time of a lease, in ms. If that is more than its term, the clock was set back after
