@@ -120,5 +120,5 @@ pub use shared_error::SharedError;
 pub use status::{BypassReason, CacheStatus, LoadLocation, StaleReason};
 pub use store::memory::{MemoryOptions, MemoryStore};
 #[cfg(feature = "redis")]
-pub use store::redis::{RedisOptions, RedisStats, RedisStore};
+pub use store::redis::{RedisOptions, RedisStats, RedisStore, RedisWakeUps};
 pub use tag::{Tag, Tags, TooManyTags};

@@ -10,6 +10,7 @@ mod encrypted;
 mod heartbeats;
 mod lookups;
 mod many;
+mod messages;
 mod near;
 mod outage;
 mod pressure;

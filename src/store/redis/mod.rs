@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::client::RedisOptions;
-pub use self::stats::RedisStats;
+pub use self::stats::{RedisStats, RedisWakeUps};
 
 use self::inner::Inner;
 use self::tags::TagChange;
@@ -41,9 +41,10 @@ use crate::tag::{Tag, Tags};
 /// trip: an `MGET` for lookups, which concurrent callers share, and a script for everything else.
 /// For a key with [tags](crate::Tag), the begin and the end of a load are two commands each. A
 /// caller that is told that a key is busy is subscribed to its changes by that reply (RESP3 client
-/// tracking). If the server refuses tracking, waiters poll. With [`near`](RedisOptions::near), this
-/// process also keeps copies of the entries that it reads, and a lookup is a script that also gives
-/// the remaining life.
+/// tracking). If the server refuses tracking, the caller leaves a mark at the lease, and the script
+/// that ends the lease publishes a message: see [`resp2`](RedisOptions::resp2). With
+/// [`near`](RedisOptions::near), this process also keeps copies of the entries that it reads, and a
+/// lookup is a script that also gives the remaining life.
 ///
 /// # Names
 /// A key has four names (Redis keys) in one hash slot: `bw:<namespace>:{<digest>}` for its entry, and
@@ -72,8 +73,9 @@ use crate::tag::{Tag, Tags};
 /// # Permissions
 /// `~bw:* +mget +get +getex +setrange +set +del +pttl +pexpire +time +evalsha +eval +ping +client|tracking`.
 /// With `+script|load`, the scripts are also loaded before their first use. `connect` names all that
-/// are missing. Without `+client|tracking`, waiters poll, and a near cache is refused. A cluster
-/// needs `+cluster|slots +asking` as well.
+/// are missing. Without `+client|tracking`, a near cache is refused, and waiters need
+/// `&bw:* +subscribe +publish` to be told by messages; without these, they poll. A cluster needs
+/// `+cluster|slots +asking` as well.
 ///
 /// # Errors
 /// A command takes no longer than [`RedisOptions::timeout`]. An operation is one command, and
@@ -132,7 +134,8 @@ impl RedisStore {
     }
 
     /// Whether the server reports changes (client tracking). Until the first connection, this is
-    /// what the options request. If it is false, waiters poll, and the near tier keeps no copies.
+    /// what the options request. If it is false, the near tier keeps no copies, and waiters are told
+    /// by messages or poll: see [`RedisStats::wake_ups`].
     pub fn is_tracking(&self) -> bool {
         self.0.client.is_tracked()
     }

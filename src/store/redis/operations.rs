@@ -107,6 +107,7 @@ impl Inner {
             acceptable(accept),
             self.latest_arrival(digest),
             self.unacknowledged.tokens(digest),
+            self.client.mark(),
         ]
     }
 

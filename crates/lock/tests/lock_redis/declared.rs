@@ -61,7 +61,8 @@ fn words(line: &str) -> Vec<&str> {
 /// The names among the words of a command that a script runs.
 fn touched<'a, 'b>(command: &'b [&'a str]) -> &'b [&'a str] {
     let names = match command[0].to_ascii_uppercase().as_str() {
-        "TIME" => 0,
+        // A channel is no name.
+        "TIME" | "PUBLISH" => 0,
         "DEL" => command.len() - 1,
         _ => 1,
     };
