@@ -47,8 +47,9 @@
 //!
 //! # What is not promised
 //! Leases are for efficiency, not for correctness. In a fault a key may be loaded twice: for
-//! example, if a lease lapses while its process is stopped, or if Redis loses its data. The stored
-//! data stays correct, because the store refuses outdated writes.
+//! example, if a lease lapses while its process is stopped, or if Redis loses its data. The store
+//! refuses outdated writes, as long as it keeps the newer entry or the
+//! [invalidation](guide::invalidation) that outdates them.
 //!
 //! # Features
 //! | feature | default | what it adds |
@@ -88,6 +89,7 @@ pub mod stats;
 mod status;
 pub mod store;
 mod tag;
+pub mod trace;
 
 pub use box_future::BoxFuture;
 pub use cache::{Cache, CacheBuilder, ValueCodec};

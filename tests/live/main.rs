@@ -18,3 +18,4 @@ mod sentinel;
 mod server;
 mod slow_loads;
 mod tags;
+mod traces;

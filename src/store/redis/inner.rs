@@ -67,6 +67,7 @@ impl Inner {
             pushes: self.client.pushes(),
             unreadable: self.unreadable.load(Ordering::Relaxed),
             operations: self.operations.operations(),
+            operation_times: self.operations.times(),
             errors: self.operations.errors(),
             is_down: self.client.is_down(),
             near: self.near.as_ref().map(|near| near.stats()),

@@ -46,10 +46,11 @@ use crate::tag::{Tag, Tags};
 /// the remaining life.
 ///
 /// # Names
-/// A key has four names in one hash slot: `bw:<namespace>:{<digest>}` for its entry, and the same
-/// with `:lease`, `:watermark` and `:failed`. A [tag](crate::Tag) has one name in a slot of its own,
-/// `bw:<namespace>:tag:{<digest>}`. It holds 16 bytes, or 32 after an expiry over a spread, and lives
-/// an hour or two longer than its longest entry. Nothing lists the entries of a tag.
+/// A key has four names (Redis keys) in one hash slot: `bw:<namespace>:{<digest>}` for its entry, and
+/// the same with `:lease`, `:watermark` and `:failed`. A [tag](crate::Tag) has one name in a slot of
+/// its own, `bw:<namespace>:tag:{<digest>}`. It holds 16 bytes, or 32 after an expiry over a spread,
+/// and lives as long as the longest of its entries, and up to an hour longer. Nothing lists the
+/// entries of a tag.
 ///
 /// Scripts declare all names that they touch in their `KEYS`, with one exception. Redis before 7.2 tracks every declared name, even if the script does
 /// not read it. So the watermark and the failure are arguments there. They may never change again,
@@ -157,8 +158,10 @@ impl Store for RedisStore {
     fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            let found = inner.lookup(&key, &Tags::none()).await;
-            inner.operations.noted(StoreOperation::Lookup, found)
+            inner
+                .operations
+                .counted(StoreOperation::Lookup, inner.lookup(&key, &Tags::none()))
+                .await
         })
     }
 
@@ -167,7 +170,8 @@ impl Store for RedisStore {
         Box::pin(async move {
             inner
                 .operations
-                .noted(StoreOperation::Acquire, inner.acquire(&claim, term, accept).await)
+                .counted(StoreOperation::Acquire, inner.acquire(&claim, term, accept))
+                .await
         })
     }
 
@@ -175,14 +179,14 @@ impl Store for RedisStore {
         let inner = Arc::clone(&self.0);
         let claim = lease.claim().clone();
         Box::pin(async move {
-            inner.operations.noted(StoreOperation::Renew, inner.renew(&claim, term).await)
+            inner.operations.counted(StoreOperation::Renew, inner.renew(&claim, term)).await
         })
     }
 
     fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.noted(StoreOperation::Commit, inner.commit(lease, draft).await)
+            inner.operations.counted(StoreOperation::Commit, inner.commit(lease, draft)).await
         })
     }
 
@@ -191,52 +195,62 @@ impl Store for RedisStore {
         Box::pin(async move {
             inner
                 .operations
-                .noted(StoreOperation::Fail, inner.fail(&lease.into_claim(), failure).await)
+                .counted(StoreOperation::Fail, inner.fail(&lease.into_claim(), failure))
+                .await
         })
     }
 
     fn abandon(&self, claim: Claim) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.noted(StoreOperation::Abandon, inner.abandon(&claim).await)
+            inner.operations.counted(StoreOperation::Abandon, inner.abandon(&claim)).await
         })
     }
 
     fn invalidate(&self, key: Key) -> StoreFuture<bool> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.noted(StoreOperation::Invalidate, inner.invalidate(key, false).await)
+            inner.operations.counted(StoreOperation::Invalidate, inner.invalidate(key, false)).await
         })
     }
 
     fn expire(&self, key: Key) -> StoreFuture<bool> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.noted(StoreOperation::Expire, inner.invalidate(key, true).await)
+            inner.operations.counted(StoreOperation::Expire, inner.invalidate(key, true)).await
         })
     }
 
     fn lookup_tagged(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            let found = inner.lookup(&key, &tags).await;
-            inner.operations.noted(StoreOperation::Lookup, found)
+            inner.operations.counted(StoreOperation::Lookup, inner.lookup(&key, &tags)).await
         })
     }
 
     fn invalidate_tag(&self, tag: Tag) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            let changed = inner.change_tag(&tag, TagChange::Invalidate).await;
-            inner.operations.noted(StoreOperation::InvalidateTag, changed)
+            inner
+                .operations
+                .counted(
+                    StoreOperation::InvalidateTag,
+                    inner.change_tag(&tag, TagChange::Invalidate),
+                )
+                .await
         })
     }
 
     fn expire_tag(&self, tag: Tag, spread: Duration) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            let changed = inner.change_tag(&tag, TagChange::Expire { over: spread }).await;
-            inner.operations.noted(StoreOperation::ExpireTag, changed)
+            inner
+                .operations
+                .counted(
+                    StoreOperation::ExpireTag,
+                    inner.change_tag(&tag, TagChange::Expire { over: spread }),
+                )
+                .await
         })
     }
 }

@@ -44,9 +44,19 @@ local function life_left(name, entry, now)
   return math.max(0, math.ceil(math.min(left, redis.call('PTTL', name))))
 end
 
+-- The bytes of a lease without a trace: a token, 16, its fence, 8, and its term in ms, 8. The trace of
+-- its load may follow, as a W3C traceparent.
+local lease_length, trace_length = 32, 55
+
 -- The fence of a lease, or false if the bytes are no lease.
 local function lease_fence(lease)
-  return lease and #lease == 32 and fence_at(lease, 17)
+  local is_lease = lease and (#lease == lease_length or #lease == lease_length + trace_length)
+  return is_lease and fence_at(lease, 17)
+end
+
+-- The trace of a lease. Without one it is nil, which ends a reply.
+local function lease_trace(lease)
+  if #lease > lease_length then return string.sub(lease, lease_length + 1) end
 end
 
 -- The remaining time of a lease, in ms. If that is more than its term, the clock was set back after

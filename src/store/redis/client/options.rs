@@ -300,7 +300,10 @@ impl RedisOptions {
 
     /// For connections to the sentinels themselves.
     pub(super) fn sentinel_dialer(&self) -> Dialer {
-        Dialer { login: self.sentinel_login.clone(), database: 0, ..self.dialer.clone() }
+        let mut dialer = self.dialer.clone();
+        dialer.login = self.sentinel_login.clone();
+        dialer.database = 0;
+        dialer
     }
 
     pub(super) fn namespace_name(&self) -> &str {

@@ -309,7 +309,9 @@ impl Cluster {
         let found = discover(nodes, Instant::now() + self.timeout).await;
         match &found {
             Ok(ranges) => self.table.install(ranges),
-            Err(error) => tracing::debug!(%error, "the slots of the cluster are not known"),
+            Err(error) => {
+                tracing::debug!(target: "bellwether::store", %error, "the slots of the cluster are not known")
+            }
         }
         *self.last_error.lock().unwrap_or_else(PoisonError::into_inner) = found.err();
     }
