@@ -56,7 +56,7 @@ pub use self::cache_stats::{
 pub use self::hot_keys::HotKey;
 pub use self::store_stats::MemoryStats;
 #[cfg(feature = "redis")]
-pub use self::store_stats::{NearStats, OperationStats, StoreErrorStats};
+pub use self::store_stats::{NearStats, OperationStats, ReplayStats, StoreErrorStats};
 pub use self::striped::StripedCounter;
 
 pub(crate) use self::cache_stats::{

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::client::{RedisClient, RedisOptions, Route, Setup};
+use super::kept::KeptInvalidations;
 use super::lookups::Lookups;
 use super::near::{self, Near};
 use super::scripts::StoreScripts;
@@ -25,6 +26,7 @@ pub(super) struct Inner {
     /// For lookups whose entries are copied into the near tier.
     tracked: Lookups,
     pub(super) unacknowledged: Unacknowledged,
+    pub(super) kept: Arc<KeptInvalidations>,
     pub(super) unreadable: AtomicU64,
     pub(super) operations: OperationCounters,
 }
@@ -38,10 +40,13 @@ impl Inner {
             Arc::new(Near::new(bytes, longest, near::silence(timeout), slots))
         });
         let plain = options.plain_connections();
+        let (rules, name) = (options.keeping_rules(), options.display_name());
+        let kept = Arc::new(KeptInvalidations::new(rules, name, near.clone()));
         let setup = Setup {
             scripts: scripts.of_operations(),
             watchers: Watchers::default(),
             observer: near.as_ref().map(|near| Arc::clone(near) as _),
+            losses: Some(Arc::clone(&kept) as _),
             reads_clock: true,
             plain,
         };
@@ -57,7 +62,7 @@ impl Inner {
         let unacknowledged = Unacknowledged::new(timeout);
         let unreadable = AtomicU64::new(0);
         let operations = OperationCounters::default();
-        Self { client, scripts, near, plain, tracked, unacknowledged, unreadable, operations }
+        Self { client, scripts, near, plain, tracked, unacknowledged, kept, unreadable, operations }
     }
 
     pub(super) fn stats(&self) -> RedisStats {
@@ -69,6 +74,7 @@ impl Inner {
             operations: self.operations.operations(),
             errors: self.operations.errors(),
             is_down: self.client.is_down(),
+            replay: self.kept.stats(),
             near: self.near.as_ref().map(|near| near.stats()),
         }
     }

@@ -5,12 +5,14 @@ pub(crate) mod client;
 mod envelope;
 mod heartbeat;
 mod inner;
+mod kept;
 mod lookups;
 mod near;
 mod operations;
 mod reading;
 mod record;
 mod reminder;
+mod replay;
 mod reply;
 mod scripts;
 mod stats;
@@ -26,7 +28,7 @@ pub use self::client::RedisOptions;
 pub use self::stats::RedisStats;
 
 use self::inner::Inner;
-use self::tags::TagChange;
+use self::kept::{Change, InvalidationTarget};
 use super::{Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, StoreFuture};
 use super::{Peek, Renew, Store, Watch};
 use crate::config_error::ConfigError;
@@ -86,6 +88,13 @@ use crate::tag::{Tag, Tags};
 /// while there are such claims, at most until their leases have lapsed. Meanwhile, another claim of
 /// this process may take such a lease over. A command that arrives when its caller has stopped
 /// waiting, by the server's clock, takes no lease.
+/// # Invalidations that fail
+/// An invalidation of a key or a tag that fails, or is dropped before it returns, is kept in this
+/// process and repeated until it succeeds. Until then, this process serves nothing of that key or
+/// tag: neither from a near copy, nor from the server when it answers again. Its error says so
+/// ([`StoreError::is_kept`]). The last invalidations are also repeated after a failover, because the
+/// promoted server may lack them. See [`RedisOptions::kept_invalidations`] and
+/// [`RedisOptions::reassert_window`]. If the process ends, what it has kept is lost.
 #[derive(Clone)]
 pub struct RedisStore(Arc<Inner>);
 
@@ -104,7 +113,9 @@ impl RedisOptions {
 
     /// A store that connects at its first use, for services that start before their Redis.
     pub fn connect_lazily(self) -> RedisStore {
-        RedisStore(Arc::new(Inner::new(self)))
+        let inner = Arc::new(Inner::new(self));
+        replay::start_on_demand(&inner);
+        RedisStore(inner)
     }
 }
 
@@ -157,7 +168,7 @@ impl Store for RedisStore {
     fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            let found = inner.lookup(&key, &Tags::none()).await;
+            let found = inner.lookup_settled(&key, &Tags::none()).await;
             inner.operations.noted(StoreOperation::Lookup, found)
         })
     }
@@ -167,7 +178,7 @@ impl Store for RedisStore {
         Box::pin(async move {
             inner
                 .operations
-                .noted(StoreOperation::Acquire, inner.acquire(&claim, term, accept).await)
+                .noted(StoreOperation::Acquire, inner.acquire_settled(&claim, term, accept).await)
         })
     }
 
@@ -182,7 +193,8 @@ impl Store for RedisStore {
     fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.noted(StoreOperation::Commit, inner.commit(lease, draft).await)
+            let committed = inner.commit_settled(lease, draft).await;
+            inner.operations.noted(StoreOperation::Commit, committed)
         })
     }
 
@@ -205,21 +217,26 @@ impl Store for RedisStore {
     fn invalidate(&self, key: Key) -> StoreFuture<bool> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.noted(StoreOperation::Invalidate, inner.invalidate(key, false).await)
+            let target = InvalidationTarget::Key(key.digest());
+            let changed = inner.change(target, Change::Invalidate, Some(&key)).await;
+            inner.operations.noted(StoreOperation::Invalidate, changed)
         })
     }
 
     fn expire(&self, key: Key) -> StoreFuture<bool> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.noted(StoreOperation::Expire, inner.invalidate(key, true).await)
+            let target = InvalidationTarget::Key(key.digest());
+            let change = Change::Expire { over: Duration::ZERO };
+            let changed = inner.change(target, change, Some(&key)).await;
+            inner.operations.noted(StoreOperation::Expire, changed)
         })
     }
 
     fn lookup_tagged(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            let found = inner.lookup(&key, &tags).await;
+            let found = inner.lookup_settled(&key, &tags).await;
             inner.operations.noted(StoreOperation::Lookup, found)
         })
     }
@@ -227,7 +244,8 @@ impl Store for RedisStore {
     fn invalidate_tag(&self, tag: Tag) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            let changed = inner.change_tag(&tag, TagChange::Invalidate).await;
+            let target = InvalidationTarget::Tag(tag.digest());
+            let changed = inner.change(target, Change::Invalidate, None).await.map(drop);
             inner.operations.noted(StoreOperation::InvalidateTag, changed)
         })
     }
@@ -235,7 +253,9 @@ impl Store for RedisStore {
     fn expire_tag(&self, tag: Tag, spread: Duration) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            let changed = inner.change_tag(&tag, TagChange::Expire { over: spread }).await;
+            let target = InvalidationTarget::Tag(tag.digest());
+            let change = Change::Expire { over: spread };
+            let changed = inner.change(target, change, None).await.map(drop);
             inner.operations.noted(StoreOperation::ExpireTag, changed)
         })
     }

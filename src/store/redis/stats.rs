@@ -1,6 +1,6 @@
 //! The statistics of a `RedisStore`.
 
-use crate::stats::{NearStats, OperationStats, StoreErrorStats};
+use crate::stats::{NearStats, OperationStats, ReplayStats, StoreErrorStats};
 
 /// The state of a [`RedisStore`](super::RedisStore), and what it has done since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub struct RedisStats {
     pub errors: StoreErrorStats,
     /// Whether the circuit breaker is open: see [`RedisStore::is_down`](super::RedisStore::is_down).
     pub is_down: bool,
+    /// Invalidations that are repeated.
+    pub replay: ReplayStats,
     /// The near tier, if the store has one.
     pub near: Option<NearStats>,
 }

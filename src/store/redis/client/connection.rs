@@ -1,8 +1,8 @@
 //! Connections: all requests share one, and it knows whether it is usable.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::dial::Driver;
 use super::in_flight::{InFlight, Unanswered};
+use super::losses::NodeLosses;
 use super::reconnect::Failovers;
 use super::request::{Outgoing, RedisRequest, ScriptForm};
 use super::tracking_observer::TrackingObserver;
@@ -42,6 +43,8 @@ pub(super) struct ConnectionState {
     in_flight: Arc<InFlight>,
     /// Notified about a tracked connection.
     observer: Option<Arc<dyn TrackingObserver>>,
+    /// Told when it breaks. Set when it is in use.
+    losses: OnceLock<Arc<NodeLosses>>,
 }
 
 impl Connection {
@@ -173,11 +176,21 @@ fn is_unknown_in_batch(reply: &Value) -> bool {
 impl ConnectionState {
     pub(super) fn new(node: u16, number: u64, observer: Option<Arc<dyn TrackingObserver>>) -> Self {
         let is_broken = AtomicBool::new(false);
-        Self { node, number, is_broken, in_flight: Arc::default(), observer }
+        let losses = OnceLock::new();
+        Self { node, number, is_broken, in_flight: Arc::default(), observer, losses }
+    }
+
+    /// From now on it is in use, and these losses are told when it breaks.
+    pub(super) fn tell_when_broken(&self, losses: &Arc<NodeLosses>) {
+        // Requests that open it together all say so.
+        _ = self.losses.set(Arc::clone(losses));
     }
 
     fn give_up(&self) {
-        self.is_broken.store(true, Ordering::Relaxed);
+        let was_broken = self.is_broken.swap(true, Ordering::Relaxed);
+        if !was_broken && let Some(losses) = self.losses.get() {
+            losses.broke();
+        }
         if let Some(observer) = &self.observer {
             observer.disconnected(self.node, self.number);
         }

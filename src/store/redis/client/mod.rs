@@ -21,7 +21,11 @@ mod destination;
 mod dial;
 mod health;
 mod in_flight;
+mod keeping_options;
+mod keeping_rules;
 mod login;
+mod loss_observer;
+mod losses;
 mod names;
 mod node;
 mod options;
@@ -58,6 +62,8 @@ pub use self::script::RedisScript;
 pub use self::tls::RedisTls;
 pub use self::value::RedisValue;
 
+pub(super) use self::keeping_rules::KeepingRules;
+pub(super) use self::loss_observer::LossObserver;
 pub(super) use self::request::Route;
 pub(super) use self::request_error::RequestError;
 pub(super) use self::server_clock::ServerClock;
@@ -113,6 +119,8 @@ pub(super) struct Setup {
     /// Notified of every change that the server reports.
     pub(super) watchers: Watchers,
     pub(super) observer: Option<Arc<dyn TrackingObserver>>,
+    /// Told when a server may have lost writes.
+    pub(super) losses: Option<Arc<dyn LossObserver>>,
     /// Whether the server's time is read on connecting.
     pub(super) reads_clock: bool,
     /// The number of connections without tracking.
@@ -132,7 +140,7 @@ impl RedisClient {
     }
 
     pub(super) fn with(options: RedisOptions, setup: Setup) -> Self {
-        let Setup { scripts, watchers, observer, reads_clock, plain } = setup;
+        let Setup { scripts, watchers, observer, losses, reads_clock, plain } = setup;
         let names = Names::new(options.namespace_name());
         let is_tracked = Arc::new(AtomicBool::new(options.is_tracked()));
         let (attempts, pushes): (Arc<AtomicU64>, Arc<AtomicU64>) = Default::default();
@@ -165,6 +173,7 @@ impl RedisClient {
             handler,
             rules: options.rules(jitter()),
             outages: outages.clone(),
+            losses,
             plain,
         };
         let routing = Routing::new(factory, &options);
@@ -279,6 +288,12 @@ impl RedisClient {
         self.0.routing.with_clock(name, then)
     }
 
+    /// The server's time in us, or that of the node whose clock is ahead, if not later. None if it
+    /// is not known.
+    pub(super) fn latest_time(&self) -> Option<u64> {
+        self.0.routing.latest_time()
+    }
+
     /// Hints that a name of a key has changed which a script has read. Silent without client
     /// tracking.
     pub fn watch(&self, digest: Digest) -> Watch {
@@ -347,7 +362,7 @@ impl RedisClient {
         self.0.pushes.load(Ordering::Relaxed)
     }
 
-    /// Notified when the server answers again after an outage. One waiting task is woken.
+    /// Notified when the server answers again after an outage.
     pub(super) fn is_back(&self) -> Arc<Notify> {
         self.0.outages.is_back()
     }

@@ -112,6 +112,17 @@ impl Routing {
         }
     }
 
+    /// The latest time of a server, in us.
+    pub(super) fn latest_time(&self) -> Option<u64> {
+        let latest = |clock: &ServerClock| clock.now().map(|now| *now.end());
+        match self {
+            Self::Single(node) => latest(&node.clock),
+            Self::Cluster(cluster) => {
+                cluster.owners().iter().filter_map(|node| latest(&node.clock)).max()
+            }
+        }
+    }
+
     pub(super) fn with_clock<T>(
         &self,
         name: &impl InSlot,
