@@ -13,8 +13,11 @@ use crate::near::near;
 
 const BOTH: [Of; 2] = [Of::Keys, Of::Tags];
 
+/// Whether a server, perhaps a replica in a cluster, has an item.
 fn has(server: &RedisServer, sku: u64) -> bool {
-    server.command(&["EXISTS", &name(sku)]) == Reply::Integer(1)
+    let mut connection = server.connect();
+    connection.command(&["READONLY"]).expect("a node of a cluster");
+    connection.command(&["EXISTS", &name(sku)]) == Ok(Reply::Integer(1))
 }
 
 /// Nothing of the item is served from now on, until the server says that there is none.

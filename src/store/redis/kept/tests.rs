@@ -90,7 +90,9 @@ async fn one_too_many_makes_all_entries_from_before_count_as_none() {
 #[tokio::test(start_paused = true)]
 async fn a_floor_is_not_raised_to_a_time_from_before_the_last_drop() {
     let table = table(1);
-    [1, 2].map(|sku| table.keep(item(sku), Change::Invalidate));
+    for sku in [1, 2] {
+        table.keep(item(sku), Change::Invalidate);
+    }
     let raised = table.raise_floor(|| {
         table.keep(item(3), Change::Invalidate);
         Some(1_000)
@@ -123,7 +125,9 @@ async fn those_from_shortly_before_a_loss_are_kept_again() {
 #[tokio::test(start_paused = true)]
 async fn those_of_other_servers_are_not() {
     let table = table(10);
-    [1, 2].map(|sku| execute(&table, sku));
+    for sku in [1, 2] {
+        execute(&table, sku);
+    }
     let affected = *item(2).digest();
     table.may_have_lost(Instant::now(), &|digest| *digest == affected);
     assert_eq!((left(&table, 1), left(&table, 2)), (None, Some(Change::Invalidate)));
