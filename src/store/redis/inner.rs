@@ -8,6 +8,7 @@ use super::client::{RedisClient, RedisOptions, Route, Setup};
 use super::kept::KeptInvalidations;
 use super::lookups::Lookups;
 use super::near::{self, Near};
+use super::replicas::ReplicaWaits;
 use super::scripts::StoreScripts;
 use super::stats::RedisStats;
 use super::unacknowledged::Unacknowledged;
@@ -27,6 +28,8 @@ pub(super) struct Inner {
     tracked: Lookups,
     pub(super) unacknowledged: Unacknowledged,
     pub(super) kept: Arc<KeptInvalidations>,
+    /// Set if invalidations wait for replicas.
+    pub(super) replicas: Option<ReplicaWaits>,
     pub(super) unreadable: AtomicU64,
     pub(super) operations: OperationCounters,
 }
@@ -49,8 +52,10 @@ impl Inner {
             losses: Some(Arc::clone(&kept) as _),
             reads_clock: true,
             plain,
+            waits: rules.replicas.is_some(),
         };
         let client = RedisClient::with(options, setup);
+        let replicas = rules.replicas.map(|rules| ReplicaWaits::new(client.clone(), rules));
         let lookups = |route| {
             let client = client.clone();
             let script = scripts.lookup.clone();
@@ -62,7 +67,18 @@ impl Inner {
         let unacknowledged = Unacknowledged::new(timeout);
         let unreadable = AtomicU64::new(0);
         let operations = OperationCounters::default();
-        Self { client, scripts, near, plain, tracked, unacknowledged, kept, unreadable, operations }
+        Self {
+            client,
+            scripts,
+            near,
+            plain,
+            tracked,
+            unacknowledged,
+            kept,
+            replicas,
+            unreadable,
+            operations,
+        }
     }
 
     pub(super) fn stats(&self) -> RedisStats {

@@ -13,6 +13,7 @@ mod reading;
 mod record;
 mod reminder;
 mod replay;
+mod replicas;
 mod reply;
 mod scripts;
 mod stats;
@@ -28,7 +29,7 @@ pub use self::client::RedisOptions;
 pub use self::stats::RedisStats;
 
 use self::inner::Inner;
-use self::kept::{Change, InvalidationTarget};
+use self::kept::{Change, ChangeTarget};
 use super::{Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, StoreFuture};
 use super::{Peek, Renew, Store, Watch};
 use crate::config_error::ConfigError;
@@ -74,7 +75,7 @@ use crate::tag::{Tag, Tags};
 /// `~bw:* +mget +get +getex +setrange +set +del +pttl +pexpire +time +evalsha +eval +ping +client|tracking`.
 /// With `+script|load`, the scripts are also loaded before their first use. `connect` names all that
 /// are missing. Without `+client|tracking`, waiters poll, and a near cache is refused. A cluster
-/// needs `+cluster|slots +asking` as well.
+/// needs `+cluster|slots +asking` as well, and [`replicated`](RedisOptions::replicated) needs `+wait`.
 ///
 /// # Errors
 /// A command takes no longer than [`RedisOptions::timeout`]. An operation is one command, and
@@ -217,7 +218,7 @@ impl Store for RedisStore {
     fn invalidate(&self, key: Key) -> StoreFuture<bool> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            let target = InvalidationTarget::Key(key.digest());
+            let target = ChangeTarget::Key(key.digest());
             let changed = inner.change(target, Change::Invalidate, Some(&key)).await;
             inner.operations.noted(StoreOperation::Invalidate, changed)
         })
@@ -226,7 +227,7 @@ impl Store for RedisStore {
     fn expire(&self, key: Key) -> StoreFuture<bool> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            let target = InvalidationTarget::Key(key.digest());
+            let target = ChangeTarget::Key(key.digest());
             let change = Change::Expire { over: Duration::ZERO };
             let changed = inner.change(target, change, Some(&key)).await;
             inner.operations.noted(StoreOperation::Expire, changed)
@@ -244,7 +245,7 @@ impl Store for RedisStore {
     fn invalidate_tag(&self, tag: Tag) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            let target = InvalidationTarget::Tag(tag.digest());
+            let target = ChangeTarget::Tag(tag.digest());
             let changed = inner.change(target, Change::Invalidate, None).await.map(drop);
             inner.operations.noted(StoreOperation::InvalidateTag, changed)
         })
@@ -253,7 +254,7 @@ impl Store for RedisStore {
     fn expire_tag(&self, tag: Tag, spread: Duration) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            let target = InvalidationTarget::Tag(tag.digest());
+            let target = ChangeTarget::Tag(tag.digest());
             let change = Change::Expire { over: spread };
             let changed = inner.change(target, change, None).await.map(drop);
             inner.operations.noted(StoreOperation::ExpireTag, changed)

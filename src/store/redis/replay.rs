@@ -10,7 +10,7 @@ use tokio::select;
 use tokio::time::sleep;
 
 use super::inner::Inner;
-use super::kept::{Change, InvalidationTarget, Keeping, KeptInvalidation};
+use super::kept::{Change, ChangeTarget, Keeping, KeptInvalidation};
 use super::reminder::Reminder;
 use super::unacknowledged::LeaseCommand;
 use crate::error::{StoreError, StoreErrorKind};
@@ -20,38 +20,37 @@ use crate::tag::Tags;
 
 impl Inner {
     /// Invalidates or expires a key or a tag, and keeps that if it fails or is dropped. Returns
-    /// whether there was an entry of a key. The key is for the error.
+    /// whether there was an entry of a key. The key is for the error. If the options say so, waits
+    /// for replicas. If they do not have it in time, the primary still has it.
     pub(super) async fn change(
         &self,
-        target: InvalidationTarget,
+        target: ChangeTarget,
         change: Change,
         key: Option<&Key>,
     ) -> Result<bool, StoreError> {
         let keeper = Keeper::new(self, target, change);
         let executed = self.execute(target, keeper.merged(), key).await;
-        keeper.settle(executed)
+        let was_there = keeper.settle(executed)?;
+        if let Some(replicas) = &self.replicas {
+            replicas.wait(target.digest()).await?;
+        }
+        Ok(was_there)
     }
 
     async fn execute(
         &self,
-        target: InvalidationTarget,
+        target: ChangeTarget,
         change: Change,
         key: Option<&Key>,
     ) -> Result<bool, StoreError> {
         match target {
-            InvalidationTarget::Key(digest) => self.change_key(&digest, change, key).await,
-            InvalidationTarget::Tag(digest) => {
-                self.change_tag(&digest, change).await.map(|()| false)
-            }
+            ChangeTarget::Key(digest) => self.change_key(&digest, change, key).await,
+            ChangeTarget::Tag(digest) => self.change_tag(&digest, change).await.map(|()| false),
         }
     }
 
     /// Repeats a kept invalidation. If that fails, it stays.
-    async fn repeat(
-        &self,
-        target: InvalidationTarget,
-        kept: KeptInvalidation,
-    ) -> Result<(), StoreError> {
+    async fn repeat(&self, target: ChangeTarget, kept: KeptInvalidation) -> Result<(), StoreError> {
         let change = kept.change();
         self.execute(target, change, None).await?;
         self.kept.executed(target, change, Some(kept));
@@ -128,8 +127,8 @@ impl Inner {
         if self.kept.is_quiet() {
             return Ok(());
         }
-        let key = InvalidationTarget::Key(key.digest());
-        let tags = tags.copied().map(InvalidationTarget::Tag);
+        let key = ChangeTarget::Key(key.digest());
+        let tags = tags.copied().map(ChangeTarget::Tag);
         let targets = [key].into_iter().chain(tags).collect();
         // Boxed, so that operations need no memory for it as long as nothing is kept.
         Box::pin(self.settle_all(targets)).await
@@ -140,11 +139,11 @@ impl Inner {
         if self.kept.is_quiet() {
             return Ok(());
         }
-        let targets = tags.iter().copied().map(InvalidationTarget::Tag).collect();
+        let targets = tags.iter().copied().map(ChangeTarget::Tag).collect();
         Box::pin(self.settle_all(targets)).await
     }
 
-    async fn settle_all(&self, targets: Vec<InvalidationTarget>) -> Result<(), StoreError> {
+    async fn settle_all(&self, targets: Vec<ChangeTarget>) -> Result<(), StoreError> {
         // It may not have been started where there was no runtime.
         self.kept.start();
         if self.kept.is_floor_due() && !self.kept.raise_floor(|| self.client.latest_time()) {
@@ -178,7 +177,7 @@ impl Inner {
 /// Keeps an invalidation when it is dropped, unless it was settled before.
 struct Keeper<'a> {
     store: &'a Inner,
-    target: InvalidationTarget,
+    target: ChangeTarget,
     change: Change,
     /// What was kept for the target before. It is executed as well.
     kept: Option<KeptInvalidation>,
@@ -187,7 +186,7 @@ struct Keeper<'a> {
 
 impl<'a> Keeper<'a> {
     /// Create it before the request is sent.
-    fn new(store: &'a Inner, target: InvalidationTarget, change: Change) -> Self {
+    fn new(store: &'a Inner, target: ChangeTarget, change: Change) -> Self {
         Self { store, target, change, kept: store.kept.of(&target), is_settled: false }
     }
 

@@ -4,6 +4,7 @@ mod failing;
 mod failover;
 mod outage;
 mod overflow;
+mod replicas;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::keeping_rules::KeepingRules;
+use super::keeping_rules::{KeepingRules, ReplicaRules};
 use super::options::RedisOptions;
 use crate::config_error::{ConfigError, duration_within};
 
@@ -49,6 +49,31 @@ impl RedisOptions {
         let longest = Duration::from_secs(600);
         let setting = "window of the store for invalidations to re-assert";
         self.keeping.window = duration_within(setting, window, Duration::ZERO, longest)?;
+        Ok(self)
+    }
+
+    /// Has each invalidation wait until this many replicas have it, so that a failover to one of them
+    /// does not lose it (`WAIT`).
+    ///
+    /// If they do not have it in time, the invalidation fails with
+    /// [`NotReady`](crate::StoreErrorKind::NotReady), after it was executed on the primary. It is not
+    /// repeated then, but re-asserted after a failover. Invalidations that end at the same time share
+    /// a wait, so each takes up to twice this time longer. `WAIT` needs a connection of its own to each
+    /// node, and the user needs the right `+wait`.
+    ///
+    /// Default: none is waited for. A replica usually has a write within a millisecond.
+    ///
+    /// # Errors
+    /// If there are not 1 to 100 replicas, or if the time is not from 1 ms to 60 s.
+    pub fn replicated(mut self, replicas: u32, within: Duration) -> Result<Self, ConfigError> {
+        if !(1..=100).contains(&replicas) {
+            let setting = "replicas that have an invalidation";
+            let given = replicas as usize;
+            return Err(ConfigError::Number { setting, given, least: 1, most: 100 });
+        }
+        let [least, most] = [Duration::from_millis(1), Duration::from_secs(60)];
+        let within = duration_within("time for replicas", within, least, most)?;
+        self.keeping.replicas = Some(ReplicaRules { replicas, within });
         Ok(self)
     }
 

@@ -62,7 +62,7 @@ pub use self::script::RedisScript;
 pub use self::tls::RedisTls;
 pub use self::value::RedisValue;
 
-pub(super) use self::keeping_rules::KeepingRules;
+pub(super) use self::keeping_rules::{KeepingRules, ReplicaRules};
 pub(super) use self::loss_observer::LossObserver;
 pub(super) use self::request::Route;
 pub(super) use self::request_error::RequestError;
@@ -125,6 +125,8 @@ pub(super) struct Setup {
     pub(super) reads_clock: bool,
     /// The number of connections without tracking.
     pub(super) plain: u32,
+    /// Whether there is a connection for waits.
+    pub(super) waits: bool,
 }
 
 impl RedisClient {
@@ -140,7 +142,7 @@ impl RedisClient {
     }
 
     pub(super) fn with(options: RedisOptions, setup: Setup) -> Self {
-        let Setup { scripts, watchers, observer, losses, reads_clock, plain } = setup;
+        let Setup { scripts, watchers, observer, losses, reads_clock, plain, waits } = setup;
         let names = Names::new(options.namespace_name());
         let is_tracked = Arc::new(AtomicBool::new(options.is_tracked()));
         let (attempts, pushes): (Arc<AtomicU64>, Arc<AtomicU64>) = Default::default();
@@ -175,6 +177,7 @@ impl RedisClient {
             outages: outages.clone(),
             losses,
             plain,
+            waits,
         };
         let routing = Routing::new(factory, &options);
         let state = ClientState {
@@ -208,7 +211,8 @@ impl RedisClient {
         read: impl FnOnce(RedisValue) -> Option<T>,
     ) -> Result<T, StoreError> {
         debug_assert!(request.key.is_none() || request.is_of_one_slot(), "{request:?}");
-        request.read(self.0.routing.run(request, self.deadline()).await?, read)
+        let deadline = self.deadline() + request.extra_time();
+        request.read(self.0.routing.run(request, deadline).await?, read)
     }
 
     /// Runs several requests, and reads the reply to each with `read`. On a cluster, those for one node
@@ -286,6 +290,11 @@ impl RedisClient {
         then: impl FnOnce(&ServerClock) -> T,
     ) -> T {
         self.0.routing.with_clock(name, then)
+    }
+
+    /// The place of the node that owns a slot.
+    pub(super) fn node_of(&self, slot: u16) -> u16 {
+        self.0.routing.node_of(slot)
     }
 
     /// The server's time in us, or that of the node whose clock is ahead, if not later. None if it

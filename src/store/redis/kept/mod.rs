@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-pub(super) use self::table::{Change, InvalidationTarget, KeptInvalidation};
+pub(super) use self::table::{Change, ChangeTarget, KeptInvalidation};
 
 use self::table::KeptTable;
 use super::client::{KeepingRules, LossObserver};
@@ -156,17 +156,17 @@ impl KeptInvalidations {
     }
 
     /// The kept invalidation of a key or a tag.
-    pub(super) fn of(&self, target: &InvalidationTarget) -> Option<KeptInvalidation> {
+    pub(super) fn of(&self, target: &ChangeTarget) -> Option<KeptInvalidation> {
         if self.is_quiet() { None } else { self.table().of(target) }
     }
 
     /// All of them.
-    pub(super) fn all(&self) -> Vec<(InvalidationTarget, KeptInvalidation)> {
+    pub(super) fn all(&self) -> Vec<(ChangeTarget, KeptInvalidation)> {
         self.table().all()
     }
 
     /// Keeps an invalidation that has failed, together with one that is kept already.
-    pub(super) fn keep(&self, target: InvalidationTarget, change: Change) -> Keeping {
+    pub(super) fn keep(&self, target: ChangeTarget, change: Change) -> Keeping {
         if self.rules.most == 0 {
             return Keeping::Off;
         }
@@ -197,7 +197,7 @@ impl KeptInvalidations {
     /// The server has executed an invalidation, and with it the one that was `kept` before.
     pub(super) fn executed(
         &self,
-        target: InvalidationTarget,
+        target: ChangeTarget,
         change: Change,
         kept: Option<KeptInvalidation>,
     ) {

@@ -9,7 +9,7 @@ use crate::key::Digest;
 
 /// What is invalidated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(in super::super) enum InvalidationTarget {
+pub(in super::super) enum ChangeTarget {
     Key(Digest),
     Tag(Digest),
 }
@@ -38,7 +38,7 @@ pub(in super::super) struct KeptInvalidation {
 #[derive(Debug)]
 pub(super) struct KeptTable {
     most: usize,
-    kept: HashMap<InvalidationTarget, KeptInvalidation>,
+    kept: HashMap<ChangeTarget, KeptInvalidation>,
     /// The last invalidations that were acknowledged, in the order of that.
     recent: VecDeque<AcknowledgedInvalidation>,
     numbers: u64,
@@ -46,12 +46,12 @@ pub(super) struct KeptTable {
 
 #[derive(Clone, Copy, Debug)]
 struct AcknowledgedInvalidation {
-    target: InvalidationTarget,
+    target: ChangeTarget,
     change: Change,
     at: Instant,
 }
 
-impl InvalidationTarget {
+impl ChangeTarget {
     pub(in super::super) fn digest(&self) -> &Digest {
         let (Self::Key(digest) | Self::Tag(digest)) = self;
         digest
@@ -91,18 +91,18 @@ impl KeptTable {
         self.kept.len()
     }
 
-    pub(super) fn of(&self, target: &InvalidationTarget) -> Option<KeptInvalidation> {
+    pub(super) fn of(&self, target: &ChangeTarget) -> Option<KeptInvalidation> {
         self.kept.get(target).copied()
     }
 
-    pub(super) fn all(&self) -> Vec<(InvalidationTarget, KeptInvalidation)> {
+    pub(super) fn all(&self) -> Vec<(ChangeTarget, KeptInvalidation)> {
         self.kept.iter().map(|(target, kept)| (*target, *kept)).collect()
     }
 
     /// Keeps an invalidation, together with that of the same target. Returns whether it fits.
     pub(super) fn keep(
         &mut self,
-        target: InvalidationTarget,
+        target: ChangeTarget,
         change: Change,
         at: Instant,
         was_acknowledged: bool,
@@ -130,7 +130,7 @@ impl KeptTable {
     /// since stays. Returns whether one was removed.
     pub(super) fn executed(
         &mut self,
-        target: InvalidationTarget,
+        target: ChangeTarget,
         change: Change,
         kept: Option<KeptInvalidation>,
         now: Instant,
@@ -165,7 +165,7 @@ impl KeptTable {
         &mut self,
         begin: Instant,
         is_affected: &dyn Fn(&Digest) -> bool,
-    ) -> (Vec<InvalidationTarget>, usize) {
+    ) -> (Vec<ChangeTarget>, usize) {
         let is_lost =
             |it: &AcknowledgedInvalidation| it.at >= begin && is_affected(it.target.digest());
         let lost: Vec<_> = self.recent.iter().filter(|it| is_lost(it)).copied().collect();

@@ -9,12 +9,12 @@ const SECOND: Duration = Duration::from_secs(1);
 const SOFT: Change = Change::Expire { over: Duration::ZERO };
 
 fn table(most: usize) -> KeptInvalidations {
-    let rules = KeepingRules { most, window: 10 * SECOND };
+    let rules = KeepingRules { most, window: 10 * SECOND, ..KeepingRules::default() };
     KeptInvalidations::new(rules, "shop".into(), None)
 }
 
-fn item(sku: u64) -> InvalidationTarget {
-    InvalidationTarget::Key(Key::of("item").with(sku).digest())
+fn item(sku: u64) -> ChangeTarget {
+    ChangeTarget::Key(Key::of("item").with(sku).digest())
 }
 
 /// What is left to do of an item.
@@ -38,7 +38,7 @@ async fn one_is_kept_per_key_or_tag_and_the_harder_one_stays() {
     for change in [SOFT, Change::Invalidate, SOFT] {
         assert_eq!(table.keep(item(1), change), Keeping::Kept);
     }
-    let tag = InvalidationTarget::Tag(*item(1).digest());
+    let tag = ChangeTarget::Tag(*item(1).digest());
     table.keep(tag, SOFT);
     assert_eq!((table.stats().pending, table.stats().kept), (2, 4));
     assert_eq!(left(&table, 1), Some(Change::Invalidate));
