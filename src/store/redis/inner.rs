@@ -10,7 +10,7 @@ use super::lookups::Lookups;
 use super::near::{self, Near};
 use super::replicas::ReplicaWaits;
 use super::scripts::StoreScripts;
-use super::stats::RedisStats;
+use super::stats::{RedisStats, RedisWakeUps};
 use super::unacknowledged::Unacknowledged;
 use crate::key::Digest;
 use crate::stats::OperationCounters;
@@ -53,6 +53,7 @@ impl Inner {
             reads_clock: true,
             plain,
             waits: rules.replicas.is_some(),
+            publishes: true,
         };
         let client = RedisClient::with(options, setup);
         let replicas = rules.replicas.map(|rules| ReplicaWaits::new(client.clone(), rules));
@@ -88,10 +89,20 @@ impl Inner {
             pushes: self.client.pushes(),
             unreadable: self.unreadable.load(Ordering::Relaxed),
             operations: self.operations.operations(),
+            operation_times: self.operations.times(),
             errors: self.operations.errors(),
             is_down: self.client.is_down(),
             replay: self.kept.stats(),
+            wake_ups: self.wake_ups(),
             near: self.near.as_ref().map(|near| near.stats()),
+        }
+    }
+
+    fn wake_ups(&self) -> RedisWakeUps {
+        match (self.client.is_tracked(), self.client.is_subscribed()) {
+            (true, _) => RedisWakeUps::Tracking,
+            (false, true) => RedisWakeUps::Messages,
+            (false, false) => RedisWakeUps::Polling,
         }
     }
 

@@ -1,6 +1,5 @@
 //! Options of invalidations that fail, or that a failover may lose.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::keeping_rules::{KeepingRules, ReplicaRules};
@@ -79,11 +78,6 @@ impl RedisOptions {
 
     pub(in super::super) fn keeping_rules(&self) -> KeepingRules {
         self.keeping
-    }
-
-    /// The name of the store in log messages.
-    pub(in super::super) fn display_name(&self) -> Arc<str> {
-        self.name.clone().unwrap_or_else(|| self.namespace_name().into())
     }
 }
 

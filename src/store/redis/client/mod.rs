@@ -27,7 +27,9 @@ mod login;
 mod loss_observer;
 mod losses;
 mod names;
+mod naming_option;
 mod node;
+mod nodes;
 mod options;
 mod push_handler;
 mod reconnect;
@@ -41,15 +43,17 @@ mod sentinel;
 mod server_clock;
 mod shared_connection;
 mod slot;
+mod subscriber;
 #[cfg(feature = "tls")]
 mod tls;
 mod tracking_observer;
 mod url;
 mod value;
+mod wake_ups;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -80,6 +84,7 @@ use self::reconnect::{Failovers, ReconnectBackoff};
 use self::request::Replied;
 use self::routing::Routing;
 use self::slot::SlotOwners;
+use self::subscriber::Subscriber;
 use crate::error::StoreError;
 use crate::jitter::jitter;
 use crate::key::Digest;
@@ -107,6 +112,8 @@ struct ClientState {
     /// Whether the server reports changes.
     is_tracked: Arc<AtomicBool>,
     routing: Routing,
+    /// Set if scripts publish messages.
+    subscriber: Option<Subscriber>,
     attempts: Arc<AtomicU64>,
     pushes: Arc<AtomicU64>,
 }
@@ -127,6 +134,8 @@ pub(super) struct Setup {
     pub(super) plain: u32,
     /// Whether there is a connection for waits.
     pub(super) waits: bool,
+    /// Whether scripts [publish messages](RedisClient::mark) to waiters.
+    pub(super) publishes: bool,
 }
 
 impl RedisClient {
@@ -142,7 +151,7 @@ impl RedisClient {
     }
 
     pub(super) fn with(options: RedisOptions, setup: Setup) -> Self {
-        let Setup { scripts, watchers, observer, losses, reads_clock, plain, waits } = setup;
+        let Setup { scripts, watchers, observer, losses, reads_clock, plain, waits, publishes } = setup;
         let names = Names::new(options.namespace_name());
         let is_tracked = Arc::new(AtomicBool::new(options.is_tracked()));
         let (attempts, pushes): (Arc<AtomicU64>, Arc<AtomicU64>) = Default::default();
@@ -179,7 +188,9 @@ impl RedisClient {
             plain,
             waits,
         };
+        let (connector, handler) = (factory.connector.clone(), factory.handler.clone());
         let routing = Routing::new(factory, &options);
+        let subscriber = publishes.then(|| Subscriber::new(&connector, &handler, &routing));
         let state = ClientState {
             options,
             outages,
@@ -187,6 +198,7 @@ impl RedisClient {
             watchers,
             is_tracked,
             routing,
+            subscriber,
             attempts,
             pushes,
         };
@@ -263,25 +275,6 @@ impl RedisClient {
         self.0.options.is_cluster()
     }
 
-    /// For each node, a request that only a working primary answers. Any reply will do.
-    ///
-    /// A node of a cluster that was demoted or cut off still answers `PING`, but no script with a
-    /// name that writes.
-    pub(super) fn probes(&self, doing: &'static str) -> Vec<RedisRequest<'static>> {
-        if !self.is_cluster() {
-            return vec![RedisRequest::command("PING", [], doing)];
-        }
-        let names = self.names_on_nodes("heartbeat").into_iter();
-        names.map(|name| RedisRequest::script(&PROBE, [name], [], doing)).collect()
-    }
-
-    /// For each node, a name `bw:<namespace>:<what>:{<tag>}` in one of its slots. Before the first
-    /// request to a cluster, none is known.
-    pub(super) fn names_on_nodes(&self, what: &str) -> Vec<Vec<u8>> {
-        let slots = self.0.routing.slots_of_nodes().into_iter();
-        slots.map(|slot| self.0.names.name_in_slot(what, slot)).collect()
-    }
-
     /// Reads or notes the time of the server that owns a name. In a cluster, each node has a clock
     /// of its own.
     pub(super) fn with_clock<T>(
@@ -292,21 +285,14 @@ impl RedisClient {
         self.0.routing.with_clock(name, then)
     }
 
-    /// The place of the node that owns a slot.
-    pub(super) fn node_of(&self, slot: u16) -> u16 {
-        self.0.routing.node_of(slot)
-    }
-
-    /// The server's time in us, or that of the node whose clock is ahead, if not later. None if it
-    /// is not known.
-    pub(super) fn latest_time(&self) -> Option<u64> {
-        self.0.routing.latest_time()
-    }
-
     /// Hints that a name of a key has changed which a script has read. Silent without client
-    /// tracking.
+    /// tracking, unless scripts publish messages.
     pub fn watch(&self, digest: Digest) -> Watch {
-        if self.is_tracked() { self.0.watchers.watch(digest) } else { Watch::silent() }
+        if self.is_tracked() || self.is_subscribed() {
+            self.0.watchers.watch(digest)
+        } else {
+            Watch::silent()
+        }
     }
 
     /// Whether the server reports changes (client tracking). Until the first connection, this is
@@ -387,9 +373,5 @@ impl fmt::Debug for RedisClient {
             .finish()
     }
 }
-
-/// `GETEX` counts as a write, which a replica refuses.
-static PROBE: LazyLock<RedisScript> =
-    LazyLock::new(|| RedisScript::new(&["return redis.call('GETEX', KEYS[1])"]));
 
 const CONNECTING: &str = "connecting";
