@@ -43,8 +43,9 @@ use crate::tag::{Tag, Tags};
 /// caller that is told that a key is busy is subscribed to its changes by that reply (RESP3 client
 /// tracking). If the server refuses tracking, the caller leaves a mark at the lease, and the script
 /// that ends the lease publishes a message: see [`resp2`](RedisOptions::resp2). With
-/// [`near`](RedisOptions::near), this process also keeps copies of the entries that it reads, and a
-/// lookup is a script that also gives the remaining life.
+/// [`near`](RedisOptions::near), this process also keeps copies of the entries that it reads. Such
+/// lookups, and those of entries with stale windows or early refresh, are an `MGET` and a `TIME` in one
+/// round trip.
 ///
 /// # Names
 /// A key has four names in one hash slot: `bw:<namespace>:{<digest>}` for its entry, and the same

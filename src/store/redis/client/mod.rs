@@ -174,9 +174,8 @@ impl RedisClient {
             outages: outages.clone(),
             plain,
         };
-        let (connector, handler) = (factory.connector.clone(), factory.handler.clone());
-        let routing = Routing::new(factory, &options);
-        let subscriber = publishes.then(|| Subscriber::new(&connector, &handler, &routing));
+        let routing = Routing::new(factory.clone(), &options);
+        let subscriber = publishes.then(|| Subscriber::new(&factory, &routing));
         let state = ClientState {
             options,
             outages,
