@@ -64,7 +64,7 @@ impl Inner {
         };
         let plain = (0..plain as usize).map(|number| lookups(Route::Plain(number))).collect();
         let tracked = lookups(Route::Tracked);
-        near.as_ref().inspect(|_| tracked.ask_for_lives());
+        near.as_ref().inspect(|_| tracked.ask_for_time());
         let unacknowledged = Unacknowledged::new(timeout);
         let unreadable = AtomicU64::new(0);
         let operations = OperationCounters::default();

@@ -46,8 +46,9 @@ use crate::tag::{Tag, Tags};
 /// caller that is told that a key is busy is subscribed to its changes by that reply (RESP3 client
 /// tracking). If the server refuses tracking, the caller leaves a mark at the lease, and the script
 /// that ends the lease publishes a message: see [`resp2`](RedisOptions::resp2). With
-/// [`near`](RedisOptions::near), this process also keeps copies of the entries that it reads, and a
-/// lookup is a script that also gives the remaining life.
+/// [`near`](RedisOptions::near), this process also keeps copies of the entries that it reads. Such
+/// lookups, and those of entries with stale windows or early refresh, are an `MGET` and a `TIME` in one
+/// round trip.
 ///
 /// # Names
 /// A key has four names (Redis keys) in one hash slot: `bw:<namespace>:{<digest>}` for its entry, and
@@ -173,7 +174,10 @@ impl Store for RedisStore {
     fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.counted(StoreOperation::Lookup, inner.lookup_settled(&key, &Tags::none())).await
+            inner
+                .operations
+                .counted(StoreOperation::Lookup, inner.lookup_settled(&key, &Tags::none()))
+                .await
         })
     }
 
@@ -198,7 +202,10 @@ impl Store for RedisStore {
     fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.counted(StoreOperation::Commit, inner.commit_settled(lease, draft)).await
+            inner
+                .operations
+                .counted(StoreOperation::Commit, inner.commit_settled(lease, draft))
+                .await
         })
     }
 
@@ -241,7 +248,10 @@ impl Store for RedisStore {
     fn lookup_tagged(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.counted(StoreOperation::Lookup, inner.lookup_settled(&key, &tags)).await
+            inner
+                .operations
+                .counted(StoreOperation::Lookup, inner.lookup_settled(&key, &tags))
+                .await
         })
     }
 

@@ -173,7 +173,7 @@ impl Inner {
         let key = lease.key();
         let digest = lease.key().digest();
         let stored_at = lease.granted_at().saturating_add(micros(draft.lease_age()));
-        let stamp = Stamp { fence: lease.fence(), stored_at };
+        let stamp = Stamp { fence: lease.fence(), stored_at, is_expired: false };
         let Some(epochs) = self.epochs_of(&lease, &draft).await? else {
             // The lease blocks the key for nothing.
             let abandoned = self.abandon(lease.claim()).await;

@@ -1,8 +1,8 @@
 //! Connections: all requests share one, and it knows whether it is usable.
 
-use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::{io, mem};
 
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
@@ -69,6 +69,10 @@ impl Connection {
         deadline: Instant,
     ) -> Result<Value, SendError> {
         match outgoing {
+            Outgoing::One(request) if request.is_timed => {
+                let mut replies = self.send_batch(&[request], deadline).await?;
+                Ok(replies.pop().unwrap_or(Value::Nil).extract_error()?)
+            }
             Outgoing::One(request) => match request.replicas {
                 Some(rules) => self.send_and_wait(request, rules, deadline).await,
                 None => self.send_one(request, deadline).await,
@@ -110,9 +114,12 @@ impl Connection {
         let mut form = request.form;
         loop {
             let command = request.packed(form, self.declares_all);
-            let replies = self.send_pipeline([redis::cmd("ASKING"), command], deadline).await?;
-            let replies = replies.into_iter().map(Value::extract_error);
-            match replies.last().unwrap_or(Ok(Value::Nil)) {
+            let commands = [redis::cmd("ASKING"), command].into_iter().chain(time_for([request]));
+            let replies = self.send_pipeline(commands, deadline).await?;
+            // The first is that of `ASKING`.
+            let mut replies: Vec<_> = replies.into_iter().skip(1).collect();
+            add_time([request], &mut replies);
+            match replies.into_iter().next().unwrap_or(Value::Nil).extract_error() {
                 Err(error) if form == ScriptForm::Hash && is_unknown_script(&error) => {
                     form = ScriptForm::Text;
                 }
@@ -144,7 +151,9 @@ impl Connection {
     ) -> Result<Vec<Value>, SendError> {
         let declares_all = self.declares_all;
         let commands = requests.iter().map(|request| request.packed(request.form, declares_all));
+        let commands = commands.chain(time_for(requests.iter().copied()));
         let mut replies = self.send_pipeline(commands, deadline).await?;
+        add_time(requests.iter().copied(), &mut replies);
         let unknown = replies.iter().enumerate().filter(|(_, reply)| is_unknown_in_batch(reply));
         let unknown: Vec<_> = unknown.map(|(place, _)| place).collect();
         if !unknown.is_empty() {
@@ -153,6 +162,7 @@ impl Connection {
             let again = self.send_pipeline(by_text, deadline).await?;
             unknown.into_iter().zip(again).for_each(|(place, reply)| replies[place] = reply);
         }
+        replies.truncate(requests.len());
         Ok(replies)
     }
 
@@ -182,6 +192,25 @@ pub(super) enum SendError {
 impl From<RedisError> for SendError {
     fn from(error: RedisError) -> Self {
         Self::Failed(error)
+    }
+}
+
+/// Reads the server's time if any of the requests needs it.
+fn time_for<'a>(requests: impl IntoIterator<Item = &'a RedisRequest<'a>>) -> Option<Cmd> {
+    requests.into_iter().any(|request| request.is_timed).then(|| redis::cmd("TIME"))
+}
+
+/// Adds the last reply, that of `TIME`, to those of the requests that need it. An error stays as it
+/// is.
+fn add_time<'a>(requests: impl IntoIterator<Item = &'a RedisRequest<'a>>, replies: &mut [Value]) {
+    let Some((time, replies)) = replies.split_last_mut() else { return };
+    for (request, reply) in requests.into_iter().zip(replies) {
+        if request.is_timed && !matches!(reply, Value::ServerError(_)) {
+            *reply = match &*time {
+                Value::ServerError(error) => Value::ServerError(error.clone()),
+                time => Value::Array(vec![mem::replace(reply, Value::Nil), time.clone()]),
+            };
+        }
     }
 }
 

@@ -28,6 +28,8 @@ pub struct RedisRequest<'a> {
     pub(super) route: Route,
     /// The form in which a script is sent first.
     pub(super) form: ScriptForm,
+    /// Whether the server's time is read, too.
+    pub(super) is_timed: bool,
     is_once: bool,
     /// Set if its reply is the number of replicas that have it.
     pub(super) replicas: Option<ReplicaRules>,
@@ -89,7 +91,16 @@ impl<'a> RedisRequest<'a> {
     fn new(payload: RequestPayload<'a>, doing: &'static str) -> Self {
         let route = Route::Tracked;
         let form = ScriptForm::Hash;
-        Self { payload, doing, key: None, route, form, is_once: false, replicas: None }
+        Self {
+            payload,
+            doing,
+            key: None,
+            route,
+            form,
+            is_timed: false,
+            is_once: false,
+            replicas: None,
+        }
     }
 
     /// A request that runs a script on these names. `doing` describes it in error messages, such as
@@ -149,6 +160,13 @@ impl<'a> RedisRequest<'a> {
     #[must_use]
     pub fn once(self) -> Self {
         Self { is_once: true, ..self }
+    }
+
+    /// Reads the server's time as well, in the same round trip and after the request was executed.
+    /// The reply becomes an array of the reply and that of `TIME`.
+    #[must_use]
+    pub(in super::super) fn timed(self) -> Self {
+        Self { is_timed: true, ..self }
     }
 
     /// Sets the connection.
