@@ -1,6 +1,6 @@
 //! The shared state of a layer: what all its services and their clones have in common.
 
-use std::any::TypeId;
+use std::any::{TypeId, type_name};
 use std::collections::HashMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -72,6 +72,8 @@ pub(crate) struct Loads {
     of_other_types: Arc<LoadsByType>,
     /// A warning has said that the layer stores nothing.
     has_warned: Arc<AtomicBool>,
+    /// A warning has said that another cache stores values under the same keys.
+    has_warned_of_types: Arc<AtomicBool>,
 }
 
 /// The loads of services of one layer whose answers or errors have other types than those of the
@@ -100,6 +102,7 @@ impl Loads {
             bounds,
             of_other_types: Arc::default(),
             has_warned: Arc::default(),
+            has_warned_of_types: Arc::default(),
         }
     }
 
@@ -107,6 +110,14 @@ impl Loads {
     pub(crate) fn warn_without_ttl(&self, key: &Key) {
         if !self.has_warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(%key, "answers are not stored: the layer has no ttl");
+        }
+    }
+
+    /// Warns that the stored value has another type than this layer's values: once, since the two
+    /// replace each other's values with every load.
+    fn warn_of_another_type(&self, key: &Key, expected: &str) {
+        if !self.has_warned_of_types.swap(true, Ordering::Relaxed) {
+            tracing::warn!(%key, expected, "two types of values have one name: each replaces the other");
         }
     }
 
@@ -262,6 +273,10 @@ impl<C> Core<C> {
     {
         if let Some(not_found) = NotFound::of(&entry) {
             return Some((Err(not_found.to_error(key)), status));
+        }
+        if entry.value().is_of_another_type::<C::Kept>() {
+            self.loads.warn_of_another_type(key, type_name::<C::Kept>());
+            return None;
         }
         let kept = self.read(&entry)?;
         drop(entry);
