@@ -6,6 +6,7 @@
 mod certificates;
 mod guarded;
 mod mariadb;
+mod missing;
 mod postgres;
 mod redis;
 mod redis_cluster;
@@ -19,6 +20,7 @@ mod zookeeper;
 pub use self::certificates::{Authority, Identity, Validity};
 pub use self::guarded::free_port;
 pub use self::mariadb::MariaDbServer;
+pub use self::missing::MissingServer;
 pub use self::postgres::PostgresServer;
 pub use self::redis::RedisServer;
 pub use self::redis_cluster::RedisCluster;
