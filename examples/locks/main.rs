@@ -19,7 +19,7 @@ use std::time::Duration;
 use bellwether_testkit::servers::MissingServer;
 use clap::{Parser, value_parser};
 use kinds::Kind;
-use servers::{Servers, told};
+use servers::Servers;
 
 /// Tries out locks. Servers that are not named are started for the time of the run.
 #[derive(Parser)]
@@ -99,13 +99,13 @@ async fn tried(kind: Kind, servers: &Servers, rounds: u32) -> Result<bool, Fault
 /// What a person can do about a kind that cannot be tried: the flag, the address and the reason.
 fn explained(kind: Kind, servers: &Servers, fault: &(dyn Error + 'static)) -> String {
     let name = kind.name();
-    let Some(flag) = kind.flag() else { return format!("{name}: {}", told(fault)) };
+    let Some(flag) = kind.flag() else { return format!("{name}: {fault}") };
     if fault.is::<MissingServer>() {
         return format!("{name}: {fault}, or name one that runs by {flag}");
     }
     match servers.addresses.shown(flag) {
-        Some(address) => format!("{flag} {address}: {}", told(fault)),
-        None => format!("{name}: {}", told(fault)),
+        Some(address) => format!("{flag} {address}: {fault}"),
+        None => format!("{name}: {fault}"),
     }
 }
 

@@ -1,7 +1,6 @@
 //! The servers: those that are named, or else some that are started for the time of the run.
 
 use std::cell::OnceCell;
-use std::error::Error;
 
 use bellwether_testkit::servers::{
     MariaDbServer, MissingServer, PostgresServer, RedisServer, ZooKeeperServer,
@@ -117,20 +116,6 @@ impl Servers {
 fn started<T>(what: &str, flag: &str, start: impl FnOnce() -> T) -> T {
     eprintln!("locks: starting {what}; {flag} names one that runs already");
     start()
-}
-
-/// An error and its causes, in one line.
-pub(crate) fn told(error: &dyn Error) -> String {
-    let mut told = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let text = error.to_string();
-        if !told.contains(&text) {
-            told += &format!(": {text}");
-        }
-        cause = error.source();
-    }
-    told
 }
 
 pub(crate) const REDIS: &str = "--redis";

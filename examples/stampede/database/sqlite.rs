@@ -159,3 +159,49 @@ fn product(row: &Row<'_>) -> Result<Product, rusqlite::Error> {
         categories: [row.get("department")?, row.get("aisle")?, row.get("shelf")?],
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use futures_util::future::join_all;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn each_query_gives_its_product_and_leaves_a_row() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let url = format!("sqlite://{}/the%20shop.db?mode=rwc", folder.path().display());
+        fill(&url).await.expect("a catalog");
+        fill(&url).await.expect("the same catalog");
+        assert!(folder.path().join("the shop.db").is_file());
+
+        let [ours, other] =
+            ["ours", "other"].map(|run| SqliteConnections::open(&url, run, 2).expect("a database"));
+        let asks = (0..20).map(|caller| Ask { sku: 42 + caller % 2, round: 7, caller });
+        let finds = asks.map(|ask| {
+            let found = ours.find(Way::Bellwether, &ask);
+            async move { (ask.sku, found.await) }
+        });
+        for (sku, found) in join_all(finds).await {
+            assert_eq!(found.expect("a product"), Product::of(sku));
+        }
+        let counts = Counts::from([((Way::Bellwether, 7, 42), 10), ((Way::Bellwether, 7, 43), 10)]);
+        assert_eq!(ours.counts().await.expect("counts"), counts);
+        assert!(other.counts().await.expect("counts").is_empty(), "another run");
+        ours.forget().await.expect("no rows");
+        assert!(ours.counts().await.expect("counts").is_empty());
+        assert!(ours.pool.idle().len() == 2, "each connection was given back");
+    }
+
+    #[tokio::test]
+    async fn a_table_that_is_not_ours_is_named() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let url = format!("sqlite:{}/shop.db", folder.path().display());
+        let connection = connect(&url).expect("a database");
+        let [_, products] = TABLES.definitions();
+        connection.execute_batch(&products).expect("a table");
+        let row = "INSERT INTO stampede_product VALUES (1, 1, 'bell', 1, 1)";
+        connection.execute_batch(row).expect("a row");
+        let complaint = fill(&url).await.unwrap_err().to_string();
+        assert!(complaint.contains("stampede_product holds 1 products"), "{complaint}");
+    }
+}
