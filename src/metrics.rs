@@ -27,6 +27,10 @@
 //! scrape();
 //! ```
 //!
+//! Call [`describe`] once, after the recorder is installed, for recorders that show what a metric is.
+//! The folder `observability` of the repository has a dashboard for Grafana and alert rules for
+//! Prometheus, by these names.
+//!
 //! # Names
 //! All begin with `bellwether_`. Labels have few values, which are known before: keys, tags and
 //! texts of errors are never labels. The names that you pass are the values of `cache` and `store`,
@@ -48,21 +52,25 @@
 //! | `wait_duration_seconds` | histogram | `cache`, `place` | [`WaitTimeStats`](crate::stats::WaitTimeStats): how long callers waited for the load that answered them, `here` or `elsewhere` |
 //! | `flight_callers` | histogram | `cache` | how many callers each flight had: the size of the stampedes that were held back |
 //! | `notice_lag_seconds` | histogram | `cache` | how long ago the load of another process had ended when its waiters here noticed |
-//! | `store_entries`, `store_bytes` | gauge | `store` | [`MemoryStats`](crate::stats::MemoryStats) |
+//! | `store_entries`, `store_bytes` | gauge | `store` | [`MemoryStats`] |
 //! | `store_evictions_total` | counter | `store` | the same |
 //! | `store_operations_total` | counter | `store`, `operation` | operations of a `RedisStore` |
 //! | `store_errors_total` | counter | `store`, `error` | those that failed |
 //! | `store_operation_duration_seconds` | histogram | `store`, `operation` | how long operations of a `RedisStore` took |
 //! | `store_up` | gauge | `store` | 0 while the circuit breaker is open |
 //! | `store_connects_total`, `store_outages_total`, `store_pushes_total`, `store_unreadable_total` | counter | `store` | `RedisStats` |
+//! | `store_invalidations_pending` | gauge | `store` | [`ReplayStats`](crate::stats::ReplayStats): invalidations that are to be repeated |
+//! | `store_invalidations_kept_total`, `store_invalidations_replayed_total`, `store_invalidations_dropped_total`, `store_invalidations_reasserted_total` | counter | `store` | the same |
 //! | `near_hits_total`, `near_evictions_total` | counter | `store` | the near tier |
 //! | `near_entries`, `near_bytes` | gauge | `store` | the same |
 //! | `near_disconnected_seconds_total` | counter | `store` | whole seconds in which no copy could be served |
 
+mod describe;
 mod histograms;
 
 use metrics_facade::{counter, gauge};
 
+pub use self::describe::describe;
 pub use self::histograms::publish_histogram;
 
 use crate::stats::{CacheStats, HistogramStats, MemoryStats};
@@ -120,6 +128,12 @@ pub fn publish_redis_store(name: &str, stats: &crate::RedisStats) {
     count("bellwether_store_outages_total", name, stats.outages);
     count("bellwether_store_pushes_total", name, stats.pushes);
     count("bellwether_store_unreadable_total", name, stats.unreadable);
+    let replay = &stats.replay;
+    set("bellwether_store_invalidations_pending", name, replay.pending);
+    count("bellwether_store_invalidations_kept_total", name, replay.kept);
+    count("bellwether_store_invalidations_replayed_total", name, replay.replayed);
+    count("bellwether_store_invalidations_dropped_total", name, replay.dropped);
+    count("bellwether_store_invalidations_reasserted_total", name, replay.reasserted);
     if let Some(near) = &stats.near {
         count("bellwether_near_hits_total", name, near.hits);
         count("bellwether_near_evictions_total", name, near.evictions);

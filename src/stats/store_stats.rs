@@ -14,7 +14,7 @@ use super::histogram::{HistogramStats, time_histograms};
 pub struct MemoryStats {
     /// How many entries are kept, including expired ones that were not removed yet.
     pub entries: u64,
-    /// How many bytes they take, counted as [`max_bytes`](crate::MemoryStore::max_bytes) says.
+    /// How many bytes they take, counted as [`max_bytes`](crate::MemoryOptions::max_bytes) says.
     pub bytes: u64,
     /// Entries that were removed before their end, to make room for others. If it grows, the store
     /// is too small for what it is asked for.
@@ -37,6 +37,26 @@ pub struct NearStats {
     /// For how long changes were not reported because the connection was broken, so that no copy
     /// was served: from the first connection on, up to now.
     pub disconnected: Duration,
+}
+
+/// Invalidations by this process that a store repeats, because they have failed or because a server
+/// may have lost them.
+#[cfg(feature = "redis")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReplayStats {
+    /// How many are to be repeated now, at most one per key or tag. While there are any, other
+    /// processes may still read what was invalidated.
+    pub pending: u64,
+    /// Invalidations that have failed and were kept.
+    pub kept: u64,
+    /// Kept or re-asserted invalidations that the server has executed since.
+    pub replayed: u64,
+    /// Invalidations that were not kept, because there were too many. In this process, all entries
+    /// from before count as none; other processes may still read them.
+    pub dropped: u64,
+    /// Acknowledged invalidations that were repeated, because the server may have lost them.
+    pub reasserted: u64,
 }
 
 #[cfg(feature = "redis")]

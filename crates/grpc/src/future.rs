@@ -24,7 +24,7 @@ use super::error_status::status_of;
 ///
 /// # Cancel safety
 /// Dropping it does not affect other callers, as with
-/// [`ResponseFuture`](bellwether::read_through::ResponseFuture). A request that bypasses the cache is
+/// [`ResponseFuture`](bellwether::ResponseFuture). A request that bypasses the cache is
 /// dropped with it.
 #[pin_project]
 #[must_use = "futures do nothing unless polled"]

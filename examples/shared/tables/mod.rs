@@ -4,6 +4,7 @@
 //! its answers with.
 
 mod create;
+mod shown;
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -12,38 +13,16 @@ use sqlx::any::{AnyConnectOptions, AnyPoolOptions, AnyRow};
 use sqlx::{AnyConnection, AnyPool, Executor, Row};
 use tokio::time::timeout;
 
+pub(crate) use self::shown::shown;
+
 use crate::Fault;
 use crate::catalog::Product;
+use crate::catalog::schema::SQLITE_PRAGMAS;
+pub(crate) use crate::catalog::schema::Tables;
 
 /// The pool itself would try for as long as a query may queue.
 const CONNECT_LIMIT: Duration = Duration::from_secs(20);
 const TOO_FEW: &str = "the database does not give this process all its connections";
-
-/// The tables of one program.
-#[derive(Clone, Copy)]
-pub(crate) struct Tables {
-    /// What their names begin with.
-    owner: &'static str,
-}
-
-impl Tables {
-    pub(crate) const fn of(owner: &'static str) -> Self {
-        Self { owner }
-    }
-
-    /// Reads products with their categories. A caller appends its condition.
-    pub(crate) fn select_products(self) -> String {
-        let owner = self.owner;
-        format!(
-            "SELECT product.sku, product.name, product.price_cents, product.stock,
-                    department.name AS department, aisle.name AS aisle, shelf.name AS shelf
-             FROM {owner}_product product
-             JOIN {owner}_category shelf ON shelf.id = product.category_id
-             JOIN {owner}_category aisle ON aisle.id = shelf.parent_id
-             JOIN {owner}_category department ON department.id = aisle.parent_id"
-        )
-    }
-}
 
 /// Connects now, so that no query has to. A query that waits for a connection for longer than
 /// `queue_limit` fails.
@@ -64,16 +43,17 @@ pub(crate) async fn connect(
     pool.map_err(unreachable)
 }
 
-/// Complains about a URL without repeating it.
+/// Complains about a URL without repeating what may be secret in it.
 pub(crate) fn check_url(url: &str) -> Result<(), String> {
+    let refuse = |reason: &str| Err(format!("--database-url {}: {reason}", shown(url)));
     let known = ["sqlite:", "postgres:", "postgresql:", "mysql:", "mariadb:"];
     if !known.iter().any(|scheme| url.starts_with(scheme)) {
-        return Err("--database-url does not start with sqlite:, postgres: or mysql:".to_owned());
+        return refuse("it does not start with sqlite:, postgres: or mysql:");
     }
     if url.starts_with("sqlite:") && (url.contains(":memory:") || url.contains("mode=memory")) {
-        return Err("--database-url: a database in memory cannot be shared".to_owned());
+        return refuse("a database in memory cannot be shared");
     }
-    AnyConnectOptions::from_str(url).map(drop).map_err(|fault| format!("--database-url: {fault}"))
+    AnyConnectOptions::from_str(url).map(drop).or_else(|fault| refuse(&fault.to_string()))
 }
 
 /// Placeholders as this database writes them: `?`, or in PostgreSQL `$1`, `$2`...
@@ -107,13 +87,9 @@ fn unreachable(fault: sqlx::Error) -> Fault {
     format!("cannot connect to the database: {fault}").into()
 }
 
-/// SQLite has to be configured so that writers may wait for each other, and that this data need not
-/// survive a power cut.
 async fn settle(connection: &mut AnyConnection) -> Result<(), sqlx::Error> {
     if connection.backend_name() == "SQLite" {
-        for pragma in
-            ["PRAGMA busy_timeout = 60000", "PRAGMA journal_mode = WAL", "PRAGMA synchronous = OFF"]
-        {
+        for pragma in SQLITE_PRAGMAS {
             connection.execute(pragma).await?;
         }
     }
@@ -123,6 +99,15 @@ async fn settle(connection: &mut AnyConnection) -> Result<(), sqlx::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refused_url_is_named_with_the_reason_and_without_its_password() {
+        for url in ["oracle://me:secret@db/shop", "postgres://me:secret@db:port/shop"] {
+            let complaint = check_url(url).unwrap_err();
+            assert!(complaint.starts_with("--database-url "), "{complaint}");
+            assert!(complaint.contains("db") && !complaint.contains("secret"), "{complaint}");
+        }
+    }
 
     #[test]
     fn placeholders_are_numbered_for_postgres() {

@@ -39,7 +39,7 @@ use crate::key::Key;
 use crate::stats::RequestEvent;
 use crate::status::{BypassReason, CacheStatus};
 
-/// The future of one request. Made by [`ReadThrough`](super::ReadThrough).
+/// The future of one request. Made by [`ReadThrough`](crate::ReadThrough).
 ///
 /// # Cancel safety
 /// Dropping it takes nothing from other callers. A load that it has started goes on for its

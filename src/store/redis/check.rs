@@ -19,17 +19,29 @@ pub(super) async fn prepare(store: &Inner) -> Result<(), StoreError> {
         client.run(&RedisRequest::command("MGET", names, CONNECTING), Some).await?;
     }
     client.check_commands(&COMMANDS).await?;
+    if store.replicas.is_some() {
+        // With no replicas to wait for, it replies at once.
+        let wait = RedisRequest::command("WAIT", [], CONNECTING).over(Route::Waiting);
+        client.run(&wait.with_args([b"0".to_vec(), b"0".to_vec()]), Some).await?;
+    }
     let plain = (0..client.options().plain_connections() as usize).map(Route::Plain);
     for route in plain.chain([Route::Tracked]) {
         for probe in client.probes(CONNECTING) {
             client.run(&probe.over(route), Some).await?;
         }
     }
-    if store.near.is_some() && !client.is_tracked() {
-        explain_untracked(store).await
-    } else {
-        Ok(())
+    if client.is_tracked() {
+        return Ok(());
     }
+    if store.near.is_some() {
+        explain_untracked(store).await?;
+    }
+    // A user that may neither subscribe nor publish is no error: then waiters poll. One that may do
+    // only one of the two has been forgotten.
+    if client.subscribe().await {
+        client.check_commands(&["publish"]).await?;
+    }
+    Ok(())
 }
 
 /// Finds out whether a near cache has no tracking because the user may not ask for it. A server

@@ -125,7 +125,11 @@ impl Connector {
         let refused = replies.next().and_then(Result::err);
         handler.is_tracked.store(refused.is_none(), Ordering::Relaxed);
         if let Some(error) = refused {
-            warn_throttled!(target: "bellwether::store", %error, "redis reports no changes: waiters will poll");
+            warn_throttled!(
+                target: "bellwether::store",
+                %error,
+                "redis refuses client tracking: waiters of stores are told by messages, those of locks poll"
+            );
             return Ok(());
         }
         let server = replies.next().and_then(Result::ok);

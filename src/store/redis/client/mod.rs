@@ -21,9 +21,15 @@ mod destination;
 mod dial;
 mod health;
 mod in_flight;
+mod keeping_options;
+mod keeping_rules;
 mod login;
+mod loss_observer;
+mod losses;
 mod names;
+mod naming_option;
 mod node;
+mod nodes;
 mod options;
 mod push_handler;
 mod reconnect;
@@ -37,15 +43,17 @@ mod sentinel;
 mod server_clock;
 mod shared_connection;
 mod slot;
+mod subscriber;
 #[cfg(feature = "tls")]
 mod tls;
 mod tracking_observer;
 mod url;
 mod value;
+mod wake_ups;
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock};
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -58,6 +66,8 @@ pub use self::script::RedisScript;
 pub use self::tls::RedisTls;
 pub use self::value::RedisValue;
 
+pub(super) use self::keeping_rules::{KeepingRules, ReplicaRules};
+pub(super) use self::loss_observer::LossObserver;
 pub(super) use self::request::Route;
 pub(super) use self::request_error::RequestError;
 pub(super) use self::server_clock::ServerClock;
@@ -74,6 +84,7 @@ use self::reconnect::{Failovers, ReconnectBackoff};
 use self::request::Replied;
 use self::routing::Routing;
 use self::slot::SlotOwners;
+use self::subscriber::Subscriber;
 use crate::error::StoreError;
 use crate::jitter::jitter;
 use crate::key::Digest;
@@ -101,6 +112,8 @@ struct ClientState {
     /// Whether the server reports changes.
     is_tracked: Arc<AtomicBool>,
     routing: Routing,
+    /// Set if scripts publish messages.
+    subscriber: Option<Subscriber>,
     attempts: Arc<AtomicU64>,
     pushes: Arc<AtomicU64>,
 }
@@ -113,10 +126,16 @@ pub(super) struct Setup {
     /// Notified of every change that the server reports.
     pub(super) watchers: Watchers,
     pub(super) observer: Option<Arc<dyn TrackingObserver>>,
+    /// Told when a server may have lost writes.
+    pub(super) losses: Option<Arc<dyn LossObserver>>,
     /// Whether the server's time is read on connecting.
     pub(super) reads_clock: bool,
     /// The number of connections without tracking.
     pub(super) plain: u32,
+    /// Whether there is a connection for waits.
+    pub(super) waits: bool,
+    /// Whether scripts [publish messages](RedisClient::mark) to waiters.
+    pub(super) publishes: bool,
 }
 
 impl RedisClient {
@@ -132,7 +151,8 @@ impl RedisClient {
     }
 
     pub(super) fn with(options: RedisOptions, setup: Setup) -> Self {
-        let Setup { scripts, watchers, observer, reads_clock, plain } = setup;
+        let Setup { scripts, watchers, observer, losses, reads_clock, plain, waits, publishes } =
+            setup;
         let names = Names::new(options.namespace_name());
         let is_tracked = Arc::new(AtomicBool::new(options.is_tracked()));
         let (attempts, pushes): (Arc<AtomicU64>, Arc<AtomicU64>) = Default::default();
@@ -165,9 +185,12 @@ impl RedisClient {
             handler,
             rules: options.rules(jitter()),
             outages: outages.clone(),
+            losses,
             plain,
+            waits,
         };
-        let routing = Routing::new(factory, &options);
+        let routing = Routing::new(factory.clone(), &options);
+        let subscriber = publishes.then(|| Subscriber::new(&factory, &routing));
         let state = ClientState {
             options,
             outages,
@@ -175,6 +198,7 @@ impl RedisClient {
             watchers,
             is_tracked,
             routing,
+            subscriber,
             attempts,
             pushes,
         };
@@ -199,7 +223,8 @@ impl RedisClient {
         read: impl FnOnce(RedisValue) -> Option<T>,
     ) -> Result<T, StoreError> {
         debug_assert!(request.key.is_none() || request.is_of_one_slot(), "{request:?}");
-        request.read(self.0.routing.run(request, self.deadline()).await?, read)
+        let deadline = self.deadline() + request.extra_time();
+        request.read(self.0.routing.run(request, deadline).await?, read)
     }
 
     /// Runs several requests, and reads the reply to each with `read`. On a cluster, those for one node
@@ -250,25 +275,6 @@ impl RedisClient {
         self.0.options.is_cluster()
     }
 
-    /// For each node, a request that only a working primary answers. Any reply will do.
-    ///
-    /// A node of a cluster that was demoted or cut off still answers `PING`, but no script with a
-    /// name that writes.
-    pub(super) fn probes(&self, doing: &'static str) -> Vec<RedisRequest<'static>> {
-        if !self.is_cluster() {
-            return vec![RedisRequest::command("PING", [], doing)];
-        }
-        let names = self.names_on_nodes("heartbeat").into_iter();
-        names.map(|name| RedisRequest::script(&PROBE, [name], [], doing)).collect()
-    }
-
-    /// For each node, a name `bw:<namespace>:<what>:{<tag>}` in one of its slots. Before the first
-    /// request to a cluster, none is known.
-    pub(super) fn names_on_nodes(&self, what: &str) -> Vec<Vec<u8>> {
-        let slots = self.0.routing.slots_of_nodes().into_iter();
-        slots.map(|slot| self.0.names.name_in_slot(what, slot)).collect()
-    }
-
     /// Reads or notes the time of the server that owns a name. In a cluster, each node has a clock
     /// of its own.
     pub(super) fn with_clock<T>(
@@ -280,9 +286,13 @@ impl RedisClient {
     }
 
     /// Hints that a name of a key has changed which a script has read. Silent without client
-    /// tracking.
+    /// tracking, unless scripts publish messages.
     pub fn watch(&self, digest: Digest) -> Watch {
-        if self.is_tracked() { self.0.watchers.watch(digest) } else { Watch::silent() }
+        if self.is_tracked() || self.is_subscribed() {
+            self.0.watchers.watch(digest)
+        } else {
+            Watch::silent()
+        }
     }
 
     /// Whether the server reports changes (client tracking). Until the first connection, this is
@@ -347,7 +357,7 @@ impl RedisClient {
         self.0.pushes.load(Ordering::Relaxed)
     }
 
-    /// Notified when the server answers again after an outage. One waiting task is woken.
+    /// Notified when the server answers again after an outage.
     pub(super) fn is_back(&self) -> Arc<Notify> {
         self.0.outages.is_back()
     }
@@ -363,9 +373,5 @@ impl fmt::Debug for RedisClient {
             .finish()
     }
 }
-
-/// `GETEX` counts as a write, which a replica refuses.
-static PROBE: LazyLock<RedisScript> =
-    LazyLock::new(|| RedisScript::new(&["return redis.call('GETEX', KEYS[1])"]));
 
 const CONNECTING: &str = "connecting";

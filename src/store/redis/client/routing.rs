@@ -90,6 +90,14 @@ impl Routing {
         }
     }
 
+    /// The cluster, if it is one.
+    pub(super) fn cluster(&self) -> Option<Arc<Cluster>> {
+        match self {
+            Self::Single(_) => None,
+            Self::Cluster(cluster) => Some(Arc::clone(cluster)),
+        }
+    }
+
     /// A slot of each node that owns any.
     pub(super) fn slots_of_nodes(&self) -> Vec<u16> {
         match self {
@@ -109,6 +117,25 @@ impl Routing {
         match self {
             Self::Single(node) => node.is_down(),
             Self::Cluster(cluster) => cluster.is_slot_down(name.slot()),
+        }
+    }
+
+    /// The place of the owner of a slot. Zero if it is not known.
+    pub(super) fn node_of(&self, slot: u16) -> u16 {
+        match self {
+            Self::Single(node) => node.place,
+            Self::Cluster(cluster) => cluster.owner_of(slot).map_or(0, |node| node.place),
+        }
+    }
+
+    /// The latest time of a server, in us.
+    pub(super) fn latest_time(&self) -> Option<u64> {
+        let latest = |clock: &ServerClock| clock.now().map(|now| *now.end());
+        match self {
+            Self::Single(node) => latest(&node.clock),
+            Self::Cluster(cluster) => {
+                cluster.owners().iter().filter_map(|node| latest(&node.clock)).max()
+            }
         }
     }
 

@@ -271,9 +271,19 @@ impl Cluster {
         self.table.owner(slot)
     }
 
+    /// The address of a node that is not known to be down, which differs from call to call.
+    pub(super) fn any_node(&self) -> Option<ServerAddress> {
+        self.in_order(None).into_iter().next()
+    }
+
     /// A slot of each node that owns any.
     pub(super) fn slots_of_nodes(&self) -> Vec<u16> {
         self.table.owners().into_iter().map(|(slot, _)| slot).collect()
+    }
+
+    /// The nodes that own slots.
+    pub(super) fn owners(&self) -> Vec<Arc<RedisNode>> {
+        self.table.owners().into_iter().map(|(_, node)| node).collect()
     }
 
     /// Whether the cluster, or any node that owns slots, is taken to be down.
