@@ -159,6 +159,9 @@ ROWS = [
          "{{store}}", "Many mean that connections break."),
         ("Push messages", "cps", False, per_second("store_pushes_total", STORE, "store"), "{{store}}",
          "Messages about changes, for waiters and for near copies."),
+        ("Invalidations to repeat", "none", False, "sum by (store) (%s)" % metric("store_invalidations_pending", STORE),
+         "{{store}}", "Invalidations that have failed or may be lost. Until they are repeated, other processes may read "
+         "what they are to remove."),
         ("Unreadable entries", "cps", False, per_second("store_unreadable_total", STORE, "store"),
          "{{store}}", "Entries that count as misses: damaged, of a newer version, or of another program."),
     ]),

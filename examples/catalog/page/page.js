@@ -205,8 +205,9 @@ function build() {
   $('mix').innerHTML = Object.keys(OUTCOMES).map(name => `<i id="mix-${name}" style="background:var(--${name})"></i>`).join('');
   $('outcomes').innerHTML = Object.entries(OUTCOMES).map(([name, meaning]) =>
     `<tr><th scope="row" style="--side:var(--${name})"><span class="dot"></span>${name}</th><td>${meaning}</td><td id="${name}-rate">–</td><td id="${name}-total">–</td></tr>`).join('');
-  const label = (end, index) => end === undefined ? 'more' : index % 4 === 2 ? millis(end).replace('.0 ', ' ') : '';
-  const columns = (bars, ends) => [...ends, undefined].map((end, index) => `<div>${bars}<small>${label(end, index)}</small></div>`).join('');
+  const shown = (index, ends) => index % 4 === 2 && index < ends.length - 1;
+  const label = (index, ends) => index === ends.length ? 'more' : shown(index, ends) ? millis(ends[index]).replace('.0 ', ' ') : '';
+  const columns = (bars, ends) => [...ends, 0].map((_, index) => `<div>${bars}<small>${label(index, ends)}</small></div>`).join('');
   $('latency').innerHTML = columns(SIDES.map(side => `<i data-side="${side}"></i>`).join(''), ENDS);
   for (const id of ['waits', 'lags']) $(id).innerHTML = columns('<i data-side="protected"></i>', TIMES);
   document.querySelectorAll('.here').forEach(place => { place.textContent = location.origin; });

@@ -55,6 +55,30 @@ async fn the_figures_are_those_of_the_metrics_facade() {
     assert_eq!(collector.collect(), published);
 }
 
+/// All figures of a store differ, so that none can stand for another.
+#[cfg(feature = "redis")]
+#[test]
+fn the_figures_of_a_redis_store_are_those_of_the_metrics_facade() {
+    let mut stats = bellwether::RedisStats::default();
+    (stats.connects, stats.outages, stats.pushes, stats.unreadable) = (1, 2, 3, 4);
+    (stats.operations.lookup, stats.operations.commit) = (5, 6);
+    (stats.errors.down, stats.errors.timed_out) = (7, 8);
+    stats.is_down = true;
+    let replay = &mut stats.replay;
+    (replay.pending, replay.kept, replay.replayed) = (9, 10, 11);
+    (replay.dropped, replay.reasserted) = (12, 13);
+    let mut near = bellwether::stats::NearStats::default();
+    (near.hits, near.entries, near.bytes, near.evictions) = (14, 15, 16, 17);
+    near.disconnected = std::time::Duration::from_secs(18);
+    stats.near = Some(near);
+
+    let (collector, instruments) = Collector::new();
+    instruments.observe_redis_store("redis", move || stats);
+    let published = published(|| bellwether::metrics::publish_redis_store("redis", &stats));
+    assert!(published.len() > 25, "{published:#?}");
+    assert_eq!(collector.collect(), published);
+}
+
 #[tokio::test]
 async fn what_happens_later_is_in_the_next_collection() {
     let store = MemoryStore::new(100);

@@ -23,7 +23,7 @@ fn dashboard() -> Value {
 
 /// The titles and queries of all panels, for all caches and stores.
 fn panels() -> Vec<(String, String)> {
-    let every = ["$job", "$instance", "$cache", "$store"];
+    let every = ["$job", "$instance", "$cache", "$store", "$locks"];
     let query = |panel: &Value| {
         let expression = panel["targets"][0]["expr"].as_str()?.replace("$__rate_interval", "30s");
         let expression = every.iter().fold(expression, |expr, name| expr.replace(name, ".*"));
