@@ -209,7 +209,8 @@ where
     /// its caller. The error may be of any type that becomes a [`BoxError`]: callers that share a load
     /// share its error as an [`Error::Load`](crate::Error::Load).
     ///
-    /// It runs in a task of its own, in the tracing span of the caller that opened the load. Other
+    /// It runs in a task of its own, in a [span](crate::trace) below that of the caller that opened the
+    /// load. Other
     /// task-locals of that caller are not there: capture what the function needs of them.
     ///
     /// The future gives the value.

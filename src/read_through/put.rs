@@ -7,6 +7,7 @@ use super::load::{self, AnswerStorage, LoaderAnswer};
 use crate::codec::Codec;
 use crate::error::{CacheError, StoreError};
 use crate::key::Key;
+use crate::stats::InvalidationEvent;
 use crate::store::{Accept, Acquire, Claim, Commit, Draft, Lease, Value};
 use crate::tag::Tags;
 
@@ -18,7 +19,9 @@ impl<C> CacheClient<C> {
     /// more. See [`Cache::put`](crate::Cache::put) for the races of writers.
     ///
     /// # Errors
-    /// If the store fails, or the key is too long. Then an older answer may still be stored.
+    /// If the store fails, or the key is too long. Then an older answer may still be stored. If the
+    /// store failed, the key is invalidated, and the error is [kept](CacheError::is_kept) if the store
+    /// repeats that.
     ///
     /// # Cancel safety
     /// If it is dropped before it returns, the answer may be stored or not, and an older one may
@@ -39,9 +42,10 @@ impl<C> CacheClient<C> {
             Ok(Put::Stored) => Ok(true),
             // What is stored may be older, or written by a caller that came before.
             Ok(Put::Refused) => self.store().invalidate(key.clone()).await.map(|_| false),
-            Err(error) => Err(error),
+            Err(error) => Err(self.remove_after(&key, error).await),
         };
-        put.map_err(|error| CacheError::store(&key, &error))
+        let counted = self.core().statistics.changed(InvalidationEvent::Put, put);
+        counted.map_err(|error| CacheError::store(&key, &error))
     }
 
     /// What a store gets of an answer. `None` if the answer must not or cannot be stored.
@@ -58,7 +62,8 @@ impl<C> CacheClient<C> {
             ) => {
                 let value = Value::of(bytes, kept, extra_bytes);
                 let tags = tags.union(&own);
-                let tags = tags.inspect_err(|many| load::warn_too_many_tags(key, *many)).ok()?;
+                let tags =
+                    tags.inspect_err(|many| load::warn_too_many_tags(core, key, *many)).ok()?;
                 let tags = core.tags.and_everything(&tags);
                 Some(Draft::new(value, core.codec.id(), lifetimes).tagged(tags))
             }
@@ -86,6 +91,15 @@ impl<C> CacheClient<C> {
                 Ok(Put::Stored)
             }
             Commit::Superseded => Ok(Put::Refused),
+        }
+    }
+
+    /// Removes what is older than an answer that could not be stored. Returns the error of that if
+    /// the store keeps and repeats it.
+    async fn remove_after(&self, key: &Key, error: StoreError) -> StoreError {
+        match self.store().invalidate(key.clone()).await {
+            Err(kept) if kept.is_kept() => kept,
+            _ => error,
         }
     }
 

@@ -20,7 +20,8 @@ use crate::stats::CacheStats;
 /// A load drives a clone of the loader to readiness before it calls it, so limits, buffers and
 /// timeouts below this service keep working. Their errors are errors of the loader.
 ///
-/// A load runs in a task of its own, in the tracing span of the request that opened it. Other
+/// A load runs in a task of its own, in a [span](crate::trace) below that of the request that opened
+/// it. Other
 /// task-locals of that request are not there: put what the loader needs into the request.
 pub struct ReadThrough<S, K, C = Json> {
     inner: S,
@@ -59,7 +60,7 @@ impl<S, K, C> ReadThrough<S, K, C> {
     }
 
     /// What the services of this layer have done in this process: as
-    /// [`Handle::stats`](super::Handle::stats).
+    /// [`Handle::stats`](crate::Handle::stats).
     pub fn stats(&self) -> CacheStats {
         self.core.statistics.read()
     }

@@ -2,50 +2,39 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use super::cache_stats::{
     CacheStats, CommitEvent, CommitStats, InvalidationEvent, InvalidationStats, LeaseEvent,
-    LeaseStats, LimitEvent, LimitStats, LoadEndStats, LoadReason, LoadResult, LoadStartStats,
-    LoadStats, RefreshEvent, RefreshStats, RequestEvent, RequestStats, WakeEvent, WakeStats,
+    LeaseStats, LimitEvent, LimitStats, LoadReason, RefreshEvent, RefreshStats, RequestEvent,
+    RequestStats, WaitPlace, WaitTimeStats, WakeEvent, WakeStats,
 };
 use super::counters::Counters;
+use super::histogram::{Histogram, TimeHistogram, TimeHistograms};
 use super::hot_keys::{HotKey, HotKeys};
+use super::layer_log::{LOAD, LayerLog, StoreFailure};
+use super::running_load::{LoadCounters, RunningLoad};
 use super::striped::Striped;
 use crate::key::Key;
-use crate::log_throttle::LogThrottle;
+use crate::trace::CallerSpan;
 
 /// The statistics of a layer, shared by its services, their clones and its handles.
 #[derive(Debug)]
 pub(crate) struct Statistics {
     name: Arc<str>,
     requests: Striped<{ RequestEvent::COUNT }>,
-    started: Counters<{ LoadReason::COUNT }>,
-    ended: Counters<{ LoadResult::COUNT }>,
+    loads: Arc<LoadCounters>,
     wakes: Counters<{ WakeEvent::COUNT }>,
     leases: Counters<{ LeaseEvent::COUNT }>,
     commits: Counters<{ CommitEvent::COUNT }>,
     refreshes: Counters<{ RefreshEvent::COUNT }>,
     refused: Counters<{ LimitEvent::COUNT }>,
     invalidations: Counters<{ InvalidationEvent::COUNT }>,
+    wait_times: TimeHistograms<{ WaitPlace::COUNT }>,
+    flight_callers: Histogram,
+    notice_lag: TimeHistogram,
     hot_keys: HotKeys,
-    log: Log,
-}
-
-/// What may be logged now: each layer has throttles of its own, so that one does not hide what
-/// another one has to say.
-#[derive(Debug)]
-struct Log {
-    failed_refreshes: LogThrottle,
-    refused: [LogThrottle; LimitEvent::COUNT],
-}
-
-impl Default for Log {
-    fn default() -> Self {
-        let throttle = || LogThrottle::once_per(LOG_EVERY);
-        Self { failed_refreshes: throttle(), refused: [(); LimitEvent::COUNT].map(|()| throttle()) }
-    }
+    log: LayerLog,
 }
 
 impl Statistics {
@@ -56,16 +45,18 @@ impl Statistics {
         Arc::new(Self {
             name: name.into(),
             requests: Striped::default(),
-            started: Counters::default(),
-            ended: Counters::default(),
+            loads: Arc::default(),
             wakes: Counters::default(),
             leases: Counters::default(),
             commits: Counters::default(),
             refreshes: Counters::default(),
             refused: Counters::default(),
             invalidations: Counters::default(),
+            wait_times: TimeHistograms::default(),
+            flight_callers: Histogram::of_callers(),
+            notice_lag: TimeHistogram::default(),
             hot_keys: HotKeys::default(),
-            log: Log::default(),
+            log: LayerLog::default(),
         })
     }
 
@@ -79,11 +70,33 @@ impl Statistics {
         self.requests.add(event as usize);
     }
 
-    /// A load starts. Its end is counted when the value is dropped.
-    pub(crate) fn load(self: &Arc<Self>, key: Option<&Key>, why: LoadReason) -> RunningLoad {
-        self.started.add(why as usize);
+    /// A load starts. Its end is counted when the value is dropped. `trigger` is the span of the
+    /// caller that opened it.
+    pub(crate) fn load(
+        &self,
+        key: Option<&Key>,
+        why: LoadReason,
+        trigger: &CallerSpan,
+    ) -> RunningLoad {
         key.inspect(|key| self.hot_keys.count(key));
-        RunningLoad { statistics: Arc::clone(self), result: None, is_not_found: false }
+        self.loads.begin(&self.name, key, why, trigger)
+    }
+
+    /// A request was answered by the load of another caller, after this wait.
+    pub(crate) fn waited(&self, place: WaitPlace, waited: Duration) {
+        self.wait_times.note(place as usize, waited);
+    }
+
+    /// A flight has ended that so many callers had joined.
+    pub(crate) fn flight(&self, callers: u64) {
+        if callers > 0 {
+            self.flight_callers.note_callers(callers);
+        }
+    }
+
+    /// A load of another process had ended for this long when a flight that waited for it noticed.
+    pub(crate) fn noticed(&self, lag: Duration) {
+        self.notice_lag.note(lag);
     }
 
     pub(crate) fn wake(&self, event: WakeEvent) {
@@ -105,19 +118,18 @@ impl Statistics {
     /// A load in the background has failed, which no caller notices.
     pub(crate) fn refresh_failed(&self, key: &Key, error: &dyn fmt::Display) {
         self.refresh(RefreshEvent::Failed);
-        if let Some(held_back) = self.log.failed_refreshes.admit() {
-            let cache = &*self.name;
-            tracing::warn!(target: LOAD, cache, %key, %error, held_back, "a refresh in the background failed");
-        }
+        self.log.refresh_failed(&self.name, key, error);
     }
 
     /// A limit has refused a caller.
     pub(crate) fn refuse(&self, limit: LimitEvent) {
         self.refused.add(limit as usize);
-        if let Some(held_back) = self.log.refused[limit as usize].admit() {
-            let cache = &*self.name;
-            tracing::warn!(target: LOAD, cache, ?limit, held_back, "a limit is reached: callers are refused");
-        }
+        self.log.refused(&self.name, limit);
+    }
+
+    /// The store has failed.
+    pub(crate) fn store_failed(&self, failure: StoreFailure, error: &dyn fmt::Display) {
+        self.log.store_failed(&self.name, failure, error);
     }
 
     /// A lease was lost during its load.
@@ -144,18 +156,20 @@ impl Statistics {
     }
 
     pub(crate) fn read(&self) -> CacheStats {
-        // In this order: no load is seen to end that is not seen to start.
-        let ended = LoadEndStats::read(|event| self.ended.read(event));
-        let started = LoadStartStats::read(|event| self.started.read(event));
+        let (loads, load_times) = self.loads.read();
         CacheStats {
             requests: RequestStats::read(|event| self.requests.read(event)),
-            loads: LoadStats { started, ended },
+            loads,
             wakes: WakeStats::read(|event| self.wakes.read(event)),
             leases: LeaseStats::read(|event| self.leases.read(event)),
             commits: CommitStats::read(|event| self.commits.read(event)),
             refreshes: RefreshStats::read(|event| self.refreshes.read(event)),
             refused: LimitStats::read(|event| self.refused.read(event)),
             invalidations: InvalidationStats::read(|event| self.invalidations.read(event)),
+            load_times,
+            wait_times: WaitTimeStats::read(|place| self.wait_times.read(place)),
+            flight_callers: self.flight_callers.read(),
+            notice_lag: self.notice_lag.read(),
         }
     }
 
@@ -163,43 +177,3 @@ impl Statistics {
         self.hot_keys.hottest()
     }
 }
-
-/// A load that has started. If it is dropped without a result, it counts as cancelled, or as
-/// panicked if a panic drops it.
-#[derive(Debug)]
-pub(crate) struct RunningLoad {
-    statistics: Arc<Statistics>,
-    result: Option<LoadResult>,
-    is_not_found: bool,
-}
-
-impl RunningLoad {
-    /// Notes that the answer is that there is none.
-    pub(crate) fn note_not_found(&mut self) {
-        self.is_not_found = true;
-    }
-
-    /// The load has ended.
-    pub(crate) fn end(mut self, result: LoadResult) {
-        self.result = Some(match result {
-            LoadResult::Succeeded if self.is_not_found => LoadResult::NotFound,
-            result => result,
-        });
-    }
-}
-
-impl Drop for RunningLoad {
-    fn drop(&mut self) {
-        let result = self.result.unwrap_or_else(|| match thread::panicking() {
-            true => LoadResult::Panicked,
-            false => LoadResult::Cancelled,
-        });
-        self.statistics.ended.add(result as usize);
-    }
-}
-
-/// The target of log messages about loads.
-const LOAD: &str = "bellwether::load";
-
-/// How often a layer logs one kind of message at most.
-const LOG_EVERY: Duration = Duration::from_secs(10);

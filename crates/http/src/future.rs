@@ -8,7 +8,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bellwether::BoxError;
-use bellwether::adapter::RequestOptions;
+use bellwether::adapter::{CacheClient, RequestOptions};
+use bellwether::stats::RequestRecord;
 use bellwether::{CacheStatus, Error};
 use bellwether_body::CacheBody;
 use bytes::Bytes;
@@ -21,7 +22,7 @@ use tower::Service;
 
 use super::bypass;
 use super::cache_request::FetchRequest;
-use super::codec::CacheAnswer;
+use super::codec::{CacheAnswer, HttpCodec};
 use super::exchange::{Exchange, NextStep};
 use super::origin::Origin;
 
@@ -35,6 +36,8 @@ use super::origin::Origin;
 #[must_use = "futures do nothing unless polled"]
 pub struct HttpResponseFuture<S, ReqB, B> {
     state: State<S, B>,
+    /// The request in the statistics, until it is counted.
+    record: Option<RequestRecord>,
     /// Requests to the origin are made with an empty body of this type.
     body: PhantomData<fn() -> ReqB>,
 }
@@ -73,17 +76,23 @@ enum State<S, B> {
 }
 
 impl<S, ReqB, B> HttpResponseFuture<S, ReqB, B> {
-    pub(super) fn new(begun: Beginning<S, B>) -> Self
+    pub(super) fn new(begun: Beginning<S, B>, client: &CacheClient<HttpCodec>) -> Self
     where
         S: Origin<ReqB, B>,
         ReqB: Default + Send + 'static,
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        Self { state: begin::<_, ReqB, _>(begun), body: PhantomData }
+        if let Beginning::Ready(response) = begun {
+            client.count_hit();
+            return Self { state: State::Ready(Some(response)), record: None, body: PhantomData };
+        }
+        let mut record = Some(client.begin());
+        let state = begin::<_, ReqB, _>(begun, &mut record);
+        Self { state, record, body: PhantomData }
     }
 }
 
-fn begin<S, ReqB, B>(begun: Beginning<S, B>) -> State<S, B>
+fn begin<S, ReqB, B>(begun: Beginning<S, B>, record: &mut Option<RequestRecord>) -> State<S, B>
 where
     S: Origin<ReqB, B>,
     ReqB: Default + Send + 'static,
@@ -91,11 +100,14 @@ where
 {
     match begun {
         Beginning::Fetching(exchange) => {
-            let fetching = ask::<_, ReqB, _>(&exchange, exchange.fetch_request());
+            let fetching = ask::<_, ReqB, _>(&exchange, exchange.fetch_request(), record.as_ref());
             State::Fetching(exchange, fetching)
         }
         Beginning::Forwarding(forwarding) => State::Forwarding(forwarding),
-        Beginning::Ready(response) => State::Ready(Some(response)),
+        Beginning::Ready(response) => {
+            record.take().into_iter().for_each(RequestRecord::hit);
+            State::Ready(Some(response))
+        }
         Beginning::DerivingKey(deriving) => State::DerivingKey(deriving),
     }
 }
@@ -103,6 +115,7 @@ where
 fn ask<S, ReqB, B>(
     exchange: &Exchange<S>,
     (fetch_request, options): (FetchRequest<ReqB>, RequestOptions),
+    record: Option<&RequestRecord>,
 ) -> PendingAnswer<B>
 where
     S: Origin<ReqB, B>,
@@ -110,6 +123,10 @@ where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     let key = fetch_request.key.clone();
+    let options = match record {
+        Some(record) => options.part_of(record),
+        None => options,
+    };
     Box::pin(
         exchange
             .fetch
@@ -132,34 +149,59 @@ where
     type Output = Result<Response<CacheBody<B>>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let state = self.project().state;
+        let this = self.project();
+        let response = ready!(this.state.poll_response::<ReqB>(this.record, cx));
+        if let Some(record) = this.record.take() {
+            let status = response.extensions().get::<CacheStatus>();
+            record.end(status.unwrap_or(&CacheStatus::Failed));
+        }
+        Poll::Ready(Ok(response))
+    }
+}
+
+impl<S, B> State<S, B> {
+    fn poll_response<ReqB>(
+        &mut self,
+        record: &mut Option<RequestRecord>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Response<CacheBody<B>>>
+    where
+        S: Origin<ReqB, B>,
+        ReqB: Default + Send + 'static,
+        B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+    {
         loop {
-            *state = match state {
-                State::Ready(response) => match response.take() {
-                    Some(response) => return Poll::Ready(Ok(response)),
+            *self = match self {
+                Self::Ready(response) => match response.take() {
+                    Some(response) => return Poll::Ready(response),
                     None => panic!("polled after it was ready"),
                 },
-                State::DerivingKey(deriving) => {
-                    begin::<_, ReqB, _>(ready!(deriving.poll_unpin(cx)))
+                Self::DerivingKey(deriving) => {
+                    begin::<_, ReqB, _>(ready!(deriving.poll_unpin(cx)), record)
                 }
-                State::Forwarding(forwarding) => return forwarding.poll_unpin(cx).map(Ok),
-                State::Fetching(exchange, fetching) => {
+                Self::Forwarding(forwarding) => return forwarding.poll_unpin(cx),
+                Self::Fetching(exchange, fetching) => {
                     let (answer, status) = ready!(fetching.as_mut().poll(cx));
                     match exchange.answered::<ReqB, B>(answer, &status) {
-                        NextStep::Answer(response) => return Poll::Ready(Ok(response)),
+                        NextStep::Answer(response) => return Poll::Ready(response),
                         NextStep::Fetch(fetch_request, options) => {
-                            *fetching = ask(exchange, (fetch_request, options));
+                            *fetching = ask(exchange, (fetch_request, options), record.as_ref());
                             continue;
                         }
-                        NextStep::Alone => State::Forwarding(Box::pin(
-                            bypass::fetch_uncoalesced::<_, ReqB, _>(exchange.clone()),
-                        )),
+                        NextStep::Alone => {
+                            Self::Forwarding(Box::pin(bypass::fetch_uncoalesced::<_, ReqB, _>(
+                                exchange.clone(),
+                            )))
+                        }
                         NextStep::Bypass => {
                             let fetch_request: FetchRequest<ReqB> = exchange.fetch_request().0;
                             let request = fetch_request
                                 .request(fetch_request.cache_request.parts.headers.clone());
                             let inner = exchange.fetch.inner.clone();
-                            State::Forwarding(Box::pin(bypass::forward(inner, request, "bypass")))
+                            let client = exchange.fetch.shared.client.clone();
+                            Self::Forwarding(Box::pin(bypass::forward(
+                                client, inner, request, "bypass",
+                            )))
                         }
                     }
                 }

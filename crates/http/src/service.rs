@@ -76,7 +76,7 @@ where
         let (mut parts, body) = request.into_parts();
         rules::ignore_offer_of_h2c(&mut parts.headers);
         let fetch = &self.fetch;
-        HttpResponseFuture::new(match &*fetch.shared.mode {
+        let begun = match &*fetch.shared.mode {
             Mode::Stated(_) => begin_by_target(fetch, parts, body),
             Mode::Keyed(keyed) => {
                 rules::remove_named(&mut parts.headers);
@@ -89,7 +89,8 @@ where
                     ))),
                 }
             }
-        })
+        };
+        HttpResponseFuture::new(begun, &fetch.shared.client)
     }
 }
 
@@ -241,6 +242,7 @@ where
     B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
 {
     Beginning::Forwarding(Box::pin(bypass::forward(
+        fetch.shared.client.clone(),
         fetch.inner.clone(),
         Request::from_parts(parts, body),
         why,

@@ -170,14 +170,14 @@ impl LayerState {
         let store = self.client.store();
         let done = join_all(keys.into_iter().map(|key| store.invalidate(key))).await;
         for error in done.into_iter().filter_map(Result::err) {
-            warn_throttled!(%error, "a response may not be invalidated");
+            warn_throttled!(target: "bellwether::http", %error, "a response may not be invalidated");
         }
     }
 
     /// Makes a stored response stale. An error is logged only.
     pub(super) async fn expire(&self, key: Key) {
         if let Err(error) = self.client.store().expire(key).await {
-            warn_throttled!(%error, "a response may not be expired");
+            warn_throttled!(target: "bellwether::http", %error, "a response may not be expired");
         }
     }
 }

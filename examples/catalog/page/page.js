@@ -1,5 +1,5 @@
 'use strict';
-const SIDES = ['unprotected', 'protected'];
+const SIDES = ['unprotected', 'plain', 'protected'];
 const TICK = 500, SHOWN = 120, RECENT = 20, WIDTH = 600, HEIGHT = 160, STEP = WIDTH / (SHOWN - 1);
 const OUTCOMES = {
   hit: 'Cached and fresh: served at once.',
@@ -9,7 +9,9 @@ const OUTCOMES = {
   bypass: 'The store did not answer: queried without it.',
   failed: 'Got an error.',
 };
-const CLASSES = 17;
+/* The upper ends of all classes of a histogram but the last one, in ms: of ours, and of bellwether. */
+const ENDS = Array.from({ length: 16 }, (_, index) => 0.25 * 2 ** index);
+const TIMES = [.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000];
 const still = matchMedia('(prefers-reduced-motion: reduce)');
 const $ = id => document.getElementById(id);
 const number = new Intl.NumberFormat('en');
@@ -21,16 +23,15 @@ const sum = list => list.reduce((all, one) => all + one, 0);
 const rate = value => value >= 10 || value === 0 ? number.format(Math.round(value)) : value.toFixed(1);
 const plural = (count, one) => `${number.format(count)} ${count === 1 ? one : one === 'query' ? 'queries' : one + 's'}`;
 const millis = value => value >= 1000 ? `${(value / 1000).toFixed(1)} s` : value >= 10 ? `${Math.round(value)} ms` : `${value.toFixed(1)} ms`;
-/* The upper end of a class of a histogram, in ms. */
-const end = index => 0.25 * 2 ** index;
 const minus = (later, earlier) => later.map((count, index) => count - earlier[index]);
 
-function quantile(histogram, share) {
+function quantile(histogram, share, ends = ENDS) {
   const all = sum(histogram);
   if (!all) return '–';
   let seen = 0;
   const index = histogram.findIndex(count => (seen += count) >= all * share);
-  return index === CLASSES - 1 ? '> 8 s' : `< ${millis(end(index)).replace('.0 ', ' ')}`;
+  const brief = end => millis(end).replace('.0 ', ' ');
+  return index === ends.length ? `> ${brief(ends[index - 1])}` : `< ${brief(ends[index])}`;
 }
 
 /* Queries a second at each sample. */
@@ -44,9 +45,9 @@ function niceTop(value) {
 }
 
 function drawCharts() {
-  const both = SIDES.map(rates);
-  scale = niceTop(Math.max(1, ...both.flat()));
-  SIDES.forEach((side, index) => drawChart(document.querySelector(`.side[data-side="${side}"] .chart`), both[index]));
+  const each = SIDES.map(rates);
+  scale = niceTop(Math.max(1, ...each.flat()));
+  SIDES.forEach((side, index) => drawChart(document.querySelector(`.side[data-side="${side}"] .chart`), each[index]));
 }
 
 /* The newest point comes in from beyond the right edge. */
@@ -85,18 +86,22 @@ function showFigures(now, then) {
     $(`${side}-errors`).classList.toggle('alarm', one.errors > before.errors);
     text(`${side}-queries`, number.format(one.queries));
   }
-  const [without, protectedOnes] = SIDES.map(side => now[side].queries);
-  text('spared', without ? `${(Math.max(0, 1 - protectedOnes / without) * 100).toFixed(1)} %` : '–');
+  const without = now.unprotected.queries;
+  text('spared', without ? `${(Math.max(0, 1 - now.protected.queries / without) * 100).toFixed(1)} %` : '–');
+  const { loads, wakes } = now;
+  text('loads', `${number.format(loads.started)} (${number.format(loads.failed)})`);
+  text('refreshes', number.format(loads.failed_refreshes));
+  text('wakes', `${number.format(wakes.push)} (${number.format(wakes.pause)})`);
 }
 
 function showOutcomes(now, then) {
   const seconds = Math.max(0.5, (now.at - then.at) / 1000);
-  const recent = Object.keys(OUTCOMES).map(name => now.protected.outcomes[name] - then.protected.outcomes[name]);
+  const recent = Object.keys(OUTCOMES).map(name => now.outcomes[name] - then.outcomes[name]);
   const all = sum(recent) || 1;
   Object.keys(OUTCOMES).forEach((name, index) => {
     $(`mix-${name}`).style.width = `${recent[index] / all * 100}%`;
     text(`${name}-rate`, rate(recent[index] / seconds));
-    text(`${name}-total`, number.format(now.protected.outcomes[name]));
+    text(`${name}-total`, number.format(now.outcomes[name]));
   });
 }
 
@@ -107,6 +112,14 @@ function showBars(id, histograms) {
     const height = share[index] / top * 100;
     column.children[place].style.height = height ? `max(2px, ${height}%)` : '0';
   }));
+}
+
+function showTimes(id, counts, things, none) {
+  showBars(id, [counts]);
+  const all = sum(counts);
+  text(`${id}-note`, all
+    ? `Since the start: ${number.format(all)} ${things}; half of them ${quantile(counts, 0.5, TIMES)}, 99 % ${quantile(counts, 0.99, TIMES)}.`
+    : none);
 }
 
 function showState(now) {
@@ -133,12 +146,8 @@ function show(figures) {
   showFigures(figures, then);
   showOutcomes(figures, then);
   showBars('latency', SIDES.map(side => minus(figures[side].latency, then[side].latency)));
-  const { waits } = figures.protected;
-  showBars('waits', [waits]);
-  const waited = sum(waits);
-  text('waits-note', waited
-    ? `Since the start: ${number.format(waited)} callers; half of them ${quantile(waits, 0.5)}, 99 % ${quantile(waits, 0.99)}.`
-    : 'None yet. A burst makes them.');
+  showTimes('waits', figures.waits, 'callers', 'None yet. A burst makes them.');
+  showTimes('lags', figures.lags, 'loads', 'None yet. Start a second one with the same --store redis://…');
   showState(figures);
 }
 
@@ -152,10 +161,11 @@ function run(side, name, burst, most) {
 }
 
 function showBurst(bursts) {
-  const { unprotected, protected: protectedOne, callers, product } = bursts;
-  const most = Math.max(unprotected.queries, protectedOne.queries);
-  $('result').innerHTML = `<p class="verdict">${number.format(callers)} callers, product ${number.format(product)}, not in the cache:</p>
-    ${run('unprotected', 'Unprotected', unprotected, most)}${run('protected', 'Protected', protectedOne, most)}`;
+  const { callers, product } = bursts;
+  const names = { unprotected: 'Unprotected', plain: 'Plain cache', protected: 'Protected' };
+  const most = Math.max(...SIDES.map(side => bursts[side].queries));
+  $('result').innerHTML = `<p class="verdict">${number.format(callers)} callers, product ${number.format(product)}, in no cache:</p>
+    ${SIDES.map(side => run(side, names[side], bursts[side], most)).join('')}`;
 }
 
 function showInvalidation({ product, queries, millis: times, failed }) {
@@ -195,10 +205,10 @@ function build() {
   $('mix').innerHTML = Object.keys(OUTCOMES).map(name => `<i id="mix-${name}" style="background:var(--${name})"></i>`).join('');
   $('outcomes').innerHTML = Object.entries(OUTCOMES).map(([name, meaning]) =>
     `<tr><th scope="row" style="--side:var(--${name})"><span class="dot"></span>${name}</th><td>${meaning}</td><td id="${name}-rate">–</td><td id="${name}-total">–</td></tr>`).join('');
-  const label = index => index === CLASSES - 1 ? 'more' : index % 4 === 2 ? millis(end(index)).replace('.0 ', ' ') : '';
-  const columns = bars => Array.from({ length: CLASSES }, (_, index) => `<div>${bars}<small>${label(index)}</small></div>`).join('');
-  $('latency').innerHTML = columns(SIDES.map(side => `<i data-side="${side}"></i>`).join(''));
-  $('waits').innerHTML = columns('<i data-side="protected"></i>');
+  const label = (end, index) => end === undefined ? 'more' : index % 4 === 2 ? millis(end).replace('.0 ', ' ') : '';
+  const columns = (bars, ends) => [...ends, undefined].map((end, index) => `<div>${bars}<small>${label(end, index)}</small></div>`).join('');
+  $('latency').innerHTML = columns(SIDES.map(side => `<i data-side="${side}"></i>`).join(''), ENDS);
+  for (const id of ['waits', 'lags']) $(id).innerHTML = columns('<i data-side="protected"></i>', TIMES);
   document.querySelectorAll('.here').forEach(place => { place.textContent = location.origin; });
 }
 

@@ -2,7 +2,7 @@
 -- holds the lease.
 --
 -- KEYS   1 entry   2 lease   3 watermark   4 failed
--- ARGV   1 token, 16 bytes   2 term in ms
+-- ARGV   1 token, 16 bytes, and the trace of its load, or nothing   2 term in ms
 --        3 '1' if a fresh entry is acceptable, '0' if none is and failures are ignored, or the
 --            fence of the one entry that is not acceptable, as bytes
 --        4 until when the caller waits for the reply, in us by the server's clock, or '' if the
@@ -12,7 +12,7 @@
 --        7 watermark and 8 failed, if they are not among the KEYS
 -- gives  {1, now, entry, its remaining life in ms}                      found
 --        {2, now, what is left of the lease in ms, stale entry or false,
---            its remaining life}                                        busy
+--            its remaining life, and the trace of the load if it has one} busy
 --        {3, now, fence, stale entry or false, its remaining life,
 --            failures in a row, the failure that other callers share
 --            while this one probes, or false}                           lead
@@ -32,11 +32,12 @@
 local now = server_time()
 -- The caller has stopped waiting, so a lease would have no holder.
 if ARGV[4] ~= '' and now > tonumber(ARGV[4]) then return {5, now} end
+local token, trace = string.sub(ARGV[1], 1, 16), string.sub(ARGV[1], 17)
 -- Whether no other flight can hold a lease under this token.
-local function is_ours(token)
-  if token == ARGV[1] then return true end
+local function is_ours(other)
+  if other == token then return true end
   for start = 1, #ARGV[5], 16 do
-    if token == string.sub(ARGV[5], start, start + 15) then return true end
+    if other == string.sub(ARGV[5], start, start + 15) then return true end
   end
   return false
 end
@@ -83,7 +84,7 @@ end
 if busy then
   watch(KEYS[1])
   watch(KEYS[2])
-  return {2, now, busy, entry, remaining}
+  return {2, now, busy, entry, remaining, lease_trace(lease)}
 end
 if is_there == '' then entry = '' end
 if type(refused) == 'table' and not string.find(refused.err, 'WRONGTYPE', 1, true) then
@@ -94,7 +95,7 @@ local fence = math.max(number(peek(watermark_name)) + 1, stored + 1, now)
 -- invalidation cannot raise the watermark above fences that it does not find. So each new fence
 -- becomes the watermark then, and a lapsed lease stores nothing.
 if fence > now then redis.call('SET', watermark_name, struct.pack('>I8', fence), 'PX', watermark_life) end
-local taken = ARGV[1] .. struct.pack('>I8I8', fence, ARGV[2])
+local taken = token .. struct.pack('>I8I8', fence, ARGV[2]) .. trace
 redis.call('SET', KEYS[2], taken .. marks, 'PX', ARGV[2])
 if failed and not shared then redis.call('DEL', failed_name) end
 return {3, now, fence, entry, remaining, failures, ARGV[3] ~= '0' and shared}

@@ -5,12 +5,15 @@ pub(crate) mod client;
 mod envelope;
 mod heartbeat;
 mod inner;
+mod kept;
 mod lookups;
 mod near;
 mod operations;
 mod reading;
 mod record;
 mod reminder;
+mod replay;
+mod replicas;
 mod reply;
 mod scripts;
 mod stats;
@@ -26,7 +29,7 @@ pub use self::client::RedisOptions;
 pub use self::stats::{RedisStats, RedisWakeUps};
 
 use self::inner::Inner;
-use self::tags::TagChange;
+use self::kept::{Change, ChangeTarget};
 use super::{Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, StoreFuture};
 use super::{Peek, Renew, Store, Watch};
 use crate::config_error::ConfigError;
@@ -48,10 +51,11 @@ use crate::tag::{Tag, Tags};
 /// round trip.
 ///
 /// # Names
-/// A key has four names in one hash slot: `bw:<namespace>:{<digest>}` for its entry, and the same
-/// with `:lease`, `:watermark` and `:failed`. A [tag](crate::Tag) has one name in a slot of its own,
-/// `bw:<namespace>:tag:{<digest>}`. It holds 16 bytes, or 32 after an expiry over a spread, and lives
-/// an hour or two longer than its longest entry. Nothing lists the entries of a tag.
+/// A key has four names (Redis keys) in one hash slot: `bw:<namespace>:{<digest>}` for its entry, and
+/// the same with `:lease`, `:watermark` and `:failed`. A [tag](crate::Tag) has one name in a slot of
+/// its own, `bw:<namespace>:tag:{<digest>}`. It holds 16 bytes, or 32 after an expiry over a spread,
+/// and lives as long as the longest of its entries, and up to an hour longer. Nothing lists the
+/// entries of a tag.
 ///
 /// Scripts declare all names that they touch in their `KEYS`, with one exception. Redis before 7.2 tracks every declared name, even if the script does
 /// not read it. So the watermark and the failure are arguments there. They may never change again,
@@ -75,7 +79,7 @@ use crate::tag::{Tag, Tags};
 /// With `+script|load`, the scripts are also loaded before their first use. `connect` names all that
 /// are missing. Without `+client|tracking`, a near cache is refused, and waiters need
 /// `&bw:* +subscribe +publish` to be told by messages; without these, they poll. A cluster needs
-/// `+cluster|slots +asking` as well.
+/// `+cluster|slots +asking` as well, and [`replicated`](RedisOptions::replicated) needs `+wait`.
 ///
 /// # Errors
 /// A command takes no longer than [`RedisOptions::timeout`]. An operation is one command, and
@@ -89,6 +93,13 @@ use crate::tag::{Tag, Tags};
 /// while there are such claims, at most until their leases have lapsed. Meanwhile, another claim of
 /// this process may take such a lease over. A command that arrives when its caller has stopped
 /// waiting, by the server's clock, takes no lease.
+/// # Invalidations that fail
+/// An invalidation of a key or a tag that fails, or is dropped before it returns, is kept in this
+/// process and repeated until it succeeds. Until then, this process serves nothing of that key or
+/// tag: neither from a near copy, nor from the server when it answers again. Its error says so
+/// ([`StoreError::is_kept`]). The last invalidations are also repeated after a failover, because the
+/// promoted server may lack them. See [`RedisOptions::kept_invalidations`] and
+/// [`RedisOptions::reassert_window`]. If the process ends, what it has kept is lost.
 #[derive(Clone)]
 pub struct RedisStore(Arc<Inner>);
 
@@ -107,7 +118,9 @@ impl RedisOptions {
 
     /// A store that connects at its first use, for services that start before their Redis.
     pub fn connect_lazily(self) -> RedisStore {
-        RedisStore(Arc::new(Inner::new(self)))
+        let inner = Arc::new(Inner::new(self));
+        replay::start_on_demand(&inner);
+        RedisStore(inner)
     }
 }
 
@@ -161,8 +174,10 @@ impl Store for RedisStore {
     fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            let found = inner.lookup(&key, &Tags::none()).await;
-            inner.operations.noted(StoreOperation::Lookup, found)
+            inner
+                .operations
+                .counted(StoreOperation::Lookup, inner.lookup_settled(&key, &Tags::none()))
+                .await
         })
     }
 
@@ -171,7 +186,8 @@ impl Store for RedisStore {
         Box::pin(async move {
             inner
                 .operations
-                .noted(StoreOperation::Acquire, inner.acquire(&claim, term, accept).await)
+                .counted(StoreOperation::Acquire, inner.acquire_settled(&claim, term, accept))
+                .await
         })
     }
 
@@ -179,14 +195,17 @@ impl Store for RedisStore {
         let inner = Arc::clone(&self.0);
         let claim = lease.claim().clone();
         Box::pin(async move {
-            inner.operations.noted(StoreOperation::Renew, inner.renew(&claim, term).await)
+            inner.operations.counted(StoreOperation::Renew, inner.renew(&claim, term)).await
         })
     }
 
     fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.noted(StoreOperation::Commit, inner.commit(lease, draft).await)
+            inner
+                .operations
+                .counted(StoreOperation::Commit, inner.commit_settled(lease, draft))
+                .await
         })
     }
 
@@ -195,52 +214,63 @@ impl Store for RedisStore {
         Box::pin(async move {
             inner
                 .operations
-                .noted(StoreOperation::Fail, inner.fail(&lease.into_claim(), failure).await)
+                .counted(StoreOperation::Fail, inner.fail(&lease.into_claim(), failure))
+                .await
         })
     }
 
     fn abandon(&self, claim: Claim) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.noted(StoreOperation::Abandon, inner.abandon(&claim).await)
+            inner.operations.counted(StoreOperation::Abandon, inner.abandon(&claim)).await
         })
     }
 
     fn invalidate(&self, key: Key) -> StoreFuture<bool> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.noted(StoreOperation::Invalidate, inner.invalidate(key, false).await)
+            let target = ChangeTarget::Key(key.digest());
+            let changed = inner.change(target, Change::Invalidate, Some(&key));
+            inner.operations.counted(StoreOperation::Invalidate, changed).await
         })
     }
 
     fn expire(&self, key: Key) -> StoreFuture<bool> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.noted(StoreOperation::Expire, inner.invalidate(key, true).await)
+            let target = ChangeTarget::Key(key.digest());
+            let change = Change::Expire { over: Duration::ZERO };
+            let changed = inner.change(target, change, Some(&key));
+            inner.operations.counted(StoreOperation::Expire, changed).await
         })
     }
 
     fn lookup_tagged(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            let found = inner.lookup(&key, &tags).await;
-            inner.operations.noted(StoreOperation::Lookup, found)
+            inner
+                .operations
+                .counted(StoreOperation::Lookup, inner.lookup_settled(&key, &tags))
+                .await
         })
     }
 
     fn invalidate_tag(&self, tag: Tag) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            let changed = inner.change_tag(&tag, TagChange::Invalidate).await;
-            inner.operations.noted(StoreOperation::InvalidateTag, changed)
+            let target = ChangeTarget::Tag(tag.digest());
+            let changed = inner.change(target, Change::Invalidate, None);
+            inner.operations.counted(StoreOperation::InvalidateTag, changed).await.map(drop)
         })
     }
 
     fn expire_tag(&self, tag: Tag, spread: Duration) -> StoreFuture<()> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            let changed = inner.change_tag(&tag, TagChange::Expire { over: spread }).await;
-            inner.operations.noted(StoreOperation::ExpireTag, changed)
+            let target = ChangeTarget::Tag(tag.digest());
+            let change = Change::Expire { over: spread };
+            let changed = inner.change(target, change, None);
+            inner.operations.counted(StoreOperation::ExpireTag, changed).await.map(drop)
         })
     }
 }

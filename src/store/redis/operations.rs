@@ -13,6 +13,7 @@ use super::client::{InSlot, RedisRequest, RedisValue, RequestError, ServerClock}
 use super::envelope::{self, Opened, Stamp};
 use super::heartbeat;
 use super::inner::{Inner, TRACKED};
+use super::kept::Change;
 use super::near::{ReadStart, Version};
 use super::record;
 use super::reminder::Reminder;
@@ -24,6 +25,7 @@ use crate::error::StoreError;
 use crate::key::{Digest, Key};
 use crate::store::{Accept, Acquire, Claim, Commit, Draft, Entry, Failure, Lease, WATERMARK_TTL};
 use crate::store::{Remaining, Renew, Token};
+use crate::trace::TraceParent;
 
 impl Inner {
     /// Acquires. An unreadable entry counts as none and must not prevent a load, so the request is
@@ -99,8 +101,9 @@ impl Inner {
         term: Duration,
         accept: Accept,
     ) -> Vec<Vec<u8>> {
+        let trace = claim.trace().map_or("", TraceParent::as_str);
         vec![
-            token(claim.token()),
+            [claim.token().as_bytes(), trace.as_bytes()].concat(),
             number(millis(term)),
             acceptable(accept),
             self.latest_arrival(digest),
@@ -133,8 +136,8 @@ impl Inner {
                 let fence = envelope::fence(&found.sealed);
                 Acquire::Found(readable(Some(found)).ok_or(UnreadableReply::Entry { fence })?)
             }
-            Acquired::Busy { remaining, stale } => {
-                Acquire::Busy { remaining, stale: readable(stale) }
+            Acquired::Busy { remaining, stale, trace } => {
+                Acquire::Busy { remaining, stale: readable(stale), trace }
             }
             Acquired::Failed { record, remaining, stale } => {
                 let failure = record::read(&record).ok_or(UnreadableReply::Failure)?;
@@ -244,22 +247,30 @@ impl Inner {
         RedisRequest::script(&self.scripts.abandon, names, args, doing)
     }
 
-    /// Returns whether there was an entry.
-    pub(super) async fn invalidate(&self, key: Key, keep_stale: bool) -> Result<bool, StoreError> {
-        let keep: &[u8] = if keep_stale { b"1" } else { b"0" };
+    /// Invalidates or expires a key. Returns whether there was an entry. The key is for the error.
+    pub(super) async fn change_key(
+        &self,
+        digest: &Digest,
+        change: Change,
+        key: Option<&Key>,
+    ) -> Result<bool, StoreError> {
+        let keep: &[u8] = if change == Change::Invalidate { b"0" } else { b"1" };
         let args = [number(millis(WATERMARK_TTL)), keep.to_vec()];
-        let digest = key.digest();
-        let names = self.names(&digest);
+        let names = self.names(digest);
         let request = RedisRequest::script(&self.scripts.invalidate, names, args, "invalidating");
         // Over a plain connection if there is one, because no caller of this waits for a change.
-        let request = request.of(&key).tracked(TRACKED).over(self.route(&digest));
+        let request = request.tracked(TRACKED).over(self.route(digest));
+        let request = match key {
+            Some(key) => request.of(key),
+            None => request,
+        };
         let read = |reply| match reply {
             RedisValue::Int(removed) => Some(removed == 1),
             _ => None,
         };
-        let invalidated = self.client.run(&request, read).await;
-        self.forget(&digest);
-        invalidated
+        let changed = self.client.run(&request, read).await;
+        self.forget(digest);
+        changed
     }
 
     /// Notes the version of a key for the near tier. Call it before a request is sent.
@@ -274,7 +285,9 @@ impl Inner {
         key: &Key,
         entry: &Entry,
     ) {
+        // What was read may be older than an invalidation that was kept after the version was taken.
         if let (Some(near), Some(start)) = (&self.near, start)
+            && self.kept.is_quiet()
             && near.keep(start, tags, key, entry)
         {
             heartbeat::start(self);
@@ -311,7 +324,7 @@ impl Inner {
 
     fn note_unreadable(&self, key: &Key, what: &dyn fmt::Display) {
         self.unreadable.fetch_add(1, Ordering::Relaxed);
-        tracing::debug!(%key, "counts as a miss: {what}");
+        tracing::debug!(target: "bellwether::store", %key, "counts as a miss: {what}");
     }
 }
 

@@ -1,9 +1,9 @@
 //! The statistics of a `RedisStore`.
 
-use crate::stats::{NearStats, OperationStats, StoreErrorStats};
+use crate::stats::{NearStats, OperationStats, OperationTimeStats, ReplayStats, StoreErrorStats};
 
 /// The state of a [`RedisStore`](super::RedisStore), and what it has done since it was made.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct RedisStats {
     /// Attempts to connect, successful or not.
@@ -18,11 +18,15 @@ pub struct RedisStats {
     pub unreadable: u64,
     /// Operations that have ended, successful or not.
     pub operations: OperationStats,
+    /// How long they took.
+    pub operation_times: OperationTimeStats,
     /// Those of them that have failed, by the kind of the error. Each failed request for a layer is
     /// in one of them; without the store, layers load for themselves.
     pub errors: StoreErrorStats,
     /// Whether the circuit breaker is open: see [`RedisStore::is_down`](super::RedisStore::is_down).
     pub is_down: bool,
+    /// Invalidations that are repeated.
+    pub replay: ReplayStats,
     /// How waiters learn that a lease has ended.
     pub wake_ups: RedisWakeUps,
     /// The near tier, if the store has one.

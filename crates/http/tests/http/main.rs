@@ -3,6 +3,7 @@
 mod burst;
 mod changes;
 mod cookies;
+mod counts;
 mod credentials;
 mod failures;
 mod hop_by_hop;

@@ -1,7 +1,7 @@
 //! Connections: all requests share one, and it knows whether it is usable.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::{io, mem};
 
 use redis::aio::MultiplexedConnection;
@@ -10,9 +10,12 @@ use tokio::time::Instant;
 
 use super::dial::Driver;
 use super::in_flight::{InFlight, Unanswered};
+use super::keeping_rules::ReplicaRules;
+use super::losses::NodeLosses;
 use super::reconnect::Failovers;
 use super::request::{Outgoing, RedisRequest, ScriptForm};
 use super::tracking_observer::TrackingObserver;
+use crate::duration::millis;
 
 /// A connection to a server. Clones send over one socket.
 #[derive(Clone, Debug)]
@@ -42,6 +45,8 @@ pub(super) struct ConnectionState {
     in_flight: Arc<InFlight>,
     /// Notified about a tracked connection.
     observer: Option<Arc<dyn TrackingObserver>>,
+    /// Told when it breaks. Set when it is in use.
+    losses: OnceLock<Arc<NodeLosses>>,
 }
 
 impl Connection {
@@ -68,7 +73,10 @@ impl Connection {
                 let mut replies = self.send_batch(&[request], deadline).await?;
                 Ok(replies.pop().unwrap_or(Value::Nil).extract_error()?)
             }
-            Outgoing::One(request) => self.send_one(request, deadline).await,
+            Outgoing::One(request) => match request.replicas {
+                Some(rules) => self.send_and_wait(request, rules, deadline).await,
+                None => self.send_one(request, deadline).await,
+            },
             Outgoing::Asking(request) => self.send_asking(request, deadline).await,
             Outgoing::Batch(requests) => {
                 self.send_batch(requests, deadline).await.map(Value::Array)
@@ -118,6 +126,22 @@ impl Connection {
                 reply => return Ok(reply?),
             }
         }
+    }
+
+    /// Sends the request and `WAIT` as one pipeline. The reply is the number of replicas that have it.
+    async fn send_and_wait(
+        &self,
+        request: &RedisRequest<'_>,
+        rules: ReplicaRules,
+        deadline: Instant,
+    ) -> Result<Value, SendError> {
+        let command = request.packed(ScriptForm::Text, self.declares_all);
+        let mut wait = redis::cmd("WAIT");
+        wait.arg(rules.replicas).arg(millis(rules.within));
+        let replies = self.send_pipeline([command, wait], deadline).await?;
+        let replies = replies.into_iter().map(Value::extract_error);
+        let replies = replies.collect::<Result<Vec<_>, _>>()?;
+        Ok(replies.into_iter().next_back().unwrap_or(Value::Nil))
     }
 
     async fn send_batch(
@@ -202,11 +226,21 @@ fn is_unknown_in_batch(reply: &Value) -> bool {
 impl ConnectionState {
     pub(super) fn new(node: u16, number: u64, observer: Option<Arc<dyn TrackingObserver>>) -> Self {
         let is_broken = AtomicBool::new(false);
-        Self { node, number, is_broken, in_flight: Arc::default(), observer }
+        let losses = OnceLock::new();
+        Self { node, number, is_broken, in_flight: Arc::default(), observer, losses }
+    }
+
+    /// From now on it is in use, and these losses are told when it breaks.
+    pub(super) fn tell_when_broken(&self, losses: &Arc<NodeLosses>) {
+        // Requests that open it together all say so.
+        _ = self.losses.set(Arc::clone(losses));
     }
 
     fn give_up(&self) {
-        self.is_broken.store(true, Ordering::Relaxed);
+        let was_broken = self.is_broken.swap(true, Ordering::Relaxed);
+        if !was_broken && let Some(losses) = self.losses.get() {
+            losses.broke();
+        }
         if let Some(observer) = &self.observer {
             observer.disconnected(self.node, self.number);
         }

@@ -10,6 +10,7 @@ use super::address::Servers;
 use super::breaker::BreakerRules;
 use super::credentials::CredentialsProvider;
 use super::dial::Dialer;
+use super::keeping_rules::KeepingRules;
 use super::login::Login;
 #[cfg(feature = "tls")]
 use super::tls::{RedisTls, TlsConnector};
@@ -39,7 +40,7 @@ pub struct RedisOptions {
     /// For the sentinels.
     sentinel_login: Login,
     namespace: String,
-    name: Option<Arc<str>>,
+    pub(super) name: Option<Arc<str>>,
     timeout: Duration,
     connections: u32,
     tracking: bool,
@@ -47,6 +48,7 @@ pub struct RedisOptions {
     near_ttl: Duration,
     down_after: u32,
     probe_every: Duration,
+    pub(super) keeping: KeepingRules,
 }
 
 impl RedisOptions {
@@ -89,6 +91,7 @@ impl RedisOptions {
             near_ttl: Duration::from_secs(30),
             down_after: 5,
             probe_every: Duration::from_millis(250),
+            keeping: KeepingRules::default(),
         })
     }
 
@@ -134,14 +137,6 @@ impl RedisOptions {
     /// If it is not 1 to 64 characters of `A-Z a-z 0-9 _ . -`.
     pub fn namespace(self, namespace: &str) -> Result<Self, ConfigError> {
         Ok(Self { namespace: namespace_of(namespace)?, ..self })
-    }
-
-    /// Names the store in metrics and log messages.
-    ///
-    /// Default: its [namespace](Self::namespace).
-    #[must_use]
-    pub fn name(self, name: impl Into<Arc<str>>) -> Self {
-        Self { name: Some(name.into()), ..self }
     }
 
     /// Sets how long one request may take, including connecting.
@@ -302,7 +297,10 @@ impl RedisOptions {
 
     /// For connections to the sentinels themselves.
     pub(super) fn sentinel_dialer(&self) -> Dialer {
-        Dialer { login: self.sentinel_login.clone(), database: 0, ..self.dialer.clone() }
+        let mut dialer = self.dialer.clone();
+        dialer.login = self.sentinel_login.clone();
+        dialer.database = 0;
+        dialer
     }
 
     pub(super) fn namespace_name(&self) -> &str {
@@ -377,6 +375,7 @@ impl fmt::Debug for RedisOptions {
             .field("near_ttl", &self.near_ttl)
             .field("down_after", &self.down_after)
             .field("probe_every", &self.probe_every)
+            .field("keeping", &self.keeping)
             .finish()
     }
 }

@@ -199,7 +199,7 @@ impl SubscriberTask {
         self.state.send_replace(SubscriptionState::Failed);
         let is_refused = matches!(error, ConnectError::Reported(error) if !error.is_io_error());
         if is_refused {
-            warn_throttled!(%error, "redis refuses a subscription: waiters will poll");
+            warn_throttled!(target: "bellwether::store", %error, "redis refuses a subscription: waiters will poll");
             return LONGEST_PAUSE_IF_REFUSED;
         }
         tracing::debug!(%error, "no subscription: waiters poll");

@@ -179,6 +179,11 @@ impl Epochs {
         }
     }
 
+    /// Any key may have changed.
+    pub(super) fn change_everything(&self) {
+        (0..).zip(self.nodes.iter()).for_each(|(node, _)| self.change_all(node));
+    }
+
     /// From now on changes are reported over a connection to a node, unless it has broken meanwhile.
     /// The request for that was sent at `sent_at`.
     pub(super) fn connect(
@@ -200,6 +205,10 @@ impl Epochs {
             node.epoch.store(self.begin(), Ordering::Release);
             // The former connection may have answered a later request.
             node.confirmed_at.store(self.since_birth(sent_at), Ordering::Release);
+            drop(source);
+            if !lost_for.is_zero() {
+                tracing::debug!(target: "bellwether::near", ?lost_for, "changes are reported again: copies are served");
+            }
         }
     }
 
@@ -211,6 +220,8 @@ impl Epochs {
             source.connection = None;
             source.lost_at = Some(Instant::now());
             node.epoch.store(DISCONNECTED, Ordering::Release);
+            drop(source);
+            tracing::debug!(target: "bellwether::near", "changes are not reported any more: no copy is served");
         }
     }
 
