@@ -9,7 +9,7 @@ use tower::Service;
 use super::core::Core;
 use super::future::ResponseFuture;
 use super::handle::Handle;
-use super::lookup::Lookup;
+use super::lookup::{IntoLookup, Lookup};
 use crate::codec::{Codec, Json};
 use crate::error::{BoxError, Error};
 use crate::stats::CacheStats;
@@ -82,7 +82,7 @@ impl<S, K, C> ReadThrough<S, K, C> {
         S::Error: Into<BoxError> + Send + Sync + 'static,
         Req: Send + 'static,
         K: Fn(&Req) -> R,
-        R: Into<Lookup>,
+        R: IntoLookup,
         C: Codec<S::Response>,
     {
         let Lookup { key, options } = (self.key_of)(&request).into();
@@ -100,7 +100,7 @@ where
     S::Error: Into<BoxError> + Send + Sync + 'static,
     Req: Send + 'static,
     K: Fn(&Req) -> R,
-    R: Into<Lookup>,
+    R: IntoLookup,
     C: Codec<S::Response>,
 {
     type Response = S::Response;
