@@ -173,7 +173,10 @@ impl Store for RedisStore {
     fn lookup(&self, key: Key) -> StoreFuture<Option<Entry>> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.counted(StoreOperation::Lookup, inner.lookup_settled(&key, &Tags::none())).await
+            inner
+                .operations
+                .counted(StoreOperation::Lookup, inner.lookup_settled(&key, &Tags::none()))
+                .await
         })
     }
 
@@ -198,7 +201,10 @@ impl Store for RedisStore {
     fn commit(&self, lease: Lease, draft: Draft) -> StoreFuture<Commit> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.counted(StoreOperation::Commit, inner.commit_settled(lease, draft)).await
+            inner
+                .operations
+                .counted(StoreOperation::Commit, inner.commit_settled(lease, draft))
+                .await
         })
     }
 
@@ -241,7 +247,10 @@ impl Store for RedisStore {
     fn lookup_tagged(&self, key: Key, tags: Tags) -> StoreFuture<Option<Entry>> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move {
-            inner.operations.counted(StoreOperation::Lookup, inner.lookup_settled(&key, &tags)).await
+            inner
+                .operations
+                .counted(StoreOperation::Lookup, inner.lookup_settled(&key, &tags))
+                .await
         })
     }
 

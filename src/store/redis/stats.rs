@@ -1,8 +1,6 @@
 //! The statistics of a `RedisStore`.
 
-use crate::stats::{
-    NearStats, OperationStats, OperationTimeStats, ReplayStats, StoreErrorStats,
-};
+use crate::stats::{NearStats, OperationStats, OperationTimeStats, ReplayStats, StoreErrorStats};
 
 /// The state of a [`RedisStore`](super::RedisStore), and what it has done since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -52,8 +52,8 @@ mod value;
 mod wake_ups;
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -151,7 +151,8 @@ impl RedisClient {
     }
 
     pub(super) fn with(options: RedisOptions, setup: Setup) -> Self {
-        let Setup { scripts, watchers, observer, losses, reads_clock, plain, waits, publishes } = setup;
+        let Setup { scripts, watchers, observer, losses, reads_clock, plain, waits, publishes } =
+            setup;
         let names = Names::new(options.namespace_name());
         let is_tracked = Arc::new(AtomicBool::new(options.is_tracked()));
         let (attempts, pushes): (Arc<AtomicU64>, Arc<AtomicU64>) = Default::default();
