@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bellwether::BoxError;
-use bellwether::{CacheStatus, Lookup, ReadThrough};
+use bellwether::{CacheStatus, Lookup, ReadThrough, Tag};
 use bellwether_body::CacheBody;
 use bytes::Bytes;
 use http::request::Parts;
@@ -118,7 +118,10 @@ where
             Some(ReadBody::Ended { data, trailers, is_whole })
                 if is_whole && unread.method.takes_message(&data) =>
             {
-                return self.ask(unread, data, trailers).await;
+                match unread.method.tags_of(&data) {
+                    Some(tags) => return self.ask(unread, data, trailers, tags).await,
+                    None => Body::new(CacheBody::<Full<Bytes>>::stored(data, trailers)),
+                }
             }
             Some(ReadBody::Ended { data, trailers, .. }) => {
                 Body::new(CacheBody::<Full<Bytes>>::stored(data, trailers))
@@ -137,6 +140,7 @@ where
         unread: UnreadRequest,
         message: Bytes,
         trailers: Option<HeaderMap>,
+        tags: Vec<Tag>,
     ) -> Response<CacheBody<B>> {
         let UnreadRequest { deadline, method, mut parts } = unread;
         let key = key(parts.uri.path(), &method, &parts.headers, &message);
@@ -149,7 +153,7 @@ where
         parts.headers.remove(GRPC_TIMEOUT);
         accept_known(&mut parts.headers);
         let (early, given) = EarlyAnswer::channel();
-        let load = UnaryRequest { ask, method, parts, message, trailers, early };
+        let load = UnaryRequest { ask, method, parts, message, trailers, tags, early };
         let (response, status) = tokio::select! {
             biased;
             Ok(response) = given => (response, CacheStatus::Led { stored: false }),

@@ -12,3 +12,4 @@ mod raw;
 mod same;
 mod server;
 mod sharing;
+mod tags;
