@@ -106,7 +106,7 @@ const ARROWS: [(&str, &[&str]); 25] = [
 ];
 
 /// Which foreign crate is named where, if it is named in few places only.
-const ADAPTERS: [(&str, &str); 17] = [
+const ADAPTERS: [(&str, &str); 19] = [
     (
         "axum",
         "crates/http/src/route_template.rs crates/http/src/nested.rs crates/http/src/rejection.rs",
@@ -117,12 +117,14 @@ const ADAPTERS: [(&str, &str); 17] = [
     ("crc32fast", "src/store/redis/"),
     ("mysql_async", "crates/lock/src/mysql/"),
     ("postcard", "crates/body/src/ src/codec.rs"),
+    ("percent_encoding", "crates/http/src/uri_template.rs"),
     ("quick_cache", "src/store/redis/near/"),
     ("redis", "src/store/redis/"),
     ("rustls", "src/store/redis/client/tls/"),
     ("rustls_native_certs", "src/store/redis/client/tls/"),
     ("serde_json", "src/codec.rs"),
-    ("sfv", "crates/http/src/rules/directives.rs"),
+    ("sfv", "crates/http/src/rules/directives.rs crates/http/src/rules/groups.rs"),
+    ("subtle", "crates/http/src/purge/"),
     ("tokio_rustls", "src/store/redis/client/tls/"),
     ("tokio_postgres", "crates/lock/src/postgres/"),
     ("tonic", "crates/grpc/src/"),

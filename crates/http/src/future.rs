@@ -5,6 +5,7 @@ use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bellwether::BoxError;
@@ -14,7 +15,7 @@ use bellwether_body::CacheBody;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use http::{Request, Response};
+use http::{HeaderName, Request, Response};
 use http_body::Body;
 use pin_project::pin_project;
 use tower::Service;
@@ -35,6 +36,8 @@ use super::origin::Origin;
 #[must_use = "futures do nothing unless polled"]
 pub struct HttpResponseFuture<S, ReqB, B> {
     state: State<S, B>,
+    /// A field that clients do not get.
+    hidden: Option<Arc<HeaderName>>,
     /// Requests to the origin are made with an empty body of this type.
     body: PhantomData<fn() -> ReqB>,
 }
@@ -73,13 +76,13 @@ enum State<S, B> {
 }
 
 impl<S, ReqB, B> HttpResponseFuture<S, ReqB, B> {
-    pub(super) fn new(begun: Beginning<S, B>) -> Self
+    pub(super) fn new(begun: Beginning<S, B>, hidden: Option<Arc<HeaderName>>) -> Self
     where
         S: Origin<ReqB, B>,
         ReqB: Default + Send + 'static,
         B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
     {
-        Self { state: begin::<_, ReqB, _>(begun), body: PhantomData }
+        Self { state: begin::<_, ReqB, _>(begun), hidden, body: PhantomData }
     }
 }
 
@@ -132,39 +135,55 @@ where
     type Output = Result<Response<CacheBody<B>>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let state = self.project().state;
-        loop {
-            *state = match state {
-                State::Ready(response) => match response.take() {
-                    Some(response) => return Poll::Ready(Ok(response)),
-                    None => panic!("polled after it was ready"),
-                },
-                State::DerivingKey(deriving) => {
-                    begin::<_, ReqB, _>(ready!(deriving.poll_unpin(cx)))
-                }
-                State::Forwarding(forwarding) => return forwarding.poll_unpin(cx).map(Ok),
-                State::Fetching(exchange, fetching) => {
-                    let (answer, status) = ready!(fetching.as_mut().poll(cx));
-                    match exchange.answered::<ReqB, B>(answer, &status) {
-                        NextStep::Answer(response) => return Poll::Ready(Ok(response)),
-                        NextStep::Fetch(fetch_request, options) => {
-                            *fetching = ask(exchange, (fetch_request, options));
-                            continue;
-                        }
-                        NextStep::Alone => State::Forwarding(Box::pin(
-                            bypass::fetch_uncoalesced::<_, ReqB, _>(exchange.clone()),
-                        )),
-                        NextStep::Bypass => {
-                            let fetch_request: FetchRequest<ReqB> = exchange.fetch_request().0;
-                            let request = fetch_request
-                                .request(fetch_request.cache_request.parts.headers.clone());
-                            let inner = exchange.fetch.inner.clone();
-                            State::Forwarding(Box::pin(bypass::forward(inner, request, "bypass")))
-                        }
+        let this = self.project();
+        let mut response = ready!(poll_response::<_, ReqB, _>(this.state, cx));
+        if let Some(name) = this.hidden {
+            response.headers_mut().remove(&**name);
+        }
+        Poll::Ready(Ok(response))
+    }
+}
+
+fn poll_response<S, ReqB, B>(
+    state: &mut State<S, B>,
+    cx: &mut Context<'_>,
+) -> Poll<Response<CacheBody<B>>>
+where
+    S: Origin<ReqB, B>,
+    ReqB: Default + Send + 'static,
+    B: Body<Data = Bytes, Error: Into<BoxError>> + Send + 'static,
+{
+    loop {
+        *state = match state {
+            State::Ready(response) => match response.take() {
+                Some(response) => return Poll::Ready(response),
+                None => panic!("polled after it was ready"),
+            },
+            State::DerivingKey(deriving) => begin::<_, ReqB, _>(ready!(deriving.poll_unpin(cx))),
+            State::Forwarding(forwarding) => return forwarding.poll_unpin(cx),
+            State::Fetching(exchange, fetching) => {
+                let (answer, status) = ready!(fetching.as_mut().poll(cx));
+                match exchange.answered::<ReqB, B>(answer, &status) {
+                    NextStep::Answer(response) => return Poll::Ready(response),
+                    NextStep::Fetch(fetch_request, options) => {
+                        *fetching = ask(exchange, (fetch_request, options));
+                        continue;
+                    }
+                    NextStep::Alone => {
+                        State::Forwarding(Box::pin(bypass::fetch_uncoalesced::<_, ReqB, _>(
+                            exchange.clone(),
+                        )))
+                    }
+                    NextStep::Bypass => {
+                        let fetch_request: FetchRequest<ReqB> = exchange.fetch_request().0;
+                        let request = fetch_request
+                            .request(fetch_request.cache_request.parts.headers.clone());
+                        let inner = exchange.fetch.inner.clone();
+                        State::Forwarding(Box::pin(bypass::forward(inner, request, "bypass")))
                     }
                 }
-            };
-        }
+            }
+        };
     }
 }
 
